@@ -12,6 +12,7 @@ use daemon_common::command::EventQuery;
 use daemon_common::events::KINDS;
 use daemon_common::report::{EventPage, EventRecord};
 use daemon_common::{Command, Reply};
+use ipnet::IpNet;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
@@ -28,6 +29,9 @@ const PAGES_WAITING_MAX: usize = 4;
 pub(crate) struct Args {
     /// Only events with this name or prefix: session.closed, session
     name: Option<String>,
+    /// Only events of routes to this prefix and to those inside it
+    #[arg(long)]
+    prefix: Option<IpNet>,
     /// Only events of the last 10m, 2h, …
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     since: Option<Duration>,
@@ -70,6 +74,7 @@ impl Args {
             .map(|since| unix.unwrap_or_default().saturating_sub(since));
         EventQuery {
             name: self.name.clone(),
+            prefix: self.prefix,
             since_ms: since.map(|since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
             ..EventQuery::default()
         }
@@ -95,6 +100,10 @@ async fn first_pages(args: &Args, directory: &Path, query: &EventQuery) -> anyho
             Ok(page) => {
                 daemons.insert(socket, (name, page));
             }
+            // A history without such events: whether the daemon reports them, the watch says.
+            Err(CallError::Daemon { .. }) if args.watch => {
+                daemons.insert(socket, (name, EventPage::default()));
+            }
             Err(failure) => failures.push(failure),
         }
     }
@@ -112,6 +121,7 @@ async fn history(socket: &Path, mut query: EventQuery) -> Result<EventPage, Call
         all.events.append(&mut page.events);
         all.lost += page.lost;
         all.next = page.next;
+        all.note = page.note;
         if !page.more {
             return Ok(all);
         }
@@ -140,12 +150,12 @@ async fn watch(socket: PathBuf, name: String, query: EventQuery, pages: mpsc::Se
     };
     loop {
         let page = ask(&socket, &query).await;
-        let next = page.as_ref().ok().map(|page| page.next);
+        let next = page.as_ref().ok().map(|page| (page.next, page.watch));
         if pages.send((name.clone(), page)).await.is_err() {
             return;
         }
         match next {
-            Some(next) => query.after = Some(next),
+            Some((next, watch)) => (query.after, query.watch) = (Some(next), watch),
             None => return,
         }
     }
@@ -178,6 +188,8 @@ struct Out {
     json: bool,
     /// The text of an event names its daemon.
     names: bool,
+    /// Further events follow.
+    watches: bool,
 }
 
 impl Out {
@@ -185,6 +197,7 @@ impl Out {
         Self {
             json: args.json,
             names: args.socket.is_none(),
+            watches: args.watch,
         }
     }
 
@@ -194,6 +207,9 @@ impl Out {
         for (name, page) in daemons.values() {
             if page.lost > 0 {
                 lines.push((0, self.lost(name, page.lost)));
+            }
+            if let Some(note) = page.note.as_deref().filter(|_| !self.watches) {
+                lines.push((0, self.note(name, note)));
             }
             let events = page.events.iter();
             lines.extend(events.map(|event| (event.time_ms, self.line(name, event))));
@@ -213,6 +229,13 @@ impl Out {
         match self.json {
             true => json!({ "daemon": name, "lost": lost }).to_string(),
             false => format!("-- {name}: {lost} earlier events are no longer kept --"),
+        }
+    }
+
+    fn note(&self, name: &str, note: &str) -> String {
+        match self.json {
+            true => json!({ "daemon": name, "note": note }).to_string(),
+            false => format!("-- {name}: {} --", clean(note)),
         }
     }
 
@@ -290,7 +313,11 @@ mod tests {
     use super::*;
 
     fn out(json: bool) -> Out {
-        Out { json, names: true }
+        Out {
+            json,
+            names: true,
+            watches: false,
+        }
     }
 
     fn record() -> EventRecord {
@@ -333,6 +360,7 @@ mod tests {
         });
         let args = Args {
             name: None,
+            prefix: None,
             since: Some(Duration::from_secs(3600)),
             watch: false,
             json: false,

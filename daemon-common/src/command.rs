@@ -86,6 +86,9 @@ pub struct EventQuery {
     /// Only events of this name, or whose name begins with it before a dot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Only events of routes to this prefix and to those inside it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<IpNet>,
     /// Only events after this number: `next` of the page before.
     #[serde(deserialize_with = "number", skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
@@ -94,6 +97,9 @@ pub struct EventQuery {
     pub since_ms: Option<u64>,
     /// Where there is none yet, wait for one for a while.
     pub wait: bool,
+    /// Further events of this watch: `watch` of the page before.
+    #[serde(deserialize_with = "number", skip_serializing_if = "Option::is_none")]
+    pub watch: Option<u64>,
 }
 
 /// A level of the log for a while.
@@ -215,6 +221,8 @@ mod tests {
             name: Some("session".to_owned()),
             after: Some(7),
             since_ms: Some(1_700_000_000_000),
+            prefix: Some("10.0.0.0/8".parse().expect("a prefix")),
+            watch: Some(3),
             wait: true,
         };
         let written = serde_json::to_string(&Command::Events(query.clone())).expect("written");

@@ -6,14 +6,20 @@
 //! number, so that a reader that lags learns how many events it lost. Readers wait for further
 //! events at the control socket: none of them has a queue of its own, and one that never reads
 //! costs nothing.
+//!
+//! Events of single routes are made only while a reader watches them ([`is_watched`]): they go into
+//! its queue (`watches`) and nowhere else.
 
 mod answer;
 mod debugged;
 mod field;
+mod filter;
 mod history;
 #[cfg(test)]
 mod page;
 mod table;
+mod watch;
+mod watches;
 
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,9 +32,13 @@ pub(crate) use answer::answer;
 use debugged::Debugged;
 pub use field::Text;
 use history::History;
-pub use table::{Event, FieldKind, KINDS, Kind, VERSION};
+pub use table::{Delivery, Event, FieldKind, KINDS, Kind, VERSION};
+pub use watch::{
+    emit_missed, emit_watched, is_watched, offer, take_watched, watched_generation, watches_changed,
+};
+pub use watches::Watched;
 
-use crate::limits::{EVENT_OCTETS_MAX, EVENTS_MAX};
+use crate::limits::{EVENT_OCTETS_MAX, EVENT_WATCHES_MAX, EVENTS_MAX};
 use crate::log::Summary;
 use crate::report::Limit;
 
@@ -47,9 +57,22 @@ pub fn emit(event: Event) {
     let forced = neighbor.is_some_and(|address| debugged().has(Instant::now(), address));
     if forced || event.kind().level <= Level::INFO || is_debug_logged() {
         event.log(forced);
-        history().push(unix_ms(), event);
-        NEWS.notify_waiters();
+        record(event);
     }
+}
+
+/// Appends an event to the history. A watch gets each event once: what was reported to it for each
+/// route is left out here.
+fn record(event: Event) {
+    let at_ms = unix_ms();
+    // The order of locks: watches, then the history.
+    let mut watches = watch::watches();
+    if event.kind().delivery == Delivery::Kept {
+        watches.push(at_ms, &event);
+    }
+    history().push(at_ms, event);
+    drop(watches);
+    NEWS.notify_waiters();
 }
 
 /// Emits the summary of repeated events.
@@ -140,8 +163,9 @@ fn unix_ms() -> u64 {
     u64::try_from(unix.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The limits of the history.
-pub fn limits() -> [Limit; 2] {
+/// The limits of the history and of watches.
+pub fn limits() -> [Limit; 3] {
+    let watches = watch::watches().len() as u64;
     let history = history();
     let (entries, octets) = history.kept();
     let then = "the oldest events are dropped";
@@ -152,6 +176,12 @@ pub fn limits() -> [Limit; 2] {
             ..kept
         },
         Limit::new("octets of events kept", EVENT_OCTETS_MAX as u64, then).used(octets as u64),
+        Limit::new(
+            "readers that watch events of routes",
+            EVENT_WATCHES_MAX as u64,
+            "a further one gets an error",
+        )
+        .used(watches),
     ]
 }
 

@@ -95,6 +95,13 @@ pub const EVENTS_PAGE_MAX: usize = 512;
 /// Readers that wait for further events, over all connections; a further one gets an error.
 pub const EVENT_WATCHERS_MAX: usize = 8;
 
+/// Readers that watch events of single routes, each with a queue of [`EVENTS_MAX`] and
+/// [`EVENT_OCTETS_MAX`]; a further one gets an error.
+pub const EVENT_WATCHES_MAX: usize = 8;
+
+/// A watch whose reader has not asked for this long ends; above [`EVENT_WAIT`].
+pub const EVENT_WATCH_IDLE: Duration = Duration::from_secs(20);
+
 /// How long such a reader waits for a reply; below [`REPLY`], within which a client expects one.
 pub const EVENT_WAIT: Duration = Duration::from_secs(10);
 

@@ -5,9 +5,10 @@ use std::pin::pin;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 
-use super::history::{Query, is_named};
-use super::table::KINDS;
-use super::{NEWS, history};
+use super::filter::Filter;
+use super::history::Query;
+use super::table::{Delivery, KINDS};
+use super::{NEWS, history, watch};
 use crate::Reply;
 use crate::command::EventQuery;
 use crate::limits::{EVENT_WAIT, EVENT_WATCHERS_MAX};
@@ -19,31 +20,95 @@ static WATCHERS: Semaphore = Semaphore::const_new(EVENT_WATCHERS_MAX);
 /// Answers a reader: at once, or where it waits and there is nothing yet, with the next event or
 /// after [`EVENT_WAIT`].
 pub(crate) async fn answer(asked: &EventQuery) -> Reply {
-    let mut query = match query(asked) {
-        Ok(query) => query,
-        Err(message) => return Reply::error(message),
+    let page = match asked.watch {
+        Some(number) => watch::next(number, asked.after.unwrap_or(0)).await,
+        None => first(asked).await,
     };
-    if !asked.wait {
-        return Reply::Events(history().page(&query));
+    page.map_or_else(Reply::error, Reply::Events)
+}
+
+/// Answers a reader that has no watch.
+async fn first(asked: &EventQuery) -> Result<EventPage, String> {
+    let mut query = query(asked)?;
+    let routes = OnDemand::of(&query.filter);
+    routes.check(&query.filter, asked.wait)?;
+    match asked.wait {
+        true if routes.is_offered => watch::open(&query).await,
+        true => {
+            let permit = WATCHERS.try_acquire();
+            let _permit = permit
+                .map_err(|_| format!("{EVENT_WATCHERS_MAX} readers wait for events already"))?;
+            Ok(wait(&mut query).await)
+        }
+        false => {
+            let mut page = history().page(&query);
+            page.note = routes.note();
+            Ok(page)
+        }
     }
-    let Ok(_permit) = WATCHERS.try_acquire() else {
-        let message = format!("{EVENT_WATCHERS_MAX} readers wait for events already");
-        return Reply::error(message);
-    };
-    Reply::Events(wait(&mut query).await)
 }
 
 fn query(asked: &EventQuery) -> Result<Query, String> {
+    let filter = Filter {
+        name: asked.name.clone(),
+        prefix: asked.prefix.map(|prefix| prefix.trunc()),
+    };
     if let Some(name) = &asked.name
-        && !KINDS.iter().any(|kind| is_named(kind.name, name))
+        && !KINDS.iter().any(|kind| filter.wants_kind(kind))
     {
         return Err(format!("no event {name}; see docs/operate/events.md"));
     }
     Ok(Query {
-        name: asked.name.clone(),
+        filter,
         after: asked.after,
         since_ms: asked.since_ms.unwrap_or(0),
     })
+}
+
+/// What a filter selects of the events of single routes.
+struct OnDemand {
+    /// Names of events that only readers that watch get, and this daemon reports.
+    unkept: Vec<&'static str>,
+    /// This daemon reports some to readers that watch.
+    is_offered: bool,
+    /// The filter selects nothing else.
+    is_all: bool,
+}
+
+impl OnDemand {
+    fn of(filter: &Filter) -> Self {
+        // Events of single routes are many: who wants them names them, or the routes.
+        let is_asked = filter.name.is_some() || filter.prefix.is_some();
+        let watches = watch::watches();
+        let kinds = || KINDS.iter().filter(|kind| filter.wants_kind(kind));
+        let offered = kinds().filter(|kind| is_asked && watches.offers(kind));
+        let unkept = offered.clone();
+        let unkept = unkept.filter(|kind| kind.delivery == Delivery::OnDemand);
+        Self {
+            unkept: unkept.map(|kind| kind.name).collect(),
+            is_offered: offered.count() > 0,
+            is_all: kinds().all(|kind| kind.delivery == Delivery::OnDemand),
+        }
+    }
+
+    /// Refuses a query that can have no answer: it would look as if nothing had happened.
+    fn check(&self, filter: &Filter, waits: bool) -> Result<(), String> {
+        let name = filter.name.as_deref().unwrap_or_default();
+        match self.is_all {
+            true if !self.is_offered => Err(format!("this daemon does not report {name}")),
+            true if !waits => Err(format!(
+                "{name} is reported only while it is watched (-w); no earlier ones are kept"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the history does not have.
+    fn note(&self) -> Option<String> {
+        let names = self.unkept.join(", ");
+        (!names.is_empty())
+            .then(|| format!("reported only while they are watched (-w), and not kept: {names}"))
+    }
 }
 
 /// Waits until there is an event that is asked for.
@@ -81,8 +146,8 @@ mod tests {
         EventQuery {
             name: Some(name.to_owned()),
             after,
-            since_ms: None,
             wait,
+            ..EventQuery::default()
         }
     }
 

@@ -83,6 +83,11 @@ pub(super) trait Field {
     fn address(&self) -> Option<IpAddr> {
         None
     }
+
+    /// The prefix of a route, where the field is one.
+    fn prefix(&self) -> Option<IpNet> {
+        None
+    }
 }
 
 impl Field for Text {
@@ -146,10 +151,25 @@ impl Field for IpAddr {
     }
 }
 
+impl Field for IpNet {
+    const TYPE: &'static str = "prefix";
+
+    fn json(&self) -> Option<Value> {
+        Some(Value::from(self.to_string()))
+    }
+
+    fn log(&self) -> impl field::Value + '_ {
+        field::display(self)
+    }
+
+    fn prefix(&self) -> Option<IpNet> {
+        Some(*self)
+    }
+}
+
 displayed! {
     Ipv4Addr: "IPv4 address",
     SocketAddr: "address and port",
-    IpNet: "prefix",
 }
 
 impl<T: Field> Field for Option<T> {
@@ -170,6 +190,10 @@ impl<T: Field> Field for Option<T> {
 
     fn address(&self) -> Option<IpAddr> {
         self.as_ref().and_then(Field::address)
+    }
+
+    fn prefix(&self) -> Option<IpNet> {
+        self.as_ref().and_then(Field::prefix)
     }
 }
 

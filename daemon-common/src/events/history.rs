@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::table::{Event, KINDS};
+use super::filter::Filter;
+use super::table::{Delivery, Event, KINDS};
 use crate::limits::{EVENT_OCTETS_MAX, EVENTS_MAX, EVENTS_PAGE_MAX};
 use crate::report::{EventPage, EventRecord};
 
@@ -29,8 +30,8 @@ pub(super) struct History {
 /// Which events a reader asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Query {
-    /// A name, or the beginning of names up to a dot: `session`.
-    pub(super) name: Option<String>,
+    /// Only these.
+    pub(super) filter: Filter,
     /// Only events after this number.
     pub(super) after: Option<u64>,
     /// Only events since this Unix time.
@@ -39,16 +40,8 @@ pub(super) struct Query {
 
 impl Query {
     fn wants(&self, record: &Record) -> bool {
-        let of_name = self.name.as_deref();
-        record.at_ms >= self.since_ms
-            && of_name.is_none_or(|name| is_named(record.event.kind().name, name))
+        record.at_ms >= self.since_ms && self.filter.wants_event(&record.event)
     }
-}
-
-/// Whether `name` is this event's name, or the part of it before a dot.
-pub(super) fn is_named(event: &str, name: &str) -> bool {
-    let rest = event.strip_prefix(name);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 impl Record {
@@ -135,6 +128,13 @@ impl History {
         }
     }
 
+    /// Drops the events up to a number: their reader has them.
+    pub(super) fn forget_through(&mut self, number: u64) {
+        while let Some(oldest) = self.records.pop_front_if(|oldest| oldest.number <= number) {
+            self.octets -= oldest.octets();
+        }
+    }
+
     /// Events that are kept, and their octets.
     pub(super) fn kept(&self) -> (usize, usize) {
         (self.records.len(), self.octets)
@@ -145,10 +145,11 @@ impl History {
         self.last - self.records.len() as u64
     }
 
-    /// All events, and how often each happened since the start.
+    /// All events that are kept, and how often each happened since the start.
     pub(super) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        let names = KINDS.iter().map(|kind| kind.name);
-        names.zip(self.counts)
+        let kinds = KINDS.iter().zip(self.counts);
+        let kept = kinds.filter(|(kind, _)| kind.delivery != Delivery::OnDemand);
+        kept.map(|(kind, count)| (kind.name, count))
     }
 }
 
@@ -249,7 +250,7 @@ mod tests {
         history.push(7, ready());
         let of = |name: &str, since_ms| {
             let query = Query {
-                name: Some(name.to_owned()),
+                filter: Filter::named(name),
                 since_ms,
                 ..Query::default()
             };

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::table::{KINDS, Kind, VERSION};
+use super::table::{Delivery, KINDS, Kind, VERSION};
 
 const HEAD: &str = include_str!("page.md");
 
@@ -29,7 +29,14 @@ fn row(page: &mut String, kind: &Kind) {
         format!("`{}`{optional} {}", field.name, field.of)
     });
     let fields = fields.collect::<Vec<_>>().join(", ");
-    let level = kind.level.as_str().to_ascii_lowercase();
+    let level = match kind.delivery {
+        Delivery::Kept => kind.level.as_str().to_ascii_lowercase(),
+        Delivery::Each => format!(
+            "{}; each on demand",
+            kind.level.as_str().to_ascii_lowercase()
+        ),
+        Delivery::OnDemand => "on demand".to_owned(),
+    };
     let _ = writeln!(
         page,
         "| `{}` | {level} | {fields} | {} |",

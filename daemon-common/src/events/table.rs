@@ -23,12 +23,26 @@ pub struct Kind {
     pub name: &'static str,
     /// How severe it is.
     pub level: Level,
+    /// Where it goes.
+    pub delivery: Delivery,
     /// The message of its log line, which is the same each time.
     pub message: &'static str,
     /// What it means.
     pub doc: &'static str,
     /// Its fields, in the order of the log line.
     pub fields: &'static [FieldKind],
+}
+
+/// Where the events of a row go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// Into the log and the history.
+    Kept,
+    /// Into the log and the history, where many at once are summarized; each one to the readers that
+    /// watch it.
+    Each,
+    /// To the readers that watch it, and nowhere else.
+    OnDemand,
 }
 
 /// A field of an event.
@@ -42,11 +56,21 @@ pub struct FieldKind {
     pub optional: bool,
 }
 
+/// The delivery of a row: kept, unless it names another one.
+macro_rules! delivery {
+    () => {
+        Delivery::Kept
+    };
+    ($delivery:ident) => {
+        Delivery::$delivery
+    };
+}
+
 /// Declares [`Event`] and what is made from its rows.
 macro_rules! events {
     ($(
         #[doc = $doc:literal]
-        $variant:ident $name:literal $level:ident $message:literal {
+        $variant:ident $name:literal $level:ident $([$delivery:ident])? $message:literal {
             $($field:ident: $of:ty,)*
         }
     )+) => {
@@ -65,6 +89,7 @@ macro_rules! events {
         pub const KINDS: &[Kind] = &[$(Kind {
             name: $name,
             level: Level::$level,
+            delivery: delivery!($($delivery)?),
             message: $message,
             doc: $doc,
             fields: &[$(FieldKind {
@@ -111,6 +136,15 @@ macro_rules! events {
                 match self {
                     $(Self::$variant { $($field,)* } => {
                         None$(.or_else(|| Field::address($field)))*
+                    })+
+                }
+            }
+
+            /// The prefix of the route that the event is about.
+            pub(super) fn prefix(&self) -> Option<IpNet> {
+                match self {
+                    $(Self::$variant { $($field,)* } => {
+                        None$(.or_else(|| Field::prefix($field)))*
                     })+
                 }
             }
@@ -293,12 +327,34 @@ events! {
     PasswordInstalled "password.installed" INFO "password is in the kernel" {
         of: Text,
     }
+    #[doc = "Another path is the best one of its prefix, or its attributes changed (Loc-RIB). `neighbor` is who announced it, `local` for a route of this host; `paths` counts the paths in use. `next_best_lost` is why the path next to it lost, in the words of `cambric show routes --why`. Families without IP prefixes have `nlri` instead of `prefix`. Changes that follow each other faster than they are read are reported once, with the last state."]
+    RouteChosen "route.chosen" DEBUG [OnDemand] "best path chosen" {
+        prefix: Option<IpNet>, nlri: Option<Text>, family: Text, neighbor: Text,
+        address: Option<IpAddr>, next_hop: Option<Text>, paths: u64, next_best_lost: Option<Text>,
+    }
+    #[doc = "A prefix has no best path any more: the last one was withdrawn, or cannot be used."]
+    RouteWithdrawn "route.withdrawn" DEBUG [OnDemand] "best path withdrawn" {
+        prefix: Option<IpNet>, nlri: Option<Text>, family: Text,
+    }
+    #[doc = "The import policy of a neighbor rejected a path. `policy` has the filter and its rule; it is missing where a neighbor has no filter and all its paths are rejected (RFC 8212)."]
+    RouteFiltered "route.filtered" DEBUG [OnDemand] "import policy rejected the path" {
+        prefix: Option<IpNet>, nlri: Option<Text>, family: Text, neighbor: Text,
+        address: Option<IpAddr>, path_id: Option<u64>, policy: Option<Text>,
+    }
+    #[doc = "Changes that were too many to be reported each: at most `count` route events are missing here."]
+    RouteMissed "route.missed" DEBUG [OnDemand] "route events are missing" {
+        count: u64,
+    }
+    #[doc = "The kernel acknowledged a route."]
+    RouteInstalled "route.installed" DEBUG [OnDemand] "route is in the kernel" {
+        prefix: IpNet, table: u64, metric: u64, gateways: Text,
+    }
     #[doc = "The kernel refused a route; it is tried again."]
-    RouteRefused "route.refused" WARN "kernel refused the route" {
+    RouteRefused "route.refused" WARN [Each] "kernel refused the route" {
         prefix: IpNet, table: u64, metric: u64, reason: Text, errno: u64,
     }
-    #[doc = "A kernel route is being deleted. `cause` is `withdrawn`, `stray` or `rewrite`."]
-    RouteDeleted "route.deleted" INFO "deleting kernel route" {
+    #[doc = "A kernel route is being deleted. `cause` is `withdrawn`, `stray` or `rewrite`. A reader that watches gets it once the kernel has deleted the route."]
+    RouteDeleted "route.deleted" INFO [Each] "deleting kernel route" {
         prefix: IpNet, table: u64, metric: u64, gateways: Text, cause: Text,
     }
     #[doc = "Further kernel routes were deleted within the last `within_s` seconds."]

@@ -15,13 +15,19 @@ pub struct EventPage {
     pub next: u64,
     /// There are more events already.
     pub more: bool,
+    /// The watch of this reader, to name in its next request. The numbers of its events are its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watch: Option<u64>,
+    /// What the answer cannot have although it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventRecord {
-    /// Its number, which grows by one with each event of the daemon.
+    /// Its number, which grows by one with each event of the daemon, or of the watch.
     pub number: u64,
     /// When it happened, in milliseconds of Unix time.
     pub time_ms: u64,
