@@ -182,6 +182,9 @@ impl Kernel {
         let claim = claim.transpose()?;
         let fib = NetlinkFib::open(netlink)?;
         log::opened(claim.as_ref(), kernel.owner, &fib);
+        if kernel.install {
+            log::offer();
+        }
         Ok(Self {
             _claim: claim,
             fib,
@@ -199,14 +202,19 @@ impl Kernel {
             if let fib_sync::Event::Closed(error) = event {
                 return Err(error.into());
             }
-            self.log.kernel(since_start(now), &event);
-            self.node.kernel(now, &event);
+            self.take(now, &event);
             next = self.event_at_hand();
         }
         if let Some(event) = next {
-            self.node.kernel(now, &event);
+            self.take(now, &event);
         }
         Ok(())
+    }
+
+    fn take(&mut self, now: Instant, event: &fib_sync::Event) {
+        self.log.kernel(since_start(now), event);
+        log::answered(self.node.reconciler(), event);
+        self.node.kernel(now, event);
     }
 
     fn submit(&mut self, now: Instant) {

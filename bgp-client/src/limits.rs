@@ -8,6 +8,9 @@ use calico_bgp::METRIC_MAX;
 /// Prefixes read from a speaker's tables in one turn.
 pub const TURN_PREFIXES_MAX: u32 = 2048;
 
+// A best path is reported before it is installed.
+const _: () = assert!(bgp_daemon::limits::ROUTE_EVENTS_TURN_MAX >= TURN_PREFIXES_MAX);
+
 /// Local prefixes looked up in one turn, for learned routes that stand behind them.
 pub const TURN_LOCALS_MAX: usize = 1024;
 

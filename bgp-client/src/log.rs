@@ -7,7 +7,7 @@ use daemon_common::log::Repeats;
 use fib_sync::claim::Claim;
 use fib_sync::limits::NOTICE_WINDOW;
 use fib_sync::netlink::NetlinkFib;
-use fib_sync::{Notice, Owner, Route};
+use fib_sync::{DeleteCause, Notice, Owner, PendingWrite, Reconciler, Route, RouteKey};
 
 use crate::limits::LOG_KEYS_MAX;
 
@@ -108,16 +108,61 @@ pub(crate) fn opened(claim: Option<&Claim>, owner: Owner, fib: &NetlinkFib) {
     }
 }
 
+const INSTALLED: &str = "route.installed";
+const REFUSED: &str = "route.refused";
+const DELETED: &str = "route.deleted";
+
+/// Notes that readers of events can watch each kernel route.
+pub(crate) fn offer() {
+    events::offer(&[INSTALLED, REFUSED, DELETED]);
+}
+
+/// Reports an answer of the kernel to the readers that watch it, before the reconciler takes it.
+pub(crate) fn answered(reconciler: &Reconciler, event: &fib_sync::Event) {
+    if let fib_sync::Event::Applied(key, result) = event
+        && events::is_watched()
+    {
+        match (result, reconciler.pending_write(key)) {
+            (Err(_), _) => report_refused(key, event),
+            (Ok(()), Some(PendingWrite::Put(route))) => report_installed(key, route),
+            (Ok(()), Some(PendingWrite::Delete { route, cause })) => {
+                events::emit_watched(DELETED, Some(key.prefix), || deleted(key, route, cause));
+            }
+            // It wrote what nothing of this program asked for.
+            (Ok(()), None) => {}
+        }
+    }
+}
+
+fn report_refused(key: &RouteKey, event: &fib_sync::Event) {
+    if let Some((_, refused)) = converted(event) {
+        events::emit_watched(REFUSED, Some(key.prefix), || refused);
+    }
+}
+
+fn report_installed(key: &RouteKey, route: &Route) {
+    events::emit_watched(INSTALLED, Some(key.prefix), || Event::RouteInstalled {
+        prefix: key.prefix,
+        table: key.table.into(),
+        metric: key.metric.into(),
+        gateways: Text::new(route.gateways()),
+    });
+}
+
+fn deleted(key: &RouteKey, route: Option<&Route>, cause: DeleteCause) -> Event {
+    Event::RouteDeleted {
+        prefix: key.prefix,
+        table: key.table.into(),
+        metric: key.metric.into(),
+        gateways: Text::new(route.map(Route::gateways).unwrap_or_default()),
+        cause: Text::new(cause.as_str()),
+    }
+}
+
 /// Emits what happens to kernel routes.
 pub(crate) fn notice(notice: &Notice) {
     events::emit(match notice {
-        Notice::Deleting { key, route, cause } => Event::RouteDeleted {
-            prefix: key.prefix,
-            table: key.table.into(),
-            metric: key.metric.into(),
-            gateways: Text::new(route.as_ref().map(Route::gateways).unwrap_or_default()),
-            cause: Text::new(cause.as_str()),
-        },
+        Notice::Deleting { key, route, cause } => deleted(key, route.as_ref(), *cause),
         Notice::DeletedMore { count } => Event::RouteDeletedMore {
             count: *count,
             within_s: NOTICE_WINDOW.as_secs(),
@@ -135,7 +180,7 @@ pub(crate) fn notice(notice: &Notice) {
 #[cfg(test)]
 mod tests {
     use daemon_common::limits::{REPEATS_LOGGED, REPEATS_WINDOW};
-    use fib_sync::{OpError, RouteKey};
+    use fib_sync::OpError;
 
     use super::*;
 

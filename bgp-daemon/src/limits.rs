@@ -102,6 +102,10 @@ pub const LOG_STRANGER_KEYS_MAX: usize = 16;
 /// opens.
 pub const CONNECT_REASONS_MAX: usize = 4;
 
+/// Prefixes of a family that are read in one turn for the readers of events of routes: not fewer than
+/// a driver reads that installs them.
+pub const ROUTE_EVENTS_TURN_MAX: u32 = 2048;
+
 /// How long questions wait after the start for the first read of the datastore, before they are answered
 /// with what the daemon waits for.
 pub const ANSWERS_AFTER: Duration = Duration::from_secs(1);

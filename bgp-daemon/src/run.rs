@@ -17,6 +17,7 @@ use crate::limits::STOP_MAX;
 use crate::log::Log;
 use crate::operators::{SignalDriver, Sockets};
 use crate::restart_file::RestartFile;
+use crate::route_events::RouteEvents;
 use crate::source::Source;
 use crate::store::Store;
 use crate::transition::Transition;
@@ -101,6 +102,8 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
         Addresses::default(),
         source.map(|source| Store::new(source, transition)),
         Log::new(),
+        // Before the kernel's routes: a best path is reported before it is installed.
+        RouteEvents::new(),
         own,
         guard,
         sockets,

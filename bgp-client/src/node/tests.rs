@@ -1,6 +1,7 @@
 //! The node between an in-memory kernel and a speaker with one neighbour.
 
 mod metric;
+mod route_events;
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -9,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bgp_config::Source;
+use bgp_daemon::RouteEvents;
 use bgp_io::bgp_fsm::{self, Conn};
 use bgp_io::bgp_proto::{Attributes, next_frame};
 use bgp_io::bgp_speaker::{Output, Restart};
@@ -36,6 +38,7 @@ struct Host {
     kernel: Rc<RefCell<Kernel>>,
     fib: MemoryFib,
     node: Node,
+    route_events: RouteEvents,
     /// The host's speaker, and the neighbour's; each knows the other by an id.
     speakers: [Speaker; 2],
     peers: [Option<PeerId>; 2],
@@ -78,6 +81,7 @@ impl Host {
         let mut host = Self {
             fib: MemoryFib::new(&kernel),
             node: Node::new(fib_sync::Instant(0), host.settings, &mut speaker),
+            route_events: RouteEvents::new(),
             kernel,
             speakers: [
                 speaker,
@@ -109,6 +113,7 @@ impl Host {
             moved |= self.carry(0, 1) | self.carry(1, 0);
             moved |= self.outputs();
             let now = fib_sync::Instant(NOW.0);
+            moved |= self.route_events.look(&mut self.speakers[0]).has_more;
             moved |= self.node.read(now, &mut self.speakers[0]) != Progress::Done;
             while let Some(command) = self.node.poll_command(now) {
                 self.fib.submit(command);
@@ -121,6 +126,7 @@ impl Host {
         let mut any = false;
         let mut cx = Context::from_waker(Waker::noop());
         while let Poll::Ready(event) = self.fib.poll_event(&mut cx) {
+            crate::log::answered(self.node.reconciler(), &event);
             self.node.kernel(fib_sync::Instant(NOW.0), &event);
             any = true;
         }
@@ -178,7 +184,12 @@ impl Host {
 
     /// The neighbour announces the workload's address as its own, or withdraws it.
     fn neighbour_has(&mut self, has: bool) {
-        let (family, net) = net_of(WORKLOAD.parse().unwrap());
+        self.announce(WORKLOAD, has);
+    }
+
+    /// The neighbour announces a prefix, or withdraws it.
+    fn announce(&mut self, prefix: &str, has: bool) {
+        let (family, net) = net_of(prefix.parse().unwrap());
         let attributes = has.then(Attributes::default);
         let local = Input::Local {
             family,

@@ -118,6 +118,7 @@ list!(A 0 B 1 C 2 D 3 E 4);
 list!(A 0 B 1 C 2 D 3 E 4 F 5);
 list!(A 0 B 1 C 2 D 3 E 4 F 5 G 6);
 list!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7);
+list!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8);
 
 /// No driver.
 impl<S: Settings> Driver<S> for () {
