@@ -1,12 +1,12 @@
-//! Files that are replaced as a whole.
+//! Atomic replacement of files.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Replaces a file: what `fill` writes goes beside it, to the disk, and into its place. Until then
-/// the old one stays. Only its owner may read it.
+/// Replaces a file atomically: `fill` writes a temporary file beside it, which is flushed to disk
+/// and then renamed. Until then the old file stays. Only its owner may read the new file.
 pub fn replace<E>(
     path: &Path,
     failed: impl Fn(io::Error) -> E,

@@ -1,35 +1,35 @@
-//! What can go wrong with a store.
+//! Errors of a store.
 
 use std::borrow::Cow;
 
 use crate::kv::{KeyValue, LeaseId, Revision};
 
-/// Why a store did not do what was asked.
+/// Why a request to a store failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The history asked for is gone: read anew.
+    /// The requested history has been compacted: read again.
     #[error("the history before revision {at} has been compacted")]
     Compacted {
-        /// The oldest revision that can still be read; 0 when the store did not say.
+        /// The oldest revision that can still be read; 0 when the store did not report it.
         at: Revision,
     },
-    /// The revision asked for has not happened yet (at the member that answered).
+    /// The requested revision does not exist yet (at the member that answered).
     #[error("the revision asked for is in the future")]
     FutureRevision,
-    /// The key is not as the caller believed.
+    /// The key has another revision than the caller required.
     #[error("the key was changed by another writer")]
     Conflict {
-        /// What it is; `None` when it is not there.
+        /// Its present state; `None` when the key does not exist.
         current: Option<Box<KeyValue>>,
     },
-    /// A key that had to be there is not.
+    /// A required key does not exist.
     #[error("there is no such key")]
     NoKey,
-    /// There is no such lease.
+    /// The lease does not exist.
     #[error("there is no lease {}", .0.0)]
     NoLease(LeaseId),
-    /// A lease with this id is there already.
+    /// A lease with this id already exists.
     #[error("a lease {} is there already", .0.0)]
     LeaseExists(LeaseId),
     /// The request or the value is too large.
@@ -41,29 +41,29 @@ pub enum Error {
     /// A transaction writes a key twice.
     #[error("the transaction writes a key twice")]
     DuplicateKey,
-    /// The request makes no sense.
+    /// The request is invalid.
     #[error("the request is not valid: {0}")]
     BadRequest(Cow<'static, str>),
-    /// The store is full.
+    /// The store has exceeded its size quota.
     #[error("the store is full")]
     NoSpace,
-    /// The user may not do this, or is not known.
+    /// The user is unknown or lacks permission.
     #[error("access denied: {0}")]
     Denied(String),
-    /// The watch has ended; read anew or watch again.
+    /// The watch has ended; read again or watch again.
     #[error("the watch was lost: {0}")]
     WatchLost(String),
-    /// The store cannot be reached or cannot answer now; the request may or may not have been
-    /// carried out.
+    /// The store is unreachable or cannot answer now; the request may or may not have been carried
+    /// out.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
-    /// The connection options cannot be used.
+    /// The connection options are invalid.
     #[error("{0}")]
     Options(String),
 }
 
 impl Error {
-    /// Whether trying the same again later can help.
+    /// Returns whether a later retry of the same request may succeed.
     pub const fn is_transient(&self) -> bool {
         matches!(
             self,

@@ -1,8 +1,8 @@
-//! The port over the network: a client of etcd, or of anything that speaks its v3 API.
+//! A client of etcd, or of any server of its v3 API, as a [`Store`](crate::Store).
 //!
-//! Every call has a deadline. Of several members one is asked until it fails, then the next; a
-//! request that changes something is given to another one only if the first cannot have got it.
-//! Watches end with their member, and say so ([`crate::Mirror`] begins them anew).
+//! Every call has a deadline. The client uses one of several members until it fails, then the next;
+//! it repeats a writing request at another member only if the first one cannot have received it. A
+//! watch ends with an error when its member fails ([`crate::Mirror`] opens it again).
 
 mod check;
 mod lease;
@@ -32,13 +32,13 @@ pub use options::{EtcdOptions, Password, TlsFiles};
 pub struct EtcdStore(Arc<Members>);
 
 impl EtcdStore {
-    /// A client with these options. It does not wait for a server to be there, nor ask whether the
-    /// user may do anything: calls tell.
+    /// Creates a client with these options. It neither waits for a server nor checks the user's
+    /// permissions: the calls return such errors.
     pub async fn connect(options: &EtcdOptions) -> Result<Self, Error> {
         let connect = options.connect()?;
         let user = options.user()?;
         let chance = crate::random::octets().map(u64::from_le_bytes);
-        // Without chance all clients begin with the first member, which works as well.
+        // Without randomness all clients start with the first member, which works as well.
         let start = usize::try_from(chance.unwrap_or(0) >> 33).unwrap_or(0);
         let members = Members::new(&options.endpoints, connect, user, start).await?;
         Ok(Self(Arc::new(members)))

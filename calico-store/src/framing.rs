@@ -1,4 +1,4 @@
-//! Numbers, and octets with their length, one after the other: what files are made of.
+//! Encoding of numbers and length-prefixed octets, as used in files.
 
 use bytes::Bytes;
 
@@ -9,13 +9,13 @@ pub fn put_number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&number.to_le_bytes());
 }
 
-/// Appends octets with their length.
+/// Appends octets with a length prefix.
 pub fn put_field(out: &mut Vec<u8>, octets: &[u8]) {
     put_number(out, octets.len() as u64);
     out.extend_from_slice(octets);
 }
 
-/// Appends a key with all that is known of it.
+/// Appends a key with its value and revisions.
 pub fn put_item(out: &mut Vec<u8>, item: &KeyValue) {
     put_field(out, &item.key);
     put_field(out, &item.value);
@@ -25,7 +25,7 @@ pub fn put_item(out: &mut Vec<u8>, item: &KeyValue) {
     put_number(out, item.lease.0.cast_unsigned());
 }
 
-/// Takes from the front what was put there; `None` when it is not all there.
+/// Decodes encoded fields from the front; each method returns `None` when its field is incomplete.
 #[derive(Debug)]
 pub struct Taker {
     octets: Bytes,
@@ -33,50 +33,50 @@ pub struct Taker {
 }
 
 impl Taker {
-    /// Takes from these octets.
+    /// Creates a decoder of these octets.
     pub const fn new(octets: Bytes) -> Self {
         let all = octets.len();
         Self { octets, all }
     }
 
-    /// How much was taken.
+    /// Returns how many octets were decoded.
     pub const fn at(&self) -> usize {
         self.all - self.octets.len()
     }
 
-    /// Whether everything was taken.
+    /// Returns whether everything was decoded.
     pub const fn is_empty(&self) -> bool {
         self.octets.is_empty()
     }
 
-    /// Takes so many octets.
+    /// Decodes this many octets.
     pub fn octets(&mut self, count: usize) -> Option<Bytes> {
         (count <= self.octets.len()).then(|| self.octets.split_to(count))
     }
 
-    /// Takes one octet.
+    /// Decodes one octet.
     pub fn tag(&mut self) -> Option<u8> {
         self.octets(1)?.first().copied()
     }
 
-    /// Takes a number.
+    /// Decodes a number.
     pub fn number(&mut self) -> Option<u64> {
         let octets = self.octets(8)?;
         Some(u64::from_le_bytes(octets.as_ref().try_into().ok()?))
     }
 
-    /// Takes a number with a sign.
+    /// Decodes a signed number.
     pub fn signed(&mut self) -> Option<i64> {
         self.number().map(u64::cast_signed)
     }
 
-    /// Takes octets with their length.
+    /// Decodes octets with a length prefix.
     pub fn field(&mut self) -> Option<Bytes> {
         let length = usize::try_from(self.number()?).ok()?;
         self.octets(length)
     }
 
-    /// Takes a key with all that is known of it.
+    /// Decodes a key with its value and revisions.
     pub fn item(&mut self) -> Option<KeyValue> {
         Some(KeyValue {
             key: self.field()?,

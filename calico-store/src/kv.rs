@@ -1,18 +1,18 @@
-//! The vocabulary of a store: keys and values with their revisions, ranges, events.
+//! The data types of a store: keys and values with their revisions, ranges, events.
 
 use std::fmt;
 
 use bytes::Bytes;
 
-/// A point in the store's history. Every write makes the next one; 0 is before the first.
+/// A point in the store's history. Every write creates the next one; 0 precedes the first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub i64);
 
 impl Revision {
-    /// Before anything was written.
+    /// The revision before any write.
     pub const ZERO: Self = Self(0);
 
-    /// The revision after this one.
+    /// Returns the revision after this one.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -41,45 +41,45 @@ pub struct KeyValue {
     pub key: Bytes,
     /// The value.
     pub value: Bytes,
-    /// When the key came into being, last.
+    /// Revision at which the key was last created.
     pub create_revision: Revision,
-    /// When it was last written.
+    /// Revision of its last write.
     pub mod_revision: Revision,
-    /// How often it was written since it came into being.
+    /// Number of writes since its creation.
     pub version: i64,
-    /// The lease that it lives on, if any.
+    /// The lease that the key is attached to, if any.
     pub lease: LeaseId,
 }
 
-/// A set of keys: one, or all from a start up to an end.
+/// A set of keys: a single one, or all from a start to an end.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyRange {
     /// The first key.
     pub start: Bytes,
-    /// Where it ends.
+    /// The end of the range.
     pub end: RangeEnd,
 }
 
 impl fmt::Display for KeyRange {
-    /// Where it starts: the key, or what all its keys begin with.
+    /// Formats the start: the key, or the prefix of its keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&String::from_utf8_lossy(&self.start))
     }
 }
 
-/// Where a range of keys ends.
+/// The end of a range of keys.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RangeEnd {
-    /// It is the one key.
+    /// The range is a single key.
     Single,
-    /// Before this key.
+    /// The range ends before this key.
     Before(Bytes),
-    /// Nowhere.
+    /// The range has no end.
     Open,
 }
 
 impl KeyRange {
-    /// One key.
+    /// Returns the range of one key.
     pub fn key(key: impl Into<Bytes>) -> Self {
         Self {
             start: key.into(),
@@ -87,10 +87,10 @@ impl KeyRange {
         }
     }
 
-    /// All keys that begin so.
+    /// Returns the range of all keys with this prefix.
     pub fn prefix(prefix: impl Into<Bytes>) -> Self {
         let start: Bytes = prefix.into();
-        // The first key after them: the prefix without trailing 0xff, its last octet one up.
+        // The first key after them: the prefix without trailing 0xff, its last octet incremented.
         let mut end = start.to_vec();
         while let Some(last) = end.pop() {
             if last < u8::MAX {
@@ -107,7 +107,7 @@ impl KeyRange {
         }
     }
 
-    /// All keys.
+    /// Returns the range of all keys.
     pub const fn all() -> Self {
         Self {
             start: Bytes::new(),
@@ -115,7 +115,7 @@ impl KeyRange {
         }
     }
 
-    /// Whether the key is among them.
+    /// Returns whether the range contains the key.
     pub fn contains(&self, key: &[u8]) -> bool {
         match &self.end {
             RangeEnd::Single => key == self.start,
@@ -124,7 +124,7 @@ impl KeyRange {
         }
     }
 
-    /// Whether every key of the other range is in this one.
+    /// Returns whether the range contains every key of the other range.
     pub fn covers(&self, other: &Self) -> bool {
         let end_covers = match (&self.end, &other.end) {
             (RangeEnd::Open, _) | (RangeEnd::Single, RangeEnd::Single) => true,
@@ -135,7 +135,7 @@ impl KeyRange {
         end_covers && self.contains(&other.start)
     }
 
-    /// The part of the range after a key that is in it: where the next page begins.
+    /// Returns the part of the range after one of its keys: the range of the next page.
     #[must_use]
     pub fn after(&self, key: &[u8]) -> Self {
         let mut start = key.to_vec();
@@ -147,36 +147,37 @@ impl KeyRange {
     }
 }
 
-/// What a store says of itself in every answer.
+/// The header of every answer of a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Header {
-    /// Which history the revisions belong to. A store that was made anew has another one.
+    /// The cluster ID, which identifies the history of the revisions. A store that was created
+    /// again has another one.
     pub cluster: u64,
-    /// The store's revision when it answered.
+    /// The store's revision at the time of the answer.
     pub revision: Revision,
 }
 
-/// What to read.
+/// A read request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
-    /// Of which keys.
+    /// The range to read.
     pub range: KeyRange,
-    /// As of when; `None` for now.
+    /// The revision to read at; `None` for the current one.
     pub at: Option<Revision>,
-    /// At most so many keys; 0 for all.
+    /// Maximum number of keys; 0 for all.
     pub limit: usize,
     /// Leave the values out.
     pub keys_only: bool,
     /// Only count.
     pub count_only: bool,
-    /// In which order; `None` for that of the keys.
+    /// Order of the result; `None` for the order of the keys.
     pub order: Option<Order>,
     /// Only keys whose revisions lie within these bounds.
     pub bounds: RevisionBounds,
 }
 
 impl Query {
-    /// Everything of a range, now.
+    /// Returns a query for all keys of a range at the current revision.
     pub fn new(range: KeyRange) -> Self {
         Self {
             range,
@@ -190,31 +191,31 @@ impl Query {
     }
 }
 
-/// An order of keys.
+/// A sort order of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Order {
-    /// By what.
+    /// The sort criterion.
     pub by: OrderBy,
-    /// The largest first.
+    /// Whether the largest comes first.
     pub descending: bool,
 }
 
-/// What keys are ordered by.
+/// A sort criterion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrderBy {
     /// The key.
     Key,
-    /// How often it was written.
+    /// The number of writes since creation.
     Version,
-    /// When it came into being.
+    /// The revision of creation.
     CreateRevision,
-    /// When it was last written.
+    /// The revision of the last write.
     ModRevision,
     /// The value.
     Value,
 }
 
-/// Bounds on a key's revisions, both ends included; `None` for no bound.
+/// Inclusive bounds on a key's revisions; `None` for no bound.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RevisionBounds {
     /// Least revision of the last write.
@@ -228,12 +229,12 @@ pub struct RevisionBounds {
 }
 
 impl RevisionBounds {
-    /// Whether there are any.
+    /// Returns whether any bound is set.
     pub fn is_any(&self) -> bool {
         *self != Self::default()
     }
 
-    /// Whether the key lies within.
+    /// Returns whether the key is within the bounds.
     pub fn admit(&self, item: &KeyValue) -> bool {
         let within = |min: Option<Revision>, max: Option<Revision>, found| {
             min.is_none_or(|min| found >= min) && max.is_none_or(|max| found <= max)
@@ -243,65 +244,66 @@ impl RevisionBounds {
     }
 }
 
-/// What was read.
+/// The result of a read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// What the store says of itself.
+    /// The header of the answer.
     pub header: Header,
     /// The keys and values.
     pub items: Vec<KeyValue>,
-    /// Whether the limit left some out.
+    /// Whether the limit cut off some keys.
     pub more: bool,
-    /// How many keys the range holds, whatever the limit.
+    /// Number of keys in the range, whatever the limit.
     pub count: u64,
 }
 
 /// One change of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// What happened.
+    /// The kind of change.
     pub kind: EventKind,
-    /// The key as it is now; for a deletion, key and revision only.
+    /// The key after the change; for a deletion, key and revision only.
     pub item: KeyValue,
-    /// The key as it was before, if asked for and there was one.
+    /// The key before the change, if requested and existing.
     pub previous: Option<KeyValue>,
 }
 
-/// What happened to a key.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
-    /// It was written.
+    /// The key was written.
     Put,
-    /// It was deleted.
+    /// The key was deleted.
     Delete,
 }
 
-/// Changes in the order of their revisions. A revision is never split over two batches.
+/// Changes in the order of their revisions. All changes of a revision are in one batch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// The revision of the last change; of a batch without changes (a sign of life), the store's.
+    /// The revision of the last change; for a batch without changes (a progress notification), the
+    /// store's.
     pub revision: Revision,
     /// The changes.
     pub events: Vec<Event>,
 }
 
-/// A lease as granted.
+/// A granted lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
     /// Its id.
     pub id: LeaseId,
-    /// How long it lives without being kept alive, in seconds.
+    /// Its time to live without renewal, in seconds.
     pub ttl_s: i64,
 }
 
-/// What is known of a lease.
+/// The state of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseState {
-    /// How much longer it lives, in seconds.
+    /// Remaining time to live, in seconds.
     pub remaining_s: i64,
-    /// How long it was granted for, in seconds.
+    /// Granted time to live, in seconds.
     pub granted_s: i64,
-    /// The keys that live on it.
+    /// The keys attached to it.
     pub keys: Vec<Bytes>,
 }
 

@@ -1,10 +1,10 @@
-//! The shared store and bus of a fabric.
+//! The datastore of a fabric: interface, etcd client and mirrors.
 //!
-//! - [`Store`] is the port: reads at a revision, transactions, watches from a revision, leases;
-//!   shaped by etcd v3.
-//! - [`EtcdStore`] is the port over the network: to etcd, or to what serves its API.
-//! - [`Mirror`] keeps up with some ranges of a store and tells what changed, never going back in
-//!   time; [`Follower`] runs it against a port.
+//! - [`Store`] is the interface: reads at a revision, transactions, watches from a revision,
+//!   leases; modeled on etcd v3.
+//! - [`EtcdStore`] implements it over the network, with etcd or another server of its API.
+//! - [`Mirror`] follows some ranges of a store and returns their changes, never going back in time;
+//!   [`Follower`] runs it against a [`Store`].
 //! - [`resources`] creates, replaces, reads and deletes resources as Calico's clients do.
 //!
 //! ```

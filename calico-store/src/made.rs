@@ -1,11 +1,12 @@
-//! What a resource is given when it is created.
+//! Metadata of a resource at its creation.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use calico_model::{rfc3339_utc, uid_from_random};
 use serde_json::{Value, json};
 
-/// Adds what a resource is given when it is created, or has been given, and what others report.
+/// Adds the metadata that a resource gets at creation, or keeps the stored one, and the status that
+/// other programs report.
 pub fn complete(mut value: Value, stored: &Value) -> Value {
     for (field, made) in [
         ("uid", new_uid as fn() -> String),
@@ -23,9 +24,9 @@ pub fn complete(mut value: Value, stored: &Value) -> Value {
     value
 }
 
-/// A random UUID.
+/// Returns a random UUID.
 pub fn new_uid() -> String {
-    // Without randomness the id is that of time: unique enough for a store that one process fills.
+    // Without randomness the id is the time: unique enough for a store that a single process fills.
     let octets = crate::random::octets().unwrap_or_else(|_| since_epoch().as_nanos().to_be_bytes());
     uid_from_random(octets)
 }

@@ -1,24 +1,23 @@
-//! Mirrors: keeping up with ranges of a store.
+//! Mirrors, which follow ranges of a store.
 //!
-//! A [`Mirror`] lists each range and watches it from there, lists anew when the history it needs is
-//! gone, tries again with growing waits when the store cannot be reached, and turns all of it into
-//! latest-wins changes for one consumer. It is a plain value: it says what to ask the store, is
-//! told the answers, and owns no clock and no connection; [`follow::follow`] runs it.
+//! A [`Mirror`] lists each range and watches it from there, lists it again when the history it
+//! needs was compacted, retries with growing delays when the store is unreachable, and turns all of
+//! it into latest-wins changes for one consumer. It is a plain value: it returns the requests to
+//! the store, takes the answers, and owns no clock and no connection; [`follow::follow`] runs it.
 //!
-//! What it promises its consumer:
-//! - A key's changes come in the order of their revisions; nothing older follows something newer,
-//!   whichever member or proxy answers.
-//! - A consumer that does not keep up gets each key's latest state, once. Memory is bounded by the
-//!   keys, not by their changes.
-//! - Nothing is deleted because the store was away or answered from the past, only because a list
-//!   or event that is newer than what is known does not hold it.
-//! - [`Status::InSync`] comes after every change that was known by then, and says that every range
-//!   was read.
-//! - What a snapshot held comes before [`Status::Snapshot`]. Nothing is deleted because a snapshot
-//!   does not hold it, only because the store does not.
-//! - A consumer that has a picture is told nothing of another history before all ranges were read
-//!   of it; and a gated mirror tells it nothing of a store that does not say that it may be acted
-//!   upon.
+//! Guarantees for its consumer:
+//! - A key's changes arrive in the order of their revisions; an older state never follows a newer
+//!   one, whichever member or proxy answers.
+//! - A slow consumer gets each key's latest state, once. Memory is bounded by the keys, not by
+//!   their changes.
+//! - An unreachable store or an outdated answer never causes a deletion. A key is deleted only
+//!   after a deletion event, or after a list newer than the known state without the key.
+//! - [`Status::InSync`] follows every change that was known by then, and means that every range was
+//!   read.
+//! - The content of a snapshot precedes [`Status::Snapshot`]. A key that is missing in a snapshot
+//!   is never deleted for that reason, only if it is missing in the store.
+//! - A consumer that has a complete picture gets no change from another history before all ranges
+//!   were read from it. From a gated mirror it gets no change while the datastore is not ready.
 
 mod feed;
 pub mod follow;
@@ -43,57 +42,58 @@ use gate::Gate;
 pub use gate::Unready;
 use state::State;
 
-/// How far a mirror is with one of its ranges.
+/// The state of one range of a mirror.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RangeState {
-    /// The cluster whose history the range follows.
+    /// The cluster ID of the history that the range follows.
     pub cluster: Option<u64>,
-    /// Whether keys of another history may still be known.
+    /// Whether known keys may still belong to another history.
     pub mixed: bool,
-    /// How often the range was listed.
+    /// Number of lists of the range.
     pub lists: u64,
-    /// How many keys are known.
+    /// Number of known keys.
     pub keys: usize,
 }
 
-/// Something for the consumer.
+/// An update for the consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Update {
     /// A key changed.
     Change(Change),
-    /// How current the consumer's picture is.
+    /// The status of the consumer's picture.
     Status(Status),
 }
 
-/// The latest of a key.
+/// The latest state of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// It is there, and new or different.
+    /// The key exists, and is new or changed.
     Put(KeyValue),
-    /// It is gone.
+    /// The key was deleted.
     Delete(Bytes),
 }
 
-/// How current the consumer's picture is.
+/// The status of the consumer's picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// Something has not been read yet, of this store or of another one in its place.
+    /// Part of the store, or of another store that replaced it, has not been read yet.
     Syncing,
-    /// All that a snapshot of an earlier run held was told; the store has not been read in full.
+    /// The whole snapshot of an earlier run was returned; the store has not been read in full.
     Snapshot {
-        /// How old it was when it was read, in seconds.
+        /// The age of the snapshot when it was read, in seconds.
         age_s: u64,
     },
     /// Everything was read, and is watched.
     InSync,
-    /// Everything was read once, but the store has been away for a while: the picture is old.
+    /// Everything was read once, but the store has been unreachable for a while: the picture may be
+    /// outdated.
     Lost,
-    /// Everything was read, and is not to be acted upon. A picture from before stays as it is.
+    /// Everything was read, but must not be applied. An earlier picture stays unchanged.
     Unready(Unready),
 }
 
 impl Status {
-    /// The stable name: `syncing`, `snapshot`, `in-sync`, `away` or `not-ready`.
+    /// Returns the stable name: `syncing`, `snapshot`, `in-sync`, `away` or `not-ready`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Syncing => "syncing",
@@ -104,7 +104,7 @@ impl Status {
         }
     }
 
-    /// Returns false where the store cannot be reached, or is not to be acted upon.
+    /// Returns false if the store is unreachable or not ready.
     pub const fn is_available(self) -> bool {
         !matches!(self, Self::Lost | Self::Unready(_))
     }
@@ -117,7 +117,7 @@ impl Status {
         }
     }
 
-    /// Returns why the store is not to be acted upon.
+    /// Returns why the datastore is not ready.
     pub const fn unready(self) -> Option<Unready> {
         match self {
             Self::Unready(why) => Some(why),
@@ -130,56 +130,56 @@ impl Status {
     }
 }
 
-/// What the mirror wants of the store.
+/// A request of the mirror to the store.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Read a page, and answer with [`Mirror::listed`].
+    /// Read a page, and pass the answer to [`Mirror::listed`].
     List {
-        /// Which feed wants it.
+        /// The requesting feed.
         feed: FeedId,
-        /// What to read.
+        /// The query.
         query: Query,
     },
-    /// Begin to watch, and answer with [`Mirror::opened`], then [`Mirror::watched`].
+    /// Open a watch, and pass the answers to [`Mirror::opened`], then [`Mirror::watched`].
     Watch {
-        /// Which feed wants it.
+        /// The requesting feed.
         feed: FeedId,
-        /// What to watch.
+        /// The watch request.
         request: WatchRequest,
     },
-    /// Ask the feed's watch for a sign of life.
+    /// Request progress of the feed's watch.
     Probe {
-        /// Which feed.
+        /// The feed.
         feed: FeedId,
     },
-    /// Drop whatever is under way for the feed.
+    /// Drop the pending request or watch of the feed.
     Cancel {
-        /// Which feed.
+        /// The feed.
         feed: FeedId,
     },
 }
 
-/// One of the mirrored ranges.
+/// Identifies one of the mirrored ranges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FeedId(pub usize);
 
-/// Keeps up with ranges of a store. Time is a length since an origin that the caller owns.
+/// Follows ranges of a store. Time is the duration since an origin that the caller chooses.
 #[derive(Debug)]
 pub struct Mirror {
     feeds: Vec<Feed>,
     state: State,
     outputs: VecDeque<Output>,
-    /// The status that the consumer was last told.
+    /// The last status returned to the consumer.
     told: Option<Status>,
-    /// The age of the snapshot that it began with, in seconds.
+    /// The age of the snapshot that the mirror started with, in seconds.
     restored: Option<u64>,
-    /// Whether the consumer was ever told a whole picture.
+    /// Whether the consumer ever got a complete picture.
     has_picture: bool,
 }
 
 impl Mirror {
-    /// A mirror of ranges; those within others are left out. Ranges must not overlap otherwise, as
-    /// prefixes never do. The seed is for the jitter of waits.
+    /// Returns a mirror of ranges, without those that lie within others. Ranges must not overlap
+    /// otherwise; prefixes never do. The seed is for the jitter of delays.
     pub fn new(ranges: impl IntoIterator<Item = KeyRange>, seed: u64) -> Self {
         let mut kept: Vec<KeyRange> = Vec::new();
         for range in ranges {
@@ -203,20 +203,22 @@ impl Mirror {
         }
     }
 
-    /// A mirror for a consumer that acts by what it is told. It mirrors ClusterInformation too, and
-    /// once the consumer has a picture tells it something only while ClusterInformation `default`
-    /// is there, says `datastoreReady: true`, and has the `clusterGUID` of the store before, where
-    /// both have one. Where a list lacks what was known, or a watch tells that a range was emptied,
-    /// it tells nothing before that was read again: each range is watched for itself, and what was
-    /// deleted at once is not heard of at once. Where ClusterInformation comes to say so, each range
-    /// must be known as of then.
+    /// Returns a mirror for a consumer that applies its updates. It mirrors ClusterInformation too.
+    ///
+    /// Once the consumer has a complete picture, it gets updates only while ClusterInformation
+    /// `default` exists, has `datastoreReady: true`, and has the earlier `clusterGUID`, if both
+    /// have one. If a list lacks known keys, or a watch reports that a range became empty, updates
+    /// wait until ClusterInformation was read again: each range has its own watch, so that a
+    /// deletion of several ranges at once is not reported at once. When ClusterInformation becomes
+    /// ready, each range must be known as of that revision first.
     pub fn gated(ranges: impl IntoIterator<Item = KeyRange>, seed: u64) -> Self {
         let mut mirror = Self::new([gate::range()].into_iter().chain(ranges), seed);
         mirror.state.gate = Some(Gate::new());
         mirror
     }
 
-    /// Begins with what an earlier run knew, of this history. To be called before anything else.
+    /// Starts with the content that an earlier run knew, of this history. Must be called before any
+    /// other method.
     pub fn restore(
         &mut self,
         now: Duration,
@@ -235,31 +237,31 @@ impl Mirror {
         }
         if let Some(gate) = &mut self.state.gate {
             gate.pass();
-            gate.since = Revision::ZERO; // The earlier run knew it all.
+            gate.since = Revision::ZERO; // The earlier run knew everything.
         }
         self.restored = Some(age.as_secs());
     }
 
-    /// The ranges that are mirrored.
+    /// Returns the mirrored ranges.
     pub fn ranges(&self) -> impl Iterator<Item = &KeyRange> {
         self.feeds.iter().map(Feed::range)
     }
 
-    /// Number of the history that the consumer's picture is of; `None` while it is not known, or not
-    /// the same for all ranges, or held back.
+    /// Returns the cluster ID of the consumer's picture; `None` while it is unknown, differs
+    /// between the ranges, or is held back.
     pub fn cluster(&self) -> Option<u64> {
         self.history().filter(|_| !self.is_held())
     }
 
-    /// The newest revision that the consumer was told all of; `None` while there is something that
-    /// it was not told.
+    /// Returns the newest revision of which the consumer has got all changes; `None` while there
+    /// are undelivered changes.
     pub fn revision(&self) -> Option<Revision> {
         let is_told = self.has_picture && self.state.is_told() && !self.is_held();
         let newest = self.feeds.iter().map(Feed::whole).max();
         newest.filter(|_| is_told)
     }
 
-    /// Number of the history that all ranges were read of.
+    /// Returns the cluster ID that all ranges were read from.
     fn history(&self) -> Option<u64> {
         if self.feeds.iter().any(Feed::is_mixed) {
             return None;
@@ -271,12 +273,12 @@ impl Mirror {
             .then_some(first)
     }
 
-    /// Number of feeds: one a range.
+    /// Returns the number of feeds: one per range.
     pub fn feeds(&self) -> usize {
         self.feeds.len()
     }
 
-    /// Returns how far the mirror is with a range; `None` if there is no such feed.
+    /// Returns the state of a range; `None` if there is no such feed.
     pub fn range_state(&self, feed: FeedId) -> Option<RangeState> {
         self.feeds.get(feed.0).map(|feed| RangeState {
             cluster: feed.cluster(),
@@ -292,12 +294,12 @@ impl Mirror {
         feed.map_or(0, |feed| self.state.count(feed.range()))
     }
 
-    /// Whether the mirror waits for the cluster's own record.
+    /// Returns whether the mirror requires the ClusterInformation.
     pub const fn is_gated(&self) -> bool {
         self.state.gate.is_some()
     }
 
-    /// A page was read, or was not.
+    /// Handles the result of reading a page.
     pub fn listed(&mut self, now: Duration, feed: FeedId, page: Result<Listing, Error>) {
         let listed = self.with(feed, |id, feed, state, outputs| {
             feed.listed(now, id, page, state, outputs)
@@ -312,14 +314,14 @@ impl Mirror {
         self.await_all(now, feed);
     }
 
-    /// The watch has begun, or has not.
+    /// Handles the result of opening a watch.
     pub fn opened(&mut self, now: Duration, feed: FeedId, opened: Result<Header, Error>) {
         self.with(feed, |id, feed, _, outputs| {
             feed.opened(now, id, opened, outputs)
         });
     }
 
-    /// The watch brought something, or is over.
+    /// Handles a batch or the end of a watch.
     pub fn watched(&mut self, now: Duration, feed: FeedId, batch: Result<Batch, Error>) {
         let was_emptied = self.with(feed, |id, feed, state, outputs| {
             feed.watched(now, id, batch, state, outputs)
@@ -330,7 +332,7 @@ impl Mirror {
         self.await_all(now, feed);
     }
 
-    /// Acts on every deadline that has passed; also begins.
+    /// Handles every expired deadline; the first call starts the mirror.
     pub fn handle_timeout(&mut self, now: Duration) {
         if self.begins() {
             return;
@@ -340,7 +342,7 @@ impl Mirror {
         }
     }
 
-    /// When [`Self::handle_timeout`] is next due, or [`Self::take`] may have a new status.
+    /// Returns when [`Self::handle_timeout`] is next due, or [`Self::take`] may have a new status.
     pub fn poll_timeout(&self, now: Duration) -> Option<Duration> {
         if self.begins() {
             return None;
@@ -353,27 +355,28 @@ impl Mirror {
         self.feeds.iter().map(Feed::deadline).chain(losses).min()
     }
 
-    /// Whether a snapshot is still to be told: nothing is asked of the store before.
+    /// Returns whether a snapshot is still to be delivered: no request is sent before.
     const fn begins(&self) -> bool {
         self.restored.is_some() && !self.has_picture
     }
 
-    /// Whether what is known is kept from a consumer that has a picture.
+    /// Returns whether known changes are held back from a consumer that has a complete picture.
     pub fn is_held(&self) -> bool {
         let is_shut = self.state.gate.as_ref().is_some_and(Gate::is_shut);
         self.has_picture && (is_shut || self.history().is_none())
     }
 
-    /// What to ask the store next.
+    /// Returns the next request to the store.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// What to tell the consumer, at most so many changes at once; empty when there is nothing.
+    /// Returns updates for the consumer, at most `max` changes at once; empty when there are none.
     pub fn take(&mut self, now: Duration, max: usize) -> Vec<Update> {
         let mut updates = Vec::new();
         let status = self.status(now);
-        // What says that a picture is there comes after the picture, everything else before.
+        // A status that reports a complete picture follows the changes, every other status precedes
+        // them.
         if self.told.is_none() {
             self.tell(Status::Syncing, &mut updates);
         } else if !status.is_picture() {
@@ -400,13 +403,13 @@ impl Mirror {
         updates.push(Update::Status(status));
     }
 
-    /// Whether [`Self::take`] has something.
+    /// Returns whether [`Self::take`] has updates.
     pub fn has_updates(&self, now: Duration) -> bool {
         let has_changes = !self.state.is_told() && !self.is_held();
         has_changes || self.told.is_none() || self.told != Some(self.status(now))
     }
 
-    /// How current the picture is. Short losses of contact do not count.
+    /// Returns the status of the picture. Short losses of contact do not count.
     fn status(&self, now: Duration) -> Status {
         if self.feeds.iter().any(|feed| !feed.was_listed()) {
             match self.restored {
@@ -422,7 +425,7 @@ impl Mirror {
             gate.and_then(Gate::unready)
                 .map_or(Status::InSync, Status::Unready)
         } else {
-            // On the way back within the time that a loss may take: as it was.
+            // Recovering within the time allowed for a loss: unchanged.
             self.told.unwrap_or(Status::Syncing)
         }
     }

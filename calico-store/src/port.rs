@@ -1,4 +1,4 @@
-//! The port: what the suite asks of a store, shaped by etcd v3.
+//! The store interface, modeled on etcd v3.
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -13,11 +13,11 @@ use crate::kv::{
 use crate::limits::LIST_PAGE_KEYS;
 use crate::txn::{Compare, CompareWith, Comparison, Delete, Op, OpReply, Put, Txn, TxnReply};
 
-/// The answer of a store, to come.
+/// The future answer of a store.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
-/// A store of keys with a history. All methods may be called at once from many tasks; what each
-/// does is atomic.
+/// A store of keys with a history. All methods may be called concurrently from many tasks; each is
+/// atomic.
 pub trait Store: Send + Sync {
     /// Reads keys.
     fn range(&self, query: Query) -> Answer<'_, Listing>;
@@ -25,22 +25,22 @@ pub trait Store: Send + Sync {
     /// Carries out a transaction.
     fn txn(&self, txn: Txn) -> Answer<'_, TxnReply>;
 
-    /// Begins to watch. The answer comes once the store watches.
+    /// Opens a watch. The answer arrives once the store watches.
     fn watch(&self, request: WatchRequest) -> Answer<'_, Watch>;
 
-    /// Forgets the history before a revision.
+    /// Compacts the history before a revision.
     fn compact(&self, at: Revision) -> Answer<'_, ()>;
 
-    /// Grants a lease. The store may make it longer than was asked.
+    /// Grants a lease. The store may choose a longer time to live than requested.
     fn lease_grant(&self, ttl_s: i64) -> Answer<'_, Lease>;
 
-    /// Makes a lease live for its full time again; answers with that time in seconds.
+    /// Renews a lease for its full time to live; returns that time in seconds.
     fn lease_keep_alive(&self, id: LeaseId) -> Answer<'_, i64>;
 
-    /// Ends a lease, which deletes the keys that live on it.
+    /// Revokes a lease, which deletes the keys attached to it.
     fn lease_revoke(&self, id: LeaseId) -> Answer<'_, ()>;
 
-    /// What is known of a lease.
+    /// Returns the state of a lease.
     fn lease_state(&self, id: LeaseId) -> Answer<'_, LeaseState>;
 
     /// Reads one key.
@@ -51,8 +51,8 @@ pub trait Store: Send + Sync {
         })
     }
 
-    /// Reads a whole range at one revision, page by page. The header's revision is that revision:
-    /// a watch from the one after it misses nothing.
+    /// Reads a whole range at one revision, page by page. The header has that revision: a watch
+    /// from the next one misses no change.
     fn list(&self, range: KeyRange) -> Answer<'_, Listing> {
         Box::pin(async move {
             let mut query = Query {
@@ -73,7 +73,7 @@ pub trait Store: Send + Sync {
         })
     }
 
-    /// Writes a key, whatever it was.
+    /// Writes a key, whatever its present state.
     fn put(&self, key: Bytes, value: Bytes, lease: LeaseId) -> Answer<'_, Revision> {
         let put = Put {
             lease: Some(lease),
@@ -88,7 +88,7 @@ pub trait Store: Send + Sync {
         })
     }
 
-    /// Writes a key that must not be there yet; else [`Error::Conflict`].
+    /// Writes a key that must not exist yet; otherwise [`Error::Conflict`].
     fn create(&self, key: Bytes, value: Bytes, lease: LeaseId) -> Answer<'_, Revision> {
         let put = Put {
             lease: Some(lease),
@@ -97,7 +97,7 @@ pub trait Store: Send + Sync {
         Box::pin(self.swap(put.key.clone(), Revision::ZERO, Op::Put(put)))
     }
 
-    /// Writes a key that must still be as it was at a revision; else [`Error::Conflict`].
+    /// Writes a key that must still have a given revision; otherwise [`Error::Conflict`].
     fn update(
         &self,
         key: Bytes,
@@ -112,7 +112,7 @@ pub trait Store: Send + Sync {
         Box::pin(self.swap(put.key.clone(), was, Op::Put(put)))
     }
 
-    /// Deletes a key, whatever it is; tells whether it was there.
+    /// Deletes a key, whatever its present state; returns whether it existed.
     fn delete(&self, key: Bytes) -> Answer<'_, bool> {
         let delete = Delete {
             range: KeyRange::key(key),
@@ -131,7 +131,7 @@ pub trait Store: Send + Sync {
         })
     }
 
-    /// Deletes a key that must still be as it was at a revision; else [`Error::Conflict`].
+    /// Deletes a key that must still have a given revision; otherwise [`Error::Conflict`].
     fn delete_at(&self, key: Bytes, was: Revision) -> Answer<'_, Revision> {
         let delete = Delete {
             range: KeyRange::key(key.clone()),
@@ -140,7 +140,8 @@ pub trait Store: Send + Sync {
         Box::pin(self.swap(key, was, Op::Delete(delete)))
     }
 
-    /// Does one thing if the key was last written at a revision (0: is not there).
+    /// Performs one operation if the last write of the key has a given revision (0: it does not
+    /// exist).
     #[doc(hidden)]
     fn swap(&self, key: Bytes, was: Revision, op: Op) -> Answer<'_, Revision> {
         let range = KeyRange::key(key);
@@ -168,19 +169,19 @@ pub trait Store: Send + Sync {
     }
 }
 
-/// What to watch.
+/// A watch request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchRequest {
-    /// Which keys.
+    /// The range to watch.
     pub range: KeyRange,
-    /// The first revision whose changes are wanted; `None` for the next one to happen.
+    /// The first revision of interest; `None` for the next one to happen.
     pub from: Option<Revision>,
-    /// Tell also what keys were before.
+    /// Also return the previous state of keys.
     pub previous: bool,
 }
 
 impl WatchRequest {
-    /// Watches a range from a revision on.
+    /// Returns a request to watch a range from a revision on.
     pub const fn from(range: KeyRange, from: Revision) -> Self {
         Self {
             range,
@@ -190,28 +191,28 @@ impl WatchRequest {
     }
 }
 
-/// A watch: batches of changes until it is dropped or fails. Once it has failed it is over.
+/// A watch: batches of changes until it is dropped or fails. After a failure it ends.
 pub struct Watch {
     header: Header,
     batches: BoxStream<'static, Result<Batch, Error>>,
     prober: Prober,
 }
 
-/// Asks a watch for a sign of life.
+/// Requests progress of a watch.
 #[derive(Debug, Clone)]
 pub struct Prober(mpsc::Sender<()>);
 
 impl Prober {
-    /// Asks for a batch to be sent, without changes if there are none. Does not wait; asking
-    /// again before the answer is one question.
+    /// Requests a batch, which is sent even without changes. Does not wait; several calls before
+    /// the answer count as one request.
     pub fn probe(&self) {
-        // Full: a question is under way. Closed: the stream says so itself.
+        // Full: a request is pending. Closed: the stream reports it.
         let _ = self.0.try_send(());
     }
 }
 
 impl Watch {
-    /// A watch of its parts. The stream must answer each probe with a batch.
+    /// Creates a watch from its parts. The stream must answer each progress request with a batch.
     pub fn new(
         header: Header,
         batches: BoxStream<'static, Result<Batch, Error>>,
@@ -224,12 +225,12 @@ impl Watch {
         }
     }
 
-    /// What the store said of itself when it began to watch.
+    /// Returns the header of the answer that opened the watch.
     pub const fn header(&self) -> Header {
         self.header
     }
 
-    /// The next batch. After an error there is nothing more.
+    /// Returns the next batch. After an error there are no more.
     pub async fn next(&mut self) -> Result<Batch, Error> {
         match self.batches.next().await {
             Some(batch) => batch,
@@ -237,7 +238,7 @@ impl Watch {
         }
     }
 
-    /// A handle to ask this watch for a sign of life.
+    /// Returns a handle to request progress of this watch.
     pub fn prober(&self) -> Prober {
         self.prober.clone()
     }

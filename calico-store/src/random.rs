@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-/// So many random octets.
+/// Returns this many random octets.
 pub fn octets<const N: usize>() -> io::Result<[u8; N]> {
     let mut octets = [0; N];
     File::open("/dev/urandom")?.read_exact(&mut octets)?;

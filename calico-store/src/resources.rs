@@ -1,8 +1,8 @@
-//! Resources over a store: created, replaced, applied, read and deleted as Calico's clients do.
+//! Creates, replaces, applies, reads and deletes resources in a store as Calico's clients do.
 //!
-//! What the model cannot check by looking at one resource is checked here: pools that overlap, the
-//! tier of a policy, what only the daemons may write. Resources are JSON objects, given as people
-//! write them and shown as [`calico_model::shown`] has them.
+//! This module checks the rules that the model cannot check on a single resource: overlapping
+//! pools, the tier of a policy, resources that only the daemons may write. Resources are JSON
+//! objects, accepted as users write them and returned in the form of [`calico_model::shown`].
 
 mod initialize;
 mod rules;
@@ -34,71 +34,71 @@ pub struct Resources {
 /// A stored resource.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
-    /// Where it lives.
+    /// Its key.
     pub key: ResourceKey,
-    /// The resource as people see it.
+    /// The resource in the form shown to users.
     pub value: Value,
-    /// When it was last written.
+    /// Revision of its last write.
     pub revision: Revision,
 }
 
 /// The stored resources of a kind.
 #[derive(Debug, Default)]
 pub struct Items {
-    /// Those that can be read, in the order of their keys.
+    /// The readable ones, in the order of their keys.
     pub items: Vec<Item>,
-    /// Those that cannot: key, and why.
+    /// The unreadable ones: key and error.
     pub unreadable: Vec<(String, ParseError)>,
-    /// As of when.
+    /// The revision of the list.
     pub revision: Revision,
 }
 
-/// Why something was not done to a resource.
+/// Why an operation on a resource failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ResourceError {
-    /// It is there already.
+    /// The resource already exists.
     #[error("{} already exists", named(.0))]
     Exists(ResourceKey),
-    /// It is not there.
+    /// The resource does not exist.
     #[error("{} does not exist", named(.0))]
     Missing(ResourceKey),
-    /// It has been written since it was read.
+    /// The resource has been written since it was read.
     #[error(
         "{}: resource version {given} is out of date, the latest is {latest}: another client has \
          written it; read it again and make the change there",
         named(.key)
     )]
     Stale {
-        /// Which.
+        /// The resource.
         key: ResourceKey,
-        /// The version that the change was made to.
+        /// The version on which the change was based.
         given: String,
-        /// The version that is stored.
+        /// The stored version.
         latest: Revision,
     },
-    /// Others wrote it again and again.
+    /// Concurrent writes prevented the change in every attempt.
     #[error("{}: others write it at the same time; try again", named(.0))]
     Contended(ResourceKey),
-    /// It must not be done.
+    /// The operation is forbidden.
     #[error("{}: {reason}", named(.key))]
     Refused {
-        /// To which.
+        /// The resource.
         key: ResourceKey,
-        /// Why not.
+        /// The reason.
         reason: Cow<'static, str>,
     },
-    /// The resource breaks the model.
+    /// The resource violates the model.
     #[error(transparent)]
     Invalid(#[from] EncodeError),
-    /// What is stored cannot be read.
+    /// The stored resource cannot be parsed.
     #[error("{}: {error}", named(.key))]
     Unreadable {
-        /// Which.
+        /// The resource.
         key: ResourceKey,
-        /// Why.
+        /// The error.
         error: ParseError,
     },
-    /// The store did not do it.
+    /// The store returned an error.
     #[error("the store: {0}")]
     Store(#[from] Error),
 }
@@ -112,7 +112,7 @@ impl ResourceError {
     }
 }
 
-/// Kind and name, as messages have them: `Node(n1)`, `NetworkSet(prod/dbs)`.
+/// Returns kind and name for messages: `Node(n1)`, `NetworkSet(prod/dbs)`.
 pub fn named(key: &ResourceKey) -> String {
     match key.namespace() {
         Some(namespace) => format!("{}({namespace}/{})", key.kind(), key.name()),
@@ -127,19 +127,19 @@ impl From<Arc<dyn Store>> for Resources {
 }
 
 impl Resources {
-    /// The resources of this store.
+    /// Returns the resources of this store.
     pub fn new(store: impl Store + 'static) -> Self {
         Self {
             store: Arc::new(store),
         }
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &dyn Store {
         self.store.as_ref()
     }
 
-    /// Writes a resource that must not be there. The first node makes the store ready, see
+    /// Creates a resource that must not exist. The first node makes the datastore ready, see
     /// [`Self::initialize`].
     pub async fn create(&self, resource: Value) -> Result<Item, ResourceError> {
         let given = version_in(&resource);
@@ -165,9 +165,9 @@ impl Resources {
         }
     }
 
-    /// Writes a resource over the one that is there. With a version in its metadata, only over
-    /// that version. The spec is the one that is given, as a whole; labels and annotations, too.
-    /// The rest of the metadata stays, and so does the status where none is given.
+    /// Replaces an existing resource. With a version in its metadata, only that version. Spec,
+    /// labels and annotations are replaced as a whole. The rest of the metadata stays, and so does
+    /// the status if none is given.
     pub async fn replace(&self, resource: Value) -> Result<Item, ResourceError> {
         let given = version_in(&resource);
         let resource = without_history(resource);
@@ -179,7 +179,7 @@ impl Resources {
             };
             let latest = found.mod_revision;
             up_to_date(&key, given.as_deref(), latest)?;
-            // What cannot be read is written over.
+            // An unparsable value is overwritten.
             let stored = serde_json::from_slice(&found.value).unwrap_or_default();
             let (_, value) = encode_over(resource.clone(), &stored)?;
             rules::to_replace(&key, &stored, &value)?;
@@ -187,7 +187,7 @@ impl Resources {
             let (at, none) = (found.key, LeaseId::NONE);
             match self.store.update(at, octets.clone(), none, latest).await {
                 Ok(revision) => return item(key, &octets, revision),
-                // Read again: with a version given, to tell which one is there now.
+                // Read again: if a version was given, to report the present one.
                 Err(Error::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -195,7 +195,7 @@ impl Resources {
         Err(ResourceError::Contended(key))
     }
 
-    /// Writes a resource, whether it is there or not.
+    /// Creates or replaces a resource.
     pub async fn apply(&self, resource: Value) -> Result<Item, ResourceError> {
         let mut fresh = resource.clone();
         if let Some(metadata) = metadata(&mut fresh) {
@@ -203,7 +203,7 @@ impl Resources {
         }
         match self.create(fresh).await {
             Err(ResourceError::Exists(_)) => self.replace(resource).await,
-            // Perhaps it has fields that are stored already.
+            // Its unknown fields may already be stored.
             Err(ResourceError::Invalid(error)) => match self.replace(resource).await {
                 Err(ResourceError::Missing(_)) => Err(error.into()),
                 replaced => replaced,
@@ -212,8 +212,8 @@ impl Resources {
         }
     }
 
-    /// Checks a resource that is to be created among the others of its manifest. One that exists is
-    /// [`Self::create`]'s to refuse.
+    /// Checks a resource that is to be created together with the others of its manifest.
+    /// [`Self::create`] itself rejects an existing one.
     pub async fn check_create(
         &self,
         resource: Value,
@@ -226,8 +226,8 @@ impl Resources {
         rules::to_create(self, &key, &value, planned).await
     }
 
-    /// Checks a resource that is to be written over the stored one. A missing one is
-    /// [`Self::replace`]'s to refuse.
+    /// Checks a resource that is to replace the stored one. [`Self::replace`] itself rejects a
+    /// missing one.
     pub async fn check_replace(&self, resource: Value) -> Result<(), ResourceError> {
         let strict = encode_strict(resource.clone());
         if matches!(&strict, Ok((key, _)) if !rules::depend_on_others(key.kind())) {
@@ -241,7 +241,7 @@ impl Resources {
         rules::to_replace(&key, &stored, &value)
     }
 
-    /// Checks a resource that is to be written, whether it is there or not, among the others of its
+    /// Checks a resource that is to be created or replaced together with the others of its
     /// manifest.
     pub async fn check_apply(
         &self,
@@ -251,12 +251,12 @@ impl Resources {
         self.check_replace(resource.clone()).await?;
         match encode_strict(resource.clone()) {
             Ok(_) => self.check_create(resource, planned).await,
-            // Its unknown fields are stored already, so it exists.
+            // Its unknown fields are already stored, so it exists.
             Err(_) => Ok(()),
         }
     }
 
-    /// Deletes a resource, and tells what it was. With a version, only that one.
+    /// Deletes a resource, and returns its last state. With a version, only that one.
     pub async fn delete(
         &self,
         key: &ResourceKey,
@@ -271,7 +271,7 @@ impl Resources {
             up_to_date(&key, version, latest)?;
             match self.store.delete_at(found.key.clone(), latest).await {
                 Ok(_) => {
-                    // What was not readable is gone all the same.
+                    // An unparsable value is deleted nevertheless.
                     let value = shown(&key, &found.value, latest.0).unwrap_or_default();
                     let revision = latest;
                     return Ok(Item {
@@ -298,7 +298,7 @@ impl Resources {
         }
     }
 
-    /// Reads a resource, of which this version must be the latest, if one is given.
+    /// Reads a resource. If a version is given, it must be the latest.
     pub async fn get_version(
         &self,
         key: &ResourceKey,
@@ -309,8 +309,8 @@ impl Resources {
         Ok(item)
     }
 
-    /// Changes a resource as it is stored, whatever it holds that is not known here. `change`
-    /// tells whether there is something to write. With a version, only that one.
+    /// Changes a resource as it is stored, including its unknown fields. `change` returns whether
+    /// there is something to write. With a version, only that one.
     pub async fn patch(
         &self,
         key: &ResourceKey,
@@ -365,7 +365,7 @@ impl Resources {
         };
         for found in listing.items {
             let text = String::from_utf8_lossy(&found.key).into_owned();
-            // What lies there and is no key of the model is nobody's resource.
+            // A key that does not belong to the model is skipped.
             let Ok(calico_model::Key::Resource(key)) = text.parse() else {
                 continue;
             };
@@ -385,7 +385,7 @@ impl Resources {
         Ok(items)
     }
 
-    /// What is stored under a key; of a policy also what an older writer stored.
+    /// Reads the value of a key; for a policy also the key of an older writer.
     async fn find(
         &self,
         key: &ResourceKey,
@@ -423,8 +423,8 @@ fn item(key: ResourceKey, octets: &[u8], revision: Revision) -> Result<Item, Res
     }
 }
 
-/// Where a resource belongs; its unknown fields may be stored already. With other faults it
-/// belongs nowhere, and all are told.
+/// Returns the key of a resource; its unknown fields may already be stored. All other faults are
+/// returned as errors.
 fn key_of(resource: &Value) -> Result<ResourceKey, EncodeError> {
     match encode_over(resource.clone(), resource) {
         Ok((key, _)) => Ok(key),
@@ -460,7 +460,7 @@ fn metadata(resource: &mut Value) -> Option<&mut Map<String, Value>> {
     resource.get_mut("metadata")?.as_object_mut()
 }
 
-/// The version that a resource says it is, if it does.
+/// Returns the version in a resource, if it has one.
 pub fn version_in(resource: &Value) -> Option<String> {
     match &resource["metadata"]["resourceVersion"] {
         Value::String(version) if !version.is_empty() => Some(version.clone()),
@@ -470,8 +470,8 @@ pub fn version_in(resource: &Value) -> Option<String> {
     }
 }
 
-/// A resource without what only the store knows of it: a copy of another one, or of itself, may
-/// be given.
+/// Removes the metadata that only the store sets, because a user may pass a copy of a stored
+/// resource.
 fn without_history(mut resource: Value) -> Value {
     if let Some(metadata) = metadata(&mut resource) {
         metadata.remove("uid");
@@ -481,7 +481,7 @@ fn without_history(mut resource: Value) -> Value {
     resource
 }
 
-/// What is to be stored over something else.
+/// Returns the value to store in place of an existing one.
 fn merged(mut value: Value, stored: &Value) -> Value {
     if let (Some(new), Some(kept)) = (metadata(&mut value), stored["metadata"].as_object()) {
         let mut all = kept.clone();
@@ -491,7 +491,7 @@ fn merged(mut value: Value, stored: &Value) -> Value {
                 None => all.remove(field),
             };
         }
-        // Those who left them out are given them.
+        // Missing fields are filled in.
         for field in ["name", "namespace"] {
             if let Some(given) = new.remove(field) {
                 all.entry(field).or_insert(given);
@@ -506,7 +506,7 @@ fn is_default_profile(key: &ResourceKey) -> bool {
     key.kind() == Kind::Profile && key.name() == DEFAULT_ALLOW_PROFILE
 }
 
-/// The profile that exists without being stored.
+/// Returns the profile that exists without being stored.
 fn default_profile() -> Item {
     let profile = Resource::<ProfileSpec>::default_allow();
     // A constant: it has a key, and is JSON.

@@ -1,4 +1,5 @@
-//! Errors as gRPC statuses. The texts are part of the API: its clients know errors by them.
+//! Errors as gRPC statuses. The texts are part of the API, because its clients identify errors by
+//! them.
 
 use tonic::{Code, Status};
 
@@ -16,7 +17,7 @@ const TOO_MANY: &str = "etcdserver: too many operations in txn request";
 const DUPLICATE: &str = "etcdserver: duplicate key given in txn request";
 const DENIED: &str = "etcdserver: permission denied";
 
-/// The status that tells a client of an error.
+/// Returns the status for an error.
 pub fn status_out(error: &Error) -> Status {
     let (code, text) = match error {
         Error::Compacted { .. } => (Code::OutOfRange, COMPACTED),
@@ -40,7 +41,8 @@ pub fn status_out(error: &Error) -> Status {
     Status::new(code, text)
 }
 
-/// The error that a status tells of. Its text decides: proxies pass that on, but not the code.
+/// Returns the error for a status. The text decides, because proxies pass on the text, but not the
+/// code.
 pub fn status_in(status: &Status) -> Error {
     let text = status.message();
     match text {
@@ -57,7 +59,7 @@ pub fn status_in(status: &Status) -> Error {
         _ => {}
     }
     match status.code() {
-        // Some other limit of size, such as that of a message.
+        // Another size limit, such as that of a message.
         Code::OutOfRange => Error::TooLarge,
         Code::ResourceExhausted if text.contains("too many requests") => {
             Error::Unavailable(text.to_owned())
@@ -73,7 +75,8 @@ pub fn status_in(status: &Status) -> Error {
     }
 }
 
-/// What a status says, with the error beneath it, which is where connections tell what happened.
+/// Returns the text of a status and of the error beneath it, which for connections contains the
+/// cause.
 fn reason(status: &Status) -> String {
     let mut text = status.message().to_owned();
     let mut cause = std::error::Error::source(status);

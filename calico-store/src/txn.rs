@@ -1,4 +1,4 @@
-//! Transactions: compare, then do one thing or the other, all at one revision.
+//! Transactions: comparisons, then one of two lists of operations, all at one revision.
 
 use bytes::Bytes;
 
@@ -7,27 +7,27 @@ use crate::kv::{Header, KeyRange, KeyValue, LeaseId, Listing, Query, Revision};
 /// A transaction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Txn {
-    /// All must hold for `then` to be done; else `otherwise` is.
+    /// If all hold, `then` is performed, otherwise `otherwise`.
     pub compares: Vec<Compare>,
-    /// What to do when all comparisons hold.
+    /// Operations when all comparisons hold.
     pub then: Vec<Op>,
-    /// What to do when one does not.
+    /// Operations when one comparison fails.
     pub otherwise: Vec<Op>,
 }
 
-/// A comparison of what the store holds (left) with a given thing (right).
+/// A comparison of a stored value (left) with a given one (right).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compare {
-    /// Of which keys; all must pass. A single key that is absent compares as all zero, and never
+    /// The compared keys; all must pass. A single missing key compares as all zero, and never
     /// passes a comparison of values.
     pub range: KeyRange,
-    /// How.
+    /// The relation.
     pub comparison: Comparison,
-    /// With what.
+    /// The right side.
     pub with: CompareWith,
 }
 
-/// How two things compare.
+/// The relation of two values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
     /// Left equals right.
@@ -40,18 +40,18 @@ pub enum Comparison {
     NotEqual,
 }
 
-/// The right side of a comparison, which also says what of a key is compared.
+/// The right side of a comparison, which also selects the compared property of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CompareWith {
-    /// How often the key was written.
+    /// The number of writes since creation.
     Version(i64),
-    /// When it came into being.
+    /// The revision of creation.
     CreateRevision(Revision),
-    /// When it was last written.
+    /// The revision of the last write.
     ModRevision(Revision),
     /// Its value.
     Value(Bytes),
-    /// The lease it lives on.
+    /// The lease it is attached to.
     Lease(LeaseId),
 }
 
@@ -68,21 +68,21 @@ pub enum Op {
     Txn(Box<Txn>),
 }
 
-/// Writing a key.
+/// A write of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Put {
     /// The key.
     pub key: Bytes,
     /// The value; `None` keeps the one it has.
     pub value: Option<Bytes>,
-    /// The lease it is to live on; `None` keeps the one it has.
+    /// The lease to attach it to; `None` keeps the present one.
     pub lease: Option<LeaseId>,
-    /// Answer with what it was before.
+    /// Return its previous state.
     pub previous: bool,
 }
 
 impl Put {
-    /// Writes a key that lives on no lease.
+    /// Returns a write of a key without a lease.
     pub fn new(key: impl Into<Bytes>, value: impl Into<Bytes>) -> Self {
         Self {
             key: key.into(),
@@ -93,41 +93,41 @@ impl Put {
     }
 }
 
-/// Deleting keys.
+/// A deletion of keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delete {
-    /// Which.
+    /// The range.
     pub range: KeyRange,
-    /// Answer with what they were before.
+    /// Return their previous state.
     pub previous: bool,
 }
 
 /// The answer to a transaction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TxnReply {
-    /// What the store says of itself, after the transaction.
+    /// The header of the answer, after the transaction.
     pub header: Header,
     /// Whether all comparisons held.
     pub succeeded: bool,
-    /// One answer for each step that was done.
+    /// One answer per performed operation.
     pub replies: Vec<OpReply>,
 }
 
-/// The answer to one step.
+/// The answer to one operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpReply {
-    /// What was read.
+    /// The result of a read.
     Range(Listing),
     /// A key was written.
     Put {
-        /// What it was before, if asked for and there was something.
+        /// Its previous state, if requested and existing.
         previous: Option<KeyValue>,
     },
     /// Keys were deleted.
     Delete {
-        /// How many.
+        /// Number of deleted keys.
         deleted: u64,
-        /// What they were before, if asked for.
+        /// Their previous state, if requested.
         previous: Vec<KeyValue>,
     },
     /// The inner transaction's answer.

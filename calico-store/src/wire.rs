@@ -1,4 +1,4 @@
-//! Messages of the etcd v3 API as this crate's types.
+//! Conversion between messages of the etcd v3 API and this crate's types.
 
 use etcd_client::proto::{
     PbEvent, PbKeyValue, PbRangeResponse, PbResponseHeader, PbTxnOpResponse, PbTxnResponse,
@@ -29,7 +29,7 @@ pub(crate) fn item_in(item: PbKeyValue) -> KeyValue {
     }
 }
 
-/// `None` for an event of a kind that is not known, or without a key.
+/// Returns an event; `None` for one of an unknown kind, or without a key.
 pub(crate) fn event_in(event: PbEvent) -> Option<Event> {
     let kind = match event.r#type {
         0 => EventKind::Put,
@@ -43,9 +43,9 @@ pub(crate) fn event_in(event: PbEvent) -> Option<Event> {
     })
 }
 
-/// The two keys of a range.
+/// Returns the two keys of a range.
 pub(crate) fn range_out(range: KeyRange) -> (Vec<u8>, Vec<u8>) {
-    // The API has no empty key: the least there is stands for it.
+    // The API has no empty key: the smallest possible key replaces it.
     let start = if range.start.is_empty() {
         vec![0]
     } else {
@@ -59,7 +59,7 @@ pub(crate) fn range_out(range: KeyRange) -> (Vec<u8>, Vec<u8>) {
     (start, end)
 }
 
-/// Returns what a range request was answered with.
+/// Returns the result of a range request.
 pub(crate) fn listing_in(response: PbRangeResponse) -> Listing {
     Listing {
         header: header_in(response.header.as_ref()),
@@ -69,7 +69,7 @@ pub(crate) fn listing_in(response: PbRangeResponse) -> Listing {
     }
 }
 
-/// Returns what a transaction was answered with.
+/// Returns the result of a transaction.
 pub(crate) fn txn_reply_in(response: PbTxnResponse) -> TxnReply {
     let step = |response| match response {
         PbTxnOpResponse::ResponseRange(response) => OpReply::Range(listing_in(response)),

@@ -1,4 +1,4 @@
-//! Mirrors that obey what the store says of itself, and a real etcd that loses all it had.
+//! Gated mirrors, and a real etcd that loses all its data.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -13,10 +13,10 @@ use calico_store::{
 };
 use common::{Etcd, Picture, initialize, insist, put, soon};
 
-/// How often all is deleted.
+/// Number of deletions of all keys.
 const ROUNDS: usize = 30;
 
-/// A store, and a consumer that has a picture of it.
+/// A store, and a consumer with a picture of it.
 struct Bench {
     etcd: Etcd,
     store: EtcdStore,
@@ -30,7 +30,7 @@ fn follow(store: &EtcdStore, snapshot: Option<&SnapshotOptions>) -> Follower {
 }
 
 impl Bench {
-    /// `None` without etcd.
+    /// Returns `None` without etcd.
     async fn new() -> Option<Self> {
         let etcd = Etcd::start().await?;
         let options = EtcdOptions::new(etcd.urls());
@@ -41,7 +41,7 @@ impl Bench {
             store,
             etcd,
         };
-        // Empty, it is none to act upon.
+        // An empty store must not be applied.
         bench.is_unready(Unready::Silent).await;
         bench.put("/a/1").await;
         bench.put("/b/1").await;
@@ -72,7 +72,7 @@ impl Bench {
         self.picture.keys_below("/a/") + self.picture.keys_below("/b/")
     }
 
-    /// All that it had is lost. With another token it is another cluster.
+    /// Deletes all its data. With another token it is another cluster.
     async fn wipe(&mut self, token: &str, until_lost: bool) {
         let member = &mut self.etcd.members[0];
         member.kill().await;
@@ -91,13 +91,13 @@ async fn another_cluster(until_lost: bool) {
     };
     bench.wipe("again", until_lost).await;
     bench.is_unready(Unready::Silent).await;
-    // Filled in part, and said to be ready, by somebody who knows nothing of what was there.
+    // Filled in part, and marked as ready, by a program without knowledge of the earlier content.
     bench.put("/a/2").await;
     bench.initialize().await;
     bench.is_unready(Unready::Other).await;
     assert_eq!(bench.held(), 2);
     assert!(bench.picture.holds("/a/1", "x") && bench.picture.holds("/b/1", "x"));
-    // Who knows nothing of it either takes it as it is.
+    // A consumer without an earlier picture accepts it as it is.
     bench.follower = follow(&bench.store, None);
     bench.picture = Picture::default();
     bench.until("sync", Status::InSync).await;
@@ -114,7 +114,7 @@ async fn an_etcd_that_was_away_and_lost_all_takes_nothing_away() {
     another_cluster(true).await;
 }
 
-/// Made anew with the same members and token it has the number that it had.
+/// A store created again with the same members and token has the same cluster ID.
 #[tokio::test]
 async fn an_etcd_that_lost_all_and_has_its_old_number_takes_nothing_away() {
     let Some(mut bench) = Bench::new().await else {
@@ -128,7 +128,7 @@ async fn an_etcd_that_lost_all_and_has_its_old_number_takes_nothing_away() {
     picture.until(follower, "a change", done).await;
     bench.wipe("etcd-cluster", false).await;
     bench.until("the loss", Status::Lost).await;
-    // It comes as far as what is known, and further.
+    // Up to the known revision, and beyond.
     let filled = async { while bench.put("/c/1").await <= known {} };
     soon("the writes", filled).await;
     bench.is_unready(Unready::Silent).await;
@@ -166,8 +166,8 @@ async fn a_snapshot_is_not_forgotten_for_an_etcd_that_lost_all() {
     assert_eq!(std::fs::read(&options.file).unwrap(), snapshot);
 }
 
-/// What `etcdctl del --prefix` does, under the eyes of everybody. Each range has a watch of its own,
-/// and which of them tells its part first is chance.
+/// Deletes all keys as `etcdctl del --prefix` does, with mirrors running. Each range has its own
+/// watch, and the order of their events is random.
 #[tokio::test]
 async fn an_etcd_whose_keys_are_all_deleted_takes_nothing_away() {
     let Some(mut bench) = Bench::new().await else {

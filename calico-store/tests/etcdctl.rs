@@ -75,7 +75,7 @@ async fn etcdctl_works_against_the_served_store() {
         url: served.address.to_string(),
     };
 
-    // Watched from the beginning, so that nothing depends on when the watch begins.
+    // Watched from the first revision, so that the time of the watch does not matter.
     let mut watching = ctl
         .command(&["watch", "/a/", "--prefix", "--rev", "1"])
         .stdout(Stdio::piped())

@@ -1,4 +1,4 @@
-//! Mirrors of a real cluster whose members and proxies die, freeze and come back.
+//! Mirrors of a real cluster of which members and proxies die, freeze and recover.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -40,7 +40,7 @@ impl Mirrored {
         self.picture.until(&mut self.follower, what, done).await;
     }
 
-    /// It holds this now, and is in sync.
+    /// Checks that it gets this value, and is in sync.
     async fn gets(&mut self, key: &str, value: &str) {
         let what = format!("{key} = {value}");
         self.until(&what, |p| {
@@ -64,21 +64,21 @@ async fn a_mirror_outlives_members_and_leaders_without_reading_again() {
     let mut mirror = Mirrored::new(etcd.urls(), 1).await;
     let reads = mirror.asked.reads();
 
-    // The member that it watches at dies, and comes back.
+    // The member of its watch dies, and recovers.
     let at = etcd.watched(2.0).await;
     etcd.members[at].kill().await;
     put(&writer, "/a/1", "member lost").await;
     mirror.gets("/a/1", "member lost").await;
     assert!(etcd.members[at].start().await);
 
-    // The leader dies, and comes back.
+    // The leader dies, and recovers.
     let leader = etcd.leader().await;
     etcd.members[leader].kill().await;
     put(&writer, "/b/1", "leader lost").await;
     mirror.gets("/b/1", "leader lost").await;
     assert!(etcd.members[leader].start().await);
 
-    // Two of three die: nobody can write, everybody is told; then they come back.
+    // Two of three members die: writes fail, every mirror reports it; then they recover.
     let stays = etcd.watched(2.0).await;
     let others: Vec<_> = (0..3).filter(|at| *at != stays).collect();
     for &at in &others {
@@ -121,7 +121,7 @@ async fn a_mirror_leaves_a_member_that_is_cut_off_from_the_others() {
         });
     }
 
-    // It still answers its clients, but knows nothing of what the others agree upon.
+    // It still answers its clients, but is cut off from the cluster's consensus.
     let mut others = etcd.urls();
     others.remove(at);
     put(&client(others).await, "/a/1", "the majority's").await;
@@ -139,7 +139,7 @@ async fn a_connection_that_went_silent_is_found() {
     };
     let mut mirror = Mirrored::new(etcd.urls(), 1).await;
     let reads = mirror.asked.reads();
-    // It stays there and answers nothing, as behind a firewall that drops.
+    // Its connections stay but it answers nothing, as behind a firewall that drops packets.
     let at = etcd.watched(2.0).await;
     etcd.members[at].freeze();
     let mut others = etcd.urls();
@@ -161,7 +161,7 @@ async fn a_mirror_behind_proxies_outlives_them_and_the_members_behind() {
         Proxy::start(&etcd.urls()).await.unwrap(),
     ];
     let urls: Vec<_> = proxies.iter().map(|proxy| proxy.url.clone()).collect();
-    // Watches of one range are joined: the second one is told of by the proxy alone.
+    // Watches of one range are joined: only the proxy answers for the second one.
     let mut mirrors = join_all((1..5).map(|seed| Mirrored::new(urls.clone(), seed))).await;
     put(&writer, "/a/1", "through proxies").await;
     for mirror in &mut mirrors {
@@ -177,7 +177,7 @@ async fn a_mirror_behind_proxies_outlives_them_and_the_members_behind() {
         mirror.gets("/a/1", "members restarted").await;
     }
 
-    // One dies: its clients go to the other, which knows nothing of before.
+    // One dies: its clients move to the other one, which does not know the earlier revisions.
     compact(&writer).await;
     let lists = lists_of(&mirrors);
     let [dies, _stays] = &mut proxies;
@@ -189,13 +189,13 @@ async fn a_mirror_behind_proxies_outlives_them_and_the_members_behind() {
     assert_eq!(lists_of(&mirrors), lists);
 }
 
-/// How much each has read in whole.
+/// Returns the number of complete reads of each mirror.
 fn lists_of(mirrors: &[Mirrored]) -> Vec<usize> {
     let lists = mirrors.iter().map(|mirror| mirror.asked.lists());
     lists.collect()
 }
 
-/// The store forgets all that was.
+/// Compacts the whole history.
 async fn compact(store: &EtcdStore) {
     let now = insist("a read", async || store.list(KeyRange::key("/")).await).await;
     let at = now.header.revision;
@@ -218,7 +218,7 @@ async fn a_restart_under_many_mirrors_makes_none_of_them_read_again() {
     let urls = etcd.urls();
     let mut mirrors = join_all((0..40).map(|seed| Mirrored::new(urls.clone(), seed))).await;
 
-    // With the history that they need, all watch on.
+    // With the history that they need, all resume their watches.
     let reads: Vec<_> = mirrors.iter().map(|mirror| mirror.asked.reads()).collect();
     let watches: usize = mirrors.iter().map(|mirror| mirror.asked.watches()).sum();
     let began = Instant::now();
@@ -230,8 +230,8 @@ async fn a_restart_under_many_mirrors_makes_none_of_them_read_again() {
     let away = began.elapsed();
     let read_again: Vec<_> = mirrors.iter().map(|mirror| mirror.asked.reads()).collect();
     assert_eq!(read_again, reads);
-    // Each of the two ranges of each was tried a few times while nobody was there: ten times, and then
-    // at the pace of the longest wait.
+    // Each of the two ranges of each mirror was tried a few times during the outage: ten times, and
+    // then at the rate of the longest delay.
     let tries = mirrors
         .iter()
         .map(|mirror| mirror.asked.watches())
@@ -241,8 +241,8 @@ async fn a_restart_under_many_mirrors_makes_none_of_them_read_again() {
     let most = 80 * (10 + paced);
     assert!((80..=most).contains(&tries), "{tries} tries of {most}");
 
-    // Without it, as one range was quiet for too long, they ask what is new there. Nothing is, or a
-    // key more; nobody reads the whole.
+    // Without it, because one range had no changes for too long, they query newer keys. There is
+    // none, or one more key; no mirror reads the whole range.
     let lists = lists_of(&mirrors);
     for (round, key) in ["/a/2", "/b/2"].into_iter().enumerate() {
         put(&writer, "/a/1", "forgotten").await;
@@ -264,7 +264,7 @@ async fn a_restart_under_many_mirrors_makes_none_of_them_read_again() {
     }
 }
 
-/// The store dies under them, all notice that, and it comes back.
+/// Kills the store, waits until all mirrors notice, and starts it again.
 async fn restart(etcd: &mut Etcd, mirrors: &mut [Mirrored]) {
     etcd.members[0].kill().await;
     for mirror in mirrors {

@@ -53,10 +53,10 @@ async fn a_follower_survives_restarts_of_the_store() {
         .await;
     assert_eq!(picture.state.len(), 3, "nothing is forgotten");
     assert_eq!(follower.revision(), Some(as_of), "what was told stays so");
-    // It was silent until it was lost.
+    // It reported no change until it was lost.
     assert!(follower.heard() > Some(Duration::from_secs(3)));
 
-    // The store in memory comes back empty, with another history, and is filled otherwise.
+    // The store in memory is empty after the restart, has another history, and gets other content.
     let served = Served::at(address).await;
     put(&served.client().await, "/a/1", "new").await;
     let done = |p: &Picture| p.status == Some(Status::InSync) && p.holds("/a/1", "new");
@@ -65,7 +65,7 @@ async fn a_follower_survives_restarts_of_the_store() {
             done(p) && p.state.len() == 1
         })
         .await;
-    // The old client finds its way back by itself.
+    // The old client recovers by itself.
     put(&client, "/b/2", "two").await;
     picture
         .until(&mut follower, "a change of the new history", |p| {

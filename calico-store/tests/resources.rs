@@ -83,7 +83,7 @@ async fn replacing_keeps_what_is_not_the_writers() {
     assert_eq!(is["labels"], json!({"c": "d"}));
 }
 
-/// A pool as a newer writer has it.
+/// Creates a pool as written by a newer version.
 async fn newer_pool(all: &Resources) -> Item {
     let at = key(Kind::IpPool, "p");
     let value = json!({"kind": "IPPool", "metadata": {"name": "p"},
@@ -242,7 +242,7 @@ async fn the_first_node_makes_the_store_ready() {
     assert_eq!(cluster["spec"]["clusterGUID"].as_str().unwrap().len(), 32);
 }
 
-/// A store in which somebody else writes whatever we are about to change.
+/// A store in which another program writes each key before the write under test.
 struct Busy(Local);
 
 impl Store for Busy {
@@ -357,7 +357,7 @@ async fn planned_pool_is_checked_against_stored_and_earlier_ones() {
             "IPPool(around): spec.cidr: 10.64.0.0/15 overlaps with 10.65.0.0/16 of IPPool(stored)",
         ]
     );
-    // What exists is replaced, or refused by the write itself.
+    // An existing resource is replaced, or rejected by the write itself.
     all.check_create(pool("stored", "10.0.0.0/8"), &planned)
         .await
         .unwrap();

@@ -1,4 +1,4 @@
-//! What docs/operate/etcd.md tells an operator to do when all is lost, with real etcds.
+//! The recovery procedure of docs/operate/etcd.md after the loss of all data, with real etcds.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -19,7 +19,7 @@ fn in_sync(picture: &Picture) -> bool {
     picture.status == Some(Status::InSync)
 }
 
-/// All members die and lose what they had; each is made anew from the backup.
+/// Kills all members and deletes their data; creates each again from the backup.
 async fn restore(etcd: &mut Etcd, etcdctl: &Path, backup: &Path, token: &str) {
     let members = etcd.members.iter();
     let cluster: Vec<_> = members
@@ -42,7 +42,7 @@ async fn restore(etcd: &mut Etcd, etcdctl: &Path, backup: &Path, token: &str) {
     assert!(etcd.run().await);
 }
 
-/// A cluster with a backup, and writes after that; the backup's file, and a mirror of it all.
+/// Creates a backup of a cluster, with writes after it; returns its file, and a store client.
 async fn backed_up(etcd: &Etcd, etcdctl: &Path) -> (tempfile::TempDir, EtcdStore) {
     let store = EtcdStore::connect(&EtcdOptions::new(etcd.urls()))
         .await
@@ -50,7 +50,7 @@ async fn backed_up(etcd: &Etcd, etcdctl: &Path) -> (tempfile::TempDir, EtcdStore
     initialize(&store).await;
     put(&store, "/a/1", "saved").await;
     put(&store, "/a/2", "saved").await;
-    // The member that is asked for the backup has it all, whichever has taken the writes.
+    // The member that creates the backup has all writes, whichever members accepted them.
     let first = EtcdOptions::new([etcd.url()]);
     let first = EtcdStore::connect(&first).await.unwrap();
     let all = insist("a read", async || first.list(KeyRange::prefix("/a/")).await);
@@ -80,7 +80,7 @@ async fn mirrors_take_what_was_restored() {
         })
         .await;
 
-    // Another token makes another cluster of it: everybody notices.
+    // Another token creates another cluster: every mirror notices.
     let file = backup.path().join("backup");
     restore(&mut etcd, &etcdctl, &file, "restored").await;
     picture

@@ -53,7 +53,7 @@ async fn users_may_do_what_they_may_do() {
     };
     assert!(matches!(refused, Err(Error::Denied(_))), "{refused:?}");
 
-    // A member that restarts forgets its tokens: another one is asked for.
+    // A restarted member has forgotten its tokens: the client requests another one.
     etcd.members[0].kill().await;
     assert!(etcd.members[0].start().await);
     let again = insist("a read", async || felix.get("/calico/a".into()).await).await;
@@ -65,7 +65,7 @@ async fn users_may_do_what_they_may_do() {
     assert!(matches!(error, Error::Denied(_)), "{error}");
 }
 
-/// A role that was made for Calico alone, and a mirror that needs more.
+/// A role created for Calico alone, and a mirror that needs more permissions.
 #[tokio::test]
 async fn what_a_role_lacks_is_named() {
     let Some(etcd) = Etcd::start().await else {
@@ -129,7 +129,7 @@ async fn both_ends_check_certificates() {
 
     let refused = async |tls: TlsFiles| connect(tls).await.get("/a".into()).await.unwrap_err();
     // The server's certificate is not for that name; another authority signed it; and a client
-    // without a certificate is not let in.
+    // without a certificate is rejected.
     let elsewhere = TlsFiles {
         server_name: Some("elsewhere.example".into()),
         ..tls.clone()

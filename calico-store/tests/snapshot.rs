@@ -1,4 +1,4 @@
-//! A follower that begins with the snapshot of an earlier one.
+//! A follower that starts with the snapshot of an earlier one.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -57,7 +57,7 @@ async fn a_restart_without_the_store_goes_on_from_the_snapshot() {
     let address = served.address;
     served.stop().await;
 
-    // Nobody is there: the snapshot is.
+    // The store is unreachable, but the snapshot exists.
     let nobody = EtcdOptions::new([format!("http://{}", free_port())]);
     let nobody = EtcdStore::connect(&nobody).await.unwrap();
     let mut follower = begin(&nobody, &options);
@@ -70,7 +70,7 @@ async fn a_restart_without_the_store_goes_on_from_the_snapshot() {
     assert!(picture.keys_below("/") == 3 && picture.holds("/a/1", "one"));
     drop(follower);
 
-    // The store is there again, with another history: what it does not hold goes.
+    // The store is reachable again, with another history: keys that it lacks are deleted.
     let served = Served::at(address).await;
     let client = served.client().await;
     ready(&client).await;

@@ -1,4 +1,4 @@
-//! What is wrong with the options of a store, found before anything is connected.
+//! Checks the options of a store before any connection.
 
 use std::net::Ipv6Addr;
 use std::path::Path;
@@ -12,13 +12,13 @@ use super::options::{EtcdOptions, TlsFiles};
 /// A fault of the options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionFault {
-    /// The keys that lead to the value, from the section on.
+    /// The keys of the value, from the section on.
     pub keys: &'static [&'static str],
-    /// Which item, where the value is a list.
+    /// Index of the item, if the value is a list.
     pub index: Option<usize>,
-    /// What is wrong. It quotes no secret.
+    /// Description of the fault, without secrets.
     pub message: String,
-    /// What to do.
+    /// How to fix it.
     pub help: &'static str,
 }
 
@@ -36,7 +36,7 @@ impl OptionFault {
 const PAIR: &str = "a certificate and its key are given together: tls.cert_file and tls.key_file";
 
 impl EtcdOptions {
-    /// What is wrong with the options by themselves.
+    /// Returns the faults of the options themselves.
     pub fn faults(&self) -> Vec<OptionFault> {
         let mut faults = Vec::new();
         if self.endpoints.is_empty() {
@@ -79,7 +79,7 @@ impl EtcdOptions {
         faults
     }
 
-    /// What is wrong with the files that the options name.
+    /// Returns the faults of the files named in the options.
     pub fn file_faults(&self) -> Vec<OptionFault> {
         let mut faults = Vec::new();
         if let Some(file) = &self.password_file {
@@ -113,7 +113,7 @@ impl TlsFiles {
     }
 }
 
-/// A URL with a scheme, a host and a port, and nothing else.
+/// Checks that a URL has a scheme, a host and a port, and nothing else.
 fn check_endpoint(endpoint: &str, has_tls: bool) -> Result<(), (String, &'static str)> {
     const SHAPE: &str = "an endpoint is a URL such as https://10.0.0.254:2379";
     let (scheme, rest) = endpoint
@@ -223,7 +223,7 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, OptionFault> {
     })
 }
 
-/// Whether a key is another one than that of the certificate.
+/// Returns whether a key does not match the certificate.
 fn mismatch(
     certificates: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::kv::{Lease, LeaseId, LeaseState};
 
 pub(super) async fn grant(members: &Members, ttl_s: i64) -> Result<Lease, Error> {
-    // A lease that is granted twice ends once unused.
+    // If a lease is granted twice, the unused one expires.
     let grant =
         |client: etcd_client::Client| async move { client.lease_client().grant(ttl_s, None).await };
     let (_, response) = members.ask(Again::Any, grant).await?;
@@ -18,8 +18,8 @@ pub(super) async fn grant(members: &Members, ttl_s: i64) -> Result<Lease, Error>
 }
 
 pub(super) async fn keep_alive(members: &Members, id: LeaseId) -> Result<i64, Error> {
-    // Opening the stream keeps the lease alive, but the answer with the time is not passed on; and
-    // a second request on the stream may be left waiting by proxies.
+    // Opening the stream already renews the lease, but the client library discards the answer with
+    // the TTL; and proxies may leave a second request on the stream waiting.
     let keep = |client: etcd_client::Client| async move {
         match client.lease_client().keep_alive(id.0).await {
             Ok(_) => Ok(true),
@@ -69,7 +69,7 @@ pub(super) async fn state(members: &Members, id: LeaseId) -> Result<LeaseState, 
     })
 }
 
-/// The API does not say which lease is not there; the caller knows.
+/// Adds the lease id to an error, because the API does not report which lease is missing.
 fn of(id: LeaseId, error: Error) -> Error {
     match error {
         Error::NoLease(_) => Error::NoLease(id),

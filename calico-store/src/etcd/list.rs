@@ -1,4 +1,4 @@
-//! Reading.
+//! Reads keys.
 
 use etcd_client::{GetOptions, SortOrder, SortTarget};
 
@@ -18,7 +18,7 @@ pub(super) async fn range(members: &Members, query: Query) -> Result<Listing, Er
     Ok(listing_in(response.0))
 }
 
-/// The key and the options that ask for what the query asks for.
+/// Returns the key and the options of a range request for the query.
 pub(super) fn options(query: Query) -> (Vec<u8>, GetOptions) {
     let (key, end) = range_out(query.range);
     let mut options = GetOptions::new()

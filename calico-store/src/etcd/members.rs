@@ -1,4 +1,4 @@
-//! The members of a cluster: one is asked until it fails, then the next.
+//! The members of a cluster: one is used until it fails, then the next.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,32 +12,32 @@ use super::error_in;
 use crate::error::Error;
 use crate::limits::{CALL_TIMEOUT, READ_TIMEOUT};
 
-/// The members. A client keeps to one of them, another one for each client, so that their load is
-/// even; it goes on to the next when that one fails, and stays there.
+/// The members. Each client starts with another member, so that the load is even. A client keeps
+/// its member until that member fails, and then moves to the next.
 pub(super) struct Members {
     members: Vec<Member>,
     options: ConnectOptions,
-    /// Which one is asked.
+    /// The member in use.
     current: AtomicUsize,
 }
 
 struct Member {
     url: String,
-    /// Made when it is first asked where there is a user: that takes an answer.
+    /// Created at the first request if there is a user, because authentication needs an answer.
     client: OnceCell<Client>,
 }
 
-/// What may be done when nothing is known of what a member did.
+/// Whether a request may be repeated when its outcome is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Again {
-    /// Ask another one: doing it twice does no harm.
+    /// Send it to another member: repeating it does no harm.
     Any,
-    /// Ask another one only if the first was not reached at all.
+    /// Send it to another member only if the first was not reached at all.
     Unsent,
 }
 
 impl Members {
-    /// Members with these options, and the user to be, if any.
+    /// Creates clients of these members, with these options and optionally a user.
     pub(super) async fn new(
         urls: &[String],
         options: ConnectOptions,
@@ -46,7 +46,7 @@ impl Members {
     ) -> Result<Self, Error> {
         let mut members = Vec::with_capacity(urls.len());
         for url in urls {
-            // Waits for nobody, and tells what is wrong with URL and certificates.
+            // Does not wait for a connection, but checks URL and certificates.
             let client = Client::connect([url], Some(options.clone())).await;
             let client = client.map_err(|error| named(url, error_in(error)))?;
             let client = match user {
@@ -69,8 +69,8 @@ impl Members {
         })
     }
 
-    /// Asks the members, one after the other, each at most once, until one answers. Answers with
-    /// the place of that member too.
+    /// Sends a request to the members, one after the other, each at most once, until one answers.
+    /// Returns the index of that member too.
     pub(super) async fn ask<T, F>(
         &self,
         again: Again,
@@ -105,7 +105,7 @@ impl Members {
         Err(together(failures))
     }
 
-    /// The error, and whether the member may have got the question.
+    /// Returns the error, and whether the member may have received the request.
     async fn ask_one<T, F>(
         &self,
         at: usize,
@@ -144,16 +144,16 @@ impl Members {
         member.client.get_or_try_init(connect).await.cloned()
     }
 
-    /// Goes on to the next member, unless somebody has already.
+    /// Moves to the next member, unless another task already has.
     pub(super) fn failed(&self, at: usize) {
         let next = (at + 1) % self.members.len().max(1);
-        // Not that one any more: somebody has.
+        // If the current member has changed, another task has moved on.
         let _ = self
             .current
             .compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Which member an error is of.
+    /// Adds the member's URL to an error.
     pub(super) fn name(&self, at: usize, error: Error) -> Error {
         match self.members.get(at) {
             Some(member) => named(&member.url, error),
@@ -171,7 +171,7 @@ fn named(url: &str, error: Error) -> Error {
     }
 }
 
-/// What several members said.
+/// Combines the errors of several members.
 fn together(failures: Vec<Error>) -> Error {
     let mut reasons = Vec::with_capacity(failures.len());
     for failure in failures {
@@ -180,12 +180,12 @@ fn together(failures: Vec<Error>) -> Error {
             other => return other,
         }
     }
-    // In one order, whichever was asked first: who says the same again is not heard.
+    // Sorted, so that the text does not depend on the first member, and without duplicates.
     reasons.sort();
     Error::Unavailable(reasons.join("; "))
 }
 
-/// Whether there was no connection to send the question over.
+/// Returns whether there was no connection to send the request over.
 fn never_sent(error: &etcd_client::Error) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = match error {
         etcd_client::Error::GRpcStatus(status) => std::error::Error::source(status),

@@ -1,4 +1,4 @@
-//! How to reach the servers.
+//! Connection options.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,26 +9,26 @@ use serde::Deserialize;
 use crate::error::Error;
 use crate::limits::{CONNECT_TIMEOUT, PING_INTERVAL, PING_TIMEOUT};
 
-/// How to reach an etcd cluster; also a section of a configuration file.
+/// Connection options of an etcd cluster; also a section of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdOptions {
     /// URLs of the members, such as `http://10.0.0.254:2379`.
     pub endpoints: Vec<String>,
-    /// Name of the user, where the cluster asks for one.
+    /// Name of the user, if the cluster requires one.
     #[serde(default)]
     pub username: Option<String>,
     /// A file that holds the user's password.
     #[serde(default)]
     pub password_file: Option<PathBuf>,
-    /// The user's password itself, where it comes from elsewhere than a file.
+    /// The user's password itself, if it does not come from a file.
     #[serde(skip)]
     pub password: Option<Password>,
     /// Certificates, for `https` URLs.
     #[serde(default)]
     pub tls: Option<TlsFiles>,
-    /// Refuse answers of members that have lost contact with their cluster; else a watch there
-    /// stays open and brings nothing.
+    /// Reject answers of members that have lost contact with their cluster; otherwise a watch at
+    /// such a member stays open without events.
     #[serde(default = "yes")]
     pub require_leader: bool,
 }
@@ -39,18 +39,18 @@ pub struct EtcdOptions {
 pub struct TlsFiles {
     /// The authorities that sign the members' certificates.
     pub ca_file: PathBuf,
-    /// This client's certificate, where the cluster asks for one.
+    /// This client's certificate, if the cluster requires one.
     #[serde(default)]
     pub cert_file: Option<PathBuf>,
     /// This client's key.
     #[serde(default)]
     pub key_file: Option<PathBuf>,
-    /// The name that the members' certificates hold, if it is not that of their URLs.
+    /// The server name in the members' certificates, if it differs from their URLs.
     #[serde(default)]
     pub server_name: Option<String>,
 }
 
-/// A password; not shown where options are.
+/// A password; omitted from debug output.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Password(pub String);
 
@@ -65,7 +65,7 @@ const fn yes() -> bool {
 }
 
 impl EtcdOptions {
-    /// Options for these URLs, and nothing else.
+    /// Returns options with these URLs only.
     pub fn new<T: Into<String>>(endpoints: impl IntoIterator<Item = T>) -> Self {
         Self {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
@@ -81,8 +81,8 @@ impl EtcdOptions {
         if self.endpoints.is_empty() {
             return Err(Error::Options("no endpoint of the store is given".into()));
         }
-        // Pings, or a member that went without a word would never be missed. Not while nothing is
-        // asked of it: etcd takes that for abuse and closes the connection.
+        // Pings detect a member that stops without closing the connection. None is sent while no
+        // request is open: etcd treats that as abuse and closes the connection.
         let mut options = ConnectOptions::new()
             .with_connect_timeout(CONNECT_TIMEOUT)
             .with_keep_alive(PING_INTERVAL, PING_TIMEOUT)
@@ -94,7 +94,7 @@ impl EtcdOptions {
         Ok(options)
     }
 
-    /// Name and password of the user, if there is one.
+    /// Returns name and password of the user, if there is one.
     pub(super) fn user(&self) -> Result<Option<(String, String)>, Error> {
         match (&self.username, &self.password_file) {
             (None, None) => Ok(None),

@@ -13,7 +13,7 @@ use crate::kv::{Batch, Header, KeyRange, Query, Revision};
 use crate::port::{Watch, WatchRequest};
 use crate::wire::{event_in, header_in, range_out};
 
-/// Where the watch begins that asks for a sign of life: nothing will ever happen there.
+/// Start revision of the watch that serves as a progress request: no event ever has it.
 const NEVER: i64 = i64::MAX;
 
 pub(super) async fn watch(members: &Arc<Members>, request: WatchRequest) -> Result<Watch, Error> {
@@ -72,12 +72,12 @@ pub(super) async fn watch(members: &Arc<Members>, request: WatchRequest) -> Resu
 
 struct Open {
     members: Arc<Members>,
-    /// The place of the member that watches.
+    /// The index of the member of this watch.
     at: usize,
     id: i64,
-    /// What the store last said of itself on this watch.
+    /// The last header received on this watch.
     header: Header,
-    /// The watch that asks for a sign of life.
+    /// The watch that serves as a progress request.
     probe: (Vec<u8>, WatchOptions),
     requests: WatchRequestSender,
     responses: WatchResponseStream,
@@ -95,8 +95,8 @@ impl Open {
                     }
                 }
                 Some(()) = self.probes.recv() => {
-                    // Proxies leave requests for progress unanswered, but the beginning of another
-                    // watch on the same stream they all tell.
+                    // Proxies do not answer progress requests, but all of them answer the creation
+                    // of another watch on the same stream.
                     let (key, options) = self.probe.clone();
                     self.requests.watch(key, Some(options)).await.map_err(error_in)?;
                 }
@@ -125,8 +125,9 @@ impl Open {
         }))
     }
 
-    /// Takes note of what the store says of itself. The store behind a proxy may be replaced without
-    /// the proxy saying so; and what a proxy has made up says nothing.
+    /// Records a received header. The cluster ID is checked because a proxy does not report that
+    /// the store behind it was replaced; a header without cluster ID was made by a proxy and is
+    /// ignored.
     fn hear(&mut self, header: Header) -> Result<(), Error> {
         if header.cluster == 0 {
             return Ok(());
@@ -138,9 +139,10 @@ impl Open {
         Ok(())
     }
 
-    /// A proxy that joins a watch to another one makes the answer up, without the history's number
-    /// and with the revision that was asked for; a member that has just started may lag behind the
-    /// watch. Either way a read asks the whole cluster, and such a member catches up for it.
+    /// Returns the header of a new watch, read from the cluster if necessary. A proxy that joins a
+    /// watch to another one invents the answer, without cluster ID and with the requested revision;
+    /// a member that has just started may lag behind the watch. In both cases a read reaches the
+    /// whole cluster, and a lagging member catches up for it.
     async fn whole(&self, header: Header, from: Revision) -> Result<Header, Error> {
         if header.cluster != 0 && from <= header.revision.next() {
             return Ok(header);
@@ -153,14 +155,15 @@ impl Open {
     }
 }
 
-/// Why the server ends the watch, if it does.
+/// Returns why the server ends the watch, if it does.
 fn refusal(response: &WatchResponse) -> Option<Error> {
     if !response.canceled() {
         return None;
     }
     let reason = response.cancel_reason();
     Some(match response.compact_revision() {
-        // A watch of what is compacted is ended without a reason, but with the revision.
+        // A watch of a compacted revision is canceled without a reason, but with the compact
+        // revision.
         at @ 1.. => Error::Compacted { at: Revision(at) },
         _ if reason.contains("permission denied") => Error::Denied(reason.to_owned()),
         _ => Error::WatchLost(reason.to_owned()),
@@ -170,7 +173,7 @@ fn refusal(response: &WatchResponse) -> Option<Error> {
 fn batch(response: WatchResponse) -> Batch {
     let header: Header = header_in(response.0.header.as_ref());
     let events: Vec<_> = response.0.events.into_iter().filter_map(event_in).collect();
-    // The header tells how far the store is, which may be further than these events.
+    // The header has the revision of the store, which may be newer than these events.
     let last = events.iter().map(|event| event.item.mod_revision).max();
     Batch {
         revision: last.unwrap_or(header.revision),

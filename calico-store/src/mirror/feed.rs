@@ -1,4 +1,4 @@
-//! One range of a mirror: list, watch from there, and what to do when either fails.
+//! One range of a mirror: lists it, watches from there, and recovers when either fails.
 
 mod newer;
 
@@ -21,66 +21,66 @@ use crate::port::WatchRequest;
 pub(super) struct Feed {
     range: KeyRange,
     phase: Phase,
-    /// The history that is followed; `None` before the first answer.
+    /// The cluster ID of the history that is followed; `None` before the first answer.
     cluster: Option<u64>,
-    /// Everything up to here is known, but for what a list that has not ended will bring.
+    /// Every change up to this revision is known, except for the rest of an unfinished list.
     known: Revision,
-    /// When a range that is quiet until then is asked what is newer, so that what is known is never
-    /// older than the store's history lasts.
+    /// When to confirm the state of a range without changes, so that the known revision never
+    /// becomes older than the store's history lasts.
     confirm_at: Duration,
-    /// Everything up to here is known, without exception.
+    /// Every change up to this revision is known, without exception.
     whole: Revision,
-    /// What an earlier run knew, and how long nothing older is taken.
+    /// The revision known to an earlier run, and the time until which older answers are rejected.
     floor: Option<(Revision, Duration)>,
-    /// Some of what is known may be of the history before this one, until a list has ended.
+    /// Some known keys may belong to the previous history, until a list is complete.
     other_history: bool,
-    /// How many keys there are, as far as is known.
+    /// Number of existing keys, as far as known.
     keys: usize,
-    /// Whether the range was ever read in whole.
+    /// Whether the range was ever read completely.
     listed_once: bool,
-    /// Counts lists; keys remember the last that saw them.
+    /// Number of lists; each key stores the last list that contained it.
     lists: u64,
-    /// Failures since contact was last steady.
+    /// Failures since contact was last stable.
     failures: u32,
     /// Since when there is no watch; `None` while there is one.
     contact_lost: Option<Duration>,
     jitter: Jitter,
 }
 
-/// What the feed waits for.
+/// The pending request of the feed.
 #[derive(Debug)]
 enum Phase {
-    /// The time to try again: to watch on where it ended, or to read anew.
+    /// Delay before the next attempt: to watch from the known revision, or to read again.
     Waiting { until: Duration, then: Retry },
-    /// What is newer than what is known, which is whole.
+    /// A query for changes after the known revision, up to which everything is known.
     Asking { until: Duration },
-    /// A page. `at` is the revision of the list, once its first page has come.
+    /// A page of a list. `at` is the revision of the list, once its first page has arrived.
     Listing {
         at: Option<Revision>,
         query: Query,
         until: Duration,
     },
-    /// The store's word that it watches.
+    /// The confirmation of a watch.
     Opening { until: Duration },
-    /// Changes.
+    /// Events of a watch.
     Watching {
         opened: Duration,
         quiet_since: Duration,
-        /// How long it may be silent: another length for each watch, or all would be asked at once
-        /// after a change that all have seen.
+        /// Maximum time without events. It differs between watches, otherwise all would request
+        /// progress at once after a change that all have received.
         quiet_max: Duration,
         probed: bool,
     },
 }
 
-/// How far a page has brought a list.
+/// The progress of a list after a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Listed {
     /// There is more to read, or to read again.
     InPart,
-    /// To its end, and whether it lacks something that was known.
+    /// The list is complete.
     InWhole {
-        /// It does.
+        /// Whether the list lacks a known key.
         lacks: bool,
     },
 }
@@ -88,9 +88,9 @@ pub(super) enum Listed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Retry {
     List,
-    /// Only if what is known is whole.
+    /// Only if everything up to the known revision is known.
     Newer,
-    /// Only if what is known is whole.
+    /// Only if everything up to the known revision is known.
     Watch,
 }
 
@@ -117,9 +117,9 @@ impl Feed {
         }
     }
 
-    /// An earlier run knew this history as far as this revision, and so many keys of the range. A
-    /// list that is older is refused, but not for ever: the history may have been restored from a
-    /// copy.
+    /// Sets the state known to an earlier run: this history up to this revision, with this many
+    /// keys in the range. An older list is rejected for a limited time, because the history may
+    /// have been restored from a backup.
     pub(super) fn restore(&mut self, now: Duration, cluster: u64, revision: Revision, keys: usize) {
         self.cluster = Some(cluster);
         self.keys = keys;
@@ -135,23 +135,23 @@ impl Feed {
         self.cluster
     }
 
-    /// What is known is of this history, and as of this revision.
+    /// Returns the history and revision up to which everything is known.
     pub(super) fn as_of(&self) -> Option<Header> {
         let revision = self.known;
         self.cluster.map(|cluster| Header { cluster, revision })
     }
 
-    /// Everything up to here is known.
+    /// Returns the revision up to which everything is known.
     pub(super) const fn whole(&self) -> Revision {
         self.whole
     }
 
-    /// How often the range was listed.
+    /// Returns the number of lists of the range.
     pub(super) const fn lists(&self) -> u64 {
         self.lists
     }
 
-    /// How many keys there are, as far as is known.
+    /// Returns the number of existing keys, as far as known.
     pub(super) const fn keys(&self) -> usize {
         self.keys
     }
@@ -160,7 +160,7 @@ impl Feed {
         self.listed_once
     }
 
-    /// Whether something may still be known of it that is not of the history that it follows.
+    /// Returns whether known keys may belong to another history than the followed one.
     pub(super) const fn is_mixed(&self) -> bool {
         self.other_history
     }
@@ -173,7 +173,7 @@ impl Feed {
         self.loss_deadline().is_some_and(|deadline| now >= deadline)
     }
 
-    /// When something is due: a try, a probe, or a verdict.
+    /// Returns when an attempt, a progress request or a timeout is due.
     pub(super) fn deadline(&self) -> Duration {
         match &self.phase {
             Phase::Waiting { until, .. }
@@ -196,7 +196,7 @@ impl Feed {
         }
     }
 
-    /// When contact will have been lost long enough to say so.
+    /// Returns when the loss of contact will be long enough to report.
     pub(super) fn loss_deadline(&self) -> Option<Duration> {
         self.contact_lost.map(|since| since + LOST_AFTER)
     }
@@ -231,7 +231,7 @@ impl Feed {
                 *probed = true;
                 outputs.push_back(Output::Probe { feed: id });
             }
-            // No answer, no sign of life: the store may be gone without a word.
+            // Neither answer nor progress: the store may be lost without an error.
             Phase::Watching { .. } | Phase::Opening { .. } => {
                 outputs.push_back(Output::Cancel { feed: id });
                 self.failed(now, Retry::Watch);
@@ -247,15 +247,16 @@ impl Feed {
         }
     }
 
-    /// Reads the range anew, now.
+    /// Reads the range again, now.
     pub(super) fn read_again(&mut self, now: Duration, id: FeedId, outputs: &mut VecDeque<Output>) {
         outputs.push_back(Output::Cancel { feed: id });
         self.contact_lost.get_or_insert(now);
         self.list(now, id, outputs);
     }
 
-    /// Reads the range anew, as of then or later, unless it is being read already: who asks must
-    /// look what came of it. What is older is refused, as long as the history is the same.
+    /// Reads the range again, as of this revision or later, unless a read is in progress; so the
+    /// caller must check the result. An older answer is rejected, as long as the history is the
+    /// same.
     pub(super) fn read_as_of(
         &mut self,
         now: Duration,
@@ -289,7 +290,7 @@ impl Feed {
             _ => return Listed::InPart,
         };
         let Ok(page) = page else {
-            // Compacted between two pages: begin again, from the first.
+            // Compacted between two pages: restart from the first.
             self.failed(now, Retry::List);
             return Listed::InPart;
         };
@@ -305,17 +306,18 @@ impl Feed {
         let floor = self.floor.filter(|(_, until)| now < *until);
         let known = floor.map_or(self.known, |(revision, _)| revision.max(self.known));
         if at.is_none() && !other && revision < known {
-            // A member or proxy that lags: what it says is older than what is known.
+            // A member or proxy that lags: its answer is older than the known state.
             self.failed(now, Retry::List);
             return Listed::InPart;
         }
         *at = Some(revision);
         if other {
-            // What the snapshot is of is not what this is of.
+            // The snapshot belongs to another history.
             (self.other_history, self.floor) = (true, None);
         }
         self.cluster = Some(page.header.cluster);
-        // From the first page on: were the list not to end, nothing older may follow it.
+        // From the first page on, so that an older state cannot follow even if the list is never
+        // completed.
         self.known = revision;
         let last = page.items.last().map(|item| item.key.clone());
         for item in page.items {
@@ -363,7 +365,7 @@ impl Feed {
                 };
                 self.contact_lost = None;
             }
-            // Another history, or a member that lags and would leave out what it does not know.
+            // Another history, or a member that lags and would leave out changes.
             Ok(_) => {
                 outputs.push_back(Output::Cancel { feed: id });
                 self.failed(now, Retry::List);
@@ -372,7 +374,8 @@ impl Feed {
         }
     }
 
-    /// Whether some revision has left nothing of what there was.
+    /// Handles a batch or the end of a watch. Returns whether the range became empty at some
+    /// revision.
     pub(super) fn watched(
         &mut self,
         now: Duration,
@@ -403,12 +406,13 @@ impl Feed {
         false
     }
 
-    /// There is no watch, or none any more.
+    /// Handles the failure or the end of a watch.
     fn ended(&mut self, now: Duration, id: FeedId, error: &Error, outputs: &mut VecDeque<Output>) {
         match error {
             Error::Unavailable(_) | Error::WatchLost(_) => self.failed(now, Retry::Watch),
             Error::Compacted { .. } => {
-                // Not the store's failure: this range was quiet for longer than the history lasts.
+                // Not a failure of the store: this range had no changes for longer than the history
+                // lasts.
                 outputs.push_back(Output::Cancel { feed: id });
                 self.contact_lost.get_or_insert(now);
                 self.ask_newer(now, id, outputs);
@@ -417,10 +421,10 @@ impl Feed {
         }
     }
 
-    /// Applies changes that are newer than what is known. A sign of life says nothing about what
-    /// is known: older servers send it before the changes that it counts.
+    /// Applies changes that are newer than the known revision. The revision of a progress
+    /// notification is ignored: older servers send it before the changes that it counts.
     ///
-    /// Whether nothing was left at some time, even if something has come since.
+    /// Returns whether the range became empty at some revision, even if keys were added later.
     fn apply(&mut self, now: Duration, batch: Batch, state: &mut State) -> bool {
         let known = self.known;
         let mut was_emptied = false;
@@ -473,7 +477,7 @@ impl Feed {
         };
     }
 
-    /// Waits, longer with each failure, and then tries again.
+    /// Schedules the next attempt, with a longer delay after each failure.
     fn failed(&mut self, now: Duration, then: Retry) {
         let longest = RETRY_MIN
             .saturating_mul(1 << self.failures.min(16))

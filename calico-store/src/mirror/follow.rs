@@ -20,33 +20,33 @@ use crate::kv::{Batch, KeyRange, Listing, Revision};
 use crate::limits::UPDATES_MAX;
 use crate::port::{Prober, Store, Watch};
 
-/// Keeps up with ranges of a store in a task of its own, until it is dropped.
+/// Follows ranges of a store in a task, until it is dropped.
 #[derive(Debug)]
 pub struct Follower {
     updates: mpsc::Receiver<Vec<Update>>,
     troubles: watch::Receiver<Vec<String>>,
-    /// How many were taken.
+    /// Number of taken updates.
     taken: u64,
-    /// As of which revision those were that were taken before the last.
+    /// The revision of the updates taken before the last ones.
     before: Option<Revision>,
     progress: watch::Receiver<Progress>,
     task: JoinHandle<()>,
 }
 
-/// How far the task is.
+/// The progress of the task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Progress {
-    /// How often it has sent updates.
+    /// Number of sent updates.
     sent: u64,
-    /// As of which revision they are; an older one while there is more to send.
+    /// Their revision; an older one while there are more to send.
     revision: Option<Revision>,
-    /// When the store has last answered.
+    /// When the store last answered.
     heard: Option<Instant>,
 }
 
 impl Follower {
-    /// The next updates, at least one. Cancelling loses nothing. A consumer that does not ask for a
-    /// long time gets each key's latest state only.
+    /// Returns the next updates, at least one. Cancellation loses nothing. A slow consumer gets
+    /// only the latest state of each key.
     pub async fn next(&mut self) -> Vec<Update> {
         let before = self.revision();
         match self.updates.recv().await {
@@ -59,14 +59,14 @@ impl Follower {
         }
     }
 
-    /// Why ranges cannot be read or watched now, for people; each reason names its range, or the
-    /// members if it is theirs.
+    /// Returns the reasons why ranges cannot be read or watched now, as text. Each reason names its
+    /// range, or the member if it concerns one.
     pub fn troubles(&self) -> Vec<String> {
         self.troubles.borrow().clone()
     }
 
-    /// The newest revision of the store that the updates that were taken bring about; `None` before
-    /// the first whole picture.
+    /// Returns the newest revision of the store that the taken updates lead to; `None` before the
+    /// first complete picture.
     pub fn revision(&self) -> Option<Revision> {
         let progress = *self.progress.borrow();
         if progress.sent == self.taken {
@@ -76,8 +76,8 @@ impl Follower {
         }
     }
 
-    /// How long ago the store has last answered, be it that nothing has changed; `None` if it never
-    /// did. One that has nothing to tell is asked for a sign of life about every minute.
+    /// Returns the time since the store last answered, even without changes; `None` if it never
+    /// did. Progress of a store without events is requested about every minute.
     pub fn heard(&self) -> Option<Duration> {
         let heard = self.progress.borrow().heard;
         heard.map(|at| at.elapsed())
@@ -90,8 +90,8 @@ impl Drop for Follower {
     }
 }
 
-/// Begins to follow ranges of a store. Must be called within a tokio runtime. The seed spreads the
-/// tries of many followers.
+/// Starts to follow ranges of a store. Must be called within a tokio runtime. The seed spreads the
+/// requests of many followers.
 pub fn follow(
     store: Arc<dyn Store>,
     ranges: impl IntoIterator<Item = KeyRange>,
@@ -100,13 +100,12 @@ pub fn follow(
     run(store, Mirror::new(ranges, seed), None)
 }
 
-/// The same for a consumer that acts by what the store says: as long as the store does not say that
-/// it may be acted upon, nothing of it is told to a consumer that had a picture before
-/// ([`Mirror::gated`]).
+/// Starts a follower with a gated mirror ([`Mirror::gated`]): while the datastore is not ready, a
+/// consumer with a complete picture gets no updates.
 ///
-/// It begins with the snapshot in a file if there is one that can be used: then its content comes
-/// first, followed by [`Status::Snapshot`](super::Status::Snapshot), and the store's content as
-/// differences from it. The file is kept up to date. Reads it before it returns.
+/// It starts with the snapshot in a file if there is a valid one: its content comes first, followed
+/// by [`Status::Snapshot`](super::Status::Snapshot), and the store's content as differences from
+/// it. The file is kept up to date. This function reads the file before it returns.
 pub fn follow_ready(
     store: Arc<dyn Store>,
     ranges: impl IntoIterator<Item = KeyRange>,
@@ -125,7 +124,7 @@ pub fn follow_ready(
 }
 
 fn run(store: Arc<dyn Store>, mirror: Mirror, keeper: Option<Keeper>) -> Follower {
-    // One batch waits here; everything else waits, coalesced, in the mirror.
+    // One batch is queued here; everything else is coalesced in the mirror.
     let (sender, updates) = mpsc::channel(1);
     let (troubles, why) = watch::channel(Vec::new());
     let (told, progress) = watch::channel(Progress::default());
@@ -152,20 +151,20 @@ fn run(store: Arc<dyn Store>, mirror: Mirror, keeper: Option<Keeper>) -> Followe
 
 struct Runner {
     mirror: Mirror,
-    /// Of the snapshot, if one is kept.
+    /// Writes the snapshot, if one is kept.
     keeper: Option<Keeper>,
     store: Arc<dyn Store>,
-    /// At most one a feed.
+    /// At most one per feed.
     answers: FuturesUnordered<BoxFuture<'static, Option<Arrived>>>,
     slots: Vec<Slot>,
     origin: Instant,
     troubles: Troubles,
     progress: Progress,
-    /// The consumer's end is told of it here.
+    /// Publishes the progress to the consumer's end.
     told: watch::Sender<Progress>,
 }
 
-/// What is under way for a feed.
+/// The pending request of a feed.
 #[derive(Default)]
 struct Slot {
     abort: Option<AbortHandle>,
@@ -180,7 +179,7 @@ enum Arrived {
 }
 
 impl Arrived {
-    /// Whether the store has answered what it was asked.
+    /// Returns whether the store has answered a request.
     const fn is_answer(&self) -> bool {
         match self {
             Self::Page(_, page) => page.is_ok(),
@@ -275,7 +274,7 @@ impl Runner {
         }
     }
 
-    /// Waits for an answer in place of whatever was under way for the feed.
+    /// Waits for an answer, and drops the earlier pending request of the feed.
     fn begin(&mut self, feed: FeedId, answer: impl Future<Output = Arrived> + Send + 'static) {
         let (abort, registration) = AbortHandle::new_pair();
         let answer = Abortable::new(answer, registration);
@@ -312,7 +311,7 @@ impl Runner {
                 self.mirror.opened(now, feed, Ok(header));
             }
             Arrived::Opened(feed, Err(error)) => {
-                // What the history no longer has is asked for in another way.
+                // Compacted history is read in another way.
                 if !matches!(error, Error::Compacted { .. }) {
                     self.failed(feed, &error);
                 }
@@ -329,7 +328,7 @@ impl Runner {
         }
     }
 
-    /// Says why, once for all tries that fail for the same reason.
+    /// Logs the reason, once for all attempts that fail for the same reason.
     fn failed(&mut self, feed: FeedId, error: &Error) {
         let Some(range) = self.mirror.ranges().nth(feed.0) else {
             return;

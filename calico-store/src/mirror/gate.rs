@@ -1,4 +1,4 @@
-//! Whether a store may be acted upon.
+//! Decides whether the datastore may be applied.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,24 +9,24 @@ use calico_model::{ClusterInformationSpec, Kind, Resource};
 use super::FeedId;
 use crate::kv::{Header, KeyRange, Revision};
 
-/// Where a store says of itself what it is.
+/// Returns the key of the ClusterInformation.
 pub(super) fn key() -> Bytes {
     format!("{}default", Kind::ClusterInformation.prefix()).into()
 }
 
-/// The range that a gate needs.
+/// Returns the range that a gate needs.
 pub(super) fn range() -> KeyRange {
     KeyRange::prefix(Kind::ClusterInformation.prefix())
 }
 
-/// Why a store is not to be acted upon.
+/// Why the datastore must not be applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unready {
-    /// It does not say what it is: it is empty, or not filled yet.
+    /// It has no ClusterInformation: it is empty, or not filled yet.
     Silent,
-    /// It says that it is not ready.
+    /// `datastoreReady` is not true.
     Locked,
-    /// It says that it is another one than that which was acted upon.
+    /// Its `clusterGUID` differs from the applied one.
     Other,
 }
 
@@ -40,27 +40,28 @@ impl fmt::Display for Unready {
     }
 }
 
-/// What a store says of itself.
+/// The content of the ClusterInformation.
 #[derive(Debug)]
 struct Said {
     is_ready: bool,
-    /// Its number, empty if it has none.
+    /// Its `clusterGUID`, empty if it has none.
     guid: String,
 }
 
-/// Holds back a store that does not say that it may be acted upon.
+/// Holds back the changes of a datastore that is not ready.
 #[derive(Debug)]
 pub(super) struct Gate {
     key: Bytes,
-    /// What the store says now; `None` if nothing.
+    /// The present ClusterInformation; `None` if it does not exist.
     said: Option<Said>,
-    /// Number of the store that is acted upon, empty if it has none.
+    /// The `clusterGUID` of the applied datastore, empty if it has none.
     guid: String,
-    /// As of when what the store said must be read before it counts again.
+    /// The revision as of which ClusterInformation must be read before it counts again.
     pub(super) doubt: Option<Header>,
-    /// When the store came to say that it may be acted upon: what it held then must be known.
+    /// The revision at which the datastore became ready: its content at that revision must be
+    /// known.
     pub(super) since: Revision,
-    /// Feeds that are read because they may not know that.
+    /// Feeds that are read because they may not know that revision.
     pub(super) awaited: BTreeSet<FeedId>,
 }
 
@@ -76,8 +77,8 @@ impl Gate {
         }
     }
 
-    /// A key has this value since then, or none. A value that does not read leaves the one before
-    /// it.
+    /// Records the value of a key at this revision, or its deletion. An unparsable value leaves the
+    /// previous one in effect.
     pub(super) fn note(&mut self, key: &Bytes, value: Option<&[u8]>, revision: Revision) {
         if *key != self.key {
             return;
@@ -98,33 +99,34 @@ impl Gate {
         }
     }
 
-    /// What the store said was said by another one than that which speaks now.
+    /// Drops the recorded ClusterInformation, because it was read from another history.
     pub(super) fn forget(&mut self, key: &Bytes) {
         if *key == self.key {
             self.said = None;
         }
     }
 
-    /// Whether what is known is not to be told.
+    /// Returns whether known changes must be held back.
     pub(super) fn is_shut(&self) -> bool {
         self.doubt.is_some() || !self.awaited.is_empty() || self.unready().is_some()
     }
 
-    /// What the store said counts when it was read again, as of then or later.
+    /// Requires ClusterInformation to be read again, as of this revision or later, before it
+    /// counts.
     pub(super) fn doubt(&mut self, then: Header) {
         let same = self.doubt.filter(|doubt| doubt.cluster == then.cluster);
         let revision = same.map_or(then.revision, |doubt| doubt.revision.max(then.revision));
         self.doubt = Some(Header { revision, ..then });
     }
 
-    /// The store is acted upon as it is.
+    /// Accepts the datastore with its present `clusterGUID`.
     pub(super) fn pass(&mut self) {
         if let Some(said) = self.said.as_ref().filter(|said| !said.guid.is_empty()) {
             self.guid.clone_from(&said.guid);
         }
     }
 
-    /// Why the store is not to be acted upon, if it is not.
+    /// Returns why the datastore must not be applied, if it must not.
     pub(super) fn unready(&self) -> Option<Unready> {
         let Some(said) = &self.said else {
             return Some(Unready::Silent);

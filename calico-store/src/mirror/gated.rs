@@ -1,4 +1,4 @@
-//! What a mirror does about its gate.
+//! The actions of a mirror for its gate.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use super::{FeedId, Mirror};
 use crate::kv::Header;
 
 impl Mirror {
-    /// The store may have been emptied: what it has said of itself counts no more until it was read
-    /// again, as of what this feed knows or later.
+    /// Requires ClusterInformation to be read again, as of the revision known to this feed or
+    /// later, because the store may have been emptied.
     pub(super) fn doubt(&mut self, now: Duration, feed: FeedId) {
         let Some(gates) = self.gates_feed().filter(|gates| *gates != feed) else {
             return;
@@ -23,7 +23,8 @@ impl Mirror {
         }
     }
 
-    /// A feed was read. If it was what the store says of itself, and not too early, that counts again.
+    /// Handles a completed read. If it was that of the ClusterInformation, and new enough,
+    /// ClusterInformation counts again.
     pub(super) fn settle_doubt(&mut self, now: Duration, feed: FeedId) {
         let read = self.feeds.get(feed.0).and_then(Feed::as_of);
         let is_gates = self.gates_feed() == Some(feed);
@@ -43,8 +44,9 @@ impl Mirror {
         }
     }
 
-    /// A feed has brought something. If the store has come to say that it may be acted upon, every
-    /// feed must know what it held then: each is watched for itself, and may not have heard of it.
+    /// Handles new data of a feed. If the datastore has become ready, every feed must know its
+    /// content as of that revision: each range has its own watch, which may not have reported it
+    /// yet.
     pub(super) fn await_all(&mut self, now: Duration, feed: FeedId) {
         if self.gates_feed() == Some(feed) {
             for feed in (0..self.feeds.len()).map(FeedId) {
@@ -53,7 +55,7 @@ impl Mirror {
         }
     }
 
-    /// A feed was read. That was enough, unless it was too early.
+    /// Handles a completed read. It is repeated if it was too old.
     pub(super) fn settle_wait(&mut self, now: Duration, feed: FeedId) {
         if let Some(gate) = &mut self.state.gate {
             gate.awaited.remove(&feed);
@@ -84,7 +86,7 @@ impl Mirror {
         }
     }
 
-    /// The feed that brings what the store says of itself.
+    /// Returns the feed of the ClusterInformation.
     fn gates_feed(&self) -> Option<FeedId> {
         let range = range();
         let mut feeds = self.feeds.iter();

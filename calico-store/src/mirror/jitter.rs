@@ -1,8 +1,8 @@
-//! Chance for lengths of time.
+//! Random durations.
 
 use std::time::Duration;
 
-/// Spreads the tries of many mirrors (SplitMix64).
+/// Spreads the attempts of many mirrors (SplitMix64).
 #[derive(Debug)]
 pub(super) struct Jitter(u64);
 
@@ -11,12 +11,12 @@ impl Jitter {
         Self(seed)
     }
 
-    /// A length between half the given one and all of it.
+    /// Returns a duration between half the given one and all of it.
     pub(super) fn half_to_whole(&mut self, length: Duration) -> Duration {
         length / 2 + self.up_to(length / 2)
     }
 
-    /// A length up to the given one.
+    /// Returns a duration up to the given one.
     pub(super) fn up_to(&mut self, length: Duration) -> Duration {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

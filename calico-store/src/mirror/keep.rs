@@ -1,4 +1,4 @@
-//! When a mirror's snapshot is read and written.
+//! Reads and writes a mirror's snapshot.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,13 +16,13 @@ use super::{Change, Status, Update};
 use crate::kv::{KeyRange, KeyValue};
 use crate::limits::{SNAPSHOT_AGE_MAX, SNAPSHOT_INTERVAL, SNAPSHOT_REFRESH, SNAPSHOT_SETTLE};
 
-/// Where a mirror keeps its picture over restarts; also a section of a configuration file.
+/// Where a mirror stores its picture for the next start; also a section of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SnapshotOptions {
-    /// The file. Its directory must be there.
+    /// The file. Its directory must exist.
     pub file: PathBuf,
-    /// How old it may be to be used, in seconds; 0 for never.
+    /// Its maximum age for use, in seconds; 0 disables its use.
     #[serde(default = "age_max_s")]
     pub max_age_s: u64,
 }
@@ -32,7 +32,7 @@ const fn age_max_s() -> u64 {
 }
 
 impl SnapshotOptions {
-    /// This file, as old as it may be by default.
+    /// Returns options with this file and the default maximum age.
     pub fn new(file: impl Into<PathBuf>) -> Self {
         Self {
             file: file.into(),
@@ -40,7 +40,7 @@ impl SnapshotOptions {
         }
     }
 
-    /// Reads the file if it is there and can be used.
+    /// Reads the file if it exists and is valid.
     pub(super) fn load(&self, ranges: &[KeyRange]) -> Option<Loaded> {
         let age_max = Duration::from_secs(self.max_age_s);
         match snapshot::load(&self.file, ranges, SystemTime::now(), age_max) {
@@ -61,29 +61,30 @@ impl SnapshotOptions {
 
 type Changes = BTreeMap<Bytes, Option<KeyValue>>;
 
-/// Keeps the file up to date with what the consumer is told.
+/// Writes the updates that the consumer gets to the file.
 pub(super) struct Keeper {
     options: SnapshotOptions,
     ranges: Vec<KeyRange>,
-    /// The last snapshot, if it is of this run: what one of an earlier run holds was told.
+    /// The last snapshot, if this run wrote it: the content of an earlier run's snapshot was
+    /// delivered as updates.
     base: Option<File>,
-    /// What the consumer was told since.
+    /// The updates of the consumer since then.
     changes: Changes,
     in_sync: bool,
-    /// When the last one was written, or tried.
+    /// Time of the last write or attempt.
     last: Option<Instant>,
     writing: Option<JoinHandle<(Result<File, Fault>, Changes)>>,
-    /// Writing failed, and it was said.
+    /// Writing failed, and the failure was logged.
     failed: bool,
-    /// What is to be built upon cannot be read any more.
+    /// The previous snapshot, on which the next one is based, cannot be read any more.
     broken: bool,
 }
 
-/// What there is to do for the keeper.
+/// An event for the keeper.
 pub(super) enum Turn {
     /// It is time to write.
     Due,
-    /// It was written, or was not.
+    /// A write succeeded or failed.
     Done(Box<(Result<File, Fault>, Changes)>),
 }
 
@@ -102,7 +103,7 @@ impl Keeper {
         }
     }
 
-    /// Takes note of what the consumer is told.
+    /// Records updates of the consumer.
     pub(super) fn note(&mut self, updates: &[Update]) {
         if self.broken {
             return;
@@ -125,13 +126,13 @@ impl Keeper {
         }
     }
 
-    /// Waits for something to do. Cancelling loses nothing.
+    /// Waits for the next event. Cancellation loses nothing.
     pub(super) async fn turn(&mut self) -> Turn {
         if let Some(writing) = &mut self.writing {
             let done = writing.await;
             self.writing = None;
             return Turn::Done(Box::new(done.unwrap_or_else(|error| {
-                // The task panicked or the runtime ends: what it had is lost.
+                // The task panicked or the runtime ends: its data is lost.
                 let gone = std::io::Error::other(error);
                 (Err(Fault::Io(gone)), Changes::new())
             })));
@@ -150,7 +151,7 @@ impl Keeper {
         Turn::Due
     }
 
-    /// Does it. The number is that of the history that is mirrored.
+    /// Handles an event. The cluster ID is that of the mirrored history.
     pub(super) fn act(&mut self, turn: Turn, cluster: Option<u64>) {
         match turn {
             Turn::Due => self.begin(cluster),
@@ -194,7 +195,7 @@ impl Keeper {
                 if !std::mem::replace(&mut self.failed, true) {
                     warn!(%file, %reason, "the snapshot is not written; it is tried again");
                 }
-                // What changed meanwhile is newer.
+                // Changes made during the write are newer.
                 for (key, item) in changes {
                     self.changes.entry(key).or_insert(item);
                 }

@@ -1,7 +1,8 @@
-//! The file that holds a mirror's picture over a restart.
+//! The snapshot file, which preserves a mirror's picture across a restart.
 //!
-//! One file, whole or refused: a magic number with the version of the form, when it was written, of
-//! which history and which ranges it is, every key in order, an end mark, and a checksum of it all.
+//! A file is used as a whole or rejected. It contains a magic number with the format version, its
+//! time of writing, the cluster ID and the ranges, every key in order, an end mark, and a checksum
+//! of everything.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,7 +16,7 @@ use crate::atomic_file::replace;
 use crate::kv::{KeyRange, KeyValue, LeaseId, RangeEnd, Revision};
 use crate::limits::{FIELD_OCTETS_MAX, SNAPSHOT_AHEAD_MAX, SNAPSHOT_RANGES_MAX};
 
-/// What the file begins with; the last octet is the version of the form.
+/// The start of the file; the last octet is the format version.
 const MAGIC: [u8; 8] = *b"cbrmirr\x01";
 
 /// Before each key.
@@ -24,7 +25,7 @@ const ITEM: u8 = 1;
 /// After the last key, before the checksum.
 const END: u8 = 0;
 
-/// Why a snapshot cannot be used.
+/// Why a snapshot is unusable.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     #[error("{0}")]
@@ -39,7 +40,7 @@ pub(super) enum Fault {
     Ranges,
 }
 
-/// What a snapshot says of itself.
+/// The header of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Header {
     /// Seconds since 1970 when its picture was current.
@@ -48,7 +49,7 @@ pub(super) struct Header {
     pub(super) ranges: Vec<KeyRange>,
 }
 
-/// A snapshot as read at the start.
+/// A snapshot read at the start.
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) cluster: u64,
@@ -56,7 +57,7 @@ pub(super) struct Loaded {
     pub(super) items: Vec<KeyValue>,
 }
 
-/// Reads a snapshot; `None` if there is none.
+/// Reads a snapshot; `None` if the file does not exist.
 pub(super) fn load(
     path: &Path,
     ranges: &[KeyRange],
@@ -107,8 +108,8 @@ fn age(header: &Header, now: SystemTime, max: Duration) -> Result<Duration, Faul
     Ok(age)
 }
 
-/// Writes the next snapshot: the one before, with what has changed since. The old one stays until
-/// the new one is on the disk; answers with the new one.
+/// Writes the next snapshot: the previous one, with the changes since. The old file stays until the
+/// new one is on disk. Returns the new file.
 pub(super) fn write(
     path: &Path,
     header: &Header,
@@ -141,7 +142,7 @@ pub(super) fn write(
     })
 }
 
-/// Writes octets and sums them up.
+/// Writes octets and computes their checksum.
 struct Writer<W> {
     output: W,
     sum: crc32fast::Hasher,
@@ -208,7 +209,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Reads octets, sums them up, and knows where it is.
+/// Reads octets, computes their checksum, and tracks the position.
 struct Reader<R> {
     input: R,
     sum: crc32fast::Hasher,
@@ -254,8 +255,8 @@ impl<R: Read> Reader<R> {
         Ok(reader)
     }
 
-    /// The next key. What was read holds only once there is no further one: then the checksum was
-    /// right.
+    /// Returns the next key. The content is valid only after the call that returns `None`, which
+    /// checks the checksum.
     fn next(&mut self) -> Result<Option<KeyValue>, Fault> {
         match self.take::<1>()? {
             [ITEM] => {}
@@ -311,7 +312,7 @@ impl<R: Read> Reader<R> {
         if length > FIELD_OCTETS_MAX {
             return Err(self.fault("a key or value is too long"));
         }
-        // Grows as octets come: a wrong length costs nothing.
+        // Grows as octets arrive: a wrong length allocates nothing.
         let mut octets = Vec::new();
         while octets.len() < length {
             let from = octets.len();

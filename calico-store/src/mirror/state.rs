@@ -1,4 +1,4 @@
-//! What is known of each key, and what of it the consumer has not been told.
+//! The known state of each key, and the part of it not yet delivered to the consumer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hasher};
@@ -13,28 +13,28 @@ use crate::kv::{KeyRange, KeyValue, Revision};
 #[derive(Debug, Default)]
 pub(super) struct State {
     keys: BTreeMap<Bytes, Known>,
-    /// Keys with something to tell.
+    /// Keys with an undelivered change.
     untold: BTreeSet<Bytes>,
-    /// Hears of every change.
+    /// Receives every change.
     pub(super) gate: Option<Gate>,
 }
 
-/// What is known of a key.
+/// The known state of a key.
 #[derive(Debug, Default)]
 struct Known {
-    /// The revision of the last write that is known.
+    /// The revision of the last known write.
     revision: Revision,
-    /// Whether the consumer has it, in whatever state.
+    /// Whether the consumer has the key, in any state.
     delivered: bool,
     pending: Option<Pending>,
-    /// The list that saw it last.
+    /// The last list that contained it.
     seen: u64,
-    /// Of the value.
+    /// Checksum of the value.
     sum: u64,
 }
 
 impl Known {
-    /// Whether the store has the key, as far as is known.
+    /// Returns whether the key exists in the store, as far as known.
     const fn is_there(&self) -> bool {
         match self.pending {
             Some(Pending::Put(_)) => true,
@@ -46,17 +46,17 @@ impl Known {
 
 #[derive(Debug)]
 enum Pending {
-    /// Apart: most keys have been told.
+    /// Boxed: most keys have no pending change.
     Put(Box<KeyValue>),
     Delete,
 }
 
 impl State {
-    /// A list has the key so. What is known already changes nothing, unless the history is
-    /// another one, where the same revision may stand for something else; so it may in a copy of
-    /// the history that was restored, which an earlier run's snapshot is not of.
+    /// Records a key of a list. A known state changes nothing, unless the list is from another
+    /// history, in which the same revision may have another content. That also applies to a
+    /// restored backup of the history, compared with an earlier run's snapshot.
     ///
-    /// Whether it was not there before.
+    /// Returns whether the key did not exist before.
     pub(super) fn listed(&mut self, item: KeyValue, list: u64, other_history: bool) -> bool {
         let known = self.keys.get(&item.key);
         let known = known.map(|known| (known.revision, known.sum));
@@ -72,7 +72,7 @@ impl State {
         false
     }
 
-    /// A key is so now. Whether it was not there before.
+    /// Records a written key. Returns whether it did not exist before.
     pub(super) fn put(&mut self, item: KeyValue, list: u64) -> bool {
         if let Some(gate) = &mut self.gate {
             gate.note(&item.key, Some(&item.value), item.mod_revision);
@@ -87,12 +87,13 @@ impl State {
         is_new
     }
 
-    /// Whether the store has the key, as far as is known.
+    /// Returns whether the key exists in the store, as far as known.
     pub(super) fn has(&self, key: &Bytes) -> bool {
         self.keys.get(key).is_some_and(Known::is_there)
     }
 
-    /// A key is gone. What the consumer never had is forgotten without a word. Whether it was there.
+    /// Records a deleted key. A key that the consumer never got is dropped without an update.
+    /// Returns whether it existed.
     pub(super) fn delete(&mut self, key: &Bytes, revision: Revision) -> bool {
         if let Some(gate) = &mut self.gate {
             gate.note(key, None, revision);
@@ -112,7 +113,7 @@ impl State {
         was_there
     }
 
-    /// Deletes every key of the range that a list did not see; tells how many.
+    /// Deletes every key of the range that a list did not contain; returns their number.
     pub(super) fn sweep(&mut self, range: &KeyRange, seen: u64, revision: Revision) -> usize {
         let gone: Vec<Bytes> = self
             .keys
@@ -127,19 +128,19 @@ impl State {
         gone.len()
     }
 
-    /// How many keys of the range there are.
+    /// Returns the number of existing keys in the range.
     pub(super) fn count(&self, range: &KeyRange) -> usize {
         let keys = self.keys.iter();
         keys.filter(|(key, known)| range.contains(key) && known.is_there())
             .count()
     }
 
-    /// Whether the consumer knows all that is known.
+    /// Returns whether every known change was delivered to the consumer.
     pub(super) fn is_told(&self) -> bool {
         self.untold.is_empty()
     }
 
-    /// Takes what the consumer is to be told, in the order of the keys.
+    /// Takes changes for the consumer, in the order of the keys.
     pub(super) fn take(&mut self, max: usize) -> impl Iterator<Item = Change> {
         let mut changes = Vec::with_capacity(max.min(self.untold.len()));
         while changes.len() < max

@@ -1,4 +1,4 @@
-//! Why ranges of a store cannot be read, for people.
+//! Reasons why ranges of a store cannot be read, as text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +8,11 @@ use super::FeedId;
 use crate::error::Error;
 use crate::kv::KeyRange;
 
-/// The last trouble of each range that is not watched.
+/// The last error of each range that is not watched.
 #[derive(Debug)]
 pub(super) struct Troubles {
     known: BTreeMap<FeedId, String>,
-    /// Who wants to know is told here.
+    /// Publishes the errors.
     told: watch::Sender<Vec<String>>,
 }
 
@@ -24,10 +24,10 @@ impl Troubles {
         }
     }
 
-    /// A try has failed. Answers with the trouble if none has had it before.
+    /// Records a failed attempt. Returns the error as text if no other range has the same.
     pub(super) fn note(&mut self, feed: FeedId, range: &KeyRange, error: &Error) -> Option<String> {
         let trouble = match error {
-            // Of the whole store: as with this range, so with others.
+            // Errors of the whole store affect the other ranges in the same way.
             Error::Unavailable(_) | Error::WatchLost(_) => error.to_string(),
             error => format!("cannot read {range} from the store: {error}"),
         };
@@ -37,7 +37,8 @@ impl Troubles {
         is_new.then_some(trouble)
     }
 
-    /// The range is watched. Answers with its trouble if none has that any more.
+    /// Clears the error of a range that is watched again. Returns its text if no other range has
+    /// the same.
     pub(super) fn is_over(&mut self, feed: FeedId) -> Option<String> {
         let trouble = self.known.remove(&feed)?;
         self.tell();

@@ -1,4 +1,4 @@
-//! What a store holds before anything else is put into it.
+//! The initial content of a datastore.
 
 use calico_model::{DEFAULT_TIER, Kind, ResourceKey, encode_strict};
 use serde_json::{Value, json};
@@ -10,8 +10,7 @@ use crate::limits::REPLACE_ATTEMPTS_MAX;
 use crate::made::new_uid;
 use crate::resources::ResourceError;
 
-/// The tiers that are always there: name, order, and what happens to packets that no policy of
-/// theirs is for.
+/// The default tiers: name, order, and the action for packets that match no policy of the tier.
 pub(super) const TIERS: [(&str, u32, &str); 3] = [
     (DEFAULT_TIER, 1_000_000, "Deny"),
     ("kube-admin", 1_000, "Pass"),
@@ -19,9 +18,8 @@ pub(super) const TIERS: [(&str, u32, &str); 3] = [
 ];
 
 impl Resources {
-    /// Makes the store ready, where it is not: what the cluster is, with a random id and the word
-    /// that the store may be acted upon, and the tiers that are always there. What is set already
-    /// stays as it is.
+    /// Initializes the datastore if necessary: the ClusterInformation, with a random `clusterGUID`
+    /// and `datastoreReady`, and the default tiers. Existing resources stay unchanged.
     pub async fn initialize(&self) -> Result<(), ResourceError> {
         self.describe_cluster().await?;
         for (name, order, action) in TIERS {
@@ -32,20 +30,19 @@ impl Resources {
         Ok(())
     }
 
-    /// Says that the store may be acted upon, unless something is said of that already. It gets no
-    /// number: for who fills a store anew each time, with what is elsewhere.
+    /// Sets `datastoreReady` in a new ClusterInformation without `clusterGUID`, unless one exists.
+    /// For programs that fill a new store at each start with content from elsewhere.
     pub async fn declare_ready(&self) -> Result<(), ResourceError> {
         let cluster = json!({"kind": "ClusterInformation", "metadata": {"name": "default"},
             "spec": {"datastoreReady": true}});
         self.put_once(cluster).await.map(drop)
     }
 
-    /// Says that the store may be acted upon, or must not be for now; what else is said of the
-    /// cluster stays.
+    /// Sets or clears `datastoreReady`; the rest of the ClusterInformation stays.
     ///
     /// # Errors
     ///
-    /// Nothing is said of the cluster yet, or nothing that reads: the store belongs to nobody.
+    /// The ClusterInformation does not exist or is unparsable: the datastore was not initialized.
     pub async fn set_ready(&self, ready: bool) -> Result<(), ResourceError> {
         let cluster = json!({"kind": "ClusterInformation", "metadata": {"name": "default"}});
         let (key, _) = encode_strict(cluster)?;
@@ -85,7 +82,7 @@ impl Resources {
             let Some(found) = self.store.get(at.clone()).await? else {
                 continue;
             };
-            // What does not read, or has no spec, is somebody else's to mend.
+            // This function does not repair a value that is unparsable or has no spec.
             let mut value: Value = serde_json::from_slice(&found.value).unwrap_or_default();
             let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else {
                 return Ok(());
@@ -113,7 +110,7 @@ impl Resources {
         Err(ResourceError::Contended(key))
     }
 
-    /// Writes a resource unless it is there.
+    /// Creates a resource unless it exists.
     async fn put_once(&self, resource: Value) -> Result<ResourceKey, ResourceError> {
         let (key, value) = encode_strict(resource)?;
         let at = bytes::Bytes::from(key.to_string());
@@ -128,7 +125,7 @@ impl Resources {
     }
 }
 
-/// Whether it is a tier that is always there.
+/// Returns whether the resource is a default tier.
 pub(super) fn is_tier_of_ours(key: &ResourceKey) -> bool {
     key.kind() == Kind::Tier && TIERS.iter().any(|(name, ..)| *name == key.name())
 }

@@ -1,4 +1,4 @@
-//! What the model cannot tell by looking at one resource.
+//! Rules that cannot be checked on a single resource.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,11 +10,11 @@ use super::initialize::{TIERS, is_tier_of_ours};
 use super::{ResourceError, Resources, is_default_profile, named};
 use crate::kv::{KeyRange, Query};
 
-/// Prefix of the names of policies that come out of Kubernetes.
+/// Prefix of the names of policies generated from Kubernetes.
 const KUBERNETES_POLICIES: &str = "knp.default.";
 
-/// The resources of one manifest, as far as rules depend on several of them, and the tiers that
-/// [`Resources::initialize`] makes before they are written.
+/// The resources of one manifest on which rules for other resources depend, and the tiers that
+/// [`Resources::initialize`] creates before them.
 #[derive(Debug, Default)]
 pub struct Planned {
     pools: Vec<(ResourceKey, Network)>,
@@ -22,8 +22,8 @@ pub struct Planned {
 }
 
 impl Planned {
-    /// Collects what rules depend on from resources that are to be written in this order. Invalid
-    /// ones are passed over: the checks of [`Resources`] report them.
+    /// Collects these from resources that are to be written in this order. Invalid ones are
+    /// skipped: the checks of [`Resources`] report them.
     pub fn new<'v>(resources: impl IntoIterator<Item = &'v Value>) -> Self {
         let mut planned = Self {
             tiers: TIERS.iter().map(|(name, ..)| (*name).to_owned()).collect(),
@@ -46,18 +46,18 @@ impl Planned {
         planned
     }
 
-    /// The pools that are written before this one.
+    /// Returns the pools that are written before this one.
     fn pools_before(&self, key: &ResourceKey) -> impl Iterator<Item = &(ResourceKey, Network)> {
         self.pools.iter().take_while(move |(other, _)| other != key)
     }
 }
 
-/// Whether rules of this kind look at other resources, or at what is stored.
+/// Returns whether rules of this kind depend on other resources, or on stored ones.
 pub(super) fn depend_on_others(kind: Kind) -> bool {
     kind == Kind::IpPool || kind.is_policy()
 }
 
-/// What nobody may write.
+/// Rejects resources that no user may write.
 pub(super) fn to_write(key: &ResourceKey) -> Result<(), ResourceError> {
     let refused = match key.kind() {
         Kind::ClusterInformation => "the daemons look after it; it is only read here",
@@ -72,7 +72,7 @@ pub(super) fn to_write(key: &ResourceKey) -> Result<(), ResourceError> {
     Err(ResourceError::refused(key, refused))
 }
 
-/// What must hold for a resource that is new.
+/// Checks a new resource.
 pub(super) async fn to_create(
     all: &Resources,
     key: &ResourceKey,
@@ -110,7 +110,7 @@ fn pool(value: &Value) -> Option<IpPoolSpec> {
     serde_json::from_value(value.get("spec")?.clone()).ok()
 }
 
-/// Pools do not overlap, and what blocks there are in them have their size.
+/// Checks that pools do not overlap, and that existing blocks in them have their block size.
 async fn new_pool(
     all: &Resources,
     key: &ResourceKey,
@@ -158,7 +158,7 @@ fn overlap(a: Network, b: Network) -> bool {
     contains(a, b.0.network()) || contains(b, a.0.network())
 }
 
-/// What must stay as it is.
+/// Checks that immutable fields are unchanged.
 pub(super) fn to_replace(
     key: &ResourceKey,
     stored: &Value,
@@ -181,7 +181,7 @@ pub(super) fn to_replace(
     Err(ResourceError::refused(key, reason))
 }
 
-/// What must not be deleted.
+/// Checks that a resource may be deleted.
 pub(super) async fn to_delete(all: &Resources, key: &ResourceKey) -> Result<(), ResourceError> {
     to_write(key)?;
     if key.kind() != Kind::Tier {

@@ -1,4 +1,4 @@
-//! A store that counts what is asked of it.
+//! A store that counts requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,17 +26,17 @@ impl Counted {
         })
     }
 
-    /// How often something was read.
+    /// Returns the number of reads.
     pub(crate) fn reads(&self) -> usize {
         self.reads.load(Ordering::Relaxed)
     }
 
-    /// How often the whole of something was read, or the first page of it and those after it.
+    /// Returns the number of reads of whole ranges or of pages of them.
     pub(crate) fn lists(&self) -> usize {
         self.lists.load(Ordering::Relaxed)
     }
 
-    /// How often a watch was asked for.
+    /// Returns the number of watch requests.
     pub(crate) fn watches(&self) -> usize {
         self.watches.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Real etcds, on loopback, each in a directory of its own; killed when dropped.
+//! Real etcd processes, on loopback, each with its own directory; killed when dropped.
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use tokio::process::{Child, Command};
 
 use super::{Relay, program, soon};
 
-/// An address that nobody listens on, another one each time.
+/// Returns an unused address, another one each time.
 pub(crate) fn free_port() -> SocketAddr {
     static GIVEN: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());
     loop {
@@ -28,13 +28,13 @@ pub(crate) fn free_port() -> SocketAddr {
     }
 }
 
-/// How long etcdctl waits for a connection and for an answer: longer than we wait for it.
+/// Timeouts of etcdctl for a connection and for an answer: longer than the test waits for etcdctl.
 pub(crate) const PATIENT: [(&str, &str); 2] = [
     ("ETCDCTL_DIAL_TIMEOUT", "600s"),
     ("ETCDCTL_COMMAND_TIMEOUT", "600s"),
 ];
 
-/// Runs a program to its end; it must succeed. Answers with what it printed.
+/// Runs a program to its end; it must succeed. Returns its output.
 pub(crate) async fn command(program: &Path, directory: &Path, arguments: &str) -> String {
     let mut command = Command::new(program);
     command
@@ -48,7 +48,7 @@ pub(crate) async fn command(program: &Path, directory: &Path, arguments: &str) -
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A figure that an etcd tells of itself.
+/// Reads a metric of an etcd.
 pub(crate) async fn metric(url: &str, name: &str) -> f64 {
     let address = url.strip_prefix("http://").unwrap();
     let ask = async {
@@ -68,44 +68,44 @@ pub(crate) async fn metric(url: &str, name: &str) -> f64 {
         .unwrap()
 }
 
-/// Three times what etcd takes by default.
+/// Three times the defaults of etcd.
 const STEADY: [&str; 4] = ["--heartbeat-interval", "300", "--election-timeout", "3000"];
 
-/// A cluster of etcds.
+/// A cluster of etcd members.
 pub(crate) struct Etcd {
     pub(crate) members: Vec<Member>,
 }
 
-/// One of them; it may be down.
+/// One member; it may be down.
 pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) url: String,
     pub(crate) peer_url: String,
     program: PathBuf,
     arguments: Vec<String>,
-    /// What is in it outlives the process.
+    /// Its content survives the process.
     pub(crate) directory: TempDir,
     process: Option<Child>,
 }
 
 impl Etcd {
-    /// One member, if etcd is installed.
+    /// Starts one member, if etcd is installed.
     pub(crate) async fn start() -> Option<Self> {
         Self::start_with(1, "http", &[]).await
     }
 
-    /// So many members.
+    /// Starts this many members.
     pub(crate) async fn cluster(members: usize) -> Option<Self> {
         Self::start_with(members, "http", &[]).await
     }
 
-    /// So many members that keep their leader, and wait for longer until they give a request up, where
-    /// they are waiting for a processor or a disk.
+    /// Starts this many members with longer timeouts, so that they keep their leader, and do not
+    /// abort requests, while they wait for a processor or a disk.
     pub(crate) async fn steady(members: usize) -> Option<Self> {
         Self::start_with(members, "http", &STEADY).await
     }
 
-    /// One with TLS that asks for certificates of this authority.
+    /// Starts one member with TLS that requires certificates of this authority.
     pub(crate) async fn start_tls(files: &Path) -> Option<Self> {
         let file = |name: &str| files.join(name).to_str().unwrap().to_owned();
         let (cert, key, ca) = (file("server.pem"), file("server.key"), file("ca.pem"));
@@ -114,7 +114,7 @@ impl Etcd {
         Self::start_with(1, "https", &[&own[..], &asked[..], &STEADY[..]].concat()).await
     }
 
-    /// So many members, and what is between them: before each of them the wire that leads to it.
+    /// Starts this many members, each behind a relay on its peer connections.
     pub(crate) async fn wired(members: usize) -> Option<(Self, Vec<Relay>)> {
         let program = program("etcd")?;
         for _ in 0..5 {
@@ -144,8 +144,8 @@ impl Etcd {
         panic!("etcd does not start");
     }
 
-    /// A cluster that is not up yet. Of each member, where it listens to the others and where they
-    /// find it.
+    /// Returns a cluster that is not started yet. For each member, the address where it listens for
+    /// peers and the address that it advertises to them.
     fn plan(
         program: &Path,
         peers: Vec<(SocketAddr, SocketAddr)>,
@@ -200,14 +200,15 @@ impl Etcd {
         }
     }
 
-    /// Starts all, at once: none is ready before most of them are there. Whether they are.
+    /// Starts all members at once, because none is ready before most of them run. Returns whether
+    /// they are ready.
     pub(crate) async fn run(&mut self) -> bool {
         let ready = self.members.iter_mut().map(Member::start);
         let ready = join_all(ready).await;
         ready.into_iter().all(|ready| ready)
     }
 
-    /// The place of the member that has so many watches; there is one such.
+    /// Returns the index of the only member with this many watches.
     pub(crate) async fn watched(&self, watches: f64) -> usize {
         let find = async {
             loop {
@@ -223,7 +224,7 @@ impl Etcd {
         soon("somebody to watch", find).await
     }
 
-    /// The place of the leader.
+    /// Returns the index of the leader.
     pub(crate) async fn leader(&self) -> usize {
         let find = async {
             loop {
@@ -252,7 +253,7 @@ impl Etcd {
 }
 
 impl Member {
-    /// Starts it; whether it serves clients.
+    /// Starts the member; returns whether it serves clients.
     pub(crate) async fn start(&mut self) -> bool {
         let mut child = Command::new(&self.program)
             .args(&self.arguments)
@@ -285,13 +286,13 @@ impl Member {
         self.process.as_ref().unwrap().id().unwrap()
     }
 
-    /// Ends it without a word.
+    /// Kills the process without a clean shutdown.
     pub(crate) async fn kill(&mut self) {
         let mut process = self.process.take().unwrap();
         process.kill().await.unwrap();
     }
 
-    /// It stays, and its connections too, but it does nothing any more.
+    /// Stops the process: it and its connections stay, but do nothing.
     pub(crate) fn freeze(&self) {
         self.signal(Signal::SIGSTOP);
     }
@@ -305,7 +306,7 @@ impl Member {
         kill(Pid::from_raw(pid), signal).unwrap();
     }
 
-    /// The same, with other arguments after its own.
+    /// Sets further arguments.
     pub(crate) fn with(&mut self, more: &[&str]) {
         self.arguments
             .extend(more.iter().map(|&more| more.to_owned()));
@@ -350,7 +351,7 @@ impl Proxy {
         panic!("the proxy does not start");
     }
 
-    /// Ends it without a word.
+    /// Kills the process without a clean shutdown.
     pub(crate) async fn kill(&mut self) {
         self.process.kill().await.unwrap();
     }
@@ -359,7 +360,7 @@ impl Proxy {
         self.process.id().unwrap()
     }
 
-    /// Whether it is still there.
+    /// Returns whether the process still runs.
     pub(crate) fn lives(&mut self) -> bool {
         self.process.try_wait().unwrap().is_none()
     }

@@ -1,4 +1,4 @@
-//! What several tests need: deadlines, servers, foreign programs.
+//! Helpers of several tests: deadlines, servers, foreign programs.
 
 #![allow(dead_code, unused_imports, reason = "every test uses a part of it")]
 
@@ -25,10 +25,10 @@ pub(crate) use picture::Picture;
 pub(crate) use relay::{Cut, Relay};
 pub(crate) use secured::{certificates, tls, users};
 
-/// Longer than anything here takes; a test that waits so long has failed.
+/// Longer than any step takes; a test that waits this long has failed.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(180);
 
-/// Waits for something, but not for ever.
+/// Waits for a future, with a deadline.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(DEADLINE, future).await {
         Ok(done) => done,
@@ -36,8 +36,8 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Asks until there is an answer: a server that was just ended took the connection along, and a
-/// cluster without a leader has none.
+/// Repeats a request until there is an answer: a server that was just stopped has closed the
+/// connection, and a cluster without a leader does not answer.
 pub(crate) async fn insist<T>(what: &str, ask: impl AsyncFn() -> Result<T, Error>) -> T {
     let answered = async {
         loop {
@@ -56,7 +56,7 @@ pub(crate) async fn put(store: &EtcdStore, key: &'static str, value: &'static st
     insist("a write", write).await
 }
 
-/// What a first write by a Calico client does.
+/// Performs the first write of a Calico client.
 pub(crate) async fn initialize(store: &EtcdStore) {
     let resources = Resources::new(store.clone());
     let initialize = async || {
@@ -69,7 +69,7 @@ pub(crate) async fn initialize(store: &EtcdStore) {
     insist("the first write", initialize).await;
 }
 
-/// A served store of its own.
+/// A store served over the network.
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
@@ -85,7 +85,7 @@ impl Served {
         Self::keeping(address, None).await
     }
 
-    /// One that is kept in a file, if one is given.
+    /// Serves a store, which is kept in a file if one is given.
     pub(crate) async fn keeping(address: SocketAddr, data: Option<PathBuf>) -> Self {
         let config = ServeConfig {
             listen: vec![address],
@@ -123,8 +123,8 @@ impl Served {
     }
 }
 
-/// A program on the machine, or a notice that the test is skipped for want of it. Where labs are
-/// asked for, it must be there.
+/// Returns a program on the machine, or prints that the test is skipped without it. If labs are
+/// requested, it must exist.
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path)

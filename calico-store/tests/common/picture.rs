@@ -1,4 +1,4 @@
-//! What a mirror tells.
+//! The picture built from a mirror's updates.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use calico_store::{Change, Follower, Status, Update};
 
 use super::soon;
 
-/// What a follower's consumer holds.
+/// The picture of a follower's consumer.
 #[derive(Default)]
 pub(crate) struct Picture {
     pub(crate) state: BTreeMap<Bytes, Bytes>,
     pub(crate) status: Option<Status>,
-    /// A snapshot was told.
+    /// A snapshot was delivered.
     pub(crate) was_restored: bool,
 }
 
@@ -45,7 +45,7 @@ impl Picture {
         }
     }
 
-    /// How many keys it holds that begin so.
+    /// Returns the number of its keys with this prefix.
     pub(crate) fn keys_below(&self, prefix: &str) -> usize {
         let keys = self.state.keys();
         keys.filter(|key| key.starts_with(prefix.as_bytes()))

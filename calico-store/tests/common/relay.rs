@@ -1,4 +1,4 @@
-//! A wire between members of a cluster that can be cut.
+//! A connection between members of a cluster that can be cut.
 
 use std::net::SocketAddr;
 
@@ -6,22 +6,22 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Longest head of a request of one member to another.
+/// Maximum length of the head of a request between members.
 const HEAD_OCTETS_MAX: usize = 16 * 1024;
 
-/// Passes on what members send to one of them, but for those that are cut off from it.
+/// Forwards the requests of members to one of them, except those of cut members.
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     cut: watch::Sender<Cut>,
 }
 
-/// Who does not get through.
+/// The members that are cut.
 #[derive(Clone, Default)]
 pub(crate) enum Cut {
     #[default]
     Nobody,
     Everybody,
-    /// The member of this id.
+    /// The member with this id.
     One(String),
 }
 
@@ -53,7 +53,8 @@ impl Relay {
     }
 }
 
-/// Members talk HTTP and say who they are in every request; one connection is of one member.
+/// Forwards one connection. Members use HTTP and send their id in every request; one connection
+/// belongs to one member.
 async fn pass(mut from: TcpStream, member: SocketAddr, mut cuts: watch::Receiver<Cut>) {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {

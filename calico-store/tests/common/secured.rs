@@ -7,15 +7,15 @@ use tempfile::TempDir;
 
 use super::{Etcd, command, program};
 
-/// An authority, and certificates of it for a server on loopback and for a client; `None` without
-/// the program that makes them.
+/// Creates an authority, and certificates of it for a server on loopback and for a client; `None`
+/// without the program for it.
 pub(crate) async fn certificates() -> Option<TempDir> {
     let openssl = program("openssl")?;
     let directory = tempfile::tempdir().unwrap();
     let request = "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
     let signed = "-x509 -days 2 -CA ca.pem -CAkey ca.key";
     let server = "-addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE";
-    // Without a name: where a certificate has one, etcd takes it for the user.
+    // Without a common name: etcd takes it for the user name.
     let client = "-addext basicConstraints=critical,CA:FALSE";
     for arguments in [
         format!("{request} -x509 -days 2 -subj /CN=authority -keyout ca.key -out ca.pem"),
@@ -27,7 +27,7 @@ pub(crate) async fn certificates() -> Option<TempDir> {
     Some(directory)
 }
 
-/// The files of a client whose certificates are in a directory.
+/// Returns the files of a client with certificates in a directory.
 pub(crate) fn tls(files: &Path) -> TlsFiles {
     TlsFiles {
         ca_file: files.join("ca.pem"),
@@ -37,8 +37,8 @@ pub(crate) fn tls(files: &Path) -> TlsFiles {
     }
 }
 
-/// Turns users on, with one who may read and write below a prefix; `None` without the program for
-/// it. The password goes into the directory.
+/// Enables users, with one that may read and write below a prefix; `None` without the program for
+/// it. The password is written to the directory.
 pub(crate) async fn users(etcd: &Etcd, files: &Path, prefix: &str) -> Option<EtcdOptions> {
     let ctl = program("etcdctl")?;
     let mut options = EtcdOptions::new(etcd.urls());

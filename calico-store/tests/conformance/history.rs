@@ -24,7 +24,7 @@ pub(crate) async fn what_is_compacted_is_gone(bench: Bench) {
         Err(Error::Compacted { .. })
     ));
 
-    // A watch from there is told so, when it begins or at once after.
+    // A watch from there fails, when it is opened or immediately after.
     let told = match bench
         .store
         .watch(calico_store::WatchRequest::from(bench.all(), first))
@@ -52,7 +52,8 @@ pub(crate) async fn the_future_cannot_be_read(bench: Bench) {
     );
 }
 
-/// A watch that has not read yet what is compacted: it gets all of it, or is told.
+/// Compacts under a watch that has not read the compacted events yet: it gets all of them, or an
+/// error.
 pub(crate) async fn a_compaction_under_a_watch_leaves_no_gap(bench: Bench) {
     let from = bench.now().await.next();
     let mut watch = bench.watch(from).await;
@@ -73,7 +74,7 @@ pub(crate) async fn a_compaction_under_a_watch_leaves_no_gap(bench: Bench) {
         }
     }
     assert_eq!(seen, revisions[..seen.len()]);
-    // What was seen before does not hinder: a watch from the compacted revision on goes on.
+    // Events already received do not matter: a watch from the compacted revision continues.
     let mut watch = bench.watch(revisions[10]).await;
     assert_eq!(events(&mut watch, 1).await[0].item.value.as_ref(), b"last");
 }

@@ -16,14 +16,14 @@ pub(crate) async fn keys_go_with_their_lease(bench: Bench) {
             .await
             .unwrap();
     }
-    // The leader answers this, and may be behind the member that took the write.
+    // The leader answers this, and may lag behind the member that accepted the write.
     let mut state = loop {
         let state = bench.store.lease_state(lease.id).await.unwrap();
         if state.keys.len() == 2 {
             break state;
         }
     };
-    state.keys.sort(); // etcd tells them in any order
+    state.keys.sort(); // etcd returns them in any order
     assert_eq!(state.keys, [bench.key("a"), bench.key("b")]);
     let passed_s = i64::try_from(began.elapsed().as_secs()).unwrap() + 1;
     let remaining = state.granted_s - passed_s..=state.granted_s;
@@ -51,7 +51,7 @@ pub(crate) async fn keys_go_with_their_lease(bench: Bench) {
 
 pub(crate) async fn a_lease_that_is_not_kept_ends(bench: Bench) {
     let from = bench.now().await.next();
-    // One that has ended before it was put to use is none to try this with.
+    // A lease that has expired before its use cannot serve for this test.
     let lease = loop {
         let lease = bench.store.lease_grant(1).await.unwrap();
         match bench.store.put(bench.key("a"), "".into(), lease.id).await {

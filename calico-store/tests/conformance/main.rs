@@ -1,5 +1,6 @@
 //! One suite for every store: the core, the core served over the network, a real etcd, a cluster of
-//! three with a dead endpoint among theirs, the same through etcd's proxy, and one with TLS and users.
+//! three with an additional dead endpoint, the same through etcd's proxy, and one with TLS and
+//! users.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -49,7 +50,7 @@ async fn a_cluster_of_etcd_conforms_and_its_proxy_too() {
     let Some(etcd) = Etcd::steady(3).await else {
         return;
     };
-    // Wherever a client begins, it passes the dead one sooner or later.
+    // Wherever a client starts, it reaches the dead endpoint at some time.
     let mut urls = etcd.urls();
     urls.insert(1, format!("http://{}", free_port()));
     conforms(&EtcdOptions::new(urls), "cluster/").await;
@@ -70,7 +71,7 @@ async fn etcd_with_tls_and_users_conforms() {
     let Some(mut options) = users(&etcd, files.path(), "/t/").await else {
         return;
     };
-    // A dead member of a cluster with users is passed by as well.
+    // A dead member of a cluster with users is skipped as well.
     options
         .endpoints
         .insert(0, format!("https://{}", free_port()));

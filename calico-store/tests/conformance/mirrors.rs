@@ -5,8 +5,8 @@ use calico_store::{Delete, Op, Status, Txn, follow};
 use crate::common::Picture;
 use crate::suite::Bench;
 
-/// A mirror of two ranges over this store: what is there, what changes, what goes, and a history
-/// that is compacted while it looks.
+/// Mirrors two ranges of this store: existing keys, changes, deletions, and a compaction during the
+/// mirroring.
 pub(crate) async fn a_mirror_keeps_up(bench: Bench) {
     bench.put("a/1", "one").await;
     bench.put("b/1", "one").await;

@@ -35,7 +35,7 @@ pub(crate) async fn nothing_there_is_no_error(bench: Bench) {
 pub(crate) async fn a_list_is_of_one_revision(bench: Bench) {
     bench.put("b", "1").await;
     let last = bench.put("a", "1").await;
-    // A neighbour by name is not below the prefix.
+    // A key with a similar name is not below the prefix.
     let listing = bench.store.list(bench.all()).await.unwrap();
     assert_eq!(listing.header.revision, last);
     let names: Vec<String> = listing
@@ -66,7 +66,7 @@ pub(crate) async fn pages_join_up(bench: Bench) {
     assert_eq!(found, names);
     assert!(!listing.more);
 
-    // A page at a time, while somebody writes.
+    // Page by page, during concurrent writes.
     let mut query = Query {
         limit: 1500,
         ..Query::new(bench.all())
@@ -157,7 +157,7 @@ pub(crate) async fn order_bounds_and_counts(bench: Bench) {
         "ab"
     );
 
-    // Bounds and limit leave out keys; they are counted.
+    // Bounds and limit leave out keys, but the count includes them.
     for (mod_min, left) in [(at[2], 2), (at[3].next(), 0)] {
         let bounds = RevisionBounds {
             mod_min: Some(mod_min),

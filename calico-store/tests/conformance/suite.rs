@@ -1,4 +1,4 @@
-//! The cases, and what they share.
+//! The test cases, and their common parts.
 
 use std::sync::Arc;
 
@@ -43,8 +43,8 @@ const CASES: &[(&str, Case)] = cases! {
     mirrors: a_mirror_keeps_up;
 };
 
-/// Runs every case, one after another: some of them change what all see. The name keeps apart what
-/// several runs leave in one store.
+/// Runs every case, one after another, because some of them change global state. The name separates
+/// several runs in one store.
 pub(crate) async fn run(store: Arc<dyn Store>, run: &str) {
     for (name, case) in CASES {
         let began = std::time::Instant::now();
@@ -86,7 +86,7 @@ impl Bench {
         self.store.txn(txn).await.unwrap()
     }
 
-    /// The revision that the store is at.
+    /// Returns the current revision of the store.
     pub(crate) async fn now(&self) -> Revision {
         self.store.list(self.all()).await.unwrap().header.revision
     }
@@ -98,7 +98,7 @@ impl Bench {
             .unwrap()
     }
 
-    /// The name that a key of this case has.
+    /// Returns the name of a key of this case.
     pub(crate) fn name(&self, key: &Bytes) -> String {
         String::from_utf8(key.to_vec())
             .unwrap()
@@ -108,7 +108,7 @@ impl Bench {
     }
 }
 
-/// So many events of a watch, or more.
+/// Returns at least this many events of a watch.
 pub(crate) async fn events(watch: &mut Watch, count: usize) -> Vec<Event> {
     let mut events = Vec::new();
     while events.len() < count {
@@ -117,7 +117,7 @@ pub(crate) async fn events(watch: &mut Watch, count: usize) -> Vec<Event> {
     events
 }
 
-/// The values in an answer to a read.
+/// Returns the values in an answer to a read.
 pub(crate) fn values(reply: &OpReply) -> Vec<&[u8]> {
     match reply {
         OpReply::Range(listing) => listing

@@ -133,7 +133,7 @@ pub(crate) async fn every_comparison_compares(bench: Bench) {
             "{with:?}"
         );
     }
-    // What is not there is all zero, and has no value.
+    // A missing key is all zero, and has no value.
     assert!(holds("none", Equal, CompareWith::Version(0)).await);
     assert!(holds("none", Equal, CompareWith::ModRevision(Revision::ZERO)).await);
     assert!(!holds("none", Equal, CompareWith::Value("".into())).await);
@@ -141,8 +141,8 @@ pub(crate) async fn every_comparison_compares(bench: Bench) {
     bench.store.lease_revoke(lease).await.unwrap();
 }
 
-/// Compares, and reads: where nothing is read or written, a member of a cluster answers from what it
-/// has, which may be of before.
+/// Returns a transaction that compares and reads. Without a read or write, a member of a cluster
+/// answers from its local state, which may be outdated.
 fn comparing(bench: &Bench, compare: Compare) -> Txn {
     let read = || vec![Op::Range(Query::new(KeyRange::key(bench.key("a"))))];
     Txn {
@@ -227,7 +227,7 @@ pub(crate) async fn a_key_is_written_once(bench: Bench) {
         ..Txn::default()
     }));
     assert_eq!(refused(vec![inner, put()]).await, Error::DuplicateKey);
-    // The two ways that one transaction can go do not meet.
+    // The two branches of a transaction may write the same key.
     let either = Txn {
         then: vec![put()],
         otherwise: vec![put()],

@@ -4,7 +4,7 @@ use calico_store::{Error, LeaseId};
 
 use crate::suite::{Bench, events};
 
-/// Whatever somebody wrote, readers and watchers get those octets.
+/// Checks that readers and watchers get exactly the written octets.
 pub(crate) async fn any_octets_are_kept(bench: Bench) {
     let values: [&[u8]; 6] = [
         b"",
@@ -54,7 +54,7 @@ pub(crate) async fn the_largest_value_fits_and_no_larger_one(bench: Bench) {
             .put(bench.key("a"), value.into(), LeaseId::NONE)
             .await
     };
-    // The limit is of the request, whose other parts take some octets.
+    // The limit applies to the request, whose other parts take some octets.
     let largest = REQUEST_OCTETS_MAX - 512;
     put(largest).await.unwrap();
     assert_eq!(put(REQUEST_OCTETS_MAX + 1).await, Err(Error::TooLarge));

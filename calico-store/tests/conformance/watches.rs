@@ -120,7 +120,7 @@ pub(crate) async fn a_watch_from_now_begins_now(bench: Bench) {
     assert_eq!((seen.len(), seen[0].item.mod_revision), (1, after));
 }
 
-/// Proxies make one watch of many: each must see what it asked for all the same.
+/// Checks that each watch gets its own events, although proxies combine many watches into one.
 pub(crate) async fn watches_of_one_range_do_not_disturb_each_other(bench: Bench) {
     let first = bench.put("a", "1").await;
     bench.put("a", "2").await;
@@ -141,7 +141,7 @@ pub(crate) async fn watches_of_one_range_do_not_disturb_each_other(bench: Bench)
         let batch = soon("a sign of life", watch.next()).await.unwrap();
         assert!(batch.events.is_empty() && batch.revision >= last);
     }
-    // One goes, the others stay.
+    // One ends, the others stay.
     drop(watches.swap_remove(1));
     bench.put("a", "4").await;
     for (_, watch) in &mut watches {

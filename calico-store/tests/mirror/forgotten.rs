@@ -1,8 +1,9 @@
-//! Ranges that were quiet for longer than the store's history lasts.
+//! Ranges that had no changes for longer than the store's history lasts.
 
 use super::*;
 
-/// A store whose watches are lost, and that has forgotten all that was, what is done now too.
+/// Returns a world with a store of which all watches are lost and all history, including the
+/// changes of `act`, is compacted.
 fn forgotten(act: fn(&mut World)) -> World {
     let mut world = World::new();
     for nth in 0..5 {
@@ -33,7 +34,7 @@ fn a_range_that_was_quiet_for_longer_than_the_history_lasts_is_not_listed() {
     assert_eq!((world.consumer.puts, world.consumer.deletes), (7, 0));
 }
 
-/// The store remembers an hour; one range changes once a minute, the other never.
+/// The store keeps an hour of history; one range changes once a minute, the other never.
 #[test]
 fn a_range_that_is_quiet_is_known_as_of_lately() {
     let mut world = World::new();
@@ -51,7 +52,7 @@ fn a_range_that_is_quiet_is_known_as_of_lately() {
         }
     }
     world.settle();
-    // Every ten to twenty minutes, and the busy one never.
+    // Every ten to twenty minutes, and the busy range never.
     assert!((15..=30).contains(&world.newer), "{}", world.newer);
     let (newer, puts) = (world.newer, world.consumer.puts);
     world.core.lose_watches();
@@ -67,7 +68,7 @@ fn what_is_new_in_a_history_that_is_gone_is_told_without_a_list() {
     let world = forgotten(|world| {
         world.put("/a/0", "changed");
         world.put("/a/9", "new");
-        // Gone and there again, which the number of keys does not tell.
+        // Deleted and created again, which the number of keys does not show.
         world.delete(KeyRange::key("/b/1"));
         world.put("/b/1", "again");
     });
@@ -80,7 +81,7 @@ fn what_is_gone_with_its_history_is_found_by_a_list() {
     for act in [
         |world: &mut World| world.delete(KeyRange::key("/a/3")),
         |world: &mut World| {
-            // As many keys as before.
+            // The same number of keys as before.
             world.put("/a/9", "new");
             world.delete(KeyRange::key("/a/3"));
         },
@@ -115,7 +116,7 @@ fn who_does_not_answer_what_is_new_is_asked_again() {
         let newer = |output: &Output| matches!(output, Output::List { .. });
         let error = Error::Unavailable("away".into());
         if let Some(Output::List { feed, .. }) = world.asked.pop_front_if(|asked| newer(asked)) {
-            // Every other question is answered by nobody.
+            // Every other request is not answered.
             if lost % 2 == 0 {
                 world.mirror.listed(world.now, feed, Err(error));
             }

@@ -1,4 +1,4 @@
-//! Mirrors that obey what the store says of itself.
+//! Mirrors that require a ready datastore.
 
 use proptest::prelude::*;
 
@@ -6,10 +6,10 @@ use super::*;
 
 const SNAPSHOT: Status = Status::Snapshot { age_s: 5 };
 
-/// Longer than a loss takes to be told.
+/// Longer than the time after which a loss is reported.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A store with a number that says it is ready, and a consumer that has a picture of it.
+/// Returns a ready store with a `clusterGUID`, and a consumer with a picture of it.
 fn world() -> World {
     let mut world = World::gated();
     world.say("one", true);
@@ -34,7 +34,7 @@ fn pass(world: &mut World, time: Duration) {
     world.settle();
 }
 
-/// What the consumer holds, but for what the store says of itself.
+/// Returns the consumer's keys, without ClusterInformation.
 fn held(world: &World) -> Vec<Bytes> {
     let keys = world.consumer.state.keys().cloned();
     keys.filter(|held| *held != ready_key()).collect()
@@ -66,7 +66,7 @@ fn a_store_that_was_emptied_takes_nothing_away() {
             Some(Status::Unready(Unready::Silent))
         );
 
-        // Somebody begins to fill it: nothing changes before it says that it is ready.
+        // A program starts to fill it: nothing changes before it is ready.
         world.put("/b/2", "new");
         pass(&mut world, LONG);
         assert_eq!(
@@ -127,7 +127,7 @@ fn a_number_that_is_missing_is_no_other_one() {
     world.calm();
     world.check_in_sync();
     assert_eq!(held(&world), ["/a/1"]);
-    // The number of before is still known.
+    // The earlier GUID is still known.
     world.say("two", true);
     world.calm();
     let other = Some(Status::Unready(Unready::Other));
@@ -147,7 +147,7 @@ fn a_restored_store_is_told_when_all_of_it_was_read() {
     assert!(statuses.ends_with(&ends), "{statuses:?}");
     assert_eq!(world.consumer.deletes, 3);
 
-    // One range of the new history was read, the others not.
+    // One range of the new history was read, the others were not.
     world.replace();
     world.say("one", true);
     let (puts, deletes) = (world.consumer.puts, world.consumer.deletes);
@@ -194,12 +194,12 @@ fn a_store_that_is_locked_is_told_when_it_is_unlocked() {
             Status::InSync
         ]
     );
-    // A value that does not read says nothing.
+    // An unparsable value changes nothing.
     world.write(ready_key(), "?");
     world.put("/a/1", "z");
     world.settle();
     world.check_in_sync();
-    // Gone is not ready.
+    // A deleted ClusterInformation is not ready.
     world.delete(KeyRange::key(ready_key()));
     world.delete(KeyRange::key("/a/1"));
     world.calm();
@@ -207,7 +207,8 @@ fn a_store_that_is_locked_is_told_when_it_is_unlocked() {
     assert_eq!((held(&world).len(), world.consumer.status), (3, silent));
 }
 
-/// Who fills a locked store unlocks it last; each watch tells its own part, in no order.
+/// A program that fills a locked store unlocks it last; each watch reports its own part, in any
+/// order.
 #[test]
 fn what_was_written_before_an_unlocking_is_told_with_it() {
     let feeds = [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 2, 1], [1, 0, 2]];
@@ -239,7 +240,7 @@ fn what_was_written_before_an_unlocking_is_told_with_it() {
     }
 }
 
-/// Nor is it in sync with less for who had no picture before.
+/// Nor is a consumer without an earlier picture in sync with less.
 #[test]
 fn a_first_picture_has_what_was_written_before_the_store_was_ready() {
     for says in [None, Some(false)] {
@@ -261,7 +262,7 @@ fn a_first_picture_has_what_was_written_before_the_store_was_ready() {
     }
 }
 
-/// The same number, as an etcd has that begins anew with the same members and token.
+/// The same cluster ID, as an etcd has that is created again with the same members and token.
 #[test]
 fn an_emptied_store_that_catches_up_is_read_anew_before_it_counts() {
     for says in [None, Some("two")] {
@@ -273,7 +274,8 @@ fn an_emptied_store_that_catches_up_is_read_anew_before_it_counts() {
         let before = world.consumer.state.clone();
         world.core = Core::new(CoreConfig::default());
         world.watches.clear();
-        // As far as what says that it is ready was read at; that is watched on, therefore.
+        // Up to the revision at which ClusterInformation was read; it is watched from there,
+        // therefore.
         if let Some(guid) = says {
             world.say(guid, true);
         }
@@ -289,7 +291,7 @@ fn an_emptied_store_that_catches_up_is_read_anew_before_it_counts() {
             (&world.consumer.state, world.consumer.status),
             (&before, Some(Status::Lost))
         );
-        // As far as all that is known: lists lack what was known.
+        // Up to the known revision: lists lack known keys.
         for nth in 0..40 {
             world.put("/c/1", &nth.to_string());
         }
@@ -302,14 +304,15 @@ fn an_emptied_store_that_catches_up_is_read_anew_before_it_counts() {
     }
 }
 
-/// What `etcdctl del --prefix` does: all is gone at one revision, and each watch tells its own part.
+/// As after `etcdctl del --prefix`: everything is deleted at one revision, and each watch reports
+/// its own part.
 #[test]
 fn what_is_deleted_together_with_the_stores_word_is_told_in_no_order() {
     for order in [[0, 1, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]].map(|feeds| feeds.map(FeedId)) {
         let mut world = world();
         let before = world.consumer.state.clone();
         world.delete(KeyRange::prefix("/"));
-        // Who fills it again changes nothing before the store says what it is.
+        // A program that fills it again changes nothing before ClusterInformation exists.
         world.put("/a/9", "new");
         for feed in order {
             world.bring_of(feed);
@@ -336,7 +339,8 @@ fn a_lone_deletion_is_told_without_a_question() {
     assert!(world.bring_of(FeedId(1)) && world.consume(usize::MAX));
     assert_eq!(held(&world), ["/a/1", "/a/3", "/b/1"]);
     assert!(world.asked.is_empty(), "{:?}", world.asked);
-    // The last of its range is told after one: it is what a store that was emptied looks like.
+    // The deletion of the last key of a range is delivered after a read of ClusterInformation,
+    // because an emptied store looks the same.
     world.delete(KeyRange::key("/b/1"));
     assert!(world.bring_of(FeedId(2)) && !world.consume(usize::MAX));
     assert!(world.answer() && world.consume(usize::MAX));
@@ -346,7 +350,7 @@ fn a_lone_deletion_is_told_without_a_question() {
     assert_eq!(world.consumer.statuses, [Status::Syncing, Status::InSync]);
 }
 
-/// However many ranges are emptied while the question is under way, its answer is waited for.
+/// However many ranges become empty while the request is pending, its answer is awaited.
 #[test]
 fn a_question_is_not_asked_anew_before_it_is_answered() {
     let mut world = world();
@@ -402,7 +406,8 @@ fn saying() -> impl Strategy<Value = Saying> {
     ]
 }
 
-/// What may happen to a store that nobody fills again, but for others' keys.
+/// Returns the events of a store that is not filled again, except with keys outside the mirrored
+/// ranges.
 fn emptied() -> impl Strategy<Value = Action> {
     let harmless = |action: &Action| match action {
         Action::Put(key, _) => key.starts_with("/c/"),
@@ -414,8 +419,8 @@ fn emptied() -> impl Strategy<Value = Action> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
-    /// Whatever happened, once the store says that it is ready its consumer holds what it holds;
-    /// and it is told nothing between two words that it is not.
+    /// Checks that, whatever happened, the consumer holds the content of the store once it is
+    /// ready, and gets no update between two reports that it is not ready.
     #[test]
     fn every_gated_mirror_catches_up(
         sayings in prop::collection::vec(saying(), 1..120),
@@ -443,8 +448,8 @@ proptest! {
         world.check_in_sync();
     }
 
-    /// Whatever is late, lost or compacted, nothing that was deleted together with what the store
-    /// says of itself is told before it says so again.
+    /// Checks that, whatever is late, lost or compacted, a key that was deleted together with
+    /// ClusterInformation is not reported as deleted before the datastore is ready again.
     #[test]
     fn nothing_of_an_emptying_is_told(
         actions in prop::collection::vec(emptied(), 1..80),

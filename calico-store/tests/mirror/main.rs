@@ -16,7 +16,7 @@ use calico_store::*;
 use etcd_lite::core::{Core, CoreConfig, Faults};
 use world::World;
 
-/// The cluster's record of itself, which a gated mirror waits for.
+/// Returns the key of the ClusterInformation, which a gated mirror requires.
 fn ready_key() -> Bytes {
     format!("{}default", calico_model::Kind::ClusterInformation.prefix()).into()
 }
@@ -25,7 +25,7 @@ fn state(world: &World, feed: FeedId) -> RangeState {
     world.mirror.range_state(feed).expect("a feed")
 }
 
-/// How often each range was listed.
+/// Returns the number of lists of each range.
 fn lists(world: &World) -> Vec<u64> {
     let feeds = (0..world.mirror.feeds()).map(FeedId);
     feeds.map(|feed| state(world, feed).lists).collect()
@@ -83,7 +83,7 @@ fn the_revision_is_that_of_what_was_told() {
     let read = revision(&world);
     assert_eq!(world.mirror.revision(), Some(read));
 
-    // What is not mirrored does not count, and what is counts once it is told.
+    // Keys outside the mirrored ranges do not count; keys inside count once they are delivered.
     world.put("/c/1", "y");
     world.settle();
     assert_eq!(world.mirror.revision(), Some(read));
@@ -93,7 +93,7 @@ fn the_revision_is_that_of_what_was_told() {
     world.settle();
     assert_eq!(world.mirror.revision(), Some(revision(&world)));
 
-    // A deletion is a change like others; and a list says how far it has read.
+    // A deletion is a change like others; and a list reports its revision.
     world.delete(KeyRange::key("/a/1"));
     world.settle();
     assert_eq!(world.mirror.revision(), Some(revision(&world)));
@@ -103,7 +103,7 @@ fn the_revision_is_that_of_what_was_told() {
     world.calm();
     assert_eq!(world.mirror.revision(), Some(revision(&world)));
 
-    // A history that is younger counts as it does itself.
+    // A younger history counts by its own revisions.
     world.replace();
     world.put("/a/1", "x");
     world.calm();
@@ -126,7 +126,7 @@ fn a_lost_watch_is_taken_up_where_it_ended() {
     world.delete(KeyRange::key("/a/2"));
     world.calm();
     world.check_in_sync();
-    // No list: only what changed was told. A short loss is not worth a word.
+    // No list: only changes were delivered. A short loss is not reported.
     assert_eq!(
         (world.consumer.puts - before, world.consumer.deletes),
         (1, 1)
@@ -209,7 +209,7 @@ fn a_stale_answer_changes_nothing() {
     world.put("/b/2", "new");
     world.settle();
     let (puts, deletes) = (world.consumer.puts, world.consumer.deletes);
-    // The next answers come from a member that lags by all three, and would bring a key back.
+    // The next answers are from a member that lags by all three, and would restore a deleted key.
     world.core.lose_watches();
     world.core.set_faults(Faults {
         stale_by: 3,
@@ -304,7 +304,7 @@ fn a_store_that_lost_its_last_writes_is_not_watched_from_the_future() {
         world.put("/a/2", "lost");
     }
     world.settle();
-    // The same history up to a point, then another one: a member restored from a copy.
+    // The same history up to a point, then another one: a member restored from a backup.
     world.core = Core::new(CoreConfig::default());
     world.put("/a/1", "kept");
     world.watches.clear();
@@ -319,7 +319,7 @@ fn a_store_that_lost_its_last_writes_is_not_watched_from_the_future() {
         (world.consumer.status, world.consumer.deletes),
         (Some(Status::Lost), 0)
     );
-    // Once it is as far as the mirror was, its word counts again, whole.
+    // Once it has reached the mirror's revision, its answers count again.
     for nth in 0..20 {
         world.put("/b/1", &nth.to_string());
     }
@@ -336,7 +336,7 @@ fn a_store_that_is_replaced_between_two_pages_is_listed_from_the_first() {
     }
     assert!(world.answer());
     world.replace();
-    // The new history has the revision that the second page asks for.
+    // The new history has the revision that the second page requests.
     for nth in 0..10 {
         world.put("/b/1", &nth.to_string());
     }
@@ -353,11 +353,11 @@ fn a_list_of_a_new_history_that_does_not_end_is_begun_again() {
     }
     world.settle();
     world.replace();
-    // The same keys at the same revisions, and yet not the same.
+    // The same keys at the same revisions, but different.
     for nth in 0..5 {
         world.put(&format!("/a/{nth:02}"), "other");
     }
-    // Page by page, until one page of the new history has come; the next is never answered.
+    // Page by page, until one page of the new history has arrived; the next is never answered.
     while state(&world, FeedId(0)).cluster != Some(world.clusters) {
         while !world.answer() {
             world.pass();
@@ -437,7 +437,7 @@ enum Action {
     BringOf(usize),
     Consume(usize),
     Pass,
-    /// For so long that what is known is to be confirmed.
+    /// Long enough that the known state has to be confirmed.
     Quiet,
 }
 
@@ -499,8 +499,8 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Whatever happened, nothing went back in time on the way, and in the end the consumer holds
-    /// what the store holds.
+    /// Checks that, whatever happened, no key went back in time, and in the end the consumer holds
+    /// the content of the store.
     #[test]
     fn every_mirror_catches_up(actions in prop::collection::vec(action(), 1..120)) {
         let mut world = World::new();

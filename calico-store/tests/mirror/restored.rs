@@ -1,4 +1,4 @@
-//! Mirrors that begin with a snapshot.
+//! Mirrors that start with a snapshot.
 
 use proptest::prelude::*;
 
@@ -35,7 +35,7 @@ fn with_the_store_away_there_is_what_the_snapshot_holds() {
     assert_eq!(world.consumer.state, before);
     assert_eq!(world.consumer.statuses, [Status::Syncing, SNAPSHOT]);
 
-    // Back with some differences: only these are told.
+    // Reachable again with some differences: only these are delivered.
     let puts = world.consumer.puts;
     world.core.set_faults(Faults::default());
     world.put("/a/2", "y");
@@ -56,7 +56,7 @@ fn a_store_of_another_history_is_taken_as_it_is() {
     world.restart();
     world.settle();
     world.replace();
-    // As far as the old one was, with other values and one key less.
+    // At the revision of the old store, with other values and one key less.
     for key in ["/a/1", "/a/2", "/a/3"] {
         world.put(key, "other");
     }
@@ -70,7 +70,7 @@ fn a_copy_of_the_history_that_went_on_otherwise_is_taken_as_it_is() {
     world.put("/a/1", "x");
     world.put("/a/2", "lost");
     world.settle();
-    // The same number, restored from before the second write, which was then another one.
+    // The same cluster ID, restored from before the second write, which then was another one.
     world.core = Core::new(CoreConfig::default());
     world.put("/a/1", "x");
     world.put("/a/2", "else");
@@ -117,7 +117,7 @@ fn a_copy_that_lost_writes_is_taken_after_a_while() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Restarted with a snapshot, in the middle of anything, it catches up.
+    /// Checks that it catches up after a restart with a snapshot at any time.
     #[test]
     fn it_catches_up_from_any_snapshot(
         before in prop::collection::vec(action(), 1..60),

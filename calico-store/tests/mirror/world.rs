@@ -1,4 +1,4 @@
-//! A mirror beside its store and its consumer.
+//! A mirror with its store and its consumer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -15,23 +15,23 @@ use etcd_lite::core::{Core, CoreConfig, Faults, WatchCursor, WatchPoll};
 
 const PREFIXES: [&str; 2] = ["/a/", "/b/"];
 
-/// A mirror beside its store and its consumer, in virtual time, without a network.
+/// A mirror with its store and its consumer, in virtual time, without a network.
 pub(crate) struct World {
-    /// Makes its mirror.
+    /// Creates its mirror.
     make: fn([KeyRange; 2], u64) -> Mirror,
     pub(crate) core: Core,
     pub(crate) mirror: Mirror,
     pub(crate) now: Duration,
-    /// Questions that the store has not answered, oldest first.
+    /// Unanswered requests to the store, oldest first.
     pub(crate) asked: VecDeque<Output>,
     pub(crate) watches: BTreeMap<FeedId, WatchCursor>,
     pub(crate) consumer: Consumer,
     pub(crate) clusters: u64,
-    /// How often it was asked what is newer.
+    /// Number of queries for newer keys.
     pub(crate) newer: usize,
 }
 
-/// What the consumer has made of the updates.
+/// The consumer's state, built from the updates.
 #[derive(Default)]
 pub(crate) struct Consumer {
     pub(crate) state: BTreeMap<Bytes, KeyValue>,
@@ -39,7 +39,7 @@ pub(crate) struct Consumer {
     pub(crate) statuses: Vec<Status>,
     pub(crate) deletes: usize,
     pub(crate) puts: usize,
-    /// The newest state that was seen of each key, deleted ones too: history and revision.
+    /// The newest state seen of each key, including deleted ones: history and revision.
     pub(crate) newest: BTreeMap<Bytes, (Bytes, Revision)>,
 }
 
@@ -48,7 +48,7 @@ impl World {
         Self::of(Mirror::new)
     }
 
-    /// One whose mirror obeys what the store says of itself; which says nothing yet.
+    /// Returns a world with a gated mirror; its store has no ClusterInformation yet.
     pub(crate) fn gated() -> Self {
         Self::of(Mirror::gated)
     }
@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    /// The mirror's program is started anew, with what its consumer held in a snapshot.
+    /// Restarts the mirror's program with its consumer's state as a snapshot.
     pub(crate) fn restart(&mut self) {
         let cluster = self.mirror.cluster().unwrap_or_default();
         let items: Vec<_> = self.consumer.state.values().cloned().collect();
@@ -76,7 +76,7 @@ impl World {
             .restore(self.now, cluster, Duration::from_secs(5), items);
     }
 
-    /// The same without a snapshot.
+    /// Restarts the mirror's program without a snapshot.
     pub(crate) fn begin(&mut self) {
         self.mirror = (self.make)(PREFIXES.map(KeyRange::prefix), 8);
         self.consumer = Consumer::default();
@@ -85,12 +85,12 @@ impl World {
     }
 
     pub(crate) fn put(&mut self, key: &str, value: &str) {
-        // The history's number leads, so that values tell which history they are of.
+        // The value starts with the cluster ID, so that it identifies its history.
         let value = format!("{:04}:{value}", self.core.header().cluster);
         self.write(key.to_owned().into(), &value);
     }
 
-    /// The store says this of itself: its `clusterGUID`, and whether it is ready.
+    /// Writes the ClusterInformation: its `clusterGUID`, and whether it is ready.
     pub(crate) fn say(&mut self, guid: &str, is_ready: bool) {
         let text = format!(r#"{{"spec":{{"clusterGUID":"{guid}","datastoreReady":{is_ready}}}}}"#);
         self.write(ready_key(), &text);
@@ -115,7 +115,7 @@ impl World {
         });
     }
 
-    /// The mirror acts on what is due, and asks.
+    /// Lets the mirror handle deadlines and send requests.
     pub(crate) fn ask(&mut self) {
         self.mirror.handle_timeout(self.now);
         while let Some(output) = self.mirror.poll_output() {
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// The store answers the oldest question.
+    /// Lets the store answer the oldest request.
     pub(crate) fn answer(&mut self) -> bool {
         self.ask();
         let Some(output) = self.asked.pop_front() else {
@@ -162,7 +162,7 @@ impl World {
         true
     }
 
-    /// Every watch brings what it has.
+    /// Delivers the events of every watch.
     pub(crate) fn bring(&mut self) -> bool {
         let mut brought = false;
         for feed in (0..self.mirror.feeds()).map(FeedId) {
@@ -171,7 +171,7 @@ impl World {
         brought
     }
 
-    /// One watch brings what it has.
+    /// Delivers the events of one watch.
     pub(crate) fn bring_of(&mut self, feed: FeedId) -> bool {
         self.ask();
         let Some(watch) = self.watches.get_mut(&feed) else {
@@ -199,19 +199,19 @@ impl World {
         any
     }
 
-    /// Time passes until something is due.
+    /// Advances the time to the next deadline.
     pub(crate) fn pass(&mut self) {
         if let Some(at) = self.mirror.poll_timeout(self.now) {
             self.now = self.now.max(at);
         }
     }
 
-    /// Everything that can be done without time passing.
+    /// Performs everything that is possible without advancing the time.
     pub(crate) fn settle(&mut self) {
         while self.answer() || self.bring() || self.consume(usize::MAX) {}
     }
 
-    /// Lets it run without faults, as long as a mirror may take to come back.
+    /// Runs without faults, as long as a mirror may take to recover.
     pub(crate) fn calm(&mut self) {
         self.core.set_faults(Faults::default());
         let end = self.now + QUIET_MAX + PROBE_TIMEOUT + RETRY_MAX * 4;
@@ -222,7 +222,7 @@ impl World {
         self.settle();
     }
 
-    /// The store is made anew, with some other content and a history of its own.
+    /// Replaces the store by a new one, with other content and another history.
     pub(crate) fn replace(&mut self) {
         self.clusters += 1;
         self.core = Core::new(CoreConfig {

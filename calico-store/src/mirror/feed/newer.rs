@@ -1,10 +1,10 @@
-//! What is newer than what is known: the keys that were written since, and how many there are of all.
-//! Only where some must be gone, or another history has begun, is the range listed.
+//! Reads only the keys that were written after the known revision, and the number of all keys. The
+//! range is listed only if keys must have been deleted, or if the history is another one.
 //!
-//! It is asked of a range whose changes the store has forgotten, and of one that was quiet for some
-//! time, lest they be forgotten: events alone tell what is known as of when. Without the second, a
-//! restart of the store would make all mirrors ask at once, and the store reads the whole range to
-//! answer.
+//! A feed does this for a range of which the store has compacted the changes, and for a range
+//! without changes for some time, before they are compacted: only events advance the known
+//! revision. Without the second case, a restart of the store would make all mirrors send this query
+//! at once, and the store reads the whole range to answer it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::mirror::state::State;
 use crate::mirror::{FeedId, Output};
 
 impl Feed {
-    /// Asks for the keys that were written after what is known, which must be whole.
+    /// Requests the keys written after the known revision, up to which everything must be known.
     pub(super) fn ask_newer(&mut self, now: Duration, id: FeedId, outputs: &mut VecDeque<Output>) {
         let query = Query {
             limit: LIST_PAGE_KEYS,
@@ -33,8 +33,8 @@ impl Feed {
         };
     }
 
-    /// The answer. A key of it that was not written since was there before and is as it was, so if
-    /// there are as many as are known then, none is gone.
+    /// Handles the answer. A key that was not written since the known revision was there before and
+    /// is unchanged. So if the number of keys equals the number of known keys, none was deleted.
     pub(super) fn told_newer(
         &mut self,
         now: Duration,
@@ -53,7 +53,7 @@ impl Feed {
         let new: usize = newer.items.iter().map(|item| is_new(&item.key)).sum();
         let keys = self.keys + new;
         if newer.more || newer.count != keys as u64 {
-            // All mirrors of the range may be about to: not at once.
+            // All mirrors of the range may need a list: spread them.
             self.phase = Phase::Waiting {
                 until: now + self.jitter.up_to(LIST_SPREAD),
                 then: Retry::List,
@@ -70,7 +70,7 @@ impl Feed {
         self.open(now, id, outputs);
     }
 
-    /// What is known is known as of now.
+    /// Schedules the next confirmation, because the state is now known to be current.
     pub(super) fn confirm_later(&mut self, now: Duration) {
         self.confirm_at = now + self.jitter.half_to_whole(CONFIRM_MAX);
     }

@@ -1,4 +1,4 @@
-//! Snapshots, whole and broken.
+//! Valid and damaged snapshots.
 
 use std::fs;
 
@@ -67,7 +67,7 @@ fn each_is_the_one_before_with_what_changed() {
     let base = write(&path, &header(), Some(&base), &second).unwrap();
     let wanted = vec![item("/a/1", "1"), item("/a/4", "new"), item("/k", "k")];
     assert_eq!(read(&path, at(1_000_000)), Ok(wanted.clone()));
-    // Somebody takes the file away: the next one is whole all the same.
+    // The file is deleted: the next snapshot is complete nevertheless.
     fs::remove_file(&path).unwrap();
     write(&path, &header(), Some(&base), &BTreeMap::new()).unwrap();
     assert_eq!(read(&path, at(1_000_000)), Ok(wanted));
