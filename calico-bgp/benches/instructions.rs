@@ -1,8 +1,9 @@
-//! What it costs to work out the whole of a node's BGP out of a store of 1,500 nodes, for each node
-//! of the store, in instructions as valgrind's callgrind counts them.
+//! Measures the derivation of a node's BGP configuration from a datastore of 1,500 nodes, in
+//! instructions per node of the datastore, as valgrind's callgrind counts them.
 //!
 //! `cargo bench -p cambric-calico-bgp` prints them beside the reference in `instructions.txt`;
-//! `cargo bench -p cambric-calico-bgp -- --write` makes them the reference. See `docs/design/bench.md`.
+//! `cargo bench -p cambric-calico-bgp -- --write` makes them the reference. See
+//! `docs/design/bench.md`.
 
 #[path = "../../rib/benches/callgrind/mod.rs"]
 mod callgrind;
@@ -17,7 +18,7 @@ use rib::NextHops;
 use crate::callgrind::{Bench, Step, counted};
 
 const NODES: usize = 1_500;
-/// Nodes of a rack, each of which has a switch that they peer with.
+/// Nodes of a rack; all of them peer with the rack's switch.
 const RACK: usize = 30;
 
 const STEPS: [Step; 6] = [
@@ -63,7 +64,7 @@ fn put(view: &mut View, key: &str, value: &str) {
     assert!(taken, "{key}");
 }
 
-/// The key and the value of a node: every node has both families, in a rack, in both roles.
+/// Returns the key and the value of a node. Nodes differ in rack and role; each has both families.
 fn node(at: usize) -> (String, String) {
     let (high, low, rack) = (at / 250, at % 250 + 1, at / RACK);
     let value = format!(
@@ -74,7 +75,8 @@ fn node(at: usize) -> (String, String) {
     (format!("nodes/node{at}"), value)
 }
 
-/// A store of nodes, a pool for each family, a few blocks of node 0, and perhaps a mesh.
+/// Returns a datastore of nodes with a pool for each family, a few blocks of node 0, and optionally
+/// a full mesh.
 fn fabric(mesh: bool) -> View {
     let mut view = View::default();
     for at in 0..NODES {
@@ -109,7 +111,7 @@ fn host(name: &str) -> Host {
     }
 }
 
-/// Derives what a node is to do; it has as many peers and ranges as it should.
+/// Derives the configuration of a node and asserts its number of peers and ranges.
 fn derived(view: &View, name: &str, peers: usize, ranges: usize) {
     let (host, secrets) = (host(name), Secrets::new());
     let derived: Derived = counted(|| derive(view, &host, &secrets));
@@ -122,7 +124,7 @@ fn mesh() {
     derived(&fabric(true), "node0", 2 * (NODES - 1), 0);
 }
 
-/// Three reflectors, which have claimed their cluster ids.
+/// Returns a datastore with three reflectors that have claimed their cluster IDs.
 fn with_reflectors() -> View {
     let mut view = fabric(false);
     for at in 1..=3 {
@@ -157,7 +159,7 @@ fn reflector() {
     derived(&with_reflectors(), "rr1", 2 * 2, 2 * NODES);
 }
 
-/// Filters of either direction, as they are in use.
+/// Adds typical BGPFilters of both directions.
 fn filters(view: &mut View) {
     for name in ["one", "two"] {
         let value = format!(

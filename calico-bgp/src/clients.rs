@@ -1,4 +1,5 @@
-//! The clients of a reflector: whom it accepts, and for whom it waits after a restart.
+//! The clients of a reflector: which ones it accepts, and for which of them it waits after a
+//! restart.
 
 use std::net::IpAddr;
 
@@ -16,7 +17,8 @@ use crate::placement::{Candidate, choose};
 use crate::reflectors;
 use crate::view::Node;
 
-/// Whom a reflector accepts as its client: the addresses of all nodes that are no reflectors.
+/// Returns the clients that a reflector accepts: the addresses of all nodes that are not
+/// reflectors.
 pub(crate) fn of_reflector<'v>(own: &Own<'v>) -> Vec<Client<'v>> {
     if !own.host.reflects {
         return Vec::new();
@@ -45,12 +47,13 @@ pub(crate) struct Client<'v> {
     /// The name of its node.
     name: &'v str,
     pub(crate) want: Want<'v>,
-    /// Whether it chooses us, as far as the store tells.
+    /// Whether it chooses this reflector, as far as the datastore shows.
     chooses_us: bool,
 }
 
-/// Those whom clients choose among, as it is once we are registered: with us, whatever is said of us
-/// now, for who has not heard of a drain yet is still there.
+/// Returns the reflectors among which clients choose once this reflector is registered. This
+/// reflector is included even if it is drained: a client that has not seen the drain yet still
+/// peers with it.
 fn contenders<'v>(own: &Own<'v>) -> Vec<(&'v str, Registration)> {
     let ours = &*own.host.name;
     let others = own.view.fleet.eligible(false).into_iter();
@@ -61,8 +64,9 @@ fn contenders<'v>(own: &Own<'v>) -> Vec<(&'v str, Registration)> {
         .collect()
 }
 
-/// Whether the node of this address chooses us, unless its own machine says how many it chooses. Who
-/// is cut off from the store may not: then those that it has know its routes, and tell us.
+/// Returns whether the node at this address chooses this reflector, unless the node's own file sets
+/// the number of its reflectors. A node without a connection to the datastore may choose otherwise;
+/// then the reflectors that it peers with have its routes and advertise them to this one.
 fn chooses_us(
     own: &Own<'_>,
     contenders: &[(&str, Registration)],
@@ -79,12 +83,13 @@ fn chooses_us(
         zone: &said.zone,
         weight: said.weight,
     });
-    let count = reflectors::count_of(own.view, client, &mut Vec::new()); // Its own faults are its own to tell.
+    let count = reflectors::count_of(own.view, client, &mut Vec::new()); // Faults of the client are reported on its own host.
     choose(client, candidates, count).contains(&&*own.host.name)
 }
 
-/// A client, as the speaker takes it: whoever comes from this address. After a restart those are
-/// waited for that choose us: the routes of all others come by way of the reflectors that they choose.
+/// Returns a range of one address for a client. After a restart the speaker waits for the clients
+/// that choose this reflector; it receives the routes of the other clients from the reflectors that
+/// those choose.
 pub(crate) fn range(client: Client<'_>, own: &Own<'_>, policies: &mut Policies<'_>) -> RangeConfig {
     let Client {
         name,

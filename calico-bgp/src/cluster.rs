@@ -1,7 +1,8 @@
-//! Which cluster id a reflector has.
+//! The cluster ID of a reflector.
 //!
-//! Two reflectors of one cluster drop each other's routes (RFC 4456 §8). Operators may want that of
-//! reflectors that serve the same clients, and give them the same id; nobody takes it by himself.
+//! Two reflectors of one cluster drop each other's routes (RFC 4456 §8). Operators may want that
+//! for reflectors with the same clients, and configure the same ID for them; a reflector never
+//! claims the ID of another one by itself.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -11,19 +12,20 @@ use calico_model::FabricKey;
 use crate::fault::Fault;
 use crate::own::Own;
 
-/// Which cluster id a reflector would have.
+/// The cluster ID that a reflector wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterWish {
-    /// The one that the operator gave it, perhaps together with others.
+    /// The statically configured one, possibly shared with other reflectors.
     Given(Ipv4Addr),
-    /// One of its own: the one that it holds already, or else the first that is free.
+    /// A claimed one: the one that it already holds, or else the first that is free.
     Own {
-        /// Its BGP identifier, which it asks for first.
+        /// Its BGP identifier, which it tries to claim first.
         router_id: Ipv4Addr,
-        /// The one that it holds, as far as is known.
+        /// The cluster ID that it holds, if known.
         held: Option<Ipv4Addr>,
-        /// Those that others have without having claimed them: nodes that were given one, and
-        /// reflectors that are registered under one that is not ours.
+        /// Cluster IDs that others use without a claim: statically configured ones of nodes, and
+        /// those of reflectors that are registered under an ID of which this reflector has no
+        /// claim.
         avoid: BTreeSet<Ipv4Addr>,
     },
 }
@@ -41,8 +43,8 @@ impl ClusterWish {
         }
     }
 
-    /// The cluster id that is certain already. One that has to be given up is kept until there is
-    /// another.
+    /// Returns the cluster ID that is already certain. An ID that must be given up is kept until
+    /// another one is claimed.
     pub(crate) const fn certain(&self) -> Option<Ipv4Addr> {
         match self {
             Self::Given(id) => Some(*id),
@@ -50,7 +52,7 @@ impl ClusterWish {
         }
     }
 
-    /// Whether a reflector may go on with a cluster id that it has.
+    /// Returns whether a reflector may keep a cluster ID that it has.
     pub fn allows(&self, id: Ipv4Addr) -> bool {
         match self {
             Self::Given(given) => *given == id,
@@ -58,7 +60,7 @@ impl ClusterWish {
         }
     }
 
-    /// What an operator should know: that the one that it holds is another's, too.
+    /// Returns a fault for the operator if another reflector uses the ID that this one holds.
     pub(crate) fn fault(&self) -> Option<Fault> {
         let held = self.certain().filter(|held| !self.allows(*held))?;
         let reason = "a node is given this cluster id, or another reflector is registered under it: \
@@ -67,7 +69,7 @@ impl ClusterWish {
     }
 }
 
-/// The cluster ids that are others' without a claim.
+/// Returns the cluster IDs that others use without a claim.
 fn others(own: &Own<'_>) -> BTreeSet<Ipv4Addr> {
     let name = own.host.name.as_str();
     let nodes = own.view.nodes.iter().filter(|(other, _)| *other != name);
@@ -79,8 +81,8 @@ fn others(own: &Own<'_>) -> BTreeSet<Ipv4Addr> {
     given.chain(registered).collect()
 }
 
-/// Of the cluster ids that it has claimed the one that it is registered under, or else the least;
-/// one that it need not give up goes before one that it must.
+/// Returns one of the cluster IDs that this reflector has claimed: preferably one that it may keep,
+/// then the one of its registration, then the lowest.
 fn held(own: &Own<'_>, avoid: &BTreeSet<Ipv4Addr>) -> Option<Ipv4Addr> {
     let (name, fleet) = (own.host.name.as_str(), &own.view.fleet);
     let mut all = fleet.all();

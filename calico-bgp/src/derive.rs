@@ -1,4 +1,4 @@
-//! From what is known of the store to what a node's daemon is to do.
+//! Derivation of a daemon's configuration from the current state of the datastore.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -18,54 +18,53 @@ use crate::unheeded::unheeded;
 use crate::view::{Node, View};
 use crate::{clients, explicit, mesh};
 
-/// What the daemon of a node is to do.
+/// The derived configuration and state of a node's daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Derived {
-    /// The speaker; `None` while the store does not say enough to be one.
+    /// The speaker; `None` while the datastore is not sufficient to configure one.
     pub intent: Option<Intent>,
-    /// Which of its peers come and go with the fabric.
+    /// The peers that exist because of the mesh, the choice of reflectors or a selector.
     pub chosen: Chosen,
-    /// What a reflector has to say of itself.
+    /// The registration that a reflector writes into the datastore.
     pub wish: Option<Wish>,
-    /// The addresses of the other reflectors, for a reflector, with their cluster ids.
+    /// For a reflector: the addresses of the other reflectors, with their cluster IDs.
     pub reflectors: BTreeMap<IpAddr, Ipv4Addr>,
-    /// What it does beside its sessions.
+    /// The duties of the daemon beside its sessions.
     pub duties: Duties,
-    /// What each of its peers comes from, for people.
+    /// The origin of each peer, as text for operators.
     pub origins: BTreeMap<IpAddr, String>,
-    /// What in the store is not done, and why.
+    /// Everything in the datastore that is not applied, and why.
     pub faults: Vec<Fault>,
 }
 
-/// Which of the peers of a configuration come and go with the fabric: nodes that the mesh, the choice
-/// of reflectors or a `peerSelector` has put there. A peer that is written down by its address does
-/// not.
+/// The peers that exist because of the mesh, the choice of reflectors or a `peerSelector`. Peers
+/// that are configured by their address do not belong to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chosen {
     /// The addresses of these peers.
     pub peers: BTreeSet<IpAddr>,
-    /// Those of them that have selected us, not we them: they go by themselves.
+    /// Those peers whose BGPPeer selects this node; the other side removes these sessions.
     pub selecting: BTreeSet<IpAddr>,
-    /// The BGPPeers by which peers that are wanted, or are no longer, were selected.
+    /// The BGPPeers whose `peerSelector` selects a current or former peer.
     pub peerings: BTreeMap<IpAddr, String>,
-    /// The addresses of all hosts that there are, but for those with which there can be no session for
-    /// want of a password: with whoever is not among them nobody keeps one.
+    /// The addresses of all existing hosts, except hosts whose session is impossible because a
+    /// password is missing. A session with any other address is never kept.
     pub hosts: BTreeSet<IpAddr>,
-    /// Those that they are no longer to be peers with, as they would be: a session that is kept until
-    /// others carry its routes has the policies and the password of today.
+    /// The configuration of former peers as derived from today's datastore: a session that is kept
+    /// until other peers have sent its routes uses today's policies and password.
     pub former: BTreeMap<IpAddr, PeerConfig>,
 }
 
-/// The peers that the fabric has put there before, by address; with the BGPPeer by which they were
-/// selected, if one has.
+/// The peers of the former derivation that the fabric determined, by address, with the BGPPeer that
+/// selected them, if there is one.
 pub type Placed = BTreeMap<IpAddr, Option<String>>;
 
-/// Works out what the daemon of `host` is to do.
+/// Derives the configuration of the daemon on `host`.
 pub fn derive(view: &View, host: &Host, secrets: &Secrets) -> Derived {
     derive_after(view, host, secrets, &Placed::new())
 }
 
-/// The same, where the fabric has put peers before.
+/// Derives the configuration after a former derivation with the peers `before`.
 pub fn derive_after(view: &View, host: &Host, secrets: &Secrets, before: &Placed) -> Derived {
     let mut derived = Derived {
         intent: None,
@@ -91,7 +90,7 @@ fn fill(mut own: Own<'_>, before: &Placed, derived: &mut Derived) {
         derived.faults.extend(faults.into_iter().flatten());
         own.cluster_id = wish.cluster.certain().map(ClusterId);
         if own.cluster_id.is_none() {
-            return; // It is being claimed.
+            return; // The claim is in progress.
         }
     }
     derived.duties = duties(&own);
@@ -139,8 +138,8 @@ fn intent(own: &Own<'_>, before: &Placed, derived: &mut Derived) -> Intent {
     }
 }
 
-/// All peers: a peering goes before the choice of reflectors and that before the mesh, and an
-/// address is had once.
+/// Returns all peers, each address once: BGPPeers have precedence over the choice of reflectors,
+/// and that over the mesh.
 fn peers(
     own: &Own<'_>,
     before: &Placed,
@@ -201,7 +200,8 @@ fn peers(
 }
 
 impl Chosen {
-    /// Takes note of whom the fabric wants, has wanted, and cannot have.
+    /// Records the peers that the fabric determines now, those that it determined before, and those
+    /// that are impossible.
     fn note(&mut self, wanted: &[Want<'_>], former: &[Want<'_>], barred: &BTreeSet<IpAddr>) {
         self.peers = wanted.iter().map(|want| want.remote).collect();
         let selecting = wanted.iter().filter(|want| want.selects_us);
@@ -213,10 +213,10 @@ impl Chosen {
     }
 }
 
-/// Those of the peers that the fabric has put there before who are not wanted by now.
+/// The peers of the former derivation that are no longer wanted.
 #[derive(Default)]
 struct Former<'v> {
-    /// Those that a BGPPeer had selected.
+    /// Those that a BGPPeer selected.
     selected: Vec<Want<'v>>,
     /// Those of the mesh and of the choice of reflectors.
     placed: Vec<Want<'v>>,
@@ -245,7 +245,7 @@ fn former<'v>(
     Former { selected, placed }
 }
 
-/// Where the node listens: on all addresses, or on its own.
+/// Returns the addresses on which the node listens: all addresses, or its own ones.
 fn listen(own: &Own<'_>) -> Vec<SocketAddr> {
     let port = own.port_of(&own.host.name);
     match own.cluster.bind() {

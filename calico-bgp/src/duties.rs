@@ -1,4 +1,5 @@
-//! What a node does beside its sessions: routes of its own, and which learned ones its kernel gets.
+//! The duties of a node beside its sessions: routes that it originates, and which learned routes
+//! its kernel gets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,55 +11,56 @@ use crate::export::is_vxlan;
 use crate::own::Own;
 use crate::priority::Priorities;
 
-/// The label of nodes that announce no services, when it is `true`.
+/// The label of nodes that do not announce services if its value is `true`.
 const NO_SERVICES: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// What a node does beside its sessions.
+/// The duties of a node beside its sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Duties {
     /// Blocks of addresses that belong to the node.
     pub blocks: BTreeSet<IpNet>,
-    /// Ranges of services, which every node announces.
+    /// Service ranges, which every node announces.
     pub services: BTreeSet<IpNet>,
-    /// Hosts that are reached by a gateway: peers that say so.
+    /// Peers that are reached through a gateway, as their BGPPeer configures it.
     pub gateways: BTreeMap<IpAddr, IpAddr>,
-    /// Which learned routes the kernel gets.
+    /// Selection of the learned routes that the kernel gets.
     pub programming: Programming,
 }
 
-/// Which learned routes the kernel gets, and how.
+/// Selection of the learned routes that the kernel gets, and how they are programmed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Programming {
-    /// Ranges of services: whoever has a route to one answers for it.
+    /// Service ranges: a host with a route to one of them answers for it.
     pub services: Vec<IpNet>,
-    /// Nodes that Felix has a WireGuard route to.
+    /// Nodes to which Felix programs WireGuard routes.
     pub wireguard: BTreeSet<IpAddr>,
-    /// Pools, and the way into each.
+    /// Pools, and how each is reached.
     pub pools: Vec<(IpNet, Way)>,
-    /// The normal metrics, where metrics and LOCAL_PREF are made of each other ([`degree_of`],
-    /// [`metric_of`]); without a store they are not.
+    /// The normal metrics, from which LOCAL_PREF is derived and vice versa ([`degree_of`],
+    /// [`metric_of`]); `None` without a datastore.
     ///
     /// [`degree_of`]: crate::degree_of
     /// [`metric_of`]: crate::metric_of
     pub priorities: Option<Priorities>,
 }
 
-/// How packets to a learned destination go.
+/// How packets to a learned destination are forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// To the next hop.
     Direct,
-    /// To the next hop in an IP-in-IP tunnel, unless it is within this net.
+    /// To the next hop in an IP-in-IP tunnel, unless the next hop is within this subnet.
     Tunnel {
-        /// The node's own IPv4 subnet, where pools tunnel between subnets only: IP-in-IP is IPv4's.
+        /// The node's own IPv4 subnet, for pools with `CrossSubnet`: IP-in-IP exists for IPv4 only.
         unless_within: Option<IpNet>,
     },
-    /// As somebody else has it: no route of ours.
+    /// By another program's route; this daemon programs none.
     Theirs,
 }
 
 impl Programming {
-    /// The way to a destination by a next hop: [`Way::Direct`], a tunnel for sure, or not at all.
+    /// Returns how a destination is reached through a next hop: directly, in a tunnel, or by
+    /// another program's route.
     pub fn way(&self, net: IpNet, next_hop: IpAddr) -> Way {
         if self.services.iter().any(|range| range.contains(&net)) {
             return Way::Theirs;
@@ -80,7 +82,7 @@ impl Programming {
     }
 }
 
-/// What the store says of the node's duties.
+/// Returns the node's duties according to the datastore.
 pub(crate) fn duties(own: &Own<'_>) -> Duties {
     let blocks = own.view.blocks.iter();
     let blocks = blocks.filter(|(host, _)| *host == own.host.name);
@@ -101,7 +103,8 @@ pub(crate) fn duties(own: &Own<'_>) -> Duties {
     }
 }
 
-/// Whether a range has more than one address: a single one is announced by those that serve it.
+/// Returns whether a range has more than one address: a single address is announced by the nodes
+/// that serve it.
 pub(crate) fn is_range(net: &IpNet) -> bool {
     net.prefix_len() < net.max_prefix_len()
 }
@@ -135,7 +138,7 @@ fn services(own: &Own<'_>) -> BTreeSet<IpNet> {
     ranges.filter(is_range).collect()
 }
 
-/// The nodes that Felix has WireGuard routes to, if we are one of those that have WireGuard.
+/// Returns the nodes to which Felix has WireGuard routes, if this node has WireGuard, too.
 fn wireguard(own: &Own<'_>) -> BTreeSet<IpAddr> {
     let nodes = own.view.nodes.iter();
     let others = nodes.filter(|(name, _)| **name != own.host.name);
@@ -151,7 +154,7 @@ fn wireguard(own: &Own<'_>) -> BTreeSet<IpAddr> {
         .collect()
 }
 
-/// The way into each pool. One that could not be read may be Felix's.
+/// Returns how each pool is reached. An invalid pool may be Felix's.
 fn pools(own: &Own<'_>) -> Vec<(IpNet, Way)> {
     let pools = own.view.pools.values();
     let pools = pools.filter_map(|pool| Some((pool.0.cidr?.0.trunc(), way(own, &pool.0))));
@@ -177,7 +180,7 @@ fn way(own: &Own<'_>, pool: &IpPoolSpec) -> Way {
     }
 }
 
-/// Peers of this node that say by which gateway they are reached.
+/// Returns the peers of this node that are reached through a gateway.
 fn gateways(own: &Own<'_>) -> BTreeMap<IpAddr, IpAddr> {
     let peerings = crate::explicit::of_node_itself(own);
     peerings

@@ -1,4 +1,4 @@
-//! Peerings beside the mesh: of all nodes, of some, of one, and the other sides of these.
+//! Peers by BGPPeers: of all nodes, of selected nodes, of one node, and the reverse sides of these.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -11,8 +11,8 @@ use crate::own::{Own, key_of};
 use crate::peer::{Origin, Want, waits_for};
 use crate::view::{self, Node};
 
-/// The peers that this node has by peerings, the ones that go before others first: those of all
-/// nodes, then those of some, then the other sides of peerings that other nodes have with us.
+/// Returns this node's peers by BGPPeers in order of precedence: BGPPeers of all nodes, then those
+/// of selected nodes, then the reverse sides of BGPPeers of other nodes that select this one.
 pub(crate) fn wants<'v>(own: &Own<'v>, faults: &mut Vec<Fault>) -> Wants<'v> {
     let mut wants = Wants::default();
     for (name, stored) in of_node_itself(own) {
@@ -34,8 +34,8 @@ pub(crate) fn wants<'v>(own: &Own<'v>, faults: &mut Vec<Fault>) -> Wants<'v> {
     wants
 }
 
-/// The peers at these addresses that these BGPPeers had selected, as they would be today. Those that
-/// there could be no session with for want of a password are `barred`.
+/// Returns the peers at these addresses that these BGPPeers formerly selected, with today's
+/// configuration. Peers whose session is impossible because a password is missing are `barred`.
 pub(crate) fn at<'v, 'b>(
     own: &Own<'v>,
     before: impl Iterator<Item = (IpAddr, &'b str)>,
@@ -44,7 +44,7 @@ pub(crate) fn at<'v, 'b>(
     let mut wants = Wants::default();
     for (remote, by) in before {
         let Some((name, stored)) = own.view.peers.get_key_value(by) else {
-            continue; // Nothing says anything else of it today.
+            continue; // No resource configures it today.
         };
         let spec = &stored.spec;
         let Some((of, node)) = own.node_at(remote).filter(|_| spec.peer_selector.is_some()) else {
@@ -66,7 +66,7 @@ pub(crate) fn at<'v, 'b>(
 struct Peering<'v> {
     name: &'v str,
     stored: &'v view::Peering,
-    /// Whether we are the side that is the peer.
+    /// Whether this node is the side that is selected as the peer.
     reversed: bool,
 }
 
@@ -96,7 +96,7 @@ impl<'v> Peering<'v> {
         }
     }
 
-    /// What its peers come from, for people.
+    /// Returns the origin of its peers, as text for operators.
     fn told(self) -> String {
         let name = self.name;
         match self.reversed {
@@ -110,13 +110,13 @@ impl<'v> Peering<'v> {
 #[derive(Default)]
 pub(crate) struct Wants<'v> {
     pub(crate) all: Vec<Want<'v>>,
-    /// At which port each address is dialled.
+    /// The port that is dialed at each address.
     ports: BTreeMap<IpAddr, u16>,
-    /// Those that there can be no session with, for want of a password.
+    /// Addresses whose session is impossible because a password is missing.
     pub(crate) barred: BTreeSet<IpAddr>,
 }
 
-/// The peerings that say that this node has them: those of all nodes first.
+/// Returns the BGPPeers of this node: those of all nodes first.
 pub(crate) fn of_node_itself<'v>(
     own: &Own<'v>,
 ) -> impl Iterator<Item = (&'v str, &'v view::Peering)> {
@@ -133,7 +133,7 @@ pub(crate) fn of_node_itself<'v>(
     pass(true).chain(some)
 }
 
-/// Whether a node has a peering.
+/// Returns whether a BGPPeer applies to a node.
 fn has(spec: &BgpPeerSpec, name: &str, node: &Node) -> bool {
     match &spec.node_selector {
         Some(selector) => selector.matches(&node.labels),
@@ -141,7 +141,7 @@ fn has(spec: &BgpPeerSpec, name: &str, node: &Node) -> bool {
     }
 }
 
-/// The peers of a peering that this node has.
+/// Returns the peers that a BGPPeer gives this node.
 fn forward<'v>(own: &Own<'v>, spec: &'v BgpPeerSpec, origin: Origin) -> Vec<Want<'v>> {
     if let Some(selector) = &spec.peer_selector {
         let nodes = own.view.nodes.iter();
@@ -171,7 +171,7 @@ fn forward<'v>(own: &Own<'v>, spec: &'v BgpPeerSpec, origin: Origin) -> Vec<Want
     vec![want]
 }
 
-/// The nodes that have us as their peer, if this peering makes both sides.
+/// Returns the nodes that have this node as a peer, if the BGPPeer configures both sides.
 fn reverse<'v>(own: &Own<'v>, spec: &'v BgpPeerSpec) -> Vec<Want<'v>> {
     let of_family = match (&spec.peer_selector, spec.peer_ip) {
         (Some(selector), _) if selector.matches(&own.node.labels) => None,
@@ -195,7 +195,7 @@ fn reverse<'v>(own: &Own<'v>, spec: &'v BgpPeerSpec) -> Vec<Want<'v>> {
         .collect()
 }
 
-/// The addresses of a node with which we can have a session.
+/// Returns the addresses of a node with which a session is possible.
 fn of_node<'v>(
     own: &Own<'v>,
     origin: Origin,
@@ -210,7 +210,7 @@ fn of_node<'v>(
         .collect()
 }
 
-/// Takes what a peering brings, but for ourselves and whom we have already.
+/// Adds the peers of a BGPPeer, except this node itself and addresses that are already there.
 fn take<'v>(
     own: &Own<'v>,
     peering: Peering<'v>,

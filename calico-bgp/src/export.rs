@@ -1,4 +1,4 @@
-//! What passes a peer, as Calico's nodes have it.
+//! Import and export policies of a peer, with the results of Calico's nodes.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::own::{Own, key_of};
 use crate::peer::Want;
 use crate::priority::{DEGREE_MIN, degree_of};
 
-/// Interfaces that Felix makes for tunnels: what lies behind them is no business of our AS.
+/// Interfaces that Felix makes for tunnels: routes through them are not exported within the AS.
 const TUNNELS: [&str; 2] = ["*.cali", "*.calico"];
 
 /// The interface of IP-in-IP tunnels.
@@ -23,8 +23,8 @@ pub const IPIP_INTERFACE: &str = "tunl0";
 /// Interfaces whose routes never leave the node.
 const LOCAL_ONLY: &str = "bpf*.cali";
 
-/// The policies of all peers, each kind made once: peers that are told the same share an update
-/// group.
+/// The policies of all peers, each distinct one made once: peers with the same export policy share
+/// an update group.
 #[derive(Debug)]
 pub(crate) struct Policies<'v> {
     own: &'v Own<'v>,
@@ -33,7 +33,7 @@ pub(crate) struct Policies<'v> {
     faults: Vec<Fault>,
 }
 
-/// What a policy depends on.
+/// The inputs of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Wanted {
     export: bool,
@@ -52,17 +52,17 @@ impl<'v> Policies<'v> {
         }
     }
 
-    /// What is accepted of a peer: everything that its filters do not refuse.
+    /// Returns the import policy of a peer: accepts all routes that its filters do not reject.
     pub(crate) fn import(&mut self, want: &Want<'_>) -> Policy {
         self.policy(want, false)
     }
 
-    /// What a peer is told.
+    /// Returns the export policy of a peer.
     pub(crate) fn export(&mut self, want: &Want<'_>) -> Policy {
         self.policy(want, true)
     }
 
-    /// What could not be done as it is wanted.
+    /// Returns the faults that were found while the policies were made.
     pub(crate) fn faults(self) -> Vec<Fault> {
         self.faults
     }
@@ -118,15 +118,15 @@ impl<'v> Policies<'v> {
         })
     }
 
-    /// The terms of the filters in their order; `None` if one of them cannot be evaluated, so that
-    /// nothing may pass. One that is not there is left out, as Calico does.
+    /// Returns the terms of the filters in their order; `None` if one of them cannot be evaluated,
+    /// so that all routes are rejected. A missing filter is skipped, as Calico does.
     fn filters(&mut self, wanted: &Wanted) -> Option<Vec<Term>> {
         let mut all = Vec::new();
         for name in &wanted.filters {
             let key = key_of(Kind::BgpFilter, name);
             let Some(filter) = self.own.view.filters.get(name) else {
                 if self.own.view.is_faulty(&key) {
-                    return None; // Which is told already.
+                    return None; // This is already reported.
                 }
                 self.fault(Fault::new(
                     key,
@@ -154,13 +154,13 @@ impl<'v> Policies<'v> {
         }
     }
 
-    /// The degree of preference of what has the normal metric.
+    /// Returns the degree of preference of the normal metric.
     fn normal(&self, ipv6: bool) -> u32 {
         degree_of(self.own.cluster.route_priority(ipv6))
     }
 
-    /// Our own routes that have no degree of their own, made of their metric, have the normal one
-    /// before anything looks.
+    /// Returns the first term: routes that this node originates without a degree of preference from
+    /// their metric get the normal one.
     fn degree(&self, ipv6: bool) -> Term {
         let none = Match::LocalPref {
             min: 0,
@@ -174,7 +174,7 @@ impl<'v> Policies<'v> {
         )
     }
 
-    /// What every peer is told by default.
+    /// Returns the default export terms of every peer.
     fn calico(&self, wanted: &Wanted) -> Vec<Term> {
         let of_family = |net: &IpNet| matches!(net, IpNet::V6(_)) == wanted.ipv6;
         let pools: Vec<(&IpPoolSpec, IpNet)> =
@@ -247,7 +247,8 @@ impl<'v> Policies<'v> {
         pools.filter_map(|pool| Some((&pool.0, pool.0.cidr?.0.trunc())))
     }
 
-    /// Routes to tunnels of Felix's are not told to our own AS, and some to nobody.
+    /// Returns a term that rejects routes through Felix's tunnel interfaces towards internal peers,
+    /// and routes of some interfaces towards all peers.
     fn hidden(&self, internal: bool) -> Term {
         let mut globs = vec![InterfaceGlob::from(LOCAL_ONLY)];
         if internal {
@@ -260,7 +261,8 @@ impl<'v> Policies<'v> {
         term("tunnels", when, [], Then::Reject)
     }
 
-    /// Communities by `prefixAdvertisements`: those of the node, or else those of the cluster.
+    /// Returns the terms of `prefixAdvertisements`: those of the node, or else those of the
+    /// cluster.
     fn communities(&self, of_family: impl Fn(&IpNet) -> bool) -> Vec<Term> {
         let cluster = self.own.cluster;
         let own = self.own.settings.filter(|own| {
@@ -271,7 +273,7 @@ impl<'v> Policies<'v> {
         let entries = settings.prefix_advertisements.iter();
         let entries = entries.filter(|entry| of_family(&entry.cidr.0));
         let terms = entries.map(|entry| {
-            // Names that are not there are told with the resource.
+            // Undefined names are reported with the resource.
             let known = settings.communities_of(entry, cluster).flatten();
             let edits: Vec<Edit> = known.map(filter::add).collect();
             let when = [Match::Net(inside([entry.cidr.0]))];
@@ -280,7 +282,7 @@ impl<'v> Policies<'v> {
         terms.filter(|term| !term.edit.is_empty()).collect()
     }
 
-    /// Ranges of services that a route reflector passes on from others.
+    /// Returns the service ranges that a route reflector reflects.
     fn reflected(&self, of_family: impl Fn(&IpNet) -> bool) -> Vec<IpNet> {
         if self.own.cluster_id.is_none() {
             return Vec::new();
@@ -297,8 +299,9 @@ impl<'v> Policies<'v> {
     }
 }
 
-/// What a reflector that is about to go tells of every route (RFC 8326 §4.2): whoever knows the
-/// community prefers others, and who does not sees it in the preference.
+/// Returns the term of a drained reflector (RFC 8326 §4.2): it adds GRACEFUL_SHUTDOWN to every
+/// route and lowers LOCAL_PREF, so that peers without support for the community also prefer other
+/// routes.
 fn farewell() -> Term {
     let edits = [
         Edit::AddCommunity(Community::GRACEFUL_SHUTDOWN),
@@ -307,7 +310,7 @@ fn farewell() -> Term {
     term("farewell", [], edits, Then::Next)
 }
 
-/// Whether a pool's traffic is put into VXLAN, which is Felix's business.
+/// Returns whether a pool uses VXLAN, which Felix programs.
 pub(crate) const fn is_vxlan(pool: &IpPoolSpec) -> bool {
     !matches!(pool.vxlan_mode, EncapsulationMode::Never)
 }

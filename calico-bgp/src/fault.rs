@@ -1,15 +1,15 @@
-//! What is wrong with something in the store.
+//! Faults of values in the datastore.
 
 use std::fmt;
 
-/// Something in the store that cannot be taken, and where it is.
+/// A value in the datastore that is invalid or not applied, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
     /// The key.
     pub key: String,
     /// Path of the field within the value, such as `spec.bgp.asNumber`; empty for the whole.
     pub field: String,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
 }
 

@@ -1,4 +1,4 @@
-//! The keys of a neighbor that a BGPPeer decides: fields of Calico's, and annotations of ours.
+//! The keys of a neighbor that a BGPPeer sets: Calico's fields, and Cambric's annotations.
 
 use bgp_config::limits::RESTART_TIME_S_MAX;
 use bgp_speaker::keys::{At, Invalid, Kind, PeerKey, Value};
@@ -8,11 +8,12 @@ use rib::{NextHopMode, Role};
 
 use crate::view::Peering;
 
-/// What the annotations of ours begin with.
+/// The prefix of Cambric's annotations.
 const PREFIX: &str = "cambric.io/";
 
-/// A key of a neighbor, and how the fields of a BGPPeer decide it. The keys that depend on more than
-/// those fields, as the address, the AS or the policies, are [`Want`](crate::peer::Want)'s.
+/// A key of a neighbor, and the function that sets it from the fields of a BGPPeer.
+/// [`Want`](crate::peer::Want) sets the keys with further inputs, as the address, the AS or the
+/// policies.
 type Field = (&'static str, fn(&BgpPeerSpec, &mut PeerConfig));
 
 pub(crate) const FIELDS: &[Field] = &[
@@ -44,12 +45,12 @@ pub(crate) const FIELDS: &[Field] = &[
     }),
 ];
 
-/// Whether an annotation is one of ours.
+/// Returns whether an annotation is one of Cambric's.
 pub(crate) fn is_own(name: &str) -> bool {
     name.starts_with(PREFIX)
 }
 
-/// Sets the keys of a peer that a BGPPeer decides.
+/// Sets the keys of a peer that its BGPPeer determines.
 pub(crate) fn apply(peering: &Peering, peer: &mut PeerConfig) {
     for (_, set) in FIELDS {
         set(&peering.spec, peer);
@@ -61,7 +62,7 @@ pub(crate) fn apply(peering: &Peering, peer: &mut PeerConfig) {
     }
 }
 
-/// Returns what is wrong with the annotations of a BGPPeer: the field, and the reason.
+/// Returns the faults of a BGPPeer's annotations: the field, and the reason.
 pub(crate) fn faults(peering: &Peering, peer: &PeerConfig) -> Vec<(String, String)> {
     let found = peering.annotations.iter().flat_map(|(name, text)| {
         let mut faults = Vec::new();
@@ -79,7 +80,7 @@ pub(crate) fn faults(peering: &Peering, peer: &PeerConfig) -> Vec<(String, Strin
     found.collect()
 }
 
-/// Returns the key that an annotation decides.
+/// Returns the key that an annotation sets.
 fn annotated(name: &str) -> Option<&'static PeerKey> {
     PEER_KEYS
         .iter()
@@ -98,12 +99,12 @@ fn written(kind: Kind, text: &str) -> At<Value> {
     value.into()
 }
 
-/// A restart time in seconds, as far as its twelve bits go (RFC 4724 §3).
+/// Returns a restart time in seconds, limited to its twelve bits (RFC 4724 §3).
 pub(crate) fn restart_time(given: GoDuration) -> u16 {
     seconds(given, RESTART_TIME_S_MAX)
 }
 
-/// The nearest number of seconds.
+/// Returns the nearest number of seconds.
 fn seconds(given: GoDuration, most: u16) -> u16 {
     let seconds = given.0.as_secs_f64().round();
     // In range by the clamp.
@@ -124,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// Keys that depend on more than the fields of a BGPPeer.
+    /// Keys that have inputs beside the fields of a BGPPeer.
     const OTHERS: [&str; 8] = [
         "address",
         "port",

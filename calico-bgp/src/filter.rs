@@ -1,4 +1,4 @@
-//! Filters of the store as terms of a policy.
+//! BGPFilters of the datastore as policy terms.
 
 use bgp_proto::{Asn, Community, LargeCommunity, PeerKind, Prefix};
 use calico_model::{
@@ -10,8 +10,8 @@ use rib::{Edit, InterfaceGlob, Match, PrefixRange, PrefixSet, Source, Term, Then
 
 use crate::priority::degree_of;
 
-/// The terms of a filter's rules in one direction. Fails with the field of a rule that cannot be
-/// evaluated, and why.
+/// Returns the terms of a filter's rules in one direction. Fails with the field of an invalid rule,
+/// and the reason.
 pub(crate) fn terms(
     name: &str,
     list: &str,
@@ -95,7 +95,7 @@ fn edit(operation: &FilterOperation) -> Edit {
     }
 }
 
-/// A community is put beside the others.
+/// Returns an edit that adds a community.
 pub(crate) fn add(community: CommunityValue) -> Edit {
     match community {
         CommunityValue::Standard(high, low) => Edit::AddCommunity(standard(high, low)),
@@ -117,7 +117,7 @@ const fn large(global: u32, first: u32, second: u32) -> LargeCommunity {
     }
 }
 
-/// A range as the tables have it.
+/// Converts a range to the type of the tables.
 pub(crate) fn prefix_of(net: IpNet) -> Prefix {
     match net.trunc() {
         IpNet::V4(net) => Prefix::V4(net.into()),
@@ -125,7 +125,7 @@ pub(crate) fn prefix_of(net: IpNet) -> Prefix {
     }
 }
 
-/// These ranges and all inside them.
+/// Returns the set of these ranges and all ranges inside them.
 pub(crate) fn inside(nets: impl IntoIterator<Item = IpNet>) -> PrefixSet {
     let ranges = nets
         .into_iter()
@@ -133,7 +133,7 @@ pub(crate) fn inside(nets: impl IntoIterator<Item = IpNet>) -> PrefixSet {
     ranges.collect()
 }
 
-/// These ranges alone.
+/// Returns the set of exactly these ranges.
 pub(crate) fn equal(nets: impl IntoIterator<Item = IpNet>) -> PrefixSet {
     let ranges = nets
         .into_iter()

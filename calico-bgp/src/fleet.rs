@@ -1,4 +1,4 @@
-//! What the store says of the fabric's own reflectors.
+//! The registered route reflectors of the fabric.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -7,23 +7,23 @@ use calico_model::{ClusterClaim, FabricKey, FabricValueError, ReflectorState, Re
 
 use crate::view::set;
 
-/// The reflectors that there are, as far as is known.
+/// The known reflectors.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fleet {
     registered: BTreeMap<String, Registration>,
-    /// The last words of those whose registration is gone. A lease that ran out says that the store
-    /// and the reflector have not heard of each other, not that the reflector is gone: whether it
-    /// is, sessions tell. They count until somebody has looked ([`Fleet::forget`]).
+    /// The last registrations of reflectors whose lease has expired. An expired lease means that
+    /// the reflector and the datastore could not communicate, not that the reflector is down:
+    /// sessions show that. These reflectors count until [`Fleet::forget`] is called.
     absent: BTreeMap<String, Registration>,
     claims: BTreeMap<Ipv4Addr, String>,
     drains: BTreeSet<String>,
 }
 
 impl Fleet {
-    /// Takes note of a key's new value, or that it is gone; returns whether that changes anything.
+    /// Applies a key's new value or its deletion; returns whether anything changes.
     ///
     /// # Errors
-    /// The value does not read as what it should be; the last good one stays.
+    /// The value is invalid; the last valid one stays in effect.
     pub(crate) fn take(
         &mut self,
         key: FabricKey,
@@ -32,7 +32,7 @@ impl Fleet {
         Ok(match (key, value) {
             (FabricKey::Reflector(name), Some(value)) => {
                 let mut value = Registration::parse(value)?;
-                value.clients = 0; // For operators; nobody's choice depends on it.
+                value.clients = 0; // For operators; no choice depends on it.
                 self.absent.remove(&name).is_some() | set(&mut self.registered, &name, Some(value))
             }
             (FabricKey::Reflector(name), None) => match self.registered.remove(&name) {
@@ -49,30 +49,30 @@ impl Fleet {
         })
     }
 
-    /// The reflectors whose registration is gone and who still count.
+    /// Returns the reflectors that are not registered but still count.
     pub fn absent(&self) -> impl Iterator<Item = (&str, &Registration)> {
         let absent = self.absent.iter();
         absent.map(|(name, last)| (name.as_str(), last))
     }
 
-    /// Whether reflectors are registered now.
+    /// Returns whether any reflector is registered now.
     pub fn is_registered(&self) -> bool {
         !self.registered.is_empty()
     }
 
-    /// One whose registration is gone counts no more. Returns whether that changes anything.
+    /// Removes a reflector that is not registered. Returns whether anything changes.
     pub fn forget(&mut self, name: &str) -> bool {
         self.absent.remove(name).is_some()
     }
 
-    /// All that count, by name.
+    /// Returns all reflectors that count, by name.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &Registration)> {
         let all = self.registered.iter().chain(&self.absent);
         all.map(|(name, said)| (name.as_str(), said))
     }
 
-    /// Those that clients may choose: the ones that stay, or if there are none those about to go,
-    /// for whoever has nobody else.
+    /// Returns the reflectors that clients may choose: those that are not drained, or otherwise
+    /// the drained ones, for a client that is `alone`, without other peers.
     pub(crate) fn eligible(&self, alone: bool) -> Vec<(&str, &Registration)> {
         let of = |state| {
             let all = self.all();
@@ -86,18 +86,18 @@ impl Fleet {
         }
     }
 
-    /// Whether a host is one of them, there or not.
+    /// Returns whether a host is a known reflector, running or not.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.all().any(|(known, _)| known == name) || self.claims.values().any(|of| of == name)
     }
 
-    /// The cluster ids that a reflector has claimed.
+    /// Returns the cluster IDs that a reflector has claimed.
     pub(crate) fn claims_of(&self, name: &str) -> impl Iterator<Item = Ipv4Addr> {
         let claims = self.claims.iter().filter(move |(_, of)| *of == name);
         claims.map(|(id, _)| *id)
     }
 
-    /// Whether somebody wants a reflector drained.
+    /// Returns whether a drain of this reflector is requested.
     pub(crate) fn drains(&self, name: &str) -> bool {
         self.drains.contains(name)
     }

@@ -1,8 +1,9 @@
 //! A speaker's configuration from Calico's resources.
 //!
-//! [`View`] holds the last valid value of every key that matters to one node; [`derive()`] turns it
-//! into the configuration of the node's BGP daemon. Both are pure: the same keys give the same
-//! configuration, in whatever order they came. [`placement`] chooses the route reflectors of a client.
+//! [`View`] holds the last valid value of every key that is relevant to one node; [`derive()`]
+//! turns it into the configuration of the node's BGP daemon. Both are pure: the same keys give the
+//! same configuration, in any order of their arrival. [`placement`] chooses the route reflectors of
+//! a client.
 
 mod clients;
 mod cluster;

@@ -1,4 +1,4 @@
-//! The mesh of all nodes.
+//! The full mesh of all nodes.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -7,7 +7,8 @@ use crate::own::Own;
 use crate::peer::{Origin, Want, waits_for};
 use crate::view::Node;
 
-/// A peer for each address of each other node, unless either of us is a route reflector.
+/// Returns a peer for each address of each other node, unless one of the two nodes is a route
+/// reflector.
 pub(crate) fn wants<'v>(own: &Own<'v>) -> Vec<Want<'v>> {
     let reflects = |name: &str, node: &Node| node.cluster_id.is_some() || own.view.fleet.has(name);
     if !own.cluster.mesh() || own.host.reflects || reflects(&own.host.name, own.node) {
@@ -16,7 +17,7 @@ pub(crate) fn wants<'v>(own: &Own<'v>) -> Vec<Want<'v>> {
     of(own, |name, node, _| !reflects(name, node))
 }
 
-/// The same of those that are in a mesh no longer, at these addresses.
+/// Returns the same for former mesh peers at these addresses.
 pub(crate) fn at<'v>(own: &Own<'v>, addresses: &BTreeSet<IpAddr>) -> Vec<Want<'v>> {
     of(own, |_, _, remote| addresses.contains(&remote))
 }

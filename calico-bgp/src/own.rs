@@ -1,4 +1,5 @@
-//! The node itself: what it is, and what of the store it has to look at over and over.
+//! The node itself: its properties, and the parts of the datastore that the derivation reads
+//! repeatedly.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,7 +17,7 @@ use crate::view::{Node, View};
 /// Passwords, by the name of a secret and the key within it.
 pub type Secrets = BTreeMap<(String, String), Password>;
 
-/// What the node itself is, beside all that is known.
+/// The properties of the node, and the whole view.
 #[derive(Debug)]
 pub(crate) struct Own<'v> {
     pub(crate) host: &'v Host,
@@ -24,7 +25,7 @@ pub(crate) struct Own<'v> {
     /// Its AS.
     pub(crate) asn: Asn,
     pub(crate) router_id: RouterId,
-    /// Its cluster id as a route reflector.
+    /// Its cluster ID as a route reflector.
     pub(crate) cluster_id: Option<ClusterId>,
     pub(crate) view: &'v View,
     pub(crate) secrets: &'v Secrets,
@@ -33,13 +34,14 @@ pub(crate) struct Own<'v> {
     pub(crate) settings: Option<&'v BgpConfigurationSpec>,
 }
 
-/// The key of a resource of the whole cluster, for faults.
+/// Returns the key of a cluster-wide resource, for faults.
 pub(crate) fn key_of(kind: Kind, name: &str) -> String {
     ResourceKey::new(kind, None, name).map_or_else(|_| name.to_owned(), |key| key.to_string())
 }
 
-/// The BGP identifier of a node: its IPv4 address, or else what Calico's nodes make of the name: the
-/// beginning of its SHA-256, below the addresses of multicast.
+/// Returns the BGP identifier of a node: its IPv4 address, or else the one that Calico's nodes
+/// derive from the name: the first octets of its SHA-256, limited to values below the multicast
+/// addresses.
 fn router_id(name: &str, node: &Node) -> RouterId {
     if let Some(IpAddr::V4(address)) = node.v4.map(|network| network.address()) {
         return RouterId(address);
@@ -50,8 +52,8 @@ fn router_id(name: &str, node: &Node) -> RouterId {
     RouterId(Ipv4Addr::new(first, b, c, d))
 }
 
-/// Settings that are there and were never readable. They may switch the mesh off, or put a password
-/// on it: the defaults are no substitute for them.
+/// Returns a fault for settings that exist but were never valid. They may disable the mesh, or set
+/// its password: the defaults must not replace them.
 fn unknown_settings(view: &View, name: &str) -> Option<Fault> {
     let key = key_of(Kind::BgpConfiguration, name);
     let unknown = view.is_faulty(&key) && !view.configurations.contains_key(name);
@@ -60,8 +62,8 @@ fn unknown_settings(view: &View, name: &str) -> Option<Fault> {
 }
 
 impl<'v> Own<'v> {
-    /// The node of this host; fails if the store does not have it, if it cannot speak BGP, or if
-    /// nobody can say how it should.
+    /// Finds the node of this host; fails if it is missing in the datastore, if it cannot run BGP,
+    /// or if its settings are unknown.
     pub(crate) fn find(
         view: &'v View,
         host: &'v Host,
@@ -97,26 +99,26 @@ impl<'v> Own<'v> {
         })
     }
 
-    /// The AS of a node.
+    /// Returns the AS of a node.
     pub(crate) fn asn_of(&self, node: &Node) -> Asn {
         node.asn.unwrap_or_else(|| Asn(self.cluster.cluster_as().0))
     }
 
-    /// The port on which a node listens.
+    /// Returns the port on which a node listens.
     pub(crate) fn port_of(&self, name: &str) -> u16 {
         let of_node = self.view.configurations.get(&format!("node.{name}"));
         let port = of_node.and_then(|settings| settings.spec.own_port());
         port.unwrap_or_else(|| self.cluster.port())
     }
 
-    /// The node that has an address.
+    /// Returns the node with this address.
     pub(crate) fn node_at(&self, address: IpAddr) -> Option<(&'v str, &'v Node)> {
         let mut nodes = self.view.nodes.iter();
         let found = nodes.find(|(_, node)| node.addresses().any(|at| at == address));
         found.map(|(name, node)| (name.as_str(), node))
     }
 
-    /// A password that the store only points to. Fails with the reason if it cannot be had.
+    /// Returns a password that the datastore refers to. Fails with the reason if it cannot be read.
     pub(crate) fn password(&self, given: &BgpPassword) -> Result<Password, String> {
         let Some(secret) = &given.secret_key_ref else {
             return Err("no secret is named".to_owned());
@@ -139,8 +141,8 @@ impl<'v> Own<'v> {
         }
     }
 
-    /// The password of sessions that the fabric makes by itself: those of the mesh, and those with
-    /// its reflectors. Fails if there is one and it cannot be had.
+    /// Returns the password of the sessions that the fabric determines: those of the mesh, and
+    /// those with its reflectors. Fails if one is configured and cannot be read.
     pub(crate) fn fabric_password(&self) -> Result<Option<Password>, Fault> {
         let given = self.cluster.node_mesh_password.as_ref();
         let password = given.map(|given| self.password(given)).transpose();
@@ -150,7 +152,7 @@ impl<'v> Own<'v> {
         })
     }
 
-    /// The settings of the cluster, which are the defaults where the store has none.
+    /// Returns the settings of the cluster; the defaults if the datastore has none.
     pub(crate) fn cluster_of(view: &View) -> BgpConfigurationSpec {
         let cluster = view.configurations.get(DEFAULT_CONFIGURATION);
         cluster

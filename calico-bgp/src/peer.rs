@@ -1,4 +1,4 @@
-//! One peer out of the store, as the speaker takes it.
+//! One peer of the datastore, as configuration of the speaker.
 
 use std::net::IpAddr;
 
@@ -13,16 +13,16 @@ use crate::fields;
 use crate::own::Own;
 use crate::view::{Node, Peering};
 
-/// Where a peer comes from; the beginning of its name.
+/// The origin of a peer; the beginning of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The mesh of all nodes.
+    /// The full mesh.
     Mesh,
-    /// A peering of all nodes.
+    /// A BGPPeer of all nodes.
     Global,
-    /// The choice of reflectors, or a reflector's fellows and clients.
+    /// The choice of reflectors; or the non-client peers and the clients of a reflector.
     Reflector,
-    /// A peering of this node, or of some, or the other side of one.
+    /// A BGPPeer of this node, of selected nodes, or the reverse side of one.
     Node,
 }
 
@@ -36,7 +36,7 @@ impl Origin {
         }
     }
 
-    /// What puts such peers there, unless a resource does.
+    /// Returns the reason for such peers, unless a resource is the reason.
     const fn reason(self) -> &'static str {
         match self {
             Self::Mesh => "the mesh of all nodes",
@@ -46,37 +46,37 @@ impl Origin {
     }
 }
 
-/// What the store says of one peer.
+/// One peer as the datastore determines it.
 #[derive(Clone, Debug)]
 pub(crate) struct Want<'v> {
     pub(crate) origin: Origin,
     pub(crate) remote: IpAddr,
     pub(crate) port: u16,
     pub(crate) asn: Asn,
-    /// Our AS towards it.
+    /// The local AS towards it.
     pub(crate) local_asn: Asn,
-    /// The node that it is, as far as is known.
+    /// The node that it is, if known.
     pub(crate) node: Option<&'v Node>,
-    /// The address to dial from, and to be dialled on.
+    /// The local address of the session.
     pub(crate) source: Option<IpAddr>,
     pub(crate) passive: bool,
-    /// How long it shall keep our routes over a restart of ours, in seconds.
+    /// The restart time for which the peer is asked to retain this daemon's routes, in seconds.
     pub(crate) restart_time_s: Option<u16>,
-    /// The BGPPeer that it is there for, if it is one.
+    /// The BGPPeer that configures it, if there is one.
     pub(crate) peering: Option<&'v Peering>,
     pub(crate) password: Option<Password>,
     /// Names of filters, in order.
     pub(crate) filters: &'v [String],
-    /// What it comes from, for people.
+    /// Its origin, as text for operators.
     pub(crate) from: String,
-    /// The BGPPeer whose `peerSelector` it is there for.
+    /// The BGPPeer whose `peerSelector` selects it.
     pub(crate) selected: Option<&'v str>,
-    /// Whether that one selects us, and this is the other side of it.
+    /// Whether that BGPPeer selects this node, so that this is the reverse side.
     pub(crate) selects_us: bool,
 }
 
 impl<'v> Want<'v> {
-    /// A peer of which nothing but the address is known.
+    /// Makes a peer of which only the address is known.
     pub(crate) fn new(own: &Own<'v>, origin: Origin, remote: IpAddr) -> Self {
         Self {
             origin,
@@ -97,7 +97,7 @@ impl<'v> Want<'v> {
         }
     }
 
-    /// The same, of an address of a node.
+    /// Makes a peer with the address of a known node.
     pub(crate) fn of_node(
         own: &Own<'v>,
         origin: Origin,
@@ -112,7 +112,7 @@ impl<'v> Want<'v> {
         }
     }
 
-    /// Its name, as Calico's tools know it.
+    /// Returns its name, as Calico's tools show it.
     pub(crate) fn name(&self) -> String {
         let address = self.remote.to_string().replace(['.', ':'], "_");
         let name = format!("{}_{address}", self.origin.word());
@@ -122,17 +122,17 @@ impl<'v> Want<'v> {
         }
     }
 
-    /// Whether it is of our own AS.
+    /// Returns whether it is in the local AS.
     pub(crate) fn is_internal(&self) -> bool {
         self.asn == self.local_asn
     }
 
-    /// RFC 4456: our clients are internal peers that are no reflectors of our own cluster.
+    /// RFC 4456: clients are internal peers that are not reflectors of the same cluster.
     fn role(&self, own: &Own<'_>) -> Role {
         let cluster = self.node.and_then(|node| node.cluster_id);
         match own.cluster_id {
             _ if !self.is_internal() => Role::External,
-            // Fellow reflectors of the fabric are in clusters of their own.
+            // The other reflectors of the fabric have clusters of their own.
             _ if self.origin == Origin::Reflector => Role::Internal,
             Some(own) if cluster.map(ClusterId) != Some(own) => Role::Client,
             _ => Role::Internal,
@@ -142,7 +142,7 @@ impl<'v> Want<'v> {
     pub(crate) fn peer(self, own: &Own<'_>, policies: &mut Policies<'_>) -> PeerConfig {
         let families = families(self.remote, own.host.families);
         let role = self.role(own);
-        // Who can use several paths at once takes them, and a reflector then has them to give.
+        // A node with multipath receives several paths, and a reflector then sends them.
         let several = own.host.multipath_max > 1;
         let sends = several && role == Role::Client;
         let mut peer = SpeakerConfig::new(own.asn, own.router_id).neighbor(self.remote, role);
@@ -169,14 +169,14 @@ impl<'v> Want<'v> {
         if let Some(peering) = self.peering {
             fields::apply(peering, &mut peer);
         }
-        // Where we keep next hops towards a peer, it keeps those of others towards us.
+        // If this speaker keeps next hops towards a peer, the peer keeps them towards this speaker.
         peer.multihop = peer.next_hop == NextHopMode::Keep;
         peer.password = self.password;
         peer
     }
 }
 
-/// What a session over this address carries: the routes of its own family.
+/// Returns the families of a session over this address: the routes of its own address family.
 fn families(remote: IpAddr, of_speaker: FamilySet) -> FamilySet {
     let family = match remote {
         IpAddr::V4(_) => Family::IPV4_UNICAST,
@@ -186,8 +186,8 @@ fn families(remote: IpAddr, of_speaker: FamilySet) -> FamilySet {
     carried.collect()
 }
 
-/// Whether we wait for a node instead of dialling it, so that one side of each pair dials. Both
-/// compare the same two texts, as Calico does.
+/// Returns whether this node is passive towards a node, so that one side of each pair dials. Both
+/// sides compare the same two texts, as Calico does.
 pub(crate) fn waits_for(own: IpAddr, remote: IpAddr) -> bool {
     remote.to_string() > own.to_string()
 }

@@ -1,12 +1,12 @@
-//! Which reflectors a client peers with: weighted rendezvous hashing, in distinct zones.
+//! The route reflectors of a client: weighted rendezvous hashing, in distinct zones.
 //!
-//! Every client works its choice out alone, from the reflectors that there are, and comes to the
-//! same result as anybody who works it out for it. Each pair of a client and a reflector has a
-//! score that depends on these two only. So a reflector that comes, goes or is drained moves those
-//! clients only that choose it, or chose it, and each of them by one session.
+//! Every client computes its choice alone, from the existing reflectors; any other host computes
+//! the same result for it. The score of a client and a reflector depends on these two only. So a
+//! reflector that is added, removed or drained moves only the clients that choose or chose it, and
+//! each of them by one session.
 //!
 //! `docs/design/placement.md` has the reasons, and the definition for other implementations; the
-//! test vectors stand in `placement/tests.rs`.
+//! test vectors are in `placement/tests.rs`.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -17,19 +17,19 @@ mod tests;
 
 use self::score::{Score, fnv1a, mix};
 
-/// A reflector that could be chosen.
+/// A reflector that a client can choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate<'a> {
     /// Its name, unique in the fabric.
     pub name: &'a str,
-    /// What it shares its fate with.
+    /// Its failure domain.
     pub zone: &'a str,
-    /// How large a share of the clients it takes; 0 takes none while another takes any.
+    /// Its share of the clients; a reflector of weight 0 is chosen only if no other is available.
     pub weight: u32,
 }
 
-/// The `k` reflectors that a client peers with, the best first: each in a zone of its own as long
-/// as there are zones left, then the best of the others.
+/// Returns the `k` reflectors that a client peers with, the best first: each in a zone of its own
+/// while there are unused zones, then the best of the others.
 pub fn choose<'a>(
     client: &str,
     candidates: impl IntoIterator<Item = Candidate<'a>>,
@@ -52,8 +52,9 @@ pub fn choose<'a>(
     chosen.map(|(_, candidate)| candidate.name).collect()
 }
 
-/// The cluster ids that a reflector would have, in the order in which it asks for them: its BGP
-/// identifier, as RFC 4456 §7 has it, then numbers out of its name. Without end, and never 0.0.0.0.
+/// Returns the cluster IDs that a reflector tries to claim, in this order: its BGP identifier, as
+/// RFC 4456 §7 suggests, then hashes of its name. The sequence is infinite and never yields
+/// 0.0.0.0.
 pub fn cluster_ids(name: &str, router_id: Ipv4Addr) -> impl Iterator<Item = Ipv4Addr> + use<> {
     let seed = fnv1a(&[name.as_bytes()]);
     let others = (1_u64..).map(move |nth| Ipv4Addr::from((mix(seed ^ mix(nth)) >> 32) as u32));

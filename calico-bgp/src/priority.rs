@@ -1,38 +1,38 @@
-//! Metrics of kernel routes as degrees of preference, and back.
+//! Conversion between metrics of kernel routes and degrees of preference.
 
-/// The greatest metric, and what a metric and the LOCAL_PREF that is made of it add up to.
+/// The greatest metric, and the sum of a metric and its LOCAL_PREF.
 const SUM: u32 = 2_147_483_647;
 
-/// What is less than this is nobody's metric: neighbours that make no LOCAL_PREF of metrics have
-/// some hundreds, and 0 is said by who is about to go (RFC 8326).
+/// The lowest LOCAL_PREF that is a metric. Neighbors that do not derive LOCAL_PREF from metrics
+/// send some hundreds, and a neighbor that is about to shut down sends 0 (RFC 8326).
 pub(crate) const DEGREE_MIN: u32 = 1 << 30;
 
-/// The greatest metric that a LOCAL_PREF can say.
+/// The greatest metric that a LOCAL_PREF can represent.
 pub const METRIC_MAX: u32 = SUM - DEGREE_MIN;
 
-/// The metrics of routes to workloads that are where they belong; one that arrives from elsewhere
-/// has a better one for a while.
+/// The metrics of routes to settled workloads; a workload that has just arrived has a better one
+/// for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Priorities {
-    /// Of IPv4 routes.
+    /// Metric of IPv4 routes.
     pub v4: u32,
-    /// Of IPv6 routes.
+    /// Metric of IPv6 routes.
     pub v6: u32,
 }
 
 impl Priorities {
-    /// Of one family's routes.
+    /// Returns the metric of one family's routes.
     pub const fn normal(self, ipv6: bool) -> u32 {
         if ipv6 { self.v6 } else { self.v4 }
     }
 }
 
-/// LOCAL_PREF of a route with this metric, as the nodes of Calico 3.32 have it.
+/// Returns the LOCAL_PREF of a route with this metric, as the nodes of Calico 3.32 derive it.
 pub const fn degree_of(metric: u32) -> u32 {
     SUM.saturating_sub(metric)
 }
 
-/// The metric that a LOCAL_PREF was made of, if it was.
+/// Returns the metric from which a LOCAL_PREF was derived, if it was.
 pub fn metric_of(degree: u32) -> Option<u32> {
     (DEGREE_MIN..SUM)
         .contains(&degree)

@@ -15,25 +15,25 @@ use crate::peer::{Origin, Want, waits_for};
 use crate::placement::{Candidate, choose};
 use crate::view::View;
 
-/// The label of a node that names what it shares its fate with.
+/// The label of a node that names its failure domain.
 pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
-/// The label of a reflector's node that says how large a share of the clients it takes.
+/// The label of a reflector's node that sets its share of the clients.
 pub const WEIGHT_LABEL: &str = "cambric.io/reflector-weight";
 
-/// The annotation of a BGPConfiguration that says how many reflectors a node peers with.
+/// The annotation of a BGPConfiguration that sets how many reflectors a node peers with.
 pub const REFLECTORS_ANNOTATION: &str = "cambric.io/reflectors-per-node";
 
-/// What a reflector has to say of itself in the store.
+/// The registration that a reflector wants to write into the datastore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// All but the cluster id, which is that of [`cluster`](Self::cluster).
+    /// All fields except the cluster ID, which [`cluster`](Self::cluster) determines.
     pub registration: Registration,
-    /// Under which cluster id.
+    /// The wanted cluster ID.
     pub cluster: ClusterWish,
 }
 
-/// What a reflector says of itself.
+/// Returns the registration that a reflector wants.
 pub(crate) fn wish(own: &Own<'_>) -> Wish {
     let zone = own.node.labels.get(ZONE_LABEL);
     let address = |ipv6: bool| {
@@ -69,12 +69,12 @@ pub(crate) fn wish(own: &Own<'_>) -> Wish {
     }
 }
 
-/// The share of the clients that the label gives it, if it is a number.
+/// Returns the share of the clients from the label, if it is a number.
 fn weight(own: &Own<'_>) -> Option<u32> {
     own.node.labels.get(WEIGHT_LABEL)?.parse().ok()
 }
 
-/// What of its node's labels is not done.
+/// Returns a fault if a label of its node is invalid.
 pub(crate) fn fault(own: &Own<'_>) -> Option<Fault> {
     let text = own.node.labels.get(WEIGHT_LABEL)?;
     weight(own).is_none().then(|| {
@@ -88,8 +88,8 @@ pub(crate) fn fault(own: &Own<'_>) -> Option<Fault> {
     })
 }
 
-/// The sessions that the choice of reflectors brings: of a reflector with the others, of a client
-/// with those that it has chosen. `alone`: it has no other peers.
+/// Returns the sessions that follow from the choice of reflectors: of a reflector with the other
+/// reflectors, of a client with its chosen ones. `alone` states that the client has no other peers.
 pub(crate) fn wants<'v>(own: &Own<'v>, alone: bool, faults: &mut Vec<Fault>) -> Vec<Want<'v>> {
     match own.host.reflects {
         true => of_fellows(own),
@@ -97,8 +97,8 @@ pub(crate) fn wants<'v>(own: &Own<'v>, alone: bool, faults: &mut Vec<Fault>) -> 
     }
 }
 
-/// How many reflectors a client peers with: what its machine says goes before what the store says of
-/// it, and that before what the store says of all.
+/// Returns how many reflectors a client peers with: its file has precedence over the datastore's
+/// setting for the node, and that over the setting for all nodes.
 fn count(own: &Own<'_>, faults: &mut Vec<Fault>) -> usize {
     match own.host.reflectors {
         Some(count) => count,
@@ -106,7 +106,7 @@ fn count(own: &Own<'_>, faults: &mut Vec<Fault>) -> usize {
     }
 }
 
-/// The same of any node, as far as the store tells.
+/// Returns the same for any node, from the datastore alone.
 pub(crate) fn count_of(view: &View, node: &str, faults: &mut Vec<Fault>) -> usize {
     let of_node = format!("node.{node}");
     for name in [&*of_node, DEFAULT_CONFIGURATION] {
@@ -127,10 +127,11 @@ pub(crate) fn count_of(view: &View, node: &str, faults: &mut Vec<Fault>) -> usiz
     REFLECTORS
 }
 
-/// The sessions of a client with the reflectors that it has chosen. It dials, they wait.
+/// Returns the sessions of a client with its chosen reflectors. The client dials, reflectors are
+/// passive.
 ///
-/// It chooses for IPv4 and for IPv6, each among those that it can reach so: the same ones where all
-/// have both.
+/// It chooses separately for IPv4 and for IPv6, each among the reflectors reachable over that
+/// family: the same ones if all have both families.
 fn of_client<'v>(own: &Own<'v>, count: usize, alone: bool) -> Vec<Want<'v>> {
     let eligible = own.view.fleet.eligible(alone);
     let families: [fn(&IpAddr) -> bool; 2] = [IpAddr::is_ipv4, IpAddr::is_ipv6];
@@ -155,7 +156,7 @@ fn of_client<'v>(own: &Own<'v>, count: usize, alone: bool) -> Vec<Want<'v>> {
     sessions.collect()
 }
 
-/// The sessions with reflectors at these addresses, wanted or not.
+/// Returns the sessions with reflectors at these addresses, wanted or not.
 pub(crate) fn at<'v>(own: &Own<'v>, addresses: &BTreeSet<IpAddr>) -> Vec<Want<'v>> {
     let passive = match own.host.reflects {
         true => waits_for,
@@ -169,7 +170,7 @@ pub(crate) fn at<'v>(own: &Own<'v>, addresses: &BTreeSet<IpAddr>) -> Vec<Want<'v
         .collect()
 }
 
-/// The sessions of a reflector with the others.
+/// Returns the sessions of a reflector with the other reflectors.
 fn of_fellows<'v>(own: &Own<'v>) -> Vec<Want<'v>> {
     let all = own.view.fleet.all();
     let others =
@@ -179,7 +180,8 @@ fn of_fellows<'v>(own: &Own<'v>) -> Vec<Want<'v>> {
         .collect()
 }
 
-/// The addresses of all other reflectors, of the fabric's own and of others, with their cluster ids.
+/// Returns the addresses of all other reflectors, of the fabric's own and of external ones, with
+/// their cluster IDs.
 pub(crate) fn others(own: &Own<'_>) -> BTreeMap<IpAddr, Ipv4Addr> {
     let nodes = own.view.nodes.iter();
     let nodes = nodes.filter(|(name, _)| **name != own.host.name);
@@ -191,8 +193,9 @@ pub(crate) fn others(own: &Own<'_>) -> BTreeMap<IpAddr, Ipv4Addr> {
     given.chain(said).collect()
 }
 
-/// A session for each address of a reflector that we have an address beside. Its AS is that of its
-/// node, which it follows itself; what it said of it may be a moment old.
+/// Returns a session for each address of a reflector for which this node has an address of the same
+/// family. The AS is that of the reflector's node, which the reflector itself follows; the AS in
+/// its registration may be outdated for a moment.
 fn with<'v>(
     own: &Own<'v>,
     name: &str,

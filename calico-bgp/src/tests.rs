@@ -30,7 +30,7 @@ fn host(name: &str) -> Host {
     }
 }
 
-/// A view of nodes: their names, and what stands in their `spec.bgp`.
+/// Returns a view of nodes: their names, and the content of their `spec.bgp`.
 fn view(nodes: &[(&str, &str)]) -> View {
     let mut view = View::default();
     for (name, bgp) in nodes {
@@ -80,7 +80,7 @@ fn a_mesh_is_every_other_node_that_reflects_nothing() {
     let local = |text: &str| Some(text.parse::<IpAddr>().expect("an address"));
     let [v4, v6] = [vec![Family::IPV4_UNICAST], vec![Family::IPV6_UNICAST]];
     let of_a = peers(&view, "a");
-    // As texts "10.0.0.9" is the greatest.
+    // As text, "10.0.0.9" is the greatest.
     assert_eq!(
         of_a.iter().map(told).collect::<Vec<_>>(),
         [

@@ -1,4 +1,4 @@
-//! What the store asks for and is not done: told, so that nobody looks for it in vain.
+//! Unsupported fields of the datastore, which are reported to the operator.
 
 use bgp_speaker::SpeakerConfig;
 use calico_model::{
@@ -14,7 +14,7 @@ use crate::fault::Fault;
 use crate::fields;
 use crate::own::{Own, key_of};
 
-/// Everything that the node's settings and peerings say and that nobody does.
+/// Returns a fault for every unsupported field of the node's settings and BGPPeers.
 pub(crate) fn unheeded(own: &Own<'_>) -> Vec<Fault> {
     let of_node = format!("node.{}", own.host.name);
     let all = [
@@ -31,7 +31,7 @@ pub(crate) fn unheeded(own: &Own<'_>) -> Vec<Fault> {
         communities(own, spec, &mut tell);
         declared(Kind::BgpConfiguration, spec, &mut tell);
         if own.cluster_id.is_none() {
-            services(spec, &mut tell); // A reflector passes on what others announce.
+            services(spec, &mut tell); // A reflector reflects announcements of others.
         }
     }
     let speaker = SpeakerConfig::new(own.asn, own.router_id);
@@ -47,7 +47,7 @@ pub(crate) fn unheeded(own: &Own<'_>) -> Vec<Fault> {
     faults
 }
 
-/// Names of communities that nobody has given.
+/// Reports undefined community names.
 fn communities(own: &Own<'_>, spec: &BgpConfigurationSpec, tell: &mut impl FnMut(String, &str)) {
     for (at, entry) in spec.prefix_advertisements.iter().enumerate() {
         for unknown in spec.communities_of(entry, own.cluster) {
@@ -59,7 +59,7 @@ fn communities(own: &Own<'_>, spec: &BgpConfigurationSpec, tell: &mut impl FnMut
     }
 }
 
-/// Fields that the schema declares as unsupported, and unknown ones.
+/// Reports unknown fields, and those that the schema declares as unsupported.
 fn declared(kind: Kind, spec: &impl Serialize, tell: &mut impl FnMut(String, &str)) {
     let Ok(spec) = serde_json::to_value(spec) else {
         return;

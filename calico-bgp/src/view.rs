@@ -1,4 +1,4 @@
-//! What is known of the store: the last good value of every key.
+//! The current state of the datastore: the last valid value of every key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -17,7 +17,7 @@ use crate::fields::is_own;
 use crate::fleet::Fleet;
 use crate::reflectors::REFLECTORS_ANNOTATION;
 
-/// The last good value of every key that matters to one node, and what is wrong with the rest.
+/// The last valid value of every key that is relevant to one node, and the faults of the others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct View {
     pub(crate) nodes: BTreeMap<String, Node>,
@@ -25,15 +25,15 @@ pub struct View {
     pub(crate) peers: BTreeMap<String, Peering>,
     pub(crate) filters: BTreeMap<String, Filter>,
     pub(crate) pools: BTreeMap<String, Pool>,
-    /// The ranges of pools of which nothing else was ever readable, by their keys.
+    /// The ranges of pools that were never valid otherwise, by their keys.
     pub(crate) closed_pools: BTreeMap<String, IpNet>,
-    /// Blocks of addresses, under the names of the hosts that they belong to.
+    /// Blocks of addresses, with the names of their hosts.
     pub(crate) blocks: BTreeSet<(String, IpNet)>,
     pub(crate) fleet: Fleet,
     faults: BTreeMap<String, Fault>,
 }
 
-/// Resources of which nothing but the spec matters.
+/// Resources of which only the spec is used.
 macro_rules! specs {
     ($($(#[$doc:meta])* $name:ident $spec:ident;)*) => {
         $(
@@ -51,17 +51,17 @@ macro_rules! specs {
 }
 
 specs! {
-    /// What peers are sent, and what is taken from them.
+    /// Import and export rules of peers.
     Filter BgpFilterSpec;
-    /// A range that workloads' addresses are from.
+    /// A range of workload addresses.
     Pool IpPoolSpec;
 }
 
-/// A peering beside the mesh.
+/// A BGPPeer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Peering {
     pub(crate) spec: BgpPeerSpec,
-    /// Its annotations with our prefix.
+    /// Its annotations with Cambric's prefix.
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
@@ -79,7 +79,7 @@ impl From<Resource<BgpPeerSpec>> for Peering {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) spec: BgpConfigurationSpec,
-    /// How many reflectors nodes peer with, as it is written.
+    /// How many reflectors nodes peer with, as the unparsed text.
     pub(crate) reflectors: Option<String>,
 }
 
@@ -92,16 +92,16 @@ impl From<Resource<BgpConfigurationSpec>> for Settings {
     }
 }
 
-/// A host, as far as BGP is concerned.
+/// A host with its BGP properties.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     /// Its IPv4 address, with the mask of its subnet.
     pub v4: Option<Network>,
     /// Its IPv6 address, with the mask of its subnet.
     pub v6: Option<Network>,
-    /// Its AS, if another than the cluster's.
+    /// Its AS, if it differs from the cluster's.
     pub asn: Option<Asn>,
-    /// Its cluster id, if it is a route reflector.
+    /// Its cluster ID, if it is a route reflector.
     pub cluster_id: Option<Ipv4Addr>,
     /// The IPv4 address of its WireGuard device, if it has one.
     pub wireguard_v4: Option<Ipv4Addr>,
@@ -112,13 +112,13 @@ pub struct Node {
 }
 
 impl Node {
-    /// Its addresses, IPv4 first.
+    /// Returns its addresses, IPv4 first.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         let networks = [self.v4, self.v6].into_iter().flatten();
         networks.map(|network| network.address())
     }
 
-    /// Its address of the same family as another.
+    /// Returns its address of the same family as `other`.
     pub(crate) fn address_beside(&self, other: IpAddr) -> Option<IpAddr> {
         self.addresses()
             .find(|address| address.is_ipv4() == other.is_ipv4())
@@ -142,7 +142,7 @@ impl From<Resource<NodeSpec>> for Node {
 }
 
 impl View {
-    /// The prefixes of the keys that matter to the node of this name.
+    /// Returns the key prefixes that are relevant to the node of this name.
     pub fn prefixes(node: &str) -> Vec<String> {
         let kinds = [
             Kind::Node,
@@ -157,18 +157,19 @@ impl View {
         kinds.map(Kind::prefix).into_iter().chain(others).collect()
     }
 
-    /// The fabric's reflectors.
+    /// Returns the fabric's reflectors.
     pub const fn fleet(&self) -> &Fleet {
         &self.fleet
     }
 
-    /// The fabric's reflectors, for whoever knows more of them than the store does.
+    /// Returns the fabric's reflectors mutably, for a caller with more information than the
+    /// datastore.
     pub const fn fleet_mut(&mut self) -> &mut Fleet {
         &mut self.fleet
     }
 
-    /// Takes note of a key's new value, or that it is gone. Returns whether that changes anything
-    /// that the view holds. A value that cannot be taken leaves the last good one where it is.
+    /// Applies a key's new value or its deletion. Returns whether anything in the view changes. An
+    /// invalid value keeps the last valid one in effect.
     pub fn take(&mut self, key: &[u8], value: Option<&[u8]>) -> bool {
         let text = String::from_utf8_lossy(key);
         if text.starts_with(FABRIC_PREFIX) {
@@ -199,7 +200,7 @@ impl View {
         }
     }
 
-    /// Keeps the range of a pool that cannot be taken and has no last good value.
+    /// Keeps the range of a pool that is invalid and was never valid.
     fn close(&mut self, name: &ResourceKey, value: Option<&[u8]>) -> bool {
         let key = name.to_string();
         let closed = self.is_faulty(&key) && !self.pools.contains_key(name.name());
@@ -207,14 +208,14 @@ impl View {
         set(&mut self.closed_pools, &key, range)
     }
 
-    /// The same of a key of Cambric's own.
+    /// Applies a value of Cambric's own keys.
     fn take_fabric(&mut self, text: &str, value: Option<&[u8]>) -> bool {
         let fault = match text.parse() {
             Ok(key) => match self.fleet.take(key, value) {
                 Ok(changed) => return self.faults.remove(text).is_some() || changed,
                 Err(error) => Fault::new(text, field(error.field), error.source.to_string()),
             },
-            // Of another version, perhaps: no fault.
+            // Possibly of another version: no fault.
             Err(FabricKeyError::Foreign) => return false,
             Err(error) => Fault::new(text, "", error.to_string()),
         };
@@ -239,7 +240,7 @@ impl View {
         }
     }
 
-    /// The secrets that peerings and settings point to.
+    /// Returns the secrets that BGPPeers and settings refer to.
     pub fn secrets(&self) -> BTreeSet<SecretKeyRef> {
         let peers = self
             .peers
@@ -253,18 +254,18 @@ impl View {
             .collect()
     }
 
-    /// Whether what stands at a key cannot be taken.
+    /// Returns whether the current value of a key is invalid.
     pub(crate) fn is_faulty(&self, key: &str) -> bool {
         self.faults.contains_key(key)
     }
 
-    /// What cannot be taken as it is in the store.
+    /// Returns the faults of the current values.
     pub fn faults(&self) -> impl Iterator<Item = &Fault> {
         self.faults.values()
     }
 }
 
-/// Puts a resource's new value into its place.
+/// Replaces or removes a resource.
 fn put<S: Spec, T: From<Resource<S>> + PartialEq>(
     all: &mut BTreeMap<String, T>,
     faults: &mut BTreeMap<String, Fault>,
@@ -281,7 +282,7 @@ fn put<S: Spec, T: From<Resource<S>> + PartialEq>(
     }
 }
 
-/// The range of a pool, whatever else is said of it.
+/// Returns the range of a pool, whatever its other fields are.
 fn range_of(octets: &[u8]) -> Option<IpNet> {
     #[derive(Deserialize)]
     struct Pool {
@@ -295,7 +296,7 @@ fn range_of(octets: &[u8]) -> Option<IpNet> {
     Some(pool.spec.cidr.0.trunc())
 }
 
-/// The path of a field; empty for the whole.
+/// Returns the path of a field; empty for the whole value.
 fn field(path: String) -> String {
     match path.as_str() {
         "." | "?" => String::new(),
@@ -303,7 +304,7 @@ fn field(path: String) -> String {
     }
 }
 
-/// Reads a resource whole, or says what is wrong with it.
+/// Parses a whole resource, or returns its fault.
 fn read<S: Spec>(key: &str, octets: &[u8]) -> Result<Resource<S>, Fault> {
     let resource: Resource<S> = Resource::parse(octets)
         .map_err(|error| Fault::new(key, field(error.field), error.source.to_string()))?;
@@ -318,7 +319,7 @@ fn read<S: Spec>(key: &str, octets: &[u8]) -> Result<Resource<S>, Fault> {
     }
 }
 
-/// Sets an entry, or takes it out; tells whether that changes anything.
+/// Sets or removes an entry; returns whether that changes anything.
 pub(crate) fn set<T: PartialEq>(
     map: &mut BTreeMap<String, T>,
     key: &str,

@@ -1,18 +1,19 @@
-//! The score of a reflector for a client, in whole numbers: it is the same on every machine.
+//! The score of a reflector for a client, in integers, so that it is equal on every machine.
 
 use std::cmp::Ordering;
 
-/// How far a reflector is from a client: the less the better. It is −log₂(u) / weight, where u is
-/// evenly spread between 0 and 1; so the chance to be the least is in proportion to the weight.
+/// The score of a reflector for a client; the lowest is the best. It is −log₂(u) / weight, where u
+/// is uniformly distributed between 0 and 1; so the probability of the lowest score is proportional
+/// to the weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Score {
-    /// −log₂(u) with 32 bits behind the point.
+    /// −log₂(u) with 32 fractional bits.
     distance: u64,
     weight: u32,
 }
 
 impl Score {
-    /// The score of a pair. `weight` is not 0.
+    /// Returns the score of a pair. `weight` is not 0.
     pub(super) fn of(client: &str, reflector: &str, weight: u32) -> Self {
         let hash = mix(fnv1a(&[client.as_bytes(), &[0], reflector.as_bytes()]));
         Self {
@@ -36,11 +37,11 @@ impl PartialOrd for Score {
     }
 }
 
-/// Bits behind the point of [`log2`].
+/// Fractional bits of [`log2`].
 const POINT: u32 = 32;
 
-/// The binary logarithm of a number that is not 0, with [`POINT`] bits behind the point, rounded
-/// down: each squaring of the mantissa gives one bit.
+/// Returns the binary logarithm of a number that is not 0, with [`POINT`] fractional bits, rounded
+/// down: each squaring of the mantissa yields one bit.
 pub(super) fn log2(number: u64) -> u64 {
     let mut mantissa = u128::from(number) << number.leading_zeros(); // 1 ≤ m < 2, times 2⁶³
     let mut log = u64::from(63 - number.leading_zeros());
@@ -55,7 +56,7 @@ pub(super) fn log2(number: u64) -> u64 {
     log
 }
 
-/// FNV-1a with 64 bits.
+/// Returns the 64-bit FNV-1a hash.
 pub(super) fn fnv1a(parts: &[&[u8]]) -> u64 {
     let octets = parts.iter().copied().flatten();
     octets.fold(0xcbf2_9ce4_8422_2325, |hash, octet| {
@@ -63,7 +64,7 @@ pub(super) fn fnv1a(parts: &[&[u8]]) -> u64 {
     })
 }
 
-/// The finalizer of SplitMix64: every bit of the input changes half of those that come out.
+/// Applies the finalizer of SplitMix64: every bit of the input changes half of the output bits.
 pub(super) const fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

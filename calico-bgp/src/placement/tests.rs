@@ -14,7 +14,7 @@ const FOUR: [Candidate<'static>; 4] = [
     of("rr-4", "b", 300),
 ];
 
-/// Vectors worked out by another program from the definition in docs/design/placement.md.
+/// Test vectors that another program computed from the definition in docs/design/placement.md.
 #[test]
 fn hashes_logarithms_and_choices_are_those_of_the_definition() {
     let hash = |client: &str, name: &str| mix(fnv1a(&[client.as_bytes(), &[0], name.as_bytes()]));
@@ -70,7 +70,8 @@ fn who_has_no_weight_is_not_chosen() {
     assert!(choose("node-1", [], 2).is_empty());
 }
 
-/// The share of each among many clients is within five standard deviations of its weight's.
+/// The share of each reflector among many clients is within five standard deviations of its
+/// weight's.
 #[test]
 fn weights_are_respected() {
     let one_zone = FOUR.map(|candidate| Candidate {
@@ -94,7 +95,7 @@ fn weights_are_respected() {
     }
 }
 
-/// Reflectors by number: the zone and the weight of each.
+/// Generates reflectors by number: the zone and the weight of each.
 fn fleet() -> impl Strategy<Value = Vec<(String, String, u32)>> {
     prop::collection::vec((0_u8..4, 0_u32..1000), 1..12).prop_map(|all| {
         let named = all.into_iter().enumerate();
@@ -120,8 +121,8 @@ fn set<'a>(chosen: &[&'a str]) -> BTreeSet<&'a str> {
 }
 
 proptest! {
-    /// Adding and losing are one thing seen from both ends: nobody moves who did not choose the
-    /// one that goes, and who did moves by one session.
+    /// Addition and removal are the same change in opposite directions: only clients that chose the
+    /// removed reflector move, and each by one session.
     #[test]
     fn only_clients_move_that_must(fleet in fleet(), client in "[a-z]{1,6}", k in 0_usize..5, gone in any::<prop::sample::Index>()) {
         let gone = gone.index(fleet.len());
@@ -137,7 +138,7 @@ proptest! {
         }
     }
 
-    /// More weight draws clients, and drives none away.
+    /// A higher weight attracts clients, and moves none away.
     #[test]
     fn more_weight_moves_clients_only_towards_it(mut fleet in fleet(), client in "[a-z]{1,6}", k in 1_usize..4, at in any::<prop::sample::Index>(), more in 1_u32..1000) {
         let at = at.index(fleet.len());

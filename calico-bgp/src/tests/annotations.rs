@@ -5,7 +5,7 @@ use bgp_speaker::keys::{PEER_KEYS, Store, Value};
 
 use super::*;
 
-/// The peer of a BGPPeer with these annotations, and the faults of the node.
+/// Returns the peer of a BGPPeer with these annotations, and the faults of the node.
 fn annotated(annotations: &[(&str, &str)]) -> (PeerConfig, Vec<String>) {
     let mut view = view(&[("a", r#""ipv4Address":"10.0.0.1/24""#)]);
     let entries = annotations.iter();

@@ -1,4 +1,4 @@
-//! What is derived from what: store contents and the peers, policies and duties of a node.
+//! Datastore contents, and the derived peers, policies and duties of a node.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ const PREFIX: &str = "/calico/resources/v3/projectcalico.org/";
 /// LOCAL_PREF of a route of metric 1024.
 const NORMAL: u32 = 2_147_482_623;
 
-/// Store contents: keys below [`PREFIX`], or whole ones, and values.
+/// Datastore contents: keys below [`PREFIX`], or whole keys, and values.
 type Contents<'a> = &'a [(&'a str, &'a str)];
 
 fn key(short: &str) -> String {
@@ -40,7 +40,7 @@ fn known(contents: Contents<'_>) -> View {
     view
 }
 
-/// Four nodes of a rack, two of which can be reflectors, and one of another subnet and AS.
+/// Four nodes of a rack, two of them possible reflectors, and one of another subnet and AS.
 const NODES: Contents<'_> = &[
     (
         "nodes/a",
@@ -77,7 +77,7 @@ fn of(contents: Contents<'_>, node: &str) -> Derived {
     derive(&known(contents), &host(node), &Secrets::new())
 }
 
-/// A peer in a line: what is not as it is by default.
+/// Describes a peer in one line: all values that differ from the defaults.
 fn line(peer: &PeerConfig) -> String {
     let mut words = vec![peer.name.clone()];
     let PeerAs::Exactly(asn) = peer.session.peer_asn else {

@@ -1,4 +1,4 @@
-//! Reflectors, their clients and the mesh beside them.
+//! Reflectors, their clients and a simultaneous mesh.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -17,7 +17,7 @@ mod passwords;
 
 const FABRIC: &str = "/cambric/v1/";
 
-/// Eight nodes, n1 to n8, and three reflectors, rr1 to rr3, each in a zone of its own.
+/// Returns eight nodes, n1 to n8, and three reflectors, rr1 to rr3, each in a zone of its own.
 fn fabric() -> View {
     let nodes: Vec<(String, String)> = (1..=8)
         .map(|at| {
@@ -81,7 +81,7 @@ fn speaker(view: &View, name: &str) -> SpeakerConfig {
     derived.intent.expect("a speaker").speaker
 }
 
-/// The names of the reflectors that a client peers with.
+/// Returns the names of the reflectors that a client peers with.
 fn choice(view: &View, name: &str) -> BTreeSet<String> {
     let peers = speaker(view, name).peers.into_iter();
     peers
@@ -93,7 +93,7 @@ fn choice(view: &View, name: &str) -> BTreeSet<String> {
 #[test]
 fn a_client_dials_two_reflectors_beside_the_mesh() {
     let mut view = fabric();
-    // Without a claim or a registration, a reflector's node is one like any other.
+    // Without a claim or a registration, a reflector's node is an ordinary node.
     assert_eq!(speaker(&view, "n1").peers.len(), 7 + 3 + 7);
     (1..=3).for_each(|at| register(&mut view, at, "active"));
     let of_n1 = derived(&view, "n1");
@@ -124,7 +124,7 @@ fn a_client_dials_two_reflectors_beside_the_mesh() {
     assert_eq!(all.len(), 3, "each is somebody's");
 }
 
-/// Two reflectors of the three have IPv4 only, one has IPv6 only.
+/// Two of the three reflectors have IPv4 only, one has IPv6 only.
 #[test]
 fn a_client_chooses_for_each_family_among_those_that_it_reaches() {
     let mut view = fabric();
@@ -141,7 +141,7 @@ fn a_client_chooses_for_each_family_among_those_that_it_reaches() {
     }
 }
 
-/// Whoever keeps sessions of yesterday has them as the store says today.
+/// Retained sessions use the policies and the password of the current datastore.
 #[test]
 fn peers_of_before_are_derived_as_they_would_be() {
     let mut view = registered();
@@ -270,7 +270,7 @@ fn a_reflector_accepts_every_node_and_peers_with_the_others() {
         3,
         "of each pair one dials"
     );
-    // It has no IPv6 address itself.
+    // The reflector has no IPv6 address itself.
     assert_eq!(rr1.ranges.len(), 8);
     for range in &rr1.ranges {
         assert_eq!((range.limit, range.template.role), (1, Role::Client));
@@ -298,7 +298,7 @@ fn whoever_is_about_to_go_is_chosen_by_nobody_unless_all_are() {
             "n{at} moves without need"
         );
     }
-    // It says so of every route.
+    // The reflector marks every route with the community.
     let rr1 = speaker(&view, "rr1");
     let templates = rr1.ranges.iter().map(|range| &range.template);
     for peer in rr1.peers.iter().chain(templates) {
@@ -390,7 +390,7 @@ fn a_bad_registration_leaves_the_last_good_one_and_is_told() {
     assert_eq!(derived(&view, "n1").faults, []);
 }
 
-/// It does not matter where its cluster id is from.
+/// The source of its cluster ID does not matter.
 #[test]
 fn a_reflector_passes_on_the_services_of_others() {
     let mut view = registered();
@@ -416,7 +416,7 @@ fn a_reflector_passes_on_the_services_of_others() {
     }
 }
 
-/// Whether a policy lets a route pass.
+/// Returns whether a policy accepts a route.
 fn told(policy: &Policy, net: &str, source: Role) -> bool {
     let net: Ipv4Net = net.parse().expect("a prefix");
     let attributes = Box::default();

@@ -1,8 +1,9 @@
-//! What the store asks for and nobody does is told, and nothing else is.
+//! Unsupported fields are reported, and supported ones are not.
 
 use super::*;
 
-/// The faults of a node whose store has this beside the node: keys below the resources, and specs.
+/// Returns the faults of a node for these contents beside the node: keys below the resources, and
+/// specs.
 fn told(contents: &[(&str, &str)]) -> Vec<String> {
     let mut view = view(&[("a", r#""ipv4Address":"10.0.0.1/24""#)]);
     for (place, spec) in contents {
@@ -52,7 +53,7 @@ fn settings_that_nobody_looks_at() {
             faults.len() == 1 && faults[0].starts_with(field),
             "{spec}: {faults:?}"
         );
-        // Of another node's own nothing is to be done here.
+        // Settings of another node have no effect here.
         if !spec.contains("IPs") {
             assert_eq!(told(&[("bgpconfigurations/node.b", spec)]).len(), 0);
         }
@@ -80,7 +81,7 @@ fn peerings_that_ask_for_more() {
             faults.len() == 1 && faults[0].starts_with(field),
             "{spec}: {faults:?}"
         );
-        // A peering that this node does not have is others' business.
+        // A BGPPeer of other nodes is not reported on this one.
         let of_other = spec.replacen('{', r#"{"node":"b","#, 1);
         assert_eq!(told(&[("bgppeers/x", &of_other)]), [""; 0], "{spec}");
     }

@@ -1,4 +1,4 @@
-//! What a node has to do beside its sessions.
+//! The duties of a node beside its sessions.
 
 use super::*;
 
@@ -85,7 +85,7 @@ fn pools_with_tunnels_when_they_are_ours() {
     );
 }
 
-/// Who knows what its encapsulation is: routes into it may be Felix's.
+/// Its encapsulation is unknown: Felix may program the routes into it.
 #[test]
 fn a_pool_that_was_never_readable_is_left_to_felix() {
     let bad = r#"{"spec":{"cidr":"10.70.1.0/16","vxlanMode":"Sometimes"}}"#;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Something of everything.
+/// Returns one value of every kind.
 fn everything() -> Vec<(String, String)> {
     let rest: Contents<'_> = &[
         (
@@ -34,7 +34,7 @@ fn everything() -> Vec<(String, String)> {
         .collect()
 }
 
-/// All that is derived, to compare.
+/// Returns everything that is derived, as text for comparison.
 fn picture(view: &View) -> String {
     let nodes = ["a", "b", "e"].map(|node| derive(view, &host(node), &Secrets::new()));
     format!("{nodes:?}")
@@ -43,8 +43,8 @@ fn picture(view: &View) -> String {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// In whatever order, with whatever deleted and put again meanwhile, the same keys are the same
-    /// picture; and what is added and deleted again leaves no trace.
+    /// The same keys derive the same result, in any order and with any deletions and rewrites in
+    /// between; a key that is added and deleted leaves no trace.
     #[test]
     fn the_order_of_updates_does_not_matter(
         order in Just(everything()).prop_shuffle(),

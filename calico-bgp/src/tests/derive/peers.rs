@@ -33,7 +33,7 @@ fn every_field_of_a_peering_counts() {
                     next hop self restart Some(75) 1 hops keepalive 20";
     peers_are(&[NO_MESH, ("bgppeers/tor", all)], "a", &[expected]);
     peers_are(&[NO_MESH, ("bgppeers/tor", all)], "b", &[]);
-    // The older flag counts on external sessions only.
+    // The older flag applies to external sessions only.
     for (asn, expected) in [
         (64700, "Global_10_0_0_254 AS64700 external next hop keep"),
         (64512, "Global_10_0_0_254 AS64512 internal"),
@@ -72,7 +72,7 @@ fn a_peering_of_all_goes_before_one_of_some_and_the_first_name_before_others() {
         &["Node_10_0_0_254 AS64900 external"],
     );
     peers_are(&[NO_MESH, some], "e", &[]);
-    // Two ports of one address cannot both be had.
+    // Two ports at one address are a conflict.
     let port = (
         "bgppeers/c",
         r#"{"spec":{"node":"a","peerIP":"10.0.0.254:1790","asNumber":64900}}"#,
@@ -107,7 +107,7 @@ fn reflectors_by_cluster_id() {
             "Node_10_0_0_4 AS64512 internal",
         ],
     );
-    // The other sides of the peerings of others; those of our own cluster are no clients.
+    // The reverse sides of others' BGPPeers; reflectors of the same cluster are not clients.
     peers_are(
         all,
         "b",
@@ -124,7 +124,7 @@ fn reflectors_by_cluster_id() {
     };
     assert_eq!(cluster("b").map(|id| id.0), Some([244, 0, 0, 1].into()));
     assert_eq!(cluster("a"), None);
-    // Beside the mesh, which reflectors are not in.
+    // Beside the mesh, of which reflectors are not members.
     peers_are(
         &[to_reflectors],
         "a",
@@ -173,7 +173,7 @@ fn the_address_of_a_node_is_that_node() {
         "d",
         &["Global_10_0_0_3_port_2179 AS64512 client port 2179"],
     );
-    // The other side, with each of those that have it, and never with itself.
+    // The reverse side, with each node that has the BGPPeer, and never with itself.
     peers_are(
         ports,
         "c",
@@ -241,11 +241,11 @@ fn settings_that_were_never_readable_are_waited_for() {
                  this node waits for one before it speaks BGP"
             )
         );
-        // What is said of another node is no reason to wait.
+        // Settings of another node are no reason to wait.
         let of_b = derive(&view, &host("b"), &Secrets::new());
         assert_eq!(of_b.intent.is_some(), name != "default");
     }
-    // Not so with a good value before it, nor when the bad one is gone.
+    // This does not apply after an earlier valid value, nor once the invalid one is deleted.
     let settings = ("bgpconfigurations/default", bad);
     let mut view = known(&with(&[("bgpconfigurations/default", good), settings]));
     let secrets = Secrets::from([(("bgp".into(), "mesh".into()), "word".into())]);
@@ -267,7 +267,7 @@ fn settings_that_were_never_readable_are_waited_for() {
 fn a_node_without_ipv4_takes_its_router_id_from_its_name() {
     let v6 = r#"{"spec":{"bgp":{"ipv6Address":"fd00::1/64"}}}"#;
     for (name, id) in [
-        ("kube-master", "25.79.212.8"), // Calico's own vector.
+        ("kube-master", "25.79.212.8"), // Calico's own test vector.
         ("n13", "212.245.13.237"),      // Not 244, which would be a multicast address.
     ] {
         let derived = of(&with(&[(&format!("nodes/{name}"), v6)]), name);

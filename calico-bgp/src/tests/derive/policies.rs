@@ -1,8 +1,8 @@
-//! What is announced and accepted.
+//! Export and import policies.
 
 use super::*;
 
-/// What a policy makes of a route; `None` if it does not pass.
+/// Evaluates a policy for a route; `None` if it is rejected.
 fn judged(
     policy: &Policy,
     net: &str,
@@ -55,14 +55,14 @@ fn what_is_announced() {
     };
     for (net, passes) in [
         ("10.65.1.0/26", true),   // an own block
-        ("10.65.1.5/32", false),  // within it
-        ("10.65.1.64/26", true),  // confirmed without a word
-        ("10.65.1.130/32", true), // asked for, not had: an address as any other of the pool
+        ("10.65.1.5/32", false),  // inside the block
+        ("10.65.1.64/26", true),  // confirmed implicitly
+        ("10.65.1.130/32", true), // claim pending: an address like any other of the pool
         ("10.65.1.200/32", true), // a block of one address
-        ("10.65.2.7/32", true),   // borrowed from another's
-        ("10.66.1.1/32", false),  // a pool that is kept
-        ("10.67.1.1/32", true),   // of whatever encapsulation
-        ("192.0.2.1/32", false),  // of no pool
+        ("10.65.2.7/32", true),   // borrowed from another node's block
+        ("10.66.1.1/32", false),  // a pool that is not exported
+        ("10.67.1.1/32", true),   // of any encapsulation
+        ("192.0.2.1/32", false),  // outside all pools
         ("0.0.0.0/0", false),
     ] {
         assert_eq!(own(&internal, net, None).is_some(), passes, "{net}");
@@ -70,8 +70,8 @@ fn what_is_announced() {
     }
     let told = own(&internal, "10.65.1.0/26", None).expect("announced");
     assert_eq!(told.local_pref, Some(NORMAL));
-    // A degree that comes from a metric stays; a better one than normal is one of a workload that
-    // has arrived, and is told inside our own blocks, too.
+    // A degree that comes from a metric is kept; one better than normal belongs to a workload that
+    // has just arrived, which is announced inside the node's own blocks, too.
     for (net, given, told) in [
         ("10.65.2.7/32", 100, Some(NORMAL)),
         ("10.65.2.7/32", NORMAL - 7, Some(NORMAL - 7)),
@@ -88,7 +88,7 @@ fn what_is_announced() {
         let degree = judged.and_then(|judged| judged.local_pref);
         assert_eq!(degree, told, "{net} {given}");
     }
-    // Tunnels of Felix's are told to other AS only, and some to nobody.
+    // Routes of Felix's tunnels are advertised to other ASes only, and some to no peer.
     for (interface, inside, outside) in [
         ("vxlan.calico", false, true),
         ("wireguard.cali", false, true),
@@ -130,7 +130,8 @@ fn communities_by_prefix() {
     );
     let mut contents = with(ADDRESSES);
     contents.extend([("bgpconfigurations/default", settings), tor]);
-    // The whole of what is wrong stays away: the settings are those of before, if there are any.
+    // A resource with any fault is not applied at all: the last valid settings stay, if there are
+    // any.
     let derived = of(&contents, "a");
     assert!(
         derived.faults[0].field.contains("prefixAdvertisements[1]"),
@@ -214,7 +215,7 @@ fn filters_come_first_and_the_rest_is_as_without() {
     assert_eq!(taken("10.1.0.0/16", 2_147_483_647 - 900), None);
     assert_eq!(taken("10.99.1.0/24", 100), Some(Some(2_147_483_647 - 900)));
     assert_eq!(taken("10.1.0.0/16", 100), Some(Some(100)));
-    // A filter that nobody can evaluate lets nothing pass.
+    // A filter that cannot be evaluated rejects all routes.
     let odd = (
         "bgpfilters/two",
         r#"{"spec":{"exportV4":[{"moonPhase":"full","action":"Accept"}]}}"#,

@@ -1,4 +1,4 @@
-//! Peers that a `peerSelector` has put there: they come and go with the labels of nodes.
+//! Peers of a `peerSelector`: they are added and removed with the labels of nodes.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ const ALL: Contents<'_> = &[
     ),
 ];
 
-/// c has given its label away.
+/// Node c has lost its label.
 const MOVED: (&str, &str) = (
     "nodes/c",
     r#"{"metadata":{"labels":{"rack":"r1"}},"spec":{"bgp":{"ipv4Address":"10.0.0.3/24","routeReflectorClusterID":"244.0.0.1"}}}"#,
@@ -36,7 +36,7 @@ fn derived(contents: Contents<'_>, node: &str, before: &Placed) -> Derived {
     derive_after(&known(contents), &host(node), &secrets(), before)
 }
 
-/// What is placed once that was derived.
+/// Returns the placed peers after this derivation.
 fn placed(derived: &Derived) -> Placed {
     let chosen = &derived.chosen;
     let by = |at: &IpAddr| chosen.peerings.get(at).cloned();
@@ -84,7 +84,7 @@ fn who_was_selected_is_derived_as_it_would_be() {
         assert_eq!(former.password, Some("word".into()));
         assert_eq!(second.chosen.peerings[&gone], "to-rr");
         assert!(second.chosen.hosts.contains(&gone));
-        // Of one that nothing speaks of any more nothing is known, and it stays as it was.
+        // Without any resource about it the peer is unknown, and its session stays unchanged.
         let others = moved.iter().filter(|(key, _)| *key != "bgppeers/to-rr");
         let without: Vec<_> = others.copied().collect();
         let third = derived(&without, node, &placed(&first));
@@ -93,7 +93,7 @@ fn who_was_selected_is_derived_as_it_would_be() {
     }
 }
 
-/// A session whose password is missing is none, nor is one that would be kept for a while.
+/// A session whose password is missing is impossible, and so is a retained one.
 #[test]
 fn who_cannot_be_had_for_want_of_a_password_is_not_kept() {
     let all = with(ALL);

@@ -1,15 +1,15 @@
-//! For which of its clients a reflector waits after a restart: those that choose it.
+//! The clients for which a reflector waits after a restart: those that choose it.
 
 use super::*;
 
-/// The clients that a reflector waits for, by the names of their nodes.
+/// Returns the clients that a reflector waits for, by the names of their nodes.
 fn awaited(view: &View, name: &str) -> BTreeSet<String> {
     let ranges = speaker(view, name).ranges.into_iter();
     let awaited = ranges.filter(|range| range.awaited);
     awaited.map(|range| range.name).collect()
 }
 
-/// The clients that choose a reflector.
+/// Returns the clients that choose a reflector.
 fn choosers(view: &View, at: u8) -> BTreeSet<String> {
     let nodes = (1..=8).map(|node| format!("n{node}"));
     let chosen = format!("Reflector_10_0_1_{at}");
@@ -40,8 +40,8 @@ fn those_clients_are_waited_for_that_choose_the_reflector() {
     assert!(seen.len() > 3, "{seen:?}");
 }
 
-/// Before it has registered again it counts itself in; so it does while it is drained, for who has not
-/// heard of that is still its client.
+/// A reflector includes itself before it has registered again, and also while it is drained: a node
+/// that has not seen the drain yet is still its client.
 #[test]
 fn a_reflector_expects_its_clients_whatever_is_said_of_itself() {
     let mut view = registered();
@@ -54,7 +54,7 @@ fn a_reflector_expects_its_clients_whatever_is_said_of_itself() {
     assert!(delete(&mut view, "reflector/rr1"));
     view.fleet_mut().forget("rr1");
     assert_eq!(awaited(&view, "rr1"), before);
-    // The fewer it knows of, the more it expects.
+    // The fewer reflectors it knows, the more clients it expects.
     for at in [2, 3] {
         assert!(delete(&mut view, &format!("reflector/rr{at}")));
         view.fleet_mut().forget(&format!("rr{at}"));

@@ -1,4 +1,4 @@
-//! What says that a node is a reflector, and which: cluster ids and weights.
+//! The identity of reflectors: cluster IDs and weights.
 
 use super::*;
 
@@ -59,11 +59,11 @@ fn a_cluster_id_is_avoided_that_is_anothers() {
     };
     let of_others = BTreeSet::from([two, Ipv4Addr::new(10, 0, 1, 3)]);
     assert_eq!(wish(&view), (Some(one), of_others.clone()));
-    // Another one is registered under it, but the claim is ours.
+    // Another reflector is registered under the ID, but this one holds the claim.
     let same = r#"{"asNumber":64512,"ipv4Address":"10.0.1.3","clusterID":"10.0.1.1"}"#;
     assert!(put(&mut view, "reflector/rr3", same));
     assert_eq!(wish(&view), (Some(one), BTreeSet::from([two])));
-    // A node is given it, on purpose: of two claims the other one is in force.
+    // The ID is statically configured for a node, on purpose: of two claims the other one is used.
     let given =
         r#"{"spec":{"bgp":{"ipv4Address":"10.0.0.1/24","routeReflectorClusterID":"10.0.1.1"}}}"#;
     assert!(view.take(format!("{NODES}n1").as_bytes(), Some(given.as_bytes())));
@@ -112,7 +112,7 @@ fn a_weight_that_is_no_number_is_told() {
     }
 }
 
-/// A machine that was a reflector once, and is a node like any other now.
+/// A host that was a reflector before, and is now an ordinary node.
 #[test]
 fn a_node_that_counts_as_a_reflector_is_told() {
     let mut view = registered();

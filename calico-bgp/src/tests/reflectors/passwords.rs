@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Who leaves the mesh for reflectors keeps its password.
+/// A node that leaves the mesh for reflectors keeps the mesh password.
 #[test]
 fn sessions_with_reflectors_have_the_password_of_the_mesh() {
     let mut view = registered();
@@ -50,7 +50,7 @@ fn sessions_with_reflectors_have_the_password_of_the_mesh() {
             assert_eq!(peer.password, Some("word".into()), "{name} {}", peer.name);
         }
     }
-    // A peering is as it says itself, on both sides: no key of a range covers it.
+    // A BGPPeer sets its own password, on both sides: no key of a range covers it.
     let peering = r#"{"spec":{"node":"n1","peerSelector":"is == 'rr1'"}}"#;
     put(&mut view, "bgppeers/own", peering);
     let rr1 = r#"{"metadata":{"name":"rr1","labels":{"is":"rr1"}},
@@ -67,7 +67,7 @@ fn sessions_with_reflectors_have_the_password_of_the_mesh() {
     assert_eq!(speaker.ranges.len(), 7);
 }
 
-/// A password that nobody needs is nobody's trouble.
+/// A missing password that no session needs is not reported.
 #[test]
 fn a_password_without_a_session_is_not_asked_for() {
     let mut view = view(&[("a", r#""ipv4Address":"10.0.0.1/24""#)]);
