@@ -1,8 +1,8 @@
-//! The reflector's configuration file: what all BGP daemons have, and nothing else.
+//! The reflector's configuration file: the sections of all BGP daemons, and no other.
 
 use bgp_config::{NextHops, NoKernel, Problems};
 
-/// A file, read and found good.
+/// A parsed and validated file.
 pub type Config = bgp_daemon::Config<Settings>;
 
 /// The reflector has no section of its own.
@@ -14,7 +14,7 @@ impl bgp_daemon::Settings for Settings {
 
     const CONTROL_DEFAULT: &'static str = "/run/cambric/route-reflector.sock";
 
-    // A reflector forwards nothing and so looks no next hop up.
+    // A reflector does not forward packets and so does not resolve next hops.
     const NEXT_HOPS: NextHops = NextHops::AssumeReachable;
 
     const REFLECTS: bool = true;
@@ -89,7 +89,7 @@ mod tests {
         );
     }
 
-    /// I3 begins here: there is no section to configure a kernel in.
+    /// I3: without this section a reflector cannot be configured to write kernel routes.
     #[test]
     fn a_kernel_section_is_refused() {
         let source = Source::new("rr.toml", format!("{HEAD}[kernel]\ninstall = true\n"));

@@ -22,7 +22,7 @@ impl Program for Reflector {
     type Drivers = (NoKernel,);
 }
 
-/// The place of a kernel that a reflector does not have.
+/// The driver of the kernel's routes that a reflector does not have.
 #[derive(Clone, Copy, Debug)]
 pub struct NoKernel;
 

@@ -1,4 +1,4 @@
-//! What the program reports as events, and why it cannot connect to a neighbor.
+//! Events of the program, and the reported reasons of failed connections.
 
 use std::net::TcpListener;
 
@@ -12,7 +12,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 use super::*;
 
-/// Connects to one neighbor, at this port of 127.0.0.1.
+/// Returns a configuration with one neighbor, at this port of 127.0.0.1.
 fn config(port: u16) -> String {
     format!(
         "asn = 64512\nrouter_id = \"127.0.0.9\"\nlisten = []\nguard = {{ enabled = false }}\n\
@@ -37,7 +37,7 @@ async fn started_with(keys: &str) -> Reflector {
 }
 
 impl Reflector {
-    /// Asks for the only neighbor until it is as wanted.
+    /// Queries the only neighbor until it satisfies `wanted`.
     async fn neighbor(&self, wanted: impl Fn(&Neighbor) -> bool) -> Neighbor {
         let asked = async {
             loop {
@@ -59,7 +59,7 @@ impl Reflector {
         }
     }
 
-    /// Waits for an event after this number.
+    /// Waits for an event with a number above this one.
     async fn event(&self, name: &str, after: u64) -> EventRecord {
         let mut query = EventQuery {
             name: Some(name.to_owned()),
@@ -80,7 +80,7 @@ impl Reflector {
     }
 }
 
-/// A port of 127.0.0.1 where nothing listens.
+/// Returns a port of 127.0.0.1 on which no socket listens.
 fn closed_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
     listener.local_addr().expect("an address").port()
@@ -105,7 +105,7 @@ async fn refused_dial_is_the_last_error_and_one_event() {
         .neighbor(|neighbor| neighbor.last_error_for_s >= Some(3))
         .await;
     assert_eq!(neighbor.last_error.as_deref(), Some(expected));
-    // It was dialled several times by now.
+    // By now it was dialed several times.
     let failed = EventQuery {
         name: Some("session.connect_failed".to_owned()),
         ..EventQuery::default()
@@ -113,8 +113,8 @@ async fn refused_dial_is_the_last_error_and_one_event() {
     assert_eq!(reflector.events(failed).await.events.len(), 1);
 }
 
-/// A port whose listen queue is full, so that further connections have no answer. All of the queue's
-/// connections are held.
+/// Returns a port with a full listen queue, so that further connections get no answer. The returned
+/// value holds all connections of the queue.
 async fn silent_port() -> (u16, impl Sized) {
     let kind = SockType::Stream;
     let silent = socket(AddressFamily::Inet, kind, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
@@ -155,7 +155,7 @@ async fn readers_that_never_read_leave_the_others_unaffected() {
     let path = reflector.directory.path().join("rr.sock");
     let mut readers = Vec::new();
     for after in [0, u64::MAX] {
-        // As many as may wait: they get pages that they do not read, or wait for ever.
+        // As many watchers as may wait: they get pages that they do not read, or wait forever.
         for _ in 0..EVENT_WATCHERS_MAX / 2 {
             let mut reader = UnixStream::connect(&path).await.expect("connected");
             let request = format!("{{\"command\":\"events\",\"wait\":true,\"after\":{after}}}\n");
@@ -270,7 +270,7 @@ async fn log_level_changes_at_run_time_and_returns() {
     let long = reflector.log_state(set_log(Some("debug"), u64::MAX)).await;
     assert!(long.is_err(), "{long:?}");
 
-    // A shorter time takes the place of the longer one.
+    // A shorter time replaces the longer one.
     let set = reflector.log_state(set_log(Some("debug"), 1)).await;
     set.expect("set");
     let ended = async {

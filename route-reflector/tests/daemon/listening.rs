@@ -1,4 +1,4 @@
-//! Where the running program listens, as the store says it.
+//! The listening addresses of the running program, as the datastore configures them.
 
 use std::net::TcpStream;
 
@@ -8,7 +8,7 @@ use etcd_lite::Local;
 use super::metrics::{own_address, put, store};
 use super::*;
 
-/// Waits until it listens there, and nowhere else.
+/// Waits until it listens on exactly this address.
 async fn listens(reflector: &Reflector, expected: &str) {
     let what = format!("it listens on {expected}");
     let there = |status: &Status| {
@@ -18,7 +18,7 @@ async fn listens(reflector: &Reflector, expected: &str) {
     reflector.until(&what, there).await;
 }
 
-/// Starts the reflector `rr` of the store at an address.
+/// Starts the reflector `rr` with the datastore at this address.
 fn reflector_of(at: SocketAddr) -> Reflector {
     let directory = tempfile::tempdir().expect("a directory");
     let (config, control) = (
@@ -33,7 +33,7 @@ fn reflector_of(at: SocketAddr) -> Reflector {
     Reflector { process, directory }
 }
 
-/// Has the reflector `rr` listen on the address of its node alone.
+/// Configures the reflector `rr` to listen on the address of its node only.
 async fn listen_at_node(store: &Local, port: u16, node: IpAddr) {
     let settings = format!(r#"{{"spec":{{"listenPort":{port},"bindMode":"NodeIP"}}}}"#);
     put(store, "bgpconfigurations", "default", &settings).await;
@@ -46,7 +46,7 @@ async fn is_stored(store: &Local, key: &str) -> bool {
     found.expect("the store answers").is_some()
 }
 
-/// Nodes dial a reflector as soon as it is registered. Its cluster id is claimed before.
+/// Nodes dial a reflector as soon as it is registered. It claims its cluster ID before.
 #[tokio::test]
 async fn reflector_registers_only_after_it_listens() {
     const REGISTRATION: &str = "/cambric/v1/reflector/rr";
@@ -72,8 +72,8 @@ async fn reflector_registers_only_after_it_listens() {
     TcpStream::connect((own, port)).expect("it listens");
 }
 
-/// A node whose daemon listens on its addresses alone gets others, and another port, and listens on all;
-/// nothing of that waits for a restart.
+/// The addresses and the port of a node change, and its bind mode changes to all addresses; each
+/// change takes effect without a restart.
 #[tokio::test]
 async fn a_node_that_moves_listens_where_it_is() {
     let (store, at) = store().await;
@@ -104,7 +104,7 @@ async fn a_node_that_moves_listens_where_it_is() {
     let all = format!("0.0.0.0:{0} [::]:{0}", port + 1);
     listens(&reflector, &all).await;
     assert!(TcpStream::connect((first, port + 1)).is_ok());
-    // An address that the machine does not have is waited for, and named.
+    // The daemon waits for an address that the machine does not have, and reports it.
     listen(port + 1, "NodeIP").await;
     live(IpAddr::from([192, 0, 2, 1])).await;
     let named = format!("cannot listen on 192.0.2.1:{} yet", port + 1);

@@ -1,4 +1,4 @@
-//! Standard error that is not read: the daemon goes on, and loses no more than log lines.
+//! A reader of standard error that has stopped: the daemon continues, and loses only log lines.
 
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::net::SocketAddr;
@@ -18,8 +18,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::*;
 
-/// Neighbors and strangers of one reflector: 127.1.0.0/16 may come out of a range, 127.2.0.0/16 may
-/// not come at all.
+/// Neighbors and strangers of one reflector: 127.1.0.0/16 is within a range, 127.2.0.0/16 is
+/// rejected.
 const CROWDED: &str = r#"
 asn = 64512
 router_id = "127.0.0.1"
@@ -39,13 +39,13 @@ limit = 1000
 route_reflector_client = true
 "#;
 
-/// The hold time of the client: it notices soon that the reflector says nothing.
+/// The hold time of the client: short, so that it notices soon when the reflector is silent.
 const HOLD: Duration = Duration::from_secs(6);
 
-/// Between two strangers.
+/// The interval between two strangers.
 const EVERY: Duration = Duration::from_millis(1);
 
-/// Strangers whose connections are not finished yet.
+/// The limit of unfinished connections from strangers.
 const AT_ONCE: usize = 100;
 
 fn write_config(directory: &tempfile::TempDir, keys: &str) {
@@ -54,14 +54,14 @@ fn write_config(directory: &tempfile::TempDir, keys: &str) {
     std::fs::write(directory.path().join("rr.toml"), text).expect("written");
 }
 
-/// A reflector with this standard error; it is the journal's stream if there is a `journal`.
+/// Starts a reflector with this standard error; it is the journal's stream if `journal` is given.
 async fn started(stderr: OwnedFd, journal: Option<&Path>) -> Reflector {
     let directory = tempfile::tempdir().expect("a directory");
     write_config(&directory, CROWDED);
     let mut command = command(&directory.path().join("rr.toml"), &[]);
     if let Some(socket) = journal {
         let file = fstat(&stderr).expect("an open file");
-        // As systemd describes the journal's stream (systemd.exec(5)).
+        // systemd describes the journal's stream in this form (systemd.exec(5)).
         let stream = format!("{}:{}", file.st_dev, file.st_ino);
         command.env("JOURNAL_STREAM", stream);
         command.env("CAMBRIC_JOURNAL_SOCKET", socket);
@@ -72,7 +72,7 @@ async fn started(stderr: OwnedFd, journal: Option<&Path>) -> Reflector {
     reflector
 }
 
-/// A client with a short hold time.
+/// Returns a client with a short hold time.
 fn hasty_client(reflector: SocketAddr) -> Io {
     let text = format!(
         "asn = 64512\nrouter_id = \"127.0.0.2\"\nlisten = []\n[[neighbor]]\nname = \"rr\"\n\
@@ -86,7 +86,7 @@ fn hasty_client(reflector: SocketAddr) -> Io {
     Io::new(Speaker::new(intent.speaker, 2), IoConfig::default()).expect("no sockets")
 }
 
-/// Connects from ever other addresses, a thousand a second as far as the machine can, for ever.
+/// Connects from changing addresses, up to a thousand per second, forever.
 async fn strangers(to: SocketAddr) {
     let room = Arc::new(Semaphore::new(AT_ONCE));
     let mut tick = interval(EVERY);
@@ -99,7 +99,7 @@ async fn strangers(to: SocketAddr) {
         let from = SocketAddr::from(([127, half, high, low], 0));
         tokio::spawn(async move {
             let socket = TcpSocket::new_v4().expect("a socket");
-            // One that is not accepted in time is another stranger that leaves.
+            // A connection that is not accepted in time is closed.
             if socket.bind(from).is_ok() {
                 let _ = timeout(Duration::from_secs(1), socket.connect(to)).await;
             }
@@ -108,7 +108,8 @@ async fn strangers(to: SocketAddr) {
     }
 }
 
-/// Under strangers and with a reader that has stopped: the session stays, and the daemon answers.
+/// Asserts that the session stays and the control socket answers, with strangers and with a stopped
+/// reader.
 async fn holds_out(reflector: &Reflector, one: &mut Io) {
     let began = Instant::now();
     let lines_are_lost = async {
@@ -142,7 +143,7 @@ async fn holds_out(reflector: &Reflector, one: &mut Io) {
     }
 }
 
-/// Reads to the end in a thread.
+/// Reads to the end of the stream in a thread.
 fn read_on(mut reader: impl Read + Send + 'static) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut text = Vec::new();
@@ -151,7 +152,7 @@ fn read_on(mut reader: impl Read + Send + 'static) -> JoinHandle<String> {
     })
 }
 
-/// Waits for the end of the program without holding up the test's runtime.
+/// Waits for the end of the program without blocking the test's runtime.
 async fn ended(process: &mut Child) -> ExitStatus {
     let end = async {
         loop {
@@ -164,7 +165,7 @@ async fn ended(process: &mut Child) -> ExitStatus {
     timeout(DEADLINE, end).await.expect("it ends")
 }
 
-/// `read` begins to read the log to its end, which `end` marks once the daemon has ended.
+/// Tests a daemon whose log `read` reads to its end, which `end` marks once the daemon has ended.
 async fn strangers_cannot_stall(
     mut reflector: Reflector,
     read: impl FnOnce() -> JoinHandle<String>,
@@ -206,7 +207,7 @@ async fn stopped_reader_of_stderr_does_not_stall_the_daemon() {
     strangers_cannot_stall(reflector, || read_on(reader), || {}).await;
 }
 
-/// Sent by this test behind the last datagram of the daemon.
+/// Sent by the test after the last datagram of the daemon.
 const END: &[u8] = b"the end";
 
 /// Reads datagrams in a thread.
@@ -237,7 +238,7 @@ async fn stopped_reader_of_the_journal_does_not_stall_the_daemon() {
     strangers_cannot_stall(reflector, || datagrams(socket), end).await;
 }
 
-/// A pipe that takes nothing any more.
+/// Returns a full pipe.
 fn full_pipe() -> (PipeReader, PipeWriter) {
     let (reader, mut writer) = pipe().expect("a pipe");
     let set = |writer: &PipeWriter, flags| fcntl(writer, FcntlArg::F_SETFL(flags)).expect("set");

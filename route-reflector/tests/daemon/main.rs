@@ -1,5 +1,5 @@
-//! The program itself: started, talked to over BGP and its control socket, signalled, stopped.
-//! Everything happens on loopback addresses and free ports.
+//! Tests of the program: started, addressed over BGP and its control socket, signaled, stopped. All
+//! sockets are on loopback addresses and free ports.
 
 mod events;
 mod listening;
@@ -25,7 +25,7 @@ use daemon_common::report::{Neighbors, Routes, Status};
 use daemon_common::{Command, Reply, client};
 use tokio::time::timeout;
 
-/// Longer than anything here takes; a test that waits so long has failed.
+/// Longer than any step takes; a test that waits so long has failed.
 const DEADLINE: Duration = Duration::from_secs(120);
 const PROGRAM: &str = env!("CARGO_BIN_EXE_cambric-route-reflector");
 
@@ -54,7 +54,7 @@ impl Reflector {
         Self::start_on(0).await
     }
 
-    /// One that listens on a port of choice.
+    /// Starts a reflector that listens on this port.
     async fn start_on(port: u16) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let config = directory.path().join("rr.toml");
@@ -67,7 +67,7 @@ impl Reflector {
         reflector
     }
 
-    /// Waits until it has written down that it has these neighbours out of ranges, and no others.
+    /// Waits until it has saved exactly these neighbors of ranges.
     async fn remembers(&self, neighbors: &[&str]) {
         let file = self.directory.path().join("rr.restart");
         let written = async {
@@ -100,7 +100,7 @@ impl Reflector {
         client::call(self.directory.path().join("rr.sock"), &command).await
     }
 
-    /// Asks for the status until it is as wanted.
+    /// Queries the status until it satisfies `wanted`.
     async fn until(&self, what: &str, wanted: impl Fn(&Status) -> bool) -> Status {
         let asked = async {
             loop {
@@ -154,8 +154,8 @@ impl Drop for Reflector {
     }
 }
 
-/// A port that nobody has on any address, and the next one neither. They are below those that the
-/// kernel chooses from, so that nobody gets them meanwhile.
+/// Returns a port that is free on all addresses, with a free successor. Both are below the kernel's
+/// ephemeral ports, so that the kernel does not assign them to other sockets.
 fn two_ports() -> u16 {
     const PAIRS: u16 = 10_000;
     static TRIED: AtomicU16 = AtomicU16::new(0);
@@ -186,7 +186,7 @@ fn command(config: &Path, more: &[&str]) -> Process {
     command
 }
 
-/// What the program said, and whether it was content.
+/// Returns the program's output, and whether it succeeded.
 fn outcome(config: &Path, more: &[&str]) -> (bool, String) {
     let output = start(config, more)
         .and_then(Child::wait_with_output)
@@ -198,7 +198,7 @@ fn outcome(config: &Path, more: &[&str]) -> (bool, String) {
     )
 }
 
-/// A client of the reflector on 127.0.0.`host`.
+/// Returns a client of the reflector on 127.0.0.`host`.
 fn client(host: u8, reflector: SocketAddr) -> Io {
     let text = format!(
         "asn = 64512\nrouter_id = \"127.0.0.{host}\"\nlisten = []\n[[neighbor]]\nname = \"rr\"\n\
@@ -215,7 +215,7 @@ fn client(host: u8, reflector: SocketAddr) -> Io {
     .expect("no sockets")
 }
 
-/// Gives clients their turns until `done` has something to say of an event.
+/// Polls clients in turn until `done` returns a value for an event.
 async fn drive<T>(
     clients: &mut [&mut Io],
     what: &str,
@@ -249,7 +249,7 @@ fn prefix() -> Ipv4Prefix {
     Ipv4Prefix::new(Ipv4Addr::new(10, 65, 0, 1), 32).expect("a prefix")
 }
 
-/// The attributes of the route under test, as a client holds them.
+/// Returns the attributes of the route under test, as a client holds them.
 fn learned(io: &Io) -> Option<Attributes> {
     let view = io
         .speaker()
@@ -264,7 +264,7 @@ async fn it_reflects_between_clients() {
     let address = reflector.address().await;
     let (mut one, mut two) = (client(2, address), client(3, address));
     up(&mut [&mut one, &mut two]).await;
-    // A loopback address is no next hop, so the route names another.
+    // A loopback address is not a valid next hop, so the route has another one.
     let next_hop = Some(NextHop::V4(Ipv4Addr::new(10, 0, 0, 2)));
     let attributes = Attributes {
         local_pref: Some(200),
@@ -278,7 +278,7 @@ async fn it_reflects_between_clients() {
         interface: None,
     });
     let learned = arrival(&mut one, &mut two).await;
-    // RFC 4456 §8; and the next hop is not touched (§10).
+    // RFC 4456 §8; and the next hop is not changed (§10).
     let originator = learned.originator_id.map(|id| id.0);
     assert_eq!(originator, Some(Ipv4Addr::new(127, 0, 0, 2)));
     let cluster = learned.cluster_list.first().map(|id| id.0);
@@ -293,7 +293,7 @@ async fn it_reflects_between_clients() {
     assert_eq!(state, Some("assumed reachable at cost 0"));
 }
 
-/// Gives two clients their turns until the second has learned the route under test.
+/// Polls two clients in turn until the second has learned the route under test.
 async fn arrival(one: &mut Io, two: &mut Io) -> Attributes {
     let arrived = async {
         loop {
@@ -372,8 +372,8 @@ async fn it_leaves_with_administrative_shutdown() {
     assert!(status.success(), "{status}");
 }
 
-/// RFC 4724 and RFC 8538 from end to end: a client is told to keep what it holds over SIGKILL and
-/// SIGTERM, and hears of no change; SIGINT is the end.
+/// RFC 4724 and RFC 8538 from end to end: a client retains its routes over SIGKILL and SIGTERM of
+/// the reflector, and sees no change; SIGINT ends the retention.
 #[tokio::test]
 async fn what_a_client_holds_outlives_the_reflector_unless_it_leaves_for_good() {
     use nix::sys::signal::Signal::{SIGINT, SIGKILL, SIGTERM};
@@ -401,7 +401,8 @@ async fn what_a_client_holds_outlives_the_reflector_unless_it_leaves_for_good() 
     for signal in [SIGKILL, SIGTERM] {
         reflector.signal(signal);
         reflector.start_again().await;
-        // Both sessions are lost and come up again, and the second client is sent all anew.
+        // Both sessions are lost and re-established, and the second client receives all routes
+        // again.
         let (mut back_up, mut whole) = (false, false);
         let back = async {
             while !whole {
@@ -432,8 +433,8 @@ async fn what_a_client_holds_outlives_the_reflector_unless_it_leaves_for_good() 
     assert_eq!(restart_state(&two), Some(false), "it has forgotten, too");
 }
 
-/// Who is configured by name and comes out of a range from now on is awaited after a restart, though
-/// nothing has happened to its session.
+/// A neighbor that a reload moves from a section of its own into a range is awaited after a
+/// restart, although its session did not change.
 #[tokio::test]
 async fn a_neighbor_that_comes_out_of_a_range_by_a_reload_is_remembered() {
     let reflector = Reflector::start().await;
@@ -555,7 +556,7 @@ async fn systemd_is_told_when_it_is_ready_and_when_it_leaves() {
     let octets = timeout(DEADLINE, systemd.recv(&mut heard)).await;
     let octets = octets.expect("told in time").expect("octets");
     assert_eq!(&heard[..octets], b"READY=1\n");
-    // Ready means that it answers at once.
+    // Readiness means that it answers at once.
     let answer = reflector.call(Command::Status {}).await;
     assert!(matches!(answer, Ok(Reply::Status(_))), "{answer:?}");
     reflector.signal(nix::sys::signal::Signal::SIGTERM);

@@ -1,4 +1,4 @@
-//! What the running program tells scrapers.
+//! Metrics of the running program.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,7 +10,7 @@ use netns_lab::{Exposition, Scraper};
 
 use super::*;
 
-/// An address on loopback that nobody else has: nobody dials from there.
+/// Returns a loopback address that no other test uses or dials from.
 pub(super) fn own_address() -> SocketAddr {
     static TAKEN: AtomicU8 = AtomicU8::new(0);
     let nth = TAKEN.fetch_add(1, Ordering::Relaxed);
@@ -26,7 +26,7 @@ async fn until(scraper: &mut Scraper, series: &[(&str, u64)]) -> Exposition {
     scraped.await.expect("a page as wanted")
 }
 
-/// Writes a resource, and tells the revision.
+/// Writes a resource, and returns the revision.
 pub(super) async fn put(store: &Local, kind: &str, name: &str, value: &str) -> u64 {
     let key = format!("/calico/resources/v3/projectcalico.org/{kind}/{name}");
     let value = value.to_owned().into();
@@ -35,7 +35,7 @@ pub(super) async fn put(store: &Local, kind: &str, name: &str, value: &str) -> u
     revision.0.try_into().expect("no sign")
 }
 
-/// A store without anything but that it is ready.
+/// Returns a datastore that is ready and otherwise empty.
 pub(super) async fn store() -> (Local, SocketAddr) {
     let listen = vec!["127.0.0.1:0".parse().expect("an address")];
     let config = ServeConfig {
@@ -53,8 +53,8 @@ pub(super) async fn store() -> (Local, SocketAddr) {
 const GOOD: &str = r#"{"metadata":{"name":"p"},"spec":{"peerIP":"127.0.0.8","asNumber":64512}}"#;
 const BROKEN: &str = r#"{"metadata":{"name":"p"},"spec":{"peerIP":"nowhere","asNumber":64512}}"#;
 
-/// A value that cannot be read is counted as long as it is there, before the store has said what the
-/// reflector is, and afterwards, when it costs nobody a session.
+/// An invalid value is counted as long as it is stored: before the datastore configures the
+/// reflector, and afterwards, when it resets no session.
 #[tokio::test]
 async fn values_that_are_refused_are_counted_while_they_are() {
     let (store, at) = store().await;
@@ -104,7 +104,8 @@ async fn values_that_are_refused_are_counted_while_they_are() {
     until(&mut scraper, &[(bad, 0)]).await;
 }
 
-/// Sessions in numbers, as they come and go; and who connects and says nothing is in nobody's way.
+/// Counts of sessions change with the sessions; a silent connection to the metrics port does not
+/// block other scrapers.
 #[tokio::test]
 async fn sessions_are_told_while_a_scraper_is_slow() {
     let metrics = own_address();

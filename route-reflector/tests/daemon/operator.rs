@@ -1,8 +1,8 @@
-//! What an operator asks of the running program.
+//! Requests of an operator to the running program.
 
 use super::*;
 
-/// RFC 7606: a message of a client that is not one of ours, told octet by octet.
+/// RFC 7606: a malformed message of a client of another implementation, reported octet by octet.
 #[tokio::test]
 async fn a_malformed_message_is_kept_and_shown() {
     use std::io::{Read, Write};
@@ -10,7 +10,7 @@ async fn a_malformed_message_is_kept_and_shown() {
     let mut socket = std::net::TcpStream::connect(reflector.address().await).expect("connected");
     // OPEN: version 4, AS 64512, 90 s, 127.0.0.9, the capability of four-octet AS numbers.
     let open = "04 fc00 005a 7f000009 08 0206 4104 0000fc00";
-    // ORIGIN is 9; AS_PATH, NEXT_HOP, LOCAL_PREF and one prefix are as they should be.
+    // ORIGIN is 9; AS_PATH, NEXT_HOP, LOCAL_PREF and one prefix are valid.
     let update = "0000 0015 40010109 400200 4003040a000002 40050400000064 200a410005";
     for (kind, text) in [("01", open), ("04", ""), ("02", update)] {
         let body = octets(&format!("{kind}{text}"));
@@ -37,13 +37,13 @@ async fn a_malformed_message_is_kept_and_shown() {
     assert!(now_s.abs_diff(at_s) <= DEADLINE.as_secs(), "{at_s}");
     let up = &reflector.neighbors().await.neighbors[0];
     assert_eq!((up.state.as_str(), up.faults), ("Established", 1));
-    // It was answered before: the socket has our OPEN.
+    // The reflector has answered earlier: its OPEN is already in the socket.
     let mut answer = [0; 19];
     socket.read_exact(&mut answer).expect("an answer");
     assert_eq!(answer[18], 1);
 }
 
-/// Octets out of hex.
+/// Decodes hexadecimal digits.
 fn octets(text: &str) -> Vec<u8> {
     let digits: Vec<char> = text.chars().filter(|c| !c.is_whitespace()).collect();
     let pairs = digits.chunks(2).map(|pair| pair.iter().collect::<String>());
@@ -52,7 +52,7 @@ fn octets(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// RFC 2918: the client is asked, and sends its routes once more.
+/// RFC 2918: the client gets a ROUTE-REFRESH, and sends its routes again.
 #[tokio::test]
 async fn an_operator_asks_for_routes_again() {
     let reflector = Reflector::start().await;

@@ -1,4 +1,4 @@
-//! No output of the program holds a secret of its file.
+//! No output of the program contains a secret of its file.
 
 use daemon_common::command::EventQuery;
 use daemon_common::report::Status;
@@ -10,7 +10,7 @@ use super::{CONFIG, Reflector, outcome};
 const MARK: &str = "QXZQXZQXZQXZ";
 const PART: &str = "QXZ";
 
-/// Entries that are wrong, each beside a secret or for it.
+/// Invalid entries, each beside a secret or in place of one.
 const MISTAKES: [&str; 8] = [
     "password = [\"QXZQXZQXZQXZ\"]",
     "password = QXZQXZQXZQXZ",
@@ -29,7 +29,7 @@ async fn secret_in_a_bad_file_reaches_no_output() {
     let good = format!("{good}password = \"{MARK}\"\n");
     let mut outputs = Vec::new();
     for mistake in MISTAKES {
-        // The good file between two bad ones shows that each was read.
+        // The valid file between two invalid ones shows that each was read.
         for (text, refused) in [
             (good.clone(), false),
             (
