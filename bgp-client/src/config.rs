@@ -1,4 +1,4 @@
-//! The client's configuration file: what all BGP daemons have, and a `[kernel]` section.
+//! The client's configuration file: the sections of all BGP daemons, and `[kernel]`.
 
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
@@ -13,30 +13,30 @@ use toml::Spanned;
 use crate::limits::{ENDPOINT_METRIC, FORMER_METRICS_MAX};
 use crate::protocol;
 
-/// The table of addresses that are the host's own; nothing is routed out of it.
+/// The kernel's local table; no traffic is forwarded by it.
 const TABLE_LOCAL: u32 = 255;
 
-/// The metric of installed routes unless the file says otherwise.
+/// Default metric of installed routes.
 const METRIC_DEFAULT: u32 = 1024;
 
-/// `[kernel]`, as it is written.
+/// `[kernel]`, in its written form.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct KernelSection {
     /// `install`: false for a shadow run.
     pub install: Option<bool>,
-    /// `table` to install into; next hops are looked up there too.
+    /// `table`: table to install into; next hops are resolved there too.
     pub table: Option<Spanned<u32>>,
-    /// `metric` of installed routes.
+    /// `metric`: metric of installed routes.
     pub metric: Option<Spanned<u32>>,
     /// `former_metrics`: further metrics at which a former run installed routes.
     #[serde(default)]
     pub former_metrics: Vec<Spanned<u32>>,
     /// `protocol`: the `rtm_protocol` of installed routes.
     pub protocol: Option<Spanned<u8>>,
-    /// `grace` in seconds.
+    /// `grace`, in seconds.
     pub grace: Option<u32>,
-    /// `reconcile` in seconds, 0 for never.
+    /// `reconcile`, in seconds, 0 for never.
     pub reconcile: Option<u32>,
     /// `on_exit`.
     pub on_exit: Option<OnExit>,
@@ -44,50 +44,51 @@ pub struct KernelSection {
     pub import: Option<Vec<ImportSection>>,
 }
 
-/// One `[[kernel.import]]`, as it is written.
+/// One `[[kernel.import]]`, in its written form.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImportSection {
-    /// `protocols`: `rtm_protocol` of the routes taken in.
+    /// `protocols`: `rtm_protocol` of imported routes.
     pub protocols: Spanned<Vec<u8>>,
-    /// `table` they stand in.
+    /// `table`: their table.
     pub table: Option<Spanned<u32>>,
-    /// `interfaces` they leave through: names, or beginnings followed by `*`; absent: any.
+    /// `interfaces`: their outgoing interfaces, as names, or prefixes followed by `*`; any if
+    /// absent.
     #[serde(default)]
     pub interfaces: Vec<Spanned<String>>,
 }
 
-/// What becomes of installed routes when the daemon is told to leave.
+/// The treatment of installed routes when the daemon is shut down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnExit {
-    /// They stay, so that traffic flows on over a restart.
+    /// They stay, so that traffic continues over a restart.
     #[default]
     Keep,
     /// They are deleted.
     Flush,
 }
 
-/// What `[kernel]` means.
+/// The validated `[kernel]` section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelConfig {
-    /// Write to the kernel; else only compare.
+    /// Whether to write to the kernel; otherwise the daemon only compares.
     pub install: bool,
     /// Table to install into.
     pub table: u32,
     /// Metric of installed routes.
     pub metric: u32,
-    /// Further metrics at which routes of `owner` are a former run's.
+    /// Further metrics at which routes of `owner` belong to a former run.
     pub former_metrics: Vec<u32>,
-    /// Under which `rtm_protocol`.
+    /// `rtm_protocol` of installed routes.
     pub owner: Owner,
-    /// How long after the start routes of a former life are kept though nobody announces them.
+    /// How long after the start routes of the former process are kept without an announcement.
     pub grace: Duration,
-    /// How often the kernel's tables are read although nothing suggests a difference; zero: never.
+    /// How often the kernel's tables are read without a sign of a difference; zero for never.
     pub reconcile: Duration,
-    /// What becomes of installed routes at exit.
+    /// The treatment of installed routes at exit.
     pub on_exit: OnExit,
-    /// Which routes of others are announced.
+    /// Which foreign routes are announced.
     pub import: Vec<ImportRule>,
 }
 
@@ -107,7 +108,7 @@ impl Default for KernelConfig {
     }
 }
 
-/// A file, read and found good.
+/// A parsed and validated file.
 pub type Config = bgp_daemon::Config<KernelConfig>;
 
 impl Settings for KernelConfig {
@@ -123,7 +124,7 @@ impl Settings for KernelConfig {
 
     fn check_machine(&self, source: &Source, problems: &mut Problems<'_>) {
         if !self.install {
-            return; // It writes nothing.
+            return; // It does not write routes.
         }
         protocol::check_machine(self.owner, source, problems);
     }
@@ -145,7 +146,7 @@ impl Settings for KernelConfig {
 }
 
 impl KernelConfig {
-    /// The tables whose routes matter.
+    /// Returns the tables that are read.
     pub(crate) fn tables(&self) -> Vec<u32> {
         let mut tables = vec![self.table];
         for rule in &self.import {
@@ -156,7 +157,8 @@ impl KernelConfig {
         tables
     }
 
-    /// The metrics at which a route of `owner` is this daemon's, whatever a LOCAL_PREF says.
+    /// Returns the metrics at which a route of `owner` belongs to this daemon, independent of
+    /// LOCAL_PREF.
     pub(crate) fn metrics(&self) -> Vec<RangeInclusive<u32>> {
         let mut metrics = vec![self.metric, METRIC_DEFAULT];
         metrics.extend(&self.former_metrics);
@@ -170,7 +172,7 @@ impl KernelConfig {
 }
 
 impl KernelSection {
-    /// The section's meaning; only good when `problems` stays empty.
+    /// Validates the section; the result is only usable when `problems` stays empty.
     fn check(&self, problems: &mut Problems<'_>) -> KernelConfig {
         let default = KernelConfig::default();
         let seconds = |value: Option<u32>, default| {
@@ -248,7 +250,7 @@ fn table(table: Option<&Spanned<u32>>, problems: &mut Problems<'_>) -> u32 {
     number
 }
 
-/// The metric of routes that are written. A shadow run may compare with such as have none.
+/// Checks the metric of installed routes. A shadow run may compare with routes without a metric.
 fn check_metric(metric: &Spanned<u32>, problems: &mut Problems<'_>) {
     if *metric.get_ref() == 0 {
         let message = "metric 0 means another metric in IPv6".to_owned();
@@ -260,7 +262,8 @@ fn check_metric(metric: &Spanned<u32>, problems: &mut Problems<'_>) {
     }
 }
 
-/// Metrics of a former run. That of Felix's routes would make its routes this daemon's.
+/// Checks the metrics of a former run. With the metric of Felix's routes, the daemon would treat
+/// those as its own.
 fn former_metrics(given: &[Spanned<u32>], problems: &mut Problems<'_>) -> Vec<u32> {
     if let Some(first) = given.get(FORMER_METRICS_MAX) {
         let message = format!("more than {FORMER_METRICS_MAX} former metrics");
@@ -475,7 +478,7 @@ mod tests {
                 "{report}"
             );
         }
-        // What the store says cannot be said here as well.
+        // Keys that the datastore determines are rejected in the file.
         let twice = "hostname = \"a\"\nasn = 1\n[datastore]\nendpoints = [\"http://s:2379\"]\n";
         let report = read(twice).expect_err("refused").to_string();
         assert!(

@@ -21,22 +21,22 @@ use crate::limits::{FLUSH, PROGRAM, TURN_EVENTS_MAX};
 use crate::log::{self, Log};
 use crate::{KernelConfig, Node, OnExit, report};
 
-/// The kernel's routes, and what stands between them and the speaker.
+/// The kernel's routes, and the state between them and the speaker.
 #[derive(Debug)]
 pub struct Kernel {
     log: Log,
     fib: NetlinkFib,
     node: Node,
-    /// What [`Driver::wait`] found.
+    /// The result of [`Driver::wait`].
     event: Option<fib_sync::Event>,
-    /// The claim on the protocol of its routes, if it writes any.
+    /// The claim on the protocol of its routes, if the daemon writes any.
     _claim: Option<Claim>,
 }
 
-/// Why the client does not start, or cannot go on.
+/// A reason why the client cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// The kernel's routes cannot be reached.
+    /// The connection to the kernel cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// Another program writes routes of the same protocol.
@@ -97,8 +97,8 @@ impl Driver<KernelConfig> for Kernel {
         self.node.take_duties(duties);
     }
 
-    /// Changed keys are found by comparing with what is in force, which an earlier reload may not
-    /// have changed.
+    /// Changed keys are found by comparison with the configuration in effect, which an earlier
+    /// reload may have left unchanged.
     fn reload(&mut self, config: &Config<KernelConfig>, _: &Intent) -> Vec<&'static str> {
         let (old, new) = (self.node.config(), &config.settings);
         let changed = [
@@ -152,8 +152,8 @@ impl Driver<KernelConfig> for Kernel {
         config.on_exit != OnExit::Flush || !config.install
     }
 
-    /// Leaves the kernel's routes as configured. Routes that stay carry traffic until the next
-    /// start, which adopts them.
+    /// Leaves or removes the kernel's routes, as configured. Routes that stay carry traffic until
+    /// the next start, which adopts them.
     async fn stop(&mut self, clock: &Clock) {
         self.log.finish(since_start(clock.now()));
         if self.keeps_forwarding() {
@@ -194,7 +194,7 @@ impl Kernel {
         })
     }
 
-    /// Takes the event, and those that are there already behind it.
+    /// Handles the event, and those already queued after it.
     fn handle(&mut self, now: Instant, first: fib_sync::Event) -> Result<(), KernelError> {
         let mut next = Some(first);
         for _ in 0..TURN_EVENTS_MAX {

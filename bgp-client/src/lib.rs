@@ -1,9 +1,10 @@
 //! The BGP daemon of every host, as a library with a thin `main`.
 //!
-//! It announces what Felix (or whoever) put into the kernel for this host's workloads, and puts
-//! into the kernel what it learns from its BGP neighbours. Between the two stands [`Node`]: a value
-//! without I/O or clock that the simulator runs against a simulated kernel, and the driver
-//! [`Kernel`] against the real one. What all BGP daemons do is [`bgp_daemon`]'s.
+//! It announces the routes that Felix or another program has added to the kernel for this host's
+//! workloads, and installs the routes learned from its BGP neighbors in the kernel. [`Node`]
+//! connects the two: a value without I/O or clock that the simulator runs against a simulated
+//! kernel, and the driver [`Kernel`] against the real one. [`bgp_daemon`] implements the parts that
+//! all BGP daemons share.
 
 mod client;
 mod config;

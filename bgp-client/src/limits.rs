@@ -17,21 +17,21 @@ pub const TURN_LOCALS_MAX: usize = 1024;
 /// Kernel events handled in one turn.
 pub const TURN_EVENTS_MAX: usize = 2048;
 
-/// How long nothing may change, after every neighbour has sent all its routes, until what a former
-/// life of this daemon installed and nobody announced is deleted.
+/// How long the routes must be unchanged, after every neighbor has sent End-of-RIB, before routes
+/// of the former process without an announcement are deleted.
 pub const QUIET: Duration = Duration::from_secs(2);
 
 /// How long the removal of all routes may take at exit.
 pub const FLUSH: Duration = Duration::from_secs(5);
 
-/// Different refusals of the kernel that the status names.
+/// Different kernel errors of routes that the status lists.
 pub const REFUSALS_SHOWN_MAX: usize = 3;
 
-/// Highest metric of the routes Felix installs for local workloads.
+/// Highest metric of the routes that Felix installs for local workloads.
 pub const ENDPOINT_METRIC: u32 = 256;
 
-/// Metrics of the routes that this daemon may have written because a LOCAL_PREF said so: all but
-/// that of Felix's routes.
+/// Metrics of routes that this daemon may have written because of a LOCAL_PREF: all except that of
+/// Felix's routes.
 pub const METRICS_OF_LOCAL_PREF: [RangeInclusive<u32>; 2] =
     [1..=ENDPOINT_METRIC - 1, ENDPOINT_METRIC + 1..=METRIC_MAX];
 
@@ -41,5 +41,5 @@ pub const FORMER_METRICS_MAX: usize = 64;
 /// The program's name.
 pub const PROGRAM: &str = "cambric-bgp-client";
 
-/// Kinds of kernel errors whose repetitions are told apart in the log.
+/// Kinds of kernel errors whose repetitions the log counts separately.
 pub const LOG_KEYS_MAX: usize = 32;

@@ -1,4 +1,4 @@
-//! What happens in the kernel, in the log.
+//! Kernel events in the log.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use fib_sync::{DeleteCause, Notice, Owner, PendingWrite, Reconciler, Route, Rout
 
 use crate::limits::LOG_KEYS_MAX;
 
-/// Events of the kernel on their way into the log; repeated ones are summarized by kind and error.
+/// Kernel events on their way to the log; repeated ones are summarized by kind and error.
 #[derive(Debug)]
 pub(crate) struct Log(Repeats<Key, Event>);
 
-/// What counts as the same event again.
+/// The key of repetitions of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
-    /// Routes that the kernel refuses with this error number.
+    /// Routes that the kernel rejects with this error number.
     Refused(i32),
-    /// Routes that the kernel refuses with errors for which there is no room.
+    /// Routes that the kernel rejects with error numbers beyond the limit of the log.
     RefusedOtherwise,
     Overrun,
     Changed,
@@ -31,7 +31,7 @@ impl Log {
         Self(Repeats::new(LOG_KEYS_MAX))
     }
 
-    /// Emits one event of the kernel, if it is out of the ordinary, or counts it.
+    /// Logs one unusual kernel event, or counts it.
     pub(crate) fn kernel(&mut self, now: Duration, event: &fib_sync::Event) {
         if let fib_sync::Event::Link(link) = event {
             let (name, up, running) = (&link.name, link.up, link.running);
@@ -42,17 +42,17 @@ impl Log {
         }
     }
 
-    /// When to call [`look`](Self::look) again.
+    /// Returns when to call [`look`](Self::look) again.
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         self.0.poll_timeout()
     }
 
-    /// Emits the summaries that are due.
+    /// Logs the summaries that are due.
     pub(crate) fn look(&mut self, now: Duration) {
         self.0.due(now).iter().for_each(events::emit_summary);
     }
 
-    /// Emits all summaries: the daemon ends.
+    /// Logs all summaries at the end of the daemon.
     pub(crate) fn finish(&mut self, now: Duration) {
         self.0.finish(now).iter().for_each(events::emit_summary);
     }

@@ -1,4 +1,4 @@
-//! Under which `rtm_protocol` this daemon writes: a number that no other program of the host has.
+//! The `rtm_protocol` of this daemon's routes: a number that no other program of the host uses.
 
 use std::path::PathBuf;
 
@@ -9,22 +9,22 @@ use toml::Spanned;
 
 use crate::limits::PROGRAM;
 
-/// The highest `rtm_protocol` that the kernel, `ip route` and boot scripts use themselves.
+/// The highest `rtm_protocol` reserved for the kernel, `ip route` and boot scripts.
 const PROTOCOL_SYSTEM_MAX: u8 = 4;
 
-/// The protocol of Felix's routes unless its file names another.
+/// The default protocol of Felix's routes.
 const FELIX_PROTOCOL: i64 = 80;
 
-/// The protocol of BIRD's routes, which a node that moves from Calico takes over.
+/// The protocol of BIRD's routes, which a node adopts when it migrates from Calico.
 pub(crate) const BIRD: Owner = Owner(12);
 
-/// The metrics at which BIRD writes routes, as Calico's templates and BIRD itself have it.
+/// The metrics at which BIRD writes routes, by its default and by Calico's templates.
 pub(crate) const BIRD_METRICS: [u32; 2] = [0, 32];
 
 const PROTOCOL_HELP: &str = "119, the default, or another number from 5 on that no other program of this host uses: this \
      daemon deletes routes of its protocol that no neighbor announces";
 
-/// Reports a protocol that Felix's file names, or that a running program has claimed.
+/// Reports a protocol that Felix's file configures, or that a running program has claimed.
 pub(crate) fn check_machine(own: Owner, source: &Source, problems: &mut Problems<'_>) {
     let place = || source.place_of(&["kernel", "protocol"], None);
     if let Some((path, protocol)) = felix_protocol(source)
@@ -42,7 +42,7 @@ pub(crate) fn check_machine(own: Owner, source: &Source, problems: &mut Problems
     }
 }
 
-/// The protocol, which is 5 or more and no other program's.
+/// Returns the protocol, which must be 5 or more and not used by another program.
 pub(crate) fn owner(
     protocol: Option<&Spanned<u8>>,
     default: Owner,
@@ -63,7 +63,7 @@ pub(crate) fn owner(
     owner
 }
 
-/// The protocol that Felix's file on this host names, if there is one.
+/// Returns the protocol that Felix's file on this host configures, if there is one.
 fn felix_protocol(source: &Source) -> Option<(PathBuf, i64)> {
     let path = source.beside("felix.toml")?;
     let protocol = integer_in(&path, &["route_protocol"]);
@@ -82,7 +82,7 @@ mod tests {
 
     const HEAD: &str = "asn = 64512\nrouter_id = \"10.0.0.11\"\nlisten = []\n[kernel]\n";
 
-    /// What is said of a file in this directory.
+    /// Returns the report about a file in this directory.
     fn said(directory: &Path, kernel: &str) -> Result<(), String> {
         let path = directory.join("bgp-client.toml");
         fs::write(&path, format!("{HEAD}{kernel}\n")).unwrap();
@@ -111,10 +111,10 @@ mod tests {
         let report = said(directory.path(), "protocol = 131").unwrap_err();
         assert!(report.contains("protocol 131 is Felix's"), "{report}");
         assert!(report.contains("bgp-client.toml:5:12"), "{report}");
-        // A shadow run writes nothing.
+        // A shadow run does not write routes.
         said(directory.path(), "protocol = 131\ninstall = false").unwrap();
         said(directory.path(), "protocol = 132").unwrap();
-        // The built-in one, against Felix's file.
+        // The default protocol conflicts with Felix's file.
         fs::write(&felix, "route_protocol = 119\n").unwrap();
         assert!(
             said(directory.path(), "")
@@ -129,7 +129,7 @@ mod tests {
         let _other = Claim::take(Owner(133), "other").unwrap();
         let report = said(directory.path(), "protocol = 133").unwrap_err();
         assert!(report.contains("protocol 133 is in use by"), "{report}");
-        // The daemon that runs is checked against itself at each reload.
+        // A running daemon is not compared with its own claim at a reload.
         let _own = Claim::take(Owner(134), PROGRAM).unwrap();
         said(directory.path(), "protocol = 134").unwrap();
     }

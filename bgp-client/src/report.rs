@@ -1,4 +1,4 @@
-//! The kernel's routes, for the control socket.
+//! Kernel routes in reports of the control socket.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use crate::Node;
 use crate::limits::REFUSALS_SHOWN_MAX;
 
-/// The routes we want, hold and import.
+/// Returns the wanted, installed and imported routes.
 pub(crate) fn fib(node: &Node) -> Fib {
     let install = node.config().install;
     let ours = node
@@ -76,7 +76,7 @@ fn fib_route(node: &Node, key: &RouteKey, route: &Route) -> FibRoute {
     }
 }
 
-/// Tells of each path by which interface it leaves, if it is one.
+/// Adds the outgoing interface of each path, if there is exactly one.
 pub(crate) fn locate(node: &Node, page: &mut Routes) {
     for route in &mut page.routes {
         let prefix = route.prefix.parse::<IpNet>().ok();
@@ -93,7 +93,7 @@ pub(crate) fn locate(node: &Node, page: &mut Routes) {
     }
 }
 
-/// A next hop of IPv6 may have a link-local one behind it.
+/// An IPv6 next hop may be followed by a link-local one.
 fn next_hop_of(path: &Path) -> Option<IpAddr> {
     path.next_hop
         .as_ref()?
@@ -119,7 +119,7 @@ fn name_of(node: &Node, index: u32) -> Option<String> {
     node.watcher().link(index).map(|link| link.name.clone())
 }
 
-/// What the status says about the kernel.
+/// Returns the kernel section of the status.
 pub(crate) fn facts(node: &Node) -> Vec<Fact> {
     let sum = node.reconciler().summary();
     let imported = node.watcher().imported().count();
@@ -128,7 +128,7 @@ pub(crate) fn facts(node: &Node) -> Vec<Fact> {
         ("kernel routes installed", sum.acked.to_string()),
         ("kernel routes imported", imported.to_string()),
     ];
-    // What is not zero is worth a line.
+    // Rare counters are listed only if they are not zero.
     let rare = [
         ("kernel routes pending", sum.pending as u64),
         ("kernel routes refused", sum.failed as u64),
@@ -159,7 +159,7 @@ pub(crate) fn facts(node: &Node) -> Vec<Fact> {
         .collect()
 }
 
-/// What is counted of kernel routes.
+/// Returns the counters of kernel routes.
 pub(crate) fn figures(node: &Node) -> KernelFigures {
     let sum = node.reconciler().summary();
     KernelFigures {
@@ -172,7 +172,7 @@ pub(crate) fn figures(node: &Node) -> KernelFigures {
     }
 }
 
-/// The limits of the kernel side.
+/// Returns the limits of the kernel side.
 pub(crate) fn limits(node: &Node) -> Vec<Limit> {
     let sent = |view: &FibView<'_>| matches!(view.status, FibStatus::Sent);
     let in_flight = node.reconciler().routes().filter(sent).count();
@@ -191,7 +191,7 @@ pub(crate) fn limits(node: &Node) -> Vec<Limit> {
     ]
 }
 
-/// What an operator should know about the kernel: routes it refuses, next hops without a route.
+/// Returns notes for operators about the kernel: rejected routes, next hops without a route.
 pub(crate) fn notes(node: &Node) -> Vec<String> {
     let mut refusals: BTreeMap<String, usize> = BTreeMap::new();
     for view in node.reconciler().routes() {
@@ -230,7 +230,8 @@ pub(crate) fn notes(node: &Node) -> Vec<String> {
         .collect()
 }
 
-/// Foreign routes that carry this daemon's protocol: another program may use the number.
+/// Returns a note about foreign routes with this daemon's protocol: another program may use the
+/// number.
 fn foreign_note(node: &Node) -> Option<String> {
     let count = node.reconciler().summary().foreign;
     let (key, route) = node.reconciler().foreigners().next()?;
@@ -242,7 +243,7 @@ fn foreign_note(node: &Node) -> Option<String> {
     ))
 }
 
-/// What the kernel side waits for.
+/// Returns the kernel conditions that the daemon waits for.
 pub(crate) fn waiting(node: &Node) -> Vec<String> {
     let sum = node.reconciler().summary();
     let mut waiting = Vec::new();

@@ -1,5 +1,5 @@
-//! What a store says of a node beside its sessions: blocks of its own, and which learned routes the
-//! kernel gets.
+//! The duties of a node beside its sessions, from a datastore: its own blocks, and which learned
+//! routes the kernel gets.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,31 +11,31 @@ use ipnet::IpNet;
 
 use crate::limits::ENDPOINT_METRIC;
 
-/// Duties as the kernel's side has to look at them.
+/// The duties, prepared for the kernel's side.
 #[derive(Debug, Default)]
 pub(super) struct Own {
     duties: Duties,
-    /// Destinations that go through tunnels, as far as they are learned.
+    /// Learned destinations that are reached through tunnels.
     tunnelled: BTreeSet<IpNet>,
 }
 
-/// What is to be done after duties have changed.
+/// The consequences of changed duties.
 #[derive(Debug, Default)]
 pub(super) struct Changed {
-    /// Announced from now on.
+    /// Prefixes to announce.
     pub(super) announce: Vec<IpNet>,
-    /// Announced no more.
+    /// Prefixes to withdraw.
     pub(super) withdraw: Vec<IpNet>,
-    /// The kernel's routes to these are others.
+    /// Prefixes whose kernel routes must be recomputed.
     pub(super) install: Vec<IpNet>,
-    /// Which learned routes the kernel gets has changed.
+    /// Whether the selection of learned routes for the kernel has changed.
     pub(super) all: bool,
-    /// So has what LOCAL_PREF is made of metrics.
+    /// Whether the derivation of LOCAL_PREF from metrics has changed.
     pub(super) degrees: bool,
 }
 
 impl Own {
-    /// Takes over other duties.
+    /// Replaces the duties.
     pub(super) fn take(&mut self, new: &Duties) -> Changed {
         let [before, after] = [announced(&self.duties), announced(new)];
         let mut install: BTreeSet<IpNet> = before.symmetric_difference(&after).copied().collect();
@@ -53,14 +53,15 @@ impl Own {
         changed
     }
 
-    /// Whether a prefix is announced whatever the kernel has.
+    /// Returns whether a prefix is announced independently of the kernel.
     pub(super) fn announces(&self, net: &IpNet) -> bool {
         is_whole(net) && (self.duties.blocks.contains(net) || self.duties.services.contains(net))
     }
 
-    /// The kernel route to a prefix that does not come from neighbours.
+    /// Returns the kernel route to a prefix that is not learned from neighbors.
     pub(super) fn route(&self, net: &IpNet, owner: Owner) -> Option<Route> {
-        // What is in a block and nobody has is nowhere: it must not follow a default route.
+        // An unassigned address of a block does not exist: packets to it must not follow a default
+        // route.
         if is_whole(net) && self.duties.blocks.contains(net) {
             return Some(Route::blackhole(owner));
         }
@@ -69,8 +70,8 @@ impl Own {
         Some(Route::unicast(owner, vec![Hop::via(*gateway)]))
     }
 
-    /// Where packets to a learned prefix go: to those of its next hops that are our business, each
-    /// through the gateways and interfaces the kernel would use for it, or in a tunnel.
+    /// Returns how a learned prefix is reached: through those next hops that this daemon programs,
+    /// each with the gateways and interfaces that the kernel would use for it, or in a tunnel.
     pub(super) fn hops(&mut self, watcher: &Watcher, net: IpNet, next_hops: &[IpAddr]) -> Vec<Hop> {
         let programming = &self.duties.programming;
         let mut tunnelled = false;
@@ -103,16 +104,18 @@ impl Own {
         hops
     }
 
-    /// LOCAL_PREF of a route of this host's with this metric. Felix here gives a metric that is
-    /// below all that Calico's ever has, and Calico's gave none once: both are the normal ones.
+    /// Returns LOCAL_PREF of a route of this host with this metric. Cambric's Felix uses a metric
+    /// below all of Calico's, and earlier versions of Calico set none: both count as the normal
+    /// metric.
     pub(super) fn degree(&self, metric: u32) -> Option<u32> {
         self.duties.programming.priorities?;
         (metric > ENDPOINT_METRIC).then(|| degree_of(metric))
     }
 
-    /// The metric that a learned route says with its LOCAL_PREF, if it says one. One that is better
-    /// than that of the workload of this host, whose route has `workload` in the kernel, goes
-    /// before it: the workload has moved, and Felix does not know yet.
+    /// Returns the metric that corresponds to a learned route's LOCAL_PREF, if there is one. If it
+    /// is better than the metric `workload` of this host's own route to the workload, the learned
+    /// route is installed with precedence over it: the workload has moved, and Felix has not
+    /// removed its route yet.
     pub(super) fn metric(
         &self,
         net: &IpNet,
@@ -131,19 +134,20 @@ impl Own {
             } else {
                 normal
             };
-            // There is no metric before the first: IPv6 has no 0.
+            // No metric is below 1: IPv6 has no metric 0.
             (metric < meant && metric >= workload && workload > 1).then(|| workload - 1)
         });
         before.or(Some(metric))
     }
 
-    /// Destinations that go through tunnels.
+    /// Returns the destinations that are reached through tunnels.
     pub(super) const fn tunnelled(&self) -> &BTreeSet<IpNet> {
         &self.tunnelled
     }
 }
 
-/// Whether it is more than one address: a single one is announced when the kernel has it.
+/// Returns whether a prefix has more than one address: a single address is announced when the
+/// kernel has a route to it.
 fn is_whole(net: &IpNet) -> bool {
     net.prefix_len() < net.max_prefix_len()
 }

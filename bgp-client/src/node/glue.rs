@@ -19,7 +19,7 @@ use super::settle::Settle;
 use crate::KernelConfig;
 use crate::limits::{METRICS_OF_LOCAL_PREF, TURN_LOCALS_MAX, TURN_PREFIXES_MAX};
 
-/// The families whose routes a kernel forwards by.
+/// The families that a kernel forwards.
 const FORWARDED: [Family; 2] = [Family::IPV4_UNICAST, Family::IPV6_UNICAST];
 
 /// The tables of a speaker, driven by Tokio or not.
@@ -33,7 +33,7 @@ pub trait Tables {
         each: &mut dyn FnMut(Change<'_>),
     ) -> Progress;
 
-    /// The speaker, to look at.
+    /// Returns the speaker for reading.
     fn speaker(&self) -> &Speaker;
 }
 
@@ -71,38 +71,39 @@ impl Tables for Speaker {
 
 /// One host between its kernel and its BGP speaker.
 ///
-/// In any order, as things happen: hand it the kernel's events ([`kernel`](Self::kernel)), the
-/// speaker's ([`session`](Self::session), [`track`](Self::track)), and let it read the speaker's
-/// tables ([`read`](Self::read)). After each, hand what [`poll_input`](Self::poll_input) gives to
-/// the speaker and what [`poll_command`](Self::poll_command) gives to the kernel, until there is
-/// no more.
+/// Pass events in the order in which they happen: those of the kernel ([`kernel`](Self::kernel))
+/// and of the speaker ([`session`](Self::session), [`track`](Self::track)), and let the node read
+/// the speaker's tables ([`read`](Self::read)). After each call, pass the results of
+/// [`poll_input`](Self::poll_input) to the speaker and those of
+/// [`poll_command`](Self::poll_command) to the kernel, until there are no more.
 #[derive(Debug)]
 pub struct Node {
     config: KernelConfig,
-    /// Families of ours that the speaker has tables for.
+    /// The families of this node that the speaker has tables for.
     families: Vec<Family>,
     reader: ReaderId,
     watcher: Watcher,
     reconciler: Reconciler,
     learned: Learned,
-    /// Prefixes whose route in the kernel has another metric than most, and that metric.
+    /// Prefixes whose kernel route does not have the default metric, with that metric.
     elsewhere: BTreeMap<IpNet, u32>,
-    /// Prefixes announced as our own.
+    /// Prefixes that this node originates.
     announced: BTreeSet<IpNet>,
-    /// Those, and such as were until lately and have learned routes: what stands behind a route
-    /// of our own the log does not tell of, until it tells what came after.
+    /// Originated prefixes, and recently withdrawn ones with learned routes: the speaker's log
+    /// omits changes of learned routes to an originated prefix, until it has reported a later
+    /// change.
     looked_behind: BTreeSet<IpNet>,
     /// The last of them that was looked up.
     looked_up: Option<IpNet>,
     settle: Settle,
-    /// What a store says of us beside our sessions.
+    /// The duties from the datastore.
     own: Own,
-    /// Prefixes of that to announce or to withdraw.
+    /// Prefixes of the duties that are to be announced (true) or withdrawn (false).
     untold: BTreeMap<IpNet, bool>,
 }
 
 impl Node {
-    /// A node that knows nothing yet. `reader` is one of the speaker's, for this node alone.
+    /// Makes a node without state. It uses one reader of the speaker exclusively.
     pub fn new(now: Instant, config: KernelConfig, speaker: &mut Speaker) -> Self {
         let mut reconciler = ReconcilerConfig::new(config.owner);
         reconciler.tables = vec![config.table];
@@ -140,7 +141,7 @@ impl Node {
         }
     }
 
-    /// Takes note of what the kernel tells.
+    /// Applies a kernel event.
     pub fn kernel(&mut self, now: Instant, event: &Event) {
         self.watcher.handle(event);
         self.reconciler.handle(now, event);
@@ -151,7 +152,7 @@ impl Node {
         }
     }
 
-    /// Takes over what a store says of us beside our sessions.
+    /// Replaces the duties from the datastore.
     pub fn take_duties(&mut self, duties: &Duties) {
         let changed = self.own.take(duties);
         for prefix in changed.announce {
@@ -160,14 +161,14 @@ impl Node {
             self.untold.insert(prefix, true);
         }
         for prefix in changed.withdraw {
-            // The kernel may have a route of others to it, which is announced all the same.
+            // The kernel may have a foreign route to it, which is announced nevertheless.
             if self.watcher.imported_routes_to(prefix).next().is_none() {
                 self.retract(prefix);
                 self.untold.insert(prefix, false);
             }
         }
         if changed.degrees {
-            // LOCAL_PREF sets metrics from now on, and did in a former run.
+            // LOCAL_PREF sets metrics from now on, and did so in a former run.
             self.reconciler.adopt_metrics(&METRICS_OF_LOCAL_PREF);
             let imported = self.watcher.imported();
             self.untold.extend(imported.map(|prefix| (prefix, true)));
@@ -182,7 +183,7 @@ impl Node {
         }
     }
 
-    /// How many destinations need a tunnel that cannot be had at the moment, and why.
+    /// Returns how many destinations need a tunnel that is unavailable at the moment, and why.
     pub fn without_tunnel(&self) -> Option<(usize, &'static str)> {
         let why = match self.watcher.link_named(IPIP_INTERFACE) {
             Some(link) if link.up => return None,
@@ -193,12 +194,12 @@ impl Node {
         (count > 0).then_some((count, why))
     }
 
-    /// Takes note of what happens to a session.
+    /// Applies a session event.
     pub fn session(&mut self, event: &SessionEvent) {
         self.settle.hear(event);
     }
 
-    /// Follows a next hop for the speaker's tables, or no longer.
+    /// Starts or stops tracking a next hop of the speaker's tables.
     pub fn track(&mut self, track: Track) {
         match track {
             Track::Watch(address) => self.watcher.track(address),
@@ -206,7 +207,8 @@ impl Node {
         }
     }
 
-    /// What the speaker is to be told next: a route of our own, or how a next hop is reached.
+    /// Returns the next input of the speaker: an originated route, or the reachability of a next
+    /// hop.
     pub fn poll_input(&mut self) -> Option<Input<'static>> {
         while let Some((prefix, announce)) = self.untold.pop_first() {
             let attributes = announce.then(|| self.own_attributes(prefix));
@@ -247,13 +249,13 @@ impl Node {
         None
     }
 
-    /// Whether the kernel's routes have been read whole, so that with
-    /// [`poll_input`](Self::poll_input) silent all of our own are told.
+    /// Returns whether the kernel's routes have been read completely, so that all originated routes
+    /// are passed on once [`poll_input`](Self::poll_input) returns `None`.
     pub fn has_told_own(&self) -> bool {
         self.watcher.is_certain()
     }
 
-    /// Reads what changed in the speaker's tables, a bite of it.
+    /// Reads changes of the speaker's tables, limited to one turn.
     pub fn read(&mut self, now: Instant, tables: &mut impl Tables) -> Progress {
         let mut progress = Progress::Done;
         let mut changed = false;
@@ -276,7 +278,7 @@ impl Node {
         progress
     }
 
-    /// What the kernel is to be asked next.
+    /// Returns the next command for the kernel.
     pub fn poll_command(&mut self, now: Instant) -> Option<Command> {
         if self.settle.expire(now) {
             self.reconciler.finish_grace();
@@ -284,12 +286,12 @@ impl Node {
         self.reconciler.poll_command(now)
     }
 
-    /// The next event for the log; ask after each [`poll_command`](Self::poll_command).
+    /// Returns the next event for the log; call it after each [`poll_command`](Self::poll_command).
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.reconciler.poll_notice()
     }
 
-    /// When to call [`poll_command`](Self::poll_command) although nothing happened.
+    /// Returns when to call [`poll_command`](Self::poll_command) without an event.
     pub fn poll_timeout(&self) -> Option<Instant> {
         [self.settle.deadline(), self.reconciler.poll_timeout()]
             .into_iter()
@@ -297,7 +299,7 @@ impl Node {
             .min()
     }
 
-    /// Deletes every route of ours; commands follow.
+    /// Deletes all routes of this daemon; commands follow.
     pub fn flush(&mut self) {
         let keys: Vec<RouteKey> = self.reconciler.routes().map(|view| view.key).collect();
         for key in keys {
@@ -306,15 +308,16 @@ impl Node {
         self.reconciler.finish_grace();
     }
 
-    /// Whether no route of ours is in the kernel, as far as can be told.
+    /// Returns whether the kernel has no route of this daemon, as far as known.
     pub fn is_flushed(&self) -> bool {
         self.reconciler
             .routes()
             .all(|view| !matches!(view.status, FibStatus::Sent | FibStatus::Stray))
     }
 
-    /// Takes over what may change while it runs: the import rules, and what becomes of routes at
-    /// exit. Returns false if the rules need a table that is not read; the old ones stay then.
+    /// Applies the settings that may change at run time: the import rules, and the treatment of
+    /// routes at exit. Returns false if the rules need a table that is not read; the old ones then
+    /// stay in effect.
     pub fn reload(&mut self, new: &KernelConfig) -> bool {
         self.config.on_exit = new.on_exit;
         let taken = self.watcher.set_import(new.import.clone());
@@ -324,17 +327,17 @@ impl Node {
         taken
     }
 
-    /// The configuration in force.
+    /// Returns the configuration in effect.
     pub fn config(&self) -> &KernelConfig {
         &self.config
     }
 
-    /// Wanted routes and how far they are.
+    /// Returns the wanted routes and their state.
     pub fn reconciler(&self) -> &Reconciler {
         &self.reconciler
     }
 
-    /// Routes of others, links, next hops.
+    /// Returns foreign routes, links and next hops.
     pub fn watcher(&self) -> &Watcher {
         &self.watcher
     }
@@ -350,7 +353,7 @@ impl Node {
         self.families.contains(&family).then_some(input)
     }
 
-    /// The interface of the kernel's route to a prefix of our own.
+    /// Returns the interface of the kernel's route to an originated prefix.
     fn interface_to(&self, prefix: IpNet) -> Option<InterfaceName> {
         let mut routes = self.watcher.imported_routes_to(prefix);
         let hop = routes.find_map(|(_, route)| route.next_hops.first()?.interface)?;
@@ -371,7 +374,7 @@ impl Node {
         }
         let mut any = false;
         for (prefix, paths) in changes {
-            // Behind a route of our own others may stand, which the log does not tell of.
+            // The speaker's log omits learned routes to a prefix that is also originated.
             if !self.announced.contains(&prefix) {
                 self.looked_behind.remove(&prefix);
                 any |= self.learn(prefix, paths);
@@ -387,8 +390,8 @@ impl Node {
         (progress, any)
     }
 
-    /// A prefix is no longer our own. The log tells what comes after, if anything does: what was
-    /// only learned behind ours, and goes before the log has told of it, has to be looked for.
+    /// Withdraws an originated prefix. The log reports the learned routes that follow, if there are
+    /// any. Learned routes that disappear before the log has reported them must be looked up.
     fn retract(&mut self, prefix: IpNet) {
         self.announced.remove(&prefix);
         if self.learned.get(&prefix).is_none() {
@@ -396,9 +399,10 @@ impl Node {
         }
     }
 
-    /// Learned routes to prefixes that are also our own: they never are the best ones, but are
-    /// kept in the kernel behind the workload's, so that nothing is lost when the workload moves.
-    /// Returns whether all were looked at, and whether any changed.
+    /// Looks up learned routes to prefixes that are also originated: they are never the best ones,
+    /// but are kept in the kernel with a worse metric than the workload's route, so that traffic
+    /// continues when the workload moves. Returns whether all were looked up, and whether any
+    /// changed.
     fn look_behind(&mut self, speaker: &Speaker) -> (bool, bool) {
         use std::ops::Bound::{Excluded, Unbounded};
         let start = self.looked_up.map_or(Unbounded, Excluded);
@@ -428,8 +432,8 @@ impl Node {
         changed
     }
 
-    /// Wants in the kernel what is learned, as its next hops are reached now. A route that takes
-    /// another metric is there with it before the one that it had goes.
+    /// Requests the kernel route for the learned paths, with their next hops as currently resolved.
+    /// A route whose metric changes is added with the new metric before the old one is deleted.
     fn install(&mut self, prefix: IpNet) {
         let (metric, route) = match self.route_to(prefix) {
             Some((metric, route)) => (metric.unwrap_or(self.config.metric), Some(route)),
@@ -450,8 +454,7 @@ impl Node {
         }
     }
 
-    /// The kernel's route to a prefix, if it is to have one of ours, and its metric if that is not
-    /// the one that most have.
+    /// Returns the wanted kernel route to a prefix, with its metric if it is not the default one.
     fn route_to(&mut self, prefix: IpNet) -> Option<(Option<u32>, Route)> {
         let owner = self.config.owner;
         if let Some(route) = self.own.route(&prefix, owner) {
@@ -465,8 +468,8 @@ impl Node {
         (!hops.is_empty()).then(|| (metric, Route::unicast(owner, hops)))
     }
 
-    /// A workload's route is ours from the beginning: ORIGIN IGP, no AS path; the next hop is put
-    /// in by the speaker, for each neighbour its own (RFC 4271 §5.1.3).
+    /// Returns the attributes of an originated workload route: ORIGIN IGP, empty AS_PATH; the
+    /// speaker sets the next hop for each neighbor (RFC 4271 §5.1.3).
     fn own_attributes(&self, prefix: IpNet) -> Attributes {
         let metric = self.watcher.imported_metric(prefix);
         Attributes {
@@ -492,7 +495,7 @@ fn prefix_of(net: Net<'_>) -> Option<IpNet> {
     }
 }
 
-/// The paths in use; none if the route is gone or our own.
+/// Returns the paths in use; empty if the route was removed or is originated here.
 fn paths_of(change: &Change<'_>) -> Paths {
     let mut all = Paths::default();
     for path in change.route.iter().flat_map(|route| route.paths()) {
@@ -503,7 +506,7 @@ fn paths_of(change: &Change<'_>) -> Paths {
     all
 }
 
-/// The paths that would be in use if the prefix were not our own.
+/// Returns the paths that would be used if the prefix were not originated here.
 fn behind(speaker: &Speaker, prefix: IpNet) -> Paths {
     let (family, net) = net_of(prefix);
     let mut all = Paths::default();

@@ -7,17 +7,18 @@ use std::rc::Rc;
 use bgp_io::bgp_proto::{Attributes, NextHop};
 use ipnet::IpNet;
 
-/// The paths in use to a prefix, as far as the kernel's route goes; none if it has no next hops.
+/// The paths in use to a prefix, as far as the kernel route depends on them; empty without next
+/// hops.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Paths {
-    /// LOCAL_PREF of all of them, if they have one.
+    /// LOCAL_PREF of all of them, if present.
     pub(super) local_pref: Option<u32>,
-    /// Where to.
+    /// Their next hops.
     pub(super) next_hops: Vec<IpAddr>,
 }
 
 impl Paths {
-    /// Puts one beside the others, which are as good as it.
+    /// Adds a path that is equal to the others.
     pub(super) fn add(&mut self, attributes: &Attributes) {
         let next_hop = attributes.next_hop.as_ref();
         let next_hop = next_hop.and_then(|next_hop| match next_hop {
@@ -32,18 +33,17 @@ impl Paths {
     }
 }
 
-/// Prefixes and the paths to them; equal ones are kept once.
+/// Prefixes and the paths to them; equal sets of paths are stored once.
 #[derive(Debug, Default)]
 pub(super) struct Learned {
     routes: BTreeMap<IpNet, Rc<Paths>>,
     sets: BTreeSet<Rc<Paths>>,
-    /// Prefixes of a table that is being given to us anew, not given yet.
+    /// Prefixes of a table that is being read again, not yet confirmed.
     unconfirmed: BTreeSet<IpNet>,
 }
 
 impl Learned {
-    /// Notes the paths to a prefix, none of them for a route that is gone. Returns whether that is
-    /// new.
+    /// Sets the paths to a prefix, empty for a removed route. Returns whether they changed.
     pub(super) fn set(&mut self, prefix: IpNet, mut paths: Paths) -> bool {
         self.unconfirmed.remove(&prefix);
         if paths.next_hops.is_empty() {
@@ -56,17 +56,17 @@ impl Learned {
         before.is_none_or(|before| before != set)
     }
 
-    /// The paths to a prefix.
+    /// Returns the paths to a prefix.
     pub(super) fn get(&self, prefix: &IpNet) -> Option<&Paths> {
         self.routes.get(prefix).map(|set| &**set)
     }
 
-    /// All prefixes.
+    /// Returns all prefixes.
     pub(super) fn prefixes(&self) -> Vec<IpNet> {
         self.routes.keys().copied().collect()
     }
 
-    /// Prefixes with this next hop.
+    /// Returns the prefixes with this next hop.
     pub(super) fn over(&self, next_hop: IpAddr) -> Vec<IpNet> {
         let over = self
             .routes
@@ -75,13 +75,13 @@ impl Learned {
         over.map(|(prefix, _)| *prefix).collect()
     }
 
-    /// A family's table will be given anew: what is not given again is gone.
+    /// Marks a family's table as being read again: prefixes that do not reappear are removed.
     pub(super) fn doubt(&mut self, ipv6: bool) {
         let family = self.routes.keys().filter(|prefix| is_ipv6(prefix) == ipv6);
         self.unconfirmed.extend(family);
     }
 
-    /// A family's table was given whole: what is not in it.
+    /// Ends reading a family's table: returns the prefixes that did not reappear.
     pub(super) fn take_unconfirmed(&mut self, ipv6: bool) -> Vec<IpNet> {
         let (gone, left) = std::mem::take(&mut self.unconfirmed)
             .into_iter()
@@ -94,7 +94,7 @@ impl Learned {
         if let Some(set) = self.sets.get(&paths) {
             return Rc::clone(set);
         }
-        // Forget sets that nobody uses any more before there are twice as many as routes.
+        // Drops unused sets before there are twice as many sets as routes.
         if self.sets.len() > 2 * self.routes.len() + 16 {
             self.sets.retain(|set| Rc::strong_count(set) > 1);
         }

@@ -1,4 +1,4 @@
-//! The glue between a speaker and a kernel: pure.
+//! The connection between a speaker and a kernel, without I/O.
 
 mod duties;
 mod glue;

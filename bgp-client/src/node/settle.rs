@@ -1,4 +1,4 @@
-//! When everything that neighbours have to say is known after a start.
+//! Detection of the end of initial convergence after a start.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,20 +10,20 @@ use fib_sync::Instant;
 
 use crate::limits::QUIET;
 
-/// Waits for the End-of-RIB markers of all configured neighbours (RFC 4724 §4), and then for a
-/// while in which nothing changes. A neighbour that never comes up, or never sends one, is left to
-/// the grace period's end.
+/// Waits for the End-of-RIB markers of all configured neighbors (RFC 4724 §4), and then for a
+/// period without changes. For a neighbor that never connects, or never sends a marker, the wait
+/// lasts until the end of the grace period.
 #[derive(Debug, Default)]
 pub(super) struct Settle {
-    /// Families whose marker is awaited, of neighbours that are up.
+    /// Families for which the End-of-RIB marker of a connected neighbor is awaited.
     awaited: BTreeMap<PeerId, BTreeSet<Family>>,
-    /// When it is quiet long enough, unless something changes.
+    /// The end of the period without changes, unless another change occurs.
     quiet_at: Option<Instant>,
     over: bool,
 }
 
 impl Settle {
-    /// Takes note of what happens to sessions.
+    /// Applies a session event.
     pub(super) fn hear(&mut self, event: &Event) {
         match event {
             Event::Up { peer, params, .. } => {
@@ -41,7 +41,7 @@ impl Settle {
         }
     }
 
-    /// Something changed, or nothing did: the wait begins anew, or goes on.
+    /// Restarts the period after a change, or lets it continue.
     pub(super) fn observe(&mut self, now: Instant, speaker: &Speaker, changed: bool) {
         if self.over {
             return;
@@ -57,12 +57,12 @@ impl Settle {
         }
     }
 
-    /// When to ask [`expire`](Self::expire).
+    /// Returns when to call [`expire`](Self::expire).
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.quiet_at
     }
 
-    /// Whether it is quiet long enough with this call.
+    /// Returns whether the period has ended with this call.
     pub(super) fn expire(&mut self, now: Instant) -> bool {
         if self.quiet_at.is_none_or(|at| now < at) {
             return false;

@@ -1,4 +1,4 @@
-//! The node between an in-memory kernel and a speaker with one neighbour.
+//! The node between an in-memory kernel and a speaker with one neighbor.
 
 mod metric;
 mod route_events;
@@ -33,7 +33,7 @@ fn config(text: &str) -> Config {
     Config::parse(&source).unwrap_or_else(|report| panic!("{report}"))
 }
 
-/// A host and its one neighbour that is there.
+/// A host with one connected neighbor.
 struct Host {
     kernel: Rc<RefCell<Kernel>>,
     fib: MemoryFib,
@@ -45,7 +45,8 @@ struct Host {
 }
 
 impl Host {
-    /// The host's daemon has just restarted and waits for two neighbours, of which one is there.
+    /// Returns a host whose daemon has just restarted and waits for two neighbors, of which one is
+    /// connected.
     fn restarted() -> Self {
         Self::with(
             "[[neighbor]]\naddress = \"10.0.0.2\"\nasn = 64512\npassive = true\n",
@@ -53,7 +54,7 @@ impl Host {
         )
     }
 
-    /// The host's daemon waits for nobody.
+    /// Returns a host whose daemon waits for no neighbor.
     fn begun() -> Self {
         Self::with("", Duration::ZERO)
     }
@@ -97,7 +98,7 @@ impl Host {
         host
     }
 
-    /// Goes on until nothing more happens.
+    /// Runs until there are no more events.
     fn settle(&mut self) {
         let mut moved = true;
         while std::mem::take(&mut moved) {
@@ -182,7 +183,7 @@ impl Host {
         moved
     }
 
-    /// The neighbour announces the workload's address as its own, or withdraws it.
+    /// Has the neighbor announce or withdraw the workload's address.
     fn neighbour_has(&mut self, has: bool) {
         self.announce(WORKLOAD, has);
     }
@@ -201,7 +202,7 @@ impl Host {
         self.settle();
     }
 
-    /// Felix has a route to the workload on this host, or takes it away.
+    /// Has Felix add or remove the route to the workload on this host.
     fn workload_here(&mut self, here: bool) {
         let prefix: IpNet = WORKLOAD.parse().unwrap();
         let key = RouteKey::new(TABLE_MAIN, prefix, 256, 0);
@@ -217,15 +218,15 @@ impl Host {
         self.settle();
     }
 
-    /// Whether the kernel holds the route learned from the neighbour.
+    /// Returns whether the kernel has the route learned from the neighbor.
     fn has_learned(&self) -> bool {
         let key = RouteKey::new(TABLE_MAIN, WORKLOAD.parse().unwrap(), 1024, 0);
         self.kernel.borrow().route(&key).is_some()
     }
 }
 
-/// What is learned behind a route of our own the log never told of, if all of it goes while the
-/// choice of routes is deferred.
+/// The speaker's log never reported a learned route to an originated prefix if all routes disappear
+/// while route selection is deferred.
 #[test]
 fn a_route_behind_our_own_goes_though_the_log_never_told_of_it() {
     let mut host = Host::restarted();

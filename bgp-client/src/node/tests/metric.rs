@@ -1,4 +1,4 @@
-//! Metrics as degrees of preference, and back.
+//! Conversion between metrics and degrees of preference.
 
 use bgp_io::bgp_proto::Family;
 use calico_bgp::{Duties, Priorities, Programming, degree_of};
@@ -7,7 +7,7 @@ use super::*;
 
 const OTHERS: u32 = 1024;
 
-/// What a store says, if nothing in it is about metrics.
+/// Returns the duties of a datastore without settings of metrics.
 fn stored() -> Duties {
     let priorities = Some(Priorities { v4: 1024, v6: 1024 });
     Duties {
@@ -25,7 +25,7 @@ impl Host {
         self.settle();
     }
 
-    /// The neighbour announces the workload's address with this degree.
+    /// Has the neighbor announce the workload's address with this LOCAL_PREF.
     fn neighbour_says(&mut self, degree: u32) {
         let (family, net) = net_of(WORKLOAD.parse().unwrap());
         let attributes = Attributes {
@@ -42,7 +42,7 @@ impl Host {
         self.settle();
     }
 
-    /// Felix' route to the workload has this metric, beside those that it has.
+    /// Has Felix add a route to the workload with this metric, beside existing ones.
     fn felix_adds(&mut self, metric: u32) {
         let mut kernel = self.kernel.borrow_mut();
         let link = kernel.add_link(&format!("cali{metric}"));
@@ -59,7 +59,7 @@ impl Host {
         self.settle();
     }
 
-    /// LOCAL_PREF of what the neighbour has been told of the workload.
+    /// Returns the LOCAL_PREF of the workload's route that was advertised to the neighbor.
     fn told(&self) -> Option<u32> {
         let (_, net) = net_of(WORKLOAD.parse().unwrap());
         let view = self.speakers[1].rib().lookup(Family::IPV4_UNICAST, net)?;
@@ -68,7 +68,7 @@ impl Host {
         path.received.local_pref
     }
 
-    /// Metrics of the daemon's routes to the workload.
+    /// Returns the metrics of the daemon's routes to the workload.
     fn metrics(&self) -> Vec<u32> {
         let kernel = self.kernel.borrow();
         let ours = kernel.routes().filter(|(_, route)| route.protocol == 119);
@@ -89,7 +89,7 @@ fn a_workload_is_told_with_the_degree_of_its_metric() {
     assert_eq!(host.told(), Some(degree_of(1024)));
     host.felix_deletes(1024);
     assert_eq!(host.told(), None);
-    // Felix of ours, and Calico's of former times: the policy gives what is normal.
+    // Cambric's Felix, and earlier versions of Calico's: the policy sets the normal degree.
     for metric in [256, 0] {
         host.felix_adds(metric);
         assert_eq!(host.told(), Some(100), "{metric}");
@@ -125,7 +125,8 @@ fn a_learned_degree_is_a_metric_of_the_kernel() {
     assert_eq!(host.metrics(), [OTHERS]);
 }
 
-/// A workload moves away: its former host hears of it before its Felix does.
+/// A workload moves away: its former host receives the new route before its Felix removes the old
+/// one.
 #[test]
 fn a_workload_that_has_moved_is_preferred_to_the_one_that_is_left() {
     for left in [256, 1024] {
@@ -137,19 +138,19 @@ fn a_workload_that_has_moved_is_preferred_to_the_one_that_is_left() {
         assert_eq!(host.metrics(), [before], "before Felix' route of {left}");
         host.felix_deletes(left);
         assert_eq!(host.metrics(), [512]);
-        // It comes back as it was.
+        // It returns with its former metric.
         host.felix_adds(left);
         assert_eq!(host.metrics(), [before]);
         host.neighbour_says(degree_of(2000));
         assert_eq!(host.metrics(), [2000], "ours is the better one");
     }
-    // Both are on their way: what is here goes first.
+    // Both workload routes are temporary: the local one has precedence.
     let mut host = Host::begun();
     host.takes(&stored());
     host.felix_adds(300);
     host.neighbour_says(degree_of(512));
     assert_eq!(host.metrics(), [512]);
-    // Nothing goes before a route without a metric.
+    // No route has precedence over one without a metric.
     host.felix_adds(0);
     assert_eq!(host.metrics(), [512]);
 }
