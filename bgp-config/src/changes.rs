@@ -1,4 +1,4 @@
-//! What a change of a key does to sessions that are up: the operator's page, made from the
+//! The effect of a changed key on established sessions: the operator's page, generated from the
 //! speaker's own table ([`bgp_speaker::changes`]).
 
 use std::fmt::{self, Write as _};
@@ -6,14 +6,14 @@ use std::fmt::{self, Write as _};
 use bgp_speaker::keys::{RANGE_KEYS, peer_key};
 pub use bgp_speaker::{Effect, PEER_KEYS};
 
-/// One key of the store, and the keys of a neighbor that it decides.
+/// One key of the datastore, and the keys of a neighbor that it determines.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// Its name.
     pub key: &'static str,
     /// The names of these keys.
     pub keys: &'static [&'static str],
-    /// What else is to be said, if anything.
+    /// A further remark; may be empty.
     pub note: &'static str,
 }
 
@@ -67,7 +67,7 @@ pub const SPEAKER_KEYS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The keys of the store that decide about the sessions of a node.
+/// The keys of the datastore that determine the sessions of a node.
 pub const STORE_KEYS: &[Key] = &[
     key("Own Node: `spec.bgp.asNumber`", &["local_asn"], ""),
     key(
@@ -224,7 +224,7 @@ const IGNORED: &str = "stays up; ignored";
 const READVERTISED: &str = "stays up; all routes are advertised again to all neighbors";
 const LATER: &str = "stays up; applied to the next session";
 
-/// What an operator reads of an effect.
+/// Returns the text of an effect for operators.
 const fn words(effect: Effect) -> &'static str {
     match effect {
         Effect::Live => "stays up; applied at once",
@@ -240,7 +240,8 @@ const fn words(effect: Effect) -> &'static str {
 }
 
 impl Key {
-    /// The worst that a change of it does; `None` if it is about something else than one peer.
+    /// Returns the worst effect of a change of this key; `None` if the key does not concern a
+    /// single peer.
     #[must_use]
     pub fn effect(&self) -> Option<Effect> {
         let keys = self.keys.iter().filter_map(|name| peer_key(name));
@@ -249,7 +250,7 @@ impl Key {
 }
 
 impl fmt::Display for Key {
-    /// A line of the table.
+    /// Writes a line of the table.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&line(self.key, self.effect(), self.note))
     }
@@ -261,7 +262,7 @@ fn line(name: &str, effect: Option<Effect>, note: &str) -> String {
     format!("| {} | {} |\n", code(name), said.join("; "))
 }
 
-/// A name as code, unless it is so already in part.
+/// Formats a name as code, unless a part of it already is.
 fn code(name: &str) -> String {
     if name.contains('`') {
         name.to_owned()
@@ -296,7 +297,7 @@ datastore during a session with BIRD, and compares BIRD's view of the session wi
 Felix has no sessions; [felix.md](felix.md#reload) lists what a reload changes there.
 ";
 
-/// The page `docs/operate/changes.md`.
+/// Returns the page `docs/operate/changes.md`.
 #[must_use]
 pub fn page() -> String {
     let mut page = HEAD.to_owned();
@@ -346,7 +347,7 @@ mod tests {
         );
     }
 
-    /// The keys that a section may have, as the error for another one lists them.
+    /// Returns the keys that a section may have, as the error about an unknown key lists them.
     fn keys(section: &str) -> BTreeSet<String> {
         let text = format!("{section}nonsense = 1\n");
         let error = toml::from_str::<BgpFile<NoKernel>>(&text).expect_err("no such key");
@@ -368,7 +369,8 @@ mod tests {
         assert_eq!(keys(""), names(speaker));
     }
 
-    /// The names of all fields of a spec as the store has them; it has no others.
+    /// Lists the names of all fields of a spec as the datastore has them; other fields fail to
+    /// compile.
     macro_rules! fields {
         ($spec:ident: $($field:ident,)*) => {{
             #[allow(dead_code, reason = "fails to compile when a field is not named")]

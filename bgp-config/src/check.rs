@@ -1,4 +1,4 @@
-//! A file as a whole: what it means, and everything that is wrong with it.
+//! Validation of a whole file: its meaning, and all its mistakes.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -25,47 +25,48 @@ use crate::neighbor;
 use crate::section::problem;
 use crate::value::AsNumber;
 
-/// What a speaker is to be.
+/// The configuration of a speaker and its listeners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intent {
     /// The speaker.
     pub speaker: SpeakerConfig,
-    /// Where it accepts connections.
+    /// The addresses on which it accepts connections.
     pub listen: Vec<SocketAddr>,
-    /// How long the choice of routes waits at most after a restart of ours (RFC 4724 §4.1).
+    /// The longest delay of route selection after a restart of the daemon (RFC 4724 §4.1).
     pub restart_wait: Duration,
-    /// What is allowed but worth knowing: a neighbour that nothing passes for want of a policy.
+    /// Remarks on valid but notable configuration: a neighbor without a policy, so that no route
+    /// passes.
     pub notes: Vec<String>,
 }
 
 impl Intent {
-    /// The BGP ports of this host: where the daemon listens, and the port of BGP in any case. A
-    /// neighbor's port is not one of them: other services may have the same number.
+    /// Returns the BGP ports of this host: those on which the daemon listens, and always the port
+    /// of BGP. A neighbor's port is not included: other services may have the same number.
     pub fn ports(&self) -> BTreeSet<u16> {
         let listen = self.listen.iter().map(SocketAddr::port);
         let named = listen.chain([BGP_PORT]);
         named.filter(|port| *port != 0).collect()
     }
 
-    /// The neighbors: the address and the port of each.
+    /// Returns the address and the port of each neighbor.
     pub fn dialed(&self) -> impl Iterator<Item = SocketAddr> {
         let peers = self.speaker.peers.iter();
         peers.map(|peer| SocketAddr::new(peer.remote, peer.port))
     }
 }
 
-/// Who says what a speaker is to be.
+/// The source of a speaker's configuration.
 #[derive(Clone, Debug)]
 pub enum Origin {
-    /// The file, all of it.
+    /// The file, as a whole.
     File(Box<Intent>),
-    /// The store, for this node.
+    /// The datastore, for this node.
     Store(Host),
 }
 
 impl<K: DeserializeOwned> BgpFile<K> {
-    /// Parses and checks a file that says everything itself. `next_hops` is the daemon's own
-    /// choice, not the operator's.
+    /// Parses and checks a file without a datastore. `next_hops` is a property of the daemon, not
+    /// set by the operator.
     ///
     /// # Errors
     ///
@@ -83,8 +84,8 @@ impl<K: DeserializeOwned> BgpFile<K> {
 }
 
 impl<K, D, N> BgpFile<K, D, N> {
-    /// What the file means, as far as it can be told: only good when `problems` stays empty.
-    /// `own_name` is what the machine calls itself.
+    /// Returns the meaning of the file, as far as it is valid: only usable when `problems` stays
+    /// empty. `own_name` is the machine's hostname.
     pub fn origin(
         &self,
         next_hops: NextHops,
@@ -166,7 +167,7 @@ impl<K, D, N> BgpFile<K, D, N> {
         }
     }
 
-    /// A key that only a store can stand in for.
+    /// Returns a key that only a datastore can replace.
     fn required<T: Copy + Absent>(
         &self,
         key: &str,
@@ -183,7 +184,7 @@ impl<K, D, N> BgpFile<K, D, N> {
         )
     }
 
-    /// The node that the store speaks of, and what the machine itself decides.
+    /// Returns the node that the datastore configures, with the settings that the file makes.
     fn host(&self, next_hops: NextHops, own_name: &str, problems: &mut Problems<'_>) -> Host {
         let spans = [
             ("asn", self.asn.as_ref().map(Spanned::span)),
@@ -334,7 +335,7 @@ impl<K, D, N> BgpFile<K, D, N> {
     }
 }
 
-/// A time in seconds, which has bounds.
+/// Returns a time in seconds within bounds.
 fn seconds(
     key: &str,
     value: Option<&Spanned<u32>>,
@@ -357,7 +358,7 @@ fn seconds(
     Duration::from_secs((*value.get_ref()).into())
 }
 
-/// What stands in for a missing value until its problem is told.
+/// A placeholder for a missing value until the problem is reported.
 trait Absent {
     const ABSENT: Self;
 }
@@ -370,7 +371,7 @@ impl Absent for Ipv4Addr {
     const ABSENT: Self = Self::UNSPECIFIED;
 }
 
-/// An address that a session or a next hop can have.
+/// Checks an address of a session or a next hop.
 fn unicast(address: IpAddr, span: Range<usize>, problems: &mut Problems<'_>) {
     if address.is_unspecified() || address.is_multicast() {
         problems.push(Problem::at(

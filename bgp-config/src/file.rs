@@ -1,4 +1,4 @@
-//! The keys of the files, as they are written.
+//! The keys of the files, in their written form.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,28 +15,28 @@ use crate::limits::BGP_PORT;
 use crate::section::Section;
 use crate::value::{AsNumber, UserKey};
 
-/// A BGP daemon's file. `K` is its `[kernel]` section, [`NoKernel`] where there is none; `D` its
-/// `[datastore]` section and `N` its `[datastore_snapshot]` section, [`NoStore`] where the file has
-/// to say everything itself.
+/// A BGP daemon's file. `K` is its `[kernel]` section, or [`NoKernel`]; `D` its `[datastore]`
+/// section and `N` its `[datastore_snapshot]` section, or [`NoStore`] where the file is the only
+/// source.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(
     deny_unknown_fields,
     bound = "K: DeserializeOwned, D: DeserializeOwned, N: DeserializeOwned"
 )]
 pub struct BgpFile<K, D = NoStore, N = NoStore> {
-    /// `asn`: our autonomous system.
+    /// `asn`: local autonomous system.
     pub asn: Option<Spanned<AsNumber>>,
-    /// `router_id`: our BGP identifier.
+    /// `router_id`: local BGP identifier.
     pub router_id: Option<Spanned<Ipv4Addr>>,
-    /// `listen`: addresses to accept connections on; none to only dial.
+    /// `listen`: addresses on which connections are accepted; an empty list to only dial.
     pub listen: Option<Spanned<Vec<Spanned<SocketAddr>>>>,
     /// `control`: path of the control socket.
     pub control: Option<PathBuf>,
-    /// `bird_control`: path of a socket that speaks as BIRD's does.
+    /// `bird_control`: path of a socket with the protocol of BIRD's control socket.
     pub bird_control: Option<PathBuf>,
-    /// `bird6_control`: that of its IPv6 half, where there are two.
+    /// `bird6_control`: path of the socket for IPv6, where BIRD has a separate process for it.
     pub bird6_control: Option<PathBuf>,
-    /// `[metrics]`: where scrapers are answered; nowhere when absent.
+    /// `[metrics]`: the address for scrapers; none if absent.
     pub metrics: Option<MetricsSection>,
     /// `log`: level or directives.
     #[serde(default = "log_default")]
@@ -44,34 +44,35 @@ pub struct BgpFile<K, D = NoStore, N = NoStore> {
     /// `log_format`: `text` or `json`.
     #[serde(default)]
     pub log_format: LogFormat,
-    /// `families`: the tables of this speaker, and what a neighbour gets that names none.
+    /// `families`: the tables of this speaker, and the default families of a neighbor.
     #[serde(default = "families_default")]
     pub families: Vec<Spanned<String>>,
-    /// `multipath`: equal paths that a prefix may use at once.
+    /// `multipath`: equal-cost paths of a prefix that may be used at once.
     pub multipath: Option<Spanned<u16>>,
-    /// `next_hop_ipv4`: our next hop where the session is not over IPv4.
+    /// `next_hop_ipv4`: local IPv4 next hop on sessions that are not over IPv4.
     pub next_hop_ipv4: Option<Spanned<Ipv4Addr>>,
-    /// `next_hop_ipv6`: our next hop where the session is not over IPv6.
+    /// `next_hop_ipv6`: local IPv6 next hop on sessions that are not over IPv6.
     pub next_hop_ipv6: Option<Spanned<Ipv6Addr>>,
     /// `cluster_id`: RFC 4456 §7; the router id when absent.
     pub cluster_id: Option<Spanned<Ipv4Addr>>,
-    /// `restart_wait` in seconds: how long the choice of routes waits after a restart.
+    /// `restart_wait` in seconds: longest delay of route selection after a restart.
     pub restart_wait: Option<Spanned<u32>>,
-    /// `registration_ttl` in seconds: how long a reflector's registration outlives its last word.
+    /// `registration_ttl` in seconds: how long a reflector's registration lasts without a
+    /// keepalive.
     pub registration_ttl: Option<Spanned<u32>>,
-    /// `absence_wait` in seconds: how long a reflector whose registration is gone but whose session
-    /// is up counts as if it were registered.
+    /// `absence_wait` in seconds: how long a reflector without a registration but with an
+    /// established session counts as registered.
     pub absence_wait: Option<Spanned<u32>>,
-    /// `hostname`: what our OPEN tells of ourselves; nothing when absent. With a store, the name
-    /// of our node there.
+    /// `hostname`: name in the OPEN (FQDN capability); none if absent. With a datastore, the name
+    /// of this host's node.
     pub hostname: Option<Spanned<String>>,
     /// `reflectors`: how many of the fabric's reflectors a node peers with.
     pub reflectors: Option<Spanned<u16>>,
-    /// `[datastore]`: the store that tells the rest.
+    /// `[datastore]`: the datastore with the remaining configuration.
     pub datastore: Option<Spanned<D>>,
-    /// `[datastore_snapshot]`: where what is known of the store is kept over a restart.
+    /// `[datastore_snapshot]`: file that caches the datastore's state over a restart.
     pub datastore_snapshot: Option<Spanned<N>>,
-    /// `[secrets]`: where the passwords are that the store points to.
+    /// `[secrets]`: the passwords that the datastore refers to.
     pub secrets: Option<Spanned<SecretsSection>>,
     /// `[guard]`: the host guard of the BGP port.
     #[serde(default)]
@@ -86,7 +87,7 @@ pub struct BgpFile<K, D = NoStore, N = NoStore> {
     pub neighbor_range: Vec<Section>,
 }
 
-/// Returns where a speaker listens by default: on all addresses of both IP versions.
+/// Returns the default listening addresses of a speaker: all addresses of both IP versions.
 pub fn listen_default(port: u16) -> Vec<SocketAddr> {
     let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
     any.map(|address| SocketAddr::new(address, port)).into()
@@ -106,7 +107,7 @@ fn families_default() -> Vec<Spanned<String>> {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecretsSection {
-    /// `dir`: the key `k` of the secret `s` is the file `s/k` there.
+    /// `dir`: the key `k` of the secret `s` is the file `s/k` in this directory.
     pub dir: PathBuf,
 }
 
@@ -114,11 +115,11 @@ pub struct SecretsSection {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GuardSection {
-    /// `enabled`: whether ports are guarded on behalf of this daemon.
+    /// `enabled`: whether the host guard protects this daemon's ports.
     pub enabled: bool,
-    /// `users` that may use the ports beside root and the daemon's own user.
+    /// `users`: users that may use the ports, in addition to root and the daemon's own user.
     pub users: Vec<Spanned<UserKey>>,
-    /// `ports` that are guarded beside those of the configuration.
+    /// `ports`: ports that are guarded in addition to those of the configuration.
     pub ports: Vec<Spanned<NonZeroU16>>,
 }
 
@@ -133,8 +134,8 @@ impl Default for GuardSection {
 }
 
 impl<K, D, N> BgpFile<K, D, N> {
-    /// The BGP ports that the file names: where the daemon listens, the port of BGP in any case, and
-    /// those of `[guard]`. A datastore may name another to listen on.
+    /// Returns the BGP ports of the file: those on which the daemon listens, always the port of
+    /// BGP, and those of `[guard]`. A datastore may configure another one.
     pub fn ports(&self) -> BTreeSet<u16> {
         let listen = self.listen.iter().flat_map(Spanned::get_ref);
         let listen = listen.map(|at| at.get_ref().port());
@@ -143,8 +144,8 @@ impl<K, D, N> BgpFile<K, D, N> {
         named.filter(|port| *port != 0).collect()
     }
 
-    /// The neighbors of the file with a port of their own: the address and the port of each. A
-    /// datastore may name others.
+    /// Returns the address and the port of each neighbor of the file with a port of its own. A
+    /// datastore may configure others.
     pub fn dialed(&self) -> impl Iterator<Item = SocketAddr> {
         let neighbors = self.neighbor.iter();
         neighbors
@@ -152,7 +153,7 @@ impl<K, D, N> BgpFile<K, D, N> {
     }
 }
 
-/// The `[kernel]` section of a daemon that never touches the kernel's routes: an error.
+/// The `[kernel]` section of a daemon that never writes kernel routes: an error.
 #[derive(Clone, Copy, Debug)]
 pub enum NoKernel {}
 
@@ -164,7 +165,7 @@ impl<'de> Deserialize<'de> for NoKernel {
     }
 }
 
-/// The `[datastore]` section where there is no store: an error.
+/// The `[datastore]` section of a file that does not support one: an error.
 #[derive(Clone, Copy, Debug)]
 pub enum NoStore {}
 

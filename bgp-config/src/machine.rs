@@ -1,4 +1,4 @@
-//! What of a file does not fit the machine, or is left as the package brought it.
+//! Checks of a file against the machine, and against the packaged example.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -10,9 +10,9 @@ use crate::limits::{BGP_PORT, SAMPLE_ROUTER_IDS};
 use crate::section::Section;
 
 impl<K, D, N> BgpFile<K, D, N> {
-    /// Reports neighbors that are this daemon itself: their address and port are ones that it
-    /// listens on. `is_local` says whether an address is one of the machine's; the file itself names
-    /// further own addresses.
+    /// Reports neighbors that are this daemon itself: their address and port are ones on which it
+    /// listens. `is_local` returns whether the machine has an address; the file contains further
+    /// local addresses.
     pub fn check_own_addresses(
         &self,
         is_local: impl Fn(IpAddr) -> bool,
@@ -44,14 +44,14 @@ impl<K, D, N> BgpFile<K, D, N> {
         }
     }
 
-    /// The own addresses that the file names.
+    /// Returns the local addresses in the file.
     fn own_addresses(&self) -> BTreeSet<IpAddr> {
         let router_id = self.router_id.as_ref().map(|id| IpAddr::V4(*id.get_ref()));
         let sources = self.neighbor.iter().filter_map(Section::source);
         router_id.into_iter().chain(sources).collect()
     }
 
-    /// Reports a router id that is the example of the packaged file.
+    /// Reports a router ID that is the example of the packaged file.
     pub fn check_sample(&self, problems: &mut Problems<'_>) {
         let Some(id) = &self.router_id else {
             return;

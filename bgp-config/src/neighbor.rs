@@ -11,15 +11,15 @@ use rib::Role;
 use crate::duplicates::twice;
 use crate::section::{Section, problem};
 
-/// What the sections of a file are read for.
+/// The state while the sections of a file are read.
 pub(crate) struct Reading<'r, 's> {
     /// The speaker, without neighbors.
     pub(crate) speaker: &'r SpeakerConfig,
-    /// Our name in the OPEN.
+    /// The local name in the OPEN.
     pub(crate) hostname: Option<&'r str>,
-    /// What is wrong.
+    /// The mistakes.
     pub(crate) problems: &'r mut Problems<'s>,
-    /// What is allowed but worth knowing.
+    /// Remarks on valid but notable configuration.
     pub(crate) notes: &'r mut Vec<String>,
 }
 
@@ -37,7 +37,7 @@ impl Reading<'_, '_> {
             let first = seen.insert(address);
             match neighbor.text("name") {
                 Some(name) => Some((name.to_owned(), neighbor.0.place_of("name")?.clone())),
-                // A second one without a name has been reported for its address.
+                // The second section without a name was already reported for its address.
                 None if first => {
                     Some((address.to_string(), neighbor.0.place_of("address")?.clone()))
                 }
@@ -58,8 +58,7 @@ impl Reading<'_, '_> {
         peers
     }
 
-    /// Returns the ranges, the most specific first, so that the first that covers an address is the
-    /// right one.
+    /// Returns the ranges, the most specific first, so that the first match for an address applies.
     pub(crate) fn ranges(&mut self, sections: &[Section]) -> Vec<RangeConfig> {
         let prefixes = sections.iter().filter_map(|range| {
             let place = range.0.place_of("prefix")?;

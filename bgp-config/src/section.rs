@@ -1,5 +1,5 @@
-//! One `[[neighbor]]` or `[[neighbor_range]]`: keys and values as they are written. What they may be
-//! is the table of the speaker ([`bgp_speaker::keys`]).
+//! One `[[neighbor]]` or `[[neighbor_range]]`: keys and values in their written form. The table of
+//! the speaker defines them ([`bgp_speaker::keys`]).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -113,7 +113,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 }
 
-/// Whether the value of a key of a neighbor is no secret.
+/// Returns whether a neighbor's key may be shown, which means that its value is not a secret.
 pub fn is_shown(key: &str) -> bool {
     let shown = PEER_KEYS.iter().filter(|row| !row.is_secret());
     let shown = shown.map(|row| row.name);
@@ -122,7 +122,7 @@ pub fn is_shown(key: &str) -> bool {
         .any(|name| name == key)
 }
 
-/// A mistake in the keys of a neighbor, as a report has it.
+/// Converts a mistake in the keys of a neighbor for the report.
 pub(crate) fn problem(invalid: Invalid) -> Problem {
     let mut problem = Problem::at(invalid.place, invalid.message);
     if let Some(unknown) = &invalid.unknown {

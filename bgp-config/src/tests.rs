@@ -22,7 +22,7 @@ fn good(rest: &str) -> Intent {
     read(rest).unwrap_or_else(|report| panic!("{report}")).1
 }
 
-/// The report of a file that must be refused, which must point at `place` ("line:column").
+/// Returns the report of an invalid file; the report must point at `place` ("line:column").
 fn bad(rest: &str, place: &str) -> String {
     let report = read(rest)
         .err()
@@ -278,8 +278,8 @@ fn ranges_are_passive_and_most_specific_first() {
     assert!(ranges[0].covers(IpAddr::from([10, 0, 0, 7])));
 }
 
-/// What is wrong, where, and what is said of it. A semicolon stands for the end of a line, a word in
-/// capitals for a section that is good so far.
+/// Mistakes with their places and messages. A semicolon stands for the end of a line, a word in
+/// capitals for a valid section.
 const MISTAKES: &str = r#"
 NEIGHBOR hold_time = 2                                            | 6:13 | 0 or at least 3
 NEIGHBOR keepalive = 90                                           | 6:13 | not below the hold time of 90
@@ -393,7 +393,7 @@ fn a_daemon_brings_its_own_kernel_section() {
     assert!(report.contains("did you mean `install`?"), "{report}");
 }
 
-/// The file that the operator's page of the reflector begins with.
+/// The first file on the operator's page of the reflector.
 #[test]
 fn the_file_of_the_reflectors_page_is_good() {
     const PAGE: &str = "docs/operate/route-reflector.md";

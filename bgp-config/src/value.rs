@@ -1,4 +1,4 @@
-//! Values with more than one way to write them.
+//! Values with more than one written form.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde::de::{Deserializer, Error, Unexpected, Visitor};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsNumber(pub Asn);
 
-/// A user of the host: a name, or a number.
+/// A user of the host: a name or a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserKey(pub String);
 
@@ -27,7 +27,7 @@ impl<'de> Deserialize<'de> for UserKey {
 
             fn visit_i64<E: Error>(self, id: i64) -> Result<UserKey, E> {
                 match u32::try_from(id) {
-                    // The greatest number is no user's.
+                    // The greatest number is never a user's.
                     Ok(id) if id != u32::MAX => Ok(UserKey(id.to_string())),
                     _ => Err(E::invalid_value(Unexpected::Signed(id), &self)),
                 }

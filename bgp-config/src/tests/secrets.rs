@@ -1,4 +1,4 @@
-//! No report quotes a secret, whatever is wrong with a file and wherever.
+//! No report quotes a secret, for any mistake at any place of a file.
 
 use rib::NextHops;
 
@@ -53,7 +53,7 @@ fn secrets_are_not_quoted_in_any_kind_of_mistake() {
         format!("\"password\" = [\"{MARK}\"]"),
         format!("secret = \"{MARK}\""),
         MARK.to_owned(),
-        // Given twice, or beside a mistake.
+        // Duplicate keys, or another mistake on the line.
         format!("password = \"{MARK}\"\npassword = \"{MARK}\""),
         format!("password = \"{MARK}\" hold_time = 9"),
         format!("password = \"{MARK}\"\nhold_tiem = 9"),
@@ -117,7 +117,7 @@ fn secrets_are_not_quoted_wherever_a_file_is_damaged() {
             let text = format!("{}{damage}{}", &good[..at], &good[at..]);
             refused += u32::from(assert_discreet(&text));
         }
-        // An octet is missing; so is all that follows; so is the rest of a line.
+        // An octet is missing; or the rest of the file; or the rest of a line.
         let rest = good.get(at + 1..).unwrap_or_default();
         refused += u32::from(assert_discreet(&format!("{}{rest}", &good[..at])));
         refused += u32::from(assert_discreet(&good[..at]));
