@@ -34,7 +34,7 @@ pub struct Setup {
     pub extra: String,
 }
 
-/// One neighbour.
+/// One neighbor.
 #[derive(Clone, Debug)]
 pub struct Neighbor {
     /// Its address: an IPv4 session carries both families unless `families` restricts them.

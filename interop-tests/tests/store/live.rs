@@ -44,7 +44,7 @@ enum Seen {
     Staying,
     /// A kernel route through the neighbor.
     Kernel(&'static str),
-    /// The neighbour's session.
+    /// The neighbor's session.
     Session,
 }
 
