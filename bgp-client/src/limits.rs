@@ -11,7 +11,7 @@ pub const TURN_PREFIXES_MAX: u32 = 2048;
 // A best path is reported before it is installed.
 const _: () = assert!(bgp_daemon::limits::ROUTE_EVENTS_TURN_MAX >= TURN_PREFIXES_MAX);
 
-/// Local prefixes looked up in one turn, for learned routes that stand behind them.
+/// Local prefixes looked up in one turn, for learned routes to the same prefix.
 pub const TURN_LOCALS_MAX: usize = 1024;
 
 /// Kernel events handled in one turn.

@@ -159,7 +159,7 @@ fn deleted(key: &RouteKey, route: Option<&Route>, cause: DeleteCause) -> Event {
     }
 }
 
-/// Emits what happens to kernel routes.
+/// Logs an event of kernel routes.
 pub(crate) fn notice(notice: &Notice) {
     events::emit(match notice {
         Notice::Deleting { key, route, cause } => deleted(key, route.as_ref(), *cause),

@@ -83,7 +83,7 @@ fn chooses_us(
         zone: &said.zone,
         weight: said.weight,
     });
-    let count = reflectors::count_of(own.view, client, &mut Vec::new()); // Faults of the client are reported on its own host.
+    let count = reflectors::count_of(own.view, client, &mut Vec::new()); // Its host reports its faults.
     choose(client, candidates, count).contains(&&*own.host.name)
 }
 

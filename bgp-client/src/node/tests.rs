@@ -39,7 +39,7 @@ struct Host {
     fib: MemoryFib,
     node: Node,
     route_events: RouteEvents,
-    /// The host's speaker, and the neighbour's; each knows the other by an id.
+    /// The host's speaker and the neighbor's; each identifies the other by an id.
     speakers: [Speaker; 2],
     peers: [Option<PeerId>; 2],
 }
@@ -188,7 +188,7 @@ impl Host {
         self.announce(WORKLOAD, has);
     }
 
-    /// The neighbour announces a prefix, or withdraws it.
+    /// Has the neighbor announce or withdraw a prefix.
     fn announce(&mut self, prefix: &str, has: bool) {
         let (family, net) = net_of(prefix.parse().unwrap());
         let attributes = has.then(Attributes::default);

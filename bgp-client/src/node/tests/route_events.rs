@@ -1,4 +1,4 @@
-//! Events of one route, from the neighbour to the kernel.
+//! Events of one route, from the neighbor to the kernel.
 
 use std::path::Path;
 use std::pin::pin;
