@@ -25,7 +25,7 @@ use crate::needed_peers::NeededPeers;
 #[cfg(test)]
 mod tests;
 
-/// What the last neighbours are told (RFC 9003).
+/// What the last neighbors are told (RFC 9003).
 pub const FAREWELL: &str = "drained by the operator";
 
 /// Whether a reflector is being drained.
@@ -197,7 +197,7 @@ impl Drain {
         }
     }
 
-    /// The configuration to have: nobody's neighbour when it is done.
+    /// The configuration to have: nobody's neighbor when it is done.
     pub fn effective(&self, mut wanted: SpeakerConfig) -> SpeakerConfig {
         if self.stage == Stage::Done {
             wanted.peers.clear();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How far apart changes of the neighbours are noted for the next start: the first one at once, and a
+/// How far apart changes of the neighbors are noted for the next start: the first one at once, and a
 /// thousand that come up with it are not written down a thousand times.
 pub const RESTART_FILE_PACE: Duration = Duration::from_millis(100);
 

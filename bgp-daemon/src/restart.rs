@@ -12,7 +12,7 @@ use bgp_io::bgp_speaker::{PeerView, Restart};
 use crate::Forwarding;
 
 /// Tells a speaker, before it starts, whether it has been here before: `former` are the dynamic
-/// neighbours of its former self if it was, and `wait` is how long the choice of routes is deferred
+/// neighbors of its former self if it was, and `wait` is how long the choice of routes is deferred
 /// then (RFC 4724 §4.1).
 pub fn begin(
     speaker: &mut Speaker,
@@ -32,7 +32,7 @@ pub fn begin(
     }
 }
 
-/// The dynamic neighbours that the next start is to know: those that may keep our routes
+/// The dynamic neighbors that the next start is to know: those that may keep our routes
 /// meanwhile.
 pub fn remembered(speaker: &Speaker) -> BTreeSet<IpAddr> {
     let dynamic = speaker
@@ -46,7 +46,7 @@ pub fn remembered(speaker: &Speaker) -> BTreeSet<IpAddr> {
     present.chain(awaited).collect()
 }
 
-/// Whether a neighbour keeps our routes while we are away, or is away itself and may do so.
+/// Whether a neighbor keeps our routes while we are away, or is away itself and may do so.
 fn may_keep_routes(peer: &PeerView<'_>) -> bool {
     let graceful = |params: &SessionParams| params.peer_graceful.is_some();
     peer.config.session.graceful_restart.is_some() && peer.params.is_none_or(graceful)

@@ -1,4 +1,4 @@
-//! What a daemon leaves behind for its next start: that it was here, and which neighbours out of
+//! What a daemon leaves behind for its next start: that it was here, and which neighbors out of
 //! ranges it had.
 //!
 //! It is a small file beside the control socket, in a directory that does not outlive the
@@ -29,7 +29,7 @@ pub(crate) struct RestartFile {
 }
 
 impl RestartFile {
-    /// The file of the daemon with this control socket, and the dynamic neighbours of its former
+    /// The file of the daemon with this control socket, and the dynamic neighbors of its former
     /// self, if it was here since the machine has started.
     pub(crate) fn open(control: &Path) -> (Self, Option<BTreeSet<IpAddr>>) {
         let mut file = Self {

@@ -188,7 +188,7 @@ impl Source {
             .chain(self.faults.iter().map(Fault::to_string))
     }
 
-    /// What the neighbour at an address comes from, for people.
+    /// What the neighbor at an address comes from, for people.
     pub(crate) fn origin(&self, address: IpAddr) -> String {
         let derived = self.resources.derived();
         let origin = derived.and_then(|derived| derived.origins.get(&address));

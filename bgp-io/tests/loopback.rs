@@ -527,7 +527,7 @@ async fn what_was_said_in_time_is_heard_in_time() {
     assert_eq!(ends, [DownReason::Sent(Notification::hold_timer_expired())]);
 }
 
-/// How many a driver's first neighbour has been heard with.
+/// How many a driver's first neighbor has been heard with.
 fn keepalives(us: &Io) -> u64 {
     let mut peers = us.speaker().peers();
     let first = peers.next().expect("a neighbour");

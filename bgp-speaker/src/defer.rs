@@ -41,7 +41,7 @@ pub struct Restart {
     /// How long the choice of routes is deferred at most (RFC 4724 §4.1,
     /// `Selection_Deferral_Timer`).
     pub wait: Duration,
-    /// Neighbours out of ranges that were there before. They are waited for as the configured
+    /// Neighbors out of ranges that were there before. They are waited for as the configured
     /// ones are, unless their range says otherwise ([`crate::RangeConfig::awaited`]); of others that
     /// may come nothing is known.
     pub dynamic: BTreeSet<IpAddr>,
@@ -265,7 +265,7 @@ impl Speaker {
         }
     }
 
-    /// There is a new configuration. Neighbours out of ranges that are away are waited for only as
+    /// There is a new configuration. Neighbors out of ranges that are away are waited for only as
     /// long as it has them, and says that they are to be waited for.
     pub(crate) fn review_awaited(&mut self) {
         let Some(deferral) = self.deferral.as_ref().filter(|d| d.until.is_some()) else {

@@ -130,7 +130,7 @@ impl Speaker {
             .map_or(Ok(()), |(_, what)| Err(what))
     }
 
-    /// A neighbour that a range covers now takes the configuration that this gives it, or is gone.
+    /// A neighbor that a range covers now takes the configuration that this gives it, or is gone.
     fn revise(
         &mut self,
         now: Instant,

@@ -25,7 +25,7 @@ pub use view::View;
 /// What we call ourselves where BIRD tells its version: readers look for `BIRD v`.
 const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"), "+cambric");
 
-/// How a neighbour appears: by its name, in which tools look for Calico's `Mesh_`, `Global_` and
+/// How a neighbor appears: by its name, in which tools look for Calico's `Mesh_`, `Global_` and
 /// `Node_`, and know no other. One that was given none is specific to this node; a reflector of the
 /// fabric is everybody's.
 fn protocol_name(name: &str, address: IpAddr, dynamic: bool) -> String {

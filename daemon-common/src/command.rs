@@ -50,7 +50,7 @@ pub enum Command {
     Endpoints {},
     /// The packet filter rules that the daemon keeps.
     Rules {},
-    /// The last malformed messages of BGP neighbours.
+    /// The last malformed messages of BGP neighbors.
     Malformed {},
     /// What the daemon is limited by.
     Limits {},
@@ -64,7 +64,7 @@ pub enum Command {
     SetLog(LogRequest),
     /// Logs all events of a neighbor for a while.
     Debug(DebugRequest),
-    /// Asks a neighbour for its routes again.
+    /// Asks a neighbor for its routes again.
     Refresh {
         /// Its name or address.
         neighbor: String,
@@ -72,7 +72,7 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         family: Option<String>,
     },
-    /// Ends the session with a neighbour, and begins it anew.
+    /// Ends the session with a neighbor, and begins it anew.
     Clear {
         /// Its name or address.
         neighbor: String,

@@ -1,7 +1,7 @@
 //! Configuration files: TOML with errors that point at the place.
 //!
 //! [`load`] is for files whose meaning is checked by their types alone. A daemon that checks more
-//! (a neighbour named twice) reads a [`Source`], parses it, and collects [`Problems`] at the spans
+//! (a neighbor named twice) reads a [`Source`], parses it, and collects [`Problems`] at the spans
 //! that [`toml::Spanned`] kept; all of them come out in one [`Report`].
 //!
 //! Types should be `#[serde(deny_unknown_fields)]`: a key with a typo is an error, and the nearest

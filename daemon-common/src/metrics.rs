@@ -1,7 +1,7 @@
 //! A daemon's reports as OpenMetrics text, over HTTP, for those who watch many of them.
 //!
 //! One more front of the daemon, as the control socket is: a scrape asks the daemon's loop for its
-//! status and its neighbours, and what is told is put into numbers here. Nothing is counted twice,
+//! status and its neighbors, and what is told is put into numbers here. Nothing is counted twice,
 //! and nothing can be changed. A connection is for one request.
 
 mod page;
@@ -70,7 +70,7 @@ async fn respond<B>(request: &Request<B>, requests: &mpsc::Sender<Ask>) -> Respo
         Reply::Error { message } => return refusal(StatusCode::SERVICE_UNAVAILABLE, &message),
         _ => return refusal(StatusCode::SERVICE_UNAVAILABLE, "no status"),
     };
-    // Not every daemon has neighbours, and none has before it knows what it is to be.
+    // Not every daemon has neighbors, and none has before it knows what it is to be.
     let neighbors = match request::ask(requests, Command::Neighbors {}).await {
         Reply::Neighbors(neighbors) => neighbors,
         _ => Neighbors::default(),

@@ -43,7 +43,7 @@ pub struct Status {
     pub ready: bool,
     /// What it waits for, when not `ready`.
     pub waiting_for: Vec<String>,
-    /// What an operator should know: neighbours denied for want of a policy, limits reached, a
+    /// What an operator should know: neighbors denied for want of a policy, limits reached, a
     /// configuration that was refused.
     pub notes: Vec<String>,
     /// The configuration file.
@@ -74,7 +74,7 @@ pub struct Fact {
     pub value: String,
 }
 
-/// BGP neighbours.
+/// BGP neighbors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Neighbors {
@@ -82,17 +82,17 @@ pub struct Neighbors {
     pub local_asn: u32,
     /// This speaker's BGP identifier.
     pub router_id: Option<Ipv4Addr>,
-    /// Configured and dynamic neighbours.
+    /// Configured and dynamic neighbors.
     pub neighbors: Vec<Neighbor>,
-    /// Ranges from which neighbours may come.
+    /// Ranges from which neighbors may come.
     pub ranges: Vec<NeighborRange>,
 }
 
-/// One BGP neighbour.
+/// One BGP neighbor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Neighbor {
-    /// The configured name; the address for a dynamic neighbour.
+    /// The configured name; the address for a dynamic neighbor.
     pub name: String,
     /// Its address.
     pub address: Option<IpAddr>,
@@ -155,7 +155,7 @@ pub struct Neighbor {
     pub faults: u64,
 }
 
-/// Counters of one family with one neighbour.
+/// Counters of one family with one neighbor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NeighborFamily {
@@ -169,7 +169,7 @@ pub struct NeighborFamily {
     pub ineligible: u64,
     /// How many paths it may announce.
     pub limit: Option<u32>,
-    /// Announcements refused for the limit since the neighbour was first seen.
+    /// Announcements refused for the limit since the neighbor was first seen.
     pub limited: u64,
     /// ADD-PATH in this family (RFC 7911): `receive`, `send`, `both`.
     pub add_path: Option<String>,
@@ -177,13 +177,13 @@ pub struct NeighborFamily {
     pub add_path_send: Option<String>,
 }
 
-/// A range from which neighbours may connect.
+/// A range from which neighbors may connect.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NeighborRange {
     /// The range.
     pub prefix: Option<IpNet>,
-    /// Neighbours that came out of it.
+    /// Neighbors that came out of it.
     pub used: u32,
     /// How many may.
     pub limit: u32,
@@ -223,11 +223,11 @@ pub struct Path {
     pub best: bool,
     /// Used beside the best one (ECMP).
     pub multipath: bool,
-    /// Kept although its neighbour is down (RFC 4724).
+    /// Kept although its neighbor is down (RFC 4724).
     pub stale: bool,
-    /// From whom: a neighbour's name, or `local`.
+    /// From whom: a neighbor's name, or `local`.
     pub neighbor: String,
-    /// That neighbour's address.
+    /// That neighbor's address.
     pub neighbor_address: Option<IpAddr>,
     /// It came out of a range.
     pub neighbor_dynamic: bool,
@@ -269,7 +269,7 @@ pub struct Path {
     pub sent_to: Vec<SentTo>,
 }
 
-/// A neighbour that is sent a path.
+/// A neighbor that is sent a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SentTo {

@@ -4,7 +4,7 @@
 //! * [`calc`]: from the store's values to the state the host should be in. Pure.
 //! * [`render`]: the packet filter as a typed ruleset, its text, and differences. Pure.
 //! * [`agent`]: what is to be done next, without doing it. Pure; a simulator runs it.
-//! * [`apply`]: nftables, neighbour entries, kernel settings, connection tracking.
+//! * [`apply`]: nftables, neighbor entries, kernel settings, connection tracking.
 //! * `status`: what is reported into the store, and when. Pure.
 //! * `endpoint_files`: what plugins of this host are told, in files.
 //! * [`config`] and [`daemon`]: the program around it.

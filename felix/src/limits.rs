@@ -39,7 +39,7 @@ pub const HOST_COMMANDS_MAX: usize = 4096;
 /// Elements in one nftables message; its attribute holds less than 64 KiB.
 pub const ELEMENTS_PER_MESSAGE: usize = 500;
 
-/// First delay before an interface, a neighbour entry or the rules are tried again.
+/// First delay before an interface, a neighbor entry or the rules are tried again.
 pub const RETRY_MIN: Duration = Duration::from_millis(250);
 
 /// Longest such delay.

@@ -78,7 +78,7 @@ fn a_source_address_that_is_not_the_endpoints_is_dropped() {
                 });
                 assert_eq!(count_of(&two.namespace), 0, "{source} got through");
                 two.namespace.run("nft delete table inet t");
-                // The neighbour's address is no better.
+                // The neighbor's address is no better.
                 let own = if family == "ip" {
                     "10.65.0.1"
                 } else {

@@ -318,7 +318,7 @@ impl Links {
             .map_err(|e| Error::link("deleting route", net.to_string(), e))
     }
 
-    /// Adds a permanent neighbour entry: nobody is asked for this address any more.
+    /// Adds a permanent neighbor entry: nobody is asked for this address any more.
     ///
     /// # Errors
     ///

@@ -33,7 +33,7 @@ pub struct KernelRoute {
 /// One next hop of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hop {
-    /// The neighbour to send to; `None` if the destination is on the link.
+    /// The neighbor to send to; `None` if the destination is on the link.
     pub gateway: Option<IpAddr>,
     /// The link, by index.
     pub link: Option<u32>,

@@ -102,7 +102,7 @@ impl Ranks {
         let as_path = &attributes.as_path;
         let neighbour_as = match as_path.first_as() {
             Some(asn) => asn,
-            // RFC 4271 §9.1.2.2: a route of our own AS is its own neighbour AS.
+            // RFC 4271 §9.1.2.2: a route of our own AS is its own neighbor AS.
             None if as_path.is_empty() => local_asn,
             None => Asn(0),
         };

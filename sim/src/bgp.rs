@@ -167,7 +167,7 @@ impl Bgp {
         );
     }
 
-    /// Tells the neighbours that it leaves, for good or to come back.
+    /// Tells the neighbors that it leaves, for good or to come back.
     pub(crate) fn leave(&mut self, cx: &mut Cx<'_>, to_come_back: bool) {
         let why = Notification::administrative_shutdown("the daemon stops");
         match to_come_back {

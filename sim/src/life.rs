@@ -24,9 +24,9 @@ pub enum End {
     Killed,
     /// Its machine is off, or cut off, at once: nobody is told.
     Silent,
-    /// It is told to leave for good, and tells its neighbours.
+    /// It is told to leave for good, and tells its neighbors.
     Leaves,
-    /// It is told to leave and will be back: neighbours that keep its routes are told nothing.
+    /// It is told to leave and will be back: neighbors that keep its routes are told nothing.
     Restarts,
 }
 
@@ -173,7 +173,7 @@ impl World {
         self.wake(at, daemon);
     }
 
-    /// A BGP daemon does all but read what its neighbours send, for so many nanoseconds.
+    /// A BGP daemon does all but read what its neighbors send, for so many nanoseconds.
     pub(crate) fn deafen(&mut self, at: At, length: u64) {
         let until = self.now + length;
         let bgp = self.machines.get_mut(at).and_then(|m| m.bgp.run.as_mut());

@@ -20,7 +20,7 @@ pub const WITHDRAWN: Duration = Duration::from_secs(3);
 /// When an endpoint that is added or moved in calm must be where it belongs in every kernel.
 pub const ADDED: Duration = Duration::from_secs(3);
 
-/// When a speaker must hold nothing more of neighbours that have left: a dead one is noticed (hold
+/// When a speaker must hold nothing more of neighbors that have left: a dead one is noticed (hold
 /// time), and then its return is waited for in vain (restart time).
 pub const FORGOTTEN: Duration = Duration::from_secs(240);
 

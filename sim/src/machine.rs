@@ -34,7 +34,7 @@ pub(crate) struct Machine {
     pub(crate) speaker: SpeakerConfig,
     /// How long its speaker waits for others after a restart.
     pub(crate) restart_wait: Duration,
-    /// The file that a BGP daemon leaves behind, while the machine is up: its dynamic neighbours.
+    /// The file that a BGP daemon leaves behind, while the machine is up: its dynamic neighbors.
     pub(crate) former: Option<BTreeSet<IpAddr>>,
     /// What a reflector does not have.
     pub(crate) node: Option<NodeParts>,

@@ -44,7 +44,7 @@ pub struct Scene {
     pub asn: u32,
     /// Its address, BGP identifier and cluster id.
     pub address: Ipv4Addr,
-    /// Its neighbours and their autonomous systems. All are passive: they dial.
+    /// Its neighbors and their autonomous systems. All are passive: they dial.
     pub neighbors: Vec<(Ipv4Addr, u32)>,
     /// Whether IPv6 routes are carried too.
     pub ipv6: bool,

@@ -70,7 +70,7 @@ fn weighted<T: Copy>(chance: &mut Chance, rows: &[(usize, T)]) -> T {
     row.map_or(rows[0].1, |row| row.1)
 }
 
-/// The numbers of the prefixes that have their attributes in common: few neighbours in the
+/// The numbers of the prefixes that have their attributes in common: few neighbors in the
 /// address space, from several places of it.
 fn bundles(chance: &mut Chance, count: usize) -> Vec<Vec<usize>> {
     let mut runs = vec![];

@@ -1,4 +1,4 @@
-//! keep: neighbours with the shortest hold time there is, beside a table that comes and goes.
+//! keep: neighbors with the shortest hold time there is, beside a table that comes and goes.
 
 use std::fs;
 use std::rc::Rc;
@@ -15,10 +15,10 @@ use crate::stage::{Measures, Options, Part, Stage, client, passing};
 /// Who sends the table, and who must hold it.
 const SENDER: usize = 0;
 const MONITOR: usize = 1;
-/// The neighbours are those from here on.
+/// The neighbors are those from here on.
 const FIRST: usize = 2;
 const NEIGHBOURS: usize = 20;
-/// Hold time of the neighbours, in seconds (RFC 4271 §4.2: at least three).
+/// Hold time of the neighbors, in seconds (RFC 4271 §4.2: at least three).
 const HOLD_S: u16 = 3;
 /// How often the daemon's sockets are looked at.
 const LOOK: Duration = Duration::from_millis(5);
@@ -27,7 +27,7 @@ const TIME: Duration = Duration::from_secs(30);
 const TIME_QUICK: Duration = Duration::from_secs(8);
 
 /// Until the table has come and gone for long enough: sessions lost, the longest time in which a
-/// neighbour heard nothing of the daemon, or no KEEPALIVE, and the longest that octets of one (there
+/// neighbor heard nothing of the daemon, or no KEEPALIVE, and the longest that octets of one (there
 /// are only KEEPALIVEs) lay unread in the daemon's socket.
 pub(super) async fn keep(lab: &Lab, kind: Kind, options: &Options) -> Result<Measures> {
     let (count, time) = if options.quick {
@@ -35,7 +35,7 @@ pub(super) async fn keep(lab: &Lab, kind: Kind, options: &Options) -> Result<Mea
     } else {
         (1_000_000, TIME)
     };
-    // The neighbours are sent the table too.
+    // The neighbors are sent the table too.
     let part = |at| Part {
         asn: FIRST_AS + at as u32,
         receives: at == MONITOR,
@@ -90,7 +90,7 @@ fn turn(stage: &mut Stage, all: All, unread: &mut Unread) -> Result<()> {
     Ok(())
 }
 
-/// How long what the neighbours sent lies in the daemon's sockets.
+/// How long what the neighbors sent lies in the daemon's sockets.
 #[derive(Default)]
 struct Unread {
     since: [Option<Instant>; NEIGHBOURS],
@@ -113,7 +113,7 @@ impl Unread {
     }
 }
 
-/// How many octets of a neighbour the daemon has not read, by the kernel's table of sockets.
+/// How many octets of a neighbor the daemon has not read, by the kernel's table of sockets.
 fn waiting(table: &str, neighbour: usize) -> Option<u64> {
     // In the order of the machine's octets, as the kernel prints it.
     let address = u32::from_ne_bytes(client(FIRST + neighbour).octets());

@@ -1,4 +1,4 @@
-//! live: from a change of the configuration in the store to what a neighbour has, or the kernel.
+//! live: from a change of the configuration in the store to what a neighbor has, or the kernel.
 
 mod cases;
 
@@ -22,7 +22,7 @@ use cases::{BLOCK, BORROWED, CASES, Case, FIRST, KERNEL_ROUTE, SERVICES, Seen};
 const TRIES: usize = 50;
 const TRIES_QUICK: usize = 3;
 
-/// The autonomous system of the neighbour outside the cluster.
+/// The autonomous system of the neighbor outside the cluster.
 const OUTSIDE_AS: u32 = 64700;
 
 /// GRACEFUL_SHUTDOWN (RFC 8326).
@@ -50,7 +50,7 @@ async fn measure(fabric: &mut Fabric, etcd: &Etcd, tries: usize) -> Result<Measu
     Scene::set(fabric, etcd).await?.measure(tries).await
 }
 
-/// A node's BGP client, a neighbour outside the cluster, and one that is a node.
+/// A node's BGP client, a neighbor outside the cluster, and one that is a node.
 struct Scene<'e> {
     etcd: &'e Etcd,
     outside: Neighbor,

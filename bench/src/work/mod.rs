@@ -41,7 +41,7 @@ pub enum Work {
     Rack,
     /// One of the 200 clients of s3 stops reading
     Stall,
-    /// Neighbours with short hold times beside 1,000,000 routes that come and go
+    /// Neighbors with short hold times beside 1,000,000 routes that come and go
     Keep,
     /// Clients of s3 change at random
     Churn,
@@ -49,7 +49,7 @@ pub enum Work {
     Fib,
     /// From etcd through Felix, BGP and a reflector into another node's kernel
     Path,
-    /// Changes of the configuration in etcd, until a neighbour or the kernel has them
+    /// Changes of the configuration in etcd, until a neighbor or the kernel has them
     Live,
     /// 10,000 endpoints elsewhere: the memory of a node's daemons
     Many,

@@ -106,7 +106,7 @@ fn range(usage: &RangeUsage) -> Limit {
     }
 }
 
-/// How many paths a neighbour may announce, a family after the other.
+/// How many paths a neighbor may announce, a family after the other.
 fn paths(peer: &PeerView<'_>) -> Vec<Limit> {
     let limits = peer.families.iter().filter_map(|(family, counters)| {
         let limit = peer.config.prefix_limits.get(family)?;

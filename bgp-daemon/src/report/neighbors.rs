@@ -1,4 +1,4 @@
-//! Neighbours and ranges.
+//! Neighbors and ranges.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use daemon_common::report::{Fact, Neighbor, NeighborFamily, NeighborRange, Neigh
 use ipnet::IpNet;
 use rib::{PeerId, Policy, Role, SendPaths};
 
-/// The neighbours and ranges of a speaker.
+/// The neighbors and ranges of a speaker.
 pub fn neighbors(speaker: &Speaker, now: Instant) -> Neighbors {
     let config = speaker.config();
     let mut neighbors: Vec<Neighbor> = speaker
@@ -181,7 +181,7 @@ fn range(range: &RangeUsage) -> NeighborRange {
     }
 }
 
-/// The neighbour of this name or address.
+/// The neighbor of this name or address.
 pub fn find(speaker: &Speaker, neighbor: &str) -> Option<PeerId> {
     let called = |peer: &PeerView<'_>| {
         peer.config.name == neighbor || neighbor.parse() == Ok(peer.config.remote)
@@ -189,7 +189,7 @@ pub fn find(speaker: &Speaker, neighbor: &str) -> Option<PeerId> {
     speaker.peers().find(called).map(|peer| peer.id)
 }
 
-/// What is missing, for `waiting_for`: configured neighbours whose session is not up, and after a
+/// What is missing, for `waiting_for`: configured neighbors whose session is not up, and after a
 /// restart those whose routes are awaited.
 pub fn waiting(speaker: &Speaker) -> Vec<String> {
     let down = speaker

@@ -8,10 +8,10 @@ use bgp_speaker::{PEER_KEYS, PeerConfig, RangeConfig, SpeakerConfig};
 use daemon_common::report::{Fact, NeighborSettings, Settings};
 use rib::{Outcome, Policy, Then};
 
-/// What the neighbour at an address comes from, or a range.
+/// What the neighbor at an address comes from, or a range.
 type From<'a> = dyn Fn(Option<IpAddr>) -> String + 'a;
 
-/// A speaker's configuration; `from` tells where a neighbour comes from, and a range.
+/// A speaker's configuration; `from` tells where a neighbor comes from, and a range.
 pub fn settings(speaker: &SpeakerConfig, listen: &[SocketAddr], from: &From<'_>) -> Settings {
     let mut keys = Keys::default();
     keys.add("asn", speaker.local_asn);

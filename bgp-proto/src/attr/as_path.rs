@@ -127,7 +127,7 @@ impl AsPath {
         self.segments().map(|segment| segment.length()).sum()
     }
 
-    /// The neighbouring AS the route came from: the first of the first segment that is not a
+    /// The neighboring AS the route came from: the first of the first segment that is not a
     /// confederation's, if that is an AS_SEQUENCE.
     pub fn first_as(&self) -> Option<Asn> {
         let mut segments = self.segments();

@@ -130,7 +130,7 @@ impl Capability {
 }
 
 wire_enum! {
-    /// What a BGP speaker is to its neighbour (RFC 9234 §4.1).
+    /// What a BGP speaker is to its neighbor (RFC 9234 §4.1).
     pub struct BgpRole(u8) {
         /// Gives transit.
         Provider = 0 => "provider",

@@ -1,4 +1,4 @@
-//! Limits of paths per peer and family (RFC 4271 §6.7, RFC 4486 §4), and of neighbours per range.
+//! Limits of paths per peer and family (RFC 4271 §6.7, RFC 4486 §4), and of neighbors per range.
 
 use bgp_fsm::State;
 use bgp_proto::{Family, Notification, notification::cease};

@@ -21,7 +21,7 @@ pub enum EndpointNameError {
         "a name has four parts (node, orchestrator, workload, endpoint) with single dashes between them"
     )]
     Parts,
-    /// A part is empty, so that its neighbours' dashes would run together.
+    /// A part is empty, so that its neighbors' dashes would run together.
     #[error("a part of the name is empty")]
     Empty,
     /// A part begins or ends with a dash, which cannot be told from a separator.

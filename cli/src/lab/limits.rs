@@ -11,7 +11,7 @@ pub(super) const CONVERGE: Duration = Duration::from_secs(120);
 /// See [`CONVERGE`].
 pub(super) const PER_NODE: Duration = Duration::from_millis(300);
 
-/// For one ping: longer than a neighbour discovery that has to ask twice.
+/// For one ping: longer than a neighbor discovery that has to ask twice.
 pub(super) const PING: Duration = Duration::from_secs(3);
 
 /// Pings under way at once.

@@ -6,7 +6,7 @@ use daemon_common::report::{Neighbor, NeighborFamily, Status};
 
 use super::cells::{clean, duration, last_error, list, or_dash};
 
-/// Whether `name` means this neighbour.
+/// Whether `name` means this neighbor.
 pub(super) fn is_called(neighbor: &Neighbor, name: &str) -> bool {
     neighbor.name == name
         || neighbor
@@ -14,7 +14,7 @@ pub(super) fn is_called(neighbor: &Neighbor, name: &str) -> bool {
             .is_some_and(|address| address.to_string() == name)
 }
 
-/// Everything about one neighbour.
+/// Everything about one neighbor.
 pub(super) fn neighbor(neighbor: &Neighbor) -> String {
     let mut block = Block::titled(&format!(
         "{} ({}), AS {}, {}",

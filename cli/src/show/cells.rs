@@ -60,7 +60,7 @@ pub(super) fn family(name: &str) -> &str {
     name.strip_suffix("-unicast").unwrap_or(name)
 }
 
-/// Paths held from a neighbour, family by family.
+/// Paths held from a neighbor, family by family.
 pub(super) fn received(neighbor: &Neighbor) -> String {
     let one =
         |counters: &NeighborFamily| format!("{} {}", family(&counters.family), counters.received);

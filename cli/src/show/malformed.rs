@@ -9,7 +9,7 @@ use super::cells::{clean, utc};
 /// Octets of a line.
 const LINE: usize = 16;
 
-/// The messages of one neighbour, or of all.
+/// The messages of one neighbor, or of all.
 pub(super) fn print(report: &Malformed, neighbor: Option<&str>) -> String {
     let wanted = |message: &&MalformedMessage| neighbor.is_none_or(|n| n == message.neighbor);
     let text: Vec<String> = report.messages.iter().filter(wanted).map(one).collect();

@@ -7,7 +7,7 @@ use daemon_common::report::{Path, Route};
 
 use super::cells::clean;
 
-/// Neighbours named in one line; JSON has all.
+/// Neighbors named in one line; JSON has all.
 const NAMES_MAX: usize = 8;
 
 /// A line for each path that is sent, and for each identifier it is sent with.

@@ -33,7 +33,7 @@ pub(super) struct RouteAsk {
     pub(super) primary: bool,
     /// Every attribute.
     pub(super) all: bool,
-    /// From this neighbour alone.
+    /// From this neighbor alone.
     pub(super) protocol: Option<String>,
     /// How many, instead of which.
     pub(super) count: bool,

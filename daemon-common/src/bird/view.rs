@@ -6,16 +6,16 @@ use std::net::IpAddr;
 /// each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// All neighbours, and the routes of both families, as BIRD 2 and 3 have them.
+    /// All neighbors, and the routes of both families, as BIRD 2 and 3 have them.
     Both,
-    /// Neighbours with IPv4 addresses, and IPv4 routes.
+    /// Neighbors with IPv4 addresses, and IPv4 routes.
     Ipv4,
-    /// Neighbours with IPv6 addresses, and IPv6 routes.
+    /// Neighbors with IPv6 addresses, and IPv6 routes.
     Ipv6,
 }
 
 impl View {
-    /// Whether a neighbour of this address is seen.
+    /// Whether a neighbor of this address is seen.
     pub(super) const fn has(self, address: IpAddr) -> bool {
         match self {
             Self::Both => true,

@@ -16,7 +16,7 @@ pub struct Limits {
 pub struct Limit {
     /// What is limited, with its unit: `neighbors`, `ring octets`.
     pub name: String,
-    /// Of which neighbour, range or family, where there is one limit for each.
+    /// Of which neighbor, range or family, where there is one limit for each.
     pub of: Option<String>,
     /// How much there may be.
     pub limit: u64,
@@ -85,7 +85,7 @@ pub struct Malformed {
 pub struct MalformedMessage {
     /// When it came, in seconds of Unix time.
     pub time_s: u64,
-    /// The name of the neighbour that sent it.
+    /// The name of the neighbor that sent it.
     pub neighbor: String,
     /// The worst of its faults, a fixed word: `length`, `value`, `missing`, …
     pub fault: String,
@@ -103,7 +103,7 @@ pub struct MalformedMessage {
     pub octets_total: u64,
 }
 
-/// A neighbour has been asked for its routes (RFC 2918).
+/// A neighbor has been asked for its routes (RFC 2918).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Refreshed {
@@ -113,7 +113,7 @@ pub struct Refreshed {
     pub families: Vec<String>,
 }
 
-/// The session with a neighbour has been ended, and is begun anew.
+/// The session with a neighbor has been ended, and is begun anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cleared {

@@ -12,15 +12,15 @@ pub struct Settings {
     pub from: String,
     /// The speaker's own keys, by the names that the file has for them.
     pub keys: Vec<Fact>,
-    /// The neighbours.
+    /// The neighbors.
     pub neighbors: Vec<NeighborSettings>,
-    /// Ranges of neighbours.
+    /// Ranges of neighbors.
     pub ranges: Vec<NeighborSettings>,
     /// What of it is not done, and why.
     pub notes: Vec<String>,
 }
 
-/// The configuration of one neighbour, or of those of a range.
+/// The configuration of one neighbor, or of those of a range.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NeighborSettings {

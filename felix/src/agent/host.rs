@@ -16,7 +16,7 @@ pub const GATEWAY_IPV4: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
 /// Every workload's IPv6 gateway: a link-local address that the host's end of the link holds.
 pub const GATEWAY_IPV6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 
-/// A permanent neighbour entry.
+/// A permanent neighbor entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Neighbour {
     /// Interface index.

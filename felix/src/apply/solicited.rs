@@ -1,4 +1,4 @@
-//! That neighbour solicitations for the IPv6 gateway are heard from the first one on.
+//! That neighbor solicitations for the IPv6 gateway are heard from the first one on.
 //!
 //! The kernel joins an address's solicited-node group (RFC 4291 §2.7.1) some time after it has
 //! taken the address: a worker does it, once it gets hold of a lock that we ourselves keep busy. A

@@ -7,11 +7,11 @@
 //! guard-input       ours in?  → workload-guard-…   the same, and loopback addresses
 //! forward           ours in?  → dispatch-from      ─ map dispatch-from ─→ from-<interface>
 //! forward-to        ours out? → dispatch-to        ─ map dispatch-to   ─→ to-<interface>
-//! input             ours in?  → workload-services  neighbour discovery, what OpenStack's host
+//! input             ours in?  → workload-services  neighbor discovery, what OpenStack's host
 //!                                                  offers, dispatch-from
 //! input-to-host     ours in?  → workload-to-host   the same, then the action for endpoint to host
 //!                                                  traffic
-//! output            ours out? → host-to-workload   neighbour discovery, what the host itself
+//! output            ours out? → host-to-workload   neighbor discovery, what the host itself
 //!                                                  sends, dispatch-to
 //!
 //! from-<interface>, to-<interface>: answers; tiers, in order; profiles, in order
@@ -44,8 +44,8 @@ use super::translate;
 pub const TABLE: &str = "cambric-felix";
 
 /// ICMPv6 types that a workload and its host exchange to find each other, and by which the
-/// workload tells its multicast groups: MLD query, report, done (RFC 2710), router and neighbour
-/// solicitation, neighbour advertisement (RFC 4861), MLDv2 report (RFC 3810).
+/// workload tells its multicast groups: MLD query, report, done (RFC 2710), router and neighbor
+/// solicitation, neighbor advertisement (RFC 4861), MLDv2 report (RFC 3810).
 pub const NEIGHBOUR_DISCOVERY: [u8; 7] = [130, 131, 132, 133, 135, 136, 143];
 
 const SOURCE_CHECK: &str = "workload-source";

@@ -26,7 +26,7 @@ pub fn bgp_client(plan: &Plan, node: Place) -> String {
 }
 
 /// `route-reflector.toml` of a reflector: the nodes are clients, by range; the other reflectors
-/// are its neighbours.
+/// are its neighbors.
 pub fn route_reflector(plan: &Plan, reflector: usize) -> String {
     let Some(own) = plan.reflectors.get(reflector) else {
         return String::new();

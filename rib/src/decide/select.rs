@@ -75,7 +75,7 @@ fn keep(
 }
 
 /// RFC 4271 §9.1.2.2 c: a path goes if there is one with a lower MULTI_EXIT_DISC from the same
-/// neighbouring AS. All paths still in the running are looked at together, so their order does
+/// neighboring AS. All paths still in the running are looked at together, so their order does
 /// not matter.
 fn keep_least_med(left: &mut Indices, paths: &[Candidate], lost: &mut dyn FnMut(usize, Step)) {
     let Some((first, rest)) = left.split_first() else {

@@ -9,7 +9,7 @@ use bgp_proto::{Asn, RouterId};
 /// What an operator may choose about decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecisionRules {
-    /// Compare MULTI_EXIT_DISC between routes from different neighbouring ASes, too.
+    /// Compare MULTI_EXIT_DISC between routes from different neighboring ASes, too.
     pub always_compare_med: bool,
 }
 
@@ -26,7 +26,7 @@ pub struct Candidate {
     pub as_path_length: u32,
     /// ORIGIN, the smaller the better (RFC 4271 §9.1.2.2 b).
     pub origin: u8,
-    /// The neighbouring AS the route came from; 0 if that cannot be told.
+    /// The neighboring AS the route came from; 0 if that cannot be told.
     pub neighbour_as: Asn,
     /// MULTI_EXIT_DISC, 0 if absent (RFC 4271 §9.1.2.2 c).
     pub med: u32,
@@ -60,7 +60,7 @@ pub enum Step {
     AsPathLength,
     /// Higher ORIGIN (RFC 4271 §9.1.2.2 b).
     Origin,
-    /// Higher MULTI_EXIT_DISC than a path of the same neighbouring AS (RFC 4271 §9.1.2.2 c).
+    /// Higher MULTI_EXIT_DISC than a path of the same neighboring AS (RFC 4271 §9.1.2.2 c).
     Med,
     /// Internal, while there is an external one (RFC 4271 §9.1.2.2 d).
     EbgpOverIbgp,
@@ -143,7 +143,7 @@ impl fmt::Display for Step {
 }
 
 /// Compares two paths step by step; `Less` is the better one. This is the order that
-/// [`select`](super::select) goes by as long as paths of one neighbouring AS do not differ in
+/// [`select`](super::select) goes by as long as paths of one neighboring AS do not differ in
 /// MULTI_EXIT_DISC (or rules say that it is always compared). If they do, which of two paths is
 /// better depends on the others.
 pub(crate) fn compare(one: &Candidate, two: &Candidate, rules: &DecisionRules) -> Ordering {
@@ -159,7 +159,7 @@ pub(crate) fn compare(one: &Candidate, two: &Candidate, rules: &DecisionRules) -
     Ordering::Equal
 }
 
-/// Whether both paths came from the same neighbouring AS (RFC 4271 §9.1.2.2 c).
+/// Whether both paths came from the same neighboring AS (RFC 4271 §9.1.2.2 c).
 fn same_neighbour(one: &Candidate, two: &Candidate) -> bool {
     one.neighbour_as == two.neighbour_as && one.neighbour_as != Asn::ZERO
 }

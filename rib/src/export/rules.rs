@@ -214,7 +214,7 @@ fn leave_as(attributes: &mut Attributes, origin: &Origin, rules: &GroupRules) {
     // RFC 4271 §5.1.2 b.
     attributes.as_path.prepend(rules.local_asn);
     attributes.leave_as(rules.domain);
-    // RFC 4271 §5.1.4: what one neighbouring AS has said is not for another.
+    // RFC 4271 §5.1.4: what one neighboring AS has said is not for another.
     if origin.role != Role::Local {
         attributes.med = None;
     }

@@ -169,7 +169,7 @@ pub fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Paths that are alike but for what makes the order of two depend on a third: neighbouring AS,
+/// Paths that are alike but for what makes the order of two depend on a third: neighboring AS,
 /// MULTI_EXIT_DISC, and what is looked at after it.
 pub fn alike() -> impl Strategy<Value = Event> {
     let peer = || prop::sample::select(vec![3u16, 5, 7, 8]);
@@ -222,7 +222,7 @@ pub fn two_ways() -> impl Strategy<Value = (Vec<Event>, Vec<Event>)> {
     })
 }
 
-/// Neighbouring announcements of one peer with equal attributes, put into one message.
+/// Neighboring announcements of one peer with equal attributes, put into one message.
 fn squashed(events: Vec<Event>) -> Vec<Event> {
     let mut squashed: Vec<Event> = Vec::new();
     for event in events {

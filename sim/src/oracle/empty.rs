@@ -1,4 +1,4 @@
-//! When all neighbours have left, a speaker holds nothing of theirs any more: no path, no set of
+//! When all neighbors have left, a speaker holds nothing of theirs any more: no path, no set of
 //! attributes, no entry of a log, no octets for anybody.
 
 use bgp_speaker::rib::{PeerId, RibStats};

@@ -1,4 +1,4 @@
-//! At rest a speaker holds from a neighbour exactly what the neighbour has sent: the same paths, with
+//! At rest a speaker holds from a neighbor exactly what the neighbor has sent: the same paths, with
 //! the same attributes. What was sent is read off the wire, where the sender put it.
 
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ use bytes::Bytes;
 use crate::agenda::At;
 use crate::world::World;
 
-/// A path of a neighbour: family, destination, path identifier.
+/// A path of a neighbor: family, destination, path identifier.
 type Path = (Family, Prefix, u32);
 
-/// What is held from any neighbour and was not sent, or the other way round; one line each.
+/// What is held from any neighbor and was not sent, or the other way round; one line each.
 pub fn check(world: &World) -> Vec<String> {
     let mut wrong = Vec::new();
     for (at, machine) in world.machines.iter().enumerate() {
@@ -31,7 +31,7 @@ pub fn check(world: &World) -> Vec<String> {
     wrong
 }
 
-/// What a neighbour has said on the connection of its session, all taken together.
+/// What a neighbor has said on the connection of its session, all taken together.
 fn sent(world: &World, at: At, peer: &PeerView<'_>) -> Option<BTreeMap<Path, Attributes>> {
     let (params, conn) = (peer.params?, peer.session.established()?);
     let mut paths = BTreeMap::new();
@@ -59,7 +59,7 @@ fn apply(paths: &mut BTreeMap<Path, Attributes>, body: &Bytes, params: &SessionP
     }
 }
 
-/// What a speaker holds from a neighbour, as it was received.
+/// What a speaker holds from a neighbor, as it was received.
 fn held(speaker: &Speaker, peer: &PeerView<'_>) -> BTreeMap<Path, Attributes> {
     let mut paths = BTreeMap::new();
     for family in speaker.config().families.iter() {

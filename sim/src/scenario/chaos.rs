@@ -127,7 +127,7 @@ impl World {
         self.later(later, Act::Start(at, daemon));
     }
 
-    /// A BGP daemon is back before its neighbours give up its routes, or nearly so.
+    /// A BGP daemon is back before its neighbors give up its routes, or nearly so.
     fn restart_any(&mut self) {
         let at = self.chance.below(self.machines.len());
         let ends = [End::Restarts, End::Killed];

@@ -1,6 +1,6 @@
 //! The changes that are measured.
 
-/// What a node's BGP client has of its neighbour outside the cluster, by [`TOR`].
+/// What a node's BGP client has of its neighbor outside the cluster, by [`TOR`].
 pub(super) const KERNEL_ROUTE: &str = "10.65.8.0/26";
 /// An address of its pool that it announces by itself: no block of its own holds it.
 pub(super) const BORROWED: &str = "10.65.9.9/32";
@@ -65,13 +65,13 @@ pub(super) struct Case {
 /// Where a change is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// A route that the neighbour outside the cluster has.
+    /// A route that the neighbor outside the cluster has.
     Route(&'static str),
     /// One that it has without the community of those who leave.
     Staying(&'static str),
-    /// A route of the node's kernel's, by that neighbour.
+    /// A route of the node's kernel's, by that neighbor.
     Kernel(&'static str),
-    /// The session with that neighbour.
+    /// The session with that neighbor.
     Outside,
     /// The session with the other node.
     Inside,
