@@ -1,10 +1,10 @@
-//! Interfaces to look at: now, or at a time.
+//! Interfaces to process: now, or at a later time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fib_sync::Instant;
 
-/// Interfaces to look at in the next turn, and later ones with their times, by name.
+/// Interfaces to process in the next turn, and later ones with their times, by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Agenda {
     now: BTreeSet<String>,
@@ -13,17 +13,17 @@ pub(super) struct Agenda {
 }
 
 impl Agenda {
-    /// Has an interface looked at in the next turn.
+    /// Schedules an interface for the next turn.
     pub(super) fn add(&mut self, name: impl Into<String>) {
         self.now.insert(name.into());
     }
 
-    /// Has interfaces looked at in the next turn.
+    /// Schedules interfaces for the next turn.
     pub(super) fn extend<N: Into<String>>(&mut self, names: impl IntoIterator<Item = N>) {
         self.now.extend(names.into_iter().map(Into::into));
     }
 
-    /// Sets the time of one; without, it has none any more.
+    /// Sets the time of an interface, or removes it.
     pub(super) fn set(&mut self, name: &str, at: Option<Instant>) {
         if self.at.get(name).copied() == at {
             return;
@@ -37,7 +37,7 @@ impl Agenda {
         }
     }
 
-    /// Takes those of this turn, and those whose time has come.
+    /// Takes the interfaces of this turn, and those that are due.
     pub(super) fn take(&mut self, now: Instant) -> BTreeSet<String> {
         while self.next().is_some_and(|at| at <= now)
             && let Some((_, name)) = self.order.pop_first()

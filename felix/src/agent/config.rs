@@ -1,4 +1,4 @@
-//! What an agent is configured with at its start.
+//! The start configuration of an agent.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use ipnet::IpNet;
 
 use crate::limits::INTERFACE_PATIENCE;
 
-/// The settings of an agent that it starts with.
+/// The start configuration of an agent.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
-    /// This host's name in the store.
+    /// This host's name in the datastore.
     pub hostname: String,
-    /// What this host itself says of settings; it goes before what is stored.
+    /// Settings of this host; they override stored ones.
     pub settings: FelixConfigurationSpec,
     /// Sources that may reach control ports of the fabric.
     pub control_port_exceptions: Vec<IpNet>,
-    /// Traffic of the host to its own workloads meets their policies.
+    /// Policies also apply to traffic from the host to its own workloads.
     pub police_host_traffic: bool,
     /// `rtm_protocol` of endpoint routes.
     pub route_protocol: u8,
@@ -24,14 +24,15 @@ pub struct AgentConfig {
     pub endpoint_metric: u32,
     /// Routing table of endpoint routes.
     pub table: u32,
-    /// How often the routing table is read although nothing suggests a difference.
+    /// Interval at which the routing table is read without any sign of a difference.
     pub route_refresh: Duration,
-    /// How long an endpoint's interface may take to come before the endpoint is an error.
+    /// Time until an endpoint without its interface counts as an error.
     pub interface_patience: Duration,
 }
 
 impl AgentConfig {
-    /// Protocol 80 and metric 256 in the main table, the store's settings.
+    /// Returns the default: protocol 80 and metric 256 in the main table, settings from the
+    /// datastore.
     pub fn new(hostname: impl Into<String>) -> Self {
         Self {
             hostname: hostname.into(),

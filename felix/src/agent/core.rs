@@ -1,4 +1,4 @@
-//! The agent: one turn after the other from what is to what should be.
+//! The agent: turns that bring the host from its present to its desired state.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -27,20 +27,21 @@ use crate::render::{Frame, Key, RuleInputs, Ruleset, floating, render, source};
 /// Feed it with [`change`](Self::change), [`handle`](Self::handle) and
 /// [`handle_host`](Self::handle_host), then let it [`turn`](Self::turn) and hand every command of
 /// [`poll_host_command`](Self::poll_host_command) to the host, and then every command of
-/// [`poll_command`](Self::poll_command) to the kernel's routing table; again when an event or
-/// [`poll_timeout`](Self::poll_timeout) has come. Nothing in it waits for anything.
+/// [`poll_command`](Self::poll_command) to the kernel's routing table; again after an event and at
+/// the time of [`poll_timeout`](Self::poll_timeout). No method blocks.
 #[derive(Debug)]
 pub struct Agent {
     pub(super) config: AgentConfig,
     pub(super) calculator: Calculator,
     pub(super) trust: Trust,
-    /// How much is looked at in the next turn.
+    /// The scope of the next turn.
     scope: Scope,
     agenda: Agenda,
-    /// Endpoints whose state may be another than at the last [`take_untold`](Self::take_untold).
+    /// Endpoints of which the state may have changed since the last
+    /// [`take_untold`](Self::take_untold).
     pub(super) untold: BTreeSet<EndpointId>,
-    /// Addresses that left, and whose connections are not forgotten yet. Nobody gets one before: a new
-    /// holder inherits no connection, and has none of its own cut.
+    /// Released addresses with connections that are not yet deleted. No endpoint gets such an
+    /// address before, so that a new holder inherits no connection and loses none of its own.
     pub(super) resting: BTreeSet<IpAddr>,
     pub(super) links: Links,
     pub(super) interfaces: Interfaces,
@@ -52,17 +53,17 @@ pub struct Agent {
     orders: Orders,
 }
 
-/// How much is looked at.
+/// The scope of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
-    /// What is on the agenda.
+    /// The interfaces on the agenda.
     Agenda,
     /// Everything.
     All,
 }
 
 impl Agent {
-    /// Returns an agent that knows nothing yet.
+    /// Returns an agent without any knowledge.
     pub fn new(now: Instant, config: AgentConfig) -> Self {
         let calculator = Calculator::new(&*config.hostname, Some(config.settings.clone()))
             .with_control_exceptions(config.control_port_exceptions.clone())
@@ -86,13 +87,13 @@ impl Agent {
         }
     }
 
-    /// Returns the next event of the routing table for the log; ask after each
+    /// Returns the next event of the routing table for the log; call it after each
     /// [`poll_command`](Self::poll_command).
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.routes.poll_notice()
     }
 
-    /// Takes note that the store's `key` holds `value` now, or nothing.
+    /// Records that the datastore's `key` has this `value` now, or was deleted.
     pub fn change(&mut self, key: &str, value: Option<&[u8]>) {
         if let Some(problem) = self.calculator.change(key, value) {
             let reason = Text::new(problem);
@@ -100,8 +101,8 @@ impl Agent {
         }
     }
 
-    /// Takes over what a running agent can take of another configuration: settings, exceptions from the
-    /// guard, whether traffic of the host meets policies, and the patience with interfaces.
+    /// Applies the changes of another configuration that need no restart: settings, exceptions from
+    /// the guard, whether policies apply to traffic of the host, and the wait for interfaces.
     pub fn reconfigure(&mut self, config: &AgentConfig) {
         let (settings, police) = (&config.settings, config.police_host_traffic);
         if self.config.settings.interface_prefix != settings.interface_prefix {
@@ -126,35 +127,35 @@ impl Agent {
         &self.config
     }
 
-    /// Takes the addresses at which this host finds the datastore.
+    /// Sets the addresses of the datastore, as this host resolves them.
     pub fn datastore_at(&mut self, at: BTreeSet<SocketAddr>) {
         self.calculator.datastore_at(at);
     }
 
-    /// Notes that the datastore has been read in full: what it does not hold is not there.
+    /// Records that the datastore has been read in full: a missing key does not exist.
     pub fn store_in_sync(&mut self) {
         self.scope = Scope::All;
         self.trust.take(News::InSync);
     }
 
-    /// Notes that the datastore is away, or another one is read in its place: what it holds counts
-    /// again when it was read in full.
+    /// Records that the datastore is unreachable, or is replaced by another one: its content counts
+    /// again after a full read.
     pub fn store_unread(&mut self) {
-        // What was read in full counts, although what comes next may be a part.
+        // A full read counts, although the next changes may be partial.
         if self.trust.must_apply() {
             self.apply();
         }
         self.trust.take(News::Partial);
     }
 
-    /// Notes that the datastore is there, and why it may not be applied.
+    /// Records that the datastore is reachable, and why it may not be applied.
     pub fn store_unready(&mut self, why: Unready) {
         self.store_unread();
         self.trust.refuse(why);
     }
 
-    /// Notes that the snapshot of an earlier run has been read. The host is brought up with it, but
-    /// nothing is taken away: what it does not hold may be there all the same.
+    /// Records that the snapshot of an earlier run has been read. The host is brought into its
+    /// state, but nothing is removed: an object that the snapshot lacks may still exist.
     pub fn store_restored(&mut self) {
         match self.trust.take(News::Snapshot) {
             true => self.scope = Scope::All,
@@ -162,7 +163,7 @@ impl Agent {
         }
     }
 
-    /// Takes note of a kernel event.
+    /// Handles a kernel event.
     pub fn handle(&mut self, now: Instant, event: &Event) {
         match event {
             Event::Link(link) => self.link(link),
@@ -178,7 +179,7 @@ impl Agent {
                 self.router.doubt();
             }
             Event::Overrun => {
-                // An interface may have been down and up again, bare of what it had.
+                // An interface may have been down and up again, and have lost its settings.
                 self.interfaces.doubt();
                 self.neighbors.doubt();
                 self.scope = Scope::All;
@@ -188,7 +189,7 @@ impl Agent {
         self.routes.handle(now, event);
     }
 
-    /// Takes note of what became of a command for the host.
+    /// Handles the outcome of a command for the host.
     pub fn handle_host(&mut self, now: Instant, command: u64, event: HostEvent) {
         if !matches!(event, HostEvent::Forgotten(_)) {
             self.orders.answered();
@@ -233,7 +234,7 @@ impl Agent {
         }
     }
 
-    /// Orders all that is due. What fails is tried again later.
+    /// Issues all commands that are due. A failed command is repeated later.
     pub fn turn(&mut self, now: Instant) {
         self.rules.check(now, &mut self.orders);
         self.recalculate();
@@ -277,7 +278,7 @@ impl Agent {
         self.routes.poll_command(now)
     }
 
-    /// Returns when to [`turn`](Self::turn) although nothing happened.
+    /// Returns the time of the next [`turn`](Self::turn) if no event arrives earlier.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let always = [self.rules.timeout(), self.routes.timeout()];
         let acting = [
@@ -289,13 +290,13 @@ impl Agent {
         always.into_iter().chain(acting).flatten().min()
     }
 
-    /// Whether interfaces are set up: something was read, and some filter guards the workloads where it
-    /// was a snapshot.
+    /// Returns whether interfaces are set up: data was applied, and, if it was a snapshot, a packet
+    /// filter is in force.
     const fn acts(&self) -> bool {
         self.trust.is_applied() && (!self.trust.is_provisional() || self.rules.guards())
     }
 
-    /// Notes that an earlier run has seen the endpoint's interface: if it is not there now, its
+    /// Records that an earlier run has seen the endpoint's interface: if it does not exist now, its
     /// workload has been stopped.
     pub fn presume_seen(&mut self, id: &EndpointId) {
         if let Some(placement) = self.calculator.desired().endpoints.get(id) {
@@ -313,14 +314,14 @@ impl Agent {
             self.forget_setup(link.index);
         }
         if !is_up(link) {
-            // The kernel drops addresses and entries of a link that goes down.
+            // The kernel removes the addresses and neighbor entries of a link that goes down.
             self.neighbors.drop_interface(link.index);
         }
         self.links.put(link);
         self.agenda.add(&link.name);
     }
 
-    /// What was done to the interface of this index is void.
+    /// Forgets the settings of the interface with this index.
     fn forget_setup(&mut self, index: u32) {
         if let Some(name) = self.links.name(index) {
             self.interfaces.forget(name, index);
@@ -328,10 +329,10 @@ impl Agent {
         }
     }
 
-    /// Applies what was read, and looks at everything if that is asked for.
+    /// Applies the data read, and processes everything if requested.
     fn recalculate(&mut self) {
-        // A store that is being read again, or for the first time since a snapshot, leaves what was
-        // desired before in force.
+        // During a new read of the datastore, and before the first one after a snapshot, the
+        // previous desired state stays in effect.
         let is_news = self.scope == Scope::All || self.calculator.has_news();
         if self.trust.must_apply() || (self.trust.may_apply() && is_news) {
             self.apply();
@@ -347,8 +348,8 @@ impl Agent {
         }
     }
 
-    /// Brings what is desired up to date. The connections of addresses that are gone or have moved are
-    /// to be forgotten.
+    /// Updates the desired state. Connections of addresses that were removed or moved are scheduled
+    /// for deletion.
     fn apply(&mut self) {
         let settled = self.calculator.settle();
         self.trust.take(News::Applied);
@@ -371,7 +372,7 @@ impl Agent {
         }
     }
 
-    /// Gives addresses whose connections are forgotten to their new holders.
+    /// Assigns addresses, after their connections were deleted, to their new holders.
     fn release(&mut self, addresses: &BTreeSet<IpAddr>) {
         for address in addresses {
             self.resting.remove(address);
@@ -380,7 +381,7 @@ impl Agent {
         }
     }
 
-    /// Takes away at once what is not wanted any more on an interface.
+    /// Removes immediately what is no longer wanted on an interface.
     fn withdraw(&mut self, name: &str) {
         let desired = self.calculator.desired();
         let up = self.links.up(name);
@@ -392,7 +393,7 @@ impl Agent {
         let index = self.links.named(name).map(|link| link.index);
         self.interfaces
             .keep_only(name, index.filter(|_| endpoint.is_some()));
-        // What an earlier run made is not to be removed before the store has been read.
+        // Objects of an earlier run are not removed before the datastore has been read.
         let Some(index) = index.filter(|_| !self.trust.is_provisional()) else {
             return;
         };
@@ -403,13 +404,13 @@ impl Agent {
         }
     }
 
-    /// Whether the rules of an earlier run stay: written again from what it knew, they might lack
-    /// those of an endpoint that came last.
+    /// Returns whether the rules of an earlier run stay: rules from its snapshot might lack those
+    /// of the latest endpoint.
     pub(super) const fn keeps_rules(&self) -> bool {
         self.trust.is_provisional() && self.rules.is_inherited()
     }
 
-    /// Returns the elements that let addresses be used which may not be yet.
+    /// Returns the elements that would permit addresses that may not be used yet.
     fn resting_sources(&self) -> Vec<(&'static str, Key)> {
         let desired = self.calculator.desired();
         let resting = self.resting.iter().filter_map(|address| {
@@ -421,7 +422,7 @@ impl Agent {
         resting.collect()
     }
 
-    /// Orders what is due on an interface, and notes when to look at it again.
+    /// Issues the commands that are due for an interface, and schedules its next processing.
     fn set_up(&mut self, now: Instant, name: &str) {
         let mut again = Vec::new();
         if let Some(endpoint) = self.calculator.desired().interfaces.get(name).cloned() {
@@ -443,7 +444,7 @@ impl Agent {
         self.agenda.set(name, again.into_iter().min());
     }
 
-    /// Wants the routes of an endpoint whose interface and rules are in place.
+    /// Adds the routes of an endpoint if its interface and rules are in place.
     fn announce(&mut self, index: u32, endpoint: &Endpoint) {
         let name = &endpoint.interface;
         for address in endpoint.routes() {
@@ -458,10 +459,10 @@ impl Agent {
         }
     }
 
-    /// Whether the rules in force let the address be used on its interface.
+    /// Returns whether the rules in force permit the address on its interface.
     fn is_guarded(&self, endpoint: &Endpoint, address: IpAddr) -> bool {
         if self.keeps_rules() {
-            // If they hold nothing for it, nothing passes.
+            // Without any element for it, all its traffic is dropped.
             return true;
         }
         let (set, key) = match endpoint.addresses.contains(&address) {
@@ -471,7 +472,7 @@ impl Agent {
         self.rules.has(set, &key)
     }
 
-    /// Notes the endpoints whose routes may be otherwise than before.
+    /// Records the endpoints of which the routes may have changed.
     fn note_routes(&mut self) {
         let desired = self.calculator.desired();
         let looked_at = self.routes.settle(|address| desired.routes.get(&address));
@@ -483,8 +484,8 @@ impl Agent {
     }
 }
 
-/// Returns the filter that drops all traffic of workloads. Tunnels to the host are not asked about: no
-/// node is known yet, and the way to the store may be a tunnel.
+/// Returns the filter that drops all traffic of workloads. It does not filter tunnels to the host:
+/// no node is known yet, and the path to the datastore may be a tunnel.
 fn closed(interface_prefixes: Vec<String>) -> Ruleset {
     render(&RuleInputs {
         frame: Frame {

@@ -1,4 +1,4 @@
-//! Endpoints whose interface does not come, and interfaces that no endpoint claims.
+//! Endpoints without their interface, and interfaces without an endpoint.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use super::links::Links;
 use crate::calc::{Desired, EndpointId};
 use crate::limits::UNCLAIMED_NOTICE;
 
-/// What is waited for, on either side, by interface.
+/// Missing interfaces and endpoints, by interface.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Discovery {
-    /// Interfaces that endpoints have.
+    /// Interfaces of endpoints.
     arrivals: BTreeMap<String, Arrival>,
-    /// Interfaces of ours that no endpoint has. Nothing passes them.
+    /// Workload interfaces without an endpoint. All their traffic is dropped.
     unclaimed: BTreeMap<String, Unclaimed>,
 }
 
@@ -39,14 +39,14 @@ struct Unclaimed {
 }
 
 impl Discovery {
-    /// Whether the interface has not come in the time that it had.
+    /// Returns whether the interface has not appeared within its time.
     pub(super) fn is_overdue(&self, interface: &str) -> bool {
         let arrival = self.arrivals.get(interface);
         arrival.is_some_and(|arrival| matches!(arrival.state, Coming::Overdue { .. }))
     }
 
-    /// Notes that an earlier run has seen the interface of this endpoint: if it is not there now, its
-    /// workload has been stopped. Returns whether the endpoint's interface is awaited.
+    /// Records that an earlier run has seen the interface of this endpoint: if it does not exist
+    /// now, its workload has been stopped. Returns whether the endpoint's interface is awaited.
     pub(super) fn presume_seen(&mut self, interface: &str, id: &EndpointId) -> bool {
         let arrival = self.arrivals.get_mut(interface);
         let Some(arrival) = arrival.filter(|arrival| arrival.endpoint == *id) else {
@@ -56,14 +56,15 @@ impl Discovery {
         true
     }
 
-    /// Returns interfaces with one of the prefixes that are no endpoint's, each with the time since
-    /// when.
+    /// Returns the interfaces with one of the prefixes and without an endpoint, each with the time
+    /// since when.
     pub(super) fn unclaimed(&self) -> impl Iterator<Item = (&str, Instant)> {
         let unclaimed = self.unclaimed.iter();
         unclaimed.map(|(name, one)| (name.as_str(), one.since))
     }
 
-    /// Compares an interface's name with endpoints and links. Returns when to do so again.
+    /// Compares an interface's name with endpoints and links. Returns the time of the next
+    /// comparison.
     pub(super) fn look(
         &mut self,
         now: Instant,
@@ -104,7 +105,7 @@ impl Discovery {
             Coming::Awaited { since } if since + patience <= now => {
                 arrival.state = Coming::Overdue { since };
             }
-            // An overdue one has time again where the patience has grown.
+            // An overdue interface gets more time if the limit was raised.
             Coming::Awaited { since } | Coming::Overdue { since } if now < since + patience => {
                 arrival.state = Coming::Awaited { since };
                 return Some(since + patience);

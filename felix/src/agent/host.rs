@@ -1,4 +1,4 @@
-//! The port between the agent and its host, besides routes: commands out, events in.
+//! The interface between the agent and its host, except for routes: commands out, events in.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -10,10 +10,10 @@ use fib_sync::Link;
 use crate::limits::HOST_COMMANDS_MAX;
 use crate::render::Change;
 
-/// Every workload's IPv4 gateway.
+/// The IPv4 gateway of every workload.
 pub const GATEWAY_IPV4: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
 
-/// Every workload's IPv6 gateway: a link-local address that the host's end of the link holds.
+/// The IPv6 gateway of every workload: a link-local address of the host's end of the link.
 pub const GATEWAY_IPV6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 
 /// A permanent neighbor entry.
@@ -27,83 +27,82 @@ pub struct Neighbour {
     pub mac: Mac,
 }
 
-/// How the table compares with what was left.
+/// The result of comparing the table with the one that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checked {
-    /// It is as it was left.
+    /// It is unchanged.
     Intact,
-    /// Somebody else has changed it.
+    /// Another program has changed it.
     Changed,
-    /// Somebody wrote to some table before it was known what the last transaction had made of ours.
+    /// Another program wrote to some table before the result of the last own transaction was known.
     Doubtful,
-    /// Nothing was written yet.
+    /// No table was written yet.
     Nothing,
 }
 
 /// A command for the host.
 ///
-/// A host carries commands out in their order and answers each with one [`HostEvent`] and the
-/// command's number, in the same order. [`Forget`](Self::Forget) is answered later, without a number.
+/// A host carries commands out in order and answers each with one [`HostEvent`] and the command's
+/// number, in the same order. [`Forget`](Self::Forget) is answered later, without a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostCommand {
-    /// Look whether an earlier run has left a packet filter: [`HostEvent::RulesFound`].
+    /// Check whether an earlier run has left a packet filter: [`HostEvent::RulesFound`].
     FindRules,
-    /// Change the packet filter in one transaction: [`HostEvent::RulesWritten`]. Steps that begin with
-    /// [`Change::AddTable`] replace whatever is there; all others are refused if somebody else has
-    /// changed the table.
+    /// Change the packet filter in one transaction: [`HostEvent::RulesWritten`]. Steps that begin
+    /// with [`Change::AddTable`] replace any present table; all others are rejected if another
+    /// program has changed the table.
     WriteRules(Vec<Change>),
-    /// Look whether the packet filter is as it was left: [`HostEvent::RulesChecked`].
+    /// Compare the packet filter with the one that was written: [`HostEvent::RulesChecked`].
     CheckRules,
-    /// Make the host a router, for IPv6 too or not: [`HostEvent::HostConfigured`].
+    /// Make the host a router, optionally for IPv6 too: [`HostEvent::HostConfigured`].
     ConfigureHost {
         /// Whether for IPv6 too.
         ipv6: bool,
     },
-    /// Make a workload's interface answer for the world: [`HostEvent::InterfaceConfigured`]. Settings
-    /// that are as they should be are left alone.
+    /// Set up a workload's interface, so that it answers for all destinations:
+    /// [`HostEvent::InterfaceConfigured`]. Settings with the wanted value are not written.
     ConfigureInterface {
         /// The interface.
         link: Link,
         /// Whether it needs the IPv6 gateway's address.
         ipv6: bool,
     },
-    /// List the neighbor entries that an earlier run or this one made:
-    /// [`HostEvent::NeighborsListed`].
+    /// List the neighbor entries of this or an earlier run: [`HostEvent::NeighborsListed`].
     ListNeighbors,
-    /// Make or change a permanent neighbor entry: [`HostEvent::NeighborPut`].
+    /// Create or change a permanent neighbor entry: [`HostEvent::NeighborPut`].
     PutNeighbor(Neighbour),
     /// Remove a neighbor entry: [`HostEvent::NeighborDeleted`].
     DeleteNeighbor(Neighbour),
-    /// Forget the tracked connections of addresses once all other commands at hand are carried out, at
-    /// best effort: [`HostEvent::Forgotten`].
+    /// Delete the tracked connections of addresses after all other pending commands, at best
+    /// effort: [`HostEvent::Forgotten`].
     Forget(BTreeSet<IpAddr>),
 }
 
-/// What became of a command.
+/// The outcome of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostEvent {
     /// Whether an earlier run has left a packet filter.
     RulesFound(Result<bool, Failed>),
-    /// The packet filter is written, or nothing of it was changed.
+    /// The packet filter was written, or is unchanged.
     RulesWritten(Result<(), Failed>),
-    /// How the packet filter compares with what was left.
+    /// The result of comparing the packet filter with the one that was written.
     RulesChecked(Result<Checked, Failed>),
-    /// The host is a router, or a needed setting could not be made.
+    /// The host is a router, or a required setting failed.
     HostConfigured(Result<(), Failed>),
-    /// The interface of this index is configured, or a needed setting could not be made.
+    /// The interface of this index is configured, or a required setting failed.
     InterfaceConfigured(u32, Result<(), Failed>),
     /// The neighbor entries.
     NeighborsListed(Result<Vec<Neighbour>, Failed>),
-    /// An entry was made, or refused.
+    /// An entry was written, or rejected.
     NeighborPut(Neighbour, Result<(), Failed>),
-    /// An entry was removed, or its removal refused.
+    /// An entry was removed, or its removal failed.
     NeighborDeleted(Neighbour, Result<(), Failed>),
-    /// The connections of these addresses are forgotten. An address that was ordered again since comes
-    /// with the later order alone.
+    /// The connections of these addresses were deleted. An address that was requested again since
+    /// is reported for the later request only.
     Forgotten(BTreeSet<IpAddr>),
 }
 
-/// Why something could not be done, in a line for people.
+/// Why a command failed, as a line for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed(pub String);
 
@@ -115,12 +114,12 @@ impl fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
-/// Commands on their way to the host.
+/// Queued commands for the host.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     last: u64,
     queue: VecDeque<(u64, HostCommand)>,
-    /// Commands that are to be answered.
+    /// Number of commands without an answer.
     unanswered: usize,
 }
 
@@ -140,12 +139,12 @@ impl Orders {
         self.queue.pop_front()
     }
 
-    /// Notes an answer.
+    /// Records an answer.
     pub(super) const fn answered(&mut self) {
         self.unanswered = self.unanswered.saturating_sub(1);
     }
 
-    /// Whether so many commands are unanswered that interfaces have to wait.
+    /// Returns whether so many commands are unanswered that interfaces have to wait.
     pub(super) const fn is_full(&self) -> bool {
         self.unanswered >= HOST_COMMANDS_MAX
     }

@@ -1,4 +1,5 @@
-//! Workload interfaces: what was done to each of them, as long as it has its index and stays up.
+//! Workload interfaces: the settings made on each of them, as long as it keeps its index and stays
+//! up.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,13 +15,13 @@ use super::retry::Retry;
 use crate::calc::{Endpoint, EndpointId};
 use crate::limits::INTERFACE_REFRESH;
 
-/// The interfaces that are set up, or being set up, by name.
+/// The interfaces that are set up, or in progress, by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Interfaces {
     setups: BTreeMap<String, Setup>,
 }
 
-/// What was done to an interface.
+/// The settings made on an interface.
 #[derive(Clone, Debug)]
 struct Setup {
     /// The link's index.
@@ -29,7 +30,7 @@ struct Setup {
     configured: Retry,
     /// Whether it was set up for IPv6.
     ipv6: bool,
-    /// When the settings are looked at again.
+    /// Time of the next check of the settings.
     refresh: Instant,
 }
 
@@ -39,12 +40,13 @@ impl Interfaces {
         self.setups.keys()
     }
 
-    /// Returns how far an interface is, if anything was done to it.
+    /// Returns the progress of an interface, if any command was issued for it.
     pub(super) fn configured(&self, name: &str) -> Option<&Retry> {
         self.setups.get(name).map(|setup| &setup.configured)
     }
 
-    /// Orders what is due of an endpoint's interface. Returns its index once it is configured.
+    /// Issues the commands that are due for an endpoint's interface. Returns its index once it is
+    /// configured.
     pub(super) fn configure(
         &mut self,
         now: Instant,
@@ -62,7 +64,8 @@ impl Interfaces {
             refresh: now + INTERFACE_REFRESH,
         });
         if ipv6 && !setup.ipv6 {
-            // What was ordered lacks the address of the IPv6 gateway; what failed is tried again with it.
+            // The pending command lacks the address of the IPv6 gateway; a failed one is repeated
+            // with it.
             if setup.configured.timeout().is_none() {
                 setup.configured = Retry::default();
             }
@@ -81,7 +84,7 @@ impl Interfaces {
         setup.configured.is_done().then_some(setup.index)
     }
 
-    /// Takes the answer to a command, if it is the one that is waited for; `endpoint` is for the log.
+    /// Handles the answer to a command, if it is the awaited one; `endpoint` is for the log.
     pub(super) fn answer(
         &mut self,
         now: Instant,
@@ -107,13 +110,13 @@ impl Interfaces {
         }
     }
 
-    /// Returns when an interface is tried or looked at again.
+    /// Returns when an interface is retried or checked again.
     pub(super) fn timeout(&self, name: &str) -> Option<Instant> {
         let setup = self.setups.get(name)?;
         Some(setup.configured.timeout().unwrap_or(setup.refresh))
     }
 
-    /// Forgets what was done to an interface unless it has this index.
+    /// Forgets the settings of an interface unless it has this index.
     pub(super) fn keep_only(&mut self, name: &str, index: Option<u32>) {
         if self
             .setups
@@ -124,7 +127,7 @@ impl Interfaces {
         }
     }
 
-    /// Forgets what was done to an interface, as far as it had this index.
+    /// Forgets the settings of an interface if it had this index.
     pub(super) fn forget(&mut self, name: &str, index: u32) {
         if self
             .setups
@@ -135,7 +138,7 @@ impl Interfaces {
         }
     }
 
-    /// Has all of them looked at again.
+    /// Schedules all of them for a check.
     pub(super) fn doubt(&mut self) {
         for setup in self.setups.values_mut() {
             setup.configured.doubt();

@@ -45,14 +45,14 @@ impl Links {
         self.at(index).map(|link| link.name.as_str())
     }
 
-    /// Returns the index of a link through which traffic can pass.
+    /// Returns the index of a link that can carry traffic.
     pub(super) fn up(&self, name: &str) -> Option<u32> {
         let link = self.named(name).filter(|link| is_up(link));
         link.map(|link| link.index)
     }
 }
 
-/// Whether traffic can pass a link: administratively up, and with carrier.
+/// Returns whether a link can carry traffic: administratively up, and with carrier.
 pub(super) const fn is_up(link: &Link) -> bool {
     link.up && link.running
 }

@@ -1,12 +1,14 @@
-//! The agent as a value: the store's values, the kernel's events and the host's answers in; routes and
-//! commands out.
+//! The agent as a value: its inputs are the datastore's values, the kernel's events and the host's
+//! answers, its outputs are routes and commands.
 //!
-//! Nothing in here does I/O, waits, or reads a clock: routes go out as commands of `fib-sync`, everything
-//! else as [`HostCommand`]. A simulator runs the same value beside an in-memory kernel and host.
+//! Nothing in here does I/O, waits, or reads a clock: routes are output as commands of `fib-sync`,
+//! everything else as [`HostCommand`]. A simulator runs the same value with an in-memory kernel and
+//! host.
 //!
-//! [`Agent`] holds parts that own their state: `trust` what may be applied, `rules`, `routes`,
-//! `interfaces`, `neighbors` and `router` what was ordered and what became of it, `discovery`
-//! what is missing. `docs/design/felix-agent.md` has the reasons.
+//! [`Agent`] holds parts that own their state: `trust` decides which data may be applied; `rules`,
+//! `routes`, `interfaces`, `neighbors` and `router` hold the issued commands and their outcomes;
+//! `discovery` holds missing interfaces and endpoints. `docs/design/felix-agent.md` explains the
+//! design.
 
 mod agenda;
 mod config;

@@ -1,4 +1,4 @@
-//! Permanent neighbor entries: wanted, made, and refused.
+//! Permanent neighbor entries: wanted, written, and rejected.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,7 +10,7 @@ use super::host::{Failed, HostCommand, Neighbour, Orders};
 use super::retry::Retry;
 use crate::calc::Endpoint;
 
-/// No address comes before it.
+/// The lowest address.
 pub(super) const LOWEST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// The entries of all workload interfaces.
@@ -18,11 +18,11 @@ pub(super) const LOWEST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 pub(super) struct Neighbors {
     /// By index of the interface.
     entries: BTreeMap<(u32, IpAddr), Entry>,
-    /// Those that an earlier run made were listed.
+    /// Whether the entries of an earlier run were listed.
     adopted: Retry,
 }
 
-/// An entry that the kernel holds or is to hold.
+/// An entry that the kernel has or is to get.
 #[derive(Clone, Debug)]
 struct Entry {
     neighbor: Neighbour,
@@ -30,14 +30,14 @@ struct Entry {
 }
 
 impl Neighbors {
-    /// Orders a list of the entries that an earlier run made, if it is due.
+    /// Requests a list of an earlier run's entries, if it is due.
     pub(super) fn adopt(&mut self, now: Instant, orders: &mut Orders) {
         if self.adopted.is_due(now) {
             self.adopted.order(orders.push(HostCommand::ListNeighbors));
         }
     }
 
-    /// Takes the list. Returns the interfaces with entries.
+    /// Handles the list. Returns the interfaces with entries.
     pub(super) fn listed(
         &mut self,
         now: Instant,
@@ -49,7 +49,7 @@ impl Neighbors {
         }
         let mut interfaces = Vec::new();
         let outcome = found.map(|found| {
-            // Whatever was put before the list was made is in it.
+            // The list contains every entry that was written before it was made.
             self.entries.retain(|_, entry| !entry.put.is_done());
             for neighbor in found {
                 let key = (neighbor.interface, neighbor.address);
@@ -66,17 +66,18 @@ impl Neighbors {
         interfaces
     }
 
-    /// Whether entries are being listed: until then none is put or deleted.
+    /// Returns whether a list is pending: until it arrives no entry is written or deleted.
     pub(super) const fn are_unlisted(&self) -> bool {
         self.adopted.is_under_way()
     }
 
-    /// Returns when they are to be listed again.
+    /// Returns the time of the next list.
     pub(super) const fn timeout(&self) -> Option<Instant> {
         self.adopted.timeout()
     }
 
-    /// Orders the entries of an endpoint. Returns when what was refused is tried again.
+    /// Issues commands for the entries of an endpoint. Returns the next retry time of rejected
+    /// ones.
     pub(super) fn put(
         &mut self,
         now: Instant,
@@ -110,7 +111,7 @@ impl Neighbors {
         again
     }
 
-    /// Takes the answer to a put, if it is the one that is waited for. Returns whether it was.
+    /// Handles the answer to a write, if it is the awaited one. Returns whether it was.
     pub(super) fn answer(
         &mut self,
         now: Instant,
@@ -134,7 +135,7 @@ impl Neighbors {
         true
     }
 
-    /// Orders that entries of an interface are removed, unless they are the endpoint's.
+    /// Issues commands to remove the entries of an interface, except those of the endpoint.
     pub(super) fn withdraw(
         &mut self,
         index: u32,
@@ -147,7 +148,7 @@ impl Neighbors {
         let on = self.on(index);
         for neighbor in on.into_iter().filter(|neighbor| !is_wanted(neighbor)) {
             let entry = self.entries.remove(&(index, neighbor.address));
-            // One that was refused is not there.
+            // A rejected entry does not exist.
             let is_there = |entry: Entry| entry.put.reason().is_none() || entry.put.is_under_way();
             if entry.is_some_and(is_there) {
                 orders.push(HostCommand::DeleteNeighbor(neighbor));
@@ -155,23 +156,23 @@ impl Neighbors {
         }
     }
 
-    /// An interface is gone or down, and its entries with it.
+    /// Forgets the entries of an interface that was removed or is down.
     pub(super) fn drop_interface(&mut self, index: u32) {
         for neighbor in self.on(index) {
             self.entries.remove(&(index, neighbor.address));
         }
-        // The list that is under way may have been made before.
+        // The pending list may have been made before.
         if self.adopted.is_under_way() {
             self.adopted.doubt();
         }
     }
 
-    /// Has all of them listed again: events were lost.
+    /// Schedules a new list, because events were lost.
     pub(super) const fn doubt(&mut self) {
         self.adopted.doubt();
     }
 
-    /// Returns how far an entry is, if it was ordered.
+    /// Returns the progress of an entry, if a command was issued for it.
     pub(super) fn state(&self, index: u32, address: IpAddr) -> Option<&Retry> {
         self.entries.get(&(index, address)).map(|entry| &entry.put)
     }

@@ -1,10 +1,10 @@
-//! Something that is to be done, and is tried again with growing delay while it fails.
+//! An action that is repeated with growing delay while it fails.
 
 use fib_sync::Instant;
 
 use crate::limits::{REFUSAL_ATTEMPTS, RETRY_MAX, RETRY_MIN};
 
-/// How far it is.
+/// The progress of an action.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Retry {
     step: Step,
@@ -13,18 +13,18 @@ pub(crate) struct Retry {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Step {
-    /// To be done now.
+    /// To be performed now.
     #[default]
     Due,
-    /// Ordered of the host by the command of this number, and not answered yet.
+    /// Issued to the host as the command of this number, and not answered yet.
     UnderWay(u64),
-    /// To be done at this time.
+    /// To be performed at this time.
     Later(Instant),
-    /// Nothing is to be done.
+    /// Nothing to do.
     Rest,
 }
 
-/// How it ended last.
+/// The last outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Past {
     #[default]
@@ -36,12 +36,12 @@ enum Past {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Failure {
     reason: String,
-    /// Times in a row.
+    /// Failures in a row.
     attempts: u32,
 }
 
 impl Retry {
-    /// Whether it is to be done at `now`.
+    /// Returns whether it is due at `now`.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         match self.step {
             Step::Due => true,
@@ -50,7 +50,7 @@ impl Retry {
         }
     }
 
-    /// Whether it was done, also while it is done again.
+    /// Returns whether it has succeeded, also while it is repeated.
     pub(crate) const fn is_done(&self) -> bool {
         matches!(self.past, Past::Done)
     }
@@ -59,29 +59,30 @@ impl Retry {
         matches!(self.step, Step::UnderWay(_))
     }
 
-    /// Whether the command of this number is what is waited for: an answer to another one is void.
+    /// Returns whether the command of this number is the awaited one: an answer to another one is
+    /// ignored.
     pub(crate) fn awaits(&self, number: u64) -> bool {
         self.step == Step::UnderWay(number)
     }
 
-    /// Notes that it is ordered by the command of this number.
+    /// Records that it is issued as the command of this number.
     pub(crate) const fn order(&mut self, command: u64) {
         self.step = Step::UnderWay(command);
     }
 
-    /// Has it done again if it was done, and nothing is to be done.
+    /// Repeats it if it has succeeded and is not pending.
     pub(crate) const fn again(&mut self) {
         if matches!(self.step, Step::Rest) {
             self.step = Step::Due;
         }
     }
 
-    /// Has it done again in any case: what was done before may be void, under way or not.
+    /// Repeats it in any case: the earlier result may be void, pending or not.
     pub(crate) const fn doubt(&mut self) {
         self.step = Step::Due;
     }
 
-    /// Takes note of an outcome. Returns the reason if it is a new one, worth a line in the log.
+    /// Records an outcome. Returns the reason of a failure if it is a new one, to be logged.
     pub(crate) fn note<E: ToString>(
         &mut self,
         now: Instant,
@@ -104,7 +105,7 @@ impl Retry {
         self.reason().filter(|_| new)
     }
 
-    /// Why it failed last, also while it is tried again.
+    /// Returns why it failed last, also while it is repeated.
     pub(crate) fn reason(&self) -> Option<&str> {
         match &self.past {
             Past::Failed(failure) => Some(&failure.reason),
@@ -112,7 +113,7 @@ impl Retry {
         }
     }
 
-    /// Whether it failed so often in a row that it is no matter of a moment.
+    /// Returns whether it failed so often in a row that the failure counts as permanent.
     pub(crate) const fn is_lasting(&self) -> bool {
         match &self.past {
             Past::Failed(failure) => failure.attempts >= REFUSAL_ATTEMPTS,
@@ -120,7 +121,7 @@ impl Retry {
         }
     }
 
-    /// When it is to be tried again.
+    /// Returns the time of the next attempt.
     pub(crate) const fn timeout(&self) -> Option<Instant> {
         match self.step {
             Step::Later(at) => Some(at),

@@ -1,4 +1,4 @@
-//! The host as a router.
+//! The forwarding settings of the host.
 
 use daemon_common::events::{Event, Text, emit};
 use fib_sync::Instant;
@@ -7,11 +7,11 @@ use super::host::{Failed, HostCommand, Orders};
 use super::retry::Retry;
 use crate::limits::INTERFACE_REFRESH;
 
-/// The settings by which the host forwards.
+/// The forwarding settings of the host.
 #[derive(Clone, Debug)]
 pub(super) struct Router {
     configured: Retry,
-    /// When they are looked at again.
+    /// Time of their next check.
     refresh: Instant,
 }
 
@@ -23,14 +23,14 @@ impl Router {
         }
     }
 
-    /// Has the settings made again in the next turn; what failed waits for its time.
+    /// Schedules the settings for the next turn; a failed one keeps its retry time.
     pub(super) const fn doubt(&mut self) {
         if self.configured.timeout().is_none() {
             self.configured.doubt();
         }
     }
 
-    /// Orders the settings, if they are due.
+    /// Issues the settings, if they are due.
     pub(super) fn configure(&mut self, now: Instant, ipv6: bool, orders: &mut Orders) {
         if self.refresh <= now {
             self.refresh = now + INTERFACE_REFRESH;
@@ -42,7 +42,7 @@ impl Router {
         }
     }
 
-    /// Takes the answer to a command, if it is the one that is waited for.
+    /// Handles the answer to a command, if it is the awaited one.
     pub(super) fn answer(&mut self, now: Instant, command: u64, outcome: Result<(), Failed>) {
         if self.configured.awaits(command)
             && let Some(reason) = self.configured.note(now, outcome)
@@ -57,7 +57,7 @@ impl Router {
         self.configured.reason()
     }
 
-    /// Returns when something is due although nothing happens.
+    /// Returns when the next action is due without an event.
     pub(super) fn timeout(&self) -> Instant {
         let retry = self.configured.timeout();
         retry.unwrap_or(self.refresh).min(self.refresh)

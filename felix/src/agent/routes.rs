@@ -1,4 +1,4 @@
-//! The routes of endpoints, handed to the reconciler of `fib-sync`.
+//! The routes of endpoints, which the reconciler of `fib-sync` installs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,23 +14,23 @@ use super::AgentConfig;
 use super::neighbors::LOWEST;
 use crate::limits::{FORMER_METRICS, REFUSAL_ATTEMPTS, ROUTE_GRACE};
 
-/// Routes wanted of the kernel, and what became of them.
+/// The wanted routes, and their outcomes.
 #[derive(Debug)]
 pub(super) struct RouteSync {
     owner: Owner,
     table: u32,
     metric: u32,
-    /// Routes handed to the reconciler: interface and address to interface index.
+    /// Routes passed to the reconciler: interface and address to interface index.
     wanted: BTreeMap<(String, IpAddr), u32>,
-    /// Addresses whose routes may not be in the kernel as wanted.
+    /// Addresses of which the routes may not be in the kernel as wanted.
     unsettled: BTreeSet<IpAddr>,
-    /// Those of them that the kernel refuses time and again, and why.
+    /// Those that the kernel has rejected repeatedly, and why.
     refused: BTreeMap<IpAddr, String>,
     reconciler: Reconciler,
     grace: Grace,
 }
 
-/// When own routes that nobody wants are no longer kept.
+/// When own routes that are not wanted are no longer kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Grace {
     /// The datastore was not read in full yet.
@@ -47,7 +47,7 @@ impl RouteSync {
             tables: vec![config.table],
             tables_read: Vec::new(),
             metrics: own_metrics(config.endpoint_metric),
-            // Until the store was read in full, nothing is known to be unwanted.
+            // Before the datastore was read in full, no route is known to be unwanted.
             grace: Duration::MAX,
             period: config.route_refresh,
             install: true,
@@ -65,13 +65,13 @@ impl RouteSync {
         }
     }
 
-    /// Takes note of a kernel event.
+    /// Handles a kernel event.
     pub(super) fn handle(&mut self, now: Instant, event: &Event) {
         match event {
             Event::Applied(key, _) | Event::Changed { key, .. } | Event::Gone(key, _) => {
                 self.unsettled.insert(key.prefix.addr());
             }
-            // Any route may be otherwise than it was thought to be.
+            // The state of any route may have changed.
             Event::DumpDone { .. } | Event::Overrun => {
                 let wanted = self.wanted.keys().map(|(_, address)| *address);
                 self.unsettled.extend(wanted);
@@ -81,7 +81,7 @@ impl RouteSync {
         self.reconciler.handle(now, event);
     }
 
-    /// Wants a route of an address over an interface.
+    /// Adds the wanted route of an address over an interface.
     pub(super) fn want(&mut self, interface: &str, index: u32, address: IpAddr) {
         self.wanted.insert((interface.to_owned(), address), index);
         self.unsettled.insert(address);
@@ -89,13 +89,13 @@ impl RouteSync {
         self.reconciler.want(self.key(address), route);
     }
 
-    /// Whether a route over an interface is wanted, through that index if one is given.
+    /// Returns whether a route over an interface is wanted, through that index if one is given.
     pub(super) fn is_wanted(&self, interface: &str, address: IpAddr, index: Option<u32>) -> bool {
         let wanted = self.wanted.get(&(interface.to_owned(), address));
         wanted.is_some_and(|held| index.is_none_or(|index| *held == index))
     }
 
-    /// Withdraws the routes over an interface but those that are to be kept, by address and index.
+    /// Withdraws the routes over an interface, except those to keep, by address and index.
     pub(super) fn withdraw(&mut self, interface: &str, keeps: impl Fn(IpAddr, u32) -> bool) {
         let wanted = self.wanted.range((interface.to_owned(), LOWEST)..);
         let wanted = wanted.take_while(|((on, _), _)| on == interface);
@@ -108,9 +108,9 @@ impl RouteSync {
         }
     }
 
-    /// Looks at routes that may not be in the kernel as wanted, and keeps in mind which of them it
-    /// refuses for good: while one is tried again, it is no less refused. `interface` is where an
-    /// address is. Returns the interfaces whose routes were looked at.
+    /// Checks the routes that may not be in the kernel as wanted, and records which of them it
+    /// permanently rejects; a rejected route stays recorded while it is retried. `interface`
+    /// returns the interface of an address. Returns the interfaces of the checked routes.
     pub(super) fn settle<'d>(
         &mut self,
         interface: impl Fn(IpAddr) -> Option<&'d String>,
@@ -144,19 +144,19 @@ impl RouteSync {
         looked_at
     }
 
-    /// Returns why the kernel refuses a route for good.
+    /// Returns why the kernel permanently rejects a route.
     pub(super) fn refused(&self, address: IpAddr) -> Option<&str> {
         self.refused.get(&address).map(String::as_str)
     }
 
-    /// Whether a route that is wanted is in the kernel.
+    /// Returns whether a route that is wanted is in the kernel.
     pub(super) fn is_installed(&self, address: IpAddr) -> bool {
         let view = self.reconciler.lookup(&self.key(address));
         view.is_none_or(|view| view.status == FibStatus::Acked)
     }
 
-    /// Some time after the first full look at the store, own routes that nobody wants go. The time
-    /// is for interfaces that are still coming up.
+    /// Ends the grace period: some time after the first full read of the datastore, own routes that
+    /// are not wanted are deleted. The time is for interfaces that are still coming up.
     pub(super) fn end_grace(&mut self, now: Instant) {
         match self.grace {
             Grace::NotBegun => self.grace = Grace::Until(now + ROUTE_GRACE),
@@ -168,7 +168,7 @@ impl RouteSync {
         }
     }
 
-    /// Whether that time is over.
+    /// Returns whether the grace period is over.
     pub(super) fn is_settled(&self) -> bool {
         self.grace == Grace::Over
     }
@@ -183,7 +183,7 @@ impl RouteSync {
         self.reconciler.poll_notice()
     }
 
-    /// Returns when something is due although nothing happens.
+    /// Returns when the next action is due without an event.
     pub(super) fn timeout(&self) -> Option<Instant> {
         let grace = match self.grace {
             Grace::Until(at) => Some(at),
@@ -196,7 +196,7 @@ impl RouteSync {
             .min()
     }
 
-    /// Whether the routing table is as wanted.
+    /// Returns whether the routing table is as wanted.
     pub(super) fn in_sync(&self) -> bool {
         self.reconciler.in_sync()
     }
@@ -226,7 +226,8 @@ impl RouteSync {
     }
 }
 
-/// The metrics at which a route of Felix's protocol is Felix's: its own, and those of earlier runs.
+/// Returns the metrics at which a route of Felix's protocol belongs to Felix: its own, and those of
+/// earlier runs.
 fn own_metrics(endpoint_metric: u32) -> Vec<RangeInclusive<u32>> {
     let mut metrics = FORMER_METRICS.to_vec();
     metrics.push(endpoint_metric);

@@ -1,4 +1,4 @@
-//! The packet filter: from what is wanted to transactions, of which one is under way at a time.
+//! The packet filter: transactions towards the wanted ruleset, one at a time.
 
 use std::collections::BTreeSet;
 
@@ -12,44 +12,44 @@ use super::trust::{Filter, InForce};
 use crate::limits::{PREPARATIONS_PER_WRITE_MAX, PREPARED_AT_ONCE, RULES_CHECK};
 use crate::render::{Change, Key, Ruleset, Touched, changes, creation, preparation};
 
-/// The packet filter of the host, and what of the wanted one it lacks.
+/// The packet filter of the host, and its missing parts.
 #[derive(Debug)]
 pub(super) struct RuleSync {
     in_force: InForce,
-    /// The table as it is once all commands are carried out; nothing where that is not known, and the
-    /// next transaction replaces the table.
+    /// The table after all commands are carried out; `None` if unknown, in which case the next
+    /// transaction replaces the table.
     held: Option<Ruleset>,
-    /// What of the wanted rules is in no command.
+    /// Wanted changes that are in no command yet.
     unwritten: Touched,
-    /// What is under way.
+    /// The pending command.
     work: Option<(u64, Work)>,
     written: Retry,
-    /// Transactions that prepared a part since the rules were written last.
+    /// Preparing transactions since the last full write.
     preparations: u32,
-    /// What one of them makes at most.
+    /// Maximum size of one of them.
     at_once: usize,
-    /// When the table is compared with what was left.
+    /// Time of the next comparison of the table with the written one.
     check_at: Instant,
     foreign_edits: u64,
-    /// Interfaces with routes that wait for rules to be in force.
+    /// Interfaces with routes that wait for their rules.
     waiting: BTreeSet<String>,
 }
 
 #[derive(Debug)]
 enum Work {
-    /// An earlier run's filter is looked for.
+    /// Check for an earlier run's filter.
     Find,
-    /// The filter that drops all workload traffic is written.
+    /// Write the filter that drops all workload traffic.
     Close,
-    /// A part is written to which no packet comes before the rest is.
+    /// Write a part that no packet reaches before the rest is written.
     Prepare,
-    /// What was touched is written.
+    /// Write the touched parts.
     Write(Touched),
-    /// All that is wanted is written in the place of what is there; what was touched is among it.
+    /// Replace the whole table by the wanted ruleset, which includes the touched parts.
     Replace(Touched),
-    /// The table is compared with what was left.
+    /// Compare the table with the written one.
     Check,
-    /// The table is replaced by what was left.
+    /// Replace the table by the written one.
     Heal(Checked),
 }
 
@@ -69,18 +69,18 @@ impl RuleSync {
         }
     }
 
-    /// Notes that parts of the wanted rules are others.
+    /// Records that parts of the wanted rules have changed.
     pub(super) fn touch(&mut self, touched: Touched) {
         self.unwritten.merge(touched);
     }
 
-    /// Notes that an interface has a route that waits for its rules.
+    /// Records that an interface has a route that waits for its rules.
     pub(super) fn wait(&mut self, interface: &str) {
         self.waiting.insert(interface.to_owned());
     }
 
-    /// Notes that the settings of the host are others: what drops all workload traffic is written
-    /// again where it is in force.
+    /// Records that the settings of the host have changed: if the filter that drops all workload
+    /// traffic is in force, it is written again.
     pub(super) fn reconfigure(&mut self) {
         let before = self.in_force;
         self.take(Filter::Reconfigured);
@@ -89,7 +89,7 @@ impl RuleSync {
         }
     }
 
-    /// Orders a comparison of the table with what was left, if it is due.
+    /// Requests a comparison of the table with the written one, if it is due.
     pub(super) fn check(&mut self, now: Instant, orders: &mut Orders) {
         if self.check_at <= now && self.work.is_none() {
             self.check_at = now + RULES_CHECK;
@@ -97,8 +97,9 @@ impl RuleSync {
         }
     }
 
-    /// Before anything is known of endpoints: if an earlier run left no rules, all workload traffic is
-    /// dropped; if it did, they stay in force. `closed` is called for the former.
+    /// Protects the workloads before any endpoint is known: if an earlier run left no rules, all
+    /// workload traffic is dropped; if it did, they stay in force. `closed` is called for the
+    /// former.
     pub(super) fn guard(
         &mut self,
         now: Instant,
@@ -125,7 +126,8 @@ impl RuleSync {
         self.written.order(command);
     }
 
-    /// Orders what is due of the wanted rules. Elements of `withheld` may not be used yet.
+    /// Issues the next transaction of the wanted rules. Elements of `withheld` may not be written
+    /// yet.
     pub(super) fn write(
         &mut self,
         now: Instant,
@@ -153,7 +155,7 @@ impl RuleSync {
         self.unwritten.merge(later);
     }
 
-    /// Returns the steps of the next transaction, and takes them for carried out.
+    /// Returns the steps of the next transaction, and assumes that they will be carried out.
     fn next(&mut self, wanted: &Ruleset, later: &Touched) -> (Vec<Change>, Work) {
         let Some(held) = &mut self.held else {
             let mut whole = wanted.clone();
@@ -166,7 +168,7 @@ impl RuleSync {
             self.held = Some(whole);
             return (steps, Work::Replace(std::mem::take(&mut self.unwritten)));
         };
-        // A datastore that never rests must not put off what denies.
+        // A continuously changing datastore must not delay denying rules.
         let prepares = self.preparations < PREPARATIONS_PER_WRITE_MAX;
         let part = prepares.then(|| preparation(held, wanted, &self.unwritten, self.at_once));
         if let Some(part) = part.flatten() {
@@ -180,8 +182,8 @@ impl RuleSync {
         (steps, Work::Write(touched))
     }
 
-    /// Takes an answer, if it is the one that is waited for. Returns interfaces whose rules were
-    /// waited for, whatever became of them.
+    /// Handles an answer, if it is the awaited one. Returns interfaces that waited for their rules,
+    /// whatever the outcome.
     pub(super) fn answer(
         &mut self,
         now: Instant,
@@ -232,7 +234,7 @@ impl RuleSync {
         }
     }
 
-    /// Notes that a transaction was carried out.
+    /// Records that a transaction was carried out.
     fn done(&mut self, now: Instant, work: Work) {
         match work {
             Work::Find | Work::Check => {}
@@ -259,13 +261,13 @@ impl RuleSync {
         }
     }
 
-    /// Notes that something was refused. Nothing of a transaction was carried out.
+    /// Records that a transaction was rejected. Nothing of it was carried out.
     fn failed(&mut self, now: Instant, work: Work, reason: Failed) {
         if !matches!(work, Work::Find | Work::Check) {
             self.held = None;
         }
         match work {
-            // The table is not what it was taken for: it is replaced at once.
+            // The table differs from the assumed one: it is replaced at once.
             Work::Prepare => {
                 self.foreign_edits += 1;
                 self.written.doubt();
@@ -297,17 +299,17 @@ impl RuleSync {
         }
     }
 
-    /// Whether some filter guards the workloads.
+    /// Returns whether some filter protects the workloads.
     pub(super) const fn guards(&self) -> bool {
         self.in_force.guards()
     }
 
-    /// Whether the filter of an earlier run is in force.
+    /// Returns whether the filter of an earlier run is in force.
     pub(super) const fn is_inherited(&self) -> bool {
         matches!(self.in_force, InForce::Inherited)
     }
 
-    /// Whether an element of the wanted rules is in force, or not wanted.
+    /// Returns whether an element of the wanted rules is in force, or not wanted.
     pub(super) fn has(&self, set: &str, key: &Key) -> bool {
         let under_way = match &self.work {
             Some((_, Work::Write(touched) | Work::Replace(touched))) => Some(touched),
@@ -317,7 +319,7 @@ impl RuleSync {
         !lacks(&self.unwritten) && !under_way.is_some_and(lacks)
     }
 
-    /// Whether all of the wanted filter is in force.
+    /// Returns whether the whole wanted filter is in force.
     pub(super) fn in_sync(&self) -> bool {
         let writes = matches!(
             self.work,
@@ -326,7 +328,7 @@ impl RuleSync {
         self.unwritten.is_empty() && !writes && self.written.is_done()
     }
 
-    /// Whether a part was prepared and more is to follow, as soon as others had their turn.
+    /// Returns whether a part was prepared and more is to follow after the daemon's other work.
     pub(super) const fn is_preparing(&self) -> bool {
         self.preparations > 0
     }
@@ -336,7 +338,7 @@ impl RuleSync {
         self.written.reason()
     }
 
-    /// Whether that is no matter of a moment.
+    /// Returns whether the problem is permanent.
     pub(super) const fn is_refused(&self) -> bool {
         self.written.is_lasting()
     }
@@ -346,12 +348,12 @@ impl RuleSync {
         self.held.as_ref()
     }
 
-    /// Returns how often somebody else's change was undone.
+    /// Returns the number of reverted changes by other programs.
     pub(super) const fn foreign_edits(&self) -> u64 {
         self.foreign_edits
     }
 
-    /// Returns when something is due although nothing happens.
+    /// Returns when the next action is due without an event.
     pub(super) fn timeout(&self) -> Option<Instant> {
         let at = self.written.timeout().unwrap_or(self.check_at);
         self.work.is_none().then(|| at.min(self.check_at))
@@ -367,7 +369,7 @@ mod tests {
 
     const NOW: Instant = Instant(0);
 
-    /// A filter of so many chains, the last of which are `touched`.
+    /// Returns a filter with these chains, of which the last ones are `touched`.
     fn chains(names: std::ops::Range<u32>) -> (Ruleset, Touched) {
         let name = |n| format!("chain-{n}");
         let one = |n| (name(n), Arc::new(Chain::default()));
@@ -397,7 +399,7 @@ mod tests {
         rules.answer(NOW, number, event, &mut Orders::default());
     }
 
-    /// One that has written an empty filter.
+    /// Returns a value that has written an empty filter.
     fn begun() -> RuleSync {
         let mut rules = RuleSync::new(NOW);
         let (number, steps) = order(&mut rules, &Ruleset::default()).unwrap();
@@ -413,7 +415,7 @@ mod tests {
         rules.at_once = 1;
         let mut prepared = 0;
         for last in 2.. {
-            // New chains come all the time.
+            // New chains arrive all the time.
             let (wanted, touched) = chains(0..2 * last);
             rules.touch(touched);
             let (number, _) = order(&mut rules, &wanted).unwrap();

@@ -104,7 +104,7 @@ fn an_address_of_another_endpoint_rests_until_its_connections_are_forgotten() {
         }
         world.endpoint("b", "cali2", &["10.65.0.1/32", "10.65.0.2/32"]);
         world.settle();
-        // Nothing else waits for it.
+        // No other endpoint waits for it.
         world.endpoint("c", "cali3", &["10.65.0.3/32"]);
         world.settle();
         let routed = |world: &World| world.routes().into_keys().collect::<Vec<_>>();
@@ -178,7 +178,7 @@ fn a_host_that_does_not_forward_is_said_and_tried_again() {
     world.pass(Duration::from_secs(1));
     assert_eq!(world.agent.waiting_for(), []);
     assert_eq!(world.host.hosts, 1);
-    // The gateway's address on `lo` is given back.
+    // The gateway's address on `lo` is restored.
     let gateway = ipnet::IpNet::new(GATEWAY_IPV4.into(), 32).unwrap();
     let lo = world.link("lo");
     world.kernel.borrow_mut().add_address(lo, gateway);

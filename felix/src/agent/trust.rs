@@ -1,35 +1,35 @@
-//! How far the datastore may be trusted, and which packet filter is in force: two declared state
+//! How far the datastore may be trusted, and which packet filter is in force: two explicit state
 //! machines. `docs/design/felix-agent.md` holds the tables; a test compares them with this code.
 
 use calico_store::Unready;
 
-/// What the agent knows of the datastore.
+/// The agent's knowledge of the datastore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Knowledge {
-    /// Nothing: all workload traffic is dropped or passes as an earlier run left it.
+    /// None: all workload traffic is dropped, or the filter of an earlier run stays in force.
     Unread,
     /// A snapshot of an earlier run was read and is not applied yet.
     Restored,
     /// A snapshot is applied: endpoints are set up, nothing is removed.
     Provisional,
-    /// The datastore was read in full, and what it holds is not applied yet.
+    /// The datastore was read in full, and its content is not applied yet.
     Read,
-    /// What the datastore holds is applied; each change is applied as it comes.
+    /// The datastore's content is applied; each change is applied as it arrives.
     Current,
-    /// The datastore is away or is read again: what was applied stays in force.
+    /// The datastore is unreachable or is being read again: the applied state stays in effect.
     Interrupted,
 }
 
-/// What happens to [`Knowledge`].
+/// An event of [`Knowledge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
     /// A snapshot was read.
     Snapshot,
     /// The datastore was read in full.
     InSync,
-    /// From now on changes may be a part of what the datastore holds.
+    /// From now on changes may be partial.
     Partial,
-    /// All that was read is applied.
+    /// Everything read is applied.
     Applied,
 }
 
@@ -44,11 +44,11 @@ impl Knowledge {
             (Current, News::Partial) => Interrupted,
             (Restored, News::Applied) => Provisional,
             (Read | Current, News::Applied) => Current,
-            // A snapshot is older than what was read or applied.
+            // A snapshot is older than the data read or applied.
             (Provisional | Read | Current | Interrupted, News::Snapshot)
-            // The whole is applied before a part of the next one arrives.
+            // The full read is applied before a part of the next one arrives.
             | (Read, News::Partial)
-            // Nothing new is known in full.
+            // There is no new full read.
             | (Unread | Provisional | Interrupted, News::Applied) => return None,
         })
     }
@@ -70,7 +70,7 @@ impl Trust {
         }
     }
 
-    /// Takes a transition. Returns false, and stays as it is, if the transition is illegal.
+    /// Performs a transition. Returns false, and changes nothing, if the transition is illegal.
     pub(super) const fn take(&mut self, news: News) -> bool {
         let Some(next) = self.knowledge.after(news) else {
             return false;
@@ -82,7 +82,7 @@ impl Trust {
         true
     }
 
-    /// Notes why the datastore may not be applied; a full read clears it.
+    /// Records why the datastore may not be applied; a full read clears it.
     pub(super) const fn refuse(&mut self, why: Unready) {
         self.unready = Some(why);
     }
@@ -92,61 +92,61 @@ impl Trust {
         self.unready
     }
 
-    /// Whether the datastore has been read in full at least once.
+    /// Returns whether the datastore has been read in full at least once.
     pub(super) const fn is_in_sync(self) -> bool {
         use Knowledge::{Current, Interrupted, Read};
         matches!(self.knowledge, Read | Current | Interrupted)
     }
 
-    /// Whether something was applied, so that the host is brought into that state.
+    /// Returns whether data was applied, so that the host is brought into that state.
     pub(super) const fn is_applied(self) -> bool {
         use Knowledge::{Current, Interrupted, Provisional};
         matches!(self.knowledge, Provisional | Current | Interrupted)
     }
 
-    /// Whether a snapshot is all that is known: nothing is removed because it lacks something.
+    /// Returns whether only a snapshot is known: a missing key never causes a removal.
     pub(super) const fn is_provisional(self) -> bool {
         matches!(self.knowledge, Knowledge::Restored | Knowledge::Provisional)
     }
 
-    /// Whether all that was read may be applied: it is whole.
+    /// Returns whether the data read may be applied, because it is complete.
     pub(super) const fn may_apply(self) -> bool {
         self.knowledge.after(News::Applied).is_some()
     }
 
-    /// Whether something whole was read and is to be applied before anything else is read.
+    /// Returns whether a complete read must be applied before the next read.
     pub(super) const fn must_apply(self) -> bool {
         matches!(self.knowledge, Knowledge::Read)
     }
 }
 
-/// The packet filter that the host is known to have.
+/// The packet filter in force on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InForce {
-    /// Whether an earlier run left one is not known.
+    /// It is unknown whether an earlier run left one.
     Unknown,
     /// None: an earlier run left none.
     Nothing,
-    /// One of this run that drops all workload traffic.
+    /// A filter of this run that drops all workload traffic.
     Closed,
-    /// The one of an earlier run.
+    /// The filter of an earlier run.
     Inherited,
-    /// One of this run, from what was applied.
+    /// A filter of this run, from applied data.
     Own,
 }
 
-/// What happens to [`InForce`].
+/// An event of [`InForce`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filter {
     /// The filter of an earlier run was found.
     Found,
     /// No filter of an earlier run was found.
     Absent,
-    /// The one that drops all workload traffic was written.
+    /// The filter that drops all workload traffic was written.
     ClosedWritten,
-    /// The wanted one was written.
+    /// The wanted filter was written.
     WantedWritten,
-    /// The settings of this host are others.
+    /// The settings of this host have changed.
     Reconfigured,
 }
 
@@ -159,17 +159,17 @@ impl InForce {
             (Unknown, Filter::Absent) => Nothing,
             (Nothing | Closed, Filter::ClosedWritten) => Closed,
             (_, Filter::WantedWritten) => Own,
-            // It is written again, for other interfaces perhaps.
+            // It is written again, perhaps for other interfaces.
             (Nothing | Closed, Filter::Reconfigured) => Nothing,
             (Unknown | Inherited | Own, Filter::Reconfigured) => self,
-            // It is looked for once, before anything is written.
+            // The check is made once, before anything is written.
             (Nothing | Closed | Inherited | Own, Filter::Found | Filter::Absent)
-            // Only where nothing else guards the workloads.
+            // Only if no other filter protects the workloads.
             | (Unknown | Inherited | Own, Filter::ClosedWritten) => return None,
         })
     }
 
-    /// Whether some filter guards the workloads.
+    /// Returns whether some filter protects the workloads.
     pub(super) const fn guards(self) -> bool {
         matches!(self, Self::Closed | Self::Inherited | Self::Own)
     }

@@ -13,31 +13,31 @@ use super::retry::Retry;
 use crate::calc::{Desired, EndpointId, Placement};
 use crate::render::Ruleset;
 
-/// How one endpoint fares.
+/// The status of one endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointView<'a> {
     /// Its id.
     pub id: &'a EndpointId,
-    /// What the store says of it.
+    /// Its desired state.
     pub placement: &'a Placement,
-    /// Index of its interface, if that is there.
+    /// Index of its interface, if that exists.
     pub link: Option<u32>,
-    /// `up` if traffic can pass as far as this host has a say; `error` if it is refused, by what the
-    /// store says of others or by the kernel, or if its interface does not come.
+    /// `up` if traffic can pass as far as this host controls it; `error` if it is rejected, because
+    /// of other stored values or by the kernel, or if its interface does not appear.
     pub state: EndpointState,
     /// Why it is not up.
     pub reason: Option<String>,
 }
 
 impl EndpointView<'_> {
-    /// What is wrong with it: why it is not up, or else what a missing profile costs it.
+    /// Returns its problem: why it is not up, or else the effect of a missing profile.
     pub fn problem(&self) -> Option<String> {
         let missing = || self.placement.missing.clone();
         self.reason.clone().or_else(missing)
     }
 
-    /// What is reported into the store. The reason goes with an error, and with what is missing:
-    /// that something is down is no fault.
+    /// Returns the status for the datastore. Errors and missing objects have a reason: an endpoint
+    /// that is merely down has no fault.
     pub fn reported(&self) -> EndpointStatus {
         let is_down = self.state == EndpointState::Down;
         EndpointStatus {
@@ -47,50 +47,50 @@ impl EndpointView<'_> {
     }
 }
 
-/// What an agent still waits for.
+/// A condition that an agent still waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// The store has not been read in full.
+    /// The datastore has not been read in full.
     Store,
-    /// The store is not to be acted upon.
+    /// The datastore must not be applied.
     StoreReady(Unready),
     /// The packet filter is not in force.
     Rules(Option<String>),
     /// The host does not forward.
     Host(String),
-    /// The routing table is not in step.
+    /// The routing table is not in sync.
     Routes,
 }
 
 impl Agent {
-    /// What should be.
+    /// Returns the desired state.
     pub const fn desired(&self) -> &Desired {
         self.calculator.desired()
     }
 
-    /// Whether the store has been read in full.
+    /// Returns whether the datastore has been read in full.
     pub const fn is_store_in_sync(&self) -> bool {
         self.trust.is_in_sync()
     }
 
-    /// Whether the host is being brought into the state that the store asks for: the store was
-    /// read in full, and may be acted upon.
+    /// Returns whether the host is being brought into the desired state: the datastore was read in
+    /// full, and may be applied.
     pub const fn is_active(&self) -> bool {
         self.trust.is_applied()
     }
 
-    /// Whether the time is over that interfaces were given to come up since the store was first
-    /// read in full: what is not up now was not left so by the start.
+    /// Returns whether the time for interfaces to come up after the first full read is over: an
+    /// interface that is not up now is not down because of the start.
     pub fn is_settled(&self) -> bool {
         self.routes.is_settled()
     }
 
-    /// How often a foreign change to the packet filter was undone.
+    /// Returns the number of reverted foreign changes to the packet filter.
     pub const fn foreign_edits(&self) -> u64 {
         self.rules.foreign_edits()
     }
 
-    /// Why the packet filter in force is not the wanted one.
+    /// Returns why the packet filter in force is not the wanted one.
     pub fn rules_problem(&self) -> Option<&str> {
         self.rules.problem()
     }
@@ -100,29 +100,31 @@ impl Agent {
         self.rules.held()
     }
 
-    /// Whether the next turn goes on with what this one began: it is due as soon as others had theirs.
+    /// Returns whether the next turn continues the work of this one: it is due after the daemon's
+    /// other work.
     pub const fn is_under_way(&self) -> bool {
         self.rules.is_preparing()
     }
 
-    /// Whether the wanted packet filter is in force.
+    /// Returns whether the wanted packet filter is in force.
     pub fn rules_in_sync(&self) -> bool {
         self.trust.is_applied() && self.rules.in_sync()
     }
 
-    /// Every endpoint of this host.
+    /// Returns every endpoint of this host.
     pub fn endpoints(&self) -> impl Iterator<Item = EndpointView<'_>> {
         let endpoints = self.desired().endpoints.iter();
         endpoints.map(|(id, placement)| self.view(id, placement))
     }
 
-    /// One of them.
+    /// Returns one endpoint.
     pub fn endpoint(&self, id: &EndpointId) -> Option<EndpointView<'_>> {
         let (id, placement) = self.desired().endpoints.get_key_value(id)?;
         Some(self.view(id, placement))
     }
 
-    /// Endpoints that may have gone, or fare otherwise than at the last call.
+    /// Returns the endpoints that may have been deleted or have changed their state since the last
+    /// call.
     pub fn take_untold(&mut self) -> BTreeSet<EndpointId> {
         std::mem::take(&mut self.untold)
     }
@@ -141,33 +143,33 @@ impl Agent {
         }
     }
 
-    /// Every route wanted or held.
+    /// Returns every route wanted or held.
     pub fn routes(&self) -> impl Iterator<Item = FibView<'_>> {
         self.routes.all()
     }
 
-    /// Foreign routes that carry Felix's protocol.
+    /// Returns the foreign routes that carry Felix's protocol.
     pub fn foreign_routes(&self) -> impl Iterator<Item = (&RouteKey, &Route)> {
         self.routes.foreign()
     }
 
-    /// The routes in numbers.
+    /// Returns the routes in numbers.
     pub fn route_summary(&self) -> FibSummary {
         self.routes.summary()
     }
 
-    /// The name of a link.
+    /// Returns the name of a link.
     pub fn link_name(&self, index: u32) -> Option<&str> {
         self.links.name(index)
     }
 
-    /// Returns interfaces with one of the prefixes that are no endpoint's, each with the time since
-    /// when.
+    /// Returns the interfaces with one of the prefixes and without an endpoint, each with the time
+    /// since when.
     pub fn unclaimed(&self) -> impl Iterator<Item = (&str, Instant)> {
         self.discovery.unclaimed()
     }
 
-    /// What is still missing before all is as it should be.
+    /// Returns the unmet conditions of the desired state.
     pub fn waiting_for(&self) -> Vec<Waiting> {
         let mut waiting = Vec::new();
         if let Some(why) = self.trust.unready() {
@@ -187,7 +189,7 @@ impl Agent {
         waiting
     }
 
-    /// What keeps an endpoint from being up.
+    /// Returns what prevents an endpoint from being up.
     fn obstacle(&self, placement: &Placement) -> Option<Obstacle> {
         if let Some(reason) = &placement.denied {
             return Some(Obstacle::refused(true, reason.clone()));
@@ -220,7 +222,7 @@ impl Agent {
         let all = || endpoint.addresses.iter();
         let missing = all().filter_map(|address| self.route_obstacle(name, *address));
         let unknown = all().filter_map(|address| self.neighbour_obstacle(link.index, *address));
-        // An error says more than what is only not there yet.
+        // An error is more specific than a missing object.
         let (mut errors, mut waits) = missing
             .chain(unknown)
             .partition::<Vec<_>, _>(Obstacle::is_error);
@@ -257,7 +259,7 @@ impl Agent {
     }
 }
 
-/// What keeps an endpoint from being up.
+/// What prevents an endpoint from being up.
 struct Obstacle {
     state: EndpointState,
     reason: String,

@@ -1,5 +1,5 @@
-//! Forgets tracked connections of addresses that left this host, so that whoever gets the address
-//! next does not inherit them.
+//! Deletes tracked connections of addresses that left this host, so that the next holder of an
+//! address does not inherit them.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -21,8 +21,8 @@ const REPLY: u16 = 2;
 const ADDRESSES: u16 = 1;
 const ZONE: u16 = 18;
 
-/// Removes every tracked connection from or to one of the addresses; returns how many. At best
-/// effort: what the kernel will not give up times out by itself.
+/// Removes every tracked connection from or to one of the addresses; returns their number. At best
+/// effort: a connection that the kernel does not delete times out by itself.
 ///
 /// # Errors
 ///
@@ -55,7 +55,8 @@ fn message(family: NetfilterProtoFamily, message: ConntrackMessage) -> Netfilter
     NetfilterMessage::new(NetfilterHeader::new(family, 0, 0), message)
 }
 
-/// A connection is named by its original tuple and its zone, as the kernel told them.
+/// Builds the deletion of a connection, identified by its original tuple and zone as the kernel
+/// reported them.
 fn deletion(family: NetfilterProtoFamily, row: &Row) -> NetfilterMessage {
     let named = walk(of_netfilter(row)).filter(|(kind, _)| matches!(*kind, ORIGINAL | ZONE));
     let attributes = named.map(|(kind, value)| {

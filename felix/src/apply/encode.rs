@@ -1,4 +1,4 @@
-//! From the steps of a ruleset change to nftables messages.
+//! Encodes the steps of a ruleset change as nftables messages.
 
 use std::net::IpAddr;
 
@@ -16,21 +16,21 @@ use crate::render::{Change, Family, Hook, Key, Rule, SetKind, TABLE, Value};
 
 /// `NF_ACCEPT`: the policy of a base chain, and the verdict.
 const NF_ACCEPT: u32 = 1;
-/// nft's numbers of data types, for `nft list` to print keys as what they are.
+/// nft's numbers of data types, so that `nft list` prints keys in their proper form.
 const TYPE_IPV4_ADDRESS: u32 = 7;
 const TYPE_IPV6_ADDRESS: u32 = 8;
 const TYPE_PORT: u32 = 13;
 const TYPE_ICMPV6: u32 = 29;
 const TYPE_INTERFACE: u32 = 41;
-/// A concatenation's type holds its parts' types, this many bits each.
+/// A concatenation's type contains the types of its parts, this many bits each.
 const TYPE_BITS: u32 = 6;
 /// `NFT_DATA_VERDICT`.
 const TYPE_VERDICT: u32 = 0xffff_ff00;
-/// nft's note on a set that its keys are in host byte order.
+/// nft's userdata of a set with keys in host byte order.
 const HOST_ORDER: [u8; 6] = [0, 4, 1, 0, 0, 0];
-/// nft's note on a set that its keys are in network byte order.
+/// nft's userdata of a set with keys in network byte order.
 const NETWORK_ORDER: [u8; 6] = [0, 4, 2, 0, 0, 0];
-/// nft's kind of rule note that is a comment.
+/// nft's userdata type of a rule comment.
 const NOTE_COMMENT: u8 = 0;
 /// Octets of an interface name in a key, NULs included.
 const NAME_OCTETS: usize = INTERFACE_NAME_OCTETS_MAX + 1;
@@ -38,7 +38,7 @@ const NAME_OCTETS: usize = INTERFACE_NAME_OCTETS_MAX + 1;
 /// A message with its netlink flags.
 pub(super) type Step = (NfTablesMessage, u16);
 
-/// The messages of one step.
+/// Returns the messages of one step.
 pub(super) fn messages(change: &Change, set_id: &mut u32) -> Vec<Step> {
     match change {
         Change::AddTable => vec![(NfTablesMessage::NewTable(table()), NLM_F_CREATE)],
@@ -196,8 +196,8 @@ fn elements_of(name: &str, elements: Vec<ListAttribute<SetElementAttribute>>) ->
     SetElementMessage { attributes }
 }
 
-/// The kernel's element or elements of a key: a range is where it begins and, unless it goes on to
-/// the last value there is, the first value after it.
+/// Returns the kernel's element or elements of a key: a range consists of its first value and,
+/// unless it extends to the last possible value, the first value after it.
 fn key_elements(key: &Key, value: Option<&Value>) -> Vec<ListAttribute<SetElementAttribute>> {
     let element = |octets: Vec<u8>, more| {
         let mut attributes = vec![SetElementAttribute::Key(DataAttribute::Value(octets))];
@@ -217,7 +217,7 @@ fn key_elements(key: &Key, value: Option<&Value>) -> Vec<ListAttribute<SetElemen
     elements
 }
 
-/// The first key after a range.
+/// Returns the first key after a range.
 fn after(key: &Key) -> Option<Vec<u8>> {
     let mut octets = match key {
         Key::Net(net) => address_octets(net.broadcast()),
@@ -299,7 +299,7 @@ fn new_rule(chain: &str, rule: &Rule) -> RuleMessage {
     message
 }
 
-/// nft's form of a comment: kind, length with the closing NUL, text, NUL.
+/// Returns nft's encoding of a comment: type, length with the terminating NUL, text, NUL.
 fn comment_note(comment: &str) -> Vec<u8> {
     let text = comment.as_bytes();
     let text = text.get(..text.len().min(127)).unwrap_or_default();

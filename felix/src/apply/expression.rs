@@ -1,5 +1,5 @@
-//! Rules as expressions of the nftables virtual machine. Each match loads into register 1 and
-//! compares; the forms are those that `nft` itself makes, so that `nft list` prints them back.
+//! Encodes rules as expressions of the nftables virtual machine. Each match loads into register 1
+//! and compares; the encodings are those of `nft` itself, so that `nft list` can print them.
 
 use std::net::IpAddr;
 
@@ -57,14 +57,14 @@ const NAT_FLAGS: u16 = 7;
 const MASQUERADE_FLAGS: u16 = 1;
 const MASQUERADE_PORT: u16 = 2;
 const MASQUERADE_PORT_LAST: u16 = 3;
-/// `NF_NAT_RANGE_PROTO_SPECIFIED`: there are ports. `NF_NAT_RANGE_PROTO_RANDOM_FULLY`: they are
-/// drawn, so that two connections at a time seldom want the same one.
+/// `NF_NAT_RANGE_PROTO_SPECIFIED`: ports are given. `NF_NAT_RANGE_PROTO_RANDOM_FULLY`: they are
+/// chosen at random, so that two concurrent connections rarely choose the same port.
 const PORTS_GIVEN: u32 = 1 << 1;
 const PORTS_DRAWN: u32 = 1 << 4;
 const TO_SOURCE: u32 = 0;
 const TO_DESTINATION: u32 = 1;
 
-/// All expressions of a rule, in order.
+/// Returns all expressions of a rule, in order.
 pub(super) fn of_rule(rule: &Rule) -> Vec<Expressions> {
     let mut asked = Asked::default();
     let mut expressions = Vec::new();
@@ -81,7 +81,7 @@ pub(super) fn of_rule(rule: &Rule) -> Vec<Expressions> {
     expressions
 }
 
-/// The expressions of what a rule does, after those of its matches.
+/// Returns the expressions of a rule's action, which follow those of its matches.
 fn of_action(action: &Action, asked: &mut Asked, expressions: &mut Vec<Expressions>) {
     match action {
         Action::Verdict(verdict) => expressions.push(immediate(verdict)),
@@ -111,7 +111,7 @@ fn of_action(action: &Action, asked: &mut Asked, expressions: &mut Vec<Expressio
         }
         Action::SourceBy(family, map) => {
             asked.family(*family, expressions);
-            // Side by side, as the key has them.
+            // Adjacent, as in the key.
             let destination = match family {
                 Family::V4 => Register::Reg32_01,
                 Family::V6 => Register::Reg2,
@@ -145,7 +145,7 @@ fn of_action(action: &Action, asked: &mut Asked, expressions: &mut Vec<Expressio
     }
 }
 
-/// The attributes of a verdict.
+/// Returns the attributes of a verdict.
 pub(super) fn verdict(verdict: &Verdict) -> Vec<VerdictAttribute> {
     let (code, chain) = match verdict {
         Verdict::Accept => (Code::Other(NF_ACCEPT), None),
@@ -159,7 +159,7 @@ pub(super) fn verdict(verdict: &Verdict) -> Vec<VerdictAttribute> {
     attributes
 }
 
-/// What a rule has asked already: family and protocol are asked once.
+/// Conditions that a rule has already checked: family and protocol are checked once.
 #[derive(Default)]
 struct Asked {
     family: Option<Family>,
@@ -253,7 +253,7 @@ impl Asked {
         }
     }
 
-    /// What rules of policies ask.
+    /// Adds the expressions of a condition of policies.
     fn of_policy(&mut self, condition: &Match, into: &mut Vec<Expressions>) {
         match condition {
             Match::Family(family) => self.family(*family, into),
@@ -295,7 +295,7 @@ impl Asked {
         }
     }
 
-    /// The input interface's name and the source address, side by side, looked up in a set.
+    /// Looks up the pair of the input interface's name and the source address in a set.
     fn source_in(&mut self, family: Family, set: &str, into: &mut Vec<Expressions>) {
         self.family(family, into);
         let (offset, octets) = place(End::Source, family);
@@ -306,7 +306,7 @@ impl Asked {
         ]);
     }
 
-    /// The destination address and the TCP port, side by side, looked up in a set.
+    /// Looks up the pair of destination address and TCP port in a set.
     fn service_in(&mut self, family: Family, set: &str, into: &mut Vec<Expressions>) {
         self.family(family, into);
         self.protocol(IPPROTO_TCP, into);
@@ -323,7 +323,7 @@ impl Asked {
     }
 }
 
-/// Where an address is in the network header: offset and octets.
+/// Returns the place of an address in the network header: offset and octets.
 const fn place(end: End, family: Family) -> (u32, u32) {
     match (end, family) {
         (End::Source, Family::V4) => (12, 4),
@@ -340,8 +340,8 @@ const fn operator(is: Is) -> Operator {
     }
 }
 
-/// Loads the ports that connections may come from, if any are given, and returns the attributes
-/// that say so: first, last, and how one of them is chosen.
+/// Loads the source ports for new connections, if any are given, and returns their attributes:
+/// first, last, and the method of choice.
 fn from_ports(
     ports: Option<(u16, u16)>,
     [first_name, last_name, flags_name]: [u16; 3],
@@ -361,7 +361,7 @@ fn from_ports(
     attributes
 }
 
-/// To the address in register 1, and whatever else is said of it.
+/// Adds a translation to the address in register 1, with further attributes.
 fn translation(
     kind: u32,
     family: Family,
@@ -401,7 +401,7 @@ fn interface(side: Side) -> Expressions {
     })
 }
 
-/// Loads what connection tracking says of a packet.
+/// Loads a connection tracking property of a packet.
 fn connection(key: u32) -> Expressions {
     let register = u32::from(Register::Reg1);
     Expressions::Other {
@@ -410,7 +410,7 @@ fn connection(key: u32) -> Expressions {
     }
 }
 
-/// Loads what kind of address the source is to the routing table.
+/// Loads the address type of the source according to the routing table.
 fn source_type() -> Expressions {
     Expressions::Other {
         expression_type: "fib".into(),

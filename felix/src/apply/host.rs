@@ -1,4 +1,4 @@
-//! The Linux host that the thread is on: carries out the agent's commands.
+//! The Linux host of the current thread: carries out the agent's commands.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::future::pending;
@@ -26,40 +26,40 @@ pub struct LinuxHost {
     sysctl: Sysctl,
     has_ipv6: bool,
     rp_filter: String,
-    /// Addresses whose connections are still to be forgotten.
+    /// Addresses with connections still to be deleted.
     forgetting: BTreeSet<IpAddr>,
-    /// Those that the round under way is for.
+    /// Addresses of the round in progress.
     in_hand: BTreeSet<IpAddr>,
-    /// Answers that are not taken yet, each with the number of its command.
+    /// Answers not yet taken, each with the number of its command.
     answers: VecDeque<(u64, HostEvent)>,
     forgetter: Option<JoinHandle<()>>,
-    /// When the packet filter is listed, if no further transaction comes before.
+    /// When the packet filter is listed, unless another transaction precedes it.
     listing_at: Instant,
-    /// After how many transactions.
+    /// The number of transactions at that time.
     listing_of: u64,
-    /// When it may be listed without waiting for that.
+    /// When it may be listed without waiting for that time.
     listing_not_before: Instant,
-    /// When connections may be forgotten again.
+    /// When the next deletion of connections may start.
     forgetting_at: Instant,
 }
 
-/// Why a host cannot be worked on.
+/// Why a host is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// No packet filter.
+    /// The packet filter is unavailable.
     #[error(transparent)]
     Rules(#[from] RulesError),
-    /// No neighbours.
+    /// Neighbor entries are unavailable.
     #[error("no netlink socket for neighbour entries: {0}")]
     Neighbours(#[source] io::Error),
 }
 
 impl LinuxHost {
-    /// Opens everything. `protocol` marks neighbour entries as ours.
+    /// Opens all parts of the host. `protocol` marks neighbor entries as Felix's.
     ///
     /// # Errors
     ///
-    /// The kernel lacks something, or privileges are missing.
+    /// The kernel lacks a feature, or privileges are missing.
     pub fn open(protocol: u8) -> Result<Self, HostError> {
         let sysctl = Sysctl::default();
         Ok(Self {
@@ -79,12 +79,12 @@ impl LinuxHost {
         })
     }
 
-    /// The packet filter, for display.
+    /// Returns the packet filter, for display.
     pub const fn rules(&mut self) -> &mut Rules {
         &mut self.rules
     }
 
-    /// Does what can wait until all else is done.
+    /// Performs the work that can wait until all other work is done.
     pub fn go_on(&mut self, now: Instant) {
         let made = self.rules.transactions();
         if self.listing_of != made {
@@ -99,8 +99,8 @@ impl LinuxHost {
         }
     }
 
-    /// Reads what the packet filter has become, before others are told of an endpoint: they may
-    /// write rules of their own then, as chained CNI plugins do.
+    /// Reads the packet filter's new state before other programs are informed of an endpoint,
+    /// because they may write their own rules then, as chained CNI plugins do.
     pub fn before_telling(&mut self, now: Instant) {
         if self.listing_not_before <= now {
             self.list(now);
@@ -118,7 +118,7 @@ impl LinuxHost {
         self.listing_not_before = now + begun.elapsed() * LISTING_SHARE;
     }
 
-    /// When to [go on](Self::go_on) although nothing happened.
+    /// Returns when to [go on](Self::go_on) without an event.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let listing = self.rules.is_unlisted().then_some(self.listing_at);
         let forgetting = (!self.forgetting.is_empty()).then_some(self.forgetting_at);
@@ -127,10 +127,10 @@ impl LinuxHost {
         all.min()
     }
 
-    /// Waits until a round of forgetting connections is over; for ever while there is none.
+    /// Waits until a round of deleting connections ends; never returns while there is none.
     pub async fn round_over(&mut self) {
         match &mut self.forgetter {
-            // A round that broke off is over as well.
+            // A round that was aborted has ended as well.
             Some(round) => drop(round.await),
             None => pending().await,
         }
@@ -140,14 +140,14 @@ impl LinuxHost {
     fn end_round(&mut self) {
         self.forgetter = None;
         let done = std::mem::take(&mut self.in_hand);
-        // Some may have come back and left again since.
+        // Some may have been added and removed again since.
         let done: BTreeSet<IpAddr> = done.difference(&self.forgetting).copied().collect();
         if !done.is_empty() {
             self.answers.push_back((0, HostEvent::Forgotten(done)));
         }
     }
 
-    /// Begins to forget connections, unless the round before is still under way.
+    /// Starts to delete connections, unless the previous round is still in progress.
     fn forget_connections(&mut self) {
         match &self.forgetter {
             Some(round) if round.is_finished() => self.end_round(),
@@ -158,10 +158,10 @@ impl LinuxHost {
         let addresses = self.in_hand.clone();
         let flush = move || match conntrack::flush(&addresses) {
             Ok(removed) => debug!(removed, ?addresses, "connections forgotten"),
-            // A kernel without connection tracking has nothing to forget.
+            // A kernel without connection tracking has nothing to delete.
             Err(reason) => debug!(%reason, "connections not forgotten"),
         };
-        // A table of many connections takes its time.
+        // A table of many connections takes long to read.
         match Handle::try_current() {
             Ok(runtime) => self.forgetter = Some(runtime.spawn_blocking(flush)),
             Err(_) => {
@@ -218,7 +218,7 @@ impl LinuxHost {
         self.answers.push_back((number, event));
     }
 
-    /// Takes the next answer.
+    /// Returns the next answer.
     pub fn poll_event(&mut self) -> Option<(u64, HostEvent)> {
         self.answers.pop_front()
     }
@@ -229,7 +229,7 @@ impl LinuxHost {
         }
         self.set(&host_settings(ipv6 && self.has_ipv6))?;
         if !self.sysctl.answers_arp_for_any_address() {
-            // Then proxy ARP does it, given a route that covers the gateway's address.
+            // Then proxy ARP answers, given a route that covers the gateway's address.
             return Ok(());
         }
         let put = self.neighbours.put_gateway_ipv4();

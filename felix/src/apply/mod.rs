@@ -1,4 +1,4 @@
-//! What touches the kernel: nftables, neighbor entries, settings, connection tracking. Routes go
+//! Access to the kernel: nftables, neighbor entries, settings, connection tracking. Routes go
 //! through `fib-sync`. Everything acts in the network namespace of the calling thread.
 
 pub mod conntrack;

@@ -1,11 +1,11 @@
-//! Neighbour entries of workloads, and the addresses of their gateways.
+//! Neighbor entries of workloads, and the addresses of their gateways.
 //!
 //! Every workload has the same gateways, whichever host it is on.
 //!
 //! * IPv4: 169.254.1.1, held by `lo` with scope host. The kernel answers ARP requests for a local
 //!   address on any interface; proxy ARP alone would answer only as long as the host has a route
-//!   that covers the address, so that losing a default route would cut off even the workloads of
-//!   one host from each other. With scope host it is never chosen as a source address.
+//!   that covers the address, so that the loss of a default route would disconnect even workloads
+//!   of the same host. With scope host it is never chosen as a source address.
 //! * IPv6: `fe80::1`, held by each workload interface.
 
 use std::net::IpAddr;
@@ -27,7 +27,7 @@ use tracing::debug;
 use super::solicited::SolicitedGroup;
 use crate::agent::{GATEWAY_IPV4, GATEWAY_IPV6, Neighbour};
 
-/// Netlink protocol of routes, links, addresses and neighbours.
+/// Netlink protocol of routes, links, addresses and neighbors.
 const NETLINK_ROUTE: isize = 0;
 /// `RTM_NEWNEIGH`.
 const NEW_NEIGHBOUR: u16 = 28;
@@ -38,22 +38,22 @@ const GATEWAY_PREFIX: u8 = 64;
 /// Index of `lo`, in every network namespace.
 const LOOPBACK: u32 = 1;
 
-/// Writes neighbour entries and addresses.
+/// Writes neighbor entries and addresses.
 #[derive(Debug)]
 pub struct Neighbours {
     requests: Requests,
     protocol: u8,
-    /// None without IPv6.
+    /// `None` without IPv6.
     solicited: Option<SolicitedGroup>,
 }
 
 impl Neighbours {
     /// Opens a socket in the network namespace of the calling thread. `protocol` marks entries as
-    /// ours, as it does with routes.
+    /// Felix's, as with routes.
     ///
     /// # Errors
     ///
-    /// The kernel gives no socket.
+    /// The socket cannot be opened.
     pub fn open(protocol: u8) -> std::io::Result<Self> {
         let requests = Requests::open(NETLINK_ROUTE)?;
         let solicited = SolicitedGroup::open(GATEWAY_IPV6).ok();
@@ -64,11 +64,11 @@ impl Neighbours {
         })
     }
 
-    /// Makes or changes an entry.
+    /// Creates or changes an entry.
     ///
     /// # Errors
     ///
-    /// The kernel refuses; an interface without ARP, or that is down, has none.
+    /// The kernel rejects it; an interface without ARP, or that is down, has no entries.
     pub fn put(&mut self, neighbour: &Neighbour) -> Result<(), Refused> {
         let mut message = entry(neighbour.interface, neighbour.address);
         message.header.state = NeighbourState::Permanent;
@@ -80,15 +80,15 @@ impl Neighbours {
         self.requests.execute(message, NLM_F_CREATE | NLM_F_REPLACE)
     }
 
-    /// Removes an entry; one that is not there is no error.
+    /// Removes an entry; a missing entry is not an error.
     ///
     /// # Errors
     ///
-    /// The kernel refuses.
+    /// The kernel rejects the request.
     pub fn delete(&mut self, interface: u32, address: IpAddr) -> Result<(), Refused> {
         let message = RouteNetlinkMessage::DelNeighbour(entry(interface, address));
         match self.requests.execute(message, 0) {
-            // The entry, or its interface, is gone already.
+            // The entry, or its interface, does not exist any more.
             Err(cause) if matches!(cause.errno, libc::ENOENT | libc::ENODEV | libc::ENXIO) => {
                 Ok(())
             }
@@ -96,11 +96,11 @@ impl Neighbours {
         }
     }
 
-    /// All entries that are marked as ours.
+    /// Returns all entries that are marked as Felix's.
     ///
     /// # Errors
     ///
-    /// The kernel refuses.
+    /// The kernel rejects the request.
     pub fn list(&mut self) -> Result<Vec<Neighbour>, Refused> {
         let message = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
         let rows = self.requests.dump(message)?;
@@ -113,11 +113,11 @@ impl Neighbours {
             .collect())
     }
 
-    /// Gives `lo` the IPv4 gateway's address.
+    /// Adds the IPv4 gateway's address to `lo`.
     ///
     /// # Errors
     ///
-    /// The kernel refuses.
+    /// The kernel rejects the request.
     pub fn put_gateway_ipv4(&mut self) -> Result<(), Refused> {
         let mut message = AddressMessage::default();
         message.header.family = AddressFamily::Inet;
@@ -131,12 +131,12 @@ impl Neighbours {
         self.put_address(message)
     }
 
-    /// Gives an interface the IPv6 gateway's address, without duplicate address detection: the
+    /// Adds the IPv6 gateway's address to an interface, without duplicate address detection: the
     /// workload must not be able to claim it.
     ///
     /// # Errors
     ///
-    /// The kernel refuses; IPv6 may be off on the interface.
+    /// The kernel rejects the request; IPv6 may be disabled on the interface.
     pub fn put_gateway_ipv6(&mut self, interface: u32) -> Result<(), Refused> {
         let mut message = AddressMessage::default();
         message.header.family = AddressFamily::Inet6;

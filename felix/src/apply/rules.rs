@@ -1,4 +1,4 @@
-//! The table in the kernel: written in transactions, looked after, read for its counters.
+//! The table in the kernel: writes it in transactions, checks it, reads its counters.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,7 +18,7 @@ use crate::agent::Checked;
 use crate::limits::TRANSACTION_ATTEMPTS;
 use crate::render::{Change, TABLE, rule_text};
 
-/// Attributes: of anything in a table, of a rule, of an expression, of a counter.
+/// Attributes of objects in a table, of a rule, of an expression, of a counter.
 const OF_TABLE: u16 = 1;
 const RULE_CHAIN: u16 = 2;
 const SET_NAME: u16 = 2;
@@ -31,27 +31,27 @@ const ELEMENTS: u16 = 3;
 /// Why the rules are not in force.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesError {
-    /// No socket.
+    /// The socket cannot be opened.
     #[error("no netlink socket for nftables: {0}; the kernel needs CONFIG_NETFILTER_NETLINK")]
     Socket(#[source] io::Error),
-    /// No privileges.
+    /// Privileges are missing.
     #[error("the kernel refuses nftables to this process: {0}; it needs CAP_NET_ADMIN")]
     NotPermitted(Refused),
-    /// No nftables.
+    /// The kernel lacks nftables.
     #[error(
         "the kernel has no nftables: {0}; load the module nf_tables, or run a kernel with \
          CONFIG_NF_TABLES and CONFIG_NF_TABLES_INET"
     )]
     Absent(Refused),
-    /// One step of a transaction was refused, and with it all of them.
+    /// One step of a transaction was rejected, and with it the whole transaction.
     #[error("the kernel refused to {step}: {cause}")]
     Step {
-        /// What was to be done.
+        /// The rejected step.
         step: String,
         /// The kernel's answer.
         cause: Refused,
     },
-    /// Somebody else has changed the table.
+    /// Another program has changed the table.
     #[error("another program has changed table inet cambric-felix")]
     Changed,
     /// Any other request failed.
@@ -59,7 +59,7 @@ pub enum RulesError {
     Refused(#[from] Refused),
 }
 
-/// The table's keeper.
+/// Writes and checks the table.
 #[derive(Debug)]
 pub struct Rules {
     requests: Requests,
@@ -68,24 +68,24 @@ pub struct Rules {
     transactions: u64,
 }
 
-/// What is known of the table. The ruleset's generation grows with every transaction of anybody, to
-/// whichever table.
+/// The known state of the table. The ruleset's generation increases with every transaction of any
+/// program on any table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     /// Nothing was written yet.
     Unwritten,
-    /// As our last transaction left it in this generation; how the kernel lists that is still to be
-    /// read.
+    /// Unchanged since the own transaction that created this generation; the kernel's listing has
+    /// not been read yet.
     Unlisted(u32),
-    /// As our last transaction left it, at least until this generation.
+    /// Unchanged since the last own transaction, at least until this generation.
     Listed {
         generation: u32,
-        /// A hash of the kernel's own listing, handles included, counters not.
+        /// A hash of the kernel's listing, with handles, without counters.
         listing: u64,
     },
-    /// Somebody wrote to some table while it was not listed.
+    /// Another program wrote to some table before the own table was listed.
     Doubtful,
-    /// Somebody wrote to ours.
+    /// Another program changed the own table.
     Changed,
 }
 
@@ -94,7 +94,7 @@ impl Rules {
     ///
     /// # Errors
     ///
-    /// The kernel has none, or not for this process.
+    /// The kernel lacks nftables, or denies access to this process.
     pub fn open() -> Result<Self, RulesError> {
         let requests = Requests::open(NETLINK_NETFILTER).map_err(RulesError::Socket)?;
         let mut rules = Self {
@@ -111,11 +111,11 @@ impl Rules {
         }
     }
 
-    /// Whether the kernel has our table, from an earlier run.
+    /// Returns whether the kernel has Felix's table, from an earlier run.
     ///
     /// # Errors
     ///
-    /// The kernel did not say.
+    /// The kernel did not answer.
     pub fn present(&mut self) -> Result<bool, RulesError> {
         let attributes = vec![TableAttribute::Name(TABLE.into())];
         let message = NfTablesMessage::GetTable(TableMessage { attributes });
@@ -126,13 +126,13 @@ impl Rules {
         }
     }
 
-    /// Carries out steps in one transaction. Steps that begin with [`Change::AddTable`] replace whatever
-    /// is there.
+    /// Carries out steps in one transaction. Steps that begin with [`Change::AddTable`] replace any
+    /// present table.
     ///
     /// # Errors
     ///
-    /// Nothing was changed: the kernel refuses, or the steps do not replace the table and somebody else
-    /// has changed it.
+    /// Nothing was changed: the kernel rejected the transaction, or the steps do not replace the
+    /// table and another program has changed it.
     pub fn write(&mut self, steps: &[Change]) -> Result<(), RulesError> {
         match steps.first() {
             Some(Change::AddTable) => self.create(steps),
@@ -140,8 +140,8 @@ impl Rules {
         }
     }
 
-    /// Compares the table with what was left. Costs one small request as long as nobody changes any
-    /// nftables rules.
+    /// Compares the table with the one that was written. Costs one small request as long as no
+    /// program changes any nftables rules.
     ///
     /// # Errors
     ///
@@ -160,7 +160,8 @@ impl Rules {
         })
     }
 
-    /// Packets counted by each rule, chain by chain; `None` for a rule that does not count.
+    /// Returns the packets counted by each rule, chain by chain; `None` for a rule without a
+    /// counter.
     ///
     /// # Errors
     ///
@@ -176,12 +177,12 @@ impl Rules {
         Ok(packets)
     }
 
-    /// Transactions carried out.
+    /// Returns the number of transactions carried out.
     pub const fn transactions(&self) -> u64 {
         self.transactions
     }
 
-    /// Replaces the table, whatever is there.
+    /// Replaces the table, whatever its present content.
     fn create(&mut self, steps: &[Change]) -> Result<(), RulesError> {
         let made = self.transact(steps, |rules| Ok(Some(rules.generation()?)))?;
         if let Some(made) = made {
@@ -190,7 +191,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Changes the table; does nothing if somebody else has changed it. What was in doubt stays so.
+    /// Changes the table; fails if another program has changed it. A doubtful state stays doubtful.
     fn change(&mut self, steps: &[Change]) -> Result<(), RulesError> {
         let made = self.transact(steps, |rules| {
             let generation = rules.look()?;
@@ -203,8 +204,8 @@ impl Rules {
         Ok(())
     }
 
-    /// Carries steps out in one transaction, on the generation that `on` tells, and returns the one
-    /// that this makes; nothing where `on` tells none.
+    /// Carries steps out in one transaction, on the generation that `on` returns. Returns the
+    /// generation that it creates, or `None` if `on` returns none.
     fn transact(
         &mut self,
         steps: &[Change],
@@ -221,15 +222,16 @@ impl Rules {
                     self.transactions += 1;
                     return Ok(Some(generation.wrapping_add(1).max(1)));
                 }
-                // Somebody else's transaction came in between.
+                // Another program's transaction came in between.
                 Err(RulesError::Step { cause, .. }) if cause.errno == ERESTART && attempts > 0 => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Looks whether somebody wrote since our last transaction, and if so, and if that can be told,
-    /// whether to our table. Returns the generation up to which that is known.
+    /// Checks whether another program wrote since the last own transaction, and, if that can be
+    /// determined, whether it changed the own table. Returns the generation up to which the result
+    /// is valid.
     fn look(&mut self) -> Result<u32, Refused> {
         let now = self.generation()?;
         self.known = match self.known {
@@ -246,14 +248,14 @@ impl Rules {
         Ok(now)
     }
 
-    /// Whether the last transaction is still to be [listed](Self::list).
+    /// Returns whether the last transaction is still to be [listed](Self::list).
     pub const fn is_unlisted(&self) -> bool {
         matches!(self.known, Known::Unlisted(_))
     }
 
-    /// Reads what the last transaction has made of the table, to know it again. It takes the longer
-    /// the larger the table is, so it is not a part of the transaction; but until then a change by
-    /// anybody to any table may be one to ours.
+    /// Reads the table after the last transaction, to detect later changes. The time grows with the
+    /// size of the table, so this is not a part of the transaction. Until the listing is read, a
+    /// change of any table by another program may be a change of the own one.
     ///
     /// # Errors
     ///
@@ -264,7 +266,7 @@ impl Rules {
         };
         self.known = Known::Doubtful;
         let listing = self.listing()?;
-        // It is good only if nobody wrote between us and the listing.
+        // The listing is valid only if no other program wrote in between.
         if self.generation()? == ours {
             self.known = Known::Listed {
                 generation: ours,
@@ -284,7 +286,7 @@ impl Rules {
             let parts = messages(step, &mut set_id);
             let last = parts.len().saturating_sub(1);
             for (part, (message, flags)) in parts.into_iter().enumerate() {
-                // Errors come back in any case; one acknowledgement tells that it is done.
+                // Errors are returned in any case; one acknowledgement confirms the end.
                 let ends = at + 1 == count && part == last;
                 let flags = if ends { flags | NLM_F_ACK } else { flags };
                 let sequence = batch.push(inet(message), flags);
@@ -313,10 +315,10 @@ impl Rules {
         self.ours(message)
     }
 
-    /// A dump, less what belongs to other tables: not every kernel filters every dump.
+    /// Returns a dump without objects of other tables: not every kernel filters every dump.
     fn ours(&mut self, message: NfTablesMessage) -> Result<Vec<Row>, Refused> {
         let mut rows = match self.requests.dump(inet(message)) {
-            // There is no such table.
+            // The table does not exist.
             Err(cause) if cause.errno == libc::ENOENT => return Ok(Vec::new()),
             rows => rows?,
         };
@@ -324,7 +326,7 @@ impl Rules {
         Ok(rows)
     }
 
-    /// A hash over chains, rules, sets and elements as the kernel lists them.
+    /// Returns a hash over chains, rules, sets and elements as the kernel lists them.
     fn listing(&mut self) -> Result<u64, Refused> {
         let mut hasher = DefaultHasher::new();
         let attributes = Vec::new();
@@ -345,7 +347,7 @@ impl Rules {
         Ok(hasher.finish())
     }
 
-    /// The elements of a set, sorted: the kernel lists them in the order of its hash table.
+    /// Returns the elements of a set, sorted: the kernel lists them in the order of its hash table.
     fn elements(&mut self, set: &str) -> Result<Vec<Vec<u8>>, Refused> {
         let attributes = vec![
             SetElementList::Table(TABLE.into()),
@@ -367,7 +369,7 @@ impl Rules {
 }
 
 impl Known {
-    /// Whether this is how the kernel lists what we left.
+    /// Returns whether this is the kernel's listing of the written table.
     fn lists(self, found: u64) -> bool {
         matches!(self, Self::Listed { listing, .. } if listing == found)
     }
@@ -390,12 +392,12 @@ fn describe(step: &Change) -> String {
     }
 }
 
-/// The table that a listed object is in.
+/// Returns the table of a listed object.
 fn table_of(row: &Row) -> Option<String> {
     find(of_netfilter(row), OF_TABLE).map(text)
 }
 
-/// Name and data of each expression of a rule.
+/// Returns name and data of each expression of a rule.
 fn expressions(list: &[u8]) -> impl Iterator<Item = (String, &[u8])> {
     walk(list).map(|(_, expression)| {
         let name = find(expression, EXPRESSION_NAME)

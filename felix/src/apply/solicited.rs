@@ -1,10 +1,10 @@
-//! That neighbor solicitations for the IPv6 gateway are heard from the first one on.
+//! Makes the host receive neighbor solicitations for the IPv6 gateway from the first one on.
 //!
 //! The kernel joins an address's solicited-node group (RFC 4291 §2.7.1) some time after it has
-//! taken the address: a worker does it, once it gets hold of a lock that we ourselves keep busy. A
-//! solicitation that comes before is lost, and the workload asks again a whole second later
-//! (RFC 4861 §10, RETRANS_TIMER). A socket's join is done when the call returns; it stands in
-//! until the worker has come by.
+//! accepted the address: a kernel worker does it, once it gets a lock that the daemon itself keeps
+//! busy. A solicitation that arrives earlier is lost, and the workload repeats it a whole second
+//! later (RFC 4861 §10, RETRANS_TIMER). A socket's join is complete when the call returns; the
+//! socket is a member until the worker has joined.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 
-/// How long a socket stands in for the kernel's worker.
+/// How long a socket replaces the membership of the kernel itself.
 const STAND_IN: Duration = Duration::from_secs(5);
 
-/// Memberships that stand in for the kernel's own.
+/// Memberships of the socket that replace those of the kernel.
 #[derive(Debug)]
 pub(super) struct SolicitedGroup {
     socket: Socket,
@@ -25,8 +25,8 @@ pub(super) struct SolicitedGroup {
 }
 
 impl SolicitedGroup {
-    /// For this address, in the network namespace of the calling thread. The socket is bound to
-    /// no port: nothing can be received by it.
+    /// Opens a socket for the group of this address, in the network namespace of the calling
+    /// thread. The socket is bound to no port, so it cannot receive anything.
     ///
     /// # Errors
     ///
@@ -41,17 +41,18 @@ impl SolicitedGroup {
         })
     }
 
-    /// Joins the group on an interface, for a while.
+    /// Joins the group on an interface, for a limited time.
     ///
     /// # Errors
     ///
-    /// The kernel refuses, for example because the socket has too many memberships. Then nothing
-    /// is lost but the certainty.
+    /// The kernel rejects it, for example because the socket has too many memberships. Then only an
+    /// early solicitation may be lost.
     pub(super) fn join(&mut self, interface: u32, now: Instant) -> io::Result<()> {
         while let Some((since, joined)) = self.joined.front()
             && now.duration_since(*since) > STAND_IN
         {
-            // An interface that is gone has taken its membership with it, or the kernel minds.
+            // The membership of a removed interface no longer exists; another error has no
+            // consequence.
             let _ = self.socket.leave_multicast_v6(&self.group, *joined);
             self.joined.pop_front();
         }
@@ -64,7 +65,8 @@ impl SolicitedGroup {
     }
 }
 
-/// RFC 4291 §2.7.1: ff02::1:ff00:0/104 and the last 24 bits of the address.
+/// Returns the solicited-node group (RFC 4291 §2.7.1): ff02::1:ff00:0/104 and the last 24 bits of
+/// the address.
 fn group_of(address: Ipv6Addr) -> Ipv6Addr {
     const PREFIX: u128 = 0xff02_0000_0000_0000_0000_0001_ff00_0000;
     Ipv6Addr::from_bits(PREFIX | (address.to_bits() & 0x00ff_ffff))

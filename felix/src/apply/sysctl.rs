@@ -15,16 +15,16 @@ pub struct Setting {
     pub weight: Weight,
 }
 
-/// What a failed setting means.
+/// The consequence of a failed setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     /// The interface is not configured.
     Required,
-    /// It is worth a warning.
+    /// A warning is logged.
     Desired,
 }
 
-/// A setting that could not be made.
+/// A setting that could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("sysctl net.{} = {value}: {cause}", .path.replace('/', "."))]
 pub struct SysctlError {
@@ -32,11 +32,11 @@ pub struct SysctlError {
     pub path: String,
     /// The value.
     pub value: String,
-    /// What the kernel said.
+    /// The kernel's error.
     pub cause: io::Error,
 }
 
-/// Where the settings are.
+/// Access to the settings.
 #[derive(Clone, Debug)]
 pub struct Sysctl {
     root: PathBuf,
@@ -49,22 +49,22 @@ impl Default for Sysctl {
 }
 
 impl Sysctl {
-    /// Settings below another directory, for tests.
+    /// Returns settings below another directory, for tests.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// Makes a setting; one that has its value already is left alone.
+    /// Writes a setting, unless it already has the value.
     ///
     /// # Errors
     ///
-    /// The file is absent or cannot be written.
+    /// The file does not exist or cannot be written.
     pub fn set(&self, setting: &Setting) -> Result<(), SysctlError> {
         if self.read(&setting.path).as_deref() == Some(&setting.value) {
             return Ok(());
         }
         let path = self.root.join(&setting.path);
-        // Without O_CREAT: a name that is no setting must not become a file.
+        // Without O_CREAT: an unknown setting must not become a file.
         let written = std::fs::OpenOptions::new()
             .write(true)
             .open(path)
@@ -76,25 +76,25 @@ impl Sysctl {
         })
     }
 
-    /// A setting's value.
+    /// Returns a setting's value.
     pub fn read(&self, path: &str) -> Option<String> {
         let text = std::fs::read_to_string(self.root.join(path)).ok()?;
         Some(text.trim().to_owned())
     }
 
-    /// Whether the kernel has IPv6.
+    /// Returns whether the kernel has IPv6.
     pub fn has_ipv6(&self) -> bool {
         self.root.join("ipv6").is_dir()
     }
 
-    /// Whether the host answers ARP requests for each of its addresses on every interface, as it
-    /// does unless told otherwise (`arp_ignore`, set by kube-proxy's strict ARP).
+    /// Returns whether the host answers ARP requests for each of its addresses on every interface,
+    /// which is the kernel's default (`arp_ignore`, set by kube-proxy's strict ARP).
     pub fn answers_arp_for_any_address(&self) -> bool {
         let ignore = self.read("ipv4/conf/all/arp_ignore");
         ignore.is_none_or(|value| value == "0")
     }
 
-    /// The `rp_filter` that new interfaces get; 1 if it cannot be read.
+    /// Returns the `rp_filter` of new interfaces; 1 if it cannot be read.
     pub fn default_rp_filter(&self) -> String {
         self.read("ipv4/conf/default/rp_filter")
             .unwrap_or_else(|| "1".into())
@@ -109,7 +109,7 @@ fn setting(path: String, value: &str, weight: Weight) -> Setting {
     }
 }
 
-/// The host's own settings: it forwards.
+/// Returns the host's own settings, which enable forwarding.
 pub fn host_settings(ipv6: bool) -> Vec<Setting> {
     let mut settings = vec![
         setting("ipv4/ip_forward".into(), "1", Weight::Required),
@@ -125,14 +125,15 @@ pub fn host_settings(ipv6: bool) -> Vec<Setting> {
     settings
 }
 
-/// The settings of a workload interface. `rp_filter` is the host's default for new interfaces.
+/// Returns the settings of a workload interface. `rp_filter` is the host's default for new
+/// interfaces.
 pub fn interface_settings(interface: &str, rp_filter: &str, ipv6: bool) -> Vec<Setting> {
     let conf4 = |name: &str| format!("ipv4/conf/{interface}/{name}");
     let conf6 = |name: &str| format!("ipv6/conf/{interface}/{name}");
     let required = Weight::Required;
     let mut settings = vec![
         setting(conf4("route_localnet"), "1", required),
-        // The answer to a workload's ARP request need not wait.
+        // The answer to a workload's ARP request is sent without delay.
         setting(
             format!("ipv4/neigh/{interface}/proxy_delay"),
             "0",
@@ -144,7 +145,7 @@ pub fn interface_settings(interface: &str, rp_filter: &str, ipv6: bool) -> Vec<S
     ];
     if ipv6 {
         settings.extend([
-            // A workload's router advertisements are none of the host's business.
+            // The host ignores router advertisements of workloads.
             setting(conf6("accept_ra"), "0", required),
             setting(conf6("proxy_ndp"), "1", required),
             setting(conf6("forwarding"), "1", required),

@@ -6,7 +6,7 @@ use super::*;
 use crate::calc::EndpointId;
 use crate::events::Events;
 
-/// The events of the only endpoint, or of its deletion.
+/// Returns the events of the only endpoint, or of its deletion.
 fn changes(events: &mut Events, world: &World, id: &EndpointId) -> Option<Event> {
     let view = world.agent.endpoint(id);
     events.endpoint_changed(id, view.as_ref())

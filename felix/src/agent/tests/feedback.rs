@@ -1,4 +1,4 @@
-//! What is said of endpoints that cannot be, and of interfaces that nobody claims.
+//! Reports of endpoints that cannot be set up, and of interfaces without an endpoint.
 
 use calico_model::EndpointStatus;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::limits::{INTERFACE_PATIENCE, UNCLAIMED_NOTICE};
 
-/// Lets some attempts go by.
+/// Time for some attempts.
 const A_WHILE: Duration = Duration::from_secs(10);
 
 fn unclaimed(world: &World) -> Vec<&str> {
@@ -48,7 +48,7 @@ fn an_interface_that_does_not_come_is_an_error_until_it_does() {
     assert_eq!(reported, EndpointState::Down.into(), "down needs no reason");
     world.pass(Duration::from_secs(1));
     world.is_refused("cali1 has not come within 30 s");
-    // It may be the name that was wrong: another one has its own time.
+    // The name may have been wrong: another interface gets its own time.
     world.endpoint("a", "cali2", &["10.65.0.1/32"]);
     world.settle();
     assert_eq!(world.state().0, EndpointState::Down);
@@ -191,7 +191,7 @@ fn an_interface_of_ours_is_unclaimed_until_an_endpoint_has_it() {
     world.settle();
     let since = world.agent.unclaimed().next().map(|(_, since)| since);
     assert_eq!(since, Some(world.now));
-    // It is told once, and then there is nothing more to wake up for.
+    // It is reported once, and then no timer is left.
     world.pass(UNCLAIMED_NOTICE);
     assert!(world.agent.poll_timeout() > Some(world.now));
 }
@@ -222,7 +222,7 @@ fn a_value_that_cannot_be_read_is_an_error_of_its_endpoint() {
     world.settle();
     world.is_refused("(/32 or /128); the value before it stays in force");
     assert_eq!(world.routes().len(), 1);
-    // Another host's is that host's.
+    // Another host's endpoint is not reported.
     let other = key("a").replace("n1-", "n2-");
     world.agent.change(&other, Some(b"{"));
     world.agent.change(&key("a"), None);

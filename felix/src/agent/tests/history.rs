@@ -1,4 +1,4 @@
-//! Whatever happened before, an agent comes to what one comes to that finds things as they are.
+//! After any history, an agent reaches the same state as one that starts with the final data.
 
 use std::collections::BTreeSet;
 
@@ -16,14 +16,14 @@ const ADDRESSES: [&str; 4] = [
 ];
 const SETTINGS: &str = "/calico/resources/v3/projectcalico.org/felixconfigurations/default";
 
-/// Something that happens.
+/// An event.
 #[derive(Clone, Debug)]
 enum Act {
     Endpoint(usize, usize, Vec<&'static str>),
     Unreadable(usize),
     Gone(usize),
     Settings(bool, &'static str),
-    /// An interface comes and is up, with or without carrier.
+    /// An interface appears and is up, with or without carrier.
     Comes(usize, bool),
     /// It goes down, or up again.
     Up(usize, bool),
@@ -32,11 +32,11 @@ enum Act {
     RefuseRules(bool),
     RefuseInterface(bool),
     RefuseRoute(bool),
-    /// Connections are forgotten late, or at once.
+    /// Connections are deleted late, or at once.
     ForgetLate(bool),
-    /// The host carries nothing out, or all that has waited.
+    /// The host carries out nothing, or everything that is queued.
     Stall(bool),
-    /// The store is away, or was read in full.
+    /// The datastore is unreachable, or was read in full.
     Store(bool),
     Overrun,
     Pass(u64),
@@ -66,7 +66,7 @@ fn any_act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// A world, what its store holds, and what others were told of its endpoints.
+/// A world, the content of its datastore, and the last reported states of its endpoints.
 struct Told {
     world: World,
     stored: BTreeMap<String, Option<String>>,
@@ -93,7 +93,7 @@ impl Told {
         kernel.link(INTERFACES[interface]).map(|link| link.index)
     }
 
-    /// The kernel takes entries away with a link that goes down.
+    /// Removes neighbor entries as the kernel does with a link that goes down.
     fn drop_entries(&mut self, index: u32) {
         let host = &mut self.world.host;
         host.neighbours.retain(|entry| entry.interface != index);
@@ -167,7 +167,7 @@ impl Told {
         self.hear();
     }
 
-    /// Nothing that is different was left untold.
+    /// Checks that every difference was reported.
     fn hear(&mut self) {
         let agent = &mut self.world.agent;
         for id in agent.take_untold() {
@@ -181,7 +181,7 @@ impl Told {
         assert_eq!(self.views, all.collect());
     }
 
-    /// Nothing is refused any more, and what was to be tried again had the time.
+    /// Ends all rejections, and lets the time for retries pass.
     fn calm(&mut self) {
         for act in [
             Act::RefuseRules(false),
@@ -197,7 +197,7 @@ impl Told {
         self.hear();
     }
 
-    /// What others can see, by the names of interfaces.
+    /// Returns the externally visible state, by the names of interfaces.
     fn seen(&self) -> Seen {
         let world = &self.world;
         let name = |index: u32| world.agent.link_name(index).unwrap_or("none").to_owned();
@@ -205,7 +205,7 @@ impl Told {
         let neighbours = world.host.neighbours.iter();
         let unclaimed = world.agent.unclaimed().map(|(name, _)| name.to_owned());
         let views = self.views.iter().map(|(id, (state, reason))| {
-            // Whether an interface was there once is a matter of the past.
+            // Whether an interface existed earlier depends on the history.
             let is_missing = |reason: &String| {
                 reason.ends_with("does not exist") || reason.contains("has not come")
             };
@@ -248,7 +248,7 @@ proptest! {
         for act in &acts {
             old.act(act);
         }
-        // The value before one that cannot be read is a matter of the past as well.
+        // The value before an unparsable one depends on the history as well.
         let unreadable: Vec<String> = old.stored.iter()
             .filter(|(_, value)| value.as_deref() == Some("{"))
             .map(|(key, _)| key.clone())

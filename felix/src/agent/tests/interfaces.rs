@@ -1,4 +1,4 @@
-//! Interfaces that go, come, and are replaced.
+//! Interfaces that are removed, added, and replaced.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! A configuration that is taken over while running.
+//! A configuration that is applied at run time.
 
 use super::*;
 use crate::render::Key;

@@ -1,4 +1,4 @@
-//! What is done while the store is unread, unready, away, or known from a snapshot.
+//! The agent while the datastore is unread, not ready, unreachable, or known from a snapshot.
 
 use serde_json::json;
 
@@ -40,7 +40,7 @@ fn a_restart_leaves_rules_and_routes_in_force_and_then_removes_strays() {
         "rules stay while the store is not read"
     );
     assert_eq!(world.routes().len(), 2);
-    // b went while the agent was dead.
+    // b was deleted while the agent was not running.
     world.endpoint("a", "cali1", &["10.65.0.1/32"]);
     world.in_sync();
     assert!(world.guards("cali1", [10, 65, 0, 1]) && !world.guards("cali2", [10, 65, 0, 2]));
@@ -70,7 +70,7 @@ fn what_a_store_tells_by_and_by_counts_when_all_of_it_is_there() {
             world.agent.store_restored();
             world.settle();
         }
-        // Away, or another one in its place.
+        // Unreachable, or replaced by another one.
         match lost {
             true => world.agent.store_unread(),
             false => world.agent.store_unready(Unready::Silent),
@@ -129,7 +129,7 @@ fn nothing_is_removed_on_the_strength_of_a_snapshot() {
     let neighbours = world.host.neighbours.clone();
     assert_eq!((routes.len(), neighbours.len()), (3, 3));
 
-    // The snapshot knows one of the three.
+    // The snapshot has one of the three.
     world.restart();
     world.endpoint("a", "cali1", &["10.65.0.1/32"]);
     world.agent.store_restored();
@@ -138,7 +138,7 @@ fn nothing_is_removed_on_the_strength_of_a_snapshot() {
     assert_eq!(world.routes(), routes);
     assert_eq!(world.host.neighbours, neighbours);
 
-    // The store is read: what it does not hold goes.
+    // The datastore is read: endpoints that it lacks are removed.
     world.endpoint("b", "cali2", &["10.65.0.2/32"]);
     world.in_sync();
     world.pass(Duration::from_secs(600));
@@ -180,7 +180,7 @@ fn tunnels_to_the_host_pass_until_pools_use_them() {
         let text = format!("{:?}", rules.chains["guard-input"]);
         text.contains("tunnel-to-host")
     };
-    // The way to the store may be a tunnel.
+    // The path to the datastore may be a tunnel.
     world.settle();
     assert!(!asks(&world), "before the store is read");
     world.in_sync();
@@ -215,7 +215,7 @@ fn store_lost_right_after_a_full_read_is_applied_as_it_was_read() {
         world.endpoint("a", "cali1", &["10.65.0.1/32"]);
         world.agent.store_in_sync();
         world.agent.store_unread();
-        // A part of the next reading.
+        // A part of the next read.
         world.agent.change(&key("a"), None);
         world.pass(Duration::from_secs(60));
         assert_eq!(world.routes(), [("10.65.0.1/32".to_owned(), index)].into());

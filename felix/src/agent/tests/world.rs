@@ -1,4 +1,4 @@
-//! An agent with a host that remembers, beside an in-memory kernel.
+//! An agent with a stateful fake host and an in-memory kernel.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -17,7 +17,7 @@ use crate::render::{Change, Key, Ruleset};
 
 pub(super) const HOST: &str = "n1";
 
-/// A host that remembers, and fails on demand.
+/// A fake host with state, which fails on demand.
 #[derive(Default)]
 pub(super) struct Fake {
     /// The packet filter.
@@ -29,27 +29,27 @@ pub(super) struct Fake {
     pub(super) ipv6: BTreeSet<u32>,
     pub(super) neighbours: BTreeSet<Neighbour>,
     pub(super) forgotten: BTreeSet<IpAddr>,
-    /// Addresses whose connections are still to be forgotten, and whether that is put off.
+    /// Addresses with connections still to be deleted, and whether that is delayed.
     pub(super) forgetting: BTreeSet<IpAddr>,
     pub(super) forgets_late: bool,
     pub(super) refuse_rules: bool,
     pub(super) refuse_interface: Option<String>,
     pub(super) refuse_host: bool,
     pub(super) hosts: usize,
-    /// It carries nothing out for now.
+    /// It carries out no command for now.
     pub(super) stalls: bool,
-    /// Interfaces that are down or gone, and take no neighbor entries.
+    /// Interfaces that are down or removed, and accept no neighbor entries.
     pub(super) down: BTreeSet<u32>,
     queue: VecDeque<(u64, HostCommand)>,
 }
 
 impl Fake {
-    /// The rules in force.
+    /// Returns the rules in force.
     pub(super) fn rules(&self) -> Option<Ruleset> {
         self.tables.0.clone()
     }
 
-    /// Commands that are not carried out.
+    /// Returns the commands that are not carried out.
     pub(super) fn waiting(&self) -> usize {
         self.queue.len()
     }
@@ -64,7 +64,7 @@ impl Fake {
         }
     }
 
-    /// Carries out the next command. Connections are forgotten once there is none.
+    /// Carries out the next command. Connections are deleted once there is none.
     pub(super) fn poll_event(&mut self) -> Option<(u64, HostEvent)> {
         if self.stalls {
             return None;
@@ -150,7 +150,7 @@ impl Fake {
     }
 }
 
-/// An agent with its host, beside an in-memory kernel.
+/// An agent with its host, and an in-memory kernel.
 pub(super) struct World {
     pub(super) now: Instant,
     pub(super) kernel: Rc<RefCell<Kernel>>,
@@ -172,7 +172,7 @@ impl World {
         }
     }
 
-    /// The agent dies and is started again; host and kernel stay.
+    /// Kills the agent and starts it again; host and kernel stay.
     pub(super) fn restart(&mut self) {
         self.agent = Agent::new(self.now, AgentConfig::new(HOST));
         self.host.queue.clear();
@@ -197,7 +197,7 @@ impl World {
             .change(&key(pod), Some(value.to_string().as_bytes()));
     }
 
-    /// Runs until nothing happens any more at this instant.
+    /// Runs until nothing more happens at this instant.
     pub(super) fn settle(&mut self) {
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         for _ in 0..100 {
@@ -214,7 +214,7 @@ impl World {
         panic!("never at rest");
     }
 
-    /// One turn of the agent, and what its host makes of it. Returns whether anything came of it.
+    /// Performs one turn of the agent and of its host. Returns whether anything happened.
     pub(super) fn turn(&mut self) -> bool {
         self.agent.turn(self.now);
         let mut busy = false;
@@ -233,7 +233,7 @@ impl World {
         busy
     }
 
-    /// Where the agent says that the rules are in force, they are.
+    /// Checks that the rules are in force if the agent reports so.
     fn compare_rules(&self) {
         if self.agent.rules_in_sync() && !self.agent.keeps_rules() && !self.host.edited {
             let wanted = self.agent.desired().rules();
@@ -241,7 +241,7 @@ impl World {
         }
     }
 
-    /// Lets time pass, from one deadline to the next.
+    /// Advances the time, from one deadline to the next.
     pub(super) fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
