@@ -1,10 +1,10 @@
-//! What `etcd grpc-proxy` takes off the core: watches and CPU at a real etcd under the mirrors of many
-//! hosts, straight and through two proxies.
+//! The load that `etcd grpc-proxy` removes from etcd: watches and CPU of a real etcd with the
+//! mirrors of many hosts, directly and through two proxies.
 //!
-//! `cargo run --release -p cambric-bench --example proxies -- [HOSTS [WRITES]]`, 1500 and 200 if not said.
-//! Every host is two clients, with the ranges that Felix and the BGP client mirror; every mirror of what
-//! is written is checked to hold the last write. All runs on this machine; what is compared is CPU time,
-//! not seconds.
+//! `cargo run --release -p cambric-bench --example proxies -- [HOSTS [WRITES]]`, by default 1500
+//! and 200. Every host is two clients, with the ranges that Felix and the BGP client mirror; every
+//! mirror of the written range is checked to hold the last write. Everything runs on this machine;
+//! the comparison is of CPU time, not of elapsed time.
 
 #![allow(clippy::unwrap_used, reason = "a measurement that fails shall fail")]
 
@@ -25,16 +25,16 @@ use futures_util::StreamExt;
 use futures_util::stream::{self, FuturesUnordered};
 use netns_lab::{Usage, usage};
 
-/// Hosts that come up at once.
+/// Hosts that start at once.
 const TOGETHER: usize = 50;
 
 /// Octets of an endpoint.
 const VALUE_OCTETS: usize = 600;
 
-/// Between two writes.
+/// The interval between two writes.
 const GAP: Duration = Duration::from_millis(20);
 
-/// What processes use together.
+/// Returns the total usage of processes.
 fn used(pids: &[u32]) -> Usage {
     let each = pids.iter().map(|pid| usage(*pid).unwrap());
     each.fold(Usage::default(), |sum, one| Usage {
@@ -44,7 +44,7 @@ fn used(pids: &[u32]) -> Usage {
     })
 }
 
-/// What a host runs: Felix, which mirrors what is written here, and the BGP client.
+/// The mirrors of a host: Felix's, which includes the written range, and the BGP client's.
 struct Host {
     felix: Follower,
     _bgp: Follower,
@@ -59,7 +59,7 @@ async fn host(urls: &[String], seed: usize) -> Host {
     }
 }
 
-/// A client with a connection of its own, in sync.
+/// Starts a client with a connection of its own, and waits until it is in sync.
 async fn client(urls: &[String], ranges: Vec<KeyRange>, seed: usize) -> Follower {
     let mut urls = urls.to_vec();
     let first = seed / 2 % urls.len();
@@ -83,7 +83,7 @@ async fn until(mut host: Host, value: &str) -> Host {
     host
 }
 
-/// Writes one value after another, whatever those that read them are at.
+/// Writes one value after another, without waiting for the readers.
 #[tokio::main(flavor = "current_thread")]
 async fn write(urls: &[String], values: Vec<String>) {
     let writer = EtcdStore::connect(&EtcdOptions::new(urls)).await.unwrap();
@@ -99,7 +99,7 @@ async fn write(urls: &[String], values: Vec<String>) {
     }
 }
 
-/// Writes a value, again where there is no answer in time.
+/// Writes a value, and retries where there is no answer in time.
 async fn put(writer: &EtcdStore, key: String, value: String) {
     let put = || writer.put(key.clone().into(), value.clone().into(), LeaseId::NONE);
     while let Err(error) = put().await {
@@ -107,7 +107,7 @@ async fn put(writer: &EtcdStore, key: String, value: String) {
     }
 }
 
-/// One round: so many hosts there, so many writes.
+/// Runs one round with so many hosts and writes.
 async fn round(
     what: &str,
     etcd: &Etcd,

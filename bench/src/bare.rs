@@ -1,5 +1,5 @@
-//! The fastest way into the kernel's table: a loop that does nothing but send requests that were
-//! encoded beforehand, beside somebody who listens to the kernel's notifications.
+//! The fastest way into the kernel's table: a loop that only sends requests that were encoded
+//! beforehand, with a concurrent listener to the kernel's notifications.
 
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -18,9 +18,9 @@ use nix::sys::time::TimeVal;
 
 /// Requests in one system call; only the last one is answered.
 const BATCH: usize = 256;
-/// Octets of an answer, and of notifications read at once.
+/// Octets read at once, of answers and notifications.
 const READ_OCTETS: usize = 64 << 10;
-/// What the listener's socket may hold: what a daemon asks for.
+/// Receive buffer of the listener's socket: as large as a daemon requests.
 const LISTEN_OCTETS: usize = 16 << 20;
 
 // linux/netlink.h and linux/rtnetlink.h
@@ -36,7 +36,7 @@ const RTA_GATEWAY: u16 = 5;
 const RTA_PRIORITY: u16 = 6;
 const RTMGRP_IPV4_ROUTE: u32 = 0x40;
 
-/// What the loop does to routes.
+/// The operation on routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// `RTM_NEWROUTE`, exclusive.
@@ -45,8 +45,8 @@ pub enum Verb {
     Delete,
 }
 
-/// Sends all routes (/24 over one gateway) and returns how long it took. To be called in the
-/// namespace whose table is meant.
+/// Sends all routes (/24 with one gateway) and returns how long it took. Must be called in the
+/// namespace of the table.
 pub fn run(verb: Verb, prefixes: &[Ipv4Addr], gateway: Ipv4Addr, metric: u32) -> Result<Duration> {
     let batches: Vec<_> = prefixes
         .chunks(BATCH)
@@ -95,7 +95,7 @@ fn attribute(kind: u16, value: [u8; 4], out: &mut Vec<u8>) {
     out.extend_from_slice(&value);
 }
 
-/// The first answer must be that all went well.
+/// Checks that the first answer reports success.
 fn check(answer: &[u8]) -> Result<()> {
     let kind = answer.get(4..6).and_then(|octets| octets.first_chunk());
     ensure!(kind.copied().map(u16::from_ne_bytes) == Some(NLMSG_ERROR));
@@ -116,7 +116,7 @@ fn open(groups: u32) -> Result<OwnedFd> {
     Ok(fd)
 }
 
-/// A thread that reads all notifications of routes; it ends when this is dropped.
+/// A thread that reads all route notifications; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Listener {
     thread: Option<JoinHandle<()>>,
@@ -124,11 +124,11 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Begins to listen in the namespace of the calling thread, and hands over each datagram with
-    /// the instant when it was read.
+    /// Starts to listen in the namespace of the calling thread, and passes on each datagram with
+    /// the instant of its reading.
     pub fn start(mut hear: impl FnMut(&[u8], Instant) + Send + 'static) -> Result<Self> {
         let fd = open(RTMGRP_IPV4_ROUTE)?;
-        // Without the privilege it overruns, as a daemon's would.
+        // Without the privilege the buffer may overrun, as a daemon's may.
         let _ = setsockopt(&fd, sockopt::RcvBufForce, &LISTEN_OCTETS);
         setsockopt(&fd, sockopt::ReceiveTimeout, &TimeVal::new(0, 50_000))?;
         let over = Arc::new(AtomicBool::new(false));
@@ -154,7 +154,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It may have panicked; whoever waits for its news has noticed.
+            // It may have panicked; the reader of its channel has noticed.
             let _ = thread.join();
         }
     }

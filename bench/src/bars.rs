@@ -1,22 +1,22 @@
-//! What our reflector has to reach, beside its peers in the same run.
+//! The goals of Cambric's reflector, relative to other daemons in the same run.
 
 use crate::daemons::Kind::{self, Bird, FrrFast, Relay};
 use crate::work::Work::{
     self, Churn, Cni, Fib, Ipam, Keep, Live, Many, Path, Rack, S1, S2, S3, S3b, Stall, Storm, Watch,
 };
 
-/// One measure of one workload, and what it is held against.
+/// One measure of one workload, and its limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Bar {
-    /// Of which workload.
+    /// The workload.
     pub work: Work,
-    /// Which measure.
+    /// The measure.
     pub measure: &'static str,
-    /// In words.
+    /// Its title.
     pub title: &'static str,
-    /// At most this often (infinity: for information) ...
+    /// The limit as a factor (infinity: for information) ...
     pub factor: f64,
-    /// ... what the best of these takes; of 1, if there are none.
+    /// ... of the best of these peers; of 1 without peers.
     pub peers: &'static [Kind],
 }
 
@@ -36,7 +36,7 @@ const fn bar(
     }
 }
 
-/// A change in the store is in force within 100 ms.
+/// A change in the datastore is applied within 100 ms.
 const fn live(measure: &'static str, title: &'static str) -> Bar {
     bar(Live, measure, title, 100.0, &[])
 }
@@ -209,9 +209,9 @@ pub const BARS: &[Bar] = &[
         1.25,
         &[],
     ),
-    // What `bgp-speaker` keeps for a member that still writes and for its socket, RING_OCTETS_MAX and
-    // SESSION_OCTETS_MAX, and the log of changes, four octets each, at most twice as many as there
-    // are routes, with room to the next power of two.
+    // The buffers that `bgp-speaker` keeps for a member that still writes and for its socket,
+    // RING_OCTETS_MAX and SESSION_OCTETS_MAX, and the log of changes, four octets each, at most
+    // twice as many as there are routes, with a capacity of the next power of two.
     bar(
         Stall,
         "stall_4x_mb",
@@ -262,7 +262,7 @@ pub const BARS: &[Bar] = &[
         &[],
     ),
     // In a small run the log of changes is still filling up, to LOG_ENTRIES_MIN of `rib`: half a
-    // megabyte, and what the allocator keeps beside it.
+    // megabyte, with the allocator's overhead.
     bar(
         Churn,
         "churn_grown_mb",

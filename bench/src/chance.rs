@@ -1,16 +1,16 @@
-//! Chance from a seed: SplitMix64, so that every run of a workload draws the same routes.
+//! Random numbers from a seed: SplitMix64, so that every run of a workload draws the same routes.
 
 /// A generator of numbers.
 #[derive(Clone, Debug)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// The one that `seed` begins.
+    /// Makes the generator of a seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -19,12 +19,12 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub const fn below(&mut self, end: usize) -> usize {
         ((self.next() as u128 * end as u128) >> 64) as usize
     }
 
-    /// Any order of `items`.
+    /// Shuffles `items`.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));

@@ -64,9 +64,9 @@ pub enum Part {
     },
 }
 
-/// Runs all rounds, prints the table, and returns whether every run was right.
+/// Runs all rounds, prints the table, and returns whether every run was correct.
 pub fn compare(arguments: &Arguments) -> Result<bool> {
-    // As many open files as we may have: daemons inherit it.
+    // Raises the limit of open files to its maximum: daemons inherit it.
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -84,7 +84,7 @@ pub fn compare(arguments: &Arguments) -> Result<bool> {
     Ok(report.failures().is_empty())
 }
 
-/// The runs of one round, in order: ours right before each of the others.
+/// Returns the runs of one round, in order: Cambric right before each of the others.
 fn order(daemons: &[Kind]) -> Vec<Kind> {
     let others = daemons.iter().filter(|kind| **kind != Kind::Cambric);
     let pairs: Vec<_> = others.flat_map(|&other| [Kind::Cambric, other]).collect();

@@ -23,32 +23,32 @@ use crate::routes::Routes;
 use crate::session::{Session, State, dial};
 use crate::wire::{AddPath, Offer};
 
-/// All sessions, and what is known about what they hold.
+/// All sessions, and the state of their routes.
 #[derive(Debug)]
 pub struct Generator {
     host: Host,
     daemon: SocketAddrV4,
     epoll: Epoll,
     sessions: Vec<Session>,
-    /// What receivers hold.
+    /// The state of the receivers.
     pub intake: Intake,
-    /// Since when everything is right, without a break.
+    /// Since when the state has been correct without interruption.
     right_at: Option<Instant>,
-    /// When octets of an UPDATE last came.
+    /// When octets of an UPDATE were last received.
     heard_at: Instant,
     scratch: Vec<u8>,
     chance: Chance,
-    /// Whether a connection that ends is dialled again, or ends the run.
+    /// Whether a connection that ends is dialed again, or ends the run.
     pub redials: bool,
     /// The TCP-MD5 key of all sessions.
     pub password: Option<&'static str>,
-    /// Sessions that were established and ended.
+    /// Established sessions that have ended.
     pub lost: usize,
     established: usize,
 }
 
 impl Generator {
-    /// Sessions from `offers`' identifiers as source addresses; nothing is dialled yet.
+    /// Makes sessions with the identifiers of `offers` as source addresses; none is dialed yet.
     pub fn new(
         host: &Host,
         daemon: Ipv4Addr,
@@ -74,32 +74,32 @@ impl Generator {
         })
     }
 
-    /// The routes of the workload.
+    /// Returns the routes of the workload.
     pub fn routes(&self) -> Rc<Routes> {
         self.intake.routes.clone()
     }
 
-    /// What receivers hold, to change what they must.
+    /// Returns the ledger, to change the expected routes.
     pub const fn ledger(&mut self) -> &mut Ledger {
         &mut self.intake.ledger
     }
 
-    /// How many sessions there are.
+    /// Returns the number of sessions.
     pub const fn sessions(&self) -> usize {
         self.sessions.len()
     }
 
-    /// How many sessions are established.
+    /// Returns the number of established sessions.
     pub const fn established(&self) -> usize {
         self.established
     }
 
-    /// A session, to change what it does.
+    /// Returns a session, to change its behavior.
     pub fn session(&mut self, at: usize) -> &mut Session {
         &mut self.sessions[at]
     }
 
-    /// Opens all sessions, a few at a time, and waits until nothing more is said.
+    /// Opens all sessions, a few at a time, and waits until no more messages arrive.
     pub fn establish(&mut self, limit: Duration) -> Result<()> {
         self.redials = true;
         let deadline = Instant::now() + limit;
@@ -125,12 +125,12 @@ impl Generator {
         self.rest(limit)
     }
 
-    /// Since when everything is right, if it is.
+    /// Returns since when the state has been correct, if it is.
     pub const fn right_at(&self) -> Option<Instant> {
         self.right_at
     }
 
-    /// Begins a phase: what is right from now on counts.
+    /// Begins a phase: the state must be correct from now on.
     pub fn begin(&mut self) -> Instant {
         self.right_at = None;
         Instant::now()
@@ -142,8 +142,8 @@ impl Generator {
         self.flush(at)
     }
 
-    /// Waits until everything is right, and returns since when it is. It may have been for a
-    /// moment only: [`Self::settle`] tells.
+    /// Waits until the state is correct, and returns since when it is. It may be correct for a
+    /// moment only: [`Self::settle`] excludes that.
     pub fn until_right(&mut self, what: &str, limit: Duration) -> Result<Instant> {
         let deadline = Instant::now() + limit;
         if self.intake.ledger.is_right() {
@@ -162,8 +162,8 @@ impl Generator {
         }
     }
 
-    /// Waits until everything is right and stays so while all is quiet; returns the moment from
-    /// which it did.
+    /// Waits until the state is correct and stays so while no messages arrive; returns since when
+    /// it is.
     pub fn settle(&mut self, what: &str, limit: Duration) -> Result<Instant> {
         let deadline = Instant::now() + limit;
         loop {
@@ -175,7 +175,7 @@ impl Generator {
         }
     }
 
-    /// Waits until nothing but KEEPALIVEs came for a while.
+    /// Waits until only KEEPALIVEs have arrived for a while.
     pub fn rest(&mut self, limit: Duration) -> Result<()> {
         let began = Instant::now();
         self.heard_at = began;
@@ -186,7 +186,7 @@ impl Generator {
         Ok(())
     }
 
-    /// Runs for a while.
+    /// Runs for this time.
     pub fn run_for(&mut self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         while let left @ 1.. = end.saturating_duration_since(Instant::now()).as_nanos() {
@@ -210,10 +210,10 @@ impl Generator {
         )
     }
 
-    /// Waits for what the sockets have to tell, at most `longest`, and does it.
+    /// Waits for events of the sockets, at most `longest`, and handles them.
     pub fn turn(&mut self, longest: Duration) -> Result<()> {
         let mut events = [EpollEvent::empty(); EVENTS_MAX];
-        // Up to a whole millisecond: the kernel counts in those.
+        // Rounded up to a whole millisecond, the unit of the kernel.
         let wait = u16::try_from(longest.as_millis() + 1).unwrap_or(u16::MAX);
         let count = match self.epoll.wait(&mut events, EpollTimeout::from(wait)) {
             Err(nix::Error::EINTR) => 0,
@@ -273,7 +273,7 @@ impl Generator {
             match stream {
                 Ok(stream) => {
                     let session = &mut self.sessions[at];
-                    // Jittered, as RFC 4271 §10 wants timers.
+                    // Jittered, as RFC 4271 §10 requires for timers.
                     let wait = DIALLED_WITHIN.mul_f64(self.chance.below(1000) as f64 / 1000.0);
                     session.state = State::Dialling(Instant::now() + DIALLED_WITHIN + wait);
                     session.interest = EpollFlags::EPOLLOUT;
@@ -313,7 +313,7 @@ impl Generator {
         }
     }
 
-    /// Asks the kernel to tell what matters about a socket now.
+    /// Updates the events of a socket that the kernel reports.
     fn watch(&mut self, at: usize) -> Result<()> {
         let session = &mut self.sessions[at];
         let mut interest = EpollFlags::empty();
@@ -329,7 +329,7 @@ impl Generator {
         Ok(())
     }
 
-    /// Whether a session reads what it is sent.
+    /// Sets whether a session reads received octets.
     pub fn reads(&mut self, at: usize, reads: bool) -> Result<()> {
         self.sessions[at].reads = reads;
         self.watch(at)
@@ -361,7 +361,7 @@ impl Generator {
         Ok(())
     }
 
-    /// Takes the messages that came over a session.
+    /// Takes the messages received over a session.
     fn take(&mut self, at: usize, mut octets: &[u8]) -> Result<()> {
         let mut said = false;
         while let Some(length) =
@@ -417,14 +417,14 @@ impl Generator {
         Ok(())
     }
 
-    /// Ends a session's connection from this side, without a word.
+    /// Closes a session's connection from this side, without a NOTIFICATION.
     pub fn cut(&mut self, at: usize) {
         let session = &mut self.sessions[at];
         if session.state == State::Established {
             self.established -= 1;
         }
         session.state = State::Idle;
-        // Dropping it takes it out of the epoll set too.
+        // Dropping it removes it from the epoll set, too.
         session.stream = None;
         session.out.clear();
         session.rest.clear();

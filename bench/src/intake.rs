@@ -1,4 +1,4 @@
-//! What the sessions were told: every UPDATE judged, and entered in the ledger.
+//! Received routes of the sessions: every UPDATE is checked and entered in the ledger.
 
 use std::rc::Rc;
 
@@ -9,27 +9,27 @@ use crate::ledger::Ledger;
 use crate::routes::{NONE, Routes, Tag, WRONG};
 use crate::wire::{Prefix, Received, Update, prefixes_v4, prefixes_v6};
 
-/// The judge of received routes.
+/// The checker of received routes.
 #[derive(Debug)]
 pub struct Intake {
-    /// What can be received.
+    /// The routes that can be received.
     pub routes: Rc<Routes>,
-    /// What was.
+    /// The received routes.
     pub ledger: Ledger,
-    /// Whether the daemon may send a client's routes back to it, which are then ignored.
+    /// Whether the daemon may advertise a client's routes back to it; these are then ignored.
     pub echoes_allowed: bool,
     /// By session, whether prefixes have path identifiers.
     pub path_ids: Vec<bool>,
-    /// By session, whether what it is sent is judged; nothing else is looked at.
+    /// By session, whether its received routes are checked; other sessions are ignored.
     pub receivers: Vec<bool>,
-    /// The attributes that came last, and which set they are.
+    /// The last received attributes, and their set.
     last: (Vec<u8>, Tag),
     remark: Option<String>,
     /// Counts, for the report.
     pub counts: Counts,
 }
 
-/// What was received, in numbers.
+/// Counts of received messages and routes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// UPDATE messages.
@@ -43,7 +43,7 @@ pub struct Counts {
 }
 
 impl Intake {
-    /// A judge of `routes`.
+    /// Makes a checker of `routes`.
     pub fn new(
         routes: Rc<Routes>,
         ledger: Ledger,
@@ -62,17 +62,17 @@ impl Intake {
         }
     }
 
-    /// The first thing that was odd.
+    /// Returns the first fault.
     pub fn fault(&self) -> &str {
         self.remark.as_deref().unwrap_or("nothing odd was received")
     }
 
-    /// Keeps the first odd thing.
+    /// Keeps the first fault.
     pub fn remark(&mut self, text: impl FnOnce() -> String) {
         self.remark.get_or_insert_with(text);
     }
 
-    /// A session was sent an UPDATE.
+    /// Handles an UPDATE that a session has received.
     pub fn update(&mut self, session: usize, body: &[u8]) -> Result<()> {
         self.counts.updates += 1;
         self.counts.octets += (body.len() + HEADER_OCTETS) as u64;
@@ -84,7 +84,7 @@ impl Intake {
         if update.attributes.is_empty() {
             return Ok(());
         }
-        // The same attributes often come many times in a row, over one session or many.
+        // The same attributes are often received many times in a row, over one session or many.
         if self.last.0 == update.attributes {
             return self.announced_v4(session, update.announced, self.last.1);
         }
@@ -111,7 +111,8 @@ impl Intake {
         self.announced_v4(session, update.announced, tag)
     }
 
-    /// The tag to enter for a session, if any: a client's own routes are not news to it.
+    /// Returns the tag to enter for a session, if any: a client's own routes are not entered for
+    /// it.
     fn unless_echo(&mut self, session: usize, tag: Tag) -> Option<Tag> {
         let own = self
             .routes
@@ -187,7 +188,7 @@ impl Intake {
     }
 }
 
-/// How a withdrawal is entered: a client's own route is not withdrawn from it.
+/// Returns how a withdrawal is entered: a client's own route is not withdrawn from it.
 fn withdrawn(session: usize) -> impl Fn(&mut Ledger, usize) {
     move |ledger, prefix| {
         if !ledger.is_own(session, prefix) {

@@ -1,38 +1,38 @@
-//! What every receiver holds, beside what it must hold.
+//! The routes that every receiver holds, and those that it must hold.
 
 use crate::routes::{NONE, Tag};
 
-/// By receiver and prefix, the attribute set that the receiver was last told.
+/// By receiver and prefix, the attribute set that the receiver has last received.
 #[derive(Debug)]
 pub struct Ledger {
     prefixes: usize,
     expected: Vec<Tag>,
-    /// The session that has the prefix as its own, and must not get it from others.
+    /// The session that originates the prefix, and must not receive it from others.
     owner: Vec<usize>,
-    /// One row of prefixes a receiver.
+    /// One row of prefixes per receiver.
     held: Vec<Tag>,
-    /// Receivers whose row counts.
+    /// Receivers with a row that counts.
     counted: Vec<bool>,
-    /// Rows that do not count and are to be forgotten before they do.
+    /// Rows that do not count now and are cleared before they count again.
     stale: Vec<bool>,
-    /// Places of counted rows that are as expected.
+    /// Entries of counted rows that are as expected.
     right: usize,
     target: usize,
 }
 
-/// Nobody's own.
+/// No session originates the prefix.
 pub const NOBODY: usize = usize::MAX;
 
 impl Ledger {
-    /// Nobody holds anything, and nobody has to. Rows are those of sessions; `receivers` tells
-    /// which of them receive.
+    /// Makes an empty ledger in which no route is expected. Rows are those of sessions; `receivers`
+    /// states which of them receive.
     pub fn new(prefixes: usize, receivers: &[bool]) -> Self {
         let places = prefixes * receivers.iter().filter(|receives| **receives).count();
         Self {
             prefixes,
             expected: vec![NONE; prefixes],
             owner: vec![NOBODY; prefixes],
-            // Written once, so that no page fault falls into a measurement.
+            // Written once, so that no page fault occurs during a measurement.
             held: (0..prefixes * receivers.len()).map(|_| NONE).collect(),
             counted: receivers.to_vec(),
             stale: vec![false; receivers.len()],
@@ -41,18 +41,18 @@ impl Ledger {
         }
     }
 
-    /// Whether every receiver holds exactly what it must.
+    /// Returns whether every receiver holds exactly the expected routes.
     #[inline]
     pub const fn is_right(&self) -> bool {
         self.right == self.target
     }
 
-    /// How many places of how many are right.
+    /// Returns the number of correct entries, and of all entries.
     pub const fn standing(&self) -> (usize, usize) {
         (self.right, self.target)
     }
 
-    /// A session was told of a prefix.
+    /// Enters a received route of a session.
     #[inline]
     pub fn note(&mut self, session: usize, prefix: usize, tag: Tag) {
         let expected = self.expected[prefix];
@@ -64,19 +64,18 @@ impl Ledger {
         *held = tag;
     }
 
-    /// Whether a session has this prefix as its own.
+    /// Returns whether a session originates this prefix.
     #[inline]
     pub fn is_own(&self, session: usize, prefix: usize) -> bool {
         self.owner[prefix] == session
     }
 
-    /// From now on all must hold this path of a prefix; `owner` sends it and needs to hear
-    /// nothing of it.
+    /// Expects this path of a prefix at all receivers; `owner` sends it and does not receive it.
     pub fn expect(&mut self, prefix: usize, tag: Tag, owner: usize) {
         self.expect_all(&[(prefix, tag, owner)]);
     }
 
-    /// The same of many prefixes, none of them twice.
+    /// Does the same for many prefixes, each at most once.
     pub fn expect_all(&mut self, news: &[(usize, Tag, usize)]) {
         for session in (0..self.counted.len()).filter(|&session| self.counted[session]) {
             let row = &mut self.held[session * self.prefixes..][..self.prefixes];
@@ -94,7 +93,7 @@ impl Ledger {
         }
     }
 
-    /// A session is gone, and with it all it held. What it has of its own it holds again.
+    /// Clears the row of a closed session. It holds its own routes again.
     pub fn forget(&mut self, session: usize) {
         if !self.counted[session] {
             self.stale[session] = true;
@@ -107,7 +106,7 @@ impl Ledger {
         }
     }
 
-    /// Whether a session's row counts from now on.
+    /// Sets whether a session's row counts from now on.
     pub fn count(&mut self, session: usize, counts: bool) {
         if self.counted[session] == counts {
             return;
@@ -128,7 +127,7 @@ impl Ledger {
         }
     }
 
-    /// Some places that are not right: session, prefix, what it holds and what it must.
+    /// Returns some incorrect entries: session, prefix, the held and the expected tag.
     pub fn wrong(&self, most: usize) -> Vec<(usize, usize, Tag, Tag)> {
         let sessions = (0..self.counted.len()).filter(|&session| self.counted[session]);
         let places = sessions.flat_map(|session| (0..self.prefixes).map(move |p| (session, p)));

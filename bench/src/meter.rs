@@ -1,4 +1,4 @@
-//! What a daemon and the rest of the machine use meanwhile.
+//! Resource usage of a daemon and of the rest of the machine.
 
 use std::fs;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub struct Reading {
     pub daemon: Duration,
     /// CPU time of the load generator.
     pub generator: Duration,
-    /// CPU time of the whole machine, whoever used it.
+    /// CPU time of the whole machine, all processes included.
     pub machine: Duration,
     /// Largest resident sets of the daemon's processes so far, in octets.
     pub peak_octets: u64,
@@ -24,7 +24,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Reads the meters of the process `pid`, of all that it started, and of this one.
+    /// Reads the meters of the process `pid`, of all its descendants, and of this process.
     pub fn take(pid: u32) -> Result<Self> {
         let mut reading = Self {
             generator: generator()?,
@@ -43,7 +43,7 @@ impl Reading {
         Ok(reading)
     }
 
-    /// CPU time that neither the daemon nor the load generator used since `before`.
+    /// Returns the CPU time that neither the daemon nor the load generator has used since `before`.
     pub fn foreign_since(&self, before: &Self) -> Duration {
         let all = self.machine.saturating_sub(before.machine);
         let ours = (self.daemon + self.generator).saturating_sub(before.daemon + before.generator);
@@ -64,7 +64,7 @@ fn children(pid: u32) -> Vec<u32> {
     pids.collect()
 }
 
-/// CPU time of this process.
+/// Returns the CPU time of this process.
 pub fn generator() -> Result<Duration> {
     let used = getrusage(UsageWho::RUSAGE_SELF).context("getrusage")?;
     let time = |value: nix::sys::time::TimeVal| {
@@ -73,7 +73,7 @@ pub fn generator() -> Result<Duration> {
     Ok(time(used.user_time()) + time(used.system_time()))
 }
 
-/// All but idle and waiting, from the first line of `/proc/stat`.
+/// Returns all time except idle and iowait, from the first line of `/proc/stat`.
 fn machine() -> Result<Duration> {
     let text = fs::read_to_string("/proc/stat").context("/proc/stat")?;
     let line = text.lines().next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is still to be written to a socket: shared octets, written in few large writes.
+//! Octets to be written to a socket: shared, written in few large writes.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Write};
@@ -14,24 +14,24 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Puts octets at the end.
+    /// Appends octets.
     pub fn push(&mut self, octets: Bytes) {
         if !octets.is_empty() {
             self.queue.push_back(octets);
         }
     }
 
-    /// Whether all is written.
+    /// Returns whether all octets are written.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Forgets all.
+    /// Drops all octets.
     pub fn clear(&mut self) {
         self.queue.clear();
     }
 
-    /// Writes one turn's share of what the socket takes.
+    /// Writes one turn's share of octets, as far as the socket accepts them.
     pub fn flush(&mut self, socket: &mut impl Write) -> io::Result<()> {
         let mut left = WRITE_OCTETS_MAX;
         while !self.queue.is_empty() && left > 0 {

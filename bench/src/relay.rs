@@ -1,6 +1,6 @@
-//! The blind relay: a program without tables that answers what opens a session and copies every
-//! UPDATE of a client, as it is, to all others. It shows what sockets and the load generator
-//! take by themselves.
+//! The blind relay: a program without tables that completes the opening of a session and copies
+//! every UPDATE of a client, unchanged, to all others. It shows the cost of sockets and the load
+//! generator alone.
 
 use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -31,7 +31,7 @@ struct Relay {
     scratch: Vec<u8>,
 }
 
-/// The listening socket's place among the clients.
+/// The listening socket's index among the clients.
 const LISTENER: u64 = u64::MAX;
 
 /// Relays until it is killed.
@@ -134,7 +134,7 @@ impl Relay {
         }
     }
 
-    /// Copies the whole messages that came from a client to the others.
+    /// Copies the complete messages of a client to the others.
     fn pass_on(&mut self, at: usize) -> Result<()> {
         let Some(client) = &mut self.clients[at] else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The comparison table, and the same as JSON.
+//! The comparison table, as text and as JSON.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use crate::daemons::Kind;
 use crate::stage::Measures;
 use crate::work::Work;
 
-/// What was measured: by workload and daemon, one entry a round; none where a run failed.
+/// The results by workload and daemon, one entry per round; `None` where a run failed.
 #[derive(Debug, Default)]
 pub struct Report {
     runs: BTreeMap<(Work, Kind), Vec<Option<Measures>>>,
-    /// By workload and who was compared: ours and the run of theirs that came right after it.
+    /// By workload and peer: Cambric's run and the peer's run right after it.
     pairs: BTreeMap<(Work, Kind), Vec<[Option<Measures>; 2]>>,
     failures: Vec<String>,
 }
@@ -23,12 +23,12 @@ pub struct Report {
 /// One line of the table.
 struct Line<'a> {
     bar: &'a Bar,
-    /// Ours divided by that of the peer which comes off best.
+    /// Cambric's value divided by that of the best peer.
     ratio: Option<f64>,
 }
 
 impl Report {
-    /// Enters a run; one of a peer belongs to the run of ours that was entered last.
+    /// Enters a run; the run of a peer belongs to the last entered run of Cambric.
     pub fn enter(&mut self, work: Work, kind: Kind, run: Result<Measures, String>) {
         let measures = match run {
             Ok(measures) => Some(measures),
@@ -50,7 +50,7 @@ impl Report {
         self.runs.entry((work, kind)).or_default().push(measures);
     }
 
-    /// The runs that did not come to their end, or to a wrong one.
+    /// Returns the runs that did not finish, or finished with a wrong state.
     pub fn failures(&self) -> &[String] {
         &self.failures
     }
@@ -62,13 +62,13 @@ impl Report {
         kinds
     }
 
-    /// The median of what a daemon took.
+    /// Returns the median of a daemon's values.
     fn median_of(&self, work: Work, kind: Kind, measure: &str) -> Option<f64> {
         let runs = self.runs.get(&(work, kind)).into_iter().flatten();
         median(runs.filter_map(|run| value(run, measure)).collect())
     }
 
-    /// The median over the pairs with one peer of ours to theirs.
+    /// Returns the median ratio of Cambric to one peer over their pairs.
     fn ratio_to(&self, bar: &Bar, peer: Kind) -> Option<f64> {
         let pairs = self.pairs.get(&(bar.work, peer)).into_iter().flatten();
         let ratios = pairs.filter_map(|[ours, theirs]| {
@@ -77,7 +77,7 @@ impl Report {
         median(ratios.collect())
     }
 
-    /// The ratio to the peer that comes off best; where there are no peers, our value itself.
+    /// Returns the ratio to the best peer; without peers, Cambric's value.
     fn ratio(&self, bar: &Bar) -> Option<f64> {
         if bar.peers.is_empty() {
             return self.median_of(bar.work, Kind::Cambric, bar.measure);
@@ -101,7 +101,7 @@ impl Report {
             .collect()
     }
 
-    /// The table.
+    /// Returns the table.
     pub fn table(&self) -> String {
         let kinds = self.kinds();
         let mut table = Table::new();
@@ -136,9 +136,10 @@ impl Report {
         table.to_string()
     }
 
-    /// Whether the bar is met; a failed run of ours, or of every peer, is a verdict too.
+    /// Returns whether the limit is met; a failed run of Cambric, or of every peer, is a result,
+    /// too.
     fn verdict(&self, bar: &Bar, ratio: Option<f64>) -> &'static str {
-        // Whether it ran, and whether any of its runs came to its end.
+        // Whether it ran, and whether any of its runs finished.
         let ended = |kind| {
             let runs = self.runs.get(&(bar.work, kind))?;
             Some(runs.iter().any(Option::is_some))
@@ -155,7 +156,7 @@ impl Report {
         }
     }
 
-    /// Everything, with each round's values.
+    /// Returns all results, with each round's values.
     pub fn json(&self) -> Value {
         let runs = self.runs.iter().map(|((work, kind), rounds)| {
             json!({ "work": work.name(), "daemon": kind.name(), "rounds": rounds })
@@ -224,7 +225,7 @@ mod tests {
             .iter()
             .find(|bar| bar.measure == "storm_s")
             .expect("a bar");
-        // Each with ours right before it; the ratio is that to the better of the two.
+        // Each with Cambric's run right before it; the ratio is that to the better of the two.
         let rack = BARS
             .iter()
             .find(|bar| bar.measure == "rack_s")

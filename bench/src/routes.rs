@@ -1,5 +1,4 @@
-//! The routes of a workload: numbered prefixes, and the attribute sets that make a path the right
-//! one.
+//! The routes of a workload: numbered prefixes, and the attribute sets of the expected paths.
 
 use anyhow::{Result, bail};
 
@@ -10,25 +9,25 @@ pub type Tag = u32;
 
 /// No path.
 pub const NONE: Tag = 0;
-/// A path that is none of the workload's, or not what became of it.
+/// A path that does not belong to the workload, or is not the expected result of one.
 pub const WRONG: Tag = u32::MAX;
 
 /// The origin AS of attribute set `n` is this plus `n` where AS paths are not empty.
 const SET_AS: u32 = 4_200_000_000;
 
-/// The address of client 0; client `n` has the `n`th after it. All are on the loopback link.
+/// The address of client 0; the others follow in order. All are on the loopback link.
 pub const CLIENTS: u32 = u32::from_be_bytes([10, 64, 16, 0]);
 
-/// The prefixes of a workload, each with a number, so that one is found by one look-up.
+/// The prefixes of a workload, each with a number that one lookup finds.
 #[derive(Debug)]
 pub struct Prefixes {
     all: Vec<Prefix>,
-    /// Where the addresses of the IPv4 prefixes begin, and how far to shift what is above.
+    /// The first address of the IPv4 prefixes, and the shift of the offset.
     base: u32,
     shift: u32,
     /// By shifted address, the number of the prefix that begins there.
     index: Vec<u32>,
-    /// The IPv6 prefixes are numbered from here, and count up from `FIRST_V6`.
+    /// The number of the first IPv6 prefix; they continue from `FIRST_V6`.
     first_v6: usize,
 }
 
@@ -36,8 +35,8 @@ pub struct Prefixes {
 const FIRST_V6: u64 = 0x2001_0db8_0000_0000;
 
 impl Prefixes {
-    /// Numbers IPv4 prefixes of which none begins in another's block of `1 << shift` addresses,
-    /// and `v6` IPv6 prefixes after them.
+    /// Numbers IPv4 prefixes, at most one in each block of `1 << shift` addresses, and `v6` IPv6
+    /// prefixes after them.
     pub fn new(mut all: Vec<Prefix>, shift: u32, v6: usize) -> Self {
         let address = |prefix: &Prefix| match prefix {
             Prefix::V4(address, _) => *address,
@@ -62,17 +61,17 @@ impl Prefixes {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of prefixes.
     pub const fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// The prefix of that number.
+    /// Returns the prefix with this number.
     pub fn get(&self, number: usize) -> Prefix {
         self.all[number]
     }
 
-    /// The number of an IPv4 prefix.
+    /// Returns the number of an IPv4 prefix.
     #[inline]
     pub fn find_v4(&self, address: u32, length: u8) -> Option<usize> {
         let block = address.wrapping_sub(self.base) >> self.shift;
@@ -80,7 +79,7 @@ impl Prefixes {
         (*self.all.get(number)? == Prefix::V4(address, length)).then_some(number)
     }
 
-    /// The number of an IPv6 prefix.
+    /// Returns the number of an IPv6 prefix.
     #[inline]
     pub fn find_v6(&self, half: u64) -> Option<usize> {
         let number = self.first_v6 + usize::try_from(half.checked_sub(FIRST_V6)?).ok()?;
@@ -88,23 +87,23 @@ impl Prefixes {
     }
 }
 
-/// One set of attributes and who sends it.
+/// One set of attributes and its sender.
 #[derive(Clone, Debug)]
 pub struct Set {
     /// The session that sends it.
     pub source: usize,
-    /// What it sends.
+    /// The sent attributes.
     pub sent: Attributes,
 }
 
-/// What becomes of attributes between a sender and a receiver.
+/// The change of attributes between a sender and a receiver.
 #[derive(Clone, Copy, Debug)]
 pub enum Passing {
     /// Reflected (RFC 4456): ORIGINATOR_ID and this CLUSTER_LIST are added.
     Reflected([u8; 4]),
     /// Copied octet for octet.
     Copied,
-    /// Sent to another AS by this one, whose address is the other.
+    /// Advertised to another AS by this AS, with the other value as its address.
     External(u32, [u8; 4]),
 }
 
@@ -118,7 +117,7 @@ pub struct Sets {
 }
 
 impl Sets {
-    /// Those of `sets`.
+    /// Makes the expected form of `sets`.
     pub fn new(sets: Vec<Set>, passing: Passing) -> Self {
         let seen = sets.iter().map(|set| {
             let mut path = set.sent.path.clone();
@@ -138,12 +137,12 @@ impl Sets {
         }
     }
 
-    /// The set of a tag.
+    /// Returns the set of a tag.
     pub fn get(&self, tag: Tag) -> Option<&Set> {
         self.sets.get((tag as usize).checked_sub(1)?)
     }
 
-    /// Which set received attributes are, if nothing about them is wrong.
+    /// Identifies the set of received attributes; fails if any attribute is wrong.
     pub fn identify(&self, received: &Received<'_>) -> Result<Tag> {
         let Some(tag) = self.candidate(received) else {
             bail!("attributes of nobody: {received:02x?}");
@@ -153,7 +152,7 @@ impl Sets {
         let good = received.origin == Some(&[0])
             && received.path == Some(path)
             && received.communities.unwrap_or_default() == communities
-            // Some programs add a MED of 0, which is none.
+            // Some programs add a MED of 0, which is equivalent to no MED.
             && received.med.is_none_or(|med| med == [0; 4])
             && self.is_passed_on(set, received);
         if !good {
@@ -162,7 +161,7 @@ impl Sets {
         Ok(tag)
     }
 
-    /// Which set the attributes claim to be: by the origin AS, or by the next hop.
+    /// Returns the set that the attributes indicate: by the origin AS, or by the next hop.
     fn candidate(&self, received: &Received<'_>) -> Option<Tag> {
         let last = match received.path? {
             [] => {
@@ -189,7 +188,7 @@ impl Sets {
             Passing::Copied => {
                 internal && received.originator.is_none() && received.clusters.is_none()
             }
-            // All are on one subnet: the next hop may stay the sender's (RFC 4271 §5.1.3).
+            // All are on one subnet: the next hop may remain the sender's (RFC 4271 §5.1.3).
             Passing::External(_, own) => {
                 received.local_pref.is_none()
                     && received.originator.is_none()
@@ -200,7 +199,7 @@ impl Sets {
     }
 }
 
-/// The AS path by which set `number` is known, from `first` over `between`.
+/// Returns the AS path that identifies set `number`, from `first` over `between`.
 pub fn path_of_set(number: usize, first: u32, between: &[u32]) -> Vec<u32> {
     let mut path = vec![first];
     path.extend(between);
@@ -217,22 +216,22 @@ pub struct Bundle {
     pub numbers: Vec<usize>,
 }
 
-/// Everything that a workload announces.
+/// All routes of a workload.
 #[derive(Debug)]
 pub struct Routes {
     /// The prefixes.
     pub prefixes: Prefixes,
     /// The attribute sets.
     pub sets: Sets,
-    /// What is sent, in this order by each session.
+    /// The sent bundles, in this order in each session.
     pub bundles: Vec<Bundle>,
-    /// By prefix, the set that must win while all is announced.
+    /// By prefix, the set of the best path while everything is announced.
     pub winners: Vec<Tag>,
 }
 
 impl Routes {
-    /// The UPDATEs by which `session` announces the bundles that `pick` takes, given with their
-    /// place among all.
+    /// Returns the UPDATEs with which `session` announces the bundles that `pick` selects by their
+    /// index.
     pub fn announcements(
         &self,
         session: usize,
@@ -246,7 +245,7 @@ impl Routes {
         octets
     }
 
-    /// The UPDATEs by which `session` withdraws them.
+    /// Returns the UPDATEs with which `session` withdraws them.
     pub fn withdrawals(
         &self,
         session: usize,

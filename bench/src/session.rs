@@ -20,26 +20,26 @@ pub struct Session {
     pub(crate) state: State,
     pub(crate) stream: Option<TcpStream>,
     pub(crate) out: Outbox,
-    /// The start of a message whose end is still to come.
+    /// The start of an incomplete message.
     pub(crate) rest: Vec<u8>,
-    /// What the kernel was asked to tell about the socket.
+    /// The events of the socket that the kernel reports.
     pub(crate) interest: EpollFlags,
-    /// What is sent as soon as the session is established.
+    /// Octets that are sent as soon as the session is established.
     pub greeting: Bytes,
-    /// Receive buffer in octets; the kernel chooses when there is none.
+    /// Receive buffer in octets; the kernel's default if `None`.
     pub window: Option<usize>,
-    /// Whether it reads what it is sent.
+    /// Whether it reads received octets.
     pub(crate) reads: bool,
-    /// How often it says that it lives.
+    /// The interval of its KEEPALIVEs.
     pub(crate) keepalive_every: Duration,
     pub(crate) keepalive_at: Instant,
-    /// KEEPALIVEs of the daemon.
+    /// Intervals between KEEPALIVEs of the daemon.
     pub keepalives: Gaps,
-    /// Messages of the daemon of any kind: what restarts a hold timer.
+    /// Intervals between messages of the daemon of any type: those restart a hold timer.
     pub signs: Gaps,
 }
 
-/// How far apart things come.
+/// Intervals between occurrences of an event.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gaps {
     pub(crate) last: Option<Instant>,
@@ -52,7 +52,7 @@ impl Gaps {
         self.last = Some(now);
     }
 
-    /// The longest time between two so far, the one that is to come included.
+    /// Returns the longest interval so far, including the current one.
     pub fn longest(&self) -> Duration {
         let open = self.last.map(|at| at.elapsed());
         self.longest.max(open.unwrap_or_default())
@@ -63,15 +63,15 @@ impl Gaps {
 pub(crate) enum State {
     Idle,
     Waiting(Instant),
-    /// Until then: a SYN that finds an accept queue full is dropped, and the kernel's own retries
-    /// come further and further apart.
+    /// Until then: a SYN that finds a full accept queue is dropped, and the kernel's own retries
+    /// have growing intervals.
     Dialling(Instant),
     Opening,
     Established,
 }
 
 impl Session {
-    /// A session that has not been dialled.
+    /// Makes a session that has not been dialed.
     pub(crate) fn new(offer: Offer) -> Self {
         Self {
             source: offer.id,
@@ -99,7 +99,7 @@ impl Session {
     }
 }
 
-/// Begins a connection from `source`.
+/// Starts a connection from `source`.
 pub(crate) fn dial(
     source: Ipv4Addr,
     daemon: SocketAddrV4,

@@ -1,5 +1,4 @@
-//! How fast the load generator itself is: what it can encode, and what it can judge, without any
-//! socket, by CPU time.
+//! Speed of the load generator alone: encoding and checking, without sockets, by CPU time.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use crate::routes::{Passing, Routes};
 use crate::work::fanout::Fleet;
 use crate::work::internet;
 
-/// Times one table is encoded and judged.
+/// How often one table is encoded and checked.
 const TIMES: usize = 20;
 
 /// Prints both for the tables of s1 and s3.
@@ -44,7 +43,7 @@ fn print(name: &str, routes: Routes, senders: usize) -> Result<()> {
         .map(|sender| routes.announcements(sender, |_| true, None))
         .collect();
     let encoded = millions(1, began)?;
-    // A monitor that sends nothing itself is told everything, again and again.
+    // A monitor that sends no routes receives all of them, repeatedly.
     let monitor = senders;
     let receivers: Vec<_> = (0..=senders).map(|session| session == monitor).collect();
     let mut ledger = Ledger::new(routes.prefixes.count(), &receivers);

@@ -1,5 +1,5 @@
-//! What every run of a workload stands on: a namespace, a daemon in it, the sessions to it, and
-//! the meters.
+//! The common parts of every run of a workload: a namespace, a daemon in it, the sessions to it,
+//! and the meters.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -17,24 +17,24 @@ use crate::meter::Reading;
 use crate::routes::{CLIENTS, Passing, Routes};
 use crate::wire::Offer;
 
-/// The daemon's address, BGP identifier and cluster id.
+/// The daemon's address, BGP identifier and cluster ID.
 pub const DAEMON: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 1);
 /// The daemon's autonomous system.
 pub const DAEMON_AS: u32 = 64512;
 
-/// What one run measured, by the name of the measure.
+/// The results of one run, by the name of the measure.
 pub type Measures = BTreeMap<&'static str, f64>;
 
-/// What the command line says about all runs.
+/// The options of the command line for all runs.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The seed of the routes.
     pub seed: u64,
-    /// Small sizes, to see that all works.
+    /// Small sizes, as a functional check.
     pub quick: bool,
-    /// What to start the daemon under.
+    /// The program and its arguments under which the daemon is started.
     pub wrap: Vec<String>,
-    /// How long to churn.
+    /// The duration of churn.
     pub churn: Duration,
     /// How long one phase of a run may take.
     pub patience: Duration,
@@ -45,9 +45,9 @@ pub struct Options {
 pub struct Stage {
     /// The daemon's host, and the load generator's.
     pub host: Host,
-    /// Which daemon.
+    /// The daemon's kind.
     pub kind: Kind,
-    /// What it was told.
+    /// Its configuration.
     pub scene: Scene,
     /// The daemon.
     pub daemon: Daemon,
@@ -62,13 +62,13 @@ pub struct Stage {
 pub struct Part {
     /// Its autonomous system.
     pub asn: u32,
-    /// Whether it must hold all that others send.
+    /// Whether it must hold all routes of the others.
     pub receives: bool,
     /// The hold time it offers, in seconds.
     pub hold_time_s: u16,
 }
 
-/// What happens to attributes on their way through `kind`.
+/// Returns how attributes change on their way through `kind`.
 pub const fn passing(kind: Kind, internal: bool) -> Passing {
     match (internal, kind.reflects()) {
         (true, true) => Passing::Reflected(DAEMON.octets()),
@@ -77,12 +77,12 @@ pub const fn passing(kind: Kind, internal: bool) -> Passing {
     }
 }
 
-/// The address of a session.
+/// Returns the address of a session.
 pub fn client(at: usize) -> Ipv4Addr {
     Ipv4Addr::from_bits(CLIENTS + at as u32)
 }
 
-/// What a daemon is told about these sessions, which carry IPv4 and nothing special.
+/// Returns a daemon's configuration for these sessions, with IPv4 only and without options.
 pub fn scene(parts: &[Part]) -> Scene {
     let neighbors = parts.iter().enumerate();
     Scene {
@@ -109,7 +109,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Starts a daemon of one's own scene, and dials nothing yet.
+    /// Starts a daemon with this configuration, without dialing.
     pub async fn prepare(
         lab: &Lab,
         kind: Kind,
@@ -148,7 +148,7 @@ impl Stage {
         self.told(established)
     }
 
-    /// Adds to an error what the daemon last wrote.
+    /// Adds the end of the daemon's log to an error.
     pub fn told<T>(&self, result: Result<T>) -> Result<T> {
         result.with_context(|| {
             let tail = self.daemon.log_tail();
@@ -156,8 +156,8 @@ impl Stage {
         })
     }
 
-    /// Does something and measures it until everything is right and stays so. Returns seconds,
-    /// and what the meters said before and after.
+    /// Performs an action and measures until the state is correct and stays so. Returns seconds,
+    /// and the meters before and after.
     pub fn measure(
         &mut self,
         what: &str,
@@ -181,17 +181,18 @@ impl Stage {
 
     /// Ends the daemon.
     pub async fn strike(self) -> Result<()> {
-        // The sessions first: a daemon that leaves waits for its peers to read its last words.
+        // The sessions first: a daemon that shuts down waits until its peers have read its last
+        // messages.
         drop(self.generator);
         self.daemon.stop().await
     }
 }
 
-/// A namespace with the addresses of all speakers, and kernel limits that hold nobody up.
+/// Makes a namespace with the addresses of all speakers, and sufficient kernel limits.
 async fn ground(lab: &Lab) -> Result<Host> {
     let host = lab.host("bench").await?;
     let links = host.links()?;
-    // Every address of the subnet is thereby local.
+    // This makes every address of the subnet local.
     for net in ["10.64.0.1/10", "fd00::a40:1/64"] {
         links.add_address("lo", net.parse()?).await?;
     }
@@ -201,15 +202,15 @@ async fn ground(lab: &Lab) -> Result<Host> {
     ] {
         host.sysctl(key, value)?;
     }
-    // Not every kernel has one a namespace; a daemon that needs more says so.
+    // Not every kernel has this limit per namespace; a daemon that needs more reports it.
     let _ = host.sysctl("net/core/optmem_max", "1048576");
     Ok(host)
 }
 
-/// How long a phase took and what it used.
+/// Duration and resource usage of a phase.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
-    /// Seconds until everything was right.
+    /// Seconds until the state was correct.
     pub seconds: f64,
     /// CPU seconds of the daemon.
     pub cpu: f64,
@@ -222,7 +223,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// As the measures of a workload's first phase.
+    /// Returns them as the measures of a workload's first phase.
     pub fn measures(&self) -> Measures {
         Measures::from([
             ("conv_s", self.seconds),
@@ -247,7 +248,7 @@ impl Measured {
     }
 }
 
-/// For each share, the value that this share of the samples do not exceed.
+/// Returns for each share the value that this share of the samples does not exceed.
 pub fn quantiles<const N: usize>(mut samples: Vec<f64>, shares: [f64; N]) -> Result<[f64; N]> {
     samples.sort_by(f64::total_cmp);
     let Some(last) = samples.len().checked_sub(1) else {

@@ -1,8 +1,8 @@
-//! UPDATEs, as the load generator writes and reads them.
+//! Encoding and decoding of UPDATEs by the load generator.
 //!
-//! Apart from `bgp-proto` on purpose: a judge that shares its codec with the judged sees none of
-//! its mistakes, and one that decodes only what the workloads send takes less time than the daemons.
-//! It refuses everything else. Headers, OPENs and the other messages are those of `testkit`.
+//! Separate from `bgp-proto` on purpose: a checker that shares its codec with the daemon under test
+//! would share its mistakes, and a decoder of only what the workloads send takes less time than the
+//! daemons. It rejects everything else. `testkit` provides headers, OPENs and the other messages.
 
 use std::net::Ipv4Addr;
 
@@ -18,7 +18,7 @@ pub use read::{Received, Update, prefixes_v4, prefixes_v6};
 
 const UPDATE: u8 = MessageKind::Update.0;
 
-/// What a speaker offers when it opens a session.
+/// The capabilities and parameters that a speaker offers in its OPEN.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {
     /// Its autonomous system.
@@ -27,14 +27,14 @@ pub struct Offer {
     pub id: Ipv4Addr,
     /// Hold time in seconds.
     pub hold_time_s: u16,
-    /// Whether IPv6 routes are carried too.
+    /// Whether IPv6 routes are carried, too.
     pub ipv6: bool,
     /// Whether ADD-PATH is offered in both directions.
     pub add_path: bool,
 }
 
 impl Offer {
-    /// Returns the OPEN with MP, four-octet AS and what else is offered.
+    /// Returns the OPEN with MP, four-octet AS and the other offered capabilities.
     pub fn open(&self) -> Open {
         let families = [Family::IPV4_UNICAST, Family::IPV6_UNICAST];
         let families = &families[..if self.ipv6 { 2 } else { 1 }];
@@ -56,12 +56,12 @@ impl Offer {
     }
 }
 
-/// What a daemon's OPEN says about ADD-PATH for IPv4.
+/// ADD-PATH for IPv4 in a daemon's OPEN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddPath {
-    /// It takes path identifiers.
+    /// It accepts path identifiers.
     pub receives: bool,
-    /// It sends them, if we take them.
+    /// It sends them to a peer that accepts them.
     pub sends: bool,
 }
 
@@ -89,7 +89,7 @@ impl AddPath {
 pub struct Attributes {
     /// AS_PATH as one sequence.
     pub path: Vec<u32>,
-    /// NEXT_HOP; for IPv6 routes its IPv6 form, see [`next_hop_v6`].
+    /// NEXT_HOP; see [`next_hop_v6`] for the IPv6 form of IPv6 routes.
     pub next_hop: [u8; 4],
     /// LOCAL_PREF, inside an AS.
     pub local_pref: Option<u32>,
@@ -123,7 +123,7 @@ impl Attributes {
     }
 }
 
-/// The value of an AS_PATH of one sequence, empty for none.
+/// Returns the value of an AS_PATH of one sequence; empty for an empty path.
 pub fn sequence(path: &[u32]) -> Vec<u8> {
     let mut octets = Vec::with_capacity(2 + 4 * path.len());
     if !path.is_empty() {
@@ -133,7 +133,7 @@ pub fn sequence(path: &[u32]) -> Vec<u8> {
     octets
 }
 
-/// The IPv6 next hop that stands for an IPv4 address: fd00:: with it at the end.
+/// Returns the IPv6 next hop for an IPv4 address: fd00:: with the address in its last octets.
 pub fn next_hop_v6(address: [u8; 4]) -> [u8; 16] {
     let mut octets = [0; 16];
     octets[0] = 0xfd;
@@ -141,7 +141,7 @@ pub fn next_hop_v6(address: [u8; 4]) -> [u8; 16] {
     octets
 }
 
-/// A prefix of either family; IPv6 ones are all /64, so that their first half says all.
+/// A prefix of either family; all IPv6 prefixes are /64, so their first half identifies them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefix {
     /// Address and length.
@@ -167,7 +167,7 @@ impl Prefix {
     }
 }
 
-/// The UPDATEs that announce `prefixes`, all of one family, with one set of attributes.
+/// Returns the UPDATEs that announce `prefixes`, all of one family, with one set of attributes.
 pub fn announce(attributes: &Attributes, prefixes: &[Prefix], path_id: Option<u32>) -> Vec<u8> {
     let v6 = matches!(prefixes.first(), Some(Prefix::V6(_)));
     let rest = attributes.encode(!v6);
@@ -197,7 +197,7 @@ pub fn announce(attributes: &Attributes, prefixes: &[Prefix], path_id: Option<u3
     )
 }
 
-/// The UPDATEs that withdraw `prefixes`, all of one family.
+/// Returns the UPDATEs that withdraw `prefixes`, all of one family.
 pub fn withdraw(prefixes: &[Prefix], path_id: Option<u32>) -> Vec<u8> {
     let v6 = matches!(prefixes.first(), Some(Prefix::V6(_)));
     cut(prefixes, path_id, HEADER_OCTETS + 4 + 7, |nlri| {
@@ -218,7 +218,7 @@ pub fn withdraw(prefixes: &[Prefix], path_id: Option<u32>) -> Vec<u8> {
     })
 }
 
-/// Writes as many messages as `prefixes` take, beside `fixed` octets in each.
+/// Writes as many messages as `prefixes` need, with `fixed` octets in each.
 fn cut(
     prefixes: &[Prefix],
     path_id: Option<u32>,
@@ -239,7 +239,7 @@ fn cut(
     octets
 }
 
-/// The mask of a prefix length.
+/// Returns the mask of a prefix length.
 pub const fn mask(length: u8) -> u32 {
     if length == 0 {
         0

@@ -1,8 +1,8 @@
-//! The benchmark in small, for what it checks rather than for what it measures.
+//! The benchmark in small sizes, to test its checks rather than to measure.
 
 use std::process::Command;
 
-/// Runs the benchmark and returns what it said; every run has ended right.
+/// Runs the benchmark and returns its output; every run has finished correctly.
 fn bench(arguments: &[&str]) -> String {
     let bench = Command::new(env!("CARGO_BIN_EXE_bench"))
         .args(["--quick", "--daemons", "cambric"])
@@ -15,13 +15,13 @@ fn bench(arguments: &[&str]) -> String {
     said.into_owned()
 }
 
-/// Whether a bar is met, by the title of its row. Bars on time are for a machine that does nothing
-/// else.
+/// Returns whether a goal is met, by the title of its row. Goals of time need an otherwise idle
+/// machine.
 fn is_met(said: &str, title: &str) -> bool {
     has_row(said, title, &["| met"])
 }
 
-/// Whether a bar's measure was taken, whatever it is.
+/// Returns whether a goal's measure was taken, with any value.
 fn is_judged(said: &str, title: &str) -> bool {
     has_row(said, title, &["| met", "| MISSED"])
 }
@@ -50,7 +50,7 @@ fn every_workload_ends_right() {
     ] {
         assert!(is_met(&said, title), "{title}:\n{said}");
     }
-    // Hold times of 3 s are what a machine can sleep away.
+    // A busy machine can miss hold times of 3 s.
     let title = "sessions lost while a table loads";
     assert!(is_judged(&said, title), "{title}:\n{said}");
 }

@@ -1,4 +1,4 @@
-//! Our own reflector.
+//! Cambric's reflector.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The daemons of the comparison: how each is told the same.
+//! The daemons of the comparison, all with equivalent configurations.
 
 mod bird;
 mod cambric;
@@ -37,16 +37,16 @@ pub enum Kind {
     Relay,
 }
 
-/// What every daemon is told, in its own words.
+/// The configuration of every daemon, independent of its syntax.
 #[derive(Clone, Debug)]
 pub struct Scene {
     /// Its autonomous system.
     pub asn: u32,
     /// Its address, BGP identifier and cluster id.
     pub address: Ipv4Addr,
-    /// Its neighbors and their autonomous systems. All are passive: they dial.
+    /// Its neighbors and their autonomous systems. All are passive for the daemon: they dial.
     pub neighbors: Vec<(Ipv4Addr, u32)>,
-    /// Whether IPv6 routes are carried too.
+    /// Whether IPv6 routes are carried, too.
     pub ipv6: bool,
     /// Whether ADD-PATH is used in both directions.
     pub add_path: bool,
@@ -54,7 +54,7 @@ pub struct Scene {
     pub password: Option<&'static str>,
 }
 
-/// What a file of the daemon is called, and its text.
+/// The name of a configuration file, and its text.
 type Config = (&'static str, String);
 
 /// A running daemon.
@@ -64,7 +64,7 @@ pub struct Daemon {
 }
 
 impl Kind {
-    /// As on the command line and in reports.
+    /// Returns the name on the command line and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cambric => "cambric",
@@ -77,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// Where its program is, if it is anywhere.
+    /// Returns the path of its program, if it is installed.
     pub fn program(self) -> Option<PathBuf> {
         let beside = |name: &str| {
             let own = std::env::current_exe().ok()?;
@@ -88,19 +88,19 @@ impl Kind {
             Self::Cambric => beside("cambric-route-reflector"),
             Self::Bird => installed("/usr/sbin/bird"),
             Self::Frr | Self::FrrFast => installed("/usr/lib/frr/bgpd"),
-            // FRR has one of the same name elsewhere.
+            // FRR has another program of the same name elsewhere.
             Self::Openbgpd => installed("/usr/sbin/bgpd"),
             Self::Gobgp => installed("/usr/bin/gobgpd"),
             Self::Relay => std::env::current_exe().ok(),
         }
     }
 
-    /// Whether it sends a client's routes back to it.
+    /// Returns whether it advertises a client's routes back to that client.
     pub const fn echoes(self) -> bool {
         matches!(self, Self::Frr | Self::FrrFast)
     }
 
-    /// Whether it adds what RFC 4456 asks of a reflector.
+    /// Returns whether it adds the attributes of a reflector (RFC 4456).
     pub const fn reflects(self) -> bool {
         !matches!(self, Self::Relay)
     }
@@ -156,17 +156,17 @@ impl Daemon {
         self.process.pid()
     }
 
-    /// What it has used so far.
+    /// Returns its resource usage so far.
     pub fn used(&self) -> Result<Reading> {
         Reading::take(self.process.pid())
     }
 
-    /// The end of what it wrote.
+    /// Returns the end of its log.
     pub fn log_tail(&self) -> String {
         self.process.log_tail()
     }
 
-    /// Lets it end by itself, so that what wraps it can write down what it saw.
+    /// Stops it gracefully, so that a wrapper can write its results.
     pub async fn stop(mut self) -> Result<()> {
         self.process.signal(Signal::SIGINT)?;
         if self.process.wait(ENDED_WITHIN).await.is_err() {
@@ -175,9 +175,9 @@ impl Daemon {
         Ok(())
     }
 
-    /// Ends it without a word to anybody, and what wraps it too.
+    /// Kills it without a NOTIFICATION to its peers, and its wrapper, too.
     pub async fn kill(&mut self) -> Result<()> {
-        // It was started as the first of a process group.
+        // It was started as the leader of a process group.
         let group = Pid::from_raw(i32::try_from(self.process.pid())?);
         killpg(group, Signal::SIGKILL)?;
         Ok(self.process.kill().await?)

@@ -10,7 +10,7 @@ use netns_lab::Host;
 
 use super::{Config, Scene};
 
-/// The home of its user, to which it changes its root.
+/// The home of its user, to which the daemon changes its root.
 const CHROOT: &str = "/run/openbgpd";
 
 pub(super) fn config(scene: &Scene, host: &Host) -> Config {
@@ -45,7 +45,8 @@ pub(super) fn config(scene: &Scene, host: &Host) -> Config {
     ("openbgpd.conf", text)
 }
 
-/// What it wants to be there: a file that no other may read, and a place to change its root to.
+/// Prepares its prerequisites: a configuration file that other users cannot read, and the directory
+/// of its root.
 pub(super) fn prepare(host: &Host, config: &Path) -> Result<()> {
     fs::set_permissions(config, fs::Permissions::from_mode(0o600))?;
     host.run(|| fs::create_dir_all(CHROOT))?.context(CHROOT)

@@ -1,4 +1,4 @@
-//! The blind relay: this very program, told to be one.
+//! The blind relay: this program with a subcommand.
 
 use super::Scene;
 

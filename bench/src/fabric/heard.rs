@@ -1,4 +1,4 @@
-//! What a node's kernel says of its routes, and when.
+//! Route notifications of a node's kernel, with their times.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -12,16 +12,16 @@ use tokio::time::timeout;
 use crate::bare::Listener;
 use crate::limits::NEWS_MAX;
 
-/// One host route that came into a kernel.
+/// One host route that was added to a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct News {
-    /// Where it leads.
+    /// Its destination.
     pub address: Ipv4Addr,
-    /// When the notification was read.
+    /// The instant when the notification was read.
     pub at: Instant,
 }
 
-/// A thread that listens to the kernel of one node, and does nothing else.
+/// A thread that only reads the notifications of one node's kernel.
 #[derive(Debug)]
 pub struct Heard {
     news: Receiver<News>,
@@ -29,13 +29,13 @@ pub struct Heard {
 }
 
 impl Heard {
-    /// Begins to listen: whatever comes after this returns is heard.
+    /// Starts to listen: every later notification is read.
     pub fn listen(host: &Host) -> Result<Self> {
         let (sender, news) = channel(NEWS_MAX);
         let listener = host.run(|| {
             Listener::start(move |octets, at| {
                 for address in new_host_routes(octets) {
-                    // The other end is gone only when nobody wants to know any more.
+                    // The receiver is dropped only when no more notifications are wanted.
                     let _ = sender.blocking_send(News { address, at });
                 }
             })
@@ -46,7 +46,7 @@ impl Heard {
         })
     }
 
-    /// The next news.
+    /// Returns the next notification.
     pub async fn next(&mut self, limit: Duration) -> Result<News> {
         let news = timeout(limit, self.news.recv()).await;
         news.with_context(|| format!("no route came within {limit:?}"))?
@@ -84,7 +84,8 @@ const RTA_DST: u16 = 1;
 const HEADER: usize = 16;
 const ROUTE: usize = 12;
 
-/// The destinations of the `RTM_NEWROUTE`s for IPv4 host routes of the main table in a datagram.
+/// Returns the destinations of the `RTM_NEWROUTE`s for IPv4 host routes of the main table in a
+/// datagram.
 fn new_host_routes(mut octets: &[u8]) -> Vec<Ipv4Addr> {
     let mut found = vec![];
     while let Some(length) = number32(octets, 0).map(|length| length as usize)

@@ -1,5 +1,5 @@
-//! A whole fabric as the thing that is measured: etcd, nodes with Felix and the BGP client,
-//! reflectors, and listeners to the nodes' kernels.
+//! A whole fabric under measurement: etcd, nodes with Felix and the BGP client, reflectors, and
+//! listeners to the nodes' kernels.
 
 mod heard;
 mod neighbor;
@@ -25,18 +25,18 @@ pub use store::Etcd;
 use crate::limits::{FABRIC_WITHIN, STARTED_WITHIN};
 use crate::stage::Measures;
 
-/// A fabric whose daemons run, in the namespaces of the thread that made it.
+/// A fabric with running daemons, in the namespaces of the thread that made it.
 #[derive(Debug)]
 pub struct Ground {
     /// Hosts and processes.
     pub fabric: Fabric,
-    /// The store.
+    /// The datastore.
     pub etcd: Etcd,
-    /// Endpoints that were made so far.
+    /// Endpoints made so far.
     count: u32,
 }
 
-/// Does a work in a thread of its own: it gets namespaces of its own.
+/// Runs a workload in a thread of its own, with namespaces of its own.
 pub fn apart(work: impl AsyncFnOnce(Lab) -> Result<Measures> + Send) -> Result<Measures> {
     thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -52,7 +52,7 @@ pub fn apart(work: impl AsyncFnOnce(Lab) -> Result<Measures> + Send) -> Result<M
     })
 }
 
-/// Does a work on a fabric of a node and two reflectors, of which nothing runs but the store.
+/// Runs a workload on a fabric of a node and two reflectors, of which only the datastore runs.
 pub fn beside_etcd(
     work: impl AsyncFnOnce(&mut Fabric, &Etcd) -> Result<Measures> + Send,
 ) -> Result<Measures> {
@@ -70,7 +70,7 @@ pub fn beside_etcd(
 }
 
 impl Ground {
-    /// Starts etcd, two reflectors and so many nodes; nothing is in the store.
+    /// Starts etcd, two reflectors and so many nodes, with an empty datastore.
     pub async fn raise(lab: Lab, nodes: u16) -> Result<Self> {
         let plan = Plan::new(Shape {
             nodes,
@@ -84,7 +84,7 @@ impl Ground {
         resources.initialize().await?;
         let programs = programs()?;
         fabric.start_reflectors(&programs)?;
-        // A node that finds no reflector listening dials again only after seconds.
+        // A node that finds no listening reflector dials again only after seconds.
         for reflector in &fabric.reflectors {
             let socket = reflector.control("route-reflector");
             let there = async || anyhow::Ok(socket.exists().then_some(()).ok_or(String::new()));
@@ -98,7 +98,7 @@ impl Ground {
         })
     }
 
-    /// Makes the interfaces of so many endpoints at a node, which the store does not know yet.
+    /// Makes the interfaces of so many endpoints at a node, without endpoints in the datastore yet.
     pub async fn endpoints(&mut self, node: usize, count: u32) -> Result<Vec<Endpoint>> {
         let machine = self.fabric.node(node)?;
         let mut endpoints = vec![];
@@ -119,8 +119,8 @@ impl Ground {
         Ok(endpoints)
     }
 
-    /// Waits until a first endpoint at the node `from` has come into the kernel of the node `to`:
-    /// all sessions on the way are up.
+    /// Waits until a first endpoint at the node `from` is in the kernel of the node `to`: all
+    /// sessions in between are established.
     pub async fn first(&mut self, from: usize, to: usize) -> Result<()> {
         let endpoints = self.endpoints(from, 1).await?;
         let mut heard = self.listen(to)?;
@@ -132,12 +132,12 @@ impl Ground {
         Ok(())
     }
 
-    /// Listens to the routes of a node's kernel.
+    /// Listens to route notifications of a node's kernel.
     pub fn listen(&self, node: usize) -> Result<Heard> {
         Heard::listen(&self.fabric.node(node)?.host)
     }
 
-    /// Resident octets of a daemon of a node.
+    /// Returns the resident octets of a daemon of a node.
     pub fn resident(&self, node: usize, name: &str) -> Result<u64> {
         let mut daemons = self.fabric.node(node)?.daemons.iter();
         let found = daemons.find(|daemon| daemon.name == name);
@@ -147,7 +147,7 @@ impl Ground {
             .resident_octets)
     }
 
-    /// CPU time that all daemons of a name have used so far, the store among them.
+    /// Returns the CPU time that all processes of a name have used so far, including the datastore.
     pub fn cpu(&self, name: &str) -> Duration {
         let machines = self.fabric.reflectors.iter().chain(&self.fabric.nodes);
         let daemons = machines.flat_map(|machine| &machine.daemons);
@@ -159,7 +159,7 @@ impl Ground {
             .sum()
     }
 
-    /// Adds to an error what the daemons last wrote.
+    /// Adds the end of the daemons' logs to an error.
     pub fn told<T>(&self, result: Result<T>) -> Result<T> {
         result.with_context(|| {
             let machines = self.fabric.reflectors.iter().chain(&self.fabric.nodes);
@@ -172,7 +172,7 @@ impl Ground {
     }
 }
 
-/// Whether all programs that a fabric needs are there.
+/// Returns whether all programs that a fabric needs are installed.
 pub fn can_run() -> bool {
     programs().is_ok() && store::is_installed()
 }
@@ -185,10 +185,11 @@ fn programs() -> Result<Programs> {
     })
 }
 
-/// One of Cambric's programs: beside this one, or built beside it in another way.
+/// Returns the path of one of Cambric's programs: beside this one, or in another profile's
+/// directory.
 pub fn program(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe().context("finding this program")?;
-    // A test is a directory further down.
+    // A test is one directory further down.
     let beside = ["", "..", "../release", "../debug", "../../release"]
         .into_iter()
         .filter_map(|way| Some(own.parent()?.join(way).join(name)));
@@ -198,12 +199,13 @@ pub fn program(name: &str) -> Result<PathBuf> {
         .with_context(|| format!("{name} is not there: `make bench` builds it"))
 }
 
-/// Milliseconds from an instant to the moment when a node heard of an address.
+/// Returns the milliseconds from an instant until a node's kernel had a route.
 pub fn milliseconds(from: Instant, news: &News) -> f64 {
     news.at.saturating_duration_since(from).as_secs_f64() * 1e3
 }
 
-/// The address of the `number`th endpoint, or the `number`th that endpoints move to.
+/// Returns the address of the `number`th endpoint, or the `number`th address that endpoints move
+/// to.
 pub const fn address(number: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(u32::from_be_bytes([10, 65, 0, 0]) + number)
 }

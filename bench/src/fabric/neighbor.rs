@@ -1,4 +1,4 @@
-//! A neighbour of a daemon of the fabric: it is dialled, and keeps what it is told.
+//! A passive neighbor of a daemon of the fabric, which records received routes.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,18 +23,18 @@ pub struct Neighbor {
     task: JoinHandle<()>,
 }
 
-/// What a neighbour has been told.
+/// The received state of a neighbor.
 #[derive(Clone, Debug)]
 pub struct Picture {
     /// When the last of it was read.
     pub at: Instant,
     /// Whether its session is established.
     pub is_up: bool,
-    /// How often it has been.
+    /// How often the session was established.
     pub sessions: u32,
-    /// The COMMUNITIES of each route that stands.
+    /// The COMMUNITIES of each current route.
     pub routes: BTreeMap<Ipv4Net, Vec<u32>>,
-    /// What was wrong with a session that has ended.
+    /// The error of a session that has ended.
     pub fault: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl Drop for Neighbor {
 }
 
 impl Neighbor {
-    /// Listens at an address of `host`, for a daemon that is to hear of `route`, if that is given.
+    /// Listens at an address of `host`, for a daemon that receives `route`, if one is given.
     pub fn listen(
         host: &Host,
         asn: u32,
@@ -78,7 +78,7 @@ impl Neighbor {
         Ok(Self { picture, task })
     }
 
-    /// Waits until what it has been told is as wanted; returns when it was.
+    /// Waits until the received state satisfies the condition; returns when it did.
     pub async fn until(
         &mut self,
         what: &str,
@@ -89,13 +89,13 @@ impl Neighbor {
         Ok(at.with_context(|| format!("{:?}", *self.picture.borrow()))??)
     }
 
-    /// How often its session has been established.
+    /// Returns how often its session was established.
     pub fn sessions(&self) -> u32 {
         self.picture.borrow().sessions
     }
 }
 
-/// What it says.
+/// The messages that it sends.
 struct Words {
     open: Open,
     routes: Vec<u8>,
@@ -106,7 +106,7 @@ impl Words {
         let offer = Offer {
             asn,
             id: address,
-            // Whoever is measured for some seconds is not asked whether it lives.
+            // The hold timer is disabled: a measurement takes only seconds.
             hold_time_s: 0,
             ipv6: false,
             add_path: false,
@@ -125,7 +125,7 @@ impl Words {
     }
 }
 
-/// Keeps a session until the daemon closes it, or says that it will.
+/// Keeps a session until the daemon closes it or sends a NOTIFICATION.
 async fn keep(stream: TcpStream, words: &Words, told: &watch::Sender<Picture>) -> Result<()> {
     stream.set_nodelay(true)?;
     let mut peer = TcpPeer::new(stream);
@@ -159,7 +159,7 @@ async fn keep(stream: TcpStream, words: &Words, told: &watch::Sender<Picture>) -
     Ok(())
 }
 
-/// The prefixes of an UPDATE, with the COMMUNITIES of those that are announced.
+/// Returns the prefixes of an UPDATE, with the COMMUNITIES of announced ones.
 fn changes(body: &[u8]) -> Result<Vec<(Ipv4Net, Option<Vec<u32>>)>> {
     let update = Update::parse(body)?;
     let communities = Received::parse(update.attributes)?.communities;

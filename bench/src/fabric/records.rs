@@ -18,7 +18,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// The `number`th endpoint, which is at this node.
+    /// Makes the `number`th endpoint, at this node.
     pub fn new(number: u32, node: &str) -> Self {
         Self {
             number,
@@ -26,17 +26,17 @@ impl Endpoint {
         }
     }
 
-    /// Its interface at the node.
+    /// Returns its interface at the node.
     pub fn interface(&self) -> String {
         format!("cali{}", self.number)
     }
 
-    /// The address that it has at first.
+    /// Returns its first address.
     pub const fn address(&self) -> Ipv4Addr {
         super::address(self.number)
     }
 
-    /// Its key and value with this address.
+    /// Returns its key and value with this address.
     pub fn encode(&self, address: Ipv4Addr) -> Result<(String, Vec<u8>)> {
         let workload = format!("w{}", self.number);
         let name = EndpointName::new(&self.node, "k8s", &workload, "eth0")?;
@@ -57,7 +57,7 @@ impl Endpoint {
     }
 }
 
-/// Writes an endpoint with an address; returns the instant right before.
+/// Writes an endpoint with an address; returns the instant right before the write.
 pub async fn write(store: &dyn Store, endpoint: &Endpoint, address: Ipv4Addr) -> Result<Instant> {
     let (key, value) = endpoint.encode(address)?;
     let began = Instant::now();

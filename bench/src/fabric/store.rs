@@ -1,4 +1,4 @@
-//! etcd, as Debian has it.
+//! etcd of Debian's package.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use tokio::net::TcpStream;
 
 use crate::limits::STARTED_WITHIN;
 
-/// Where Debian puts it.
+/// Path of Debian's program.
 const ETCD: &str = "/usr/bin/etcd";
 
 pub(super) fn is_installed() -> bool {
     Path::new(ETCD).is_file()
 }
 
-/// One member, its data on the lab's tmpfs: a disk's time is not in what is measured.
+/// One member with its data on the lab's tmpfs: the measurements exclude the time of a disk.
 pub struct Etcd {
     directory: PathBuf,
     options: EtcdOptions,
@@ -49,7 +49,7 @@ impl Etcd {
         Ok(etcd)
     }
 
-    /// Starts it, with what it had.
+    /// Starts it, with its existing data.
     pub fn serve(&self, fabric: &mut Fabric) -> Result<()> {
         let address = fabric.plan.store_address();
         let (url, peers) = (
@@ -73,7 +73,7 @@ impl Etcd {
         Ok(())
     }
 
-    /// Waits until it answers. It is asked for its health, which is none of the calls that it counts.
+    /// Waits until it answers. The health request is not one of the calls that it counts.
     pub async fn answers(&self, fabric: &mut Fabric) -> Result<()> {
         netns_lab::until(STARTED_WITHIN, "etcd answers", async || {
             fabric.check()?;
@@ -88,25 +88,25 @@ impl Etcd {
         Ok(())
     }
 
-    /// A connection of its own.
+    /// Opens a separate connection.
     pub async fn connect(&self) -> Result<EtcdStore> {
         Ok(EtcdStore::connect(&self.options).await?)
     }
 
-    /// How many calls of a method it has answered since it was started, by its own count.
+    /// Returns how many calls of a method it has answered since its start, by its own metrics.
     pub async fn calls(&self, fabric: &Fabric, method: &str) -> Result<f64> {
         let method = format!("grpc_method=\"{method}\"");
         self.figure(fabric, "grpc_server_handled_total", &method)
             .await
     }
 
-    /// How many octets it has sent to clients since it was started, by its own count.
+    /// Returns how many octets it has sent to clients since its start, by its own metrics.
     pub async fn sent(&self, fabric: &Fabric) -> Result<f64> {
         let name = "etcd_network_client_grpc_sent_bytes_total";
         self.figure(fabric, name, "").await
     }
 
-    /// The sum of what it tells under a name, where this is said of it.
+    /// Returns the sum of a metric over all series with this label.
     async fn figure(&self, fabric: &Fabric, name: &str, of: &str) -> Result<f64> {
         let text = self.page(fabric, "/metrics").await?;
         let rows = text
@@ -116,7 +116,7 @@ impl Etcd {
         Ok(counts.sum())
     }
 
-    /// What it has under this path for those who ask by HTTP.
+    /// Returns its page under this path, by HTTP.
     async fn page(&self, fabric: &Fabric, path: &str) -> Result<String> {
         let mut stream = TcpStream::connect(fabric.plan.store_address()).await?;
         let request = format!("GET {path} HTTP/1.0\r\n\r\n");

@@ -1,22 +1,22 @@
-//! UPDATEs as they are received.
+//! Decoding of received UPDATEs.
 
 use anyhow::{Result, bail, ensure};
 
 use super::mask;
 
-/// A received UPDATE, taken apart but not yet judged.
+/// A received UPDATE, split into its fields but not checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Update<'a> {
     /// Withdrawn IPv4 prefixes.
     pub withdrawn: &'a [u8],
-    /// The attributes as they came.
+    /// The attributes as received.
     pub attributes: &'a [u8],
     /// Announced IPv4 prefixes.
     pub announced: &'a [u8],
 }
 
 impl<'a> Update<'a> {
-    /// Takes the body of an UPDATE apart.
+    /// Splits the body of an UPDATE.
     pub fn parse(body: &'a [u8]) -> Result<Self> {
         let (withdrawn, rest) = counted(body)?;
         let (attributes, announced) = counted(rest)?;
@@ -37,7 +37,7 @@ fn counted(octets: &[u8]) -> Result<(&[u8], &[u8])> {
     Ok(rest.split_at(length))
 }
 
-/// The attributes of a received UPDATE, each value as it came.
+/// The attributes of a received UPDATE, each value as received.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Received<'a> {
     /// ORIGIN.
@@ -63,7 +63,7 @@ pub struct Received<'a> {
 }
 
 impl<'a> Received<'a> {
-    /// Takes attributes apart.
+    /// Splits attributes.
     pub fn parse(mut octets: &'a [u8]) -> Result<Self> {
         let mut received = Self::default();
         while let [flags, kind, rest @ ..] = octets {
@@ -113,7 +113,7 @@ impl<'a> Received<'a> {
         let length = usize::from(*length);
         ensure!(length < rest.len(), "an MP_REACH_NLRI that is too short");
         self.next_hop = Some(&rest[..length]);
-        // One reserved octet behind the next hop.
+        // One reserved octet after the next hop.
         self.announced_v6 = &rest[length + 1..];
         Ok(())
     }
@@ -134,7 +134,7 @@ pub fn prefixes_v4(
         };
         let kept = usize::from(length.div_ceil(8));
         ensure!(kept <= 4 && kept <= rest.len(), "a prefix /{length}");
-        // Four octets at once where there are as many, which is nearly always.
+        // Four octets at once where as many remain, which is nearly always.
         let address = if let Some(four) = rest.first_chunk::<4>() {
             u32::from_be_bytes(*four) & mask(*length)
         } else {

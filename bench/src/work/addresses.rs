@@ -1,4 +1,4 @@
-//! ipam: addresses for one host after another, and for many hosts at once.
+//! ipam: addresses for one host, assigned one after another, and for many hosts at once.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -14,11 +14,11 @@ use tokio::task::JoinSet;
 use crate::fabric::{self, Etcd};
 use crate::stage::{Measures, Options, quantiles};
 
-/// What a block of which half is taken has, about.
+/// Approximate octets of a half-assigned block.
 const BLOCK_OCTETS: usize = 8 << 10;
 
-/// One host takes addresses one after another, as container after container does; then hosts that
-/// start at the same time take addresses for their first workloads, each host one after another.
+/// One host assigns addresses one after another, as for a series of containers; then hosts that
+/// start at the same time assign addresses to their first workloads, each host one after another.
 pub(super) fn addresses(options: &Options) -> Result<Measures> {
     let (assigns, hosts, workloads) = if options.quick {
         (100, 10, 10)
@@ -42,7 +42,7 @@ pub(super) fn addresses(options: &Options) -> Result<Measures> {
     })
 }
 
-/// How long each of so many assigns takes in milliseconds, and how many requests of etcd one is.
+/// Returns the milliseconds of each assignment, and the requests to etcd per assignment.
 async fn one_host(fabric: &Fabric, etcd: &Etcd, assigns: usize) -> Result<(Vec<f64>, f64)> {
     let requests =
         async || anyhow::Ok(etcd.calls(fabric, "Txn").await? + etcd.calls(fabric, "Range").await?);
@@ -60,8 +60,8 @@ async fn one_host(fabric: &Fabric, etcd: &Etcd, assigns: usize) -> Result<(Vec<f
     Ok((times, (requests().await? - before) / f64::from(count)))
 }
 
-/// Seconds that as many requests of the same size take that mean nothing: two reads, of a key and of
-/// a block's worth, and a write of that.
+/// Returns the seconds of as many plain requests of the same size: two reads, of a key and of a
+/// block, and a write of a block.
 async fn bare(etcd: &Etcd, assigns: usize) -> Result<f64> {
     let store = etcd.connect().await?;
     let value = || Bytes::from_static(&[b'x'; BLOCK_OCTETS]);
@@ -76,7 +76,7 @@ async fn bare(etcd: &Etcd, assigns: usize) -> Result<f64> {
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// Seconds until hosts that start at once have an address for each of their workloads.
+/// Returns the seconds until hosts that start at once have an address for each of their workloads.
 async fn many_hosts(etcd: &Etcd, hosts: usize, workloads: usize) -> Result<f64> {
     let mut tasks = JoinSet::new();
     let began = Instant::now();
@@ -100,7 +100,7 @@ async fn many_hosts(etcd: &Etcd, hosts: usize, workloads: usize) -> Result<f64> 
         taken.len() == hosts * workloads,
         "an address was given twice"
     );
-    // What was given is what is stored.
+    // The assigned addresses are those in the datastore.
     let store: &dyn Store = &*etcd.store;
     let all: Vec<IpAddr> = taken.iter().copied().collect();
     let holders = Ipam::new(store).holders(&all).await?;
@@ -109,7 +109,7 @@ async fn many_hosts(etcd: &Etcd, hosts: usize, workloads: usize) -> Result<f64> 
     Ok(took.as_secs_f64())
 }
 
-/// An address for a workload, as the CNI plugin takes it.
+/// Assigns an address to a workload, as the CNI plugin does.
 async fn assign(store: &EtcdStore, host: &str, number: usize, pool: &str) -> Result<IpAddr> {
     let attribute = |name: &str, value: String| (name.to_owned(), value);
     let taker = Taker {

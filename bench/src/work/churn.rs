@@ -1,4 +1,4 @@
-//! churn: clients of s3 withdraw, announce and go away at random for as long as is asked.
+//! churn: clients of s3 withdraw, announce and disconnect at random for the given time.
 
 use std::time::Instant;
 
@@ -13,11 +13,11 @@ use crate::routes::NONE;
 use crate::stage::{Measures, Options, Stage};
 use crate::wire::{announce, withdraw};
 
-/// Which part of a client's routes is announced.
+/// The announced part of a client's routes.
 type Share = std::ops::Range<usize>;
 
-/// How much the daemon's memory grows from the first half of the time to the second, each with the
-/// whole table in it; every rest has been checked.
+/// Measures how much the daemon's memory grows from the first half of the time to the second, each
+/// with the whole table; every intermediate state is checked.
 pub(super) async fn churn(lab: &Lab, kind: Kind, options: &Options) -> Result<Measures> {
     let fleet = s3_fleet(options);
     let mut stage = fleet.stage(lab, kind, options).await?;
@@ -32,7 +32,7 @@ pub(super) async fn churn(lab: &Lab, kind: Kind, options: &Options) -> Result<Me
     let mut halves = [0, 0];
     for (half, most) in halves.iter_mut().enumerate() {
         let end = began + options.churn * (half as u32 + 1) / 2;
-        // At least once, however short the time.
+        // At least once, even if the time is short.
         while *most == 0 || Instant::now() < end {
             for _ in 0..ROUNDS_BETWEEN {
                 churn.round(&mut stage)?;
@@ -52,10 +52,10 @@ pub(super) async fn churn(lab: &Lab, kind: Kind, options: &Options) -> Result<Me
     ]))
 }
 
-/// Rounds of change between two looks at the whole.
+/// Rounds of changes between two whole tables.
 const ROUNDS_BETWEEN: usize = 5;
 
-/// Who announces what now.
+/// The announced routes of each client.
 struct Churn {
     fleet: Fleet,
     shares: Vec<Share>,
@@ -64,8 +64,8 @@ struct Churn {
 }
 
 impl Churn {
-    /// A tenth of the clients change what they announce, one goes and comes back; then all are
-    /// waited for.
+    /// A tenth of the clients change their announcements, one disconnects and reconnects; then
+    /// waits until the state is correct.
     fn round(&mut self, stage: &mut Stage) -> Result<()> {
         self.rounds += 1;
         stage.generator.begin();
@@ -86,7 +86,7 @@ impl Churn {
             .map(drop)
     }
 
-    /// All announce all.
+    /// All clients announce all routes.
     fn whole(&mut self, stage: &mut Stage) -> Result<()> {
         stage.generator.begin();
         for client in 0..self.fleet.clients {
@@ -128,7 +128,7 @@ impl Churn {
         stage.generator.send(client, Bytes::from(octets))
     }
 
-    /// Ends a client's session and lets it dial again, to announce what it had.
+    /// Closes a client's session and lets it dial again, to announce its routes.
     fn bounce(&self, stage: &mut Stage, client: usize) -> Result<()> {
         let routes = stage.generator.routes();
         let first = self.fleet.own(client).start;

@@ -1,4 +1,4 @@
-//! cni: from a runtime's ADD to the plugin's answer, beside the reference plugin `ptp`.
+//! cni: from a runtime's ADD to the plugin's result, compared with the reference plugin `ptp`.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -15,9 +15,9 @@ use crate::stage::{Measures, Options, quantiles};
 /// The reference plugins of Debian.
 const REFERENCE: &str = "/usr/lib/cni";
 
-/// Containers are connected and disconnected one after the other, each once by `ptp` and once by ours,
-/// which answers when Felix has it in the kernel; `ptp` has nobody to wait for, and its addresses
-/// are a file's.
+/// Connects and disconnects containers one after the other, each once with `ptp` and once with
+/// Cambric's plugin, which answers when Felix has programmed the endpoint in the kernel; `ptp`
+/// waits for no agent, and host-local stores its addresses in files.
 pub(super) fn containers(options: &Options) -> Result<Measures> {
     let count = if options.quick { 5 } else { 100 };
     let ptp = Path::new(REFERENCE).join("ptp");
@@ -45,7 +45,7 @@ async fn measure(ground: &Ground, count: usize) -> Result<Measures> {
         });
         resources.create(resource).await?;
     }
-    // Go's plugins find themselves by their process id, which is that of the lab's namespace.
+    // Plugins in Go look up their own process ID, which is that of the lab's pid namespace.
     run(node, "mount", &["-t", "proc", "proc", "/proc"]).await?;
     let plugins = [ours(ground, node)?, reference(node)?];
     let mut taken = [vec![], vec![], vec![], vec![]];
@@ -56,7 +56,7 @@ async fn measure(ground: &Ground, count: usize) -> Result<Measures> {
             let call = async |command| plugin.call(node, command, &container).await;
             let (add, del) = (call("ADD").await?, call("DEL").await?);
             run(node, "ip", &["netns", "delete", &container]).await?;
-            // The first is not like the others: a block is taken, files are read.
+            // The first call differs: it assigns a block and reads files.
             if number > 0 {
                 taken[2 * nth].push(add);
                 taken[2 * nth + 1].push(del);
@@ -121,7 +121,7 @@ impl Plugin {
         })
     }
 
-    /// How long a call takes, in milliseconds.
+    /// Returns the milliseconds of a call.
     async fn call(&self, node: &Machine, command: &str, container: &str) -> Result<f64> {
         let program = Program::new("/bin/sh")
             .args(["-c", "exec \"$0\" <\"$1\""])

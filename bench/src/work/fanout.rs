@@ -1,4 +1,4 @@
-//! A reflector and its clients, all to all: s3 and s3b, and what else is done to such a fleet.
+//! A reflector and its clients, all to all: s3 and s3b, and the fleet of further workloads.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -16,13 +16,13 @@ use crate::routes::{Bundle, CLIENTS, NONE, Passing, Prefixes, Routes, Set, Sets,
 use crate::stage::{DAEMON_AS, Measured, Options, Part, Stage, passing, scene};
 use crate::wire::{Attributes, Prefix};
 
-/// Where the IPv4 routes are: 100.64.0.0/10, one in every block of 64 addresses.
+/// The IPv4 routes: in 100.64.0.0/10, one in every block of 64 addresses.
 const ROUTES: u32 = u32::from_be_bytes([100, 64, 0, 0]);
 
 /// The clients of a reflector, and how many routes each has.
 #[derive(Clone, Copy, Debug)]
 pub struct Fleet {
-    /// How many clients.
+    /// The number of clients.
     pub clients: usize,
     /// IPv4 routes of each; every fifth is a /26, the others are /32.
     pub each: usize,
@@ -31,28 +31,28 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// The numbers of a client's IPv4 routes.
+    /// Returns the numbers of a client's IPv4 routes.
     pub const fn own(self, client: usize) -> Range<usize> {
         client * self.each..(client + 1) * self.each
     }
 
-    /// The numbers of its IPv6 routes.
+    /// Returns the numbers of its IPv6 routes.
     pub const fn own_v6(self, client: usize) -> Range<usize> {
         let first = self.clients * (self.each + 1);
         first + client * self.each_v6..first + (client + 1) * self.each_v6
     }
 
-    /// The number of a client's IPv4 route that it does not announce at first.
+    /// Returns the number of a client's IPv4 route that it does not announce at first.
     pub const fn spare(self, client: usize) -> usize {
         self.clients * self.each + client
     }
 
-    /// The attributes of a client, as a tag.
+    /// Returns the attributes of a client, as a tag.
     pub const fn tag(client: usize) -> Tag {
         client as Tag + 1
     }
 
-    /// The routes of all clients.
+    /// Returns the routes of all clients.
     pub fn routes(self, seed: u64, passing: Passing) -> Routes {
         let mut chance = Chance::new(seed);
         let spares = self.clients * self.each;
@@ -93,7 +93,7 @@ impl Fleet {
         }
     }
 
-    /// The sessions: all send, and all receive.
+    /// Returns the sessions: all send, and all receive.
     pub fn parts(self) -> Vec<Part> {
         let part = Part {
             asn: DAEMON_AS,
@@ -103,12 +103,12 @@ impl Fleet {
         vec![part; self.clients]
     }
 
-    /// A reflector with its clients, who have said nothing yet.
+    /// Starts a reflector and establishes its clients, without routes.
     pub async fn stage(self, lab: &Lab, kind: Kind, options: &Options) -> Result<Stage> {
         self.stage_with(lab, kind, options, |_| {}).await
     }
 
-    /// The same, with sessions that are changed before they are dialled.
+    /// Does the same with sessions that are changed before they are dialed.
     pub async fn stage_with(
         self,
         lab: &Lab,
@@ -125,7 +125,7 @@ impl Fleet {
     }
 }
 
-/// From now on all must hold what all clients have.
+/// Expects the routes of all clients at all clients.
 pub fn expect_all(stage: &mut Stage) {
     let routes = stage.generator.routes();
     let owner = |tag| routes.sets.get(tag).map_or(NOBODY, |set| set.source);
@@ -137,7 +137,7 @@ pub fn expect_all(stage: &mut Stage) {
         .expect_all(&news.collect::<Vec<_>>());
 }
 
-/// All clients announce all; measured until all hold all.
+/// Announces all routes of all clients; measures until all clients hold all routes.
 pub fn converge(stage: &mut Stage) -> Result<Measured> {
     let routes = stage.generator.routes();
     let every = |_| true;
@@ -151,7 +151,7 @@ pub fn converge(stage: &mut Stage) -> Result<Measured> {
     })
 }
 
-/// The fleet of s3.
+/// Returns the fleet of s3.
 pub const fn s3_fleet(options: &Options) -> Fleet {
     let (clients, each) = if options.quick { (20, 50) } else { (200, 250) };
     Fleet {
@@ -161,7 +161,7 @@ pub const fn s3_fleet(options: &Options) -> Fleet {
     }
 }
 
-/// The fleet of s3b.
+/// Returns the fleet of s3b.
 pub const fn s3b_fleet(options: &Options) -> Fleet {
     let (clients, each) = if options.quick { (100, 8) } else { (1000, 64) };
     Fleet {

@@ -1,5 +1,5 @@
 //! fib: routes into a kernel's table, by `fib-sync` and by a bare netlink loop; the same table
-//! again after a restart.
+//! after a restart.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ const METRIC: u32 = 1024;
 const OWNER: Owner = Owner(119);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 2);
 
-/// In one namespace, one after the other; everything is deleted again in between.
+/// Runs in one namespace, one after the other; all routes are deleted in between.
 pub(super) async fn fib(lab: &Lab, options: &Options) -> Result<Measures> {
     let host = lab.host("fib").await?;
     let links = host.links()?;
@@ -46,7 +46,7 @@ fn measure(count: u32) -> Result<Measures> {
     let prefixes: Vec<_> = (0..count)
         .map(|number| Ipv4Addr::from_bits(FIRST + (number << 8)))
         .collect();
-    // In the order that the kernel likes best, as far as we know: from all over the table.
+    // The fastest known order for the kernel: spread over the whole table.
     let passes = (0..PASSES).flat_map(|pass| prefixes.iter().skip(pass).step_by(PASSES));
     let order: Vec<_> = passes.copied().collect();
     let bare_add = bare::run(Verb::Add, &order, GATEWAY, METRIC)?;
@@ -58,7 +58,7 @@ fn measure(count: u32) -> Result<Measures> {
         let add = ours.wanting(&prefixes, true).await?;
         ensure!(ours.writes() == u64::from(count), "each route once");
         drop(ours);
-        // What a daemon does that was restarted: it finds them, wants them, and is done.
+        // A restarted daemon finds its routes, wants the same ones, and has nothing to write.
         let mut again = Side::open()?;
         let adopt = again.wanting(&prefixes, true).await?;
         let adopt_writes = again.writes();
@@ -77,7 +77,7 @@ fn measure(count: u32) -> Result<Measures> {
     })
 }
 
-/// A daemon's kernel half.
+/// The kernel side of a daemon.
 struct Side {
     fib: NetlinkFib,
     reconciler: Reconciler,
@@ -96,7 +96,7 @@ impl Side {
         })
     }
 
-    /// Wants all these routes, or none, and waits until the kernel agrees.
+    /// Wants all these routes, or none, and waits until the kernel has exactly these.
     async fn wanting(&mut self, prefixes: &[Ipv4Addr], want: bool) -> Result<Duration> {
         let route = Route::unicast(OWNER, vec![Hop::via(IpAddr::V4(GATEWAY))]);
         let began = Instant::now();

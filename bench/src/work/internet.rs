@@ -1,4 +1,4 @@
-//! s1 and s2: tables like the Internet's over external sessions.
+//! s1 and s2: tables similar to the Internet's over external sessions.
 
 use std::rc::Rc;
 
@@ -16,10 +16,10 @@ use crate::routes::{
 use crate::stage::{Measures, Options, Part, Stage, passing};
 use crate::wire::{Attributes, Prefix, mask};
 
-/// The autonomous system of session 0; the others count up.
+/// The autonomous system of session 0; the others follow in order.
 pub(super) const FIRST_AS: u32 = 65_001;
 
-/// Of 1,000 prefixes, how many have this length: about what the Internet's table has.
+/// How many of 1,000 prefixes have this length: approximately as in the Internet's table.
 const LENGTHS: [(usize, u8); 9] = [
     (600, 24),
     (120, 23),
@@ -32,14 +32,14 @@ const LENGTHS: [(usize, u8); 9] = [
     (15, 16),
 ];
 
-/// Of 100 bundles, how many have at most this many prefixes, and more than the line above: 8.2
-/// on average.
+/// How many of 100 bundles have at most this many prefixes, and more than the line above: 8.2 on
+/// average.
 const SIZES: [(usize, usize); 4] = [(51, 2), (30, 8), (15, 32), (4, 110)];
 
-/// Prefixes of a table, in the order of their addresses, none beginning where another begins.
+/// Returns the prefixes of a table, in the order of their addresses, with distinct first addresses.
 fn prefixes(chance: &mut Chance, count: usize) -> Vec<Prefix> {
     let mut taken = vec![false; 1 << 24];
-    // The addresses of the sessions, of loopback links and beyond unicast.
+    // Excludes the addresses of the sessions, loopback addresses, and those beyond unicast.
     for (first, last) in [(0, 0), (10, 10), (127, 127), (224, 255)] {
         taken[first << 16..(last + 1) << 16].fill(true);
     }
@@ -70,8 +70,8 @@ fn weighted<T: Copy>(chance: &mut Chance, rows: &[(usize, T)]) -> T {
     row.map_or(rows[0].1, |row| row.1)
 }
 
-/// The numbers of the prefixes that have their attributes in common: few neighbors in the
-/// address space, from several places of it.
+/// Returns the numbers of prefixes with common attributes: few adjacent prefixes, from several
+/// parts of the address space.
 fn bundles(chance: &mut Chance, count: usize) -> Vec<Vec<usize>> {
     let mut runs = vec![];
     let mut next = 0;
@@ -99,7 +99,7 @@ fn bundles(chance: &mut Chance, count: usize) -> Vec<Vec<usize>> {
     }
 }
 
-/// The same `count` prefixes from each of `senders`. Of each bundle one sender's path has 3
+/// Returns the same `count` prefixes from each of `senders`. Of each bundle one sender's path has 3
 /// ASes, one has 4, the others 5; with a single sender it has 3 to 5.
 pub fn routes(seed: u64, count: usize, senders: usize, passing: Passing) -> Routes {
     let mut chance = Chance::new(seed);
@@ -156,7 +156,7 @@ fn set(chance: &mut Chance, number: usize, source: usize, ases: usize) -> Set {
     }
 }
 
-/// The senders, then the monitors.
+/// Returns the senders, then the monitors.
 fn parts(senders: usize, monitors: usize) -> Vec<Part> {
     let part = |at| Part {
         asn: FIRST_AS + at as u32,
@@ -185,7 +185,7 @@ async fn stage(
     .await
 }
 
-/// What the senders do to all routes at once.
+/// An action of the senders on all routes at once.
 #[derive(Clone, Copy)]
 pub(super) enum All {
     Announce,
@@ -193,7 +193,7 @@ pub(super) enum All {
 }
 
 impl All {
-    /// The messages of a sender.
+    /// Returns the messages of a sender.
     pub(super) fn messages(self, routes: &Routes, sender: usize) -> Bytes {
         let every = |_| true;
         Bytes::from(match self {
@@ -202,7 +202,7 @@ impl All {
         })
     }
 
-    /// From now on every receiver must hold all, or nothing.
+    /// Expects all routes, or none, at every receiver.
     pub(super) fn expect(self, stage: &mut Stage) {
         let routes = stage.generator.routes();
         let tags = routes.winners.iter().map(|&winner| match self {

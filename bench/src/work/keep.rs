@@ -1,4 +1,5 @@
-//! keep: neighbors with the shortest hold time there is, beside a table that comes and goes.
+//! keep: neighbors with the shortest allowed hold time, during announcements and withdrawals of a
+//! whole table.
 
 use std::fs;
 use std::rc::Rc;
@@ -12,30 +13,30 @@ use crate::daemons::Kind;
 use crate::limits::HOLD_TIME_S;
 use crate::stage::{Measures, Options, Part, Stage, client, passing};
 
-/// Who sends the table, and who must hold it.
+/// The sender of the table, and the receiver that must hold it.
 const SENDER: usize = 0;
 const MONITOR: usize = 1;
-/// The neighbors are those from here on.
+/// The first of the neighbors with a short hold time.
 const FIRST: usize = 2;
 const NEIGHBOURS: usize = 20;
 /// Hold time of the neighbors, in seconds (RFC 4271 §4.2: at least three).
 const HOLD_S: u16 = 3;
-/// How often the daemon's sockets are looked at.
+/// The interval of samples of the daemon's sockets.
 const LOOK: Duration = Duration::from_millis(5);
-/// For how long the table comes and goes at least: many hold times.
+/// The least duration of the announcements and withdrawals: many hold times.
 const TIME: Duration = Duration::from_secs(30);
 const TIME_QUICK: Duration = Duration::from_secs(8);
 
-/// Until the table has come and gone for long enough: sessions lost, the longest time in which a
-/// neighbor heard nothing of the daemon, or no KEEPALIVE, and the longest that octets of one (there
-/// are only KEEPALIVEs) lay unread in the daemon's socket.
+/// Announces and withdraws the table for the duration, and measures: lost sessions, the longest
+/// time without a message of the daemon at a neighbor, and without a KEEPALIVE, and the longest
+/// time that octets of a neighbor (only KEEPALIVEs) were unread in the daemon's socket.
 pub(super) async fn keep(lab: &Lab, kind: Kind, options: &Options) -> Result<Measures> {
     let (count, time) = if options.quick {
         (20_000, TIME_QUICK)
     } else {
         (1_000_000, TIME)
     };
-    // The neighbors are sent the table too.
+    // The neighbors receive the table, too.
     let part = |at| Part {
         asn: FIRST_AS + at as u32,
         receives: at == MONITOR,
@@ -72,7 +73,7 @@ pub(super) async fn keep(lab: &Lab, kind: Kind, options: &Options) -> Result<Mea
     ]))
 }
 
-/// The whole table comes, or goes; meanwhile the daemon's sockets are watched.
+/// Announces or withdraws the whole table, and samples the daemon's sockets at the same time.
 fn turn(stage: &mut Stage, all: All, unread: &mut Unread) -> Result<()> {
     let messages = all.messages(&stage.generator.routes(), SENDER);
     all.expect(stage);
@@ -90,7 +91,7 @@ fn turn(stage: &mut Stage, all: All, unread: &mut Unread) -> Result<()> {
     Ok(())
 }
 
-/// How long what the neighbors sent lies in the daemon's sockets.
+/// How long octets of the neighbors stay unread in the daemon's sockets.
 #[derive(Default)]
 struct Unread {
     since: [Option<Instant>; NEIGHBOURS],
@@ -113,9 +114,9 @@ impl Unread {
     }
 }
 
-/// How many octets of a neighbor the daemon has not read, by the kernel's table of sockets.
+/// Returns how many octets of a neighbor the daemon has not read, by the kernel's table of sockets.
 fn waiting(table: &str, neighbour: usize) -> Option<u64> {
-    // In the order of the machine's octets, as the kernel prints it.
+    // In the machine's byte order, as the kernel prints it.
     let address = u32::from_ne_bytes(client(FIRST + neighbour).octets());
     let remote = format!("{address:08X}:");
     // sl local_address rem_address st tx_queue:rx_queue

@@ -10,17 +10,17 @@ use crate::routes::NONE;
 use crate::stage::Stage;
 use crate::wire::{announce, withdraw};
 
-/// Milliseconds until all have it, or all have lost it.
+/// Milliseconds until all receivers have it, or have removed it.
 #[derive(Debug, Default)]
 pub struct Latency {
-    /// Of announcements.
+    /// Samples of announcements.
     pub announce: Vec<f64>,
-    /// Of withdrawals.
+    /// Samples of withdrawals.
     pub withdraw: Vec<f64>,
 }
 
-/// At most so many rounds, each message at once after the one before has reached all, or after a
-/// pause; the client `without` sends none.
+/// Measures at most so many rounds. Each message follows at once after the previous one has reached
+/// all receivers, or after a pause; the client `without` sends none.
 pub fn latency(
     stage: &mut Stage,
     fleet: Fleet,

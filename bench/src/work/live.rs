@@ -1,4 +1,5 @@
-//! live: from a change of the configuration in the store to what a neighbor has, or the kernel.
+//! live: from a change of the configuration in the datastore to its effect at a neighbor or in the
+//! kernel.
 
 mod cases;
 
@@ -18,7 +19,7 @@ use crate::limits::{FABRIC_WITHIN, PAUSE};
 use crate::stage::{Measures, Options, quantiles};
 use cases::{BLOCK, BORROWED, CASES, Case, FIRST, KERNEL_ROUTE, SERVICES, Seen};
 
-/// How often each change is made, and taken back.
+/// How often each change is made and reverted.
 const TRIES: usize = 50;
 const TRIES_QUICK: usize = 3;
 
@@ -28,11 +29,11 @@ const OUTSIDE_AS: u32 = 64700;
 /// GRACEFUL_SHUTDOWN (RFC 8326).
 const GRACEFUL_SHUTDOWN: u32 = 0xffff_0000;
 
-/// A link of a workload's, for a route that the node announces.
+/// A link of a workload, for a route that the node announces.
 const WORKLOAD: &str = "cali0";
 
-/// A change of each kind is made and taken back, one after another, each after a pause. No session
-/// but that which a change is about ends.
+/// Makes and reverts a change of each kind, one after another, each after a pause. A change resets
+/// no session except the one that it concerns.
 pub(super) fn live(options: &Options) -> Result<Measures> {
     let tries = if options.quick { TRIES_QUICK } else { TRIES };
     fabric::beside_etcd(async |fabric, etcd| {
@@ -59,7 +60,7 @@ struct Scene<'e> {
 }
 
 impl<'e> Scene<'e> {
-    /// Waits until all that the store has at first is in force.
+    /// Waits until the initial configuration of the datastore is applied.
     async fn set(fabric: &mut Fabric, etcd: &'e Etcd) -> Result<Self> {
         Resources::from(etcd.store.clone()).initialize().await?;
         let [other, tor] = &fabric.reflectors[..] else {
@@ -114,7 +115,7 @@ impl<'e> Scene<'e> {
         Ok(measures)
     }
 
-    /// Makes a change; milliseconds from right before until it is seen.
+    /// Makes a change; returns the milliseconds from right before it until its effect is visible.
     async fn takes(&mut self, case: &Case, value: Option<&str>, there: bool) -> Result<f64> {
         let began = self.write(case.place, value).await?;
         let at = self.until(case.seen, there, began).await?;
@@ -142,7 +143,8 @@ impl<'e> Scene<'e> {
         Ok(began)
     }
 
-    /// Waits until something is there, or no longer, after a change at `since`; returns when it was.
+    /// Waits until an effect is visible, or no longer, after a change at `since`; returns when it
+    /// was.
     async fn until(&mut self, seen: Seen, there: bool, since: Instant) -> Result<Instant> {
         let routes = |text: &str, wanted: fn(&[u32]) -> bool| {
             let net: Ipv4Net = text.parse()?;
@@ -176,7 +178,7 @@ impl<'e> Scene<'e> {
     }
 }
 
-/// Waits until the kernel tells of a route that it came, or that it went; returns when it was read.
+/// Waits until the kernel reports that a route was added or deleted; returns when that was read.
 async fn told(
     kernel: &mut RouteMonitor,
     net: IpNet,
@@ -199,7 +201,7 @@ async fn told(
     }
 }
 
-/// Starts the BGP client of the node, with a route of a workload's.
+/// Starts the BGP client of the node, with a workload route.
 async fn start(fabric: &mut Fabric) -> Result<()> {
     let store = fabric.plan.store_address();
     let node = fabric.nodes.first_mut().context("a fabric with a node")?;

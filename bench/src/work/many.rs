@@ -1,4 +1,4 @@
-//! many: what endpoints elsewhere cost a node.
+//! many: the cost of remote endpoints for a node.
 
 use std::time::Instant;
 
@@ -12,12 +12,12 @@ use crate::fabric::{self, Endpoint, Ground};
 use crate::limits::{FABRIC_WITHIN, PUTS_MAX, SETTLED};
 use crate::stage::{Measures, Options};
 
-/// The node that is looked at; the endpoints are on all others.
+/// The measured node; the endpoints are on all others.
 const NODE: usize = 0;
 const NODES: u16 = 5;
 
-/// Resident memory of all daemons of a node that has no endpoint of its own, with a route to each
-/// endpoint of the others.
+/// Measures the resident memory of all daemons of a node that has no endpoint of its own, with a
+/// route to each endpoint of the others.
 pub(super) fn many(options: &Options) -> Result<Measures> {
     let each = if options.quick { 25 } else { 2_500 };
     fabric::apart(async |lab: Lab| {
@@ -66,7 +66,7 @@ async fn measure(ground: &mut Ground, each: u32) -> Result<Measures> {
     ]))
 }
 
-/// Resident octets of Felix and of the BGP client.
+/// Returns the resident octets of Felix and of the BGP client.
 fn resident(ground: &Ground) -> Result<[u64; 2]> {
     let [felix, client] = ["felix", "bgp-client"].map(|name| ground.resident(NODE, name));
     Ok([felix?, client?])

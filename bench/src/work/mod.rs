@@ -1,5 +1,5 @@
-//! The workloads. Each is a module with a function that starts a daemon, drives it, checks what
-//! every receiver holds, and returns what it measured.
+//! The workloads. Each is a module with a function that starts a daemon, drives it, checks the
+//! routes of every receiver, and returns the measures.
 
 mod addresses;
 mod churn;
@@ -62,7 +62,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// As on the command line and in reports.
+    /// Returns the name on the command line and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::S1 => "s1",
@@ -84,7 +84,7 @@ impl Work {
         }
     }
 
-    /// Who is compared on it unless the command line says otherwise: ours first.
+    /// Returns the daemons that are compared by default: Cambric first.
     pub const fn daemons(self) -> &'static [Kind] {
         match self {
             Self::S1 | Self::S2 => &[Kind::Cambric, Kind::Bird],
@@ -95,7 +95,7 @@ impl Work {
         }
     }
 
-    /// How many rounds are enough: those that take minutes are steadier too.
+    /// Returns the sufficient number of rounds: workloads that take minutes also vary less.
     pub const fn rounds_max(self) -> usize {
         match self {
             Self::S1 | Self::S2 | Self::S3 | Self::S3b | Self::Fib => usize::MAX,

@@ -1,4 +1,4 @@
-//! path: from the put of an endpoint to the route in another node's kernel.
+//! path: from the write of an endpoint to the route in another node's kernel.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::fabric::{self, Endpoint, Ground, Heard, milliseconds, write};
 use crate::limits::{FABRIC_WITHIN, PAUSE, PUTS_MAX};
 use crate::stage::{Measures, Options, quantiles};
 
-/// Where the single endpoints appear, and where their routes are waited for; on all other nodes
-/// endpoints move.
+/// The node of the single endpoints, and the node where their routes are expected; endpoints of all
+/// other nodes move.
 const NEAR: usize = 0;
 const FAR: usize = 1;
 const NODES: u16 = 4;
 
-/// Addresses that endpoints move to count from here.
+/// The first address that endpoints move to.
 const MOVES: u32 = 100_000;
 
 /// CPU time of all daemons of a kind for one move, in microseconds.
@@ -31,10 +31,10 @@ const CPU: [(&str, &str); 4] = [
     ("busy_etcd_us", "store"),
 ];
 
-/// How much of each there is.
+/// The numbers of nodes, endpoints and moves.
 struct Size {
     singles: u32,
-    /// On each of the other nodes.
+    /// Moving endpoints on each of the other nodes.
     movers: u32,
     moves: u32,
     moves_per_s: u32,
@@ -54,7 +54,7 @@ const QUICK: Size = Size {
     moves_per_s: 50,
 };
 
-/// New endpoints one at a time, each after a pause; then many that move, each of them measured.
+/// Measures new endpoints one at a time, each after a pause; then many moves.
 pub(super) fn path(options: &Options) -> Result<Measures> {
     let size = if options.quick { &QUICK } else { &FULL };
     fabric::apart(async |lab: Lab| {
@@ -73,8 +73,8 @@ async fn measure(ground: &mut Ground, size: &Size) -> Result<Measures> {
     Ok(measures)
 }
 
-/// One new endpoint after the other: until its own node's kernel has the route, and until the far
-/// node's has it.
+/// Adds one endpoint after the other: measures until its own node's kernel has the route, and until
+/// the far node's has it.
 async fn idle(ground: &mut Ground, size: &Size, measures: &mut Measures) -> Result<()> {
     let endpoints = ground.endpoints(NEAR, size.singles).await?;
     let (mut near, mut far) = (ground.listen(NEAR)?, ground.listen(FAR)?);
@@ -102,8 +102,8 @@ async fn idle(ground: &mut Ground, size: &Size, measures: &mut Measures) -> Resu
     Ok(())
 }
 
-/// Endpoints move to new addresses, so many a second whether or not the fabric follows; each move
-/// counts from when it was due.
+/// Moves endpoints to new addresses at a fixed rate, independent of the fabric's progress; each
+/// move is measured from its scheduled time.
 async fn busy(ground: &mut Ground, size: &Size, measures: &mut Measures) -> Result<()> {
     let mut movers = vec![];
     for node in FAR + 1..NODES.into() {
@@ -119,7 +119,7 @@ async fn busy(ground: &mut Ground, size: &Size, measures: &mut Measures) -> Resu
     let each = Duration::from_secs(1) / size.moves_per_s;
     let began = Instant::now() + PAUSE;
     let store = ground.etcd.store.clone();
-    // Every other move is of an endpoint at the first of their nodes.
+    // Every second move is of an endpoint at the first of their nodes.
     let halves = movers.split_at(movers.len() / 2);
     let turns = std::iter::zip(halves.0, halves.1).flat_map(|(one, other)| [one, other]);
     let before = CPU.map(|(_, name)| ground.cpu(name));
@@ -144,7 +144,7 @@ async fn busy(ground: &mut Ground, size: &Size, measures: &mut Measures) -> Resu
     Ok(())
 }
 
-/// Writes each move when it is due.
+/// Writes each move at its scheduled time.
 async fn moves<'e>(
     store: Arc<dyn Store>,
     movers: impl Iterator<Item = &'e Endpoint>,
@@ -170,7 +170,7 @@ async fn moves<'e>(
     Ok(())
 }
 
-/// Waits for the routes of so many moves; milliseconds from when each was due.
+/// Waits for the routes of so many moves; returns the milliseconds from the scheduled time of each.
 async fn arrivals(
     heard: &mut Heard,
     count: u32,

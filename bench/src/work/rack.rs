@@ -1,4 +1,4 @@
-//! rack: 40 of 1,000 clients vanish at one instant.
+//! rack: 40 of 1,000 clients disconnect at once.
 
 use anyhow::Result;
 use netns_lab::Lab;
@@ -9,7 +9,7 @@ use crate::ledger::NOBODY;
 use crate::routes::NONE;
 use crate::stage::{Measures, Options};
 
-/// Until the others hold all withdrawals, from the end of the connections.
+/// Measures from the end of the connections until the other clients hold all withdrawals.
 pub(super) async fn rack(lab: &Lab, kind: Kind, options: &Options) -> Result<Measures> {
     let fleet = s3b_fleet(options);
     let mut stage = fleet.stage(lab, kind, options).await?;

@@ -1,4 +1,4 @@
-//! stall: one client of 200 stops reading while the others go on.
+//! stall: one client of 200 stops reading while the others continue.
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -14,15 +14,15 @@ use crate::stage::{Measures, Options, Stage, quantiles};
 /// The client that stops reading.
 const STALLED: usize = 0;
 
-/// Receive buffer of that client, in octets: what the kernel takes for it is soon full.
+/// Receive buffer of that client, in octets: small, so that it is soon full.
 const WINDOW: usize = 4096;
 
-/// Whole tables withdrawn and announced again by when memory is looked at: buffers are full, twice
-/// as long, four times as long.
+/// Whole tables withdrawn and announced again before memory is measured: buffers are full, twice as
+/// long, four times as long.
 const ROUNDS: [usize; 3] = [12, 24, 48];
 
-/// The others' latency beside what it is without the stalled client, and how much the daemon
-/// grows for how long; at the end the client reads on, and must come to the right table.
+/// Measures the others' latency compared with that without a stalled client, and the daemon's
+/// growth over time; at the end the client resumes reading, and must reach the correct table.
 pub(super) async fn stall(lab: &Lab, kind: Kind, options: &Options) -> Result<Measures> {
     let fleet = s3_fleet(options);
     let mut stage = fleet
@@ -38,7 +38,8 @@ pub(super) async fn stall(lab: &Lab, kind: Kind, options: &Options) -> Result<Me
     };
     let free = latency(&mut stage, fleet, None, rounds, Some(STALLED))?;
 
-    // Once with all reading, so that what tables that come and go leave behind is not the stall's.
+    // Once with all clients reading, so that the memory left by changing tables is not attributed
+    // to the stalled client.
     turn_over(&mut stage, fleet, ROUNDS[0])?;
     stage.generator.reads(STALLED, false)?;
     stage.generator.ledger().count(STALLED, false);
@@ -82,7 +83,8 @@ pub(super) async fn stall(lab: &Lab, kind: Kind, options: &Options) -> Result<Me
     ]))
 }
 
-/// All but the stalled client withdraw all they have and announce it again, some times.
+/// All clients except the stalled one withdraw all their routes and announce them again, several
+/// times.
 fn turn_over(stage: &mut Stage, fleet: Fleet, rounds: usize) -> Result<()> {
     let routes = stage.generator.routes();
     let senders = || (0..fleet.clients).filter(|&client| client != STALLED);

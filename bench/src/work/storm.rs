@@ -1,4 +1,4 @@
-//! storm: the reflector of 1,000 clients is killed and started again, and all dial it at once.
+//! storm: the reflector of 1,000 clients is killed and restarted, and all clients dial it at once.
 //! Sessions carry IPv4 and IPv6 with ADD-PATH in both directions and TCP-MD5.
 
 use std::fs;
@@ -25,7 +25,7 @@ const PASSWORD: &str = "storm-of-a-thousand";
 /// The path identifier that clients give their paths.
 const PATH_ID: Option<u32> = Some(1);
 
-/// Until all hold all again, from the start of the new process.
+/// Measures from the start of the new process until all clients hold all routes again.
 pub(super) async fn storm(lab: &Lab, kind: Kind, options: &Options) -> Result<Measures> {
     let fleet = Fleet {
         each_v6: EACH_V6,
@@ -78,7 +78,7 @@ pub(super) async fn storm(lab: &Lab, kind: Kind, options: &Options) -> Result<Me
     ]))
 }
 
-/// As soon as the daemon listens, all clients dial.
+/// Dials from all clients as soon as the daemon listens.
 fn dial_at_once(stage: &mut Stage, began: Instant) -> Result<()> {
     while !is_listening(&stage.host)? {
         stage.generator.turn(Duration::from_millis(1))?;
@@ -91,14 +91,14 @@ fn dial_at_once(stage: &mut Stage, began: Instant) -> Result<()> {
     stage.generator.dial(&all)
 }
 
-/// Whether somebody listens on port 179 of the host: asked of the kernel, since a SYN with
-/// TCP-MD5 that finds nobody has no answer that is believed.
+/// Returns whether a socket listens on port 179 of the host. The kernel's table is read, since a
+/// client discards the unsigned reset that answers a SYN with TCP-MD5 to a closed port.
 fn is_listening(host: &Host) -> Result<bool> {
     let tables = host.run(|| {
         let files = ["tcp", "tcp6"].map(|name| format!("/proc/thread-self/net/{name}"));
         files.map(|file| fs::read_to_string(file).unwrap_or_default())
     })?;
-    // sl local_address rem_address st: port 179 in hex, state LISTEN.
+    // sl local_address rem_address st: port 179 in hexadecimal, state LISTEN.
     let listens = |line: &str| {
         let words: Vec<_> = line.split_whitespace().take(4).collect();
         matches!(words[..], [_, local, _, "0A"] if local.ends_with(":00B3"))

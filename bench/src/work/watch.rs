@@ -1,4 +1,4 @@
-//! watch: etcd restarts under many watchers.
+//! watch: etcd restarts with many watchers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::fabric::{self, Endpoint, Etcd, write};
 use crate::limits::FABRIC_WITHIN;
 use crate::stage::{Measures, Options};
 
-/// What each watcher mirrors: what Felix does.
+/// The kinds that each watcher mirrors: those of Felix.
 const KINDS: [Kind; 4] = [
     Kind::WorkloadEndpoint,
     Kind::Profile,
@@ -22,20 +22,20 @@ const KINDS: [Kind; 4] = [
     Kind::ClusterInformation,
 ];
 
-/// What a watcher knows.
+/// The state of a watcher.
 #[derive(Clone, Copy, Debug, Default)]
 struct Picture {
     in_sync: bool,
     keys: usize,
     /// The last value of the mark.
     mark: u64,
-    /// Keys that it was told are gone; none ever is.
+    /// Keys that were reported as deleted; none ever is.
     gone: usize,
 }
 
-/// etcd is killed and started again with what it had: until every watcher has what was written
-/// afterwards, and how many lists that cost; then the same where the store does not remember what was
-/// before, and how much it had to send.
+/// Kills etcd and restarts it with its data: measures until every watcher has a later write, and
+/// how many lists that needs; then the same after a compaction, and how many octets etcd had to
+/// send.
 pub(super) fn watch(options: &Options) -> Result<Measures> {
     let (watchers, keys) = if options.quick {
         (20, 100)
@@ -66,7 +66,7 @@ async fn measure(fabric: &mut Fabric, etcd: &Etcd, watchers: u64, keys: usize) -
     let (now, synced) = restart(fabric, etcd, &mut pictures, (keys, 2)).await?;
     let lists = etcd.calls(fabric, "Range").await?;
 
-    // Ranges that were quiet for longer than the store remembers: all of them but that of the mark.
+    // Ranges that have not changed since the compacted revision: all except that of the mark.
     let newest = etcd.store.list(KeyRange::key(mark_key())).await?;
     etcd.store.compact(newest.header.revision).await?;
     let (forgotten, _) = restart(fabric, etcd, &mut pictures, (keys, 3)).await?;
@@ -84,8 +84,8 @@ async fn measure(fabric: &mut Fabric, etcd: &Etcd, watchers: u64, keys: usize) -
     ]))
 }
 
-/// etcd is killed and started again, and then something is written: until all have it, since the
-/// kill and since etcd answers.
+/// Kills and restarts etcd, and then writes a key: measures until all watchers have it, from the
+/// kill and from etcd's first answer.
 async fn restart(
     fabric: &mut Fabric,
     etcd: &Etcd,
@@ -103,7 +103,7 @@ async fn restart(
     Ok((began.elapsed(), up.elapsed()))
 }
 
-/// Follows the store for ever.
+/// Follows the datastore forever.
 async fn follow_on(
     store: Arc<calico_store::EtcdStore>,
     seed: u64,
@@ -133,12 +133,12 @@ async fn follow_on(
     }
 }
 
-/// A key that all watchers see.
+/// Returns a key that all watchers see.
 fn mark_key() -> String {
     format!("{}mark", Kind::ClusterInformation.prefix())
 }
 
-/// Written once more where nobody answers: an etcd that was killed took the connection along.
+/// Retries a write without an answer: an etcd that was killed takes the connection with it.
 async fn mark(etcd: &Etcd, value: u64) -> Result<()> {
     netns_lab::until(FABRIC_WITHIN, "the mark is written", async || {
         let (key, value) = (mark_key(), value.to_string());

@@ -1,8 +1,8 @@
 //! The changes that are measured.
 
-/// What a node's BGP client has of its neighbor outside the cluster, by [`TOR`].
+/// The route that a node's BGP client learns from its neighbor outside the cluster, by [`TOR`].
 pub(super) const KERNEL_ROUTE: &str = "10.65.8.0/26";
-/// An address of its pool that it announces by itself: no block of its own holds it.
+/// An address of its pool that it announces individually: it is outside the node's own blocks.
 pub(super) const BORROWED: &str = "10.65.9.9/32";
 /// Its block.
 pub(super) const BLOCK: &str = "10.65.1.0/26";
@@ -37,7 +37,7 @@ const SETTINGS: &str =
 const CONFIRMED: &str = r#"{"state":"confirmed"}"#;
 const PENDING: &str = r#"{"state":"pending"}"#;
 
-/// What the store has at first.
+/// The initial content of the datastore.
 pub(super) const FIRST: &[(&str, &str)] = &[
     (NODE, PLAIN),
     (OTHER, ANOTHER),
@@ -49,11 +49,11 @@ pub(super) const FIRST: &[(&str, &str)] = &[
     (TOR, PEERING),
 ];
 
-/// A change that is made and taken back: what a key has before and after, and what is there before
-/// and not after.
+/// A change that is made and reverted: the value of a key before and after, and the effect that is
+/// visible before and not after.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
-    /// What its p50 and p99 are called.
+    /// The names of its p50 and p99.
     pub(super) measures: [&'static str; 2],
     /// A resource's kind and name, or a whole key.
     pub(super) place: &'static str,
@@ -62,14 +62,14 @@ pub(super) struct Case {
     pub(super) seen: Seen,
 }
 
-/// Where a change is seen.
+/// The visible effect of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// A route that the neighbor outside the cluster has.
+    /// A route at the neighbor outside the cluster.
     Route(&'static str),
-    /// One that it has without the community of those who leave.
+    /// A route at that neighbor without the GRACEFUL_SHUTDOWN community.
     Staying(&'static str),
-    /// A route of the node's kernel's, by that neighbor.
+    /// A route in the node's kernel, through that neighbor.
     Kernel(&'static str),
     /// The session with that neighbor.
     Outside,
@@ -93,7 +93,7 @@ const fn case(
     }
 }
 
-/// All of them. Each begins and ends with what is there at first.
+/// All cases. Each begins and ends with the initial content.
 pub(super) const CASES: &[Case] = &[
     case(
         ["live_peer_filters_p50_ms", "live_peer_filters_p99_ms"],
