@@ -1,4 +1,4 @@
-//! The codec: no panic on any octets, and what is written is read back as it was.
+//! The codec: it does not panic on any octets, and encoded messages decode to the same values.
 
 use bgp_proto::{
     Asn, Attributes, EncodeParams, Family, FamilySet, Frame, MessageKind, Nlri, Notification, Open,
@@ -8,7 +8,7 @@ use bytes::BytesMut;
 
 use crate::octets::Octets;
 
-/// A stream of octets as a peer could send it, in a session chosen by the first octet.
+/// Decodes a stream of octets as a peer could send it, in a session that the first octet selects.
 pub fn message(data: &[u8]) {
     let mut octets = Octets(data);
     let params = params(octets.octet());
@@ -18,7 +18,8 @@ pub fn message(data: &[u8]) {
     }
 }
 
-/// Path attributes and NLRI of one UPDATE, without the framing that would make most inputs dull.
+/// Decodes path attributes and NLRI of one UPDATE, without the framing that would make most inputs
+/// invalid.
 pub fn attributes(data: &[u8]) {
     let mut octets = Octets(data);
     let params = params(octets.octet());
@@ -32,7 +33,7 @@ pub fn attributes(data: &[u8]) {
     update(&body, &params);
 }
 
-/// All that a session may have settled, in one octet.
+/// Returns the session parameters that one octet selects.
 fn params(choice: u8) -> SessionParams {
     let bit = |bit: u8| choice & (1 << bit) != 0;
     let every = if bit(3) {
@@ -96,7 +97,7 @@ fn update(body: &[u8], params: &SessionParams) {
     }
 }
 
-/// What we would send on is read back by an internal peer as the very same set.
+/// Asserts that an internal peer decodes the re-encoded set to the very same set.
 fn rewritten(attributes: &Attributes, batch: &RouteBatch<'_>, params: &SessionParams) {
     let Some(next_hop) = &attributes.next_hop else {
         return;
@@ -139,7 +140,7 @@ fn rewritten(attributes: &Attributes, batch: &RouteBatch<'_>, params: &SessionPa
     );
     let back = view.batches().next().expect("what was written");
     let (mut again, _) = back.attrs.as_ref().expect("attributes").parse();
-    // LOCAL_PREF is mandatory inside an AS, so that its absence is the reader's to judge.
+    // LOCAL_PREF is mandatory inside an AS, so that its absence is a decision of the receiver.
     again.local_pref = attributes.local_pref;
     let mut block_again = Vec::new();
     again.encode(true, &mut block_again);

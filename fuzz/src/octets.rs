@@ -1,6 +1,6 @@
 //! Choices drawn from the fuzzer's octets.
 
-/// Octets handed out from the front; zeros once they have run out.
+/// Octets taken from the front; zeros after the end.
 pub(crate) struct Octets<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Octets<'a> {
@@ -20,7 +20,7 @@ impl<'a> Octets<'a> {
         u16::from_be_bytes([self.octet(), self.octet()])
     }
 
-    /// Up to `octets` of them.
+    /// Takes up to `octets` of them.
     pub(crate) fn take(&mut self, octets: usize) -> &'a [u8] {
         let (front, rest) = self.0.split_at(octets.min(self.0.len()));
         self.0 = rest;

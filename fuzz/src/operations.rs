@@ -1,4 +1,4 @@
-//! The session machine under any sequence of operations, including the impossible ones.
+//! The session machine with any sequence of operations, including impossible ones.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -11,7 +11,7 @@ use bytes::BytesMut;
 
 use crate::octets::Octets;
 
-/// Operations drawn from the octets; what must always hold is checked after each.
+/// Performs the operations that the octets select; checks the invariants after each.
 pub fn session(data: &[u8]) {
     let mut octets = Octets(data);
     let mut rig = Rig {
@@ -44,7 +44,7 @@ struct Rig {
     session: Session,
     now: Instant,
     up: bool,
-    /// We were asked to dial and have not said how it went.
+    /// The machine has requested a dial whose result is not reported yet.
     dialing: bool,
 }
 
@@ -139,7 +139,7 @@ impl Rig {
         }
     }
 
-    /// Octets of the fuzzer's own behind a good header.
+    /// Passes a frame with the fuzzer's octets after a valid header.
     fn frame(&mut self, conn: Conn, octets: &mut Octets<'_>) {
         let kind = octets.octet();
         let body = usize::from(octets.octet());

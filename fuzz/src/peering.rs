@@ -1,5 +1,5 @@
-//! A whole speaker with two peers up: one sends what the fuzzer likes, the other must end with
-//! nothing once the first has no session.
+//! A whole speaker with two established peers: one sends the fuzzer's UPDATEs, the other must have
+//! no routes once the first has no session.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use testkit::{Keepalive, Network, Raw, Scripted};
 
 use crate::octets::Octets;
 
-/// The speaker, the peer that the fuzzer plays, and the one that receives.
+/// The speaker, the peer that the fuzzer plays, and the peer that receives.
 const SPEAKER: usize = 1;
 const SENDER: usize = 2;
 const LISTENER: usize = 3;
 
-/// After this time a session that has ended may be opened again.
+/// After this time an ended session may be opened again.
 const IDLE_HOLD_OVER: Duration = Duration::from_secs(300);
 
-/// UPDATE bodies drawn from the octets, each with a length in front.
+/// Sends UPDATE bodies from the octets, each preceded by a length.
 pub fn speaker(data: &[u8]) {
     let mut octets = Octets(data);
     let mut network = Network::new(0);
@@ -37,7 +37,7 @@ pub fn speaker(data: &[u8]) {
             check(&mut network, listener);
         }
         if !network.is_open(sender) {
-            // An UPDATE has ended the session: the fuzzer goes on in the next one.
+            // An UPDATE has reset the session: the fuzzer continues in the next one.
             network.advance(IDLE_HOLD_OVER);
             match establish(&mut network, SENDER) {
                 Some(again) => sender = again,
@@ -74,7 +74,7 @@ fn config() -> SpeakerConfig {
     config
 }
 
-/// Brings a session up; `None` while the speaker refuses another one.
+/// Establishes a session; `None` while the speaker rejects another one.
 fn establish(network: &mut Network, host: usize) -> Option<Scripted> {
     let to = address(SPEAKER).into();
     let peer = network.dial(address(host).into(), to).ok()?;
@@ -102,7 +102,7 @@ fn establish(network: &mut Network, host: usize) -> Option<Scripted> {
     Some(peer)
 }
 
-/// Everything happens that takes no time; the listener is sent whole messages, and no error.
+/// Processes everything that is pending; the listener receives complete messages, and no error.
 fn check(network: &mut Network, listener: Scripted) {
     for frame in network.frames(listener) {
         assert_ne!(

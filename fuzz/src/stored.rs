@@ -1,5 +1,5 @@
-//! What stands in the store: whatever the octets, they are read or refused, and what is read is
-//! written as it was.
+//! Values of the datastore: any octets are parsed or rejected, and a parsed value is encoded to the
+//! same text.
 
 use calico_model::{
     AllocationBlock, BlockAffinity, Kind, ResourceKey, Scope, Selector, encode_strict, shown,
@@ -7,7 +7,7 @@ use calico_model::{
 
 use crate::octets::Octets;
 
-/// A key, a selector, a resource, or a value of address management, chosen by the first octet.
+/// Parses a key, a selector, a resource, or an IPAM value, selected by the first octet.
 pub fn stored(data: &[u8]) {
     let mut octets = Octets(data);
     let choice = usize::from(octets.octet());
@@ -36,15 +36,15 @@ fn selector(text: &str) {
         return;
     };
     let canonical = selector.to_string();
-    // `!!a` stands for `!(!a)`, and reads as `a`.
+    // `!!a` means `!(!a)`, and parses as `a`.
     if !canonical.contains("!!") {
         assert_eq!(canonical.parse(), Ok(selector.clone()), "{canonical}");
     }
     let _ = selector.matches_by(&|label| (label.len() % 2 == 0).then_some("x"));
 }
 
-/// What is shown of a stored value can be given back, unless it breaks the model; and then it is
-/// shown as before.
+/// Asserts that the displayed form of a stored value can be applied again, unless it violates the
+/// schema; and that it is then displayed as before.
 fn resource(choice: usize, octets: &[u8]) {
     let Some(kind) = Kind::ALL.get(choice % Kind::ALL.len()) else {
         return;

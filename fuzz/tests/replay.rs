@@ -1,4 +1,4 @@
-//! Replays the corpora, and a few thousand drawn inputs, so that the targets are tests as well.
+//! Replays the corpora, and a few thousand random inputs, so that the targets also run as tests.
 
 use std::{fs, path::Path};
 
