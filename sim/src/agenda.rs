@@ -1,4 +1,4 @@
-//! What happens next: events by instant, ties broken by the seed.
+//! Future events by instant; the seed breaks ties.
 
 use std::collections::BTreeMap;
 
@@ -17,41 +17,41 @@ pub enum Daemon {
     Felix,
 }
 
-/// A machine by its number: nodes first, then reflectors.
+/// A machine by its index: nodes first, then reflectors.
 pub(crate) type At = usize;
 
-/// One thing that happens.
+/// One event.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A daemon does what is due.
+    /// A daemon performs its pending work.
     Turn(At, Daemon),
-    /// A request for a connection reaches the machine that is dialled.
+    /// A connection request arrives at the dialed machine.
     Dial {
         from: At,
         to: At,
         peer: PeerId,
         token: u64,
     },
-    /// The answer reaches the one who dialled: the stream, or a refusal.
+    /// The result arrives at the dialing machine: the stream, or a rejection.
     Dialled {
         from: At,
         peer: PeerId,
         token: u64,
         stream: Option<u32>,
     },
-    /// The next item on the way to this side of a stream arrives.
+    /// The next item in flight to this side of a stream arrives.
     Arrive { stream: u32, side: usize },
-    /// A question of a node's Felix reaches the store.
+    /// A request of a node's Felix arrives at the datastore.
     Ask(Question),
-    /// The store's answer reaches the node.
+    /// The datastore's response arrives at the node.
     Answer(Answer),
-    /// A watch may have something new.
+    /// A watch may have new events.
     Watch { at: At, feed: usize, token: u64 },
     /// The scenario acts.
     Act(Act),
 }
 
-/// Events to come.
+/// The future events.
 #[derive(Debug)]
 pub(crate) struct Agenda {
     events: BTreeMap<(u64, u64, u64), Event>,
@@ -68,14 +68,14 @@ impl Agenda {
         }
     }
 
-    /// Puts an event at an instant, in nanoseconds.
+    /// Adds an event at an instant, in nanoseconds.
     pub(crate) fn push(&mut self, at: u64, event: Event) {
         self.serial += 1;
         let tie = self.ties.next();
         self.events.insert((at, tie, self.serial), event);
     }
 
-    /// The next event that is due by `end`.
+    /// Returns the next event that is due by `end`.
     pub(crate) fn pop(&mut self, end: u64) -> Option<(u64, Event)> {
         let first = self.events.first_entry()?;
         let at = first.key().0;

@@ -1,5 +1,5 @@
-//! A BGP daemon: the speaker with its streams and, on a node, the glue to the kernel. The order of
-//! things is that of the daemons' own loops.
+//! A BGP daemon: the speaker with its streams and, on a node, the connection to the kernel. The
+//! order of operations is that of the daemons' own loops.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -22,29 +22,29 @@ use crate::world::Cx;
 /// The port that speakers listen on.
 const PORT: u16 = 179;
 
-/// Prefixes of one bite of a speaker's background work.
+/// Prefixes of one step of a speaker's background work.
 const BITE: u32 = 512;
 
-/// Octets asked of a speaker at once.
+/// Octets requested from a speaker at once.
 const FILL_OCTETS: usize = 16 << 10;
 
 /// The running daemon.
 pub(crate) struct Bgp {
     pub(crate) at: At,
     pub(crate) speaker: Speaker,
-    /// What a reflector does not have.
+    /// The kernel side; `None` for a reflector.
     pub(crate) kernel: Option<Glue>,
-    /// The beginnings of messages whose rest has not come yet.
+    /// Incomplete messages.
     pub(crate) partials: BTreeMap<(PeerId, Conn), BytesMut>,
-    /// Connections that had no room.
+    /// Connections without room for writes.
     pub(crate) blocked: BTreeSet<(PeerId, Conn)>,
     /// Until then it does not read.
     pub(crate) deaf_until: u64,
-    /// Connections with unread octets, of which their sessions know.
+    /// Connections with unread octets that were reported to their sessions.
     pub(crate) paused: BTreeSet<(PeerId, Conn)>,
 }
 
-/// Between a node's speaker and its kernel.
+/// The connection between a node's speaker and its kernel.
 pub(crate) struct Glue {
     pub(crate) node: Node,
     pub(crate) fib: Box<dyn Fib>,
@@ -52,7 +52,7 @@ pub(crate) struct Glue {
 }
 
 impl Bgp {
-    /// Does what is due, as the daemon does after each wake.
+    /// Performs the pending work, as the daemon does after each wakeup.
     pub(crate) fn turn(&mut self, cx: &mut Cx<'_>) {
         self.hear_kernel(cx);
         let mut worked = self.drain(cx);
@@ -75,7 +75,7 @@ impl Bgp {
         cx.wake(self.at, Daemon::Bgp);
     }
 
-    /// When the next turn is due although nothing happened.
+    /// Returns when the next turn is due without an event.
     pub(crate) fn timeout(&self) -> Option<u64> {
         let glue = self.kernel.as_ref();
         let kernel = glue.and_then(|glue| glue.node.poll_timeout());
@@ -85,7 +85,7 @@ impl Bgp {
         all.into_iter().flatten().min()
     }
 
-    /// Sessions that are up.
+    /// Returns the number of established sessions.
     pub(crate) fn established(&self) -> usize {
         let peers = self.speaker.peers();
         peers
@@ -93,7 +93,7 @@ impl Bgp {
             .count()
     }
 
-    /// The other sessions, with the state each is in.
+    /// Describes the other sessions with their states.
     pub(crate) fn not_established(&self) -> String {
         let peers = self
             .speaker
@@ -110,7 +110,7 @@ impl Bgp {
         states.collect::<Vec<_>>().join(", ")
     }
 
-    /// A connection comes in.
+    /// Accepts a connection.
     pub(crate) fn accept(
         &mut self,
         cx: &mut Cx<'_>,
@@ -146,7 +146,7 @@ impl Bgp {
         }
     }
 
-    /// A dial has come to its end.
+    /// Handles the result of a dial.
     pub(crate) fn dialled(&mut self, cx: &mut Cx<'_>, peer: PeerId, stream: Option<u32>) {
         let conn = Conn::Outbound;
         let Some(stream) = stream else {
@@ -167,7 +167,7 @@ impl Bgp {
         );
     }
 
-    /// Tells the neighbors that it leaves, for good or to come back.
+    /// Shuts down with a NOTIFICATION to the neighbors, for good or to restart.
     pub(crate) fn leave(&mut self, cx: &mut Cx<'_>, to_come_back: bool) {
         let why = Notification::administrative_shutdown("the daemon stops");
         match to_come_back {
@@ -194,7 +194,7 @@ impl Bgp {
         }
     }
 
-    /// Between speaker and kernel, as the client's daemon does it.
+    /// Exchanges routes and events between speaker and kernel, as the client's daemon does.
     fn carry(&mut self, cx: &mut Cx<'_>) -> bool {
         let now = Instant(cx.now);
         let mut inputs = Vec::new();
@@ -221,7 +221,7 @@ impl Bgp {
         worked
     }
 
-    /// Takes and does everything the speaker has put out.
+    /// Takes and performs all outputs of the speaker.
     fn drain(&mut self, cx: &mut Cx<'_>) -> bool {
         let mut worked = false;
         while let Some(output) = self.speaker.poll_output() {
@@ -238,14 +238,14 @@ impl Bgp {
                 Output::Promote(peer) => self.promote(cx, peer),
                 Output::Probe { begins: true, .. } => {}
                 Output::Probe { peer, conn, .. } => self.probe(cx, peer, conn),
-                // Simulated connections have neither keys nor distances.
+                // Simulated connections have neither TCP-MD5 keys nor TTLs.
                 Output::Gone(_) | Output::Secure { .. } => {}
             }
         }
         worked
     }
 
-    /// The held connection of a peer takes its place, with what was read of it.
+    /// Promotes the held connection of a peer, with the octets read from it.
     fn promote(&mut self, cx: &mut Cx<'_>, peer: PeerId) {
         cx.net.promote(self.at, peer);
         self.session(cx, peer, bgp_fsm::Input::Promoted);
@@ -257,7 +257,7 @@ impl Bgp {
         }
     }
 
-    /// Answers as the kernel of a machine would.
+    /// Answers a probe as a machine's kernel would.
     fn probe(&mut self, cx: &mut Cx<'_>, peer: PeerId, conn: Conn) {
         let probed = match cx.net.answers(self.at, peer, conn) {
             true => Probed::Answered,
@@ -266,7 +266,7 @@ impl Bgp {
                 sent: 1,
             },
         };
-        // What follows from it is taken by the loop that has called us.
+        // The calling loop takes the outputs that follow.
         let input = Input::Session(peer, bgp_fsm::Input::Probed(probed));
         self.speaker.handle(Instant(cx.now), input);
     }
@@ -310,7 +310,7 @@ impl Bgp {
         cx.agenda.push(delay, event);
     }
 
-    /// What the session still has to say is written, then the connection is closed.
+    /// Writes the session's remaining octets, then closes the connection.
     fn close(&mut self, cx: &mut Cx<'_>, peer: PeerId, conn: Conn) {
         let mut slices = Vec::new();
         self.speaker.fill(peer, conn, &mut slices, usize::MAX);
@@ -330,7 +330,8 @@ impl Bgp {
         self.paused.remove(&(peer, conn));
     }
 
-    /// Tells sessions whether octets lie unread, as the driver does when it has no time to read.
+    /// Reports to sessions whether octets are unread, as the driver does when it has no time to
+    /// read.
     fn pause(&mut self, cx: &mut Cx<'_>) {
         let unread: BTreeSet<_> = cx.net.unread_of(self.at).into_iter().collect();
         for (peer, conn) in unread.difference(&self.paused.clone()).copied() {
@@ -339,14 +340,14 @@ impl Bgp {
         }
     }
 
-    /// Sessions are told that what lay unread has been read.
+    /// Reports to sessions that their unread octets have been read.
     fn resume(&mut self, cx: &mut Cx<'_>) {
         while let Some((peer, _)) = self.paused.pop_first() {
             self.session(cx, peer, bgp_fsm::Input::ReadPaused { unread: false });
         }
     }
 
-    /// Reads every connection that has something, and hands on the messages.
+    /// Reads every connection with received octets, and passes on the messages.
     fn read(&mut self, cx: &mut Cx<'_>) -> bool {
         if cx.now < self.deaf_until {
             self.pause(cx);
@@ -382,7 +383,7 @@ impl Bgp {
         worked
     }
 
-    /// Cuts the messages out of what was read, as long as the connection lives.
+    /// Splits received octets into messages, as long as the connection is open.
     fn cut(&mut self, cx: &mut Cx<'_>, peer: PeerId, conn: Conn, buffer: &mut BytesMut) {
         let stream = cx.net.stream_of(self.at, peer, conn);
         while cx.net.stream_of(self.at, peer, conn) == stream && self.speaker.reads(peer, conn) {
@@ -398,7 +399,7 @@ impl Bgp {
         }
     }
 
-    /// Writes for the peers that the speaker names, and where there was no room before.
+    /// Writes for the peers that the speaker names, and for those that had no room before.
     fn write(&mut self, cx: &mut Cx<'_>) -> bool {
         let mut worked = false;
         for (peer, conn) in std::mem::take(&mut self.blocked) {
@@ -438,7 +439,7 @@ impl Bgp {
     }
 }
 
-/// The port that a stream was dialled from.
+/// Returns the local port of a dialed stream.
 pub(crate) fn ephemeral(stream: u32) -> u16 {
     32_768 + u16::try_from(stream % 28_000).unwrap_or(0)
 }

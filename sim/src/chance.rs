@@ -1,24 +1,24 @@
-//! Seeded chance: all that is random in a run comes from here.
+//! Random numbers from a seed: the only source of randomness in a run.
 
 use std::ops::RangeInclusive;
 
-/// SplitMix64: small, and good enough to draw faults by.
+/// SplitMix64: small, and sufficient to draw faults.
 #[derive(Clone, Debug)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// Chance from a seed.
+    /// Makes the generator of a seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Another chance, independent of what this one goes on to draw.
+    /// Returns a generator that is independent of the further numbers of this one.
     pub fn fork(&mut self) -> Self {
         Self(self.next())
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -27,13 +27,13 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number of a range.
+    /// Returns a number within a range.
     pub const fn within(&mut self, range: RangeInclusive<u64>) -> u64 {
         let span = range.end().saturating_sub(*range.start()).saturating_add(1);
         *range.start() + self.next() % span
     }
 
-    /// An index below `len`; 0 if there is none.
+    /// Returns an index below `len`; 0 if `len` is 0.
     pub const fn below(&mut self, len: usize) -> usize {
         match len {
             0 => 0,
@@ -41,12 +41,12 @@ impl Chance {
         }
     }
 
-    /// One of these.
+    /// Returns one of these items.
     pub fn pick<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
         of.get(self.below(of.len()))
     }
 
-    /// True in so many of a thousand cases; draws nothing when there are none.
+    /// Returns true with this probability in thousandths; draws nothing if it is 0.
     pub const fn strikes(&mut self, per_mille: u64) -> bool {
         per_mille > 0 && self.next() % 1000 < per_mille
     }

@@ -1,4 +1,4 @@
-//! The command line of `cambric-sim`, and what its commands do.
+//! The command line of `cambric-sim`, and its commands.
 
 use std::process::ExitCode;
 
@@ -46,7 +46,7 @@ enum Command {
 }
 
 impl Args {
-    /// Does as the command line says.
+    /// Runs the command.
     pub(crate) fn run(self) -> ExitCode {
         let done = match self.command {
             Command::Demo {

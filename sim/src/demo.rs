@@ -1,5 +1,5 @@
-//! The story of `cambric lab demo`, told by the simulator: a fabric comes up, a workload moves,
-//! another is withdrawn, a reflector is killed. All times are virtual.
+//! The scenario of `cambric lab demo` in the simulator: a fabric starts, a workload moves, another
+//! is withdrawn, a reflector is killed. All times are virtual.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::oracle::{fib, idle::Writes, sessions};
 use crate::plants::Plants;
 use crate::world::{SetupError, World};
 
-/// How large the fabric of the story is unless told otherwise.
+/// The default size of the fabric.
 pub const SHAPE: Shape = Shape {
     nodes: 4,
     reflectors: 2,
@@ -23,22 +23,22 @@ pub const SHAPE: Shape = Shape {
     mesh: false,
 };
 
-/// How often it is looked whether everybody has noticed that a reflector is gone.
+/// How often the sessions are checked after a reflector was killed.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Why a story ends early.
+/// A reason why a demo ends early.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    /// Something is not as it should be.
+    /// An oracle reports a violation.
     #[error("{0}")]
     Wrong(#[from] Violation),
     /// The fabric cannot be made.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// The simulator has no such fabric.
+    /// The simulator does not support such a fabric.
     #[error("the simulator has no full mesh")]
     Mesh,
-    /// It cannot be told.
+    /// The output cannot be written.
     #[error("cannot write: {0}")]
     Io(#[from] io::Error),
 }
@@ -49,15 +49,15 @@ impl From<ShapeError> for DemoError {
     }
 }
 
-/// Tells the story of a fabric of [`SHAPE`].
+/// Runs the demo with a fabric of [`SHAPE`].
 ///
 /// # Errors
-/// Something is not as it should be; the story says what.
+/// An oracle reports a violation; the error describes it.
 pub fn run(out: &mut dyn Write) -> Result<(), DemoError> {
     run_with(SHAPE, 1, out)
 }
 
-/// Tells the story of a fabric of any shape, by a seed.
+/// Runs the demo with a fabric of any size, from a seed.
 ///
 /// # Errors
 /// As [`run`].
@@ -175,7 +175,7 @@ impl Story<'_> {
         Ok(self.step("withdrawn", took, &outcome)?)
     }
 
-    /// Until every kernel agrees with the store as it is changed now.
+    /// Waits until every kernel agrees with the datastore; returns the time since the last change.
     fn agree_after(&mut self) -> Result<Duration, DemoError> {
         let begun = self.world.now();
         self.world.pass(Duration::from_nanos(1))?;

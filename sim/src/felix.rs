@@ -1,4 +1,4 @@
-//! Felix of one node: its agent between a simulated store, kernel and host.
+//! Felix of one node: its agent between a simulated datastore, kernel and host.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(crate) struct Felix {
 }
 
 impl Felix {
-    /// Does what is due, as the daemon does after each wake.
+    /// Performs the pending work, as the daemon does after each wakeup.
     pub(crate) fn turn(&mut self, cx: &mut Cx<'_>, host: &mut SimHost) {
         let now = Instant(cx.now);
         for event in poll_kernel(&mut *self.fib, cx.chance) {
@@ -48,7 +48,7 @@ impl Felix {
         }
     }
 
-    /// When the next turn is due although nothing happened.
+    /// Returns when the next turn is due without an event.
     pub(crate) fn timeout(&self, now: u64) -> Option<u64> {
         let mirror = self.follower.mirror.poll_timeout(Duration::from_nanos(now));
         let mirror = mirror.map(crate::net::nanos);
@@ -56,7 +56,7 @@ impl Felix {
         mirror.into_iter().chain(agent).min()
     }
 
-    /// What the agent itself finds wanting, for a report.
+    /// Returns the notes of the agent, for a report.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let down = self.agent.endpoints().filter_map(|view| {
             let reason = view.reason.as_deref()?;

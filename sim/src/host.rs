@@ -1,4 +1,4 @@
-//! What Felix does to its host besides routes, remembered: it outlives Felix.
+//! The state that Felix sets on its host beside routes; it survives Felix.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -7,16 +7,16 @@ use cambric_felix::agent::{Checked, Failed, HostCommand, HostEvent, Neighbour};
 
 use crate::chance::Chance;
 
-/// A host that carries out commands one after the other, each at some time, or fails at this chance.
+/// A host that executes commands in order, each after some time, or fails with this probability.
 #[derive(Debug)]
 pub(crate) struct SimHost {
     has_rules: bool,
     neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
-    /// Commands that are not carried out yet.
+    /// Commands that are not executed yet.
     queue: VecDeque<(u64, HostCommand)>,
-    /// Addresses whose connections are forgotten once there are none of these.
+    /// Addresses whose conntrack entries are deleted once these commands have ended.
     forgetting: BTreeSet<IpAddr>,
-    /// So many of a thousand commands fail.
+    /// Probability of a failed command in thousandths.
     pub(crate) fails: u64,
     chance: Chance,
 }
@@ -33,24 +33,24 @@ impl SimHost {
         }
     }
 
-    /// As after a reboot.
+    /// Resets the host as a reboot does.
     pub(crate) fn wipe(&mut self) {
         self.has_rules = false;
         self.neighbours.clear();
     }
 
-    /// Felix is gone, and with it what it has not handed to the kernel.
+    /// Drops the commands that a stopped Felix has not passed to the kernel.
     pub(crate) fn abandon(&mut self) {
         self.queue.clear();
         self.forgetting.clear();
     }
 
-    /// Whether Felix is still to get an answer.
+    /// Returns whether an answer to Felix is pending.
     pub(crate) fn is_busy(&self) -> bool {
         !self.queue.is_empty() || !self.forgetting.is_empty()
     }
 
-    /// Takes a command.
+    /// Queues a command.
     pub(crate) fn submit(&mut self, number: u64, command: HostCommand) {
         match command {
             HostCommand::Forget(addresses) => self.forgetting.extend(addresses),
@@ -58,7 +58,7 @@ impl SimHost {
         }
     }
 
-    /// Carries some commands out, rarely all of them.
+    /// Executes some commands, rarely all of them.
     pub(crate) fn poll(&mut self) -> Vec<(u64, HostEvent)> {
         let most = self.chance.within(1..=2 * self.queue.len() as u64 + 1) as usize;
         let taken = self.queue.drain(..most.min(self.queue.len()));

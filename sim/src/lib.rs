@@ -1,16 +1,17 @@
-//! A whole fabric in one process from one seed: the daemons' own cores between a simulated
-//! network, simulated kernels and a simulated store, under one virtual clock.
+//! A whole fabric in one process from one seed: the daemons' own cores between a simulated network,
+//! simulated kernels and a simulated datastore, with one virtual clock.
 //!
-//! What runs is what ships: [`bgp_speaker::Speaker`] with the configuration that the daemons read
-//! from their files, `cambric_bgp_client::Node`, Felix's agent, the store's [`etcd_lite::Core`] and
-//! [`calico_store::Mirror`], and [`fib_sync::memory::Kernel`]. What is simulated is what lies between
-//! them: streams that cut, delay, stall and break, hosts that crash, and time.
+//! The code under test is that of the programs: [`bgp_speaker::Speaker`] with the configuration
+//! that the daemons read from their files, `cambric_bgp_client::Node`, Felix's agent, the
+//! datastore's [`etcd_lite::Core`] and [`calico_store::Mirror`], and [`fib_sync::memory::Kernel`].
+//! Simulated is the environment between them: streams that are cut, delayed, stalled and reset,
+//! hosts that crash, and time.
 //!
-//! * [`World`]: the machines, and the agenda of what happens next.
+//! * [`World`]: the machines, and the agenda of future events.
 //! * [`Net`]: streams of octets between machines.
-//! * [`Options`]: what a seed draws: how large the fabric is, and what goes wrong in it.
-//! * [`scenario`]: a phase of chaos, then a phase of calm in which all must become right.
-//! * [`oracle`]: what right means, one file each.
+//! * [`Options`]: the size of the fabric and the faults that a seed draws.
+//! * [`scenario`]: a chaos phase, then a calm phase in which the state must become correct.
+//! * [`oracle`]: the definitions of correctness, one file each.
 
 mod agenda;
 mod bgp;

@@ -1,4 +1,4 @@
-//! Daemons start, crash, leave and stall; nodes reboot.
+//! Start, crash, shutdown and stall of daemons; reboot of nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,21 +17,21 @@ use crate::machine::boot;
 use crate::store::Follower;
 use crate::world::{Cx, World, cx};
 
-/// How a daemon ends.
+/// The way in which a daemon ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum End {
     /// It is killed: the system closes its sockets.
     Killed,
-    /// Its machine is off, or cut off, at once: nobody is told.
+    /// Its machine is switched off or cut off at once: no peer receives a segment about it.
     Silent,
-    /// It is told to leave for good, and tells its neighbors.
+    /// It shuts down for good, and notifies its neighbors.
     Leaves,
-    /// It is told to leave and will be back: neighbors that keep its routes are told nothing.
+    /// It shuts down for a restart: helpers receive no Cease that ends their retention.
     Restarts,
 }
 
 impl End {
-    /// Every way.
+    /// All ways.
     pub const ALL: [Self; 4] = [Self::Killed, Self::Silent, Self::Leaves, Self::Restarts];
 }
 
@@ -44,7 +44,7 @@ impl World {
         }
     }
 
-    /// The number of a machine: nodes first, then reflectors.
+    /// Returns the index of a machine: nodes first, then reflectors.
     #[must_use]
     pub fn machine(&self, name: &str) -> Option<usize> {
         self.machines
@@ -52,7 +52,7 @@ impl World {
             .position(|machine| machine.name == name)
     }
 
-    /// Starts a daemon unless it runs, or the machine has none of the kind.
+    /// Starts a daemon unless it runs, or the machine has no daemon of this kind.
     pub fn start(&mut self, at: usize, daemon: Daemon) {
         let started = match daemon {
             Daemon::Bgp => self.start_bgp(at),
@@ -141,7 +141,7 @@ impl World {
                 let Some(mut bgp) = machine.bgp.kill() else {
                     return;
                 };
-                // While it runs, a daemon writes its file again with every change.
+                // A running daemon writes its file again with every change.
                 machine.former = match how {
                     End::Killed | End::Restarts => Some(restart::remembered(&bgp.speaker)),
                     End::Leaves | End::Silent => None,
@@ -157,7 +157,7 @@ impl World {
         self.say(at, &format!("{daemon:?} ends: {how:?}"));
     }
 
-    /// A daemon gets no time of a processor for so many nanoseconds.
+    /// Gives a daemon no CPU for so many nanoseconds.
     pub(crate) fn stall(&mut self, at: At, daemon: Daemon, length: u64) {
         let until = self.now + length;
         let Some(machine) = self.machines.get_mut(at) else {
@@ -173,7 +173,7 @@ impl World {
         self.wake(at, daemon);
     }
 
-    /// A BGP daemon does all but read what its neighbors send, for so many nanoseconds.
+    /// Stops a BGP daemon from reading its connections for so many nanoseconds; it still writes.
     pub(crate) fn deafen(&mut self, at: At, length: u64) {
         let until = self.now + length;
         let bgp = self.machines.get_mut(at).and_then(|m| m.bgp.run.as_mut());
@@ -184,8 +184,7 @@ impl World {
         }
     }
 
-    /// A node loses its power and boots: its kernel knows nothing any more. Daemons are to be
-    /// started.
+    /// Reboots a node: its kernel has no state afterwards. The caller starts the daemons.
     pub(crate) fn reboot(&mut self, at: At) {
         self.end(at, Daemon::Bgp, End::Silent);
         self.end(at, Daemon::Felix, End::Silent);
@@ -202,7 +201,7 @@ impl World {
         self.furnish(at);
     }
 
-    /// Takes note of something for the trace.
+    /// Adds a line to the trace.
     pub(crate) fn say(&mut self, at: At, what: &str) {
         let name = self.net.names.get(at).cloned().unwrap_or_default();
         self.log.line(self.now, format!("{name}: {what}"));

@@ -2,57 +2,57 @@
 
 use std::time::Duration;
 
-/// How long the calm phase may take until every kernel agrees with the store: an unnoticed dead
-/// session (hold time), a restart that is waited for in vain (restart time) and the longest
-/// back-off may come one after the other.
+/// How long the calm phase may take until every kernel agrees with the datastore: the detection of
+/// a dead session (hold time), the wait for a restart that does not happen (restart time) and the
+/// longest back-off may follow one another.
 pub const CONVERGE: Duration = Duration::from_secs(420);
 
-/// Until every timer that was started by the chaos has run out: grace periods, stale paths,
-/// back-offs.
+/// How long until every timer that was started during the chaos has expired: grace periods, stale
+/// paths, back-offs.
 pub const SETTLE: Duration = Duration::from_secs(150);
 
-/// How long nothing may be written to a kernel at rest; longer than every period of a reconciler.
+/// How long no kernel may be written in a stable state; longer than every period of a reconciler.
 pub const IDLE: Duration = Duration::from_secs(95);
 
-/// When an endpoint that is deleted in calm must be gone from every kernel.
+/// How long a deleted endpoint may stay in a kernel during calm.
 pub const WITHDRAWN: Duration = Duration::from_secs(3);
 
-/// When an endpoint that is added or moved in calm must be where it belongs in every kernel.
+/// How long an added or moved endpoint may be missing in a kernel during calm.
 pub const ADDED: Duration = Duration::from_secs(3);
 
-/// When a speaker must hold nothing more of neighbors that have left: a dead one is noticed (hold
-/// time), and then its return is waited for in vain (restart time).
+/// When a speaker must hold no more state of neighbors that have disconnected: a dead neighbor is
+/// detected (hold time), and then its return is awaited (restart time).
 pub const FORGOTTEN: Duration = Duration::from_secs(240);
 
-/// How often, at most, every kernel is compared with the store while waiting for them to agree.
+/// The least interval between two comparisons of every kernel with the datastore.
 pub const COMPARE_EVERY: Duration = Duration::from_millis(1);
 
-/// Nor more often than after this share of the time waited so far: times are right to a hundredth.
+/// The least interval is also this share of the time waited so far: times are exact to one percent.
 pub const COMPARE_SHARE: u64 = 100;
 
-/// Lines of what happened that are kept for a report.
+/// Lines of the trace in a report.
 pub const TRACE_LINES: usize = 60;
 
-/// Rounds of one turn of a daemon, after which it is made to wait for its next turn.
+/// Rounds of one turn of a daemon, after which it must wait for its next turn.
 pub const TURN_ROUNDS: usize = 64;
 
 /// Kernel events that one turn of a daemon takes.
 pub const TURN_EVENTS: usize = 256;
 
-/// First wait for a segment that was lost; doubles with each further loss.
+/// First delay of the retransmission of a lost segment; doubles with each further loss.
 pub const RETRANSMIT: Duration = Duration::from_millis(200);
 
-/// Longest such wait.
+/// Longest such delay.
 pub const RETRANSMIT_MAX: Duration = Duration::from_secs(5);
 
 /// The least buffer of one direction of a stream, in octets.
 pub const BUFFER_OCTETS_MIN: usize = 512;
 
-/// Updates of the store that Felix takes at once.
+/// Updates of the datastore that Felix takes at once.
 pub const UPDATES_MAX: usize = 1000;
 
-/// The least time between two turns of a daemon that its own timers ask for.
+/// The least interval between two turns of a daemon that its own timers request.
 pub const TURN_GAP: Duration = Duration::from_millis(1);
 
-/// Events after which a run is given up: something goes round in circles.
+/// Events after which a run is aborted: some events repeat forever.
 pub const EVENTS_MAX: u64 = 20_000_000;

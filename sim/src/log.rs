@@ -1,4 +1,4 @@
-//! What happened: a hash over everything, and the last lines for a report.
+//! The events of a run: a hash over all of them, and the last lines for a report.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,14 +16,14 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Takes note of one event.
+    /// Adds an event to the hash.
     pub(crate) fn note(&mut self, now: u64, what: impl Hash) {
         self.events += 1;
         now.hash(&mut self.hash);
         what.hash(&mut self.hash);
     }
 
-    /// Takes note of something that a reader would want to see.
+    /// Adds an event with a line for the trace.
     pub(crate) fn line(&mut self, now: u64, line: String) {
         self.note(now, &line);
         if self.lines.len() >= TRACE_LINES {
@@ -32,7 +32,7 @@ impl Log {
         self.lines.push_back((now, line));
     }
 
-    /// A number that is another one if anything happened otherwise.
+    /// Returns the hash, which differs if any event differs.
     pub(crate) fn hash(&self) -> u64 {
         self.hash.finish()
     }
@@ -41,7 +41,7 @@ impl Log {
         self.events
     }
 
-    /// The last lines.
+    /// Returns the last lines.
     pub(crate) fn trace(&self) -> String {
         let lines = self.lines.iter();
         lines
@@ -50,12 +50,12 @@ impl Log {
     }
 }
 
-/// An instant as seconds.
+/// Formats an instant as seconds.
 pub(crate) fn seconds(at: u64) -> String {
     format!("{:.6}", Duration::from_nanos(at).as_secs_f64())
 }
 
-/// FNV-1a with 64 bits: the same on every machine and in every build.
+/// 64-bit FNV-1a: the same on every machine and in every build.
 #[derive(Debug)]
 struct Fnv(u64);
 
@@ -77,20 +77,20 @@ impl Hasher for Fnv {
     }
 }
 
-/// An oracle says that something is wrong.
+/// A violation that an oracle has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The seed of the run.
     pub seed: u64,
     /// How many nodes it has.
     pub nodes: u16,
-    /// When, in nanoseconds of virtual time.
+    /// The virtual time, in nanoseconds.
     pub at: u64,
-    /// Which oracle.
+    /// The oracle.
     pub oracle: &'static str,
-    /// What is wrong.
+    /// The violation.
     pub what: String,
-    /// What happened before.
+    /// The preceding events.
     pub trace: String,
 }
 

@@ -1,4 +1,4 @@
-//! Machines: what outlives their daemons, and how daemons come to life on them.
+//! Machines: the state that survives their daemons, and the start of daemons.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -26,23 +26,23 @@ use crate::limits::TURN_EVENTS;
 use crate::options::Options;
 use crate::world::SetupError;
 
-/// One machine on the underlay.
+/// One machine of the underlay.
 pub(crate) struct Machine {
     pub(crate) name: String,
     pub(crate) v4: Ipv4Addr,
     pub(crate) v6: Ipv6Addr,
     pub(crate) speaker: SpeakerConfig,
-    /// How long its speaker waits for others after a restart.
+    /// How long its speaker waits for End-of-RIB after a restart.
     pub(crate) restart_wait: Duration,
-    /// The file that a BGP daemon leaves behind, while the machine is up: its dynamic neighbors.
+    /// The file that a BGP daemon leaves while the machine is up: its dynamic neighbors.
     pub(crate) former: Option<BTreeSet<IpAddr>>,
-    /// What a reflector does not have.
+    /// The parts of a node; `None` for a reflector.
     pub(crate) node: Option<NodeParts>,
     pub(crate) bgp: Slot<Bgp>,
     pub(crate) felix: Slot<Felix>,
 }
 
-/// What makes a machine a node.
+/// The parts that only a node has.
 pub(crate) struct NodeParts {
     pub(crate) kernel: Rc<RefCell<Kernel>>,
     pub(crate) host: SimHost,
@@ -50,12 +50,12 @@ pub(crate) struct NodeParts {
     pub(crate) agent: AgentConfig,
 }
 
-/// A daemon's place on its machine.
+/// The place of a daemon on its machine.
 pub(crate) struct Slot<T> {
     pub(crate) run: Option<T>,
-    /// The instant of its next turn, as far as it is on the agenda.
+    /// The instant of its next turn, if it is on the agenda.
     pub(crate) due: Option<u64>,
-    /// It gets no time of a processor until then.
+    /// It gets no CPU until then.
     pub(crate) stalled_until: u64,
     /// How often it was started.
     pub(crate) life: u64,
@@ -73,7 +73,8 @@ impl<T> Default for Slot<T> {
 }
 
 impl<T> Slot<T> {
-    /// Where its next turn is to be put on the agenda, if it is not there early enough.
+    /// Returns the instant at which its next turn must be added to the agenda, if no earlier turn
+    /// is there.
     pub(crate) fn wake(&mut self, at: u64) -> Option<u64> {
         self.run.as_ref()?;
         let at = at.max(self.stalled_until);
@@ -84,7 +85,7 @@ impl<T> Slot<T> {
         Some(at)
     }
 
-    /// Whether the turn on the agenda is still the one meant.
+    /// Returns whether the turn on the agenda is still valid.
     pub(crate) fn is_due(&mut self, now: u64) -> bool {
         let due = self.due == Some(now) && self.run.is_some();
         if due {
@@ -93,7 +94,7 @@ impl<T> Slot<T> {
         due
     }
 
-    /// The program is gone.
+    /// Stops the program.
     pub(crate) fn kill(&mut self) -> Option<T> {
         self.due = None;
         self.stalled_until = 0;
@@ -136,7 +137,7 @@ impl Machine {
         }
     }
 
-    /// Its address in the family of another.
+    /// Returns its address of this family.
     pub(crate) fn address(&self, ipv6: bool) -> IpAddr {
         match ipv6 {
             true => self.v6.into(),
@@ -144,7 +145,7 @@ impl Machine {
         }
     }
 
-    /// Whether a daemon of it has something to take from its kernel or host.
+    /// Returns whether a daemon of it has pending events of its kernel or host.
     pub(crate) fn hears_kernel(&self, daemon: Daemon) -> bool {
         let Some(node) = &self.node else { return false };
         let attachment = match daemon {
@@ -160,8 +161,8 @@ impl Machine {
         attachment.is_some_and(|attachment| node.kernel.borrow().is_ready(attachment))
     }
 
-    /// Routes written and deleted, and tables read, by both daemons. A write that a foreign route
-    /// stands in the way of is tried again now and then, and does not count.
+    /// Returns the numbers of routes written and deleted, and of tables read, by both daemons.
+    /// Repeated attempts to write a route that a foreign route blocks do not count.
     pub(crate) fn kernel_writes(&self) -> (u64, u64, u64) {
         let bgp = self.bgp.run.as_ref().and_then(|bgp| bgp.kernel.as_ref());
         let bgp = bgp.map(|glue| glue.node.reconciler().summary());
@@ -183,7 +184,7 @@ impl Machine {
     }
 }
 
-/// The machines of a plan, nodes first, configured by the files that the lab writes.
+/// Makes the machines of a plan, nodes first, configured by the files of the lab.
 pub(crate) fn all(
     plan: &Plan,
     options: &Options,
@@ -227,7 +228,7 @@ pub(crate) fn all(
     Ok(machines)
 }
 
-/// The speaker of a file that says everything itself, as those of the lab do.
+/// Returns the speaker of a file without a datastore, such as those of the lab.
 fn speaker_of<S: bgp_daemon::Settings>(config: &bgp_daemon::Config<S>) -> SpeakerConfig {
     let intent = config.intent();
     intent.expect("no store is named").speaker.clone()
@@ -236,7 +237,7 @@ fn speaker_of<S: bgp_daemon::Settings>(config: &bgp_daemon::Config<S>) -> Speake
 /// The underlay's interface of every node.
 pub(crate) const UNDERLAY: &str = "eth0";
 
-/// A kernel as after boot: the underlay's interface with the machine's addresses.
+/// Makes a kernel in its state after boot: the underlay's interface with the machine's addresses.
 pub(crate) fn boot(seed: u64, nets: [IpNet; 2]) -> Kernel {
     let mut kernel = Kernel::new(seed);
     let index = kernel.add_link(UNDERLAY);
@@ -246,7 +247,7 @@ pub(crate) fn boot(seed: u64, nets: [IpNet; 2]) -> Kernel {
     kernel
 }
 
-/// The events that a turn takes from a kernel: rarely all of them.
+/// Takes events of a turn from a kernel: rarely all of them.
 pub(crate) fn poll_kernel(fib: &mut dyn Fib, chance: &mut Chance) -> Vec<Event> {
     let most = chance.within(1..=TURN_EVENTS as u64) as usize;
     let mut context = Context::from_waker(Waker::noop());

@@ -1,5 +1,5 @@
-//! Streams of octets between machines, as TCP gives them: in order or not at all, in pieces of any
-//! size, late, and bounded; they break with a word, or without one.
+//! Streams of octets between machines, with the properties of TCP: in order or not at all, in
+//! segments of any size, delayed, and bounded; they end with a reset or silently.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -14,16 +14,16 @@ use crate::chance::Chance;
 use crate::limits::{RETRANSMIT, RETRANSMIT_MAX};
 use crate::plants::WireTap;
 
-/// How the network is.
+/// The state of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weather {
     /// Least and greatest delay of a segment, in microseconds.
     pub delay_us: (u64, u64),
-    /// So many of a thousand segments are lost, and sent again later.
+    /// Probability of a lost segment in thousandths; it is retransmitted later.
     pub loss: u64,
-    /// Octets of one direction of a stream that may be on their way or unread.
+    /// Octets of one direction of a stream that may be in flight or unread.
     pub buffer_octets: usize,
-    /// Octets of the longest segment.
+    /// The longest segment in octets.
     pub segment_octets: usize,
 }
 
@@ -38,20 +38,20 @@ impl Default for Weather {
     }
 }
 
-/// What a side of a stream is to its machine.
+/// The state of a side of a stream at its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// Its owner does not know yet that it is open.
+    /// The machine does not know yet that it is open.
     Pending,
     /// The connection of a session.
     Open(PeerId, Conn),
-    /// Closed in good order: what arrives is not read any more.
+    /// Closed in order: arriving octets are not read.
     Closed,
-    /// The machine knows nothing of it: what arrives is answered by a reset.
+    /// Unknown to the machine: arriving segments are answered with a reset.
     Dead,
 }
 
-/// How a stream has ended for the one who reads.
+/// An item in flight to a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Item {
     Octets(usize),
@@ -59,7 +59,7 @@ enum Item {
     Reset,
 }
 
-/// One side of a stream, and what is on its way to it.
+/// One side of a stream, and the items in flight to it.
 #[derive(Debug)]
 struct Side {
     machine: At,
@@ -67,20 +67,20 @@ struct Side {
     flight: VecDeque<Item>,
     /// The octets of `flight`.
     octets: BytesMut,
-    /// Arrived and not read.
+    /// Octets that have arrived and are unread.
     arrived: BytesMut,
     ended: bool,
     last_due: u64,
-    /// Waits of the head of `flight` while the way is cut.
+    /// Retransmissions of the first item of `flight` while the path is cut.
     tries: u32,
-    /// A message that has not passed the tap whole.
+    /// A message that the tap has not received completely.
     partial: BytesMut,
     said: Said,
-    /// The other side has more to write than there was room for.
+    /// The other side has more octets to write than there was room for.
     writer_waits: bool,
 }
 
-/// What was said to one side of a stream.
+/// The messages sent to one side of a stream.
 #[derive(Debug, Default)]
 struct Said {
     partial: BytesMut,
@@ -109,9 +109,9 @@ pub struct Net {
     ends: BTreeMap<(At, PeerId, Conn), (u32, usize)>,
     dialing: BTreeMap<(At, PeerId), u64>,
     serial: u64,
-    /// Pairs of machines between which nothing passes.
+    /// Pairs of machines without connectivity.
     cuts: BTreeSet<(At, At)>,
-    /// How it is now.
+    /// The current conditions.
     pub weather: Weather,
     pub(crate) tap: Option<Box<dyn WireTap>>,
     pub(crate) names: Vec<String>,
@@ -126,7 +126,7 @@ impl std::fmt::Debug for Net {
     }
 }
 
-/// What the network needs to let something happen later.
+/// The parts that the network needs to schedule events.
 pub(crate) struct Sky<'a> {
     pub(crate) now: u64,
     pub(crate) agenda: &'a mut Agenda,
@@ -134,7 +134,7 @@ pub(crate) struct Sky<'a> {
 }
 
 impl Net {
-    /// Cuts or heals the way between two machines; streams that use it learn nothing of it.
+    /// Cuts or restores the path between two machines; their streams get no notice of it.
     pub fn cut(&mut self, one: usize, other: usize, cut: bool) {
         for pair in [(one, other), (other, one)] {
             match cut {
@@ -144,23 +144,23 @@ impl Net {
         }
     }
 
-    /// The name of a machine.
+    /// Returns the name of a machine.
     pub(crate) fn name(&self, at: At) -> &str {
         self.names.get(at).map_or("?", String::as_str)
     }
 
-    /// Heals every way.
+    /// Restores every path.
     pub fn heal(&mut self) {
         self.cuts.clear();
     }
 
-    /// Whether nothing passes between two machines.
+    /// Returns whether two machines have no connectivity.
     #[must_use]
     pub fn is_cut(&self, one: usize, other: usize) -> bool {
         self.cuts.contains(&(one, other))
     }
 
-    /// How long something takes now; what is lost is sent again.
+    /// Returns a delay under the current conditions, including retransmissions.
     pub(crate) fn delay(&self, chance: &mut Chance) -> u64 {
         let (least, most) = self.weather.delay_us;
         let mut delay = chance.within(least..=most.max(least)) * 1000 + chance.below(1000) as u64;
@@ -190,7 +190,7 @@ impl Net {
         self.dialing.remove(&(machine, peer));
     }
 
-    /// A new stream; side 0 is the one who dialled and does not know yet.
+    /// Opens a stream; side 0 is the dialing one, which does not know it yet.
     pub(crate) fn open(&mut self, from: At, to: At, acceptor: Option<(PeerId, Conn)>) -> u32 {
         self.serial += 1;
         let id = u32::try_from(self.serial).unwrap_or(u32::MAX);
@@ -217,7 +217,7 @@ impl Net {
         id
     }
 
-    /// The one who dialled knows now.
+    /// Reports the open stream to the dialing side.
     pub(crate) fn opened(&mut self, stream: u32, machine: At, peer: PeerId) {
         if let Some([side, _]) = self.streams.get_mut(&stream) {
             side.place = Place::Open(peer, Conn::Outbound);
@@ -228,7 +228,7 @@ impl Net {
         }
     }
 
-    /// The held connection of a peer becomes its inbound one.
+    /// Makes the held connection of a peer its inbound one.
     pub(crate) fn promote(&mut self, machine: At, peer: PeerId) {
         let Some((stream, side)) = self.ends.remove(&(machine, peer, Conn::Held)) else {
             return;
@@ -241,7 +241,7 @@ impl Net {
         }
     }
 
-    /// Whether the other end of a connection would acknowledge what is sent now.
+    /// Returns whether the other end of a connection would acknowledge a segment now.
     pub(crate) fn answers(&self, machine: At, peer: PeerId, conn: Conn) -> bool {
         let end = self.ends.get(&(machine, peer, conn));
         let other = end.and_then(|(stream, side)| self.streams.get(stream)?.get(1 - *side));
@@ -251,7 +251,7 @@ impl Net {
         })
     }
 
-    /// The one who dialled has lost interest.
+    /// Abandons a stream on the dialing side.
     pub(crate) fn abandon(&mut self, sky: &mut Sky<'_>, stream: u32) {
         if let Some([side, _]) = self.streams.get_mut(&stream) {
             side.place = Place::Dead;
@@ -259,20 +259,20 @@ impl Net {
         }
     }
 
-    /// The bodies of all UPDATEs that were said to a connection, as they were when they were said.
+    /// Returns the bodies of all UPDATEs sent to a connection, as sent.
     pub(crate) fn updates_to(&self, machine: At, peer: PeerId, conn: Conn) -> &[Bytes] {
         let end = self.ends.get(&(machine, peer, conn));
         let side = end.and_then(|(stream, side)| self.streams.get(stream)?.get(*side));
         side.map_or(&[], |side| &side.said.updates)
     }
 
-    /// The connections of a machine.
+    /// Returns the connections of a machine.
     pub(crate) fn ends_of(&self, machine: At) -> Vec<(PeerId, Conn)> {
         let of = self.ends.keys().filter(|(at, ..)| *at == machine);
         of.map(|(_, peer, conn)| (*peer, *conn)).collect()
     }
 
-    /// The connections of a machine on which something has arrived.
+    /// Returns the connections of a machine with unread octets.
     pub(crate) fn unread_of(&self, machine: At) -> Vec<(PeerId, Conn)> {
         let mut ends = self.ends_of(machine);
         ends.retain(|(peer, conn)| {
@@ -283,12 +283,13 @@ impl Net {
         ends
     }
 
-    /// Whether the connection is (still) this stream.
+    /// Returns the stream of a connection, if it still exists.
     pub(crate) fn stream_of(&self, machine: At, peer: PeerId, conn: Conn) -> Option<u32> {
         Some(self.ends.get(&(machine, peer, conn))?.0)
     }
 
-    /// How much a connection would take now. If that is nothing, the writer is woken later.
+    /// Returns how many octets a connection accepts now. If there is no room, the writer is woken
+    /// later.
     pub(crate) fn room(&mut self, machine: At, peer: PeerId, conn: Conn) -> usize {
         let buffer = self.weather.buffer_octets;
         let Some((stream, side)) = self.ends.get(&(machine, peer, conn)).copied() else {
@@ -306,7 +307,7 @@ impl Net {
         room
     }
 
-    /// Takes octets from a connection; they are cut into segments.
+    /// Takes octets from a connection and splits them into segments.
     pub(crate) fn write(
         &mut self,
         sky: &mut Sky<'_>,
@@ -318,7 +319,7 @@ impl Net {
         }
     }
 
-    /// Octets on their way to a side.
+    /// Puts octets into flight to a side.
     pub(crate) fn put(&mut self, sky: &mut Sky<'_>, stream: u32, to: usize, octets: &[u8]) {
         if let Some(side) = self.streams.get_mut(&stream).and_then(|s| s.get_mut(to)) {
             side.said.hear(octets);
@@ -337,7 +338,7 @@ impl Net {
         }
     }
 
-    /// What the tap leaves of it; none without a tap.
+    /// Returns the octets as the tap leaves them; `None` without a tap.
     fn tapped(&mut self, stream: u32, to: usize, octets: &[u8]) -> Option<Vec<u8>> {
         let tap = self.tap.as_mut()?;
         let [one, other] = self.streams.get_mut(&stream)?;
@@ -367,7 +368,7 @@ impl Net {
             .push(side.last_due, Event::Arrive { stream, side: to });
     }
 
-    /// The next item reaches its side; returns the machine that has something to read.
+    /// Delivers the next item to its side; returns the machine that can read it.
     pub(crate) fn arrive(&mut self, sky: &mut Sky<'_>, stream: u32, side: usize) -> Option<At> {
         let [one, other] = self.streams.get_mut(&stream)?;
         let (to, from) = if side == 0 {
@@ -377,7 +378,7 @@ impl Net {
         };
         if self.cuts.contains(&(from.machine, to.machine)) {
             if to.flight.front() == Some(&Item::Reset) {
-                to.flight.pop_front(); // nobody sends a reset twice
+                to.flight.pop_front(); // a second reset is never sent
                 return None;
             }
             let again = sky.now + nanos(retransmit(to.tries));
@@ -406,8 +407,8 @@ impl Net {
         Some(at)
     }
 
-    /// What there is to read on a connection, and whether it is over then. The machine that writes
-    /// is returned if it waits for room.
+    /// Returns the received octets of a connection, and whether it has ended after them. Returns
+    /// the writing machine if it waits for room.
     pub(crate) fn read(
         &mut self,
         machine: At,
@@ -428,7 +429,7 @@ impl Net {
         Some((to.arrived.split(), to.ended, waits))
     }
 
-    /// A connection is given up by its machine, after some last words.
+    /// Closes a connection on its machine, after remaining octets.
     pub(crate) fn close(
         &mut self,
         sky: &mut Sky<'_>,
@@ -442,7 +443,7 @@ impl Net {
         self.finish(sky, stream, side);
     }
 
-    /// No more is sent from this side.
+    /// Ends the writing direction of this side.
     pub(crate) fn finish(&mut self, sky: &mut Sky<'_>, stream: u32, side: usize) {
         if let Some(own) = self.streams.get_mut(&stream).and_then(|s| s.get_mut(side)) {
             own.place = Place::Closed;
@@ -451,8 +452,8 @@ impl Net {
         self.forget_if_over(stream);
     }
 
-    /// All connections of a machine are lost with their program. Unless it happens silently, the
-    /// other sides are told.
+    /// Closes all connections of a machine whose program has ended. Unless it is `silent`, the
+    /// other sides receive a reset.
     pub(crate) fn crash(&mut self, sky: &mut Sky<'_>, machine: At, silent: bool) {
         self.dialing.retain(|(at, _), _| *at != machine);
         for (peer, conn) in self.ends_of(machine) {
@@ -460,7 +461,7 @@ impl Net {
         }
     }
 
-    /// One connection is lost to its machine; the other side is told unless silent.
+    /// Closes one connection of a machine; the other side receives a reset unless it is silent.
     fn reset(&mut self, sky: &mut Sky<'_>, at: At, peer: PeerId, conn: Conn, silent: bool) {
         let Some((stream, side)) = self.ends.remove(&(at, peer, conn)) else {
             return;
@@ -473,7 +474,7 @@ impl Net {
         }
     }
 
-    /// Something on the way resets a stream: both sides are told. Returns their machines.
+    /// Resets a random stream on both sides. Returns their machines.
     pub(crate) fn break_one(&mut self, sky: &mut Sky<'_>) -> Option<(At, At)> {
         let streams: Vec<u32> = self.streams.keys().copied().collect();
         let stream = *sky.chance.pick(&streams)?;
@@ -498,7 +499,7 @@ impl Net {
     }
 }
 
-/// The length of the message that begins here, once its header is there (RFC 4271 §4.1).
+/// Returns the length of the message that begins here, once its header is complete (RFC 4271 §4.1).
 fn message_octets(octets: &[u8]) -> Option<usize> {
     let length = octets.get(16..18)?;
     let length = length
@@ -514,7 +515,7 @@ fn retransmit(tries: u32) -> Duration {
         .map_or(RETRANSMIT_MAX, |wait| wait.min(RETRANSMIT_MAX))
 }
 
-/// A length of time in nanoseconds.
+/// Converts a duration to nanoseconds.
 pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! What a seed draws: how large the fabric is, and what goes wrong in it.
+//! The options that a seed draws: the size of the fabric, and its faults.
 
 use std::time::Duration;
 
@@ -8,52 +8,52 @@ use netns_lab::fabric::{Plan, Shape, ShapeError};
 use crate::chance::Chance;
 use crate::net::Weather;
 
-/// A fabric and its misfortunes. Chances are shares: an act is drawn with the chance of its share
-/// of all shares, and never if it is 0.
+/// A fabric and its faults. Faults have shares: an act is drawn with the probability of its share
+/// of the sum of all shares, and never if its share is 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Nodes.
     pub nodes: u16,
     /// Reflectors.
     pub reflectors: u16,
-    /// Reflectors are each other's clients instead of peers (RFC 4456 §5).
+    /// Whether reflectors are clients of each other instead of non-client peers (RFC 4456 §5).
     pub reflector_clients: bool,
-    /// Workloads in all.
+    /// The number of workloads.
     pub workloads: usize,
-    /// How long the chaos lasts; zero: there is none.
+    /// The duration of the chaos; zero for none.
     pub chaos: Duration,
-    /// Longest pause between two acts of chaos.
+    /// Longest interval between two faults.
     pub pause: Duration,
     /// The hold time of every session, in seconds.
     pub hold_time_s: u16,
-    /// Restart time of every session in seconds; `None`: graceful restart is not offered.
+    /// Restart time of every session in seconds; `None` disables graceful restart.
     pub restart_time_s: Option<u16>,
-    /// Which paths of a prefix every speaker sends; `None`: one (RFC 7911).
+    /// The paths of a prefix that every speaker sends; `None`: one path (RFC 7911).
     pub add_path: Option<SendPaths>,
-    /// How long a BGP daemon that restarts defers its choice of routes; zero: not at all.
+    /// How long a restarting BGP daemon defers route selection; zero: not at all.
     pub restart_wait: Duration,
-    /// The network during the chaos.
+    /// The network conditions during the chaos.
     pub weather: Weather,
-    /// How kernels misbehave during the chaos, in thousandths.
+    /// Probability of kernel faults during the chaos, in thousandths.
     pub kernel_faults: u16,
-    /// How often hosts refuse Felix during the chaos, in thousandths.
+    /// Probability of failed host commands during the chaos, in thousandths.
     pub host_faults: u64,
-    /// Foreign routes hold keys that a learned route needs.
+    /// Whether foreign routes occupy keys that learned routes need.
     pub conflicts: bool,
-    /// Shares of adding, removing and moving workloads, and of their links going down and up.
+    /// Shares of added, removed and moved workloads, and of links going down and up.
     pub churn: [u64; 4],
     /// Shares of crashes of BGP clients, of Felix, of reflectors, of reboots of nodes, and of
     /// restarts of BGP daemons.
     pub crashes: [u64; 5],
     /// Shares of cuts of the network, of resets of streams, and of partitions.
     pub cuts: [u64; 3],
-    /// Shares of stalls of daemons, of lost kernel notifications, of the store's faults, and of BGP
+    /// Shares of stalls of daemons, of lost kernel notifications, of datastore faults, and of BGP
     /// daemons that stop reading.
     pub stalls: [u64; 4],
 }
 
 impl Default for Options {
-    /// Twenty nodes under two reflectors in good weather, and no chaos.
+    /// Returns twenty nodes with two reflectors in good conditions, without chaos.
     fn default() -> Self {
         Self {
             nodes: 20,
@@ -79,8 +79,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What this seed draws for a fabric of so many nodes: each kind of misfortune is there in
-    /// some runs and absent in others, so that none hides another.
+    /// Draws the options of this seed for a fabric of so many nodes. Each kind of fault is enabled
+    /// in some runs and disabled in others, so that none hides another.
     #[must_use]
     pub fn draw(seed: u64, nodes: u16) -> Self {
         let mut chance = Chance::new(seed ^ 0x5EED_0F0A_11CA_B1E5);
@@ -119,10 +119,10 @@ impl Options {
         options
     }
 
-    /// Names and addresses: those of the lab.
+    /// Returns the names and addresses: those of the lab.
     ///
     /// # Errors
-    /// A fabric cannot be that large, or that small.
+    /// The size is not supported.
     pub fn plan(&self) -> Result<Plan, ShapeError> {
         Plan::new(Shape {
             nodes: self.nodes,

@@ -1,5 +1,5 @@
-//! Faults planted between the parts, to prove that the oracles find them: what passes is changed,
-//! never the product.
+//! Faults that tests plant between the components, to prove that the oracles find them: messages
+//! and kernel requests are changed, never the code under test.
 
 use std::fmt;
 
@@ -7,29 +7,29 @@ use bgp_speaker::Speaker;
 use fib_sync::Fib;
 use fib_sync::memory::MemoryFib;
 
-/// Sees every BGP message on its way.
+/// Receives every BGP message in flight.
 pub trait WireTap {
-    /// What becomes of a whole message (header and all) from one machine to another, by their
-    /// names: it passes as it is left, or not at all.
+    /// Handles a whole message (with its header) from one machine to another, by their names:
+    /// returns whether it is delivered, possibly changed.
     fn message(&mut self, from: &str, to: &str, message: &mut Vec<u8>) -> bool;
 }
 
-/// Stands between a daemon and its kernel; is told the machine's name and the daemon's.
+/// Wraps the kernel of a daemon; its inputs are the names of the machine and the daemon.
 pub type FibWrap = Box<dyn Fn(&str, &str, MemoryFib) -> Box<dyn Fib>>;
 
-/// Is handed every speaker before it starts, with the name of its machine.
+/// Receives every speaker before it starts, with the name of its machine.
 pub type SpeakerPlant = Box<dyn Fn(&str, &mut Speaker)>;
 
-/// What is planted in a world. The default is nothing.
+/// The planted faults of a world. The default has none.
 #[derive(Default)]
 pub struct Plants {
-    /// On every wire.
+    /// A tap on every wire.
     pub wire: Option<Box<dyn WireTap>>,
-    /// Before every kernel.
+    /// A wrapper of every kernel.
     pub fib: Option<FibWrap>,
-    /// Beside every speaker.
+    /// A change of every speaker.
     pub speaker: Option<SpeakerPlant>,
-    /// Oracles that look away, so that the others can show what they find.
+    /// Disabled oracles, so that the others can find the fault.
     pub blind: &'static [&'static str],
 }
 

@@ -1,4 +1,5 @@
-//! The store behind a network: questions and answers that take time, watches that bring changes.
+//! The datastore behind a network: requests and responses that take time, and watches that deliver
+//! changes.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use crate::agenda::{Agenda, At, Event};
 use crate::chance::Chance;
 use crate::net::Net;
 
-/// A question of a node's mirror.
+/// A request of a node's mirror.
 #[derive(Debug)]
 pub(crate) struct Question {
     pub(crate) at: At,
@@ -30,7 +31,7 @@ enum Ask {
     Probe,
 }
 
-/// What comes back.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) at: At,
@@ -46,12 +47,12 @@ enum Told {
     Batch(Result<Batch, Error>),
 }
 
-/// The store and who watches it.
+/// The datastore and its watchers.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) core: Core,
     watches: BTreeMap<(At, usize), Watcher>,
-    /// The number that the store has in the network.
+    /// The index of the datastore in the network.
     pub(crate) place: At,
 }
 
@@ -59,11 +60,11 @@ pub(crate) struct Store {
 struct Watcher {
     token: u64,
     cursor: WatchCursor,
-    /// The one who watches knows that the watch has begun: nothing comes before that.
+    /// The watcher has received the start of the watch: no event is delivered before.
     opened: bool,
-    /// A sign of life is asked for; it comes behind everything that there is to tell.
+    /// A progress request is pending; its response follows all pending events.
     probed: bool,
-    /// A look at it is on the agenda.
+    /// A check of the watch is on the agenda.
     due: bool,
 }
 
@@ -76,7 +77,7 @@ impl Store {
         }
     }
 
-    /// Writes and deletes keys at one revision; false if the store does not answer.
+    /// Writes and deletes keys at one revision; returns false if the datastore does not answer.
     pub(crate) fn change(&mut self, put: &[(String, Vec<u8>)], delete: &[String]) -> bool {
         let deletes = delete.iter().map(|key| {
             let range = KeyRange::key(key.clone());
@@ -97,7 +98,7 @@ impl Store {
             .is_ok()
     }
 
-    /// Has every watch looked at soon. To be called after anything that may concern them.
+    /// Schedules a check of every watch. Must be called after every change that may concern them.
     pub(crate) fn stir(&mut self, now: u64, net: &Net, agenda: &mut Agenda, chance: &mut Chance) {
         for ((at, feed), watcher) in &mut self.watches {
             if watcher.opened && !std::mem::replace(&mut watcher.due, true) {
@@ -107,12 +108,12 @@ impl Store {
         }
     }
 
-    /// The program that watched is gone.
+    /// Removes the watches of a stopped program.
     pub(crate) fn forget(&mut self, at: At) {
         self.watches.retain(|(watching, _), _| *watching != at);
     }
 
-    /// Answers a question that has arrived; a probe is answered by the watch.
+    /// Answers a request that has arrived; the watch answers a progress request.
     pub(crate) fn ask(&mut self, question: Question) -> Option<Answer> {
         let Question {
             at,
@@ -148,14 +149,14 @@ impl Store {
         })
     }
 
-    /// The one who asked for a watch knows that it has begun.
+    /// Reports that the watcher has received the start of its watch.
     pub(crate) fn opened(&mut self, at: At, feed: usize, token: u64) {
         if let Some(watcher) = self.watches.get_mut(&(at, feed)) {
             watcher.opened |= watcher.token == token;
         }
     }
 
-    /// What a watch has to tell.
+    /// Returns the pending response of a watch.
     pub(crate) fn look(&mut self, at: At, feed: usize, token: u64) -> Option<Answer> {
         let watcher = self.watches.get_mut(&(at, feed))?;
         if watcher.token != token {
@@ -185,20 +186,20 @@ impl Store {
 }
 
 impl Answer {
-    /// The feed and the watch that has begun, if that is what it tells.
+    /// Returns the feed and the watch that has started, if this is such a response.
     pub(crate) fn opened(&self) -> Option<(usize, u64)> {
         matches!(self.what, Told::Opened(Ok(_))).then_some((self.feed, self.token))
     }
 }
 
-/// A node's view of the store.
+/// A node's view of the datastore.
 #[derive(Debug)]
 pub(crate) struct Follower {
     pub(crate) mirror: Mirror,
     at: At,
-    /// What is under way for each feed, and the watch that it has.
+    /// The pending request of each feed, and its watch.
     under_way: Vec<Option<u64>>,
-    /// Different for every question of every life.
+    /// Unique for every request of every run.
     token: u64,
 }
 
@@ -213,7 +214,7 @@ impl Follower {
         }
     }
 
-    /// The questions to ask now.
+    /// Returns the requests to send now.
     pub(crate) fn questions(&mut self) -> Vec<Question> {
         let mut questions = Vec::new();
         while let Some(output) = self.mirror.poll_output() {
@@ -231,7 +232,7 @@ impl Follower {
             let Some(slot) = self.under_way.get_mut(feed) else {
                 continue;
             };
-            // A probe is one of the watch's that is under way.
+            // A progress request uses the token of the existing watch.
             let token = match (&what, *slot) {
                 (Ask::Probe, Some(token)) => token,
                 (Ask::Probe, None) => continue,
@@ -251,7 +252,7 @@ impl Follower {
         questions
     }
 
-    /// Takes an answer; false if it is to a question that is not open any more.
+    /// Handles a response; returns false if no request for it is pending.
     pub(crate) fn answer(&mut self, now: std::time::Duration, answer: Answer) -> bool {
         let slot = self.under_way.get(answer.feed).copied().flatten();
         if slot != Some(answer.token) {

@@ -1,4 +1,4 @@
-//! The world: machines, what lies between them, and the agenda of what happens next.
+//! The world: machines, the network between them, and the agenda of future events.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -31,19 +31,19 @@ pub struct World {
     pub(crate) agenda: Agenda,
     pub(crate) chance: Chance,
     pub(crate) log: Log,
-    /// The routes that others than the daemons have put into each node's kernel.
+    /// Foreign routes in each node's kernel.
     pub(crate) foreign: Vec<BTreeMap<RouteKey, Route>>,
     pub(crate) wrap: Option<FibWrap>,
     pub(crate) plant: Option<SpeakerPlant>,
     pub(crate) blind: &'static [&'static str],
-    /// A kernel, a link or the store has changed since the fabric was last compared.
+    /// Whether a kernel, a link or the datastore has changed since the last comparison.
     pub(crate) changed: bool,
-    /// What an oracle that always watches has found.
+    /// The violation found by an oracle that checks continuously.
     pub(crate) found: Option<(&'static str, String)>,
-    /// The chaos goes on.
+    /// Whether the chaos phase is active.
     pub(crate) chaos: bool,
     pub(crate) options: Options,
-    /// What the scenario knows of each workload.
+    /// The state of each workload in the scenario.
     pub(crate) workloads: Vec<crate::scenario::Workload>,
 }
 
@@ -57,18 +57,18 @@ impl std::fmt::Debug for World {
     }
 }
 
-/// Why a world cannot be made.
+/// A reason why a world cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// It cannot be that large.
+    /// The size is not supported.
     #[error(transparent)]
     Shape(#[from] netns_lab::fabric::ShapeError),
-    /// A daemon refuses its configuration.
+    /// A daemon rejects its configuration.
     #[error("{0}")]
     Config(#[from] bgp_config::Report),
 }
 
-/// What a daemon's turn has to do with.
+/// The parts of a world that a daemon's turn uses.
 pub(crate) struct Cx<'w> {
     pub(crate) now: u64,
     pub(crate) net: &'w mut Net,
@@ -81,7 +81,7 @@ pub(crate) struct Cx<'w> {
 }
 
 impl Cx<'_> {
-    /// The network, and what it needs.
+    /// Returns the network, and the parts that it needs.
     pub(crate) fn sky(&mut self) -> (&mut Net, Sky<'_>) {
         let sky = Sky {
             now: self.now,
@@ -91,12 +91,12 @@ impl Cx<'_> {
         (self.net, sky)
     }
 
-    /// Gives a daemon a turn soon.
+    /// Schedules a turn of a daemon soon.
     pub(crate) fn wake(&mut self, at: At, daemon: Daemon) {
         self.wakes.push((at, daemon));
     }
 
-    /// Takes note of what a kernel told.
+    /// Records an event of a kernel.
     pub(crate) fn saw_kernel(&mut self, event: &KernelEvent) {
         if let KernelEvent::Applied(key, result) = event {
             self.changed = true;
@@ -104,13 +104,13 @@ impl Cx<'_> {
         }
     }
 
-    /// Takes note of something for the trace.
+    /// Adds a line to the trace.
     pub(crate) fn say(&mut self, at: At, what: &str) {
         let name = self.net.names.get(at).cloned().unwrap_or_default();
         self.log.line(self.now, format!("{name}: {what}"));
     }
 
-    /// The machine of an address.
+    /// Returns the machine of an address.
     pub(crate) fn machine_of(&self, address: IpAddr) -> Option<At> {
         let machines = self.plan.nodes.iter().chain(&self.plan.reflectors);
         let of = |m: &netns_lab::fabric::MachinePlan| {
@@ -119,7 +119,7 @@ impl Cx<'_> {
         machines.enumerate().find(|(_, m)| of(m)).map(|(at, _)| at)
     }
 
-    /// The IPv4 address of a machine.
+    /// Returns the IPv4 address of a machine.
     pub(crate) fn address(&self, at: At) -> IpAddr {
         let mut machines = self.plan.nodes.iter().chain(&self.plan.reflectors);
         machines
@@ -128,7 +128,7 @@ impl Cx<'_> {
     }
 }
 
-/// The parts of a world apart from its machines, as a daemon's turn borrows them.
+/// Borrows the parts of a world except its machines, for a daemon's turn.
 macro_rules! cx {
     ($world:expr) => {
         Cx {
@@ -145,10 +145,10 @@ macro_rules! cx {
 }
 
 impl World {
-    /// A world in which nothing runs yet.
+    /// Makes a world in which nothing runs yet.
     ///
     /// # Errors
-    /// A fabric cannot be that large, or a daemon refuses its configuration.
+    /// The size is not supported, or a daemon rejects its configuration.
     pub fn new(seed: u64, options: Options, plants: Plants) -> Result<Self, SetupError> {
         let mut chance = Chance::new(seed);
         let plan = options.plan()?;
@@ -182,28 +182,28 @@ impl World {
         })
     }
 
-    /// The virtual time.
+    /// Returns the virtual time.
     #[must_use]
     pub const fn now(&self) -> Duration {
         Duration::from_nanos(self.now)
     }
 
-    /// A number that is another one if anything happened otherwise.
+    /// Returns the hash of all events, which differs if any event differs.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.log.hash()
     }
 
-    /// Events so far.
+    /// Returns the number of events so far.
     #[must_use]
     pub const fn events(&self) -> u64 {
         self.log.events()
     }
 
-    /// Lets a length of time pass.
+    /// Lets a duration pass.
     ///
     /// # Errors
-    /// An oracle that always watches says that something is wrong.
+    /// An oracle that checks continuously reports a violation.
     pub fn pass(&mut self, time: Duration) -> Result<(), Violation> {
         let end = self.now + nanos(time);
         while self.step(end)? {}
@@ -211,7 +211,7 @@ impl World {
         Ok(())
     }
 
-    /// The next event, if there is one by `end`.
+    /// Processes the next event, if there is one by `end`.
     pub(crate) fn step(&mut self, end: u64) -> Result<bool, Violation> {
         let Some((at, event)) = self.agenda.pop(end) else {
             return Ok(false);
@@ -227,7 +227,7 @@ impl World {
         }
     }
 
-    /// What an oracle has found, with all that is known.
+    /// Returns a violation that an oracle has found, with its circumstances.
     #[must_use]
     pub fn violation(&self, oracle: &'static str, what: String) -> Violation {
         Violation {
@@ -307,7 +307,7 @@ impl World {
         }
     }
 
-    /// What follows from a turn.
+    /// Handles the consequences of a turn.
     fn after(&mut self, at: At, wakes: Vec<(At, Daemon)>, changed: bool) {
         for (at, daemon) in wakes {
             self.wake(at, daemon);
@@ -321,7 +321,7 @@ impl World {
         self.stir(at);
     }
 
-    /// Gives a daemon a turn soon.
+    /// Schedules a turn of a daemon soon.
     pub(crate) fn wake(&mut self, at: At, daemon: Daemon) {
         let soon = self.now + self.chance.within(1_000..=200_000);
         self.wake_at(at, daemon, soon);
@@ -340,7 +340,7 @@ impl World {
         }
     }
 
-    /// Wakes the daemons of a machine whose kernel has something for them.
+    /// Wakes the daemons of a machine with pending kernel events.
     pub(crate) fn stir(&mut self, at: At) {
         for daemon in [Daemon::Bgp, Daemon::Felix] {
             if self
@@ -355,7 +355,7 @@ impl World {
 
     fn dial(&mut self, from: At, to: At, peer: bgp_speaker::rib::PeerId, token: u64) {
         if self.net.is_cut(from, to) {
-            return; // nobody answers; the one who dialled gives up by itself
+            return; // no answer; the dialing side times out by itself
         }
         let Some(machine) = self.machines.get_mut(to) else {
             return;
@@ -441,7 +441,7 @@ impl World {
         }
     }
 
-    /// Has every watch of the store looked at soon.
+    /// Schedules a check of every watch of the datastore.
     pub(crate) fn stir_store(&mut self) {
         self.store
             .stir(self.now, &self.net, &mut self.agenda, &mut self.chance);

@@ -1,5 +1,5 @@
-//! How long a fabric takes, by size and loss, in virtual time: a changed number is seen in review.
-//! `UPDATE_EXPECT=1` writes the table anew.
+//! Convergence times of a fabric, by size and loss, in virtual time: a changed number is visible in
+//! review. `UPDATE_EXPECT=1` rewrites the table.
 
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The oracles find what is wrong: faults planted between the parts, never in the product.
+//! Tests that the oracles find faults: these are planted between the components, never in the code
+//! under test.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -17,7 +18,7 @@ use sim::{Failure, Options, Plants, WireTap, run};
 /// Every planted fault is found within so many seeds.
 const SEEDS: u64 = 3;
 
-/// The oracle that finds the fault first.
+/// Returns the first oracle that finds the fault.
 fn found(options: &Options, plants: impl Fn() -> Plants) -> Option<(u64, &'static str, String)> {
     (1..=SEEDS).find_map(|seed| match run(seed, options.clone(), plants()) {
         Err(Failure::Violation(violation)) => Some((seed, violation.oracle, violation.what)),
@@ -41,7 +42,7 @@ const ORIGINATOR_ID: u8 = 9;
 const CLUSTER_LIST: u8 = 10;
 const MP_UNREACH: u8 = 15;
 
-/// The parts of an UPDATE's body: withdrawn routes, path attributes, NLRI (RFC 4271 §4.3).
+/// Returns the parts of an UPDATE's body: withdrawn routes, path attributes, NLRI (RFC 4271 §4.3).
 fn parts(message: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let body = message.get(19..).filter(|_| message[18] == UPDATE)?;
     let (withdrawn, rest) = counted(body)?;
@@ -54,7 +55,7 @@ fn counted(octets: &[u8]) -> Option<(&[u8], &[u8])> {
     octets.get(2..)?.split_at_checked(length)
 }
 
-/// Each attribute: its type and all its octets.
+/// Returns each attribute: its type and all its octets.
 fn attributes(mut octets: &[u8]) -> Vec<(u8, &[u8])> {
     let mut found = Vec::new();
     while let [flags, code, rest @ ..] = octets {
@@ -70,7 +71,7 @@ fn attributes(mut octets: &[u8]) -> Vec<(u8, &[u8])> {
     found
 }
 
-/// Between reflectors, loops cannot be seen: CLUSTER_LIST and ORIGINATOR_ID are lost on the way.
+/// Removes CLUSTER_LIST and ORIGINATOR_ID between reflectors, so that loops cannot be detected.
 struct Forgetful;
 
 impl WireTap for Forgetful {
@@ -102,12 +103,12 @@ impl WireTap for Forgetful {
 
 #[test]
 fn a_cluster_list_that_is_not_looked_at() {
-    // Three reflectors that are each other's clients: a ring in which a route can go round.
+    // Three reflectors that are clients of each other: a ring in which a route can loop.
     let options = calm(3, true);
     assert_eq!(found(&options, Plants::default), None);
     let plants = || Plants {
         wire: Some(Box::new(Forgetful)),
-        // It sees every change on a wire; here it is about what follows from this one.
+        // That oracle finds every change on a wire; this test is about the consequences.
         blind: &["sent"],
         ..Plants::default()
     };
@@ -116,7 +117,7 @@ fn a_cluster_list_that_is_not_looked_at() {
     assert_eq!(oracle, "withdrawn");
 }
 
-/// One UPDATE with withdrawals from a reflector to a node never arrives.
+/// Drops one UPDATE with withdrawals from a reflector to a node.
 struct Lossy {
     lost: bool,
 }
@@ -141,7 +142,7 @@ fn a_withdrawal_that_is_lost() {
     assert_eq!(found(&options, Plants::default), None);
     let plants = || Plants {
         wire: Some(Box::new(Lossy { lost: false })),
-        // It may be the first to see what is held and is sent no more.
+        // That oracle may be the first to find a held path that is no longer sent.
         blind: &["sent"],
         ..Plants::default()
     };
@@ -150,7 +151,7 @@ fn a_withdrawal_that_is_lost() {
     assert_eq!(oracle, "withdrawn");
 }
 
-/// A kernel that says it has deleted a route, and keeps it.
+/// A kernel that reports a route as deleted, and keeps it.
 struct Keeping {
     fib: MemoryFib,
     lies: VecDeque<Event>,
@@ -176,7 +177,8 @@ impl Fib for Keeping {
     }
 }
 
-/// The kernel of one node keeps so many deleted routes; also whether it had occasion to.
+/// Makes the kernel of one node keep so many deleted routes; also returns whether it had occasion
+/// to.
 fn keeping(deletes: usize) -> (impl Fn() -> Plants, Rc<Cell<usize>>) {
     let left = Rc::new(Cell::new(deletes));
     let counted = Rc::clone(&left);
@@ -204,8 +206,8 @@ fn keeping(deletes: usize) -> (impl Fn() -> Plants, Rc<Cell<usize>>) {
 #[test]
 fn a_stale_route_that_the_kernel_keeps() {
     let (plants, _) = keeping(usize::MAX);
-    // Where the first change of a run is none that node2 hears of, another oracle comes before. Where
-    // the kept routes are announced again in time, there is nothing to find.
+    // If the first change of a run does not concern node2, another oracle is the first. If the kept
+    // routes are announced again in time, there is nothing to find.
     let (seed, what) = (1..=SEEDS)
         .find_map(|seed| match run(seed, calm(2, false), plants()) {
             Err(Failure::Violation(found)) if found.oracle == "withdrawn" => {
@@ -220,13 +222,13 @@ fn a_stale_route_that_the_kernel_keeps() {
     assert!(what.contains("node2"), "{what}");
 }
 
-/// The product looks after its kernel: what was lost once is found by the next look.
+/// The reconciler reads its kernel again: a deletion that was lost once is repeated.
 #[test]
 fn a_route_that_the_kernel_keeps_once_is_deleted_again() {
     let (plants, left) = keeping(2);
     let options = Options {
         chaos: Duration::from_secs(60),
-        // Nothing but workloads that come and go.
+        // Only added and removed workloads.
         crashes: [0; 5],
         cuts: [0; 3],
         stalls: [0; 4],
@@ -236,7 +238,7 @@ fn a_route_that_the_kernel_keeps_once_is_deleted_again() {
     assert_eq!(left.get(), 0, "nothing was kept");
 }
 
-/// Writes over whatever holds the key of one prefix, as a route put with `NLM_F_REPLACE` would.
+/// Overwrites any holder of the key of one prefix, as a route with `NLM_F_REPLACE` would.
 struct Ruthless(MemoryFib);
 
 impl Fib for Ruthless {
@@ -273,8 +275,9 @@ fn a_foreign_route_that_is_written_over() {
     assert_eq!(oracle, "foreign");
 }
 
-/// From the first reflector to the first node, no UPDATE that announces one prefix arrives, or every
-/// ORIGIN is another one: the other reflector makes up for it, so that no packet goes astray.
+/// From the first reflector to the first node, UPDATEs that announce one prefix are dropped, or
+/// their ORIGIN is changed: the routes of the other reflector replace them, so that no packet is
+/// lost.
 #[derive(Clone, Copy)]
 enum Partial {
     Loses,
@@ -331,12 +334,12 @@ fn a_route_that_is_not_held_as_it_was_sent() {
 fn a_speaker_that_forgets_nothing() {
     let options = calm(2, false);
     let sleeper: fn(&str, &mut Speaker) = |_, speaker| {
-        // A reader that has its place in the log and never reads on.
+        // A reader with a position in the log that never advances.
         let reader = speaker.add_reader();
         let _ = speaker.read(reader, Family::IPV4_UNICAST, Budget(1), &mut |_| {});
     };
     let ghost: fn(&str, &mut Speaker) = |_, speaker| {
-        // A route of a family that no session has, and that nobody ever withdraws.
+        // A route of a family that no session has, and that is never withdrawn.
         let net = Net::V4("192.0.2.0/24".parse().expect("a prefix"));
         speaker.handle(
             Instant(0),

@@ -41,15 +41,15 @@ fn chaos_then_calm() {
     for seed in 1..=12 {
         good(seed, 5);
     }
-    // One that needs most of a fabric's size, and the seeds that once found something.
+    // One seed that needs most of a fabric's size, and the seeds that have once found a fault.
     for seed in [6, 22, 55] {
         good(seed, 8);
     }
     good(220, 5);
 }
 
-/// Beside the fixed ones, seeds that differ with every change of the repository: `CAMBRIC_SEED` is drawn from
-/// what it holds.
+/// Besides the fixed seeds, seeds that differ with every change of the repository: `CAMBRIC_SEED`
+/// is derived from its content.
 #[test]
 fn drawn_seeds_end_well() {
     let drawn = number("CAMBRIC_SEED").unwrap_or(1);

@@ -1,12 +1,12 @@
-//! When all neighbors have left, a speaker holds nothing of theirs any more: no path, no set of
-//! attributes, no entry of a log, no octets for anybody.
+//! When all neighbors have disconnected, a speaker holds no state of theirs: no path, no attribute
+//! set, no entry of a log, no octets to send.
 
 use bgp_speaker::rib::{PeerId, RibStats};
 use bgp_speaker::{Speaker, rib};
 
 use crate::world::World;
 
-/// What the speaker of a machine still holds though it is alone, one line each.
+/// Returns the remaining state of the isolated speaker of a machine, one line each.
 pub fn check(world: &World, at: usize) -> Vec<String> {
     let Some(machine) = world.machines.get(at) else {
         return Vec::new();
@@ -15,7 +15,7 @@ pub fn check(world: &World, at: usize) -> Vec<String> {
         return vec![format!("{} does not run", machine.name)];
     };
     let own = own_routes(&bgp.speaker);
-    // All routes of its own have the same attributes, which name no next hop.
+    // All routes that it originates have the same attributes, without a next hop.
     let wanted = [own, own, own.min(1), 0, 0, 0, 0, 0, 0, 0];
     let found = counts(&bgp.speaker);
     let pairs = wanted.into_iter().zip(found);
@@ -28,7 +28,7 @@ pub fn check(world: &World, at: usize) -> Vec<String> {
 }
 
 fn counts(speaker: &Speaker) -> [(&'static str, usize); 10] {
-    // What is only remembered, and holds on to nothing, is no matter: `raw_sets`.
+    // `raw_sets` does not count: it is a cache that holds no references.
     let RibStats {
         prefixes,
         paths,

@@ -1,5 +1,5 @@
-//! At rest every kernel holds exactly the routes that follow from the store: a reference that
-//! knows nothing of BGP.
+//! In a stable state every kernel has exactly the routes that follow from the datastore, by a
+//! reference model without BGP.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -16,10 +16,11 @@ use crate::world::World;
 const ENDPOINT: (u8, u32) = (80, 256);
 const LEARNED: (u8, u32) = (119, 1024);
 
-/// A route as far as it matters: protocol, next hops with their interfaces.
+/// The relevant parts of a route: protocol, next hops with their interfaces.
 type Way = (u8, Vec<(Option<IpAddr>, Option<u32>)>);
 
-/// Which nodes have an endpoint of each address, by the store, and the interface to reach it over.
+/// Returns for each address the nodes with an endpoint of it, by the datastore, and its interface
+/// there.
 pub(crate) fn owners(world: &World) -> BTreeMap<IpNet, BTreeMap<usize, u32>> {
     let mut owners: BTreeMap<IpNet, BTreeMap<usize, u32>> = BTreeMap::new();
     let range = KeyRange::prefix(Kind::WorkloadEndpoint.prefix());
@@ -55,9 +56,9 @@ pub(crate) fn owners(world: &World) -> BTreeMap<IpNet, BTreeMap<usize, u32>> {
     owners
 }
 
-/// The routes that a node's kernel must hold of ours. Of several nodes that have an address, the
-/// others use the one with the lowest BGP identifier (RFC 4271 §9.1.2.2 f), which has nothing
-/// better than itself.
+/// Returns the routes of the daemons that a node's kernel must have. If several nodes have an
+/// address, the others use the one with the lowest BGP identifier (RFC 4271 §9.1.2.2 f), which
+/// itself has no better route than its own.
 fn expected(
     world: &World,
     at: usize,
@@ -92,7 +93,8 @@ fn expected(
     routes
 }
 
-/// What of our own is wrong in any kernel, one line each; empty if every kernel is right.
+/// Returns the wrong routes of the daemons in any kernel, one line each; empty if every kernel is
+/// correct.
 pub fn check(world: &World) -> Vec<String> {
     let owners = owners(world);
     let mut wrong = Vec::new();
@@ -126,7 +128,7 @@ fn way(route: &Route) -> Way {
 }
 
 impl World {
-    /// Routes of ours in each node's kernel.
+    /// Returns the number of the daemons' routes in each node's kernel.
     pub(crate) fn routes(&self) -> Vec<usize> {
         let nodes = self
             .machines
@@ -143,7 +145,7 @@ impl World {
         nodes.map(count).collect()
     }
 
-    /// The index of a node's interface to the underlay.
+    /// Returns the index of a node's interface to the underlay.
     pub(crate) fn underlay(&self, at: usize) -> Option<u32> {
         let node = self.machines.get(at)?.node.as_ref()?;
         node.kernel.borrow().link(UNDERLAY).map(|link| link.index)

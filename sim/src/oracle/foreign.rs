@@ -1,4 +1,4 @@
-//! Routes that others have put into a kernel stay as they are, always.
+//! Foreign routes in a kernel are never changed.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use fib_sync::{Route, RouteKey};
 
 use crate::world::World;
 
-/// `rtm_protocol` of the kernel's own routes and of ours.
+/// `rtm_protocol` of the kernel's own routes and of the daemons'.
 const OWN: [u8; 3] = [2, 80, 119];
 
-/// What has become of the foreign routes of one machine, if it is not what they were.
+/// Returns the changes of the foreign routes of one machine, if there are any.
 pub fn check(world: &World, at: usize) -> Option<String> {
     let machine = world.machines.get(at)?;
     let wanted = world.foreign.get(at)?;

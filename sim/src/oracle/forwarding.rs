@@ -1,4 +1,4 @@
-//! At rest every packet to a workload arrives, from every node, without going round in circles.
+//! In a stable state every packet to a workload arrives, from every node, without loops.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use fib_sync::{Hop, TABLE_MAIN};
 use super::fib;
 use crate::world::World;
 
-/// Every way on which packets are lost, one line each.
+/// Returns every path on which packets are lost, one line each.
 pub fn check(world: &World) -> Vec<String> {
     let mut wrong = Vec::new();
     let owners = fib::owners(world);
@@ -30,8 +30,8 @@ pub fn check(world: &World) -> Vec<String> {
     wrong
 }
 
-/// Follows a packet: the node and interface at which it leaves the fabric, or none if a foreign
-/// route for just this address takes it.
+/// Follows a packet: returns the node and interface at which it leaves the fabric, or `None` if a
+/// foreign route for exactly this address takes it.
 fn walk(world: &World, start: usize, to: IpAddr) -> Result<Option<(usize, u32)>, String> {
     let mut at = start;
     for _ in 0..=world.machines.len() {

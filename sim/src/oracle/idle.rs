@@ -1,16 +1,15 @@
-//! At rest a reconciler that reads its kernel again has nothing to do.
+//! In a stable state a reconciler that reads its kernel again has nothing to write.
 
 use std::fmt;
 
 use crate::world::World;
 
-/// How much the daemons of each node have written to their kernel, and how often they have read
-/// it.
+/// The numbers of kernel writes and reads by the daemons of each node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writes(Vec<(String, u64, u64, u64)>);
 
 impl Writes {
-    /// As of now.
+    /// Returns the current numbers.
     #[must_use]
     pub fn of(world: &World) -> Self {
         let nodes = world
@@ -24,7 +23,7 @@ impl Writes {
         Self(counts.collect())
     }
 
-    /// Whether nothing was written in between.
+    /// Returns whether nothing was written in between.
     #[must_use]
     pub fn same_writes(&self, other: &Self) -> bool {
         let writes = |all: &Self| {
@@ -36,8 +35,8 @@ impl Writes {
         writes(self) == writes(other)
     }
 
-    /// What was written since, one line a node. A node that has not even read its kernel proves
-    /// nothing, and is named too.
+    /// Returns the writes since then, one line per node. A node that has not read its kernel proves
+    /// nothing, and is listed, too.
     #[must_use]
     pub fn since(&self, now: &Self) -> Vec<String> {
         let mut wrong = Vec::new();

@@ -1,7 +1,7 @@
-//! What must be true, one file each.
+//! The conditions that must hold, one file each.
 //!
-//! [`foreign`] always holds. The others hold at rest: when nothing goes wrong any more and what
-//! has gone wrong is over.
+//! [`foreign`] always holds. The others hold in a stable state: when there are no more faults and
+//! the effects of earlier ones have ended.
 
 pub mod empty;
 pub mod fib;

@@ -1,5 +1,5 @@
-//! At rest a speaker holds from a neighbor exactly what the neighbor has sent: the same paths, with
-//! the same attributes. What was sent is read off the wire, where the sender put it.
+//! In a stable state the received routes of a speaker are exactly those that the neighbor has sent:
+//! the same paths with the same attributes. The sent routes are read from the wire, at the sender.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::world::World;
 /// A path of a neighbor: family, destination, path identifier.
 type Path = (Family, Prefix, u32);
 
-/// What is held from any neighbor and was not sent, or the other way round; one line each.
+/// Returns the differences between held and sent paths of any neighbor, one line each.
 pub fn check(world: &World) -> Vec<String> {
     let mut wrong = Vec::new();
     for (at, machine) in world.machines.iter().enumerate() {
@@ -31,7 +31,7 @@ pub fn check(world: &World) -> Vec<String> {
     wrong
 }
 
-/// What a neighbor has said on the connection of its session, all taken together.
+/// Returns the paths that a neighbor has sent on the connection of its session.
 fn sent(world: &World, at: At, peer: &PeerView<'_>) -> Option<BTreeMap<Path, Attributes>> {
     let (params, conn) = (peer.params?, peer.session.established()?);
     let mut paths = BTreeMap::new();
@@ -59,7 +59,7 @@ fn apply(paths: &mut BTreeMap<Path, Attributes>, body: &Bytes, params: &SessionP
     }
 }
 
-/// What a speaker holds from a neighbor, as it was received.
+/// Returns the paths that a speaker holds from a neighbor, as received.
 fn held(speaker: &Speaker, peer: &PeerView<'_>) -> BTreeMap<Path, Attributes> {
     let mut paths = BTreeMap::new();
     for family in speaker.config().families.iter() {

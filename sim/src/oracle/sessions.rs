@@ -1,8 +1,8 @@
-//! At rest every session is up.
+//! In a stable state every session is established.
 
 use crate::world::World;
 
-/// Machines whose sessions are not all up, one line each.
+/// Returns the machines with sessions that are not established, one line each.
 pub fn check(world: &World) -> Vec<String> {
     let (nodes, reflectors) = (world.plan.nodes.len(), world.plan.reflectors.len());
     let mut wrong = Vec::new();
@@ -24,7 +24,7 @@ pub fn check(world: &World) -> Vec<String> {
     wrong
 }
 
-/// Sessions that nodes have up.
+/// Returns the number of established sessions of nodes.
 pub(crate) fn up(world: &World) -> usize {
     let nodes = world
         .machines

@@ -1,11 +1,11 @@
-//! An endpoint that is deleted is gone from every kernel within a bound.
+//! A deleted endpoint is removed from every kernel within a time limit.
 
 use ipnet::IpNet;
 
 use crate::world::World;
 
-/// Routes of ours to any of these that are still in a kernel although the store has no endpoint
-/// of it, one line each.
+/// Returns the daemons' routes to any of these that are still in a kernel although the datastore
+/// has no such endpoint, one line each.
 pub fn check(world: &World, nets: &[IpNet]) -> Vec<String> {
     let owners = super::fib::owners(world);
     let mut wrong = Vec::new();

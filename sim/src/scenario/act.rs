@@ -1,4 +1,4 @@
-//! What a scenario does to the world, one thing at a time.
+//! Changes of the world that a scenario makes, one at a time.
 
 use etcd_lite::Faults;
 use fib_sync::memory;
@@ -6,16 +6,16 @@ use fib_sync::memory;
 use crate::agenda::{At, Daemon};
 use crate::world::World;
 
-/// One deed.
+/// One change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
-    /// Something goes wrong, and later the next thing.
+    /// Draws a fault, and schedules the next one.
     Chaos,
     /// A workload's link appears on a node.
     Plug { workload: usize, at: At },
-    /// It disappears.
+    /// The workload's link is removed.
     Unplug { workload: usize, at: At },
-    /// A workload's endpoint is written for one node and deleted for another.
+    /// Writes a workload's endpoint for one node and deletes it for another.
     Record {
         workload: usize,
         put: Option<At>,
@@ -23,15 +23,15 @@ pub(crate) enum Act {
     },
     /// A workload's link goes up.
     LinkUp { workload: usize, at: At },
-    /// A daemon is started.
+    /// Starts a daemon.
     Start(At, Daemon),
-    /// The way between two machines is whole again.
+    /// Restores the path between two machines.
     Heal(At, At),
-    /// The store is well again.
+    /// Ends a datastore fault.
     StoreWell,
 }
 
-/// Time between two tries to write to a store that does not answer.
+/// Interval between two attempts to write to a datastore that does not answer.
 const TRY_AGAIN: u64 = 1_000_000_000;
 
 impl World {
@@ -89,7 +89,7 @@ impl World {
         self.stir(at);
     }
 
-    /// A workload's link goes down or up.
+    /// Sets a workload's link down or up.
     pub(crate) fn set_link(&mut self, workload: usize, at: At, up: bool) {
         let Some(name) = self.workloads.get(workload).map(|w| w.plan.host_link()) else {
             return;
@@ -110,7 +110,7 @@ impl World {
         self.stir(at);
     }
 
-    /// Faults go on from now: those of the options.
+    /// Enables the faults of the options.
     pub(crate) fn begin_chaos(&mut self) {
         self.chaos = true;
         self.net.weather = self.options.weather;
@@ -119,7 +119,7 @@ impl World {
         self.later(0, Act::Chaos);
     }
 
-    /// Nothing goes wrong any more, and everything runs.
+    /// Ends all faults, and starts all daemons.
     pub(crate) fn begin_calm(&mut self) {
         self.chaos = false;
         self.net.weather = crate::net::Weather::default();

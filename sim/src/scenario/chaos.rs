@@ -1,4 +1,4 @@
-//! What goes wrong, as the seed draws it.
+//! The faults, as the seed draws them.
 
 use calico_store::Revision;
 use etcd_lite::Faults;
@@ -16,17 +16,17 @@ const DOWN_MAX: Duration = Duration::from_secs(200);
 /// Longest time that a restart takes.
 const RESTART_MAX: Duration = Duration::from_secs(10);
 
-/// Longest time that a way stays cut.
+/// Longest time that a path stays cut.
 const CUT_MAX: Duration = Duration::from_secs(150);
 
-/// Longest time that a daemon gets no processor, or a workload's link stays down.
+/// Longest time that a daemon gets no CPU, or a workload's link stays down.
 const STALL_MAX: Duration = Duration::from_secs(20);
 
 /// Longest time between the two halves of a change to a workload.
 const HALVES_MAX: Duration = Duration::from_secs(2);
 
 impl World {
-    /// One thing goes wrong; the next is put on the agenda.
+    /// Causes one fault and schedules the next one.
     pub(crate) fn next_misfortune(&mut self) {
         let pause = self.up_to(self.options.pause);
         self.later(pause, Act::Chaos);
@@ -59,7 +59,7 @@ impl World {
         }
     }
 
-    /// A length of time up to this, short ones as likely as long ones.
+    /// Returns a duration up to this, distributed evenly over its orders of magnitude.
     fn up_to(&mut self, most: Duration) -> u64 {
         let most = self.chance.within(1_000_000..=nanos(most).max(1_000_000));
         self.chance.within(1_000..=most)
@@ -127,7 +127,7 @@ impl World {
         self.later(later, Act::Start(at, daemon));
     }
 
-    /// A BGP daemon is back before its neighbors give up its routes, or nearly so.
+    /// Restarts a BGP daemon, mostly before its neighbors remove its routes.
     fn restart_any(&mut self) {
         let at = self.chance.below(self.machines.len());
         let ends = [End::Restarts, End::Killed];
@@ -137,7 +137,7 @@ impl World {
         self.later(later, Act::Start(at, Daemon::Bgp));
     }
 
-    /// Cuts some machines off from all the others, until they are whole again in one instant.
+    /// Cuts several machines off from all others, and restores all paths at one instant.
     fn part_all(&mut self) {
         let machines = self.machines.len() + 1;
         let (some, others): (Vec<At>, Vec<At>) =
@@ -154,7 +154,7 @@ impl World {
         self.log.line(self.now, line);
     }
 
-    /// Cuts the way between two machines, or all ways of one. The store counts as a machine.
+    /// Cuts the path between two machines, or all paths of one. The datastore counts as a machine.
     fn cut_any(&mut self) {
         let machines = self.machines.len() + 1;
         let one = self.chance.below(machines);

@@ -1,5 +1,5 @@
-//! A run: a phase of chaos in which only safety is checked, then a phase of calm in which nothing
-//! goes wrong any more and everything must become right.
+//! A run: a chaos phase in which only safety is checked, then a calm phase without faults in which
+//! the whole state must become correct.
 
 mod act;
 mod chaos;
@@ -26,34 +26,34 @@ pub use workload::Workload;
 /// Endpoints that are withdrawn, and moved, at the end of the calm.
 const LAST_CHANGES: usize = 2;
 
-/// Why a run is not as it should be.
+/// A reason why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// An oracle says so.
+    /// An oracle reports a violation.
     #[error(transparent)]
     Violation(#[from] Violation),
-    /// It could not begin.
+    /// The world cannot be made.
     #[error(transparent)]
     Setup(#[from] SetupError),
 }
 
-/// A run that is as it should be.
+/// The result of a successful run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// A number that is another one if anything happened otherwise.
+    /// The hash of all events, which differs if any event differs.
     pub hash: u64,
-    /// Events that happened.
+    /// The number of events.
     pub events: u64,
-    /// From the beginning of the calm until every kernel agreed with the store.
+    /// The time from the beginning of the calm until every kernel agreed with the datastore.
     pub converged: Duration,
-    /// Virtual time in all.
+    /// The total virtual time.
     pub took: Duration,
 }
 
 /// Runs one seed.
 ///
 /// # Errors
-/// An oracle says that something is wrong.
+/// An oracle reports a violation.
 pub fn run(seed: u64, options: Options, plants: Plants) -> Result<Outcome, Failure> {
     let chaos = options.chaos;
     let mut world = World::new(seed, options, plants)?;
@@ -76,11 +76,12 @@ pub fn run(seed: u64, options: Options, plants: Plants) -> Result<Outcome, Failu
     })
 }
 
-/// A fabric that is started at once in the weather of its options: how long until every kernel
-/// agrees with the store, and then until a withdrawn endpoint has left every kernel.
+/// Starts a whole fabric at once in the network conditions of its options. Returns how long until
+/// every kernel agrees with the datastore, and then until a withdrawn endpoint is removed from
+/// every kernel.
 ///
 /// # Errors
-/// It does not come to that.
+/// One of these does not happen in time.
 pub fn converge(seed: u64, options: Options) -> Result<(Duration, Duration), Failure> {
     let mut world = World::new(seed, options, Plants::default())?;
     world.net.weather = world.options.weather;
@@ -94,11 +95,8 @@ pub fn converge(seed: u64, options: Options) -> Result<(Duration, Duration), Fai
 }
 
 impl World {
-    /// Lets time pass until every kernel agrees with the store and every session is up; returns
-    /// how long that took.
-    ///
-    /// # Errors
-    /// It takes longer than `most`.
+    /// Lets time pass until every kernel agrees with the datastore and every session is
+    /// established; returns how long that took.
     pub fn agree(&mut self, most: Duration) -> Result<Duration, Violation> {
         let begin = self.now;
         let end = begin + nanos(most);
@@ -119,8 +117,8 @@ impl World {
         }
     }
 
-    /// Goes on until something that matters may have changed, and a little further: the longer it
-    /// takes, the less often all is compared.
+    /// Runs until the state may have changed, and a little further: the longer it takes, the less
+    /// often everything is compared.
     fn run_a_while(&mut self, begin: u64, end: u64, short: bool) -> Result<(), Violation> {
         while !self.changed && !short {
             if !self.step(end)? {
@@ -135,7 +133,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets what is left over run out; then all must be right, and stay so with nothing written.
+    /// Lets remaining timers expire; then the state must be correct, and stay so without a write.
     fn come_to_rest(&mut self) -> Result<(), Violation> {
         self.pass(SETTLE)?;
         self.all_right()?;
@@ -145,7 +143,7 @@ impl World {
         self.all_right()
     }
 
-    /// What holds at rest.
+    /// Checks the conditions of a stable state.
     pub(crate) fn all_right(&self) -> Result<(), Violation> {
         self.expect("fib", &fib::check(self))?;
         self.expect("forwarding", &forwarding::check(self))?;
@@ -153,7 +151,7 @@ impl World {
         self.expect("sent", &sent::check(self))
     }
 
-    /// In calm, changes reach every kernel in no time.
+    /// Checks that changes during calm reach every kernel within the limits.
     fn last_changes(&mut self) -> Result<(), Violation> {
         for _ in 0..LAST_CHANGES {
             let nets = self.withdraw_any();
@@ -166,7 +164,7 @@ impl World {
         Ok(())
     }
 
-    /// All BGP daemons but one end, each in its own way.
+    /// Ends all BGP daemons except one, each in its own way.
     fn leave_one_alone(&mut self) -> Result<(), Violation> {
         let alone = self.chance.below(self.machines.len());
         for at in (0..self.machines.len()).filter(|at| *at != alone) {

@@ -1,4 +1,4 @@
-//! Workloads: what the orchestrator and the CNI plugin do, in either order.
+//! Workloads: the actions of the orchestrator and the CNI plugin, in either order.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,7 +12,7 @@ use crate::agenda::{At, Event};
 use crate::scenario::Act;
 use crate::world::World;
 
-/// One workload: it keeps name and addresses wherever it moves.
+/// One workload: its name and addresses stay the same wherever it moves.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkloadPlan {
     /// `w1`, `w2`, …
@@ -23,7 +23,7 @@ pub(crate) struct WorkloadPlan {
 }
 
 impl WorkloadPlan {
-    /// The `number`th workload, counted from 1.
+    /// Makes the `number`th workload, counted from 1.
     fn new(number: usize) -> Self {
         let number = u16::try_from(number).unwrap_or(u16::MAX);
         let [high, low] = number.to_be_bytes();
@@ -35,24 +35,24 @@ impl WorkloadPlan {
         }
     }
 
-    /// The name of the host's end of its link: what Felix takes for a workload's.
+    /// Returns the name of the host's end of its link: one that Felix treats as a workload's.
     pub(crate) fn host_link(&self) -> String {
         format!("cali{}", self.name)
     }
 
-    /// Its addresses as host prefixes, IPv4 first.
+    /// Returns its addresses as host prefixes, IPv4 first.
     pub(crate) fn nets(&self) -> [IpNet; 2] {
         [IpAddr::V4(self.v4), IpAddr::V6(self.v6)].map(IpNet::from)
     }
 }
 
-/// What the scenario knows of a workload.
+/// The state of a workload in the scenario.
 #[derive(Clone, Debug)]
 pub struct Workload {
     pub(crate) plan: WorkloadPlan,
-    /// The node it is at, or on its way to.
+    /// Its current or next node.
     pub(crate) place: Option<At>,
-    /// Until when its last change is under way.
+    /// The end of its last change.
     pub(crate) busy_until: u64,
 }
 
@@ -60,7 +60,7 @@ pub struct Workload {
 const STATIC: Owner = Owner(4);
 
 impl World {
-    /// Workloads, each at a node from the beginning, and foreign routes.
+    /// Makes the workloads, each at an initial node, and the foreign routes.
     pub(crate) fn populate(&mut self) {
         for at in 0..self.plan.nodes.len() {
             self.furnish(at);
@@ -76,7 +76,8 @@ impl World {
         }
     }
 
-    /// What a node has besides the daemons' work: foreign routes, and its workloads' links.
+    /// Makes the parts of a node that its daemons do not manage: foreign routes, and its workloads'
+    /// links.
     pub(crate) fn furnish(&mut self, at: At) {
         let Some(store) = self.plan.store_address().ip().into() else {
             return;
@@ -123,8 +124,8 @@ impl World {
         self.changed = true;
     }
 
-    /// Puts a workload at a node: its link and its endpoint, after so many nanoseconds each. It
-    /// leaves the node where it was.
+    /// Moves a workload to a node: its link and its endpoint, after so many nanoseconds each. It is
+    /// removed from its former node.
     pub(crate) fn place(&mut self, workload: usize, to: At, (link, endpoint): (u64, u64)) {
         let Some(state) = self.workloads.get_mut(workload) else {
             return;
@@ -150,7 +151,7 @@ impl World {
         );
     }
 
-    /// Takes a workload away.
+    /// Removes a workload.
     pub(crate) fn remove(&mut self, workload: usize, (link, endpoint): (u64, u64)) -> Option<()> {
         let state = self.workloads.get_mut(workload)?;
         let from = state.place.take()?;
@@ -169,14 +170,14 @@ impl World {
         Some(())
     }
 
-    /// Deletes some workload from the store; its link stays. Returns its prefixes.
+    /// Deletes a random workload from the datastore; its link stays. Returns its prefixes.
     pub(crate) fn withdraw_any(&mut self) -> Vec<IpNet> {
         let placed = self.placed();
         let workload = self.chance.pick(&placed).copied();
         workload.map_or_else(Vec::new, |workload| self.withdraw(workload))
     }
 
-    /// Deletes a workload from the store; its link stays. Returns its prefixes.
+    /// Deletes a workload from the datastore; its link stays. Returns its prefixes.
     pub(crate) fn withdraw(&mut self, workload: usize) -> Vec<IpNet> {
         let Some(state) = self.workloads.get_mut(workload) else {
             return Vec::new();
@@ -204,14 +205,14 @@ impl World {
         self.place(workload, to, (0, 0));
     }
 
-    /// Workloads that are at a node and stay there for now.
+    /// Returns the workloads that are at a node without a change in progress.
     pub(crate) fn placed(&self) -> Vec<usize> {
         let workloads = self.workloads.iter().enumerate();
         let rest = workloads.filter(|(_, w)| w.place.is_some() && w.busy_until <= self.now);
         rest.map(|(number, _)| number).collect()
     }
 
-    /// Has the scenario act after so many nanoseconds.
+    /// Schedules an act after so many nanoseconds.
     pub(crate) fn later(&mut self, after: u64, act: Act) {
         self.agenda.push(self.now + after, Event::Act(act));
     }
@@ -236,7 +237,7 @@ impl World {
     }
 }
 
-/// The endpoint of a workload at a node: key and value.
+/// Returns the endpoint of a workload at a node: key and value.
 fn endpoint(workload: &WorkloadPlan, node: &str) -> Option<(String, Vec<u8>)> {
     let name = EndpointName::new(node, "k8s", &workload.name, "eth0").ok()?;
     let spec = WorkloadEndpointSpec {

@@ -1,5 +1,4 @@
-//! A machine: the cores of a BGP daemon that a store tells everything, put together as the daemon
-//! puts them together.
+//! A machine: the cores of a BGP daemon with a datastore, connected as in the daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -19,18 +18,18 @@ use calico_store::{Error, KeyRange, LeaseId};
 use etcd_lite::Core;
 use etcd_lite::core::{WatchCursor, WatchPoll};
 
-/// How long a registration outlives its reflector's last word.
+/// How long a registration lasts without a keepalive.
 const REGISTRATION_TTL: Duration = Duration::from_secs(15);
 
-/// How long a reflector counts without one.
+/// How long a reflector counts without a registration.
 const ABSENCE_WAIT: Duration = Duration::from_secs(60);
 
-/// What a machine says to the others, and what it has heard.
+/// The messages of a machine to the others, and its received ones.
 pub(crate) struct Machine {
     pub(crate) name: String,
     pub(crate) address: Ipv4Addr,
     pub(crate) run: Option<Run>,
-    /// The store does not hear it, nor it the store.
+    /// Whether the machine is cut off from the datastore.
     pub(crate) cut: bool,
     /// The peers with which sessions have ended.
     pub(crate) downs: BTreeSet<IpAddr>,
@@ -78,7 +77,7 @@ impl Machine {
         });
     }
 
-    /// It is killed; what it has written down stays.
+    /// Kills it; its files stay.
     pub(crate) fn kill(&mut self) {
         let run = self.run.take();
         self.former = run
@@ -86,19 +85,19 @@ impl Machine {
             .map(|speaker| restart::remembered(&speaker));
     }
 
-    /// The route of a client.
+    /// Returns the route of a client.
     pub(crate) fn route(number: u16) -> Net<'static> {
         let [high, low] = number.to_be_bytes();
         Net::V4(Ipv4Prefix::host(Ipv4Addr::new(10, 65, high, low)))
     }
 
-    /// Prefixes that it has a path to.
+    /// Returns the prefixes with a path.
     pub(crate) fn prefixes(&self) -> usize {
         self.speaker()
             .map_or(0, |speaker| speaker.rib().stats().prefixes)
     }
 
-    /// The addresses of those with whom it has sessions up.
+    /// Returns the addresses of the peers of established sessions.
     pub(crate) fn sessions(&self) -> BTreeSet<IpAddr> {
         let peers = self.speaker().into_iter().flat_map(Speaker::peers);
         let up = peers.filter(|peer| peer.session.state() == State::Established);
@@ -123,7 +122,7 @@ impl Machine {
         }
     }
 
-    /// Does what is due; a client announces its route when it begins.
+    /// Performs the pending work; a client announces its route when it starts.
     pub(crate) fn turn(&mut self, now: Instant, core: &mut Core, route: Option<u16>) {
         let (cut, seed) = (self.cut, self.seed);
         let Some(run) = &mut self.run else { return };
@@ -165,14 +164,14 @@ impl testkit::Node for Machine {
         }
     }
 
-    /// Its timers are looked at in turns.
+    /// Its timers are checked in each turn.
     fn poll_timeout(&self) -> Option<Instant> {
         None
     }
 }
 
 impl Run {
-    /// The mirror asks, and the store answers at once or not at all.
+    /// Lets the mirror send requests, which the datastore answers at once or not at all.
     fn follow(&mut self, now: Instant, core: &Core, cut: bool) {
         let time = now.saturating_duration_since(Instant::ZERO);
         let away = || Error::Unavailable("cut off".into());

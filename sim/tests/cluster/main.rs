@@ -1,8 +1,8 @@
 //! A cluster of reflectors and its clients in one process, by seed: reflectors are killed and
-//! drained, machines are cut off from the store, and the store forgets whose lease runs out. At all times every client
-//! has every route; at rest each has its two sessions; and only those move that must.
-//! `CAMBRIC_SIM_SEED=7` runs one seed, `CAMBRIC_SIM_SEED=1..50` many; `CAMBRIC_SIM_NODES` sets how
-//! many clients there are.
+//! drained, machines are cut off from the datastore, and leases expire in the datastore. At all
+//! times every client has every route; in a stable state each has its two sessions; and only the
+//! clients move that must. `CAMBRIC_SIM_SEED=7` runs one seed, `CAMBRIC_SIM_SEED=1..50` many;
+//! `CAMBRIC_SIM_NODES` sets the number of clients.
 
 mod machine;
 mod world;
@@ -17,32 +17,36 @@ use sim::Chance;
 
 use world::World;
 
-/// Something that befalls the cluster; a reflector is told by its number.
+/// A fault or a change of the cluster; reflectors are identified by their number.
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    /// It is killed, and back after so many seconds, within the life of its lease.
+    /// It is killed, and restarted after so many seconds, before its lease expires.
     Restart(usize, u64),
-    /// It is killed and stays away until its registration is gone, then it comes back.
+    /// It is killed until its registration has expired, then restarted.
     Lose(usize),
     /// The same, but when it comes back the next one is killed, with the clients that it had taken
-    /// over, and back after so many seconds.
+    /// over, and restarted after so many seconds.
     Relieve(usize, u64),
-    /// All are killed, and after so many seconds back one after the other, so many seconds apart.
+    /// All are killed, and after so many seconds restarted one after the other, so many seconds
+    /// apart.
     RestartAll(u64, u64),
-    /// It is drained, and undrained.
+    /// It is drained, and the drain is canceled.
     Drain(usize),
-    /// The same, while every n-th client does not reach the store for so many seconds.
+    /// The same, while every n-th client is cut off from the datastore for so many seconds.
     DrainApart(usize, usize, u64),
-    /// It does not reach the store for so long that it counts no more, although its sessions are up.
+    /// It is cut off from the datastore for so long that it no longer counts, although its sessions
+    /// are up.
     Hide(usize),
-    /// No reflector reaches the store for so many seconds, then one after the other does.
+    /// All reflectors are cut off from the datastore for so many seconds, then reconnect one after
+    /// the other.
     HideAll(u64),
-    /// Nobody reaches the store for so many seconds; leases run out.
+    /// All machines are cut off from the datastore for so many seconds; leases expire.
     StoreAway(u64),
-    /// The store is locked for so many seconds, and has lost the pool and the Node of every n-th
+    /// The datastore is locked for so many seconds, and lacks the pool and the Node of every n-th
     /// machine until it is unlocked.
     Lock(usize, u64),
-    /// These do not reach the store for so many seconds: every n-th machine, beginning here.
+    /// Every n-th machine, from the first number on, is cut off from the datastore for so many
+    /// seconds.
     Partition(usize, usize, u64),
 }
 
@@ -65,10 +69,10 @@ impl Act {
     }
 }
 
-/// How long it takes at most until everybody rests.
+/// The longest time until the cluster is stable.
 const REST_S: u64 = 30;
 
-/// The reflectors that a client is to have sessions with.
+/// Returns the reflectors with which a client must have sessions.
 fn chosen(world: &World, client: usize, without: Option<usize>) -> BTreeSet<IpAddr> {
     let reflectors = world.machines().skip(world.clients).enumerate();
     let there: Vec<_> = reflectors
@@ -86,8 +90,9 @@ fn chosen(world: &World, client: usize, without: Option<usize>) -> BTreeSet<IpAd
     chosen.map(|(_, machine)| machine.address.into()).collect()
 }
 
-/// Everybody has the sessions of their choice, and since the last rest those sessions only have
-/// ended that had to: with the one that it is about, and at those who move back to it.
+/// Asserts that every client has the sessions of its choice, and that since the last stable state
+/// only the necessary sessions have ended: those with the reflector of the act, and those of
+/// clients that move back to it.
 fn rest(
     world: &mut World,
     about: Option<usize>,
@@ -116,8 +121,8 @@ fn rest(
     }
 }
 
-/// Who has not heard of a drain has the sessions that they had, but perhaps not with the one that is
-/// drained: it need not wait for whom it knows to have others.
+/// Asserts that a client that has not seen a drain keeps its sessions, possibly except the one with
+/// the drained reflector: that one need not wait for clients with other known sessions.
 fn keep(world: &World, drained: usize, apart: &[usize], what: &dyn std::fmt::Debug) {
     let drained = IpAddr::from(world.machine(world.reflector(drained)).address);
     let others = |mut sessions: BTreeSet<IpAddr>| {
@@ -195,7 +200,7 @@ fn befall(world: &mut World, act: Act) {
     }
 }
 
-/// A reflector stays away, and the next one is killed as it comes back.
+/// Keeps a reflector down, and kills the next one as it comes back.
 fn relieve(world: &mut World, nth: usize, seconds: u64, act: &Act) {
     let at = world.reflector(nth);
     let next = world.reflector((nth + 1) % (world.len() - world.clients));
@@ -207,11 +212,11 @@ fn relieve(world: &mut World, nth: usize, seconds: u64, act: &Act) {
     world.pass(seconds);
     world.start(next);
     world.pass(REST_S);
-    world.take_downs(); // Two have come and gone.
+    world.take_downs(); // The clients of two reflectors have moved.
     rest(world, None, None, act);
 }
 
-/// All reflectors are killed, and come back one after another.
+/// Kills all reflectors, and restarts them one after another.
 fn restart_all(world: &mut World, seconds: u64, apart: u64, act: &Act) {
     let all = world.clients..world.len();
     all.clone().for_each(|at| world.kill(at));
@@ -221,11 +226,11 @@ fn restart_all(world: &mut World, seconds: u64, apart: u64, act: &Act) {
         world.pass(apart);
     }
     world.pass(REST_S);
-    world.take_downs(); // Everybody's have.
+    world.take_downs(); // All clients have moved.
     rest(world, None, None, act);
 }
 
-/// A reflector is drained of which some clients do not hear.
+/// Drains a reflector while some clients do not see the drain.
 fn drain_apart(world: &mut World, nth: usize, step: usize, seconds: u64, act: &Act) {
     let apart: Vec<usize> = (0..world.clients).step_by(step).collect();
     world.cut(apart.iter().copied());
@@ -238,7 +243,7 @@ fn drain_apart(world: &mut World, nth: usize, step: usize, seconds: u64, act: &A
     rest(world, Some(nth), None, act);
 }
 
-/// The store is locked while it lacks much of what it held.
+/// Locks the datastore while it lacks much of its data.
 fn lock(world: &mut World, step: usize, seconds: u64, act: &Act) {
     world.lock(true);
     let lost = (0..world.len()).step_by(step);
@@ -270,7 +275,7 @@ fn run(seed: u64, clients: usize, acts: usize) {
     }
 }
 
-/// `CAMBRIC_SIM_SEED=7`, or `1..50`.
+/// Returns the seeds of `CAMBRIC_SIM_SEED=7`, or `1..50`.
 fn asked() -> Option<Range<u64>> {
     let text = std::env::var("CAMBRIC_SIM_SEED").ok()?;
     let (from, to) = text.split_once("..").unwrap_or((&text, ""));
@@ -278,7 +283,7 @@ fn asked() -> Option<Range<u64>> {
     Some(from..to.parse().unwrap_or(from + 1))
 }
 
-/// `CAMBRIC_SIM_NODES`: how many clients.
+/// Returns the number of clients from `CAMBRIC_SIM_NODES`.
 fn clients() -> usize {
     let text = std::env::var("CAMBRIC_SIM_NODES").ok();
     text.map_or(24, |text| text.parse().expect("a number"))
@@ -291,8 +296,8 @@ fn only_those_move_that_must_and_no_route_is_lost() {
     }
 }
 
-/// Beside the fixed ones, seeds that differ with every change of the repository: `CAMBRIC_SEED` is drawn from
-/// what it holds.
+/// Besides the fixed seeds, seeds that differ with every change of the repository: `CAMBRIC_SEED`
+/// is derived from its content.
 #[test]
 fn drawn_seeds_end_well() {
     let drawn = std::env::var("CAMBRIC_SEED").map_or(1, |text| text.parse().expect("a number"));
@@ -301,7 +306,7 @@ fn drawn_seeds_end_well() {
     }
 }
 
-/// With two acts a seed: each takes up to half a minute where nothing is optimised.
+/// Two acts per seed: each takes up to half a minute in an unoptimized build.
 #[test]
 fn five_hundred_clients() {
     for seed in asked().unwrap_or(2..3) {
@@ -309,7 +314,7 @@ fn five_hundred_clients() {
     }
 }
 
-/// Acts that each have befallen someone: a fault of theirs does not wait for a seed.
+/// Acts that have once found a fault: these do not depend on a seed.
 #[test]
 fn reflectors_relieve_each_other_and_the_store_is_locked() {
     let mut world = begin(clients(), 3);
@@ -326,8 +331,8 @@ fn reflectors_relieve_each_other_and_the_store_is_locked() {
     }
 }
 
-/// Reflectors by a label, which moves from one to the other while some do not reach the store. Nobody
-/// is a reflector of the fabric's own.
+/// Reflectors by a label, which moves from one to the other while some machines are cut off from
+/// the datastore. No reflector is one of the fabric's own.
 #[test]
 fn a_label_moves_and_no_route_is_lost() {
     for (step, seconds) in [(100, 1), (1, 7), (2, 20), (3, 45), (5, 60)] {

@@ -1,4 +1,4 @@
-//! Machines, the store, and a network between them in which octets arrive within a tick.
+//! Machines, the datastore, and a network between them in which octets arrive within a tick.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,19 +12,19 @@ use testkit::Network;
 
 use crate::machine::Machine;
 
-/// How far time goes at once.
+/// The step of the virtual time.
 const TICK: Duration = Duration::from_millis(250);
 
 pub(crate) struct World {
     network: Network<Machine>,
     pub(crate) clients: usize,
     pub(crate) core: Core,
-    /// Every client has every route, and is to have them from now on.
+    /// Whether every client has every route, and must have them from now on.
     pub(crate) whole: bool,
 }
 
 impl World {
-    /// Clients first, then reflectors, each of these in a zone of its own; all run.
+    /// Makes clients first, then reflectors, each of these in a zone of its own; all run.
     pub(crate) fn new(clients: usize, reflectors: usize) -> Self {
         let mut world = Self::empty(clients);
         for at in 0..clients + reflectors {
@@ -37,8 +37,8 @@ impl World {
         world
     }
 
-    /// Clients, then nodes that reflect for whoever has selected them by their label, if they have it,
-    /// as with Calico's own daemons; all run.
+    /// Makes clients, then nodes that are reflectors for the nodes whose BGPPeer selects their
+    /// label, as with Calico's own daemons; all run.
     pub(crate) fn labelled(clients: usize, reflectors: usize) -> Self {
         let mut world = Self::empty(clients);
         let all = r#"{"spec":{"peerSelector":"has(route-reflector)"}}"#;
@@ -49,7 +49,7 @@ impl World {
         world
     }
 
-    /// A store without a mesh.
+    /// Makes a datastore without a mesh.
     fn empty(clients: usize) -> Self {
         let mut world = Self {
             network: Network::new(0),
@@ -77,7 +77,7 @@ impl World {
         self.write_node(at, None);
     }
 
-    /// How many machines there are.
+    /// Returns the number of machines.
     pub(crate) fn len(&self) -> usize {
         self.network.numbers().len()
     }
@@ -86,13 +86,13 @@ impl World {
         self.network.node(at)
     }
 
-    /// All machines: clients, then reflectors.
+    /// Returns all machines: clients, then reflectors.
     pub(crate) fn machines(&self) -> impl Iterator<Item = &Machine> {
         self.network.nodes().map(|(_, machine)| machine)
     }
 
-    /// Writes the Node of a machine: a plain one, or one of those that reflect, with the label or
-    /// without.
+    /// Writes the Node of a machine: an ordinary one, or one of a possible reflector, with the
+    /// label or without.
     pub(crate) fn write_node(&mut self, at: usize, label: Option<bool>) {
         let Machine { name, address, .. } = self.machine(at);
         let (label, cluster) = match label {
@@ -125,7 +125,7 @@ impl World {
         self.delete(format!("{RESOURCES_PREFIX}ippools/pool"));
     }
 
-    /// Somebody says that the store is not to be acted upon, or that it is again.
+    /// Sets whether the datastore is locked.
     pub(crate) fn lock(&mut self, locked: bool) {
         let ready = !locked;
         let said = format!(r#"{{"spec":{{"clusterGUID":"one","datastoreReady":{ready}}}}}"#);
@@ -135,7 +135,7 @@ impl World {
         );
     }
 
-    /// The place of a reflector among the machines.
+    /// Returns the index of a reflector among the machines.
     pub(crate) const fn reflector(&self, nth: usize) -> usize {
         self.clients + nth
     }
@@ -170,19 +170,19 @@ impl World {
             .expect("deleted");
     }
 
-    /// These do not reach the store from now on.
+    /// Cuts these machines off from the datastore.
     pub(crate) fn cut(&mut self, machines: impl Iterator<Item = usize>) {
         for at in machines {
             self.network.node_mut(at).cut = true;
         }
     }
 
-    /// A machine reaches the store again.
+    /// Reconnects a machine with the datastore.
     pub(crate) fn reach(&mut self, at: usize) {
         self.network.node_mut(at).cut = false;
     }
 
-    /// All machines reach the store again.
+    /// Reconnects all machines with the datastore.
     pub(crate) fn mend(&mut self) {
         (0..self.len()).for_each(|at| self.reach(at));
     }
@@ -196,7 +196,8 @@ impl World {
         self.network.disconnect(at);
     }
 
-    /// Sessions of clients that have ended since the last call: the client, and with whom.
+    /// Returns the sessions of clients that have ended since the last call: the client, and the
+    /// peer.
     pub(crate) fn take_downs(&mut self) -> BTreeSet<(usize, IpAddr)> {
         let clients = 0..self.clients;
         let downs = clients.flat_map(|at| {
@@ -206,7 +207,7 @@ impl World {
         downs.collect()
     }
 
-    /// Lets time pass. Once all clients have all routes, none ever lacks one.
+    /// Lets time pass. Once all clients have all routes, none may ever lack one.
     pub(crate) fn pass(&mut self, seconds: u64) {
         let end = self.network.now() + Duration::from_secs(seconds);
         while self.network.now() < end {
