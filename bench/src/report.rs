@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ratio_is_the_median_of_the_pairs_and_a_failed_run_is_left_out() {
+    fn ratio_is_the_median_of_pairs_without_failed_runs() {
         let mut report = Report::default();
         let lost = || Err("lost".to_owned());
         for (ours, peer) in [(1.0, 2.0), (3.0, 3.0), (9.0, 10.0), (4.0, 1.0)] {

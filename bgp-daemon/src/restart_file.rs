@@ -172,7 +172,7 @@ mod tests {
     /// A session that comes up alone is noted before anything else happens; a thousand at once, some
     /// of which come up when the first was noted, take two turns.
     #[test]
-    fn what_is_alone_is_done_at_once_and_what_comes_together_together() {
+    fn single_change_is_applied_at_once_and_bursts_together() {
         let at = |millis| Instant::ZERO + Duration::from_millis(millis);
         let mut pace = Pace::new(Duration::from_millis(100));
         assert_eq!(pace.poll_timeout(), None);

@@ -478,7 +478,7 @@ async fn a_peer_that_stops_reading_is_given_up_and_harms_nobody() {
 }
 
 #[tokio::test]
-async fn what_was_said_in_time_is_heard_in_time() {
+async fn keepalive_sent_in_time_is_read_in_time() {
     // The process is held up for longer than the hold time; the peer's KEEPALIVE lay there all the
     // while. It must be read before the hold timer is looked at.
     let mut peer = neighbor(36, host(37).into(), None);

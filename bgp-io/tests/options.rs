@@ -209,7 +209,7 @@ async fn a_key_that_fails_keeps_its_neighbor_out_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn who_came_before_the_key_has_not_shown_it() {
+async fn connection_before_the_key_is_rejected() {
     if !has_md5().await {
         return;
     }

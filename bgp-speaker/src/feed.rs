@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_later_takes_every_bite() {
+    fn later_reader_takes_every_bite() {
         let cursors = cursors(4);
         let mut feed = Feed::default();
         for (octets, step) in (1..).zip(cursors.windows(2)) {

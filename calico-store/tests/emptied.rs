@@ -116,7 +116,7 @@ async fn an_etcd_that_was_away_and_lost_all_takes_nothing_away() {
 
 /// A store created again with the same members and token has the same cluster ID.
 #[tokio::test]
-async fn an_etcd_that_lost_all_and_has_its_old_number_takes_nothing_away() {
+async fn empty_etcd_with_its_old_id_deletes_nothing() {
     let Some(mut bench) = Bench::new().await else {
         return;
     };

@@ -97,7 +97,7 @@ async fn newer_pool(all: &Resources) -> Item {
 }
 
 #[tokio::test]
-async fn what_is_read_can_be_written_back_with_fields_that_are_not_known() {
+async fn unknown_fields_survive_read_and_write() {
     let all = resources();
     let read = newer_pool(&all).await;
     let mut edited = read.value.clone();
@@ -190,7 +190,7 @@ async fn a_version_that_is_out_of_date_is_told_with_the_latest() {
 }
 
 #[tokio::test]
-async fn what_is_stored_and_cannot_be_read_can_be_written_over() {
+async fn unreadable_stored_value_can_be_replaced() {
     let all = resources();
     let at = key(Kind::GlobalNetworkSet, "s");
     all.store()
@@ -285,7 +285,7 @@ impl Store for Busy {
 }
 
 #[tokio::test]
-async fn whoever_is_always_overtaken_says_so() {
+async fn writer_overtaken_every_time_returns_an_error() {
     let all = Resources::new(Busy(Local::empty()));
     let error = all.initialize().await.unwrap_err().to_string();
     assert!(
@@ -441,7 +441,7 @@ async fn policies_need_their_tier_and_are_found_under_both_names() {
 }
 
 #[tokio::test]
-async fn what_exists_by_itself_is_shown_and_not_written() {
+async fn built_in_resource_is_shown_and_not_written() {
     let all = resources();
     let profile = key(Kind::Profile, DEFAULT_ALLOW_PROFILE);
     let shown = all.get(&profile).await.unwrap();

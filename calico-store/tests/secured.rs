@@ -67,7 +67,7 @@ async fn users_may_do_what_they_may_do() {
 
 /// A role created for Calico alone, and a mirror that needs more permissions.
 #[tokio::test]
-async fn what_a_role_lacks_is_named() {
+async fn missing_permission_of_a_role_is_named() {
     let Some(etcd) = Etcd::start().await else {
         return;
     };

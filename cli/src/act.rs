@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_done_is_said() {
+    async fn action_is_reported_by_daemon() {
         let command = Command::Refresh {
             neighbor: "tor".to_owned(),
             family: Some("ipv4-unicast".to_owned()),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_daemon_refuses_is_said_too() {
+    async fn rejection_by_a_daemon_is_reported() {
         let command = Command::Clear {
             neighbor: "ghost".to_owned(),
         };

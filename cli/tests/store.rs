@@ -62,7 +62,7 @@ async fn start(arguments: &[&str]) -> (Program, BufReader<ChildStderr>, EtcdStor
 }
 
 #[tokio::test]
-async fn what_was_answered_is_there_after_sigkill() {
+async fn answered_write_survives_sigkill() {
     let directory = tempfile::tempdir().expect("a directory");
     let data = directory.path().join("store");
     let arguments = ["--data", data.to_str().expect("text")];

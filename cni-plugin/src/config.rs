@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_no_endpoints_is_named() {
+    fn plugin_that_writes_no_endpoints_is_named() {
         for (main, foreign) in [
             ("calico", None),
             ("cambric-cni", None),
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_done_is_refused_by_its_name() {
+    fn unsupported_field_is_rejected_by_name() {
         for (field, value) in [
             ("datastore_type", json!("kubernetes")),
             ("etcd_discovery_srv", json!("example.org")),
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_field() {
+    fn mistake_is_reported_with_its_field() {
         for (field, value) in [
             ("name", json!("")),
             ("name", json!("-a")),

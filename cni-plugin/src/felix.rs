@@ -189,7 +189,7 @@ mod tests {
 
     /// An unprivileged user who runs this owns all of the directories in any case.
     #[test]
-    fn what_it_makes_is_theirs_who_own_what_was_there() {
+    fn created_directory_has_the_owner_of_its_parent() {
         let owned = tempfile::tempdir().unwrap();
         let uid = |path: &Path| path.metadata().unwrap().uid();
         let _ = chown(owned.path(), Some(4711), None);

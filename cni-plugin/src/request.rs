@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_wrong_is_named() {
+    fn missing_or_wrong_variable_is_named() {
         let with = |name: &'static str, value: &'static str| {
             let mut all = ADD.to_vec();
             all.retain(|(key, _)| *key != name);

@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_goes_before_the_file_and_both_before_the_store() {
+    fn environment_precedes_file_and_file_the_store() {
         let text = format!(
             "hostname = \"node1\"\nroute_refresh_s = 30\ninterface_prefix = [\"cali\"]\n\
              endpoint_status_path_prefix = \"/a\"\n{STORE}\n[felix_configuration]\n\
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_place() {
+    fn mistake_is_named_with_its_place() {
         let cases = [
             (
                 "hostname = \"a/b\"",

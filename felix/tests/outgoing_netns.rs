@@ -77,8 +77,8 @@ fn peer_of(from: &Workload, listener: &TcpListener, target: &str) -> SocketAddr 
 }
 
 #[test]
-fn what_leaves_the_pools_leaves_as_the_host() {
-    lab("what_leaves_the_pools_leaves_as_the_host", || {
+fn only_traffic_leaving_the_pools_is_masqueraded() {
+    lab("only_traffic_leaving_the_pools_is_masqueraded", || {
         let (host, one, two) = pair();
         let outside = outside();
         assert!(

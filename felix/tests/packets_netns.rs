@@ -366,22 +366,19 @@ fn states_are_reported_into_the_store() {
 }
 
 #[test]
-fn a_host_that_has_a_default_route_and_strict_arp_uses_proxy_arp() {
-    lab(
-        "a_host_that_has_a_default_route_and_strict_arp_uses_proxy_arp",
-        || {
-            netns::sysctl("ipv4/conf/all/arp_ignore", "1");
-            let host = Host::new();
-            run("ip route add default via 10.0.0.1");
-            let (one, _two) = (workload(1), workload(2));
-            announce(&host, 1, OPEN);
-            announce(&host, 2, OPEN);
-            host.wait_up("cali1");
-            host.wait_up("cali2");
-            assert!(!run("ip address show dev lo").contains("169.254.1.1"));
-            assert!(one.namespace.pings("10.65.0.2"));
-        },
-    );
+fn host_with_strict_arp_and_default_route_uses_proxy() {
+    lab("host_with_strict_arp_and_default_route_uses_proxy", || {
+        netns::sysctl("ipv4/conf/all/arp_ignore", "1");
+        let host = Host::new();
+        run("ip route add default via 10.0.0.1");
+        let (one, _two) = (workload(1), workload(2));
+        announce(&host, 1, OPEN);
+        announce(&host, 2, OPEN);
+        host.wait_up("cali1");
+        host.wait_up("cali2");
+        assert!(!run("ip address show dev lo").contains("169.254.1.1"));
+        assert!(one.namespace.pings("10.65.0.2"));
+    });
 }
 
 #[test]
@@ -398,9 +395,9 @@ fn connections_of_a_gone_address_are_forgotten() {
 }
 
 #[test]
-fn who_gets_an_address_of_another_inherits_no_connection() {
+fn endpoint_with_a_reused_address_inherits_no_connection() {
     lab(
-        "who_gets_an_address_of_another_inherits_no_connection",
+        "endpoint_with_a_reused_address_inherits_no_connection",
         || {
             let (host, one, two) = pair();
             let _heirs = [3, 4].map(|n| {

@@ -276,8 +276,8 @@ fn membership_is_live_and_does_not_cut_what_is_established() {
 }
 
 #[test]
-fn what_openstacks_workloads_ask_of_their_host_passes() {
-    lab("what_openstacks_workloads_ask_of_their_host_passes", || {
+fn host_services_of_openstack_workloads_pass() {
+    lab("host_services_of_openstack_workloads_pass", || {
         let host = Host::new();
         let one = workload(1);
         // Not even egress is allowed.

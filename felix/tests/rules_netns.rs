@@ -157,8 +157,8 @@ fn assert_listed(wanted: &Ruleset) {
 }
 
 #[test]
-fn what_is_written_is_what_nft_lists() {
-    lab("what_is_written_is_what_nft_lists", || {
+fn written_rules_are_listed_by_nft() {
+    lab("written_rules_are_listed_by_nft", || {
         let mut rules = Keeper::open();
         assert!(!rules.rules.present().unwrap());
         for wanted in [

@@ -68,8 +68,8 @@ fn up(host: &Host, pod: &str) {
 }
 
 #[test]
-fn what_is_refused_is_reported_with_its_reason() {
-    lab("what_is_refused_is_reported_with_its_reason", || {
+fn rejected_endpoint_is_reported_with_its_reason() {
+    lab("rejected_endpoint_is_reported_with_its_reason", || {
         let host = reporting();
         let (_one, _two) = (workload(1), workload(2));
         announce(&host, 1, OPEN);

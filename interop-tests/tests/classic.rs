@@ -109,7 +109,7 @@ fn hosts_without_a_store_reach_workloads_through_bird() {
 }
 
 #[test]
-fn hosts_without_a_store_reach_workloads_through_a_reflector_of_ours() {
-    let name = "hosts_without_a_store_reach_workloads_through_a_reflector_of_ours";
+fn storeless_hosts_reach_workloads_through_a_reflector() {
+    let name = "storeless_hosts_reach_workloads_through_a_reflector";
     workloads_are_reached_through(Kind::Reflector, name);
 }

@@ -383,51 +383,55 @@ fn canonical(med: bool, besides: &[Attribute]) -> Attributes {
 }
 
 #[test]
-fn the_sin_of_one_is_nobody_elses() {
+fn malformed_update_is_not_propagated() {
     let behind = [Kind::Bird, Kind::Gobgp, Kind::Frr, Kind::Openbgpd];
-    in_ground(&behind, "the_sin_of_one_is_nobody_elses", async |ground| {
-        let senders = u8::try_from(FATAL.len()).expect("a few rows");
-        let numbers = (2..FATAL_HOST + senders).map(Site::v4);
-        let setup = numbers.fold(Setup::fabric(), |setup, peer| {
-            setup.neighbor(peer, ASN).carrying(IPV4)
-        });
-        let reflector = ground
-            .speaker(Kind::Reflector, 1, &setup.reflecting(CLUSTER))
-            .await;
-        let client = Setup::fabric().neighbor(Site::v4(1), ASN).carrying(IPV4);
-        let mut others = vec![];
-        for (number, kind) in (4..).zip(behind) {
-            others.push(ground.speaker(kind, number, &client).await);
-        }
-        let source = ground.site(2).await.expect("a host");
-        let sink = ground.site(3).await.expect("a host");
-        let mut to = session(&sink).await;
-        // All speakers that are to keep their sessions have one.
-        reflector
-            .has_up(|neighbor| {
-                let others = others
-                    .iter()
-                    .map(|other| Site::v4(other.site.number).into());
-                let mut all = others.chain([IpAddr::from(Site::v4(3))]);
-                all.any(|address| neighbor.address == Some(address))
-            })
-            .await;
-        fatal_ones(&ground, &mut to, &reflector).await;
-        let expected = borne_ones(&source, &mut to, &reflector).await;
-        for other in &others {
-            other.holds(&expected).await;
-        }
-        assert!(to.heard.oddities.is_empty(), "{:?}", to.heard.oddities);
-        let fatal: Vec<String> = (FATAL_HOST..FATAL_HOST + senders)
-            .map(|number| Site::v4(number).to_string())
-            .collect();
-        let of_fatal = |address: Option<IpAddr>| {
-            address.is_some_and(|address| fatal.contains(&address.to_string()))
-        };
-        reflector
-            .stood(|neighbor| !of_fatal(neighbor.address))
-            .await;
-    });
+    in_ground(
+        &behind,
+        "malformed_update_is_not_propagated",
+        async |ground| {
+            let senders = u8::try_from(FATAL.len()).expect("a few rows");
+            let numbers = (2..FATAL_HOST + senders).map(Site::v4);
+            let setup = numbers.fold(Setup::fabric(), |setup, peer| {
+                setup.neighbor(peer, ASN).carrying(IPV4)
+            });
+            let reflector = ground
+                .speaker(Kind::Reflector, 1, &setup.reflecting(CLUSTER))
+                .await;
+            let client = Setup::fabric().neighbor(Site::v4(1), ASN).carrying(IPV4);
+            let mut others = vec![];
+            for (number, kind) in (4..).zip(behind) {
+                others.push(ground.speaker(kind, number, &client).await);
+            }
+            let source = ground.site(2).await.expect("a host");
+            let sink = ground.site(3).await.expect("a host");
+            let mut to = session(&sink).await;
+            // All speakers that are to keep their sessions have one.
+            reflector
+                .has_up(|neighbor| {
+                    let others = others
+                        .iter()
+                        .map(|other| Site::v4(other.site.number).into());
+                    let mut all = others.chain([IpAddr::from(Site::v4(3))]);
+                    all.any(|address| neighbor.address == Some(address))
+                })
+                .await;
+            fatal_ones(&ground, &mut to, &reflector).await;
+            let expected = borne_ones(&source, &mut to, &reflector).await;
+            for other in &others {
+                other.holds(&expected).await;
+            }
+            assert!(to.heard.oddities.is_empty(), "{:?}", to.heard.oddities);
+            let fatal: Vec<String> = (FATAL_HOST..FATAL_HOST + senders)
+                .map(|number| Site::v4(number).to_string())
+                .collect();
+            let of_fatal = |address: Option<IpAddr>| {
+                address.is_some_and(|address| fatal.contains(&address.to_string()))
+            };
+            reflector
+                .stood(|neighbor| !of_fatal(neighbor.address))
+                .await;
+        },
+    );
 }
 
 /// The first host of the senders that lose their sessions.

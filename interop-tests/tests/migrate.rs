@@ -199,7 +199,7 @@ fn nodes_of_a_mesh_move_over_and_back_and_no_ping_is_lost() {
 }
 
 #[test]
-fn a_node_moves_to_what_the_store_says_and_back_and_no_ping_is_lost() {
+fn node_moves_to_the_store_and_back_without_lost_ping() {
     in_ground(&[Kind::Bird], "moving to the store", async |ground| {
         let store = ground.store().await.expect("a store");
         for number in NODES {
@@ -239,7 +239,7 @@ fn reflector() -> Setup {
 }
 
 #[test]
-fn clients_move_over_and_so_does_the_reflector_and_no_ping_is_lost() {
+fn clients_and_reflector_move_without_lost_ping() {
     in_ground(&[Kind::Bird], "moving a reflector", async |ground| {
         let nodes = [ground.node(1).await, ground.node(2).await];
         let peers = [Peer::global(RR), Peer::global(SECOND_RR)];

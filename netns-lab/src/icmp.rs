@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reply_is_passed_over() {
+    fn packet_that_is_no_reply_is_ignored() {
         let request = request("2001:db8::1".parse().unwrap(), 1, 2);
         assert_eq!(reply_v6(&request), None);
         assert_eq!(reply_v6(&request[..7]), None);

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_unseen_asks_nothing() {
+    fn next_hop_released_unseen_is_not_tracked() {
         let mut table = NextHopTable::new(NextHops::Track);
         let one = table.acquire(Some(ONE));
         table.release(one);

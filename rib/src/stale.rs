@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_ends_in_a_refresh_keeps_what_was_not_sent_again() {
+    fn session_closed_in_a_refresh_keeps_aged_paths() {
         let mut marks = Marks::default();
         let one = announced(&marks);
         marks.begin_refresh();

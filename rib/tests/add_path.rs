@@ -142,7 +142,7 @@ fn export(rib: &mut Rib, group: GroupId, member: &mut Member) {
 }
 
 #[test]
-fn a_member_that_never_reads_costs_no_more_identifiers_than_a_peer_may_have_paths() {
+fn stuck_member_costs_bounded_identifiers() {
     let (mut rib, group) = tables(Some(SendPaths::All));
     let (mut reads, mut lags) = (Member::default(), Member::default());
     say(&mut rib, 1, 0, Some(0));

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_again_is_gone() {
+    fn route_not_sent_again_is_deleted() {
         let mut learned = Learned::default();
         for prefix in ["10.65.0.1/32", "10.65.0.2/32", "fd65::1/128"] {
             learned.set(net(prefix), paths(&["10.0.0.1"]));

@@ -241,7 +241,7 @@ fn a_route_behind_our_own_goes_though_the_log_never_told_of_it() {
 }
 
 #[test]
-fn what_stands_behind_our_own_follows_the_neighbour() {
+fn route_behind_a_local_one_follows_the_neighbor() {
     let mut host = Host::restarted();
     host.workload_here(true);
     host.neighbour_has(true);

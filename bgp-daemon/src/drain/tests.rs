@@ -42,7 +42,7 @@ fn transition(of: impl Fn(u8) -> SpeakerConfig, alone: &[u8]) -> Network {
 }
 
 #[test]
-fn clients_by_hand_that_have_another_reflector_are_let_go_after_a_while() {
+fn static_clients_with_another_reflector_are_closed_later() {
     let mut network = transition(|number| by_hand(number, NODES), &[]);
     network.drain(11, &[(12, TWELVE)]);
     network.advance(DRAIN_SETTLE - SECOND);
@@ -58,7 +58,7 @@ fn clients_by_hand_that_have_another_reflector_are_let_go_after_a_while() {
 }
 
 #[test]
-fn who_may_still_go_by_himself_is_given_more_time() {
+fn client_that_may_move_itself_gets_more_time() {
     let mut network = transition(reflector, &[]);
     network.drain(11, &[(12, TWELVE)]);
     network.advance(DRAIN_SETTLE_UNSEEN - SECOND);
@@ -68,7 +68,7 @@ fn who_may_still_go_by_himself_is_given_more_time() {
 }
 
 #[test]
-fn who_has_nobody_else_is_waited_for_but_not_for_ever() {
+fn drain_waits_for_sole_client_until_timeout() {
     let mut network = transition(|number| by_hand(number, NODES), &[3]);
     network.drain(11, &[(12, TWELVE)]);
     network.advance(DRAIN_MAX - SECOND);
@@ -81,7 +81,7 @@ fn who_has_nobody_else_is_waited_for_but_not_for_ever() {
 }
 
 #[test]
-fn who_gets_another_reflector_meanwhile_is_let_go_then() {
+fn client_with_a_new_reflector_is_closed_then() {
     let mut network = transition(|number| by_hand(number, NODES), &[3]);
     network.drain(11, &[(12, TWELVE)]);
     network.advance(SECOND * 60);
@@ -94,7 +94,7 @@ fn who_gets_another_reflector_meanwhile_is_let_go_then() {
 
 /// Reflectors of one cluster refuse what the other one reflects: nobody could vouch for a client.
 #[test]
-fn in_a_cluster_of_several_reflectors_a_settled_client_is_enough() {
+fn settled_client_is_enough_in_a_cluster_of_several() {
     let shared = |number| {
         let mut of = by_hand(number, NODES);
         of.cluster_id = Some(bgp_proto::ClusterId(ELEVEN));
@@ -109,7 +109,7 @@ fn in_a_cluster_of_several_reflectors_a_settled_client_is_enough() {
 }
 
 #[test]
-fn without_clients_it_is_drained_at_once_whatever_a_peering_calls_other_reflectors() {
+fn reflector_without_clients_is_drained_at_once() {
     let mut network = Network::default();
     network.add(11, by_hand(11, [13]));
     network.add(13, config(13, vec![peer(13, 11, Role::Client)], vec![]));

@@ -129,7 +129,7 @@ fn a_node_that_has_not_heard_of_it_keeps_the_others_waiting() {
 }
 
 #[test]
-fn who_waits_for_a_peer_that_never_comes_does_so_for_a_while() {
+fn handover_to_a_missing_peer_times_out() {
     let mut network = mesh();
     network.kill(12);
     for number in NODES {
@@ -157,7 +157,7 @@ fn without_anybody_to_carry_on_nobody_goes() {
 }
 
 #[test]
-fn who_is_wanted_again_stays_and_a_host_that_is_no_more_goes_at_once() {
+fn peer_wanted_again_stays_and_deleted_host_is_closed() {
     let mut network = mesh();
     network.kill(11);
     network.want(1, node(1, REFLECTORS), &choice(REFLECTORS, &[]));
@@ -170,7 +170,7 @@ fn who_is_wanted_again_stays_and_a_host_that_is_no_more_goes_at_once() {
 }
 
 #[test]
-fn who_leaves_is_told_what_the_store_says_today() {
+fn leaving_peer_has_the_current_policy() {
     let mut network = mesh();
     network.kill(11);
     network.want(1, node(1, REFLECTORS), &choice(REFLECTORS, &[]));
@@ -287,7 +287,7 @@ fn the_peers_of_a_label_move_with_it_and_no_route_is_lost() {
 
 /// Who has selected us is not kept for ever, either.
 #[test]
-fn who_has_selected_us_and_does_not_go_is_kept_for_a_while() {
+fn selecting_peer_that_stays_is_kept_until_timeout() {
     let mut network = selected();
     network.want(11, reflecting(11, &[], &[]), &choice(&[], &[]));
     network.advance(MAKE_BEFORE_BREAK_MAX - Duration::from_secs(5));
@@ -299,7 +299,7 @@ fn who_has_selected_us_and_does_not_go_is_kept_for_a_while() {
 
 /// What it is by now is no reason to reflect for them no more.
 #[test]
-fn a_reflector_that_is_none_any_more_reflects_for_those_that_are_left() {
+fn former_reflector_reflects_for_remaining_clients() {
     let mut network = selected();
     let mut today = choice(&[], &[]);
     for number in NODES {
@@ -313,7 +313,7 @@ fn a_reflector_that_is_none_any_more_reflects_for_those_that_are_left() {
 }
 
 #[test]
-fn who_wants_the_same_once_more_does_not_begin_the_walk_again() {
+fn equal_wish_does_not_restart_the_walk() {
     let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
     let mut make_before_break = MakeBeforeBreak::default();
     make_before_break.want(at(0), &node(1, MESH), &choice(MESH, &[]));

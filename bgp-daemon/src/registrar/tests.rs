@@ -207,7 +207,7 @@ fn given_cluster_id_needs_no_claim() {
 }
 
 #[test]
-fn reflector_that_listens_before_the_answer_to_its_claim_registers() {
+fn reflector_listening_before_its_claim_registers() {
     let mut world = World::new();
     world.registrar.claim(wish(0, None));
     let now = world.instant();
@@ -236,7 +236,7 @@ fn after_a_lost_lease_it_registers_anew() {
 }
 
 #[test]
-fn a_store_that_knows_no_lease_that_it_grants_is_asked_now_and_then() {
+fn store_that_loses_leases_is_asked_at_intervals() {
     let mut world = World::new();
     world.registrar.want(wish(0, None));
     while world.now < Duration::from_secs(60) {
@@ -292,7 +292,7 @@ fn a_cluster_id_that_is_anothers_is_left_to_it() {
 }
 
 #[test]
-fn what_it_holds_already_comes_first_and_may_have_been_written_by_others() {
+fn own_claim_comes_first_whoever_wrote_it() {
     let mut world = World::new();
     let held = Ipv4Addr::new(0, 0, 0, 7);
     let claim = br#"{"reflector":"rr1","note":"kept"}"#.to_vec();
@@ -323,7 +323,7 @@ fn a_given_cluster_id_is_shared_with_whomever_it_was_given_to() {
 }
 
 #[test]
-fn what_is_given_to_others_is_given_up_with_its_claim() {
+fn assigned_id_is_released_with_its_claim() {
     let mut world = World::new();
     let held = Ipv4Addr::new(0, 0, 0, 7);
     world.put(
@@ -358,7 +358,7 @@ fn what_is_given_to_others_is_given_up_with_its_claim() {
 }
 
 #[test]
-fn what_matters_is_told_at_once_and_the_load_now_and_then() {
+fn registration_is_written_at_once_and_load_at_intervals() {
     let mut world = World::new();
     world.registrar.want(wish(0, None));
     world.pass(1, true);
@@ -385,7 +385,7 @@ fn what_matters_is_told_at_once_and_the_load_now_and_then() {
 }
 
 #[test]
-fn what_cannot_be_said_is_told_to_the_operator() {
+fn unregistrable_state_is_a_note() {
     let mut world = World::new();
     let mut mute = wish(0, None);
     mute.registration.ipv4_address = None;

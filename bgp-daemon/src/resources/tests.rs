@@ -97,7 +97,7 @@ fn a_password_counts_while_the_store_is_away() {
 
 /// News of a store that is coming back are not all there is to know.
 #[test]
-fn what_is_known_in_part_changes_nothing() {
+fn partial_state_changes_nothing() {
     for then in [None, Some(Status::Unready(Unready::Locked))] {
         let mut resources = whole();
         assert!(resources.take(Update::Status(Status::Lost)));

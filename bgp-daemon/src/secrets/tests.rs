@@ -63,7 +63,7 @@ async fn names_of_the_store_lead_nowhere_else() {
 }
 
 #[tokio::test]
-async fn what_was_read_once_stays_while_something_points_to_it() {
+async fn read_password_stays_while_referenced() {
     let (directory, mut keeper) = keeper(&["mesh"]);
     let path = directory.path().join("bgp/mesh");
     assert!(read_again(&mut keeper).await);

@@ -63,7 +63,7 @@ fn known(weight: u32) -> Derived {
 
 /// One that was here before is told all by the first look at the store, and no other news may come.
 #[test]
-fn a_reflector_that_is_known_from_the_beginning_registers_at_once() {
+fn reflector_known_at_the_start_registers_at_once() {
     let mut transition = Transition::default();
     let intent = transition.begin(known(100)).expect("the store says it all");
     let speaker = Speaker::new(intent.speaker, 0);

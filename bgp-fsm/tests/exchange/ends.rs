@@ -165,7 +165,7 @@ fn a_peer_that_lost_its_connection_is_let_in_at_once() {
 }
 
 #[test]
-fn a_peer_that_goes_and_comes_back_again_and_again_is_never_refused() {
+fn peer_that_returns_often_is_never_rejected() {
     let mut peer = Exchange::established(config(), peer_open());
     let reset = || Notification::cease(cease::ADMINISTRATIVE_RESET);
     for round in 0..6 {
@@ -191,7 +191,7 @@ fn a_peer_that_goes_and_comes_back_again_and_again_is_never_refused() {
 
 /// Two speakers that rest after errors, each turning away the other's dials, would never meet.
 #[test]
-fn who_is_turned_away_by_a_resting_peer_listens_while_it_rests() {
+fn peer_rejected_in_idle_hold_accepts_connections() {
     let mut peer = Exchange::start(config());
     for _ in 0..3 {
         peer.connect().expect("admitted");

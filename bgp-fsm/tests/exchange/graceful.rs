@@ -71,7 +71,7 @@ fn graceful_peer(notification: bool) -> Open {
 }
 
 #[test]
-fn who_leaves_to_come_back_gives_no_reason_to_forget_it() {
+fn session_stopped_for_a_restart_sends_no_cease() {
     let bye = Notification::administrative_shutdown("upgrade");
     let (config, _) = graceful();
     // RFC 4724 §4.2: any NOTIFICATION would be the end.
@@ -96,7 +96,7 @@ fn who_leaves_to_come_back_gives_no_reason_to_forget_it() {
 
 /// RFC 8538 §4
 #[test]
-fn who_leaves_for_good_says_so() {
+fn session_stopped_for_good_sends_cease() {
     let (config, _) = graceful();
     for (subcode, hard) in [
         (cease::ADMINISTRATIVE_SHUTDOWN, true),
@@ -127,7 +127,7 @@ fn who_leaves_for_good_says_so() {
 
 /// It may have heard our KEEPALIVE, and take the session for up, before we hear its first one.
 #[test]
-fn who_leaves_for_good_before_it_is_up_says_so_too() {
+fn unestablished_session_stopped_for_good_sends_cease() {
     let (config, _) = graceful();
     for (n_bit, subcode) in [
         (true, cease::PEER_DECONFIGURED),

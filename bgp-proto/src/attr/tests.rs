@@ -136,7 +136,7 @@ fn lengths_take_two_octets_only_when_they_must() {
 }
 
 #[test]
-fn two_octet_sessions_get_what_they_lose_in_attributes_of_its_own() {
+fn two_octet_session_gets_as4_attributes() {
     // covers RFC 6793 §4.2.2
     let aggregator = Some(Aggregator {
         asn: Asn(70_000),

@@ -154,7 +154,7 @@ fn a_late_client_and_one_that_does_not_read_end_with_the_same() {
 }
 
 #[test]
-fn stale_paths_are_sent_until_their_client_has_come_back_without_them() {
+fn stale_path_is_sent_until_its_client_is_back_without() {
     let mut fabric = fabric(SendPaths::All);
     for number in PLAIN {
         fabric.announce(number, NET);

@@ -26,7 +26,7 @@ fn waits_for(wire: &Wire) -> BTreeSet<IpAddr> {
 
 /// As where the store tells that they have chosen other reflectors.
 #[test]
-fn who_is_not_expected_is_not_waited_for_unless_it_comes() {
+fn unexpected_peer_is_awaited_only_after_it_connects() {
     let mut wire = Wire::prepared(unawaited(), |speaker| {
         speaker.restarted(Restart {
             wait: Duration::from_secs(WAIT),
@@ -51,7 +51,7 @@ fn who_is_not_expected_is_not_waited_for_unless_it_comes() {
 }
 
 #[test]
-fn who_is_expected_no_more_is_waited_for_no_more() {
+fn peer_no_longer_expected_is_not_awaited() {
     let mut gone = config();
     gone.ranges.clear();
     for config in [unawaited(), gone] {
@@ -67,7 +67,7 @@ fn who_is_expected_no_more_is_waited_for_no_more() {
 
 /// It has come, and what it will send is what its OPEN says.
 #[test]
-fn who_is_there_is_waited_for_whatever_is_expected() {
+fn connected_peer_is_awaited_in_any_case() {
     let mut wire = restarted(false);
     let two = wire.connect(2, &client(2));
     whole(&mut wire, two);
@@ -84,7 +84,7 @@ fn who_is_there_is_waited_for_whatever_is_expected() {
 }
 
 #[test]
-fn who_leaves_for_good_is_waited_for_no_more() {
+fn peer_that_leaves_for_good_is_not_awaited() {
     let for_good = [
         (cease::PEER_DECONFIGURED, true),
         (cease::ADMINISTRATIVE_SHUTDOWN, true),

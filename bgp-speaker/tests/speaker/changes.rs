@@ -140,7 +140,7 @@ fn the_table_is_what_a_living_session_sees() {
 
 /// A session whose OPENs settle on the same under the new configuration has nothing to gain.
 #[test]
-fn what_the_peer_does_not_offer_ends_no_session() {
+fn unoffered_capability_resets_no_session() {
     let settled = PEER_KEYS.iter();
     for row in settled.filter(|row| row.effect == Effect::Renegotiated) {
         if ["local_asn", "local_id", "families"].contains(&row.name) {

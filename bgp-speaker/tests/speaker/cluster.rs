@@ -41,7 +41,7 @@ fn connected(third: u8) -> (Wire, [PeerId; 3]) {
 }
 
 #[test]
-fn a_reflected_route_names_the_cluster_it_comes_from_and_the_one_it_goes_to() {
+fn reflected_route_has_source_and_target_clusters() {
     let (mut wire, [two, three, four]) = connected(3);
     wire.send(two, Update::reach(["10.65.0.2/32"]));
     assert_eq!(wire.cluster_lists(three), [vec![cluster(3), cluster(1)]]);

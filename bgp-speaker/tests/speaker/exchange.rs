@@ -159,7 +159,7 @@ fn a_client_that_does_not_read_costs_the_others_nothing() {
 }
 
 #[test]
-fn stale_paths_stay_while_a_peer_restarts_and_go_when_it_stays_away() {
+fn stale_paths_stay_for_the_restart_time_only() {
     let graceful = |config: &mut SpeakerConfig| {
         for peer in &mut config.peers {
             let families_forwarding = peer.session.families;

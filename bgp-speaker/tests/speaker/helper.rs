@@ -55,7 +55,7 @@ fn a_dynamic_client_comes_back_and_nobody_hears_of_it() {
 }
 
 #[test]
-fn what_is_not_sent_again_goes_with_the_marker() {
+fn stale_path_is_removed_at_end_of_rib() {
     let (mut wire, client) = reflector(|_| {});
     wire.lose(client);
     let client = back(&mut wire);
@@ -66,7 +66,7 @@ fn what_is_not_sent_again_goes_with_the_marker() {
 }
 
 #[test]
-fn who_stays_away_is_forgotten_after_the_restart_time() {
+fn absent_peer_is_forgotten_after_the_restart_time() {
     let (mut wire, client) = reflector(|_| {});
     wire.lose(client);
     wire.pass(59, &[]);

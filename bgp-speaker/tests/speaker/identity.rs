@@ -54,7 +54,7 @@ fn become_another(wire: &mut Wire, new: SpeakerConfig) -> Vec<String> {
 }
 
 #[test]
-fn sessions_begin_again_with_the_new_name_and_routes_are_kept_meanwhile() {
+fn sessions_reset_for_a_new_router_id_keep_routes() {
     let mut wire = Wire::new(config(Asn(64_512), 1));
     let two = wire.connect(2, &open(2)); // Keeps nothing.
     let graceful = |number| graceful_open(number, |_| {});
@@ -100,7 +100,7 @@ fn sessions_begin_again_with_the_new_name_and_routes_are_kept_meanwhile() {
 }
 
 #[test]
-fn who_does_not_come_back_is_forgotten_in_time() {
+fn absent_peer_is_forgotten_in_time() {
     let mut wire = Wire::new(config(Asn(64_512), 1));
     let three = wire.connect(3, &graceful_open(3, |_| {}));
     wire.send(three, Update::reach(["10.65.0.3/32"]));
@@ -111,7 +111,7 @@ fn who_does_not_come_back_is_forgotten_in_time() {
 }
 
 #[test]
-fn another_identifier_is_told_as_well_and_what_comes_later_is_taken() {
+fn changed_identifier_is_sent_and_later_changes_apply() {
     let mut wire = Wire::new(config(Asn(64_512), 1));
     let three = wire.connect(3, &graceful_open(3, |_| {}));
     wire.send(three, Update::reach(["10.65.0.3/32"]));
@@ -239,7 +239,7 @@ fn a_session_of_another_local_as_stays() {
 
 /// The peer is the same, and so are its routes, whatever the OPENs settle on.
 #[test]
-fn a_session_that_starts_over_for_what_it_settles_keeps_routes_too() {
+fn renegotiated_session_keeps_routes() {
     let mut wire = Wire::new(config(Asn(64_512), 1));
     let willing = || {
         let mut open = graceful_open(3, |_| {});
@@ -272,7 +272,7 @@ fn a_session_that_starts_over_for_what_it_settles_keeps_routes_too() {
 }
 
 #[test]
-fn who_is_stopped_at_once_does_not_begin_again() {
+fn stopped_peer_is_not_started_again() {
     let mut wire = Wire::new(config(Asn(64_512), 1));
     let three = wire.connect(3, &open(3));
     let now = wire.now();

@@ -47,7 +47,7 @@ fn limited(wire: &Wire, peer: PeerId) -> u64 {
 }
 
 #[test]
-fn who_only_warns_takes_all() {
+fn limit_with_warning_accepts_all_paths() {
     let (mut wire, client) = reflector(LimitAction::Warn);
     wire.send(client, Update::reach(&FOUR[..1]));
     assert_eq!(levels(&wire), []);
@@ -66,7 +66,7 @@ fn who_only_warns_takes_all() {
 }
 
 #[test]
-fn what_is_too_many_is_refused_and_counted() {
+fn path_over_the_limit_is_rejected_and_counted() {
     let (mut wire, client) = reflector(LimitAction::Drop);
     wire.send(client, Update::reach(FOUR));
     assert_eq!(wire.prefixes(), FOUR[..3]);
@@ -88,7 +88,7 @@ fn what_is_too_many_is_refused_and_counted() {
 
 /// A dynamic client that is gone for good would forget its rest, and flood us again at once.
 #[test]
-fn a_session_that_passed_its_limit_rests_and_its_peer_is_remembered() {
+fn session_over_its_limit_is_held_and_peer_remembered() {
     let (mut wire, client) = reflector(LimitAction::Restart { after_s: 120 });
     wire.send(client, Update::reach(&FOUR[..3]));
     assert_eq!(wire.state(client), State::Established);
@@ -143,7 +143,7 @@ fn a_client_that_comes_back_at_once_has_its_whole_limit() {
 }
 
 #[test]
-fn the_neighbour_too_many_is_told_in_words() {
+fn neighbor_over_the_limit_gets_a_text() {
     let (mut wire, _) = reflector(LimitAction::Warn);
     wire.connect(3, &open(3));
     let refusal = wire.dial(4).expect_err("full");

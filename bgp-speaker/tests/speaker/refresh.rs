@@ -77,7 +77,7 @@ fn a_request_is_answered_between_borders() {
 }
 
 #[test]
-fn who_knows_no_borders_is_sent_none() {
+fn peer_without_enhanced_refresh_gets_no_borr() {
     let (mut wire, _, client) =
         reflector(|offer| offer.retain(|c| *c != Capability::EnhancedRouteRefresh));
     wire.send(client, request());
@@ -132,7 +132,7 @@ fn requests_during_a_walk_are_answered_once_after_it() {
 }
 
 #[test]
-fn what_is_not_sent_again_goes_at_the_end() {
+fn path_not_refreshed_is_removed_at_eorr() {
     let (mut wire, source, client) = reflector(|_| {});
     wire.send(source, begin());
     wire.send(source, Update::reach(["10.65.0.2/32"]));
@@ -180,7 +180,7 @@ fn a_refresh_begun_anew_counts_from_then() {
 }
 
 #[test]
-fn what_was_not_negotiated_is_ignored() {
+fn unnegotiated_refresh_is_ignored() {
     let (mut wire, source, client) =
         reflector(|offer| offer.retain(|c| *c != Capability::EnhancedRouteRefresh));
     // Another family, a subtype that nobody knows, an end without a beginning.

@@ -287,7 +287,7 @@ fn accept(wire: &mut Wire) -> Option<PeerId> {
 /// A client that was told to go and does not read that comes again by another connection: it has
 /// its address for itself, whatever is configured meanwhile.
 #[test]
-fn who_does_not_read_its_end_is_not_ended_twice() {
+fn peer_that_does_not_read_is_closed_once() {
     let mut wire = Wire::new(config(|_| {}));
     let former = wire.connect(7, &open(7));
     let mut none = config(|_| {});

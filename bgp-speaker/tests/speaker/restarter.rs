@@ -115,7 +115,7 @@ fn nothing_is_passed_on_until_all_have_sent_theirs() {
 }
 
 #[test]
-fn who_stays_away_is_not_waited_for_for_ever() {
+fn absent_peer_is_awaited_until_timeout() {
     let mut wire = restarted(false);
     let two = wire.connect(2, &client(2));
     whole(&mut wire, two);
@@ -134,7 +134,7 @@ fn who_stays_away_is_not_waited_for_for_ever() {
 
 /// RFC 4724 §4.1; and of the families only those that the peer speaks of and the session carries.
 #[test]
-fn who_will_send_no_marker_is_not_awaited() {
+fn peer_without_end_of_rib_is_not_awaited() {
     let awaited = |open: &Open| -> Vec<Family> {
         let mut wire = restarted(false);
         let three = wire.connect(3, &client(3));
@@ -178,7 +178,7 @@ fn two_that_restart_at_once_do_not_wait_for_each_other() {
 /// A fellow, as another reflector is one, has our clients' routes before we have its: so it is
 /// waited for though it has restarted as well, and our clients' markers mean the whole fabric.
 #[test]
-fn reflectors_that_restart_at_once_hear_each_other_before_their_clients_do() {
+fn restarting_reflectors_sync_before_their_clients() {
     for restart_state in [false, true] {
         let mut config = config();
         let mut fellow = neighbor(1, 9, rib::Role::Internal);
@@ -390,7 +390,7 @@ fn refreshes_and_losses_during_the_wait_do_no_harm() {
 }
 
 #[test]
-fn who_is_configured_no_more_is_awaited_no_more() {
+fn removed_peer_is_not_awaited() {
     let mut wire = restarted(false);
     let three = wire.connect(3, &client(3));
     whole(&mut wire, three);
@@ -406,7 +406,7 @@ fn who_is_configured_no_more_is_awaited_no_more() {
 
 /// Both at once: a reflector leaves, its successor comes, and no client hears a withdrawal.
 #[test]
-fn a_reflector_that_leaves_to_come_back_gives_no_reason_to_forget_it() {
+fn reflector_stopped_for_a_restart_sends_no_cease() {
     use bgp_proto::{Notification, notification::cease};
     for n_bit in [false, true] {
         let mut wire = Wire::new(config());

@@ -62,7 +62,7 @@ fn cluster_ids_begin_with_the_identifier_and_go_on_for_ever() {
 }
 
 #[test]
-fn who_has_no_weight_is_not_chosen() {
+fn reflector_without_weight_is_not_selected() {
     let candidates = [of("rr-1", "a", 0), of("rr-2", "b", 1)];
     assert_eq!(choose("node-1", candidates, 2), ["rr-2"]);
     let nobody = [of("rr-1", "a", 0), of("rr-2", "b", 0)];

@@ -284,7 +284,7 @@ fn a_reflector_accepts_every_node_and_peers_with_the_others() {
 }
 
 #[test]
-fn whoever_is_about_to_go_is_chosen_by_nobody_unless_all_are() {
+fn draining_reflector_is_not_selected_unless_all_are() {
     let mut view = registered();
     let before: Vec<_> = (1..=8).map(|at| choice(&view, &format!("n{at}"))).collect();
     assert!(put(&mut view, "drain/rr1", "{}"));
@@ -333,7 +333,7 @@ fn whoever_is_about_to_go_is_chosen_by_nobody_unless_all_are() {
 }
 
 #[test]
-fn whose_registration_is_gone_counts_until_somebody_has_looked() {
+fn expired_registration_counts_until_it_was_checked() {
     let mut view = registered();
     let before = choice(&view, "n1");
     for at in 1..=3 {

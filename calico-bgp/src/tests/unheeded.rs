@@ -88,7 +88,7 @@ fn peerings_that_ask_for_more() {
 }
 
 #[test]
-fn what_calico_writes_by_itself_is_no_fault() {
+fn defaults_written_by_calico_are_no_fault() {
     let default = r#"{"logSeverityScreen":"Info","nodeToNodeMeshEnabled":true,"asNumber":64512,
         "listenPort":179,"bindMode":"None","ignoredInterfaces":["br-*"],
         "serviceClusterIPs":[{"cidr":"10.96.0.0/12"}],"serviceLoadBalancerAggregation":"Enabled"}"#;

@@ -53,7 +53,7 @@ fn a_fresh_block_is_what_calico_makes() {
 }
 
 #[test]
-fn what_has_been_free_for_longest_is_taken_first() {
+fn address_free_for_longest_is_assigned_first() {
     let mut block = fresh("10.65.3.64/30");
     let first = block.take(2, &taker("a"), &[]);
     assert_eq!(first[0].address.to_string(), "10.65.3.64");
@@ -163,7 +163,7 @@ fn blocks_that_contradict_themselves_are_refused() {
 }
 
 #[test]
-fn what_windows_keeps_to_itself_is_not_in_use() {
+fn addresses_reserved_by_windows_are_not_in_use() {
     let mut block = fresh("10.65.3.64/30");
     block.take(1, &taker("Windows-Reserved-IPAM-Handle"), &[]);
     assert!(block.is_empty());

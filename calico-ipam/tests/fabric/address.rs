@@ -88,7 +88,7 @@ async fn an_address_makes_its_block_the_hosts() {
 }
 
 #[tokio::test]
-async fn an_address_is_given_once_and_who_asks_again_learns_who_has_it() {
+async fn requested_address_is_given_once_and_owner_named() {
     let store = Local::empty();
     let pools = [pool("10.65.0.0/24", 26)];
     take_address(&store, "a", "a.1", "10.65.0.5", &pools)
@@ -197,7 +197,7 @@ async fn blocks_of_another_size_are_seen() {
 }
 
 #[tokio::test]
-async fn pools_are_found_by_name_and_by_range_and_reservations_are_read() {
+async fn pools_are_found_by_name_or_range_with_reservations() {
     let store = Local::empty();
     let put = async |path: &str, value: Value| {
         let key = format!("/calico/resources/v3/projectcalico.org/{path}");

@@ -53,7 +53,7 @@ async fn as_calico_left_it() -> Local {
 }
 
 #[tokio::test]
-async fn an_address_taken_and_given_back_changes_what_calico_would_change() {
+async fn assign_and_release_write_the_keys_of_calico() {
     let store = as_calico_left_it().await;
     let pools = [pool("10.65.0.0/16", 30)];
     let taken = take(&store, "r1-c07", "net.1", 1, &pools).await.unwrap();

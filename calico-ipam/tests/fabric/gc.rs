@@ -91,7 +91,7 @@ pub(crate) async fn collect_all(store: &dyn Store) {
 }
 
 #[tokio::test]
-async fn what_nobody_uses_is_given_back_after_the_grace_period() {
+async fn leaked_address_is_released_after_the_grace_period() {
     let store = ready().await;
     let pools = [pool("10.65.0.0/24", 28)];
     node(&store, "a").await;
@@ -308,7 +308,7 @@ async fn a_host_keeps_a_block_of_each_family() {
 }
 
 #[tokio::test]
-async fn what_calicos_writers_leave_half_done_is_mended() {
+async fn partial_changes_of_calico_are_repaired() {
     let store = ready().await;
     let pools = [pool("10.65.0.0/30", 30)];
     node(&store, "a").await;
@@ -378,7 +378,7 @@ async fn what_calicos_writers_leave_half_done_is_mended() {
 }
 
 #[tokio::test]
-async fn what_has_cooled_down_in_a_block_of_nobodys_is_forgotten() {
+async fn cooled_address_of_an_unowned_block_is_released() {
     let store = ready().await;
     let pools = [pool("10.65.0.0/30", 30)];
     node(&store, "b").await;

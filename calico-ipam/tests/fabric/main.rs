@@ -49,7 +49,7 @@ async fn hosts_that_start_at_once_get_different_addresses() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_given_twice_and_nothing_leaks_when_answers_are_lost() {
+async fn no_address_is_given_twice_or_lost_with_lost_answers() {
     for seed in 0..20 {
         let store = Arc::new(Flaky::new(Local::empty(), seed));
         let mut tasks = Vec::new();
@@ -251,7 +251,7 @@ async fn an_empty_block_is_taken_over_once_it_is_old() {
 }
 
 #[tokio::test]
-async fn what_calicos_writers_leave_half_done_is_finished() {
+async fn partial_changes_of_calico_are_finished() {
     let store = Local::empty();
     let pools = [pool("10.65.0.0/30", 30)];
     let affinity = "/calico/ipam/v2/host/a/ipv4/block/10.65.0.0-30";

@@ -75,7 +75,7 @@ fn a_registration_has_the_documented_json() {
 }
 
 #[test]
-fn what_is_left_out_reads_as_the_default_and_what_is_unknown_stays() {
+fn missing_field_is_default_and_unknown_field_stays() {
     let text = r#"{"asNumber":"1.1","ipv6Address":"fd00::1","clusterID":"0.0.0.7",
                    "zone":null,"state":null,"pod":[1]}"#;
     let read = Registration::parse(text.as_bytes()).unwrap();

@@ -81,7 +81,7 @@ fn other_forms_are_no_keys_of_address_management() {
 }
 
 #[test]
-fn an_affinity_without_a_state_is_confirmed_and_a_pending_one_is_not_announced() {
+fn affinity_without_state_is_confirmed() {
     for octets in [
         b"".as_slice(),
         b"{}",
@@ -212,7 +212,7 @@ proptest! {
     }
 
     #[test]
-    fn what_reads_as_a_key_is_written_the_same(text in "/calico/ipam/v2/(host|virtual|assignment|handle|config)?(/[a-z]{0,3})?(/ipv[46]/block/([0-9]{1,3}\\.){3}0-[0-9]{1,2})?") {
+    fn parsed_key_is_written_the_same(text in "/calico/ipam/v2/(host|virtual|assignment|handle|config)?(/[a-z]{0,3})?(/ipv[46]/block/([0-9]{1,3}\\.){3}0-[0-9]{1,2})?") {
         let key: Key = text.parse().unwrap();
         prop_assert_eq!(key.to_string(), text);
     }

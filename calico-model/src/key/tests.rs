@@ -36,7 +36,7 @@ fn other_keys_of_the_model_are_kept() {
 }
 
 #[test]
-fn what_is_no_key_says_why() {
+fn invalid_key_has_its_reason() {
     let resource = |rest: &str| {
         format!("{RESOURCES_PREFIX}{rest}")
             .parse::<Key>()

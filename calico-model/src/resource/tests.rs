@@ -72,7 +72,7 @@ fn number_of_50_digits_survives_a_rewrite() {
 }
 
 #[test]
-fn what_is_never_stored_is_left_out_and_forced_labels_are_put_in() {
+fn unstored_fields_are_omitted_and_forced_labels_added() {
     let written: Value =
         serde_json::from_slice(&parse::<WorkloadEndpointSpec>(&endpoint()).encode().unwrap())
             .unwrap();
@@ -171,7 +171,7 @@ fn unknown_fields_that_are_stored_already_are_no_faults() {
 }
 
 #[test]
-fn every_field_that_a_typed_kind_writes_is_one_that_strict_writing_knows() {
+fn written_fields_are_known_to_strict_writing() {
     let full = [
         endpoint(),
         json!({"kind": "Node", "metadata": {"name": "n"}, "spec": {

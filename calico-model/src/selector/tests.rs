@@ -47,7 +47,7 @@ fn the_canonical_text_has_one_form() {
 }
 
 #[test]
-fn what_is_no_selector_says_where_and_what_was_expected() {
+fn invalid_selector_has_place_and_expectation() {
     for (text, at, expected) in [
         ("a", 1, "=="),
         ("a = 'b'", 2, "=="),
@@ -190,7 +190,7 @@ fn not(expression: Expression) -> Expression {
 
 proptest! {
     #[test]
-    fn what_is_printed_reads_as_the_same(expression in expression()) {
+    fn printed_selector_parses_to_the_same(expression in expression()) {
         let text = expression.to_string();
         let again = read(&text);
         prop_assert_eq!(&again.expression, &expression, "{}", text);

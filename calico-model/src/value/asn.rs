@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_as_number_is_refused() {
+    fn invalid_as_number_is_rejected() {
         for json in [
             "-1",
             "4294967296",

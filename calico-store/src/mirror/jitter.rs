@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_all_begin_at_once_is_spread() {
+    fn simultaneous_starts_are_spread() {
         let whole = Duration::from_secs(3);
         let mut tenths = [0; 10];
         for seed in 0..1000 {

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_the_same_for_all_is_said_once_and_what_is_a_ranges_names_it() {
+    fn trouble_of_all_is_noted_once_and_of_a_range_by_name() {
         let (told, now) = watch::channel(Vec::new());
         let mut troubles = Troubles::new(told);
         let [a, b] = ["/a/", "/b/"].map(KeyRange::prefix);

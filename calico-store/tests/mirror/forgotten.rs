@@ -28,7 +28,7 @@ fn forgotten(act: fn(&mut World)) -> World {
 }
 
 #[test]
-fn a_range_that_was_quiet_for_longer_than_the_history_lasts_is_not_listed() {
+fn range_quiet_beyond_the_history_is_not_listed() {
     let world = forgotten(|_| {});
     assert_eq!(lists(&world), [1, 1]);
     assert_eq!((world.consumer.puts, world.consumer.deletes), (7, 0));
@@ -64,7 +64,7 @@ fn a_range_that_is_quiet_is_known_as_of_lately() {
 }
 
 #[test]
-fn what_is_new_in_a_history_that_is_gone_is_told_without_a_list() {
+fn changes_after_a_compaction_need_no_list() {
     let world = forgotten(|world| {
         world.put("/a/0", "changed");
         world.put("/a/9", "new");
@@ -77,7 +77,7 @@ fn what_is_new_in_a_history_that_is_gone_is_told_without_a_list() {
 }
 
 #[test]
-fn what_is_gone_with_its_history_is_found_by_a_list() {
+fn deletion_in_a_lost_history_is_found_by_a_list() {
     for act in [
         |world: &mut World| world.delete(KeyRange::key("/a/3")),
         |world: &mut World| {
@@ -103,7 +103,7 @@ fn more_news_than_a_page_holds_is_a_list() {
 }
 
 #[test]
-fn who_does_not_answer_what_is_new_is_asked_again() {
+fn unanswered_question_is_asked_again() {
     let mut world = World::new();
     world.put("/a/1", "x");
     world.put("/b/1", "x");

@@ -210,7 +210,7 @@ fn a_store_that_is_locked_is_told_when_it_is_unlocked() {
 /// A program that fills a locked store unlocks it last; each watch reports its own part, in any
 /// order.
 #[test]
-fn what_was_written_before_an_unlocking_is_told_with_it() {
+fn writes_before_an_unlocking_are_reported_with_it() {
     let feeds = [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 2, 1], [1, 0, 2]];
     for order in feeds.map(|feeds| feeds.map(FeedId)) {
         for is_anew in [false, true] {
@@ -242,7 +242,7 @@ fn what_was_written_before_an_unlocking_is_told_with_it() {
 
 /// Nor is a consumer without an earlier picture in sync with less.
 #[test]
-fn a_first_picture_has_what_was_written_before_the_store_was_ready() {
+fn first_state_has_writes_before_the_store_was_ready() {
     for says in [None, Some(false)] {
         let mut world = World::gated();
         if let Some(is_ready) = says {
@@ -264,7 +264,7 @@ fn a_first_picture_has_what_was_written_before_the_store_was_ready() {
 
 /// The same cluster ID, as an etcd has that is created again with the same members and token.
 #[test]
-fn an_emptied_store_that_catches_up_is_read_anew_before_it_counts() {
+fn emptied_store_is_read_again_before_it_counts() {
     for says in [None, Some("two")] {
         let mut world = world();
         for nth in 0..20 {
@@ -307,7 +307,7 @@ fn an_emptied_store_that_catches_up_is_read_anew_before_it_counts() {
 /// As after `etcdctl del --prefix`: everything is deleted at one revision, and each watch reports
 /// its own part.
 #[test]
-fn what_is_deleted_together_with_the_stores_word_is_told_in_no_order() {
+fn deletion_with_cluster_information_is_not_reported() {
     for order in [[0, 1, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]].map(|feeds| feeds.map(FeedId)) {
         let mut world = world();
         let before = world.consumer.state.clone();

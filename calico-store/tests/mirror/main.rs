@@ -32,7 +32,7 @@ fn lists(world: &World) -> Vec<u64> {
 }
 
 #[test]
-fn what_is_there_comes_before_in_sync_and_what_changes_after() {
+fn content_precedes_in_sync_and_changes_follow() {
     let mut world = World::new();
     for key in ["/a/1", "/a/2", "/a/3", "/b/1", "/c/1"] {
         world.put(key, "x");
@@ -295,7 +295,7 @@ fn a_new_history_replaces_the_old_one() {
 }
 
 #[test]
-fn a_store_that_lost_its_last_writes_is_not_watched_from_the_future() {
+fn store_without_last_writes_is_not_watched_ahead() {
     let mut world = World::new();
     world.put("/a/1", "kept");
     world.settle();
@@ -329,7 +329,7 @@ fn a_store_that_lost_its_last_writes_is_not_watched_from_the_future() {
 }
 
 #[test]
-fn a_store_that_is_replaced_between_two_pages_is_listed_from_the_first() {
+fn store_replaced_between_pages_is_listed_again() {
     let mut world = World::new();
     for nth in 0..5 {
         world.put(&format!("/a/{nth}"), "x");

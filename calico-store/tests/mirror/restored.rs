@@ -65,7 +65,7 @@ fn a_store_of_another_history_is_taken_as_it_is() {
 }
 
 #[test]
-fn a_copy_of_the_history_that_went_on_otherwise_is_taken_as_it_is() {
+fn diverged_copy_of_the_history_is_accepted() {
     let mut world = World::new();
     world.put("/a/1", "x");
     world.put("/a/2", "lost");

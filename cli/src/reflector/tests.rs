@@ -90,7 +90,7 @@ async fn a_reflector_is_forgotten_as_a_whole() {
 }
 
 #[tokio::test]
-async fn a_reflector_that_comes_back_while_it_is_forgotten_keeps_its_cluster() {
+async fn reflector_that_returns_during_removal_keeps_its_id() {
     let (store, read) = claimed().await;
     put(
         &store,

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_says_why() {
+    fn unusable_setting_has_its_reason() {
         for (set, part) in [
             (&[][..], "ETCD_ENDPOINTS"),
             (&[("DATASTORE_TYPE", "kubernetes")], "kubernetes"),

@@ -93,7 +93,7 @@ fn long_lists_are_cut_and_control_characters_shown() {
 }
 
 #[test]
-fn what_was_done_is_said_in_calicoctls_words() {
+fn results_have_the_words_of_calicoctl() {
     let kinds = |names: &[&str]| {
         names
             .iter()
@@ -119,7 +119,7 @@ fn what_was_done_is_said_in_calicoctls_words() {
 }
 
 #[test]
-fn what_is_exported_can_be_written_elsewhere() {
+fn exported_resource_can_be_written_elsewhere() {
     let mut one = Shown::One(
         Kind::Node,
         json!({"metadata": {"name": "n", "uid": "u", "resourceVersion": "7",

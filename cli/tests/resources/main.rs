@@ -36,7 +36,7 @@ macro_rules! against_both {
 
 against_both! {
     a_resource_goes_round
-    nobody_overwrites_what_they_have_not_read
+    resource_changed_by_others_is_not_overwritten
     faults_are_all_told_before_anything_is_written
     manifest_with_overlapping_pools_writes_nothing
     directories_lists_and_the_standard_input_are_read
@@ -143,7 +143,7 @@ spec:
         );
     }
 
-    pub(super) async fn nobody_overwrites_what_they_have_not_read(tool: &Tool) {
+    pub(super) async fn resource_changed_by_others_is_not_overwritten(tool: &Tool) {
         tool.done(&["apply", "-f", &tool.file("peer.yaml", PEER)]);
         let read = tool.done(&["get", "bgppeer", "rack-tor", "-o", "yaml"]);
         let mine = tool.file("mine.yaml", &read.replace("10.20.1.254", "10.20.1.253"));

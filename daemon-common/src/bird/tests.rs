@@ -397,7 +397,7 @@ async fn a_client_is_greeted_and_answered_page_by_page() {
 }
 
 #[tokio::test]
-async fn what_the_daemon_does_not_answer_is_an_error_of_birds() {
+async fn unanswered_command_is_an_error_of_bird() {
     let directory = tempfile::tempdir().expect("directory");
     let path = directory.path().join("bird.ctl");
     let mut control = Control::bind(directory.path().join("test.sock")).expect("bind");

@@ -173,7 +173,7 @@ fn a_store_is_told_in_words_and_numbers() {
 }
 
 #[test]
-fn what_a_daemon_has_not_is_not_on_its_page() {
+fn metrics_page_omits_parts_that_a_daemon_lacks() {
     let page = render(Status::default(), Neighbors::default(), events()).expect("it is text");
     for absent in ["store", "kernel", "endpoints", "neighbor"] {
         assert!(!page.contains(&format!("cambric_{absent}")), "{page}");
@@ -270,7 +270,7 @@ async fn a_scrape_is_answered_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn who_does_not_ask_is_closed_and_holds_nobody_up_for_longer() {
+async fn silent_scraper_is_closed_and_blocks_no_other() {
     let (_directory, address) = daemon().await;
     let mut silent = Vec::new();
     for _ in 0..CONNECTIONS_MAX {

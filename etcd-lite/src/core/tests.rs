@@ -44,7 +44,7 @@ fn history_is_bounded_by_itself() {
 }
 
 #[test]
-fn what_a_write_at_the_compacted_revision_replaced_goes_too() {
+fn value_replaced_at_the_compacted_revision_is_dropped() {
     let mut core = Core::new(CoreConfig::default());
     put(&mut core, "a", "1").unwrap();
     let second = put(&mut core, "b", "1").unwrap();

@@ -232,7 +232,7 @@ fn cut_at_any_octet_it_is_as_it_was_then() {
 }
 
 #[test]
-fn changed_at_any_octet_it_is_an_error_with_its_place_or_a_torn_end() {
+fn file_changed_anywhere_is_an_error_or_torn_end() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let seen = played(&path);

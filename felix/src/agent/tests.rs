@@ -89,7 +89,7 @@ fn an_endpoint_that_goes_takes_everything_with_it_at_once() {
 }
 
 #[test]
-fn an_address_of_another_endpoint_rests_until_its_connections_are_forgotten() {
+fn moved_address_waits_until_conntrack_is_flushed() {
     for at_once in [true, false] {
         let mut world = World::new();
         for name in ["cali1", "cali2", "cali3"] {

@@ -114,7 +114,7 @@ fn an_endpoint_of_this_host_gets_all_it_needs() {
 }
 
 #[test]
-fn other_hosts_endpoints_and_those_without_addresses_are_as_if_absent() {
+fn remote_and_addressless_endpoints_are_ignored() {
     let other = endpoint("r1-c08", "a", "cali1", &["10.65.0.1/32"], &[]);
     let bare = open("b", "cali2", &[]);
     let mut calculator = told(&[(endpoint_key("a"), other), (endpoint_key("b"), bare)]);
@@ -137,7 +137,7 @@ fn an_endpoint_that_loses_its_addresses_or_moves_away_goes() {
 }
 
 #[test]
-fn of_two_endpoints_with_one_interface_the_lower_id_wins_and_the_other_takes_over() {
+fn lower_id_gets_the_interface_and_the_other_waits() {
     let (a, b) = (endpoint_key("a"), endpoint_key("b"));
     let mut calculator = told(&[
         (b.clone(), open("b", "cali1", &["10.65.0.2/32"])),
@@ -186,7 +186,7 @@ fn an_address_belongs_to_one_endpoint() {
 }
 
 #[test]
-fn a_bad_value_leaves_the_last_good_one_in_force_and_names_key_and_field() {
+fn invalid_value_keeps_the_last_valid_and_is_named() {
     let a = endpoint_key("a");
     let good = open("a", "cali1", &["10.65.0.1/32"]);
     let with = |field: &str, value: Value| {
@@ -246,7 +246,7 @@ fn a_bad_value_leaves_the_last_good_one_in_force_and_names_key_and_field() {
 }
 
 #[test]
-fn a_bad_value_of_another_hosts_endpoint_is_told_and_refuses_none_of_ours() {
+fn invalid_remote_value_rejects_no_local_endpoint() {
     let mut calculator = Calculator::new("r1-c08", None);
     assert!(calculator.change(&endpoint_key("a"), Some(b"{")).is_some());
     assert_eq!(calculator.settled().endpoints.len(), 0);
@@ -258,7 +258,7 @@ fn a_bad_value_of_another_hosts_endpoint_is_told_and_refuses_none_of_ours() {
 }
 
 #[test]
-fn an_interface_without_our_prefix_is_refused_until_the_prefix_is_ours() {
+fn foreign_prefix_is_rejected_until_configured() {
     let mut calculator = told(&[(endpoint_key("a"), open("a", "veth1", &["10.65.0.1/32"]))]);
     let desired = calculator.settled();
     assert!(desired.routes.is_empty());
@@ -358,7 +358,7 @@ fn a_rule_that_cannot_be_followed_errs_on_the_closed_side() {
 }
 
 #[test]
-fn a_missing_profile_closes_and_an_endpoint_without_any_passes_nothing() {
+fn missing_profile_drops_all_traffic() {
     let reasons = |profiles: &[&str]| {
         let value = endpoint(HOST, "a", "cali1", &["10.65.0.1/32"], profiles);
         let desired = told(&[(endpoint_key("a"), value)]).settled();
@@ -418,7 +418,7 @@ fn settings_of_this_host_go_before_those_of_all() {
 }
 
 #[test]
-fn what_the_host_itself_says_goes_before_what_is_stored() {
+fn local_setting_precedes_the_stored_one() {
     let local = json!({"interfacePrefix": "tap", "openstackRegion": ""});
     let local = serde_json::from_value(local).unwrap();
     let mut calculator = Calculator::new(HOST, Some(local));

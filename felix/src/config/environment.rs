@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn mistake_is_named() {
         for (name, text, words) in [
             (
                 "FELIX_REPORTINGTTLSECS",

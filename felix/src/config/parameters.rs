@@ -145,7 +145,7 @@ mod tests {
     use calico_model::Standing;
 
     #[test]
-    fn what_can_be_said_here_is_what_is_followed_of_the_store() {
+    fn file_settings_are_those_supported_in_the_store() {
         let mut fields = PARAMETERS.map(|parameter| parameter.field);
         fields.sort_unstable();
         let declared = calico_model::declared(calico_model::Kind::FelixConfiguration).into_iter();

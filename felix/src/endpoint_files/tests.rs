@@ -147,7 +147,7 @@ fn a_refusal_has_its_reason_beside() {
 }
 
 #[test]
-fn what_an_earlier_run_left_goes_when_it_is_known_to_be_stale() {
+fn stale_object_of_an_earlier_run_is_removed() {
     let mut world = World::new();
     let gone = "endpoint-status/k8s prod%2Fgone eth0";
     let up = "endpoint-status/k8s prod%2Fup eth0";
@@ -164,7 +164,7 @@ fn what_an_earlier_run_left_goes_when_it_is_known_to_be_stale() {
 }
 
 #[test]
-fn what_failed_is_tried_again_and_keeps_nothing_else_back() {
+fn failed_write_is_retried_and_blocks_no_other() {
     let mut world = World::new();
     // A directory in the place of a file.
     let stone = world.directory.path().join(WEB);

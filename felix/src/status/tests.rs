@@ -336,7 +336,7 @@ fn one_that_flaps_keeps_no_other_back() {
 }
 
 #[test]
-fn who_was_seen_at_work_by_an_earlier_run_is_told_once() {
+fn endpoint_known_to_an_earlier_run_is_reported_once() {
     let mut reporter = without_own();
     state(&mut reporter, EndpointState::Down);
     assert!(reporter.take_known().is_empty());

@@ -29,7 +29,7 @@ fn batch(commands: Vec<Command>, first: u32) -> Batch {
 }
 
 #[test]
-fn what_is_written_reads_the_same() {
+fn written_route_reads_the_same() {
     let us = Owner(119);
     let onlink = Hop {
         onlink: true,

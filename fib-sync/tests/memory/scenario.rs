@@ -67,7 +67,7 @@ fn a_restart_writes_only_the_difference() {
 }
 
 #[test]
-fn what_was_wanted_once_goes_without_grace() {
+fn route_wanted_before_is_deleted_without_grace() {
     let mut world = World::new(3);
     world.want(key("10.65.0.1/32"), via(US, &["10.0.0.12"]));
     world.run(MOMENT);

@@ -322,8 +322,8 @@ fn bird_keeps_the_sessions_through_changes_of_the_store() {
 /// The only exception on the page: a reflector sends several paths to a client with multipath,
 /// which both OPENs negotiate.
 #[test]
-fn a_node_of_several_paths_starts_over_when_it_becomes_a_reflector() {
-    let name = "a_node_of_several_paths_starts_over_when_it_becomes_a_reflector";
+fn multipath_node_is_reset_when_it_becomes_a_reflector() {
+    let name = "multipath_node_is_reset_when_it_becomes_a_reflector";
     in_ground(&[Kind::Bird], name, async |ground| {
         let mut stored = Stored::new(&ground, "multipath = 4\n").await;
         let key = "Node: `spec.bgp.routeReflectorClusterID`";

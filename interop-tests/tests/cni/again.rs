@@ -69,7 +69,7 @@ fn a_repeated_add_that_fails_leaves_the_container_connected() {
 }
 
 #[test]
-fn while_the_store_is_away_del_leaves_what_may_be_the_new_sandboxs() {
+fn del_without_store_keeps_an_unclaimed_interface() {
     on_a_host("cni and DEL without a store", async |_fabric, node| {
         let old = Container::pod("old");
         // Like an interface of Calico's plugin: named after the pod, and without a reference to a
@@ -94,7 +94,7 @@ fn while_the_store_is_away_del_leaves_what_may_be_the_new_sandboxs() {
 }
 
 #[test]
-fn what_another_plugin_gave_besides_addresses_is_known_later() {
+fn answer_of_another_ipam_plugin_is_kept() {
     on_a_host("cni and routes of host-local", async |fabric, node| {
         if interop_tests::foreign("/usr/lib/cni/host-local").is_none() {
             return;
@@ -143,7 +143,7 @@ fn what_another_plugin_gave_besides_addresses_is_known_later() {
 }
 
 #[test]
-fn what_felix_said_of_a_pods_old_sandbox_is_no_answer_for_the_new() {
+fn status_of_an_old_sandbox_is_no_answer_for_the_new() {
     on_a_host(
         "cni and a pod's second sandbox",
         async |fabric, mut node| {

@@ -42,7 +42,7 @@ async fn take_out(fabric: &Fabric) -> Item {
 }
 
 #[test]
-fn what_an_add_has_made_before_it_is_done_is_not_collected() {
+fn objects_of_an_add_in_progress_are_not_collected() {
     on_a_host("cni and GC beside ADD", async |fabric, node| {
         let config = node.network(json!({}));
         let container = Container::bare(ID);

@@ -93,7 +93,7 @@ async fn from_add_to_del(fabric: &Fabric) {
 }
 
 #[test]
-fn a_container_is_connected_until_it_is_not_over_the_embedded_store() {
+fn container_is_connected_over_the_embedded_store() {
     in_ground(&[], "cni over the embedded store", async |ground| {
         let fabric = Fabric::new(ground, Backing::Embedded)
             .await
@@ -112,7 +112,7 @@ fn a_container_is_connected_until_it_is_not_over_etcd() {
 }
 
 #[test]
-fn a_container_is_connected_until_it_is_not_over_an_etcd_that_asks_for_certificates() {
+fn container_is_connected_over_an_etcd_with_certificates() {
     in_ground(&[], "cni over TLS", async |ground| {
         if let Some(fabric) = Fabric::new(ground, Backing::Secured).await {
             from_add_to_del(&fabric).await;
@@ -289,7 +289,7 @@ async fn cut(
 }
 
 #[test]
-fn wherever_an_add_is_killed_del_or_gc_leaves_nothing_and_add_works_again() {
+fn killed_add_is_cleaned_by_del_or_gc_and_repeatable() {
     on_a_host("cni and SIGKILL", async |fabric, node| {
         let config = node.network(json!({}));
         let mut collected = config.clone();

@@ -78,7 +78,7 @@ async fn is_cut_off(node: &Node, from: &Container, to: IpAddr, port: u16, open: 
 }
 
 #[test]
-fn a_policy_decides_what_passes_between_containers_and_is_followed_live() {
+fn policy_between_containers_changes_live() {
     if interop_tests::foreign("nft").is_none() {
         return;
     }

@@ -80,7 +80,7 @@ fn transfer(from: &Container, to: &Container, address: IpAddr) {
 }
 
 #[test]
-fn what_is_chained_behind_ours_shapes_what_passes() {
+fn chained_plugin_shapes_the_traffic() {
     on_a_host("cni and bandwidth", async |fabric, node| {
         if !is_possible(&node).await {
             return;

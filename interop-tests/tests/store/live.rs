@@ -234,8 +234,8 @@ impl Pair {
 }
 
 #[test]
-fn each_change_in_the_store_is_seen_and_ends_no_session_without_need() {
-    let name = "each_change_in_the_store_is_seen_and_ends_no_session_without_need";
+fn each_store_change_resets_no_session_without_need() {
+    let name = "each_store_change_resets_no_session_without_need";
     in_ground(&[Kind::Bird], name, async |ground| {
         let pair = Pair::new(&ground).await;
         for case in CASES {

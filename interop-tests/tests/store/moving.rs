@@ -170,8 +170,8 @@ fn a_workload_that_moves_is_preferred_where_it_arrives() {
 }
 
 #[test]
-fn a_workload_that_moves_to_bird_is_preferred_to_what_is_left_of_it() {
-    let name = "a_workload_that_moves_to_bird_is_preferred_to_what_is_left_of_it";
+fn workload_moved_to_bird_is_preferred_to_its_old_route() {
+    let name = "workload_moved_to_bird_is_preferred_to_its_old_route";
     in_ground(&[Kind::Bird], name, async |ground| {
         let (_store, [one, two, three]) = fabric(&ground).await;
         let moves = "10.65.1.6/32";

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reflector_takes_the_nodes_by_range_and_the_other_reflector_by_name() {
+    fn reflector_has_nodes_by_range_and_peer_by_name() {
         let text = route_reflector(&plan(false), 0);
         assert!(text.contains("cluster_id = \"10.0.0.1\""), "{text}");
         assert!(text.contains("name = \"rr2\""), "{text}");

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn who_falls_out_walks() {
+    fn member_that_falls_behind_walks_alone() {
         let mut log = Log::default();
         let mut slow = Cursor::following(1);
         for slot in 0..100 {

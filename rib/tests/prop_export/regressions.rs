@@ -108,7 +108,7 @@ fn play(setup: Setup, events: &[Event]) {
 }
 
 #[test]
-fn a_best_path_that_moves_between_clients_is_taken_back_from_the_new_source() {
+fn moved_best_path_is_withdrawn_from_its_new_source() {
     let better = Variant {
         local_pref: 2,
         ..PLAIN
@@ -134,7 +134,7 @@ fn a_best_path_that_moves_between_clients_is_taken_back_from_the_new_source() {
 }
 
 #[test]
-fn what_waits_for_a_decision_is_passed_by_and_comes_again() {
+fn undecided_slot_is_skipped_and_published_later() {
     plays(
         false,
         &[
@@ -196,7 +196,7 @@ fn a_loser_by_med_that_goes_may_make_another_the_best() {
 }
 
 #[test]
-fn what_is_announced_again_before_the_sweep_is_decided_about_again() {
+fn path_announced_before_the_sweep_is_decided_again() {
     let better = Variant {
         local_pref: 2,
         ..PLAIN
@@ -272,7 +272,7 @@ fn a_second_restart_drops_what_is_still_stale() {
 }
 
 #[test]
-fn a_reader_that_lost_its_place_is_told_of_withdrawals_all_the_same() {
+fn lost_reader_still_gets_withdrawals() {
     let mut events = vec![reach(5, 0, PLAIN), reach(5, 1, PLAIN), Event::Settle];
     events.extend([Event::Lag { peer: 6 }, unreach(5, 0)]);
     for round in 0..8 {
@@ -425,7 +425,7 @@ fn a_path_with_another_label_is_told_again() {
 }
 
 #[test]
-fn a_route_of_ours_that_moves_to_another_interface_is_judged_anew() {
+fn local_route_on_another_interface_is_reevaluated() {
     let cali = Match::Interface(["cali*".into()].into());
     let never = Match::LocalPref { min: 1, max: 0 };
     for send in [None, Some(SendPaths::All)] {

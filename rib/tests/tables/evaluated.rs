@@ -13,7 +13,7 @@ use crate::{FAMILY, announce, attributes, prefix, rib, settle};
 
 /// RFC 8326: what will go is used as long as there is nothing else, wherever it comes from.
 #[test]
-fn who_is_about_to_go_is_the_last_choice() {
+fn route_with_graceful_shutdown_is_the_last_choice() {
     let mut rib = rib();
     for (peer, hops) in [(1, 1), (2, 3)] {
         announce(
@@ -86,7 +86,7 @@ fn a_path_says_which_term_of_the_rules_refused_it() {
 
 /// Routes that were taken by another AS and identifier are judged anew, and back again.
 #[test]
-fn what_names_us_by_another_number_is_refused_from_then_on() {
+fn path_with_a_new_local_number_is_rejected() {
     let mut rib = rib();
     announce(&mut rib, 1, &attributes(1, 3), [(1, 0)].into_iter());
     let reflected = Attributes {

@@ -313,7 +313,7 @@ fn announced_without_attributes_means_withdrawn() {
 }
 
 #[test]
-fn what_makes_no_sense_is_left_alone() {
+fn meaningless_request_changes_nothing() {
     let mut rib = rib();
     let nowhere = Family::new(9999, 9);
     rib.announce(nowhere, Net::V4(prefix(1)), Attributes::default(), None);
@@ -380,7 +380,7 @@ fn a_limit_refuses_what_is_new_and_takes_what_is_known() {
 }
 
 #[test]
-fn paths_of_a_session_that_is_over_do_not_count_towards_the_limit() {
+fn paths_of_a_closed_session_do_not_count_to_the_limit() {
     let mut rib = rib();
     let refuse = true;
     rib.limit_paths(PeerId(1), FAMILY, Some(PathLimit { max: 3, refuse }));

@@ -375,7 +375,7 @@ async fn it_leaves_with_administrative_shutdown() {
 /// RFC 4724 and RFC 8538 from end to end: a client retains its routes over SIGKILL and SIGTERM of
 /// the reflector, and sees no change; SIGINT ends the retention.
 #[tokio::test]
-async fn what_a_client_holds_outlives_the_reflector_unless_it_leaves_for_good() {
+async fn routes_of_clients_survive_a_restart_of_the_reflector() {
     use nix::sys::signal::Signal::{SIGINT, SIGKILL, SIGTERM};
     let address = SocketAddr::from(([127, 0, 0, 1], two_ports()));
     let mut reflector = Reflector::start_on(address.port()).await;
@@ -436,7 +436,7 @@ async fn what_a_client_holds_outlives_the_reflector_unless_it_leaves_for_good() 
 /// A neighbor that a reload moves from a section of its own into a range is awaited after a
 /// restart, although its session did not change.
 #[tokio::test]
-async fn a_neighbor_that_comes_out_of_a_range_by_a_reload_is_remembered() {
+async fn neighbor_configured_from_a_range_is_remembered() {
     let reflector = Reflector::start().await;
     let ranges = std::fs::read_to_string(reflector.config()).expect("read");
     let take = |text: &str| {
@@ -515,7 +515,7 @@ fn check_tells_without_starting() {
 }
 
 #[test]
-fn what_hinders_the_start_is_one_line() {
+fn failed_start_is_reported_in_one_line() {
     let directory = tempfile::tempdir().expect("a directory");
     let config = directory.path().join("rr.toml");
     let control = directory.path().join("rr.sock");

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn unknown_argument_is_rejected() {
         assert!(
             parse("--cpp_out=x a.proto")
                 .unwrap_err()

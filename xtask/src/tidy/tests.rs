@@ -129,7 +129,7 @@ fn the_core_stays_no_std_and_free_of_io() {
 }
 
 #[test]
-fn what_stands_below_the_core_is_no_std_too() {
+fn dependencies_of_the_core_are_no_std() {
     let tree = "rib v0.1.0 (/r/rib) []\nbytes v1.12.1 [default,std]\nmio v1.2.4 []\nnom v8 (*)\n";
     let found = texts(&tree::judge(tree));
     assert_eq!(found.lines().count(), 2, "{found}");

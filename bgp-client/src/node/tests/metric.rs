@@ -128,7 +128,7 @@ fn a_learned_degree_is_a_metric_of_the_kernel() {
 /// A workload moves away: its former host receives the new route before its Felix removes the old
 /// one.
 #[test]
-fn a_workload_that_has_moved_is_preferred_to_the_one_that_is_left() {
+fn moved_workload_is_preferred_to_its_old_route() {
     for left in [256, 1024] {
         let mut host = Host::begun();
         host.takes(&stored());

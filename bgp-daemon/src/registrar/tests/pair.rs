@@ -126,7 +126,7 @@ const TWO: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const TWO_BY_HAND: &str = r#","routeReflectorClusterID":"10.0.0.2""#;
 
 #[test]
-fn who_is_given_an_id_first_has_it_alone() {
+fn assigned_id_belongs_to_its_node_alone() {
     let mut pair = Pair::new();
     pair.node("rr1", 1, TWO_BY_HAND);
     pair.begin("rr1");
@@ -138,7 +138,7 @@ fn who_is_given_an_id_first_has_it_alone() {
 }
 
 #[test]
-fn who_has_chosen_an_id_gives_it_up_to_whom_it_is_given() {
+fn claimed_id_is_released_to_its_assigned_node() {
     let mut pair = Pair::new();
     pair.begin("rr1");
     pair.begin("rr2");
@@ -190,7 +190,7 @@ fn two_that_are_given_one_id_have_it_both() {
 
 /// The claim of a reflector was lost with an older store; it lives and is registered.
 #[test]
-fn an_id_that_another_is_registered_under_is_its_own_without_a_claim() {
+fn registered_id_is_its_reflectors_without_a_claim() {
     let mut pair = Pair::new();
     pair.begin("rr1");
     let range = KeyRange::key(FabricKey::Cluster(ONE).to_string());

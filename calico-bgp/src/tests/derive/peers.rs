@@ -46,7 +46,7 @@ fn every_field_of_a_peering_counts() {
 }
 
 #[test]
-fn a_peering_of_all_goes_before_one_of_some_and_the_first_name_before_others() {
+fn global_peering_precedes_others_then_names_decide() {
     let global = (
         "bgppeers/z-global",
         r#"{"spec":{"peerIP":"10.0.0.254","asNumber":64700}}"#,

@@ -36,7 +36,7 @@ fn export(derived: &Derived, at: usize) -> Policy {
 }
 
 #[test]
-fn what_is_announced() {
+fn routes_of_pools_and_blocks_are_advertised() {
     let tor = (
         "bgppeers/tor",
         r#"{"spec":{"peerIP":"10.0.0.253","asNumber":64512}}"#,

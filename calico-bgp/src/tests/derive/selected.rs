@@ -44,7 +44,7 @@ fn placed(derived: &Derived) -> Placed {
 }
 
 #[test]
-fn who_is_selected_comes_and_goes_with_the_fabric_and_an_address_does_not() {
+fn selected_peers_follow_the_fabric_addresses_do_not() {
     let all = with(ALL);
     let of_a = derived(&all, "a", &Placed::new());
     assert_eq!(of_a.faults, []);
@@ -70,7 +70,7 @@ fn who_is_selected_comes_and_goes_with_the_fabric_and_an_address_does_not() {
 
 /// On both sides.
 #[test]
-fn who_was_selected_is_derived_as_it_would_be() {
+fn formerly_selected_peer_is_derived_as_before() {
     let more = [ALL, &[MOVED]].concat();
     let (all, moved) = (with(ALL), with(&more));
     for (node, gone) in [("a", [10, 0, 0, 3]), ("c", [10, 0, 0, 1])] {
@@ -95,7 +95,7 @@ fn who_was_selected_is_derived_as_it_would_be() {
 
 /// A session whose password is missing is impossible, and so is a retained one.
 #[test]
-fn who_cannot_be_had_for_want_of_a_password_is_not_kept() {
+fn peer_without_its_password_is_not_kept() {
     let all = with(ALL);
     let before = placed(&derived(&all, "a", &Placed::new()));
     let more = [ALL, &[MOVED]].concat();

@@ -19,7 +19,7 @@ fn choosers(view: &View, at: u8) -> BTreeSet<String> {
 }
 
 #[test]
-fn those_clients_are_waited_for_that_choose_the_reflector() {
+fn clients_that_select_the_reflector_are_awaited() {
     let mut view = registered();
     let key = "/calico/resources/v3/projectcalico.org/bgpconfigurations/node.n3";
     let alone = r#"{"metadata":{"name":"node.n3",

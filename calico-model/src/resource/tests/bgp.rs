@@ -94,7 +94,7 @@ fn unknown_fields_survive_at_every_level() {
 }
 
 #[test]
-fn what_is_absent_null_or_empty_reads_as_the_default() {
+fn absent_null_and_empty_are_the_default() {
     for spec in [
         json!({}),
         json!({"bindMode": "", "listenPort": 0, "asNumber": null, "programClusterRoutes": null,
@@ -143,7 +143,7 @@ fn addresses_of_peers_have_their_port_apart() {
 }
 
 #[test]
-fn the_older_next_hop_flag_counts_on_external_sessions_without_a_mode() {
+fn older_next_hop_flag_applies_without_a_mode() {
     let peer = |spec: Value| parse::<BgpPeerSpec>(&json!({ "spec": spec })).spec;
     let old = peer(json!({"keepOriginalNextHop": true}));
     assert_eq!(old.next_hop(true), NextHopMode::Keep);
@@ -218,7 +218,7 @@ fn faults_of_a_configuration_name_their_fields() {
 }
 
 #[test]
-fn what_only_the_clusters_configuration_can_have_is_refused_elsewhere() {
+fn cluster_only_fields_are_rejected_elsewhere() {
     let mut own = full()[0].clone();
     own["metadata"]["name"] = json!("node.r1-c07");
     assert_eq!(

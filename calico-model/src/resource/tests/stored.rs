@@ -73,7 +73,7 @@ fn policies_are_shown_under_the_name_that_people_use() {
 }
 
 #[test]
-fn what_is_shown_has_kind_name_and_revision() {
+fn shown_resource_has_kind_name_and_revision() {
     let shown = shown(
         &key(Kind::Tier, "t"),
         b"{\"spec\":{\"order\":7},\"newer\":1}",
@@ -90,7 +90,7 @@ fn what_is_shown_has_kind_name_and_revision() {
 }
 
 #[test]
-fn what_cannot_be_shown_says_which_field() {
+fn unshowable_resource_names_its_field() {
     for (octets, part) in [
         (b"7".as_slice(), "Node: .: not an object"),
         (b"{", "Node: .: "),
@@ -142,7 +142,7 @@ fn an_endpoint_without_a_name_gets_the_one_it_must_have() {
 }
 
 #[test]
-fn what_yaml_takes_for_numbers_is_text_where_only_text_can_be() {
+fn yaml_number_is_text_in_text_fields() {
     let (key, value) = written(json!({"kind": "BGPPeer",
         "metadata": {"name": 17, "labels": {"reflector": true, "rack": 1.5}, "annotations": {"since": 2026}},
         "spec": {"node": 7, "filters": [1, "b"], "asNumber": "65000", "peerIP": "10.0.0.1",

@@ -74,7 +74,7 @@ fn each_is_the_one_before_with_what_changed() {
 }
 
 #[test]
-fn what_is_too_old_or_lacks_something_is_refused() {
+fn old_or_incomplete_snapshot_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("snapshot");
     write(&path, &header(), None, &changes(&[("/a/1", Some("1"))])).unwrap();

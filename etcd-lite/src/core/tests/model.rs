@@ -450,7 +450,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_deleted_and_compacted_leaves_nothing_behind(
+    fn deleted_and_compacted_key_leaves_nothing(
         steps in prop::collection::vec(step(), 1..30),
     ) {
         let mut world = World::new();

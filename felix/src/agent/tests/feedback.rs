@@ -111,7 +111,7 @@ fn rules_that_are_refused_again_and_again_are_an_error() {
 }
 
 #[test]
-fn a_route_that_is_refused_stays_an_error_while_it_is_tried_again() {
+fn rejected_route_stays_an_error_while_retried() {
     let mut world = World::new();
     world.link("cali1");
     let prefix = "10.65.0.1/32".parse().unwrap();
@@ -137,7 +137,7 @@ fn a_route_that_is_refused_stays_an_error_while_it_is_tried_again() {
 }
 
 #[test]
-fn of_two_with_one_address_or_interface_the_higher_is_refused_until_the_lower_goes() {
+fn higher_id_is_rejected_until_the_lower_is_removed() {
     for (interface, address, why) in [
         (
             "cali2",

@@ -242,7 +242,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn what_happened_before_leaves_no_trace(acts in prop::collection::vec(any_act(), 1..40)) {
+    fn earlier_history_leaves_no_trace(acts in prop::collection::vec(any_act(), 1..40)) {
         let mut old = Told::new();
         old.world.in_sync();
         for act in &acts {

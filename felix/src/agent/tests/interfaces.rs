@@ -75,7 +75,7 @@ fn an_overrun_makes_no_gap_and_everything_is_looked_at_again() {
 }
 
 #[test]
-fn an_address_that_moves_between_interfaces_is_forgotten_and_routed_anew() {
+fn address_moved_to_an_interface_is_flushed_and_routed() {
     let mut world = World::new();
     world.link("cali1");
     let second = world.link("cali2");

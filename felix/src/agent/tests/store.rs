@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn before_the_store_is_read_nothing_passes_and_nothing_is_touched() {
+fn unread_store_drops_traffic_and_changes_nothing() {
     let mut world = World::new();
     let index = world.link("cali1");
     let stale = RouteKey::new(254, "10.65.0.9/32".parse().unwrap(), 256, 0);
@@ -23,7 +23,7 @@ fn before_the_store_is_read_nothing_passes_and_nothing_is_touched() {
 }
 
 #[test]
-fn a_restart_leaves_rules_and_routes_in_force_and_then_removes_strays() {
+fn restart_keeps_rules_and_routes_then_removes_strays() {
     let mut world = World::new();
     let index = world.link("cali1");
     world.link("cali2");
@@ -51,7 +51,7 @@ fn a_restart_leaves_rules_and_routes_in_force_and_then_removes_strays() {
 }
 
 #[test]
-fn what_a_store_tells_by_and_by_counts_when_all_of_it_is_there() {
+fn partial_store_counts_when_it_is_complete() {
     for (lost, from_snapshot) in [(true, false), (false, false), (false, true)] {
         let mut world = World::new();
         let tell = |world: &mut World| {
@@ -155,7 +155,7 @@ fn nothing_is_removed_on_the_strength_of_a_snapshot() {
 }
 
 #[test]
-fn an_interface_that_comes_back_while_the_store_is_away_gets_its_route_again() {
+fn interface_back_without_store_gets_its_route() {
     let mut world = World::new();
     let index = world.link("cali1");
     world.endpoint("a", "cali1", &["10.65.0.1/32"]);

@@ -35,7 +35,7 @@ fn all_open() -> Calculator {
 }
 
 #[test]
-fn a_policy_that_cannot_be_read_closes_its_endpoints_until_it_can() {
+fn unreadable_policy_closes_its_endpoints() {
     let (key, value) = endpoint(0, 1, &["a"], false);
     let mut calculator = told([(&key, &value)]);
     let packet = Packet {
@@ -76,7 +76,7 @@ fn a_policy_that_cannot_be_read_closes_its_endpoints_until_it_can() {
 }
 
 #[test]
-fn what_cannot_be_read_of_a_policy_closes_what_it_may_be_for_and_no_more() {
+fn unreadable_policy_part_closes_only_its_scope() {
     const OPEN: [bool; 2] = [true, true];
     const CLOSED: [bool; 2] = [false, false];
     let ours = format!("{PREFIX}networkpolicies/openstack/bad");
@@ -225,7 +225,7 @@ fn a_restart_opens_nothing() {
 
 /// What selects another host's endpoint holds for the addresses of it that can be read.
 #[test]
-fn one_bad_address_of_another_hosts_endpoint_does_not_lose_the_others() {
+fn invalid_remote_address_does_not_drop_the_others() {
     let (key, value) = endpoint(0, 1, &["a"], false);
     let deny = json!([{"action": "Deny", "source": {"selector": "has(b)"}}, {"action": "Allow"}]);
     let (rules, deny) = policy("p", &json!({"selector": "has(a)", "ingress": deny}));

@@ -163,7 +163,7 @@ fn squashed(changes: &[(String, Option<Value>)]) -> Vec<(String, Option<Value>)>
 
 proptest! {
     #[test]
-    fn reversed_shuffled_split_squashed_and_doubled_changes_end_alike(
+    fn order_and_batching_of_changes_do_not_matter(
         changes in any_changes(),
         shuffled in any_changes().prop_flat_map(|c| (Just(squashed(&c)), Just(squashed(&c)).prop_shuffle())),
     ) {

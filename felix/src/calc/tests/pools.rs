@@ -24,7 +24,7 @@ const RULE_V6: &str = "ip6 saddr @cali60masq-ipam-pools ip6 daddr != @cali60all-
 const ACTION: &str = "counter masquerade fully-random comment \"leaves the pools\"";
 
 #[test]
-fn what_leaves_the_pools_leaves_as_the_host() {
+fn only_traffic_leaving_the_pools_is_masqueraded() {
     let disabled = json!({"spec": {"cidr": "10.67.0.0/16", "disabled": true}});
     let mut calculator = told(&[
         (key("ippools", "a"), pool("10.65.0.0/16", true)),
@@ -64,7 +64,7 @@ fn what_leaves_the_pools_leaves_as_the_host() {
 }
 
 #[test]
-fn ranges_that_overlap_are_told_once_and_a_name_may_take_another_range() {
+fn overlapping_ranges_are_reported_once() {
     let mut calculator = told(&[
         (key("ippools", "a"), pool("10.65.0.0/17", true)),
         (key("ippools", "b"), pool("10.65.128.0/17", true)),
@@ -79,7 +79,7 @@ fn ranges_that_overlap_are_told_once_and_a_name_may_take_another_range() {
 }
 
 #[test]
-fn a_pool_that_cannot_be_read_is_as_it_was_and_the_same_again_is_no_news() {
+fn unreadable_pool_keeps_its_last_value() {
     let mut calculator = told(&[(key("ippools", "a"), pool("10.65.0.0/16", true))]);
     let before = calculator.settled();
     let again = pool("10.65.0.0/16", true);

@@ -29,7 +29,7 @@ fn settings_that_are_set_and_not_followed_are_told_in_one_note() {
 }
 
 #[test]
-fn those_of_other_hosts_are_nobodys_here_and_those_that_go_are_over() {
+fn remote_endpoints_are_ignored_and_deleted_ones_cleared() {
     let spec = json!({"spec": {"bpfEnabled": true}});
     let mut calculator = told(&[
         (key("felixconfigurations", "node.other"), spec.clone()),

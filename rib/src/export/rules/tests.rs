@@ -61,7 +61,7 @@ fn route() -> Attributes {
 
 /// RFC 4456 §6, all sources against all receivers.
 #[test]
-fn who_is_told_what() {
+fn advertisement_depends_on_source_and_receiver() {
     use Role::{Client, External, Internal, Local};
     let all = [Local, External, Internal, Client];
     for source in all {
@@ -116,7 +116,7 @@ fn a_route_names_the_clusters_it_has_crossed() {
 }
 
 #[test]
-fn a_second_reflector_keeps_the_originator_and_adds_itself_in_front() {
+fn second_reflector_keeps_originator_and_prepends_itself() {
     let first = RouterId(Ipv4Addr::new(10, 0, 0, 9));
     let cluster = ClusterId(Ipv4Addr::new(2, 2, 2, 2));
     let route = Attributes {

@@ -11,7 +11,7 @@ fn a_member_that_joins_before_anything_is_there_misses_nothing() {
 }
 
 #[test]
-fn a_member_ahead_of_its_group_is_told_what_the_group_leaves_out() {
+fn member_ahead_gets_what_its_group_leaves_out() {
     // Client 6 is fed while 5 is the best; before the group gets there, it is 6 again.
     let better = Variant {
         local_pref: 2,
@@ -34,7 +34,7 @@ fn a_member_ahead_of_its_group_is_told_what_the_group_leaves_out() {
 }
 
 #[test]
-fn a_member_nobody_knows_of_is_lost_when_an_identifier_it_holds_is_forgotten() {
+fn unknown_member_is_lost_with_its_identifier() {
     let other = Variant {
         local_pref: 2,
         ..PLAIN
@@ -125,7 +125,7 @@ fn all_readers_of_a_version_are_told_the_same() {
 }
 
 #[test]
-fn a_peer_that_comes_back_as_another_is_told_of_anew_to_a_member_ahead() {
+fn peer_with_a_new_id_is_advertised_again_to_members_ahead() {
     plays(
         false,
         &[
@@ -156,7 +156,7 @@ fn a_peer_that_comes_back_as_another_is_told_of_anew_to_a_member_ahead() {
 }
 
 #[test]
-fn who_goes_over_to_another_group_forgets_what_only_the_old_one_told() {
+fn member_of_a_new_group_drops_paths_of_the_old_one() {
     let mut sends = [Some(SendPaths::Best(1)); 9];
     sends[6] = Some(SendPaths::Best(2));
     let setup = Setup {
