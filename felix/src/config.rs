@@ -19,14 +19,14 @@ use crate::calc::interface_prefixes;
 use crate::limits::{CONTROL_PORT_EXCEPTIONS_MAX, HOST_NAME_OCTETS_MAX};
 use crate::report::DAEMON;
 
-/// `rtm_protocol` values below this are the kernel's and the administrator's own (`RTPROT_STATIC`
-/// is 4): routes of theirs would be taken for ours.
+/// `rtm_protocol` values below this belong to the kernel and the administrator (`RTPROT_STATIC` is
+/// 4): their routes would be mistaken for Felix's.
 const PROTOCOL_MIN: u8 = 5;
 
 /// The built-in protocol.
 const FELIX: Owner = Owner(80);
 
-/// The protocol of cambric-bgp-client's routes unless its file names another.
+/// The default protocol of cambric-bgp-client's routes.
 const BGP_PROTOCOL: i64 = 119;
 
 const PROTOCOL_HELP: &str = "80, the built-in value, or another number from 5 on that no other \
@@ -39,32 +39,33 @@ mod parameters;
 
 pub use environment::Environment;
 
-/// What the daemon is told.
+/// The configuration of the daemon.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The control socket.
     pub control: PathBuf,
-    /// Where scrapers are answered, if anywhere.
+    /// Address of the metrics endpoint, if enabled.
     pub metrics: Option<MetricsSection>,
     /// Log level or directives.
     pub log: String,
-    /// How log lines look.
+    /// Format of log lines.
     pub log_format: LogFormat,
-    /// The store.
+    /// Connection options of the datastore.
     pub datastore: EtcdOptions,
-    /// Where what is known of the store is kept over a restart, if anywhere.
+    /// Where the snapshot of the datastore is stored across a restart, if enabled.
     pub datastore_snapshot: Option<SnapshotOptions>,
-    /// Below which directory plugins of this host are told of its endpoints, if they are.
+    /// Directory below which the status files of endpoints are written for plugins of this host, if
+    /// enabled.
     pub endpoint_status_path_prefix: Option<PathBuf>,
-    /// What the agent is told.
+    /// The configuration of the agent.
     pub agent: AgentConfig,
-    /// The file it was read from.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Variables of the environment that look like settings and are not followed.
+    /// Environment variables that look like settings and are ignored.
     pub ignored_variables: Vec<String>,
 }
 
-/// The file as it is written.
+/// The file as written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -107,17 +108,17 @@ fn endpoint_status_path_prefix() -> PathBuf {
 }
 
 impl Config {
-    /// Reads a file, and the environment of the process, which goes before it. It is also checked
-    /// against the machine: the files that it names, and other programs.
+    /// Reads a file, and the environment of the process, which overrides it. The configuration is
+    /// also checked against the machine: the named files, and other programs.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with them, each at its place.
+    /// All faults, each with its place.
     pub fn read(path: impl Into<PathBuf>) -> Result<Self, Report> {
         Self::check(&Source::read(path.into())?, Environment::of_process(), true)
     }
 
-    /// Takes text that is at hand, and no environment.
+    /// Parses a text, without an environment.
     ///
     /// # Errors
     ///
@@ -126,7 +127,7 @@ impl Config {
         Self::within(source, Environment::default())
     }
 
-    /// Takes text that is at hand, within an environment.
+    /// Parses a text, with an environment.
     ///
     /// # Errors
     ///
@@ -257,7 +258,7 @@ fn take_protocol(file: &File, agent: &mut AgentConfig) -> Option<Problem> {
     })
 }
 
-/// What is wrong with the options of the store, and with the files that they name.
+/// Returns the faults of the datastore's options, and of the files named in them.
 fn store_faults(source: &Source, options: &EtcdOptions, files: bool) -> Vec<Problem> {
     let mut faults = options.faults();
     if files {
@@ -271,8 +272,8 @@ fn store_faults(source: &Source, options: &EtcdOptions, files: bool) -> Vec<Prob
     faults.into_iter().map(problem).collect()
 }
 
-/// Another program of this host whose routes have the same protocol: cambric-bgp-client by its file,
-/// or any that runs.
+/// Returns a problem if another program of this host has routes of the same protocol:
+/// cambric-bgp-client according to its file, or any that runs.
 fn protocol_clash(source: &Source, agent: &AgentConfig) -> Option<Problem> {
     let owner = Owner(agent.route_protocol);
     let place = source.place_of(&["route_protocol"], None);
@@ -368,7 +369,7 @@ mod tests {
         let packaged = include_str!("../../packaging/etc/felix.toml");
         let plain = read(packaged).unwrap();
         let all = daemon_common::config::uncommented(packaged);
-        // A file of a password would have to be there.
+        // A password file would have to exist.
         let (all, _) = all.split_once("username =").expect("the last example");
         let all = read(all).unwrap();
         assert_eq!(all.control, plain.control);
@@ -531,7 +532,7 @@ mod tests {
         ] {
             assert!(report.contains(words), "{words} not in:\n{report}");
         }
-        // Text by itself is checked without the machine.
+        // A text alone is checked without the machine.
         assert!(read(&text.replace("  \"10.0.0.253:2379\",\n", "")).is_ok());
     }
 

@@ -1,4 +1,4 @@
-//! The program: one task that owns the agent, and everything it listens to.
+//! The program: one task that owns the agent, and all its inputs.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -35,38 +35,37 @@ use crate::store;
 /// Why the daemon ends.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
-    /// The log level is none.
+    /// The log level is invalid.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The host cannot be worked on.
+    /// The host is unusable.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// No routing table.
+    /// The routing table cannot be opened.
     #[error(transparent)]
     Fib(#[from] OpenError),
     /// Another program writes routes of the same protocol.
     #[error("{0}; set route_protocol, or stop the other program")]
     Taken(#[from] Taken),
-    /// The connection to the routing table broke.
+    /// The connection to the routing table is broken.
     #[error("the connection to the kernel's routing table broke: {0}")]
     FibClosed(OpError),
-    /// No control socket, or none for scrapers.
+    /// The control socket or the metrics endpoint cannot be opened.
     #[error(transparent)]
     Control(#[from] BindError),
-    /// The store's options are wrong.
+    /// The datastore's options are invalid.
     #[error("datastore: {0}")]
     Store(#[from] calico_store::Error),
-    /// Signals cannot be listened to.
+    /// Signal handlers cannot be installed.
     #[error("signal handlers: {0}")]
     Signals(#[source] std::io::Error),
 }
 
-/// Runs the daemon against its configured store until a signal ends it. What it put into the
-/// kernel stays there.
+/// Runs the daemon with its configured datastore until a signal ends it. Its kernel objects stay.
 ///
 /// # Errors
 ///
-/// Something that it cannot do without is missing; each error is one line.
+/// A requirement is missing; each error is one line.
 pub async fn run(config: Config) -> Result<(), DaemonError> {
     init_logging(&config.log, config.log_format)?;
     if !config.ignored_variables.is_empty() {
@@ -88,7 +87,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
 /// The daemon, opened.
 pub struct Daemon {
     agent: Agent,
-    /// What is in effect of the file.
+    /// The configuration in effect.
     config: Config,
     config_error: Option<String>,
     host: LinuxHost,
@@ -99,15 +98,15 @@ pub struct Daemon {
     signals: Option<Signals>,
     store: Arc<dyn Store>,
     follower: Follower,
-    /// Where the datastore is.
+    /// The addresses of the datastore.
     addresses: DatastoreAddresses,
-    /// Changes of the store that came together and are still to be taken, a bite at a time.
+    /// Received changes of the datastore that are still to be applied, a part at a time.
     waiting: std::vec::IntoIter<Update>,
-    /// When the store's next changes are taken.
+    /// When the datastore's next changes are applied.
     updates_at: Instant,
-    /// How current the picture of the store is.
+    /// The status of the picture of the datastore.
     store_status: Status,
-    /// The age of the snapshot that is acted upon, for want of the store.
+    /// The age of the applied snapshot, while the datastore is unreachable.
     snapshot_age_s: Option<u64>,
     reporter: Reporter,
     events: Events,
@@ -123,7 +122,7 @@ impl fmt::Debug for Daemon {
     }
 }
 
-/// What woke the daemon.
+/// The event that woke the daemon.
 enum Wake {
     Kernel(Event),
     Store(Vec<Update>),
@@ -139,12 +138,12 @@ enum Wake {
 type Errand = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 impl Daemon {
-    /// Opens the host, the control socket and a view of the store. Must be called inside a tokio
-    /// runtime; everything acts in the network namespace of the calling thread.
+    /// Opens the host, the control socket and a mirror of the datastore. Must be called inside a
+    /// tokio runtime; everything acts in the network namespace of the calling thread.
     ///
     /// # Errors
     ///
-    /// Something is missing; each error is one line.
+    /// A requirement is missing; each error is one line.
     pub fn open(config: Config, store: Arc<dyn Store>) -> Result<Self, DaemonError> {
         let claim = Claim::take(Owner(config.agent.route_protocol), DAEMON)?;
         let host = LinuxHost::open(config.agent.route_protocol)?;
@@ -191,16 +190,16 @@ impl Daemon {
         })
     }
 
-    /// Works until `stop` is there, or a signal.
+    /// Runs until `stop` completes, or a signal arrives.
     ///
     /// # Errors
     ///
-    /// The connection to the kernel broke.
+    /// The connection to the kernel is broken.
     pub async fn serve(&mut self, stop: impl Future<Output = ()>) -> Result<(), DaemonError> {
         let mut stop = pin!(stop);
         let mut errand: Option<Errand> = None;
         loop {
-            // Changes that came together are acted upon together.
+            // Changes that arrived together are applied together.
             if self.waiting.len() == 0 {
                 self.turn(&mut errand);
             }
@@ -230,7 +229,7 @@ impl Daemon {
         }
     }
 
-    /// Does all that is due.
+    /// Performs all work that is due.
     fn turn(&mut self, errand: &mut Option<Errand>) {
         let now = self.clock.now();
         self.agent_turns(now);
@@ -238,7 +237,7 @@ impl Daemon {
         let transactions = self.host.rules().transactions();
         self.events.rules(now, &self.agent, transactions);
         self.events.look(now);
-        // What an earlier run knew is not told: the store knows better.
+        // A snapshot is not reported: the datastore has newer data.
         if self.agent.is_active() && self.agent.is_store_in_sync() {
             self.tell(now);
         }
@@ -249,8 +248,8 @@ impl Daemon {
         }
     }
 
-    /// Lets the agent and its host answer each other until neither has anything to say; between two
-    /// transactions that prepare rules, others have their turn.
+    /// Lets the agent and its host exchange commands and answers until neither has any; between two
+    /// transactions that prepare rules, other work is done.
     fn agent_turns(&mut self, now: Instant) {
         let mut answered = true;
         while answered {
@@ -263,7 +262,7 @@ impl Daemon {
                 self.host.submit(number, command);
                 answered = true;
             }
-            // What closes is closed before a route leads to it.
+            // Traffic is denied before a route leads to it.
             while let Some(command) = self.agent.poll_command(now) {
                 self.fib.submit(command);
                 self.emit_notices();
@@ -279,7 +278,7 @@ impl Daemon {
         }
     }
 
-    /// Tells others how the endpoints fare.
+    /// Publishes the states of the endpoints.
     fn tell(&mut self, now: Instant) {
         self.reporter.settings(now, &self.agent.desired().settings);
         let changed = self.agent.take_untold();
@@ -318,7 +317,7 @@ impl Daemon {
             addresses = self.addresses.changed() => Wake::DatastoreAt(addresses),
             updates = next_updates(&mut self.follower, self.clock, self.updates_at),
                 if self.waiting.len() == 0 => Wake::Store(updates),
-            // Lets the runtime look at sockets in between.
+            // Lets the runtime poll sockets in between.
             () = tokio::task::yield_now(),
                 if self.waiting.len() > 0 || self.agent.is_under_way() => Wake::More,
             outcome = run_errand(errand) => Wake::Reported(outcome),
@@ -327,7 +326,7 @@ impl Daemon {
         }
     }
 
-    /// Takes the event and those that wait behind it, so that a burst costs one turn.
+    /// Handles the event and those queued behind it, so that a burst costs one turn.
     fn kernel(&mut self, first: Event) -> Result<(), DaemonError> {
         let now = self.clock.now();
         let mut event = Some(first);
@@ -346,7 +345,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Takes a bite of the changes that wait.
+    /// Applies a part of the received changes.
     fn updates(&mut self) {
         let mut left = UPDATE_OCTETS_PER_BITE;
         while left > 0
@@ -387,7 +386,7 @@ impl Daemon {
         }
     }
 
-    /// The store in numbers.
+    /// Returns the status of the datastore for reports.
     fn store_figures(&self) -> StoreFigures {
         StoreFigures {
             in_sync: self.store_status == Status::InSync,
@@ -433,8 +432,8 @@ impl Daemon {
         request.reply(reply);
     }
 
-    /// Reads the file again and takes it over. With any mistake in it, what is in effect stays in
-    /// effect, and the report goes to the log and into the status.
+    /// Reads the file again and applies it. If it has a fault, the configuration in effect stays
+    /// unchanged, and the report is written to the log and into the status.
     fn reload(&mut self) {
         self.config_error = None;
         match Config::read(&self.config.path) {
@@ -451,7 +450,7 @@ impl Daemon {
         let applied = self.config.applied_keys(new);
         let fixed = self.config.restart_keys(new);
         self.agent.reconfigure(&new.agent);
-        // What takes a restart keeps its value, and is named again by the next reload.
+        // A key that requires a restart keeps its value, and is named again by the next reload.
         self.config.agent = self.agent.config().clone();
         emit(Emitted::ConfigKeysApplied {
             keys: Text::new(applied.join(", ")),
@@ -464,7 +463,7 @@ impl Daemon {
     }
 }
 
-/// What an update counts in a bite: reading it takes the longer the larger it is.
+/// Returns the weight of an update: the time to apply it grows with its size.
 fn octets(update: &Update) -> usize {
     match update {
         Update::Change(Change::Put(item)) => item.key.len() + item.value.len(),
@@ -480,7 +479,8 @@ async fn next_signal(signals: Option<&mut Signals>) -> Signal {
     }
 }
 
-/// What comes too early waits in the follower, where a newer value takes the place of an older.
+/// Waits for the next updates, not before `at`. Until then they stay in the follower, where a newer
+/// value replaces an older one.
 async fn next_updates(follower: &mut Follower, clock: Clock, at: Instant) -> Vec<Update> {
     if clock.now() < at {
         clock.reach(Some(at)).await;
@@ -509,7 +509,7 @@ impl Clock {
     }
 
     async fn reach(self, at: Option<Instant>) {
-        // What is later than a clock can tell is never.
+        // A time beyond the range of the clock counts as never.
         let deadline = at.and_then(|at| self.0.checked_add(Duration::from_nanos(at.0)));
         match deadline {
             Some(deadline) => tokio::time::sleep_until(deadline).await,

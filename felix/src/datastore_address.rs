@@ -1,5 +1,5 @@
-//! Where the datastore is: the addresses behind the URLs of the configuration. The packet filter
-//! closes them to workloads.
+//! The addresses of the datastore behind the URLs of the configuration. The packet filter closes
+//! them to workloads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use crate::limits::{DATASTORE_ADDRESSES_MAX, DATASTORE_LOOKUP};
 
-/// Host and port of a URL; without a port, that of its scheme.
+/// Returns host and port of a URL; the default port is that of its scheme.
 fn authority(url: &str) -> Option<(String, u16)> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
     let rest = rest.split(['/', '?', '#']).next()?;
@@ -35,7 +35,7 @@ fn authority(url: &str) -> Option<(String, u16)> {
     (!host.is_empty()).then(|| (host.to_owned(), port))
 }
 
-/// The addresses of the datastore's members. Names are looked up now and then.
+/// The addresses of the datastore's members. Names are resolved periodically.
 #[derive(Debug)]
 pub(crate) struct DatastoreAddresses {
     found: watch::Receiver<BTreeSet<SocketAddr>>,
@@ -43,7 +43,7 @@ pub(crate) struct DatastoreAddresses {
 }
 
 impl DatastoreAddresses {
-    /// Those behind the URLs. Must be called inside a tokio runtime.
+    /// Starts to resolve the URLs. Must be called inside a tokio runtime.
     pub(crate) fn of(urls: &[String]) -> Self {
         let mut literal = BTreeSet::new();
         let mut names = Vec::new();
@@ -59,7 +59,7 @@ impl DatastoreAddresses {
         Self { found, task }
     }
 
-    /// Waits until they are others than those returned last.
+    /// Waits until the addresses differ from the last returned ones.
     pub(crate) async fn changed(&mut self) -> BTreeSet<SocketAddr> {
         if self.found.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -76,8 +76,8 @@ impl Drop for DatastoreAddresses {
     }
 }
 
-/// Looks names up for ever, and reports all addresses. An address stays when a later answer lacks
-/// it: many name servers return a part of what they know.
+/// Resolves names periodically, and reports all addresses. An address stays even if a later answer
+/// lacks it: many name servers return only a part of their records.
 async fn look_up(
     literal: BTreeSet<SocketAddr>,
     names: Vec<(String, u16)>,

@@ -1,9 +1,9 @@
-//! The files that tell plugins of this host how its endpoints fare: one in `endpoint-status` while
-//! an endpoint is up, as Calico's agent keeps them, and one in `endpoint-error` while it is refused.
+//! The status files of this host's endpoints for plugins: one in `endpoint-status` while an
+//! endpoint is up, as written by Calico's agent, and one in `endpoint-error` while it is rejected.
 //!
-//! They outlive the program, as what it put into the kernel does. What an earlier run left is taken
-//! away as soon as its endpoint is not there, and otherwise once this run had the time to bring the
-//! endpoint up.
+//! They survive the program, like its kernel objects. A file of an earlier run is removed as soon
+//! as its endpoint does not exist, otherwise after this run has had the time to bring the endpoint
+//! up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,14 +21,14 @@ use crate::calc::{Endpoint, EndpointId};
 #[cfg(test)]
 mod tests;
 
-/// The two directories, and what is in them.
+/// The two directories, and their files.
 #[derive(Debug)]
 pub(crate) struct EndpointFiles {
     up: Directory,
     error: Directory,
     /// All endpoints of this host.
     endpoints: BTreeMap<EndpointId, (EndpointState, Told)>,
-    /// Those whose files may not be as they should.
+    /// Endpoints of which the files may be outdated.
     pending: BTreeSet<EndpointId>,
     retry: Retry,
 }
@@ -38,15 +38,15 @@ pub(crate) struct EndpointFiles {
 struct Directory {
     state: EndpointState,
     path: PathBuf,
-    /// Where a file is written before it is given its name; nobody is to see half of one.
+    /// Temporary file that is renamed after writing, so that no reader sees a partial file.
     draft: PathBuf,
-    /// Names of an earlier run's files; `None`: not looked yet.
+    /// Names of an earlier run's files; `None`: not read yet.
     left: Option<BTreeSet<String>>,
     /// This run's files.
     held: BTreeMap<EndpointId, Told>,
 }
 
-/// What a file says.
+/// The content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Told {
     endpoint: Endpoint,
@@ -55,7 +55,7 @@ struct Told {
 }
 
 impl EndpointFiles {
-    /// Files below `prefix`; nothing is done yet.
+    /// Returns files below `prefix`, without accessing them.
     pub(crate) fn new(prefix: &Path) -> Self {
         let directory = |state, name: &str| Directory {
             state,
@@ -73,9 +73,9 @@ impl EndpointFiles {
         }
     }
 
-    /// Makes the files say how endpoints of this host fare: those that are given, of which some may
-    /// have gone. All others fare as they did. To be called once the store has been read in full;
-    /// `settled` is whether endpoints had the time to come up since.
+    /// Updates the files with the state of these endpoints of this host, some of which may be
+    /// deleted; all others are unchanged. Must be called only after the datastore has been read in
+    /// full; `settled` is whether endpoints have had the time to come up since.
     pub(crate) fn tell<'v>(
         &mut self,
         now: Instant,
@@ -117,19 +117,19 @@ impl EndpointFiles {
         }
     }
 
-    /// When what failed is tried again.
+    /// Returns when a failed write is retried.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.retry.timeout()
     }
 
-    /// Why a file is not as it should be.
+    /// Returns why a file is outdated.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.retry.reason()
     }
 }
 
 impl Directory {
-    /// Writes the file of an endpoint, or takes it away.
+    /// Writes the file of an endpoint, or removes it.
     fn tell(
         &mut self,
         id: &EndpointId,
@@ -149,7 +149,7 @@ impl Directory {
         }
     }
 
-    /// Makes the directory, and looks what an earlier run left there.
+    /// Creates the directory, and reads the names of an earlier run's files.
     fn look(&mut self) -> Result<(), String> {
         if self.left.is_some() {
             return Ok(());
@@ -173,7 +173,7 @@ impl Directory {
         let written = written.and_then(|()| fs::rename(&self.draft, &path));
         if let Err(error) = written {
             if error.kind() == ErrorKind::NotFound {
-                self.left = None; // Somebody took the directory away, and all files with it.
+                self.left = None; // The directory was removed, and all files with it.
                 self.held.clear();
             }
             return Err(at(&path, &error));
@@ -185,7 +185,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Takes away what an earlier run left and this one does not want.
+    /// Removes an earlier run's files that this run does not want.
     fn clean(
         &mut self,
         endpoints: &BTreeMap<EndpointId, (EndpointState, Told)>,
@@ -195,7 +195,7 @@ impl Directory {
         let Some(left) = self.left.as_ref().filter(|left| !left.is_empty()) else {
             return Ok(());
         };
-        // A refusal of an earlier run is no reason for a plugin to fail now.
+        // A rejection of an earlier run must not fail a plugin now.
         let may_come = |_: &&EndpointId| !settled && self.state == EndpointState::Up;
         let kept: BTreeSet<String> = endpoints.keys().filter(may_come).map(name).collect();
         let gone: Vec<String> = left.difference(&kept).cloned().collect();

@@ -1,4 +1,4 @@
-//! What Felix reports as events.
+//! The events that Felix reports.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::agent::{Agent, EndpointView};
 use crate::calc::EndpointId;
 use crate::limits::EVENT_KEYS_MAX;
 
-/// Events on their way into the log and the history. Repeated ones are summarized by kind.
+/// Emits events to the log and the history. Repeated events are summarized by kind.
 #[derive(Debug)]
 pub(crate) struct Events {
     repeats: Repeats<Key, Event>,
@@ -29,7 +29,7 @@ pub(crate) struct Events {
     problem: Option<String>,
 }
 
-/// What counts as the same event again.
+/// The identity by which repeated events are recognized.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     Endpoint(EndpointId),
@@ -50,7 +50,7 @@ impl Events {
         }
     }
 
-    /// Reports an endpoint whose state may have changed; `None` if it was deleted.
+    /// Reports an endpoint of which the state may have changed; `None` if it was deleted.
     pub(crate) fn endpoint(
         &mut self,
         now: Instant,
@@ -100,7 +100,8 @@ impl Events {
         })
     }
 
-    /// Reports what happened to the packet filter. `transactions`: how many the kernel took.
+    /// Reports the transactions and foreign changes of the packet filter. `transactions`: number of
+    /// those carried out.
     pub(crate) fn rules(&mut self, now: Instant, agent: &Agent, transactions: u64) {
         for (key, event) in self.rules_changed(agent, transactions) {
             self.emit(now, key, event);
@@ -126,7 +127,7 @@ impl Events {
         changed
     }
 
-    /// When to call [`look`](Self::look) again.
+    /// Returns when to call [`look`](Self::look) again.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let end = self.repeats.poll_timeout()?;
         Some(Instant::ZERO + end)
@@ -138,7 +139,7 @@ impl Events {
         due.iter().for_each(events::emit_summary);
     }
 
-    /// Reports all summaries: the daemon ends.
+    /// Reports all summaries, because the daemon ends.
     pub(crate) fn finish(&mut self, now: Instant) {
         let all = self.repeats.finish(since_start(now));
         all.iter().for_each(events::emit_summary);
@@ -163,7 +164,7 @@ fn since_start(now: Instant) -> Duration {
     now.saturating_duration_since(Instant::ZERO)
 }
 
-/// Reports how current the knowledge of the datastore is.
+/// Reports the status of the datastore's picture.
 pub(crate) fn datastore(status: Status, revision: Option<u64>) {
     events::emit_datastore(&Datastore {
         status: status.name(),
@@ -182,14 +183,14 @@ pub(crate) fn config_rejected(report: &str) {
     tracing::error!("{report}");
 }
 
-/// Reports changed keys that only a start reads.
+/// Reports changed keys that require a restart.
 pub(crate) fn restart_required(keys: &str) {
     events::emit(Event::ConfigRestartRequired {
         keys: Text::new(keys),
     });
 }
 
-/// Reports what the opened routing table lacks.
+/// Reports the limitations of the opened routing table.
 pub(crate) fn routing_table(claim: &Claim, protocol: u8, fib: &NetlinkFib) {
     for doubt in claim.doubts() {
         events::emit(Event::RouteProtocolUnclaimed {
@@ -202,7 +203,7 @@ pub(crate) fn routing_table(claim: &Claim, protocol: u8, fib: &NetlinkFib) {
     }
 }
 
-/// Reports what happens to kernel routes.
+/// Reports changes of kernel routes.
 pub(crate) fn notice(notice: &Notice) {
     events::emit(match notice {
         Notice::Deleting { key, route, cause } => Event::RouteDeleted {

@@ -1,16 +1,16 @@
-//! Felix, the agent of every host: puts the workload endpoints that the store holds for this host
-//! into its kernel.
+//! Felix, the agent of every host: programs the workload endpoints that the datastore holds for
+//! this host into its kernel.
 //!
-//! * [`calc`]: from the store's values to the state the host should be in. Pure.
+//! * [`calc`]: computes the host's desired state from stored values. Pure.
 //! * [`render`]: the packet filter as a typed ruleset, its text, and differences. Pure.
-//! * [`agent`]: what is to be done next, without doing it. Pure; a simulator runs it.
+//! * [`agent`]: decides the next commands, without carrying them out. Pure; a simulator runs it.
 //! * [`apply`]: nftables, neighbor entries, kernel settings, connection tracking.
-//! * `status`: what is reported into the store, and when. Pure.
-//! * `endpoint_files`: what plugins of this host are told, in files.
+//! * `status`: decides the reports into the datastore, and their times. Pure.
+//! * `endpoint_files`: status files for plugins of this host.
 //! * [`config`] and [`daemon`]: the program around it.
 //!
-//! Fail closed: what is not known to be allowed does not pass. Rules are in force before a route
-//! leads to an interface, and stay in force when the agent dies.
+//! Felix fails closed: traffic that is not known to be allowed is dropped. Rules are in force
+//! before a route leads to an interface, and stay in force when the agent dies.
 
 pub mod agent;
 pub mod apply;

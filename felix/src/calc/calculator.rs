@@ -1,4 +1,4 @@
-//! What the store says, and what follows from it.
+//! The stored values, and the desired state that follows from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -22,8 +22,8 @@ use super::types::{Endpoint, Problem};
 use super::unsupported::unsupported;
 use crate::render::{Compiled, SetId};
 
-/// The kinds of resource that matter here; the store is watched for no others, but for what says
-/// whether it may be acted upon.
+/// The kinds of resource that Felix reads. The datastore is watched for no others, except for the
+/// ClusterInformation.
 pub const KINDS: [Kind; 17] = [
     Kind::Node,
     Kind::BgpConfiguration,
@@ -44,15 +44,15 @@ pub const KINDS: [Kind; 17] = [
     Kind::LiveMigration,
 ];
 
-/// Holds what the store says, for one host. Its outcome depends on the current values alone, in
-/// whatever order and however often they came; save that a value that cannot be read leaves the
-/// one before it in force.
+/// Holds the stored values for one host. The result depends only on the current values, in whatever
+/// order and however often they arrived. The exception: an unparsable value leaves the previous one
+/// in effect.
 #[derive(Clone, Debug)]
 pub struct Calculator {
     pub(super) hostname: String,
-    /// What the host itself says of settings, which goes before what is stored.
+    /// Settings of the host itself, which override stored ones.
     pub(super) local: Option<FelixConfigurationSpec>,
-    /// Traffic of the host to its own workloads meets their policies.
+    /// Policies also apply to traffic from the host to its own workloads.
     pub(super) police_host: bool,
     /// Endpoints of this host, by key.
     pub(super) endpoints: BTreeMap<String, Endpoint>,
@@ -62,38 +62,38 @@ pub struct Calculator {
     pub(super) policies: BTreeMap<String, Policy>,
     pub(super) tiers: Tiers,
     pub(super) pools: Pools,
-    /// What belongs to the fabric itself.
+    /// Addresses and ports of the fabric itself.
     pub(super) fabric: Fabric,
-    /// Which rules this host needs, and the addresses that they ask for.
+    /// The rules that this host needs, and the addresses that they select.
     pub(super) index: Index,
     /// FelixConfiguration `default`.
     pub(super) cluster_wide: Option<FelixConfigurationSpec>,
     /// FelixConfiguration `node.<hostname>`.
     pub(super) own: Option<FelixConfigurationSpec>,
-    /// Values that were refused, by key.
+    /// Rejected values, by key.
     pub(super) refused: BTreeMap<String, Problem>,
-    /// The unsupported fields of values that are in force, by key.
+    /// The unsupported fields of values in effect, by key.
     unsupported: BTreeMap<String, BTreeSet<Problem>>,
-    /// What of the above is not yet settled: most of what the store says is about other hosts.
+    /// Changes that are not settled yet: most stored values concern other hosts.
     pub(super) news: News,
-    /// What followed when it was last settled, and from what.
+    /// The result of the last settlement, with its inputs.
     pub(super) desired: Desired,
     pub(super) places: Places,
 }
 
-/// What has been told and is not yet settled.
+/// Changes that are not settled yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct News {
-    /// Keys of endpoints of this host, also of those that are none any more.
+    /// Keys of endpoints of this host, including former ones.
     pub(super) endpoints: BTreeSet<String>,
-    /// Keys of values that are refused, or no longer.
+    /// Keys of values that are rejected, or are no longer rejected.
     pub(super) refused: BTreeSet<String>,
-    /// Tiers, which all endpoints have to do with.
+    /// Tiers, which concern all endpoints.
     pub(super) tiers: bool,
     pub(super) pools: bool,
     pub(super) fabric: bool,
     pub(super) settings: bool,
-    /// The unsupported fields of a value before and now, for each value where they differ.
+    /// The previous and present unsupported fields of a value, for each value where they differ.
     pub(super) unsupported: Vec<[BTreeSet<Problem>; 2]>,
 }
 
@@ -106,7 +106,7 @@ impl News {
 }
 
 impl Calculator {
-    /// A calculator that knows nothing yet of what is stored. `local` goes before that.
+    /// Returns a calculator without any stored value. `local` overrides stored settings.
     pub fn new(hostname: impl Into<String>, local: Option<FelixConfigurationSpec>) -> Self {
         Self {
             hostname: hostname.into(),
@@ -133,22 +133,22 @@ impl Calculator {
         }
     }
 
-    /// Takes the sources that may reach control ports of the fabric.
+    /// Sets the sources that may reach control ports of the fabric.
     #[must_use]
     pub fn with_control_exceptions(mut self, sources: Vec<IpNet>) -> Self {
         self.fabric.exceptions(sources);
         self
     }
 
-    /// Lets traffic of the host to its own workloads meet their policies, or not.
+    /// Sets whether policies apply to traffic of the host to its own workloads.
     #[must_use]
     pub const fn with_policed_host(mut self, police: bool) -> Self {
         self.police_host = police;
         self
     }
 
-    /// Takes other settings of the host itself, other sources that may reach control ports, and
-    /// whether traffic of the host meets policies.
+    /// Sets the host's own settings, the sources that may reach control ports, and whether policies
+    /// apply to traffic of the host.
     pub(crate) fn reconfigure(
         &mut self,
         local: FelixConfigurationSpec,
@@ -160,14 +160,14 @@ impl Calculator {
         (self.news.settings, self.news.fabric) = (true, true);
     }
 
-    /// Takes the addresses at which this host finds the datastore.
+    /// Sets the addresses of the datastore, as this host resolves them.
     pub fn datastore_at(&mut self, at: BTreeSet<SocketAddr>) {
         self.news.fabric |= self.fabric.datastore(at);
     }
 
-    /// Takes note that `key` holds `value` now, or nothing. Keys of other kinds are ignored.
-    /// Returns what is wrong with the value; it is then left out of account, and the value before
-    /// it stays in force.
+    /// Records that `key` has this `value` now, or was deleted. Keys of other kinds are ignored.
+    /// Returns the problem of an invalid value, which is ignored: the previous value stays in
+    /// effect.
     pub fn change(&mut self, key: &str, value: Option<&[u8]>) -> Option<&Problem> {
         if let Ok(FabricKey::Reflector(_)) = key.parse() {
             let outcome = self.reflector(key, value);
@@ -188,7 +188,7 @@ impl Calculator {
                 self.fabric(key, &resource, value)
             }
             Kind::FelixConfiguration => self.configuration(key, resource.name(), value),
-            // Nothing of them is in effect, which is reported.
+            // None of them has an effect, which is reported.
             Kind::StagedGlobalNetworkPolicy
             | Kind::StagedNetworkPolicy
             | Kind::StagedKubernetesNetworkPolicy
@@ -201,7 +201,7 @@ impl Calculator {
         self.take_outcome(key, outcome)
     }
 
-    /// Takes note of whether a value is refused.
+    /// Records whether a value is rejected.
     fn take_outcome(&mut self, key: &str, outcome: Result<(), Problem>) -> Option<&Problem> {
         if self.refused.remove(key).is_some() || outcome.is_err() {
             self.news.refused.insert(key.to_owned());
@@ -210,22 +210,22 @@ impl Calculator {
         Some(self.refused.entry(key.to_owned()).or_insert(problem))
     }
 
-    /// Whether anything that matters here was told since it was [settled](Self::settle).
+    /// Returns whether any relevant change was recorded since it was [settled](Self::settle).
     pub fn has_news(&self) -> bool {
         !self.news.is_empty() || self.index.is_touched()
     }
 
-    /// How often a selector was held against labels: what the cost of policies is counted by.
+    /// Returns how often a selector was evaluated on labels, which measures the cost of policies.
     pub const fn selector_checks(&self) -> u64 {
         self.index.checks()
     }
 
-    /// What followed for this host when it was [settled](Self::settle) last.
+    /// Returns the desired state of this host as of the last [settlement](Self::settle).
     pub const fn desired(&self) -> &Desired {
         &self.desired
     }
 
-    /// Settings in force.
+    /// Returns the settings in effect.
     pub fn settings(&self) -> Settings {
         let base = self.cluster_wide.clone().unwrap_or_default();
         let stored = self.own.clone().unwrap_or_default().over(&base);
@@ -246,7 +246,7 @@ impl Calculator {
             Read::Absent => (None, None, None),
             Read::Local(endpoint, member) => (Some(endpoint), Some(member), None),
             Read::Remote(member, problem) => (None, Some(member), problem),
-            // As an endpoint of others it stays what it was.
+            // As an endpoint of another host it stays unchanged.
             Read::Unreadable(problem) => {
                 self.put_endpoint(key, None);
                 return Err(problem);
@@ -257,7 +257,7 @@ impl Calculator {
         problem.map_or(Ok(()), Err)
     }
 
-    /// A resource whose networks or addresses selectors select.
+    /// Records a resource of which selectors select networks or addresses.
     fn listed(
         &mut self,
         key: &str,
@@ -288,7 +288,7 @@ impl Calculator {
     }
 
     fn profile(&mut self, key: &str, name: &str, value: Option<&[u8]>) -> Result<(), Problem> {
-        // It exists without being stored; whatever is stored under its name does not count.
+        // It exists without being stored; a stored value of its name is ignored.
         if name == DEFAULT_ALLOW_PROFILE {
             return Ok(());
         }
@@ -373,7 +373,7 @@ impl Calculator {
         };
         let (policy, outcome) = match (read, value) {
             (Ok(policy), _) => (policy, Ok(())),
-            // Nothing of it is known to be good.
+            // No valid value of it is known.
             (Err(mut problem), Some(octets))
                 if self.policies.get(key).is_none_or(|old| old.broken) =>
             {
@@ -426,10 +426,11 @@ impl Calculator {
         Ok(())
     }
 
-    /// Takes note of the unsupported fields of a key's value that is in force.
+    /// Records the unsupported fields of a key's value in effect.
     fn note(&mut self, key: &str, kind: Kind, value: Option<&[u8]>) {
         let is_reported = match kind {
-            // Those of endpoints and of settings of a host are the business of that host.
+            // Unsupported fields of another host's endpoints and settings are reported by that
+            // host.
             Kind::WorkloadEndpoint => self.endpoints.contains_key(key),
             Kind::FelixConfiguration => {
                 let name = key.rsplit('/').next().unwrap_or_default();
@@ -452,7 +453,7 @@ impl Calculator {
     }
 }
 
-/// The spec of a resource, if it is there.
+/// Returns the spec of a resource, if it exists.
 fn spec<S: Spec>(key: &str, value: Option<&[u8]>) -> Result<Option<S>, Problem> {
     let read = value.map(|octets| read::resource::<S>(key, octets));
     Ok(read.transpose()?.map(|resource| resource.spec))

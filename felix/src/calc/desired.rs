@@ -1,4 +1,4 @@
-//! The state that a host should be in.
+//! The desired state of a host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -7,59 +7,59 @@ use super::settings::Settings;
 use super::types::{Endpoint, EndpointId, Problem};
 use crate::render::{Assembly, Control, Ruleset, Touched};
 
-/// What a host should look like, and what is said about its endpoints.
+/// The desired state of a host, and the status of its endpoints.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Desired {
-    /// The settings that all else follows.
+    /// The settings on which everything else is based.
     pub settings: Settings,
     /// Workload interfaces to set up, by name, each with its endpoint.
     pub interfaces: BTreeMap<String, Endpoint>,
-    /// Routes: a workload's address, or one outside that stands for it, to interface; /32 or /128.
+    /// Routes: a workload's address, or a floating address, to interface; /32 or /128.
     pub routes: BTreeMap<IpAddr, String>,
-    /// What belongs to the fabric itself.
+    /// Addresses and ports of the fabric itself.
     pub control: Control,
     /// The packet filter.
     pub(super) rules: Assembly,
-    /// Every endpoint of this host, and whether it has its interface.
+    /// Every endpoint of this host, with its placement.
     pub endpoints: BTreeMap<EndpointId, Placement>,
-    /// What cannot be followed, or not in full.
+    /// Values that are not applied, or not in full.
     pub problems: BTreeSet<Problem>,
-    /// How many values are refused; of each the one before, if any, stays in force.
+    /// Number of rejected values; the previous value of each, if any, stays in effect.
     pub refused: usize,
 }
 
 impl Desired {
-    /// The packet filter.
+    /// Returns the packet filter.
     pub const fn rules(&self) -> &Ruleset {
         self.rules.ruleset()
     }
 }
 
-/// Whether an endpoint has its interface.
+/// What an endpoint gets of its interface and addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The endpoint, with the addresses that are its own.
+    /// The endpoint, with the addresses that it gets.
     pub endpoint: Endpoint,
-    /// Why it is refused, if it is: it is not set up, or not with all its addresses, or as it was
-    /// before its last value.
+    /// Why it is rejected, if it is: it is not set up, or not with all its addresses, or with its
+    /// previous value.
     pub denied: Option<String>,
-    /// What is dropped because a profile is missing. The endpoint is set up all the same.
+    /// Traffic that is dropped because of a missing profile. The endpoint is set up nevertheless.
     pub missing: Option<String>,
 }
 
-/// What of [`Desired`] may be different.
+/// The parts of [`Desired`] that may have changed.
 #[derive(Clone, Debug, Default)]
 pub struct Settled {
-    /// Interfaces that endpoints have, or had.
+    /// Interfaces of present or former endpoints.
     pub interfaces: BTreeSet<String>,
     /// Endpoints.
     pub endpoints: BTreeSet<EndpointId>,
-    /// Addresses that are gone or have moved.
+    /// Addresses that were removed or moved.
     pub left: BTreeSet<IpAddr>,
     /// Parts of the packet filter.
     pub rules: Touched,
-    /// The settings are others.
+    /// The settings have changed.
     pub settings: bool,
-    /// Unsupported fields that are newly found in values that are in force.
+    /// Newly found unsupported fields of values in effect.
     pub unsupported: Vec<Problem>,
 }

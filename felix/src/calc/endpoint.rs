@@ -1,5 +1,4 @@
-//! What becomes of one endpoint: what it gets of what it wants, and what it adds to the packet
-//! filter.
+//! The placement of one endpoint: its share of what it wants, and its part of the packet filter.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -18,13 +17,13 @@ use crate::render::{
     Compiled, Direction, EndpointRules, Part, Passage, endpoint_part, tier_chain, tier_name,
 };
 
-/// Of its endpoints the host takes care in OpenStack's way.
+/// The orchestrator of which the endpoints get OpenStack's services from the host.
 const OPENSTACK: &str = "openstack";
 
 static DEFAULT_ALLOW: Profile = Profile::default_allow();
 
 impl Calculator {
-    /// Given the places of those before it.
+    /// Computes the place of an endpoint from the places before it.
     pub(super) fn place(&self, order: &Order, endpoint: &Endpoint) -> Place {
         let mut builder = Builder {
             calculator: self,
@@ -67,26 +66,26 @@ struct Builder<'c> {
     part: Part,
     problems: BTreeSet<Problem>,
     missing: Vec<Missing>,
-    /// Chains of rules that allow encapsulation by name.
+    /// Chains of rules that explicitly allow encapsulation.
     encapsulation: Vec<String>,
 }
 
-/// A profile that a direction needs and that does not exist.
+/// A missing profile that a direction needs.
 struct Missing {
     profile: String,
     direction: Direction,
-    /// Policies or other profiles decide first.
+    /// Policies or other profiles precede it.
     is_asked_last: bool,
 }
 
 impl<'c> Builder<'c> {
-    /// Who has an address already.
+    /// Returns the endpoint that already has an address.
     fn holder(&self, address: IpAddr) -> Option<&'c Endpoint> {
         let places = &self.calculator.places;
         places.holder(self.order, &Claim::Address(address))
     }
 
-    /// Why the endpoint cannot have its interface.
+    /// Returns why the endpoint cannot have its interface.
     fn denial(&self, endpoint: &Endpoint) -> Option<String> {
         let name = &endpoint.interface;
         let settings = &self.calculator.desired.settings;
@@ -101,7 +100,7 @@ impl<'c> Builder<'c> {
         Some(format!("{name} is the interface of endpoint {}", holder.id))
     }
 
-    /// Leaves the endpoint those addresses that no other has. Returns why one is refused.
+    /// Removes the addresses that another endpoint has. Returns why one is rejected.
     fn take_addresses(&mut self, endpoint: &mut Endpoint) -> Option<String> {
         let mut refused = None;
         let ipv6 = self.calculator.desired.settings.ipv6;
@@ -141,7 +140,7 @@ impl<'c> Builder<'c> {
         self.part.elements.extend(own.elements);
     }
 
-    /// Leaves the endpoint the addresses outside that stand for addresses of its own.
+    /// Keeps the floating addresses that are translated to addresses of the endpoint.
     fn take_floating(&mut self, endpoint: &mut Endpoint, openstack: bool) {
         let wanted = std::mem::take(&mut endpoint.floating);
         if !self.calculator.desired.settings.floating_ips && !openstack {
@@ -166,8 +165,8 @@ impl<'c> Builder<'c> {
         }
     }
 
-    /// Tiers in order, then profiles in order: the first that says something decides; if none does,
-    /// nothing passes.
+    /// Returns the passage of a direction: tiers in order, then profiles in order. The first that
+    /// decides counts; without a decision all traffic is dropped.
     fn passage(&mut self, endpoint: &Endpoint, direction: Direction) -> Passage {
         let mut through = self.tiers(direction);
         for name in &endpoint.profiles {
@@ -218,7 +217,7 @@ impl<'c> Builder<'c> {
         }
     }
 
-    /// The chains of the tiers that have policies for the endpoint.
+    /// Returns the chains of the tiers with policies for the endpoint.
     fn tiers(&mut self, direction: Direction) -> Vec<String> {
         let (calculator, order) = (self.calculator, self.order);
         let policies = || {
@@ -228,7 +227,7 @@ impl<'c> Builder<'c> {
         for (key, policy) in policies() {
             if let Some(side) = policy.side(direction) {
                 self.take_sets(key, side);
-                // The rules of one that passes stand in the chain of its tier instead.
+                // The rules of a policy with `Pass` are in the chain of its tier instead.
                 if !side.passes {
                     self.take_chain(side);
                 }
@@ -265,8 +264,8 @@ impl<'c> Builder<'c> {
         self.part.chains.insert(name, rules);
     }
 
-    /// Takes the sets that rules ask and the rules that name encapsulation, and says what of the rules
-    /// is not followed.
+    /// Collects the sets that rules use and the rules that allow encapsulation, and records the
+    /// unsupported parts of the rules.
     fn take_sets(&mut self, key: &str, chain: &Compiled) {
         if let Some((name, rules)) = &chain.encapsulation {
             self.part.chains.insert(name.clone(), Arc::clone(rules));
@@ -292,13 +291,13 @@ impl<'c> Builder<'c> {
         self.problems.insert(Problem::new(key, field, reason));
     }
 
-    /// A problem of what the endpoint needs.
+    /// Records a problem of a resource that the endpoint needs.
     fn problem_of(&mut self, key: &str, field: &str, reason: &str) {
         self.problems.insert(Problem::new(key, field, reason));
     }
 }
 
-/// What missing profiles cost their endpoint.
+/// Returns the effect of missing profiles on their endpoint.
 fn missing(missing: &[Missing]) -> Option<String> {
     let profile = &missing.first()?.profile;
     let directions: Vec<&str> = missing.iter().map(|one| one.direction.field()).collect();

@@ -1,4 +1,4 @@
-//! What belongs to the fabric itself, as far as the packet filter closes it to workloads: nodes,
+//! The addresses and ports of the fabric itself that the packet filter closes to workloads: nodes,
 //! the ports of BGP, BGP peers, registered reflectors, and the datastore.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,8 @@ use ipnet::IpNet;
 
 use crate::render::{Control, TCP};
 
-/// Nodes, BGP ports, BGP peers and reflectors of the store, by key, and what this host's configuration adds.
+/// Nodes, BGP ports, BGP peers and reflectors in the datastore, by key, and additions of this
+/// host's configuration.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fabric {
     nodes: BTreeMap<String, BTreeSet<IpAddr>>,
@@ -21,13 +22,14 @@ pub(super) struct Fabric {
 }
 
 impl Fabric {
-    /// Takes a node. Returns whether anything is different.
+    /// Records a node. Returns whether anything changed.
     pub(super) fn node(&mut self, key: &str, spec: Option<&NodeSpec>) -> bool {
         let addresses = spec.map(addresses).filter(|found| !found.is_empty());
         put(&mut self.nodes, key, addresses)
     }
 
-    /// Takes BGP settings, of the cluster or of a node. Those of another name are no BGP daemon's.
+    /// Records BGP settings of the cluster or of a node. Settings with another name belong to no
+    /// BGP daemon.
     pub(super) fn settings(
         &mut self,
         key: &str,
@@ -39,14 +41,14 @@ impl Fabric {
         put(&mut self.ports, key, port)
     }
 
-    /// Takes a BGP peer. One without a port of its own is reached at the port of BGP.
+    /// Records a BGP peer. The default of its port is the port of BGP.
     pub(super) fn peer(&mut self, key: &str, spec: Option<&BgpPeerSpec>) -> bool {
         let peer = spec.and_then(|spec| spec.peer_ip);
         let peer = peer.map(|at| (at.address, at.port.map_or(BGP_PORT, Into::into)));
         put(&mut self.peers, key, peer)
     }
 
-    /// Takes a registered reflector. One without a port of its own is reached at the port of BGP.
+    /// Records a registered reflector. The default of its port is the port of BGP.
     pub(super) fn reflector(&mut self, key: &str, registration: Option<&Registration>) -> bool {
         let services = registration.map(|registration| {
             let v4 = registration.ipv4_address.map(IpAddr::from);
@@ -58,21 +60,22 @@ impl Fabric {
         put(&mut self.reflectors, key, services)
     }
 
-    /// Takes the addresses at which this host finds the datastore.
+    /// Records the addresses of the datastore, as this host resolves them.
     pub(super) fn datastore(&mut self, at: BTreeSet<SocketAddr>) -> bool {
         let different = self.datastore != at;
         self.datastore = at;
         different
     }
 
-    /// Takes the sources that may reach control ports.
+    /// Records the sources that may reach control ports.
     pub(super) fn exceptions(&mut self, sources: Vec<IpNet>) {
         self.exceptions = sources;
     }
 
-    /// All of it. A datastore on a loopback address, or on the unspecified one, is one of the host
-    /// itself; where hosts are alike others have theirs, so its port is closed on all nodes. One on a
-    /// node may answer at every address of that node, also at those that no Node has.
+    /// Returns the whole. A datastore on a loopback address, or on the unspecified one, runs on the
+    /// host itself. Other hosts with the same configuration run theirs, so its port is closed on
+    /// all nodes. A datastore on a node may answer at every address of that node, including
+    /// addresses that no Node resource has.
     pub(super) fn control(&self, tunnel_sources: Vec<IpNet>) -> Control {
         let ports = self.ports.values().copied().chain([BGP_PORT]);
         let nodes: BTreeSet<IpAddr> = self.nodes.values().flatten().copied().collect();
@@ -98,7 +101,7 @@ impl Fabric {
     }
 }
 
-/// Puts a value, or takes it out. Returns whether anything is different.
+/// Puts or removes a value. Returns whether anything changed.
 fn put<T: PartialEq>(all: &mut BTreeMap<String, T>, key: &str, value: Option<T>) -> bool {
     if all.get(key) == value.as_ref() {
         return false;
@@ -110,7 +113,7 @@ fn put<T: PartialEq>(all: &mut BTreeMap<String, T>, key: &str, value: Option<T>)
     true
 }
 
-/// Every address of a node: of BGP, of its tunnels, and those that were found on it.
+/// Returns every address of a node: of BGP, of its tunnels, and those detected on it.
 fn addresses(spec: &NodeSpec) -> BTreeSet<IpAddr> {
     let bgp = spec.bgp.iter();
     let bgp = bgp.flat_map(|bgp| [bgp.ipv4_address, bgp.ipv6_address]);

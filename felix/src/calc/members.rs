@@ -1,8 +1,8 @@
-//! The members of a selector, and what they are as elements of the packet filter's set.
+//! The members of a selector, and their elements in the packet filter's set.
 //!
-//! While all members are single addresses, the set is a hash of addresses. A network among them,
-//! which only a network set brings, makes it a set of intervals. nftables refuses intervals that
-//! overlap, so a member inside another member is then left out.
+//! While all members are single addresses, the set is a hash of addresses. A network, which only a
+//! network set contributes, makes it a set of intervals. nftables rejects overlapping intervals, so
+//! a member inside another member is then left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +10,16 @@ use ipnet::IpNet;
 
 use crate::render::{Assembly, Family, Key, SetKind};
 
-/// Addresses and networks, each with the number of resources that bring it.
+/// Addresses and networks, each with the number of resources that contribute it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Networks {
     nets: BTreeMap<IpNet, usize>,
-    /// How many networks of more than one address there are, by length of the prefix.
+    /// Number of networks of more than one address, by prefix length.
     lengths: BTreeMap<(Family, u8), usize>,
 }
 
 impl Networks {
-    /// Counts a network on; returns whether it is new.
+    /// Increments the count of a network; returns whether it is new.
     pub(super) fn add(&mut self, net: IpNet) -> bool {
         let count = self.nets.entry(net).or_insert(0);
         *count += 1;
@@ -30,7 +30,7 @@ impl Networks {
         is_new
     }
 
-    /// Counts a network off; returns whether that was the last of it.
+    /// Decrements the count of a network; returns whether it reached zero.
     pub(super) fn remove(&mut self, net: &IpNet) -> bool {
         let is_last = count_off(&mut self.nets, net);
         if is_last && is_wide(net) {
@@ -39,7 +39,7 @@ impl Networks {
         is_last
     }
 
-    /// All of them.
+    /// Returns all of them.
     pub(super) fn into_nets(self) -> impl Iterator<Item = IpNet> {
         self.nets.into_keys()
     }
@@ -52,7 +52,7 @@ impl Networks {
         }
     }
 
-    /// Whether it is one of them and not inside a larger one.
+    /// Returns whether it is a member and not inside a larger one.
     fn shows(&self, net: &IpNet) -> bool {
         let family = Family::of(net.addr());
         let mut larger = self.lengths.range((family, 0)..(family, net.prefix_len()));
@@ -63,15 +63,16 @@ impl Networks {
         self.nets.contains_key(net) && !larger.any(covers)
     }
 
-    /// Those inside a network, with itself. They sort directly behind its first address.
+    /// Returns the members inside a network, including itself. They follow its first address
+    /// directly in the sort order.
     fn inside(&self, net: IpNet) -> impl Iterator<Item = IpNet> {
         let from = self.nets.range(net..).map(|(one, _)| *one);
         from.take_while(move |one| net.contains(one))
     }
 }
 
-/// Brings the set `name` up to date with those of the members that are of the family and among
-/// `changed`. Without members the set is removed: no rule names it.
+/// Updates the set `name` with the members of the family that are among `changed`. Without members
+/// the set is removed: no rule refers to it.
 pub(super) fn exchange(
     rules: &mut Assembly,
     name: &str,
@@ -111,12 +112,12 @@ fn length(net: &IpNet) -> (Family, u8) {
     (Family::of(net.addr()), net.prefix_len())
 }
 
-/// Whether it is more than one address.
+/// Returns whether it is more than one address.
 fn is_wide(net: &IpNet) -> bool {
     net.prefix_len() < net.max_prefix_len()
 }
 
-/// Whether it was the last.
+/// Returns whether the count reached zero.
 fn count_off<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) -> bool {
     let Some(count) = counts.get_mut(key) else {
         return false;
@@ -185,7 +186,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes: no two elements overlap, and together they are the members.
+        /// Checks that, after any sequence of changes, no two elements overlap, and together they
+        /// are the members.
         #[test]
         fn elements_are_the_members_without_overlap(
             steps in prop::collection::vec((any_net(), any::<bool>()), 1..40)

@@ -1,5 +1,5 @@
-//! From the store's values to the state a host should be in: pure, and independent of the order
-//! in which the values came.
+//! Computes a host's desired state from stored values: pure, and independent of the order in which
+//! the values arrived.
 
 mod calculator;
 mod desired;

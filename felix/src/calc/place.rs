@@ -1,4 +1,4 @@
-//! Which endpoint has what several may want: interfaces and addresses.
+//! Assigns interfaces and addresses that several endpoints may want.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use super::desired::Placement;
 use super::types::{Endpoint, EndpointId, Problem};
 use crate::render::Part;
 
-/// An endpoint's turn: of two that want the same thing, the lower one has it.
+/// The position of an endpoint: of two that want the same thing, the lower one gets it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Order {
     pub(super) id: EndpointId,
@@ -22,25 +22,25 @@ pub(super) enum Claim {
     Address(IpAddr),
 }
 
-/// What has become of an endpoint.
+/// The placement of an endpoint.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) placement: Placement,
     /// Whether it has its interface.
     pub(super) has_interface: bool,
-    /// What it adds to the packet filter.
+    /// Its part of the packet filter.
     pub(super) part: Part,
-    /// What is wrong with it, or with what it needs.
+    /// Its problems, and those of resources that it needs.
     pub(super) problems: BTreeSet<Problem>,
 }
 
 impl Place {
-    /// The endpoint, if it has its interface: with what is its own.
+    /// Returns the endpoint, with what it gets, if it has its interface.
     pub(super) fn holder(&self) -> Option<&Endpoint> {
         self.has_interface.then_some(&self.placement.endpoint)
     }
 
-    /// What it has taken, with the interface that all of it is on.
+    /// Returns what it has taken, with the interface of all of it.
     pub(super) fn takes(&self) -> BTreeMap<Claim, String> {
         let holder = self.holder();
         let taken = holder.into_iter().flat_map(|endpoint| {
@@ -57,19 +57,19 @@ impl Place {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
     places: BTreeMap<Order, Place>,
-    /// The turn of each key, and what it wants.
+    /// The position of each key, and what it wants.
     claims: BTreeMap<String, (EndpointId, BTreeSet<Claim>)>,
     claimants: BTreeMap<Claim, BTreeSet<Order>>,
-    /// How many have a problem; none that is zero.
+    /// Number of endpoints with each problem; zero counts are removed.
     problems: BTreeMap<Problem, usize>,
-    /// Values that are refused, by key.
+    /// Rejected values, by key.
     pub(super) refused: BTreeMap<String, Problem>,
-    /// Those of them that are endpoints of this host, with their resources.
+    /// Those of endpoints of this host, with their resources.
     pub(super) refused_here: BTreeMap<Order, String>,
 }
 
 impl Places {
-    /// Takes note of what a key's endpoint wants. Returns the turns that it had and has.
+    /// Records what a key's endpoint wants. Returns its previous and its new position.
     pub(super) fn claim(&mut self, key: &str, endpoint: Option<&Endpoint>) -> Vec<Order> {
         let mut turns = Vec::new();
         if let Some((id, claims)) = self.claims.remove(key) {
@@ -101,7 +101,7 @@ impl Places {
         turns
     }
 
-    /// The turns of keys.
+    /// Returns the positions of keys.
     pub(super) fn orders<'k>(
         &self,
         keys: impl Iterator<Item = &'k String>,
@@ -113,7 +113,7 @@ impl Places {
         })
     }
 
-    /// Those whose turn comes later and who want one of the things.
+    /// Returns the later positions that want one of the claims.
     pub(super) fn after<'c>(
         &self,
         order: &Order,
@@ -127,7 +127,7 @@ impl Places {
             .collect()
     }
 
-    /// Who has a thing before the turn of `order` comes.
+    /// Returns the endpoint before `order` that has the claim.
     pub(super) fn holder(&self, order: &Order, claim: &Claim) -> Option<&Endpoint> {
         let earlier = (Bound::Unbounded, Bound::Excluded(order));
         let mut claimants = self.claimants.get(claim)?.range::<Order, _>(earlier);
@@ -145,7 +145,7 @@ impl Places {
         self.places.get(order)
     }
 
-    /// Returns what was there.
+    /// Replaces a place. Returns the previous one.
     pub(super) fn exchange(&mut self, order: &Order, new: Option<Place>) -> Option<Place> {
         match new {
             Some(place) => self.places.insert(order.clone(), place),
@@ -153,7 +153,7 @@ impl Places {
         }
     }
 
-    /// The last place of an id; there is more than one only if two keys tell the same id.
+    /// Returns the last place of an id; there are several only if two keys have the same id.
     pub(super) fn last(
         &self,
         id: &EndpointId,
@@ -164,7 +164,7 @@ impl Places {
         places.last().map(|(_, place)| place)
     }
 
-    /// Counts problems off and on.
+    /// Updates the counts of problems.
     pub(super) fn count_problems(
         &mut self,
         gone: &BTreeSet<Problem>,

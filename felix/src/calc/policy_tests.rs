@@ -1,4 +1,5 @@
-//! Policies: the incremental result is that of the values alone, and packets meet what was written.
+//! Policies: the incremental result equals the result computed from the values alone, and packets
+//! are treated as the policies specify.
 
 mod broken;
 mod many;
@@ -57,7 +58,7 @@ fn any_label() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["a", "b", "c"])
 }
 
-/// An end of a rule.
+/// Returns an end of a rule.
 fn any_entity() -> impl Strategy<Value = Value> {
     prop_oneof![
         3 => Just(json!({})),
@@ -124,7 +125,7 @@ fn any_policy() -> impl Strategy<Value = (String, Value)> {
     )
 }
 
-/// The rules of a direction of a profile: all, nothing, or what their conditions say.
+/// Returns the rules of a direction of a profile: allow all, deny all, or with conditions.
 fn any_profile_rules() -> impl Strategy<Value = Value> {
     let allow = json!({"action": "Allow"});
     let of_c = json!({"action": "Allow", "source": {"selector": "has(c)"}});
@@ -181,10 +182,10 @@ proptest! {
             let touched = calculator.settle().rules;
             let desired = calculator.desired().clone();
             prop_assert_eq!(&desired, &told(&stored).settled());
-            // What differs is among what was touched.
+            // Every difference is among the touched parts.
             held.follow(desired.rules(), &touched);
             prop_assert_eq!(&held, desired.rules());
-            // What is not told to be a change is none.
+            // Without a reported change nothing differs.
             if !news {
                 prop_assert!(last.is_none_or(|last| last == desired));
             }
@@ -213,7 +214,7 @@ proptest! {
     }
 }
 
-/// Chains that no packet comes to.
+/// Returns the chains that no packet reaches.
 fn unreachable(desired: &Desired) -> Vec<&String> {
     let (chains, sets) = (&desired.rules().chains, &desired.rules().sets);
     let rules = chains.values().flat_map(|chain| &chain.rules);
@@ -268,7 +269,7 @@ fn any_packet() -> impl Strategy<Value = Packet> {
     )
 }
 
-/// What the chains of the packet filter do with it; `None` if they return.
+/// Evaluates the chains of the packet filter for it; `None` if they return.
 fn walk(desired: &Desired, chain: &str, packet: &Packet) -> Option<bool> {
     for rule in &desired.rules().chains[chain].rules {
         if !rule.matches.iter().all(|m| holds(desired, m, packet)) {
@@ -331,7 +332,7 @@ fn holds(desired: &Desired, condition: &Match, packet: &Packet) -> bool {
     }
 }
 
-/// The same from the stored values, with the words of the data model alone: slow and plain. The
+/// Evaluates the stored values directly by the rules of the data model: slow and simple. The
 /// workload is `vm1` of `h0`, which names no profile or `open`.
 fn reference(stored: &BTreeMap<String, Value>, ingress: bool, packet: &Packet) -> bool {
     let own = &stored[&endpoint(0, 1, &[], false).0];
@@ -408,7 +409,7 @@ impl Ranked for (f64, String, f64, &String, &Value) {
     }
 }
 
-/// Whether `has(<label>)` holds for the endpoint.
+/// Returns whether `has(<label>)` matches the endpoint.
 fn selected(stored: &BTreeMap<String, Value>, selector: &Value, endpoint: &Value) -> bool {
     let label = selector.as_str().unwrap();
     let label = label.trim_start_matches("has(").trim_end_matches(')');
@@ -469,7 +470,7 @@ fn at_end(
                 .contains(&address)
         })
     };
-    // Ranges of IPv4 alone make a rule one of IPv4.
+    // Ranges of IPv4 alone make a rule an IPv4 rule.
     let of_family = |nets: &Value| {
         let mut nets = nets.as_array().unwrap().iter();
         nets.any(|net| net.as_str().unwrap().contains(':') == address.is_ipv6())

@@ -1,4 +1,4 @@
-//! The pools of the fabric, as far as the packet filter has to know them.
+//! The pools of the fabric, in the form that the packet filter needs.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use super::types::Problem;
 use crate::render;
 
-/// All pools, by key: those that are disabled, too.
+/// All pools, by key, including disabled ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pools(BTreeMap<String, Pool>);
 
@@ -21,7 +21,7 @@ struct Pool {
 }
 
 impl Pools {
-    /// Takes note of what a key holds. Returns whether anything is different.
+    /// Records the value of a key. Returns whether anything changed.
     pub(super) fn put(&mut self, key: &str, spec: Option<&IpPoolSpec>) -> Result<bool, Problem> {
         let Some(spec) = spec else {
             return Ok(self.0.remove(key).is_some());
@@ -36,17 +36,17 @@ impl Pools {
         Ok(self.0.insert(key.to_owned(), pool) != Some(pool))
     }
 
-    /// Whether traffic to one of them goes by IP in IP between hosts.
+    /// Returns whether traffic to one of them uses IP in IP between hosts.
     pub(super) fn use_ipip(&self) -> bool {
         self.0.values().any(|pool| pool.ipip)
     }
 
-    /// Whether traffic to one of them goes by VXLAN between hosts.
+    /// Returns whether traffic to one of them uses VXLAN between hosts.
     pub(super) fn use_vxlan(&self) -> bool {
         self.0.values().any(|pool| pool.vxlan)
     }
 
-    /// Their ranges.
+    /// Returns their ranges.
     pub(super) fn ranges(&self) -> render::Pools {
         let hidden = self.0.values().filter(|pool| pool.nat_outgoing);
         render::Pools {

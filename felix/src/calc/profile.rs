@@ -1,4 +1,4 @@
-//! What the rules of a profile come to.
+//! The effect of the rules of a profile.
 
 use std::collections::BTreeMap;
 
@@ -9,25 +9,25 @@ use crate::render::{Compiled, Direction, compile};
 /// One direction of a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) enum Outcome {
-    /// Everything passes.
+    /// All traffic passes.
     Allow,
-    /// Nothing passes.
+    /// All traffic is dropped.
     Deny,
     /// The next profile decides.
     #[default]
     Next,
-    /// Rules with conditions decide, and where none does, the next profile.
+    /// Rules with conditions decide, and if none matches, the next profile.
     Ask(Compiled),
 }
 
 /// A profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Profile {
-    /// What its endpoints are sent.
+    /// Rules for traffic to its endpoints.
     pub(super) ingress: Outcome,
-    /// What they send.
+    /// Rules for traffic from them.
     pub(super) egress: Outcome,
-    /// Labels that they take on.
+    /// Labels that its endpoints inherit.
     pub(super) labels: BTreeMap<String, String>,
 }
 
@@ -40,7 +40,7 @@ impl Profile {
         }
     }
 
-    /// The profile that allows everything.
+    /// Returns the profile that allows everything.
     pub(super) const fn default_allow() -> Self {
         Self {
             ingress: Outcome::Allow,

@@ -1,5 +1,5 @@
-//! Reads stored values. A value is taken as a whole or not at all, but for addresses of other hosts'
-//! endpoints; what is wrong with it names the field.
+//! Parses stored values. A value is accepted as a whole or not at all, except for addresses of
+//! other hosts' endpoints; an error names the field.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,31 +16,30 @@ use super::policy::Member;
 use super::types::{Endpoint, EndpointId, Problem, is_interface_name};
 use crate::limits::INTERFACE_PREFIXES_MAX;
 
-/// Labels that endpoints have beside those that were given to them.
+/// Labels that endpoints have in addition to their stored ones.
 const NAMESPACE: &str = "projectcalico.org/namespace";
 const ORCHESTRATOR: &str = "projectcalico.org/orchestrator";
 const SERVICE_ACCOUNT: &str = "projectcalico.org/serviceaccount";
-/// What stands before the names of labels that are taken on from a namespace or a service account,
-/// and from nowhere else.
+/// Prefixes of labels that are inherited from a namespace or a service account only.
 const TAKEN_ON: [&str; 2] = ["pcns.", "pcsa."];
-/// What stands before the name of a namespace in the name of its profile, from which a NetworkSet
-/// takes on the namespace's labels.
+/// Prefix of a namespace's name in the name of its profile, from which a NetworkSet inherits the
+/// namespace's labels.
 const NAMESPACE_PROFILE: &str = "kns.";
 
-/// What a stored workload endpoint is to this host.
+/// A stored workload endpoint from the view of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Read {
-    /// One of ours, and what rules can tell of it.
+    /// One of this host, and its data for rules.
     Local(Endpoint, Member),
-    /// Another host's, and what is wrong with some of its addresses, which are left out.
+    /// One of another host, and the problem of its invalid addresses, which are left out.
     Remote(Member, Option<Problem>),
-    /// One without addresses: as if it were not there.
+    /// One without addresses: as if it did not exist.
     Absent,
-    /// Another host's that cannot be read, or none of its addresses.
+    /// One of another host that is unparsable, or has no valid address.
     Unreadable(Problem),
 }
 
-/// Reads a resource.
+/// Parses a resource.
 pub(super) fn resource<S: Spec>(key: &str, octets: &[u8]) -> Result<Resource<S>, Problem> {
     Resource::parse(octets).map_err(|error| {
         let field = Some(error.field).filter(|field| !matches!(field.as_str(), "." | "?"));
@@ -48,7 +47,7 @@ pub(super) fn resource<S: Spec>(key: &str, octets: &[u8]) -> Result<Resource<S>,
     })
 }
 
-/// Reads a workload endpoint as seen from `hostname`.
+/// Parses a workload endpoint from the view of `hostname`.
 pub(super) fn endpoint(
     key: &str,
     resource_key: &ResourceKey,
@@ -58,7 +57,7 @@ pub(super) fn endpoint(
     let name: Result<EndpointName, _> = resource_key.name().parse();
     let parsed = match resource::<WorkloadEndpointSpec>(key, octets) {
         Ok(parsed) => parsed,
-        // Unreadable, but by its name it is another host's business.
+        // Unparsable, but by its name it belongs to another host.
         Err(problem) if name.as_ref().is_ok_and(|name| name.node() != hostname) => {
             return Ok(salvage(key, resource_key, octets, hostname, problem));
         }
@@ -112,8 +111,8 @@ pub(super) fn endpoint(
     Ok(Read::Local(endpoint, member))
 }
 
-/// Reads what rules can tell of a NetworkSet, GlobalNetworkSet or HostEndpoint, whose networks or
-/// addresses are in the field `list`. Entries that cannot be read are left out and reported.
+/// Parses the data for rules of a NetworkSet, GlobalNetworkSet or HostEndpoint with networks or
+/// addresses in the field `list`. Unparsable entries are left out and reported.
 pub(super) fn listed(
     key: &str,
     resource_key: &ResourceKey,
@@ -165,18 +164,18 @@ fn strings(list: Option<&Value>) -> Vec<String> {
         .collect()
 }
 
-/// Whether a label can only be taken on from a namespace or a service account.
+/// Returns whether a label can only be inherited from a namespace or a service account.
 fn is_taken_on(label: &str) -> bool {
     TAKEN_ON.iter().any(|prefix| label.starts_with(prefix))
 }
 
-/// Each address as a network of one.
+/// Returns each address as a network of one.
 fn networks(addresses: Vec<IpAddr>) -> Vec<IpNet> {
     addresses.into_iter().map(IpNet::from).collect()
 }
 
-/// Another host's endpoint that cannot be read as a whole, without those of its addresses that are
-/// none: rules that deny the others are to go on to hold.
+/// Parses another host's endpoint without its invalid addresses: rules that deny the valid ones
+/// must continue to apply.
 fn salvage(
     key: &str,
     resource_key: &ResourceKey,
@@ -192,20 +191,20 @@ fn salvage(
         let some = !networks.is_empty() && networks.len() < all;
         some.then(|| value.to_string())
     };
-    // Without those it reads, or something else is wrong with it.
+    // Without these addresses it is valid, or has another fault.
     match without().map(|text| endpoint(key, resource_key, text.as_bytes(), hostname)) {
         Some(Ok(Read::Remote(member, _))) => Read::Remote(member, Some(left_out(problem))),
         _ => Read::Unreadable(problem),
     }
 }
 
-/// The problem of some address, with what is done instead.
+/// Returns the problem of an address, with the measure taken.
 fn left_out(problem: Problem) -> Problem {
     let reason = format!("{}; the other addresses count", problem.reason);
     Problem { reason, ..problem }
 }
 
-/// The labels that selectors see.
+/// Returns the labels that selectors see.
 fn labels(
     metadata: &Metadata,
     spec: &WorkloadEndpointSpec,
@@ -228,12 +227,12 @@ fn labels(
     labels
 }
 
-/// Where a profile is stored.
+/// Returns the key of a profile.
 pub(super) fn profile_key(name: &str) -> String {
     format!("{}{name}", Kind::Profile.prefix())
 }
 
-/// What a workload endpoint is called, and its resource.
+/// Returns the id of a workload endpoint, and its resource.
 fn id(key: &ResourceKey, name: &EndpointName) -> (EndpointId, String) {
     let namespace = key.namespace().unwrap_or_default();
     let id = EndpointId {
@@ -244,7 +243,7 @@ fn id(key: &ResourceKey, name: &EndpointName) -> (EndpointId, String) {
     (id, format!("{namespace}/{}", key.name()))
 }
 
-/// The same of a value that cannot be read, if its name says that it is of this host.
+/// Returns the same for an unparsable value, if its name belongs to this host.
 pub(super) fn local_id(key: &str, hostname: &str) -> Option<(EndpointId, String)> {
     let Ok(Key::Resource(key)) = key.parse() else {
         return None;
@@ -254,7 +253,7 @@ pub(super) fn local_id(key: &str, hostname: &str) -> Option<(EndpointId, String)
     ours.then(|| id(&key, &name))
 }
 
-/// Its addresses that can be a workload's, and what is wrong with the first that cannot.
+/// Returns the addresses that a workload can have, and the problem of the first other one.
 fn addresses(key: &str, spec: &WorkloadEndpointSpec) -> (Vec<IpAddr>, Option<Problem>) {
     let mut addresses = Vec::with_capacity(spec.ip_networks.len());
     let mut problem = None;
@@ -276,7 +275,7 @@ fn addresses(key: &str, spec: &WorkloadEndpointSpec) -> (Vec<IpAddr>, Option<Pro
     (addresses, problem)
 }
 
-/// An address that can be routed to one interface.
+/// Returns whether an address can be routed to one interface.
 fn can_be_workload(address: IpAddr) -> bool {
     let special = address.is_unspecified() || address.is_loopback() || address.is_multicast();
     let of_link = match address {
@@ -286,7 +285,7 @@ fn can_be_workload(address: IpAddr) -> bool {
     !special && !of_link
 }
 
-/// A comma separated list of interface prefixes.
+/// Parses a comma-separated list of interface prefixes.
 pub(crate) fn interface_prefixes(text: &str) -> Result<Vec<String>, String> {
     let mut prefixes: Vec<String> = text.split(',').map(|part| part.trim().to_owned()).collect();
     if let Some(bad) = prefixes.iter().find(|prefix| !is_interface_name(prefix)) {

@@ -1,4 +1,5 @@
-//! Settings: FelixConfiguration `default`, under `node.<hostname>`, under what the host itself says.
+//! Settings: FelixConfiguration `default`, overridden by `node.<hostname>`, overridden by the
+//! host's own.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -11,45 +12,45 @@ use serde_json::Value;
 use super::read::interface_prefixes;
 use crate::render::{Encapsulation, Outgoing, ToHostAction, VXLAN_PORT};
 
-/// Interface prefixes when nothing else is said.
+/// Default interface prefixes.
 pub const INTERFACE_PREFIXES: [&str; 2] = ["cali", "tap"];
 
-/// Where OpenStack's metadata service is when nothing else is said.
+/// Default address and port of OpenStack's metadata service.
 const METADATA: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 8775);
 
-/// Settings in force.
+/// The settings in effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Beginnings of the names of workload interfaces, sorted.
+    /// Prefixes of the names of workload interfaces, sorted.
     pub interface_prefixes: Vec<String>,
-    /// What becomes of workload traffic to the host itself.
+    /// The action for workload traffic to the host itself.
     pub to_host: ToHostAction,
     /// Whether workloads have IPv6 at all.
     pub ipv6: bool,
-    /// How often the agent reports that it lives; zero: never.
+    /// Interval of the agent's liveness reports; zero: none.
     pub reporting_interval: Duration,
-    /// How long such a report lasts.
+    /// Time to live of such a report.
     pub reporting_ttl: Duration,
     /// Whether states of endpoints are reported.
     pub endpoint_reporting: bool,
-    /// Shortest time between two reports of endpoints.
+    /// Minimum time between two reports of endpoints.
     pub endpoint_reporting_delay: Duration,
-    /// The region that reports are filed under.
+    /// The region of the reports' keys.
     pub region: Region,
-    /// Where OpenStack's metadata service is, if there is one.
+    /// Address and port of OpenStack's metadata service, if there is one.
     pub metadata: Option<(Ipv4Addr, u16)>,
-    /// Whether addresses outside may stand for workloads of any orchestrator, not only OpenStack's.
+    /// Whether workloads of any orchestrator may have floating addresses, not only OpenStack's.
     pub floating_ips: bool,
-    /// What stands for workloads towards what is in no pool.
+    /// Source translation for destinations outside all pools.
     pub outgoing: Outgoing,
-    /// What workloads may encapsulate, and how VXLAN is used.
+    /// The encapsulation that workloads may use, and the port of VXLAN.
     pub encapsulation: Encapsulation,
-    /// Sources of tunnels that are no nodes.
+    /// Sources of tunnels that are not nodes.
     pub tunnel_sources: Vec<IpNet>,
 }
 
 impl Settings {
-    /// The settings that `spec` comes to.
+    /// Returns the settings of a spec.
     pub fn new(spec: &FelixConfigurationSpec) -> Self {
         let or = |given: Option<GoDuration>, built_in| {
             given.map_or_else(|| Duration::from_secs(built_in), |duration| duration.0)
@@ -76,7 +77,7 @@ impl Settings {
         }
     }
 
-    /// Whether an interface is ours to guard.
+    /// Returns whether an interface is a workload interface.
     pub fn is_workload_interface(&self, name: &str) -> bool {
         self.interface_prefixes
             .iter()
@@ -90,7 +91,7 @@ impl Default for Settings {
     }
 }
 
-/// What is wrong with settings: the field, and why.
+/// Returns the fault of settings: the field, and why.
 pub(crate) fn fault(spec: &FelixConfigurationSpec) -> Option<(&'static str, String)> {
     if !spec.interface_prefix.is_empty()
         && let Err(reason) = interface_prefixes(&spec.interface_prefix)
@@ -131,14 +132,14 @@ fn outgoing(spec: &FelixConfigurationSpec) -> Result<Outgoing, (&'static str, St
                 let reason = format!("'{port}' is neither a port nor a range such as 1024:65535");
                 ("spec.natPortRange", reason)
             })?;
-            // Calico has no range where it ends with 0.
+            // In Calico a range that ends with 0 is no range.
             (*range.end() > 0).then(|| ((*range.start()).max(1), *range.end()))
         }
     };
     Ok(Outgoing { address, ports })
 }
 
-/// A field that the data model leaves as it is; `None` where it is not set.
+/// Parses a field that the data model leaves unparsed; `None` if it is not set.
 fn field<T: DeserializeOwned>(
     spec: &FelixConfigurationSpec,
     name: &str,
@@ -159,7 +160,7 @@ fn encapsulation(spec: &FelixConfigurationSpec) -> Result<Encapsulation, (&'stat
     let port = field::<u16>(spec, "vxlanPort").map_err(|reason| ("spec.vxlanPort", reason))?;
     Ok(Encapsulation {
         vxlan_port: port.filter(|port| *port > 0).unwrap_or(VXLAN_PORT),
-        // Pools say it.
+        // Set by pools.
         ipip: false,
         vxlan: is("spec.vxlanEnabled", "vxlanEnabled")?,
         allows_vxlan: is(

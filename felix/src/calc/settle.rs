@@ -1,4 +1,5 @@
-//! From what was told to what is different: it costs what changed, not what there is.
+//! Computes the changes of the desired state from recorded changes: the cost grows with the change,
+//! not with the total size.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -13,8 +14,8 @@ use super::types::{Endpoint, EndpointId, Problem};
 use crate::render::{Encapsulation, Family, Frame};
 
 impl Calculator {
-    /// Brings [`desired`](Self::desired) up to date with all that was told. What comes of it is
-    /// what would come of the same values told to a new one.
+    /// Updates [`desired`](Self::desired) with all recorded changes. The result equals that of a
+    /// new calculator with the same values.
     pub fn settle(&mut self) -> Settled {
         let news = std::mem::take(&mut self.news);
         let touched = self.index.take_touched();
@@ -62,7 +63,7 @@ impl Calculator {
         settled
     }
 
-    /// Returns whether the settings are others.
+    /// Returns whether the settings have changed.
     fn take_settings(&mut self) -> bool {
         let settings = self.settings();
         let changed = self.desired.settings != settings;
@@ -71,7 +72,7 @@ impl Calculator {
         changed
     }
 
-    /// Brings what every host has in its packet filter up to date with settings and pools.
+    /// Updates the common part of the packet filter with settings and pools.
     fn put_frame(&mut self) {
         let settings = &self.desired.settings;
         let encapsulation = settings.encapsulation;
@@ -90,9 +91,9 @@ impl Calculator {
         self.desired.rules.set_frame(frame);
     }
 
-    /// Works out anew the places of endpoints, and of those after them that want what they have
-    /// taken or left: of two that want the same thing, the lower one has it. Returns what was in
-    /// these places.
+    /// Computes the places of endpoints again, and of later ones that want what these have taken or
+    /// released: of two that want the same thing, the lower one gets it. Returns the previous
+    /// places.
     fn replace(&mut self, mut due: BTreeSet<Order>) -> BTreeMap<Order, Option<Place>> {
         let mut replaced = BTreeMap::new();
         while let Some(order) = due.pop_first() {
@@ -112,7 +113,7 @@ impl Calculator {
         replaced
     }
 
-    /// Takes the old places out of what is desired, and then puts the new ones in.
+    /// Removes the old places from the desired state, and then adds the new ones.
     fn apply(&mut self, replaced: BTreeMap<Order, Option<Place>>, settled: &mut Settled) {
         let desired = &mut self.desired;
         let old = || replaced.values().flatten();
@@ -157,7 +158,7 @@ impl Calculator {
         }
     }
 
-    /// Puts members into the sets of selectors, and takes them out.
+    /// Adds members to the sets of selectors, and removes them.
     fn exchange_members(&mut self, touched: Touched) {
         for (id, changed) in touched.sets {
             let members = self.index.addresses(&id);
@@ -168,8 +169,8 @@ impl Calculator {
         }
     }
 
-    /// Takes note that a value is refused, or no longer. Returns the endpoint of this host that it
-    /// is about.
+    /// Records that a value is rejected, or no longer rejected. Returns the endpoint of this host
+    /// that it concerns.
     fn refuse(&mut self, key: String) -> Option<EndpointId> {
         let new = self.refused.get(&key);
         let old = match new {
@@ -193,7 +194,8 @@ impl Calculator {
         Some(id)
     }
 
-    /// What is said of an endpoint. One whose value cannot be read is refused, too.
+    /// Returns the placement of an endpoint. An endpoint with an unparsable value counts as
+    /// rejected, too.
     fn placement(&self, id: &EndpointId) -> Option<Placement> {
         let from = Order {
             id: id.clone(),

@@ -46,7 +46,7 @@ fn open(pod: &str, interface: &str, networks: &[&str]) -> Value {
     )
 }
 
-/// A calculator that was told these values, and what it said of the last.
+/// Returns a calculator with these values, and its result for the last.
 fn told(values: &[(String, Value)]) -> Calculator {
     let mut calculator = Calculator::new(HOST, None);
     for (key, value) in values {
@@ -62,7 +62,7 @@ fn tell(calculator: &mut Calculator, key: &str, value: Option<&Value>) -> Option
         .cloned()
 }
 
-/// What is desired once all that was told is settled.
+/// Returns the desired state after settling all changes.
 pub(super) trait Settled {
     fn settled(&mut self) -> Desired;
 }
@@ -275,7 +275,7 @@ fn foreign_prefix_is_rejected_until_configured() {
     assert_eq!(calculator.settled().routes.len(), 1);
 }
 
-/// The rules of the chains of both directions, with those of the profile's chains in their place.
+/// Returns the rules of the chains of both directions, with those of the profile's chains inserted.
 fn rules_of(profile: &Value) -> ([Vec<String>; 2], Vec<String>) {
     let desired = told(&[
         (

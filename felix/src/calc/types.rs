@@ -1,4 +1,4 @@
-//! The vocabulary of endpoints.
+//! The data types of endpoints.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,8 +7,8 @@ use calico_model::Mac;
 
 use crate::limits::INTERFACE_NAME_OCTETS_MAX;
 
-/// What a workload endpoint is called within its host. Ordered as Calico orders them: of two
-/// endpoints with one interface or one address the lower one wins.
+/// The id of a workload endpoint within its host. Ordered as in Calico: of two endpoints with the
+/// same interface or address the lower one gets it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointId {
     /// `k8s`, `openstack`, …
@@ -29,53 +29,53 @@ impl fmt::Display for EndpointId {
     }
 }
 
-/// A workload endpoint of this host, checked.
+/// A valid workload endpoint of this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoint {
-    /// What it is called.
+    /// Its id.
     pub id: EndpointId,
     /// `namespace/name` of its resource.
     pub resource: String,
     /// The host side interface.
     pub interface: String,
-    /// The container that it is of; empty if it is none's.
+    /// Its container; empty without one.
     pub container_id: String,
     /// The workload's Ethernet address, if known.
     pub mac: Option<Mac>,
-    /// Its addresses, sorted, each once.
+    /// Its addresses, sorted and unique.
     pub addresses: Vec<IpAddr>,
     /// The profiles it names, in order.
     pub profiles: Vec<String>,
-    /// Addresses outside, each with the address of its own that it stands for.
+    /// Floating addresses, each with the endpoint's own address that it is translated to.
     pub floating: Vec<(IpAddr, IpAddr)>,
 }
 
 impl Endpoint {
-    /// What leads to it: its addresses, and those outside that stand for them.
+    /// Returns the addresses routed to it: its own, and its floating ones.
     pub fn routes(&self) -> impl Iterator<Item = IpAddr> {
         let outside = self.floating.iter().map(|(outside, _)| *outside);
         self.addresses.iter().copied().chain(outside)
     }
 
-    /// The neighbour entry of an address.
+    /// Returns the MAC address for the neighbor entry of an address.
     pub fn mac_of(&self, address: IpAddr) -> Option<Mac> {
         self.mac.filter(|_| self.addresses.contains(&address))
     }
 }
 
-/// A value of the store that cannot be followed, or not in full.
+/// A stored value that is not applied, or not in full.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// The store's key.
+    /// The key in the datastore.
     pub key: String,
     /// The field, as a path (`spec.ipNetworks[1]`); empty for the value as a whole.
     pub field: String,
-    /// What is wrong with it, and what is done instead.
+    /// The problem, and the measure taken.
     pub reason: String,
 }
 
 impl Problem {
-    /// A problem of one field.
+    /// Returns a problem of one field.
     pub fn new(
         key: impl Into<String>,
         field: impl Into<String>,
@@ -88,7 +88,7 @@ impl Problem {
         }
     }
 
-    /// What is wrong, without the key.
+    /// Returns the problem without the key.
     pub fn what(&self) -> String {
         match self.field.is_empty() {
             true => self.reason.clone(),
@@ -103,7 +103,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Whether `name` can be the name of an interface and stand in a rule.
+/// Returns whether `name` is valid as the name of an interface and in a rule.
 pub fn is_interface_name(name: &str) -> bool {
     let allowed = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
     (1..=INTERFACE_NAME_OCTETS_MAX).contains(&name.len())

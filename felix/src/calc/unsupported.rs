@@ -1,5 +1,5 @@
-//! The fields of stored values that Felix does not support, so that they are reported: the table is
-//! [`calico_model::declared`].
+//! Finds the fields of stored values that Felix does not support, so that they are reported: the
+//! table is [`calico_model::declared`].
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::types::Problem;
 
-/// The fields of a value that are set and have no effect, as far as Felix is to report them. Those
-/// of rules are reported with the endpoints that use the rules.
+/// Returns the set fields of a value without effect that Felix has to report. Fields of rules are
+/// reported with the endpoints that use the rules.
 pub(super) fn unsupported(key: &str, kind: Kind, octets: &[u8]) -> BTreeSet<Problem> {
     let Ok(value) = serde_json::from_slice::<Value>(octets) else {
         return BTreeSet::new();
@@ -29,7 +29,7 @@ pub(super) fn unsupported(key: &str, kind: Kind, octets: &[u8]) -> BTreeSet<Prob
         .collect()
 }
 
-/// Those of a FelixConfiguration in one: there may be a hundred.
+/// Combines those of a FelixConfiguration into one problem: there may be a hundred.
 fn settings(key: &str, found: Vec<UnsupportedField>) -> Option<Problem> {
     match &*found {
         [] => None,

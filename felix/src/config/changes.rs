@@ -1,8 +1,9 @@
-//! What a reload makes of each key of the file: a table, from which the operators' page is checked.
+//! The effect of a reload on each key of the file: the operators' page is checked against this
+//! table.
 
 use super::Config;
 
-/// What a changed key comes to.
+/// The effect of a changed key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     /// It is applied by a reload.
@@ -15,7 +16,7 @@ enum Effect {
 struct Key {
     name: &'static str,
     effect: Effect,
-    /// Whether two files differ in it.
+    /// Whether two configurations differ in it.
     differs: fn(&Config, &Config) -> bool,
 }
 
@@ -82,12 +83,12 @@ const KEYS: [Key; 17] = [
 ];
 
 impl Config {
-    /// Returns the keys in which another file differs, and that a reload applies.
+    /// Returns the keys in which another configuration differs, and that a reload applies.
     pub(crate) fn applied_keys(&self, new: &Self) -> Vec<&'static str> {
         self.keys(new, Effect::Applied)
     }
 
-    /// Returns the keys in which another file differs, and that take a restart.
+    /// Returns the keys in which another configuration differs, and that require a restart.
     pub(crate) fn restart_keys(&self, new: &Self) -> Vec<&'static str> {
         self.keys(new, Effect::Restart)
     }

@@ -1,4 +1,4 @@
-//! Environment variables: `FELIX_<parameter>`, in any case, go before everything else.
+//! Environment variables: `FELIX_<parameter>`, in any case; they override all other settings.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use calico_model::FelixConfigurationSpec;
 
 use super::parameters::{PARAMETERS, seconds, setting};
 
-/// The beginning of the variables' names.
+/// The prefix of the variables' names.
 const PREFIX: &str = "FELIX_";
 
-/// What the environment says.
+/// The settings of the environment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Environment {
     /// `FELIX_FELIXHOSTNAME`.
@@ -19,16 +19,16 @@ pub struct Environment {
     pub(super) route_refresh: Option<Duration>,
     /// `FELIX_ENDPOINTSTATUSPATHPREFIX`.
     pub(super) endpoint_status_path_prefix: Option<PathBuf>,
-    /// What FelixConfiguration says elsewhere.
+    /// Settings of FelixConfiguration.
     pub(super) settings: FelixConfigurationSpec,
-    /// What is wrong.
+    /// Faults.
     pub(super) problems: Vec<String>,
-    /// Variables that are not followed.
+    /// Ignored variables.
     pub(super) ignored: Vec<String>,
 }
 
 impl Environment {
-    /// Of the process.
+    /// Reads the environment of the process.
     pub fn of_process() -> Self {
         let variables = std::env::vars_os();
         Self::of(variables.filter_map(|(name, value)| {
@@ -37,8 +37,8 @@ impl Environment {
         }))
     }
 
-    /// Of these variables. The last of several that differ in case alone counts, in the order of
-    /// their names.
+    /// Parses these variables. Of several that differ in case only, the last one in the order of
+    /// their names counts.
     pub fn of(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut environment = Self::default();
         let mut ours: Vec<(String, String)> = variables
@@ -57,7 +57,7 @@ impl Environment {
         environment
     }
 
-    /// Takes one. Returns whether it is followed.
+    /// Handles a variable. Returns whether it is supported.
     fn take(&mut self, parameter: &str, text: &str) -> Result<bool, String> {
         let none = text.eq_ignore_ascii_case("none");
         match parameter {

@@ -1,4 +1,5 @@
-//! The table `[felix_configuration]` of the file: fields of FelixConfiguration, as in the store.
+//! The table `[felix_configuration]` of the file: fields of FelixConfiguration, as in the
+//! datastore.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +9,10 @@ use toml::{Spanned, Value};
 
 use super::parameters::{PARAMETERS, setting};
 
-/// The table as it is written.
+/// The table as written.
 pub(super) type Table = BTreeMap<Spanned<String>, Spanned<Value>>;
 
-/// What the table says; mistakes are left out.
+/// Returns the settings of the table, without invalid ones, and their faults.
 pub(super) fn read(table: &Table) -> (FelixConfigurationSpec, Vec<Problem>) {
     let mut settings = FelixConfigurationSpec::default();
     let mut problems = Vec::new();

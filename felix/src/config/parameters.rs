@@ -1,6 +1,6 @@
-//! The settings of FelixConfiguration that Felix follows, said nearer to it than in the store: by
-//! environment variables with the names of Calico's parameters, or in the configuration file with
-//! the names of the resource's fields.
+//! The settings of FelixConfiguration that Felix supports outside the datastore: as environment
+//! variables with the names of Calico's parameters, or in the configuration file with the names of
+//! the resource's fields.
 
 use calico_model::FelixConfigurationSpec;
 use serde_json::{Map, Value};
@@ -17,17 +17,17 @@ pub(super) struct Parameter {
     form: Form,
 }
 
-/// How a parameter is written as text.
+/// The text format of a parameter.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     Text,
-    /// Text in which `none` is a word of its own.
+    /// A text in which `none` has no special meaning.
     Verbatim,
     Port,
     Bool,
-    /// Seconds, perhaps with a fraction.
+    /// Seconds, possibly with a fraction.
     Seconds,
-    /// Texts with commas between them.
+    /// Comma-separated texts.
     List,
     /// One of these words, in any case.
     Word(&'static [&'static str]),
@@ -82,8 +82,8 @@ pub(super) const PARAMETERS: [Parameter; 17] = [
 ];
 
 impl Parameter {
-    /// The field's value, of a text such as an environment variable holds. `none` is nothing, as
-    /// Calico has it: an empty text, no time, false.
+    /// Parses the field's value from a text such as an environment variable. `none` means empty, as
+    /// in Calico: an empty text, no time, false.
     pub(super) fn read(&self, text: &str) -> Result<Value, String> {
         let none = text.eq_ignore_ascii_case("none");
         match self.form {
@@ -106,7 +106,7 @@ impl Parameter {
     }
 }
 
-/// What is true or false, in the words that Calico takes.
+/// Parses a boolean in the words that Calico accepts.
 fn boolean(text: &str) -> Result<bool, String> {
     match &*text.to_ascii_lowercase() {
         "true" | "1" | "yes" | "y" | "t" => Ok(true),
@@ -115,7 +115,7 @@ fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A number of seconds.
+/// Parses a number of seconds.
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let text = if text.eq_ignore_ascii_case("none") {
         "0"
@@ -128,7 +128,7 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The settings of one field, if it can have that value.
+/// Returns the settings with one field set, if the value is valid.
 pub(super) fn setting(field: &str, value: Value) -> Result<FelixConfigurationSpec, String> {
     let spec = Map::from_iter([(field.to_owned(), value)]);
     let spec: FelixConfigurationSpec =

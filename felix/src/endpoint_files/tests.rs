@@ -31,7 +31,7 @@ impl World {
         }
     }
 
-    /// A file that was there before.
+    /// Creates a file of an earlier run.
     fn left(&self, path: &str) {
         let path = self.directory.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -115,7 +115,7 @@ fn a_file_is_there_while_the_endpoint_is_up() {
         "ifIndex": 7, "containerID": "9f3c",
     });
     assert_eq!(world.read(WEB), told);
-    // Its interface is made anew, and it was up again before anybody looked.
+    // Its interface was created again, and it was up again before the next check.
     world.link = Some(9);
     world.told.clear();
     world.tell(false);
@@ -166,7 +166,7 @@ fn stale_object_of_an_earlier_run_is_removed() {
 #[test]
 fn failed_write_is_retried_and_blocks_no_other() {
     let mut world = World::new();
-    // A directory in the place of a file.
+    // A directory in place of a file.
     let stone = world.directory.path().join(WEB);
     fs::create_dir_all(&stone).unwrap();
     fs::set_permissions(&stone, fs::Permissions::from_mode(0o700)).unwrap();
@@ -186,7 +186,7 @@ fn failed_write_is_retried_and_blocks_no_other() {
     assert_eq!(world.files(), [WEB, other]);
 }
 
-/// As whoever cleans up after Calico's agent does.
+/// As a cleanup after Calico's agent would do.
 #[test]
 fn a_directory_that_is_taken_away_is_filled_again() {
     let mut world = World::new();

@@ -1,7 +1,7 @@
-//! Selectors, found by labels that they might select.
+//! Finds selectors by labels that they might select.
 //!
-//! Most selectors hold only where a label has one of a few values, or is there at all. Such a
-//! selector is kept under one of these conditions, and is looked at only for labels that fulfill it.
+//! Most selectors match only if a label has one of a few values, or exists at all. Such a selector
+//! is stored under one of these conditions, and is evaluated only for labels that satisfy it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use calico_model::Selector;
 /// Selectors by key.
 #[derive(Clone, Debug)]
 pub(super) struct Anchors<K> {
-    /// Under the label that they need.
+    /// By the label that they need.
     by_label: BTreeMap<Arc<str>, Bucket<K>>,
     /// Those that need no label.
     rest: BTreeSet<K>,
@@ -47,18 +47,19 @@ impl<K> Default for Bucket<K> {
     }
 }
 
-/// The alternatives of a condition, of which whatever is selected fulfills one.
+/// The alternatives of a condition; everything selected satisfies one of them.
 type Condition = Box<[(Arc<str>, Option<Arc<str>>)]>;
 
-/// Where a selector is kept: under all alternatives of one of its conditions, or apart.
+/// The place of a selector: under all alternatives of one of its conditions, or separate.
 #[derive(Clone, Debug)]
 pub(super) struct Anchor(Option<Condition>);
 
 impl<K: Ord + Clone> Anchors<K> {
-    /// Keeps a selector. The place it is kept at is returned, for [`remove`](Self::remove).
+    /// Stores a selector. Returns its place, for [`remove`](Self::remove).
     ///
-    /// Of several conditions the one is chosen under which the fewest selectors are kept. So where
-    /// all selectors name a namespace and each another application, applications tell them apart.
+    /// Of several conditions it uses the one with the fewest selectors. For example, if all
+    /// selectors name the same namespace and each another application, they are stored by
+    /// application.
     pub(super) fn insert(&mut self, key: &K, selector: &Selector) -> Anchor {
         let conditions = selector.conditions().into_iter();
         let least = conditions.min_by_key(|condition| {
@@ -85,7 +86,7 @@ impl<K: Ord + Clone> Anchors<K> {
         Anchor(Some(kept.into()))
     }
 
-    /// Removes a selector from where it was kept.
+    /// Removes a selector from its place.
     pub(super) fn remove(&mut self, key: &K, anchor: &Anchor) {
         let Some(condition) = &anchor.0 else {
             self.rest.remove(key);
@@ -129,12 +130,12 @@ impl<K: Ord + Clone> Anchors<K> {
         found
     }
 
-    /// Whether no selector is kept.
+    /// Returns whether no selector is stored.
     pub(super) fn is_empty(&self) -> bool {
         self.rest.is_empty() && self.by_label.is_empty()
     }
 
-    /// The number of selectors that are looked at where this holds.
+    /// Returns the number of selectors that are evaluated if this condition holds.
     fn load(&self, label: &str, value: Option<&str>) -> usize {
         let Some(bucket) = self.by_label.get(label) else {
             return 0;

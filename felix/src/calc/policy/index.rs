@@ -1,9 +1,9 @@
-//! Which lists of rules local endpoints use, and the addresses of the endpoints that these rules
-//! ask for. Kept up with every change: what it costs grows with what the change concerns, not with
-//! all there is.
+//! Finds the lists of rules that local endpoints use, and the addresses of the endpoints that these
+//! rules select. Every change updates it; the cost grows with the size of the change, not with the
+//! total size.
 //!
-//! A list of rules is a policy's or a profile's. It is in use while a local endpoint is one of its
-//! subjects or names it. A selector's set of addresses exists while a list in use asks for it.
+//! A list of rules is that of a policy or of a profile. It is in use while a local endpoint is one
+//! of its subjects or names it. A selector's set of addresses exists while a list in use needs it.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -17,12 +17,12 @@ use super::anchors::{Anchor, Anchors, Labels};
 use super::pool::Pool;
 use crate::render::SetId;
 
-/// A workload endpoint of any host, a host endpoint or a network set, as far as rules can tell.
+/// A workload endpoint of any host, a host endpoint or a network set, in the form that rules need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Member {
     /// Its own labels.
     pub(crate) labels: Labels,
-    /// Keys of the profiles it names, in order: it takes on their labels.
+    /// Keys of the profiles it names, in order: it inherits their labels.
     pub(crate) profiles: Vec<String>,
     /// Its addresses, each as a network of one, or its networks.
     pub(crate) addresses: Vec<IpNet>,
@@ -30,14 +30,14 @@ pub(crate) struct Member {
     pub(crate) local: bool,
 }
 
-/// What the index needs to know of a list of rules.
+/// The data of a list of rules that the index needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct List {
-    /// The endpoints that it is for; without, those that name it.
+    /// The endpoints that it applies to; if `None`, those that name it.
     pub(crate) subjects: Option<Selector>,
-    /// The selectors that its rules ask for.
+    /// The selectors in its rules.
     pub(crate) selectors: BTreeMap<SetId, Selector>,
-    /// Labels that those that name it take on.
+    /// Labels inherited by the endpoints that name it.
     pub(crate) labels: BTreeMap<String, String>,
 }
 
@@ -45,9 +45,9 @@ pub(crate) struct List {
 pub(crate) struct Index {
     /// Endpoints of all hosts, by key.
     members: BTreeMap<Arc<str>, Entry>,
-    /// Who names a list, whether it exists or not.
+    /// The endpoints that name a list, whether it exists or not.
     named_by: BTreeMap<String, BTreeSet<Arc<str>>>,
-    /// What endpoints have in common, as those of one deployment do, is held once.
+    /// Labels shared by endpoints, such as those of one deployment, stored once.
     labels: Pool<Labels>,
     profiles: Pool<Vec<String>>,
     lists: BTreeMap<Arc<str>, Kept>,
@@ -55,7 +55,7 @@ pub(crate) struct Index {
     subjects: Anchors<Arc<str>>,
     /// Keys of the lists that a local endpoint uses.
     used: BTreeMap<Arc<str>, Keys>,
-    /// The same the other way round; no list without endpoint.
+    /// The inverse mapping; lists without endpoints are left out.
     users: BTreeMap<Arc<str>, Keys>,
     sets: BTreeMap<SetId, Members>,
     /// The selectors of sets.
@@ -67,31 +67,31 @@ pub(crate) struct Index {
 
 type Keys = BTreeSet<Arc<str>>;
 
-/// A list with the place where its subjects are kept.
+/// A list with the place of its subjects.
 #[derive(Clone, Debug)]
 struct Kept {
     list: List,
     anchor: Option<Anchor>,
 }
 
-/// Changes whose consequences are still to be worked out: together, since lists and endpoints come
-/// in any order, and each of them would else be held against all of the others.
+/// Changes that are not processed yet. They are processed together, because lists and endpoints
+/// arrive in any order, and each change alone would be compared with all of the others.
 #[derive(Clone, Debug, Default)]
 struct Due {
-    /// Endpoints that are local, or were.
+    /// Present or former local endpoints.
     members: Keys,
-    /// Lists with other subjects.
+    /// Lists with changed subjects.
     lists: Keys,
     /// Sets without their addresses.
     sets: BTreeSet<SetId>,
 }
 
-/// What of the index may be different.
+/// The parts of the index that may have changed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Touched {
-    /// Keys of local endpoints that use other lists now, or lists that are others.
+    /// Keys of local endpoints that use other lists now, or changed lists.
     pub(crate) endpoints: BTreeSet<String>,
-    /// Sets, with the addresses that came or went.
+    /// Sets, with the added or removed addresses.
     pub(crate) sets: BTreeMap<SetId, BTreeSet<IpNet>>,
 }
 
@@ -101,11 +101,11 @@ impl Touched {
     }
 }
 
-/// A member, as it is kept: there may be tens of thousands.
+/// A stored member: there may be tens of thousands.
 #[derive(Clone, Debug)]
 struct Entry {
     own_labels: Arc<Labels>,
-    /// With those of its profiles.
+    /// Includes the labels of its profiles.
     labels: Arc<Labels>,
     profiles: Arc<Vec<String>>,
     addresses: Box<[IpNet]>,
@@ -126,13 +126,13 @@ impl Entry {
 struct Members {
     selector: Selector,
     anchor: Anchor,
-    /// Lists in use that ask for it.
+    /// Number of lists in use that need it.
     users: usize,
     addresses: Networks,
 }
 
 impl Index {
-    /// Takes note of an endpoint, or that there is none.
+    /// Records an endpoint, or its deletion.
     pub(crate) fn put_member(&mut self, key: &str, member: Option<Member>) {
         let old = self.members.get_key_value(key);
         let same = match (old, &member) {
@@ -154,12 +154,12 @@ impl Index {
                 names.insert(name.clone());
             }
         }
-        drop(old); // A pool counts who holds what.
+        drop(old); // The pool counts the holders of a value.
         let entry = member.map(|member| self.entry(member));
         self.replace(name, entry);
     }
 
-    /// Takes note of a list of rules, or that there is none.
+    /// Records a list of rules, or its deletion.
     pub(crate) fn put_list(&mut self, key: &str, list: Option<List>) {
         let kept = self.lists.get(key).cloned();
         let (old, anchor) = kept.map_or((None, None), |kept| (Some(kept.list), kept.anchor));
@@ -171,7 +171,7 @@ impl Index {
             None => Arc::from(key),
         };
         if self.users.contains_key(key) {
-            // Sets that are still asked for are not to be made anew.
+            // Sets that are still needed are not created again.
             self.ask(list.as_ref().map(|list| &list.selectors));
             self.ask_no_more(old.as_ref().map(|list| &list.selectors));
         }
@@ -200,7 +200,7 @@ impl Index {
         }
     }
 
-    /// Keeps the subjects of a list in the place of those that it had.
+    /// Replaces the subjects of a list.
     fn resubject(
         &mut self,
         name: &Arc<str>,
@@ -215,7 +215,7 @@ impl Index {
         Some(self.subjects.insert(name, subjects))
     }
 
-    /// The rules of a list are others: what its endpoints use is different.
+    /// Marks the endpoints of a list, because its rules have changed.
     pub(crate) fn touch_users(&mut self, list: &str) {
         let users = self.users.get(list).into_iter().flatten();
         self.touched
@@ -223,23 +223,23 @@ impl Index {
             .extend(users.map(|user| user.to_string()));
     }
 
-    /// Keys of the lists that a local endpoint uses.
+    /// Returns the keys of the lists that a local endpoint uses.
     pub(crate) fn used(&self, endpoint: &str) -> impl Iterator<Item = &str> {
         let used = self.used.get(endpoint).into_iter().flatten();
         used.map(|key| &**key)
     }
 
-    /// How often a selector was held against labels.
+    /// Returns how often a selector was evaluated on labels.
     pub(crate) const fn checks(&self) -> u64 {
         self.checks
     }
 
-    /// The members of a set; `None` if no list in use asks for the set.
+    /// Returns the members of a set; `None` if no list in use needs it.
     pub(crate) fn addresses(&self, set: &SetId) -> Option<&Networks> {
         self.sets.get(set).map(|set| &set.addresses)
     }
 
-    /// Works out the consequences of all changes since the last call. Returns what may be different.
+    /// Processes all changes since the last call. Returns the parts that may have changed.
     pub(crate) fn take_touched(&mut self) -> Touched {
         let lists = std::mem::take(&mut self.due.lists);
         let members = std::mem::take(&mut self.due.members);
@@ -251,7 +251,7 @@ impl Index {
         std::mem::take(&mut self.touched)
     }
 
-    /// Whether anything may be different.
+    /// Returns whether anything may have changed.
     pub(crate) fn is_touched(&self) -> bool {
         let due = &self.due;
         let settled = due.members.is_empty() && due.lists.is_empty() && due.sets.is_empty();
@@ -270,7 +270,7 @@ impl Index {
         }
     }
 
-    /// Labels with those that profiles add.
+    /// Returns labels together with those that profiles add.
     fn inherited(&mut self, own: &Arc<Labels>, profiles: &[String]) -> Arc<Labels> {
         let lists = profiles
             .iter()
@@ -305,7 +305,7 @@ impl Index {
         }
     }
 
-    /// Takes the addresses of an endpoint out of the sets and puts those of `entry` in.
+    /// Replaces the addresses of an endpoint in the sets by those of `entry`.
     fn exchange_addresses(&mut self, key: &str, entry: Option<&Entry>) {
         let old = self.members.get(key);
         let mut ids = Vec::new();
@@ -316,7 +316,7 @@ impl Index {
         ids.sort_unstable();
         ids.dedup();
         for id in ids {
-            // Those that are due are filled with what is there then.
+            // Sets that are due are filled later with the addresses at that time.
             let set = self
                 .sets
                 .get_mut(id)
@@ -341,7 +341,7 @@ impl Index {
         }
     }
 
-    /// Works out which of these lists each local endpoint uses, except for `others`.
+    /// Computes which of these lists each local endpoint uses, except for `others`.
     fn reuse_lists(&mut self, lists: &Keys, others: &Keys) {
         if lists.is_empty() {
             return;
@@ -383,7 +383,7 @@ impl Index {
         }
     }
 
-    /// Works out which lists an endpoint uses.
+    /// Computes the lists that an endpoint uses.
     fn reuse(&mut self, endpoint: &Arc<str>) {
         let entry = self.members.get(endpoint).filter(|entry| entry.local);
         let mut new = Keys::new();
@@ -407,7 +407,7 @@ impl Index {
         }
     }
 
-    /// An endpoint uses the `new` lists in the place of the `old` ones.
+    /// Replaces the `old` lists of an endpoint by the `new` ones.
     fn exchange_uses(&mut self, endpoint: &Arc<str>, old: &Keys, new: &Keys) {
         if old == new {
             return;
@@ -457,8 +457,8 @@ impl Index {
         }
     }
 
-    /// Fills the sets that are new: one walk over the endpoints for all of them, in which endpoints
-    /// with the same labels are looked at once.
+    /// Fills the new sets with one iteration over the endpoints for all of them, in which equal
+    /// labels are evaluated once.
     fn fill(&mut self) {
         let due = std::mem::take(&mut self.due.sets);
         let mut asked = Anchors::default();
@@ -515,7 +515,7 @@ impl Index {
 }
 
 impl Members {
-    /// What an endpoint puts there.
+    /// Returns the addresses that an endpoint contributes.
     fn of<'e>(&self, entry: Option<&'e Entry>) -> &'e [IpNet] {
         match entry {
             Some(entry) if self.selector.matches(&entry.labels) => &entry.addresses,
@@ -523,7 +523,7 @@ impl Members {
         }
     }
 
-    /// Counts addresses off and on. Returns those that came or went.
+    /// Updates the counts of addresses. Returns those that were added or removed.
     fn exchange(&mut self, gone: &[IpNet], come: &[IpNet]) -> Vec<IpNet> {
         let mut changed = Vec::new();
         changed.extend(come.iter().filter(|net| self.addresses.add(**net)));
@@ -532,7 +532,7 @@ impl Members {
     }
 }
 
-/// The lists whose subjects have these labels, and how many were looked at.
+/// Returns the lists with subjects that match these labels, and the number of evaluated ones.
 fn selecting(
     lists: &BTreeMap<Arc<str>, Kept>,
     subjects: &Anchors<Arc<str>>,
@@ -548,7 +548,8 @@ fn selecting(
     (selecting, checks)
 }
 
-/// Takes one out of the set of a key, and the set with the last of it; returns whether it did that.
+/// Removes an item from the set of a key, and the set with its last item; returns whether it
+/// existed.
 fn drop_pair<K: Ord + Borrow<str>>(pairs: &mut BTreeMap<K, Keys>, key: &str, one: &str) -> bool {
     let Some(set) = pairs.get_mut(key) else {
         return false;

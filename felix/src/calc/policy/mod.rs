@@ -1,4 +1,4 @@
-//! Policies: read, matched with endpoints, put in order.
+//! Policies: parses them, matches them with endpoints, and sorts them.
 
 mod anchors;
 mod index;

@@ -7,10 +7,10 @@ use calico_model::{Action, DEFAULT_TIER, TierSpec};
 use super::read::{Policy, place};
 use crate::render::{Compiled, Direction};
 
-/// The order of the tier `default` where it is not stored (as in Calico).
+/// The order of the tier `default` if it is not stored (as in Calico).
 const DEFAULT_TIER_ORDER: f64 = 1_000_000.0;
 
-/// Stands for the tier of a policy that does not tell it: no tier is called so.
+/// Replaces the tier of a policy with an unknown tier: no tier has this name.
 pub(super) const BEFORE_ALL: &str = "";
 
 /// The stored tiers, by name.
@@ -21,11 +21,11 @@ pub(crate) struct Tiers(BTreeMap<String, Tier>);
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Tier {
     order: f64,
-    /// What none of its policies decides about is dropped.
+    /// Whether traffic that none of its policies decides is dropped.
     denies: bool,
 }
 
-/// The policies of one tier that are for an endpoint, in order.
+/// The policies of one tier that apply to an endpoint, in order.
 #[derive(Debug)]
 pub(crate) struct Asked<'p> {
     pub(crate) tier: &'p str,
@@ -36,7 +36,7 @@ pub(crate) struct Asked<'p> {
 }
 
 impl Tiers {
-    /// Takes note of a tier; returns whether it is another one now.
+    /// Records a tier; returns whether it changed.
     pub(crate) fn put(&mut self, name: &str, spec: Option<&TierSpec>) -> bool {
         let tier = spec.map(|spec| Tier {
             order: place(spec.order.as_ref()),
@@ -49,8 +49,8 @@ impl Tiers {
         old != tier
     }
 
-    /// A tier that is not stored is the last, and denies: what its policies are to allow is not
-    /// lost, and what they are to deny neither.
+    /// Returns a tier. A tier that is not stored is the last, and denies: its policies still apply,
+    /// both allowing and denying ones.
     fn get(&self, name: &str) -> (Tier, bool) {
         match self.0.get(name) {
             Some(tier) => (*tier, false),
@@ -77,7 +77,7 @@ impl Tiers {
         }
     }
 
-    /// Those of the policies that are for the direction, by tier, all in order.
+    /// Returns the policies that apply to the direction, by tier, all in order.
     pub(crate) fn asked<'p>(
         &self,
         direction: Direction,
@@ -92,7 +92,7 @@ impl Tiers {
             .collect();
         all.sort_by(
             |(a_tier, a_unknown, a_key, a, _), (b_tier, b_unknown, b_key, b, _)| {
-                // Tiers that are not stored come last, also after those without an order.
+                // Tiers that are not stored come last, even after those without an order.
                 let tiers = a_unknown.cmp(b_unknown);
                 let tiers = tiers.then_with(|| a_tier.order.total_cmp(&b_tier.order));
                 let tiers = tiers.then_with(|| a.tier.cmp(&b.tier));

@@ -1,9 +1,9 @@
-//! What many have in common, held once.
+//! Shared values, stored once.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Values, each as often shared as there are holders.
+/// Values, each shared by its holders.
 #[derive(Clone, Debug)]
 pub(super) struct Pool<T>(BTreeSet<Arc<T>>);
 
@@ -14,7 +14,7 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T: Ord> Pool<T> {
-    /// The one that everybody has who has such a value.
+    /// Returns the shared instance of a value.
     pub(super) fn share(&mut self, value: T) -> Arc<T> {
         if let Some(held) = self.0.get(&value) {
             return held.clone();
@@ -24,9 +24,9 @@ impl<T: Ord> Pool<T> {
         value
     }
 
-    /// Somebody holds it no more: with the last one it goes.
+    /// Drops one holder of a value; the value is removed with its last holder.
     pub(super) fn give_back(&mut self, value: Arc<T>) {
-        /// Ours, and the one that is given back.
+        /// The pool's reference, and the one that is dropped.
         const LAST: usize = 2;
         if Arc::strong_count(&value) <= LAST {
             self.0.remove(&*value);

@@ -1,4 +1,4 @@
-//! Reads policies.
+//! Parses policies.
 
 use calico_model::{Kind, PolicySpec, PolicyType, Resource, ResourceKey, Selector};
 
@@ -6,23 +6,23 @@ use super::super::read::resource;
 use super::super::types::Problem;
 use crate::render::{Compiled, Direction, compile, subjects};
 
-/// A policy, checked, with its rules as chains.
+/// A valid policy, with its rules as chains.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Policy {
     /// The tier it is in.
     pub(crate) tier: String,
-    /// Its place in the tier.
+    /// Its order in the tier.
     pub(crate) order: f64,
-    /// Decides between policies of one order: [`tie`].
+    /// Tie-breaker between policies of the same order: [`tie`].
     pub(crate) tie: String,
-    /// The endpoints that it is for.
+    /// The endpoints that it applies to.
     pub(crate) subjects: Selector,
-    /// Rules for what they are sent, if it is for that. (Those that are for interfaces of hosts have
-    /// neither these nor the others.)
+    /// Rules for traffic to them, if it applies to that. (Policies for host interfaces have neither
+    /// these nor the others.)
     pub(crate) ingress: Option<Compiled>,
-    /// Rules for what they send, if it is for that.
+    /// Rules for traffic from them, if it applies to that.
     pub(crate) egress: Option<Compiled>,
-    /// It cannot be read, and never could.
+    /// It is unparsable, and no earlier value was valid.
     pub(crate) broken: bool,
 }
 
@@ -34,7 +34,7 @@ impl Policy {
         }
     }
 
-    /// Whether workloads ask it.
+    /// Returns whether it applies to workloads.
     pub(crate) fn is_asked(&self) -> bool {
         self.sides().next().is_some()
     }
@@ -44,7 +44,7 @@ impl Policy {
     }
 }
 
-/// Kind, namespace and stored name, in short.
+/// Returns kind, namespace and stored name, in short form.
 pub(super) fn id(key: &ResourceKey) -> String {
     match key.namespace() {
         Some(namespace) => format!("np/{namespace}/{}", key.name()),
@@ -52,7 +52,7 @@ pub(super) fn id(key: &ResourceKey) -> String {
     }
 }
 
-/// Reads a policy.
+/// Parses a policy.
 pub(crate) fn policy(text: &str, key: &ResourceKey, octets: &[u8]) -> Result<Policy, Problem> {
     match key.kind() {
         Kind::GlobalNetworkPolicy => of_spec::<true>(text, key, octets),
@@ -66,7 +66,7 @@ fn of_spec<const GLOBAL: bool>(
     octets: &[u8],
 ) -> Result<Policy, Problem> {
     let mut read: Resource<PolicySpec<GLOBAL>> = resource(text, octets)?;
-    // The key tells the name, whatever the value says.
+    // The name is that of the key, whatever the value contains.
     key.name().clone_into(&mut read.metadata.name);
     let spec = &read.spec;
     let subjects = subjects(
@@ -93,15 +93,16 @@ fn of_spec<const GLOBAL: bool>(
     })
 }
 
-/// What decides between policies of one order, as in Calico 3.32: `<name>/<namespace>/<kind>`, octet by
-/// octet. So `web-2` comes before `web`, because `-` comes before `/`.
+/// Returns the tie-breaker between policies of the same order, as in Calico 3.32:
+/// `<name>/<namespace>/<kind>`, compared octet by octet. So `web-2` precedes `web`, because `-`
+/// precedes `/`.
 pub(super) fn tie(key: &ResourceKey, name: &str) -> String {
     let namespace = key.namespace().unwrap_or_default();
     format!("{name}/{namespace}/{}", key.kind().name())
 }
 
-/// Returns a place in an order: the last without a number. A number beyond what an `f64` holds is
-/// before or after all others, as its sign says.
+/// Returns the sort key of an order. A missing number is the last. A number beyond the range of
+/// `f64` is first or last, according to its sign.
 pub(super) fn place(order: Option<&serde_json::Number>) -> f64 {
     let Some(number) = order else {
         return f64::INFINITY;

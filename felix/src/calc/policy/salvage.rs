@@ -1,9 +1,9 @@
-//! What stands in for a policy that cannot be read, while nothing is known of it from before.
+//! The substitute for an unparsable policy without an earlier valid value.
 //!
-//! It may have been the one that denies, so it must not count as absent; nor may it cost more than
-//! it must. Whatever of it can be read is followed. A rule that cannot be read drops all that comes
-//! to it. If it cannot be told which endpoints, directions or place it is for, it closes all that
-//! it may be for, before all others that it may come before.
+//! The policy may have been one that denies, so it must not count as missing; but it must not close
+//! more than necessary. All parsable parts are applied. An unparsable rule drops everything that
+//! reaches it. If its endpoints, directions or position are unknown, the policy closes everything
+//! that it may apply to, before all policies that it may precede.
 
 use calico_model::{Metadata, PolicySpec, PolicyType, Resource, ResourceKey, Rule, Selector};
 use serde::Deserialize;
@@ -15,12 +15,12 @@ use super::order::BEFORE_ALL;
 use super::read::{Policy, id, place, tie};
 use crate::render::{Compiled, Direction, compile, subjects};
 
-/// The fields of a spec; `None` if not even they can be told apart.
+/// The fields of a spec; `None` if they cannot be separated.
 #[derive(Clone, Copy)]
 struct Fields<'v>(Option<&'v Map<String, Value>>);
 
 impl<'v> Fields<'v> {
-    /// A field, or what it is if it is absent; `None` if it cannot be read.
+    /// Returns a field, or its default if it is missing; `None` if it is unparsable.
     fn get<T: DeserializeOwned + Default>(self, name: &str) -> Option<T> {
         match self.0?.get(name) {
             None | Some(Value::Null) => Some(T::default()),
@@ -34,7 +34,7 @@ impl<'v> Fields<'v> {
         reads.then_some(text)
     }
 
-    /// The rules of a direction.
+    /// Returns the rules of a direction.
     fn rules(self, direction: Direction) -> Rules {
         let stored: Option<Vec<Value>> = self.get(direction.field());
         let mut rules = Rules {
@@ -53,17 +53,17 @@ impl<'v> Fields<'v> {
     }
 }
 
-/// The rules of a direction, as far as they can be read.
+/// The parsable rules of a direction.
 struct Rules {
-    /// Whether there are any, if that can be told.
+    /// Whether there are any, if known.
     given: Option<bool>,
-    /// Those before the first that cannot be read.
+    /// The rules before the first unparsable one.
     good: Vec<Rule>,
-    /// These are all.
+    /// All rules are included.
     whole: bool,
 }
 
-/// What stands in for it, and words that say so.
+/// Returns the substitute, and its description.
 pub(crate) fn broken(key: &ResourceKey, octets: &[u8], problem: &Problem) -> (Policy, String) {
     let value: Option<Value> = serde_json::from_slice(octets).ok();
     let nothing = Map::new();
@@ -130,8 +130,8 @@ pub(crate) fn broken(key: &ResourceKey, octets: &[u8], problem: &Problem) -> (Po
     (policy, words)
 }
 
-/// The directions that it is for, as [`PolicySpec::effective_types`] has them; `None` if that
-/// cannot be told.
+/// Returns the directions that it applies to, as in [`PolicySpec::effective_types`]; `None` if
+/// unknown.
 fn types(fields: Fields<'_>, ingress: &Rules, egress: &Rules) -> Option<Vec<PolicyType>> {
     let given: Vec<PolicyType> = fields.get("types")?;
     if !given.is_empty() {
@@ -144,7 +144,7 @@ fn types(fields: Fields<'_>, ingress: &Rules, egress: &Rules) -> Option<Vec<Poli
     })
 }
 
-/// The name that people use, as far as it can be told.
+/// Returns the name for users, as far as it can be determined.
 fn name(key: &ResourceKey, metadata: Option<&Value>, tier: Option<&str>) -> String {
     let metadata = metadata.and_then(|metadata| Metadata::deserialize(metadata).ok());
     let resource = Resource {
@@ -161,7 +161,7 @@ fn name(key: &ResourceKey, metadata: Option<&Value>, tier: Option<&str>) -> Stri
     resource.real_name()
 }
 
-/// What is done instead.
+/// Returns the description of the substitute.
 fn words(policy: &Policy, is_known: bool) -> String {
     let closes = match (&policy.ingress, &policy.egress) {
         (None, None) => return "no workload asks it".into(),

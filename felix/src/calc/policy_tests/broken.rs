@@ -1,4 +1,4 @@
-//! What cannot be read, of policies and of other hosts' endpoints, opens nothing.
+//! Unparsable policies and endpoints of other hosts never open anything.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::calc::Calculator;
 use crate::calc::tests::Settled as _;
 use crate::render::{Action, ConnectionStates, Match, Rule, Side};
 
-/// A packet from `10.65.1.1` to `vm1` of `h0`, or back.
+/// Returns a packet from `10.65.1.1` to `vm1` of `h0`, or back.
 fn between(ingress: bool) -> Packet {
     let (there, here) = ("10.65.1.1".parse().unwrap(), "10.65.0.1".parse().unwrap());
     Packet {
@@ -18,14 +18,14 @@ fn between(ingress: bool) -> Packet {
     }
 }
 
-/// Whether `vm1` may be sent something, and whether it may send something.
+/// Returns whether `vm1` may receive, and whether it may send.
 fn open_sides(calculator: &Calculator) -> [bool; 2] {
     [(true, "to-tap1"), (false, "from-tap1")].map(|(ingress, chain)| {
         walk(&calculator.clone().settled(), chain, &between(ingress)) == Some(true)
     })
 }
 
-/// `vm1` of `h0`, to which the tier `default` allows everything.
+/// Returns `vm1` of `h0`, to which the tier `default` allows everything.
 fn all_open() -> Calculator {
     let (key, value) = endpoint(0, 1, &["a"], false);
     let rules = json!([{"action": "Allow"}]);
@@ -64,7 +64,7 @@ fn unreadable_policy_closes_its_endpoints() {
     );
     tell(&mut calculator, &other, None);
     assert_eq!(passes(&calculator), Some(true));
-    // What was good stays in force.
+    // The last valid value stays in effect.
     tell(&mut calculator, &open, Some(&bad));
     assert_eq!(passes(&calculator), Some(true));
     let rule = Rule::clone(&calculator.clone().settled().rules().chains["to-tap1"].rules[0]);
@@ -84,13 +84,13 @@ fn unreadable_policy_part_closes_only_its_scope() {
     let global = format!("{PREFIX}globalnetworkpolicies/bad");
     let deny = r#"[{"action":"Sing"}]"#;
     for (key, value, sides) in [
-        // Nothing can be read but the key.
+        // Everything except the key is unparsable.
         (&ours, "{".to_owned(), CLOSED),
         (&others, "{".to_owned(), OPEN),
         (&global, "{".to_owned(), CLOSED),
         (&global, "[]".to_owned(), CLOSED),
         (&global, r#"{"spec":7}"#.to_owned(), CLOSED),
-        // A selector. What else says whom it is for counts.
+        // A selector. The other selectors of its subjects still apply.
         (
             &ours,
             r#"{"spec":{"order":0,"selector":"has("}}"#.to_owned(),
@@ -111,7 +111,7 @@ fn unreadable_policy_part_closes_only_its_scope() {
             r#"{"spec":{"selector":"has(b)","namespaceSelector":3}}"#.to_owned(),
             OPEN,
         ),
-        // Rules: their directions alone, and others' not.
+        // Rules: only their directions are affected.
         (
             &global,
             format!(r#"{{"spec":{{"order":0,"ingress":{deny}}}}}"#),
@@ -142,7 +142,7 @@ fn unreadable_policy_part_closes_only_its_scope() {
             r#"{"spec":{"order":0,"types":["Ingress"],"ingress":7}}"#.to_owned(),
             [false, true],
         ),
-        // The directions, the place and the tier themselves.
+        // The directions, the order and the tier themselves.
         (
             &global,
             r#"{"spec":{"order":0,"types":["Sideways"]}}"#.to_owned(),
@@ -154,19 +154,19 @@ fn unreadable_policy_part_closes_only_its_scope() {
             [false, true],
         ),
         (&global, r#"{"spec":{"tier":7}}"#.to_owned(), [false, true]),
-        // It comes after the one that allows.
+        // It follows the one that allows.
         (
             &global,
             format!(r#"{{"spec":{{"order":2,"ingress":{deny}}}}}"#),
             OPEN,
         ),
-        // What comes before the rule that cannot be read.
+        // A rule before the unparsable one.
         (
             &global,
             r#"{"spec":{"order":0,"ingress":[{"action":"Allow"},{"action":"Sing"}]}}"#.to_owned(),
             OPEN,
         ),
-        // For interfaces of hosts.
+        // For host interfaces.
         (
             &global,
             format!(r#"{{"spec":{{"doNotTrack":true,"ingress":{deny}}}}}"#),
@@ -182,7 +182,7 @@ fn unreadable_policy_part_closes_only_its_scope() {
             r#"{"spec":{"order":0,"doNotTrack":"yes"}}"#.to_owned(),
             [false, true],
         ),
-        // What does not matter here.
+        // Irrelevant fields.
         (
             &global,
             r#"{"metadata":7,"spec":{"selector":"has(b)"}}"#.to_owned(),
@@ -209,7 +209,7 @@ fn a_policy_for_hosts_that_can_no_longer_be_read_stays_one() {
     assert_eq!(open_sides(&calculator), [true, true]);
 }
 
-/// After a restart nothing is known from before: what was a `Deny` must not be open then.
+/// After a restart no earlier value is known: traffic that a `Deny` closed must not be open then.
 #[test]
 fn a_restart_opens_nothing() {
     let mut calculator = all_open();
@@ -223,7 +223,7 @@ fn a_restart_opens_nothing() {
     assert_eq!(open_sides(&restarted), [false, false]);
 }
 
-/// What selects another host's endpoint holds for the addresses of it that can be read.
+/// A selector of another host's endpoint applies to its parsable addresses.
 #[test]
 fn invalid_remote_address_does_not_drop_the_others() {
     let (key, value) = endpoint(0, 1, &["a"], false);
@@ -245,7 +245,7 @@ fn invalid_remote_address_does_not_drop_the_others() {
         assert!(words.contains("spec.ipNetworks[0]"), "{words}");
         assert!(words.ends_with("the other addresses count"), "{words}");
         assert!(!reach(&calculator), "{bad}");
-        // With no good one left it stays what it was.
+        // Without a valid address the endpoint stays unchanged.
         some["spec"]["ipNetworks"] = json!([bad]);
         tell(&mut calculator, &other, Some(&some));
         assert!(!reach(&calculator), "{bad}");

@@ -1,4 +1,5 @@
-//! What a change costs among many endpoints: counted, since time says little on a busy machine.
+//! The cost of a change among many endpoints, measured by counting, because times vary on a busy
+//! machine.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ fn member(n: usize, group: usize, address: &str) -> Value {
     value
 }
 
-/// Each in one of the groups, whose members may speak to each other.
+/// Returns endpoints that each belong to one group; members of a group may communicate.
 fn many() -> Calculator {
     let mut stored = BTreeMap::new();
     for n in 0..ENDPOINTS {
@@ -63,7 +64,7 @@ fn a_change_among_many_is_a_few_steps() {
         let told = start.elapsed();
         let settled = calculator.settle();
         println!("told {told:?}, and settled {:?}", start.elapsed());
-        // What is looked at is what changed.
+        // Only changed endpoints are processed.
         assert_eq!(settled.endpoints.len(), places);
         assert_eq!(settled.interfaces.len(), places);
         assert!(settled.rules.chains.len() <= 8, "{:?}", settled.rules);

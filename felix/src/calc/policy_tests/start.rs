@@ -1,4 +1,4 @@
-//! What a start costs, in any order of lists: counted in selectors that are held against labels.
+//! The cost of a start, in any order of lists, measured in evaluated selectors.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,9 @@ use crate::render::{Action, Change, Match, Rule, Touched, Verdict, changes, prep
 /// Values by key, one list for each kind.
 type Lists = [BTreeMap<String, Value>; 3];
 
-/// As many policies as applications, each for one of them and about the next. Endpoints of this
-/// host and of others are of these applications. All are of one namespace, and all share a label.
+/// Returns as many policies as applications, each for one of them and with rules about the next.
+/// Endpoints of this host and of others belong to these applications. All are in one namespace, and
+/// all share a label.
 fn lists(policies: usize, remote: usize, local: usize) -> Lists {
     let tier = |name: &str, order: usize| {
         let value = json!({"spec": {"order": order, "defaultAction": "Pass"}});
@@ -57,8 +58,8 @@ fn lists(policies: usize, remote: usize, local: usize) -> Lists {
     ]
 }
 
-/// What follows from values in this order, settled after each `bite` of them, and how many selectors
-/// were held against labels.
+/// Returns the result of values in this order, settled after each `bite` of them, and the number of
+/// evaluated selectors.
 fn started<'v>(
     values: impl IntoIterator<Item = (&'v String, &'v Value)>,
     bite: usize,
@@ -74,7 +75,7 @@ fn started<'v>(
     (calculator.desired().clone(), calculator.selector_checks())
 }
 
-/// The lists one after the other in each order, and all values interleaved.
+/// Returns the lists one after the other in each order, and all values interleaved.
 fn orders(lists: &Lists) -> Vec<(String, Vec<(&String, &Value)>)> {
     let names = ["tiers", "policies", "endpoints"];
     let mut orders = Vec::new();
@@ -109,7 +110,7 @@ fn order_of_lists_changes_neither_outcome_nor_cost() {
             let (desired, checks) = started(values_in_order.iter().copied(), bite);
             assert!(desired == expected, "{name} in bites of {bite}");
             println!("{name} in bites of {bite}: {checks} checks");
-            // A new selector costs a look at the endpoints that it may select, once.
+            // A new selector is evaluated once for each endpoint that it may select.
             assert!(checks <= 8 * values, "{name} in bites of {bite}: {checks}");
         }
     }
@@ -182,15 +183,15 @@ fn changes_of_what_is_there_need_no_preparation() {
     let before = started([], usize::MAX).0.rules().clone();
     let touched = Touched::between(&before, wanted);
     assert!(preparation(&before, wanted, &touched, LIMIT).is_some());
-    // All of it may be different, and all of it is there.
+    // Everything may differ, but nothing is missing.
     let mut changed = wanted.clone();
     for set in changed.sets.values_mut() {
         set.elements.clear();
     }
     assert_eq!(preparation(&changed, wanted, &touched, LIMIT), None);
-    // All of it goes.
+    // Everything is removed.
     assert_eq!(preparation(wanted, &before, &touched, LIMIT), None);
-    // As much as one transaction takes is missing, and then one more.
+    // First as much is missing as one transaction may contain, and then one more.
     let mut held = wanted.clone();
     let sets = wanted.sets.keys();
     let sets = sets.filter(|name| !before.sets.contains_key(*name));
@@ -203,7 +204,7 @@ fn changes_of_what_is_there_need_no_preparation() {
     assert!(preparation(&held, wanted, &touched, LIMIT).is_some());
 }
 
-/// The sets and chains that a rule of a policy or tier names.
+/// Returns the sets and chains that a rule of a policy or tier names.
 fn named(rule: &Rule) -> impl Iterator<Item = &String> {
     let sets = rule.matches.iter().filter_map(|one| match one {
         Match::InSet(_, _, set, _) | Match::PortIn(_, _, set, _) => Some(set),

@@ -1,5 +1,5 @@
-//! The order of policies and tiers that say the same `order`, as Calico 3.32 has it:
-//! policies by `<name>/<namespace>/<kind>`, tiers by name, those that are not stored last.
+//! The order of policies and tiers with the same `order`, as in Calico 3.32: policies by
+//! `<name>/<namespace>/<kind>`, tiers by name, those that are not stored last.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn key((kind, namespace, name, ..): Row) -> String {
     }
 }
 
-/// The chains of the policies that the workload meets, in their order.
+/// Returns the chains of the policies for the workload, in order.
 fn met(rows: &[Row]) -> Vec<String> {
     let mut calculator = Calculator::new("h0", None);
     let (endpoint_key, value) = endpoint(0, 1, &[], false);
@@ -57,7 +57,7 @@ fn met(rows: &[Row]) -> Vec<String> {
     tiers.iter().flat_map(|tier| jumps(tier)).collect()
 }
 
-/// In the order of Calico.
+/// In Calico's order.
 const ROWS: [Row; 13] = [
     // Tiers of one order by name, then the tier without an order, then the one that is not stored.
     ("gnp", "", "z", "a", None),
@@ -65,7 +65,7 @@ const ROWS: [Row; 13] = [
     // -0 is 0.
     ("gnp", "", "minus", "default", Some(0.0)),
     ("gnp", "", "zero", "default", Some(-0.0)),
-    // `-` and `.` come before `/`, digits and letters after it.
+    // `-` and `.` precede `/`, digits and letters follow it.
     ("gnp", "", "web-2", "default", Some(7.0)),
     ("gnp", "", "web.a", "default", Some(7.0)),
     ("gnp", "", "web", "default", Some(7.0)),

@@ -1,4 +1,4 @@
-//! What belongs to the fabric itself: nodes, BGP ports, BGP peers, the datastore.
+//! The addresses and ports of the fabric itself: nodes, BGP ports, BGP peers, the datastore.
 
 use super::*;
 use crate::render::{Control, TCP};
@@ -73,7 +73,7 @@ fn control_ports_follow_the_store_and_end_with_it() {
     assert_eq!(set("control-ports-tcp"), "179 1790-1791");
     assert_eq!(set("control-services-ipv6"), "fd00::1 . 8179");
 
-    // A value that cannot be read leaves the one before it in force.
+    // An unparsable value leaves the previous one in effect.
     let bad = json!({"spec": {"listenPort": "many"}});
     assert!(tell(&mut calculator, &values[1].0, Some(&bad)).is_some());
     assert_eq!(ports(&calculator.settled().control), [179, 1790, 1791]);
@@ -112,7 +112,7 @@ fn datastore_on_a_node_closes_its_port_on_all_nodes() {
     assert_eq!(ports_at("10.0.0.11:2379"), both);
     let single = ([].into(), [(other, 2379)].into());
     assert_eq!(ports_at("10.0.0.254:2379"), single);
-    // The node may come later than the datastore.
+    // The node may arrive later than the datastore.
     let value = self::node(json!({"bgp": {"ipv4Address": "10.0.0.254/24"}}));
     tell(&mut calculator, &key("nodes", "n2"), Some(&value));
     assert_eq!(calculator.settled().control.node_ports, [2379].into());
@@ -144,7 +144,7 @@ fn registered_reflectors_are_guarded_at_their_port() {
     };
     let guarded = |port| [(ip("10.65.0.9"), port), (ip("fd65::9"), port)].into();
     assert_eq!(services(Some(&value(json!(1179)))), (guarded(1179), false));
-    // A value that cannot be read leaves the one before it in force.
+    // An unparsable value leaves the previous one in effect.
     assert_eq!(services(Some(&json!({"port": 7}))), (guarded(1179), true));
     assert_eq!(services(Some(&value(Value::Null))), (guarded(179), false));
     assert_eq!(services(None), ([].into(), false));

@@ -1,4 +1,4 @@
-//! Metamorphic: however the same end state of the store is told, the outcome is the same.
+//! Metamorphic test: in whatever order the same final values arrive, the result is the same.
 
 use std::collections::BTreeSet;
 
@@ -79,7 +79,7 @@ fn any_pool() -> impl Strategy<Value = Option<Value>> {
     prop::option::weighted(0.8, value)
 }
 
-/// Changes of some keys, each key with several values one after the other.
+/// Returns changes of some keys, each key with several values one after the other.
 fn any_changes() -> impl Strategy<Value = Vec<(String, Option<Value>)>> {
     let endpoint = |nth: usize| {
         any_value(nth)
@@ -112,7 +112,7 @@ fn any_changes() -> impl Strategy<Value = Vec<(String, Option<Value>)>> {
     prop::collection::vec(prop::strategy::Union::new(any), 0..24)
 }
 
-/// What comes of changes that are settled all at once.
+/// Returns the result of changes that are settled all at once.
 fn outcome(changes: &[(String, Option<Value>)]) -> Desired {
     let mut calculator = Calculator::new(HOST, None);
     for (key, value) in changes {
@@ -121,7 +121,7 @@ fn outcome(changes: &[(String, Option<Value>)]) -> Desired {
     calculator.settled()
 }
 
-/// The same of changes that are settled one by one, each of which must be told in full.
+/// Returns the result of changes that are settled one by one; each difference must be reported.
 fn followed(changes: &[(String, Option<Value>)]) -> Desired {
     let mut calculator = Calculator::new(HOST, None);
     let mut rules = Ruleset::default();
@@ -145,7 +145,7 @@ fn followed(changes: &[(String, Option<Value>)]) -> Desired {
     calculator.settled()
 }
 
-/// Keys with other values.
+/// Returns the keys with different values.
 fn different<K: Ord + Clone, V: PartialEq>(
     one: &BTreeMap<K, V>,
     other: &BTreeMap<K, V>,
@@ -155,7 +155,7 @@ fn different<K: Ord + Clone, V: PartialEq>(
     different.cloned().collect()
 }
 
-/// Only the last value of each key, in the order of the keys.
+/// Returns only the last value of each key, in the order of the keys.
 fn squashed(changes: &[(String, Option<Value>)]) -> Vec<(String, Option<Value>)> {
     let last: BTreeMap<String, Option<Value>> = changes.iter().cloned().collect();
     last.into_iter().collect()
@@ -175,7 +175,7 @@ proptest! {
         prop_assert_eq!(&outcome(&reversed), &expected, "reversed");
         let doubled: Vec<_> = changes.iter().flat_map(|c| [c.clone(), c.clone()]).collect();
         prop_assert_eq!(&outcome(&doubled), &expected, "doubled");
-        // Split: every value is taken away before it comes.
+        // Split: every value is deleted before it is set.
         let split: Vec<_> = changes.iter().flat_map(|(k, v)| [(k.clone(), None), (k.clone(), v.clone())]).collect();
         prop_assert_eq!(&outcome(&split), &expected, "split");
         prop_assert_eq!(outcome(&shuffled.1), outcome(&shuffled.0), "shuffled");

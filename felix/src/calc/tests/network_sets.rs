@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A local endpoint, and a policy of its namespace with one ingress rule.
+/// Returns a local endpoint, and a policy of its namespace with one ingress rule.
 fn policed(rule: &Value) -> Calculator {
     let policy = json!({"spec": {"ingress": [rule, {"action": "Allow"}]}});
     told(&[
@@ -15,7 +15,7 @@ fn set(labels: &Value, nets: &Value) -> Value {
     json!({"metadata": {"labels": labels}, "spec": {"nets": nets}})
 }
 
-/// The elements of the sets of selectors, and the rules of the policy.
+/// Returns the elements of the sets of selectors, and the rules of the policy.
 fn elements(calculator: &mut Calculator) -> Vec<String> {
     let desired = calculator.settled();
     let sets = desired.rules().sets.iter();
@@ -104,7 +104,7 @@ fn unreadable_network_is_reported_and_the_others_count() {
     assert!(problem.contains("spec.nets[1]"), "{problem}");
     assert_eq!(elements(&mut calculator), ["192.0.2.0/24"]);
     assert_eq!(problems(calculator.desired()), [problem]);
-    // A value that is no list leaves the one before in force.
+    // A value that is not a list leaves the previous one in effect.
     let problem = tell(&mut calculator, &name, Some(&set(&labels, &json!("all"))));
     assert!(problem.is_some());
     assert_eq!(elements(&mut calculator), ["192.0.2.0/24"]);

@@ -1,4 +1,4 @@
-//! What leaves the pools.
+//! Source translation of pools.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn pool(cidr: &str, nat_outgoing: bool) -> Value {
     json!({"spec": {"cidr": cidr, "natOutgoing": nat_outgoing}})
 }
 
-/// Rules and elements by which sources are translated.
+/// Returns the rules and elements of source translation.
 fn translated(desired: &Desired) -> Vec<String> {
     let chain = desired.rules().chains.get("translate-source");
     let rules = chain.iter().flat_map(|chain| chain.rules.iter());

@@ -1,11 +1,11 @@
-//! Each field of Calico's schema that Felix is to support changes what is desired, or else it is
-//! reported, and where a rule asks for it, the rule is closed.
+//! Each field of Calico's schema that Felix declares as supported changes the desired state. Every
+//! other field is reported, and a rule that uses it is closed.
 
 use calico_model::{Kind, Program, Standing, declared};
 
 use super::*;
 
-/// A world in which a policy, a profile and the members of selectors have something to do.
+/// Returns values with which a policy, a profile and the members of selectors have an effect.
 fn world() -> Vec<(String, Value)> {
     let labels = json!({"role": "web", "projectcalico.org/serviceaccount": "x"});
     let mut local = endpoint(HOST, "a", "cali1", &["10.65.0.1/32", "fd65::1/128"], &["p"]);
@@ -26,7 +26,7 @@ fn desired(values: &[(String, Value)], own: &(String, Value)) -> Desired {
     calculator.settled()
 }
 
-/// A value for a field of a rule, and what else the rule needs for it.
+/// Returns a value for a field of a rule, and the other fields that the rule then needs.
 fn of_rule(field: &str) -> (Value, Value) {
     let tcp = json!({"protocol": "TCP"});
     let icmp = json!({"protocol": "ICMP"});
@@ -64,7 +64,7 @@ fn set(value: &mut Value, path: &str, field: Value) {
     *place = field;
 }
 
-/// Problems about a field, without the indices of lists.
+/// Returns whether a problem of the field is reported; indices of lists are ignored.
 fn reported(desired: &Desired, path: &str) -> bool {
     let mut fields = desired.problems.iter();
     fields.any(|one| path.starts_with(&one.field.replace("[0]", "[]")) && !one.field.is_empty())
@@ -108,7 +108,7 @@ fn every_field_of_rules_changes_packets_or_closes() {
     assert!(seen[0] > 80 && seen[1] > 30, "{seen:?}");
 }
 
-/// The rule that has the unsupported condition does not open anything, whatever its action.
+/// Checks that the rule with the unsupported condition opens nothing, whatever its action.
 fn closed(kind: Kind, name: &str, policy: &Value, list: &str) {
     for action in ["Allow", "Deny", "Pass"] {
         let mut policy = policy.clone();
@@ -147,7 +147,7 @@ fn every_other_field_changes_something_or_is_reported() {
             _ => return None,
         })
     };
-    // One policy before and one behind, and rules that ask for members.
+    // One policy before and one after it, and rules that select members.
     let selector = "role == 'db' || has(from-profile)";
     let select = json!([{"action": "Allow", "source": {"selector": selector}}]);
     let first = json!({"spec": {"order": 1, "tier": "first", "ingress": select}});
@@ -242,7 +242,7 @@ fn every_unsupported_field_that_is_due_here_is_reported() {
             None => set(&mut base, path, value),
         }
         let mut calculator = told(&[]);
-        // What cannot be read is reported as such.
+        // An unparsable value is reported.
         let refused = tell(&mut calculator, &name, Some(&base));
         let desired = calculator.settled();
         let found = desired.problems.iter().filter(|one| one.key == name);
@@ -252,7 +252,7 @@ fn every_unsupported_field_that_is_due_here_is_reported() {
     assert!(count > 200, "{count}");
 }
 
-/// The key of a resource of a kind, and a value of it without the field in question.
+/// Returns the key of a resource of a kind, and a value of it without the field under test.
 fn subject(kind: Kind) -> (String, Value) {
     let name = match kind.scope() {
         calico_model::Scope::Namespaced => "prod/x",

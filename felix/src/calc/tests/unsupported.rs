@@ -1,4 +1,4 @@
-//! What is asked for and not done is told.
+//! Unsupported fields are reported.
 
 use super::*;
 
