@@ -1,4 +1,4 @@
-//! What the control socket answers.
+//! Answers of the control socket.
 
 use calico_model::EndpointState;
 use daemon_common::report::{
@@ -16,7 +16,7 @@ use crate::render::{Control, TABLE, rule_text};
 /// The program's name.
 pub const DAEMON: &str = "cambric-felix";
 
-/// The endpoints of this host, and interfaces that lack one.
+/// Returns the endpoints of this host, and interfaces without an endpoint.
 pub fn endpoints(agent: &Agent, hostname: &str, now: Instant) -> Endpoints {
     Endpoints {
         hostname: hostname.into(),
@@ -57,7 +57,7 @@ const fn state(state: EndpointState) -> &'static str {
     }
 }
 
-/// The packet filter, with what its rules have counted.
+/// Returns the packet filter, with the counters of its rules.
 pub fn rules(agent: &Agent, host: &mut LinuxHost) -> Rules {
     let counted = host.rules().packets();
     let problem = match (agent.rules_problem(), &counted) {
@@ -85,7 +85,7 @@ pub fn rules(agent: &Agent, host: &mut LinuxHost) -> Rules {
     }
 }
 
-/// The routes of endpoints.
+/// Returns the routes of endpoints.
 pub fn fib(agent: &Agent) -> Fib {
     Fib {
         in_sync: agent.waiting_for().is_empty(),
@@ -126,7 +126,7 @@ fn route(agent: &Agent, view: &FibView<'_>) -> FibRoute {
     }
 }
 
-/// A route of Felix's protocol that is another program's.
+/// Returns the report of a route of Felix's protocol that belongs to another program.
 fn foreign(agent: &Agent, key: &RouteKey, route: &Route) -> FibRoute {
     FibRoute {
         prefix: Some(key.prefix),
@@ -152,24 +152,24 @@ fn hop(agent: &Agent, hop: &Hop) -> FibHop {
     }
 }
 
-/// What the program itself contributes to its status.
+/// The data of the program itself for its status.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     /// Seconds since it started.
     pub uptime_s: u64,
     /// The configuration file.
     pub config: String,
-    /// Why the last reload was refused.
+    /// Why the last reload was rejected.
     pub config_error: Option<String>,
-    /// The store, as the agent was told of it.
+    /// The status of the datastore.
     pub store: StoreFigures,
-    /// Why the store, or a part of it, cannot be read now.
+    /// Why the datastore, or a part of it, cannot be read now.
     pub store_troubles: Vec<String>,
-    /// Why plugins of this host are not told how endpoints fare.
+    /// Why the status files for plugins are outdated.
     pub files_problem: Option<String>,
 }
 
-/// The daemon as a whole.
+/// Returns the status of the daemon.
 pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
     let mut waiting: Vec<String> = agent.waiting_for().iter().map(waiting).collect();
     let mut notes: Vec<String> = agent
@@ -276,7 +276,7 @@ fn figures(agent: &Agent, host: &mut LinuxHost) -> EndpointFigures {
     figures
 }
 
-/// What workloads cannot reach, and the workloads that can.
+/// Describes the control ports that are closed to workloads, and the exempt sources.
 fn control_ports(control: &Control) -> String {
     let ports: Vec<String> = control
         .ports

@@ -1,12 +1,12 @@
-//! What is reported into the store, and when: pure, one write at a time.
+//! Decides the reports into the datastore, and their times: pure, one write at a time.
 //!
-//! Two reports. The process's own: `…/status` under a lease, and the same value without one under
-//! `…/last_reported_status`; first ten seconds after the start, then every `reportingInterval`.
-//! The endpoints': one key each, written when its state changes, at most one write a tick of
-//! `endpointReportingDelay`, so that an endpoint that flaps costs no more; every 180 ticks the
-//! store's keys of this host are listed and put right.
+//! There are two reports. The process's own: `…/status` under a lease, and the same value without a
+//! lease under `…/last_reported_status`; first ten seconds after the start, then every
+//! `reportingInterval`. The endpoints': one key each, written when its state changes, at most one
+//! write per tick of `endpointReportingDelay`, so that a flapping endpoint costs no more; every 180
+//! ticks this host's keys in the datastore are listed and corrected.
 //!
-//! Nothing is reported before the store has said what is to be reported, where, and how often.
+//! Nothing is reported before the settings of the reports have been read from the datastore.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -21,7 +21,7 @@ use crate::limits::{FIRST_REPORT, RETRY_MAX, RETRY_MIN, STATUS_RESYNC_TICKS};
 #[cfg(test)]
 mod tests;
 
-/// Something to do in the store.
+/// An operation on the datastore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Job {
     /// Write a value.
@@ -30,7 +30,7 @@ pub(crate) enum Job {
         key: String,
         /// The value.
         value: Vec<u8>,
-        /// For how long; `None`: for good. Every write gets a lease of its own.
+        /// Time to live; `None`: permanent. Every write gets its own lease.
         ttl: Option<Duration>,
     },
     /// Remove a key.
@@ -45,14 +45,14 @@ pub(crate) enum Job {
     },
 }
 
-/// How a [`Job`] went.
+/// The outcome of a [`Job`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// A write or removal is through.
+    /// A write or removal succeeded.
     Done,
     /// The keys found, with their values.
     Listed(Vec<(String, Vec<u8>)>),
-    /// It failed; it is tried again.
+    /// It failed and will be repeated.
     Failed,
 }
 
@@ -62,31 +62,31 @@ pub(crate) struct Reporter {
     hostname: String,
     started: Instant,
     settings: Settings,
-    /// The settings have been told.
+    /// The settings are known.
     settled: bool,
     /// Random state of the jitter.
     chance: u64,
     under_way: Option<UnderWay>,
     /// When the process's own report is due.
     own_due: Instant,
-    /// The half without a lease follows the half with one.
+    /// The value to write without a lease, after the write with one.
     own_value: Option<Vec<u8>>,
     first_done: bool,
-    /// States to report, by key, each with its endpoint. `None` until the host is in step with the
-    /// store.
+    /// States to report, by key, each with its endpoint. `None` until the host is in sync with the
+    /// datastore.
     wanted: Option<BTreeMap<String, (EndpointId, EndpointStatus)>>,
-    /// What the store is believed to hold; `None`: it must be listed.
+    /// The values believed to be stored; `None`: they must be listed.
     held: Option<BTreeMap<String, Option<EndpointStatus>>>,
-    /// Endpoints that an earlier run has seen at work, until somebody asks for them.
+    /// Endpoints of which an earlier run has seen the interface, until they are taken.
     known: Known,
-    /// The key that was written last; the next one has its turn.
+    /// The key that was written last; the next one follows in order.
     last: String,
     ticks: u32,
     tick: Instant,
     failures: u32,
 }
 
-/// What the first listing told of an earlier run.
+/// The earlier run's endpoints from the first listing.
 #[derive(Debug)]
 enum Known {
     NotListed,
@@ -103,7 +103,7 @@ enum UnderWay {
 }
 
 impl Reporter {
-    /// A reporter for the host of this name. `seed` spreads the ticks of many hosts.
+    /// Returns a reporter for the host of this name. `seed` spreads the ticks of many hosts.
     pub(crate) fn new(now: Instant, hostname: impl Into<String>, seed: u64) -> Self {
         Self {
             hostname: hostname.into(),
@@ -125,10 +125,11 @@ impl Reporter {
         }
     }
 
-    /// The settings in force, as often as one likes; a change of region begins anew there.
+    /// Sets the settings in effect; may be called repeatedly. After a change of region, all reports
+    /// start again under the new keys.
     pub(crate) fn settings(&mut self, now: Instant, settings: &Settings) {
         if self.settled && settings.reporting_interval < self.settings.reporting_interval {
-            // Who wants to hear more often does not wait for the end of a long time.
+            // A shorter interval takes effect before the end of the present one.
             self.own_due = self.own_due.min(now + settings.reporting_interval);
         }
         self.settled = true;
@@ -145,9 +146,9 @@ impl Reporter {
         }
     }
 
-    /// States of endpoints: of those that are given, some of which may have gone; all others are as
-    /// they were. To be called only once the host is in step with the store: before that nothing is
-    /// known to be gone.
+    /// Sets the states of these endpoints, some of which may be deleted; all others are unchanged.
+    /// Must be called only after the host is in sync with the datastore: before that no endpoint is
+    /// known to be deleted.
     pub(crate) fn endpoints<'e>(
         &mut self,
         changed: impl IntoIterator<Item = (&'e EndpointId, Option<EndpointStatus>)>,
@@ -174,8 +175,8 @@ impl Reporter {
         .to_string()
     }
 
-    /// Endpoints that an earlier run has reported as up or down, which is to say that it had seen
-    /// their interfaces; once, when the store was first listed.
+    /// Returns the endpoints that an earlier run has reported as up or down, which means that it
+    /// had seen their interfaces; once, after the first listing.
     pub(crate) fn take_known(&mut self) -> Vec<EndpointId> {
         match std::mem::replace(&mut self.known, Known::Taken) {
             Known::Listed(known) => known,
@@ -186,7 +187,7 @@ impl Reporter {
         }
     }
 
-    /// What to do now; nothing while something is under way. `unix_s` is the time of day.
+    /// Returns the next operation; `None` while one is pending. `unix_s` is the time of day.
     pub(crate) fn poll(&mut self, now: Instant, unix_s: u64) -> Option<Job> {
         if self.under_way.is_some() {
             return None;
@@ -195,7 +196,7 @@ impl Reporter {
             .or_else(|| self.poll_endpoints(now))
     }
 
-    /// When to [`poll`](Self::poll) again although nothing happened.
+    /// Returns when to call [`poll`](Self::poll) again without an event.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         if self.under_way.is_some() {
             return None;
@@ -205,7 +206,7 @@ impl Reporter {
         own.into_iter().chain(endpoints).min()
     }
 
-    /// Takes note of how the job went.
+    /// Records the outcome of the pending operation.
     pub(crate) fn done(&mut self, now: Instant, outcome: Outcome) {
         let Some(job) = self.under_way.take() else {
             return;
@@ -252,7 +253,7 @@ impl Reporter {
                 self.own_due = now + delay;
             }
             UnderWay::Endpoint(..) => {
-                // It may have gone through all the same.
+                // It may have been carried out nevertheless.
                 self.held = None;
                 self.tick = now + delay;
             }
@@ -323,9 +324,9 @@ impl Reporter {
         Some(job)
     }
 
-    /// One tick, give or take a tenth.
+    /// Returns one tick, with 10 % jitter.
     fn delay(&mut self) -> Duration {
-        // Knuth's constants for a 64-bit linear congruential generator; quality is of no import.
+        // Knuth's constants for a 64-bit linear congruential generator; its quality is sufficient.
         self.chance = self
             .chance
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -335,8 +336,9 @@ impl Reporter {
     }
 }
 
-/// The first key after `last`, round and round, that the store should hold otherwise: its state, or
-/// `None` if it must go. One that changes all the time does not keep the others back.
+/// Returns the first key after `last`, in circular order, with a stored value that differs from the
+/// wanted one: its state, or `None` to delete it. A key that changes all the time does not delay
+/// the others.
 fn next_difference(
     wanted: &BTreeMap<String, (EndpointId, EndpointStatus)>,
     held: &BTreeMap<String, Option<EndpointStatus>>,
@@ -357,7 +359,7 @@ fn next_difference(
     })
 }
 
-/// Listed keys with their states; `None` for a value that is no state.
+/// Returns listed keys with their states; `None` for an unparsable value.
 fn states(found: Vec<(String, Vec<u8>)>) -> BTreeMap<String, Option<EndpointStatus>> {
     let found = found.into_iter();
     found
@@ -365,7 +367,7 @@ fn states(found: Vec<(String, Vec<u8>)>) -> BTreeMap<String, Option<EndpointStat
         .collect()
 }
 
-/// The endpoints that are held as up or down.
+/// Returns the endpoints stored as up or down.
 fn seen(held: &BTreeMap<String, Option<EndpointStatus>>) -> Vec<EndpointId> {
     let seen = held.iter().filter(|(_, status)| {
         let status = status.as_ref();

@@ -1,4 +1,4 @@
-//! The daemon's errands to the store.
+//! Datastore operations of the daemon.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::calc::KINDS;
 use crate::limits::STATUS_WRITE_TIMEOUT;
 use crate::status::{Job, Outcome};
 
-/// What is read of the store: resources, and the registrations of reflectors.
+/// Returns the ranges to mirror: resources, and the registrations of reflectors.
 pub fn ranges() -> impl Iterator<Item = KeyRange> {
     let kinds = KINDS.into_iter();
     kinds
@@ -20,7 +20,7 @@ pub fn ranges() -> impl Iterator<Item = KeyRange> {
         .chain([KeyRange::prefix(FabricKey::REFLECTORS)])
 }
 
-/// Runs one errand of the reporter.
+/// Runs one operation of the reporter.
 pub(crate) async fn run(store: Arc<dyn Store>, job: Job) -> Outcome {
     match timeout(STATUS_WRITE_TIMEOUT, attempt(&*store, job)).await {
         Ok(Ok(outcome)) => outcome,

@@ -1,4 +1,4 @@
-//! Packets in packets, from workloads and from strangers, as real packets. Needs root and
+//! Encapsulated packets, from workloads and from other sources, as real packets. Needs root and
 //! `CAMBRIC_LAB=1`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -21,7 +21,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// A datagram to a port, without a checksum.
+/// Returns a datagram to a port, without a checksum.
 fn datagram(port: u16) -> Vec<u8> {
     let mut octets = vec![0x30, 0x39];
     octets.extend(port.to_be_bytes());
@@ -30,14 +30,15 @@ fn datagram(port: u16) -> Vec<u8> {
     octets
 }
 
-/// What a workload sends: a protocol with its payload, under the header of IP.
+/// Sends a packet from a workload: a payload of this protocol in an IP packet.
 fn send(from: &Workload, [source, to]: [&str; 2], protocol: u8, payload: &[u8]) {
     let made = packet::packet(ip(source), ip(to), protocol, payload);
     from.namespace
         .within(|| packet::send(&made, ip(to)).unwrap());
 }
 
-/// Whether what is sent time and again gets to where it is counted, or to the drop.
+/// Returns whether a repeatedly sent packet reaches the counter at its destination, or the drop
+/// rule.
 fn arrives(host: &Host, at: &Namespace, chain: &str, words: &str, send: impl Fn()) -> bool {
     let before = host.counted(chain, words);
     let counted = count_of(at);
@@ -48,12 +49,12 @@ fn arrives(host: &Host, at: &Namespace, chain: &str, words: &str, send: impl Fn(
     count_of(at) > counted
 }
 
-/// Packets of workloads to ends of tunnels that were dropped.
+/// Returns the number of dropped packets of workloads to tunnel ends.
 fn to_tunnel_ends(host: &Host) -> u64 {
     dropped_as(host, "tunnel packet of a workload")
 }
 
-/// Packets that rules of this comment have dropped, if there are any such rules.
+/// Returns the number of packets dropped by rules with this comment, if there are such rules.
 fn dropped_as(host: &Host, words: &str) -> u64 {
     let Reply::Rules(rules) = host.ask(&Command::Rules {}) else {
         panic!("no rules");
@@ -63,8 +64,8 @@ fn dropped_as(host: &Host, words: &str) -> u64 {
     dropped.filter_map(|rule| rule.packets).sum()
 }
 
-/// The far end of the host's uplink: node `n2` (10.0.0.2, fd00::2), and one that is no node
-/// (10.0.0.1).
+/// Creates the far end of the host's uplink: node `n2` (10.0.0.2, fd00::2), and a host that is not
+/// a node (10.0.0.1).
 fn outside(host: &Host) -> Namespace {
     let outside = Namespace::new();
     outside.take("far", "eth0");
@@ -112,7 +113,7 @@ fn encapsulation_from_a_workload_is_dropped() {
                     PROTOCOLS.map(|protocol| (protocol, vec![0; 24])).into();
                 packets.extend([4789, 6081].map(|port| (UDP, datagram(port))));
                 if from.contains(':') {
-                    // Behind destination options.
+                    // After destination options.
                     let options = [&[GRE, 0, 1, 4, 0, 0, 0, 0], &[0; 24][..]].concat();
                     packets.push((60, options));
                 }
@@ -131,7 +132,7 @@ fn encapsulation_from_a_workload_is_dropped() {
         };
         nothing(&two.namespace);
         nothing(&outside);
-        // What is not wrapped gets there.
+        // Packets without encapsulation arrive.
         two.namespace.run("nft flush chain inet t c");
         two.namespace
             .run("nft add rule inet t c udp dport 4790 counter");
@@ -190,7 +191,7 @@ fn rule_that_names_encapsulation_allows_it() {
             let found = passes(to, at, protocol, &payload, none);
             assert_eq!(found, is_allowed, "protocol {protocol} to {to}");
         }
-        // A Deny that comes first holds for it as for all else.
+        // A Deny that comes first applies to it as well.
         let denied = ["po-gnp/p", "egress[0]"];
         assert!(!passes("10.65.0.3", &three.namespace, 50, &[0; 24], denied));
 
@@ -219,7 +220,7 @@ fn tunnel_to_the_host_comes_from_nodes_only() {
     lab("tunnel_to_the_host_comes_from_nodes_only", || {
         let (host, _one, _two) = pair();
         let outside = outside(&host);
-        // What gets past the guard, in the host's own namespace.
+        // Packets that pass the guard, in the host's own namespace.
         run("nft add table inet t");
         run("nft add chain inet t c { type filter hook input priority 10 ; }");
         run("nft add rule inet t c meta l4proto 4 counter");
@@ -274,13 +275,14 @@ fn tunnel_to_the_host_comes_from_nodes_only() {
     });
 }
 
-/// Without the guard the masqueraded packet is one of a node, and the far node unwraps it.
+/// Without the guard, the masqueraded packet would count as one of a node, and the far node would
+/// decapsulate it.
 #[test]
 fn tunnel_of_a_workload_to_a_node_is_always_dropped() {
     lab("tunnel_of_a_workload_to_a_node_is_always_dropped", || {
         let (host, one, _two) = pair();
         let outside = outside(&host);
-        // Neither a node nor a source of tunnels, and one that is a source.
+        // An address that is neither a node nor a source of tunnels, and one that is a source.
         outside.run("ip address add 10.0.0.3/24 dev eth0");
         outside.run("ip address add 10.0.0.4/24 dev eth0");
         outside.run("ip address add fd00::3/64 dev eth0 nodad");
@@ -314,7 +316,7 @@ fn tunnel_of_a_workload_to_a_node_is_always_dropped() {
                 run(&format!("nft list {what}")).contains(words)
             });
         }
-        // What another table translates to a node is one to a node.
+        // A packet that another table translates to a node counts as one to a node.
         run("nft add table ip services");
         run("nft add chain ip services c { type nat hook prerouting priority -100 ; }");
         run("nft add rule ip services c ip daddr 192.0.2.1 dnat to 10.0.0.2");
@@ -353,7 +355,7 @@ fn tunnel_of_a_workload_to_a_node_is_always_dropped() {
         for listed in tables {
             assert_eq!(listed.matches("packets 0 ").count(), 2, "{listed}");
         }
-        // To others the rules open the way.
+        // The rules allow packets to other destinations.
         for (from, to) in [("10.65.0.1", "10.0.0.3"), ("fd65::1", "fd00::3")] {
             let before = count_of(&outside);
             host.until(&format!("IP in IP to {to}"), || {

@@ -13,7 +13,7 @@ const GROUP: &str = "ff0200000000000000000001ff000001";
 fn gateway_answers_solicitations_with_its_address() {
     lab("gateway_answers_solicitations_with_its_address", || {
         let mut neighbours = Neighbours::open(80).unwrap();
-        // Many, because the kernel's own join is often quick enough, too.
+        // Many, because the kernel's own join is often fast enough, too.
         for number in 1..=50 {
             run(&format!(
                 "ip link add cali{number} up type veth peer name p{number}"

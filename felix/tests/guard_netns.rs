@@ -13,12 +13,12 @@ use netns::packet;
 use netns::{Namespace, Workload, count_at, count_of, lab, run};
 use serde_json::json;
 
-/// How long a connection is waited for that must not come about.
+/// How long the test waits for a connection that must not be established.
 const NEVER: Duration = Duration::from_millis(300);
 const DROPPED: &str = "control port of the fabric";
 
-/// The far end of the host's uplink: node `n2` (10.0.0.2, fd00::2), a router that is none (10.0.0.1,
-/// fd00::1). Each knows the way back to the workloads.
+/// Creates the far end of the host's uplink: node `n2` (10.0.0.2, fd00::2), and a router that is
+/// not a node (10.0.0.1, fd00::1). Each has a route back to the workloads.
 fn outside() -> Namespace {
     let outside = Namespace::new();
     outside.take("far", "eth0");
@@ -38,8 +38,8 @@ fn outside() -> Namespace {
     outside
 }
 
-/// A fabric of two nodes with pools whose workloads are masqueraded, and workloads that may speak to
-/// their host: the guard alone closes anything.
+/// Configures a fabric of two nodes, with pools with `natOutgoing`, and workloads that may connect
+/// to their host: only the guard closes anything.
 fn fabric(host: &Host) {
     let put = |path: &str, spec: serde_json::Value| {
         host.put(&format!("{RESOURCES}{path}"), &json!({ "spec": spec }));
@@ -56,7 +56,7 @@ fn fabric(host: &Host) {
         "nodes/n1",
         json!({"bgp": {"ipv4Address": "10.0.0.11/24", "ipv6Address": "fd00::11/64"}}),
     );
-    // The address of its tunnel is one of a pool.
+    // The address of its tunnel is in a pool.
     put(
         "nodes/n2",
         json!({"bgp": {"ipv4Address": "10.0.0.2/24", "ipv6Address": "fd00::2/64",
@@ -96,7 +96,7 @@ fn at(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-/// Whether a workload reaches a TCP port.
+/// Returns whether a workload can connect to a TCP port.
 fn connects(from: &Workload, to: &str, patience: Duration) -> bool {
     let connect = || TcpStream::connect_timeout(&at(to), patience).is_ok();
     from.namespace.within(connect)
@@ -256,7 +256,7 @@ fn fragments_and_extension_headers_do_not_pass_the_guard() {
             fabric(&host);
             for (from, node) in [("10.65.0.1", "10.0.0.2"), ("fd65::1", "fd00::2")] {
                 let from: IpAddr = from.parse().unwrap();
-                // The same game with another port gets through.
+                // The same attempt with another port succeeds.
                 for (port, passes) in [(180, true), (179, false)] {
                     count_at(&outside, &format!("tcp dport {port}"));
                     let to = SocketAddr::new(node.parse().unwrap(), port);
@@ -291,7 +291,7 @@ fn loopback_service_of_the_host_stays_its_own() {
         let _loopback = TcpListener::bind("127.0.0.1:8080").unwrap();
         let _other = TcpListener::bind("127.3.2.1:8080").unwrap();
         let _six = TcpListener::bind("[::1]:8080").unwrap();
-        // The workload sends them by its gateway, as an attacker would.
+        // The workload sends them to its gateway, as an attacker would.
         for command in [
             "ip address del 127.0.0.1/8 dev lo",
             "ip route add 127.0.0.0/8 via 169.254.1.1 dev eth0 src 10.65.0.1",

@@ -10,7 +10,7 @@ use netns::host::{PATIENCE, RESOURCES, announce, pair};
 use netns::{count_at, count_of, lab, run};
 use serde_json::json;
 
-/// How long a connection is waited for that must not come about.
+/// How long the test waits for a connection that must not be established.
 const NEVER: Duration = Duration::from_millis(300);
 
 fn connects(to: &str, patience: Duration) -> bool {
@@ -37,7 +37,7 @@ fn probe_of_the_host_passes_whatever_policies_say() {
             assert!(connects(to, PATIENCE), "the probe of {to} fails");
             assert!(!from_one(to, NEVER), "the policy is not in force: {to}");
         }
-        // What the workload itself opens to the host meets its policies.
+        // Connections from the workload to the host are subject to its policies.
         let _own = TcpListener::bind("[::]:8080").unwrap();
         host.configure(&json!({"defaultEndpointToHostAction": "Accept"}));
         host.until("the host accepts", || {
@@ -50,7 +50,7 @@ fn probe_of_the_host_passes_whatever_policies_say() {
             );
         }
 
-        // So does an endpoint that has neither policy nor profile.
+        // So is an endpoint that has neither policy nor profile.
         host.delete(&policy);
         announce(&host, 2, &[]);
         host.until("the endpoint is closed", || {
@@ -74,7 +74,7 @@ fn probe_of_the_host_passes_whatever_policies_say() {
     });
 }
 
-/// Services of IPVS leave the host as its own packets, with the source of the client: they pass
+/// IPVS services leave the host as its own packets, with the source of the client: they pass
 /// `output`, and are traffic of the client.
 #[test]
 fn output_packet_with_foreign_source_is_policed() {

@@ -1,5 +1,5 @@
-//! What an endpoint of another host costs this one, as `docs/numbers.md` says: a fabric with twice as
-//! many takes so many octets more.
+//! The memory for an endpoint of another host, as stated in `docs/numbers.md`: the additional
+//! octets for twice as many endpoints.
 
 #[path = "../../bgp-proto/tests/counting/mod.rs"]
 mod counting;
@@ -7,15 +7,15 @@ mod counting;
 use cambric_felix::calc::Calculator;
 use serde_json::json;
 
-/// An endpoint of another host, with labels that others have as well: at most so many octets.
+/// Limit for an endpoint of another host with labels that other endpoints share.
 const ENDPOINT: usize = 450;
 
-/// One whose labels nobody else has.
+/// Limit for an endpoint with unique labels.
 const ENDPOINT_ALONE: usize = 1_400;
 
 const PREFIX: &str = "/calico/resources/v3/projectcalico.org/workloadendpoints/prod/";
 
-/// Octets held for so many endpoints.
+/// Returns the octets held for this many endpoints.
 fn held(endpoints: usize, labels_of: fn(usize) -> usize) -> usize {
     let before = counting::live();
     let mut calculator = Calculator::new("here", None);

@@ -9,7 +9,7 @@ use netns::host::{Host, OPEN, RESOURCES, announce, workload};
 use netns::{lab, run};
 use serde_json::{Value, json};
 
-/// Writes the one policy, for everything that workloads are sent.
+/// Writes the only policy, for all ingress of workloads.
 fn policy(host: &Host, rules: &Value) {
     let value = json!({
         "kind": "GlobalNetworkPolicy", "apiVersion": "projectcalico.org/v3",
@@ -92,7 +92,7 @@ fn network_sets_decide_about_packets() {
         listed(&host, "the policy", |text| text.contains("pi-gnp/p"));
         assert!(pings(1, 3) && pings(2, 3), "no set: nothing is denied");
 
-        // Networks that overlap each other and touch each other.
+        // Networks that overlap and touch each other.
         let nets = json!([
             "10.65.0.0/31",
             "10.65.0.1/32",
@@ -109,7 +109,7 @@ fn network_sets_decide_about_packets() {
         }
         assert!(pings(2, 3), "beside the network set");
 
-        // A larger network takes the place of the smaller ones, and gives it back.
+        // A larger network replaces the smaller ones, and restores them when removed.
         network_set(&host, "two", &json!(["10.65.0.0/24", "fd65::/64"]));
         listed(&host, "the larger network", |text| {
             !text.contains("10.65.0.0/31")
@@ -121,14 +121,14 @@ fn network_sets_decide_about_packets() {
         });
         assert!(is_cut_off(1, "10.65.0.3") && pings(2, 3));
 
-        // The same of a rule that allows what is in no set.
+        // The same for a rule that allows sources outside the sets.
         policy(&host, &json!([{"action": "Allow", "source": not_by_set}]));
         listed(&host, "the other rule", |text| {
             text.contains("saddr != @cali4")
         });
         assert!(is_cut_off(1, "10.65.0.3") && pings(2, 3));
 
-        // Everything is one network, and without sets nothing is selected.
+        // A single network contains everything, and without sets nothing is selected.
         network_set(&host, "two", &json!(["0.0.0.0/0", "::/0"]));
         listed(&host, "all", |text| !text.contains("10.64.0.0/16"));
         assert!(is_cut_off(2, "10.65.0.3") && is_cut_off(2, "fd65::3"));

@@ -1,5 +1,5 @@
-//! What leaves the pools leaves as the host: real packets to an outside that knows no way back to a
-//! workload. Needs root and `CAMBRIC_LAB=1`.
+//! Source translation of pools: real packets to an outside without a route back to a workload.
+//! Needs root and `CAMBRIC_LAB=1`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod netns;
@@ -11,10 +11,10 @@ use netns::host::{Host, RESOURCES, pair};
 use netns::{Namespace, Workload, count_at, count_of, lab, run, try_run};
 use serde_json::json;
 
-/// How long a connection may take to come about.
+/// Maximum time to establish a connection.
 const SOON: Duration = Duration::from_secs(30);
 
-/// The far end of the host's uplink: 10.0.0.1 and fd00::1, and more behind it.
+/// Creates the far end of the host's uplink: 10.0.0.1 and fd00::1, and more behind it.
 fn outside() -> Namespace {
     let outside = Namespace::new();
     outside.take("far", "eth0");
@@ -37,7 +37,7 @@ fn pool(host: &Host, name: &str, spec: &serde_json::Value) {
     host.put(&format!("{RESOURCES}ippools/{name}"), &value);
 }
 
-/// Waits until sources are translated by a rule with these words.
+/// Waits until a rule with this text translates sources.
 fn wait_for(host: &Host, words: &str) {
     host.until(words, || {
         let listed = try_run("nft list table inet cambric-felix");
@@ -45,7 +45,7 @@ fn wait_for(host: &Host, words: &str) {
     });
 }
 
-/// Whether a ping is answered, and comes from this address.
+/// Returns whether a ping is answered, and arrives from this address.
 fn pings_as(from: &Workload, at: &Namespace, target: &str, source: &str) -> bool {
     let family = if source.contains(':') { "ip6" } else { "ip" };
     let protocol = if source.contains(':') {
@@ -63,7 +63,7 @@ fn pings_as(from: &Workload, at: &Namespace, target: &str, source: &str) -> bool
     answered && counted > 0
 }
 
-/// Where a connection from a workload to the listener comes from.
+/// Returns the source address of a connection from a workload to the listener.
 fn peer_of(from: &Workload, listener: &TcpListener, target: &str) -> SocketAddr {
     let address = SocketAddr::new(
         target.parse().unwrap(),
@@ -88,7 +88,7 @@ fn only_traffic_leaving_the_pools_is_masqueraded() {
         let hidden = |cidr: &str| json!({"cidr": cidr, "natOutgoing": true});
         pool(&host, "v6", &hidden("fd65::/64"));
         pool(&host, "other-v6", &json!({"cidr": "fd66::/64"}));
-        // One that gives no addresses any more is inside all the same.
+        // A disabled pool is inside all the same.
         pool(
             &host,
             "other",
@@ -99,7 +99,7 @@ fn only_traffic_leaving_the_pools_is_masqueraded() {
         assert!(pings_as(&one, &outside, "10.0.0.1", "10.0.0.11"));
         assert!(pings_as(&one, &outside, "fd00::1", "fd00::11"));
 
-        // Between pools a workload is known by its address.
+        // Between pools a workload keeps its address.
         assert!(pings_as(&one, &two.namespace, "10.65.0.2", "10.65.0.1"));
         assert!(pings_as(&one, &two.namespace, "fd65::2", "fd65::1"));
         outside.run("ip route add 10.65.0.0/16 via 10.0.0.11");
@@ -107,7 +107,7 @@ fn only_traffic_leaving_the_pools_is_masqueraded() {
         assert!(pings_as(&one, &outside, "10.66.0.1", "10.65.0.1"));
         assert!(pings_as(&one, &outside, "fd66::1", "fd65::1"));
 
-        // What is in no pool any more is outside, and the other way round.
+        // A range that is in no pool any more is outside, and vice versa.
         host.delete(&format!("{RESOURCES}ippools/other"));
         host.until("10.66.0.0/16 is outside", || {
             !run("nft list table inet cambric-felix").contains("10.66.0.0/16")

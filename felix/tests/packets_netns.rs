@@ -1,4 +1,4 @@
-//! The whole daemon on a real kernel: workloads in namespaces of their own behind one host, real
+//! The whole daemon on a real kernel: workloads in network namespaces behind one host, real
 //! packets. Needs root and `CAMBRIC_LAB=1`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -14,7 +14,7 @@ use netns::host::{Host, OPEN, PATIENCE, RESOURCES, announce, key, mac, pair, wor
 use netns::{Namespace, Workload, count_at, count_of, lab, pings, run, try_run};
 use serde_json::json;
 
-/// What each rule of a counter in a namespace has counted.
+/// Returns the counts of all rules of a counter in a namespace.
 fn counts_of(namespace: &Namespace) -> Vec<u64> {
     let listed = namespace.run("nft list chain inet t c");
     let counters = listed.split("packets ").skip(1);
@@ -67,7 +67,8 @@ fn a_source_address_that_is_not_the_endpoints_is_dropped() {
                 ("10.65.0.99", "10.65.0.2", "ip"),
                 ("fd65::99", "fd65::2", "ip6"),
             ] {
-                // The gateway's link address must be known: it is not told to a stranger.
+                // The gateway's link address must be known: it is not announced to an unknown
+                // source.
                 assert!(one.namespace.pings(target));
                 count_at(&two.namespace, &format!("{family} saddr {source}"));
                 let dropped = || host.counted("workload-source", "source is not");
@@ -100,7 +101,7 @@ fn an_interface_of_ours_without_endpoint_passes_nothing() {
         || {
             let (host, one, _two) = pair();
             let nine = workload(9);
-            // Everything that Felix would do, but the rules.
+            // Everything that Felix would configure, except for the rules.
             run("ip route add 10.65.0.9 dev cali9");
             run("ip -6 route add fd65::9 dev cali9");
             run("ip -6 address add fe80::1/64 dev cali9 nodad");
@@ -264,7 +265,8 @@ fn a_restart_loses_no_packet() {
     lab("a_restart_loses_no_packet", || {
         let (mut host, one, _two) = pair();
         assert!(one.namespace.pings("10.65.0.2") && one.namespace.pings("fd65::2"));
-        // Answers are counted where they arrive: `ping` does not wait long for its last one.
+        // Replies are counted where they arrive, because `ping` does not wait long for the last
+        // one.
         for answer in ["icmp type echo-reply", "icmpv6 type echo-reply"] {
             count_at(&one.namespace, answer);
         }
@@ -309,7 +311,7 @@ fn nothing_passes_before_felix_knows_and_rules_outlive_it() {
             assert!(
                 nine.namespace.is_cut_off("10.65.0.1") && one.namespace.is_cut_off("10.65.0.9")
             );
-            // What was removed meanwhile goes.
+            // An endpoint that was removed in the meantime is deleted.
             host.delete(&key("w2"));
             host.start();
             host.wait_up("cali1");
@@ -419,14 +421,14 @@ fn endpoint_with_a_reused_address_inherits_no_connection() {
                 let connect = || TcpStream::connect_timeout(&address, PATIENCE).unwrap();
                 (two.namespace.within(connect), listener.accept().unwrap())
             });
-            // A round of forgetting has just begun, so the next one takes its time.
+            // A round of deleting connections has just started, so the next one is delayed.
             host.delete(&key("w9"));
             host.wait("cali9", "gone", |endpoint| endpoint.is_none());
             let inherited = || {
                 let address = |text: &str| [text.parse().unwrap()].into();
                 ["10.65.0.1", "fd65::1"].map(|a| conntrack::flush(&address(a)).unwrap())
             };
-            // It moves at once, and it is free for a moment.
+            // It moves at once, and it is unused for a moment.
             let networks = ["10.65.0.1/32", "fd65::1/128"];
             host.endpoint("w0", "cali3", Some(&mac(3)), &networks, OPEN);
             host.wait_up("cali3");

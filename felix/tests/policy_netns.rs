@@ -1,4 +1,4 @@
-//! Policies as OpenStack's driver writes them, with real packets through the real packet filter.
+//! Policies in the form of OpenStack's driver, with real packets through the real packet filter.
 //! Needs root and `CAMBRIC_LAB=1`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -12,11 +12,11 @@ use netns::host::{Host, RESOURCES};
 use netns::{Workload, lab, run};
 use serde_json::{Value, json};
 
-/// How long an answer is waited for at first, where none is wished.
+/// Initial wait for an answer that must not arrive.
 const SILENCE: Duration = Duration::from_millis(700);
 const SOON: Duration = Duration::from_secs(30);
 
-/// Workload `n` behind `tap<n>`: 10.65.0.n, fd65::n.
+/// Creates workload `n` behind `tap<n>`: 10.65.0.n, fd65::n.
 fn workload(n: u8) -> Workload {
     let (v4, v6) = (format!("10.65.0.{n}"), format!("fd65::{n}"));
     Workload::new(&format!("tap{n}"), &mac(n), Some(&v4), Some(&v6))
@@ -83,12 +83,12 @@ fn everything() -> Value {
     json!([{"action": "Allow", "ipVersion": 4}, {"action": "Allow", "ipVersion": 6}])
 }
 
-/// The driver's default group: its members reach each other, and may send anything.
+/// Writes the driver's default group: its members can reach each other, and may send anything.
 fn default_group(host: &Host, name: &str) {
     group(host, name, &from_group(name), &everything());
 }
 
-/// A TCP echo server in a workload, which serves until its listener is dropped.
+/// Starts a TCP echo server in a workload, which serves until its listener is dropped.
 fn serve(workload: &Workload, port: u16) -> TcpListener {
     let listener = workload
         .namespace
@@ -118,21 +118,21 @@ fn reaches(from: &Workload, to: &str, port: u16) -> bool {
     connect(from, to, port, SOON).is_some_and(|stream| echoes(&stream))
 }
 
-/// Whether the connection is refused on the way: its packets enter the host and do not leave it.
-/// Silence alone would prove nothing.
+/// Returns whether the connection is dropped by the host: its packets enter the host and do not
+/// leave it. Silence alone would prove nothing.
 fn is_cut_off(from: &Workload, to: &str, port: u16) -> bool {
     let address = SocketAddr::new(to.parse().unwrap(), port);
     is_dropped(address.ip(), &format!("tcp dport {port}"), |within| {
         let connect = || TcpStream::connect_timeout(&address, within);
         match from.namespace.within(connect) {
-            // Refused by who has it: it came through.
+            // Refused by the destination: it passed.
             Err(error) => error.kind() != ErrorKind::ConnectionRefused,
             Ok(_) => false,
         }
     })
 }
 
-/// The same of pings, from a workload or from the host.
+/// Does the same with pings, from a workload or from the host.
 fn no_ping(from: Option<&Workload>, to: &str) -> bool {
     let protocol = match to.contains(':') {
         true => "icmpv6 type echo-request",
@@ -146,8 +146,8 @@ fn no_ping(from: Option<&Workload>, to: &str) -> bool {
 }
 
 /// Sends until packets are seen to enter the host, for longer each time. Returns whether none of
-/// them has left it, nor been taken by it, and none was answered. They are marked on their way in,
-/// so that one whose address is translated is known, too.
+/// them has left it or was delivered to it, and none was answered. They are marked at their entry,
+/// so that a packet with a translated address is recognized, too.
 fn is_dropped(to: IpAddr, packets: &str, silent: impl Fn(Duration) -> bool) -> bool {
     let family = if to.is_ipv4() { "ip" } else { "ip6" };
     let entry = format!("{family} daddr {to} {packets} counter meta mark set 0x7e57");
@@ -174,7 +174,7 @@ fn is_dropped(to: IpAddr, packets: &str, silent: impl Fn(Duration) -> bool) -> b
     let mut within = SILENCE;
     let dropped = loop {
         let silent = silent(within);
-        // What has entered by now has left before the other counters are read.
+        // A packet that has entered by now leaves before the other counters are read.
         let entered = counted(["in", "from-host"]);
         let left = counted(["out", "to-host"]);
         if entered > 0 || !silent {
@@ -198,7 +198,7 @@ fn up(host: &Host, numbers: &[u8]) {
     }
 }
 
-/// Waits until a set or chain of the packet filter tells that a change has arrived.
+/// Waits until a set or chain of the packet filter shows that a change has been written.
 fn listed(host: &Host, what: &str, done: impl Fn(&str) -> bool) {
     host.until(what, || done(&run("nft list table inet cambric-felix")));
 }
@@ -221,7 +221,7 @@ fn members_of_a_group_reach_each_other_and_others_do_not() {
             assert!(no_ping(Some(&all[2]), "fd65::1"));
             assert!(netns::pings("10.65.0.1"), "the host reaches its own");
 
-            // A rule for a port, from anywhere.
+            // A rule for a port, from any source.
             let ports = json!([{"action": "Allow", "ipVersion": 4, "protocol": 6,
             "source": {"nets": ["0.0.0.0/0"]}, "destination": {"ports": [80, "8000:8010"]}}]);
             group(&host, "web", &ports, &everything());
@@ -231,10 +231,10 @@ fn members_of_a_group_reach_each_other_and_others_do_not() {
             assert!(reaches(&all[2], "10.65.0.1", 80) && reaches(&all[2], "10.65.0.1", 8005));
             assert!(is_cut_off(&all[2], "10.65.0.1", 81) && is_cut_off(&all[2], "fd65::1", 80));
             assert!(reaches(&all[1], "fd65::1", 81), "of the same group");
-            // What proves a drop does not see one where there is none.
+            // The check of a drop fails if nothing is dropped.
             assert!(!is_cut_off(&all[1], "fd65::1", 81) && !no_ping(Some(&all[1]), "fd65::1"));
 
-            // ICMP alone.
+            // ICMP only.
             let echo = json!([{"action": "Allow", "ipVersion": 4, "protocol": "ICMP",
             "icmp": {"type": 8, "code": 0}}]);
             group(&host, "web", &echo, &everything());
@@ -291,7 +291,7 @@ fn host_services_of_openstack_workloads_pass() {
         drop(asked);
         assert!(is_cut_off(&one, "10.0.0.11", 8775));
 
-        // DHCP: from nobody to everybody, and back.
+        // DHCP: from the unspecified address to broadcast, and back.
         let server = UdpSocket::bind("0.0.0.0:67").unwrap();
         server.set_read_timeout(Some(SOON)).unwrap();
         let discover = |one: &Workload| {

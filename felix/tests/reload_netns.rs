@@ -15,7 +15,7 @@ fn status(host: &Host) -> Status {
     }
 }
 
-/// Waits until the status says this of the configuration.
+/// Waits until the status has a matching configuration error.
 fn wait_error(host: &Host, wished: impl Fn(Option<&str>) -> bool) {
     host.until("what the status says of the file", || {
         wished(status(host).config_error.as_deref())
@@ -63,7 +63,7 @@ fn reload_applies_settings_and_names_the_rest() {
         let listed = run("nft list set inet cambric-felix control-exceptions-ipv4");
         assert!(!listed.contains("10.65.0.8"), "{listed}");
 
-        // What takes a restart is named; the rest of the same file is applied.
+        // A key that requires a restart is named; the rest of the same file is applied.
         let mixed = "control_port_exceptions = [\"10.65.0.9\"]\nendpoint_metric = 100";
         for _ in 0..2 {
             Process::configure(&host, &store, mixed);
@@ -74,7 +74,7 @@ fn reload_applies_settings_and_names_the_rest() {
         }
         assert_eq!(route(), before);
 
-        // Interfaces with another prefix become workloads' at once.
+        // Interfaces with another prefix become workload interfaces at once.
         Process::configure(&host, &store, "interface_prefix = [\"cali\", \"veth\"]");
         felix.reload();
         wait_error(&host, |error| error.is_none());

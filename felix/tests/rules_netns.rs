@@ -46,7 +46,7 @@ fn ruleset(endpoints: &[(&str, &[&str], bool, bool)]) -> Ruleset {
     })
 }
 
-/// Something in every set of the guard.
+/// Returns a value with an element in every set of the guard.
 fn control() -> Control {
     let address = |text: &str| text.parse().unwrap();
     Control {
@@ -82,11 +82,11 @@ const PROTOCOL_NAMES: [(&str, u8); 7] = [
     ("l2tp", 115),
 ];
 
-/// A table's text without what differs by taste alone: counters' values, order of elements,
+/// Returns a table's text without insignificant differences: counters' values, order of elements,
 /// blanks, empty lines.
 fn normal(text: &str) -> Vec<String> {
     let mut blocks: Vec<String> = Vec::new();
-    // nft takes the names of protocols from the machine that it runs on.
+    // nft takes the names of protocols from the system's files.
     let mut text = text.replace(",\n", ", ");
     for (name, number) in PROTOCOL_NAMES {
         text = text.replace(&format!("l4proto {name} "), &format!("l4proto {number} "));
@@ -113,7 +113,7 @@ fn normal(text: &str) -> Vec<String> {
     blocks
 }
 
-/// The table in the kernel, written and healed as the agent does it.
+/// The table in the kernel, written and restored as the agent does it.
 struct Keeper {
     rules: Rules,
     held: Option<Ruleset>,
@@ -188,7 +188,7 @@ fn our_own_text_is_taken_by_nft() {
     });
 }
 
-/// Every kind of condition that policies come to, in chains that their endpoint asks.
+/// Returns chains with every kind of condition of policies, used by an endpoint.
 fn with_policies() -> Ruleset {
     let rules = serde_json::json!([
         {"action": "Allow", "ipVersion": 4, "protocol": "tcp", "source": {"selector": "has(web)"},
@@ -269,7 +269,7 @@ fn policies_are_in_the_kernel_what_their_text_says() {
         run(&format!("nft -f {}", file.path().display()));
         let by_nft = run("nft list table inet cambric-felix");
         assert_eq!(normal(&by_us), normal(&by_nft));
-        // From there to others and back, in steps.
+        // From there to other rulesets and back, in steps.
         let mut rules = Keeper::open();
         for step in [&wanted, &two(), &wanted, &ruleset(&[])] {
             apply(&mut rules, step);
@@ -279,7 +279,7 @@ fn policies_are_in_the_kernel_what_their_text_says() {
     });
 }
 
-/// A host of pools, each with whether its addresses show outside.
+/// Returns a host with pools, each with its `natOutgoing`.
 fn with_pools(pools: &[(&str, bool)], outgoing: Outgoing) -> Ruleset {
     let ranges = |wanted: fn(bool) -> bool| {
         let own = pools.iter().filter(|(_, hidden)| wanted(*hidden));
@@ -314,7 +314,7 @@ fn pools_come_go_and_change_in_place() {
             (hidden, of(address, Some((4000, 4099)))),
             (hidden, of(None, Some((4000, 65535)))),
             (hidden, of(None, Some((4000, 4000)))),
-            // Ranges side by side, within one another, from the first address there is to the last.
+            // Adjacent ranges, nested ranges, from the first possible address to the last.
             (&[("10.0.1.0/24", true), ("10.0.2.0/23", false)], plain),
             (
                 &[
@@ -385,7 +385,7 @@ fn a_foreign_edit_is_healed() {
         assert_eq!(rules.check(), Checked::Nothing);
         apply(&mut rules, &two());
         assert_eq!(rules.check(), Checked::Intact);
-        // Other tables are none of our business.
+        // Other tables are ignored.
         run("nft add table ip elsewhere");
         assert_eq!(rules.check(), Checked::Intact);
         let edits = [
@@ -404,7 +404,7 @@ fn a_foreign_edit_is_healed() {
             assert_listed(&two());
             assert_eq!(rules.check(), Checked::Intact, "{edit}");
         }
-        // Nor does one pass that comes right after a transaction of ours.
+        // A change right after an own transaction is detected, too.
         apply(&mut rules, &ruleset(&[]));
         apply(&mut rules, &two());
         assert!(rules.rules.is_unlisted());
@@ -418,7 +418,7 @@ fn a_foreign_edit_is_healed() {
     });
 }
 
-/// What somebody did before a transaction of ours is not taken for ours.
+/// A foreign change before an own transaction is not mistaken for an own one.
 #[test]
 fn a_foreign_edit_does_not_hide_behind_a_change() {
     lab("a_foreign_edit_does_not_hide_behind_a_change", || {
@@ -432,7 +432,7 @@ fn a_foreign_edit_does_not_hide_behind_a_change() {
         assert_listed(&one());
         assert_eq!(rules.foreign_edits, 1);
         assert_eq!(rules.check(), Checked::Intact);
-        // Nor if our table was not listed yet: then it is known at the next look.
+        // Neither if the own table was not listed yet: then the next check detects it.
         apply(&mut rules, &two());
         assert!(rules.rules.is_unlisted());
         run(edit);
@@ -442,7 +442,7 @@ fn a_foreign_edit_does_not_hide_behind_a_change() {
         assert_listed(&one());
         assert_eq!(rules.check(), Checked::Intact);
         assert_eq!(rules.foreign_edits, 1, "what is in doubt is not counted");
-        // Others' tables are theirs, whatever we do in between.
+        // Other tables are ignored, whatever own changes are made in between.
         run("nft add table ip elsewhere");
         apply(&mut rules, &two());
         rules.rules.list().unwrap();

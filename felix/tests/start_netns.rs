@@ -1,8 +1,9 @@
-//! Felix as a process that starts on a store of many policies: it programs all of them, and its
-//! control socket answers meanwhile. Needs root and `CAMBRIC_LAB=1`.
+//! Felix as a process that starts with a datastore of many policies: it programs all of them, and
+//! its control socket answers during that time. Needs root and `CAMBRIC_LAB=1`.
 //!
-//! `CAMBRIC_START=<policies>,<remote>,<local>` sets other numbers of policies and of endpoints of other
-//! hosts and of this one, `CAMBRIC_FELIX` another program. `docs/numbers.md` has what was measured so.
+//! `CAMBRIC_START=<policies>,<remote>,<local>` sets other numbers of policies and of endpoints of
+//! other hosts and of this one, `CAMBRIC_FELIX` another program. `docs/numbers.md` has the measured
+//! values.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod netns;
@@ -16,11 +17,10 @@ use netns::process::{Process, served};
 use netns::{lab, run};
 use serde_json::{Value, json};
 
-/// What is in the store where nothing else is asked for: policies, endpoints of other hosts, endpoints
-/// of this host.
+/// Default sizes: policies, endpoints of other hosts, endpoints of this host.
 const SIZES: [usize; 3] = [300, 300, 10];
 
-/// How long a question to the control socket may wait.
+/// Maximum time of an answer of the control socket.
 const ANSWER: Duration = Duration::from_secs(15);
 
 fn sizes() -> [usize; 3] {
@@ -31,8 +31,8 @@ fn sizes() -> [usize; 3] {
     sizes.try_into().expect("three sizes")
 }
 
-/// Each policy is for endpoints of one application, which this host has, and lets those of one role,
-/// which no other policy asks for, speak to them.
+/// Returns a policy for the endpoints of one application, which this host has. It allows
+/// connections from those of one role, which no other policy selects.
 fn policy(n: usize, local: usize) -> (String, Value) {
     let allow = json!({"action": "Allow", "protocol": "TCP",
         "source": {"selector": format!("role == 'r{n}'")},
@@ -73,8 +73,8 @@ fn endpoint(n: usize, local: usize, policies: usize) -> (String, Value) {
     )
 }
 
-/// A host with a store that is served, filled, and without a Felix. The address of the store is
-/// returned with it.
+/// Creates a host with a served and filled datastore, and without a Felix. Returns the address of
+/// the datastore too.
 fn filled(policies: usize, remote: usize, local: usize) -> (Host, String) {
     let (host, address) = served();
     let values = (0..policies).map(|n| policy(n, local));
@@ -93,7 +93,7 @@ fn figures(host: &Host) -> Option<EndpointFigures> {
     }
 }
 
-/// Leaves the processor to Felix for a moment.
+/// Yields the processor to Felix for a moment.
 fn pause(host: &Host) {
     let moment = async { tokio::time::sleep(Duration::from_millis(10)).await };
     host.handle().block_on(moment);

@@ -1,4 +1,4 @@
-//! What Felix tells of endpoints, with a real kernel below it. Needs root and `CAMBRIC_LAB=1`.
+//! Felix's reports about endpoints, with a real kernel. Needs root and `CAMBRIC_LAB=1`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod netns;
@@ -16,7 +16,7 @@ const ERROR: &str = EndpointFile::ERROR;
 
 const STATUS: &str = "/calico/felix/v2/no-region/host/n1/";
 
-/// All that Felix reports into the store, by the rest of its key.
+/// Returns everything that Felix reports into the datastore, by the rest of its key.
 fn reported(host: &Host) -> BTreeMap<String, Value> {
     let list = host.store.list(KeyRange::prefix(STATUS));
     let listing = host.handle().block_on(list).unwrap();
@@ -31,7 +31,7 @@ fn endpoint_of(host: &Host, pod: &str) -> Option<Value> {
     reported(host).remove(&format!("workload/k8s/ns%2f{pod}/endpoint/eth0"))
 }
 
-/// A host that reports endpoints quickly.
+/// Creates a host that reports endpoints quickly.
 fn reporting() -> Host {
     let host = Host::new();
     host.configure(&json!({
@@ -41,7 +41,7 @@ fn reporting() -> Host {
     host
 }
 
-/// Waits until the endpoint is refused, in every view, and tells why.
+/// Waits until the endpoint is rejected in every view; returns the reason.
 fn refused(host: &Host, pod: &str) -> String {
     host.until("an error", || {
         let status = endpoint_of(host, pod);
@@ -75,7 +75,7 @@ fn rejected_endpoint_is_reported_with_its_reason() {
         announce(&host, 1, OPEN);
         up(&host, "w1");
 
-        // An interface and an address that another endpoint has; who is shadowed takes over.
+        // An interface and an address that another endpoint has; the rejected endpoint takes over.
         host.endpoint("w2", "cali1", None, &["10.65.0.2/32"], OPEN);
         let reason = refused(&host, "w2");
         assert_eq!(reason, "cali1 is the interface of endpoint k8s/ns/w1/eth0");
@@ -92,7 +92,7 @@ fn rejected_endpoint_is_reported_with_its_reason() {
         up(&host, "w2");
         assert_eq!(endpoint_of(&host, "w1"), None, "its key goes with it");
 
-        // A route of somebody else in the place of ours.
+        // A foreign route in place of Felix's.
         run("ip route add 10.65.0.3/32 dev uplink proto static metric 256");
         host.endpoint("w2", "cali2", None, &["10.65.0.3/32"], OPEN);
         let reason = refused(&host, "w2");
@@ -146,7 +146,7 @@ fn prefixes_of_interfaces_change_while_it_runs() {
         settings("cali,tap");
         up(&host, "w1");
         assert!(tap.namespace.pings("10.65.0.2"));
-        // A region begins anew under its own keys.
+        // Reports start again under the keys of another region.
         host.configure(&json!({
             "endpointReportingEnabled": true, "endpointReportingDelay": "10ms",
             "openstackRegion": "east",
@@ -159,7 +159,7 @@ fn prefixes_of_interfaces_change_while_it_runs() {
     });
 }
 
-/// What was first reported under a key, however often it has been since.
+/// Returns the first report under a key, whatever the later ones.
 fn first_of(host: &Host, key: &str) -> Value {
     let range = KeyRange::key(format!("{STATUS}{key}"));
     let told = host.handle().block_on(async {
@@ -198,7 +198,7 @@ fn plugins_find_a_file_while_an_endpoint_is_up() {
         let _one = workload(1);
         announce(&host, 1, OPEN);
         host.until("a file", || host.file(UP, "w1").is_some());
-        // It is there only once all else is.
+        // The file exists only after everything else.
         let routes = run("ip route show proto 80") + &run("ip -6 route show proto 80");
         assert!(routes.contains("10.65.0.1 dev cali1"), "{routes}");
         assert!(routes.contains("fd65::1 dev cali1"), "{routes}");
@@ -217,7 +217,7 @@ fn plugins_find_a_file_while_an_endpoint_is_up() {
         run("ip link set cali1 up");
         host.until("a file again", || host.file(UP, "w1").is_some());
 
-        // One that is refused has its reason elsewhere.
+        // The reason of a rejected endpoint is elsewhere.
         host.endpoint("w2", "eth7", None, &["10.65.0.2/32"], OPEN);
         host.until("a reason", || host.file(ERROR, "w2").is_some());
         let refused = host.file(ERROR, "w2").unwrap();
@@ -225,7 +225,8 @@ fn plugins_find_a_file_while_an_endpoint_is_up() {
         assert!(reason.contains("eth7 does not begin"), "{reason}");
         assert_eq!(host.file(UP, "w2"), None);
 
-        // Files outlive the program; those of endpoints that went meanwhile do not outlive its start.
+        // Files survive the program; those of endpoints that were deleted in the meantime are
+        // removed at its start.
         host.stop();
         assert!(host.file(UP, "w1").is_some());
         host.delete(&key("w1"));

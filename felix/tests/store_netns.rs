@@ -1,5 +1,5 @@
-//! Felix as a process, with a real kernel below it and a real etcd above it that goes away, loses
-//! all it had, and comes back. Needs root and `CAMBRIC_LAB=1`.
+//! Felix as a process, with a real kernel and a real etcd that becomes unreachable, loses all its
+//! data, and returns. Needs root and `CAMBRIC_LAB=1`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod netns;
@@ -32,7 +32,7 @@ impl Drop for Process {
     }
 }
 
-/// A host with two workloads that see each other, an etcd and a Felix.
+/// A host with two workloads that can reach each other, an etcd and a Felix.
 struct Bench {
     host: Host,
     one: Workload,
@@ -40,7 +40,7 @@ struct Bench {
     etcd: Option<Process>,
     felix: Option<Process>,
     monitor: Option<Process>,
-    /// Counts the clusters that the etcd has been.
+    /// Number of clusters that the etcd has been.
     clusters: u32,
     marks: u32,
 }
@@ -94,14 +94,14 @@ impl Bench {
         until("etcd listens", || TcpStream::connect(CLIENTS).is_ok());
     }
 
-    /// All that it had is lost: it begins anew, as another cluster.
+    /// Deletes all data of the etcd: it starts again, as another cluster.
     fn wipe(&mut self) {
         self.etcd = None;
         fs::remove_dir_all(self.file("etcd")).unwrap();
         self.clusters += 1;
     }
 
-    /// What a first write by a Calico client does.
+    /// Performs the first write of a Calico client.
     fn initialize(&self) {
         let resources = Resources::from(Arc::clone(&self.host.store));
         until("the first write", || {
@@ -114,7 +114,7 @@ impl Bench {
         });
     }
 
-    /// What the store says of itself.
+    /// Returns the ClusterInformation.
     fn cluster(&self) -> Value {
         let key = format!("{RESOURCES}clusterinformations/default");
         let get = self.host.store.get(key.into());
@@ -146,7 +146,7 @@ impl Bench {
         });
     }
 
-    /// Killed without a word, and started.
+    /// Kills Felix and starts it again.
     fn restart_felix(&mut self, max_age_s: u32) {
         self.felix = None;
         self.start_felix(max_age_s);
@@ -163,7 +163,7 @@ impl Bench {
         }
     }
 
-    /// Waits until Felix says so, in what it waits for or in a note.
+    /// Waits until Felix reports this text, as an unmet condition or in a note.
     fn says(&self, what: &str) {
         until_or(
             what,
@@ -185,7 +185,7 @@ impl Bench {
         });
     }
 
-    /// Hears of every route that comes or goes from now on.
+    /// Starts to monitor all route changes.
     fn watch_routes(&mut self) {
         let out = File::create(self.file("routes")).unwrap();
         let monitor = Command::new("ip")
@@ -193,11 +193,12 @@ impl Bench {
             .stdout(out)
             .spawn();
         self.monitor = Some(Process(monitor.unwrap()));
-        // It listens once it has heard something.
+        // The monitor works once it has reported a change.
         until("the monitor", || self.mark());
     }
 
-    /// A route that is none of Felix's comes and goes; whether the monitor has heard of it.
+    /// Adds and removes a route that does not belong to Felix; returns whether the monitor has
+    /// reported it.
     fn mark(&mut self) -> bool {
         self.marks += 1;
         let net = format!("198.18.{}.{}", self.marks / 200, 1 + self.marks % 200);
@@ -208,12 +209,14 @@ impl Bench {
             .contains(&net)
     }
 
-    /// Felix has written nothing into the kernel since it was started, and all is as it was.
+    /// Checks that Felix has written nothing into the kernel since its start, and nothing has
+    /// changed.
     fn wrote_nothing(&mut self, before: &str) {
         assert_eq!(kernel(), before);
         until("the monitor", || self.mark());
         let heard = fs::read_to_string(self.file("routes")).unwrap();
-        // The kernel writes some by itself, a link-local address's once nobody else has it.
+        // The kernel writes some routes itself; that of a link-local address after duplicate
+        // address detection.
         let by_felix = |line: &&str| line.contains("cali") && !line.contains("proto kernel");
         let routes = heard.lines().filter(by_felix);
         assert_eq!(routes.collect::<Vec<_>>(), [""; 0]);
@@ -225,7 +228,7 @@ impl Bench {
         assert!(self.one.namespace.pings("10.65.0.2"));
     }
 
-    /// All is as it was.
+    /// Checks that nothing changes.
     fn stays(&self, before: &str) {
         assert_eq!(kernel(), before);
         assert!(self.one.namespace.pings("10.65.0.2") && self.one.namespace.pings("fd65::2"));
@@ -248,7 +251,7 @@ fn until_or(what: &str, more: impl Fn() -> String, mut done: impl FnMut() -> boo
     }
 }
 
-/// What Felix has put into the kernel, in whatever order the kernel shows it.
+/// Returns Felix's kernel objects, independent of the kernel's order.
 fn kernel() -> String {
     let routes = ["ip route show proto 80", "ip -6 route show proto 80"].map(run);
     let rules = run("nft -s list table inet cambric-felix");
@@ -269,12 +272,12 @@ fn a_store_that_is_emptied_changes_nothing_in_the_kernel() {
             let (before, cluster) = (kernel(), bench.cluster());
             bench.stays(&before);
 
-            // Back at once, and empty.
+            // Reachable again at once, and empty.
             bench.wipe();
             bench.start_etcd();
             bench.says("the store to be ready: it has no ClusterInformation default");
             bench.stays(&before);
-            // Somebody begins it anew, and knows one of both.
+            // Another program starts to fill it, with one of the two endpoints.
             announce(&bench.host, 1, OPEN);
             bench.initialize();
             bench.says("the store to be ready: its clusterGUID is not that of the store before");
@@ -285,7 +288,7 @@ fn a_store_that_is_emptied_changes_nothing_in_the_kernel() {
             bench.says("in force is a snapshot");
             bench.wrote_nothing(&before);
 
-            // Restored, in part, and locked; then it is unlocked, and counts.
+            // Restored in part, and locked; then it is unlocked, and applied.
             let key = format!("{RESOURCES}clusterinformations/default");
             let mut locked = cluster.clone();
             locked["spec"]["datastoreReady"] = json!(false);
@@ -302,13 +305,13 @@ fn a_store_that_is_emptied_changes_nothing_in_the_kernel() {
             bench.host.wait_up("cali2");
             bench.stays(&before);
 
-            // Longer away, and empty when it is back.
+            // Unreachable for longer, and empty afterwards.
             bench.wipe();
             bench.says("the store is away");
             bench.start_etcd();
             bench.says("it has no ClusterInformation default");
             bench.stays(&before);
-            // Without a snapshot, it is waited for.
+            // Without a snapshot, Felix waits for the datastore.
             bench.watch_routes();
             bench.restart_felix(0);
             bench.says("it has no ClusterInformation default");
@@ -331,7 +334,7 @@ fn a_start_without_the_store_writes_nothing_into_the_kernel() {
             bench.host.wait_up("cali1");
             bench.host.wait_up("cali2");
             bench.wrote_nothing(&before);
-            // It works: an interface that comes back gets its routes.
+            // It works: an interface that returns gets its routes.
             run("ip link set cali2 down");
             bench
                 .host
@@ -340,7 +343,7 @@ fn a_start_without_the_store_writes_nothing_into_the_kernel() {
             bench.host.wait_up("cali2");
             bench.stays(&before);
 
-            // Not to be used, or too old: the store is waited for, and nothing is touched.
+            // Disabled or too old: Felix waits for the datastore, and changes nothing.
             for (max_age_s, reason) in [(0, "0 s are allowed"), (1, "1 s are allowed")] {
                 until("the snapshot's age", || {
                     let written = fs::metadata(bench.file("felix.snapshot")).unwrap();
@@ -357,7 +360,7 @@ fn a_start_without_the_store_writes_nothing_into_the_kernel() {
             bench.host.wait_up("cali2");
             bench.stays(&before);
 
-            // And what has happened meanwhile is caught up with.
+            // Then the changes made in the meantime are applied.
             bench.host.delete(&key("w2"));
             bench.host.until("one endpoint", || {
                 bench.host.endpoints().endpoints.len() == 1

@@ -1,5 +1,5 @@
-//! The ruleset as a sum: the frame that every host has, and the parts of its endpoints. A part that
-//! comes or goes costs what is in it, not what there is.
+//! The ruleset as a sum of the frame, which every host has, and the parts of its endpoints. Adding
+//! or removing a part costs as much as its size, not as the total size.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,28 +11,30 @@ use super::outgoing::{self, Pools};
 use super::ruleset::{Chain, Key, Ruleset, Set, SetKind, Value};
 use super::translate::FLOATING;
 
-/// What one endpoint adds to the ruleset.
+/// The part of one endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     /// Chains by name. Parts may share them.
     pub chains: BTreeMap<String, Arc<Chain>>,
     /// Sets by name. Parts may share them.
     pub sets: BTreeMap<String, Arc<Set>>,
-    /// Elements of sets of this part, of others, or of the frame. No two parts have the same.
+    /// Elements of sets of this part, of other parts, or of the frame. No two parts have the same
+    /// element.
     pub elements: Vec<(&'static str, Key, Option<Value>)>,
 }
 
-/// Names and keys of what may be different: all that two rulesets have to be compared by.
+/// Names and keys of what may differ: two rulesets need to be compared only there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
     /// Chains.
     pub chains: BTreeSet<String>,
-    /// Sets, each with the keys of elements. A set that came or went stands for all of its own.
+    /// Sets, each with the keys of elements. An added or removed set stands for all of its
+    /// elements.
     pub sets: BTreeMap<String, BTreeSet<Key>>,
 }
 
 impl Touched {
-    /// Everything in either.
+    /// Returns everything in either ruleset.
     pub fn between(one: &Ruleset, other: &Ruleset) -> Self {
         let mut touched = Self::default();
         for ruleset in [one, other] {
@@ -45,17 +47,17 @@ impl Touched {
         touched
     }
 
-    /// Whether it is nothing.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.chains.is_empty() && self.sets.is_empty()
     }
 
-    /// Whether an element is among it.
+    /// Returns whether it contains an element.
     pub fn has_element(&self, set: &str, key: &Key) -> bool {
         self.sets.get(set).is_some_and(|keys| keys.contains(key))
     }
 
-    /// Takes elements out, and returns them.
+    /// Removes elements, and returns them.
     pub fn withhold(&mut self, elements: Vec<(&'static str, Key)>) -> Self {
         let mut taken = Self::default();
         for (set, key) in elements {
@@ -67,7 +69,7 @@ impl Touched {
         taken
     }
 
-    /// Whether it is anything besides sets that the other was taken out of.
+    /// Returns whether it contains anything besides sets that `taken` was removed from.
     pub fn is_more_than(&self, taken: &Self) -> bool {
         let more = |(name, keys): (&String, &BTreeSet<Key>)| {
             !keys.is_empty() || !taken.sets.contains_key(name)
@@ -75,7 +77,7 @@ impl Touched {
         !self.chains.is_empty() || self.sets.iter().any(more)
     }
 
-    /// Adds what is in the other.
+    /// Adds the content of another value.
     pub fn merge(&mut self, other: Self) {
         if self.is_empty() {
             *self = other;
@@ -96,27 +98,27 @@ impl Touched {
     }
 }
 
-/// A ruleset, put together.
+/// A ruleset, combined from its parts.
 #[derive(Clone, Debug)]
 pub struct Assembly {
     frame: Frame,
     ruleset: Ruleset,
-    /// How many parts have a chain or a set; none that is zero.
+    /// Number of parts with a chain or a set; zero counts are removed.
     chains: BTreeMap<String, usize>,
     sets: BTreeMap<String, usize>,
-    /// Names of the frame's chains, and what they were made from.
+    /// Names of the frame's chains, and their inputs.
     base: BTreeSet<String>,
     made_from: Option<(Frame, Used)>,
     touched: Touched,
 }
 
-/// What of the frame is there only while some endpoint needs it.
+/// Parts of the frame that exist only while an endpoint needs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Used {
     pub(super) openstack: bool,
-    /// Addresses outside, by family.
+    /// Floating addresses, by family.
     pub(super) floating: [bool; 2],
-    /// Pools whose addresses are not to be seen outside, by family.
+    /// Pools with `natOutgoing`, by family.
     pub(super) outgoing: [bool; 2],
 }
 
@@ -138,7 +140,7 @@ impl Default for Assembly {
     }
 }
 
-/// Two are the same if their rulesets are, whatever these were put together from.
+/// Two values are equal if their rulesets are, whatever their parts.
 impl PartialEq for Assembly {
     fn eq(&self, other: &Self) -> bool {
         self.ruleset == other.ruleset
@@ -146,20 +148,20 @@ impl PartialEq for Assembly {
 }
 
 impl Assembly {
-    /// The ruleset, as it was when it was [closed](Self::close) last.
+    /// Returns the ruleset as of the last [`close`](Self::close).
     pub const fn ruleset(&self) -> &Ruleset {
         &self.ruleset
     }
 
-    /// Takes another frame.
+    /// Sets another frame.
     pub fn set_frame(&mut self, frame: Frame) {
         self.frame = frame;
     }
 
-    /// Takes other pools. What is the same in both stays.
+    /// Sets other pools. Elements in both stay unchanged.
     pub fn set_pools(&mut self, pools: &Pools) {
         for (name, family, ranges) in outgoing::sets(pools) {
-            // Without anything to translate, there are no rules that ask for it.
+            // Without anything to translate, no rule uses the set.
             if ranges.is_empty() && outgoing::FROM.contains(&name) {
                 self.remove_set(name);
                 continue;
@@ -169,14 +171,14 @@ impl Assembly {
         }
     }
 
-    /// Takes another state of what belongs to the fabric itself.
+    /// Sets the addresses and ports of the fabric itself.
     pub fn set_control(&mut self, control: &Control) {
         for (name, keys) in guard::sets(control) {
             self.put_keys(name, &keys);
         }
     }
 
-    /// Makes a set hold these keys. What is the same stays.
+    /// Sets the keys of a set. Common keys stay unchanged.
     fn put_keys(&mut self, name: &str, keys: &BTreeSet<Key>) {
         let held = self.ruleset.sets.get(name).map(Set::keys);
         let held: BTreeSet<Key> = held.into_iter().flatten().cloned().collect();
@@ -211,7 +213,7 @@ impl Assembly {
         }
     }
 
-    /// Takes away a part that was added.
+    /// Removes a part that was added.
     pub fn remove(&mut self, part: &Part) {
         for (name, key, _) in &part.elements {
             self.put_element(name, key, None);
@@ -229,7 +231,7 @@ impl Assembly {
         }
     }
 
-    /// Makes a set of no part, if it is not there.
+    /// Creates a set that belongs to no part, if it does not exist.
     pub fn put_set(&mut self, name: &str, kind: SetKind) {
         if !self.ruleset.sets.contains_key(name) {
             self.ruleset.sets.insert(name.into(), Set::of(kind, []));
@@ -240,12 +242,12 @@ impl Assembly {
     /// Removes such a set.
     pub fn remove_set(&mut self, name: &str) {
         if let Some(set) = self.ruleset.sets.remove(name) {
-            // Before it is written, another one may take its place.
+            // Before this is written, another set may replace it.
             self.touched.set(name).extend(set.elements.into_keys());
         }
     }
 
-    /// Puts an element with its value into a set that is there, or takes it out.
+    /// Puts an element with its value into an existing set, or removes it.
     pub fn put_element(&mut self, set: &str, key: &Key, value: Option<Option<Value>>) {
         let Some(elements) = self.ruleset.sets.get_mut(set).map(|set| &mut set.elements) else {
             return;
@@ -257,7 +259,7 @@ impl Assembly {
         self.touched.set(set).insert(key.clone());
     }
 
-    /// Brings the frame up to date with the parts. To be called when all have come and gone.
+    /// Updates the frame for the parts. Must be called after all parts were added and removed.
     pub fn close(&mut self) {
         let used = Used {
             openstack: self.sets.contains_key(openstack::INTERFACES),
@@ -290,13 +292,13 @@ impl Assembly {
         self.made_from = Some(from);
     }
 
-    /// What may be different since the last call.
+    /// Returns what may differ since the last call.
     pub fn take_touched(&mut self) -> Touched {
         std::mem::take(&mut self.touched)
     }
 }
 
-/// Whether it was the last.
+/// Returns whether the count reached zero.
 fn count_off(counts: &mut BTreeMap<String, usize>, name: &str) -> bool {
     let Some(count) = counts.get_mut(name) else {
         return false;

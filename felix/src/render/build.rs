@@ -19,11 +19,11 @@
 //! policy chain:                     rules, in order
 //! ```
 //!
-//! "Ours" is an interface whose name begins with one of the interface prefixes. Every dispatch
-//! ends in `drop`, so an interface of ours without an endpoint passes nothing. A rule that allows
-//! says `accept`, which ends the base chain that it was reached from and no more: what a workload
-//! may send and what another may be sent are asked in two base chains, one after the other. A chain
-//! that says nothing returns. So no packet is marked on its way.
+//! "Ours" is a workload interface: its name begins with one of the interface prefixes. Every
+//! dispatch ends in `drop`, so all traffic of a workload interface without an endpoint is dropped.
+//! A rule that allows has the verdict `accept`, which ends only the base chain that it was reached
+//! from: the egress of the sender and the ingress of the receiver are evaluated in two base chains,
+//! one after the other. A chain without a match returns. So no packet marks are needed.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -43,17 +43,17 @@ use super::translate;
 /// The name of the table; its family is `inet`.
 pub const TABLE: &str = "cambric-felix";
 
-/// ICMPv6 types that a workload and its host exchange to find each other, and by which the
-/// workload tells its multicast groups: MLD query, report, done (RFC 2710), router and neighbor
-/// solicitation, neighbor advertisement (RFC 4861), MLDv2 report (RFC 3810).
+/// ICMPv6 types for neighbor discovery between a workload and its host, and for the workload's
+/// multicast groups: MLD query, report, done (RFC 2710), router and neighbor solicitation, neighbor
+/// advertisement (RFC 4861), MLDv2 report (RFC 3810).
 pub const NEIGHBOUR_DISCOVERY: [u8; 7] = [130, 131, 132, 133, 135, 136, 143];
 
 const SOURCE_CHECK: &str = "workload-source";
 const SERVICES: &str = "workload-services";
 const TO_HOST: &str = "workload-to-host";
 const FROM_HOST: &str = "host-to-workload";
-// Chain and map of the same name: their names do not meet. Nor do they meet those of endpoints'
-// chains, `from-<interface>` and `to-<interface>`.
+// Chain and map have the same name: the kernel separates their names. The names differ from those
+// of endpoints' chains, `from-<interface>` and `to-<interface>`.
 const DISPATCH_FROM: &str = "dispatch-from";
 const DISPATCH_TO: &str = "dispatch-to";
 /// The source addresses that interfaces may use, by family.
@@ -62,37 +62,37 @@ const SOURCES_IPV6: &str = "sources-ipv6";
 const WORKLOADS: &str = "workloads";
 const DISCOVERY: &str = "neighbour-discovery";
 
-/// What the ruleset is made from.
+/// The inputs of the ruleset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleInputs {
     /// What every host has.
     pub frame: Frame,
     /// The pools of the fabric.
     pub pools: Pools,
-    /// What belongs to the fabric itself.
+    /// The addresses and ports of the fabric itself.
     pub control: Control,
     /// Endpoints by interface name.
     pub endpoints: BTreeMap<String, EndpointRules>,
-    /// Chains that passages lead through, and those that these lead to.
+    /// Chains that passages use, and the chains that these use.
     pub chains: BTreeMap<String, Arc<Chain>>,
-    /// The sets that these chains ask.
+    /// The sets that these chains use.
     pub sets: BTreeMap<String, Arc<Set>>,
 }
 
-/// What of the ruleset no endpoint decides about.
+/// The part of the ruleset that is independent of endpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// Beginnings of interface names that are ours, each 1 to 15 octets.
+    /// Prefixes of workload interface names, each 1 to 15 octets.
     pub interface_prefixes: Vec<String>,
-    /// What becomes of workload traffic to the host itself that its endpoint may send.
+    /// The action for workload traffic to the host itself that its endpoint may send.
     pub to_host: ToHostAction,
-    /// Traffic of the host to its own workloads meets their policies.
+    /// Policies also apply to traffic from the host to its own workloads.
     pub police_host: bool,
-    /// Where OpenStack's metadata service is, if there is one.
+    /// Address and port of OpenStack's metadata service, if there is one.
     pub metadata: Option<(Ipv4Addr, u16)>,
-    /// What stands for workloads towards what is in no pool.
+    /// Source translation for destinations outside all pools.
     pub outgoing: Outgoing,
-    /// What the settings say of encapsulation.
+    /// The settings of encapsulation.
     pub encapsulation: Encapsulation,
 }
 
@@ -101,40 +101,40 @@ pub struct Frame {
 pub struct EndpointRules {
     /// The source addresses it may use.
     pub addresses: Vec<IpAddr>,
-    /// Traffic that it sends (egress in policy).
+    /// Traffic from it (egress in policy).
     pub from: Passage,
-    /// Traffic that it is sent (ingress in policy).
+    /// Traffic to it (ingress in policy).
     pub to: Passage,
-    /// The chains of rules that allow it encapsulation by name.
+    /// The chains of rules that explicitly allow it encapsulation.
     pub encapsulation: Vec<String>,
-    /// Whether it gets what OpenStack's workloads get from their host.
+    /// Whether it gets OpenStack's services from its host.
     pub openstack: bool,
-    /// Addresses outside, each with the one of its own that it stands for.
+    /// Floating addresses, each with the endpoint's own address that it is translated to.
     pub floating: Vec<(IpAddr, IpAddr)>,
 }
 
 /// Whether traffic of one direction passes, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passage {
-    /// The chains that are asked first: those of tiers, then of profiles with conditions.
+    /// The chains that are evaluated first: those of tiers, then of profiles with conditions.
     pub through: Vec<String>,
-    /// What none of them decides about passes.
+    /// Whether traffic passes that none of them decides.
     pub allowed: bool,
-    /// Named in the rule's comment: the profile that decided, or the want of one.
+    /// For the rule's comment: the deciding profile, or the missing one.
     pub reason: String,
 }
 
 impl Passage {
-    /// Whether anything of its direction can pass.
+    /// Returns whether any traffic of its direction can pass.
     const fn is_open(&self) -> bool {
         self.allowed || !self.through.is_empty()
     }
 }
 
-/// What becomes of traffic from a workload to its host (`DefaultEndpointToHostAction`).
+/// The action for traffic from a workload to its host (`DefaultEndpointToHostAction`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ToHostAction {
-    /// Dropped, except answers to what the host began.
+    /// Dropped, except replies to connections from the host.
     #[default]
     Drop,
     /// Accepted by this table.
@@ -161,7 +161,7 @@ pub fn render(inputs: &RuleInputs) -> Ruleset {
     assembly.ruleset().clone()
 }
 
-/// What an endpoint adds, besides the chains that its passages lead through.
+/// Returns the part of an endpoint, without the chains that its passages use.
 pub fn endpoint_part(interface: &str, endpoint: &EndpointRules) -> Part {
     let (from, to) = (&endpoint.from, &endpoint.to);
     let (from_name, to_name) = (from_chain(interface), to_chain(interface));
@@ -193,7 +193,7 @@ pub fn endpoint_part(interface: &str, endpoint: &EndpointRules) -> Part {
     part
 }
 
-/// Where it is written that an address may be the source of what comes in by an interface.
+/// Returns the set and element that permit an address as the source of packets from an interface.
 pub fn source(interface: &str, address: IpAddr) -> (&'static str, Key) {
     let name = interface.to_owned();
     match address {
@@ -202,7 +202,7 @@ pub fn source(interface: &str, address: IpAddr) -> (&'static str, Key) {
     }
 }
 
-/// The frame's chains.
+/// Returns the frame's chains.
 pub(super) fn base_chains(frame: &Frame, used: Used) -> BTreeMap<String, Chain> {
     let goto = |side, chain: &str| dispatch_prefixes(frame, side, &Verdict::Goto(chain.into()));
     let openstack = OpenStack {
@@ -241,7 +241,7 @@ pub(super) fn base_chains(frame: &Frame, used: Used) -> BTreeMap<String, Chain> 
     chains
 }
 
-/// The frame's sets, which are always there.
+/// Returns the frame's sets, which are always there.
 pub(super) fn base_sets() -> BTreeMap<String, Set> {
     let discovery = NEIGHBOUR_DISCOVERY.into_iter().map(Key::Icmpv6Type);
     let inside = Family::ALL.into_iter().zip(outgoing::INSIDE);
@@ -320,7 +320,7 @@ fn source_check(openstack: OpenStack) -> Vec<Rule> {
     };
     let mut link_local = vec![Match::SourceLinkLocal];
     link_local.extend(discovery());
-    // Duplicate address detection and MLD reports before it: RFC 4862 §5.4.2, RFC 3590.
+    // Duplicate address detection and the preceding MLD reports: RFC 4862 §5.4.2, RFC 3590.
     let mut unspecified = vec![
         Match::SourceUnspecified,
         Match::DestinationLinkLocalMulticast,
@@ -352,13 +352,14 @@ fn discovery(side: Side) -> Rule {
     rule(matches, Verdict::Accept)
 }
 
-/// What a workload's host offers it whatever the policies say, then what the workload may send.
+/// Returns the rules for services of a workload's host that are independent of policies, then for
+/// other traffic that the workload may send.
 fn services(police_host: bool, openstack: OpenStack) -> Vec<Rule> {
     let mut rules = vec![discovery(Side::Input)];
     rules.extend(openstack::to_host(openstack));
     if !police_host {
         let workload = Match::InterfaceIn(Side::Input, WORKLOADS.into());
-        // Not `related`: an ICMP error of a workload may be about any connection of the host.
+        // Not `related`: an ICMP error of a workload may refer to any connection of the host.
         let established = Match::Connection(ConnectionStates::Established);
         let matches = vec![workload, Match::ReplyDirection, established];
         rules.push(counted(matches, Verdict::Accept, "answers to the host"));
@@ -380,8 +381,9 @@ fn to_host(action: ToHostAction, openstack: OpenStack) -> Vec<Rule> {
     rules
 }
 
-/// What a workload is sent by its host: by processes of the host whatever the policies say. Services
-/// of IPVS leave as packets of the host too, with the source of the client.
+/// Returns the rules for traffic from the host to its workload: that of processes of the host is
+/// independent of policies. IPVS services also leave as packets of the host, with the source of the
+/// client.
 fn from_host(police_host: bool, openstack: OpenStack) -> Vec<Rule> {
     let mut rules = vec![discovery(Side::Output)];
     rules.extend(openstack::from_host(openstack));
@@ -402,9 +404,9 @@ const fn answers() -> Match {
     Match::Connection(ConnectionStates::EstablishedOrRelated)
 }
 
-/// The chain of one direction. Answers pass if anything can pass, this way or the other: rules
-/// decide about new connections, and what was let through once is not cut off when they change.
-/// Where nothing can pass at all, connections from before do not either.
+/// Returns the chain of one direction. Replies pass if any traffic can pass, in this direction or
+/// the other: rules decide about new connections, and an accepted connection is not cut off when
+/// they change. If no traffic can pass at all, earlier connections are cut off too.
 fn endpoint_chain(own: &Passage, other: &Passage) -> Chain {
     let mut rules = Vec::new();
     if !own.through.is_empty() || (!own.allowed && other.is_open()) {

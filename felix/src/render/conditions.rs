@@ -1,4 +1,4 @@
-//! The conditions of a rule as what nftables can ask, all at once or in several rules.
+//! Translates the conditions of a rule into nftables matches, in one rule or in several.
 
 use std::ops::RangeInclusive;
 
@@ -13,8 +13,8 @@ use super::selection::{Compiled, Unsupported, parse, selection};
 /// The protocols that have ports: TCP, UDP, SCTP.
 const WITH_PORTS: [u8; 3] = [6, 17, 132];
 
-/// Lists of conditions. The rule matches what all conditions of one of the lists hold for, and no
-/// packet is matched by two of them that differ in family.
+/// Returns lists of conditions. The rule matches if all conditions of one list hold; lists of
+/// different families never match the same packet.
 pub(super) fn alternatives(
     rule: &Stored,
     namespace: Option<&str>,
@@ -53,8 +53,8 @@ pub(super) fn alternatives(
     Ok(found)
 }
 
-/// A condition that the schema declares as unsupported or does not know, and an IP version that is
-/// none.
+/// Rejects a condition that the schema declares as unsupported or does not know, and an invalid IP
+/// version.
 fn refuse(rule: &Stored) -> Result<(), Unsupported> {
     if let Some(found) = unsupported_in_rule(rule) {
         return Err(Unsupported::new(found.field, found.reason));
@@ -68,7 +68,7 @@ fn refuse(rule: &Stored) -> Result<(), Unsupported> {
     }
 }
 
-/// The number of a protocol. 0 stands for any, as OpenStack has it.
+/// Returns the number of a protocol. 0 means any, as in OpenStack.
 fn number(field: &str, protocol: Option<&Protocol>) -> Result<Option<u8>, Unsupported> {
     let Some(protocol) = protocol else {
         return Ok(None);
@@ -83,7 +83,7 @@ fn number(field: &str, protocol: Option<&Protocol>) -> Result<Option<u8>, Unsupp
     }
 }
 
-/// The conditions on ICMP, as alternatives.
+/// Returns the conditions on ICMP, as alternatives.
 fn icmp(rule: &Stored, protocol: Option<u8>) -> Result<Vec<Vec<Match>>, Unsupported> {
     let family = |field: &str| match protocol {
         Some(1) => Ok(Family::V4),
@@ -126,12 +126,12 @@ fn icmp(rule: &Stored, protocol: Option<u8>) -> Result<Vec<Vec<Match>>, Unsuppor
         .collect())
 }
 
-/// One end of a rule, taken apart.
+/// One end of a rule, split into conditions.
 struct Entity {
     end: End,
     nets: Vec<IpNet>,
     not_nets: Vec<IpNet>,
-    /// Conditions on the address by family, `None` where it cannot hold.
+    /// Conditions on the address by family, `None` if it cannot match.
     addresses: [Option<Vec<Match>>; 2],
     ports: Vec<Match>,
 }
@@ -178,7 +178,8 @@ impl Entity {
         Ok(found)
     }
 
-    /// Conditions on ranges. A rule that names ranges of one family alone is for that family.
+    /// Returns the conditions on ranges. A rule with ranges of one family only applies to that
+    /// family.
     fn in_nets(&self, family: Family, compiled: &mut Compiled) -> Option<Vec<Match>> {
         let mut matches = Vec::new();
         for (nets, is) in [(&self.nets, Is::Yes), (&self.not_nets, Is::Not)] {
@@ -204,7 +205,7 @@ impl Entity {
     }
 }
 
-/// The conditions on addresses, for each family that they can hold for; or for both at once.
+/// Returns the conditions on addresses, for each family that can match; or for both at once.
 fn by_family(version: Option<u8>, ends: &[Entity; 2]) -> Vec<Vec<Match>> {
     let mut found = Vec::new();
     for (place, family) in Family::ALL.into_iter().enumerate() {
@@ -220,7 +221,7 @@ fn by_family(version: Option<u8>, ends: &[Entity; 2]) -> Vec<Vec<Match>> {
             continue;
         }
         let mut matches: Vec<Match> = [&**source, destination].concat();
-        // A condition on an address says the family as well.
+        // A condition on an address implies the family.
         let asks = |m: &Match| matches!(m, Match::InNet(..) | Match::InSet(..));
         let implied = matches.iter().any(asks);
         let bare = matches.is_empty() && !given;
@@ -236,7 +237,7 @@ fn by_family(version: Option<u8>, ends: &[Entity; 2]) -> Vec<Vec<Match>> {
     found
 }
 
-/// Without overlaps, in order.
+/// Returns the ranges without overlaps, in order.
 fn nets(given: &[Network]) -> Vec<IpNet> {
     IpNet::aggregate(&given.iter().map(|net| net.0.trunc()).collect())
 }
@@ -275,7 +276,7 @@ fn ports(
     Ok(matches)
 }
 
-/// The ports as ranges in order, none of which touches another.
+/// Returns the ports as ranges in order that neither overlap nor touch.
 fn merged(field: &str, ports: &[Port]) -> Result<Vec<RangeInclusive<u16>>, Unsupported> {
     let mut ranges = Vec::with_capacity(ports.len());
     for (at, port) in ports.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The difference of two rulesets, as steps of one transaction.
+//! Computes the difference of two rulesets, as steps of one transaction.
 
 use std::collections::BTreeSet;
 
@@ -7,38 +7,38 @@ use super::ruleset::{
     Action, Chain, Hook, Key, Match, Rule, Ruleset, Set, SetKind, Value, Verdict,
 };
 
-/// Elements that count as much as a rule does.
+/// Number of elements that weigh as much as one rule.
 const ELEMENTS_PER_STEP: usize = 10;
 
-/// One step. Steps are in an order that the kernel takes: nothing is named before it is there or
-/// removed while something names it.
+/// One step. The order of steps is valid for the kernel: an object is created before it is
+/// referenced, and removed only when unreferenced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Makes the table, if it is not there.
+    /// Create the table, if it does not exist.
     AddTable,
-    /// Removes the table with all that is in it.
+    /// Remove the table with its content.
     DeleteTable,
-    /// Makes an empty chain.
+    /// Create an empty chain.
     AddChain(String, Option<Hook>),
-    /// Makes an empty set or map.
+    /// Create an empty set or map.
     AddSet(String, SetKind),
-    /// Removes all rules of a chain.
+    /// Remove all rules of a chain.
     FlushChain(String),
-    /// Appends a rule to a chain.
+    /// Append a rule to a chain.
     AddRule(String, Rule),
-    /// Adds elements.
+    /// Add elements.
     AddElements(String, SetKind, Vec<(Key, Option<Value>)>),
-    /// Removes elements.
+    /// Remove elements.
     DeleteElements(String, SetKind, Vec<Key>),
-    /// Removes an empty chain that nothing jumps to.
+    /// Remove an empty chain without references.
     DeleteChain(String),
-    /// Removes a set that no rule names.
+    /// Remove a set without references.
     DeleteSet(String),
 }
 
-/// Makes the table hold exactly `wanted`, whatever it held before: for the first write and to
-/// heal what others changed. In one transaction no packet sees a table that is absent or half
-/// made.
+/// Returns the steps that make the table hold exactly `wanted`, whatever it held before: for the
+/// first write and to revert foreign changes. It is one transaction, so no packet sees a missing or
+/// incomplete table.
 pub fn creation(wanted: &Ruleset) -> Vec<Change> {
     let mut steps = vec![Change::AddTable, Change::DeleteTable, Change::AddTable];
     let nothing = Ruleset::default();
@@ -47,11 +47,11 @@ pub fn creation(wanted: &Ruleset) -> Vec<Change> {
     steps
 }
 
-/// Turns a table that holds `held` into one that holds `wanted`, which differ in nothing but what
-/// was touched. What both have in common is left alone, with its counters.
+/// Returns the steps from `held` to `wanted`, which differ only in touched parts. Common parts stay
+/// unchanged, with their counters.
 pub fn changes(held: &Ruleset, wanted: &Ruleset, touched: &Touched) -> Vec<Change> {
     let pairs = Pairs::of(held, wanted, touched);
-    // A chain whose hook or a set whose kind differs cannot be changed in place.
+    // A chain with another hook or a set with another kind cannot be changed in place.
     if pairs.reshaped() {
         return creation(wanted);
     }
@@ -64,10 +64,10 @@ pub fn changes(held: &Ruleset, wanted: &Ruleset, touched: &Touched) -> Vec<Chang
     steps
 }
 
-/// What of a large difference can be made beforehand: new sets and new chains to which no packet comes
-/// before the rest is written. At most `limit` of them are chosen, among them no chain that names
-/// another one that is not there yet. Returns nothing where one transaction is enough for the rest:
-/// what is there already does not count, nor what is only changed or removed.
+/// Returns the part of a large difference that can be written in advance: new sets and new chains
+/// that no packet reaches before the rest is written. It contains at most `limit` of them, and no
+/// chain that refers to a chain that does not exist yet. Returns `None` if one transaction is
+/// enough for the rest; existing, changed and removed objects do not count.
 pub fn preparation(
     held: &Ruleset,
     wanted: &Ruleset,
@@ -103,7 +103,8 @@ pub fn preparation(
     (!part.is_empty()).then_some(part)
 }
 
-/// Whether the ruleset has all that a rule names. Rules of frames, which name more, are not asked.
+/// Returns whether the ruleset has all objects that a rule refers to. Not called for rules of
+/// frames, which refer to more.
 fn has_all(held: &Ruleset, rule: &Rule) -> bool {
     let has_set = |one: &Match| match one {
         Match::InSet(_, _, set, _) | Match::PortIn(_, _, set, _) => held.sets.contains_key(set),
@@ -125,7 +126,7 @@ fn has_all(held: &Ruleset, rule: &Rule) -> bool {
     has_target && rule.matches.iter().all(has_set)
 }
 
-/// What was touched, as it is and as it should be.
+/// The touched objects, in their present and wanted state.
 struct Pairs<'r> {
     chains: Vec<(&'r String, Option<&'r Chain>, Option<&'r Chain>)>,
     sets: Vec<SetPair<'r>>,
@@ -139,7 +140,7 @@ struct SetPair<'r> {
 }
 
 impl<'r> SetPair<'r> {
-    /// The elements of one that the other has not, or otherwise.
+    /// Returns the elements that the other set lacks, or has with another value.
     fn beyond(
         &self,
         one: Option<&'r Set>,
@@ -248,7 +249,7 @@ impl<'r> Pairs<'r> {
             let gone = gone.filter(|(_, old, new)| old.is_some() && new.is_none());
             gone.map(|(name, ..)| (*name).clone())
         };
-        // All are emptied before any is removed: they may name each other.
+        // All are emptied before any is removed, because they may refer to each other.
         steps.extend(gone().map(Change::FlushChain));
         steps.extend(gone().map(Change::DeleteChain));
         let gone = self.sets.iter();

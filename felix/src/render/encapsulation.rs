@@ -1,13 +1,13 @@
-//! Packets in packets: what a workload wraps would meet no policy, and what another wraps would come
-//! out of the host's tunnel devices as anybody's.
+//! Filters encapsulated packets: no policy sees the inner packet that a workload encapsulates, and
+//! a tunnel device of the host would accept tunnel packets from any source.
 //!
-//! From a workload they are dropped, unless a rule allows them that names their very protocol or
-//! port, or the settings allow them. They are asked about apart from the policies, which have to
-//! allow them as well. To the host they come from nodes alone.
+//! Encapsulated packets from a workload are dropped, unless a rule that names the protocol or port
+//! explicitly allows them, or the settings allow them. This check is separate from the policies,
+//! which have to allow them as well. The host accepts encapsulated packets from nodes only.
 //!
-//! A workload behind a pool with `natOutgoing` has the address of its node outside: what it sends to
-//! an end of a tunnel would count there as a packet of a node. So no rule and no setting opens the
-//! way from a workload to a node, to a source of tunnels, or to the host itself.
+//! A workload in a pool with `natOutgoing` appears outside with the address of its node, so its
+//! packets to a tunnel end would count there as packets of a node. Therefore no rule and no setting
+//! allows them from a workload to a node, to a source of tunnels, or to the host itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,22 +24,23 @@ const IPIP: u8 = 4;
 /// IP in IP (RFC 2003), IPv6 in IPv4 (RFC 4213), GRE (RFC 2784), ESP and AH (RFC 4303, RFC 4302),
 /// L2TPv3 (RFC 3931).
 const PROTOCOLS: [u8; 6] = [IPIP, 41, 47, 50, 51, 115];
-/// The UDP port of VXLAN (RFC 7348) where the settings have no other.
+/// The default UDP port of VXLAN (RFC 7348).
 pub const VXLAN_PORT: u16 = 4789;
 /// The UDP port of Geneve (RFC 8926).
 const GENEVE_PORT: u16 = 6081;
-/// The map from interfaces to the chains of rules that name encapsulation.
+/// The map from interfaces to the chains of rules that explicitly allow encapsulation.
 pub(super) const ALLOWED: &str = "encapsulation-allowed";
-/// The sets of sources of tunnels that are no nodes, by family.
+/// The sets of sources of tunnels that are not nodes, by family.
 pub(super) const SOURCES: [&str; 2] = ["tunnel-sources-ipv4", "tunnel-sources-ipv6"];
 pub(super) const FROM_WORKLOAD: &str = "workload-encapsulation";
-/// Asked before anything is allowed: whether the destination is an end of tunnels.
+/// The chain, evaluated before anything is allowed, that checks whether the destination is a tunnel
+/// end.
 pub(super) const TO_TUNNEL_END: &str = "workload-tunnel";
-/// The host is one itself.
+/// The same chain for packets to the host, which is a tunnel end itself.
 pub(super) const TO_OWN_HOST: &str = "workload-tunnel-to-host";
 const TO_HOST: &str = "tunnel-to-host";
 
-/// What the settings say of encapsulation.
+/// The settings of encapsulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Encapsulation {
     /// The UDP port of VXLAN.
@@ -70,7 +71,7 @@ fn datagrams(port: u16) -> Match {
     Match::Port(End::Destination, UDP, port, Is::Yes)
 }
 
-/// The rules that lead encapsulated packets of workloads to a chain.
+/// Returns the rules that send encapsulated packets of workloads to a chain.
 pub(super) fn of_workloads(settings: Encapsulation, chain: &str) -> Vec<Rule> {
     let mut ports = vec![VXLAN_PORT, GENEVE_PORT];
     ports.extend(Some(settings.vxlan_port).filter(|port| !ports.contains(port)));
@@ -81,9 +82,9 @@ pub(super) fn of_workloads(settings: Encapsulation, chain: &str) -> Vec<Rule> {
         .collect()
 }
 
-/// The rules for packets to the host by any interface: the tunnels of the fabric come from nodes
-/// only. Where the fabric has none, tunnels are the host's own business: the way to the store may be
-/// one, before any node is known.
+/// Returns the rules for packets to the host from any interface: tunnels of the fabric come from
+/// nodes only. If the fabric has no tunnels, those of the host are not filtered: the path to the
+/// datastore may be one, before any node is known.
 pub(super) fn to_host(settings: Encapsulation) -> Vec<Rule> {
     let goto = |matches| rule(matches, Verdict::Goto(TO_HOST.into()));
     let ipip = || vec![Match::Family(Family::V4), Match::Protocol(IPIP, Is::Yes)];
@@ -92,7 +93,7 @@ pub(super) fn to_host(settings: Encapsulation) -> Vec<Rule> {
     ipip.into_iter().chain(vxlan).map(goto).collect()
 }
 
-/// A rule for each set of ends of tunnels that one end of a packet is asked in.
+/// Returns one rule for each set of tunnel ends in which one end of a packet is looked up.
 fn tunnel_ends(end: End, of: impl Fn(Vec<Match>) -> Rule) -> Vec<Rule> {
     let families = Family::ALL.into_iter().zip(NODES.into_iter().zip(SOURCES));
     let sets = families.flat_map(|(family, (nodes, sources))| [(family, nodes), (family, sources)]);
@@ -100,7 +101,7 @@ fn tunnel_ends(end: End, of: impl Fn(Vec<Match>) -> Rule) -> Vec<Rule> {
         .collect()
 }
 
-/// The chains of all questions.
+/// Returns all chains.
 pub(super) fn chains(frame: &Frame) -> BTreeMap<String, Chain> {
     let from_node = |matches| rule(matches, Verdict::Accept);
     let mut sources = tunnel_ends(End::Source, from_node);
@@ -118,7 +119,7 @@ pub(super) fn chains(frame: &Frame) -> BTreeMap<String, Chain> {
     chains
 }
 
-/// What workloads may send to each other and to others outside.
+/// Returns the rules for packets of workloads to other workloads and to the outside.
 fn from_workload(settings: Encapsulation) -> Vec<Rule> {
     let mut rules = vec![rule(Vec::new(), Verdict::Jump(TO_TUNNEL_END.into()))];
     if settings.allows_ipip {
@@ -149,7 +150,7 @@ fn from_workload(settings: Encapsulation) -> Vec<Rule> {
     rules
 }
 
-/// What an endpoint adds whose rules name encapsulation.
+/// Adds the part of an endpoint that has rules about encapsulation.
 pub(super) fn endpoint(interface: &str, endpoint: &EndpointRules, part: &mut Part) {
     if endpoint.encapsulation.is_empty() {
         return;
@@ -168,8 +169,8 @@ pub(super) fn endpoint(interface: &str, endpoint: &EndpointRules, part: &mut Par
         .insert(name, Arc::new(Chain { hook: None, rules }));
 }
 
-/// The part of a rule that names encapsulation and allows it: all of it where it names a protocol,
-/// and of its destination ports those that are named one by one.
+/// Returns the part of a rule that explicitly allows encapsulation: the whole rule if it names a
+/// protocol, otherwise its single destination ports.
 pub(super) fn named(stored: &Stored) -> Option<Stored> {
     if stored.action != Decision::Allow {
         return None;

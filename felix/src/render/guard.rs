@@ -1,8 +1,8 @@
-//! The guard: packets that no workload may send, whatever its policies allow.
+//! The guard: drops packets that no workload may send, whatever its policies allow.
 //!
-//! A workload behind a pool with `natOutgoing` is masqueraded as its host. Without the guard it
-//! could open a BGP session that the far end takes for one of the host. The guard is stateless: it
-//! drops the packets of connections that exist already, too.
+//! A workload in a pool with `natOutgoing` is masqueraded as its host. Without the guard it could
+//! open a BGP session that the remote end would attribute to the host. The guard is stateless: it
+//! also drops the packets of existing connections.
 //!
 //! ```text
 //! guard          (raw)     before any address translation: loopback, encapsulation to ends of
@@ -22,7 +22,7 @@ use super::openstack::{self, OpenStack};
 use super::outgoing::INSIDE;
 use super::ruleset::{Chain, End, Family, Hook, Is, Key, Match, Rule, Set, SetKind, Side, Verdict};
 
-/// The protocols that have control ports, each with the set of these ports.
+/// The protocols with control ports, each with the set of these ports.
 const PROTOCOLS: [(u8, &str); 1] = [(TCP, "control-ports-tcp")];
 /// TCP ports that are closed on nodes, and open elsewhere.
 const NODE_PORTS: &str = "control-ports-of-nodes";
@@ -41,24 +41,24 @@ const CLOSED: &str = "control-closed";
 /// The protocol number of TCP.
 pub const TCP: u8 = 6;
 
-/// What belongs to the fabric itself.
+/// The addresses and ports of the fabric itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Control {
     /// Protocols and ports that are closed on this host, on all nodes, and outside the pools.
     pub ports: BTreeSet<(u8, u16)>,
     /// TCP ports that are closed on this host and on all nodes.
     pub node_ports: BTreeSet<u16>,
-    /// Addresses of nodes, also those of their tunnels.
+    /// Addresses of nodes, including those of their tunnels.
     pub nodes: BTreeSet<IpAddr>,
     /// Single services: address and TCP port.
     pub services: BTreeSet<(IpAddr, u16)>,
     /// Sources that may reach all of these.
     pub exceptions: Vec<IpNet>,
-    /// Sources of tunnels that are no nodes.
+    /// Sources of tunnels that are not nodes.
     pub tunnel_sources: Vec<IpNet>,
 }
 
-/// The sets, each with its keys.
+/// Returns the sets, each with its keys.
 pub(super) fn sets(control: &Control) -> Vec<(&'static str, BTreeSet<Key>)> {
     let mut sets: Vec<(&str, BTreeSet<Key>)> = PROTOCOLS
         .into_iter()
@@ -91,14 +91,14 @@ pub(super) fn sets(control: &Control) -> Vec<(&'static str, BTreeSet<Key>)> {
     sets
 }
 
-/// Those of a family without overlaps.
+/// Returns the ranges of a family without overlaps.
 fn nets(given: &[IpNet], family: Family) -> BTreeSet<Key> {
     let own = given.iter().map(IpNet::trunc);
     let own: Vec<IpNet> = own.filter(|net| Family::of(net.addr()) == family).collect();
     IpNet::aggregate(&own).into_iter().map(Key::Net).collect()
 }
 
-/// The same sets without elements, which are always there.
+/// Returns the same sets without elements, which always exist.
 pub(super) fn empty_sets() -> Vec<(&'static str, Set)> {
     let ports = PROTOCOLS.into_iter().map(|(_, name)| name);
     let mut sets: Vec<(&str, SetKind)> = ports
@@ -118,7 +118,7 @@ pub(super) fn empty_sets() -> Vec<(&'static str, Set)> {
     sets.map(|(name, kind)| (name, Set::of(kind, []))).collect()
 }
 
-/// Ports as ranges in order, none of which touches another.
+/// Returns ports as ranges in order that neither overlap nor touch.
 fn ranges(ports: impl Iterator<Item = u16>) -> BTreeSet<Key> {
     let mut ranges: Vec<(u16, u16)> = Vec::new();
     for port in ports {
@@ -133,7 +133,7 @@ fn ranges(ports: impl Iterator<Item = u16>) -> BTreeSet<Key> {
     keys.collect()
 }
 
-/// The chains.
+/// Returns the chains.
 pub(super) fn chains(frame: &Frame, openstack: OpenStack) -> BTreeMap<String, Chain> {
     let mut chains = own_chains(frame, openstack);
     chains.extend(encapsulation::chains(frame));
@@ -169,7 +169,8 @@ fn own_chains(frame: &Frame, openstack: OpenStack) -> BTreeMap<String, Chain> {
     .into()
 }
 
-/// Loopback addresses of the host: `route_localnet` is on for workload interfaces.
+/// Returns the rules for loopback addresses of the host: `route_localnet` is on for workload
+/// interfaces.
 fn loopback() -> Vec<Rule> {
     let loopback = [
         IpNet::new_assert(Ipv4Addr::new(127, 0, 0, 0).into(), 8),
@@ -194,8 +195,8 @@ fn services() -> impl Iterator<Item = Rule> {
     families.map(|(family, set)| close(vec![Match::ServiceIn(family, set.into())]))
 }
 
-/// Control ports of others: of nodes, and of whatever is outside the pools, where the source may
-/// be masqueraded.
+/// Returns the rules for control ports of other hosts: of nodes, and of destinations outside the
+/// pools, where the source may be masqueraded.
 fn destinations() -> Vec<Rule> {
     let mut rules: Vec<Rule> = services().collect();
     let to = |family, set: &str, is| Match::InSet(End::Destination, family, set.into(), is);
@@ -211,7 +212,7 @@ fn destinations() -> Vec<Rule> {
     rules
 }
 
-/// Control ports of this host.
+/// Returns the rules for control ports of this host.
 fn host() -> Vec<Rule> {
     let mut rules: Vec<Rule> = services().collect();
     rules.push(close(vec![port_in(TCP, NODE_PORTS)]));

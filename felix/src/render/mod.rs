@@ -1,4 +1,4 @@
-//! From what is wanted to a typed ruleset, its text form, and the difference of two rulesets.
+//! Builds a typed ruleset, its text form, and the difference of two rulesets.
 //!
 //! All of it is pure: the kernel sees a [`Ruleset`] only through `apply::rules`.
 

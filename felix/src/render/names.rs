@@ -1,4 +1,4 @@
-//! Names in the kernel of what the store names without bounds.
+//! Kernel names for objects of the datastore, which have names of any length.
 
 use calico_model::Selector;
 use sha2::{Digest, Sha224, Sha256};
@@ -6,26 +6,26 @@ use sha2::{Digest, Sha224, Sha256};
 use super::ruleset::Family;
 use crate::limits::{CHAIN_NAME_OCTETS_MAX, SET_NAME_OCTETS_MAX};
 
-/// Octets of a hash that stand in a name: no two things that anybody writes have the same.
+/// Octets of a hash in a name: enough that names never collide.
 const HASH_OCTETS: usize = 16;
 
-/// The id of the set of endpoints that a selector selects, as Calico makes it.
+/// The id of the set of endpoints of a selector, computed as in Calico.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SetId(String);
 
 impl SetId {
-    /// That of a selector: selectors that mean the same in the same order share it.
+    /// Returns the id of a selector: selectors with the same meaning and order have the same id.
     pub fn of(selector: &Selector) -> Self {
         let hash = Sha224::digest(format!("s:{selector}"));
         Self(format!("s:{}", base64url(&hash)))
     }
 
-    /// The id.
+    /// Returns the id.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name of the kernel's set of its addresses of one family.
+    /// Returns the name of the kernel's set of its addresses of one family.
     pub fn set_name(&self, family: Family) -> String {
         let version = match family {
             Family::V4 => '4',
@@ -36,7 +36,8 @@ impl SetId {
     }
 }
 
-/// The name of a chain: `prefix` and `rest`, or a hash of `rest` where nftables would not have it.
+/// Returns the name of a chain: `prefix` and `rest`, or a hash of `rest` if nftables would reject
+/// it.
 pub(super) fn chain_name(prefix: &str, rest: &str) -> String {
     let allowed = |c: u8| c.is_ascii_alphanumeric() || b"/._-".contains(&c);
     let fits = prefix.len() + rest.len() <= CHAIN_NAME_OCTETS_MAX;
@@ -46,13 +47,13 @@ pub(super) fn chain_name(prefix: &str, rest: &str) -> String {
     }
 }
 
-/// A short hash of a text.
+/// Returns a short hash of a text.
 pub(super) fn short_hash(text: &str) -> String {
     let hash = Sha256::digest(text);
     base64url(hash.get(..HASH_OCTETS).unwrap_or_default())
 }
 
-/// RFC 4648 §5, without padding.
+/// Encodes as in RFC 4648 §5, without padding.
 fn base64url(octets: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut text = String::new();

@@ -1,6 +1,6 @@
-//! What OpenStack's workloads get from their host whatever the policies say: an address (DHCP, RFC
-//! 2131, RFC 8415), names (DNS), and the metadata service. Only for interfaces of endpoints whose
-//! orchestrator is `openstack`.
+//! Services for OpenStack's workloads from their host, independent of policies: addresses (DHCP,
+//! RFC 2131, RFC 8415), names (DNS), and the metadata service. Only for interfaces of endpoints
+//! with the orchestrator `openstack`.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::assembly::Part;
 use super::build::{counted, rule};
 use super::ruleset::{Action, End, Family, Is, Key, Match, Rule, Set, SetKind, Side, Verdict};
 
-/// The address and port that workloads ask for metadata.
+/// The address and port of the metadata service for workloads.
 const METADATA: (Ipv4Addr, u16) = (Ipv4Addr::new(169, 254, 169, 254), 80);
 /// The set of the interfaces.
 pub(super) const INTERFACES: &str = "openstack";
@@ -25,9 +25,9 @@ const ROUTER_ADVERTISEMENT: u8 = 134;
 /// OpenStack's part of the frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenStack {
-    /// Whether there is an endpoint of it.
+    /// Whether there is an OpenStack endpoint.
     pub(super) used: bool,
-    /// Where the metadata service is, if there is one.
+    /// Address and port of the metadata service, if there is one.
     pub(super) metadata: Option<(Ipv4Addr, u16)>,
 }
 
@@ -46,7 +46,7 @@ fn on(side: Side, matches: impl IntoIterator<Item = Match>) -> Vec<Match> {
     all
 }
 
-/// Datagrams of one family from a port to a port.
+/// Returns matches for datagrams of one family from a port to a port.
 fn datagrams(family: Family, from: u16, to: u16) -> [Match; 3] {
     [
         Match::Family(family),
@@ -55,7 +55,7 @@ fn datagrams(family: Family, from: u16, to: u16) -> [Match; 3] {
     ]
 }
 
-/// Who has no address yet asks for one from none.
+/// Returns the rules that permit DHCP requests from the unspecified address.
 pub(super) fn sources(openstack: OpenStack) -> Vec<Rule> {
     openstack.rules(|| {
         let none = IpAddr::V4(Ipv4Addr::UNSPECIFIED).into();
@@ -72,7 +72,7 @@ pub(super) fn sources(openstack: OpenStack) -> Vec<Rule> {
     })
 }
 
-/// What workloads may ask of their host.
+/// Returns the rules for requests of workloads to their host.
 pub(super) fn to_host(openstack: OpenStack) -> Vec<Rule> {
     let dns = |protocol| vec![Match::Port(End::Destination, protocol, DNS, Is::Yes)];
     let accept = |matches, words| counted(on(Side::Input, matches), Verdict::Accept, words);
@@ -94,7 +94,7 @@ pub(super) fn to_host(openstack: OpenStack) -> Vec<Rule> {
     })
 }
 
-/// What a host may tell its workloads.
+/// Returns the rules for packets of a host to its workloads.
 pub(super) fn from_host(openstack: OpenStack) -> Vec<Rule> {
     let accept = |matches, words| counted(on(Side::Output, matches), Verdict::Accept, words);
     openstack.rules(|| {
@@ -107,7 +107,7 @@ pub(super) fn from_host(openstack: OpenStack) -> Vec<Rule> {
     })
 }
 
-/// What asks for metadata is sent to where the service is.
+/// Returns the rules that redirect metadata requests to the service.
 pub(super) fn translations(openstack: OpenStack) -> Vec<Rule> {
     let Some((address, port)) = openstack.metadata else {
         return Vec::new();
@@ -124,7 +124,7 @@ pub(super) fn translations(openstack: OpenStack) -> Vec<Rule> {
     })
 }
 
-/// The metadata service where it listens on a loopback address of the host.
+/// Returns the rules for a metadata service on a loopback address of the host.
 pub(super) fn loopback_service(openstack: OpenStack) -> Vec<Rule> {
     let Some((address, port)) = openstack.metadata.filter(|(at, _)| at.is_loopback()) else {
         return Vec::new();
@@ -142,7 +142,7 @@ pub(super) fn loopback_service(openstack: OpenStack) -> Vec<Rule> {
     })
 }
 
-/// What an endpoint adds.
+/// Adds the part of an endpoint.
 pub(super) fn endpoint(interface: &str, part: &mut Part) {
     let set = Arc::new(Set::of(SetKind::Interface, []));
     part.sets.insert(INTERFACES.into(), set);

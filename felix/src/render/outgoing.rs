@@ -1,7 +1,8 @@
-//! What leaves the pools: of pools with `natOutgoing` the host stands for the workload wherever no
-//! pool is, since nobody there knows the way back to a workload. Between pools sources stay.
+//! Source translation: traffic from a pool with `natOutgoing` to a destination outside all pools
+//! gets an address of the host, because the outside has no route back to a workload. Between pools
+//! sources stay unchanged.
 //!
-//! A pool counts, whether it is enabled or not: what it once gave may still be in use.
+//! Disabled pools count too: their addresses may still be in use.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -11,7 +12,7 @@ use ipnet::IpNet;
 use super::build::counted;
 use super::ruleset::{Action, End, Family, Is, Key, Match, Rule, Verdict};
 
-/// The sets of the ranges that do not show outside, by family, as Calico calls them.
+/// The sets of the ranges with source translation, by family, with Calico's names.
 pub(super) const FROM: [&str; 2] = ["cali40masq-ipam-pools", "cali60masq-ipam-pools"];
 /// The sets of all pools' ranges.
 pub(super) const INSIDE: [&str; 2] = ["cali40all-ipam-pools", "cali60all-ipam-pools"];
@@ -24,20 +25,20 @@ const COMMENT: &str = "leaves the pools";
 pub struct Pools {
     /// The ranges of all.
     pub all: Vec<IpNet>,
-    /// Those of them that do not show outside.
+    /// The ranges with source translation.
     pub nat_outgoing: Vec<IpNet>,
 }
 
-/// What stands for workloads towards what is in no pool.
+/// Source translation for destinations outside all pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Outgoing {
-    /// An address; without one, and for IPv6, that of the interface that packets leave by.
+    /// The source address; `None`, and for IPv6: that of the outgoing interface.
     pub address: Option<Ipv4Addr>,
-    /// The first and the last of the ports to choose from for TCP and UDP, if not from all.
+    /// The first and the last source port for TCP and UDP; `None`: any port.
     pub ports: Option<(u16, u16)>,
 }
 
-/// The sets, each with its ranges.
+/// Returns the sets, each with its ranges.
 pub(super) fn sets(pools: &Pools) -> Vec<(&'static str, Family, BTreeSet<Key>)> {
     let mut sets = Vec::new();
     for ((family, from), inside) in Family::ALL.into_iter().zip(FROM).zip(INSIDE) {
@@ -49,14 +50,14 @@ pub(super) fn sets(pools: &Pools) -> Vec<(&'static str, Family, BTreeSet<Key>)> 
     sets
 }
 
-/// Those of a family without overlaps, which the kernel would refuse.
+/// Returns the ranges of a family without overlaps, which the kernel would reject.
 fn ranges(given: &[IpNet], family: Family) -> BTreeSet<Key> {
     let own = given.iter().filter(|net| Family::of(net.addr()) == family);
     let own: Vec<IpNet> = own.map(IpNet::trunc).collect();
     IpNet::aggregate(&own).into_iter().map(Key::Net).collect()
 }
 
-/// The rules, for the families in which there is something to translate.
+/// Returns the rules, for the families with ranges to translate.
 pub(super) fn rules(outgoing: Outgoing, used: [bool; 2]) -> Vec<Rule> {
     let mut rules = Vec::new();
     let families = Family::ALL.into_iter().zip(FROM).zip(INSIDE).zip(used);

@@ -1,4 +1,4 @@
-//! Rules of policies and profiles as chains.
+//! Compiles rules of policies and profiles into chains.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use super::ruleset::{Action, Chain, Rule, Set, Verdict};
 use super::selection::{Compiled, Unsupported};
 use crate::limits::LOG_PREFIX;
 
-/// A direction of traffic, as seen from the workload.
+/// A direction of traffic, from the view of the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
-    /// What it is sent.
+    /// Traffic to it.
     Ingress,
-    /// What it sends.
+    /// Traffic from it.
     Egress,
 }
 
 impl Direction {
-    /// The first letters of chains' names.
+    /// Returns the prefixes of chain names.
     const fn letters(self) -> (&'static str, &'static str) {
         match self {
             Self::Ingress => ("pi-", "ti-"),
@@ -31,7 +31,7 @@ impl Direction {
         }
     }
 
-    /// The field of a spec that holds its rules.
+    /// Returns the field of a spec with its rules.
     pub const fn field(self) -> &'static str {
         match self {
             Self::Ingress => "ingress",
@@ -40,11 +40,11 @@ impl Direction {
     }
 }
 
-/// Makes a chain of rules. `id` tells whose they are (`np/<namespace>/<name>`), `namespace` which
-/// namespace bare selectors are limited to.
+/// Compiles a chain of rules. `id` identifies their policy or profile (`np/<namespace>/<name>`),
+/// `namespace` limits selectors without a namespace selector.
 ///
-/// A rule that cannot be followed errs on the closed side: one that allows is left out, one that
-/// denies or passes closes all that follows it.
+/// A rule that is not supported fails closed: one that allows is left out, one that denies or
+/// passes drops all traffic that reaches it.
 pub fn compile(
     direction: Direction,
     id: &str,
@@ -95,7 +95,7 @@ pub fn compile(
     compiled
 }
 
-/// Takes the rules that name encapsulation into a chain of their own.
+/// Copies the rules that explicitly allow encapsulation into a separate chain.
 fn name_encapsulation(
     id: &str,
     namespace: Option<&str>,
@@ -107,7 +107,7 @@ fn name_encapsulation(
         let Some(stored) = encapsulation::named(stored) else {
             continue;
         };
-        // What is wrong with it was told of the rule as a whole.
+        // A problem was already reported for the whole rule.
         let found = alternatives(&stored, namespace, compiled).unwrap_or_default();
         let place = format!("{}[{at}]", Direction::Egress.field());
         let rules = found.into_iter();
@@ -136,12 +136,12 @@ impl Compiled {
         }
     }
 
-    /// The chain of a policy that cannot be read: nothing passes.
+    /// Returns the chain of an unparsable policy: all traffic is dropped.
     pub fn closed(direction: Direction, id: &str, reason: &str) -> Self {
         Self::empty(direction, id).then_closed(reason)
     }
 
-    /// The same rules, after which nothing passes.
+    /// Returns the same rules, followed by a drop of all traffic.
     #[must_use]
     pub fn then_closed(mut self, reason: &str) -> Self {
         let rule = counted(Vec::new(), Verdict::Drop, comment(reason));
@@ -163,15 +163,15 @@ impl Compiled {
     }
 }
 
-/// The name of [`tier_chain`]. Endpoints that the same policies are for share it.
+/// Returns the name of [`tier_chain`]. Endpoints with the same policies share it.
 pub fn tier_name(direction: Direction, tier: &str, denies: bool, policies: &[&Compiled]) -> String {
     let names: Vec<&str> = policies.iter().map(|policy| &*policy.name).collect();
     let hash = short_hash(&format!("{denies} {}", names.join(" ")));
     chain_name(direction.letters().1, &format!("{tier}-{hash}"))
 }
 
-/// The chain of a tier for endpoints that these policies of it are for. To pass on to the next tier
-/// is to return from it, so policies with such rules stand in it themselves.
+/// Returns the chain of a tier for endpoints with these policies of it. A `Pass` to the next tier
+/// is a return from this chain, so the rules of policies with `Pass` are inserted into it.
 pub fn tier_chain(tier: &str, denies: bool, policies: &[&Compiled]) -> Chain {
     let mut rules = Vec::new();
     for policy in policies {
@@ -203,7 +203,7 @@ fn action(decision: Decision) -> Action {
     }
 }
 
-/// Words that can stand between the quotes of a comment.
+/// Returns the text with only the characters that a quoted comment may contain.
 fn comment(words: &str) -> String {
     let fits = |c: &char| c.is_ascii_graphic() || *c == ' ';
     let plain = words.replace(['"', '\\'], "'");

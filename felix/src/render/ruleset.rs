@@ -1,4 +1,4 @@
-//! The typed ruleset: what one nftables table holds, as plain comparable values.
+//! The typed ruleset: the content of one nftables table, as plain comparable values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,8 +8,8 @@ use ipnet::IpNet;
 
 use super::assembly::Touched;
 
-/// Everything inside the one table: chains with their rules, sets and verdict maps with their
-/// elements. Chains are shared: they are replaced as a whole.
+/// The content of the table: chains with their rules, sets and verdict maps with their elements.
+/// Chains are shared and replaced as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ruleset {
     /// Chains by name.
@@ -19,7 +19,7 @@ pub struct Ruleset {
 }
 
 impl Ruleset {
-    /// Takes what was touched from `wanted`, which is then the same in all.
+    /// Copies the touched parts from `wanted`, after which both are equal.
     pub fn follow(&mut self, wanted: &Self, touched: &Touched) {
         for name in &touched.chains {
             match wanted.chains.get(name) {
@@ -51,7 +51,7 @@ impl Ruleset {
     }
 }
 
-/// A chain: rules in order, and the hook it hangs on if it is a base chain.
+/// A chain: rules in order, and its hook if it is a base chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
     /// Where packets enter it; `None` for a chain that is only jumped to.
@@ -60,14 +60,15 @@ pub struct Chain {
     pub rules: Vec<Rule>,
 }
 
-/// Where a base chain hangs. The policy of every base chain is `accept`: what is not ours passes.
-/// A packet that one base chain accepts goes on to the next at the same hook; so what a workload
-/// may send, what another may be sent, and what its host takes are asked one after the other.
+/// The hook of a base chain. The policy of every base chain is `accept`: traffic of other
+/// interfaces is not filtered. A packet that one base chain accepts continues with the next at the
+/// same hook; so the egress of the sender, the ingress of the receiver, and the input of the host
+/// are evaluated one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hook {
     /// Before routing and before connection tracking.
     Prerouting,
-    /// The same, after the source address was checked: what no workload may send.
+    /// The same, after the check of the source address: packets that no workload may send.
     Guard,
     /// The same for packets to the host itself, after their destination was translated.
     GuardInput,
@@ -79,20 +80,20 @@ pub enum Hook {
     TranslateOwnDestination,
     /// After routing: where the source of a new connection is translated.
     TranslateSource,
-    /// Packets to the host itself: what the workload may send.
+    /// Packets to the host itself: egress of the workload.
     Input,
-    /// Packets to the host itself: what the host takes.
+    /// Packets to the host itself: input of the host.
     InputToHost,
-    /// Packets through the host: what the workload may send.
+    /// Packets through the host: egress of the workload.
     Forward,
-    /// Packets through the host: what the workload may be sent.
+    /// Packets through the host: ingress of the workload.
     ForwardTo,
     /// Packets from the host itself.
     Output,
 }
 
 impl Hook {
-    /// The hook's priority among all chains at the hook.
+    /// Returns the hook's priority among all chains at the hook.
     pub const fn priority(self) -> i32 {
         match self {
             Self::Prerouting => -300,
@@ -105,7 +106,7 @@ impl Hook {
         }
     }
 
-    /// Whether addresses are translated there.
+    /// Returns whether addresses are translated there.
     pub const fn translates(self) -> bool {
         matches!(
             self,
@@ -114,32 +115,32 @@ impl Hook {
     }
 }
 
-/// One rule: it acts if all its matches hold.
+/// One rule: its action is performed if all its matches hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Conditions, all of them needed.
+    /// Conditions, all of which must hold.
     pub matches: Vec<Match>,
     /// Counts the packets that reach its action.
     pub counter: bool,
-    /// What happens then.
+    /// The action.
     pub action: Action,
     /// Shown by `nft list`.
     pub comment: Option<String>,
 }
 
-/// Which interface of a packet is meant.
+/// An interface of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// The one it came in by.
+    /// The input interface.
     Input,
-    /// The one it leaves by.
+    /// The output interface.
     Output,
 }
 
 /// One condition on a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Match {
-    /// The interface's name begins so (`iifname "cali*"`).
+    /// The interface's name has this prefix (`iifname "cali*"`).
     InterfacePrefix(Side, String),
     /// The interface's name is in a set.
     InterfaceIn(Side, String),
@@ -157,7 +158,7 @@ pub enum Match {
     Icmpv6TypeIn(String),
     /// The connection tracking state is one of these.
     Connection(ConnectionStates),
-    /// It goes against the direction in which its connection was opened.
+    /// It is in the reply direction of its connection.
     ReplyDirection,
     /// The source address is one of the host itself.
     SourceLocal,
@@ -165,9 +166,9 @@ pub enum Match {
     Family(Family),
     /// The protocol is this one, or is not.
     Protocol(u8, Is),
-    /// An address is in a range, or is not; of a packet of the range's family.
+    /// An address is in a range, or is not; for packets of the range's family.
     InNet(End, IpNet, Is),
-    /// An address is in a set, or is not; of a packet of the set's family.
+    /// An address is in a set, or is not; for packets of the set's family.
     InSet(End, Family, String, Is),
     /// The protocol is this one, and a port of it is this one, or is not.
     Port(End, u8, u16, Is),
@@ -194,7 +195,7 @@ impl Family {
     /// Both.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
-    /// That of an address.
+    /// Returns the family of an address.
     pub const fn of(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(_) => Self::V4,
@@ -202,7 +203,7 @@ impl Family {
         }
     }
 
-    /// The number of its ICMP.
+    /// Returns its protocol number of ICMP.
     pub const fn icmp(self) -> u8 {
         match self {
             Self::V4 => 1,
@@ -211,73 +212,74 @@ impl Family {
     }
 }
 
-/// One end of a packet's way.
+/// One end of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum End {
-    /// Where it comes from.
+    /// The source.
     Source,
-    /// Where it goes to.
+    /// The destination.
     Destination,
 }
 
-/// Whether a condition is to hold or not.
+/// Whether a condition is negated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Is {
-    /// It is to hold.
+    /// It must hold.
     Yes,
-    /// It is not.
+    /// It must not hold.
     Not,
 }
 
 /// Connection tracking states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConnectionStates {
-    /// `established` alone: part of a connection that was let through before.
+    /// `established` alone: part of a connection that was accepted before.
     Established,
-    /// `established` or `related`: an answer to what was let through before.
+    /// `established` or `related`: also new connections and errors that belong to an accepted
+    /// connection.
     EstablishedOrRelated,
     /// `invalid`: part of no connection.
     Invalid,
 }
 
-/// What a rule does.
+/// The action of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A fixed verdict.
     Verdict(Verdict),
-    /// The verdict that a map holds for the interface; no verdict if it holds none.
+    /// The verdict in a map for the interface; no verdict without an element.
     Lookup(Side, String),
-    /// Writes a line with this prefix into the kernel's log, and goes on.
+    /// Write a line with this prefix to the kernel's log, and continue.
     Log(String),
-    /// Sends the connection to this address and port instead.
+    /// Translate the destination to this address and port.
     DestinationTo(Ipv4Addr, u16),
-    /// Sends the connection to the address that a map holds for its destination.
+    /// Translate the destination to the address in a map for the destination.
     DestinationBy(Family, String),
-    /// Makes the connection come from the address that a map holds for its source and destination.
+    /// Translate the source to the address in a map for source and destination.
     SourceBy(Family, String),
-    /// Makes the connection come from the host: from the address of the interface that it leaves
-    /// by. With ports, the protocol must be known to have them.
+    /// Translate the source to the address of the outgoing interface. With ports, a match must
+    /// select a protocol with ports.
     Masquerade(Option<(u16, u16)>),
-    /// Makes the connection come from this address, and perhaps one of these ports.
+    /// Translate the source to this address, and optionally one of these ports.
     SourceTo(Ipv4Addr, Option<(u16, u16)>),
 }
 
-/// The fate of a packet, as far as a rule can tell.
+/// A verdict on a packet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// Leaves this table's chains at this hook.
+    /// End the evaluation of this table's chains at this hook.
     Accept,
-    /// Is thrown away.
+    /// Drop the packet.
     Drop,
-    /// Goes back to the chain that jumped here; in a base chain: accepted.
+    /// Return to the calling chain; in a base chain: accept.
     Return,
-    /// Walks another chain and comes back.
+    /// Evaluate another chain and return.
     Jump(String),
-    /// Walks another chain and comes back to where this one was jumped to from.
+    /// Evaluate another chain and return to the caller of this one.
     Goto(String),
 }
 
-/// What a map holds for a key.
+/// The value of a map's element.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Value {
     /// A verdict.
@@ -289,14 +291,14 @@ pub enum Value {
 /// A named set, or map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Set {
-    /// What its keys are made of and what it maps to.
+    /// The types of its keys and values.
     pub kind: SetKind,
     /// Its elements; the value is present in maps only.
     pub elements: BTreeMap<Key, Option<Value>>,
 }
 
 impl Set {
-    /// A set of keys.
+    /// Returns a set of keys.
     pub fn of(kind: SetKind, keys: impl IntoIterator<Item = Key>) -> Self {
         Self {
             kind,
@@ -304,12 +306,12 @@ impl Set {
         }
     }
 
-    /// Whether its keys stand for no values.
+    /// Returns whether it is a set without values.
     pub fn is_plain(&self) -> bool {
         self.elements.values().all(Option::is_none)
     }
 
-    /// The keys alone.
+    /// Returns the keys alone.
     pub fn keys(&self) -> BTreeSet<&Key> {
         self.elements.keys().collect()
     }

@@ -1,4 +1,4 @@
-//! Which endpoints a policy or an end of a rule selects, and what becomes of rules.
+//! Selects the endpoints of a policy or of an end of a rule, and holds compiled rules.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,17 +11,16 @@ use super::ruleset::{Chain, Set};
 
 const NAMESPACE: &str = "projectcalico.org/namespace";
 const SERVICE_ACCOUNT: &str = "projectcalico.org/serviceaccount";
-/// What stands before the names of labels that endpoints take on from their namespace and service
-/// account.
+/// Prefix of labels that endpoints inherit from their namespace and service account.
 const OF_NAMESPACE: &str = "pcns.";
 const OF_SERVICE_ACCOUNT: &str = "pcsa.";
 
-/// A part of a rule that cannot be followed.
+/// An unsupported part of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
     /// The field, as a path.
     pub field: String,
-    /// Why, and what is done instead.
+    /// The problem, and the measure taken.
     pub reason: String,
 }
 
@@ -47,19 +46,19 @@ pub struct Compiled {
     pub name: String,
     /// The chain. It accepts, drops, or returns: because no rule matched, or because of a `Pass`.
     pub chain: Arc<Chain>,
-    /// Whether some rule says `Pass`.
+    /// Whether a rule has the action `Pass`.
     pub passes: bool,
-    /// The selectors whose endpoints its rules ask for.
+    /// The selectors in its rules.
     pub selectors: BTreeMap<SetId, Selector>,
-    /// The sets of ranges that its rules ask.
+    /// The sets of ranges in its rules.
     pub sets: BTreeMap<String, Arc<Set>>,
-    /// Those of its rules that allow a workload to send encapsulated packets, and name them.
+    /// Its rules that explicitly allow a workload to send encapsulated packets.
     pub encapsulation: Option<(String, Arc<Chain>)>,
-    /// What could not be followed.
+    /// Unsupported parts.
     pub unsupported: Vec<Unsupported>,
 }
 
-/// The endpoints that an end of a rule asks for; `None` if it does not ask.
+/// Returns the endpoints that an end of a rule selects; `None` without a selector.
 pub(super) fn selection(
     entity: &EntityRule,
     namespace: Option<&str>,
@@ -97,11 +96,11 @@ pub(super) fn parse(field: &str, text: &str) -> Result<Selector, Unsupported> {
         .map_err(|error: calico_model::SelectorError| Unsupported::new(field, error.to_string()))
 }
 
-/// The endpoints that a policy is for.
+/// Returns the endpoints of a policy.
 ///
 /// # Errors
 ///
-/// One of the texts is no selector.
+/// One of the texts is not a valid selector.
 pub fn subjects(
     namespace: Option<&str>,
     selector: &str,

@@ -67,7 +67,7 @@ fn inputs() -> RuleInputs {
     }
 }
 
-/// The checked-in text; `UPDATE_GOLDEN=1 cargo test` writes it anew.
+/// Compares with the checked-in text; `UPDATE_GOLDEN=1 cargo test` updates it.
 #[test]
 fn text_is_the_golden_one() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/render/golden.nft");
@@ -103,7 +103,7 @@ fn a_host_without_endpoints_passes_nothing_of_ours() {
     }
 }
 
-/// The set that a condition asks.
+/// Returns the set that a condition uses.
 fn set_of(condition: &Match) -> Option<&String> {
     match condition {
         Match::InterfaceIn(_, set)
@@ -221,7 +221,7 @@ fn between(old: &Ruleset, new: &Ruleset) -> Vec<Change> {
     changes(old, new, &Touched::between(old, new))
 }
 
-/// A table that takes steps as the kernel does, and refuses what it would refuse.
+/// A table that applies steps as the kernel does, and rejects what the kernel would reject.
 #[derive(Debug, Default)]
 pub(crate) struct Kernel(pub(crate) Option<Ruleset>);
 
@@ -424,7 +424,7 @@ proptest! {
             prop_assert_eq!(kernel.0.as_ref(), Some(&wanted));
             held = Some(wanted);
         }
-        // Written as a whole over what is there, it is the same.
+        // Written as a whole over the present table, the result is the same.
         let wanted = render(&all[0]);
         creation(&wanted).iter().for_each(|step| kernel.take(step));
         prop_assert_eq!(kernel.0, Some(wanted));

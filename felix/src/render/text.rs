@@ -1,4 +1,4 @@
-//! The ruleset in the words of `nft list table`, for people and for tests.
+//! The ruleset in the syntax of `nft list table`, for operators and for tests.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -8,7 +8,7 @@ use super::ruleset::{
     SetKind, Side, Value, Verdict,
 };
 
-/// The whole table as text that `nft -f` would take.
+/// Returns the whole table as text that `nft -f` would take.
 pub fn table_text(ruleset: &Ruleset) -> String {
     let sets = ruleset.sets.iter().map(|(name, set)| set_text(name, set));
     let chains = ruleset
@@ -19,7 +19,7 @@ pub fn table_text(ruleset: &Ruleset) -> String {
     format!("table inet {TABLE} {{\n{}}}\n", blocks.join("\n"))
 }
 
-/// One rule as text.
+/// Returns one rule as text.
 pub fn rule_text(rule: &Rule) -> String {
     let mut words: Vec<String> = rule.matches.iter().map(ToString::to_string).collect();
     if rule.counter {
@@ -277,7 +277,7 @@ impl Display for PortRange {
     }
 }
 
-/// As nft calls it.
+/// Returns nft's name of a protocol.
 const fn protocol_name(protocol: u8) -> Option<&'static str> {
     Some(match protocol {
         1 => "icmp",

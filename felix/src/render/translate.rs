@@ -1,10 +1,10 @@
-//! Address translation: the metadata service of OpenStack, addresses outside that stand for
-//! addresses of workloads (floating addresses), and the host that stands for workloads towards what
-//! is in no pool.
+//! Address translation: the metadata service of OpenStack, floating addresses, and source
+//! translation for destinations outside all pools.
 //!
-//! What comes to an address outside goes on to the workload's. The source of what a workload sends
-//! into a pool stays, so that other hosts know the endpoint by it; save where a workload speaks to
-//! itself by its address outside: it must then see the answer come from there.
+//! A packet to a floating address is sent to the workload's own address. The source of a packet
+//! from a workload into a pool stays unchanged, because other hosts identify the endpoint by it.
+//! The exception is a workload that connects to its own floating address: it must see the reply
+//! come from there.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,12 +16,12 @@ use super::openstack::{self, OpenStack};
 use super::outgoing::{self, Outgoing};
 use super::ruleset::{Action, Chain, Family, Hook, Key, Rule, Set, SetKind, Value, Verdict};
 
-/// The map from addresses outside, by family.
+/// The map from floating addresses, by family.
 pub(super) const FLOATING: [&str; 2] = ["floating-ipv4", "floating-ipv6"];
-/// The map from a workload's address twice.
+/// The map from pairs of the same workload address.
 const TO_ITSELF: [&str; 2] = ["floating-to-itself-ipv4", "floating-to-itself-ipv6"];
 
-/// The chains, where there is anything to translate.
+/// Returns the chains, if there is anything to translate.
 pub(super) fn chains(
     openstack: OpenStack,
     outgoing: Outgoing,
@@ -51,7 +51,7 @@ pub(super) fn chains(
     .collect()
 }
 
-/// What an endpoint with addresses outside adds.
+/// Adds the part of an endpoint with floating addresses.
 pub(super) fn endpoint(floating: &[(IpAddr, IpAddr)], part: &mut Part) {
     let mut itself: BTreeMap<IpAddr, IpAddr> = BTreeMap::new();
     for (outside, inside) in floating {
@@ -68,7 +68,7 @@ pub(super) fn endpoint(floating: &[(IpAddr, IpAddr)], part: &mut Part) {
         }
         let value = Some(Value::Address(*inside));
         part.elements.push((name, Key::Address(*outside), value));
-        // Of several addresses outside it is known to itself by the first.
+        // Of several floating addresses, the first is used for its connections to itself.
         let first = itself.entry(*inside).or_insert(*outside);
         *first = (*first).min(*outside);
     }
@@ -83,7 +83,7 @@ pub(super) fn endpoint(floating: &[(IpAddr, IpAddr)], part: &mut Part) {
         }));
 }
 
-/// The map that an address outside is written in.
+/// Returns the map of a floating address.
 pub fn floating(outside: IpAddr) -> &'static str {
     by_family(FLOATING, outside)
 }

@@ -30,7 +30,7 @@ fn state(reporter: &mut Reporter, state: EndpointState) {
     reporter.endpoints([(&id(), Some(state.into()))]);
 }
 
-/// The next job, at the time it becomes due.
+/// Returns the next job, at the time it becomes due.
 fn next(reporter: &mut Reporter) -> (Instant, Job) {
     for _ in 0..1000 {
         let now = reporter.poll_timeout().expect("something is due");

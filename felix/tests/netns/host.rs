@@ -1,4 +1,4 @@
-//! A host: the thread's namespace with a store, and a Felix in a thread of its own.
+//! A host: the thread's namespace with a datastore, and a Felix on another thread.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,19 +21,19 @@ use super::{Workload, run};
 
 pub(crate) const OPEN: &[&str] = &["projectcalico-default-allow"];
 pub(crate) const RESOURCES: &str = "/calico/resources/v3/projectcalico.org/";
-/// How long anything may take at most.
+/// Maximum time for any step.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A Felix in a thread of its own, in the namespace of the thread that starts it.
+/// A Felix on its own thread, in the namespace of the thread that starts it.
 pub(crate) struct Running {
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
 }
 
-/// A host with a store and perhaps a Felix.
+/// A host with a datastore and optionally a Felix.
 pub(crate) struct Host {
     pub(crate) store: Arc<dyn Store>,
-    /// Runs the store's task.
+    /// Runs the datastore's task.
     runtime: Runtime,
     directory: tempfile::TempDir,
     /// Lines of the configuration file, and the datastore's URLs in it.
@@ -43,7 +43,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// One with a store of its own, that is ready, and a Felix.
+    /// Creates a host with its own ready datastore, and a Felix.
     pub(crate) fn new() -> Self {
         let mut host = Self::with(async || {
             let store: Arc<dyn Store> = Arc::new(Local::empty());
@@ -55,9 +55,9 @@ impl Host {
         host
     }
 
-    /// One with this store, and nothing else yet.
+    /// Creates a host with this datastore, and nothing else yet.
     pub(crate) fn with(store: impl AsyncFnOnce() -> Arc<dyn Store>) -> Self {
-        // An address of the host itself, to be reached by workloads.
+        // An address of the host itself, as a destination for workloads.
         run("ip link add uplink type veth peer name far");
         run("ip link set far up");
         run("ip address add 10.0.0.11/24 dev uplink");
@@ -86,7 +86,7 @@ impl Host {
         self.directory.path().join("felix.sock")
     }
 
-    /// The file in this directory by which plugins hear of the endpoint of this pod.
+    /// Returns the file in this directory by which plugins learn the state of this pod's endpoint.
     pub(crate) fn file(&self, directory: &str, pod: &str) -> Option<Value> {
         let name = EndpointFile::name("k8s", &format!("ns/{pod}"), "eth0");
         let path = self.directory.path().join(directory).join(name);
@@ -132,7 +132,8 @@ impl Host {
         self.runtime.handle()
     }
 
-    /// Asks again when there is no answer: a server that was just ended took the connection along.
+    /// Repeats the request without an answer: a server that was just stopped has closed the
+    /// connection.
     pub(crate) fn put(&self, key: &str, value: &Value) {
         let deadline = Instant::now() + PATIENCE;
         let put = || {
@@ -146,7 +147,7 @@ impl Host {
         }
     }
 
-    /// The same of what is there; what was not answered may have been done.
+    /// Deletes a key in the same way; an unanswered request may have been carried out.
     pub(crate) fn delete(&self, key: &str) {
         let deadline = Instant::now() + PATIENCE;
         let delete = || {
@@ -201,7 +202,7 @@ impl Host {
         }
     }
 
-    /// Waits until the endpoint of this interface is as wished.
+    /// Waits until the endpoint of this interface meets the condition.
     pub(crate) fn wait(
         &self,
         interface: &str,
@@ -236,7 +237,7 @@ impl Host {
         });
     }
 
-    /// Packets that the rule of this comment in this chain has counted.
+    /// Returns the packets counted by the rule with this comment in this chain.
     pub(crate) fn counted(&self, chain: &str, comment: &str) -> u64 {
         let Reply::Rules(rules) = self.ask(&Command::Rules {}) else {
             panic!("no rules");
@@ -263,7 +264,7 @@ pub(crate) fn key(pod: &str) -> String {
     format!("{RESOURCES}workloadendpoints/ns/n1-k8s-{pod}-eth0")
 }
 
-/// Workload `n` with both families: `cali<n>`, 10.65.0.n, fd65::n.
+/// Creates workload `n` with both families: `cali<n>`, 10.65.0.n, fd65::n.
 pub(crate) fn workload(n: u8) -> Workload {
     let (v4, v6) = (format!("10.65.0.{n}"), format!("fd65::{n}"));
     Workload::new(&format!("cali{n}"), &mac(n), Some(&v4), Some(&v6))
@@ -284,7 +285,7 @@ pub(crate) fn announce(host: &Host, n: u8, profiles: &[&str]) {
     );
 }
 
-/// Two open workloads behind a host, up.
+/// Creates a host with two open workloads that are up.
 pub(crate) fn pair() -> (Host, Workload, Workload) {
     let host = Host::new();
     let (one, two) = (workload(1), workload(2));

@@ -1,4 +1,4 @@
-//! Network namespaces for tests: each test thread enters one of its own and never leaves it.
+//! Network namespaces for tests: each test thread enters its own namespace and never leaves it.
 #![allow(dead_code, reason = "every test program uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -12,7 +12,8 @@ use std::time::Instant;
 
 use nix::sched::{CloneFlags, setns, unshare};
 
-/// Runs `test` in a network namespace of its own if `CAMBRIC_LAB=1`, else says that it does not.
+/// Runs `test` in its own network namespace if `CAMBRIC_LAB=1`, otherwise prints that it is
+/// skipped.
 pub(crate) fn lab(name: &str, test: impl FnOnce() + Send + 'static) {
     if !netns_lab::allowed(name) {
         return;
@@ -55,11 +56,11 @@ pub(crate) fn sysctl(path: &str, value: &str) {
         .unwrap_or_else(|e| panic!("{path}: {e}"));
 }
 
-/// Another network namespace, kept alive by its handle.
+/// Another network namespace, which exists as long as its handle.
 pub(crate) struct Namespace(OwnedFd);
 
 impl Namespace {
-    /// Makes one. The thread ends up where it was.
+    /// Creates a namespace. The thread returns to its previous one.
     pub(crate) fn new() -> Self {
         let home = current();
         unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
@@ -69,7 +70,7 @@ impl Namespace {
         Self(new)
     }
 
-    /// Does something inside.
+    /// Runs a closure inside.
     pub(crate) fn within<T>(&self, act: impl FnOnce() -> T) -> T {
         let home = current();
         setns(&self.0, CloneFlags::CLONE_NEWNET).expect("into the namespace");
@@ -83,19 +84,19 @@ impl Namespace {
         self.within(|| run(command))
     }
 
-    /// Whether a ping from inside is answered.
+    /// Returns whether a ping from inside is answered.
     pub(crate) fn pings(&self, target: &str) -> bool {
         self.within(|| pings(target))
     }
 
-    /// Whether no ping from inside is answered for a while.
+    /// Returns whether no ping from inside is answered for a while.
     pub(crate) fn is_cut_off(&self, target: &str) -> bool {
         self.within(|| is_cut_off(target))
     }
 
-    /// Moves a link of the thread's namespace in here, under another name.
+    /// Moves a link of the thread's namespace into this one, under another name.
     pub(crate) fn take(&self, link: &str, name: &str) {
-        // `ip` needs a name or a pid for the namespace; a path to our descriptor is as good.
+        // `ip` needs a name or a pid for the namespace; a path to the descriptor works as well.
         use std::os::fd::AsRawFd;
         let path = format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd());
         run(&format!("ip link set {link} netns {path} name {name}"));
@@ -114,8 +115,8 @@ fn current() -> OwnedFd {
         .into()
 }
 
-/// Whether a ping from the thread's namespace is answered: done with the first answer. It is begun anew
-/// where `ping` gives up, as it does with the first error that the kernel tells.
+/// Returns whether a ping from the thread's namespace is answered: it ends with the first answer.
+/// It is repeated when `ping` gives up, as it does with the first error that the kernel reports.
 pub(crate) fn pings(target: &str) -> bool {
     let deadline = Instant::now() + host::PATIENCE;
     loop {
@@ -126,26 +127,26 @@ pub(crate) fn pings(target: &str) -> bool {
     }
 }
 
-/// Whether no ping from the thread's namespace is answered for a while.
+/// Returns whether no ping from the thread's namespace is answered for a while.
 pub(crate) fn is_cut_off(target: &str) -> bool {
     !ping(&format!("-w 1 {target}"))
 }
 
-/// One ping every 200 ms until the first answer.
+/// Sends one ping every 200 ms until the first answer.
 pub(crate) fn ping(options: &str) -> bool {
     try_run(&format!("ping -n -q -c 1 -i 0.2 {options}"))
         .status
         .success()
 }
 
-/// A counter of packets in a namespace, by a match.
+/// Adds a packet counter with a match in a namespace.
 pub(crate) fn count_at(namespace: &Namespace, what: &str) {
     namespace.run("nft add table inet t");
     namespace.run("nft add chain inet t c { type filter hook input priority 0 ; }");
     namespace.run(&format!("nft add rule inet t c {what} counter"));
 }
 
-/// What it has counted.
+/// Returns the count of that counter.
 pub(crate) fn count_of(namespace: &Namespace) -> u64 {
     let listed = namespace.run("nft list chain inet t c");
     let mut words = listed
@@ -155,7 +156,7 @@ pub(crate) fn count_of(namespace: &Namespace) -> u64 {
     words.next().expect("a counter").parse().expect("a number")
 }
 
-/// A workload: a namespace with `eth0`, whose other end is `interface` on the host.
+/// A workload: a namespace with `eth0`, and the other end `interface` on the host.
 pub(crate) struct Workload {
     /// The namespace.
     pub(crate) namespace: Namespace,
@@ -164,7 +165,7 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// Plugs one in, as an orchestrator does.
+    /// Connects a workload, as an orchestrator does.
     pub(crate) fn new(interface: &str, mac: &str, ipv4: Option<&str>, ipv6: Option<&str>) -> Self {
         let namespace = Namespace::new();
         run(&format!(

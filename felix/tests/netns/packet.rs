@@ -1,10 +1,10 @@
-//! Packets as octets: what the sockets of a workload would not send.
+//! Packets as octets, which the sockets of a workload would not send.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// `IPPROTO_RAW`: the packet comes with its own header.
+/// `IPPROTO_RAW`: the packet contains its IP header.
 const RAW: i32 = 255;
 const TCP: u8 = 6;
 /// IPv6 extension headers: hop-by-hop options, fragment, destination options.
@@ -12,7 +12,7 @@ const HOP_BY_HOP: u8 = 0;
 const FRAGMENT: u8 = 44;
 const DESTINATION_OPTIONS: u8 = 60;
 
-/// The internet checksum (RFC 1071).
+/// Computes the internet checksum (RFC 1071).
 fn checksum(octets: &[u8]) -> u16 {
     let mut sum: u32 = 0;
     for pair in octets.chunks(2) {
@@ -35,7 +35,7 @@ fn octets(address: IpAddr) -> Vec<u8> {
 /// Octets of the header of [`syn`].
 const HEADER: usize = 24;
 
-/// A SYN with an option and data.
+/// Returns a SYN with an option and data.
 pub(crate) fn syn(from: IpAddr, source_port: u16, to: SocketAddr) -> Vec<u8> {
     let mut segment = Vec::new();
     segment.extend(source_port.to_be_bytes());
@@ -75,7 +75,7 @@ pub(crate) fn syn(from: IpAddr, source_port: u16, to: SocketAddr) -> Vec<u8> {
     segment
 }
 
-/// An IPv4 packet; with `fragment`, its offset in octets and whether more follow.
+/// Returns an IPv4 packet; `fragment` is its offset in octets and whether more follow.
 pub(crate) fn ipv4(
     from: Ipv4Addr,
     to: Ipv4Addr,
@@ -99,7 +99,7 @@ pub(crate) fn ipv4(
     packet
 }
 
-/// An IPv6 packet.
+/// Returns an IPv6 packet.
 pub(crate) fn ipv6(from: Ipv6Addr, to: Ipv6Addr, next: u8, payload: &[u8]) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0];
     packet.extend(u16::try_from(payload.len()).unwrap().to_be_bytes());
@@ -110,7 +110,7 @@ pub(crate) fn ipv6(from: Ipv6Addr, to: Ipv6Addr, next: u8, payload: &[u8]) -> Ve
     packet
 }
 
-/// A packet of either family.
+/// Returns a packet of either family.
 pub(crate) fn packet(from: IpAddr, to: IpAddr, protocol: u8, payload: &[u8]) -> Vec<u8> {
     match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => ipv4(from, to, protocol, None, payload),
@@ -119,9 +119,10 @@ pub(crate) fn packet(from: IpAddr, to: IpAddr, protocol: u8, payload: &[u8]) -> 
     }
 }
 
-/// The same segment in fragments: for IPv4 of eight octets, so that the first holds the ports, and
-/// not the flags. IPv6 has no such fragments (RFC 8200 §4.5: all headers are in the first): two, with
-/// hop-by-hop options before the fragment header and destination options behind it.
+/// Returns the same segment in fragments. IPv4: eight octets each, so that the first contains the
+/// ports, but not the flags. IPv6 has no such fragments (RFC 8200 §4.5: all headers are in the
+/// first): two, with hop-by-hop options before the fragment header and destination options after
+/// it.
 pub(crate) fn fragments(from: IpAddr, to: SocketAddr, segment: &[u8]) -> Vec<Vec<u8>> {
     let options = |next: u8| [next, 0, 1, 4, 0, 0, 0, 0];
     let whole = match to {
@@ -154,8 +155,8 @@ pub(crate) fn fragments(from: IpAddr, to: SocketAddr, segment: &[u8]) -> Vec<Vec
     made.collect()
 }
 
-/// Sends a packet with its own header from the thread's namespace. One that the namespace's own rules
-/// drop is an error.
+/// Sends a packet with its IP header from the thread's namespace. A packet that the namespace's own
+/// rules drop is an error.
 pub(crate) fn send(packet: &[u8], to: IpAddr) -> std::io::Result<()> {
     let domain = match to {
         IpAddr::V4(_) => Domain::IPV4,

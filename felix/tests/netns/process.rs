@@ -1,4 +1,4 @@
-//! Felix as a process of its own, on a store that is served.
+//! Felix as a process, with a served datastore.
 
 use std::fs;
 use std::process::{Child, Command};
@@ -11,8 +11,8 @@ use etcd_lite::serve::{ServeConfig, Server};
 use super::host::Host;
 use super::run;
 
-/// A host with a store that is served and ready, and without a Felix. The address of the store is
-/// returned with it.
+/// Creates a host with a served and ready datastore, and without a Felix. Returns the address of
+/// the datastore too.
 pub(crate) fn served() -> (Host, String) {
     let mut address = String::new();
     let host = Host::with(async || {
@@ -35,7 +35,7 @@ pub(crate) fn served() -> (Host, String) {
 pub(crate) struct Process(Child);
 
 impl Process {
-    /// Starts Felix with these lines in its file. `CAMBRIC_FELIX` names another program.
+    /// Starts Felix with these lines in its file. `CAMBRIC_FELIX` selects another program.
     pub(crate) fn start(host: &Host, store: &str, lines: &str) -> Self {
         Self::configure(host, store, lines);
         let file = |name: &str| host.directory().join(name);
@@ -60,7 +60,7 @@ impl Process {
         fs::write(host.directory().join("felix.toml"), text).unwrap();
     }
 
-    /// Has it read its file again.
+    /// Makes it read its file again.
     pub(crate) fn reload(&self) {
         run(&format!("kill -HUP {}", self.id()));
     }
