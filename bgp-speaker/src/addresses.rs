@@ -1,4 +1,4 @@
-//! The addresses of the machine: which next hops are ours, and which are on a peer's link.
+//! The addresses of the machine: which next hops are local, and which are on a peer's link.
 
 use alloc::{collections::BTreeSet, string::String, vec::Vec};
 use core::net::IpAddr;
@@ -24,18 +24,17 @@ impl InterfaceAddress {
         Prefix::new(self.address, self.prefix_len)
     }
 
-    /// A link-local address may exist on any number of links, and each interface has one: it says
-    /// nothing of whose a next hop is, nor of which link a peer is on.
+    /// Returns whether the address is link-local. Such an address may exist on any number of links,
+    /// and each interface has one: it identifies neither the owner of a next hop nor a peer's link.
     fn is_link_local(&self) -> bool {
         matches!(self.address, IpAddr::V6(v6) if v6.is_unicast_link_local())
     }
 }
 
 impl Speaker {
-    /// Sets the addresses of the machine, all of them, whenever they may have changed. What peers
-    /// have sent is evaluated again: a next hop must not be an address of ours, and that of an
-    /// external peer which is one hop away must be on its link (RFC 4271 §5.1.3). Without this call
-    /// neither is checked.
+    /// Sets all addresses of the machine; call it whenever they may have changed. Received routes
+    /// are evaluated again: a next hop must not be a local address, and that of an external peer
+    /// one hop away must be on its link (RFC 4271 §5.1.3). Without this call neither is checked.
     pub fn set_addresses(&mut self, mut addresses: Vec<InterfaceAddress>) {
         addresses.retain(|one| !one.is_link_local());
         addresses.sort();
@@ -55,8 +54,8 @@ impl Speaker {
     }
 
     /// Returns the subnets of the link to a peer: those of each interface that has the peer's
-    /// address in one of them. There are none for internal peers, and for peers that may be several
-    /// hops away.
+    /// address in one of its subnets. There are none for internal peers, and for peers that may be
+    /// several hops away.
     pub(crate) fn link_of(&self, peer: &PeerConfig) -> Vec<Prefix> {
         let hops = peer.ttl_security_hops.unwrap_or(1);
         if peer.role != Role::External || peer.multihop || hops > 1 {

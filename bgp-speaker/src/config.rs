@@ -1,4 +1,4 @@
-//! What an operator decides: the speaker, its peers and the ranges that dynamic peers come from.
+//! The configuration by the operator: the speaker, its peers and the ranges of dynamic peers.
 
 use alloc::{
     borrow::ToOwned,
@@ -21,31 +21,31 @@ mod values;
 /// The whole configuration of a [`crate::Speaker`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpeakerConfig {
-    /// Our autonomous system.
+    /// Local autonomous system.
     pub local_asn: Asn,
-    /// Our BGP Identifier (RFC 6286).
+    /// Local BGP Identifier (RFC 6286).
     pub router_id: RouterId,
-    /// Our CLUSTER_ID as a route reflector (RFC 4456 §7); the router id when absent.
+    /// CLUSTER_ID of this speaker as a route reflector (RFC 4456 §7); the router ID if absent.
     pub cluster_id: Option<ClusterId>,
-    /// The families this speaker has tables for; a peer's families are cut down to these.
+    /// The families with tables; a peer's other families are ignored.
     pub families: FamilySet,
-    /// How many equally good paths a prefix may use at once; at least 1.
+    /// How many equal-cost paths a prefix may use at once; at least 1.
     pub multipath_max: u16,
-    /// Whether next hops are resolved by the driver or taken as reachable.
+    /// Whether the driver resolves next hops, or all are treated as reachable.
     pub next_hops: NextHops,
-    /// The IPv4 address put into our own routes; the session's local address when absent.
+    /// The IPv4 next hop of locally originated routes; the session's local address if absent.
     pub own_next_hop_v4: Option<Ipv4Addr>,
-    /// The IPv6 address put into our own routes; the session's local address when absent.
+    /// The IPv6 next hop of locally originated routes; the session's local address if absent.
     pub own_next_hop_v6: Option<Ipv6Addr>,
     /// The configured peers.
     pub peers: Vec<PeerConfig>,
-    /// The ranges from which unknown peers are accepted.
+    /// The ranges from which unconfigured peers are accepted.
     pub ranges: Vec<RangeConfig>,
 }
 
 impl SpeakerConfig {
-    /// A speaker with tables for IPv4 and IPv6 unicast that takes next hops as reachable and has
-    /// no peers yet; what else there is to decide is as little as it can be.
+    /// Returns a speaker with tables for IPv4 and IPv6 unicast that treats next hops as reachable
+    /// and has no peers; all other settings are minimal.
     #[must_use]
     pub const fn new(local_asn: Asn, router_id: RouterId) -> Self {
         Self {
@@ -62,9 +62,9 @@ impl SpeakerConfig {
         }
     }
 
-    /// A peer of this speaker, to be put among its [`peers`](Self::peers): named by its address,
-    /// offered this speaker's families. Inside our AS everything is accepted and announced; with an
-    /// external one nothing is before it has a policy (RFC 8212).
+    /// Returns a peer of this speaker, to be added to its [`peers`](Self::peers): named by its
+    /// address, with this speaker's families. An internal peer accepts and advertises all routes;
+    /// an external one none until a policy is set (RFC 8212).
     #[must_use]
     pub fn neighbor(&self, remote: IpAddr, role: Role) -> PeerConfig {
         let (peer_asn, policy) = match role.is_internal() {
@@ -78,7 +78,7 @@ impl SpeakerConfig {
         peer
     }
 
-    /// Returns a peer of this speaker of which nothing else is said yet.
+    /// Returns a peer of this speaker with default settings.
     pub(crate) fn vacant(&self) -> PeerConfig {
         let mut peer = PeerConfig::vacant();
         (peer.session.local_asn, peer.session.local_id) = (self.local_asn, self.router_id);
@@ -86,7 +86,7 @@ impl SpeakerConfig {
         peer
     }
 
-    /// The longest range that covers an address, and its place among the ranges.
+    /// Returns the longest range that covers an address, with its index.
     #[must_use]
     pub fn range_of(&self, address: IpAddr) -> Option<(usize, &RangeConfig)> {
         let ranges = self.ranges.iter().enumerate();
@@ -94,7 +94,7 @@ impl SpeakerConfig {
         covering.max_by_key(|(_, range)| range.prefix.len())
     }
 
-    /// Every CLUSTER_ID in use: the speaker's and those of its clients.
+    /// Returns every CLUSTER_ID in use: the speaker's and those of its clients.
     #[must_use]
     pub fn cluster_ids(&self) -> BTreeSet<ClusterId> {
         let ranges = self.ranges.iter().map(|range| &range.template);
@@ -106,15 +106,15 @@ impl SpeakerConfig {
         own.chain([self.cluster_id()]).collect()
     }
 
-    /// The CLUSTER_ID in force (RFC 4456 §7).
+    /// Returns the CLUSTER_ID in effect (RFC 4456 §7).
     #[must_use]
     pub fn cluster_id(&self) -> ClusterId {
         self.cluster_id.unwrap_or(ClusterId(self.router_id.0))
     }
 }
 
-/// Returns what stands in for the policy that an external peer lacks: nothing passes (RFC 8212 §2).
-/// It differs from [`Policy::RejectAll`] only in its name, which reports show.
+/// Returns the default policy of an external peer without a policy: all routes are rejected (RFC
+/// 8212 §2). It differs from [`Policy::RejectAll`] only in its name, which reports show.
 #[must_use]
 pub fn no_policy() -> Policy {
     Policy::from(Rules {
@@ -124,26 +124,28 @@ pub fn no_policy() -> Policy {
     })
 }
 
-/// A range of addresses from which peers may come unasked.
+/// A range of addresses from which unconfigured peers are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeConfig {
-    /// The operator's name for it.
+    /// Its configured name.
     pub name: String,
     /// The remote addresses covered.
     pub prefix: Prefix,
-    /// How many sessions of this range may exist at once; the one too many is told so.
+    /// The maximum number of peers of this range at once; a peer beyond it is rejected with a
+    /// NOTIFICATION.
     pub limit: u16,
-    /// Whether those of it that were there before a restart of ours are waited for
-    /// ([`crate::Restart::dynamic`]): not where it is known that they have gone elsewhere. Whoever
-    /// comes all the same is waited for once there.
+    /// Whether the speaker waits after its restart for peers of this range that had a session
+    /// before ([`crate::Restart::dynamic`]): not if they are known to have chosen other reflectors.
+    /// A peer that connects nevertheless is waited for from then on.
     pub awaited: bool,
-    /// The peer each of them becomes; its `name` and `remote` are filled in, it never dials.
+    /// The configuration of each of these peers, except its `name` and `remote`; the speaker never
+    /// dials them.
     pub template: PeerConfig,
 }
 
 impl PeerConfig {
-    /// Returns the attributes of an administrative domain that pass the session although the peer
-    /// is in another AS.
+    /// Returns the attributes of an administrative domain that are accepted although the peer is in
+    /// another AS.
     pub(crate) fn domain(&self) -> AttrCodes {
         let allowed = [
             (self.aigp, AttrCode::Aigp),
@@ -156,7 +158,7 @@ impl PeerConfig {
 }
 
 impl RangeConfig {
-    /// What the peer at an address of the range becomes.
+    /// Returns the configuration of the peer at an address of the range.
     #[must_use]
     pub fn peer(&self, remote: IpAddr) -> PeerConfig {
         let mut peer = self.template.clone();
@@ -166,7 +168,7 @@ impl RangeConfig {
         peer
     }
 
-    /// Whether `address` lies in the range.
+    /// Returns whether `address` is in the range.
     #[must_use]
     pub fn covers(&self, address: IpAddr) -> bool {
         self.prefix.contains(address)

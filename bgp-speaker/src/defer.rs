@@ -1,14 +1,14 @@
-//! A restart of our own (RFC 4724 §4.1): routes are chosen and passed on only when all who kept
-//! theirs have sent them again.
+//! A restart of this speaker (RFC 4724 §4.1): routes are selected and advertised only when all
+//! peers that retained this speaker's routes have sent their own again.
 //!
-//! Families open in two steps, for what an internal peer that is no client of ours is told does not
-//! depend on others of its kind (RFC 4456 §6). It has our routes once they are whole but for those of
-//! its kind; then whoever restarts beside us can be waited for without that both wait for ever. Without
-//! that, reflectors that all restart at once would send markers before they have heard each other, and
-//! their clients would sweep what is still there.
+//! Families open in two steps, because advertisements to a non-client iBGP peer do not depend on
+//! other such peers (RFC 4456 §6). It receives routes once all routes except those of its kind are
+//! complete; so two speakers that restart at the same time can wait for each other without a
+//! deadlock. Otherwise reflectors that all restart at once would send End-of-RIB before they have
+//! received each other's routes, and their clients would remove routes that still exist.
 //!
-//! Nothing is held back inside the tables. Peers get no place in an update group and readers
-//! nothing to read in a family that is deferred, so what was decided early is seen by nobody.
+//! The tables themselves defer nothing. In a deferred family, peers get no place in an update group
+//! and readers no changes to read, so early selections are not visible.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -28,35 +28,34 @@ use crate::{
     speaker::Speaker,
 };
 
-/// What a peer says with a Cease that leaves for good, or as a hard reset (RFC 8538 §3).
+/// Subcodes of a Cease after which a peer does not come back, and the hard reset (RFC 8538 §3).
 const FOR_GOOD: [u8; 3] = [
     cease::ADMINISTRATIVE_SHUTDOWN,
     cease::PEER_DECONFIGURED,
     cease::HARD_RESET,
 ];
 
-/// What a speaker knows of its former self when it starts again.
+/// The state of a speaker's former process at its restart.
 #[derive(Clone, Debug, Default)]
 pub struct Restart {
-    /// How long the choice of routes is deferred at most (RFC 4724 §4.1,
-    /// `Selection_Deferral_Timer`).
+    /// The longest deferral of route selection (RFC 4724 §4.1, `Selection_Deferral_Timer`).
     pub wait: Duration,
-    /// Neighbors out of ranges that were there before. They are waited for as the configured
-    /// ones are, unless their range says otherwise ([`crate::RangeConfig::awaited`]); of others that
-    /// may come nothing is known.
+    /// Dynamic neighbors with a session before the restart. They are waited for like configured
+    /// ones, unless their range disables that ([`crate::RangeConfig::awaited`]); other dynamic
+    /// neighbors are unknown.
     pub dynamic: BTreeSet<IpAddr>,
-    /// Whether our own routes are awaited, too: until [`Speaker::own_routes_complete`].
+    /// Whether locally originated routes are awaited, too, until [`Speaker::own_routes_complete`].
     pub own_routes: bool,
 }
 
-/// Who is waited for.
+/// A source of routes that is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Awaited {
-    /// Our own routes.
+    /// The locally originated routes.
     OwnRoutes,
     /// The End-of-RIB marker of this peer.
     Peer(IpAddr),
-    /// The same of an internal peer that is no client of ours.
+    /// The End-of-RIB marker of a non-client iBGP peer.
     Fellow(IpAddr),
 }
 
@@ -68,7 +67,7 @@ impl Awaited {
         }
     }
 
-    /// Whose marker it is; `None` for our own routes.
+    /// Returns the peer of the marker; `None` for locally originated routes.
     const fn address(&self) -> Option<IpAddr> {
         match self {
             Self::OwnRoutes => None,
@@ -81,10 +80,10 @@ impl Awaited {
 #[derive(Debug)]
 pub(crate) struct Deferral {
     restart: Restart,
-    /// When it ends at the latest; known once the speaker has started.
+    /// The latest end of the wait; known once the speaker has started.
     until: Option<Instant>,
     waiting: BTreeMap<Family, BTreeSet<Awaited>>,
-    /// The families of these that fellows are fed already.
+    /// The families of these that non-client iBGP peers already receive.
     half_open: FamilySet,
 }
 
@@ -93,7 +92,7 @@ impl Deferral {
         self.waiting.keys().copied().collect()
     }
 
-    /// The families that peers of this role are not fed.
+    /// Returns the families that are not advertised to peers of this role.
     fn withheld(&self, role: Role) -> FamilySet {
         match role {
             Role::Internal => self.families().difference(self.half_open),
@@ -101,7 +100,8 @@ impl Deferral {
         }
     }
 
-    /// The families in which only fellows are waited for, or nobody, and were not before.
+    /// Opens the families to non-client iBGP peers in which at most such peers are still awaited.
+    /// Returns those that were not open before.
     fn open_half(&mut self) -> FamilySet {
         let fellow = |awaited: &Awaited| matches!(awaited, Awaited::Fellow(_));
         let ready = self
@@ -114,7 +114,7 @@ impl Deferral {
         news
     }
 
-    /// Waits for someone in these families, and in no others.
+    /// Waits for a source in exactly these families.
     fn wait_for(&mut self, awaited: Awaited, families: FamilySet) {
         for (family, waiting) in &mut self.waiting {
             if families.contains(*family) {
@@ -127,8 +127,8 @@ impl Deferral {
 }
 
 impl Speaker {
-    /// Tells the speaker, before it starts, that it has been here before and that its peers may
-    /// have kept its routes: the R bit goes into its OPENs, and the choice of routes is deferred.
+    /// Marks this start as a restart; must be called before the start. Peers may have retained the
+    /// speaker's routes: its OPENs have the R bit, and route selection is deferred.
     pub fn restarted(&mut self, restart: Restart) {
         let families = self.config.families.iter();
         self.deferral = Some(Deferral {
@@ -142,8 +142,8 @@ impl Speaker {
         }
     }
 
-    /// Tells the speaker, before it starts, for which families forwarding has outlived its former
-    /// self (RFC 4724 §3, the F bits): for all, unless it is told otherwise.
+    /// Sets the families whose forwarding state was preserved over the restart (RFC 4724 §3, the F
+    /// bits); must be called before the start. The default is all families.
     pub fn forwarding_kept(&mut self, families: FamilySet) {
         self.forwarding = families;
         for peer in self.roster.ids() {
@@ -151,7 +151,7 @@ impl Speaker {
         }
     }
 
-    /// Our own routes have all been announced once.
+    /// Reports that all locally originated routes have been announced once.
     pub fn own_routes_complete(&mut self) {
         if let Some(deferral) = &mut self.deferral {
             deferral.restart.own_routes = false;
@@ -159,7 +159,7 @@ impl Speaker {
         self.stop_waiting(Awaited::OwnRoutes, FamilySet::all());
     }
 
-    /// The families whose routes are not chosen yet after a restart.
+    /// Returns the families in which route selection is still deferred after a restart.
     #[must_use]
     pub fn deferred(&self) -> FamilySet {
         self.deferral
@@ -167,14 +167,14 @@ impl Speaker {
             .map_or(FamilySet::EMPTY, Deferral::families)
     }
 
-    /// The configured peers and those of [`Restart::dynamic`] that are still waited for, with
-    /// [`None`] for our own routes.
+    /// Returns the configured peers and those of [`Restart::dynamic`] that are still waited for,
+    /// with [`None`] for locally originated routes.
     pub fn awaited(&self) -> BTreeSet<Option<IpAddr>> {
         let waiting = self.deferral.iter().flat_map(|d| d.waiting.values());
         waiting.flatten().map(Awaited::address).collect()
     }
 
-    /// What a peer's first OPEN says of our restart.
+    /// Sets the restart flags of a peer's first OPEN.
     pub(crate) fn introduce(&mut self, peer: PeerId) {
         let restarting = self.deferral.is_some();
         if let Some(state) = self.roster.get_mut(peer) {
@@ -184,7 +184,7 @@ impl Speaker {
         }
     }
 
-    /// The speaker starts, and with it the wait.
+    /// Starts the wait together with the speaker.
     pub(crate) fn begin_deferral(&mut self, now: Instant) {
         let peers: Vec<(Awaited, FamilySet)> = self.kept_by().collect();
         let Some(deferral) = &mut self.deferral else {
@@ -200,14 +200,14 @@ impl Speaker {
         self.end_waits();
     }
 
-    /// The families that a peer of this role is not told of yet.
+    /// Returns the families that are not advertised to a peer of this role yet.
     pub(crate) fn withheld(&self, role: Role) -> FamilySet {
         let deferral = self.deferral.as_ref();
         deferral.map_or(FamilySet::EMPTY, |deferral| deferral.withheld(role))
     }
 
-    /// A reflector waits for a fellow, too, that is configured meanwhile: they find each other as they
-    /// come back.
+    /// Waits for a non-client iBGP peer that is configured during the wait, too: such reflectors
+    /// find each other as they come back.
     pub(crate) fn await_fellow(&mut self, peer: PeerId) {
         let Some(config) = self.roster.get(peer).map(|state| &state.config) else {
             return;
@@ -226,7 +226,8 @@ impl Speaker {
         }
     }
 
-    /// The peers that may have kept our routes, as far as can be told before they come.
+    /// Returns the peers that may have retained this speaker's routes, as far as known before they
+    /// connect.
     fn kept_by(&self) -> impl Iterator<Item = (Awaited, FamilySet)> + '_ {
         let configured = self.config.peers.iter().map(|peer| (peer.remote, peer));
         let dynamic = self.deferral.iter().flat_map(|d| &d.restart.dynamic);
@@ -240,9 +241,10 @@ impl Speaker {
         })
     }
 
-    /// A session is up: what its OPEN says decides whether the peer's markers are awaited. They
-    /// never are from one without graceful restart, nor from one that has restarted itself: it
-    /// might wait for ours (RFC 4724 §4.1). A fellow has ours before we have its.
+    /// Decides by an established peer's OPEN whether its markers are awaited. They never are from a
+    /// peer without graceful restart, nor from one that has restarted itself: it might wait for
+    /// this speaker's (RFC 4724 §4.1). A non-client iBGP peer receives this speaker's markers
+    /// before it must send its own.
     pub(crate) fn await_markers(&mut self, peer: PeerId, negotiated: FamilySet) {
         let Some(state) = self.roster.get(peer) else {
             return;
@@ -258,15 +260,15 @@ impl Speaker {
         }
     }
 
-    /// A peer has sent a family whole.
+    /// Records an End-of-RIB marker of a peer.
     pub(crate) fn marker_came(&mut self, peer: PeerId, family: Family) {
         if let Some(address) = self.roster.get(peer).map(|state| state.config.remote) {
             self.stop_waiting_for(address, family.into());
         }
     }
 
-    /// There is a new configuration. Neighbors out of ranges that are away are waited for only as
-    /// long as it has them, and says that they are to be waited for.
+    /// Applies a new configuration. Disconnected dynamic neighbors are waited for only as long as a
+    /// range covers them and enables waiting.
     pub(crate) fn review_awaited(&mut self) {
         let Some(deferral) = self.deferral.as_ref().filter(|d| d.until.is_some()) else {
             return;
@@ -287,7 +289,8 @@ impl Speaker {
         }
     }
 
-    /// A peer's session is over. Who has said that it leaves for good will not send its routes soon.
+    /// Records the end of a peer's session. A peer that shut down for good will not send its routes
+    /// soon.
     pub(crate) fn marker_lost(&mut self, address: IpAddr, reason: &DownReason) {
         if let DownReason::Received(why) = reason
             && why.code == code::CEASE
@@ -297,24 +300,24 @@ impl Speaker {
         }
     }
 
-    /// A peer is configured no more, or gone for good.
+    /// Stops waiting for a peer that is no longer configured, or was removed for good.
     pub(crate) fn forget_awaited(&mut self, address: IpAddr) {
         self.stop_waiting_for(address, FamilySet::all());
     }
 
-    /// It may have had another role when the wait began.
+    /// The peer may have had another role when the wait began.
     fn stop_waiting_for(&mut self, address: IpAddr, families: FamilySet) {
         for awaited in [Awaited::Peer(address), Awaited::Fellow(address)] {
             self.stop_waiting(awaited, families);
         }
     }
 
-    /// When the wait ends at the latest.
+    /// Returns the latest end of the wait.
     pub(crate) fn deferred_until(&self) -> Option<Instant> {
         self.deferral.as_ref()?.until
     }
 
-    /// Ends the wait if it has lasted long enough.
+    /// Ends the wait if its time has expired.
     pub(crate) fn expire_deferral(&mut self, now: Instant) {
         if self.deferred_until().is_some_and(|until| until <= now)
             && let Some(deferral) = &mut self.deferral
@@ -338,8 +341,8 @@ impl Speaker {
         }
     }
 
-    /// Opens the families in which nobody is waited for any more, and to fellows those in which only
-    /// fellows are.
+    /// Opens the families in which no source is awaited any more, and to non-client iBGP peers
+    /// those in which only such peers are awaited.
     fn end_waits(&mut self) {
         let Some(deferral) = &mut self.deferral else {
             return;
@@ -372,8 +375,8 @@ impl Speaker {
     }
 }
 
-/// The families whose End-of-RIB marker a peer will send: those that its OPEN lists for graceful
-/// restart; all, if it lists none (RFC 4724 §3).
+/// Returns the families in which a peer will send an End-of-RIB marker: those in its graceful
+/// restart capability; all if it lists none (RFC 4724 §3).
 fn markers_of(session: &Session) -> FamilySet {
     let Some(graceful) = graceful_of(session) else {
         return FamilySet::EMPTY;
@@ -385,7 +388,7 @@ fn markers_of(session: &Session) -> FamilySet {
     families.map(|&(family, _)| family).collect()
 }
 
-/// Whether a peer says that it has restarted itself.
+/// Returns whether a peer's OPEN has the Restart State bit.
 fn restarts(session: &Session) -> bool {
     graceful_of(session).is_some_and(|graceful| graceful.restart_state)
 }

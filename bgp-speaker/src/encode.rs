@@ -1,6 +1,6 @@
-//! From what the tables export to UPDATE messages: runs of prefixes with the same attributes from
-//! the same peer become as few messages as fit, and messages with the same audience that follow
-//! each other one piece.
+//! Encoding of exported routes as UPDATE messages: a run of prefixes with the same attributes from
+//! the same peer takes as few messages as possible, and consecutive messages with the same audience
+//! form one piece.
 
 use alloc::vec::Vec;
 use core::iter::Peekable;
@@ -14,14 +14,14 @@ use rib::{ExportSink, PeerId, Run};
 use crate::limits::PIECE_OCTETS;
 use crate::segment::Audience;
 
-/// A prefix noted for encoding, with its path identifier.
+/// A prefix to be encoded, with its path identifier.
 #[derive(Clone, Copy, Debug)]
 struct Note {
     path_id: u32,
     net: NetNote,
 }
 
-/// The prefix alone; opaque ones lie in a buffer of their own.
+/// The prefix alone; opaque ones are in a buffer of their own.
 #[derive(Clone, Copy, Debug)]
 enum NetNote {
     V4(Ipv4Prefix),
@@ -29,12 +29,12 @@ enum NetNote {
     Opaque { at: usize, octets: usize },
 }
 
-/// What the noted prefixes are to be told as.
+/// The kind of message for the collected prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verb {
-    /// Announced with the attributes of this run.
+    /// Announcement with the attributes of this run.
     Reach(u64),
-    /// Withdrawn.
+    /// Withdrawal.
     Unreach,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// Writes into what room `out` has left.
+    /// Makes an encoder that writes into the remaining capacity of `out`.
     pub(crate) fn new(family: Family, params: EncodeParams, out: BytesMut) -> Self {
         Self {
             family,
@@ -86,7 +86,7 @@ impl Encoder {
         self.note(nlri);
     }
 
-    /// Writes what has been noted, and goes on to tell something else.
+    /// Writes the collected prefixes, and continues with another kind of message.
     fn turn(&mut self, verb: Verb, audience: Audience) {
         self.flush();
         if audience != self.audience || self.out.len() >= PIECE_OCTETS {
@@ -125,7 +125,7 @@ impl Encoder {
         self.nets.push(Note { path_id, net });
     }
 
-    /// Writes the messages of the run noted so far.
+    /// Writes the messages of the collected run.
     fn flush(&mut self) {
         if self.nets.is_empty() {
             return;
@@ -150,7 +150,7 @@ impl Encoder {
         while nets.peek().is_some() {
             let octets_max = params.octets_max;
             if out.capacity() - out.len() < octets_max {
-                // Sealed first, so that it need not move.
+                // Sealed first, so that its octets need not be moved.
                 if !out.is_empty() {
                     done.push((*audience, out.split().freeze()));
                 }
@@ -158,7 +158,7 @@ impl Encoder {
             }
             let writer = match self.verb {
                 Verb::Unreach => UpdateWriter::unreach(out, *family, params),
-                // The tables export no route without a next hop, unless its family needs none.
+                // The tables export no route without a next hop, except in families that need none.
                 Verb::Reach(_) => {
                     let next_hop = self.next_hop.as_ref();
                     UpdateWriter::reach(out, *family, &self.block, next_hop, params)
@@ -167,8 +167,8 @@ impl Encoder {
             if !write_one(writer, &mut nets)
                 && let Some(net) = nets.next()
             {
-                // Its attributes fit into no message of the session: rather than left with what
-                // it was told before, the peer is told of no route (RFC 8654 §4).
+                // The attributes do not fit into any message of the session: the prefix is
+                // withdrawn, so that the peer does not keep the former route (RFC 8654 §4).
                 let writer = UpdateWriter::unreach(out, *family, params);
                 write_one(writer, &mut [net].into_iter().peekable());
             }
@@ -177,7 +177,7 @@ impl Encoder {
         self.opaque.clear();
     }
 
-    /// The pieces with their audiences, in order, and the room that is left.
+    /// Returns the pieces with their audiences, in order, and the remaining capacity.
     pub(crate) fn finish(mut self) -> (Vec<(Audience, Bytes)>, BytesMut) {
         self.flush();
         self.seal();
@@ -195,7 +195,7 @@ fn denote(note: NetNote, opaque: &[u8]) -> Net<'_> {
     }
 }
 
-/// Fills one message; says whether at least one prefix went into it.
+/// Fills one message; returns whether it contains at least one prefix.
 fn write_one<'a>(
     mut writer: UpdateWriter<'_>,
     nets: &mut Peekable<impl Iterator<Item = Nlri<'a>>>,

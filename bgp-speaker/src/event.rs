@@ -1,4 +1,4 @@
-//! What goes into a speaker and what comes out of it.
+//! Inputs, outputs and events of a speaker.
 
 use alloc::{boxed::Box, format, string::String};
 use core::{
@@ -18,13 +18,13 @@ use crate::{
     prefix_limit::LimitLevel,
 };
 
-/// One thing that happened, handed to [`crate::Speaker::handle`].
+/// One input of [`crate::Speaker::handle`].
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// Something about a peer's session or one of its connections.
+    /// An input of a peer's session or one of its connections.
     Session(PeerId, bgp_fsm::Input),
-    /// A route of our own: announced with attributes, withdrawn without. The next hop may be left
-    /// out: each peer is then told our own address.
+    /// A locally originated route: announced with attributes, withdrawn without. Without a next
+    /// hop, each peer receives the local address of its session.
     Local {
         /// The table.
         family: Family,
@@ -32,216 +32,218 @@ pub enum Input<'a> {
         net: Net<'a>,
         /// Its attributes, or `None` to withdraw.
         attributes: Option<Attributes>,
-        /// The interface it leads to, for export policies.
+        /// The interface of the route, for export policies.
         interface: Option<InterfaceName>,
     },
-    /// The answer, or a changed answer, to [`Output::Track`].
+    /// The result, or a changed result, for [`Output::Track`].
     Resolved {
-        /// The next hop asked about.
+        /// The tracked next hop.
         next_hop: IpAddr,
-        /// Whether and at what cost it can be reached.
+        /// Its reachability and cost.
         reach: Reach,
     },
-    /// Data that import policies refer to has changed for these prefixes, such as a ROA or a record
-    /// of a store: received routes are evaluated again, in bites of [`crate::Speaker::run`], and no
-    /// peer sends them again. See [`rib::Rib::reevaluate`].
+    /// Requests another evaluation of received routes because data of import policies has changed
+    /// for these prefixes, such as a ROA or a datastore record. [`crate::Speaker::run`] does it in
+    /// bounded steps, and no peer sends its routes again. See [`rib::Rib::reevaluate`].
     Reevaluate {
         /// The table.
         family: Family,
         /// The prefixes.
         range: PrefixRange,
     },
-    /// The instant of [`crate::Speaker::poll_timeout`] has come.
+    /// The instant of [`crate::Speaker::poll_timeout`] has been reached.
     Timeout,
 }
 
-/// One thing for the driver to do or the operator to know. Routes are not among them: readers
-/// pull those from the log.
+/// One output for the driver or the operator. Routes are not among them: readers read them from the
+/// log of changes.
 #[derive(Debug)]
 pub enum Output {
-    /// Open a connection to the peer; answer with `Opened` or `Failed` on [`Conn::Outbound`].
+    /// Open a connection to the peer; report the result as `Opened` or `Failed` on
+    /// [`Conn::Outbound`].
     Dial {
         /// The peer.
         peer: PeerId,
-        /// Where to.
+        /// Remote address and port.
         remote: SocketAddr,
-        /// Where from, if that is configured.
+        /// Local address, if configured.
         local: Option<IpAddr>,
-        /// GTSM (RFC 5082): the hops the peer may be away.
+        /// GTSM (RFC 5082): the maximum distance of the peer in hops.
         ttl_security_hops: Option<u8>,
         /// The TCP-MD5 key.
         password: Option<Password>,
     },
-    /// From now on the connections of the peer are to be secured so.
+    /// Apply this security to the connections of the peer from now on.
     Secure {
         /// The peer.
         peer: PeerId,
-        /// GTSM (RFC 5082): the hops the peer may be away.
+        /// GTSM (RFC 5082): the maximum distance of the peer in hops.
         ttl_security_hops: Option<u8>,
         /// The TCP-MD5 key.
         password: Option<Password>,
     },
-    /// Write out what [`crate::Speaker::fill`] still gives, then close the connection.
+    /// Write the remaining octets of [`crate::Speaker::fill`], then close the connection.
     Close {
         /// The peer.
         peer: PeerId,
-        /// Which of its connections.
+        /// The connection.
         conn: Conn,
     },
-    /// Move the peer's connection in the place of [`Conn::Held`] to that of [`Conn::Inbound`]: see
+    /// Move the peer's connection at [`Conn::Held`] to [`Conn::Inbound`]: see
     /// [`bgp_fsm::Output::Promote`].
     Promote(PeerId),
-    /// Look at the transport of a connection: see [`bgp_fsm::Output::Probe`].
+    /// Probe the transport of a connection: see [`bgp_fsm::Output::Probe`].
     Probe {
         /// The peer.
         peer: PeerId,
-        /// Which of its connections.
+        /// The connection.
         conn: Conn,
         /// Whether the probe begins.
         begins: bool,
     },
-    /// A dynamic peer has gone; its id means nothing any more.
+    /// A dynamic peer was removed; its id is no longer valid.
     Gone(PeerId),
-    /// Follow a next hop, or stop following it.
+    /// Start or stop tracking a next hop.
     Track(Track),
-    /// Something to log.
+    /// An event for the log.
     Event(Event),
 }
 
-/// What an operator would want to read about.
+/// An event for the operator.
 #[derive(Debug)]
 pub enum Event {
     /// A session moved to another state of RFC 4271 §8.2.2.
     State {
         /// The peer.
         peer: PeerId,
-        /// Its name: the peer may be forgotten by the time this is read.
+        /// Its name: the peer may be removed before this is read.
         name: String,
-        /// The state it is in now.
+        /// The new state.
         state: State,
     },
-    /// A session came up.
+    /// A session was established.
     Up {
         /// The peer.
         peer: PeerId,
-        /// Its name: the peer may be forgotten by the time this is read.
+        /// Its name: the peer may be removed before this is read.
         name: String,
-        /// What the two OPENs settled.
+        /// The negotiated parameters.
         params: Box<SessionParams>,
     },
     /// An established session ended.
     Down {
         /// The peer.
         peer: PeerId,
-        /// Its name: the peer may be forgotten by the time this is read.
+        /// Its name: the peer may be removed before this is read.
         name: String,
-        /// Why.
+        /// The reason.
         reason: DownReason,
     },
-    /// A connection that the peer opened while another one of its was in use has come to its end.
+    /// A connection that the peer opened while another one was in use has ended.
     HeldEnded {
         /// The peer.
         peer: PeerId,
-        /// How.
+        /// The way in which it ended.
         end: HeldEnd,
     },
-    /// A malformed message was dealt with (RFC 7606).
+    /// A malformed message was handled (RFC 7606).
     Malformed {
-        /// The peer it came from.
+        /// The sender.
         peer: PeerId,
         /// Its name.
         name: String,
-        /// What was wrong and where.
+        /// The error and its position.
         fault: Fault,
-        /// What was done about it.
+        /// The action that was taken.
         remedy: Remedy,
     },
     /// The peer sent a family's End-of-RIB marker (RFC 4724 §2).
     EndOfRib {
         /// The peer.
         peer: PeerId,
-        /// Its name: the peer may be forgotten by the time this is read.
-        name: String,
-        /// The family it has sent whole.
-        family: Family,
-    },
-    /// The peer has come near a limit of paths, or has passed it. Told once until it is below the
-    /// share that is warned of.
-    PrefixLimit {
-        /// The peer.
-        peer: PeerId,
-        /// Its name: the peer may be forgotten by the time this is read.
+        /// Its name: the peer may be removed before this is read.
         name: String,
         /// The family.
         family: Family,
-        /// How far it has come.
+    },
+    /// The peer has approached a limit of paths, or has exceeded it. Reported once until the number
+    /// falls below the warning share.
+    PrefixLimit {
+        /// The peer.
+        peer: PeerId,
+        /// Its name: the peer may be removed before this is read.
+        name: String,
+        /// The family.
+        family: Family,
+        /// The level reached.
         level: LimitLevel,
         /// Its limit.
         limit: PrefixLimit,
     },
-    /// After a restart of ours, all whose routes were awaited in a family have sent them, or have
-    /// had time to (RFC 4724 §4.1): from now on its routes are passed on.
+    /// After a restart of this speaker, all awaited routes of a family have been received, or the
+    /// wait has expired (RFC 4724 §4.1): its routes are advertised from now on.
     Selected {
         /// The family.
         family: Family,
     },
-    /// The peer has sent a family once more, and what it did not send again is gone
-    /// (RFC 7313 §4.1).
+    /// The peer has sent a family again, and the paths that it did not send again were removed (RFC
+    /// 7313 §4.1).
     Refreshed {
         /// The peer.
         peer: PeerId,
-        /// Its name: the peer may be forgotten by the time this is read.
-        name: String,
-        /// The family it has sent again.
-        family: Family,
-    },
-    /// The peer began to send a family once more and did not mark the end in time: what it had
-    /// not sent again by then is gone (RFC 7313 §4.1).
-    RefreshOverdue {
-        /// The peer.
-        peer: PeerId,
-        /// Its name: the peer may be forgotten by the time this is read.
+        /// Its name: the peer may be removed before this is read.
         name: String,
         /// The family.
         family: Family,
     },
-    /// Connections of a range, or of a neighbor with GTSM or a key, never became sessions. The first
-    /// is reported at once, those that follow every [`crate::limits::HANDSHAKE_REPORT_EVERY`].
+    /// The peer sent BoRR for a family and no EoRR in time: the paths that it had not sent again by
+    /// then were removed (RFC 7313 §4.1).
+    RefreshOverdue {
+        /// The peer.
+        peer: PeerId,
+        /// Its name: the peer may be removed before this is read.
+        name: String,
+        /// The family.
+        family: Family,
+    },
+    /// Connections of a range, or of a neighbor with GTSM or a key, failed before they were
+    /// Established. The first failure is reported at once, further ones every
+    /// [`crate::limits::HANDSHAKE_REPORT_EVERY`].
     Handshakes {
-        /// The neighbor or the range, as the configuration calls it.
+        /// The configured name of the neighbor or the range.
         of: String,
-        /// How many since the last report, and why.
+        /// Failures since the last report, by reason.
         failures: HandshakeFailures,
-        /// Where the last one came from.
+        /// The source of the last one.
         remote: IpAddr,
-        /// Why that one failed.
+        /// The reason of the last one.
         last: HandshakeFailure,
     },
 }
 
-/// A malformed message kept for the operator.
+/// A malformed message recorded for the operator.
 #[derive(Clone, Debug)]
 pub struct Malformed {
-    /// When it came.
+    /// When it was received.
     pub at: bgp_fsm::Instant,
-    /// Who sent it: the peer's name.
+    /// The sender's name.
     pub peer: String,
-    /// The UPDATE's body, cut at [`crate::limits::MALFORMED_OCTETS_MAX`].
+    /// The UPDATE's body, truncated to [`crate::limits::MALFORMED_OCTETS_MAX`].
     pub body: Bytes,
-    /// How many octets the body had.
+    /// The length of the body in octets.
     pub octets: usize,
-    /// The first fault found.
+    /// The first error.
     pub fault: Fault,
-    /// What was done.
+    /// The action that was taken.
     pub remedy: Remedy,
 }
 
-/// Why an incoming connection is refused.
+/// A reason why an incoming connection is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// No peer and no range covers the address.
     Unknown,
-    /// The range that covers it already holds as many sessions as it may.
+    /// The range that covers it has reached its limit of peers.
     RangeFull {
         /// The range.
         range: Prefix,
@@ -252,12 +254,12 @@ pub enum Refusal {
     WrongLocal,
     /// The speaker holds [`crate::limits::PEERS_MAX`] peers.
     TooManyPeers,
-    /// The peer's session does not want another connection now.
+    /// The peer's session does not accept another connection now.
     Session(Notification),
 }
 
 impl Refusal {
-    /// What the other side is told before its connection is closed (RFC 4486).
+    /// Returns the NOTIFICATION that is sent before the connection is closed (RFC 4486).
     #[must_use]
     pub fn notification(&self) -> Notification {
         match self {

@@ -1,11 +1,11 @@
-//! What members that have just come up are fed, kept for a while: others that come up soon after
-//! take the same octets instead of walking the tables once more. When a reflector's thousand
-//! clients come back at once, the tables are walked and encoded for one of them.
+//! The encoded full table dump of a new member, kept for a short time: members that are established
+//! soon after take the same octets instead of reading the tables again. When the thousand clients
+//! of a reflector come back at once, the tables are read and encoded for one of them.
 //!
-//! A bite is what the tables handed over from one cursor to the next. Who stands at the first
-//! cursor may be told it, however late, and stands at the second then: it is as if its session had
-//! come up with the first one's, and only its socket were slower. Where the bites end a member
-//! walks on by itself, and its bites become the next ones.
+//! A bite is the output of the tables from one cursor to the next. A member at the first cursor may
+//! take the bite, at any later time, and is at the second cursor then: the effect is the same as if
+//! its session had been established with the first one's and only its socket were slower. After the
+//! last bite a member reads the tables itself, and its bites are appended.
 
 use alloc::{collections::VecDeque, vec::Vec};
 
@@ -18,17 +18,17 @@ use crate::{
     segment::Audience,
 };
 
-/// One bite of a walk.
+/// One step of a full table dump.
 #[derive(Debug)]
 pub(crate) struct Bite {
     from: Cursor,
-    /// Where a member stands that was told it.
+    /// The cursor of a member after this bite.
     pub(crate) to: Cursor,
-    /// What to tell, and to whom.
+    /// The encoded messages with their audiences.
     pub(crate) pieces: Vec<(Audience, Bytes)>,
 }
 
-/// Octets that a bite takes beside its pieces, about.
+/// Approximate octets of a bite without its pieces.
 const BITE_OCTETS: usize = 96;
 
 impl Bite {
@@ -38,29 +38,29 @@ impl Bite {
     }
 }
 
-/// Where among the bites a member stands. Only a hint: what counts is its cursor.
+/// The position of a member among the bites. It is only a hint: the cursor decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FeedPlace(u64);
 
 impl FeedPlace {
-    /// At none of them.
+    /// At none of the bites.
     pub(crate) const ELSEWHERE: Self = Self(u64::MAX);
 }
 
-/// Bites that follow each other, the oldest first, bounded in octets and time.
+/// Consecutive bites, the oldest first, bounded in octets and time.
 #[derive(Debug, Default)]
 pub(crate) struct Feed {
     first: u64,
     bites: VecDeque<Bite>,
     octets: usize,
-    /// When it was last seen in use.
+    /// When it was last found in use.
     used_at: Instant,
-    /// It was used since.
+    /// Whether it has been used since.
     used: bool,
 }
 
 impl Feed {
-    /// The bite that a member at `cursor` can be told, and where it stands then.
+    /// Returns the bite for a member at `cursor`, and the member's position after it.
     pub(crate) fn next(&mut self, place: FeedPlace, cursor: Cursor) -> Option<(&Bite, FeedPlace)> {
         let at = if cursor == Cursor::feed() {
             self.first
@@ -73,7 +73,7 @@ impl Feed {
         Some((bite, FeedPlace(at + 1)))
     }
 
-    /// Keeps what a member was told that went from `from` to `to`; answers where it stands.
+    /// Stores the output for a member that went from `from` to `to`; returns the member's position.
     pub(crate) fn push(
         &mut self,
         from: Cursor,
@@ -90,7 +90,7 @@ impl Feed {
         }
         self.used = true;
         match self.bites.back_mut() {
-            // There was nothing to tell.
+            // There were no messages.
             Some(last) if pieces.is_empty() => last.to = to,
             _ => {
                 let bite = Bite { from, to, pieces };
@@ -108,7 +108,7 @@ impl Feed {
         place
     }
 
-    /// Forgets everything if nobody has come for a while.
+    /// Drops all bites if no member has used them for a while.
     pub(crate) fn expire(&mut self, now: Instant) {
         if core::mem::take(&mut self.used) {
             self.used_at = now;
@@ -123,13 +123,13 @@ impl Feed {
         self.octets = 0;
     }
 
-    /// The place in the log that whoever takes the oldest bite goes on from.
+    /// Returns the log position from which a member continues after the oldest bite.
     pub(crate) fn held_cursors(&self) -> impl Iterator<Item = Cursor> + '_ {
         let oldest = self.bites.front();
         oldest.into_iter().flat_map(|bite| [bite.from, bite.to])
     }
 
-    /// Octets kept.
+    /// Returns the stored octets.
     pub(crate) fn octets(&self) -> usize {
         self.octets
     }
@@ -139,7 +139,7 @@ impl Feed {
 mod tests {
     use super::*;
 
-    /// Cursors of a walk, as unlike each other as real ones.
+    /// Returns cursors of a dump that differ from each other as real ones do.
     fn cursors(count: u32) -> Vec<Cursor> {
         let config = rib::RibConfig::default();
         let mut rib = rib::Rib::new(config, 1);
@@ -176,7 +176,7 @@ mod tests {
         }
         assert!(feed.next(at, cursor).is_none());
         assert_eq!(cursor, cursors[4]);
-        // Who has come another way takes none.
+        // A member with other cursors takes no bite.
         assert!(feed.next(FeedPlace::ELSEWHERE, cursors[1]).is_none());
         let elsewhere = feed.push(cursors[1], cursors[2], pieces(1));
         assert_eq!(elsewhere, FeedPlace::ELSEWHERE);
@@ -192,7 +192,7 @@ mod tests {
         assert!(feed.octets() <= FEED_OCTETS_MAX);
         assert!(feed.next(FeedPlace::ELSEWHERE, Cursor::feed()).is_none());
         assert_eq!(feed.held_cursors().next(), Some(cursors[2]));
-        // The next newcomer begins anew.
+        // The next new member starts another dump.
         feed.push(Cursor::feed(), cursors[1], pieces(1));
         assert!(feed.next(FeedPlace::ELSEWHERE, Cursor::feed()).is_some());
     }

@@ -1,5 +1,5 @@
-//! Connections that come in and never become a session: they are counted with the reason, and
-//! reported in one event per neighbor or range and period, however many they are.
+//! Incoming connections that fail before their session is established: they are counted by reason,
+//! and reported in one event per neighbor or range and period, however many there are.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -19,37 +19,37 @@ use crate::{
     speaker::Speaker,
 };
 
-/// Why a connection did not become a session.
+/// The reason why a connection did not become a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeFailure {
-    /// Its octets were no message, or a message that nobody sends before a session is up.
+    /// Its octets were not a message, or a message that is invalid before a session is established.
     Garbage,
-    /// It was not Established within the time for a handshake.
+    /// It was not Established within the handshake timeout.
     Timeout,
     /// The other end closed it without a NOTIFICATION.
     Closed,
     /// The other end sent a NOTIFICATION.
     Notified,
-    /// Its OPEN has another AS than the configuration.
+    /// Its OPEN has an AS that differs from the configuration.
     WrongAs,
-    /// Its OPEN cannot be accepted for another reason.
+    /// Its OPEN was rejected for another reason.
     BadOpen,
     /// It failed GTSM (RFC 5082).
     TtlSecurity {
-        /// The TTL that it came with, if the kernel knew.
+        /// The received TTL, if the kernel reported it.
         ttl: Option<u8>,
-        /// The least that the configuration admits.
+        /// The lowest TTL that the configuration accepts.
         least: u8,
     },
-    /// There is a password, and the connection was not checked against it.
+    /// A password is configured, and the connection was not checked against it.
     Unsigned,
-    /// The range was full of neighbors with a session, or with routes that are kept.
+    /// All neighbors of the full range had a session, or retained routes.
     Full,
-    /// The range was full, and a newer connection took the place of this one.
+    /// The range was full, and a newer connection replaced this one.
     Evicted,
-    /// The same address made a newer connection.
+    /// The same address opened a newer connection.
     Replaced,
-    /// The neighbor has a session, or rests for a limit that it has passed.
+    /// The neighbor has a session, or is in idle hold after a prefix limit.
     Rejected,
 }
 
@@ -70,13 +70,13 @@ const REASONS: [&str; 12] = [
 ];
 
 impl HandshakeFailure {
-    /// The reason in a word or two, as metrics and tables have it.
+    /// Returns the reason in a word or two, as in metrics and tables.
     #[must_use]
     pub fn reason(self) -> &'static str {
         REASONS.get(self.place()).copied().unwrap_or_default()
     }
 
-    /// Its place among [`REASONS`].
+    /// Returns its index in [`REASONS`].
     const fn place(self) -> usize {
         match self {
             Self::Garbage => 0,
@@ -94,8 +94,8 @@ impl HandshakeFailure {
         }
     }
 
-    /// Why a connection ended whose session was not up; `None` if it was to end, or was evicted, which
-    /// is counted where it is decided.
+    /// Returns why a connection ended before its session was established; `None` for a regular end,
+    /// and for an eviction, which is counted where it is decided.
     fn of(reason: &DownReason) -> Option<Self> {
         let said = match reason {
             DownReason::TransportLost => return Some(Self::Closed),
@@ -131,7 +131,7 @@ impl fmt::Display for HandshakeFailure {
     }
 }
 
-/// How many connections failed, by reason.
+/// Numbers of failed connections, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandshakeFailures([u64; REASONS.len()]);
 
@@ -142,19 +142,19 @@ impl HandshakeFailures {
         }
     }
 
-    /// How many failed for a reason.
+    /// Returns the number of failures with a reason.
     #[must_use]
     pub fn count(&self, failure: HandshakeFailure) -> u64 {
         self.0.get(failure.place()).copied().unwrap_or_default()
     }
 
-    /// How many failed at all.
+    /// Returns the number of all failures.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// The reasons that occurred, each with its count.
+    /// Returns the reasons that occurred, each with its count.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let all = REASONS.into_iter().zip(self.0);
         all.filter(|&(_, count)| count > 0)
@@ -171,7 +171,7 @@ impl fmt::Display for HandshakeFailures {
     }
 }
 
-/// What is known of the failures of one neighbor or range.
+/// The failures of one neighbor or range.
 #[derive(Clone, Debug, Default)]
 struct Tally {
     total: HandshakeFailures,
@@ -191,7 +191,7 @@ pub(crate) struct Tallies {
 }
 
 impl Tallies {
-    /// All failures of a neighbor or range.
+    /// Returns all failures of a neighbor or range.
     pub(crate) fn total(&self, of: Prefix) -> HandshakeFailures {
         self.all
             .get(&of)
@@ -199,21 +199,21 @@ impl Tallies {
             .unwrap_or_default()
     }
 
-    /// Forgets those that are no longer configured.
+    /// Removes those that are no longer configured.
     pub(crate) fn retain(&mut self, is_configured: impl Fn(Prefix) -> bool) {
         self.all.retain(|&of, _| is_configured(of));
         self.due.retain(|&(_, of)| is_configured(of));
     }
 
-    /// When a report is due.
+    /// Returns when a report is due.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.due.first().map(|&(at, _)| at)
     }
 }
 
 impl Speaker {
-    /// Counts a connection that failed before its session could hear of it, because of its TTL or
-    /// its key. An address that belongs to no neighbor and no range is not counted.
+    /// Counts a connection that failed before it reached its session, because of its TTL or its
+    /// key. An address outside all neighbors and ranges is not counted.
     pub fn count_failure(&mut self, now: Instant, remote: IpAddr, failure: HandshakeFailure) {
         let is_neighbor = self.config.peers.iter().any(|peer| peer.remote == remote);
         let of = match self.config.range_of(remote) {
@@ -224,14 +224,15 @@ impl Speaker {
         self.tally(now, of, remote, failure);
     }
 
-    /// The last connection of a configured neighbor that failed because of its TTL or its key.
+    /// Returns the last connection of a configured neighbor that failed because of its TTL or its
+    /// key.
     #[must_use]
     pub fn last_failure(&self, neighbor: IpAddr) -> Option<(Instant, HandshakeFailure)> {
         let tally = self.tallies.all.get(&host(neighbor))?;
         tally.last.map(|(at, _, failure)| (at, failure))
     }
 
-    /// Counts a refused connection, if it came from a range.
+    /// Counts a rejected connection, if it belongs to a range.
     pub(crate) fn count_refusal(&mut self, now: Instant, remote: IpAddr, refusal: &Refusal) {
         let failure = match refusal {
             Refusal::RangeFull { .. } | Refusal::TooManyPeers => HandshakeFailure::Full,
@@ -244,8 +245,8 @@ impl Speaker {
         }
     }
 
-    /// Counts a connection that ended before it was Established, if it came from a range. Those of
-    /// configured neighbors are events of their own.
+    /// Counts a connection that ended before it was Established, if it belongs to a range. For
+    /// configured neighbors there are separate events.
     pub(crate) fn count_end(&mut self, now: Instant, id: PeerId, conn: Conn, why: &DownReason) {
         let Some(peer) = self.roster.get(id) else {
             return;
@@ -264,12 +265,12 @@ impl Speaker {
         tally.pending.add(failure);
         tally.last = Some((now, remote, failure));
         if tally.due.is_none() {
-            // The first one after a while is reported at once.
+            // The first failure after a while is reported at once.
             self.report(now, of);
         }
     }
 
-    /// Reports what is due.
+    /// Emits the reports that are due.
     pub(crate) fn report_failures(&mut self, now: Instant) {
         while let Some(&(at, of)) = self.tallies.due.first()
             && at <= now
@@ -279,7 +280,7 @@ impl Speaker {
         }
     }
 
-    /// Reports the failures since the last report, if there are any, and when to look again.
+    /// Reports the failures since the last report, if there are any, and schedules the next report.
     fn report(&mut self, now: Instant, of: Prefix) {
         let name = self.name_of(of);
         let Some(tally) = self.tallies.all.get_mut(&of) else {
@@ -300,7 +301,7 @@ impl Speaker {
         }
     }
 
-    /// Forgets the failures of what is no longer configured.
+    /// Removes the failures of neighbors and ranges that are no longer configured.
     pub(crate) fn forget_failures(&mut self) {
         let config = &self.config;
         let hosts = config.peers.iter().map(|peer| host(peer.remote));
@@ -309,7 +310,7 @@ impl Speaker {
         self.tallies.retain(|of| configured.contains(&of));
     }
 
-    /// What an operator calls a neighbor or a range.
+    /// Returns the configured name of a neighbor or a range.
     fn name_of(&self, of: Prefix) -> String {
         let mut peers = self.config.peers.iter();
         match peers.find(|peer| host(peer.remote) == of) {
@@ -318,8 +319,9 @@ impl Speaker {
         }
     }
 
-    /// Makes room in a full range: of the source with the most connections that are not Established
-    /// the oldest is closed. False if all have a session, or routes that are kept for the next one.
+    /// Makes room in a full range: closes the oldest connection that is not Established, of the
+    /// source that has most of these. Returns false if all neighbors have a session, or retained
+    /// routes.
     pub(crate) fn evict(&mut self, now: Instant, newcomer: IpAddr) -> bool {
         let range = self.config.range_of(newcomer).map(|(at, _)| at);
         let victim = range.and_then(|range| self.roster.to_evict(range, newcomer));
@@ -338,7 +340,7 @@ impl Speaker {
     }
 }
 
-/// The prefix of one address.
+/// Returns the host prefix of an address.
 pub(crate) fn host(address: IpAddr) -> Prefix {
     match address {
         IpAddr::V4(address) => Prefix::V4(Ipv4Prefix::host(address)),

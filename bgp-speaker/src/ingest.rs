@@ -1,4 +1,4 @@
-//! UPDATEs into the tables, and what RFC 7606 says of the malformed ones.
+//! Processing of received UPDATEs, with the error handling of RFC 7606.
 
 use alloc::vec::Vec;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Speaker {
-    /// Takes in one UPDATE. What comes back ends the session.
+    /// Applies one UPDATE to the tables. A returned input resets the session.
     pub(crate) fn update(
         &mut self,
         now: Instant,
@@ -42,8 +42,9 @@ impl Speaker {
         rejected.map(bgp_fsm::Input::Rejected).or(limited)
     }
 
-    /// Keeps a malformed message for the operator and finds the strongest remedy; what has been
-    /// treated as withdrawn or discarded is already done, a reset is up to the caller.
+    /// Records a malformed message for the operator and returns the strongest action.
+    /// Treat-as-withdraw and attribute discard are already done; the caller performs a session
+    /// reset.
     fn judge(
         &mut self,
         now: Instant,

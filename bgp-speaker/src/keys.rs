@@ -1,10 +1,11 @@
-//! The keys of a neighbor: one table, [`PEER_KEYS`], and those that only a range has, [`RANGE_KEYS`].
+//! The keys of a neighbor: one table, [`PEER_KEYS`], and those that only a range has,
+//! [`RANGE_KEYS`].
 //!
-//! A row is all there is to know of a key: its name, how its value is written, the field it sets and
-//! what that is by default, what a change of it does to a session that is up, and where an operator
-//! may write it. The struct [`PeerConfig`] is made of the rows, and so is whatever reads or prints
-//! keys: files, the datastore, reports and the pages of the documentation. A new key is a row, the
-//! code that acts on its field, and a test.
+//! A row is the complete definition of a key: its name, the form of its value, the field it sets
+//! and its default, the effect of a change on an established session, and where an operator may
+//! write it. The struct [`PeerConfig`] is generated from the rows, and so is everything that reads
+//! or prints keys: files, the datastore, reports and the pages of the documentation. A new key is a
+//! row, the code that uses its field, and a test.
 //!
 //! ```
 //! use bgp_speaker::bgp_proto::{Asn, RouterId};
@@ -65,27 +66,27 @@ pub type RangeKey = Key<RangeConfig>;
 pub struct Key<C> {
     /// Its name.
     pub name: &'static str,
-    /// What it decides, for operators.
+    /// Its meaning, for operators.
     pub meaning: &'static str,
-    /// How its value is written.
+    /// The form of its value.
     pub kind: Kind,
-    /// What holds where it is left out.
+    /// The value or behavior if it is absent.
     pub default: Fallback,
-    /// What a change of it does to a session that is up.
+    /// The effect of a change on an established session.
     pub effect: Effect,
-    /// What else is to be said of a change.
+    /// A further remark on a change.
     pub note: &'static str,
-    /// Where in a file it may be.
+    /// The places in a file where it may be.
     pub places: &'static [Place],
-    /// Where in Calico's datastore it is.
+    /// Its place in Calico's datastore.
     pub store: Store,
-    /// Whether reports of the configuration have it.
+    /// Whether reports of the configuration contain it.
     pub report: Report,
-    /// What to do about a value that is not accepted.
+    /// The advice for a rejected value.
     pub help: &'static str,
     /// A value other than the default.
     pub example: fn() -> Value,
-    /// The fields of the configuration that it decides.
+    /// The fields of the configuration that it sets.
     pub fields: &'static [&'static str],
     pub(crate) get: fn(&C) -> Option<Value>,
     pub(crate) set: fn(&mut C, &Value),
@@ -93,21 +94,21 @@ pub struct Key<C> {
     pub(crate) differs: fn(&C, &C) -> bool,
 }
 
-/// What holds where a key is left out.
+/// The value or behavior if a key is absent.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Fallback {
-    /// What a new configuration has.
+    /// The value in a new configuration.
     Field,
     /// This value.
     Value(fn() -> Value),
-    /// What these words say.
+    /// The behavior that this text describes.
     Words(&'static str),
-    /// Nothing: it is required.
+    /// None: the key is required.
     Required,
 }
 
-/// Where in a file a key may be.
+/// A place in a file where a key may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In a `[[neighbor]]`.
@@ -116,53 +117,53 @@ pub enum Place {
     Range,
 }
 
-/// Where in Calico's datastore a key is.
+/// The place of a key in Calico's datastore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Store {
-    /// Nowhere: it is left at its default, or follows from the fabric.
+    /// None: it has its default, or is derived from the fabric.
     Nowhere,
     /// In these fields of a BGPPeer.
     Fields(&'static [&'static str]),
-    /// In an annotation of a BGPPeer, which is named as [`Key::annotation`] says.
+    /// In an annotation of a BGPPeer, with the name [`Key::annotation`].
     Annotation,
 }
 
-/// Whether reports of the configuration have a key.
+/// Whether reports of the configuration contain a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
     /// Always.
     Always,
-    /// Where it is not as in a new configuration.
+    /// If it differs from a new configuration.
     IfSet,
-    /// The same, and the report of the neighbor's session has it as well.
+    /// The same, and also in the report of the neighbor's session.
     InNeighbors,
     /// Never: the report has it in another form.
     Never,
 }
 
-/// What becomes of a session that is up.
+/// The effect of a change on an established session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
-    /// In force at once; the peer is sent nothing.
+    /// Takes effect at once; the peer receives no message.
     Live,
-    /// The received routes are evaluated again, here and at once; nothing has to be sent again.
+    /// Received routes are evaluated again locally and at once; the peer need not send them again.
     Reevaluated,
-    /// If routes were refused before, the peer is asked to send its routes again (RFC 2918).
+    /// If routes were rejected before, the peer receives a ROUTE-REFRESH (RFC 2918).
     Refreshed,
-    /// The peer is sent its routes by the new rules, and withdrawals of what they no longer allow.
+    /// The peer receives its routes by the new rules, and withdrawals of routes that they reject.
     Readvertised,
-    /// In force from the next session on.
+    /// Takes effect with the next session.
     NextSession,
-    /// The session starts over if its two OPENs would settle on something else by now; otherwise
-    /// it is in force from the next session on.
+    /// The session is reset if the two OPENs would now negotiate another result; otherwise the
+    /// change takes effect with the next session.
     Renegotiated,
-    /// The session starts over.
+    /// The session is reset.
     Reset,
 }
 
 impl Effect {
-    /// Whether a session that stays up does not have it all.
+    /// Returns whether a session that stays established does not have the whole change.
     pub(crate) const fn waits(self) -> bool {
         matches!(self, Self::NextSession | Self::Renegotiated)
     }
@@ -170,7 +171,7 @@ impl Effect {
 
 /// A configuration that has keys.
 pub(crate) trait Keyed {
-    /// The families that its keys may name.
+    /// Returns the families that its keys may name.
     fn families(&self) -> FamilySet;
 }
 
@@ -187,22 +188,22 @@ impl Keyed for RangeConfig {
 }
 
 impl<C> Key<C> {
-    /// Returns the value; `None` where the key is left out. It may be a secret.
+    /// Returns the value; `None` if the key is absent. It may be a secret.
     pub fn get(&self, config: &C) -> Option<Value> {
         (self.get)(config)
     }
 
-    /// Whether two configurations differ in it.
+    /// Returns whether two configurations differ in it.
     pub fn differs(&self, old: &C, new: &C) -> bool {
         (self.differs)(old, new)
     }
 
-    /// Whether it may be in this place of a file.
+    /// Returns whether it may be in this place of a file.
     pub fn is_in(&self, place: Place) -> bool {
         self.places.contains(&place)
     }
 
-    /// Whether its value is a secret.
+    /// Returns whether its value is a secret.
     #[must_use]
     pub const fn is_secret(&self) -> bool {
         matches!(self.kind, Kind::Secret(_))
@@ -221,8 +222,8 @@ impl<C> Key<C> {
     reason = "it is about the two configurations of this crate"
 )]
 impl<C: Keyed> Key<C> {
-    /// Checks a value and sets it; a value with a mistake anywhere in it changes nothing. Families
-    /// that it names must be among those of the configuration.
+    /// Checks a value and sets it; a value with any mistake changes nothing. Families that it names
+    /// must be among those of the configuration.
     pub fn set(&self, config: &mut C, given: &At<Value>, faults: &mut Vec<Invalid>) {
         let before = faults.len();
         let read = Reader {
@@ -239,7 +240,7 @@ impl<C: Keyed> Key<C> {
 }
 
 impl PeerKey {
-    /// Returns what holds where it is left out, in Markdown.
+    /// Returns the default value or behavior, in Markdown.
     #[must_use]
     pub fn default_text(&self) -> String {
         let code = |value: Option<Value>| value.map(|value| alloc::format!("`{value}`"));
@@ -251,7 +252,7 @@ impl PeerKey {
         }
     }
 
-    /// Returns the value for people, if a report has it: that of a secret is `set`.
+    /// Returns the value for reports, if they contain it: that of a secret is `set`.
     #[must_use]
     pub fn shown(&self, peer: &PeerConfig) -> Option<String> {
         let value = self.get(peer)?;

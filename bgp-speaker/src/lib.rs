@@ -3,16 +3,16 @@
     not(test),
     warn(clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
-//! A whole BGP speaker as one value: sessions ([`bgp_fsm`]), tables ([`rib`]) and export, without
-//! a clock, a socket or a thread.
+//! A whole BGP speaker as one value: sessions ([`bgp_fsm`]), tables ([`rib`]) and export, without a
+//! clock, a socket or a thread.
 //!
-//! The same [`Speaker`] runs in the daemon of every host, in the route reflector, in the
-//! simulator and in the fuzzer. A driver hands it what happened together with the instant, does
-//! what its outputs say, and moves octets; crate `bgp-io` is such a driver for Tokio.
+//! The same [`Speaker`] runs in the daemon of every host, in the route reflector, in the simulator
+//! and in the fuzzer. A driver passes inputs with their instant, performs the outputs, and
+//! transfers octets; crate `bgp-io` is such a driver for Tokio.
 //!
-//! * [`config`]: what an operator decides, and [`keys`]: how it is written.
+//! * [`config`]: the configuration by the operator, and [`keys`]: its written form.
 //! * [`Speaker`]: the value itself.
-//! * [`Input`], [`Output`], [`Event`]: what goes in and what comes out.
+//! * [`Input`], [`Output`], [`Event`]: its inputs and outputs.
 //!
 //! ```
 //! use bgp_speaker::bgp_fsm::Instant;
@@ -42,7 +42,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The README has two speakers that meet in memory.
+//! The README has an example of two speakers connected in memory.
 
 extern crate alloc;
 

@@ -1,13 +1,13 @@
-//! Update groups: peers that must be told the same octets share one walk of the log, one encoding
-//! and one ring of segments.
+//! Update groups: peers that receive the same octets share one reading of the log, one encoding and
+//! one ring of segments.
 //!
 //! A member is in one of two modes per family. *Shared*: it takes segments from the ring, by
-//! reference count. *Private*: it walks the tables by itself, because it has just come up (its
-//! cursor is a feed) or because it was so slow that the ring had to let go of what it still
-//! needed; those that come up at about the same time take each other's octets (see
-//! [`crate::feed`]). A private member that reaches the tip of the log joins the ring; what the group
-//! announces after that may repeat what the member already has, which is harmless, since the last
-//! message about a prefix is always the right one.
+//! reference count. *Private*: it reads the tables itself, because it has just been established
+//! (its cursor is at a full table dump) or because it was so slow that the ring had to drop
+//! segments that it still needed. Members that are established at about the same time take each
+//! other's octets (see [`crate::feed`]). A private member that reaches the tip of the log joins the
+//! ring. Later announcements of the group may repeat routes that the member already has; this is
+//! harmless, since the last message about a prefix is always the right one.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
@@ -25,12 +25,12 @@ use crate::{
     segment::{Audience, Ring, Segment},
 };
 
-/// All that changes the octets a peer is sent; peers with equal keys share a group.
+/// Everything that determines the octets sent to a peer; peers with equal keys share a group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct GroupKey {
     /// The export rules of the tables.
     pub(crate) rules: GroupRules,
-    /// Whether AS numbers have four octets on the wire.
+    /// Whether AS numbers have four octets in messages.
     pub(crate) as4: bool,
     /// The largest message, header included.
     pub(crate) octets_max: usize,
@@ -46,10 +46,11 @@ impl GroupKey {
     }
 }
 
-/// Where the walk of one member is in one family.
+/// The progress of one member in one family.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
-    /// It walks by itself from here, or takes what another member was sent on the same way.
+    /// It reads the tables from this cursor, or takes the bites of another member with the same
+    /// cursors.
     Private(Cursor, FeedPlace),
     /// It has taken every segment before this number.
     Shared(u64),
@@ -59,14 +60,14 @@ enum Mode {
 #[derive(Clone, Copy, Debug)]
 struct MemberState {
     mode: Mode,
-    /// What is sent after the full table dump that is going on.
+    /// The message after the full table dump in progress.
     walk_end: WalkEnd,
-    /// Another dump is wanted after that.
+    /// Whether another dump follows, and with which markers.
     again: Option<RefreshMarkers>,
 }
 
 impl MemberState {
-    /// A member that has read up to `from` and is sent everything again.
+    /// Returns a member that has read up to `from` and receives everything again.
     fn refreshed(
         from: Cursor,
         family: Family,
@@ -84,10 +85,10 @@ impl MemberState {
     }
 }
 
-/// What a full table dump ends with.
+/// The end of a full table dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WalkEnd {
-    /// Nothing; there may be no such walk.
+    /// None; or there is no such dump.
     Nothing,
     /// The End-of-RIB marker after the first one (RFC 4724 §2).
     EndOfRib,
@@ -105,14 +106,14 @@ pub(crate) enum RefreshMarkers {
 }
 
 impl RefreshMarkers {
-    /// BoRR or EoRR, if it is sent.
+    /// Returns BoRR or EoRR, if it is sent.
     fn message(self, family: Family, subtype: RefreshSubtype) -> Option<Bytes> {
         let marked = self == Self::Marked;
         marked.then(|| message(|out| RouteRefresh { family, subtype }.encode(out)))
     }
 }
 
-/// A member in all its families.
+/// The states of a member in all its families.
 #[derive(Debug, Default)]
 pub(crate) struct MemberStates(Vec<(Family, MemberState)>);
 
@@ -120,15 +121,15 @@ pub(crate) struct MemberStates(Vec<(Family, MemberState)>);
 #[derive(Debug, Default)]
 struct FamilyGroup {
     ring: Ring,
-    /// Where the next segments are written, after the last ones in the same allocation.
+    /// The buffer for the next segments, in the same allocation as the last ones.
     room: BytesMut,
     feed: Feed,
     members: BTreeMap<PeerId, MemberState>,
-    /// Members in shared mode that have not taken everything.
+    /// Members in shared mode that have not taken all segments.
     behind: usize,
 }
 
-/// Peers that are told the same.
+/// Peers that receive the same octets.
 #[derive(Debug)]
 pub(crate) struct OutGroup {
     pub(crate) key: GroupKey,
@@ -146,23 +147,23 @@ impl OutGroup {
         }
     }
 
-    /// Its number in the tables.
+    /// Returns its number in the tables.
     pub(crate) fn id(&self) -> GroupId {
         self.id
     }
 
-    /// Takes the group out of the tables.
+    /// Removes the group from the tables.
     pub(crate) fn close(self, rib: &mut Rib) {
         rib.remove_group(self.id);
     }
 
-    /// Whether nobody is left.
+    /// Returns whether it has no members.
     pub(crate) fn is_empty(&self) -> bool {
         self.families.values().all(|group| group.members.is_empty())
     }
 
-    /// Lets a peer in: it is fed each family whole in which it is no member yet, then an End-of-RIB
-    /// marker.
+    /// Adds a peer: in each family in which it is not a member yet it receives a full table dump,
+    /// then an End-of-RIB marker.
     pub(crate) fn join(&mut self, peer: PeerId, families: FamilySet) {
         for family in families.iter() {
             let member = MemberState {
@@ -179,9 +180,8 @@ impl OutGroup {
         }
     }
 
-    /// Tells one member everything of a family once more (RFC 2918 §4). Who asks again while it is
-    /// being told is told once more at the end, however often it asked. So no refresh begins
-    /// before the End-of-RIB marker, either (RFC 7313 §4.1).
+    /// Sends a family to one member again (RFC 2918 §4). Any number of requests during a dump cause
+    /// one more dump after it. So no refresh begins before the End-of-RIB marker (RFC 7313 §4.1).
     pub(crate) fn refeed(
         &mut self,
         rib: &mut Rib,
@@ -207,7 +207,7 @@ impl OutGroup {
             .insert(peer, MemberState::refreshed(from, family, markers, session));
     }
 
-    /// Takes a peer out that another group takes in, and says where it stood.
+    /// Removes a peer that moves to another group, and returns its progress.
     pub(crate) fn hand_over(&mut self, rib: &mut Rib, peer: PeerId) -> MemberStates {
         let mut members = MemberStates::default();
         for (&family, group) in &mut self.families {
@@ -222,7 +222,7 @@ impl OutGroup {
         members
     }
 
-    /// Takes in a peer from another group: it is told everything by the rules of this one.
+    /// Adds a peer from another group: it receives everything by the rules of this group.
     pub(crate) fn take_over(&mut self, peer: PeerId, members: MemberStates) {
         for (family, member) in members.0 {
             self.families
@@ -233,16 +233,15 @@ impl OutGroup {
         }
     }
 
-    /// Takes a peer out.
+    /// Removes a peer.
     pub(crate) fn leave(&mut self, peer: PeerId) {
         for group in self.families.values_mut() {
             group.leave(peer);
         }
     }
 
-    /// Encodes the next bite of every family for which the ring has room. Members that now have
-    /// something to take are appended to `writable`, those whose session has to start over to
-    /// `lost`.
+    /// Encodes the next step of every family for which the ring has room. Members with new segments
+    /// are appended to `writable`, those whose session must be reset to `lost`.
     pub(crate) fn export(
         &mut self,
         now: Instant,
@@ -279,10 +278,10 @@ impl OutGroup {
         progress
     }
 
-    /// Hands `session` what its peer is to be told next, up to the session's limit.
+    /// Queues the next octets of a peer in `session`, up to the session's limit.
     ///
     /// # Errors
-    /// The peer has not read for so long that it can no longer be told what it missed.
+    /// The peer has not read for so long that the changes it missed are no longer available.
     pub(crate) fn pull(
         &mut self,
         peer: PeerId,
@@ -327,14 +326,14 @@ impl OutGroup {
         Ok(())
     }
 
-    /// Whether the peer has anything to take.
+    /// Returns whether the peer has anything to take.
     pub(crate) fn has_more(&self, peer: PeerId) -> bool {
         self.families.values().any(|group| group.has_more(peer))
     }
 
-    /// The log positions that members may still have to go on from, so that the tables keep their
-    /// tombstones for them: those of private members, and that of the oldest segment, from where
-    /// a member walks that loses its place in the ring.
+    /// Returns the log positions from which members may still continue, so that the tables keep
+    /// their tombstones for them: those of private members, and that of the oldest segment, where a
+    /// member continues that loses its place in the ring.
     pub(crate) fn held_cursors(&self) -> impl Iterator<Item = (Family, Cursor)> + '_ {
         self.families.iter().flat_map(|(&family, group)| {
             let private = group
@@ -353,13 +352,14 @@ impl OutGroup {
         })
     }
 
-    /// Octets waiting in the fullest of the group's rings.
+    /// Returns the octets waiting in the fullest of the group's rings.
     pub(crate) fn fullest_ring(&self) -> usize {
         let rings = self.families.values().map(|group| group.ring.octets());
         rings.max().unwrap_or(0)
     }
 
-    /// The members in a family, and the paths of a prefix that each but a path's source is sent.
+    /// Returns the members in a family, and the paths of a prefix that each receives, except a
+    /// path's own source.
     pub(crate) fn sent<'a>(
         &'a self,
         rib: &'a Rib,
@@ -378,7 +378,7 @@ impl OutGroup {
         })
     }
 
-    /// Octets waiting in the group's rings, and kept for newcomers.
+    /// Returns the octets waiting in the group's rings, and kept for new members.
     pub(crate) fn ring_octets(&self) -> usize {
         let families = self.families.values();
         families
@@ -387,11 +387,11 @@ impl OutGroup {
     }
 }
 
-/// What a peer missed can no longer be told: its session has to start over.
+/// The changes that a peer missed are no longer available: its session must be reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lost;
 
-/// What one private walk is about.
+/// The parameters of one private dump.
 struct Walk {
     group: GroupId,
     family: Family,
@@ -400,7 +400,7 @@ struct Walk {
 }
 
 impl FamilyGroup {
-    /// Up to where a member has been told, where `tip` is where the group stands.
+    /// Returns the cursor up to which a member has been served; `tip` is the group's cursor.
     fn stand(&self, mode: Mode, tip: impl FnOnce() -> Cursor) -> Cursor {
         match mode {
             Mode::Private(cursor, _) => cursor,
@@ -428,7 +428,7 @@ impl FamilyGroup {
             })
     }
 
-    /// The members that take from the ring.
+    /// Returns the members that take from the ring.
     fn shared(&self) -> impl Iterator<Item = PeerId> + '_ {
         let shared = self
             .members
@@ -437,14 +437,14 @@ impl FamilyGroup {
         shared.map(|(&peer, _)| peer)
     }
 
-    /// A shared member has taken every segment before `next`.
+    /// Records that a shared member has taken every segment before `next`.
     fn taken(&mut self, next: u64) {
         if next == self.ring.tip() {
             self.caught_up();
         }
     }
 
-    /// One member fewer is behind; when none is, nobody needs the segments any more.
+    /// Records that one member less is behind; with none behind, all segments are released.
     fn caught_up(&mut self) {
         self.behind = self.behind.saturating_sub(1);
         if self.behind == 0 {
@@ -452,7 +452,7 @@ impl FamilyGroup {
         }
     }
 
-    /// New segments from number `tip` on: every shared member has something to take.
+    /// Wakes every shared member after new segments from number `tip` on.
     fn wake(&mut self, tip: u64, writable: &mut Vec<PeerId>) {
         if self.ring.tip() == tip {
             return;
@@ -465,8 +465,8 @@ impl FamilyGroup {
         }
     }
 
-    /// Whether the ring can take another bite. A full ring waits while everyone is behind; as
-    /// soon as one member has taken everything, the slowest lose their place in it.
+    /// Returns whether the ring has room for another step. A full ring waits while every member is
+    /// behind; as soon as one member has taken all segments, the slowest lose their place in it.
     fn make_room(&mut self) -> bool {
         if self.ring.octets() < RING_OCTETS_MAX {
             return true;
@@ -501,7 +501,7 @@ impl FamilyGroup {
         true
     }
 
-    /// One bite of a private walk; at its end the member joins the ring.
+    /// Performs one step of a private dump; at its end the member joins the ring.
     fn walk(
         &mut self,
         walk: &Walk,
@@ -548,7 +548,7 @@ impl FamilyGroup {
     }
 }
 
-/// Queues those of the pieces that are for this peer.
+/// Queues the pieces with this peer in their audience.
 fn queue(session: &mut Session, peer: PeerId, pieces: &[(Audience, Bytes)]) {
     for (audience, octets) in pieces {
         if audience.includes(peer) {
@@ -557,7 +557,7 @@ fn queue(session: &mut Session, peer: PeerId, pieces: &[(Audience, Bytes)]) {
     }
 }
 
-/// One message by itself.
+/// Returns one message in a buffer of its own.
 fn message(encode: impl FnOnce(&mut BytesMut)) -> Bytes {
     let mut out = BytesMut::new();
     encode(&mut out);

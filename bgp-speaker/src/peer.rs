@@ -1,4 +1,4 @@
-//! One peer: its configuration, its session and where it stands in the export.
+//! One peer: its configuration, its session and its place in the export.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::net::IpAddr;
@@ -13,35 +13,35 @@ use crate::{keys::PeerConfig, prefix_limit::LimitLevel};
 /// The state a speaker keeps of one peer.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// What the operator (or the range's template) says.
+    /// The configuration by the operator, or from the range's template.
     pub(crate) config: PeerConfig,
     /// The index of the range a dynamic peer came from.
     pub(crate) range: Option<usize>,
     /// The session machine; it outlives every connection.
     pub(crate) session: Session,
-    /// When the session last asked to be woken, as noted in the speaker's timer index.
+    /// The session's next timeout, as in the speaker's timer index.
     pub(crate) armed: Option<Instant>,
-    /// What the OPENs settled, while the session is up.
+    /// The negotiated parameters of an established session.
     pub(crate) params: Option<SessionParams>,
     /// The local address of the established connection.
     pub(crate) local: Option<IpAddr>,
-    /// The update group, while the session is up.
+    /// The update group of an established session.
     pub(crate) group: Option<usize>,
-    /// Until when paths of a session that went down are kept as stale (RFC 4724 §4.2).
+    /// Until when the paths of an ended session are retained as stale (RFC 4724 §4.2).
     pub(crate) stale_until: Option<Instant>,
     /// The families whose paths are stale.
     pub(crate) stale: FamilySet,
-    /// The families that the peer is sending again, and until when it may take (RFC 7313 §4.1).
+    /// The families with a refresh in progress, with their deadlines (RFC 7313 §4.1).
     pub(crate) refreshes: Vec<(Family, Instant)>,
-    /// How far the peer has come towards its limits, as the operator was told.
+    /// The last reported level of each limit.
     pub(crate) limit_levels: BTreeMap<Family, LimitLevel>,
-    /// The most paths it ever had in families with a limit.
+    /// The highest number of paths in families with a limit.
     pub(crate) path_peaks: BTreeMap<Family, u32>,
-    /// No longer configured: forgotten as soon as its last words are written.
+    /// No longer configured: removed as soon as its remaining octets are written.
     pub(crate) doomed: bool,
-    /// When it last dialled, counted in connections.
+    /// The number of its last incoming connection, in the order of all connections.
     pub(crate) knock: u64,
-    /// Whether the peer waits in the speaker's list of peers with something to write.
+    /// Whether the peer is in the speaker's list of peers with octets to write.
     pub(crate) listed: bool,
 }
 
@@ -67,34 +67,37 @@ impl Peer {
         }
     }
 
-    /// The next instant at which this peer needs the clock.
+    /// Returns the next instant at which this peer has a timeout.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let refreshes = self.refreshes.iter().map(|&(_, until)| until);
         let timers = [self.session.poll_timeout(), self.stale_until];
         timers.into_iter().flatten().chain(refreshes).min()
     }
 
-    /// Whether a new configuration makes it a peer of another AS than ours, or no longer one.
+    /// Returns whether a new configuration changes it from an internal to an external peer, or vice
+    /// versa.
     pub(crate) fn crosses(&self, new: &PeerConfig) -> bool {
         (new.role == Role::External) != (self.config.role == Role::External)
     }
 
-    /// Whether a new configuration wants its session, which is up, from another address of ours.
+    /// Returns whether a new configuration requires another local address for its established
+    /// session.
     pub(crate) fn moves(&self, new: &PeerConfig) -> bool {
         new.local.is_some() && new.local != self.local
     }
 
-    /// Whether it has something to lose: a session, or routes that are kept for the next one.
+    /// Returns whether it has a session or retained routes, which would be lost.
     pub(crate) fn is_there(&self) -> bool {
         self.params.is_some() || self.stale_until.is_some()
     }
 
-    /// Whether it rests for a limit that it has passed.
+    /// Returns whether it is in idle hold after a prefix limit.
     pub(crate) fn is_barred(&self) -> bool {
         self.session.barred_until().is_some()
     }
 
-    /// Whether nothing would be lost by forgetting a peer that is dynamic or no longer configured.
+    /// Returns whether a peer that is dynamic or no longer configured can be removed without losing
+    /// state.
     pub(crate) fn is_spent(&self) -> bool {
         (self.doomed || self.range.is_some())
             && self.stale_until.is_none()
@@ -127,25 +130,25 @@ impl Peer {
     }
 }
 
-/// What `show neighbors` needs of one peer.
+/// The state of one peer, for `show neighbors`.
 #[derive(Clone, Debug)]
 pub struct PeerView<'a> {
     /// Its id within the speaker.
     pub id: PeerId,
     /// Its configuration.
     pub config: &'a PeerConfig,
-    /// Whether it came from a range rather than from the configuration.
+    /// Whether it comes from a range.
     pub dynamic: bool,
     /// Its session.
     pub session: &'a Session,
-    /// What the OPENs settled, while the session is up.
+    /// The negotiated parameters of an established session.
     pub params: Option<&'a SessionParams>,
     /// The local address of the established connection.
     pub local: Option<IpAddr>,
-    /// Until when its paths are kept as stale, if they are.
+    /// Until when its paths are retained as stale, if they are.
     pub stale_until: Option<Instant>,
-    /// What the tables count of it, per family of the session.
+    /// The counters of the tables, by family of the session.
     pub families: Vec<(Family, PeerCounters)>,
-    /// The most paths it ever had, in families with a limit.
+    /// The highest number of paths, in families with a limit.
     pub path_peaks: &'a BTreeMap<Family, u32>,
 }

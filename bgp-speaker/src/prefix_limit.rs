@@ -1,4 +1,5 @@
-//! Limits of paths per peer and family: who comes near is warned of, who passes is dealt with.
+//! Limits of paths per peer and family: a warning when a peer approaches the limit, and an action
+//! when it exceeds it.
 
 use core::time::Duration;
 
@@ -11,20 +12,20 @@ use crate::{
     speaker::Speaker,
 };
 
-/// How far a peer has come towards a limit.
+/// The level of a peer's paths relative to a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LimitLevel {
-    /// Below the share from which on the operator is warned.
+    /// Below the warning share.
     #[default]
     Below,
-    /// At that share or above.
+    /// At the warning share or above.
     Near,
-    /// It has announced more than it may.
+    /// Above the limit.
     Passed,
 }
 
 impl Speaker {
-    /// A session is up: its limits are in force.
+    /// Applies the limits of an established session.
     pub(crate) fn limit_paths(&mut self, peer: PeerId) {
         let Some(state) = self.roster.get_mut(peer) else {
             return;
@@ -40,7 +41,7 @@ impl Speaker {
         }
     }
 
-    /// Looks at a peer's limit after it has said something. What comes back ends the session.
+    /// Checks a peer's limit after a received message. A returned input ends the session.
     pub(crate) fn watch_limit(
         &mut self,
         peer: PeerId,
@@ -50,7 +51,7 @@ impl Speaker {
         let state = self.roster.get_mut(peer)?;
         let limit = *state.config.prefix_limits.get(&family)?;
         let passed = ingested.exceeded || ingested.limited > 0;
-        // Paths that only wait for the sweep are none of this session's.
+        // Stale paths that wait for the sweep do not count for this session.
         let paths = self.rib.counters(peer, family).paths;
         let peak = state.path_peaks.entry(family).or_default();
         *peak = paths.max(*peak);
@@ -85,7 +86,7 @@ impl Speaker {
     }
 }
 
-/// From how many paths on the operator is warned; never from none.
+/// Returns the number of paths from which on a warning is issued; at least 1.
 fn warn_from(limit: &PrefixLimit) -> u32 {
     let share = u64::from(limit.max) * u64::from(limit.warn_percent.min(100)) / 100;
     u32::try_from(share).unwrap_or(u32::MAX).max(1)

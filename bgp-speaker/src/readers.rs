@@ -1,4 +1,4 @@
-//! Readers of the tables beside the peers: where each stands in the logs of changes.
+//! Readers of the tables beside the peers: the position of each in the logs of changes.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
@@ -21,17 +21,17 @@ struct Reader {
 
 #[derive(Debug)]
 enum Kind {
-    /// It is given the whole table, then what changes.
+    /// It receives the whole table, then changes.
     Full,
-    /// It is given only what changes from its beginning on.
+    /// It receives only the changes after its start.
     Follower {
-        /// Changes that it fell too far behind to read.
+        /// Changes that it missed because it fell too far behind.
         missed: u64,
     },
 }
 
 impl Readers {
-    /// Adds a reader that is given everything.
+    /// Adds a reader that receives everything.
     pub(crate) fn add(&mut self) -> ReaderId {
         let cursors = BTreeMap::new();
         self.insert(Reader {
@@ -40,7 +40,7 @@ impl Readers {
         })
     }
 
-    /// Adds a reader that is given what changes from now on.
+    /// Adds a reader that receives only later changes.
     pub(crate) fn add_follower(&mut self, rib: &Rib, families: FamilySet) -> ReaderId {
         let families = families.iter();
         let cursors = families.map(|family| (family, rib.latest(family)));
@@ -56,12 +56,12 @@ impl Readers {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of readers.
     pub(crate) fn len(&self) -> usize {
         self.0.iter().flatten().count()
     }
 
-    /// Reads on in one family.
+    /// Reads further changes of one family.
     pub(crate) fn read(
         &mut self,
         rib: &mut Rib,
@@ -86,7 +86,7 @@ impl Readers {
         }
     }
 
-    /// Changes that a follower missed.
+    /// Returns the number of changes that a follower missed.
     pub(crate) fn missed(&self, reader: ReaderId) -> u64 {
         match self.0.get(reader.0) {
             Some(Some(Reader {
@@ -97,7 +97,7 @@ impl Readers {
         }
     }
 
-    /// Where all of them stand in a family.
+    /// Returns the positions of all readers in a family.
     pub(crate) fn cursors(&self, family: Family) -> impl Iterator<Item = Cursor> + '_ {
         let readers = self.0.iter().flatten();
         readers.filter_map(move |reader| reader.cursors.get(&family).copied())

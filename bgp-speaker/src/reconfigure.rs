@@ -1,12 +1,11 @@
-//! A new configuration on a running speaker: only the sessions it must touch are touched.
+//! A new configuration of a running speaker: only the affected sessions change.
 //!
-//! A session starts over when its transport has to be another, or when its two OPENs would settle
-//! on something else. In the latter case, which includes that we are another speaker from now on, by
-//! our AS or our BGP Identifier, it does so as after a graceful restart: both sides keep each other's
-//! routes meanwhile if they can (RFC 4724). All the rest changes under it: an update group is left
-//! for another, what the peer has sent is judged again, keys and intervals are exchanged, and what
-//! came out of a range is configured by name or the other way round. [`crate::keys`] has it key by
-//! key.
+//! A session is reset if its transport must change, or if its two OPENs would negotiate another
+//! result. The latter includes a new local AS or BGP Identifier; then it is reset as in a graceful
+//! restart: both sides retain each other's routes if they can (RFC 4724). Everything else changes
+//! without a reset: a peer moves to another update group, its received routes are evaluated again,
+//! keys and intervals are replaced, and a dynamic neighbor is configured by address or vice versa.
+//! [`crate::keys`] lists the effect of each key.
 
 use alloc::{collections::BTreeSet, string::String, vec::Vec};
 use core::net::IpAddr;
@@ -22,24 +21,24 @@ use crate::{
     speaker::Speaker,
 };
 
-/// What a new configuration did, by peer name.
+/// The effects of a new configuration, by peer name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reconfigured {
     /// Peers that are new.
     pub added: Vec<String>,
-    /// Peers that are gone: told Cease/Peer De-configured (RFC 4486).
+    /// Removed peers, which receive Cease/Peer De-configured (RFC 4486).
     pub removed: Vec<String>,
-    /// Peers whose session had to start over: told Cease/Other Configuration Change.
+    /// Peers with a reset session, which receive Cease/Other Configuration Change.
     pub reset: Vec<String>,
-    /// Peers whose session is up and stays so, and for which something has changed that is in force
-    /// from their next session on.
+    /// Peers with a session that stays established, and with a change that takes effect in their
+    /// next session.
     pub later: Vec<String>,
 }
 
-/// Why a new configuration cannot be taken while running.
+/// The reason why a new configuration requires a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeedsRestart {
-    /// Where the reachability of next hops comes from differs.
+    /// The source of next hop reachability differs.
     NextHops,
     /// The families differ.
     Families,
@@ -47,8 +46,8 @@ pub enum NeedsRestart {
     Multipath,
 }
 
-/// Returns a session with the keys of a peer that its two OPENs settle, and no others: those are for
-/// the next session, whatever they are by now.
+/// Returns a session with only those keys of a peer that its two OPENs negotiate: the other keys
+/// are for the next session, whatever their values are.
 fn settling(peer: &PeerConfig) -> SessionConfig {
     let mut settling = PeerConfig::vacant();
     let keys = PEER_KEYS.iter();
@@ -59,7 +58,7 @@ fn settling(peer: &PeerConfig) -> SessionConfig {
 }
 
 impl NeedsRestart {
-    /// The key of the configuration file this is about.
+    /// Returns the key of the configuration file.
     #[must_use]
     pub fn key(self) -> &'static str {
         match self {
@@ -71,10 +70,11 @@ impl NeedsRestart {
 }
 
 impl Speaker {
-    /// Takes over a new configuration. Sessions whose peer is configured as before stay up.
+    /// Applies a new configuration. Sessions of peers with an unchanged configuration stay
+    /// established.
     ///
     /// # Errors
-    /// Nothing changes when the tables would have to be others.
+    /// Nothing changes if the tables would have to change.
     pub fn reconfigure(
         &mut self,
         now: Instant,
@@ -86,14 +86,14 @@ impl Speaker {
         let wanted: BTreeSet<IpAddr> = new.peers.iter().map(|peer| peer.remote).collect();
         for id in self.roster.ids() {
             let Some(peer) = self.roster.get_mut(id).filter(|peer| !peer.doomed) else {
-                continue; // Who is told to go has no more to lose, nor the say over its address.
+                continue; // A peer being removed has no state to lose, nor a claim to its address.
             };
             let remote = peer.config.remote;
             let came = peer.range.take().is_some() || peer.is_there();
             if wanted.contains(&remote) {
-                continue; // Its turn comes with the configured ones.
+                continue; // It is handled with the configured ones.
             }
-            // A limit is for those who come, not for those who are there.
+            // A limit applies to new peers, not to existing ones.
             match self.config.range_of(remote).filter(|_| came) {
                 Some((at, range)) => self.revise(now, id, at, range.peer(remote), &mut done),
                 None => {
@@ -130,7 +130,7 @@ impl Speaker {
             .map_or(Ok(()), |(_, what)| Err(what))
     }
 
-    /// A neighbor that a range covers now takes the configuration that this gives it, or is gone.
+    /// Applies the configuration of the range that now covers a neighbor, or removes the neighbor.
     fn revise(
         &mut self,
         now: Instant,
@@ -148,12 +148,12 @@ impl Speaker {
         if let Some(peer) = self.roster.get_mut(id) {
             peer.range = Some(range);
         }
-        self.retire(id); // With its session, if there is nothing to keep.
+        self.retire(id); // Together with its session, if there are no routes to retain.
     }
 
-    /// Ends a session that has to start over although the peer is the same, so that both sides may
-    /// keep each other's routes (RFC 4724). It comes back with the next bite of work: by then the
-    /// driver has told the peer.
+    /// Resets a session of an unchanged peer, so that both sides may retain each other's routes
+    /// (RFC 4724). It is started again with the next step of work: by then the driver has sent the
+    /// NOTIFICATION.
     fn part(&mut self, now: Instant, id: PeerId, new: &PeerConfig, done: &mut Reconfigured) {
         let Some(peer) = self.roster.get(id) else {
             return;
@@ -199,8 +199,9 @@ impl Speaker {
         }
     }
 
-    /// Whether a peer can take a new configuration with its session up: its transport and what the
-    /// two OPENs have settled are the same. A session that is not up has nothing to lose.
+    /// Returns whether a peer can take a new configuration with its session established: its
+    /// transport and the negotiated result are the same. A session that is not established has
+    /// nothing to lose.
     fn adapts(&self, id: PeerId, new: &PeerConfig) -> bool {
         let Some(peer) = self.roster.get(id) else {
             return false;
@@ -209,7 +210,7 @@ impl Speaker {
             return true;
         };
         let settled = negotiate(&settling(new), open).is_ok_and(|new| {
-            // Both are what the OPENs of this session settled; the new ones are for the next session.
+            // The OPENs of this session negotiated both; new values are for the next session.
             let (hold_time_s, extended_receive) = (params.hold_time_s, params.extended_receive);
             let new = SessionParams {
                 hold_time_s,
@@ -221,7 +222,7 @@ impl Speaker {
         settled && !peer.crosses(new) && !peer.moves(new)
     }
 
-    /// Gives a peer a new configuration with its session up.
+    /// Gives a peer a new configuration with its session established.
     fn adapt(&mut self, now: Instant, id: PeerId, new: PeerConfig, done: &mut Reconfigured) {
         let Some(peer) = self.roster.get_mut(id) else {
             return;
@@ -249,12 +250,12 @@ impl Speaker {
         }
         if up && limits {
             self.limit_paths(id);
-            // What was refused comes again; who cannot is asked in vain.
+            // The peer sends rejected routes again, if it supports route refresh.
             let _ = self.ask_refresh(id, None);
         }
     }
 
-    /// Brings the tables' view of every peer and its update group in line with the configuration.
+    /// Updates every peer's settings in the tables and its update group to match the configuration.
     fn align(&mut self) {
         let mut ways = BTreeSet::new();
         for id in self.roster.ids() {
@@ -288,7 +289,7 @@ impl Speaker {
         });
     }
 
-    /// Ends a peer's session and forgets the peer.
+    /// Ends a peer's session and removes the peer.
     fn deconfigure(&mut self, now: Instant, id: PeerId) {
         self.stop(now, id, Notification::cease(cease::PEER_DECONFIGURED));
         if let Some(address) = self.roster.get(id).map(|peer| peer.config.remote) {
@@ -298,22 +299,22 @@ impl Speaker {
         self.retire(id);
     }
 
-    /// Ends every session, telling the peers why (RFC 9003 text and all).
+    /// Ends every session with this NOTIFICATION (including the text of RFC 9003).
     pub fn stop_all(&mut self, now: Instant, why: &Notification) {
         for id in self.roster.ids() {
             self.stop(now, id, why.clone());
         }
     }
 
-    /// Ends every session of a speaker that is about to come back: peers that keep our routes over
-    /// a restart are given no reason to drop them.
+    /// Ends every session of a speaker that will restart: peers that retain its routes receive no
+    /// Cease that would end the retention.
     pub fn leave_all(&mut self, now: Instant, why: &Notification) {
         for id in self.roster.ids() {
             self.session_input(now, id, bgp_fsm::Input::Leave(why.clone()));
         }
     }
 
-    /// Ends one session and leaves it down.
+    /// Ends one session; it is not started again.
     pub fn stop(&mut self, now: Instant, id: PeerId, why: Notification) {
         self.parted.retain(|parted| *parted != id);
         self.session_input(now, id, bgp_fsm::Input::Stop(why));

@@ -1,5 +1,5 @@
-//! Route refresh in both directions (RFC 2918), with BoRR and EoRR where both sides know them
-//! (RFC 7313).
+//! Route refresh in both directions (RFC 2918), with BoRR and EoRR if both sides support them (RFC
+//! 7313).
 
 use core::fmt;
 
@@ -15,12 +15,12 @@ use crate::{
     speaker::Speaker,
 };
 
-/// Why a peer cannot be asked for its routes.
+/// The reason why a peer cannot be asked for its routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRefresh {
-    /// Its session is not up.
+    /// Its session is not established.
     NotUp,
-    /// It has not said that it answers a ROUTE-REFRESH (RFC 2918 §2).
+    /// It has not advertised the route refresh capability (RFC 2918 §2).
     NotSupported,
     /// The session does not carry the family.
     OtherFamilies,
@@ -39,8 +39,8 @@ impl fmt::Display for NoRefresh {
 impl core::error::Error for NoRefresh {}
 
 impl Speaker {
-    /// Asks a peer for its routes again (RFC 2918 §3): those of one family, or of all that the
-    /// session carries. Returns the families asked for.
+    /// Sends a ROUTE-REFRESH to a peer (RFC 2918 §3): for one family, or for all families of the
+    /// session. Returns the requested families.
     ///
     /// # Errors
     /// The peer would not answer.
@@ -69,9 +69,9 @@ impl Speaker {
         Ok(wanted)
     }
 
-    /// The peer asks for our routes, or sends BoRR or EoRR. Families that the session
-    /// does not carry, marks of a peer that has not offered them, and subtypes that nobody knows
-    /// are ignored (RFC 2918 §4, RFC 7313 §5).
+    /// Handles a peer's ROUTE-REFRESH: a request, BoRR or EoRR. Families that the session does not
+    /// carry, markers of a peer without the capability, and unknown subtypes are ignored (RFC 2918
+    /// §4, RFC 7313 §5).
     pub(crate) fn refresh(&mut self, now: Instant, peer: PeerId, refresh: RouteRefresh) {
         let RouteRefresh { family, subtype } = refresh;
         let Some(params) = self
@@ -107,7 +107,7 @@ impl Speaker {
         self.list(peer);
     }
 
-    /// From here on the peer sends everything again (RFC 7313 §4.1).
+    /// Handles BoRR: from here on the peer sends everything again (RFC 7313 §4.1).
     fn refresh_begins(&mut self, now: Instant, peer: PeerId, family: Family) {
         let Some(state) = self.roster.get_mut(peer) else {
             return;
@@ -117,7 +117,7 @@ impl Speaker {
         self.rib.begin_refresh(peer, family);
     }
 
-    /// The peer has sent everything: what it did not send again is gone (RFC 7313 §4.1).
+    /// Handles EoRR: paths that the peer did not send again are removed (RFC 7313 §4.1).
     fn refresh_ends(&mut self, peer: PeerId, family: Family) {
         let Some(state) = self.roster.get_mut(peer) else {
             return;
@@ -125,7 +125,7 @@ impl Speaker {
         let begun = state.refreshes.len();
         state.refreshes.retain(|&(of, _)| of != family);
         if state.refreshes.len() == begun {
-            return; // It never began.
+            return; // There was no BoRR.
         }
         let name = state.config.name.clone();
         self.rib.end_refresh(peer, family);
@@ -133,7 +133,7 @@ impl Speaker {
             .push_back(Output::Event(Event::Refreshed { peer, name, family }));
     }
 
-    /// Ends the refreshes whose end the peer has not marked in time.
+    /// Ends the refreshes without an EoRR in time.
     pub(crate) fn expire_refreshes(&mut self, now: Instant, peer: PeerId) {
         let Some(state) = self.roster.get_mut(peer) else {
             return;

@@ -1,4 +1,5 @@
-//! Sessions coming up and going down, and the paths that outlive them (RFC 4724, helper side).
+//! Start and end of sessions, and the paths that are retained over their end (RFC 4724, helper
+//! side).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +17,7 @@ use crate::{
 };
 
 impl Speaker {
-    /// A session is up: its peer gets a place in the tables and in an update group.
+    /// Handles an established session: its peer gets a place in the tables and in an update group.
     pub(crate) fn up(&mut self, now: Instant, peer: PeerId, params: SessionParams) {
         let link = (self.roster.get(peer)).map(|state| self.link_of(&state.config));
         let Some(state) = self.roster.get_mut(peer) else {
@@ -51,11 +52,11 @@ impl Speaker {
         };
         let lost = state.stale.difference(forwarding(&params));
         if state.stale_until.is_some() {
-            // RFC 4724 §4.2: the timer now bounds the wait for the End-of-RIB markers.
+            // RFC 4724 §4.2: from now on the timer limits the wait for the End-of-RIB markers.
             state.stale_until = Some(now + STALE_PATHS_MAX);
         }
         let families = params.families;
-        // RFC 4724 §3: whatever ends this session, from here on we have not restarted.
+        // RFC 4724 §3: however this session ends, this process has not restarted since.
         state.session.set_forwarding(state.config.session.families);
         self.await_markers(peer, families);
         let Some(state) = self.roster.get_mut(peer) else {
@@ -75,7 +76,7 @@ impl Speaker {
         self.list(peer);
     }
 
-    /// Lets a peer whose session is up into its update group: it is fed these families.
+    /// Adds an established peer to its update group: it receives a full dump of these families.
     pub(crate) fn join(&mut self, peer: PeerId, families: FamilySet) {
         if families.is_empty() {
             return;
@@ -94,9 +95,9 @@ impl Speaker {
         self.list(peer);
     }
 
-    /// Moves a peer to the group of its present configuration, if it is another: it is told
-    /// everything by the new rules, and what to forget.
-    /// `ways` are those that others have gone before.
+    /// Moves a peer to the group of its current configuration, if that is another: it receives
+    /// everything by the new rules, and withdrawals. `ways` are the moves that other peers have
+    /// already made.
     pub(crate) fn regroup(&mut self, peer: PeerId, ways: &mut BTreeSet<(GroupId, GroupId)>) {
         let Some(old) = self.roster.get(peer).and_then(|state| state.group) else {
             return;
@@ -126,7 +127,7 @@ impl Speaker {
         self.list(peer);
     }
 
-    /// An established session has ended.
+    /// Handles the end of an established session.
     pub(crate) fn down(&mut self, now: Instant, peer: PeerId, reason: DownReason) {
         let Some(state) = self.roster.get_mut(peer) else {
             return;
@@ -163,7 +164,8 @@ impl Speaker {
             .push_back(Output::Event(Event::Down { peer, name, reason }));
     }
 
-    /// The peer has sent a family whole: what it did not send again is gone (RFC 4724 §4.2).
+    /// Handles an End-of-RIB marker: stale paths that the peer did not send again are removed (RFC
+    /// 4724 §4.2).
     pub(crate) fn end_of_rib(&mut self, peer: PeerId, family: Family) {
         self.sweep(peer, family);
         let name = self.peer_name(peer).into();
@@ -172,7 +174,7 @@ impl Speaker {
         self.marker_came(peer, family);
     }
 
-    /// The time for which stale paths are kept is over.
+    /// Removes stale paths when their time has expired.
     pub(crate) fn expire_stale(&mut self, now: Instant, peer: PeerId) {
         let Some(state) = self.roster.get_mut(peer) else {
             return;
@@ -209,7 +211,7 @@ impl Speaker {
         }
     }
 
-    /// What the octets for this peer depend on.
+    /// Returns the parameters that determine the octets sent to this peer.
     fn group_key(&self, peer: PeerId) -> Option<GroupKey> {
         let state = self.roster.get(peer)?;
         let params = state.params.as_ref()?;
@@ -240,7 +242,7 @@ impl Speaker {
         })
     }
 
-    /// The group for a key, made if there is none.
+    /// Returns the group with a key; makes it if there is none.
     fn group_at(&mut self, key: GroupKey) -> usize {
         let same = |group: &Option<OutGroup>| group.as_ref().is_some_and(|group| group.key == key);
         if let Some(at) = self.groups.iter().position(same) {
@@ -258,7 +260,8 @@ impl Speaker {
     }
 }
 
-/// The families in which the peer is sent several paths of a prefix, and which ones (RFC 7911).
+/// Returns the families in which the peer is sent several paths of a prefix, and which ones (RFC
+/// 7911).
 fn send_paths(state: &Peer, params: &SessionParams) -> BTreeMap<Family, SendPaths> {
     let wanted = &state.config.send_paths;
     let families = params.add_path_send.intersection(params.families);
@@ -269,7 +272,7 @@ fn send_paths(state: &Peer, params: &SessionParams) -> BTreeMap<Family, SendPath
         .collect()
 }
 
-/// The families in which a restarted peer says it has kept forwarding (RFC 4724 §3).
+/// Returns the families in which a restarted peer has preserved its forwarding state (RFC 4724 §3).
 fn forwarding(params: &SessionParams) -> FamilySet {
     let families = params
         .peer_graceful
@@ -281,13 +284,14 @@ fn forwarding(params: &SessionParams) -> FamilySet {
         .collect()
 }
 
-/// The families whose paths are kept over the end of a session (RFC 4724 §4.2, RFC 8538 §3).
+/// Returns the families with paths that are retained over the end of a session (RFC 4724 §4.2, RFC
+/// 8538 §3).
 fn kept(state: &Peer, params: &SessionParams, reason: &DownReason) -> FamilySet {
     let Some(theirs) = &params.peer_graceful else {
         return FamilySet::default();
     };
     if state.config.session.graceful_restart.is_none() {
-        return FamilySet::default(); // we have not offered to be a helper
+        return FamilySet::default(); // graceful restart was not offered
     }
     if theirs.time_s == 0 || !reason.is_graceful(theirs.notification) {
         return FamilySet::default();

@@ -1,4 +1,4 @@
-//! Who the peers are: configured ones, and dynamic ones that came from a range.
+//! The peers: configured ones, and dynamic ones from a range.
 
 use alloc::{
     boxed::Box,
@@ -24,21 +24,21 @@ use crate::{
 pub(crate) struct Roster {
     peers: Vec<Option<Box<Peer>>>,
     by_address: BTreeMap<IpAddr, PeerId>,
-    /// Places given up, the longest ago first: an id is not taken again while the tables still
-    /// sweep what its last owner left behind.
+    /// Released IDs, the oldest first: an ID is not assigned again while the tables still sweep the
+    /// paths of its last owner.
     freed: VecDeque<usize>,
-    /// How many peers there have been: no two get the same seed.
+    /// How many peers were ever made: each gets another seed.
     made: u64,
-    /// How many connections have come in, to tell which is older.
+    /// How many connections have come in, to order them by age.
     knocks: u64,
     seed: u64,
-    /// Peers there are, and the most there were.
+    /// The number of peers, and its highest value.
     level: Level,
     marks: AllRangeMarks,
 }
 
 impl Roster {
-    /// The configured peers.
+    /// Makes a roster of the configured peers.
     pub(crate) fn new(config: &SpeakerConfig, seed: u64) -> Self {
         let mut roster = Self {
             peers: Vec::new(),
@@ -64,17 +64,17 @@ impl Roster {
         self.peers.get_mut(index(id)?)?.as_deref_mut()
     }
 
-    /// The peer at an address.
+    /// Returns the peer at an address.
     pub(crate) fn at(&self, remote: IpAddr) -> Option<PeerId> {
         self.by_address.get(&remote).copied()
     }
 
-    /// Every id in use.
+    /// Returns every ID in use.
     pub(crate) fn ids(&self) -> Vec<PeerId> {
         self.iter().map(|(id, _)| id).collect()
     }
 
-    /// Every peer.
+    /// Returns every peer.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (PeerId, &Peer)> {
         self.peers
             .iter()
@@ -82,7 +82,7 @@ impl Roster {
             .filter_map(|(at, peer)| Some((id(at)?, peer.as_deref()?)))
     }
 
-    /// Adds a peer. `None` when [`PEERS_MAX`] is reached.
+    /// Adds a peer. Returns `None` when [`PEERS_MAX`] is reached.
     pub(crate) fn insert(&mut self, config: PeerConfig, range: Option<usize>) -> Option<PeerId> {
         let at = self.free()?;
         let id = id(at)?;
@@ -94,7 +94,7 @@ impl Roster {
         Some(id)
     }
 
-    /// Frees a peer's address for another; the peer itself stays until its last words are written.
+    /// Releases a peer's address; the peer itself stays until its remaining octets are written.
     pub(crate) fn doom(&mut self, id: PeerId) {
         let Some(peer) = self.get_mut(id) else { return };
         peer.doomed = true;
@@ -102,14 +102,14 @@ impl Roster {
         self.vacate(remote, id);
     }
 
-    /// Nobody is at an address any more, if that was this peer.
+    /// Removes this peer from an address, if it is the one there.
     fn vacate(&mut self, remote: IpAddr, id: PeerId) {
         if self.by_address.get(&remote) == Some(&id) {
             self.by_address.remove(&remote);
         }
     }
 
-    /// Forgets a peer; its id stays taken until [`release`](Self::release).
+    /// Removes a peer; its ID stays in use until [`release`](Self::release).
     pub(crate) fn remove(&mut self, id: PeerId) {
         let Some(peer) = index(id).and_then(|at| self.peers.get_mut(at)?.take()) else {
             return;
@@ -118,12 +118,12 @@ impl Roster {
         self.vacate(peer.config.remote, id);
     }
 
-    /// The id of a forgotten peer may be taken again.
+    /// Releases the ID of a removed peer.
     pub(crate) fn release(&mut self, id: PeerId) {
         self.freed.extend(index(id));
     }
 
-    /// The peer an incoming connection belongs to, and whether it has just been made.
+    /// Returns the peer of an incoming connection, and whether it was just made.
     pub(crate) fn accept(
         &mut self,
         config: &SpeakerConfig,
@@ -162,14 +162,15 @@ impl Roster {
         Ok((id, true))
     }
 
-    /// Peers out of one range.
+    /// Returns the number of peers of one range.
     pub(crate) fn out_of(&self, range: usize) -> usize {
         let of_range = |peer: &Peer| peer.range == Some(range) && !peer.doomed;
         self.iter().filter(|(_, peer)| of_range(peer)).count()
     }
 
-    /// The peer of a range that makes room for a newcomer: of those that are not Established and have
-    /// nothing to lose, the one that dialled the longest ago from the source that has most of them.
+    /// Returns the peer of a range that is evicted for a new one: of the peers that are not
+    /// Established and have no state to lose, the one with the oldest incoming connection of the
+    /// source that has most of them.
     pub(crate) fn to_evict(&self, range: usize, newcomer: IpAddr) -> Option<PeerId> {
         let unopened = self.iter().filter(|(_, peer)| {
             peer.range == Some(range) && !peer.doomed && !peer.is_there() && !peer.is_barred()
@@ -191,17 +192,17 @@ impl Roster {
             .map(|(_, _, id)| id)
     }
 
-    /// Peers there are, and the most there were.
+    /// Returns the number of peers, and its highest value.
     pub(crate) fn level(&self) -> Level {
         self.level
     }
 
-    /// What is remembered of a range.
+    /// Returns the stored counters of a range.
     pub(crate) fn marks(&self, range: Prefix) -> RangeMarks {
         self.marks.get(&range).copied().unwrap_or_default()
     }
 
-    /// A place for a new peer.
+    /// Returns an ID for a new peer.
     fn free(&mut self) -> Option<usize> {
         if self.freed.len() > IDS_RESTING || self.peers.len() >= PEERS_MAX {
             return self.freed.pop_front();
@@ -211,7 +212,8 @@ impl Roster {
     }
 }
 
-/// What an attacker has for the price of one address: that address, or an IPv6 network.
+/// Returns the block of addresses that an attacker obtains as easily as one address: that address,
+/// or an IPv6 network.
 fn source(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -219,7 +221,7 @@ fn source(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Id 0 is the speaker itself.
+/// ID 0 is the speaker itself.
 fn index(id: PeerId) -> Option<usize> {
     usize::from(id.0).checked_sub(1)
 }

@@ -5,19 +5,19 @@ use alloc::collections::VecDeque;
 use bytes::Bytes;
 use rib::{Cursor, PeerId};
 
-/// Who among a group's members a segment is for.
+/// The receivers of a segment among a group's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Audience {
-    /// Everyone.
+    /// Every member.
     All,
-    /// Everyone but the member the routes came from: no echo (RFC 4456 §6).
+    /// Every member except the source of the routes: no echo (RFC 4456 §6).
     Except(PeerId),
-    /// One member alone, whose own route has become the best.
+    /// One member alone: its own route has become the best.
     Only(PeerId),
 }
 
 impl Audience {
-    /// Whether `member` is to receive it.
+    /// Returns whether `member` receives it.
     pub(crate) fn includes(self, member: PeerId) -> bool {
         match self {
             Self::All => true,
@@ -30,16 +30,16 @@ impl Audience {
 /// Whole UPDATE messages with one audience.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
-    /// Who receives it.
+    /// Its receivers.
     pub(crate) audience: Audience,
     /// The messages, headers included.
     pub(crate) octets: Bytes,
-    /// Where the group stood in the log before the bite this segment is part of: a member that
-    /// misses the segment walks on by itself from here.
+    /// The group's log position before the step of this segment: a member that misses the segment
+    /// continues from here.
     pub(crate) from: Cursor,
 }
 
-/// The segments of one group and family, numbered without gaps, bounded in octets.
+/// The segments of one group and family, numbered consecutively, bounded in octets.
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
     first: u64,
@@ -48,12 +48,13 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// The number the next segment will get: where a member stands that has taken everything.
+    /// Returns the number of the next segment: the position of a member that has taken all
+    /// segments.
     pub(crate) fn tip(&self) -> u64 {
         self.first + self.segments.len() as u64
     }
 
-    /// Octets waiting.
+    /// Returns the waiting octets.
     pub(crate) fn octets(&self) -> usize {
         self.octets
     }
@@ -64,23 +65,24 @@ impl Ring {
         self.segments.push_back(segment);
     }
 
-    /// The segment numbered `number`, unless it is gone or yet to come.
+    /// Returns the segment with this number, if it is in the ring.
     pub(crate) fn segment(&self, number: u64) -> Option<&Segment> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.segments.get(index)
     }
 
-    /// The oldest segment that waits.
+    /// Returns the oldest segment in the ring.
     pub(crate) fn oldest(&self) -> Option<&Segment> {
         self.segments.front()
     }
 
-    /// Drops what every member has taken: all segments before `number`.
+    /// Drops the segments that every member has taken: all before `number`.
     pub(crate) fn release(&mut self, number: u64) {
         while self.first < number && self.evict().is_some() {}
     }
 
-    /// Drops the oldest segment and gives its number and where a member that missed it resumes.
+    /// Drops the oldest segment and returns its number and the position from which a member that
+    /// missed it continues.
     pub(crate) fn evict(&mut self) -> Option<(u64, Cursor)> {
         let segment = self.segments.pop_front()?;
         let number = self.first;

@@ -1,8 +1,7 @@
-//! The speaker: one value that takes inputs with an instant and gives outputs.
+//! The speaker: one value that takes inputs with an instant and returns outputs.
 //!
-//! This file is the facade; what it composes lives in [`crate::peer`], [`crate::roster`],
-//! [`crate::ingest`], [`crate::outgroup`], [`crate::refresh`], [`crate::restart`] and
-//! [`crate::defer`].
+//! This file is the facade; its parts are in [`crate::peer`], [`crate::roster`], [`crate::ingest`],
+//! [`crate::outgroup`], [`crate::refresh`], [`crate::restart`] and [`crate::defer`].
 
 use alloc::{
     collections::{BTreeSet, VecDeque},
@@ -34,10 +33,10 @@ use crate::{
 
 /// A BGP speaker: sessions, tables and export in one plain struct (RFC 4271).
 ///
-/// Mutate it with [`handle`](Self::handle), then drain [`poll_output`](Self::poll_output); give it
-/// time with [`run`](Self::run) until that says `Done`; move octets with [`fill`](Self::fill) and
-/// [`sent`](Self::sent) for the peers that [`poll_writable`](Self::poll_writable) names; come back
-/// at [`poll_timeout`](Self::poll_timeout). It reads no clock and opens no socket.
+/// Pass inputs to [`handle`](Self::handle), then drain [`poll_output`](Self::poll_output); call
+/// [`run`](Self::run) until it returns `Done`; transfer octets with [`fill`](Self::fill) and
+/// [`sent`](Self::sent) for the peers that [`poll_writable`](Self::poll_writable) returns; call
+/// again at [`poll_timeout`](Self::poll_timeout). It reads no clock and opens no socket.
 #[derive(Debug)]
 pub struct Speaker {
     pub(crate) config: SpeakerConfig,
@@ -49,28 +48,28 @@ pub struct Speaker {
     writable: VecDeque<PeerId>,
     pub(crate) malformed: VecDeque<Malformed>,
     pub(crate) malformed_total: u64,
-    /// Peers whose sessions have to start over.
+    /// Peers with sessions that must be reset.
     lost: Vec<PeerId>,
-    /// Peers whose sessions were ended to begin again.
+    /// Peers with sessions that were ended to be started again.
     pub(crate) parted: Vec<PeerId>,
-    /// Forgotten peers that the tables still sweep.
+    /// Removed peers with paths that the tables still sweep.
     leaving: VecDeque<PeerId>,
     readers: Readers,
-    /// The wait after a restart of ours.
+    /// The wait after a restart of this speaker.
     pub(crate) deferral: Option<Deferral>,
-    /// The families whose forwarding state outlived the speaker's former self.
+    /// The families with forwarding state that was preserved over the restart.
     pub(crate) forwarding: FamilySet,
-    /// Octets in the fullest ring when it was last looked at.
+    /// Octets in the fullest ring at the last measurement.
     pub(crate) ring_octets: Level,
-    /// The addresses of the machine, in order; empty where the driver does not set them.
+    /// The addresses of the machine, sorted; empty if the driver does not set them.
     pub(crate) addresses: Vec<InterfaceAddress>,
-    /// Connections that never became sessions.
+    /// Failed handshakes.
     pub(crate) tallies: Tallies,
 }
 
 impl Speaker {
-    /// A speaker with its configured peers, all still idle: start them with
-    /// [`start`](Self::start). The seed feeds timer jitter and hash functions.
+    /// Makes a speaker with its configured peers, all still idle: start them with
+    /// [`start`](Self::start). The seed determines timer jitter and hash functions.
     #[must_use]
     pub fn new(config: SpeakerConfig, seed: u64) -> Self {
         let rib = Rib::new(
@@ -114,7 +113,7 @@ impl Speaker {
         }
     }
 
-    /// Takes in one thing that happened.
+    /// Handles one input.
     pub fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
             Input::Session(peer, input) => self.session_input(now, peer, input),
@@ -132,13 +131,12 @@ impl Speaker {
         self.drain_tracks();
     }
 
-    /// Finds or makes the peer for a connection that has come in, and the place it takes; the driver
-    /// then hands over `Opened` for that place: [`Conn::Inbound`], or [`Conn::Held`] while another
+    /// Finds or makes the peer for an incoming connection, and returns its place; the driver then
+    /// passes `Opened` for that place: [`Conn::Inbound`], or [`Conn::Held`] while another
     /// connection of the peer is in use.
     ///
     /// # Errors
-    /// Says why the connection is not wanted; the driver tells the other side with the
-    /// NOTIFICATION of [`Refusal::notification`].
+    /// The connection is rejected; the driver sends the NOTIFICATION of [`Refusal::notification`].
     pub fn accept(
         &mut self,
         now: Instant,
@@ -173,12 +171,12 @@ impl Speaker {
         verdict.map(|conn| (peer, conn)).map_err(Refusal::Session)
     }
 
-    /// The next thing for the driver to do, until there is none.
+    /// Returns the next output for the driver, until there is none.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// The instant at which [`Input::Timeout`] is due.
+    /// Returns the instant at which [`Input::Timeout`] is due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let timer = self.timers.first().map(|&(at, _)| at);
@@ -186,9 +184,9 @@ impl Speaker {
         timer.into_iter().chain(others.into_iter().flatten()).min()
     }
 
-    /// The next peer that may have something to write on a connection. A peer named here is
-    /// named again only after it got more to write, so the driver has to [`fill`](Self::fill)
-    /// until nothing comes or the socket takes no more.
+    /// Returns the next peer that may have octets to write on a connection. A peer that was
+    /// returned is returned again only after it got more octets, so the driver has to
+    /// [`fill`](Self::fill) until nothing remains or the socket accepts no more.
     pub fn poll_writable(&mut self) -> Option<PeerId> {
         let peer = self.writable.pop_front()?;
         if let Some(peer) = self.roster.get_mut(peer) {
@@ -197,8 +195,8 @@ impl Speaker {
         Some(peer)
     }
 
-    /// Appends what is to be written next on a connection, about `octets_max` octets. The same
-    /// octets come again until [`sent`](Self::sent) has taken note of them.
+    /// Appends the octets to be written next on a connection, about `octets_max` octets. The same
+    /// octets are returned again until [`sent`](Self::sent) has recorded them.
     pub fn fill(&mut self, peer: PeerId, conn: Conn, slices: &mut Vec<Bytes>, octets_max: usize) {
         let Some(state) = self.roster.get_mut(peer) else {
             return;
@@ -213,7 +211,7 @@ impl Speaker {
         state.session.fill(conn, slices, octets_max);
     }
 
-    /// The socket has taken this many octets.
+    /// Records that the socket has accepted this many octets.
     pub fn sent(&mut self, peer: PeerId, conn: Conn, octets: usize) {
         if let Some(state) = self.roster.get_mut(peer) {
             state.session.sent(conn, octets);
@@ -222,7 +220,7 @@ impl Speaker {
         }
     }
 
-    /// Whether a peer has anything to write on a connection.
+    /// Returns whether a peer has octets to write on a connection.
     #[must_use]
     pub fn wants_write(&self, peer: PeerId, conn: Conn) -> bool {
         let Some(state) = self.roster.get(peer) else {
@@ -236,7 +234,7 @@ impl Speaker {
                 && group.is_some_and(|group| group.has_more(peer)))
     }
 
-    /// The longest message that may arrive on a connection, in octets (RFC 8654 §4).
+    /// Returns the longest message that may arrive on a connection, in octets (RFC 8654 §4).
     #[must_use]
     pub fn octets_max(&self, peer: PeerId, conn: Conn) -> usize {
         let session = self.roster.get(peer).map(|state| &state.session);
@@ -245,15 +243,16 @@ impl Speaker {
         })
     }
 
-    /// Whether the messages of a connection may be handed over now: see [`bgp_fsm::Session::reads`].
+    /// Returns whether the messages of a connection may be passed on now: see
+    /// [`bgp_fsm::Session::reads`].
     #[must_use]
     pub fn reads(&self, peer: PeerId, conn: Conn) -> bool {
         let state = self.roster.get(peer);
         state.is_none_or(|state| state.session.reads(conn))
     }
 
-    /// A bounded bite of background work: deciding, exporting, sweeping. Call it again while it
-    /// says `More`, with I/O in between.
+    /// Performs a bounded step of background work: route selection, export, sweeping. Call it again
+    /// while it returns `More`, with I/O in between.
     pub fn run(&mut self, now: Instant, budget: Budget) -> Progress {
         for peer in core::mem::take(&mut self.parted) {
             self.session_input(now, peer, bgp_fsm::Input::Start);
@@ -284,32 +283,32 @@ impl Speaker {
         progress
     }
 
-    /// A new reader of the tables, such as the kernel's FIB: it is given everything, then what
+    /// Adds a reader of the tables, such as the kernel's FIB: it receives the whole tables, then
     /// changes.
     pub fn add_reader(&mut self) -> ReaderId {
         self.readers.add()
     }
 
-    /// A new reader that is given only what changes from now on, such as a watcher of events. One
-    /// that falls too far behind goes on with the latest change: see [`missed`](Self::missed).
+    /// Adds a reader that receives only later changes, such as a watcher of events. One that falls
+    /// too far behind continues with the latest change: see [`missed`](Self::missed).
     pub fn add_follower(&mut self) -> ReaderId {
         let families = self.config.families;
         self.readers.add_follower(&self.rib, families)
     }
 
-    /// Removes a reader. The tables keep nothing for it any more; its number may go to another one.
+    /// Removes a reader. The tables keep nothing for it any more; its number may be assigned again.
     pub fn remove_reader(&mut self, reader: ReaderId) {
         self.readers.remove(reader);
     }
 
-    /// How many readers there are.
+    /// Returns the number of readers.
     #[must_use]
     pub fn readers(&self) -> usize {
         self.readers.len()
     }
 
-    /// Reads on in one family. After [`Progress::Lost`] the reader is given everything again and
-    /// has to forget what it is not given.
+    /// Reads further changes of one family. After [`Progress::Lost`] the reader receives everything
+    /// again and must remove the routes that it does not receive.
     pub fn read(
         &mut self,
         reader: ReaderId,
@@ -324,8 +323,8 @@ impl Speaker {
         self.readers.read(&mut self.rib, place, budget, each)
     }
 
-    /// How many changes a follower has not been given since its beginning, because it fell too far
-    /// behind: at most so many.
+    /// Returns an upper bound of the changes that a follower has missed since it was added, because
+    /// it fell too far behind.
     #[must_use]
     pub fn missed(&self, reader: ReaderId) -> u64 {
         self.readers.missed(reader)
@@ -336,7 +335,7 @@ impl Speaker {
         self.rib.watch_rejected(destinations);
     }
 
-    /// Records no rejected path any more.
+    /// Stops recording rejected paths.
     pub fn unwatch_rejected(&mut self) {
         self.rib.unwatch_rejected();
     }
@@ -346,7 +345,7 @@ impl Speaker {
         self.rib.poll_rejected()
     }
 
-    /// Lets the tables forget what every reader has read.
+    /// Lets the tables drop the changes that every reader has read.
     fn trim(&mut self) {
         for family in self.config.families.iter() {
             let members = self
@@ -362,45 +361,46 @@ impl Speaker {
         }
     }
 
-    /// The configuration in force.
+    /// Returns the configuration in effect.
     #[must_use]
     pub fn config(&self) -> &SpeakerConfig {
         &self.config
     }
 
-    /// The tables, to read.
+    /// Returns the tables, for reading.
     #[must_use]
     pub fn rib(&self) -> &Rib {
         &self.rib
     }
 
-    /// Every peer, configured and dynamic.
+    /// Returns every peer, configured and dynamic.
     pub fn peers(&self) -> impl Iterator<Item = PeerView<'_>> + '_ {
         self.roster
             .iter()
             .map(|(id, peer)| peer.view(id, &self.rib))
     }
 
-    /// One peer as it stands.
+    /// Returns the current state of one peer.
     #[must_use]
     pub fn peer(&self, peer: PeerId) -> Option<PeerView<'_>> {
         let state = self.roster.get(peer)?;
         Some(state.view(peer, &self.rib))
     }
 
-    /// What the operator (or the range's template) says about a peer.
+    /// Returns the configuration of a peer, by the operator or from the range's template.
     #[must_use]
     pub fn peer_config(&self, peer: PeerId) -> Option<&PeerConfig> {
         self.roster.get(peer).map(|peer| &peer.config)
     }
 
-    /// The name of a peer, for logs.
+    /// Returns the name of a peer, for logs.
     #[must_use]
     pub fn peer_name(&self, peer: PeerId) -> &str {
         self.roster.get(peer).map_or("?", |peer| &peer.config.name)
     }
 
-    /// Who is sent which paths of a prefix, once everything decided so far has been sent.
+    /// Returns the peers and the paths of a prefix that each is sent, once every current decision
+    /// has been sent.
     pub fn sent_paths<'a>(
         &'a self,
         family: Family,
@@ -410,17 +410,17 @@ impl Speaker {
         groups.flat_map(move |group| group.sent(&self.rib, family, net))
     }
 
-    /// How many malformed messages there were.
+    /// Returns the number of malformed messages.
     pub const fn malformed_total(&self) -> u64 {
         self.malformed_total
     }
 
-    /// The last malformed messages, oldest first.
+    /// Returns the last malformed messages, oldest first.
     pub fn malformed(&self) -> impl Iterator<Item = &Malformed> {
         self.malformed.iter()
     }
 
-    /// Octets of encoded UPDATEs that wait for slower members of their groups.
+    /// Returns the octets of encoded UPDATEs that wait for slower members of their groups.
     #[must_use]
     pub fn ring_octets(&self) -> usize {
         self.groups
@@ -430,7 +430,7 @@ impl Speaker {
             .sum()
     }
 
-    /// One input for one session, and all that follows from it.
+    /// Handles one input of one session, and all its consequences.
     pub(crate) fn session_input(&mut self, now: Instant, peer: PeerId, input: bgp_fsm::Input) {
         let Some(state) = self.roster.get_mut(peer) else {
             return;
@@ -439,7 +439,7 @@ impl Speaker {
         self.settle(now, peer);
     }
 
-    /// All that follows from what a session was told.
+    /// Handles all consequences of a session's input.
     pub(crate) fn settle(&mut self, now: Instant, peer: PeerId) {
         while let Some(rejected) = self.drain_session(now, peer) {
             let Some(state) = self.roster.get_mut(peer) else {
@@ -452,8 +452,8 @@ impl Speaker {
         self.retire(peer);
     }
 
-    /// Acts on what a session put out. An input comes back when an UPDATE calls for the session's
-    /// end.
+    /// Performs the outputs of a session. A returned input requests the session's end because of an
+    /// UPDATE.
     fn drain_session(&mut self, now: Instant, peer: PeerId) -> Option<bgp_fsm::Input> {
         let mut rejected = None;
         while let Some(output) = self.roster.get_mut(peer)?.session.poll_output() {
@@ -522,7 +522,7 @@ impl Speaker {
         }
     }
 
-    /// Notes when a peer next needs the clock.
+    /// Updates a peer's next timeout.
     pub(crate) fn rearm(&mut self, peer: PeerId) {
         let Some(state) = self.roster.get_mut(peer) else {
             return;
@@ -540,7 +540,7 @@ impl Speaker {
         state.armed = wanted;
     }
 
-    /// Puts a peer on the list of those with something to write.
+    /// Adds a peer to the list of those with octets to write.
     pub(crate) fn list(&mut self, peer: PeerId) {
         if let Some(state) = self.roster.get_mut(peer)
             && !core::mem::replace(&mut state.listed, true)
@@ -549,7 +549,7 @@ impl Speaker {
         }
     }
 
-    /// Forgets a peer whose session is over for good.
+    /// Removes a peer whose session has ended for good.
     pub(crate) fn retire(&mut self, peer: PeerId) {
         let spent = self.roster.get(peer).is_some_and(Peer::is_spent);
         if !spent {

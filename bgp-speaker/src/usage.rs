@@ -1,4 +1,4 @@
-//! How near a speaker is to its limits.
+//! The usage of a speaker's limits.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
@@ -7,23 +7,23 @@ use bgp_proto::Prefix;
 use crate::handshake::{HandshakeFailure, HandshakeFailures};
 use crate::{outgroup::OutGroup, speaker::Speaker};
 
-/// What is used of the limits that an operator can meet, and the most that ever was.
+/// The usage of the limits that are relevant to an operator, and its highest values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Peers, configured and dynamic; the limit is [`crate::limits::PEERS_MAX`].
     pub peers: Level,
-    /// Peers out of each configured range, in the order of the configuration.
+    /// Peers of each configured range, in the order of the configuration.
     pub ranges: Vec<RangeUsage>,
     /// Octets in the fullest ring of a group; the limit is [`crate::limits::RING_OCTETS_MAX`].
     pub ring_octets: Level,
 }
 
-/// A number that rises and falls.
+/// A number with its highest value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
-    /// What it is now.
+    /// The current value.
     pub now: usize,
-    /// The highest it ever was.
+    /// The highest value so far.
     pub peak: usize,
 }
 
@@ -34,38 +34,38 @@ impl Level {
     }
 }
 
-/// What is used of the limit of one range.
+/// The usage of one range's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeUsage {
     /// The range.
     pub prefix: Prefix,
-    /// How many peers may come out of it at once.
+    /// The maximum number of its peers at once.
     pub limit: u16,
-    /// Peers that came out of it.
+    /// Its peers.
     pub peers: Level,
-    /// Connections refused because it was full.
+    /// Connections rejected because it was full.
     pub refused: u64,
-    /// Connections that never became sessions, those refused among them.
+    /// Connections that never became sessions, including the rejected ones.
     pub failures: HandshakeFailures,
 }
 
-/// What is remembered of a range.
+/// The stored counters of a range.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RangeMarks {
     pub(crate) peak: usize,
 }
 
-/// By the range's prefix, so that a new configuration leaves them alone.
+/// The counters by the range's prefix, so that they survive a new configuration.
 pub(crate) type AllRangeMarks = BTreeMap<Prefix, RangeMarks>;
 
 impl Speaker {
-    /// What is used of its limits.
+    /// Returns the usage of its limits.
     #[must_use]
     pub fn usage(&self) -> Usage {
         let ranges = self.config.ranges.iter().enumerate().map(|(at, range)| {
             let marks = self.roster.marks(range.prefix);
             let now = self.roster.out_of(at);
-            let peak = marks.peak.max(now); // One may come out of another range, or be taken over.
+            let peak = marks.peak.max(now); // A peer may come from another range, or be adopted from one.
             let failures = self.tallies.total(range.prefix);
             RangeUsage {
                 prefix: range.prefix,
@@ -82,7 +82,7 @@ impl Speaker {
         }
     }
 
-    /// Takes note of how full the rings are.
+    /// Updates the level of the fullest ring.
     pub(crate) fn gauge_rings(&mut self) {
         let fullest = self.groups.iter().flatten().map(OutGroup::fullest_ring);
         self.ring_octets.set(fullest.max().unwrap_or(0));

@@ -1,5 +1,5 @@
-//! What a client costs a reflector, as `docs/numbers.md` says: a speaker with twice as many clients
-//! takes so many octets more, besides what waits for sockets and what the clients announce.
+//! The memory cost of a client for a reflector, as stated in `docs/numbers.md`: each further client
+//! takes at most so many octets, beside octets that wait for sockets and announced routes.
 
 #[path = "../../bgp-proto/tests/counting/mod.rs"]
 mod counting;
@@ -16,15 +16,15 @@ use bgp_speaker::{Input, RangeConfig, Speaker, SpeakerConfig};
 use bytes::BytesMut;
 use rib::{Budget, PeerId, Progress, Role};
 
-/// A client whose session is up and which has taken everything: at most so many octets, the room
-/// that growing tables of clients keep free included.
+/// The limit in octets for an established client that has taken everything, including the spare
+/// capacity of growing tables of clients.
 const CLIENT: usize = 4608;
 
 const ASN: Asn = Asn(64_512);
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const NOW: Instant = Instant(1_000_000_000);
 
-/// A reflector for whoever dials.
+/// Returns a reflector that accepts any client.
 fn reflector(clients: usize) -> Speaker {
     let mut config = SpeakerConfig::new(ASN, RouterId(OURS));
     config.ranges.push(RangeConfig {
@@ -54,7 +54,7 @@ fn say(speaker: &mut Speaker, peer: PeerId, encode: impl FnOnce(&mut BytesMut)) 
     speaker.handle(NOW, Input::Session(peer, received));
 }
 
-/// A client dials, and its session comes up.
+/// Dials from a client, and establishes its session.
 fn connect(speaker: &mut Speaker, number: usize) -> PeerId {
     let local = SocketAddr::from((OURS, 179));
     let remote = SocketAddr::from((address(number), 40_000));
@@ -81,7 +81,7 @@ fn connect(speaker: &mut Speaker, number: usize) -> PeerId {
     peer
 }
 
-/// A client announces routes.
+/// Announces routes of a client.
 fn announce(speaker: &mut Speaker, peer: PeerId, count: u32) {
     let attributes = Attributes {
         local_pref: Some(100),
@@ -110,7 +110,8 @@ fn announce(speaker: &mut Speaker, peer: PeerId, count: u32) {
     }
 }
 
-/// All that needs no time happens; every client takes what there is. Returns the octets taken.
+/// Performs everything that needs no time; every client takes its octets. Returns the number of
+/// octets taken.
 fn settle(speaker: &mut Speaker) -> usize {
     let mut taken = 0;
     loop {
@@ -132,7 +133,8 @@ fn settle(speaker: &mut Speaker) -> usize {
     }
 }
 
-/// Octets that a speaker holds when so many clients have taken the routes of one of them.
+/// Returns the octets that a speaker holds when so many clients have taken the routes of one of
+/// them.
 fn held(clients: usize, routes: u32) -> usize {
     let before = counting::live();
     let mut speaker = reflector(clients);
@@ -150,7 +152,7 @@ fn held(clients: usize, routes: u32) -> usize {
         .peers()
         .filter(|peer| peer.session.state() == State::Established);
     assert_eq!(up.count(), clients);
-    // What was kept for others that come soon is let go.
+    // The octets kept for further new members are dropped.
     let later = NOW + 2 * FEED_KEPT;
     assert_eq!(speaker.run(later, Budget(1000)), Progress::Done);
     assert_eq!(speaker.ring_octets(), 0, "nothing waits");

@@ -3,33 +3,33 @@
 use alloc::string::String;
 use core::{fmt, ops::Deref};
 
-/// How many paths of a family a peer may announce (RFC 4271 §6.7).
+/// The maximum number of paths of a family that a peer may announce (RFC 4271 §6.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefixLimit {
-    /// So many.
+    /// The maximum.
     pub max: u32,
-    /// From this share of it on, in per cent, the operator is warned.
+    /// The share of the maximum, in percent, from which on a warning is issued.
     pub warn_percent: u8,
-    /// What happens beyond it.
+    /// The action beyond the maximum.
     pub action: LimitAction,
 }
 
-/// What happens when a peer announces more than it may.
+/// The action if a peer announces too many paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitAction {
-    /// The operator is told.
+    /// Only a warning is issued.
     Warn,
-    /// What is too many is refused.
+    /// Excess paths are rejected.
     Drop,
-    /// The session ends (Cease/Maximum Number of Prefixes Reached, RFC 4486 §4) and may come back
-    /// after this many seconds.
+    /// The session is reset (Cease/Maximum Number of Prefixes Reached, RFC 4486 §4) and may be
+    /// re-established after this many seconds.
     Restart {
-        /// How long it rests.
+        /// The idle hold time in seconds.
         after_s: u32,
     },
 }
 
-/// A TCP-MD5 key, which no log shows.
+/// A TCP-MD5 key, which is never logged.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(pub String);
 

@@ -1,4 +1,4 @@
-//! Neighbors and ranges, made of the keys that are given.
+//! Construction of neighbors and ranges from the given keys.
 
 use alloc::vec::Vec;
 use alloc::{
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::config::{RangeConfig, SpeakerConfig, no_policy};
 
-/// What stands in for the prefix of a range until it is read.
+/// The placeholder for the prefix of a range until it is read.
 const ANYWHERE: Prefix = match Prefix::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0) {
     Some(anywhere) => anywhere,
     None => unreachable!(),
@@ -43,7 +43,7 @@ impl Given {
         }
     }
 
-    /// Makes a peer of the keys that a place may have.
+    /// Makes a peer from the keys that a place may have.
     fn peer(&self, place: Place, mut peer: PeerConfig, faults: &mut Vec<Invalid>) -> PeerConfig {
         self.check_names(place, faults);
         let keys = PEER_KEYS.iter().filter(|key| key.is_in(place));
@@ -62,8 +62,8 @@ impl Given {
 }
 
 impl SpeakerConfig {
-    /// Returns the peer that these keys describe, to be put among its [`peers`](Self::peers). It is
-    /// only good when nothing is added to `faults`.
+    /// Returns the peer that these keys describe, to be added to the speaker's
+    /// [`peers`](Self::peers). It is only valid when nothing is added to `faults`.
     pub fn peer(&self, given: &Given, faults: &mut Vec<Invalid>) -> PeerConfig {
         let mut peer = given.peer(Place::Neighbor, self.vacant(), faults);
         if peer.name.is_empty() {
@@ -72,8 +72,8 @@ impl SpeakerConfig {
         peer
     }
 
-    /// Returns the range that these keys describe, to be put among its [`ranges`](Self::ranges). It
-    /// is only good when nothing is added to `faults`.
+    /// Returns the range that these keys describe, to be added to the speaker's
+    /// [`ranges`](Self::ranges). It is only valid when nothing is added to `faults`.
     pub fn range(&self, given: &Given, faults: &mut Vec<Invalid>) -> RangeConfig {
         let mut range = RangeConfig {
             name: String::new(),

@@ -1,4 +1,4 @@
-//! Keys that do not go together.
+//! Conflicts between keys.
 
 use alloc::{format, string::String, vec::Vec};
 use core::net::IpAddr;
@@ -8,7 +8,7 @@ use rib::Role;
 
 use super::{Given, PeerConfig, value::Invalid};
 
-/// Reports the keys of a peer that do not go together, and undoes the role that an AS cannot have.
+/// Reports conflicting keys of a peer, and resets a role that its AS does not allow.
 pub(super) fn check(given: &Given, peer: &mut PeerConfig, faults: &mut Vec<Invalid>) {
     let found = [
         link_local(given, peer),
@@ -52,7 +52,7 @@ fn client(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
     (peer.role == Role::Client && !peer.is_internal()).then_some(invalid)
 }
 
-/// A keepalive that would come too late, or never.
+/// Reports a keepalive interval that is too long for the hold time, or unused.
 fn keepalive(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
     let place = given.place_of("keepalive")?;
     let (message, help) = match (peer.session.keepalive_s?, peer.session.hold_time_s) {
@@ -90,7 +90,7 @@ fn paths(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
 }
 
 impl PeerConfig {
-    /// Whether the AS that it must be in is ours.
+    /// Returns whether its configured AS is the local one.
     fn is_internal(&self) -> bool {
         match self.session.peer_asn {
             PeerAs::Exactly(asn) => asn == self.session.local_asn,
@@ -99,7 +99,7 @@ impl PeerConfig {
         }
     }
 
-    /// Takes the AS that the peer must be in, and the role that goes with it.
+    /// Sets the AS of the peer, and the role that follows from it.
     pub(super) fn set_asn(&mut self, asn: PeerAs) {
         self.session.peer_asn = asn;
         self.role = match (self.is_internal(), self.role) {

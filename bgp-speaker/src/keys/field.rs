@@ -1,4 +1,4 @@
-//! Fields of a configuration as values of keys, and back.
+//! Conversion between fields of a configuration and values of keys.
 
 use alloc::{
     collections::BTreeMap,
@@ -19,15 +19,15 @@ use crate::config::{LimitAction, Password, PrefixLimit};
 
 /// The type of a field.
 pub(super) trait Field: Sized {
-    /// Returns the field of a value that was read; `None` if it is of another type, or is not
-    /// written as a value.
+    /// Returns the field of a parsed value; `None` if it is of another type, or has no written
+    /// form.
     fn of(value: &Value) -> Option<Self>;
 
-    /// Returns the value; `None` where the key is left out.
+    /// Returns the value; `None` if the key is absent.
     fn value(&self) -> Option<Value>;
 }
 
-/// Types that are written as a text, a word or an address.
+/// Implements [`Field`] for types with a text form: a text, a word or an address.
 macro_rules! texts {
     ($($type:ty: $of:expr, $text:expr;)*) => {$(
         impl Field for $type {
@@ -80,7 +80,7 @@ fn policy(word: &str) -> Option<Policy> {
     }
 }
 
-/// Types that are written as a number.
+/// Implements [`Field`] for numeric types.
 macro_rules! numbers {
     ($($type:ty)*) => {$(
         impl Field for $type {
@@ -208,7 +208,7 @@ fn limit_value(family: Family, limit: &PrefixLimit) -> Value {
     Value::table(keys)
 }
 
-/// Returns the paths to send of a word or a number.
+/// Converts a word or a number to the paths to send.
 pub(super) fn send_paths(value: &Value) -> Option<SendPaths> {
     match value.text() {
         Some("all") => Some(SendPaths::All),
@@ -217,7 +217,7 @@ pub(super) fn send_paths(value: &Value) -> Option<SendPaths> {
     }
 }
 
-/// Returns the word or the number of paths to send.
+/// Converts the paths to send to a word or a number.
 pub(super) fn send_paths_value(paths: SendPaths) -> Value {
     match paths {
         SendPaths::All => "all".into(),
@@ -226,7 +226,7 @@ pub(super) fn send_paths_value(paths: SendPaths) -> Value {
     }
 }
 
-/// Fields that are not written as values.
+/// Implements [`Field`] for types without a written form.
 macro_rules! in_code {
     ($($type:ty: $value:expr;)*) => {$(
         impl Field for $type {

@@ -1,4 +1,4 @@
-//! The keys of one neighbor or range as they are given.
+//! The given keys of one neighbor or range.
 
 use alloc::{
     string::{String, ToString},
@@ -11,7 +11,7 @@ use super::{
     value::{At, Invalid, Value},
 };
 
-/// The keys of one neighbor or range, as they are given. `Debug` shows no value: one may be a secret.
+/// The given keys of one neighbor or range. `Debug` shows no value: one may be a secret.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Given {
     keys: Vec<(At<String>, At<Value>)>,
@@ -19,7 +19,7 @@ pub struct Given {
 }
 
 impl Given {
-    /// Returns keys that stand together at a place.
+    /// Makes the keys of one section.
     #[must_use]
     pub const fn new(place: Range<usize>, keys: Vec<(At<String>, At<Value>)>) -> Self {
         Self { keys, place }
@@ -32,19 +32,19 @@ impl Given {
         found.map(|(_, value)| value)
     }
 
-    /// Returns the place of them all.
+    /// Returns the position of the section.
     #[must_use]
     pub fn place(&self) -> Range<usize> {
         self.place.clone()
     }
 
-    /// Returns the place of the value of a key.
+    /// Returns the position of a key's value.
     #[must_use]
     pub fn place_of(&self, name: &str) -> Option<&Range<usize>> {
         self.get(name).map(|value| &value.place)
     }
 
-    /// Reports keys that there are not, or not here.
+    /// Reports keys that are unknown, or invalid in this place.
     pub(super) fn check_names(&self, place: Place, faults: &mut Vec<Invalid>) {
         let known = known_keys(place);
         for (key, _) in &self.keys {

@@ -1,10 +1,10 @@
-//! How the value of a key is written, and its check.
+//! Types of key values, with their checks.
 
 use core::fmt;
 
 use bgp_proto::Asn;
 
-/// How the value of a key is written.
+/// The type of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -12,30 +12,30 @@ pub enum Kind {
     Flag,
     /// A whole number.
     Number {
-        /// Whether 0 is one beside those from `least` to `most`.
+        /// Whether 0 is valid in addition to `least` to `most`.
         or_zero: bool,
         /// The least.
         least: u32,
         /// The greatest.
         most: u32,
-        /// What is counted, if it has a name.
+        /// The unit, if it has a name.
         unit: &'static str,
     },
-    /// A whole number, `true` for the usual one, or `false` for none. 0 is `false` if it is one of
-    /// them.
+    /// A whole number, `true` for the default one, or `false` for none. 0 is equivalent to `false`
+    /// if it is in the range.
     Switch {
-        /// What `true` is.
+        /// The number for `true`.
         on: u32,
         /// The least.
         least: u32,
         /// The greatest.
         most: u32,
-        /// What is counted.
+        /// The unit.
         unit: &'static str,
     },
     /// A text of at most this many octets, all of them printable.
     Text(usize),
-    /// A text of at most this many octets, which no report shows.
+    /// A text of at most this many octets that reports never show.
     Secret(usize),
     /// An IPv4 or IPv6 address.
     Address,
@@ -49,11 +49,11 @@ pub enum Kind {
     Asn,
     /// A list of names of families.
     Families,
-    /// Which paths are sent where several may be (RFC 7911).
+    /// The paths that are sent with ADD-PATH (RFC 7911).
     Paths,
-    /// A list of limits of paths.
+    /// A list of path limits.
     PathLimits,
-    /// Not written in a file: it is set in code, or by what is around it.
+    /// Without a written form: set in code, or derived.
     InCode,
 }
 
@@ -68,7 +68,7 @@ pub(crate) const fn from_one(most: u32, unit: &'static str) -> Kind {
 }
 
 impl fmt::Display for Kind {
-    /// What is expected, to follow "is".
+    /// Describes the expected value, to follow "is".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Flag => f.write_str("true or false"),
@@ -125,8 +125,8 @@ fn range(f: &mut fmt::Formatter<'_>, least: u32, most: u32, unit: &str) -> fmt::
     }
 }
 
-/// Returns an AS number that a speaker may use: not 0 (RFC 7607), AS_TRANS (RFC 6793) or the last
-/// (RFC 7300).
+/// Returns an AS number if a speaker may use it: not 0 (RFC 7607), AS_TRANS (RFC 6793) or the last
+/// one (RFC 7300).
 #[must_use]
 pub fn usable(asn: Option<Asn>) -> Option<Asn> {
     asn.filter(|asn| asn.0 != 0 && *asn != Asn::TRANS && asn.0 != u32::MAX)

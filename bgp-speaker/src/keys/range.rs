@@ -5,7 +5,7 @@ use super::{
 };
 use crate::config::RangeConfig;
 
-/// A key of ranges, of which nothing else is to be said.
+/// The defaults of a row of ranges.
 const RANGE: RangeKey = Key {
     name: "",
     meaning: "",

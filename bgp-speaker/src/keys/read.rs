@@ -1,5 +1,4 @@
-//! Reads the values of keys. Those that are lists or tables come first: families, paths to send,
-//! limits of paths.
+//! Parsing of key values. First the lists and tables: families, paths to send, limits of paths.
 
 use alloc::string::ToString;
 use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
@@ -14,7 +13,7 @@ use super::{
 };
 use crate::limits::{LIMIT_REST_S, LIMIT_REST_S_MAX, LIMIT_WARN_PERCENT};
 
-/// Reads names of families. `within` are those that may be named, where not all may.
+/// Parses names of families. `within` restricts the allowed ones.
 pub fn read_families<'n>(
     names: impl IntoIterator<Item = (&'n str, Range<usize>)>,
     within: Option<FamilySet>,
@@ -219,7 +218,7 @@ fn limit(
     Some(Value::table(limit))
 }
 
-/// Returns the families of a list that was read.
+/// Returns the families of a parsed list.
 pub(super) fn set_of(value: &Value) -> FamilySet {
     let Value::List(names) = value else {
         return FamilySet::EMPTY;
@@ -230,7 +229,7 @@ pub(super) fn set_of(value: &Value) -> FamilySet {
         .collect()
 }
 
-/// Returns the entries of a table of families that was read.
+/// Returns the entries of a parsed table of families.
 pub(super) fn by_family<T>(
     value: &Value,
     of: impl Fn(&Value) -> Option<T>,
@@ -244,7 +243,7 @@ pub(super) fn by_family<T>(
     entries.collect()
 }
 
-/// Returns a value of these families: the value itself where all have the same.
+/// Returns the value for these families: the value itself if all have the same.
 pub(super) fn for_families<T>(
     all: &BTreeMap<Family, T>,
     families: FamilySet,
@@ -260,20 +259,21 @@ pub(super) fn for_families<T>(
     }
 }
 
-/// Reads the value of one key.
+/// The parser of one key's value.
 pub(crate) struct Reader<'r> {
     /// The key.
     pub(crate) key: &'static str,
-    /// What to do about any mistake in it.
+    /// The advice for any mistake in it.
     pub(crate) help: &'static str,
-    /// The families that there are to name.
+    /// The known families.
     pub(crate) families: FamilySet,
     /// The mistakes.
     pub(crate) faults: &'r mut Vec<Invalid>,
 }
 
 impl Reader<'_> {
-    /// Returns the value as it is stored: [`Value::Flag`] `false` for none. `None` if it is wrong.
+    /// Returns the value in its stored form: [`Value::Flag`] `false` for none. `None` if it is
+    /// invalid.
     pub(crate) fn read(&mut self, kind: Kind, given: &At<Value>) -> Option<Value> {
         let read = match (kind, &given.value) {
             (Kind::Flag, Value::Flag(_)) => Some(given.value.clone()),
@@ -336,7 +336,7 @@ impl Reader<'_> {
         read
     }
 
-    /// Reports a value that is not of a kind.
+    /// Reports a value of another type.
     pub(crate) fn expected(&mut self, kind: Kind, given: &At<Value>) {
         let message = match kind {
             Kind::Text(most) => format!("{} has 1 to {most} printable octets", self.key),

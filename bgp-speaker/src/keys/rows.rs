@@ -1,6 +1,6 @@
-//! What a row of the table of keys expands to. Names resolve where the rows are.
+//! Macros for the rows of the table of keys. Names resolve at the place of the rows.
 
-/// The expression that is given, or else the first.
+/// Selects the given expression, or else the first.
 macro_rules! or {
     ($default:expr;) => {
         $default
@@ -10,7 +10,7 @@ macro_rules! or {
     };
 }
 
-/// Rows of a configuration, as `table.rs` has them, with their accessors.
+/// Makes the rows of a configuration, as in `table.rs`, with their accessors.
 macro_rules! rows {
     ($config:ident: $(
         $key:literal:
@@ -48,7 +48,7 @@ macro_rules! rows {
     };
 }
 
-/// The rows of a peer, and the struct of their fields.
+/// Makes the rows of a peer, and the struct of their fields.
 macro_rules! peer_keys {
     ($(
         $key:literal:
@@ -57,14 +57,15 @@ macro_rules! peer_keys {
             $meaning:literal,
             $row:expr $(, get $get:expr, set $set:expr)?;
     )*) => {
-        /// One configured peer, made by [`SpeakerConfig::neighbor`](crate::SpeakerConfig::neighbor),
-        /// or of its keys by [`SpeakerConfig::peer`](crate::SpeakerConfig::peer).
+        /// One configured peer, made by
+        /// [`SpeakerConfig::neighbor`](crate::SpeakerConfig::neighbor), or from its keys by
+        /// [`SpeakerConfig::peer`](crate::SpeakerConfig::peer).
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct PeerConfig {
             /// The session: AS numbers, timers, families, capabilities.
             pub session: SessionConfig,
-            /// Which AS_PATHs its routes may have.
+            /// The checks of its routes' AS_PATHs.
             pub as_path: AsPathChecks,
             $($(
                 #[doc = concat!("`", $key, "`: ", $meaning, ".")]
@@ -73,7 +74,7 @@ macro_rules! peer_keys {
         }
 
         impl PeerConfig {
-            /// Returns one of which nothing is said yet.
+            /// Returns a peer with default settings.
             pub(crate) fn vacant() -> Self {
                 Self {
                     session: SessionConfig::default(),

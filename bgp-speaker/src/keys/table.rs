@@ -1,9 +1,9 @@
-//! The rows, and the configuration of a peer that is made of them.
+//! The rows, and the configuration of a peer that is generated from them.
 //!
-//! A row is `"key": [field]: type = default, "meaning", Key { what else there is to say };`. A field of
-//! the peer itself has its type and default here; a field of a part of it (`session`, `as_path`) has
-//! them there. A second field after `+` is decided by the key as well. `get` and `set` stand where the
-//! value is not simply that of the field.
+//! A row is `"key": [field]: type = default, "meaning", Key { further properties };`. A
+//! field of the peer itself has its type and default here; a field of a part of it (`session`,
+//! `as_path`) has them there. The key also sets a second field
+//! after `+`. `get` and `set` are given if the value is not simply that of the field.
 //!
 //! The rows are read in this order: a value may depend on those before it.
 
@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// A key of neighbors and of those of ranges, of which nothing else is to be said.
+/// The defaults of a row for neighbors and neighbors of ranges.
 const BOTH: PeerKey = Key {
     name: "",
     meaning: "",
@@ -49,13 +49,13 @@ const BOTH: PeerKey = Key {
     differs: |_, _| false,
 };
 
-/// A key of neighbors that have an address.
+/// The defaults of a row for neighbors with an address.
 const NEIGHBOR: PeerKey = Key {
     places: &[Place::Neighbor],
     ..BOTH
 };
 
-/// What is set in code, or follows from what is around it.
+/// The defaults of a row that is set in code, or derived.
 const IN_CODE: PeerKey = Key {
     kind: Kind::InCode,
     places: &[],
@@ -63,10 +63,10 @@ const IN_CODE: PeerKey = Key {
     ..BOTH
 };
 
-/// A time in seconds, at least 1.
+/// A duration in seconds, at least 1.
 const SECONDS: Kind = from_one(65_535, "seconds");
 
-/// What passes a neighbor in one direction.
+/// The defaults of a policy row, for one direction.
 const POLICY: PeerKey = Key {
     kind: Kind::Word(&["accept", "deny"]),
     default: Fallback::Words("`\"accept\"`; `\"deny\"` for an external neighbor"),
@@ -277,7 +277,8 @@ peer_keys! {
         },
         get |peer: &PeerConfig| peer.session.graceful_restart.value(),
         set |peer: &mut PeerConfig, value: &Value| {
-            // Forwarding is the kernel's, or other hosts': it outlives this process in every family.
+            // The kernel or other hosts forward: forwarding state survives this process in every
+            // family.
             let families_forwarding = peer.session.families;
             peer.session.graceful_restart = u16::of(value)
                 .map(|time_s| GracefulRestartConfig { time_s, restarting: false, families_forwarding });

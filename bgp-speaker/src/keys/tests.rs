@@ -1,4 +1,4 @@
-//! The table of keys is whole, and what it reads and prints is the same.
+//! Tests that the table of keys is complete, and that parsing and printing agree.
 
 use alloc::{collections::BTreeSet, format, string::String, vec, vec::Vec};
 use core::{fmt::Debug, net::Ipv4Addr};
@@ -28,7 +28,7 @@ fn peer(keys: &[(&str, Value)]) -> (PeerConfig, Vec<Invalid>) {
     (peer, faults)
 }
 
-/// The names of the fields of a struct.
+/// Returns the names of the fields of a struct.
 fn fields(of: &impl Debug, prefix: &str) -> BTreeSet<String> {
     let text = format!("{of:#?}");
     let lines = text.lines().filter_map(|line| line.strip_prefix("    "));
@@ -60,7 +60,7 @@ fn names_are_unique() {
     assert_eq!(names.len(), unique.len());
 }
 
-/// A value that is set can be read, and is the same when it is set once more.
+/// A value that is set can be read, and setting it again changes nothing.
 #[test]
 fn example_of_a_key_survives_being_read_and_set() {
     let set = |key: &PeerKey, value: Value| {
@@ -100,7 +100,7 @@ fn value_of_another_kind_is_refused() {
     }
 }
 
-/// Values of all kinds, among them those that some key takes.
+/// Generates values of all types, some of them valid for some key.
 fn any_value() -> impl Strategy<Value = Value> {
     let words = PEER_KEYS.iter().filter_map(|key| match key.kind {
         Kind::Word(words) => Some(words.iter().copied()),
@@ -147,7 +147,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whatever is given, a key is set to it as a whole or not at all, and can be read and set again.
+    /// Any value is set as a whole or not at all, and can be read and set again.
     #[test]
     fn value_is_set_whole_or_not_at_all(value in any_value()) {
         for key in PEER_KEYS {
@@ -180,7 +180,7 @@ fn value_set_in_code_is_refused_in_a_file() {
     }
 }
 
-/// What a key does where it is left out is that value, and it is a value that is accepted.
+/// The default of a key is a valid value with the same effect.
 #[test]
 fn default_values_are_accepted() {
     for key in PEER_KEYS {

@@ -1,4 +1,4 @@
-//! Values of keys as an operator writes them, whatever the syntax of the file.
+//! Values of keys as an operator writes them, independent of the file's syntax.
 
 use alloc::{
     borrow::ToOwned,
@@ -24,17 +24,17 @@ pub enum Value {
     Table(Vec<(At<String>, At<Self>)>),
 }
 
-/// A value with its place in the text that it was read from. Two are equal wherever they stand.
+/// A value with its position in the parsed text. The position does not matter for equality.
 #[derive(Clone, Debug)]
 pub struct At<T> {
     /// The value.
     pub value: T,
-    /// Octets of the text; `0..0` where there is no text.
+    /// Octets of the text; `0..0` without a text.
     pub place: Range<usize>,
 }
 
 impl<T> At<T> {
-    /// Returns a value at a place.
+    /// Makes a value with a position.
     pub const fn new(place: Range<usize>, value: T) -> Self {
         Self { value, place }
     }
@@ -55,20 +55,20 @@ impl<T: PartialEq> PartialEq for At<T> {
 impl<T: Eq> Eq for At<T> {}
 
 impl Value {
-    /// Returns a list of values.
+    /// Makes a list of values.
     pub fn list<V: Into<Self>>(values: impl IntoIterator<Item = V>) -> Self {
         let values = values.into_iter().map(|value| At::from(value.into()));
         Self::List(values.collect())
     }
 
-    /// Returns a table of keys with values.
+    /// Makes a table of keys with values.
     pub fn table<K: ToString>(entries: impl IntoIterator<Item = (K, Self)>) -> Self {
         let entries = entries.into_iter();
         let entries = entries.map(|(key, value)| (At::from(key.to_string()), At::from(value)));
         Self::Table(entries.collect())
     }
 
-    /// Returns the value for people: texts without quotation marks, lists without brackets.
+    /// Returns the value for reports: texts without quotation marks, lists without brackets.
     #[must_use]
     pub fn plain(&self) -> String {
         match self {
@@ -115,7 +115,7 @@ impl From<FamilySet> for Value {
     }
 }
 
-/// As TOML has it.
+/// Writes the value in TOML syntax.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -166,21 +166,21 @@ impl fmt::Debug for Value {
     }
 }
 
-/// What is wrong with the keys of a neighbor, with its place. No message quotes a text that may be a
+/// A mistake in the keys of a neighbor, with its position. No message quotes a text that may be a
 /// secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
-    /// The place.
+    /// The position.
     pub place: Range<usize>,
     /// A short sentence.
     pub message: String,
-    /// What to do about it.
+    /// The advice.
     pub help: Option<String>,
-    /// A few words beside the place.
+    /// A short label at the position.
     pub label: Option<String>,
-    /// A second place that explains the first.
+    /// A second position that explains the first.
     pub related: Option<(Range<usize>, String)>,
-    /// Whether a word is unknown, and which are known.
+    /// The unknown word, with the known ones, if that is the mistake.
     pub unknown: Option<Unknown>,
 }
 
@@ -189,14 +189,14 @@ pub struct Invalid {
 pub struct Unknown {
     /// The word.
     pub word: String,
-    /// What words are known here: `keys` or `values`.
+    /// The kind of word: `keys` or `values`.
     pub what: &'static str,
-    /// These.
+    /// The known ones.
     pub known: Vec<&'static str>,
 }
 
 impl Invalid {
-    /// Something wrong at a place.
+    /// Makes a mistake at a position.
     pub fn at(place: &Range<usize>, message: impl Into<String>) -> Self {
         Self {
             place: place.clone(),
@@ -208,7 +208,7 @@ impl Invalid {
         }
     }
 
-    /// A word that is none of the known ones.
+    /// Makes a mistake of an unknown word.
     pub(crate) fn unknown(
         place: &Range<usize>,
         word: &str,

@@ -15,7 +15,7 @@ use super::network;
 const SOON: Duration = Duration::from_secs(30);
 const FAMILY: Family = Family::IPV4_UNICAST;
 
-/// Client 2 and 3 take one path a prefix, 4 and 5 several.
+/// Clients 2 and 3 receive one path per prefix, 4 and 5 several.
 const PLAIN: [usize; 2] = [2, 3];
 const MANY: [usize; 2] = [4, 5];
 
@@ -41,7 +41,7 @@ fn client(number: usize) -> SpeakerConfig {
     config
 }
 
-/// Speaker 1 reflects between its clients 2 to 5.
+/// Returns a network in which speaker 1 reflects between its clients 2 to 5.
 fn fabric(send: SendPaths) -> Network {
     let mut reflector = speaker_config(1);
     reflector.ranges.push(range(send));
@@ -53,7 +53,7 @@ fn fabric(send: SendPaths) -> Network {
     fabric
 }
 
-/// The speakers whose paths to a prefix a speaker has been sent.
+/// Returns the speakers with paths to a prefix that were sent to a speaker.
 fn sources(fabric: &Network, number: usize, net: &str) -> Vec<usize> {
     let speaker = fabric.speaker(number);
     let view = speaker.rib().lookup(FAMILY, prefix(net));

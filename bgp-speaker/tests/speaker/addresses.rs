@@ -1,4 +1,4 @@
-//! Next hops that are the machine's own, next hops that are not on the peer's link, and paths that do
+//! Next hops that are local addresses, next hops that are not on the peer's link, and paths that do
 //! not begin with the AS of an external peer.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -33,7 +33,7 @@ fn their_open() -> Open {
     open
 }
 
-/// A speaker with this peer, which is on the link of eth0.
+/// Returns a speaker with this peer, which is on the link of eth0.
 fn session(peer: PeerConfig) -> (Wire, PeerId) {
     let mut config = speaker_config(1);
     config.peers.push(peer);
@@ -54,7 +54,7 @@ fn machine(prefix_len: u8) -> Vec<InterfaceAddress> {
     ]
 }
 
-/// Why the route by this next hop is not used.
+/// Returns why the route with this next hop is not used.
 fn refusal(wire: &mut Wire, peer: PeerId, next_hop: Ipv4Addr) -> Option<Ineligible> {
     wire.send(peer, Update::reach([NET]).path(&[THEIR_AS], next_hop));
     standing(wire)
@@ -124,7 +124,7 @@ fn change_of_addresses_evaluates_routes_again() {
     wire.speaker_mut().set_addresses(machine(24));
     wire.settle();
     assert_eq!(standing(&wire), off_link);
-    // Without a subnet that has the peer in it there is nothing to compare with.
+    // Without a subnet that contains the peer there is no check.
     wire.speaker_mut().set_addresses(machine(32));
     wire.settle();
     assert_eq!(standing(&wire), None);

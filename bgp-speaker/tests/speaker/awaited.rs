@@ -1,4 +1,4 @@
-//! Who is waited for no longer after a restart of our own, although it was there before.
+//! The end of waiting for peers after a restart of the speaker.
 
 use std::collections::BTreeSet;
 use std::{net::IpAddr, time::Duration};
@@ -13,7 +13,7 @@ use super::wire::Wire;
 
 const MARKERS: [Received; 2] = [Received::EndOfRib(V4), Received::EndOfRib(V6)];
 
-/// The same as [`config`], whose range waits for nobody.
+/// Returns [`config`] with a range whose peers are not awaited.
 fn unawaited() -> SpeakerConfig {
     let mut config = config();
     config.ranges[0].awaited = false;
@@ -24,7 +24,7 @@ fn waits_for(wire: &Wire) -> BTreeSet<IpAddr> {
     wire.speaker().awaited().into_iter().flatten().collect()
 }
 
-/// As where the store tells that they have chosen other reflectors.
+/// As if the datastore shows that they have chosen other reflectors.
 #[test]
 fn unexpected_peer_is_awaited_only_after_it_connects() {
     let mut wire = Wire::prepared(unawaited(), |speaker| {
@@ -65,7 +65,7 @@ fn peer_no_longer_expected_is_not_awaited() {
     }
 }
 
-/// It has come, and what it will send is what its OPEN says.
+/// It has connected, and its OPEN determines which markers are awaited.
 #[test]
 fn connected_peer_is_awaited_in_any_case() {
     let mut wire = restarted(false);
@@ -75,7 +75,7 @@ fn connected_peer_is_awaited_in_any_case() {
     wire.reconfigure(unawaited()).expect("taken");
     assert_eq!(wire.received(two), []);
     assert_eq!(waits_for(&wire), [IpAddr::V4(address(3))].into());
-    // Its connection breaks: it has not said that it stays away.
+    // Its connection breaks: it did not shut down for good.
     wire.lose(three);
     assert_eq!(waits_for(&wire), [IpAddr::V4(address(3))].into());
     let three = wire.connect(3, &client(3));

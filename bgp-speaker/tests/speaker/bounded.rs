@@ -1,4 +1,4 @@
-//! Whatever peers do, nothing that only time can end is kept for ever.
+//! For any behavior of peers, no state that only a timer can end is kept forever.
 
 use bgp_fsm::GracefulRestartConfig;
 use bgp_proto::{Family, GracefulRestart, Notification, RefreshSubtype, RouteRefresh};
@@ -13,7 +13,7 @@ use super::wire::Wire;
 
 const V4: Family = Family::IPV4_UNICAST;
 const NETS: [&str; 3] = ["10.65.0.1/32", "10.65.0.2/32", "10.65.0.3/32"];
-/// How long a session that passed its limit rests, in seconds.
+/// The idle hold time of a session after a prefix limit, in seconds.
 const REST_S: u32 = 200;
 
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ enum Op {
         forwarding: bool,
         restart_state: bool,
     },
-    /// The peer dials and says nothing.
+    /// The peer dials and sends nothing.
     Dial,
     Lose,
     Reach(usize),
@@ -118,8 +118,9 @@ fn run(wire: &mut Wire, number: usize, op: &Op) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// When all peers have fallen silent, their sessions end with the hold timer, and what was kept
-    /// of them goes within the times that bound it: stale paths, refreshes, rests, the peers.
+    /// When all peers have become silent, their sessions end with the hold timer, and their
+    /// remaining state is removed within its time limits: stale paths, refreshes, idle holds, the
+    /// peers.
     #[test]
     fn silence_ends_everything(ops in prop::collection::vec(op(), 1..60)) {
         let mut wire = Wire::new(config());
@@ -129,7 +130,7 @@ proptest! {
             prop_assert!(over <= 3, "the limit of the range");
         }
         let longest = STALE_PATHS_MAX.max(REFRESH_MAX).as_secs().max(u64::from(REST_S));
-        // The OPEN that never comes is waited for the longest.
+        // The longest wait is that for a missing OPEN.
         wire.pass(bgp_fsm::limits::OPEN_HOLD.as_secs() + 90 + longest + 60, &[]);
         let left: Vec<PeerId> = wire.speaker().peers().map(|peer| peer.id).collect();
         prop_assert!(left.is_empty(), "{left:?}");

@@ -1,4 +1,4 @@
-//! The table of changes is what a living session sees of them, field by field.
+//! Tests that the table of changes matches their effect on an established session, field by field.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ use super::wire::Wire;
 
 const V4: Family = Family::IPV4_UNICAST;
 
-/// A peer that is a client of ours.
+/// Returns a route reflector client.
 fn peer() -> PeerConfig {
     let mut peer = neighbor(1, 3, Role::Client);
     peer.session.passive = true;
@@ -31,7 +31,7 @@ fn config(peer: PeerConfig) -> SpeakerConfig {
     config
 }
 
-/// An OPEN that takes whatever we offer.
+/// Returns an OPEN that supports every capability of the speaker.
 fn willing() -> Open {
     let mut open = open(3);
     let both = |family| (family, AddPathMode::Both);
@@ -47,8 +47,8 @@ fn willing() -> Open {
     open
 }
 
-/// Changes one key to its example, a flag to what it is not, so that it would matter to [`willing`]
-/// if it mattered at all.
+/// Changes one key to its example, and a flag to its opposite, so that any effect is visible to
+/// [`willing`].
 fn change(key: &PeerKey, peer: &mut PeerConfig) {
     let old = peer.clone();
     if key.kind == Kind::InCode {
@@ -75,7 +75,8 @@ fn change_in_code(key: &str, peer: &mut PeerConfig) {
     }
 }
 
-/// What the peer hears of a change, the reload's account of it, and what is left of its routes.
+/// Returns the messages that the peer receives after a change, the result of the reload, and the
+/// number of its remaining routes.
 fn flip(row: &PeerKey) -> (Vec<Received>, Reconfigured, usize) {
     let mut wire = Wire::new(config(peer()));
     let two = wire.connect(2, &open(2));
@@ -138,13 +139,13 @@ fn the_table_is_what_a_living_session_sees() {
     }
 }
 
-/// A session whose OPENs settle on the same under the new configuration has nothing to gain.
+/// A session whose OPENs negotiate the same result with the new configuration need not be reset.
 #[test]
 fn unoffered_capability_resets_no_session() {
     let settled = PEER_KEYS.iter();
     for row in settled.filter(|row| row.effect == Effect::Renegotiated) {
         if ["local_asn", "local_id", "families"].contains(&row.name) {
-            continue; // Ours alone to say, or the peer offers it in any case.
+            continue; // Decided by the speaker alone, or offered by the peer in any case.
         }
         let mut wire = Wire::new(config(peer()));
         let three = wire.connect(3, &open(3));

@@ -1,4 +1,4 @@
-//! Clusters of a reflector's clients (RFC 4456 §7): each client may be in another.
+//! Clusters of a reflector's clients (RFC 4456 §7): each client may be in another one.
 
 use std::net::Ipv4Addr;
 
@@ -16,7 +16,8 @@ fn cluster(last: u8) -> ClusterId {
     ClusterId(Ipv4Addr::new(10, 9, 9, last))
 }
 
-/// A reflector of cluster 1 with client 2, client 3 of cluster `third`, and a plain peer 4.
+/// Returns a reflector of cluster 1 with client 2, client 3 of cluster `third`, and a non-client
+/// peer 4.
 fn config(third: u8) -> SpeakerConfig {
     let mut config = speaker_config(1);
     config.cluster_id = Some(cluster(1));
@@ -54,7 +55,7 @@ fn reflected_route_has_source_and_target_clusters() {
     assert_eq!(wire.cluster_lists(three), [vec![cluster(3)]]);
 }
 
-/// RFC 4456 §8, for every cluster that is ours.
+/// RFC 4456 §8, for every local cluster.
 #[test]
 fn a_route_that_has_been_in_any_cluster_of_ours_is_no_use() {
     for (list, used) in [
@@ -101,11 +102,11 @@ fn routes_are_told_by_the_clusters_of_now() {
     new.cluster_id = Some(cluster(9));
     let done = wire.reconfigure(new.clone()).expect("taken");
     assert_eq!(done, Reconfigured::default(), "all sessions stay");
-    // By the new group, and as what has come from another cluster.
+    // By the new group, and as received from another cluster.
     let last = |wire: &mut Wire, peer| wire.cluster_lists(peer).pop();
     assert_eq!(last(&mut wire, two), Some(vec![cluster(9), cluster(8)]));
     assert_eq!(last(&mut wire, four), Some(vec![cluster(8)]));
-    // A client no more: what it says goes to clients alone.
+    // No longer a client: its routes are advertised to clients only.
     new.peers[1].role = Role::Internal;
     new.peers[1].cluster_id = None;
     let done = wire.reconfigure(new).expect("taken");

@@ -12,7 +12,8 @@ use super::network;
 const V4: Family = Family::IPV4_UNICAST;
 const SOON: Duration = Duration::from_secs(30);
 
-/// Speaker 1 reflects between its clients 2, 3 and 4, which know only it.
+/// Returns a network in which speaker 1 reflects between its clients 2, 3 and 4, which peer only
+/// with it.
 fn reflector_and_clients() -> Network {
     let mut reflector = speaker_config(1);
     reflector.ranges.push(clients(1, 3));

@@ -1,4 +1,5 @@
-//! Messages of up to 65,535 octets (RFC 8654): received where we offered them, sent where the peer did.
+//! Messages of up to 65,535 octets (RFC 8654): received if the speaker offered them, sent if the
+//! peer did.
 
 use bgp_proto::{AttrCode, Capability, Family, MESSAGE_OCTETS_MAX, Open, RouteRefresh};
 use rib::PeerId;
@@ -9,7 +10,7 @@ use super::wire::{Wire, block};
 
 const NET: [&str; 1] = ["10.65.0.1/32"];
 
-/// Routes with some 5,000 octets of attributes.
+/// Returns routes with some 5,000 octets of attributes.
 fn heavy(nets: &[&str]) -> Update {
     let communities: Vec<u8> = (0..1_200_u32).flat_map(u32::to_be_bytes).collect();
     Update::reach(nets).with(OPTIONAL_TRANSITIVE, AttrCode::Communities, &communities)
@@ -21,8 +22,8 @@ fn extended(number: usize) -> Open {
     open
 }
 
-/// A reflector that offers long messages, a source that takes the offer, and two more clients: one
-/// that does and one that does not.
+/// Returns a reflector that offers long messages, a source that supports them, and two more
+/// clients: one that does and one that does not.
 fn reflector() -> (Wire, [PeerId; 3]) {
     let mut config = speaker_config(1);
     let mut range = clients(1, 10);
@@ -58,7 +59,8 @@ fn many_routes_are_sent_in_as_few_messages_as_each_may_have() {
     assert!(long.len() < short.len());
 }
 
-/// RFC 8654 §4: what cannot be told to a peer is withdrawn from it rather than left as it was.
+/// RFC 8654 §4: a route that cannot be sent to a peer is withdrawn from it, so that the former one
+/// does not remain.
 #[test]
 fn a_route_too_long_for_a_peer_is_withdrawn_from_it() {
     let (mut wire, [source, long, short]) = reflector();
@@ -72,7 +74,7 @@ fn a_route_too_long_for_a_peer_is_withdrawn_from_it() {
         wire.received(short),
         [Received::Unreach(vec![NET[0].into()])]
     );
-    // Also from one that comes later and so never had it, which does no harm.
+    // Also from a peer that is established later and never had it, which does no harm.
     let late = wire.connect(5, &open(5));
     assert!(!wire.received(late).contains(&reach[0]));
     wire.send(source, Update::reach(NET));
@@ -106,7 +108,7 @@ fn extended_update_is_refused_where_it_was_not_offered() {
 #[test]
 fn keepalive_never_has_more_octets_than_its_header() {
     let (mut wire, [source, ..]) = reflector();
-    // RFC 8654 §4: a KEEPALIVE never grows.
+    // RFC 8654 §4: a KEEPALIVE is never extended.
     wire.send(source, Raw(4, &[0; 5000]));
     let heard = wire.received(source);
     assert!(

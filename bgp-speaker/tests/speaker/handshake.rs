@@ -1,4 +1,4 @@
-//! Connections that never become sessions: what they cost others, and what an operator hears of them.
+//! Connections that never become sessions: their effect on other peers, and their events.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use testkit::{Octets, Raw};
 
 use super::wire::Wire;
 
-/// A reflector with clients out of 10.0.0.0/24.
+/// Returns a reflector with clients of the range 10.0.0.0/24.
 fn reflector(limit: u16) -> Wire {
     let mut config = speaker_config(1);
     config.ranges.push(clients(1, limit));
@@ -23,7 +23,7 @@ fn failures(wire: &Wire) -> HandshakeFailures {
     wire.speaker().usage().ranges[0].failures
 }
 
-/// The reports since the last call: how many failures each has.
+/// Returns the reports since the last call: the number of failures of each.
 fn reports(wire: &mut Wire) -> Vec<u64> {
     let events = wire.take_events();
     let counts = events.iter().filter_map(|event| match event {
@@ -39,20 +39,20 @@ fn reports(wire: &mut Wire) -> Vec<u64> {
 #[test]
 fn slow_connections_do_not_keep_honest_peer_out() {
     let mut wire = reflector(100);
-    // An octet a second is no message within the time of a handshake.
+    // One octet per second is no message within the handshake timeout.
     for number in 2..152 {
         wire.dial(number).expect("an older one makes room");
         assert!(wire.speaker().usage().ranges[0].peers.now <= 100);
     }
     let honest = wire.connect(200, &open(200));
-    // They keep coming, and never push out the one with a session.
+    // They continue, and never evict the peer with a session.
     for number in 2..152 {
         wire.dial(number).expect("an older one makes room");
     }
     assert_eq!(wire.state(honest), State::Established);
     let evicted = failures(&wire).count(HandshakeFailure::Evicted);
     assert!(evicted >= 51, "{evicted}");
-    // Left alone they are gone after the time of a handshake.
+    // Without further octets they are closed after the handshake timeout.
     wire.pass(15, &[]);
     assert_eq!(wire.speaker().usage().ranges[0].peers.now, 1);
     assert!(failures(&wire).count(HandshakeFailure::Timeout) > 0);
@@ -91,7 +91,7 @@ fn range_of_established_peers_evicts_none() {
     assert_eq!(wire.speaker().usage().ranges[0].refused, 1);
 }
 
-/// A connection from an IPv6 address, without a word.
+/// Opens a connection from an IPv6 address, without sending an octet.
 fn dial_v6(wire: &mut Wire, from: &str) {
     let [local, remote]: [IpAddr; 2] =
         ["fd00::1", from].map(|text| text.parse().expect("an address"));
@@ -129,7 +129,7 @@ fn network_with_most_connections_loses_its_oldest() {
     }
 }
 
-/// A connection whose octets are no message.
+/// Opens a connection and sends octets that are not a message.
 fn garbage(wire: &mut Wire, number: usize) {
     let peer = wire.dial(number).expect("room");
     wire.send(peer, Octets(b"GET / HTTP/1.1\r\n\r\n"));
@@ -150,7 +150,7 @@ fn failed_handshakes_are_counted_and_reported_in_sum() {
     assert!(reports(&mut wire).is_empty());
     wire.pass(10, &[]);
     assert_eq!(reports(&mut wire), [1]);
-    // After a quiet period the next one is the first again.
+    // After a quiet period the next failure is reported at once again.
     wire.pass(20, &[]);
     assert_eq!(wire.speaker().poll_timeout(), None);
     garbage(&mut wire, 2);
@@ -183,7 +183,7 @@ fn each_failed_handshake_has_its_reason() {
     }
     assert_eq!(counts.total(), 5, "{counts}");
     assert_eq!(wire.speaker().peers().count(), 0);
-    // Sessions that come up are none of them, however they end.
+    // Established sessions do not count, however they end.
     let peer = wire.connect(6, &open(6));
     wire.lose(peer);
     assert_eq!(failures(&wire).total(), 5);
@@ -200,7 +200,7 @@ fn failures_of_addresses_without_config_are_not_kept() {
     wire.speaker_mut()
         .count_failure(now, address(9).into(), failure);
     assert_eq!(failures(&wire).count(failure), 1);
-    // What is no longer configured is forgotten.
+    // Counters of removed configuration are dropped.
     let without = speaker_config(1);
     wire.reconfigure(without).expect("the same speaker");
     wire.pass(30, &[]);

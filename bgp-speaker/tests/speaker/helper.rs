@@ -1,4 +1,4 @@
-//! Graceful restart as a helper (RFC 4724 §4.2, RFC 8538 §3): the peer goes and comes back.
+//! Graceful restart as a helper (RFC 4724 §4.2, RFC 8538 §3): the peer disconnects and comes back.
 
 use bgp_fsm::GracefulRestartConfig;
 use bgp_proto::notification::cease;
@@ -13,7 +13,7 @@ use super::wire::Wire;
 const V4: Family = Family::IPV4_UNICAST;
 const BOTH: [&str; 2] = ["10.65.0.1/32", "10.65.0.2/32"];
 
-/// A reflector whose clients come from a range for two, as helpers for each other.
+/// Returns a reflector with a range for two clients, with graceful restart on both sides.
 fn config() -> SpeakerConfig {
     let mut config = speaker_config(1);
     let mut range = clients(1, 2);
@@ -22,7 +22,8 @@ fn config() -> SpeakerConfig {
     config
 }
 
-/// Client 2, which restarts gracefully as `edit` says, has announced two prefixes.
+/// Returns a reflector with client 2, which restarts gracefully as `edit` configures, and has
+/// announced two prefixes.
 fn reflector(edit: impl FnOnce(&mut GracefulRestart)) -> (Wire, PeerId) {
     let mut wire = Wire::new(config());
     let client = wire.connect(2, &graceful_open(2, edit));
@@ -88,7 +89,7 @@ fn a_marker_that_never_comes_is_not_waited_for_for_ever() {
     assert_eq!(wire.prefixes(), BOTH[..1]);
 }
 
-/// RFC 4724 §4.2: what was stale before the second restart is not kept over it.
+/// RFC 4724 §4.2: paths that were stale before the second restart are not retained over it.
 #[test]
 fn a_second_restart_drops_what_was_stale_already() {
     let (mut wire, client) = reflector(|_| {});
@@ -101,7 +102,7 @@ fn a_second_restart_drops_what_was_stale_already() {
     assert!(wire.prefixes().is_empty());
 }
 
-/// An attempt that does not come up is no restart.
+/// A connection that is not established is not a restart.
 #[test]
 fn a_dial_that_fails_half_way_changes_nothing() {
     let (mut wire, client) = reflector(|_| {});
@@ -138,7 +139,7 @@ fn without_the_capability_everything_goes_at_once() {
     assert!(wire.prefixes().is_empty());
 }
 
-/// RFC 8538 §3: with the N bit a NOTIFICATION is like a lost connection, but for a hard reset.
+/// RFC 8538 §3: with the N bit a NOTIFICATION is like a lost connection, except for a hard reset.
 #[test]
 fn a_notification_keeps_the_routes_if_both_said_so() {
     let reset = Notification::cease(cease::ADMINISTRATIVE_RESET);
@@ -155,7 +156,8 @@ fn a_notification_keeps_the_routes_if_both_said_so() {
     }
 }
 
-/// RFC 8538 §3.1: so it is with our own, such as that of the hold timer.
+/// RFC 8538 §3.1: this also applies to NOTIFICATIONs of this speaker, such as that of the hold
+/// timer.
 #[test]
 fn a_silent_client_keeps_its_routes_if_both_said_so() {
     for n_bit in [false, true] {

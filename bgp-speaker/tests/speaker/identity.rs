@@ -1,4 +1,4 @@
-//! The speaker becomes another one: its AS, its BGP Identifier.
+//! Changes of the speaker's identity: its AS, its BGP Identifier.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use super::wire::Wire;
 const V4: Family = Family::IPV4_UNICAST;
 const OTHER: Asn = Asn(64_999);
 
-/// Peers 2 and 3 by name, and whoever else comes out of a range; both sides may keep routes.
+/// Returns a configuration with peers 2 and 3 by address, and a range for others; both sides may
+/// retain routes.
 fn config(asn: Asn, id: usize) -> SpeakerConfig {
     let mut config = speaker_config(1);
     config.local_asn = asn;
@@ -56,7 +57,7 @@ fn become_another(wire: &mut Wire, new: SpeakerConfig) -> Vec<String> {
 #[test]
 fn sessions_reset_for_a_new_router_id_keep_routes() {
     let mut wire = Wire::new(config(Asn(64_512), 1));
-    let two = wire.connect(2, &open(2)); // Keeps nothing.
+    let two = wire.connect(2, &open(2)); // It does not retain routes.
     let graceful = |number| graceful_open(number, |_| {});
     let three = wire.connect(3, &graceful(3));
     let four = wire.connect(4, &graceful(4));
@@ -82,7 +83,7 @@ fn sessions_reset_for_a_new_router_id_keep_routes() {
     let heard = wire.received(three);
     assert_eq!(heard, [], "a word would be the end: RFC 4724 §4.2");
 
-    // Who has not heard of it yet is not let in, and nothing is lost by that.
+    // A peer without the new configuration is rejected, and no state is lost by that.
     wire.try_connect(3, &graceful(3));
     assert_eq!(wire.prefixes(), kept);
     let three = wire.dial(3).expect("let in");
@@ -128,7 +129,7 @@ fn changed_identifier_is_sent_and_later_changes_apply() {
     assert_eq!(wire.prefixes(), ["10.65.0.3/32"]);
     assert_eq!(wire.speaker().config().cluster_id().0, address(7));
 
-    // The next reload is one like any other.
+    // The next reload is an ordinary one.
     let mut more = seven;
     let mut five = neighbor(1, 5, Role::Client);
     five.session.local_id = RouterId(address(7));
@@ -140,7 +141,7 @@ fn changed_identifier_is_sent_and_later_changes_apply() {
     assert_eq!(wire.state(three), State::Established);
 }
 
-/// A node of a mesh.
+/// Returns a node of a full mesh.
 fn node(number: usize, asn: Asn, all: &[usize]) -> SpeakerConfig {
     let mut config = speaker_config(number);
     config.local_asn = asn;
@@ -202,12 +203,12 @@ fn a_mesh_takes_another_as_node_by_node_and_loses_no_route() {
         for number in all {
             assert_eq!(fabric.established(number).len(), 2);
         }
-        // All are fresh by now: nobody waits for the end of a restart.
+        // All are fresh by now: no speaker waits for the end of a restart.
         let mut speakers = all.iter().map(|number| fabric.speaker(*number));
         assert!(speakers.all(|speaker| speaker.peers().all(|peer| peer.stale_until.is_none())));
     }
 
-    // One that comes now is a peer like any other.
+    // A peer that connects now is an ordinary one.
     let more = [1, 2, 3, 4];
     let now = fabric.now();
     fabric.start(4, address(4).into(), node(4, was, &more));
@@ -222,7 +223,7 @@ fn a_mesh_takes_another_as_node_by_node_and_loses_no_route() {
     assert_eq!(fabric.established(4).len(), 3);
 }
 
-/// A peering may name its own AS of ours: it is none of its business then.
+/// A neighbor may have a local AS of its own: then the change does not concern it.
 #[test]
 fn a_session_of_another_local_as_stays() {
     let apart = |asn| {
@@ -237,7 +238,7 @@ fn a_session_of_another_local_as_stays() {
     assert_eq!(wire.state(three), State::Established);
 }
 
-/// The peer is the same, and so are its routes, whatever the OPENs settle on.
+/// The peer is the same, and its routes are retained, for any negotiated result.
 #[test]
 fn renegotiated_session_keeps_routes() {
     let mut wire = Wire::new(config(Asn(64_512), 1));
@@ -257,7 +258,7 @@ fn renegotiated_session_keeps_routes() {
     wire.send(three, EndOfRib(V4));
     assert!(wire.prefixes().is_empty());
 
-    // A peer of another AS is another peer, and a family that is not carried has no routes.
+    // A peer in another AS is another peer, and a family that is not negotiated has no routes.
     wire.send(three, Update::reach(["10.65.0.3/32"]));
     let mut fewer = longer.clone();
     fewer.peers[1].session.families = Family::IPV6_UNICAST.into();

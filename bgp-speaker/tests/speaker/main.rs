@@ -1,4 +1,4 @@
-//! Whole speakers, between scripted peers or among each other, in virtual time.
+//! Whole speakers, with scripted peers or with each other, in virtual time.
 
 mod add_path;
 mod addresses;
@@ -21,7 +21,7 @@ use bgp_speaker::SpeakerConfig;
 use testkit::Network;
 use testkit::fixture::address;
 
-/// Speakers by number; number `n` has the address 10.0.0.n.
+/// Returns speakers by number; number `n` has the address 10.0.0.n.
 fn network(configs: Vec<(usize, SpeakerConfig)>) -> Network {
     let mut network = Network::new(0);
     for (number, config) in configs {

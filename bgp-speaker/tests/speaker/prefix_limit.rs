@@ -17,7 +17,7 @@ const FOUR: [&str; 4] = [
     "10.65.0.4/32",
 ];
 
-/// A reflector that lets clients of a range announce three prefixes each, and its client 2.
+/// Returns a reflector that accepts three prefixes from each client of a range, and its client 2.
 fn reflector(action: LimitAction) -> (Wire, PeerId) {
     let mut config = speaker_config(1);
     let mut range = clients(1, 2);
@@ -56,7 +56,7 @@ fn limit_with_warning_accepts_all_paths() {
     wire.send(client, Update::reach(FOUR));
     assert_eq!(levels(&wire), [LimitLevel::Near, LimitLevel::Passed]);
     assert_eq!(wire.prefixes(), FOUR);
-    // Told once, until it has been below what is warned of.
+    // Reported once, until the number has been below the warning share.
     wire.send(client, Update::unreach(&FOUR[3..]));
     wire.send(client, Update::reach(FOUR));
     assert_eq!(levels(&wire).len(), 2);
@@ -86,7 +86,8 @@ fn path_over_the_limit_is_rejected_and_counted() {
     assert_eq!(wire.prefixes().len(), 4, "each has its own");
 }
 
-/// A dynamic client that is gone for good would forget its rest, and flood us again at once.
+/// A dynamic client that is removed would lose its idle hold, and could send too many routes again
+/// at once.
 #[test]
 fn session_over_its_limit_is_held_and_peer_remembered() {
     let (mut wire, client) = reflector(LimitAction::Restart { after_s: 120 });
@@ -111,7 +112,7 @@ fn session_over_its_limit_is_held_and_peer_remembered() {
     assert_eq!(wire.prefixes(), FOUR[..3]);
 }
 
-/// RFC 8538 §4: it is meant for good, so nothing is kept on either side.
+/// RFC 8538 §4: it is a hard reset, so neither side retains routes.
 #[test]
 fn a_limit_is_a_hard_reset() {
     let (mut wire, client) = reflector(LimitAction::Restart { after_s: 120 });

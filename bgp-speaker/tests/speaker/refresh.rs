@@ -30,8 +30,8 @@ fn request() -> RouteRefresh {
     RouteRefresh::request(V4)
 }
 
-/// A reflector with its client 2, which announced two prefixes, and client 3 with the capabilities
-/// of `edit`, which holds them.
+/// Returns a reflector with its client 2, which has announced two prefixes, and client 3 with the
+/// capabilities of `edit`, which has received them.
 fn reflector(edit: impl FnOnce(&mut Vec<Capability>)) -> (Wire, PeerId, PeerId) {
     let mut config = speaker_config(1);
     config.ranges.push(clients(1, 10));
@@ -46,7 +46,7 @@ fn reflector(edit: impl FnOnce(&mut Vec<Capability>)) -> (Wire, PeerId, PeerId) 
     (wire, source, client)
 }
 
-/// Prefixes in what was heard.
+/// Returns the prefixes in received messages.
 fn reached(heard: &[Received]) -> Vec<String> {
     let nets = heard.iter().filter_map(|heard| match heard {
         Received::Reach(nets) => Some(nets.clone()),
@@ -67,7 +67,7 @@ fn a_request_is_answered_between_borders() {
     assert_eq!(heard.first(), Some(&Received::Refresh(begin())));
     assert_eq!(heard.last(), Some(&Received::Refresh(end())));
     assert_eq!(reached(&heard), BOTH);
-    // And changes come as before.
+    // Changes are sent as before.
     let source = wire.connect(4, &open(4));
     wire.send(source, Update::reach(["10.65.0.3/32"]));
     assert_eq!(
@@ -103,7 +103,7 @@ fn an_empty_table_is_refreshed_too() {
     );
 }
 
-/// RFC 7313 §4.1: no refresh begins before the End-of-RIB marker; and many requests are one.
+/// RFC 7313 §4.1: no refresh begins before the End-of-RIB marker; and many requests count as one.
 #[test]
 fn requests_during_a_walk_are_answered_once_after_it() {
     let mut config = speaker_config(1);
@@ -112,7 +112,7 @@ fn requests_during_a_walk_are_answered_once_after_it() {
     let source = wire.connect(2, &open(2));
     wire.send(source, Update::reach(BOTH));
     let peer = wire.dial(3).expect("admitted");
-    // All arrives before the speaker gets to write anything.
+    // All of these arrive before the speaker can write.
     wire.send_only(peer, open(3));
     wire.send_only(peer, Keepalive);
     for _ in 0..5 {
@@ -183,11 +183,11 @@ fn a_refresh_begun_anew_counts_from_then() {
 fn unnegotiated_refresh_is_ignored() {
     let (mut wire, source, client) =
         reflector(|offer| offer.retain(|c| *c != Capability::EnhancedRouteRefresh));
-    // Another family, a subtype that nobody knows, an end without a beginning.
+    // Another family, an unknown subtype, an EoRR without BoRR.
     wire.send(source, RouteRefresh::request(Family::L2VPN_EVPN));
     wire.send(source, mark(RefreshSubtype(9)));
     wire.send(source, end());
-    // Marks of a peer that has not offered them.
+    // Markers of a peer that has not offered the capability.
     wire.send(client, Update::reach(["10.65.0.9/32"]));
     wire.received(source);
     wire.send(client, begin());

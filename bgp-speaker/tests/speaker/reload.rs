@@ -1,4 +1,4 @@
-//! A new configuration under sessions that stay up.
+//! A new configuration with sessions that stay established.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ const FOUR: [&str; 4] = [
     "10.65.0.4/32",
 ];
 
-/// Clients 2 and 3 by name, of which the latter is configured as `edit` says, and a range.
+/// Returns clients 2 and 3 by address, the latter as `edit` configures it, and a range.
 fn config(edit: impl FnOnce(&mut PeerConfig)) -> SpeakerConfig {
     let mut config = speaker_config(1);
     for number in [2, 3] {
@@ -48,7 +48,7 @@ fn reload(wire: &mut Wire, new: SpeakerConfig) -> (Vec<String>, Vec<String>) {
     (done.removed, done.reset)
 }
 
-/// The reload touches no session.
+/// Asserts that the reload resets no session.
 fn gently(wire: &mut Wire, new: SpeakerConfig) {
     assert_eq!(reload(wire, new), (vec![], vec![]));
 }
@@ -76,7 +76,7 @@ fn an_export_policy_gives_and_takes_under_a_living_session() {
     );
     gently(&mut wire, config(|_| {}));
     let heard = wire.received(three);
-    // It may be told to forget what it does not hold.
+    // It may receive withdrawals of routes that it does not have.
     assert!(
         heard.ends_with(&[Received::Reach(all[..3].to_vec())]),
         "{heard:?}"
@@ -132,7 +132,7 @@ fn range_is_evaluated_again_in_bites_and_without_messages() {
     while wire.speaker_mut().run(now, Budget(10)) == Progress::More {
         bites += 1;
     }
-    // 250 routes, a unit each; a bite may exceed its budget by the routes of one unit's prefixes.
+    // 250 routes, a unit each; a step may exceed its budget by the routes of one unit's prefixes.
     assert!((13..=50).contains(&bites), "{bites} bites");
     assert!(wire.received(two).is_empty() && wire.received(three).is_empty());
     assert_eq!(wire.prefixes().len(), 250);
@@ -149,7 +149,7 @@ fn a_peer_that_restarts_meanwhile_keeps_its_routes() {
     wire.lose(three);
     gently(&mut wire, config(graceful));
     assert_eq!(wire.prefixes(), FOUR);
-    // What its next session depends on, too.
+    // A key that also affects its next session.
     let slower = |peer: &mut PeerConfig| {
         graceful(peer);
         peer.session.hold_time_s = 30;
@@ -213,7 +213,7 @@ fn a_range_changes_around_its_clients() {
         wire.received(client),
         [Received::Unreach(vec![FOUR[0].into()])]
     );
-    // Another range beside it, which comes first, changes nothing.
+    // Another range beside it, which precedes it, changes nothing.
     let mut more = deny;
     let mut other = clients(1, 5);
     other.prefix = "10.9.0.0/24".parse().expect("a prefix");
@@ -221,7 +221,7 @@ fn a_range_changes_around_its_clients() {
     gently(&mut wire, more.clone());
     assert_eq!(wire.state(client), State::Established);
     gently(&mut wire, more);
-    // What both OPENs have settled cannot change under them; and a range may go.
+    // The negotiated result of both OPENs cannot change in a session; and a range may be removed.
     let ipv4 = change(&|range| range.template.session.families = V4.into());
     assert_eq!(reload(&mut wire, ipv4).0, ["nodes-10.0.0.7"]);
     let client = wire.connect(7, &open(7));
@@ -231,8 +231,8 @@ fn a_range_changes_around_its_clients() {
     assert_ne!(wire.state(client), State::Established);
 }
 
-/// Who came out of a range is configured by its address, and comes out of the range again: its
-/// session stays up, and its routes with it.
+/// A client of a range is configured by its address, and is a client of the range again: its
+/// session stays established, and its routes stay.
 #[test]
 fn a_client_of_a_range_becomes_a_neighbor_and_back() {
     let mut wire = Wire::new(config(|_| {}));
@@ -254,7 +254,7 @@ fn a_client_of_a_range_becomes_a_neighbor_and_back() {
         gently(&mut wire, config(|_| {}));
     }
     assert_eq!(wire.prefixes(), FOUR);
-    // It stays where there would be no room for it if it came now; one who is not there does not.
+    // It stays although the range has no room for a new peer; a peer without a session is removed.
     gently(&mut wire, named);
     let mut full = config(|_| {});
     full.ranges[0].limit = 0;
@@ -264,7 +264,7 @@ fn a_client_of_a_range_becomes_a_neighbor_and_back() {
     assert_eq!(reload(&mut wire, full).0, ["n3"]);
 }
 
-/// A client that has connected and not yet introduced itself is not turned away.
+/// A client that has connected and not yet sent its OPEN is not rejected.
 #[test]
 fn a_client_of_a_range_comes_while_the_configuration_changes() {
     let mut wire = Wire::new(config(|_| {}));
@@ -276,7 +276,7 @@ fn a_client_of_a_range_comes_while_the_configuration_changes() {
     assert!(wire.is_open(client));
 }
 
-/// A connection of client 7 that nothing has been read from yet.
+/// Returns a connection of client 7 from which nothing has been read yet.
 fn accept(wire: &mut Wire) -> Option<PeerId> {
     let [local, remote] = [1, 7].map(|number| SocketAddr::from((address(number), 179)));
     let now = wire.now();
@@ -284,8 +284,8 @@ fn accept(wire: &mut Wire) -> Option<PeerId> {
     Some(accepted.0)
 }
 
-/// A client that was told to go and does not read that comes again by another connection: it has
-/// its address for itself, whatever is configured meanwhile.
+/// A client was sent a Cease that it does not read, and opens another connection: the new one has
+/// the address for itself, whatever is configured in the meantime.
 #[test]
 fn peer_that_does_not_read_is_closed_once() {
     let mut wire = Wire::new(config(|_| {}));
@@ -325,7 +325,7 @@ enum Op {
     NextHop(bool),
     Refresh,
     Run(u32),
-    /// The peer reads some octets only.
+    /// The peer reads only some octets.
     Read(usize),
     Settle,
 }
@@ -359,8 +359,8 @@ fn own(wire: &mut Wire, number: u8, there: bool) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Wherever the walks stand when the policy changes, in the end the peer holds what the last
-    /// one gives it.
+    /// For any progress of the table dumps at policy changes, the peer finally holds the routes of
+    /// the last policy.
     #[test]
     fn a_peer_holds_what_its_last_policy_gives_it(ops in prop::collection::vec(op(), 1..60)) {
         let (mut wire, _, three) = connected(|_| {});

@@ -1,5 +1,5 @@
-//! Graceful restart as the one that restarts (RFC 4724 §4.1): who is waited for, and what happens
-//! meanwhile.
+//! Graceful restart as the restarting speaker (RFC 4724 §4.1): the awaited peers, and events during
+//! the wait.
 
 use std::collections::BTreeSet;
 use std::{net::IpAddr, time::Duration};
@@ -21,7 +21,7 @@ fn graceful() -> Option<GracefulRestartConfig> {
     Some(GracefulRestartConfig::default())
 }
 
-/// A reflector with the configured client 2 and a range of others.
+/// Returns a reflector with the configured client 2 and a range.
 pub(super) fn config() -> SpeakerConfig {
     let mut config = speaker_config(1);
     let mut client = neighbor(1, 2, rib::Role::Client);
@@ -34,7 +34,7 @@ pub(super) fn config() -> SpeakerConfig {
     config
 }
 
-/// It comes back, and knows that it had client 3.
+/// Returns the reflector after a restart, with client 3 from its former process.
 pub(super) fn restarted(own_routes: bool) -> Wire {
     Wire::prepared(config(), |speaker| {
         speaker.restarted(Restart {
@@ -45,7 +45,7 @@ pub(super) fn restarted(own_routes: bool) -> Wire {
     })
 }
 
-/// A client that lists both families and has not restarted itself.
+/// Returns the OPEN of a client that lists both families without the Restart State bit.
 pub(super) fn client(number: usize) -> Open {
     graceful_open(number, |graceful| graceful.families.push((V6, true)))
 }
@@ -101,7 +101,7 @@ fn nothing_is_passed_on_until_all_have_sent_theirs() {
         .iter()
         .filter(|e| matches!(e, Event::Selected { .. }));
     assert_eq!(selected.count(), 2);
-    // What changes later goes out at once, and who comes later is fed at once.
+    // Later changes are sent at once, and a client that is established later is served at once.
     wire.send(three, Update::reach(["10.65.0.9/32"]));
     assert_eq!(
         wire.received(two),
@@ -132,7 +132,7 @@ fn absent_peer_is_awaited_until_timeout() {
     );
 }
 
-/// RFC 4724 §4.1; and of the families only those that the peer speaks of and the session carries.
+/// RFC 4724 §4.1; and only the families that the peer lists and the session carries.
 #[test]
 fn peer_without_end_of_rib_is_not_awaited() {
     let awaited = |open: &Open| -> Vec<Family> {
@@ -175,8 +175,9 @@ fn two_that_restart_at_once_do_not_wait_for_each_other() {
     assert_eq!(wire.received(two), markers);
 }
 
-/// A fellow, as another reflector is one, has our clients' routes before we have its: so it is
-/// waited for though it has restarted as well, and our clients' markers mean the whole fabric.
+/// A non-client peer, such as another reflector, receives the clients' routes before it must send
+/// its own: so it is awaited although it has restarted as well, and the markers sent to clients
+/// cover the whole fabric.
 #[test]
 fn restarting_reflectors_sync_before_their_clients() {
     for restart_state in [false, true] {
@@ -234,7 +235,7 @@ fn restarting_reflectors_sync_before_their_clients() {
     }
 }
 
-/// Reflectors that were all away for long register one after the other.
+/// Reflectors that were all down for long register one after the other.
 #[test]
 fn a_fellow_that_is_configured_during_the_wait_is_waited_for() {
     let mut wire = restarted(false);
@@ -257,7 +258,7 @@ fn a_fellow_that_is_configured_during_the_wait_is_waited_for() {
     );
 }
 
-/// One that comes late is told what there is; one that stays away is not waited for for ever.
+/// A late non-client peer receives all routes; one that stays away is not awaited forever.
 #[test]
 fn a_fellow_that_says_nothing_holds_no_other_fellow_up() {
     let mut config = config();
@@ -294,7 +295,7 @@ fn our_open_says_what_outlived_us() {
     assert!(said.restart_state && said.notification);
     assert_eq!(said.families, [(V4, true), (V6, true)]);
 
-    // A client on a machine that has started again, too, has forwarded nothing meanwhile.
+    // The client's machine has been restarted, too: it has not preserved its forwarding state.
     let mut wire = Wire::prepared(config(), |speaker| {
         speaker.forwarding_kept(FamilySet::EMPTY)
     });
@@ -306,7 +307,7 @@ fn our_open_says_what_outlived_us() {
         (said.restart_state, said.families),
         (false, vec![(V4, false), (V6, false)])
     );
-    // Once there was a session, only the session can be lost, not what we forward by.
+    // After an established session, a lost session does not affect the local forwarding state.
     let two = wire.dial(2).expect("admitted");
     let said = our_graceful(&wire.received(two));
     assert_eq!(said.families, [(V4, true), (V6, true)]);
@@ -404,7 +405,7 @@ fn removed_peer_is_not_awaited() {
     );
 }
 
-/// Both at once: a reflector leaves, its successor comes, and no client hears a withdrawal.
+/// Both at once: a reflector shuts down, its successor starts, and no client receives a withdrawal.
 #[test]
 fn reflector_stopped_for_a_restart_sends_no_cease() {
     use bgp_proto::{Notification, notification::cease};

@@ -1,4 +1,4 @@
-//! One speaker, at 10.0.0.1, and scripted peers: the one at 10.0.0.n is named by its session.
+//! One speaker, at 10.0.0.1, and scripted peers: the one at 10.0.0.n is identified by its session.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use testkit::fixture::address;
 use testkit::{Keepalive, Message, Network, Received, Scripted, Update};
 
 const SPEAKER: usize = 1;
-/// How often a peer that is alive sends a KEEPALIVE.
+/// The KEEPALIVE interval of a live peer.
 const BEAT: Duration = Duration::from_secs(20);
 
 pub(super) struct Wire {
@@ -30,7 +30,7 @@ impl Wire {
         Self::prepared(config, |_| {})
     }
 
-    /// A speaker that is changed before it starts.
+    /// Makes a speaker that is changed before its start.
     pub(super) fn prepared(config: SpeakerConfig, prepare: impl FnOnce(&mut Speaker)) -> Self {
         let mut network = Network::new(6);
         network.start_with(SPEAKER, at(SPEAKER), config, prepare);
@@ -69,12 +69,12 @@ impl Wire {
         self.speaker_mut().reconfigure(now, config)
     }
 
-    /// The peer dials and sends its OPEN; the session comes up.
+    /// Dials from the peer and sends its OPEN; the session is established.
     pub(super) fn connect(&mut self, number: usize, open: &Open) -> PeerId {
         self.greet(number, open).0
     }
 
-    /// The same, with what the peer receives after the OPEN.
+    /// Does the same, and returns the messages that the peer receives after the OPEN.
     pub(super) fn greet(&mut self, number: usize, open: &Open) -> (PeerId, Vec<Received>) {
         let peer = self.dial(number).expect("admitted");
         self.send(peer, open);
@@ -85,7 +85,7 @@ impl Wire {
         (peer, received)
     }
 
-    /// The peer dials and sends what brings the session up, if it is accepted.
+    /// Dials from the peer and sends the messages that establish the session, if it is accepted.
     pub(super) fn try_connect(&mut self, number: usize, open: &Open) {
         let Ok(peer) = self.dial(number) else { return };
         self.send(peer, open);
@@ -94,14 +94,14 @@ impl Wire {
         }
     }
 
-    /// The session with 10.0.0.`number`, if there is one.
+    /// Returns the session with 10.0.0.`number`, if there is one.
     pub(super) fn peer(&self, number: usize) -> Option<PeerId> {
         let mut peers = self.speaker().peers();
         let found = peers.find(|view| view.config.remote == at(number));
         found.map(|view| view.id)
     }
 
-    /// Whether the peer has a connection.
+    /// Returns whether the peer has a connection.
     pub(super) fn is_open(&self, peer: PeerId) -> bool {
         self.state(peer) >= State::OpenSent
     }
@@ -118,7 +118,7 @@ impl Wire {
         view.map_or(State::Idle, |view| view.session.state())
     }
 
-    /// The peer closes its connection.
+    /// Closes the peer's connection.
     pub(super) fn lose(&mut self, peer: PeerId) {
         self.network.close_scripted(self.peers[&peer]);
     }
@@ -127,26 +127,26 @@ impl Wire {
         self.network.send(self.peers[&peer], message);
     }
 
-    /// The same, and nothing else happens.
+    /// Sends a message without running the speaker.
     pub(super) fn send_only(&mut self, peer: PeerId, message: impl Message) {
         self.network.send_only(self.peers[&peer], message);
     }
 
-    /// What the peer has received since the last call.
+    /// Returns the messages that the peer has received since the last call.
     pub(super) fn received(&mut self, peer: PeerId) -> Vec<Received> {
         let received = self.network.received(self.peers[&peer]);
         assert_well_formed(&received);
         received
     }
 
-    /// The same without what has not been written yet.
+    /// Does the same without octets that have not been written yet.
     pub(super) fn received_so_far(&mut self, peer: PeerId) -> Vec<Received> {
         let received = self.network.received_so_far(self.peers[&peer]);
         assert_well_formed(&received);
         received
     }
 
-    /// The lengths of the messages that the peer has received since the last call.
+    /// Returns the lengths of the messages that the peer has received since the last call.
     pub(super) fn sizes(&mut self, peer: PeerId) -> Vec<usize> {
         let frames = self.network.frames(self.peers[&peer]).into_iter();
         frames
@@ -154,7 +154,7 @@ impl Wire {
             .collect()
     }
 
-    /// The cluster lists of the UPDATEs that the peer has received since the last call.
+    /// Returns the CLUSTER_LISTs of the UPDATEs that the peer has received since the last call.
     pub(super) fn cluster_lists(&mut self, peer: PeerId) -> Vec<Vec<ClusterId>> {
         let frames = self.network.frames(self.peers[&peer]).into_iter();
         let list = |body: &[u8]| {
@@ -170,7 +170,7 @@ impl Wire {
         updates.filter_map(|frame| list(&frame.body)).collect()
     }
 
-    /// Time passes. The peers named send KEEPALIVEs.
+    /// Lets time pass. The peers in `alive` send KEEPALIVEs.
     pub(super) fn pass(&mut self, seconds: u64, alive: &[PeerId]) {
         let until = self.now() + Duration::from_secs(seconds);
         while self.now() + BEAT <= until {
@@ -182,24 +182,24 @@ impl Wire {
         self.network.advance(until - self.now());
     }
 
-    /// The prefixes with a best IPv4 route.
+    /// Returns the prefixes with a best IPv4 route.
     pub(super) fn prefixes(&mut self) -> Vec<String> {
         self.settle();
         self.network.loc_rib(SPEAKER, Family::IPV4_UNICAST)
     }
 
-    /// Everything happens that takes no time.
+    /// Performs everything that needs no time.
     pub(super) fn settle(&mut self) {
         self.network.settle();
     }
 
-    /// The peer's socket takes at most so many octets.
+    /// Lets the peer's socket accept at most so many octets.
     pub(super) fn take_some(&mut self, peer: PeerId, octets_max: usize) {
         self.network.take_some(self.peers[&peer], octets_max);
     }
 }
 
-/// 250 routes: 10.70.`third`.0/32 to 10.70.`third`.249/32.
+/// Returns 250 routes: 10.70.`third`.0/32 to 10.70.`third`.249/32.
 pub(super) fn block(third: u8) -> Update {
     let nets: Vec<String> = (0..250).map(|n| format!("10.70.{third}.{n}/32")).collect();
     Update::reach(nets)
