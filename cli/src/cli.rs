@@ -4,10 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-#[cfg(feature = "lab")]
-use crate::lab;
 use crate::{
-    act, addresses, decode, events, guard, log, migrate, node, reflector, resources, show, store,
+    act, addresses, decode, events, guard, lab, log, migrate, node, reflector, resources, show,
+    store,
 };
 
 /// Cambric: BGP routing for layer-3 fabrics.
@@ -43,7 +42,7 @@ enum Command {
     /// Manage workload addresses: show, check, release, configure, collect
     Ipam(addresses::Args),
     /// Run a routed fabric on this machine, in separate namespaces
-    #[cfg(feature = "lab")]
+    #[cfg_attr(not(feature = "lab"), command(hide = true))]
     Lab(lab::Args),
     /// Set the log level of the daemons for a limited time
     Log(log::Args),
@@ -78,7 +77,6 @@ impl Cli {
             Command::Events(args) => block_on(events::run(args)),
             Command::Guard(args) => guard::run(&args),
             Command::Ipam(args) => block_on(addresses::run(args)),
-            #[cfg(feature = "lab")]
             Command::Lab(args) => lab::run(args),
             Command::Log(args) => block_on(log::run(args)),
             Command::Reflector(args) => block_on(reflector::run(args)),

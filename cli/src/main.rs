@@ -13,7 +13,7 @@ mod decode;
 mod duration;
 mod events;
 mod guard;
-#[cfg(feature = "lab")]
+#[cfg_attr(not(feature = "lab"), path = "lab/missing.rs")]
 mod lab;
 mod log;
 mod migrate;

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::runner::{self, Job, Outcome, PROFILE, Setting, Stage, Summary, Table, Verdict};
-use crate::{fuzz, tidy};
+use crate::{fuzz, programs, tidy};
 
 /// Runs it all, to the end, whatever fails on the way, and says at the end what did. Only where the
 /// build fails, there is nothing more to run.
@@ -34,6 +34,9 @@ pub fn run(root: &Path) -> Result<bool> {
     for (name, words) in CHECKS {
         summary.stages.push(command(root, name, words));
     }
+    summary.stages.push(Stage::run("programs, each alone", || {
+        said(programs::check(root)) == Some(true)
+    }));
     let mut jobs = runner::jobs(&setting, &table, &executables)?;
     let tests = jobs.len();
     summary.stages.push(Stage::run("fuzz targets", || {

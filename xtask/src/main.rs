@@ -9,6 +9,7 @@ const USAGE: &str = "usage: cargo run -p xtask -- COMMAND
   tidy             checks the shape of the repository
   test [PART ...]  builds and runs the tests whose names have one of the parts in them, or all
   list             names all tests
+  programs         checks each program with the features that it asks for itself
   ci               everything that continuous integration runs
   soak MINUTES     the tests that draw, and the fuzz targets, with seeds by chance";
 
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         "tidy" => commands::tidy(),
         "test" => commands::test(rest),
         "list" => commands::list(),
+        "programs" => xtask::programs::check(&xtask::root()),
         "ci" => xtask::ci::run(&xtask::root()),
         "soak" => commands::soak(rest),
         // What the runner starts for a test.

@@ -16,6 +16,9 @@ pub struct Row {
     pub may: &'static [&'static str],
 }
 
+/// The floor of the programs.
+pub const PROGRAMS: u8 = 4;
+
 const fn row(directory: &'static str, floor: u8, may: &'static [&'static str]) -> Row {
     Row {
         directory,
