@@ -33,7 +33,7 @@ use crate::{Config, Settings};
 
 mod list;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// Why a driver cannot start or go on. It ends the daemon, and prints as one line.
 pub type DriverError = Box<dyn Error>;

@@ -105,3 +105,6 @@ pub(crate) fn log_fact(status: &Status) -> Fact {
 pub(crate) fn log_note(status: &Status) -> Option<String> {
     status.log.as_deref().and_then(LogFigures::note)
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,12 +3,14 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use bgp_speaker::bgp_fsm::Instant;
 use bgp_speaker::bgp_proto::{AddPathMode, Capability, Family, MessageKind, Open};
 use bgp_speaker::rib::Role;
-use bgp_speaker::{Event, SpeakerConfig};
+use bgp_speaker::{Event, Speaker, SpeakerConfig};
 use testkit::fixture::{address, clients, neighbor, open, speaker_config};
+use testkit::limits::STEPS_MAX;
 use testkit::{
-    EndOfRib, Keepalive, Link, Message, Network, Octets, Raw, Received, Update, matching,
+    EndOfRib, Keepalive, Link, Message, Network, Node, Octets, Raw, Received, Update, matching,
     notification,
 };
 
@@ -254,4 +256,61 @@ fn failure_says_that_nothing_came() {
         network.expect(peer, Received::EndOfRib(family));
     }
     network.expect(peer, Received::Reach(vec!["10.65.0.1/32".into()]));
+}
+
+/// A program without a speaker, whose timer is due again so long after it was handled.
+struct Timer {
+    due: Instant,
+    pause: Duration,
+    handled: usize,
+}
+
+impl Node for Timer {
+    fn speaker(&self) -> Option<&Speaker> {
+        None
+    }
+
+    fn speaker_mut(&mut self) -> Option<&mut Speaker> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Some(self.due)
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.due = now + self.pause;
+        self.handled += 1;
+    }
+}
+
+/// A network with one such program, after time has passed.
+fn timed(pause: Duration, time: Duration) -> Network<Timer> {
+    let mut network = Network::new(1);
+    let (due, handled) = (Instant::ZERO, 0);
+    network.add(
+        1,
+        at(1),
+        Timer {
+            due,
+            pause,
+            handled,
+        },
+    );
+    network.advance(time);
+    network
+}
+
+#[test]
+#[should_panic(expected = "is still due")]
+fn timer_that_stays_due_is_found() {
+    timed(Duration::ZERO, SOON);
+}
+
+#[test]
+fn timer_that_moves_may_be_due_any_number_of_times() {
+    let pause = Duration::from_nanos(1);
+    let times = STEPS_MAX + 10;
+    let network = timed(pause, pause * u32::try_from(times).expect("few"));
+    assert!(network.node(1).handled >= times);
 }

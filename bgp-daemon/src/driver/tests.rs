@@ -13,7 +13,7 @@ use crate::{Daemon, Forwarding, Program};
 
 /// A driver of events from elsewhere: numbers that come over a channel.
 #[derive(Debug)]
-struct Probe {
+pub(crate) struct Probe {
     sender: mpsc::Sender<u32>,
     receiver: mpsc::Receiver<u32>,
     received: Option<u32>,
@@ -92,7 +92,7 @@ impl Driver<Plain> for Probe {
 
 /// A driver that is always ready, always has more to do, and never gets ready with it.
 #[derive(Debug, Default)]
-struct Flood {
+pub(crate) struct Flood {
     turns: u32,
 }
 
@@ -130,7 +130,7 @@ const NUMBERS: u32 = 100;
 
 /// A section of the configuration file that says nothing.
 #[derive(Debug)]
-struct Plain;
+pub(crate) struct Plain;
 
 impl Settings for Plain {
     type Section = NoKernel;
@@ -148,7 +148,7 @@ impl Settings for Plain {
 }
 
 #[derive(Debug)]
-struct Tested;
+pub(crate) struct Tested;
 
 impl Program for Tested {
     const NAME: &'static str = "cambric-tested";
