@@ -1,30 +1,56 @@
 //! Build script of the programs: stores relative relocations in a few octets instead of 24 each.
 //!
 //! A program has some 28,000 of them, which the loader reads at each start: 0.7 MB of resident memory
-//! of every daemon. The loader of glibc understands the packed form from 2.36 on, so a program that is
-//! built on an older system keeps the long one.
+//! of every daemon. The loader of glibc reads the packed form from 2.36 on, and refuses a program whose
+//! linker does not say so in it, as mold 1.10 does not. So a small program is linked in this way, and run:
+//! only where it runs, the programs are linked so, too.
 
 use std::env;
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
-/// The first glibc whose loader reads `DT_RELR`.
-const GLIBC_MIN: (u32, u32) = (2, 36);
+/// What packs relative relocations (`DT_RELR`).
+const PACK: &str = "-Wl,-z,pack-relative-relocs";
+
+/// A program with one relative relocation.
+const TRIAL: &str = "static int zero; int *address = &zero; int main(void) { return *address; }";
 
 fn main() {
     println!("cargo:rerun-if-changed=../tools/link.rs");
+    // `mold -run` sets it.
+    println!("cargo:rerun-if-env-changed=LD_PRELOAD");
     let variable = |name: &str| env::var(name).unwrap_or_default();
-    let optimized = variable("PROFILE") == "release";
     let native = variable("TARGET") == variable("HOST");
-    let gnu = variable("CARGO_CFG_TARGET_ENV") == "gnu";
-    if optimized && native && gnu && glibc().is_some_and(|version| version >= GLIBC_MIN) {
-        println!("cargo:rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    let packed = native && runs(Path::new(&variable("OUT_DIR")), &variable("RUSTC_LINKER"));
+    if packed {
+        println!("cargo:rustc-link-arg-bins={PACK}");
     }
+    println!("cargo:rustc-env=CAMBRIC_PACKED_RELOCATIONS={packed}");
 }
 
-/// Returns the version of this machine's glibc.
-fn glibc() -> Option<(u32, u32)> {
-    let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output();
-    let text = String::from_utf8(output.ok()?.stdout).ok()?;
-    let mut numbers = text.trim().strip_prefix("glibc ")?.split('.');
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+/// Whether a program that is linked with [`PACK`] runs.
+fn runs(directory: &Path, linker: &str) -> bool {
+    let (source, program) = (directory.join("trial.c"), directory.join("trial"));
+    if fs::write(&source, TRIAL).is_err() {
+        return false;
+    }
+    let mut link = Command::new(if linker.is_empty() { "cc" } else { linker });
+    link.args(["-fPIE", "-pie", PACK]).args(link_arguments());
+    let linked = link.arg("-o").arg(&program).arg(&source).output();
+    let linked = linked.is_ok_and(|output| output.status.success());
+    linked
+        && Command::new(program)
+            .output()
+            .is_ok_and(|output| output.status.success())
+}
+
+/// Returns what RUSTFLAGS tell the linker, such as `-fuse-ld=mold`.
+fn link_arguments() -> Vec<String> {
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    let arguments = flags.split('\x1f').filter_map(|flag| {
+        let flag = flag.strip_prefix("-C").unwrap_or(flag).trim_start();
+        flag.strip_prefix("link-arg=").map(ToOwned::to_owned)
+    });
+    arguments.collect()
 }

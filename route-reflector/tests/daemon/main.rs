@@ -6,6 +6,7 @@ mod listening;
 mod log;
 mod metrics;
 mod operator;
+mod relocations;
 mod secrets;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
