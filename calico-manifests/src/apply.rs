@@ -10,7 +10,7 @@ use crate::read::Wanted;
 use calico_store::Error;
 use calico_store::LeaseId;
 use calico_store::Store;
-use calico_store::made::complete;
+use calico_store::resources::complete;
 
 /// What of the store came from the directory.
 #[derive(Debug, Default)]

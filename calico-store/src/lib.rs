@@ -36,18 +36,18 @@
 //! # }
 //! ```
 
-pub mod atomic_file;
+mod atomic_file;
 mod error;
 mod etcd;
-pub mod framing;
+mod framing;
 mod kv;
 pub mod limits;
-pub mod made;
 pub mod mirror;
 mod port;
-pub mod random;
+mod random;
 pub mod resources;
-pub mod status;
+pub mod shared;
+mod status;
 mod txn;
 mod wire;
 

@@ -42,19 +42,6 @@ use gate::Gate;
 pub use gate::Unready;
 use state::State;
 
-/// The state of one range of a mirror.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RangeState {
-    /// The cluster ID of the history that the range follows.
-    pub cluster: Option<u64>,
-    /// Whether known keys may still belong to another history.
-    pub mixed: bool,
-    /// Number of lists of the range.
-    pub lists: u64,
-    /// Number of known keys.
-    pub keys: usize,
-}
-
 /// An update for the consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Update {
@@ -278,27 +265,6 @@ impl Mirror {
         self.feeds.len()
     }
 
-    /// Returns the state of a range; `None` if there is no such feed.
-    pub fn range_state(&self, feed: FeedId) -> Option<RangeState> {
-        self.feeds.get(feed.0).map(|feed| RangeState {
-            cluster: feed.cluster(),
-            mixed: feed.is_mixed(),
-            lists: feed.lists(),
-            keys: feed.keys(),
-        })
-    }
-
-    /// Counts the keys of a range one by one: as many as [`RangeState::keys`].
-    pub fn count(&self, feed: FeedId) -> usize {
-        let feed = self.feeds.get(feed.0);
-        feed.map_or(0, |feed| self.state.count(feed.range()))
-    }
-
-    /// Returns whether the mirror requires the ClusterInformation.
-    pub const fn is_gated(&self) -> bool {
-        self.state.gate.is_some()
-    }
-
     /// Handles the result of reading a page.
     pub fn listed(&mut self, now: Duration, feed: FeedId, page: Result<Listing, Error>) {
         let listed = self.with(feed, |id, feed, state, outputs| {
@@ -361,7 +327,7 @@ impl Mirror {
     }
 
     /// Returns whether known changes are held back from a consumer that has a complete picture.
-    pub fn is_held(&self) -> bool {
+    fn is_held(&self) -> bool {
         let is_shut = self.state.gate.as_ref().is_some_and(Gate::is_shut);
         self.has_picture && (is_shut || self.history().is_none())
     }

@@ -5,6 +5,7 @@
 //! objects, accepted as users write them and returned in the form of [`calico_model::shown`].
 
 mod initialize;
+mod metadata;
 mod rules;
 
 use std::borrow::Cow;
@@ -20,9 +21,9 @@ use serde_json::{Map, Value};
 use crate::error::Error;
 use crate::kv::{KeyRange, KeyValue, LeaseId, Revision};
 use crate::limits::REPLACE_ATTEMPTS_MAX;
-use crate::made::complete;
 use crate::port::Store;
 
+pub use metadata::complete;
 pub use rules::Planned;
 
 /// The resources of a store. Cheap to clone.

@@ -43,7 +43,7 @@ pub fn status_out(error: &Error) -> Status {
 
 /// Returns the error for a status. The text decides, because proxies pass on the text, but not the
 /// code.
-pub fn status_in(status: &Status) -> Error {
+pub(crate) fn status_in(status: &Status) -> Error {
     let text = status.message();
     match text {
         COMPACTED => return Error::Compacted { at: Revision::ZERO },

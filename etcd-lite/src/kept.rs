@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use crate::core::{Core, CoreConfig};
 use crate::limits::{KEPT_PIECE_OCTETS, KEPT_SLACK_OCTETS};
-use calico_store::atomic_file::replace;
+use calico_store::shared::replace_file;
 
 /// What the file begins with; the last octet is the version of the form.
 const MAGIC: [u8; 8] = *b"cbrstor\x01";
@@ -150,7 +150,7 @@ impl Kept {
         head.extend_from_slice(&(pieces.len() as u64).to_le_bytes());
         head.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
         let mut length = head.len() as u64;
-        let file = replace(path, failed, |mut file| {
+        let file = replace_file(path, failed, |mut file| {
             lock(file, path)?;
             file.write_all(&head).map_err(failed)?;
             for piece in pieces {

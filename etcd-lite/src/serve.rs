@@ -89,7 +89,7 @@ impl Server {
     /// A store that listens: as its file holds it, or empty; filled from the manifests if there are
     /// any.
     pub async fn bind(config: ServeConfig) -> Result<Self, ServeError> {
-        let octets = calico_store::random::octets().map_err(ServeError::Random)?;
+        let octets = calico_store::shared::random_octets().map_err(ServeError::Random)?;
         let cluster = u64::from_le_bytes(octets) | 1; // never 0, which is no history
         let core_config = CoreConfig {
             cluster,

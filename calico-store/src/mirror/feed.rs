@@ -146,16 +146,6 @@ impl Feed {
         self.whole
     }
 
-    /// Returns the number of lists of the range.
-    pub(super) const fn lists(&self) -> u64 {
-        self.lists
-    }
-
-    /// Returns the number of existing keys, as far as known.
-    pub(super) const fn keys(&self) -> usize {
-        self.keys
-    }
-
     pub(super) const fn was_listed(&self) -> bool {
         self.listed_once
     }
@@ -336,6 +326,12 @@ impl Feed {
         }
         let gone = state.sweep(&self.range, self.lists, revision);
         self.keys = self.keys.saturating_sub(gone);
+        debug_assert_eq!(
+            self.keys,
+            state.count(&self.range),
+            "keys of {:?}",
+            self.range
+        );
         self.whole = revision;
         self.other_history = false;
         self.listed_once = true;

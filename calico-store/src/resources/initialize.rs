@@ -3,11 +3,11 @@
 use calico_model::{DEFAULT_TIER, Kind, ResourceKey, encode_strict};
 use serde_json::{Value, json};
 
-use super::{Resources, complete};
+use super::Resources;
+use super::metadata::{complete, new_uid};
 use crate::error::Error;
 use crate::kv::LeaseId;
 use crate::limits::REPLACE_ATTEMPTS_MAX;
-use crate::made::new_uid;
 use crate::resources::ResourceError;
 
 /// The default tiers: name, order, and the action for packets that match no policy of the tier.

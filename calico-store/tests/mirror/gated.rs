@@ -153,9 +153,9 @@ fn a_restored_store_is_told_when_all_of_it_was_read() {
     let (puts, deletes) = (world.consumer.puts, world.consumer.deletes);
     let now = world.clusters;
     let read = |world: &World| {
-        let feeds = (0..world.mirror.feeds()).map(|feed| state(world, FeedId(feed)));
-        feeds
-            .filter(|feed| feed.cluster == Some(now) && !feed.mixed)
+        let lists = world.lists.values();
+        lists
+            .filter(|list| list.cluster == now && list.is_whole)
             .count()
     };
     while read(&world) < 2 {
@@ -354,7 +354,7 @@ fn a_lone_deletion_is_told_without_a_question() {
 #[test]
 fn a_question_is_not_asked_anew_before_it_is_answered() {
     let mut world = world();
-    let lists = |world: &World| state(world, FeedId(0)).lists;
+    let lists = |world: &World| lists(world)[0];
     let before = lists(&world);
     world.delete(KeyRange::prefix("/a/"));
     assert!(world.bring_of(FeedId(1)));
@@ -429,13 +429,13 @@ proptest! {
         let mut world = World::gated();
         for saying in sayings {
             let held = world.consumer.state.clone();
-            let was_held = world.mirror.is_held();
+            let was_held = world.is_held();
             match saying {
                 Saying::Says(is_ready) => world.say("one", is_ready),
                 Saying::Nothing => world.delete(KeyRange::key(ready_key())),
                 Saying::Else(action) => world.act(action),
             }
-            if was_held && world.mirror.is_held() {
+            if was_held && world.is_held() {
                 prop_assert_eq!(&held, &world.consumer.state);
             }
         }

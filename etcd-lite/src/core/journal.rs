@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::history::Version;
 use super::{Core, Entry};
-use calico_store::framing::{Taker, put_field, put_item, put_number};
+use calico_store::shared::{Taker, put_field, put_item, put_number};
 use calico_store::{Event, EventKind, KeyValue, LeaseId, Revision};
 
 const REVISION: u8 = 1;

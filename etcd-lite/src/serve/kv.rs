@@ -13,7 +13,7 @@ use crate::wire;
 use calico_store::Error;
 use calico_store::Revision;
 use calico_store::Store;
-use calico_store::status::status_out;
+use calico_store::shared::grpc_status;
 use calico_store::{Op, OpReply, Txn, TxnReply};
 
 /// The KV service over a core.
@@ -30,7 +30,7 @@ impl Kv {
                 })
                 .await
         };
-        txn.await.map_err(|error| status_out(&error))
+        txn.await.map_err(|error| grpc_status(&error))
     }
 }
 
@@ -45,7 +45,7 @@ impl PbKvService for Kv {
         let listing = async { self.0.range(wire::query_in(request.into_inner())?).await };
         match listing.await {
             Ok(listing) => Ok(Response::new(wire::listing_out(listing))),
-            Err(error) => Err(status_out(&error)),
+            Err(error) => Err(grpc_status(&error)),
         }
     }
 
@@ -89,7 +89,7 @@ impl PbKvService for Kv {
         let reply = async { self.0.txn(wire::txn_in(request.into_inner())?).await };
         match reply.await {
             Ok(reply) => Ok(Response::new(wire::txn_out(reply.header, reply))),
-            Err(error) => Err(status_out(&error)),
+            Err(error) => Err(grpc_status(&error)),
         }
     }
 
@@ -105,7 +105,7 @@ impl PbKvService for Kv {
             Ok(header) => Ok(Response::new(PbCompactionResponse {
                 header: Some(wire::header_out(header)),
             })),
-            Err(error) => Err(status_out(&error)),
+            Err(error) => Err(grpc_status(&error)),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::core::Core;
 use crate::local::Local;
 use crate::wire::header_out;
 use calico_store::Error;
-use calico_store::status::status_out;
+use calico_store::shared::grpc_status;
 use calico_store::{Header, LeaseId, LeaseState};
 
 /// The Lease service over a core.
@@ -39,7 +39,7 @@ impl Leases {
             .call(|core, now| work(core, now).map(|done| (done, core.header())));
         match done.await {
             Ok(Ok(done)) => Ok(done),
-            Ok(Err(error)) | Err(error) => Err(status_out(&error)),
+            Ok(Err(error)) | Err(error) => Err(grpc_status(&error)),
         }
     }
 }
@@ -68,7 +68,7 @@ impl KeepAlive {
             Ok((Ok(ttl_s), header)) => (ttl_s, header),
             // A lease that is not there has no time left; that is the answer.
             Ok((Err(Error::NoLease(_)), header)) => (0, header),
-            Ok((Err(error), _)) | Err(error) => return Some(Err(status_out(&error))),
+            Ok((Err(error), _)) | Err(error) => return Some(Err(grpc_status(&error))),
         };
         Some(Ok(PbLeaseKeepAliveResponse {
             header: Some(header_out(header)),

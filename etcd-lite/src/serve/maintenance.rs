@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status};
 use crate::local::Local;
 use crate::wire::{MEMBER, header_out};
 use calico_store::Header;
-use calico_store::status::status_out;
+use calico_store::shared::grpc_status;
 
 /// The level of the API that is served.
 const VERSION: &str = concat!("3.4.0+cambric.", env!("CARGO_PKG_VERSION"));
@@ -47,7 +47,7 @@ async fn header(store: &Local) -> Result<Header, Status> {
     store
         .call(|core, _| core.header())
         .await
-        .map_err(|error| status_out(&error))
+        .map_err(|error| grpc_status(&error))
 }
 
 fn single<T>() -> Result<T, Status> {
@@ -115,7 +115,7 @@ impl PbMaintenanceService for Maintenance {
             .0
             .call(|core, _| (core.header(), core.octets() + core.log_octets()))
             .await;
-        let (header, octets) = state.map_err(|error| status_out(&error))?;
+        let (header, octets) = state.map_err(|error| grpc_status(&error))?;
         let octets = i64::try_from(octets).unwrap_or(i64::MAX);
         let index = u64::try_from(header.revision.0).unwrap_or(0);
         Ok(Response::new(PbStatusResponse {

@@ -15,7 +15,7 @@ use crate::local::Local;
 use crate::wire::{event_out, header_out, range_in};
 use calico_store::Error;
 use calico_store::WatchRequest;
-use calico_store::status::status_out;
+use calico_store::shared::grpc_status;
 use calico_store::{Batch, EventKind, Header, KeyRange, Revision};
 
 /// The Watch service over a core.
@@ -170,7 +170,7 @@ impl Client {
                     watch_id: -1,
                     created: true,
                     canceled: true,
-                    cancel_reason: status_out(&error).message().to_owned(),
+                    cancel_reason: grpc_status(&error).message().to_owned(),
                     ..PbWatchResponse::default()
                 })
                 .await

@@ -25,7 +25,7 @@ pub fn complete(mut value: Value, stored: &Value) -> Value {
 }
 
 /// Returns a random UUID.
-pub fn new_uid() -> String {
+pub(super) fn new_uid() -> String {
     // Without randomness the id is the time: unique enough for a store that a single process fills.
     let octets = crate::random::octets().unwrap_or_else(|_| since_epoch().as_nanos().to_be_bytes());
     uid_from_random(octets)

@@ -1,0 +1,6 @@
+//! What `etcd-lite`, which serves this port, shares with the client: no part of the port.
+
+pub use crate::atomic_file::replace as replace_file;
+pub use crate::framing::{Taker, put_field, put_item, put_number};
+pub use crate::random::octets as random_octets;
+pub use crate::status::status_out as grpc_status;
