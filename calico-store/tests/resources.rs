@@ -1,9 +1,14 @@
 //! Resources as Calico's clients write them, on the embedded store.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
 use bytes::Bytes;
 use calico_model::{DEFAULT_ALLOW_PROFILE, Kind, ResourceKey};
 use calico_store::resources::*;
 use calico_store::*;
+use common::forward;
 use etcd_lite::Local;
 use serde_json::{Value, json};
 
@@ -246,10 +251,6 @@ async fn the_first_node_makes_the_store_ready() {
 struct Busy(Local);
 
 impl Store for Busy {
-    fn range(&self, query: Query) -> Answer<'_, Listing> {
-        self.0.range(query)
-    }
-
     fn txn(&self, txn: Txn) -> Answer<'_, TxnReply> {
         Box::pin(async move {
             let at = key(Kind::ClusterInformation, "default").to_string();
@@ -259,29 +260,7 @@ impl Store for Busy {
         })
     }
 
-    fn watch(&self, request: WatchRequest) -> Answer<'_, Watch> {
-        self.0.watch(request)
-    }
-
-    fn compact(&self, at: Revision) -> Answer<'_, ()> {
-        self.0.compact(at)
-    }
-
-    fn lease_grant(&self, ttl_s: i64) -> Answer<'_, Lease> {
-        self.0.lease_grant(ttl_s)
-    }
-
-    fn lease_keep_alive(&self, id: LeaseId) -> Answer<'_, i64> {
-        self.0.lease_keep_alive(id)
-    }
-
-    fn lease_revoke(&self, id: LeaseId) -> Answer<'_, ()> {
-        self.0.lease_revoke(id)
-    }
-
-    fn lease_state(&self, id: LeaseId) -> Answer<'_, LeaseState> {
-        self.0.lease_state(id)
-    }
+    forward!(0: range watch others);
 }
 
 #[tokio::test]

@@ -2,11 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use calico_store::{
-    Answer, Error, Lease, LeaseId, LeaseState, Listing, Query, Revision, Store, Txn, TxnReply,
-    Watch, WatchRequest,
-};
+use calico_store::{Answer, Error, Listing, Query, Store, Txn, TxnReply};
 use etcd_lite::Local;
+
+use crate::common::forward;
 
 /// One transaction in eight is lost on its way, one in eight on its way back.
 pub(crate) struct Flaky {
@@ -92,27 +91,5 @@ impl Store for Flaky {
         })
     }
 
-    fn watch(&self, request: WatchRequest) -> Answer<'_, Watch> {
-        self.store.watch(request)
-    }
-
-    fn compact(&self, at: Revision) -> Answer<'_, ()> {
-        self.store.compact(at)
-    }
-
-    fn lease_grant(&self, ttl_s: i64) -> Answer<'_, Lease> {
-        self.store.lease_grant(ttl_s)
-    }
-
-    fn lease_keep_alive(&self, id: LeaseId) -> Answer<'_, i64> {
-        self.store.lease_keep_alive(id)
-    }
-
-    fn lease_revoke(&self, id: LeaseId) -> Answer<'_, ()> {
-        self.store.lease_revoke(id)
-    }
-
-    fn lease_state(&self, id: LeaseId) -> Answer<'_, LeaseState> {
-        self.store.lease_state(id)
-    }
+    forward!(store: watch others);
 }

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use calico_store::{
-    Answer, Lease, LeaseId, LeaseState, Listing, Query, Revision, Store, Txn, TxnReply, Watch,
-    WatchRequest,
-};
+use calico_store::{Answer, Listing, Query, Store, Watch, WatchRequest};
+
+use super::forward::forward;
 
 /// A store that counts reads and watches.
 pub(crate) struct Counted {
@@ -50,32 +49,10 @@ impl Store for Counted {
         self.store.range(query)
     }
 
-    fn txn(&self, txn: Txn) -> Answer<'_, TxnReply> {
-        self.store.txn(txn)
-    }
-
     fn watch(&self, request: WatchRequest) -> Answer<'_, Watch> {
         self.watches.fetch_add(1, Ordering::Relaxed);
         self.store.watch(request)
     }
 
-    fn compact(&self, at: Revision) -> Answer<'_, ()> {
-        self.store.compact(at)
-    }
-
-    fn lease_grant(&self, ttl_s: i64) -> Answer<'_, Lease> {
-        self.store.lease_grant(ttl_s)
-    }
-
-    fn lease_keep_alive(&self, id: LeaseId) -> Answer<'_, i64> {
-        self.store.lease_keep_alive(id)
-    }
-
-    fn lease_revoke(&self, id: LeaseId) -> Answer<'_, ()> {
-        self.store.lease_revoke(id)
-    }
-
-    fn lease_state(&self, id: LeaseId) -> Answer<'_, LeaseState> {
-        self.store.lease_state(id)
-    }
+    forward!(store: txn others);
 }

@@ -4,6 +4,7 @@
 
 mod counted;
 mod etcd;
+mod forward;
 mod picture;
 mod relay;
 mod secured;
@@ -21,6 +22,7 @@ use tokio::task::JoinHandle;
 
 pub(crate) use counted::Counted;
 pub(crate) use etcd::{Etcd, PATIENT, Proxy, command, free_port, metric};
+pub(crate) use forward::forward;
 pub(crate) use picture::Picture;
 pub(crate) use relay::{Cut, Relay};
 pub(crate) use secured::{certificates, tls, users};
