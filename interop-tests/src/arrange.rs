@@ -15,6 +15,32 @@ pub fn in_ground(kinds: &[Kind], name: &str, test: impl AsyncFnOnce(Ground)) {
     });
 }
 
+/// Makes a test of each lab with each kind of speaker: a module a lab with a test for each kind, or, with
+/// `Kind as module:`, a module a kind with a test for each lab. A lab is a function of the file that takes
+/// the kind and the [`Ground`].
+#[macro_export]
+macro_rules! labs {
+    ($($lab:ident: $($kind:ident)+;)+) => { $(
+        #[allow(non_snake_case)]
+        mod $lab {
+            $( $crate::labs!(@ $kind, $lab, $kind); )+
+        }
+    )+ };
+    ($($kind:ident as $module:ident: $($lab:ident),+;)+) => { $(
+        mod $module {
+            $( $crate::labs!(@ $lab, $lab, $kind); )+
+        }
+    )+ };
+    (@ $test:ident, $lab:ident, $kind:ident) => {
+        #[test]
+        fn $test() {
+            let name = concat!(stringify!($lab), " with ", stringify!($kind));
+            let kind = $crate::Kind::$kind;
+            $crate::in_ground(&[kind], name, async |ground| super::$lab(kind, ground).await);
+        }
+    };
+}
+
 impl Ground {
     /// Starts a speaker on host `number`, which is put on the switch for it.
     ///

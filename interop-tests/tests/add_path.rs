@@ -211,22 +211,7 @@ async fn from(kind: Kind, ground: Ground) {
     holds(&ours, NET, &[3]).await;
 }
 
-macro_rules! labs {
-    ($($kind:ident as $module:ident: $($lab:ident),+;)+) => { $(
-        mod $module {
-            $(
-                #[test]
-                fn $lab() {
-                    let name = concat!("add-path ", stringify!($lab), " ", stringify!($kind));
-                    let kind = super::Kind::$kind;
-                    super::in_ground(&[kind], name, async |ground| super::$lab(kind, ground).await);
-                }
-            )+
-        }
-    )+ };
-}
-
-labs! {
+interop_tests::labs! {
     Bird as bird: to, from;
     Frr as frr: to, from;
     Gobgp as gobgp: to, from;

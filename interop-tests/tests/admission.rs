@@ -255,23 +255,7 @@ fn too_many_keys_for_the_kernel() {
     });
 }
 
-macro_rules! labs {
-    ($($lab:ident: $($kind:ident)+;)+) => { $(
-        #[allow(non_snake_case)]
-        mod $lab {
-            $(
-                #[test]
-                fn $kind() {
-                    let name = concat!(stringify!($lab), " with ", stringify!($kind));
-                    let kind = super::Kind::$kind;
-                    super::in_ground(&[kind], name, async |ground| super::$lab(kind, ground).await);
-                }
-            )+
-        }
-    )+ };
-}
-
-labs! {
+interop_tests::labs! {
     the_one_too_many: Client Bird Gobgp Frr Openbgpd;
     keys: Client Bird Gobgp Frr Openbgpd;
     ttl_security: Client Bird Gobgp Frr Openbgpd;

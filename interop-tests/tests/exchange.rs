@@ -15,7 +15,7 @@
 use std::net::Ipv4Addr;
 
 use interop_tests::{
-    Ground, Kind, PATIENCE, Route, Setup, Site, Speaker, in_ground, shown_external, table, told,
+    Ground, Kind, PATIENCE, Route, Setup, Site, Speaker, shown_external, table, told,
 };
 
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
@@ -246,22 +246,7 @@ async fn mesh(kind: Kind, ground: Ground) {
     .await;
 }
 
-macro_rules! labs {
-    ($($kind:ident as $module:ident: $($lab:ident),+;)+) => { $(
-        mod $module {
-            $(
-                #[test]
-                fn $lab() {
-                    let name = concat!(stringify!($lab), " with ", stringify!($kind));
-                    let kind = super::Kind::$kind;
-                    super::in_ground(&[kind], name, async |ground| super::$lab(kind, ground).await);
-                }
-            )+
-        }
-    )+ };
-}
-
-labs! {
+interop_tests::labs! {
     Bird as bird: external, internal, our_reflector, their_reflector, mesh;
     Gobgp as gobgp: external, internal, our_reflector, their_reflector, mesh;
     Frr as frr: external, internal, our_reflector, their_reflector, mesh;

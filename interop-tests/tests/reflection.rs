@@ -518,23 +518,7 @@ async fn no_zombies(kind: Kind, ground: Ground) {
     pair.ours.stood(|_| true).await;
 }
 
-macro_rules! labs {
-    ($($lab:ident: $($kind:ident)+;)+) => { $(
-        #[allow(non_snake_case)]
-        mod $lab {
-            $(
-                #[test]
-                fn $kind() {
-                    let name = concat!(stringify!($lab), " with ", stringify!($kind));
-                    let kind = super::Kind::$kind;
-                    super::in_ground(&[kind], name, async |ground| super::$lab(kind, ground).await);
-                }
-            )+
-        }
-    )+ };
-}
-
-labs! {
+interop_tests::labs! {
     directions_v4: Bird Gobgp Frr Openbgpd;
     directions_v6: Bird Gobgp Frr Openbgpd;
     one_cluster: Reflector Bird Gobgp Frr Openbgpd;
