@@ -16,7 +16,7 @@ use ipnet::IpNet;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::lenient::{Unknown, empty_as_none, or_default};
+use crate::lenient::{Unknown, empty_as_none, is_false, or_default};
 use crate::parse_error::ParseError;
 use crate::value::json_octets;
 use crate::value::words::words;
@@ -301,14 +301,6 @@ impl IpamConfig {
     pub fn encode(&self) -> Vec<u8> {
         json_octets(self)
     }
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "the form that serde calls"
-)]
-const fn is_false(flag: &bool) -> bool {
-    !*flag
 }
 
 #[expect(

@@ -19,6 +19,15 @@ where
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
+/// Returns whether a flag is left out when it is written.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the form that serde calls"
+)]
+pub(crate) const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
 /// `null` and `""` read as `None`.
 pub(crate) fn empty_as_none<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where

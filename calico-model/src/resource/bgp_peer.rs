@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Metadata, Spec};
 use crate::key::kind::Kind;
-use crate::lenient::{Unknown, empty_as_none, or_default};
+use crate::lenient::{Unknown, empty_as_none, is_false, or_default};
 use crate::limits::SELECTOR_OCTETS_MAX;
 use crate::selector::Selector;
 use crate::validate::{Faults, Invalid, NAME, Problem};
@@ -200,14 +200,6 @@ pub struct SecretKeyRef {
     /// Whether the secret may be missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optional: Option<bool>,
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "the form that serde calls"
-)]
-const fn is_false(flag: &bool) -> bool {
-    !*flag
 }
 
 impl BgpPeerSpec {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Metadata, Spec};
 use crate::key::kind::Kind;
-use crate::lenient::{Unknown, empty_as_none, or_default};
+use crate::lenient::{Unknown, empty_as_none, is_false, or_default};
 use crate::selector::Selector;
 use crate::validate::{ALLOWED_USE, ASSIGNMENT_MODE, Faults, Invalid, Problem};
 use crate::value::network::Network;
@@ -96,14 +96,6 @@ pub enum EncapsulationMode {
     Always,
     /// Only to hosts of another subnet.
     CrossSubnet,
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "the form that serde calls"
-)]
-const fn is_false(flag: &bool) -> bool {
-    !*flag
 }
 
 impl IpPoolSpec {

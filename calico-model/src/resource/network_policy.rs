@@ -6,7 +6,7 @@ use serde_json::Number;
 use super::rule::{self, Action, Rule};
 use super::{Metadata, Resource, Spec, policy};
 use crate::key::kind::Kind;
-use crate::lenient::{Unknown, or_default};
+use crate::lenient::{Unknown, is_false, or_default};
 use crate::validate::{Faults, Invalid, Problem};
 use crate::value::words::words;
 
@@ -114,14 +114,6 @@ words! {
     Ingress "Ingress",
     /// What goes out.
     Egress "Egress",
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "the form that serde calls"
-)]
-const fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 impl<const GLOBAL: bool> PolicySpec<GLOBAL> {
