@@ -6,12 +6,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 
 use anyhow::Context;
-use bgp_proto::{FamilySet, PeerKind, SessionParams};
+use bgp_proto::{PeerKind, SessionParams};
 
-use crate::decode::message;
 use crate::decode::octets::from_hex;
 use crate::decode::output::Output;
 use crate::decode::schema::{Content, Line, Place};
+use crate::decode::{message, update};
 
 /// Longest line that is read, in octets: a message of 65535 octets in hex, and its fields.
 const LINE_OCTETS_MAX: u64 = 1 << 20;
@@ -83,19 +83,7 @@ fn field(text: &str) -> Option<(&str, &str, &str)> {
 fn params(fields: &mut BTreeMap<&str, &str>) -> Result<SessionParams, String> {
     let as4 = flag(fields, "as4", true)?;
     let add_path = flag(fields, "ap", false)?;
-    Ok(SessionParams {
-        kind: PeerKind::Internal,
-        as4,
-        families: FamilySet::all(),
-        add_path_receive: if add_path {
-            FamilySet::all()
-        } else {
-            FamilySet::EMPTY
-        },
-        extended_receive: true,
-        extended_next_hop: true,
-        ..SessionParams::default()
-    })
+    Ok(update::params(PeerKind::Internal, as4, add_path))
 }
 
 fn flag(fields: &mut BTreeMap<&str, &str>, key: &str, default: bool) -> Result<bool, String> {

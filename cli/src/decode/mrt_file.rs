@@ -15,6 +15,7 @@ use mrt::{Entry, PeerIndex, Record, Rib, StateChange, TableDump, TableEntry};
 
 use crate::decode::output::Output;
 use crate::decode::schema::{Content, End, Line, NlriReport, Place, RibPath, Routes};
+use crate::decode::update::params;
 use crate::decode::{message, update};
 
 /// What earlier records of the file tell about later ones.
@@ -58,23 +59,6 @@ pub(crate) fn run(path: &Path, out: &mut Output<impl Write>) -> anyhow::Result<(
         }
     }
     Ok(())
-}
-
-/// A session of which nothing is known but how its messages are to be read.
-fn params(kind: PeerKind, as4: bool, add_path: bool) -> SessionParams {
-    SessionParams {
-        kind,
-        as4,
-        families: FamilySet::all(),
-        add_path_receive: if add_path {
-            FamilySet::all()
-        } else {
-            FamilySet::EMPTY
-        },
-        extended_receive: true,
-        extended_next_hop: true,
-        ..SessionParams::default()
-    }
 }
 
 /// Tables hold what a session has accepted already.

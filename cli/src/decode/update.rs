@@ -2,13 +2,29 @@
 
 use bgp_proto::attr::RawAttrs;
 use bgp_proto::{
-    AttrBlock, AttrCode, Family, Fault, FaultKind, HEADER_OCTETS, NextHop, Nlri, NlriIter,
-    Notification, PeerKind, SessionParams, UpdateView,
+    AttrBlock, AttrCode, Family, FamilySet, Fault, FaultKind, HEADER_OCTETS, NextHop, Nlri,
+    NlriIter, Notification, PeerKind, SessionParams, UpdateView,
 };
 
 use crate::decode::attributes;
 use crate::decode::octets::to_hex;
 use crate::decode::schema::{AttributeReport, FaultReport, NlriReport, Reach, Routes, Unreach};
+
+/// A session of which nothing is known but how its messages are to be read.
+pub(crate) fn params(kind: PeerKind, as4: bool, add_path: bool) -> SessionParams {
+    SessionParams {
+        kind,
+        as4,
+        families: FamilySet::all(),
+        add_path_receive: match add_path {
+            true => FamilySet::all(),
+            false => FamilySet::EMPTY,
+        },
+        extended_receive: true,
+        extended_next_hop: true,
+        ..SessionParams::default()
+    }
+}
 
 /// The session as if it took everything: what a message says is printed even where a session
 /// would leave it out. The faults are those of the real session.

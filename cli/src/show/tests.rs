@@ -321,7 +321,7 @@ fn a_route_tells_who_is_sent_its_paths() {
 }
 
 #[test]
-fn other_tables() {
+fn kernel_routes_show_next_hops_and_a_shadow_run() {
     let hop = FibHop {
         gateway: "10.0.0.12".parse().ok(),
         interface: Some("eth0".into()),
@@ -345,7 +345,10 @@ fn other_tables() {
     );
     assert!(text.contains("10.0.0.12 on eth0"), "{text}");
     assert!(text.contains("not in sync; shadow run"), "{text}");
+}
 
+#[test]
+fn endpoints_show_unclaimed_interfaces() {
     let endpoint = Endpoint {
         name: "prod/vm1".to_owned(),
         ..Endpoint::default()
@@ -365,7 +368,10 @@ fn other_tables() {
         text.contains("\ncali9: unclaimed for 12s; nothing"),
         "{text}"
     );
+}
 
+#[test]
+fn rules_show_their_chain_and_packets() {
     let rule = Rule {
         chain: "from-cali1".into(),
         text: "drop".into(),
@@ -381,7 +387,10 @@ fn other_tables() {
         text.contains("chain from-cali1\n    drop  [7 packets]\nin sync"),
         "{text}"
     );
+}
 
+#[test]
+fn status_shows_what_is_waited_for_and_a_bad_file() {
     let status = Status {
         daemon: "cambric-felix".to_owned(),
         waiting_for: vec!["store".to_owned()],

@@ -9,6 +9,7 @@ mod common;
 mod locks;
 mod notes;
 mod reflectors;
+mod removal;
 mod tool;
 
 use common::{Etcd, Served, certificates, users};
@@ -65,6 +66,11 @@ mod scenario {
     pub(super) use crate::locks::the_store_is_locked_and_unlocked;
     pub(super) use crate::notes::fields_without_effect_are_reported;
     pub(super) use crate::reflectors::reflectors_are_listed_drained_and_removed;
+    pub(super) use crate::removal::{
+        a_node_goes_with_what_is_its, addresses_go_with_their_node_and_their_pool,
+        addresses_that_have_come_to_others_stay_with_them,
+        nothing_goes_with_a_version_that_is_out_of_date,
+    };
 
     const PEER: &str = "\
 apiVersion: projectcalico.org/v3
@@ -144,14 +150,10 @@ spec:
     }
 
     pub(super) async fn resource_changed_by_others_is_not_overwritten(tool: &Tool) {
-        tool.done(&["apply", "-f", &tool.file("peer.yaml", PEER)]);
+        tool.apply("peer.yaml", PEER);
         let read = tool.done(&["get", "bgppeer", "rack-tor", "-o", "yaml"]);
         let mine = tool.file("mine.yaml", &read.replace("10.20.1.254", "10.20.1.253"));
-        tool.done(&[
-            "apply",
-            "-f",
-            &tool.file("peer.yaml", &PEER.replace("64700", "64777")),
-        ]);
+        tool.apply("peer.yaml", &PEER.replace("64700", "64777"));
         for verb in ["apply", "replace", "delete"] {
             let refused = tool.refused(&[verb, "-f", &mine]);
             assert!(
@@ -176,7 +178,7 @@ spec:
              kind: BGPPier\nmetadata: {{name: fourth}}\n---\n\
              kind: BGPPeer\nmetadata: {{name: fifth}}\nspec:\n  nodeSelector: a = b\n"
         );
-        let refused = tool.refused(&["apply", "-f", &tool.file("faulty.yaml", &text)]);
+        let refused = tool.apply_refused("faulty.yaml", &text);
         for part in [
             "faulty.yaml:15:3: spec.peerSelector: must not be set: spec.peerIP is set",
             "faulty.yaml:20:3: spec.nodeSelektor: unknown field; did you mean \"nodeSelector\"?",
@@ -187,9 +189,9 @@ spec:
             assert!(refused.contains(part), "{part}: {refused}");
         }
         assert_eq!(tool.value("bgppeers/rack-tor").await, None);
-        let refused = tool.refused(&["apply", "-f", &tool.file("odd.yaml", "a: [b\n")]);
+        let refused = tool.apply_refused("odd.yaml", "a: [b\n");
         assert!(refused.contains("odd.yaml:"), "{refused}");
-        let refused = tool.refused(&["apply", "-f", &tool.file("empty.yaml", "---\n")]);
+        let refused = tool.apply_refused("empty.yaml", "---\n");
         assert!(refused.contains("there is no resource in it"), "{refused}");
         tool.done(&[
             "apply",
@@ -226,13 +228,9 @@ spec:
             }
             assert_eq!(tool.keys().await, Vec::<String>::new(), "{verb}");
         }
-        tool.done(&[
-            "apply",
-            "-f",
-            &tool.file("a.yaml", &pool("a", "10.65.0.0/16")),
-        ]);
+        tool.apply("a.yaml", &pool("a", "10.65.0.0/16"));
         let clash = [pool("c", "10.66.0.0/16"), pool("d", "10.0.0.0/8")].concat();
-        let refused = tool.refused(&["apply", "-f", &tool.file("clash.yaml", &clash)]);
+        let refused = tool.apply_refused("clash.yaml", &clash);
         assert!(refused.contains("IPPool(a)"), "{refused}");
         assert_eq!(tool.value("ippools/c").await, None);
     }
@@ -281,103 +279,6 @@ spec:
         );
     }
 
-    pub(super) async fn a_node_goes_with_what_is_its(tool: &Tool) {
-        let of = |node: &str| {
-            format!(
-                "kind: Node\nmetadata: {{name: {node}}}\nspec: {{bgp: {{ipv4Address: 10.0.0.1/24}}}}\n---\n\
-                 kind: WorkloadEndpoint\nmetadata: {{namespace: prod}}\nspec: {{node: {node}, orchestrator: k8s, \
-                 pod: web, endpoint: eth0, interfaceName: cali1, ipNetworks: [10.65.0.1/32]}}\n---\n\
-                 kind: BGPPeer\nmetadata: {{name: peer-{node}}}\nspec: {{node: {node}, peerIP: 10.0.0.9, asNumber: 1}}\n---\n\
-                 kind: HostEndpoint\nmetadata: {{name: hep-{node}}}\nspec: {{node: {node}}}\n---\n\
-                 kind: FelixConfiguration\nmetadata: {{name: node.{node}}}\n---\n\
-                 kind: BGPConfiguration\nmetadata: {{name: node.{node}}}\nspec: {{listenPort: 1179}}\n"
-            )
-        };
-        for node in ["n1", "n1.b"] {
-            tool.done(&["apply", "-f", &tool.file("node.yaml", &of(node))]);
-        }
-        assert_eq!(
-            tool.stored("clusterinformations/default").await["spec"]["datastoreReady"],
-            true
-        );
-        let before = tool.keys().await;
-        tool.done(&["delete", "node", "n1"]);
-        let gone: Vec<String> = {
-            let after = tool.keys().await;
-            before
-                .into_iter()
-                .filter(|key| !after.contains(key))
-                .collect()
-        };
-        assert_eq!(
-            gone,
-            [
-                "bgpconfigurations/node.n1",
-                "bgppeers/peer-n1",
-                "felixconfigurations/node.n1",
-                "hostendpoints/hep-n1",
-                "nodes/n1",
-                "workloadendpoints/prod/n1-k8s-web-eth0",
-            ]
-        );
-        let wide = tool.done(&["get", "nodes", "-o", "wide"]);
-        assert!(wide.contains("n1.b   (64512)   10.0.0.1/24"), "{wide}");
-    }
-
-    pub(super) async fn addresses_go_with_their_node_and_their_pool(tool: &Tool) {
-        let pools = "kind: IPPool\nmetadata: {name: a}\nspec: {cidr: 10.65.0.0/24}\n---\n\
-                     kind: IPPool\nmetadata: {name: b}\nspec: {cidr: 10.66.0.0/24}\n";
-        tool.done(&["create", "-f", &tool.file("pools.yaml", pools)]);
-        let a = tool.assign("n1", "web", "10.65.0.0/24").await;
-        let other = tool.assign("n2", "db", "10.65.0.0/24").await;
-        let tunnel = tool.assign("n1", "tunnel", "10.66.0.0/24").await;
-        tool.assign("n1", "of-nobody", "10.66.0.0/24").await;
-        let node = format!(
-            "kind: Node\nmetadata: {{name: n1}}\nspec: {{ipv4VXLANTunnelAddr: {tunnel}}}\n---\n\
-             kind: WorkloadEndpoint\nmetadata: {{namespace: prod}}\nspec: {{node: n1, orchestrator: k8s, \
-             pod: web, endpoint: eth0, interfaceName: cali1, ipNetworks: [{a}/32]}}\n"
-        );
-        tool.done(&["apply", "-f", &tool.file("node.yaml", &node)]);
-        assert_eq!(
-            tool.addresses().await.0,
-            ["db", "of-nobody", "tunnel", "web"]
-        );
-        tool.done(&["delete", "node", "n1"]);
-        let (handles, affinities) = tool.addresses().await;
-        assert_eq!(
-            handles,
-            ["db", "of-nobody"],
-            "what no endpoint has is left to the collection"
-        );
-        assert_eq!(affinities.len(), 1, "{affinities:?}");
-        assert!(affinities[0].starts_with("host/n2/"), "{affinities:?}");
-
-        let read = tool.done(&["get", "ippool", "a", "-o", "yaml"]);
-        tool.done(&["delete", "-f", &tool.file("read.yaml", &read)]);
-        assert_eq!(tool.value("ippools/a").await, None);
-        let (handles, affinities) = tool.addresses().await;
-        assert_eq!(
-            (handles.len(), affinities.len()),
-            (2, 0),
-            "{other} stays taken"
-        );
-        let stale = tool.file(
-            "stale.yaml",
-            &tool.done(&["get", "ippool", "b", "-o", "yaml"]),
-        );
-        tool.done(&[
-            "apply",
-            "-f",
-            &tool.file(
-                "pools.yaml",
-                &pools.replace("10.66.0.0/24", "10.66.0.0/24, natOutgoing: true"),
-            ),
-        ]);
-        let refused = tool.refused(&["delete", "-f", &stale]);
-        assert!(refused.contains("out of date"), "{refused}");
-        assert_eq!(tool.stored("ippools/b").await["spec"].get("disabled"), None);
-    }
-
     pub(super) async fn what_a_newer_writer_has_stored_stays_and_goes(tool: &Tool) {
         let pool = json!({"kind": "IPPool", "metadata": {"name": "a"},
             "spec": {"cidr": "10.65.0.0/24", "newer": {"x": 1}}});
@@ -394,55 +295,6 @@ spec:
         }
         tool.done(&["delete", "ippool", "a"]);
         assert_eq!(tool.value("ippools/a").await, None);
-    }
-
-    /// A node with an endpoint that says it has an address.
-    fn node_with(address: impl std::fmt::Display) -> String {
-        format!(
-            "kind: Node\nmetadata: {{name: n1}}\nspec: {{bgp: {{ipv4Address: 10.0.0.1/24}}}}\n---\n\
-             kind: WorkloadEndpoint\nmetadata: {{namespace: prod}}\nspec: {{node: n1, orchestrator: k8s, \
-             pod: web, endpoint: eth0, interfaceName: cali1, ipNetworks: [{address}/32]}}\n"
-        )
-    }
-
-    pub(super) async fn nothing_goes_with_a_version_that_is_out_of_date(tool: &Tool) {
-        let pool =
-            "kind: IPPool\nmetadata: {name: a}\nspec: {cidr: 10.65.0.0/24, disabled: true}\n";
-        tool.done(&["apply", "-f", &tool.file("pool.yaml", pool)]);
-        let address = tool.assign("n1", "web", "10.65.0.0/24").await;
-        let node = node_with(address);
-        tool.done(&["apply", "-f", &tool.file("node.yaml", &node)]);
-        let both = ["get", "node,ippool", "-o", "yaml"];
-        let stale = tool.file("stale.yaml", &tool.done(&both));
-        for text in [&node.replace("10.0.0.1/24", "10.0.0.2/24"), pool] {
-            tool.done(&["apply", "-f", &tool.file("again.yaml", text)]);
-        }
-        let (keys, addresses) = (tool.keys().await, tool.addresses().await);
-        let refused = tool.refused(&["delete", "-f", &stale]);
-        assert_eq!(refused.matches("out of date").count(), 2, "{refused}");
-        assert_eq!(tool.keys().await, keys);
-        assert_eq!(tool.addresses().await, addresses);
-        let fresh = tool.file("fresh.yaml", &tool.done(&both));
-        tool.done(&["delete", "-f", &fresh]);
-        assert_eq!(tool.addresses().await, (Vec::new(), Vec::new()));
-    }
-
-    pub(super) async fn addresses_that_have_come_to_others_stay_with_them(tool: &Tool) {
-        let theirs = tool.assign("n2", "db", "10.65.0.0/24").await;
-        let node = node_with(theirs);
-        tool.done(&["apply", "-f", &tool.file("node.yaml", &node)]);
-        tool.done(&["delete", "node", "n1"]);
-        assert_eq!(tool.addresses().await.0, ["db"], "another node's");
-
-        let moved = tool.assign("n1", "vm", "10.66.0.0/24").await;
-        let here = node_with(moved);
-        let there = here
-            .replace("node: n1", "node: n2")
-            .replace("pod: web", "pod: there");
-        let both = format!("{here}---\n{there}");
-        tool.done(&["apply", "-f", &tool.file("moving.yaml", &both)]);
-        tool.done(&["delete", "node", "n1"]);
-        assert_eq!(tool.addresses().await.0, ["db", "vm"], "it has moved");
     }
 
     pub(super) async fn words_and_namespaces_are_calicoctls(tool: &Tool) {
@@ -504,7 +356,7 @@ spec:
 
     pub(super) async fn policies_and_profiles_are_calicos(tool: &Tool) {
         let policy = "kind: GlobalNetworkPolicy\nmetadata: {name: allow-dns}\nspec:\n  order: 100\n  selector: all()\n";
-        tool.done(&["apply", "-f", &tool.file("policy.yaml", policy)]);
+        tool.apply("policy.yaml", policy);
         let stored = tool.stored("globalnetworkpolicies/allow-dns").await;
         let annotation = &stored["metadata"]["annotations"]["projectcalico.org/metadata"];
         assert_eq!(annotation, "{\"name\":\"allow-dns\"}");
@@ -520,7 +372,7 @@ spec:
         assert!(text.contains("\nolder       default   1 "), "{text}");
         let yaml = tool.done(&["get", "gnp", "allow-dns", "-o", "yaml"]);
         assert!(!yaml.contains("projectcalico.org/metadata"), "{yaml}");
-        tool.done(&["apply", "-f", &tool.file("again.yaml", &yaml)]);
+        tool.apply("again.yaml", &yaml);
         tool.done(&["delete", "gnp", "older"]);
         assert_eq!(
             tool.value("globalnetworkpolicies/default.older").await,

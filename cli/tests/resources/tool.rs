@@ -114,6 +114,16 @@ impl Tool {
         self.fed(arguments, "")
     }
 
+    /// Applies a manifest of this name, and tells what was printed.
+    pub(crate) fn apply(&self, name: &str, text: &str) -> String {
+        self.done(&["apply", "-f", &self.file(name, text)])
+    }
+
+    /// Applies a manifest that is refused, and tells what was complained of.
+    pub(crate) fn apply_refused(&self, name: &str, text: &str) -> String {
+        self.refused(&["apply", "-f", &self.file(name, text)])
+    }
+
     /// Runs it with this on its standard input.
     pub(crate) fn fed(&self, arguments: &[&str], input: &str) -> String {
         let output = self.run(arguments, input);
