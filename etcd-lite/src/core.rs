@@ -1,9 +1,9 @@
-//! A small store with a history: keys, revisions, leases and watches, without I/O or a clock.
+//! A small multi-version store: keys, revisions, leases and watches, without I/O or a clock.
 //!
 //! Every key has its versions, every revision its events. A read looks at one revision; a watch is
-//! a cursor over the events, so that a slow reader costs nothing but its place, and one that falls
-//! behind the compaction is told so. Time comes from the caller, as a length since an origin that
-//! the caller owns.
+//! a cursor over the events, so that a slow reader costs only its position, and one that falls
+//! behind the compaction gets an error. Time comes from the caller, as the duration since an origin
+//! that the caller chooses.
 
 mod apply;
 mod check;
@@ -32,11 +32,11 @@ pub use watch::{WatchCursor, WatchPoll};
 #[derive(Debug)]
 pub struct Core {
     config: CoreConfig,
-    /// Faults that a simulation has switched on.
+    /// Faults enabled by a simulation.
     faults: Faults,
-    /// The last revision that happened.
+    /// The last revision.
     revision: Revision,
-    /// Everything before it is forgotten.
+    /// Earlier revisions are compacted.
     compacted: Revision,
     /// Every key that has a version in the history.
     keys: BTreeMap<Bytes, History>,
@@ -47,22 +47,23 @@ pub struct Core {
     octets: usize,
     /// Octets of the events that the log holds.
     log_octets: usize,
-    /// Counts the times that all watches were lost.
+    /// Counts how often all watches were lost.
     watch_epoch: u64,
-    /// What happened, as octets, where somebody keeps them.
+    /// Encoded changes, if a journal is kept.
     journal: Option<Vec<u8>>,
 }
 
-/// What a core may use, and which history it is.
+/// Limits of a core, and the identity of its history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CoreConfig {
-    /// Identifies the history: another number for every store that begins empty.
+    /// The cluster ID, which identifies the history: another number for every store that starts
+    /// empty.
     pub cluster: u64,
-    /// Revisions of history to keep; older ones are compacted by itself.
+    /// Revisions of history to keep; older ones are compacted automatically.
     pub history_revisions_max: usize,
     /// Octets of history to keep.
     pub history_octets_max: usize,
-    /// Octets to hold in all; writes beyond are refused.
+    /// Total octets; writes beyond are rejected.
     pub octets_max: usize,
 }
 
@@ -77,18 +78,18 @@ impl Default for CoreConfig {
     }
 }
 
-/// Ways to misbehave, for simulations and tests.
+/// Faults, for simulations and tests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Nothing is answered, and all watches are lost.
+    /// No request is answered, and all watches are lost.
     pub unavailable: bool,
-    /// Reads and watches see the state so many revisions ago, like a member or proxy that lags.
+    /// Reads and watches see the state this many revisions ago, like a member or proxy that lags.
     pub stale_by: i64,
-    /// Watches stay open but bring nothing, not even signs of life.
+    /// Watches stay open but return nothing, not even progress.
     pub watches_silent: bool,
 }
 
-/// What happened at a revision.
+/// The events of a revision.
 #[derive(Debug)]
 struct Entry {
     revision: Revision,
@@ -96,7 +97,7 @@ struct Entry {
 }
 
 impl Core {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new(config: CoreConfig) -> Self {
         Self {
             config,
@@ -114,7 +115,7 @@ impl Core {
         }
     }
 
-    /// What the store says of itself.
+    /// Returns the header for answers.
     pub const fn header(&self) -> Header {
         Header {
             cluster: self.config.cluster,
@@ -127,12 +128,12 @@ impl Core {
         self.octets
     }
 
-    /// Octets of keys and values that the history's events hold on to.
+    /// Returns the octets of keys and values that only the history's events hold.
     pub const fn log_octets(&self) -> usize {
         self.log_octets
     }
 
-    /// Switches faults on or off.
+    /// Enables or disables faults.
     pub const fn set_faults(&mut self, faults: Faults) {
         if faults.unavailable {
             self.lose_watches();
@@ -140,17 +141,17 @@ impl Core {
         self.faults = faults;
     }
 
-    /// The faults that are on.
+    /// Returns the enabled faults.
     pub const fn faults(&self) -> Faults {
         self.faults
     }
 
-    /// Ends every watch that there is.
+    /// Ends every watch.
     pub const fn lose_watches(&mut self) {
         self.watch_epoch += 1;
     }
 
-    /// The revision that readers see: behind the true one while answers are stale.
+    /// Returns the revision that readers see: older than the true one while answers are stale.
     const fn visible(&self) -> Revision {
         let visible = self.revision.0.saturating_sub(self.faults.stale_by);
         if visible < self.compacted.0 {
@@ -168,7 +169,7 @@ impl Core {
     }
 }
 
-/// What must change for a watch to have something new to say.
+/// The values on which a watch's next result depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     revision: Revision,
@@ -178,7 +179,7 @@ pub struct Stamp {
 }
 
 impl Core {
-    /// Differs from the one before whenever a watch may have something new to say.
+    /// Returns a value that changes whenever a watch may have a new result.
     pub const fn stamp(&self) -> Stamp {
         Stamp {
             revision: self.revision,

@@ -1,10 +1,11 @@
-//! The file of an embedded store: what happened, appended.
+//! The file of an embedded store: an append-only log of its changes.
 //!
-//! A head names the form and the history; frames follow, each with its length and the checksums of
-//! that and of its content. A frame is what happened between two flushes, and nobody is told of it
-//! before it is on the disk. What is cut off at the end was never told and is dropped; anything else
-//! that does not read is an error with file and offset. When the file has grown to twice what it
-//! would take anew, it is written anew beside itself and renamed.
+//! A head has the format version and the cluster ID; frames follow, each with its length and the
+//! checksums of the length and of its content. A frame has the changes between two flushes, and no
+//! request is answered before its frame is on disk. A truncated frame at the end was never
+//! acknowledged and is dropped; any other invalid content is an error with file and offset. When
+//! the file has grown to twice the size of a rewritten one, it is rewritten as a temporary file and
+//! renamed.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
@@ -17,16 +18,16 @@ use crate::core::{Core, CoreConfig};
 use crate::limits::{KEPT_PIECE_OCTETS, KEPT_SLACK_OCTETS};
 use calico_store::shared::replace_file;
 
-/// What the file begins with; the last octet is the version of the form.
+/// The start of the file; the last octet is the format version.
 const MAGIC: [u8; 8] = *b"cbrstor\x01";
 
-/// Magic, the history's number, how many frames the file was begun with, and a checksum.
+/// Magic, cluster ID, number of frames of the initial state, and a checksum.
 const HEAD: usize = 8 + 8 + 8 + 4;
 
 /// Length of the content, and the checksums of that length and of the content.
 const FRAME_HEAD: usize = 8 + 4 + 4;
 
-/// Why a store cannot be kept in its file.
+/// Why the file of a store is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum KeptError {
     /// The file cannot be read or written.
@@ -43,14 +44,14 @@ pub enum KeptError {
         /// The file.
         file: PathBuf,
     },
-    /// It does not read.
+    /// Its content is invalid.
     #[error("{}: octet {at}: {what}", file.display())]
     Form {
         /// The file.
         file: PathBuf,
-        /// Where.
+        /// The offset.
         at: u64,
-        /// What is wrong there.
+        /// The fault.
         what: &'static str,
     },
 }
@@ -62,13 +63,13 @@ pub(crate) struct Kept {
     file: File,
     cluster: u64,
     length: u64,
-    /// Its length when it was last written anew.
+    /// Its length after the last rewrite.
     begun: u64,
 }
 
 impl Kept {
-    /// Opens a file and brings back the store that it holds; begins a new one, of this history, if
-    /// there is none.
+    /// Opens a file and restores its store; creates a new file with this configuration if it does
+    /// not exist.
     pub(crate) fn open(path: &Path, config: CoreConfig) -> Result<(Self, Core), KeptError> {
         let failed = |source| KeptError::Io {
             file: path.to_owned(),
@@ -138,7 +139,7 @@ impl Kept {
         Ok((kept, core))
     }
 
-    /// Writes a file anew: beside the one that is there, which it then replaces.
+    /// Writes a new file, which replaces the present one.
     fn write(path: &Path, cluster: u64, pieces: &[Vec<u8>]) -> Result<Self, KeptError> {
         let failed = |source| KeptError::Io {
             file: path.to_owned(),
@@ -169,7 +170,7 @@ impl Kept {
         })
     }
 
-    /// Appends what happened, and waits until it is on the disk.
+    /// Appends changes, and waits until they are on disk.
     pub(crate) fn append(&mut self, records: &[u8]) -> Result<(), KeptError> {
         let frame = frame(records);
         self.length += frame.len() as u64;
@@ -179,7 +180,7 @@ impl Kept {
         self.file.sync_data().map_err(|source| self.failed(source))
     }
 
-    /// Whether it is worth to write it anew.
+    /// Returns whether a rewrite is worthwhile.
     pub(crate) const fn is_wasteful(&self) -> bool {
         self.length
             > self
@@ -188,7 +189,7 @@ impl Kept {
                 .saturating_add(KEPT_SLACK_OCTETS)
     }
 
-    /// Writes it anew, from what [`Core::base`] gave.
+    /// Rewrites the file with the pieces of [`Core::base`].
     pub(crate) fn rewrite(&mut self, pieces: &[Vec<u8>]) -> Result<(), KeptError> {
         *self = Self::write(&self.path, self.cluster, pieces)?;
         Ok(())
@@ -221,18 +222,18 @@ fn frame(content: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Reads the file once, from its beginning.
+/// Reads the file once, from its start.
 struct Reading<'a> {
     input: BufReader<&'a File>,
     path: &'a Path,
-    /// What lies before this was understood.
+    /// Everything before this offset was parsed.
     at: u64,
     length: u64,
 }
 
 impl Reading<'_> {
-    /// The history, and how many frames the file was begun with; `None` if there is not even a
-    /// whole head.
+    /// Returns the cluster ID, and the number of frames of the initial state; `None` if the head is
+    /// incomplete.
     fn head(&mut self) -> Result<Option<(u64, u64)>, KeptError> {
         if self.length < HEAD as u64 {
             let mut some = Vec::new();
@@ -261,7 +262,8 @@ impl Reading<'_> {
         Ok(number(8).zip(number(16)))
     }
 
-    /// The next frame's content and where that begins; `None` at the end, or where the file is cut.
+    /// Returns the next frame's content and its offset; `None` at the end, or where the file is
+    /// truncated.
     fn frame(&mut self) -> Result<Option<(u64, Bytes)>, KeptError> {
         let left = self.length - self.at;
         if left < FRAME_HEAD as u64 {
@@ -271,7 +273,7 @@ impl Reading<'_> {
         let sums: [[u8; 4]; 2] = [self.take()?, self.take()?];
         if crc32fast::hash(&length).to_le_bytes() != sums[0] {
             return match (length, sums) == ([0; 8], [[0; 4]; 2]) && self.only_zeros()? {
-                // Room that was made and never filled.
+                // Allocated space that was never written.
                 true => Ok(None),
                 false => Err(self.fault(self.at, "the checksum of a frame's length is wrong")),
             };
@@ -288,7 +290,7 @@ impl Reading<'_> {
             .map_err(|e| self.failed(e))?;
         if crc32fast::hash(&content).to_le_bytes() != sums[1] {
             return match length == left {
-                // Its length was on the disk before its content.
+                // Its length was on disk before its content.
                 true => Ok(None),
                 false => Err(self.fault(self.at, "the checksum of a frame is wrong")),
             };

@@ -1,8 +1,8 @@
 //! An embedded store: etcd's data model and API in one process.
 //!
-//! - [`Core`] is a small MVCC store with a history, a plain value without I/O or clock; [`Local`]
-//!   gives it an owner task and the port of [`calico_store`].
-//! - [`serve`] serves a core over the etcd v3 API, in memory or kept in a file.
+//! - [`Core`] is a small MVCC store, a plain value without I/O or clock; [`Local`] runs it in a
+//!   task and implements the store interface of [`calico_store`].
+//! - [`serve`] serves a core over the etcd v3 API, in memory or with a file.
 
 pub mod core;
 mod kept;

@@ -1,4 +1,4 @@
-//! A core with an owner: one task holds it, everybody else sends it work.
+//! A core owned by one task, to which all others send commands.
 
 use std::time::Duration;
 
@@ -14,28 +14,28 @@ use calico_store::{Answer, Store, Watch, WatchRequest};
 use calico_store::{Batch, Lease, LeaseId, LeaseState, Listing, Query, Revision};
 use calico_store::{Txn, TxnReply};
 
-/// Work for the owner: what to do with the core, given the time since the core was made; then, when
-/// it is safe to, telling the one who asked.
+/// A command for the owner task: it runs with the core and the time since the core was created, and
+/// returns the notification of its caller, which is sent after the changes are stored.
 type Command = Box<dyn FnOnce(&mut Core, Duration) -> Telling + Send>;
 
 type Telling = Box<dyn FnOnce() + Send>;
 
-/// A handle to a core that a task owns. Cheap to clone; the task ends with the last handle.
+/// A handle to a core in a task. Cheap to clone; the task ends with the last handle.
 #[derive(Debug, Clone)]
 pub struct Local {
     mailbox: mpsc::Sender<Command>,
-    /// Counts what may have given watches something to say.
+    /// Counts changes that may give watches a new result.
     changes: watch::Receiver<u64>,
 }
 
 impl Local {
-    /// Gives a core to a new task. Must be called within a tokio runtime.
+    /// Moves a core to a new task. Must be called within a tokio runtime.
     pub fn spawn(core: Core) -> Self {
         Self::spawn_kept(core, None).0
     }
 
-    /// Gives a core to a new task that writes all that happens into a file before anybody is told
-    /// of it. Where that fails the store stops, and says why.
+    /// Moves a core to a new task that writes all changes into a file before it answers. On a
+    /// failure the store stops, and returns the error.
     pub(crate) fn spawn_kept(
         core: Core,
         kept: Option<Kept>,
@@ -45,20 +45,20 @@ impl Local {
         let (failed, failure) = oneshot::channel();
         tokio::spawn(async move {
             if let Err(error) = own(core, kept, commands, changed).await {
-                // Nobody waits for it: the store has stopped all the same.
+                // The receiver is gone: the store stops all the same.
                 let _ = failed.send(error);
             }
         });
         (Self { mailbox, changes }, failure)
     }
 
-    /// An empty store with default limits.
+    /// Returns an empty store with default limits.
     pub fn empty() -> Self {
         Self::spawn(Core::new(CoreConfig::default()))
     }
 
-    /// Does something with the core, as one step, and answers with the result. The work gets the
-    /// time since the core was handed over.
+    /// Runs a closure on the core, as one step, and returns its result. The closure gets the time
+    /// since the core was moved to the task.
     pub async fn call<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Core, Duration) -> T + Send + 'static,
@@ -68,7 +68,7 @@ impl Local {
         let command: Command = Box::new(move |core, now| {
             let done = work(core, now);
             Box::new(move || {
-                // Nobody waits for the answer any more: the work is done all the same.
+                // The caller is gone: the work is done all the same.
                 let _ = reply.send(done);
             })
         });
@@ -83,7 +83,7 @@ impl Local {
         self.call(work).await?
     }
 
-    /// Wakes whoever polls cursors of this core.
+    /// Wakes the tasks that poll cursors of this core.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.clone()
     }
@@ -108,7 +108,7 @@ async fn own(
             () = wait_until(expiry) => core.expire(origin.elapsed()),
         }
         if let Some(open) = kept.take() {
-            // What waits already shares the way to the disk.
+            // Queued commands share the same write to disk.
             while to_tell.len() < MAILBOX_COMMANDS_MAX
                 && let Ok(command) = commands.try_recv()
             {
@@ -125,7 +125,7 @@ async fn own(
     }
 }
 
-/// Writes down what has happened.
+/// Writes the recorded changes to the file.
 async fn keep(mut kept: Kept, core: &mut Core) -> Result<Kept, KeptError> {
     let records = core.take_journal();
     if records.is_empty() {
@@ -152,7 +152,7 @@ async fn wait_until(deadline: Option<Instant>) {
     }
 }
 
-/// What the stream of a watch holds.
+/// The state of a watch's stream.
 struct LocalWatch {
     store: Local,
     cursor: Option<WatchCursor>,

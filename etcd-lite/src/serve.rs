@@ -1,6 +1,6 @@
-//! A core behind the etcd v3 API: KV, Watch, Lease, and as much of Cluster and Maintenance as
-//! tools ask for. One member, in memory or with a file that keeps it, without authentication: meant
-//! for loopback.
+//! Serves a core over the etcd v3 API: KV, Watch, Lease, and the parts of Cluster and Maintenance
+//! that tools need. One member, in memory or with a file, without authentication: meant for
+//! loopback.
 
 mod kv;
 mod lease;
@@ -29,14 +29,14 @@ use crate::local::Local;
 use calico_manifests::{ManifestError, Manifests};
 use calico_store::limits::{PING_INTERVAL, PING_TIMEOUT, REQUEST_OCTETS_MAX};
 
-/// What to serve, and where.
+/// Configuration of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServeConfig {
     /// The addresses to listen on; port 0 takes any free one.
     pub listen: Vec<SocketAddr>,
-    /// A directory of resources in YAML that the store holds, followed as it changes.
+    /// A directory of YAML resources to load, which is reloaded when it changes.
     pub manifests: Option<PathBuf>,
-    /// A file that keeps the store over a restart.
+    /// A file that preserves the store across a restart.
     pub data: Option<PathBuf>,
 }
 
@@ -46,21 +46,21 @@ pub enum ServeError {
     /// No address was given.
     #[error("no address to listen on was given")]
     NoAddress,
-    /// An address cannot be listened on.
+    /// An address is not available for listening.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// The manifests cannot be read at the start.
     #[error(transparent)]
     Manifests(#[from] ManifestError),
-    /// There is no randomness to be had.
+    /// Random numbers are unavailable.
     #[error("cannot read /dev/urandom: {0}")]
     Random(io::Error),
-    /// The file that keeps the store.
+    /// The file of the store is unusable.
     #[error(transparent)]
     Kept(#[from] KeptError),
     /// Serving failed.
@@ -68,7 +68,7 @@ pub enum ServeError {
     Transport(#[from] tonic::transport::Error),
 }
 
-/// A store that listens, and answers once it is run.
+/// A store that listens, and answers while `run` is polled.
 pub struct Server {
     store: Local,
     incoming: SelectAll<TcpIncoming>,
@@ -77,7 +77,7 @@ pub struct Server {
     failure: oneshot::Receiver<KeptError>,
 }
 
-/// Serves a store until the future is done; watches are then ended and connections closed.
+/// Serves a store until the future completes; then ends watches and closes connections.
 pub async fn run(
     config: ServeConfig,
     until: impl Future<Output = ()> + Send,
@@ -86,8 +86,8 @@ pub async fn run(
 }
 
 impl Server {
-    /// A store that listens: as its file holds it, or empty; filled from the manifests if there are
-    /// any.
+    /// Opens a store and listens: with the content of its file, or empty, and with the manifests if
+    /// there are any.
     pub async fn bind(config: ServeConfig) -> Result<Self, ServeError> {
         let octets = calico_store::shared::random_octets().map_err(ServeError::Random)?;
         let cluster = u64::from_le_bytes(octets) | 1; // never 0, which is no history
@@ -102,7 +102,7 @@ impl Server {
         Self::bind_kept(core, Some(kept), config).await
     }
 
-    /// A given store that listens.
+    /// Listens with a given store.
     pub async fn bind_core(core: Core, config: ServeConfig) -> Result<Self, ServeError> {
         Self::bind_kept(core, None, config).await
     }
@@ -137,17 +137,17 @@ impl Server {
         })
     }
 
-    /// The addresses that it listens on.
+    /// Returns the addresses that it listens on.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// The store itself.
+    /// Returns the store itself.
     pub fn store(&self) -> Local {
         self.store.clone()
     }
 
-    /// Answers until the future is done; watches are then ended and connections closed.
+    /// Answers requests until the future completes; then ends watches and closes connections.
     pub async fn run(self, until: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
         let (stop, stopping) = signal::channel(false);
         let store = self.store.clone();
@@ -193,14 +193,14 @@ impl Server {
         let _ = stop.send(true);
         match tokio::time::timeout(SHUTDOWN_MAX, served).await {
             Ok(result) => Ok(result?),
-            // Clients that do not let go are left.
+            // Clients that stay connected are abandoned.
             Err(_) => Ok(()),
         }
     }
 }
 
-/// Waits for the word to stop.
+/// Waits for the stop signal.
 async fn stopped(mut stopping: signal::Receiver<bool>) {
-    // An error: whoever says so is gone, which is the same.
+    // An error: the sender is gone, which also means stop.
     let _ = stopping.wait_for(|stop| *stop).await;
 }

@@ -1,4 +1,4 @@
-//! Requests of the etcd v3 API as the port's types, and the responses.
+//! Converts requests of the etcd v3 API to types of [`calico_store`], and results to responses.
 
 use bytes::Bytes;
 use calico_store::limits::TXN_DEPTH_MAX;
@@ -14,7 +14,7 @@ use etcd_client::proto::{
 };
 use etcd_client::{CompareOp, SortOrder, SortTarget};
 
-/// The member id that the served store goes by.
+/// The member ID of the served store.
 pub(crate) const MEMBER: u64 = 1;
 
 /// Returns the header of a response.
@@ -51,7 +51,7 @@ pub(crate) fn event_out(event: Event) -> PbEvent {
     }
 }
 
-/// A range as two keys: an empty end is one key, a zero octet is no end.
+/// Parses a range from two keys: an empty end means one key, a zero octet means no end.
 pub(crate) fn range_in(key: Vec<u8>, end: Vec<u8>) -> Result<KeyRange, Error> {
     if key.is_empty() && end != [0] {
         return Err(Error::BadRequest("the key is empty".into()));
@@ -67,11 +67,11 @@ pub(crate) fn range_in(key: Vec<u8>, end: Vec<u8>) -> Result<KeyRange, Error> {
     })
 }
 
-/// Returns what a range request asks for.
+/// Returns the query of a range request.
 ///
 /// # Errors
 ///
-/// The request has a range or an option that the port does not know.
+/// The request has an unsupported range or option.
 pub(crate) fn query_in(request: PbRangeRequest) -> Result<Query, Error> {
     let positive = |revision: i64| (revision > 0).then_some(Revision(revision));
     let order = match request.sort_order() {
@@ -87,7 +87,7 @@ pub(crate) fn query_in(request: PbRangeRequest) -> Result<Query, Error> {
             descending: order == SortOrder::Descend,
         }),
     };
-    // Sorting by anything but the key is ascending unless said otherwise.
+    // Sorting by anything but the key is ascending by default.
     let order = order.or_else(|| {
         let by = match request.sort_target() {
             SortTarget::Key => return None,
@@ -127,7 +127,7 @@ pub(crate) fn listing_out(listing: Listing) -> PbRangeResponse {
     }
 }
 
-/// Returns what a put request writes.
+/// Returns the write of a put request.
 ///
 /// # Errors
 ///
@@ -151,7 +151,7 @@ pub(crate) fn put_in(request: PbPutRequest) -> Result<Put, Error> {
     })
 }
 
-/// Returns what a delete request deletes.
+/// Returns the deletion of a delete request.
 ///
 /// # Errors
 ///
@@ -216,7 +216,7 @@ fn compare_in(compare: PbCompare) -> Result<Compare, Error> {
         Ok(CompareOp::NotEqual) => Comparison::NotEqual,
         Err(_) => return Err(Error::BadRequest("a comparison is of no known kind".into())),
     };
-    // What is left out is zero.
+    // A missing number is zero.
     let number = |found: Option<i64>| found.unwrap_or_default();
     let union = compare.target_union;
     let with = match PbCompareTarget::try_from(compare.target) {
@@ -282,7 +282,7 @@ pub(crate) fn txn_out(header: Header, reply: TxnReply) -> PbTxnResponse {
         responses: Vec::with_capacity(reply.replies.len()),
     };
     for step in reply.replies {
-        // The envelope's type has no public name; its default has.
+        // The envelope's type has no public name; its default value has.
         response.responses.push(Default::default());
         if let Some(envelope) = response.responses.last_mut() {
             envelope.response = Some(match step {

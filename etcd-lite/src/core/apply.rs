@@ -1,4 +1,4 @@
-//! Transactions: carrying them out.
+//! Carries out transactions.
 
 use bytes::Bytes;
 
@@ -26,8 +26,8 @@ impl Core {
         Ok(reply)
     }
 
-    /// The steps of a decided transaction. What they change becomes visible to the next step, and
-    /// to everyone with the commit.
+    /// Performs the steps of a decided transaction. Their changes are visible to the next step
+    /// immediately, and to readers with the commit.
     fn apply(&mut self, txn: &Txn, path: &Path, events: &mut Vec<Event>) -> TxnReply {
         let mut inner = path.inner.iter();
         let mut reply = TxnReply {
@@ -142,7 +142,7 @@ impl Core {
         self.commit(events);
     }
 
-    /// Makes what was changed the next revision. Nothing changed, nothing happens.
+    /// Commits the changes as the next revision. Without changes there is no new revision.
     fn commit(&mut self, events: Vec<Event>) {
         if events.is_empty() {
             return;
@@ -158,7 +158,8 @@ impl Core {
     }
 }
 
-/// What an event of the log holds on to beyond the current state: its previous value.
+/// Returns the octets that an event of the log holds in addition to the current state: its previous
+/// value.
 pub(super) fn event_octets(event: &Event) -> usize {
     event.item.key.len()
         + event
@@ -167,7 +168,7 @@ pub(super) fn event_octets(event: &Event) -> usize {
             .map_or(0, |previous| previous.value.len())
 }
 
-/// Octets that the steps to be done will add.
+/// Returns the octets that the steps will add.
 fn path_octets(txn: &Txn, path: &Path) -> usize {
     let mut inner = path.inner.iter();
     path.ops(txn)

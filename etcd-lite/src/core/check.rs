@@ -1,4 +1,4 @@
-//! Transactions before they are carried out: which way they go, and whether they may.
+//! Decides the branches of transactions, and checks transactions, before they are carried out.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use calico_store::limits::{REQUEST_OCTETS_MAX, TXN_DEPTH_MAX};
 use calico_store::{Compare, CompareWith, Comparison, Op, Put, Txn};
 use calico_store::{KeyRange, KeyValue, LeaseId, RangeEnd};
 
-/// Which way a transaction goes, and those within it, in the order of its steps.
+/// The chosen branches of a transaction and of its nested ones, in the order of its steps.
 #[derive(Debug)]
 pub(super) struct Path {
     pub(super) succeeded: bool,
@@ -20,7 +20,7 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// The steps that are done.
+    /// Returns the steps to perform.
     pub(super) fn ops<'t>(&self, txn: &'t Txn) -> &'t [Op] {
         if self.succeeded {
             &txn.then
@@ -31,7 +31,7 @@ impl Path {
 }
 
 impl Core {
-    /// Decides every comparison, before anything is changed.
+    /// Evaluates every comparison, before any change.
     pub(super) fn path(&self, txn: &Txn) -> Path {
         let succeeded = txn.compares.iter().all(|compare| self.holds(compare));
         let mut path = Path {
@@ -52,14 +52,14 @@ impl Core {
             .filter_map(|(key, history)| history.latest(key))
             .peekable();
         if items.peek().is_none() {
-            // Nothing there: it compares as all zero, but no value is like another.
+            // A missing key compares as all zero, but equals no value.
             return !matches!(compare.with, CompareWith::Value(_))
                 && passes(compare, &KeyValue::default());
         }
         items.all(|item| passes(compare, &item))
     }
 
-    /// Whether the steps that will be done can be done.
+    /// Checks whether the steps can be performed.
     pub(super) fn check_path(&self, txn: &Txn, path: &Path) -> Result<(), Error> {
         let mut inner = path.inner.iter();
         for op in path.ops(txn) {
@@ -112,15 +112,14 @@ fn passes(compare: &Compare, item: &KeyValue) -> bool {
     }
 }
 
-/// What a transaction writes, whichever way it goes.
+/// The writes of a transaction in any branch.
 #[derive(Default)]
 struct Writes {
     puts: BTreeSet<Bytes>,
     deletes: Vec<KeyRange>,
 }
 
-/// Whether a transaction is well formed, whichever way it goes: not too large, and no key written
-/// twice.
+/// Checks the form of a transaction in all branches: not too large, and no key written twice.
 pub(super) fn check_form(txn: &Txn) -> Result<(), Error> {
     let mut octets = 0;
     writes(txn, 0, &mut octets)?;
@@ -139,7 +138,7 @@ fn writes(txn: &Txn, depth: usize, octets: &mut usize) -> Result<Writes, Error> 
     if largest > TXN_OPERATIONS_MAX || depth > TXN_DEPTH_MAX {
         return Err(Error::TooManyOperations);
     }
-    // The two branches exclude each other, so that both may write the same key.
+    // Only one of the two branches is performed, so that both may write the same key.
     let mut all = branch(&txn.then, depth, octets)?;
     let other = branch(&txn.otherwise, depth, octets)?;
     all.puts.extend(other.puts);

@@ -1,4 +1,4 @@
-//! Forgetting history.
+//! Compaction of the history.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use calico_store::Error;
 use calico_store::Revision;
 
 impl Core {
-    /// Forgets everything before a revision: reads and watches before it fail from now on.
+    /// Compacts everything before a revision: earlier reads and watches fail from now on.
     pub fn compact(&mut self, at: Revision) -> Result<(), Error> {
         self.answering()?;
         if at <= self.compacted {
@@ -23,7 +23,8 @@ impl Core {
         Ok(())
     }
 
-    /// Keeps the history within its bounds. Half of it goes at once, so that the work is spread.
+    /// Keeps the history within its limits. It compacts half of the history at once, so that the
+    /// work is amortized.
     pub(super) fn compact_by_itself(&mut self) {
         let long = self.log.len() > self.config.history_revisions_max;
         let large = self.log_octets > self.config.history_octets_max;
@@ -48,7 +49,7 @@ impl Core {
             }
             self.log.pop_front();
         }
-        // Entries at the revision itself stay for watchers, but what they replaced goes.
+        // Events at the revision itself stay for watches, but their previous values are removed.
         if let Some(entry) = self.log.front()
             && entry.revision == at
         {

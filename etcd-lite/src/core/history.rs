@@ -10,7 +10,7 @@ pub(super) struct History {
     versions: Vec<Version>,
 }
 
-/// What a key was from a revision on.
+/// The state of a key from a revision on.
 #[derive(Debug, Clone)]
 pub(super) struct Version {
     pub(super) mod_revision: Revision,
@@ -22,7 +22,7 @@ pub(super) struct Version {
 }
 
 impl Version {
-    /// From this revision on it is not there.
+    /// Returns a version that is deleted at this revision.
     pub(super) const fn gone(mod_revision: Revision) -> Self {
         Self {
             mod_revision,
@@ -50,7 +50,7 @@ impl Version {
 }
 
 impl History {
-    /// What the key was at a revision, if it was there.
+    /// Returns the key's state at a revision, if it existed.
     pub(super) fn at(&self, key: &Bytes, revision: Revision) -> Option<KeyValue> {
         let after = self
             .versions
@@ -58,7 +58,7 @@ impl History {
         self.versions.get(after.checked_sub(1)?)?.item(key)
     }
 
-    /// What the key is, if it is there.
+    /// Returns the key's present state, if it exists.
     pub(super) fn latest(&self, key: &Bytes) -> Option<KeyValue> {
         self.versions.last()?.item(key)
     }
@@ -72,13 +72,14 @@ impl History {
         self.versions.push(version);
     }
 
-    /// Forgets what a read at the revision or later cannot see; tells how many octets went, and
-    /// whether nothing is left.
+    /// Removes versions that a read at the revision or later cannot see; returns the number of
+    /// freed octets, and whether no version is left.
     pub(super) fn compact(&mut self, key: &[u8], at: Revision) -> (usize, bool) {
         let seen = self
             .versions
             .partition_point(|version| version.mod_revision <= at);
-        // The last one before or at the revision is still visible there, unless it is a deletion.
+        // The last version before or at the revision is still visible there, unless it is a
+        // deletion.
         let keep_last = seen
             .checked_sub(1)
             .and_then(|last| self.versions.get(last))

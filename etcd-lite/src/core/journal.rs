@@ -1,8 +1,8 @@
-//! What happened to a core, as octets, and a core made of them again.
+//! Encodes the changes of a core as octets, and restores a core from them.
 //!
-//! A journal is records, one after the other: a revision with its changes, a lease granted, a lease
-//! ended, a compaction. A base is the same for a core as it is: what its oldest revision held, then
-//! its history.
+//! A journal is a sequence of records: a revision with its changes, a granted lease, an ended
+//! lease, a compaction. A base is the complete state of a core in the same format: the content at
+//! its oldest revision, then its history.
 
 use bytes::Bytes;
 
@@ -15,24 +15,24 @@ const REVISION: u8 = 1;
 const GRANT: u8 = 2;
 const END: u8 = 3;
 const COMPACT: u8 = 4;
-/// The oldest revision of a base, and the last before it that is forgotten.
+/// The oldest revision of a base, and the last compacted revision before it.
 const BASE: u8 = 5;
-/// A key that was there then.
+/// A key that existed then.
 const ITEM: u8 = 6;
-/// The changes of the oldest revision, whose outcome the items hold already.
+/// The changes of the oldest revision, of which the items already hold the result.
 const TOLD: u8 = 7;
 
-/// Within a revision.
+/// Kinds of change within a revision.
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
 
 impl Core {
-    /// From now on what happens is written down, until it is taken.
+    /// Starts to record changes, until they are taken.
     pub(crate) fn keep_journal(&mut self) {
         self.journal.get_or_insert_default();
     }
 
-    /// What has happened since it was last taken.
+    /// Takes the changes recorded since the last call.
     pub(crate) fn take_journal(&mut self) -> Vec<u8> {
         self.journal
             .as_mut()
@@ -66,7 +66,7 @@ impl Core {
         }
     }
 
-    /// All that there is, in pieces of about this many octets.
+    /// Returns the complete state, in pieces of about this many octets.
     pub(crate) fn base(&self, piece: usize) -> Vec<Vec<u8>> {
         let mut pieces = Pieces {
             piece,
@@ -100,7 +100,7 @@ impl Core {
         pieces.done
     }
 
-    /// The first revision that can be read.
+    /// Returns the first revision that can be read.
     fn oldest(&self) -> Revision {
         let first = self.log.front().map_or(self.revision, |entry| {
             Revision(entry.revision.0.saturating_sub(1))
@@ -108,7 +108,7 @@ impl Core {
         self.compacted.max(first)
     }
 
-    /// Does again what records tell. Says where they cannot be understood.
+    /// Applies records. Returns the position of an invalid record as error.
     pub(crate) fn replay(&mut self, records: Bytes) -> Result<(), usize> {
         let mut taker = Taker::new(records);
         while !taker.is_empty() {
@@ -164,7 +164,7 @@ impl Core {
                 Change::Put(item) => &item.key,
                 Change::Delete(key) => key,
             };
-            // What was there before is known where the change is made anew.
+            // The replay determines the previous value itself.
             let previous = match kind {
                 REVISION => self.keys.get(key).and_then(|history| history.latest(key)),
                 _ => None,
@@ -270,7 +270,7 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// Where the next record goes.
+    /// Returns the piece for the next record.
     fn next(&mut self) -> &mut Vec<u8> {
         if self.open.len() >= self.piece {
             self.done.push(std::mem::take(&mut self.open));

@@ -1,4 +1,4 @@
-//! Leases: keys that live only as long as somebody cares.
+//! Leases: keys that exist only as long as their lease is renewed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,11 +10,11 @@ use crate::limits::{LEASE_TTL_MAX_S, LEASES_MAX};
 use calico_store::Error;
 use calico_store::{Lease, LeaseId, LeaseState};
 
-/// All leases, and which keys live on them.
+/// All leases, and their attached keys.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     by_id: BTreeMap<LeaseId, Held>,
-    /// When each ends, soonest first.
+    /// Expiry of each lease, soonest first.
     ends: BTreeSet<(Duration, LeaseId)>,
     last_id: i64,
 }
@@ -27,8 +27,8 @@ pub(super) struct Held {
 }
 
 impl Leases {
-    /// No leases. Ids are counted from a place that the history's number decides, so that an id
-    /// of a store that was there before is not taken for one of this.
+    /// Returns no leases. Ids are counted from a start that depends on the cluster ID, so that an
+    /// id of an earlier store is not mistaken for one of this store.
     pub(super) fn new(cluster: u64) -> Self {
         Self {
             last_id: i64::try_from(cluster >> 8).unwrap_or_default(),
@@ -62,7 +62,7 @@ impl Leases {
         }
     }
 
-    /// A lease that begins now.
+    /// Adds a lease that starts now.
     pub(super) fn grant(&mut self, id: LeaseId, ttl_s: i64, now: Duration) {
         let ends = now + seconds(ttl_s);
         let held = Held {
@@ -74,13 +74,13 @@ impl Leases {
         self.ends.insert((ends, id));
     }
 
-    /// Begins with a lease of an earlier run: ids go on after it.
+    /// Adds a lease of an earlier run: new ids follow it.
     pub(super) fn take_over(&mut self, id: LeaseId, ttl_s: i64) {
         self.last_id = self.last_id.max(id.0);
         self.grant(id, ttl_s, Duration::ZERO);
     }
 
-    /// Every lease, and how long it was granted for, in seconds.
+    /// Returns every lease with its granted time in seconds.
     pub(super) fn granted(&self) -> impl Iterator<Item = (LeaseId, i64)> {
         self.by_id.iter().map(|(id, held)| (*id, held.ttl_s))
     }
@@ -93,7 +93,7 @@ impl Leases {
 }
 
 impl Core {
-    /// Grants a lease. The id is chosen when it is 0.
+    /// Grants a lease. If the id is 0, one is chosen.
     pub fn lease_grant(&mut self, now: Duration, id: LeaseId, ttl_s: i64) -> Result<Lease, Error> {
         self.answering()?;
         if id.0 < 0 {
@@ -120,7 +120,7 @@ impl Core {
         Ok(Lease { id, ttl_s })
     }
 
-    /// Makes a lease live for its full time again; answers with that time in seconds.
+    /// Renews a lease for its full time to live; returns that time in seconds.
     pub fn lease_keep_alive(&mut self, now: Duration, id: LeaseId) -> Result<i64, Error> {
         self.answering()?;
         let held = self.leases.by_id.get_mut(&id).ok_or(Error::NoLease(id))?;
@@ -130,7 +130,7 @@ impl Core {
         Ok(held.ttl_s)
     }
 
-    /// Ends a lease, which deletes the keys that live on it.
+    /// Revokes a lease, which deletes its attached keys.
     pub fn lease_revoke(&mut self, id: LeaseId) -> Result<(), Error> {
         self.answering()?;
         let held = self.leases.remove(id).ok_or(Error::NoLease(id))?;
@@ -139,7 +139,7 @@ impl Core {
         Ok(())
     }
 
-    /// What is known of a lease.
+    /// Returns the state of a lease.
     pub fn lease_state(&self, now: Duration, id: LeaseId) -> Result<LeaseState, Error> {
         self.answering()?;
         let held = self.leases.by_id.get(&id).ok_or(Error::NoLease(id))?;
@@ -155,17 +155,17 @@ impl Core {
         })
     }
 
-    /// The ids of all leases.
+    /// Returns the ids of all leases.
     pub fn leases(&self) -> Vec<LeaseId> {
         self.leases.by_id.keys().copied().collect()
     }
 
-    /// When the next lease ends.
+    /// Returns when the next lease expires.
     pub fn next_expiry(&self) -> Option<Duration> {
         self.leases.ends.first().map(|(ends, _)| *ends)
     }
 
-    /// Ends every lease whose time is over.
+    /// Revokes every expired lease.
     pub fn expire(&mut self, now: Duration) {
         while let Some(&(ends, id)) = self.leases.ends.first()
             && ends <= now

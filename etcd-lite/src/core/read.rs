@@ -1,4 +1,4 @@
-//! Reading.
+//! Reads keys.
 
 use std::ops::Bound;
 
@@ -17,7 +17,7 @@ impl Core {
         Ok(self.read(query, query.at.unwrap_or_else(|| self.visible())))
     }
 
-    /// Whether the revision asked for can be read.
+    /// Checks whether the requested revision can be read.
     pub(super) fn check_query(&self, query: &Query) -> Result<(), Error> {
         match query.at {
             Some(at) if at > self.visible() => Err(Error::FutureRevision),
@@ -26,7 +26,7 @@ impl Core {
         }
     }
 
-    /// Reads at a revision that is known to be there.
+    /// Reads at a revision that is known to be available.
     pub(super) fn read(&self, query: &Query, at: Revision) -> Listing {
         let found = self
             .histories(&query.range)
@@ -64,7 +64,7 @@ impl Core {
         listing
     }
 
-    /// The keys of a range that have a history.
+    /// Returns the keys of a range that have a history.
     pub(super) fn histories(&self, range: &KeyRange) -> impl Iterator<Item = (&Bytes, &History)> {
         let end = match &range.end {
             RangeEnd::Single => Bound::Included(range.start.clone()),
@@ -72,8 +72,8 @@ impl Core {
             RangeEnd::Before(end) => Bound::Excluded(end.clone()),
             RangeEnd::Open => Bound::Unbounded,
         };
-        // A range that ends where it starts is empty, and `BTreeMap` refuses (start, start) only
-        // when both ends exclude it.
+        // A range that ends where it starts is empty, and `BTreeMap` panics for (start, start) only
+        // if both ends are excluded.
         self.keys.range((Bound::Included(range.start.clone()), end))
     }
 }

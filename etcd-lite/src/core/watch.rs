@@ -6,35 +6,35 @@ use calico_store::Error;
 use calico_store::WatchRequest;
 use calico_store::{Batch, Event, Revision};
 
-/// The place of one watch in the history. Dropping it ends the watch.
+/// The position of one watch in the history. Dropping it ends the watch.
 #[derive(Debug)]
 pub struct WatchCursor {
     request: WatchRequest,
-    /// The first revision that has not been looked at.
+    /// The first unprocessed revision.
     next: Revision,
     epoch: u64,
 }
 
-/// What a watch brings.
+/// The result of polling a watch.
 #[derive(Debug, PartialEq, Eq)]
 pub enum WatchPoll {
     /// Changes.
     Events(Batch),
     /// Nothing yet.
     Idle,
-    /// It is over, for this reason.
+    /// The watch has ended, for this reason.
     Ended(Error),
 }
 
 impl WatchCursor {
-    /// The first revision that has not been looked at.
+    /// Returns the first unprocessed revision.
     pub const fn next(&self) -> Revision {
         self.next
     }
 }
 
 impl Core {
-    /// Begins to watch.
+    /// Opens a watch.
     pub fn watch(&self, request: WatchRequest) -> Result<WatchCursor, Error> {
         self.answering()?;
         let next = match request.from {
@@ -48,7 +48,7 @@ impl Core {
         })
     }
 
-    /// The next changes of a watch.
+    /// Returns the next changes of a watch.
     pub fn poll_watch(&self, cursor: &mut WatchCursor) -> WatchPoll {
         if cursor.epoch != self.watch_epoch {
             return WatchPoll::Ended(Error::WatchLost("the store dropped it".into()));
@@ -96,7 +96,8 @@ impl Core {
         }
     }
 
-    /// A sign of life for a watch that has seen everything; `None` while watches are silent.
+    /// Returns a progress batch for a watch that has processed everything; `None` while watches are
+    /// silent.
     pub fn progress(&self) -> Option<Batch> {
         (!self.faults.watches_silent).then(|| Batch {
             revision: self.visible(),

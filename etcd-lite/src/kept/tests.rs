@@ -16,7 +16,7 @@ const NOW: Duration = Duration::ZERO;
 struct Picture {
     cluster: u64,
     revision: Revision,
-    /// What each revision that can be read holds.
+    /// The content of each readable revision.
     past: Vec<(Revision, Vec<KeyValue>)>,
     events: Vec<Event>,
     leases: Vec<(LeaseId, i64, Vec<Bytes>)>,
@@ -83,7 +83,7 @@ fn delete(range: KeyRange) -> Op {
     })
 }
 
-/// One thing after the other that can happen to a store.
+/// Returns a sequence of all kinds of changes to a store.
 fn story() -> Vec<fn(&mut Core)> {
     fn leases(core: &Core) -> Vec<LeaseId> {
         core.leases()
@@ -121,7 +121,7 @@ const CONFIG: CoreConfig = CoreConfig {
     octets_max: 1 << 20,
 };
 
-/// Another history, for a store that begins anew.
+/// Another cluster ID, for a store that starts empty.
 const OTHER: CoreConfig = CoreConfig {
     cluster: 9,
     ..CONFIG
@@ -134,7 +134,7 @@ fn open(path: &Path) -> Result<Core, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Plays the story into a file; tells what there was to see at each length of it.
+/// Writes the sequence into a file; returns the visible state at each length of the file.
 fn played(path: &Path) -> Vec<(u64, Picture)> {
     let (mut kept, mut core) = Kept::open(path, CONFIG).unwrap();
     let mut seen = vec![(kept.length, picture(&core))];
@@ -163,8 +163,8 @@ fn after_everything_that_can_happen_it_is_as_it_was() {
             "after {stop}"
         );
 
-        // Written anew it holds the same; what was before the oldest event of a compacted revision
-        // is not told any more.
+        // A rewritten file has the same content, except for the previous values of a compacted
+        // revision's first event.
         let (mut kept, mut back) = Kept::open(&path, OTHER).unwrap();
         kept.rewrite(&back.base(64)).unwrap();
         drop(kept);
@@ -176,7 +176,7 @@ fn after_everything_that_can_happen_it_is_as_it_was() {
             }
         }
         assert_eq!(picture(&open(&path).unwrap()), wanted, "anew after {stop}");
-        // And goes on as it would have.
+        // The restored store continues as the original would.
         let (mut kept, mut again) = Kept::open(&path, OTHER).unwrap();
         for happens in &story()[stop..] {
             happens(&mut again);
@@ -222,7 +222,7 @@ fn cut_at_any_octet_it_is_as_it_was_then() {
             then.0,
             "the rest is dropped"
         );
-        // What happens next is kept.
+        // Later changes are stored.
         let (mut kept, mut core) = Kept::open(&path, OTHER).unwrap();
         put(&mut core, "next", "x", LeaseId::NONE);
         kept.append(&core.take_journal()).unwrap();
@@ -291,7 +291,7 @@ async fn it_does_not_grow_beyond_twice_what_it_holds() {
             .put(key.into(), value.clone(), LeaseId::NONE)
             .await
             .unwrap();
-        // Two thirds of the history may be left after a compaction, and the slack.
+        // Two thirds of the history may be left after a compaction, plus the slack.
         let length = fs::metadata(&path).unwrap().len();
         assert!(
             length < 2 * (2 << 20) + KEPT_SLACK_OCTETS + (1 << 20),
@@ -301,7 +301,7 @@ async fn it_does_not_grow_beyond_twice_what_it_holds() {
     let seen = store.call(|core, _| picture(core)).await.unwrap();
     drop(store);
     let core = loop {
-        // The task that had it ends by itself.
+        // The previous owner task ends asynchronously.
         match open(&path) {
             Err(error) if error.contains("another store") => tokio::task::yield_now().await,
             opened => break opened.unwrap(),

@@ -29,7 +29,7 @@ impl Leases {
         Self { store, stopping }
     }
 
-    /// Does something with the core and answers with the header that held then.
+    /// Runs a closure on the core and returns its result with the header of that time.
     async fn call<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Core, Duration) -> Result<T, Error> + Send + 'static,
@@ -44,7 +44,7 @@ impl Leases {
     }
 }
 
-/// What a keep-alive stream holds.
+/// The state of a keep-alive stream.
 struct KeepAlive {
     store: Local,
     requests: Streaming<PbLeaseKeepAliveRequest>,
@@ -66,7 +66,7 @@ impl KeepAlive {
             .call(move |core, now| (core.lease_keep_alive(now, id), core.header()));
         let (ttl, header) = match kept.await {
             Ok((Ok(ttl_s), header)) => (ttl_s, header),
-            // A lease that is not there has no time left; that is the answer.
+            // The answer for a missing lease is a remaining time of zero.
             Ok((Err(Error::NoLease(_)), header)) => (0, header),
             Ok((Err(error), _)) | Err(error) => return Some(Err(grpc_status(&error))),
         };

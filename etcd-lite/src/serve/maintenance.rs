@@ -1,4 +1,4 @@
-//! The Cluster and Maintenance services, as far as they mean something for one member in memory.
+//! The Cluster and Maintenance services, as far as they apply to one member in memory.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ use crate::wire::{MEMBER, header_out};
 use calico_store::Header;
 use calico_store::shared::grpc_status;
 
-/// The level of the API that is served.
+/// The served API version.
 const VERSION: &str = concat!("3.4.0+cambric.", env!("CARGO_PKG_VERSION"));
 
 /// The Maintenance service over a core.
@@ -131,7 +131,7 @@ impl PbMaintenanceService for Maintenance {
         }))
     }
 
-    /// There never is an alarm.
+    /// Returns no alarms.
     async fn alarm(&self, _: Request<PbAlarmRequest>) -> Result<Response<PbAlarmResponse>, Status> {
         let header = header_out(header(&self.0).await?);
         Ok(Response::new(PbAlarmResponse {
@@ -140,7 +140,7 @@ impl PbMaintenanceService for Maintenance {
         }))
     }
 
-    /// Memory needs none.
+    /// Does nothing, because memory is not defragmented.
     async fn defragment(
         &self,
         _: Request<PbDefragmentRequest>,

@@ -69,7 +69,7 @@ struct Active {
     progress: bool,
 }
 
-/// The stream is over: the client is gone, or the store is.
+/// The stream has ended: the client or the store is gone.
 struct Over;
 
 impl Client {
@@ -84,7 +84,8 @@ impl Client {
         let stop = stopped(stopping);
         tokio::pin!(stop);
         loop {
-            // While this waits for a slow client nothing is read from it: its cursors just stay.
+            // While this waits for a slow client nothing is read from it; its cursors stay where
+            // they are.
             if self.deliver().await.is_err() {
                 return;
             }
@@ -228,7 +229,7 @@ impl Client {
         }
     }
 
-    /// Sends everything that the watches have to say.
+    /// Sends all pending results of the watches.
     async fn deliver(&mut self) -> Result<(), Over> {
         let mut ids: Vec<i64> = self.watches.keys().copied().collect();
         while !ids.is_empty() {
@@ -247,7 +248,7 @@ impl Client {
         Ok(())
     }
 
-    /// Sends the next batch of a watch; tells whether there may be more.
+    /// Sends the next batch of a watch; returns whether there may be more.
     async fn deliver_one(&mut self, id: i64) -> Result<bool, Over> {
         let Some(mut active) = self.watches.remove(&id) else {
             return Ok(false);
@@ -293,7 +294,7 @@ impl Client {
             .call(|core, _| core.progress().map(|_| core.header()))
             .await;
         if let Some(mut header) = progress.map_err(|_| Over)? {
-            // No further than what every watch has been given.
+            // Not beyond the events already sent to every watch.
             for active in self.watches.values() {
                 header.revision = header.revision.min(Revision(active.cursor.next().0 - 1));
             }
@@ -308,7 +309,7 @@ impl Client {
     }
 }
 
-/// What a client asked for.
+/// A client's request.
 struct Wanted {
     id: i64,
     from: Option<Revision>,

@@ -1,4 +1,4 @@
-//! The core against a store that keeps every state it ever had.
+//! The core against a naive store that keeps every state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use calico_store::WatchRequest;
 use calico_store::{Batch, EventKind, KeyRange, KeyValue, LeaseId, Query, RangeEnd, Revision};
 use calico_store::{Compare, CompareWith, Comparison, Delete, Op, Put, Txn};
 
-/// A store that keeps every state it ever had.
+/// A store that keeps every state.
 struct Naive {
     states: Vec<BTreeMap<Bytes, KeyValue>>,
     compacted: Revision,
@@ -41,7 +41,7 @@ impl Naive {
         &self.states[usize::try_from(revision.0).unwrap()]
     }
 
-    /// Does steps one after another; a revision is made if any of them changed something.
+    /// Performs steps one after another; a revision is created if any of them changed something.
     fn write(&mut self, steps: &[Step]) {
         let revision = self.revision().next();
         let mut state = self.latest().clone();
@@ -104,7 +104,7 @@ enum Step {
 #[derive(Debug, Clone)]
 enum Action {
     Write(Vec<Step>),
-    /// Write if the key was last written so many revisions before now.
+    /// Write if the last write of the key was this many revisions ago.
     Swap(Bytes, i64, Vec<Step>),
     Compact(i64),
     Grant(i64),
@@ -131,7 +131,7 @@ fn range() -> impl Strategy<Value = KeyRange> {
     ]
 }
 
-/// Leases are named by small numbers; those that do not exist at the time are taken for none.
+/// Returns a step. Leases are identified by small numbers; numbers without a lease mean none.
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (key(), "[xyz]{0,3}", 0..4_i64)
@@ -155,11 +155,11 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// A watch beside what its reader has made of it.
+/// A watch and the state that its reader has built from it.
 struct Reader {
     range: KeyRange,
     cursor: WatchCursor,
-    /// The state of the range as the reader knows it; unknown if it began in the future.
+    /// The state of the range as the reader knows it; unknown if the watch started in the future.
     state: Option<BTreeMap<Bytes, KeyValue>>,
     from: Revision,
 }
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    /// Replaces the small number of a lease by its id, if it is there.
+    /// Replaces the small number of a lease by its id, if it exists.
     fn real(&self, step: Step) -> Step {
         let Step::Put(key, value, LeaseId(nth)) = step else {
             return step;
@@ -305,7 +305,7 @@ impl World {
             .core
             .watch(WatchRequest::from(range.clone(), from))
             .unwrap();
-        // The state just before, if that has happened.
+        // The state just before, if that revision exists.
         let before = Some(Revision(from.0 - 1)).filter(|before| *before <= self.naive.revision());
         let state = before.map(|before| {
             let state = self.naive.at(before).clone().into_iter();
@@ -362,7 +362,7 @@ impl World {
         assert_eq!(batch.revision, last);
     }
 
-    /// A reader that has read everything holds what the store holds.
+    /// Checks that a reader that has read everything has the store's content.
     fn check_reader(&self, nth: usize) {
         let reader = &self.readers[nth];
         if let Some(state) = &reader.state {
@@ -375,7 +375,7 @@ impl World {
         }
     }
 
-    /// Every revision that can be read reads as it was.
+    /// Checks that every readable revision has its content of that time.
     fn check(&self, ranges: &[KeyRange]) {
         assert_eq!(self.core.header().revision, self.naive.revision());
         for revision in 0..=self.naive.revision().0 {
