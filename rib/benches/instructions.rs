@@ -1,8 +1,8 @@
-//! What each step costs a route, in instructions and in accesses that miss a cache, as valgrind's
-//! callgrind counts them: the same on every run, whatever else the machine does.
+//! Measures the cost of each step per route, in instructions and in cache misses, as valgrind's
+//! callgrind counts them: equal on every run, independent of other load.
 //!
-//! `cargo bench -p cambric-rib` prints them beside the reference in `instructions.txt`;
-//! `cargo bench -p cambric-rib -- --write` makes them the reference. See `docs/design/bench.md`.
+//! `cargo bench -p cambric-rib` prints them beside the reference in `instructions.txt`; `cargo
+//! bench -p cambric-rib -- --write` makes them the reference. See `docs/design/bench.md`.
 
 mod callgrind;
 #[path = "../examples/measure/load.rs"]
@@ -20,7 +20,7 @@ use crate::callgrind::{Bench as Counted, Step, counted};
 use crate::load::{Dice, FAMILY, bundles, encode, external, prefixes, withdrawals};
 use crate::speaker::{Bench, Writer};
 
-/// As many that the tables are much larger than the cache that is counted.
+/// So many that the tables are much larger than the simulated cache.
 const ROUTES: usize = 50_000;
 
 const STEPS: [Step; 10] = [
@@ -90,7 +90,7 @@ impl Routes {
         Self { prefixes, dice }
     }
 
-    /// UPDATEs of a sender, with AS_PATHs of so many ASes.
+    /// Returns UPDATEs of a sender, with AS_PATHs of so many ASes.
     fn updates(&mut self, sender: u16, hops: usize) -> Vec<BytesMut> {
         let mut messages = Vec::new();
         for (number, bundle) in bundles(&self.prefixes, &mut self.dice)
@@ -103,7 +103,7 @@ impl Routes {
         messages
     }
 
-    /// Tables with the routes of as many senders, of whom the first one's are the best.
+    /// Makes tables with the routes of so many senders; those of the first one are the best.
     fn told(&mut self, senders: u16) -> Bench {
         let mut bench = Bench::new(Role::External, 6);
         for sender in 1..=senders {
@@ -113,7 +113,7 @@ impl Routes {
     }
 }
 
-/// Keeps what is exported.
+/// Stores exported routes.
 #[derive(Default)]
 struct Runs(Vec<(u64, Attributes, Vec<Ipv4Prefix>)>);
 
@@ -131,7 +131,7 @@ impl ExportSink for Runs {
     fn unreach_only(&mut self, _: Net<'_>, _: PeerId) {}
 }
 
-/// Only counts.
+/// Only counts exported routes.
 #[derive(Default)]
 struct Deaf(usize);
 

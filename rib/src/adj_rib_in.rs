@@ -1,5 +1,5 @@
-//! What is kept of the Adj-RIB-In of each peer beside its paths, which stand in the slots of their
-//! prefixes: the ages of these paths, their number and the limit of it.
+//! The state of each peer's Adj-RIB-In beside its paths, which are in the slots of their prefixes:
+//! the ages of these paths, their number and its limit.
 
 use alloc::vec::Vec;
 
@@ -19,7 +19,7 @@ impl AdjRibsIn {
         self.0.get(peer.index())
     }
 
-    /// The same, made if there is none.
+    /// Returns the Adj-RIB-In of a peer, made if necessary.
     pub(crate) fn of_mut(&mut self, peer: PeerId) -> &mut Marks {
         if peer.index() >= self.0.len() {
             self.0.resize(peer.index() + 1, Marks::default());
@@ -27,25 +27,25 @@ impl AdjRibsIn {
         &mut self.0[peer.index()]
     }
 
-    /// The epoch for paths that a peer announces now.
+    /// Returns the epoch for paths that a peer announces now.
     #[inline]
     pub(crate) fn epoch(&self, peer: PeerId) -> u8 {
         self.of(peer).map_or(0, Marks::epoch)
     }
 
-    /// Whether a path is gone and only waits for the sweep.
+    /// Returns whether a path is removed and only waits for the sweep.
     pub(crate) fn is_dead(&self, path: &Path) -> bool {
         self.of(path.peer())
             .is_some_and(|marks| marks.is_dead(path))
     }
 
-    /// What the decision process looks at in a path.
+    /// Returns the inputs of the decision process for a path.
     #[inline]
     pub(crate) fn candidate(&self, shared: &Shared, path: &Path) -> Candidate {
         shared.candidate(path, self.of(path.peer()))
     }
 
-    /// Whether nothing of a peer waits for the sweep.
+    /// Returns whether no path of a peer waits for the sweep.
     pub(crate) fn is_settled(&self, peer: PeerId) -> bool {
         self.of(peer).is_none_or(|marks| !marks.has_dead())
     }
@@ -56,7 +56,7 @@ impl AdjRibsIn {
             .unwrap_or_default()
     }
 
-    /// Paths of all peers.
+    /// Returns the number of paths of all peers.
     pub(crate) fn paths_len(&self) -> usize {
         let paths = self.0.iter().map(|marks| marks.counters.paths as usize);
         paths.sum()
@@ -66,7 +66,7 @@ impl AdjRibsIn {
         self.of_mut(peer).limit = limit;
     }
 
-    /// Whether one more path of a peer is refused.
+    /// Returns whether one more path of a peer is rejected.
     #[inline]
     pub(crate) fn refuses(&self, peer: PeerId) -> bool {
         let marks = self.of(peer);
@@ -74,14 +74,14 @@ impl AdjRibsIn {
         limit.is_some_and(|(limit, paths)| limit.refuse && paths >= limit.max)
     }
 
-    /// Whether a peer has more paths than it may.
+    /// Returns whether a peer has more paths than its limit.
     pub(crate) fn exceeds(&self, peer: PeerId) -> bool {
         let marks = self.of(peer);
         let limit = marks.and_then(|marks| Some((marks.limit?, marks.counters.paths)));
         limit.is_some_and(|(limit, paths)| paths > limit.max)
     }
 
-    /// Counts a path and what it refers to.
+    /// Counts a path and acquires its references.
     #[inline(always)]
     pub(crate) fn hold(&mut self, shared: &mut Shared, path: &Path) {
         shared.acquire_path(path);
@@ -91,7 +91,7 @@ impl AdjRibsIn {
         counters.ineligible += u32::from(path.accepted().is_some() && path.reason().is_some());
     }
 
-    /// The path is no longer held.
+    /// Reverts [`hold`](Self::hold) for a removed path.
     #[inline(always)]
     pub(crate) fn unhold(&mut self, shared: &mut Shared, path: &Path) {
         shared.release_path(path);
@@ -101,7 +101,7 @@ impl AdjRibsIn {
         counters.ineligible -= u32::from(path.accepted().is_some() && path.reason().is_some());
     }
 
-    /// Has the sweep evaluate all paths of a peer again, which is done after so many of its rounds.
+    /// Requests that the sweep evaluates all paths of a peer again by the end of round `met_by`.
     /// Returns whether it has any.
     pub(crate) fn reevaluate(&mut self, peer: PeerId, how: Reevaluate, met_by: u64) -> bool {
         let Some(marks) = self.0.get_mut(peer.index()) else {
@@ -115,8 +115,8 @@ impl AdjRibsIn {
         has_paths
     }
 
-    /// Marks all paths of a peer in one step. Returns whether some are gone and wait for the sweep,
-    /// which has removed them after so many of its rounds.
+    /// Marks all paths of a peer in one step. Returns whether some are removed and wait for the
+    /// sweep, which is done with them by the end of round `met_by`.
     pub(crate) fn mark(&mut self, peer: PeerId, how: Mark, met_by: u64) -> bool {
         let marks = self.of_mut(peer);
         marks.mark(how);
@@ -129,7 +129,7 @@ impl AdjRibsIn {
         marks.has_dead()
     }
 
-    /// So many rounds of the sweep are over.
+    /// Records the number of finished rounds of the sweep.
     pub(crate) fn swept(&mut self, rounds: u64) {
         for marks in self.0.iter_mut().filter(|marks| marks.met_by <= rounds) {
             marks.swept();

@@ -1,11 +1,11 @@
-//! The number of an interned attribute set, and what the decision process needs of the set.
+//! The number of an interned attribute set, and the inputs of the decision process from the set.
 
 use core::fmt;
 use core::num::NonZeroU32;
 
 use bgp_proto::{AsPath, Asn, AttrCodes, Attributes, Community, NextHop, Origin};
 
-/// The number of an interned attribute set. Numbers are used again after their set has gone.
+/// The number of an interned attribute set. A number is used again after its set was removed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttrId(NonZeroU32);
 
@@ -28,17 +28,19 @@ impl fmt::Debug for AttrId {
     }
 }
 
-/// LOCAL_PREF of a path that has none: routes from other ASes, our own, and routes of internal
-/// peers that forgot it (RFC 4271 §5.1.5 leaves the value to us; this is everybody's).
+/// LOCAL_PREF of a path without the attribute: routes from other ASes, locally originated ones, and
+/// routes of internal peers that omit it (RFC 4271 §5.1.5 leaves the value to the implementation;
+/// 100 is the usual one).
 pub(crate) const LOCAL_PREF_DEFAULT: u32 = 100;
 
-/// What decisions need of an attribute set, so that comparing paths does not touch the set itself.
+/// The inputs of the decision process from an attribute set, so that paths are compared without
+/// reading the set itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ranks {
     pub(crate) local_pref: u32,
     /// MULTI_EXIT_DISC; absent counts as 0 (RFC 4271 §9.1.2.2 c).
     pub(crate) med: u32,
-    /// The AS the route came to us from; 0 if the path begins with a set.
+    /// The neighboring AS of the route; 0 if the AS_PATH begins with a set.
     pub(crate) neighbour_as: Asn,
     /// ORIGINATOR_ID, 0 if absent.
     pub(crate) originator: u32,
@@ -48,30 +50,30 @@ pub(crate) struct Ranks {
     pub(crate) cluster_list_length: u16,
     pub(crate) origin: u8,
     pub(crate) next_hop_form: HopForm,
-    /// Which of the well-known communities are there.
+    /// The well-known communities.
     pub(crate) scope: Scope,
-    /// Whether the path has an AS_SET or AS_CONFED_SET.
+    /// Whether AS_PATH has an AS_SET or AS_CONFED_SET.
     pub(crate) has_as_set: bool,
-    /// How often our own AS is in the path.
+    /// How often the local AS is in the AS_PATH.
     pub(crate) own_as: u8,
-    /// Whether LOCAL_PREF is there.
+    /// Whether LOCAL_PREF is present.
     pub(crate) has_local_pref: bool,
-    /// Whether whoever sends it is about to go (RFC 8326).
+    /// Whether the route has GRACEFUL_SHUTDOWN (RFC 8326).
     pub(crate) shuts_down: bool,
-    /// Whether there are attributes that stay in one administrative domain.
+    /// Whether it has attributes that are restricted to one administrative domain.
     pub(crate) has_domain: bool,
 }
 
-/// Of what kind a next hop is.
+/// The form of a next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HopForm {
-    /// There is none.
+    /// None.
     Absent,
     /// An IPv4 address.
     V4,
     /// An IPv6 address, or two.
     V6,
-    /// Octets we do not read.
+    /// Opaque octets.
     Opaque,
 }
 
@@ -86,12 +88,13 @@ impl HopForm {
     }
 }
 
-/// How far a route may travel: the well-known communities (RFC 1997).
+/// The scope of a route's advertisement by the well-known communities (RFC 1997).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Anywhere.
+    /// No restriction.
     Everywhere,
-    /// Not to external peers: NO_EXPORT or, as we have no confederations, NO_EXPORT_SUBCONFED.
+    /// Not to external peers: NO_EXPORT or, as confederations are not supported,
+    /// NO_EXPORT_SUBCONFED.
     OwnAs,
     /// To no peer: NO_ADVERTISE.
     Nobody,
@@ -102,7 +105,7 @@ impl Ranks {
         let as_path = &attributes.as_path;
         let neighbour_as = match as_path.first_as() {
             Some(asn) => asn,
-            // RFC 4271 §9.1.2.2: a route of our own AS is its own neighbor AS.
+            // RFC 4271 §9.1.2.2: a route that originates in the local AS is its own neighbor AS.
             None if as_path.is_empty() => local_asn,
             None => Asn(0),
         };
@@ -142,7 +145,7 @@ impl Scope {
     }
 }
 
-/// How often an AS number is in a path, up to 255.
+/// Returns how often an AS number is in a path, up to 255.
 pub(crate) fn times(as_path: &AsPath, asn: Asn) -> u8 {
     let found = as_path.asns().filter(|&each| each == asn);
     u8::try_from(found.count()).unwrap_or(u8::MAX)

@@ -1,19 +1,20 @@
-//! Work in bites: whatever walks a table takes a budget and says whether it is through.
+//! Work in bounded steps: every pass over a table takes a budget and returns its progress.
 
-/// How much may be done before the caller wants to look after its sockets again, in prefixes.
+/// The amount of work before the caller handles its sockets again, in prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Budget(pub u32);
 
-/// How far a bite came.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Progress {
-    /// Nothing is left to do for now.
+    /// No work remains for now.
     Done,
-    /// Call again.
+    /// More work remains.
     More,
-    /// The reader stayed away for so long that withdrawals it never heard of have been forgotten
-    /// ([`crate::limits::TOMBSTONES_MAX`]). Nothing was read and the cursor is a new feed: the
-    /// reader has to drop all it holds (a BGP session has to be reset) before it goes on.
+    /// The reader was inactive for so long that withdrawals it has not read have been dropped
+    /// ([`crate::limits::TOMBSTONES_MAX`]). Nothing was read and the cursor is at the start of a
+    /// new full dump: the reader has to drop all its routes (a BGP session has to be reset) before
+    /// it continues.
     Lost,
 }

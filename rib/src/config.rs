@@ -1,4 +1,4 @@
-//! What the tables are made with, and how much they hold.
+//! The configuration of the tables, and their size.
 
 use alloc::collections::BTreeSet;
 use core::net::IpAddr;
@@ -9,29 +9,29 @@ use crate::decide::DecisionRules;
 use crate::limits::{LOG_ENTRIES_MIN, TOMBSTONES_MAX};
 use crate::next_hop::NextHops;
 
-/// What the tables need to know about the speaker they are part of.
+/// The properties of the speaker that the tables depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RibConfig {
-    /// Our AS number.
+    /// Local AS number.
     pub local_asn: Asn,
-    /// Our BGP Identifier.
+    /// Local BGP Identifier.
     pub router_id: RouterId,
-    /// The CLUSTER_IDs of the clusters that we are a reflector of (RFC 4456 §7).
+    /// The CLUSTER_IDs of this speaker as a route reflector (RFC 4456 §7).
     pub cluster_ids: BTreeSet<ClusterId>,
-    /// What is free to choose about decisions.
+    /// The configurable rules of the decision process.
     pub decision: DecisionRules,
-    /// How many equally good paths of a prefix may be used at once; 0 counts as 1.
+    /// How many equal-cost paths of a prefix may be used at once; 0 counts as 1.
     pub multipath_max: u16,
-    /// Where the reachability of next hops comes from.
+    /// The source of next hop reachability.
     pub next_hops: NextHops,
-    /// How much is kept for readers that lag behind.
+    /// Limits for slow readers.
     pub limits: RibLimits,
-    /// Addresses of this machine beside those of the sessions: a route whose next hop is one of
-    /// them is not used (RFC 4271 §5.1.3).
+    /// Addresses of this machine beside those of the sessions: a route with one of them as next hop
+    /// is not used (RFC 4271 §5.1.3).
     pub own_addresses: BTreeSet<IpAddr>,
 }
 
-/// How much is kept for readers that lag behind.
+/// Limits of the state kept for slow readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RibLimits {
     /// Entries that the log of a family may always have; see [`LOG_ENTRIES_MIN`].
@@ -49,27 +49,27 @@ impl Default for RibLimits {
     }
 }
 
-/// How much the tables hold.
+/// The size of the tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RibStats {
     /// Prefixes with paths.
     pub prefixes: usize,
     /// Paths.
     pub paths: usize,
-    /// Different attribute sets.
+    /// Distinct attribute sets.
     pub attribute_sets: usize,
-    /// Attribute blocks remembered as received, in octets or not.
+    /// Attribute blocks cached as received, with or without their octets.
     pub raw_sets: usize,
-    /// Next hops that attribute sets name.
+    /// Next hops of attribute sets.
     pub next_hops: usize,
-    /// Prefixes without paths, kept until all readers have heard of their withdrawal.
+    /// Prefixes without paths, kept until all readers have read their withdrawal.
     pub tombstones: usize,
     /// Entries of the logs of changes.
     pub log_entries: usize,
-    /// Prefixes that wait for a decision.
+    /// Prefixes with a pending decision.
     pub pending: usize,
-    /// Octet strings kept for families that are carried unread.
+    /// Octet strings of families with opaque NLRI.
     pub octet_strings: usize,
-    /// Path identifiers kept for groups that send several paths of a prefix.
+    /// Path identifiers of groups that send several paths of a prefix.
     pub sent_ids: usize,
 }

@@ -1,4 +1,5 @@
-//! Whether a prefix would be lost with some peers: for whoever wants to close their sessions.
+//! Whether a prefix would be lost together with some peers: for a caller that wants to close their
+//! sessions.
 
 use alloc::collections::BTreeSet;
 
@@ -9,18 +10,18 @@ use crate::prefixes::Prefixes;
 use crate::shared::Shared;
 use crate::table::Key;
 
-/// How far a look for prefixes that depend on some peers has come.
+/// The progress of a search for prefixes that depend on some peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dependence {
-    /// The prefix at this place can be reached by way of them only.
+    /// The prefix at this place is reachable through these peers only.
     At(u32),
-    /// None so far: look on from this place.
+    /// None so far: continue from this place.
     More(u32),
     /// No prefix depends on them.
     None,
 }
 
-/// Looks for the next prefix from a place on that can be used by way of these peers only.
+/// Searches from a place on for the next prefix that is usable through these peers only.
 pub(crate) fn depend<K: Key>(
     (prefixes, received): (&Prefixes<K>, &AdjRibsIn),
     shared: &Shared,

@@ -1,14 +1,14 @@
-//! Which paths may not take part in the decision process, and why (RFC 4271 §9.1.2).
+//! Paths that are excluded from the decision process, and why (RFC 4271 §9.1.2).
 
 use core::fmt;
 
-/// Which AS_PATHs the routes of a peer may have.
+/// The restrictions on the AS_PATHs of a peer's routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AsPathChecks {
-    /// How often our own AS number, the speaker's or that of the session, may be in it: where
-    /// several sites of one AS meet in another, more than never (RFC 4271 §9.1.2).
+    /// How often the local AS number, the speaker's or that of the session, may occur: more than 0
+    /// where several sites of one AS are connected through another (RFC 4271 §9.1.2).
     pub own_as_max: u8,
-    /// Whether it may have an AS_SET or AS_CONFED_SET (RFC 9774).
+    /// Whether an AS_SET or AS_CONFED_SET is accepted (RFC 9774).
     pub allow_as_sets: bool,
     /// Whether the first AS of an external peer's routes must be its own (RFC 4271 §6.3). A route
     /// server does not prepend its AS (RFC 7947 §2.2.2.1).
@@ -19,24 +19,24 @@ pub struct AsPathChecks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Ineligible {
-    /// The import policy refused it; without a policy that is so for all routes of external peers
+    /// The import policy rejected it; without a policy this applies to all routes of external peers
     /// (RFC 8212 §2).
     Policy = 1,
-    /// Our AS number is in the AS_PATH, more often than the peer's routes may have it
-    /// (RFC 4271 §9.1.2).
+    /// The local AS number is in the AS_PATH, more often than the peer's routes may have it (RFC
+    /// 4271 §9.1.2).
     AsLoop = 2,
-    /// The ORIGINATOR_ID is ours: a reflector gave us our own route back (RFC 4456 §8).
+    /// The ORIGINATOR_ID is the local BGP Identifier: a reflector returned the speaker's own route
+    /// (RFC 4456 §8).
     OwnOriginator = 3,
-    /// A CLUSTER_ID of ours is in the CLUSTER_LIST (RFC 4456 §8).
+    /// A local CLUSTER_ID is in the CLUSTER_LIST (RFC 4456 §8).
     ClusterLoop = 4,
-    /// The next hop is one of our own addresses (RFC 4271 §5.1.3).
+    /// The next hop is a local address (RFC 4271 §5.1.3).
     OwnNextHop = 5,
     /// The next hop is not resolved (RFC 4271 §9.1.2).
     NextHopUnresolved = 6,
-    /// Its peer has gone; the path is about to be swept.
+    /// Its peer is disconnected; the path is about to be swept.
     PeerGone = 7,
-    /// An AS_SET or AS_CONFED_SET is in the AS_PATH, and the peer's routes may have none
-    /// (RFC 9774 §3).
+    /// AS_PATH has an AS_SET or AS_CONFED_SET, which the peer's routes must not have (RFC 9774 §3).
     AsSet = 8,
     /// The peer is external and one hop away, and the next hop is not on its link
     /// (RFC 4271 §5.1.3).
@@ -62,7 +62,7 @@ impl Ineligible {
         })
     }
 
-    /// A few words for people.
+    /// Returns a short text for operators.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {

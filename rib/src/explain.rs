@@ -1,4 +1,4 @@
-//! What the tables hold, for people: every path of a prefix and why it is not the best.
+//! Views of the tables for operators: every path of a prefix and why it is not the best.
 
 use alloc::vec::Vec;
 
@@ -24,18 +24,18 @@ pub struct RouteView<'a> {
     pub paths: Vec<PathView>,
 }
 
-/// One path and what became of it.
+/// One path and its status.
 #[derive(Clone, Debug)]
 pub struct PathView {
-    /// The peer it was learned from; [`PeerId::LOCAL`] for our own.
+    /// The peer it was received from; [`PeerId::LOCAL`] for locally originated ones.
     pub peer: PeerId,
     /// Its path identifier; 0 for none (RFC 7911 §3).
     pub path_id: u32,
     /// Its attributes as received.
     pub received: Attributes,
-    /// Its attributes after import; `None` if the import policy refused it.
+    /// Its attributes after import; `None` if the import policy rejected it.
     pub accepted: Option<Attributes>,
-    /// What rules have judged it on its way in, if the import policy is made of rules.
+    /// The matching rules of the import policy, if that consists of rules.
     pub judged: Option<Judgement>,
     /// Why it cannot be used at all.
     pub ineligible: Option<Ineligible>,
@@ -43,19 +43,20 @@ pub struct PathView {
     pub lost: Option<Step>,
     /// Whether it is the best path.
     pub best: bool,
-    /// Whether it is in use: the best one, or one as good beside it.
+    /// Whether it is in use: the best one, or an equal one of the multipath set.
     pub multipath: bool,
-    /// Whether it would be in use if no route of our own were there. Whoever forwards may keep it
-    /// at hand, so that nothing is lost when our own goes; without one this is `multipath`.
+    /// Whether it would be in use without the locally originated route. A forwarder may keep it
+    /// ready, so that no packet is lost when the local route is removed; without a local route this
+    /// is `multipath`.
     pub fallback: bool,
     /// Whether it is from before its peer's restart (RFC 4724 §4.2).
     pub stale: bool,
-    /// Whether its peer, which is sending everything again, has not sent it yet (RFC 7313 §4).
+    /// Whether a refresh is in progress in which its peer has not sent it again yet (RFC 7313 §4).
     pub awaits_refresh: bool,
 }
 
 impl RouteView<'_> {
-    /// The best path, if there is one.
+    /// Returns the best path, if there is one.
     #[must_use]
     pub fn best(&self) -> Option<&PathView> {
         self.paths.iter().find(|path| path.best)
@@ -67,7 +68,7 @@ fn is_used(selection: &Selection, index: usize) -> bool {
     used.any(|&used| usize::from(used) == index)
 }
 
-/// The rules by which a path was judged on its way in, asked once more.
+/// Evaluates the import rules for a path again and returns the matching ones.
 pub(crate) fn judgement<K: Key>(
     prefixes: &Prefixes<K>,
     shared: &Shared,
@@ -98,8 +99,8 @@ pub(crate) fn judgement<K: Key>(
     })
 }
 
-/// All about a slot; `None` if it has no paths. The decision is made anew, so that the steps
-/// are those of the very function that decides.
+/// Returns the view of a slot; `None` if it has no paths. The decision is repeated, so that the
+/// steps are those of the actual decision process.
 pub(crate) fn view<'a, K: Key>(
     (prefixes, received): (&'a Prefixes<K>, &AdjRibsIn),
     shared: &'a Shared,

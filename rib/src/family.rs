@@ -1,8 +1,8 @@
-//! The table of one family: its parts put together.
+//! The table of one family, composed of its parts.
 //!
-//! Each part owns its state. What happens to paths (modules `import` and `sweep`) changes [`Prefixes`] and
-//! [`AdjRibsIn`]; the [`Decider`] returns what that comes to for readers, and the [`Exporter`] publishes
-//! it.
+//! Each part owns its state. Changes of paths (modules `import` and `sweep`) modify [`Prefixes`]
+//! and [`AdjRibsIn`]; the [`Decider`] returns the result for readers, and the [`Exporter`]
+//! publishes it.
 
 mod eligible;
 mod import;
@@ -34,7 +34,7 @@ use import::Import;
 pub use import::Ingested;
 pub(crate) use sweep::Sweep;
 
-/// A table, whatever its keys are: its parts without keys, and what needs the keys.
+/// A table, independent of the type of its keys.
 pub(crate) trait Tables: Debug + Send {
     fn received(&self) -> &AdjRibsIn;
     fn received_mut(&mut self) -> &mut AdjRibsIn;
@@ -42,9 +42,9 @@ pub(crate) trait Tables: Debug + Send {
     fn exporter(&self) -> &Exporter;
     fn exporter_mut(&mut self) -> &mut Exporter;
 
-    /// Takes in the routes of one UPDATE.
+    /// Applies the routes of one UPDATE.
     fn ingest(&mut self, shared: &mut Shared, peer: PeerId, batch: &RouteBatch<'_>) -> Ingested;
-    /// Adds or changes a route of our own.
+    /// Adds or changes a locally originated route.
     fn announce(
         &mut self,
         shared: &mut Shared,
@@ -52,23 +52,23 @@ pub(crate) trait Tables: Debug + Send {
         attributes: Attributes,
         interface: Option<InterfaceName>,
     );
-    /// Removes a route of our own.
+    /// Removes a locally originated route.
     fn withdraw(&mut self, shared: &mut Shared, net: Net<'_>);
-    /// Marks all paths of a peer in one step; those that are gone are swept in bites.
+    /// Marks all paths of a peer in one step; removed ones are swept in steps.
     fn mark(&mut self, shared: &mut Shared, peer: PeerId, how: Mark);
-    /// Evaluates the paths of one prefix again, or requests that for those of a longer range.
+    /// Evaluates the paths of one prefix again, or requests it for those of a longer range.
     fn reevaluate(&mut self, shared: &mut Shared, range: &PrefixRange);
-    /// Works on what is pending: decisions first, then the sweep, which makes more of them.
+    /// Performs pending work: decisions first, then the sweep, which causes more of them.
     fn decide(&mut self, shared: &mut Shared, budget: &mut u32) -> Progress;
 
-    /// One bite of a reader of routes.
+    /// Performs one step of a reader of routes.
     fn changes(
         &mut self,
         shared: &mut Shared,
         place: (&mut Cursor, Budget),
         reader: &mut dyn FnMut(Change<'_>),
     ) -> Progress;
-    /// One bite of a group's shared walk, or of that of members at `own`.
+    /// Performs one step of a group's shared walk, or of that of members at `own`.
     fn export(
         &mut self,
         shared: &mut Shared,
@@ -76,18 +76,18 @@ pub(crate) trait Tables: Debug + Send {
         place: (Option<&mut Cursor>, Budget),
         sink: &mut dyn ExportSink,
     ) -> Progress;
-    /// Drops what no reader needs any more; `held` are readers beside the groups.
+    /// Drops state that no reader needs any more; `held` are the readers beside the groups.
     fn trim(&mut self, held: &[Cursor]);
-    /// The paths of a prefix that the members of a group are to hold now.
+    /// Returns the paths of a prefix that the members of a group must hold now.
     fn sent(&self, shared: &Shared, group: GroupId, net: Net<'_>) -> Vec<SentPath>;
 
-    /// Slots, free ones included.
+    /// Returns the number of slots, including free ones.
     fn len(&self) -> u32;
-    /// The slot of a prefix.
+    /// Returns the slot of a prefix.
     fn look_up(&self, net: Net<'_>) -> Option<u32>;
-    /// All about a slot; `None` if it has no paths.
+    /// Returns the view of a slot; `None` if it has no paths.
     fn view<'a>(&'a self, shared: &'a Shared, at: u32) -> Option<RouteView<'a>>;
-    /// Looks for the next prefix from a place on that can be used by way of these peers only.
+    /// Searches from a place on for the next prefix that is usable through these peers only.
     fn depend(
         &self,
         shared: &Shared,

@@ -1,28 +1,28 @@
-//! Which slot a hash leads to: the index of a table.
+//! The index of a table: from hashes to slots.
 //!
-//! Open addressing in one array whose places stand in the order of their hashes. A table that does
-//! not fit into caches costs one wait for memory a look-up, and none that comes soon after
+//! Open addressing in one array whose places are in the order of their hashes. If a table does not
+//! fit into caches, a lookup waits for memory once, and not at all if it follows soon after
 //! [`Index::touch`]; a growing index reads the old array and writes the new one from one end to the
-//! other. A place takes 8 octets, and at most [`FULL_NUM`] of [`FULL_DEN`] are taken.
+//! other. A place has 8 octets, and at most [`FULL_NUM`] of [`FULL_DEN`] are used.
 
 use alloc::vec::Vec;
 
-/// A place: the hash in the upper half, the slot's number and 1 in the lower one; 0 is free.
+/// A place: the hash in the upper half, the slot's number plus 1 in the lower one; 0 is free.
 type Place = u64;
 
 const FREE: Place = 0;
 const FULL_NUM: usize = 25;
 const FULL_DEN: usize = 32;
 const BITS_MIN: u32 = 3;
-/// Places at the end beyond those that hashes call home, made as they are needed.
+/// Places at the end beyond the homes of all hashes, made as needed.
 const SPARE: usize = 8;
 
-/// Slots by their hashes; several may have the same.
+/// Slots by their hashes; several may have the same hash.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// Nothing free stands between a place and its hash's home.
+    /// No free place is between a place and its hash's home.
     places: Vec<Place>,
-    /// So many of a hash's upper bits are its home.
+    /// So many upper bits of a hash are its home.
     bits: u32,
     len: usize,
 }
@@ -52,13 +52,13 @@ impl Index {
         (hash as u64 >> (32 - self.bits)) as usize
     }
 
-    /// Reads where a look-up begins. Whoever reads many of these before the first look-up waits
-    /// for memory once.
+    /// Reads the start of a lookup. A caller that does this for many lookups before the first one
+    /// waits for memory once.
     pub(crate) fn touch(&self, hash: u32) -> u64 {
         self.places.get(self.home(hash)).copied().unwrap_or(FREE)
     }
 
-    /// The slot with this hash that `same` says yes to.
+    /// Returns the slot with this hash for which `same` returns true.
     pub(crate) fn find(&self, hash: u32, same: impl Fn(u32) -> bool) -> Option<u32> {
         let beyond = self.places.get(self.home(hash)..)?;
         for &place in beyond {
@@ -72,7 +72,7 @@ impl Index {
         None
     }
 
-    /// Adds a slot that is not there.
+    /// Adds a slot that is not in the index.
     pub(crate) fn insert(&mut self, hash: u32, slot: u32) {
         if self.len * FULL_DEN >= (1 << self.bits) * FULL_NUM || self.places.is_empty() {
             self.grow();
@@ -80,7 +80,7 @@ impl Index {
         let beyond = self.places.get(self.home(hash)..).unwrap_or_default();
         let ends = |&place: &Place| place == FREE || hash_of(place) > hash;
         let run = beyond.iter().position(ends).unwrap_or(beyond.len());
-        // Those behind move on, up to the next free place.
+        // The following places move on, up to the next free place.
         let mut moved = place(hash, slot);
         for at in self.home(hash) + run.. {
             if at == self.places.len() {
@@ -95,7 +95,7 @@ impl Index {
         self.len += 1;
     }
 
-    /// Takes a slot out, if it is there.
+    /// Removes a slot, if it is in the index.
     pub(crate) fn remove(&mut self, hash: u32, slot: u32) {
         let wanted = place(hash, slot);
         let mut at = self.home(hash);
@@ -110,7 +110,7 @@ impl Index {
         if at >= self.places.len() {
             return;
         }
-        // Those behind move up, but none before its home.
+        // The following places move up, but none before its home.
         while let Some(&next) = self.places.get(at + 1)
             && next != FREE
             && self.home(hash_of(next)) <= at
@@ -121,12 +121,12 @@ impl Index {
         self.places[at] = FREE;
         self.len -= 1;
         if self.len == 0 {
-            // Nothing is left, so the memory can go, too.
+            // The index is empty, so its memory is released, too.
             *self = Self::default();
         }
     }
 
-    /// Twice as many places.
+    /// Doubles the number of places.
     fn grow(&mut self) {
         let bits = (self.bits + 1).max(BITS_MIN);
         let room = alloc::vec![FREE; (1 << bits) + SPARE];
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     impl Index {
-        /// What makes look-ups right.
+        /// Asserts the invariants of lookups.
         fn check(&self) {
             let mut last = 0;
             let mut free_before = true;
@@ -176,7 +176,7 @@ mod tests {
             assert_eq!(taken.count(), self.len);
         }
 
-        /// The farthest that a place stands from its home.
+        /// Returns the greatest distance of a place from its home.
         fn farthest(&self) -> usize {
             let places = self.places.iter().enumerate();
             let taken = places.filter(|(_, place)| **place != FREE);
@@ -191,7 +191,7 @@ mod tests {
         Remove(u32, usize),
     }
 
-    /// Hashes that are often the same, and often at either end.
+    /// Generates hashes that are often equal, and often at either end.
     fn hash() -> impl Strategy<Value = u32> {
         prop_oneof![
             any::<u32>(),
@@ -219,7 +219,7 @@ mod tests {
                         index.insert(hash, number);
                         set.insert((hash, number));
                     }
-                    // Something that is there, and something that mostly is not.
+                    // A slot that is in the index, and one that mostly is not.
                     Event::Remove(hash, which) => {
                         index.remove(hash, which as u32);
                         set.remove(&(hash, which as u32));
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// Prefixes come in rows: their hashes must not.
+    /// Prefixes are often consecutive: their hashes must not be.
     #[test]
     fn rows_of_prefixes_are_spread() {
         let hasher = FixedState::with_seed(7);

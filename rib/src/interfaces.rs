@@ -1,4 +1,5 @@
-//! The interfaces of our own routes, beside the table: learned routes take no room here.
+//! The interfaces of locally originated routes, beside the table: learned routes use no memory
+//! here.
 
 use alloc::collections::BTreeMap;
 
@@ -6,12 +7,12 @@ use crate::path::Path;
 use crate::peer::PeerId;
 use crate::policy::InterfaceName;
 
-/// By slot: where our own route of it leads to.
+/// By slot: the interface of its locally originated route.
 #[derive(Debug, Default)]
 pub(crate) struct Interfaces(BTreeMap<u32, InterfaceName>);
 
 impl Interfaces {
-    /// Keeps what is known of the route of a slot. Returns whether it is another than before.
+    /// Sets the interface of a slot's route. Returns whether it changed.
     pub(crate) fn keep(&mut self, slot: u32, interface: Option<InterfaceName>) -> bool {
         let before = match interface {
             Some(interface) => self.0.insert(slot, interface),
@@ -20,7 +21,7 @@ impl Interfaces {
         before != interface
     }
 
-    /// Where a path of a slot leads to, if it is our own.
+    /// Returns the interface of a slot's path, if it is locally originated.
     pub(crate) fn of(&self, slot: u32, path: &Path) -> Option<InterfaceName> {
         if path.peer() != PeerId::LOCAL {
             return None;

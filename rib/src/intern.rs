@@ -1,4 +1,4 @@
-//! Attribute sets, each kept once and counted.
+//! Attribute sets, each stored once with a reference count.
 
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hasher};
@@ -11,17 +11,17 @@ use crate::attributes::{AttrId, Ranks};
 use crate::next_hop::NextHopTable;
 use crate::raw::RawCache;
 
-/// Bookkeeping of one place in the interner.
+/// State of one place in the interner.
 #[derive(Clone, Copy, Debug)]
 struct Meta {
     hash: u64,
     references: u32,
-    /// How many sets have had this place before.
+    /// How many sets had this place before.
     generation: u32,
 }
 
-/// A set at one time: unlike its number, which another one may get, this can be kept without a
-/// reference and compared later.
+/// A set at one time: unlike its number, which may be reused, this can be kept without a reference
+/// and compared later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     id: AttrId,
@@ -35,19 +35,19 @@ impl Stamp {
         Self { id, generation }
     }
 
-    /// The number of the set, as long as a reference to it is held.
+    /// Returns the number of the set, valid as long as a reference to it is held.
     pub(crate) const fn id(self) -> AttrId {
         self.id
     }
 }
 
-/// What became of a block of attributes as received.
+/// The result of a received block of attributes.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
-    /// The set, with a reference that the caller has to give back; `None` if the faults leave
-    /// nothing to use.
+    /// The set, with a reference that the caller has to release; `None` if the errors leave nothing
+    /// to use.
     pub(crate) set: Option<AttrId>,
-    /// What was wrong. Empty, as nearly always, it takes no memory.
+    /// The errors. Empty, as nearly always, it takes no memory.
     pub(crate) faults: Vec<Fault>,
 }
 
@@ -57,13 +57,13 @@ pub(crate) struct Interner {
     hasher: FixedState,
     local_asn: Asn,
     index: HashTable<u32>,
-    // Three columns: comparing paths reads `ranks`, counting `meta`, export alone the sets.
+    // Three columns: the comparison of paths reads `ranks`, counting `meta`, only export the sets.
     sets: Vec<Option<PackedAttributes>>,
     ranks: Vec<Ranks>,
     meta: Vec<Meta>,
     free: Vec<u32>,
-    /// Where the generations of new places begin: above all those there were before the interner
-    /// was last empty.
+    /// The first generation of new places: above all generations before the interner was last
+    /// empty.
     first_generation: u32,
     raw: RawCache,
     packer: Packer,
@@ -85,8 +85,8 @@ impl Interner {
         }
     }
 
-    /// The set that a block of received octets stands for. Nothing is parsed and nothing allocated
-    /// if the block is known.
+    /// Returns the set of a block of received octets. A known block is neither parsed nor
+    /// allocated.
     pub(crate) fn receive(
         &mut self,
         block: &AttrBlock<'_>,
@@ -115,7 +115,7 @@ impl Interner {
         Received { set, faults }
     }
 
-    /// The number of a set, with a reference that the caller has to give back.
+    /// Returns the number of a set, with a reference that the caller has to release.
     pub(crate) fn intern(
         &mut self,
         attributes: Attributes,
@@ -167,7 +167,7 @@ impl Interner {
         self.sets.len() as u32 - 1
     }
 
-    /// Our AS is another one: every set is ranked again.
+    /// Sets the local AS: every set is ranked again.
     pub(crate) fn set_local_asn(&mut self, local_asn: Asn) {
         self.local_asn = local_asn;
         for (set, ranks) in self.sets.iter().zip(&mut self.ranks) {
@@ -177,12 +177,12 @@ impl Interner {
         }
     }
 
-    /// So many references more.
+    /// Adds this many references.
     pub(crate) fn acquire(&mut self, id: AttrId, count: u32) {
         self.meta[id.index()].references += count;
     }
 
-    /// So many references fewer; the last one takes the set with it.
+    /// Releases this many references; the last one removes the set.
     #[inline]
     pub(crate) fn release(&mut self, id: AttrId, count: u32, next_hops: &mut NextHopTable) {
         let meta = &mut self.meta[id.index()];
@@ -207,7 +207,7 @@ impl Interner {
         }
         self.free.push(at as u32);
         if self.index.is_empty() {
-            // Nobody has a number any more, and the raw cache none that it could take for another.
+            // No number is in use any more, and the raw cache has none that it could confuse.
             self.raw.clear();
             self.index = HashTable::new();
             self.sets = Vec::new();
@@ -219,7 +219,7 @@ impl Interner {
         }
     }
 
-    /// The set of a number that the caller has a reference of.
+    /// Returns the set of a number that the caller holds a reference of.
     pub(crate) fn get(&self, id: AttrId) -> Attributes {
         match self.find(id) {
             Some(set) => set,
@@ -227,19 +227,19 @@ impl Interner {
         }
     }
 
-    /// The set of a number, if it is in use.
+    /// Returns the set of a number, if it is in use.
     pub(crate) fn find(&self, id: AttrId) -> Option<Attributes> {
         let packed = self.sets.get(id.index())?.as_ref()?;
         Some(packed.unpack())
     }
 
-    /// CLUSTER_LIST of a set that the caller has a reference of.
+    /// Returns the CLUSTER_LIST of a set that the caller holds a reference of.
     pub(crate) fn cluster_list(&self, id: AttrId) -> impl Iterator<Item = ClusterId> + '_ {
         let packed = self.sets.get(id.index()).and_then(Option::as_ref);
         packed.into_iter().flat_map(PackedAttributes::cluster_list)
     }
 
-    /// The set of a number that the caller has a reference of, to be compared later.
+    /// Returns the stamp of a set that the caller holds a reference of, to be compared later.
     pub(crate) fn stamp(&self, id: AttrId) -> Stamp {
         Stamp::new(id, self.meta[id.index()].generation)
     }
@@ -248,12 +248,12 @@ impl Interner {
         &self.ranks[id.index()]
     }
 
-    /// Sets held.
+    /// Returns the number of sets.
     pub(crate) fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Blocks remembered as received.
+    /// Returns the number of cached blocks.
     pub(crate) fn raw_len(&self) -> usize {
         self.raw.len()
     }

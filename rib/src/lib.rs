@@ -5,12 +5,12 @@
 )]
 //! BGP routing tables: one table, three views.
 //!
-//! The paths of a prefix *are* the Adj-RIBs-In, the index of the best one is the Loc-RIB, and what
-//! an update group was last told is the Adj-RIB-Out (RFC 4271 §3.2). A [`Rib`] takes batches of
-//! routes ([`Rib::ingest`]), chooses between them ([`Rib::decide`]) and keeps a log of prefixes
+//! The paths of a prefix *are* the Adj-RIBs-In, the index of the best one is the Loc-RIB, and the
+//! last output of an update group is the Adj-RIB-Out (RFC 4271 §3.2). A [`Rib`] imports batches of
+//! routes ([`Rib::ingest`]), selects between them ([`Rib::decide`]) and keeps a log of prefixes
 //! that changed, which any number of readers follow at their own pace: the kernel's FIB with
 //! [`Rib::changes`], groups of peers with [`Rib::export`], single peers with
-//! [`Rib::export_private`]. Everything that walks a table works in bites of a [`Budget`].
+//! [`Rib::export_private`]. Every pass over a table works in steps of a [`Budget`].
 //!
 //! Path attributes are interned before they are parsed, so that each distinct set is parsed and
 //! kept once however many prefixes and messages carry it.
@@ -57,7 +57,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The outcome never depends on the seed of a hasher nor on how work is cut into bites; the
+//! The outcome never depends on the seed of a hasher or on the division of work into steps; the
 //! design is in `docs/design/export-log.md`.
 
 extern crate alloc;

@@ -1,45 +1,46 @@
-//! Next hops that paths depend on: who asks for them to be followed, and what was answered.
+//! Next hops of paths: tracking requests, and their results.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-/// Where the reachability of next hops comes from.
+/// The source of next hop reachability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NextHops {
-    /// Every next hop counts as reachable at cost 0: right for a reflector that forwards nothing.
+    /// Every next hop counts as reachable at cost 0: suitable for a reflector that does not
+    /// forward.
     #[default]
     AssumeReachable,
-    /// Whoever drives the tables is asked to follow them ([`crate::Rib::poll_track`]).
+    /// The driver of the tables is requested to track them ([`crate::Rib::poll_track`]).
     Track,
 }
 
-/// Whether a next hop can be reached.
+/// The reachability of a next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// There is no route to it.
     Unreachable,
-    /// It is reached at this interior cost (RFC 4271 §9.1.2.2 e).
+    /// It is reachable at this interior cost (RFC 4271 §9.1.2.2 e).
     Cost(u32),
 }
 
-/// A wish about a next hop.
+/// A request about a next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Track {
-    /// Tell [`crate::Rib::resolve`] its reachability, now and whenever it changes.
+    /// Report its reachability to [`crate::Rib::resolve`], now and whenever it changes.
     Watch(IpAddr),
-    /// Nobody needs it any more.
+    /// It is no longer needed.
     Unwatch(IpAddr),
 }
 
-/// The place of a set without a next hop to resolve: our own routes, and families whose next hop
-/// is carried unread.
+/// The place of a set without a next hop to resolve: locally originated routes, and families with
+/// an opaque next hop.
 pub(crate) const NO_NEXT_HOP: u32 = u32::MAX;
 
 #[derive(Debug)]
 struct Entry {
     address: IpAddr,
-    /// Attribute sets that name it.
+    /// Attribute sets with this next hop.
     sets: u32,
     watched: bool,
     /// It waits in `dirty` for [`NextHopTable::poll_track`].
@@ -73,7 +74,7 @@ impl NextHopTable {
         }
     }
 
-    /// One more attribute set names `address`.
+    /// Adds an attribute set with `address` as next hop.
     pub(crate) fn acquire(&mut self, address: Option<IpAddr>) -> u32 {
         let Some(address) = address else {
             return NO_NEXT_HOP;
@@ -87,7 +88,7 @@ impl NextHopTable {
         at
     }
 
-    /// One attribute set fewer names it.
+    /// Removes one attribute set with this next hop.
     pub(crate) fn release(&mut self, at: u32) {
         if at != NO_NEXT_HOP {
             self.entries[at as usize].sets -= 1;
@@ -122,8 +123,8 @@ impl NextHopTable {
         at
     }
 
-    /// What is wanted may differ from what was asked for: looked at when somebody polls, so that
-    /// sets that come and go in between ask for nothing.
+    /// Queues a possible difference between the wanted and the requested state: it is checked when
+    /// polled, so that sets that are added and removed in between cause no request.
     fn queue(&mut self, at: u32) {
         let entry = &mut self.entries[at as usize];
         let wanted = entry.sets > 0;
@@ -137,7 +138,7 @@ impl NextHopTable {
         }
     }
 
-    /// The next wish that has not been told yet.
+    /// Returns the next request.
     pub(crate) fn poll_track(&mut self) -> Option<Track> {
         while let Some(at) = self.dirty.pop_front() {
             let entry = &mut self.entries[at as usize];
@@ -161,7 +162,7 @@ impl NextHopTable {
         None
     }
 
-    /// Takes an answer. Returns whether anything changed.
+    /// Sets the reachability of a next hop. Returns whether anything changed.
     pub(crate) fn resolve(&mut self, address: IpAddr, reach: Reach) -> bool {
         let Some(&at) = self.index.get(&address) else {
             return false;
@@ -176,12 +177,12 @@ impl NextHopTable {
         true
     }
 
-    /// The address of an entry.
+    /// Returns the address of an entry.
     pub(crate) fn address(&self, at: u32) -> Option<IpAddr> {
         (at != NO_NEXT_HOP).then(|| self.entries[at as usize].address)
     }
 
-    /// The cost of a next hop, if it can be reached.
+    /// Returns the cost of a next hop, if it is reachable.
     pub(crate) fn cost(&self, at: u32) -> Option<u32> {
         if at == NO_NEXT_HOP {
             return Some(0);
@@ -192,17 +193,17 @@ impl NextHopTable {
         }
     }
 
-    /// How many changes there have been.
+    /// Returns how many changes there have been.
     pub(crate) const fn clock(&self) -> u64 {
         self.clock
     }
 
-    /// Whether the next hop has changed after the clock stood at `since`.
+    /// Returns whether the next hop has changed after the clock was at `since`.
     pub(crate) fn changed_since(&self, at: u32, since: u64) -> bool {
         at != NO_NEXT_HOP && self.entries[at as usize].changed_at > since
     }
 
-    /// Next hops that some attribute set names.
+    /// Returns the number of next hops of attribute sets.
     pub(crate) fn len(&self) -> usize {
         self.entries.iter().filter(|entry| entry.sets > 0).count()
     }

@@ -1,4 +1,4 @@
-//! One way to one prefix, and the list of them.
+//! A path to a prefix, and the list of them.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use crate::attributes::AttrId;
 use crate::eligible::Ineligible;
 use crate::peer::PeerId;
 
-/// One way to a prefix, learned from one peer: 16 octets.
+/// One path to a prefix, received from one peer: 16 octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
     peer: u16,
@@ -20,9 +20,9 @@ pub struct Path {
 
 const _: () = assert!(size_of::<Path>() == 16);
 
-/// The path is among those a prefix uses at once.
+/// The path is in the multipath set of its prefix.
 const MULTIPATH: u16 = 1 << 8;
-/// What was accepted has changed since the last decision.
+/// The accepted attributes have changed since the last decision.
 const CHANGED: u16 = 1 << 9;
 const REASON_SHIFT: u16 = 12;
 
@@ -49,42 +49,42 @@ impl Path {
         }
     }
 
-    /// The peer it was learned from.
+    /// Returns the peer it was received from.
     #[must_use]
     pub const fn peer(&self) -> PeerId {
         PeerId(self.peer)
     }
 
-    /// Its path identifier as received; 0 if there was none (RFC 7911 §3).
+    /// Returns its received path identifier; 0 for none (RFC 7911 §3).
     #[must_use]
     pub const fn path_id(&self) -> u32 {
         self.path_id
     }
 
-    /// The attributes as received.
+    /// Returns the attributes as received.
     #[must_use]
     pub const fn received(&self) -> AttrId {
         self.received
     }
 
-    /// The attributes after import; `None` if the import policy refused the path.
+    /// Returns the attributes after import; `None` if the import policy rejected the path.
     #[must_use]
     pub const fn accepted(&self) -> Option<AttrId> {
         self.accepted
     }
 
-    /// Why the path can never be used as it is. That its next hop is not resolved is not among the
-    /// reasons here: that may change while the path stays.
+    /// Returns why the path can never be used in its current form. An unresolved next hop is not
+    /// among these reasons: that may change while the path stays.
     pub(crate) const fn reason(&self) -> Option<Ineligible> {
         Ineligible::from_code((self.flags >> REASON_SHIFT) as u8)
     }
 
-    /// Whether there is a [`Self::reason`].
+    /// Returns whether there is a [`Self::reason`].
     pub(crate) const fn has_reason(&self) -> bool {
         self.flags >> REASON_SHIFT != 0
     }
 
-    /// Whether eligibility and import policy had the same outcome for both.
+    /// Returns whether eligibility and import policy have the same result for both.
     pub(crate) fn has_outcome_of(&self, other: &Self) -> bool {
         let differ = (self.flags ^ other.flags) >> REASON_SHIFT;
         self.accepted == other.accepted && differ == 0
@@ -106,7 +106,7 @@ impl Path {
         self.flags & CHANGED != 0
     }
 
-    /// Notes the outcome of a decision.
+    /// Records the result of a decision.
     pub(crate) const fn decided(&mut self, multipath: bool) {
         self.flags &= !(CHANGED | MULTIPATH);
         if multipath {
@@ -114,7 +114,7 @@ impl Path {
         }
     }
 
-    /// Takes over the multipath mark of the path this one replaces.
+    /// Takes over the multipath mark of the path that this one replaces.
     pub(crate) const fn inherit(&mut self, old: &Self, changed: bool) {
         self.flags = self.flags & !MULTIPATH | old.flags & MULTIPATH;
         if !changed {
@@ -161,8 +161,8 @@ impl PathList {
         }
     }
 
-    /// Appends a path. Room grows by a quarter: with twenty paths a prefix, doubling would cost
-    /// more memory than the rest of the prefix.
+    /// Appends a path. The capacity grows by a quarter: with twenty paths per prefix, doubling
+    /// would cost more memory than the rest of the prefix.
     pub(crate) fn push(&mut self, path: Path) {
         match self {
             Self::Many(None) => *self = Self::One(path),
@@ -176,7 +176,7 @@ impl PathList {
         }
     }
 
-    /// Takes a path out; the last one moves into its place.
+    /// Removes a path; the last one moves into its place.
     pub(crate) fn swap_remove(&mut self, at: usize) -> Path {
         match self {
             Self::Many(Some(paths)) if paths.len() > 1 => {

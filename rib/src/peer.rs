@@ -1,4 +1,4 @@
-//! Peers as the tables know them.
+//! Peers in the tables.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -30,10 +30,10 @@ impl fmt::Debug for PeerId {
     }
 }
 
-/// What the tables need to know of a peer.
+/// The properties of a peer that the tables depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerInfo {
-    /// What it is to us.
+    /// Its role.
     pub role: Role,
     /// Its AS number.
     pub asn: Asn,
@@ -41,57 +41,58 @@ pub struct PeerInfo {
     pub id: RouterId,
     /// Its address.
     pub address: IpAddr,
-    /// Our address on the session: a next hop equal to it is ourselves.
+    /// The local address of the session: a next hop equal to it is this speaker.
     pub local: Option<IpAddr>,
-    /// What we accept from it.
+    /// The import policy.
     pub import: Policy,
-    /// Our AS number on the session: the speaker's, or another one for this peer (RFC 7705).
+    /// The local AS number of the session: the speaker's, or another one for this peer (RFC 7705).
     pub local_asn: Asn,
-    /// Which AS_PATHs its routes may have.
+    /// The restrictions on the AS_PATHs of its routes.
     pub as_path: AsPathChecks,
-    /// The attributes of an administrative domain that are accepted from it although it is in
-    /// another AS.
+    /// The attributes restricted to an administrative domain that are accepted from it although it
+    /// is in another AS.
     pub domain: AttrCodes,
-    /// The cluster it belongs to, if it is our client (RFC 4456 §7).
+    /// Its cluster, if it is a client (RFC 4456 §7).
     pub cluster_id: ClusterId,
-    /// The subnets of the link to an external peer that is one hop away: its next hops are its own
-    /// address or lie in a subnet of their IP version (RFC 4271 §5.1.3). Without a subnet of that
+    /// The subnets of the link to an external peer that is one hop away: its next hops must be its
+    /// own address or in a subnet of their IP version (RFC 4271 §5.1.3). Without a subnet of that
     /// version every next hop is accepted.
     pub link: Vec<Prefix>,
 }
 
-/// What becomes of a peer's paths when its session ends.
+/// The treatment of a peer's paths when its session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DownMode {
-    /// They all go.
+    /// All are removed.
     Flush,
-    /// Those of these families stay and are marked stale until the peer has sent them again
-    /// (RFC 4724 §4.2); those already stale go, and so do all other families.
+    /// Those of these families are retained and marked stale until the peer has sent them again
+    /// (RFC 4724 §4.2); paths that are already stale, and those of all other families, are removed.
     Stale(FamilySet),
 }
 
-/// How many paths a peer may have in a family.
+/// The maximum number of paths of a peer in a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathLimit {
-    /// So many.
+    /// The maximum.
     pub max: u32,
-    /// Whether announcements beyond it are refused, rather than only noted.
+    /// Whether excess announcements are rejected, rather than only reported.
     pub refuse: bool,
 }
 
-/// Counts of one peer in one family.
+/// Counters of one peer in one family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerCounters {
-    /// Paths held from it, those that are about to be swept included.
+    /// Paths held from it, including those that are about to be swept.
     pub paths: u32,
     /// Of these, paths that the import policy accepted.
     pub accepted: u32,
-    /// Of the accepted, paths that can never be used as they are: loops, bad next hops.
+    /// Of the accepted, paths that can never be used in their current form: loops, invalid next
+    /// hops.
     pub ineligible: u32,
-    /// Announcements taken in since the peer was first seen.
+    /// Announcements since the peer was first seen.
     pub reach: u64,
-    /// Withdrawals taken in since the peer was first seen.
+    /// Withdrawals since the peer was first seen.
     pub unreach: u64,
-    /// Announcements refused for its [`PathLimit`] since the peer was first seen.
+    /// Announcements rejected for its [`PathLimit`] since the peer was first seen.
     pub limited: u64,
 }

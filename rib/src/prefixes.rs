@@ -1,4 +1,4 @@
-//! The prefixes of one family: their slots, and what is kept beside the slots of some.
+//! The prefixes of one family: their slots, and the state beside the slots.
 
 use alloc::vec::Vec;
 
@@ -22,7 +22,7 @@ pub(crate) struct Prefixes<K: Key> {
     wire: WireForms,
     keeps_wire: bool,
     interfaces: Interfaces,
-    /// Memory for the key of a look-up.
+    /// Memory for the key of a lookup.
     key: Vec<u8>,
 }
 
@@ -48,8 +48,8 @@ impl<K: Key> Prefixes<K> {
         self.row.family
     }
 
-    /// Whether NLRI hold more than what tells prefixes apart: equal attributes do not mean equal
-    /// routes then.
+    /// Returns whether NLRI contain more than the key of a prefix: then equal attributes do not
+    /// imply equal routes.
     #[inline]
     pub(crate) const fn keeps_wire(&self) -> bool {
         self.keeps_wire
@@ -57,34 +57,34 @@ impl<K: Key> Prefixes<K> {
 
     // --- look-ups ------------------------------------------------------------------------------
 
-    /// The hash of a destination; any number for one of another kind.
+    /// Returns the hash of a destination; any number for one of another kind.
     #[inline]
     pub(crate) fn hash(&mut self, net: Net<'_>) -> u32 {
         let key = K::find(net, self.row, &mut self.key);
         key.map_or(0, |key| self.table.hash(key))
     }
 
-    /// The slot of a destination whose hash is known.
+    /// Returns the slot of a destination with a known hash.
     #[inline]
     pub(crate) fn find(&mut self, net: Net<'_>, hash: u32) -> Option<u32> {
         let key = K::find(net, self.row, &mut self.key)?;
         self.table.find_by(key, hash)
     }
 
-    /// The slot of a destination, made if there is none; `None` if it is of another kind.
+    /// Returns the slot of a destination, made if there is none; `None` if it is of another kind.
     #[inline]
     pub(crate) fn find_or_insert(&mut self, net: Net<'_>, hash: u32) -> Option<u32> {
         let key = K::find(net, self.row, &mut self.key)?;
         Some(self.table.find_or_insert(key, hash))
     }
 
-    /// The slot of a destination.
+    /// Returns the slot of a destination.
     pub(crate) fn look_up(&self, net: Net<'_>) -> Option<u32> {
         let mut scratch = Vec::new();
         self.table.find(K::find(net, self.row, &mut scratch)?)
     }
 
-    /// Has the processor read at once what the look-ups of these hashes need.
+    /// Prefetches the memory that the lookups of these hashes read.
     pub(crate) fn warm(&self, hashes: impl Iterator<Item = u32>) {
         self.table.warm(hashes);
     }
@@ -101,35 +101,35 @@ impl<K: Key> Prefixes<K> {
         self.table.slot_mut(at)
     }
 
-    /// The slot, if there is one in use.
+    /// Returns the slot, if there is one in use.
     #[inline]
     pub(crate) fn used(&self, at: u32) -> Option<&Slot<K>> {
         self.table.used(at)
     }
 
-    /// The paths of a slot.
+    /// Returns the paths of a slot.
     #[inline]
     pub(crate) fn paths(&self, at: u32) -> &[Path] {
         self.table.slot(at).paths()
     }
 
-    /// Slots, free ones included.
+    /// Returns the number of slots, including free ones.
     #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.table.len()
     }
 
-    /// Prefixes, those without paths included.
+    /// Returns the number of prefixes, including those without paths.
     pub(crate) fn used_len(&self) -> usize {
         self.table.used_len()
     }
 
-    /// Prefixes that have paths.
+    /// Returns the number of prefixes with paths.
     pub(crate) const fn occupied(&self) -> usize {
         self.occupied
     }
 
-    /// Octet strings kept beside the slots.
+    /// Returns the number of octet strings beside the slots.
     pub(crate) fn wire_len(&self) -> usize {
         self.wire.len()
     }
@@ -152,7 +152,7 @@ impl<K: Key> Prefixes<K> {
         path
     }
 
-    /// The slot has been published: keeps the NLRI that its best path has.
+    /// Stores the NLRI of the best path of a slot that has been published.
     #[inline]
     pub(crate) fn keep_published(&mut self, at: u32) {
         if self.keeps_wire
@@ -162,7 +162,7 @@ impl<K: Key> Prefixes<K> {
         }
     }
 
-    /// Gives slots without paths back.
+    /// Releases slots without paths.
     pub(crate) fn release(&mut self, slots: &[u32]) {
         for &at in slots {
             if self.keeps_wire {
@@ -172,7 +172,7 @@ impl<K: Key> Prefixes<K> {
         }
     }
 
-    /// Has the processor read at once what giving back these slots needs.
+    /// Prefetches the memory that releasing these slots reads.
     pub(crate) fn warm_slots(&self, slots: &[u32]) {
         self.table
             .warm(slots.iter().map(|&at| self.table.hash_at(at)));
@@ -180,8 +180,8 @@ impl<K: Key> Prefixes<K> {
 
     // --- beside the slots ----------------------------------------------------------------------
 
-    /// Keeps what a path has beside its slot: its NLRI, and the interface of a route of our own.
-    /// Returns whether that is new.
+    /// Stores the state of a path beside its slot: its NLRI, and the interface of a locally
+    /// originated route. Returns whether it changed.
     #[inline]
     pub(crate) fn keep_beside(
         &mut self,
@@ -195,7 +195,7 @@ impl<K: Key> Prefixes<K> {
         rewired || moved
     }
 
-    /// Forgets what a path has beside its slot.
+    /// Drops the state of a path beside its slot.
     #[inline]
     pub(crate) fn drop_beside(&mut self, at: u32, path: &Path) {
         if self.keeps_wire {
@@ -206,7 +206,7 @@ impl<K: Key> Prefixes<K> {
         }
     }
 
-    /// The destination of a slot, as readers of the log know it.
+    /// Returns the destination of a slot, as readers of the log know it.
     #[inline]
     pub(crate) fn net(&self, at: u32) -> Net<'_> {
         let kept = if self.keeps_wire {
@@ -217,7 +217,7 @@ impl<K: Key> Prefixes<K> {
         kept.unwrap_or_else(|| self.table.slot(at).key().net())
     }
 
-    /// The destination of a slot as one of its paths has it.
+    /// Returns the destination of a slot in the form of one of its paths.
     #[inline]
     pub(crate) fn path_net(&self, at: u32, source: PeerId, received_id: u32) -> Net<'_> {
         let kept = if self.keeps_wire {
@@ -228,7 +228,7 @@ impl<K: Key> Prefixes<K> {
         kept.unwrap_or_else(|| self.table.slot(at).key().net())
     }
 
-    /// The interface that a path leads to, if it is a route of our own.
+    /// Returns the interface of a path, if it is locally originated.
     #[inline]
     pub(crate) fn interface(&self, at: u32, path: &Path) -> Option<InterfaceName> {
         self.interfaces.of(at, path)

@@ -1,5 +1,5 @@
-//! Attribute blocks as received, remembered so that the next message with the same block needs no
-//! parsing: the way from octets to an interned set.
+//! A cache of attribute blocks as received, so that the next message with the same block needs no
+//! parsing: from octets to an interned set.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -10,19 +10,19 @@ use hashbrown::HashTable;
 use crate::attributes::AttrId;
 use crate::limits::{RAW_OCTETS_MAX, RAW_SETS_MAX, RAW_TOTAL_OCTETS_MAX};
 
-/// What a block turned out to be.
+/// The result of parsing a block.
 #[derive(Debug)]
 pub(crate) struct RawEntry {
     hash: u64,
-    /// Where the block lies among its generation's octets.
+    /// The block's position in its generation's octets.
     at: u32,
     len: u32,
-    /// The set and its generation; `None` if the faults leave nothing to use.
+    /// The set and its generation; `None` if the errors leave nothing to use.
     pub(crate) set: Option<(AttrId, u32)>,
     pub(crate) faults: Box<[Fault]>,
 }
 
-/// Blocks that were remembered at about the same time, and are forgotten at once.
+/// Blocks that were cached at about the same time, and are dropped together.
 #[derive(Debug, Default)]
 struct Generation {
     entries: HashTable<RawEntry>,
@@ -45,14 +45,14 @@ impl Generation {
         self.entries.find(hash, same)
     }
 
-    /// Forgets a block, but for its octets.
+    /// Removes a block, but not its octets.
     fn take(&mut self, hash: u64, block: &AttrBlock<'_>) -> Option<RawEntry> {
         let Self { entries, octets } = self;
         let entry = entries.find_entry(hash, |entry| entry.is(hash, block, octets));
         Some(entry.ok()?.remove().0)
     }
 
-    /// Remembers a block, unless it is too long.
+    /// Caches a block, unless it is too long.
     fn insert(&mut self, block: &AttrBlock<'_>, entry: RawEntry) -> Option<&RawEntry> {
         let at = self.octets.len();
         block.write_key(&mut self.octets);
@@ -78,9 +78,9 @@ impl Generation {
     }
 }
 
-/// A bounded cache of two generations: when the young one is full it becomes the old one, and what
-/// is asked for in the old one moves back. It holds no references: an entry whose set has gone is
-/// recognised by the set's generation.
+/// A bounded cache of two generations: when the young one is full it becomes the old one, and an
+/// entry found in the old one moves back. It holds no references: an entry whose set was removed is
+/// recognized by the set's generation.
 #[derive(Debug, Default)]
 pub(crate) struct RawCache {
     young: Generation,
@@ -88,7 +88,7 @@ pub(crate) struct RawCache {
 }
 
 impl RawCache {
-    /// What is known of the block, unless `is_current` says that its set has gone.
+    /// Returns the result for the block, unless `is_current` reports that its set was removed.
     pub(crate) fn find(
         &mut self,
         hash: u64,
@@ -113,7 +113,7 @@ impl RawCache {
         self.young.insert(block, entry)
     }
 
-    /// Remembers what a block turned out to be.
+    /// Caches the result for a block.
     pub(crate) fn insert(
         &mut self,
         hash: u64,

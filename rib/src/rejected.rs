@@ -1,7 +1,7 @@
 //! Paths that an import policy rejects, recorded while they are watched.
 //!
-//! The tables keep a rejected path as they keep others, and count it. A record of each rejection is
-//! made for a watcher only: without one, a rejection costs the look at [`Shared::rejections`].
+//! The tables store a rejected path like others, and count it. Each rejection is recorded for a
+//! watcher only: without one, a rejection costs one check of [`Shared::rejections`].
 //!
 //! [`Shared::rejections`]: crate::shared::Shared::rejections
 
@@ -24,12 +24,12 @@ pub struct RejectedPath {
     pub family: Family,
     /// Its path identifier; 0 for none (RFC 7911 §3).
     pub path_id: u32,
-    /// The rules that rejected it; `None` where the policy has none and rejects all.
+    /// The rules that rejected it; `None` if the policy has none and rejects all.
     pub judged: Option<Judgement>,
     destination: Destination,
 }
 
-/// A destination that is kept.
+/// A stored destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Destination {
     Prefix(Prefix),
@@ -37,7 +37,7 @@ enum Destination {
 }
 
 impl RejectedPath {
-    /// The destination.
+    /// Returns the destination.
     #[must_use]
     pub fn net(&self) -> Net<'_> {
         match &self.destination {
@@ -47,7 +47,7 @@ impl RejectedPath {
         }
     }
 
-    /// Octets that it takes.
+    /// Returns its octets.
     fn octets(&self) -> usize {
         let opaque = match &self.destination {
             Destination::Prefix(_) => 0,
@@ -64,10 +64,10 @@ impl RejectedPath {
     }
 }
 
-/// Rejected paths that wait for their watcher: bounded, the oldest ones make room.
+/// Rejected paths that wait for their watcher: bounded, the oldest ones are dropped first.
 #[derive(Debug)]
 pub(crate) struct Rejections {
-    /// The destinations that are watched; `None` for all.
+    /// The watched destinations; `None` for all.
     watched: Option<PrefixSet>,
     waiting: VecDeque<RejectedPath>,
     octets: usize,
@@ -84,7 +84,7 @@ impl Rejections {
         }
     }
 
-    /// Watches other destinations from now on.
+    /// Replaces the watched destinations.
     pub(crate) fn watch(&mut self, watched: Option<PrefixSet>) {
         self.watched = watched;
     }
@@ -123,7 +123,7 @@ impl Rejections {
         }
     }
 
-    /// Takes the oldest one, behind how many that were lost before it.
+    /// Takes the oldest one, with the number of those that were dropped before it.
     pub(crate) fn pop(&mut self) -> Option<(u64, RejectedPath)> {
         let path = self.waiting.pop_front()?;
         self.octets -= path.octets();

@@ -1,4 +1,4 @@
-//! The tables of a speaker, from outside.
+//! The public interface of a speaker's tables.
 
 mod follow;
 
@@ -25,7 +25,7 @@ use crate::shared::Shared;
 use crate::stale::{Mark, Reevaluate};
 use crate::table::OctetKey;
 
-/// Requests that all paths of a peer are evaluated again.
+/// Requests another evaluation of all paths of a peer.
 fn reevaluate_peer(families: &mut [Option<Box<dyn Tables>>], peer: PeerId, how: Reevaluate) {
     for table in families.iter_mut().flatten() {
         let met_by = table.sweep_mut().met_by();
@@ -50,7 +50,7 @@ pub struct Rib {
 }
 
 impl Rib {
-    /// Empty tables. The seed goes into the hash functions; it never changes an outcome.
+    /// Makes empty tables. The seed is for the hash functions; it never changes an outcome.
     #[must_use]
     pub fn new(config: RibConfig, seed: u64) -> Self {
         let mut families = Vec::new();
@@ -63,14 +63,15 @@ impl Rib {
         }
     }
 
-    /// What the tables were made with.
+    /// Returns the configuration of the tables.
     #[must_use]
     pub fn config(&self) -> &RibConfig {
         &self.shared.config
     }
 
-    /// Another speaker than before: all received routes are evaluated again by [`Rib::decide`], for
-    /// our AS in its AS_PATH (RFC 4271 §9.1.2) and our identifier in ORIGINATOR_ID (RFC 4456 §8).
+    /// Sets the identity of the speaker: [`Rib::decide`] evaluates all received routes again, for
+    /// the local AS in their AS_PATH (RFC 4271 §9.1.2) and the local identifier in ORIGINATOR_ID
+    /// (RFC 4456 §8).
     pub fn set_identity(&mut self, local_asn: Asn, router_id: RouterId) {
         let config = &mut self.shared.config;
         if (config.local_asn, config.router_id) == (local_asn, router_id) {
@@ -81,8 +82,8 @@ impl Rib {
         self.reevaluate_peers(Reevaluate::All, |_| true);
     }
 
-    /// Other clusters than before: routes of internal peers are evaluated again by
-    /// [`Rib::decide`] (RFC 4456 §8).
+    /// Sets the local clusters: [`Rib::decide`] evaluates routes of internal peers again (RFC 4456
+    /// §8).
     pub fn set_cluster_ids(&mut self, cluster_ids: BTreeSet<ClusterId>) {
         if self.shared.config.cluster_ids == cluster_ids {
             return;
@@ -91,8 +92,8 @@ impl Rib {
         self.reevaluate_peers(Reevaluate::Changed, |peer| peer.role.is_internal());
     }
 
-    /// Sets the addresses of this machine. Paths of all peers are evaluated again by
-    /// [`Rib::decide`]: none may lead to an address of ours (RFC 4271 §5.1.3).
+    /// Sets the addresses of this machine. [`Rib::decide`] evaluates paths of all peers again: none
+    /// may have a local address as next hop (RFC 4271 §5.1.3).
     pub fn set_own_addresses(&mut self, own_addresses: BTreeSet<IpAddr>) {
         if self.shared.config.own_addresses == own_addresses {
             return;
@@ -101,7 +102,7 @@ impl Rib {
         self.reevaluate_peers(Reevaluate::Changed, |_| true);
     }
 
-    /// Requests that all paths of some peers are evaluated again.
+    /// Requests another evaluation of all paths of some peers.
     fn reevaluate_peers(&mut self, how: Reevaluate, which: impl Fn(&PeerInfo) -> bool) {
         for (info, peer) in self.shared.peers.iter().zip(0..) {
             if info.as_ref().is_some_and(&which) {
@@ -112,8 +113,8 @@ impl Rib {
 
     // --- peers ---------------------------------------------------------------------------------
 
-    /// A session has come up. Paths that are still there from before keep their standing, unless
-    /// the peer is not what it was.
+    /// Records that a session is established. Paths of the former session keep their status, unless
+    /// the properties of the peer have changed.
     pub fn peer_up(&mut self, peer: PeerId, info: PeerInfo) {
         if peer == PeerId::LOCAL || peer.0 == u16::MAX {
             return;
@@ -126,7 +127,7 @@ impl Rib {
             for row in FAMILIES {
                 self.mark(peer, row.family, Mark::Flush);
             }
-            // What is advertised of a path depends on its peer, too.
+            // The advertisement of a path depends on its peer, too.
             for table in self.families.iter_mut().flatten() {
                 let len = table.len();
                 table.exporter_mut().mark_sent_stale(len);
@@ -134,9 +135,8 @@ impl Rib {
         }
     }
 
-    /// Changes what is known of a peer while its paths stay: what is accepted from it, whether it
-    /// is a client, its cluster. Its routes are evaluated again by [`Rib::decide`]; nothing has to
-    /// be sent again.
+    /// Changes properties of a peer while its paths stay: its import policy, its role as a client,
+    /// its cluster. [`Rib::decide`] evaluates its routes again; the peer need not send them again.
     pub fn change_peer(&mut self, peer: PeerId, change: impl FnOnce(&mut PeerInfo)) {
         let Some(Some(info)) = self.shared.peers.get_mut(peer.index()) else {
             return;
@@ -158,27 +158,27 @@ impl Rib {
     }
 
     /// Evaluates eligibility and import policy of all paths in a range of prefixes again, without a
-    /// message from their peers. It is for changes that [`Rib::change_peer`] does not see: of data
-    /// that a policy refers to, such as a ROA or a record of a store.
+    /// message from their peers. It is for changes that [`Rib::change_peer`] does not cover: of
+    /// data that a policy refers to, such as a ROA or a datastore record.
     ///
-    /// A range of one prefix is evaluated at once, any other by [`Rib::decide`], a unit of its
-    /// [`Budget`] a path; it covers what is in the table when that says [`Progress::Done`]. In a
-    /// family whose NLRI are no IP prefixes all paths are evaluated.
+    /// A range of one prefix is evaluated at once, any other by [`Rib::decide`], with one unit of
+    /// its [`Budget`] per path; it is complete for the paths in the table when that returns
+    /// [`Progress::Done`]. In a family whose NLRI are not IP prefixes all paths are evaluated.
     pub fn reevaluate(&mut self, family: Family, range: &PrefixRange) {
         if let Some((table, shared)) = self.table_mut(family) {
             table.reevaluate(shared, range);
         }
     }
 
-    /// How many paths a peer may have in a family from now on. What it has already stays.
+    /// Sets the maximum number of paths of a peer in a family. Existing paths stay.
     pub fn limit_paths(&mut self, peer: PeerId, family: Family, limit: Option<PathLimit>) {
         if let Some((table, _)) = self.table_made(family) {
             table.received_mut().set_limit(peer, limit);
         }
     }
 
-    /// A session has ended. What is to go is out of the running at once and swept by
-    /// [`Rib::decide`].
+    /// Records that a session has ended. Paths to be removed are excluded from decisions at once
+    /// and swept by [`Rib::decide`].
     pub fn peer_down(&mut self, peer: PeerId, mode: DownMode) {
         for family in FAMILIES.iter().map(|row| row.family) {
             let how = match mode {
@@ -189,30 +189,29 @@ impl Rib {
         }
     }
 
-    /// The peer has sent a family whole since its session came up: what is still stale goes
-    /// (RFC 4724 §4.2).
+    /// Handles an End-of-RIB marker: paths that are still stale are removed (RFC 4724 §4.2).
     pub fn end_of_rib(&mut self, peer: PeerId, family: Family) {
         self.mark(peer, family, Mark::EndRestart);
     }
 
-    /// The time for stale paths is over: those of all families go (RFC 4724 §4.2).
+    /// Removes stale paths of all families after their time has expired (RFC 4724 §4.2).
     pub fn stale_expired(&mut self, peer: PeerId) {
         for row in FAMILIES {
             self.mark(peer, row.family, Mark::EndRestart);
         }
     }
 
-    /// The peer begins to send a family again (RFC 7313 §4, BoRR).
+    /// Handles BoRR: the peer begins to send a family again (RFC 7313 §4).
     pub fn begin_refresh(&mut self, peer: PeerId, family: Family) {
         self.mark(peer, family, Mark::BeginRefresh);
     }
 
-    /// The peer has sent a family again: what it did not send goes (RFC 7313 §4, EoRR).
+    /// Handles EoRR: paths that the peer did not send again are removed (RFC 7313 §4).
     pub fn end_refresh(&mut self, peer: PeerId, family: Family) {
         self.mark(peer, family, Mark::EndRefresh);
     }
 
-    /// Whether nothing is left to sweep of a peer, so that its number may go to another one.
+    /// Returns whether no path of a peer is left to sweep, so that its number may be reused.
     #[must_use]
     pub fn is_settled(&self, peer: PeerId) -> bool {
         self.families
@@ -221,7 +220,7 @@ impl Rib {
             .all(|table| table.received().is_settled(peer))
     }
 
-    /// Counts of one peer in one family.
+    /// Returns the counters of one peer in one family.
     #[must_use]
     pub fn counters(&self, peer: PeerId, family: Family) -> PeerCounters {
         self.table(family)
@@ -240,8 +239,8 @@ impl Rib {
 
     // --- routes in -----------------------------------------------------------------------------
 
-    /// Takes in the routes of one UPDATE for one family. Withdrawals count before announcements.
-    /// Announcements without attributes count as withdrawals (RFC 7606 §2).
+    /// Applies the routes of one UPDATE for one family. Withdrawals are applied before
+    /// announcements. Announcements without attributes are treated as withdrawals (RFC 7606 §2).
     pub fn ingest(&mut self, peer: PeerId, batch: &RouteBatch<'_>) -> Ingested {
         let Some((table, shared)) = self.table_made(batch.family) else {
             return Ingested::default();
@@ -249,8 +248,8 @@ impl Rib {
         table.ingest(shared, peer, batch)
     }
 
-    /// Announces one of our own routes, or changes it. Without a next hop, peers are told our own
-    /// address. The interface that it leads to is for export policies alone.
+    /// Announces or changes a locally originated route. Without a next hop, peers receive the local
+    /// address. Its interface is for export policies only.
     pub fn announce(
         &mut self,
         family: Family,
@@ -263,19 +262,19 @@ impl Rib {
         }
     }
 
-    /// Withdraws one of our own routes.
+    /// Withdraws a locally originated route.
     pub fn withdraw(&mut self, family: Family, net: Net<'_>) {
         if let Some((table, shared)) = self.table_mut(family) {
             table.withdraw(shared, net);
         }
     }
 
-    /// The next wish about next hops, until there is none.
+    /// Returns the next request about next hops, until there is none.
     pub fn poll_track(&mut self) -> Option<Track> {
         self.shared.next_hops.poll_track()
     }
 
-    /// Whether a next hop that was asked about can be reached.
+    /// Sets the reachability of a tracked next hop.
     pub fn resolve(&mut self, next_hop: IpAddr, reach: Reach) {
         if self.shared.next_hops.resolve(next_hop, reach) {
             let clock = self.shared.next_hops.clock();
@@ -286,7 +285,7 @@ impl Rib {
         }
     }
 
-    /// Decides about prefixes that wait for it, and sweeps what has gone.
+    /// Decides about prefixes that wait for it, and sweeps removed paths.
     pub fn decide(&mut self, budget: Budget) -> Progress {
         let mut left = budget.0.max(1);
         for table in self.families.iter_mut().flatten() {
@@ -300,8 +299,8 @@ impl Rib {
 
     // --- routes out ----------------------------------------------------------------------------
 
-    /// Reads the next changes of a family. A cursor that is a feed is given the whole table first.
-    /// A change that has not been read when the next one comes is left out.
+    /// Reads the next changes of a family. A cursor at the start receives the whole table first. A
+    /// change that has not been read when the next one of the prefix occurs is skipped.
     pub fn changes(
         &mut self,
         family: Family,
@@ -315,8 +314,8 @@ impl Rib {
         }
     }
 
-    /// A new update group. It follows changes from its first export on; its members are fed by
-    /// [`Rib::export_private`].
+    /// Adds an update group. It follows changes from its first export on; its members receive their
+    /// full dump by [`Rib::export_private`].
     pub fn add_group(&mut self, rules: GroupRules) -> GroupId {
         let groups = &mut self.shared.groups;
         match self.free_groups.pop() {
@@ -331,7 +330,7 @@ impl Rib {
         }
     }
 
-    /// Takes a group away.
+    /// Removes a group.
     pub fn remove_group(&mut self, group: GroupId) {
         let Some(rules) = self.shared.groups.get_mut(group.0 as usize) else {
             return;
@@ -344,9 +343,10 @@ impl Rib {
         }
     }
 
-    /// Members of the group `from` are about to go over to the group `to`, each from where it stands
-    /// ([`Cursor::anew`]): what they may hold by path identifiers of the one (RFC 7911), they are
-    /// told to forget in the other. Looks at all prefixes in one go, once for all who go.
+    /// Prepares for members of the group `from` that move to the group `to`, each from its own
+    /// position ([`Cursor::anew`]): paths that they may hold by path identifiers of the one group
+    /// (RFC 7911) are withdrawn in the other. Visits all prefixes at once, once for all these
+    /// members.
     pub fn adopt(&mut self, to: GroupId, from: GroupId) {
         for table in self.families.iter_mut().flatten() {
             let len = table.len();
@@ -354,10 +354,10 @@ impl Rib {
         }
     }
 
-    /// Advances a group's shared walk of a family by one bite.
+    /// Advances a group's shared walk of a family by one step.
     ///
-    /// With [`Progress::Lost`] the group starts anew: the sessions of all members that take part
-    /// in the shared walk have to be reset.
+    /// With [`Progress::Lost`] the group starts from the beginning: the sessions of all members of
+    /// the shared walk have to be reset.
     pub fn export(
         &mut self,
         group: GroupId,
@@ -371,14 +371,14 @@ impl Rib {
         }
     }
 
-    /// Advances the walk of members that go by themselves: from a feed, or from where the
-    /// group's shared walk stood when the member left it. What is handed over from one cursor to
-    /// the next may be told to any member that stands at the first one, also later, as long as
-    /// [`Rib::trim`] is told of that cursor; it then stands at the second one.
+    /// Advances the walk of private members: from a full dump, or from the position of the group's
+    /// shared walk when the member left it. The output from one cursor to the next may be sent to
+    /// any member at the first one, also later, as long as that cursor is passed to [`Rib::trim`];
+    /// the member is at the second cursor then.
     ///
-    /// With [`Progress::Done`] a member told right now holds everything and takes part in the shared walk from
-    /// the next [`Rib::export`] on, wherever the group stands. With [`Progress::Lost`] its session
-    /// has to be reset.
+    /// With [`Progress::Done`] a member that is sent the output at once holds everything and takes
+    /// part in the shared walk from the next [`Rib::export`] on, at any position of the group. With
+    /// [`Progress::Lost`] its session has to be reset.
     pub fn export_private(
         &mut self,
         group: GroupId,
@@ -393,7 +393,8 @@ impl Rib {
         }
     }
 
-    /// Where the shared walk of a group stands: what a member that leaves it now goes on from.
+    /// Returns the position of a group's shared walk, from which a member that leaves it now
+    /// continues.
     pub fn group_cursor(&mut self, group: GroupId, family: Family) -> Cursor {
         match self.table_made(family) {
             Some((table, shared)) if shared.rules(group).is_some() => {
@@ -404,17 +405,17 @@ impl Rib {
         }
     }
 
-    /// Lets go of log entries and withdrawn prefixes that no reader needs any more. `held` are the
-    /// cursors of all readers of the family; those of groups' shared walks are known. A reader
-    /// that is left out loses its place: it walks the table, or is told [`Progress::Lost`].
+    /// Drops log entries and withdrawn prefixes that no reader needs any more. `held` are the
+    /// cursors of all readers of the family; those of groups' shared walks are known. A reader that
+    /// is omitted loses its position: it reads the whole table, or gets [`Progress::Lost`].
     pub fn trim(&mut self, family: Family, held: &[Cursor]) {
         if let Some((table, _)) = self.table_mut(family) {
             table.trim(held);
         }
     }
 
-    /// The paths of a prefix that the members of a group are to hold now, each but for the member
-    /// it came from.
+    /// Returns the paths of a prefix that the members of a group must hold now, each except its
+    /// source.
     #[must_use]
     pub fn sent(&self, group: GroupId, family: Family, net: Net<'_>) -> Vec<SentPath> {
         let table = self.table(family);
@@ -423,13 +424,13 @@ impl Rib {
 
     // --- views ---------------------------------------------------------------------------------
 
-    /// The prefixes of a family that have paths, in no particular order.
+    /// Returns the prefixes of a family with paths, in no particular order.
     pub fn prefixes(&self, family: Family) -> impl Iterator<Item = RouteView<'_>> + '_ {
         self.prefixes_from(family, 0).map(|(_, view)| view)
     }
 
-    /// The same, each with its place, from a place on: so a reader takes them in pages. Places
-    /// last as long as their prefixes; one that comes in between may be missed.
+    /// Does the same with the place of each, from a place on: so a caller can page. A place is
+    /// valid as long as its prefix exists; a prefix added in between may be missed.
     pub fn prefixes_from(
         &self,
         family: Family,
@@ -440,14 +441,14 @@ impl Rib {
         slots.filter_map(move |at| Some((at, table?.view(&self.shared, at)?)))
     }
 
-    /// One prefix.
+    /// Returns one prefix.
     #[must_use]
     pub fn lookup(&self, family: Family, net: Net<'_>) -> Option<RouteView<'_>> {
         let table = self.table(family)?;
         table.view(&self.shared, table.look_up(net)?)
     }
 
-    /// Looks from a place on for a prefix that can be used by way of these peers only: it would be
+    /// Searches from a place on for a prefix that is usable through these peers only: it would be
     /// lost with them. Places are those of [`Rib::prefixes_from`].
     #[must_use]
     pub fn depend(
@@ -463,13 +464,13 @@ impl Rib {
         }
     }
 
-    /// An interned attribute set, if the number is in use.
+    /// Returns an interned attribute set, if the number is in use.
     #[must_use]
     pub fn attributes(&self, id: AttrId) -> Option<Attributes> {
         self.shared.interner.find(id)
     }
 
-    /// How much the tables hold.
+    /// Returns the size of the tables.
     #[must_use]
     pub fn stats(&self) -> RibStats {
         let mut stats = RibStats {
@@ -496,7 +497,7 @@ impl Rib {
         Some((table, &mut self.shared))
     }
 
-    /// The table of a family, made if need be; `None` if the family has no row.
+    /// Returns the table of a family, made if necessary; `None` if the family is unsupported.
     fn table_made(&mut self, family: Family) -> Option<(&mut dyn Tables, &mut Shared)> {
         let place = self.families.get_mut(usize::from(family.index()?))?;
         if place.is_none() {

@@ -1,20 +1,21 @@
-//! What peers are to a speaker.
+//! Roles of peers.
 
-/// What a peer is to us, as far as passing on routes goes (RFC 4456 §1).
+/// The role of a peer for advertisements (RFC 4456 §1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// This speaker's own routes; no peer has this role.
+    /// Locally originated routes; no peer has this role.
     Local,
     /// A peer in another AS.
     External,
-    /// A peer in our AS that is not our client: in the full mesh, or a reflector of ours.
+    /// A peer in the local AS that is not a client: in the full mesh, or a reflector of this
+    /// speaker.
     Internal,
-    /// A peer in our AS whose routes we reflect.
+    /// A route reflector client.
     Client,
 }
 
 impl Role {
-    /// Whether routes from or to this role cross no AS border: iBGP.
+    /// Returns whether routes from or to this role stay inside the AS: iBGP.
     #[must_use]
     pub const fn is_internal(self) -> bool {
         matches!(self, Self::Internal | Self::Client)

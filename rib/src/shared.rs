@@ -1,4 +1,4 @@
-//! What the tables of all families share.
+//! State shared by the tables of all families.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ pub(crate) struct Shared {
     pub(crate) config: RibConfig,
     pub(crate) interner: Interner,
     pub(crate) next_hops: NextHopTable,
-    /// By peer number. A peer's entry outlives its session, as its paths may.
+    /// By peer number. A peer's entry stays after its session, as its paths may.
     pub(crate) peers: Vec<Option<PeerInfo>>,
     /// By group number.
     pub(crate) groups: Vec<Option<GroupRules>>,
@@ -58,7 +58,7 @@ impl Shared {
         self.groups.get(group.0 as usize).and_then(Clone::clone)
     }
 
-    /// Which paths a group sends in a family; `None` if only the best.
+    /// Returns the paths that a group sends in a family; `None` for the best one only.
     pub(crate) fn send_paths(&self, group: GroupId, family: Family) -> Option<SendPaths> {
         let rules = self.groups.get(group.0 as usize)?.as_ref()?;
         rules.send_paths(family)
@@ -76,7 +76,7 @@ impl Shared {
         self.interner.release(id, 1, &mut self.next_hops);
     }
 
-    /// Takes what a path holds: two references, mostly of one set.
+    /// Acquires the references of a path: two, mostly of one set.
     pub(crate) fn acquire_path(&mut self, path: &Path) {
         match path.accepted() {
             Some(accepted) if accepted == path.received() => self.interner.acquire(accepted, 2),
@@ -88,7 +88,7 @@ impl Shared {
         }
     }
 
-    /// Gives back what a path holds.
+    /// Releases the references of a path.
     pub(crate) fn release_path(&mut self, path: &Path) {
         let Self {
             interner,
@@ -107,7 +107,7 @@ impl Shared {
         }
     }
 
-    /// Why a path cannot be used now.
+    /// Returns why a path cannot be used now.
     pub(crate) fn ineligible(&self, path: &Path, marks: Option<&Marks>) -> Option<Ineligible> {
         if marks.is_some_and(|marks| marks.is_dead(path)) {
             return Some(Ineligible::PeerGone);
@@ -124,7 +124,7 @@ impl Shared {
         })
     }
 
-    /// Whether a path can be used now: [`Self::ineligible`] without the reason.
+    /// Returns whether a path can be used now: [`Self::ineligible`] without the reason.
     #[inline]
     pub(crate) fn is_usable(&self, path: &Path, marks: Option<&Marks>) -> bool {
         let Some(accepted) = path.accepted() else {
@@ -135,13 +135,13 @@ impl Shared {
         is_held && !path.has_reason() && self.next_hops.cost(next_hop).is_some()
     }
 
-    /// What the decision process looks at in a path.
+    /// Returns the inputs of the decision process for a path.
     pub(crate) fn candidate(&self, path: &Path, marks: Option<&Marks>) -> Candidate {
         let accepted = path.accepted();
         let ranks = self
             .interner
             .ranks(accepted.unwrap_or_else(|| path.received()));
-        // The reachability that `ineligible` looks up is looked up once.
+        // Avoids a second lookup of the reachability in `ineligible`.
         let cost = self.next_hops.cost(ranks.next_hop);
         let is_usable = accepted.is_some() && !path.has_reason() && cost.is_some();
         let (external, id, address) = match self.peer(path.peer()) {

@@ -1,4 +1,4 @@
-//! One prefix in its table, and the states that it can be in.
+//! One prefix in its table, and its states.
 
 use crate::path::{Path, PathList};
 
@@ -45,7 +45,7 @@ impl State {
         self.0 = FREE;
     }
 
-    /// Returns whether it is to be put into the queue: it was not there.
+    /// Returns whether it must be added to the queue, because it was not there.
     #[inline]
     fn enqueue(&mut self) -> bool {
         debug_assert!(!self.has(FREE));
@@ -79,7 +79,7 @@ impl State {
         }
     }
 
-    /// All paths have been compared.
+    /// Records that all paths have been compared.
     #[inline]
     fn decide(&mut self, med: bool) {
         debug_assert!(!self.has(QUEUED));
@@ -87,7 +87,7 @@ impl State {
         self.set(MED, med);
     }
 
-    /// Returns whether it is to be put into the queue of tombstones: it was not there.
+    /// Returns whether it must be added to the queue of tombstones, because it was not there.
     #[inline]
     fn entomb(&mut self) -> bool {
         debug_assert!(!self.has(FREE));
@@ -119,7 +119,7 @@ const NO_BEST: u16 = u16::MAX;
 #[derive(Debug)]
 pub(crate) struct Slot<K> {
     paths: PathList,
-    /// Its place in the log of changes; 0 if it never was there.
+    /// Its version in the log of changes; 0 if it never was there.
     version: u64,
     best: u16,
     state: State,
@@ -151,7 +151,7 @@ impl<K> Slot<K> {
         self.paths.as_slice()
     }
 
-    /// To change paths in place; another peer or path identifier makes another path.
+    /// Returns the paths for changes in place; another peer or path identifier makes another path.
     #[inline]
     pub(crate) fn paths_mut(&mut self) -> &mut [Path] {
         self.paths.as_mut_slice()
@@ -186,13 +186,13 @@ impl<K> Slot<K> {
         self.version
     }
 
-    /// Index of the best path.
+    /// Returns the index of the best path.
     #[inline]
     pub(crate) fn best(&self) -> Option<usize> {
         (self.best != NO_BEST).then(|| usize::from(self.best))
     }
 
-    /// The best path.
+    /// Returns the best path.
     #[inline]
     pub(crate) fn best_path(&self) -> Option<&Path> {
         self.paths().get(self.best()?)
@@ -205,7 +205,7 @@ impl<K> Slot<K> {
             .unwrap_or(NO_BEST);
     }
 
-    /// The slot has no paths and goes back to its table.
+    /// Releases a slot without paths to its table.
     #[inline]
     pub(crate) fn release(&mut self) {
         debug_assert!(self.paths().is_empty());
@@ -218,7 +218,7 @@ impl<K> Slot<K> {
         self.state.has(FREE)
     }
 
-    /// The slot needs a decision with all its paths. Returns whether it is to be put into the queue.
+    /// Requests a decision with all its paths. Returns whether it must be added to the queue.
     #[inline]
     pub(crate) fn enqueue(&mut self) -> bool {
         self.state.enqueue()
@@ -234,7 +234,7 @@ impl<K> Slot<K> {
         self.state.has(QUEUED)
     }
 
-    /// Some path has, or may have, a MULTI_EXIT_DISC other than 0.
+    /// Records that some path has, or may have, a MULTI_EXIT_DISC other than 0.
     #[inline]
     pub(crate) fn see_med(&mut self, med: bool) {
         self.state.see_med(med);
@@ -245,34 +245,35 @@ impl<K> Slot<K> {
         self.state.has(MED)
     }
 
-    /// Whether a path in use has been removed since the last decision.
+    /// Returns whether a path in use has been removed since the last decision.
     #[inline]
     pub(crate) const fn has_lost(&self) -> bool {
         self.state.has(LOST)
     }
 
-    /// All paths have been compared; `med`: some have a MULTI_EXIT_DISC other than 0.
+    /// Records the result of comparing all paths; `med` states that some have a MULTI_EXIT_DISC
+    /// other than 0.
     #[inline]
     pub(crate) fn decide(&mut self, best: Option<usize>, med: bool) {
         self.set_best(best);
         self.state.decide(med);
     }
 
-    /// Whether a reader may look at the slot. One that waits for a decision is neither what the log
-    /// has of it nor what it will have: the reader skips it, and the decision is published in any
-    /// case.
+    /// Returns whether a reader may read the slot. With a pending decision, the slot is neither in
+    /// the state of the log nor in its next state: the reader skips it, and the decision is
+    /// published in any case.
     #[inline]
     pub(crate) fn is_readable(&mut self) -> bool {
         self.state.is_readable()
     }
 
-    /// Whether a reader has skipped the slot since it was published.
+    /// Returns whether a reader has skipped the slot since it was published.
     #[inline]
     pub(crate) const fn was_skipped(&self) -> bool {
         self.state.has(SKIPPED)
     }
 
-    /// The slot has an entry in the log with this version.
+    /// Records that the slot has an entry in the log with this version.
     #[inline]
     pub(crate) fn publish(&mut self, version: u64) {
         self.version = version;
@@ -284,20 +285,20 @@ impl<K> Slot<K> {
         self.state.has(PUBLISHED)
     }
 
-    /// Whether a changed outcome is to be published: readers hold a route, or there is one.
+    /// Returns whether a changed outcome must be published: readers hold a route, or there is one.
     #[inline]
     pub(crate) const fn is_due(&self) -> bool {
         self.best != NO_BEST || self.is_published() || self.state.has(SKIPPED) && self.version != 0
     }
 
-    /// The slot has no paths and stays until readers have come by its withdrawal. Returns whether
-    /// it is to be put among the tombstones.
+    /// Keeps a slot without paths until readers have read its withdrawal. Returns whether it must
+    /// be added to the tombstones.
     #[inline]
     pub(crate) fn entomb(&mut self) -> bool {
         self.state.entomb()
     }
 
-    /// The slot has been taken from the tombstones.
+    /// Records that the slot was removed from the tombstones.
     #[inline]
     pub(crate) fn exhume(&mut self) {
         self.state.exhume();
@@ -353,7 +354,7 @@ mod tests {
         Path::new(PeerId(number), 0, 0, set, Some(set), None)
     }
 
-    /// The state table, as sets of facts: what a slot is expected to say.
+    /// The state table, as sets of facts: the expected results of a slot's queries.
     #[derive(Debug, Default)]
     struct Expected {
         paths: Vec<u16>,

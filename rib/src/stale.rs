@@ -1,10 +1,10 @@
-//! Which paths of a peer are from before: its restarts and refreshes.
+//! Paths of a peer from before its restarts and refreshes.
 //!
-//! Every path carries the epoch of its peer and family in which it was last announced. Marking all
-//! paths of a peer as stale is then one step, not a walk: the epoch goes on, and paths are told
-//! apart by their age in epochs. Three thresholds of age say what an age means: gone (RFC 4271
-//! §8.2.2), stale since a restart (RFC 4724 §4.2), or not sent again in a refresh that is going on
-//! (RFC 7313 §4). A second restart makes gone what was already stale.
+//! Every path stores the epoch of its peer and family in which it was last announced. Marking all
+//! paths of a peer as stale is then one step, not a walk: the epoch advances, and paths are
+//! distinguished by their age in epochs. Three thresholds define the meaning of an age: removed
+//! (RFC 4271 §8.2.2), stale since a restart (RFC 4724 §4.2), or not sent again in a refresh in
+//! progress (RFC 7313 §4). A second restart removes the paths that were already stale.
 
 use crate::limits::EPOCHS_MAX;
 use crate::path::Path;
@@ -14,33 +14,33 @@ use crate::peer::{PathLimit, PeerCounters};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Marks {
     epoch: u8,
-    /// From this age on a path is gone; 0 for none.
+    /// From this age on a path is removed; 0 for none.
     dead: u8,
     /// From this age on a path is stale since a restart; 0 for none.
     stale: u8,
     /// From this age on a path has not been sent again in a refresh; 0 for none.
     refresh: u8,
-    /// The greatest age a path can have.
+    /// The greatest possible age of a path.
     oldest: u8,
     pub(crate) counters: PeerCounters,
-    /// How many paths the peer may have.
+    /// The maximum number of the peer's paths.
     pub(crate) limit: Option<PathLimit>,
-    /// Whether the sweep is to evaluate the peer's paths again.
+    /// Whether the sweep must evaluate the peer's paths again.
     pub(crate) reevaluate: Option<Reevaluate>,
-    /// After so many rounds of the sweep, all that is wanted of it is done.
+    /// The sweep has done everything requested once it has finished this many rounds.
     pub(crate) met_by: u64,
 }
 
-/// Which of the paths that are evaluated again count as changed.
+/// The paths that count as changed after another evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reevaluate {
-    /// Those with another outcome.
+    /// Those with another result.
     Changed,
-    /// All of them: what is advertised of a path depends on its peer, and that has changed.
+    /// All of them: the advertisement of a path depends on its peer, which has changed.
     All,
 }
 
-/// What happens to all paths of a peer at once.
+/// A change of all paths of a peer at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     Flush,
@@ -65,7 +65,7 @@ impl Marks {
         }
     }
 
-    /// The epoch for paths announced now.
+    /// Returns the epoch for paths announced now.
     pub(crate) const fn epoch(&self) -> u8 {
         self.epoch
     }
@@ -74,27 +74,28 @@ impl Marks {
         self.epoch.wrapping_sub(path.epoch())
     }
 
-    /// Whether the path is gone and only waits for the sweep.
+    /// Returns whether the path is removed and only waits for the sweep.
     pub(crate) const fn is_dead(&self, path: &Path) -> bool {
         reached(self.age(path), self.dead)
     }
 
-    /// Whether the path is from before a restart and has not been sent again (RFC 4724 §4.2).
+    /// Returns whether the path is from before a restart and has not been sent again (RFC 4724
+    /// §4.2).
     pub(crate) const fn is_stale(&self, path: &Path) -> bool {
         reached(self.age(path), self.stale)
     }
 
-    /// Whether the path has not been sent again in the refresh going on (RFC 7313 §4).
+    /// Returns whether the path has not been sent again in the refresh in progress (RFC 7313 §4).
     pub(crate) const fn awaits_refresh(&self, path: &Path) -> bool {
         reached(self.age(path), self.refresh)
     }
 
-    /// Whether paths are gone that have not been swept yet.
+    /// Returns whether removed paths have not been swept yet.
     pub(crate) const fn has_dead(&self) -> bool {
         self.dead != 0
     }
 
-    /// Whether the ages have to be rewritten before the epoch may go on.
+    /// Returns whether the ages have to be rewritten before the epoch may advance.
     pub(crate) const fn is_full(&self) -> bool {
         self.oldest >= EPOCHS_MAX
     }
@@ -107,7 +108,7 @@ impl Marks {
         self.refresh += (self.refresh != 0) as u8;
     }
 
-    /// Everything the peer has announced is gone.
+    /// Removes all paths of the peer.
     fn flush(&mut self) {
         self.next_epoch();
         self.dead = 1;
@@ -115,8 +116,8 @@ impl Marks {
         self.refresh = 0;
     }
 
-    /// Everything the peer has announced is stale; what already was stale is gone: a peer that
-    /// restarts twice has not sent it again (RFC 4724 §4.2).
+    /// Marks all paths of the peer stale; removes those that were already stale: a peer that
+    /// restarts twice has not sent them again (RFC 4724 §4.2).
     fn restart(&mut self) {
         self.next_epoch();
         self.dead = earlier(self.dead, self.stale);
@@ -124,27 +125,28 @@ impl Marks {
         self.refresh = 0;
     }
 
-    /// What is still stale is gone. Returns whether anything was stale.
+    /// Removes the paths that are still stale. Returns whether any were.
     fn end_restart(&mut self) -> bool {
         let stale = core::mem::take(&mut self.stale);
         self.dead = earlier(self.dead, stale);
         stale != 0
     }
 
-    /// The peer starts to send everything again (RFC 7313 §4.1).
+    /// Starts a refresh: the peer sends everything again (RFC 7313 §4.1).
     fn begin_refresh(&mut self) {
         self.next_epoch();
         self.refresh = 1;
     }
 
-    /// It has sent everything: the rest is gone. Returns whether a refresh was going on.
+    /// Ends a refresh: the paths not sent again are removed. Returns whether a refresh was in
+    /// progress.
     fn end_refresh(&mut self) -> bool {
         let refresh = core::mem::take(&mut self.refresh);
         self.dead = earlier(self.dead, refresh);
         refresh != 0
     }
 
-    /// No path is left that is gone.
+    /// Records that no removed path is left.
     pub(crate) fn swept(&mut self) {
         if self.dead != 0 {
             self.oldest = self.oldest.min(self.dead - 1);
@@ -152,8 +154,8 @@ impl Marks {
         }
     }
 
-    /// Makes all ages small. Returns the new marks; paths that are not gone get their new epoch
-    /// from [`Marks::renewed`] of the old ones.
+    /// Makes all ages small. Returns the new marks; the remaining paths get their new epoch from
+    /// [`Marks::renewed`] of the old ones.
     pub(crate) fn renew(&self) -> Self {
         let mut new = *self;
         new.dead = 0;
@@ -163,12 +165,12 @@ impl Marks {
         new
     }
 
-    /// The epoch that keeps a path's standing under the marks of [`Marks::renew`].
+    /// Returns the epoch that keeps a path's status with the marks of [`Marks::renew`].
     pub(crate) const fn renewed(&self, path: &Path) -> u8 {
         self.epoch.wrapping_sub(self.class(self.age(path)))
     }
 
-    /// How many different thresholds an age has reached.
+    /// Returns how many distinct thresholds an age has reached.
     const fn class(&self, age: u8) -> u8 {
         if age == 0 {
             return 0;
@@ -182,7 +184,7 @@ const fn reached(age: u8, threshold: u8) -> bool {
     threshold != 0 && age >= threshold
 }
 
-/// The smaller of two thresholds, where 0 is none.
+/// Returns the smaller of two thresholds, where 0 is none.
 const fn earlier(one: u8, two: u8) -> u8 {
     match (one, two) {
         (0, other) | (other, 0) => other,

@@ -11,18 +11,18 @@ use foldhash::fast::FixedState;
 use crate::index::Index;
 use crate::slot::Slot;
 
-/// What tells the prefixes of a family apart.
+/// The key that identifies a prefix of a family.
 pub(crate) trait Key: Debug + Sized + 'static {
-    /// The key while it is not a table's own.
+    /// The borrowed form of the key.
     type Ref<'a>: Copy;
 
-    /// The key of a destination; `None` if it is of another kind.
+    /// Returns the key of a destination; `None` if it is of another kind.
     fn find<'a>(net: Net<'a>, row: &FamilyRow, scratch: &'a mut Vec<u8>) -> Option<Self::Ref<'a>>;
     fn own(key: Self::Ref<'_>) -> Self;
     fn borrow(&self) -> Self::Ref<'_>;
     fn same(&self, key: Self::Ref<'_>) -> bool;
     fn hash(key: Self::Ref<'_>, hasher: &mut impl Hasher);
-    /// The key as a destination: what it stands for, unless the family keeps octets beside it.
+    /// Returns the key as a destination: the whole one, unless the family has octets beside it.
     fn net(&self) -> Net<'_>;
 }
 
@@ -89,7 +89,7 @@ impl Key for Ipv6Prefix {
     }
 }
 
-/// The octets that identify a route of a family that is carried unread.
+/// The octets that identify a route of a family with opaque NLRI.
 #[derive(Debug)]
 pub(crate) struct OctetKey(Box<[u8]>);
 
@@ -126,7 +126,7 @@ impl Key for OctetKey {
     }
 }
 
-/// The slots of one family, and where to find a prefix's.
+/// The slots of one family, with their index.
 #[derive(Debug)]
 pub(crate) struct Table<K> {
     hasher: FixedState,
@@ -145,31 +145,31 @@ impl<K: Key> Table<K> {
         }
     }
 
-    /// What the index goes by.
+    /// Returns the hash for the index.
     pub(crate) fn hash(&self, key: K::Ref<'_>) -> u32 {
         let mut hasher = self.hasher.build_hasher();
         K::hash(key, &mut hasher);
         (hasher.finish() >> 32) as u32
     }
 
-    /// Sees to it that the processor waits for what the look-ups of all these hashes read at once,
-    /// and not for one after the other.
+    /// Prefetches the memory that the lookups of all these hashes read, so that the processor does
+    /// not wait for one after the other.
     pub(crate) fn warm(&self, hashes: impl Iterator<Item = u32>) {
         core::hint::black_box(hashes.fold(0, |all, hash| all ^ self.index.touch(hash)));
     }
 
-    /// The slot of a prefix.
+    /// Returns the slot of a prefix.
     pub(crate) fn find(&self, key: K::Ref<'_>) -> Option<u32> {
         self.find_by(key, self.hash(key))
     }
 
-    /// The slot of a prefix whose hash is known.
+    /// Returns the slot of a prefix with a known hash.
     pub(crate) fn find_by(&self, key: K::Ref<'_>, hash: u32) -> Option<u32> {
         let same = |slot: u32| self.slots[slot as usize].key().same(key);
         self.index.find(hash, same)
     }
 
-    /// The slot of a prefix, made if there is none.
+    /// Returns the slot of a prefix, made if there is none.
     pub(crate) fn find_or_insert(&mut self, key: K::Ref<'_>, hash: u32) -> u32 {
         if let Some(at) = self.find_by(key, hash) {
             return at;
@@ -189,20 +189,21 @@ impl<K: Key> Table<K> {
         at
     }
 
-    /// The hash of a slot's prefix.
+    /// Returns the hash of a slot's prefix.
     pub(crate) fn hash_at(&self, at: u32) -> u32 {
         let slot = self.slots.get(at as usize);
         slot.map_or(0, |slot| self.hash(slot.key().borrow()))
     }
 
-    /// Gives a slot without paths back.
+    /// Releases a slot without paths.
     pub(crate) fn remove(&mut self, at: u32) {
         let hash = self.hash_at(at);
         self.slots[at as usize].release();
         self.index.remove(hash, at);
         self.free.push(at);
         if self.index.is_empty() {
-            // Nothing is left, so the memory can go, too; hash order is no matter here.
+            // The table is empty, so its memory is released, too; the order of hashes does not
+            // matter here.
             self.slots = Vec::new();
             self.free = Vec::new();
         }
@@ -216,17 +217,18 @@ impl<K: Key> Table<K> {
         &mut self.slots[at as usize]
     }
 
-    /// The slot, if there is one in use.
+    /// Returns the slot, if there is one in use.
     pub(crate) fn used(&self, at: u32) -> Option<&Slot<K>> {
         self.slots.get(at as usize).filter(|slot| !slot.is_free())
     }
 
-    /// Slots, free ones included.
+    /// Returns the number of slots, including free ones.
     pub(crate) fn len(&self) -> u32 {
         self.slots.len() as u32
     }
 
-    /// Prefixes, those included that are only kept for readers to hear of their withdrawal.
+    /// Returns the number of prefixes, including those that are only kept until readers have read
+    /// their withdrawal.
     pub(crate) fn used_len(&self) -> usize {
         self.index.len()
     }

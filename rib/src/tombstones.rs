@@ -1,26 +1,26 @@
-//! Prefixes without paths, kept until every reader has heard of their withdrawal.
+//! Prefixes without paths, kept until every reader has read their withdrawal.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Slots in the order in which their withdrawals went into the log. A slot stands here at most
-/// once; whether it still is a tombstone when its turn comes is for the table to say.
+/// Slots in the order of their logged withdrawals. A slot is here at most once; whether it still is
+/// a tombstone at its turn is decided by the table.
 #[derive(Debug, Default)]
 pub(crate) struct Tombstones {
     queue: VecDeque<(u64, u32)>,
-    /// Of the withdrawals below this version some have been forgotten.
+    /// Some withdrawals below this version have been dropped.
     forgotten: u64,
-    /// Every reader has heard of withdrawals below this version.
+    /// Every reader has read the withdrawals below this version.
     heard: u64,
 }
 
 impl Tombstones {
-    /// The slot's withdrawal has gone into the log as `version`.
+    /// Adds a slot whose withdrawal was logged as `version`.
     pub(crate) fn push(&mut self, version: u64, slot: u32) {
         self.queue.push_back((version, slot));
     }
 
-    /// Takes the oldest ones that all readers have heard of, at most `max`.
+    /// Takes the oldest ones that all readers have read, at most `max`.
     pub(crate) fn take_heard(&mut self, max: usize, slots: &mut Vec<u32>) {
         let oldest = self.queue.iter().take(max);
         let heard = oldest.take_while(|(version, _)| *version < self.heard);
@@ -31,7 +31,7 @@ impl Tombstones {
         }
     }
 
-    /// The oldest one, if there are more than `max`.
+    /// Takes the oldest one, if there are more than `max`.
     pub(crate) fn pop_excess(&mut self, max: usize) -> Option<u32> {
         if self.queue.len() <= max {
             return None;
@@ -39,22 +39,22 @@ impl Tombstones {
         self.queue.pop_front().map(|(_, slot)| slot)
     }
 
-    /// The withdrawal with this version is not in the table any more.
+    /// Records that the withdrawal with this version is no longer in the table.
     pub(crate) fn forget(&mut self, version: u64) {
         self.forgotten = self.forgotten.max(version + 1);
     }
 
-    /// Every reader has heard of withdrawals below `version`.
+    /// Records that every reader has read the withdrawals below `version`.
     pub(crate) fn set_heard(&mut self, version: u64) {
         self.heard = self.heard.max(version);
     }
 
-    /// Whether every reader has heard of it.
+    /// Returns whether every reader has read it.
     pub(crate) const fn all_heard(&self, version: u64) -> bool {
         version < self.heard
     }
 
-    /// Whether a reader that has heard of withdrawals below `version` only has missed some.
+    /// Returns whether a reader that has read the withdrawals below `version` only has missed some.
     pub(crate) const fn are_lost_to(&self, version: u64) -> bool {
         version < self.forgotten
     }

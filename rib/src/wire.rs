@@ -1,4 +1,4 @@
-//! Octets of opaque NLRI that are not part of the key but have to be passed on: labels, segment
+//! Octets of opaque NLRI that are not part of the key but must be advertised: labels, segment
 //! identifiers. Only families with such octets fill these maps.
 
 use alloc::boxed::Box;
@@ -9,7 +9,7 @@ use bgp_proto::{FamilyRow, KeyRule, Net};
 use crate::path::Path;
 use crate::peer::PeerId;
 
-/// NLRI as they were received, and as readers of the log were last told.
+/// NLRI as received, and as last sent to readers of the log.
 #[derive(Debug, Default)]
 pub(crate) struct WireForms {
     paths: BTreeMap<(u32, u16, u32), Box<[u8]>>,
@@ -17,12 +17,12 @@ pub(crate) struct WireForms {
 }
 
 impl WireForms {
-    /// Whether NLRI of the family hold more than their key.
+    /// Returns whether NLRI of the family contain more than their key.
     pub(crate) fn are_needed(row: &FamilyRow) -> bool {
         !row.is_typed() && row.key != KeyRule::Whole
     }
 
-    /// Keeps the octets of a path. Returns whether they are new.
+    /// Stores the octets of a path. Returns whether they changed.
     pub(crate) fn keep(&mut self, slot: u32, path: &Path, net: Net<'_>) -> bool {
         let Net::Opaque(octets) = net else {
             return false;
@@ -40,36 +40,36 @@ impl WireForms {
         self.paths.remove(&(slot, path.peer().0, path.path_id()));
     }
 
-    /// Readers of the log are about to be told of this path.
+    /// Records that this path is about to be sent to readers of the log.
     pub(crate) fn publish(&mut self, slot: u32, path: &Path) {
         if let Some(octets) = self.paths.get(&(slot, path.peer().0, path.path_id())) {
             self.published.insert(slot, octets.clone());
         }
     }
 
-    /// What readers of the log were last told.
+    /// Returns the form that was last sent to readers of the log.
     pub(crate) fn published(&self, slot: u32) -> Option<Net<'_>> {
         self.published.get(&slot).map(|octets| Net::Opaque(octets))
     }
 
-    /// The octets of a path.
+    /// Returns the octets of a path.
     pub(crate) fn path(&self, slot: u32, peer: PeerId, path_id: u32) -> Option<Net<'_>> {
         let octets = self.paths.get(&(slot, peer.0, path_id));
         octets.map(|octets| Net::Opaque(octets))
     }
 
-    /// The octets of some path of a prefix.
+    /// Returns the octets of any path of a prefix.
     pub(crate) fn any(&self, slot: u32) -> Option<Net<'_>> {
         let mut paths = self.paths.range((slot, 0, 0)..=(slot, u16::MAX, u32::MAX));
         paths.next().map(|(_, octets)| Net::Opaque(octets))
     }
 
-    /// The prefix is forgotten.
+    /// Drops the octets of a prefix.
     pub(crate) fn forget(&mut self, slot: u32) {
         self.published.remove(&slot);
     }
 
-    /// Octet strings kept.
+    /// Returns the number of octet strings.
     pub(crate) fn len(&self) -> usize {
         self.paths.len() + self.published.len()
     }

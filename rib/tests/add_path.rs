@@ -1,4 +1,4 @@
-//! What a group that sends several paths of a prefix keeps, and what others hear of it.
+//! The state of a group that sends several paths of a prefix, and its output.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -26,7 +26,7 @@ fn net() -> Net<'static> {
     Net::V4(Ipv4Prefix::host(Ipv4Addr::new(10, 65, 0, 1)))
 }
 
-/// A member that listens: the communities of what it holds, by path identifier.
+/// A receiving member: the communities of its routes, by path identifier.
 #[derive(Debug, Default)]
 struct Member {
     holds: BTreeMap<u32, Vec<Community>>,
@@ -50,7 +50,7 @@ impl ExportSink for Member {
     }
 }
 
-/// Tables with three clients that announce, and a group for those that listen.
+/// Returns tables with three announcing clients, and a group of receivers.
 fn tables(send: Option<SendPaths>) -> (Rib, GroupId) {
     let config = RibConfig {
         local_asn: ASN,
@@ -99,7 +99,7 @@ fn group(rib: &mut Rib, send: Option<SendPaths>) -> GroupId {
     group
 }
 
-/// A peer says that it has a path, which has one community, or has it no more.
+/// Announces a peer's path with one community, or withdraws it.
 fn say(rib: &mut Rib, peer: u16, path_id: u32, community: Option<u16>) {
     let attributes = Attributes {
         next_hop: Some(NextHop::V4(Ipv4Addr::new(10, 0, 0, peer as u8))),
@@ -170,7 +170,7 @@ fn stuck_member_costs_bounded_identifiers() {
     }
     assert_eq!(lags.holds, reads.holds);
     assert_eq!(lags.holds.len(), 2);
-    // With everybody at the end, the next change lets go of what nobody holds.
+    // With all readers at the end, the next change drops identifiers that no member holds.
     rib.trim(FAMILY, &[]);
     say(&mut rib, 2, 0, Some(10));
     assert_eq!(rib.stats().sent_ids, 2);
@@ -194,7 +194,7 @@ fn plain_groups_hear_nothing_of_paths_that_are_not_the_best() {
     }
     assert_eq!(one.words, 1, "the best, once");
     assert_eq!(many.holds.len(), 3);
-    // Nor does what is as it was cost those a word who are sent all.
+    // An unchanged path causes no message to members that receive all paths.
     let before = many.words;
     say(&mut rib, 2, 0, Some(99));
     export(&mut rib, several, &mut many);

@@ -1,6 +1,5 @@
-//! Memory is a formula: what `docs/numbers.md` says of octets a prefix, a path, an attribute set
-//! and a group is the most that the tables take. Room that a growing vector or index keeps free is
-//! part of it.
+//! Memory is a formula: the octets per prefix, path, attribute set and group in `docs/numbers.md`
+//! are upper limits. They include the spare capacity of a growing vector or index.
 
 #[path = "../../bgp-proto/tests/counting/mod.rs"]
 mod counting;
@@ -20,22 +19,22 @@ use rib::{
 /// A prefix with its first path: the slot and its place in the index, both up to half empty.
 const PREFIX_V4: usize = 2 * 32 + 21;
 const PREFIX_V6: usize = 2 * 48 + 21;
-/// The second path of a prefix and each further one, and what the list takes by itself.
+/// The second path of a prefix and each further one, with the overhead of the list.
 const PATH: usize = 20;
 const PATH_LIST: usize = 96;
-/// An attribute set: its octets with what malloc adds, and what is known of it without looking.
+/// An attribute set: its octets with malloc's overhead, and its ranks.
 const SET: usize = 2 * (16 + 28 + 16) + 12 + 32;
-/// What is held of one set as received, for as many as are remembered (two generations).
+/// The cache entry of one set as received, for as many as are cached (two generations).
 const RAW: usize = 2 * (64 + 64);
 const RAW_SETS: usize = 2 * rib::limits::RAW_SETS_MAX;
-/// What a group was last told of a prefix, and the log until it has been told.
+/// The state of a group for a prefix, and the log until it was sent.
 const GROUP: usize = 2 * 2 + 1;
 /// Everything that does not grow.
 const BASE: usize = 64 << 10;
 
 const ASN: Asn = Asn(64_512);
 
-/// How large a table is.
+/// The size of a table.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     six: bool,
@@ -45,7 +44,7 @@ struct Size {
 }
 
 impl Size {
-    /// The formula.
+    /// Returns the limit by the formula.
     fn octets_max(&self) -> usize {
         let prefix = if self.six { PREFIX_V6 } else { PREFIX_V4 };
         let lists = match self.paths_each {
@@ -89,7 +88,7 @@ fn attributes(size: Size, number: usize) -> Attributes {
     }
 }
 
-/// The UPDATE with every route of one set of one peer.
+/// Returns the UPDATE with every route of one set of one peer.
 fn update(size: Size, set: usize, each: impl Iterator<Item = usize>) -> Vec<BytesMut> {
     let family = if size.six {
         Family::IPV6_UNICAST
@@ -162,7 +161,7 @@ fn fill(rib: &mut Rib, size: Size) {
     }
 }
 
-/// Octets that the tables hold when all is decided and one group has been told.
+/// Returns the octets of the tables when everything is decided and sent to one group.
 fn held(size: Size) -> usize {
     let before = counting::live();
     let mut rib = Rib::new(
@@ -191,7 +190,7 @@ fn held(size: Size) -> usize {
         while rib.export(group, family, Budget(8192), &mut Deaf) != Progress::Done {}
         rib.trim(family, &[]);
     }
-    // What another thread has allocated may be given back in this one.
+    // Memory allocated in another thread may be released in this one.
     let held = counting::live().wrapping_sub(before);
     let stats = rib.stats();
     assert_eq!(stats.attribute_sets, size.sets);

@@ -1,4 +1,4 @@
-//! Receiving what is already interned allocates nothing.
+//! Asserts that receiving interned attributes allocates nothing.
 
 #[path = "../../bgp-proto/tests/counting/mod.rs"]
 mod counting;
@@ -99,7 +99,8 @@ fn ingest(rib: &mut Rib, peer: PeerId, message: &[u8], params: &SessionParams) {
     }
 }
 
-/// A round of everything: two peers, two attribute sets each by turns, decided, read, trimmed.
+/// Performs a round of all operations: two peers alternate between two attribute sets each;
+/// decided, read, trimmed.
 fn round(rib: &mut Rib, messages: &[BytesMut], params: &SessionParams, cursor: &mut Cursor) {
     for message in messages {
         for peer in [PeerId(1), PeerId(2)] {
@@ -122,7 +123,7 @@ fn receiving_what_is_interned_allocates_nothing() {
         let params = params();
         let messages: Vec<_> = (0..3).map(|number| message(&attributes(number))).collect();
         let mut cursor = Cursor::feed();
-        // One more peer's path keeps every set alive between rounds.
+        // The path of another peer keeps every set alive between rounds.
         for (number, message) in (0..).zip(&messages) {
             let peer = PeerId(3 + number);
             rib.peer_up(
@@ -158,7 +159,7 @@ fn receiving_what_is_interned_allocates_nothing() {
 
 #[test]
 fn the_first_coming_of_a_set_does_allocate() {
-    // So that the count above counts.
+    // Proves that the counter above works.
     let mut rib = rib(1);
     let before = counting::allocations();
     ingest(&mut rib, PeerId(1), &message(&attributes(1)), &params());

@@ -1,4 +1,4 @@
-//! Rules say of every route what an interpreter says that follows their words.
+//! Asserts that rules evaluate every route as a naive interpreter does.
 
 #![allow(unreachable_pub)]
 
@@ -135,7 +135,7 @@ fn ranges_hold_their_edges() {
     assert!(takes(&all, "0.0.0.0/0") && takes(&all, "255.255.255.255/32"));
     let default = PrefixRange::equal(v4("0.0.0.0/0"));
     assert!(takes(&default, "0.0.0.0/0") && !takes(&default, "0.0.0.0/1"));
-    // Lengths below the prefix's own are none of it.
+    // Lengths below the prefix's own do not match.
     assert_eq!(
         PrefixRange::new(v4("10.0.0.0/8"), 0..=8),
         PrefixRange::equal(v4("10.0.0.0/8"))

@@ -1,4 +1,4 @@
-//! Steps that valgrind's callgrind counts, each in a process of its own, beside a reference.
+//! Steps that valgrind's callgrind counts, each in a process of its own, compared with a reference.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,32 +7,32 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// The cache whose misses are told: 1 MiB, 16 ways, lines of 64 octets.
+/// The simulated cache: 1 MiB, 16 ways, lines of 64 octets.
 const CACHE: &str = "--LL=1048576,16,64";
-/// Above this ratio to the reference a step has become worse: compilers differ by some per cent.
+/// A step is worse above this ratio to the reference: compilers differ by a few percent.
 const WORSE: f64 = 1.05;
 
-/// A step: it prepares what it needs, then does what is measured in [`counted`].
+/// A step: it prepares its inputs, then runs the measured work in [`counted`].
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
     pub(crate) run: fn(),
 }
 
-/// What is measured: callgrind counts while this runs.
+/// Runs the measured work: callgrind counts during this call.
 #[inline(never)]
 pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> T {
     black_box(work())
 }
 
-/// For one of what is counted for.
+/// The cost of one unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Cost {
     instructions: f64,
     misses: f64,
 }
 
-/// Steps, each of which does something to so many of something.
+/// Steps, each of which performs an operation on a number of units.
 pub(crate) struct Bench {
     pub(crate) package: &'static str,
     pub(crate) unit: &'static str,
@@ -71,7 +71,7 @@ impl Bench {
         }
     }
 
-    /// The sums of a callgrind file.
+    /// Reads the sums of a callgrind file.
     fn cost(&self, file: &Path) -> Result<Cost, String> {
         let text =
             fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -95,7 +95,7 @@ impl Bench {
         })
     }
 
-    /// The reference: a line a step.
+    /// Reads the reference: one line per step.
     fn reference(&self) -> BTreeMap<String, Cost> {
         let text = fs::read_to_string(self.reference).unwrap_or_default();
         let lines = text.lines().filter_map(|line| {
@@ -161,7 +161,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The whole of a bench's `main`.
+    /// Runs a bench as its `main`.
     pub(crate) fn main(&self) -> ExitCode {
         let arguments: Vec<String> = std::env::args().skip(1).collect();
         if let [flag, name] = arguments.as_slice()

@@ -1,4 +1,4 @@
-//! Routes like those of the Internet, as the UPDATEs that carry them.
+//! Routes with a distribution like that of the Internet, as UPDATEs.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -17,7 +17,7 @@ pub(crate) const PARAMS: EncodeParams = EncodeParams {
     octets_max: 4096,
 };
 
-/// A small generator of numbers (PCG).
+/// A small generator of random numbers (PCG).
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {

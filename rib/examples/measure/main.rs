@@ -1,13 +1,13 @@
-//! Measures the tables: octets per path, and how fast routes come in, are decided and go out.
+//! Measures the tables: octets per path, and the rate of import, route selection and export.
 //!
 //! `cargo run --release -p cambric-rib --example measure`
 //!
 //! The workloads are a full table from one external peer (S1), the same routes from twenty of them
-//! (S2), and a reflector with two hundred clients (S3). Messages are encoded beforehand; what is
-//! timed is what a speaker does between a received UPDATE and the octets it sends: cutting the
-//! message, interning, deciding, exporting, encoding.
+//! (S2), and a reflector with two hundred clients (S3). Messages are encoded beforehand; the
+//! measured time is that between a received UPDATE and the octets sent: parsing, interning,
+//! deciding, exporting, encoding.
 #![allow(unsafe_code)] // the counting allocator
-#![allow(clippy::disallowed_types)] // measuring takes a clock
+#![allow(clippy::disallowed_types)] // the measurement needs a clock
 
 mod load;
 mod speaker;
@@ -23,12 +23,12 @@ use rib::{DownMode, PeerId, Role};
 use crate::load::{Dice, bundles, encode, external, prefixes, withdrawals};
 use crate::speaker::Bench;
 
-/// Counts what is allocated.
+/// Counts allocated octets.
 struct Counting;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: hands everything on to the system's allocator.
+// SAFETY: passes every call to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(rounded(layout.size()), Ordering::Relaxed);
@@ -47,7 +47,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// What malloc takes for a request: eight octets more, in steps of sixteen.
+/// Returns the octets that malloc uses for a request: eight more, in steps of sixteen.
 const fn rounded(octets: usize) -> usize {
     (octets + 8).next_multiple_of(16)
 }
@@ -55,7 +55,7 @@ const fn rounded(octets: usize) -> usize {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Time on the processor, where the system tells it, so that others on the machine do not count.
+/// CPU time, if the system reports it, so that other load does not count.
 struct Clock(Duration, Instant);
 
 impl Clock {

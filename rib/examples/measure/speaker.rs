@@ -1,4 +1,4 @@
-//! What a speaker does around the tables, without sessions: messages in, messages out.
+//! The work of a speaker around the tables, without sessions: messages in, messages out.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -14,7 +14,7 @@ use rib::{
 
 use crate::load::{ASN, FAMILY, PARAMS};
 
-/// Writes UPDATEs as a speaker would: attributes once a run, messages filled.
+/// Writes UPDATEs as a speaker does: attributes once per run, messages filled.
 #[derive(Default)]
 pub(crate) struct Writer {
     run: u64,
@@ -94,7 +94,7 @@ impl ExportSink for Writer {
     }
 }
 
-/// Tables with one group that is told of everything.
+/// Tables with one group that receives everything.
 pub(crate) struct Bench {
     pub(crate) rib: Rib,
     pub(crate) group: GroupId,

@@ -1,4 +1,4 @@
-//! When to decide, and how to do so without looking at all paths.
+//! Scheduling of decisions, and decisions without comparing all paths.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -10,29 +10,29 @@ use crate::shared::Shared;
 use crate::slot::Slot;
 use crate::table::Key;
 
-/// What readers of a slot have to learn after a change or a decision.
+/// The result of a change or a decision for readers of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Nothing yet: the slot is in the queue of decisions.
+    /// No result yet: the slot is in the queue of decisions.
     Pending,
-    /// Its route is another one, or gone.
+    /// Its route has changed, or was removed.
     Route,
-    /// Its route is the same, some path is not: that is for readers of all paths.
+    /// Its route is unchanged, but some path changed: relevant for readers of all paths.
     Paths,
-    /// It has no paths any more; whether readers hold a route of it.
+    /// It has no paths any more; `is_due` states whether readers hold a route of it.
     Gone { is_due: bool },
 }
 
-/// Decides about slots, most of them at once; the others are in its queue.
+/// Decides about slots, mostly at once; the others are queued.
 #[derive(Debug, Default)]
 pub(crate) struct Decider {
     queue: VecDeque<u32>,
-    /// Memory used again from decision to decision.
+    /// Reused memory of decisions.
     candidates: Vec<Candidate>,
 }
 
 impl Decider {
-    /// Slots that wait for a decision.
+    /// Returns the number of slots that wait for a decision.
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
@@ -46,7 +46,7 @@ impl Decider {
         self.queue.pop_front()
     }
 
-    /// Puts a slot among those that wait for [`Self::decide`].
+    /// Queues a slot for [`Self::decide`].
     #[inline]
     pub(crate) fn enqueue<K>(&mut self, slot: &mut Slot<K>, at: u32) -> Outcome {
         if slot.enqueue() {
@@ -55,11 +55,10 @@ impl Decider {
         Outcome::Pending
     }
 
-    /// A path has been added or changed. `before` is what it was if it was the best.
+    /// Handles an added or changed path. `before` is its former state if it was the best.
     ///
-    /// In the frequent cases the decision is made here and now, while the slot is at hand, by
-    /// comparing the path with the best one. Only if that may not be enough the slot is put into
-    /// the queue.
+    /// In the frequent cases the decision is made here and now, while the slot is in the cache, by
+    /// comparing the path with the best one. The slot is queued only if that may not be sufficient.
     #[inline]
     pub(crate) fn path_changed<K: Key>(
         &mut self,
@@ -84,8 +83,8 @@ impl Decider {
             return conclude(slot, index, usable.then_some(index));
         }
         let new = received.candidate(shared, path);
-        // Paths of one AS that differ in MULTI_EXIT_DISC make the order of two paths depend on
-        // the others.
+        // Paths of one AS with different MULTI_EXIT_DISC make the order of two paths depend on the
+        // others.
         let med = slot.has_med() || new.med != 0 && !rules.always_compare_med;
         let known = slot.best().filter(|_| {
             let compares_all = med || slot.has_lost() || shared.config.multipath_max > 1;
@@ -112,7 +111,7 @@ impl Decider {
         }
     }
 
-    /// A path has been removed.
+    /// Handles a removed path.
     #[inline]
     pub(crate) fn path_removed<K>(&mut self, slot: &mut Slot<K>, at: u32) -> Outcome {
         if slot.is_queued() {
@@ -120,15 +119,15 @@ impl Decider {
         } else if slot.paths().is_empty() {
             empty(slot)
         } else if slot.has_lost() || slot.has_med() {
-            // A loser by MULTI_EXIT_DISC or a path that beat others by it: the order may be another
-            // now (RFC 4271 §9.1.2.2 c).
+            // The removed path lost by MULTI_EXIT_DISC or beat others by it: the order may have
+            // changed (RFC 4271 §9.1.2.2 c).
             self.enqueue(slot, at)
         } else {
             Outcome::Paths
         }
     }
 
-    /// Decides about a slot from the queue with all its paths.
+    /// Decides about a slot from the queue by comparing all its paths.
     pub(crate) fn decide<K: Key>(
         &mut self,
         (prefixes, received): (&mut Prefixes<K>, &AdjRibsIn),
@@ -162,7 +161,7 @@ impl Decider {
     }
 }
 
-/// The path at `index` has been compared: `winner` is the best now.
+/// Applies the comparison of the path at `index`: `winner` is the best path now.
 #[inline(always)]
 fn conclude<K>(slot: &mut Slot<K>, index: usize, winner: Option<usize>) -> Outcome {
     let before = slot.best();
@@ -186,7 +185,7 @@ fn outcome<K>(slot: &Slot<K>, changed: bool) -> Outcome {
     }
 }
 
-/// The slot has no paths.
+/// Handles a slot without paths.
 #[inline]
 fn empty<K>(slot: &mut Slot<K>) -> Outcome {
     slot.decide(None, false);

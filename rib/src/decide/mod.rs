@@ -1,5 +1,5 @@
 //! The decision process (RFC 4271 §9.1, RFC 4456 §9): a pure function over the paths of a prefix
-//! that says why each loser lost, and the bookkeeping that calls it as rarely as possible.
+//! that reports why each loser lost, and the bookkeeping that calls it as rarely as possible.
 
 mod decider;
 mod pick;

@@ -1,4 +1,4 @@
-//! Choosing the paths to send where more than one of a prefix may be sent (RFC 7911).
+//! Selection of the paths to send where several of a prefix may be sent (RFC 7911).
 
 use alloc::vec::Vec;
 
@@ -6,7 +6,7 @@ use super::select::select;
 use super::steps::{Candidate, DecisionRules, Step};
 use crate::export::SendPaths;
 
-/// Puts the indices of the paths that are to be sent into `picked`.
+/// Puts the indices of the selected paths into `picked`.
 pub(crate) fn pick(
     paths: &mut [Candidate],
     rules: &DecisionRules,
@@ -27,7 +27,7 @@ pub(crate) fn pick(
     }
 }
 
-/// Leaves the paths that are as good as the best one down to the cost of the next hop.
+/// Selects the paths that are equal to the best one down to the cost of the next hop.
 fn keep_equal(paths: &[Candidate], rules: &DecisionRules, picked: &mut Vec<u16>) {
     if picked.len() > 1 {
         select(paths, rules, 1, &mut |at, step| {
@@ -38,7 +38,7 @@ fn keep_equal(paths: &[Candidate], rules: &DecisionRules, picked: &mut Vec<u16>)
     }
 }
 
-/// Chooses the best, then the best of the others, and so on.
+/// Selects the best path, then the best of the others, and so on.
 fn keep_best(paths: &mut [Candidate], rules: &DecisionRules, most: u8, picked: &mut Vec<u16>) {
     for _ in 0..most {
         let Some(best) = select(paths, rules, 1, &mut |_, _| {}).best else {

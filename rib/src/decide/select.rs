@@ -1,28 +1,28 @@
-//! Choosing among all paths of a prefix.
+//! Selection among all paths of a prefix.
 
 use bgp_proto::Asn;
 use smallvec::SmallVec;
 
 use super::steps::{Candidate, DecisionRules, Step};
 
-/// What was chosen.
+/// The selected paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Index of the best path.
     pub best: Option<usize>,
-    /// Indices of the paths to use at once, the best first: as good as it down to the cost of the
-    /// next hop, each with a next hop of its own. Empty if nothing was chosen.
+    /// Indices of the paths to use at once, the best first: equal to it down to the cost of the
+    /// next hop, each with a distinct next hop. Empty if no path was selected.
     pub multipath: SmallVec<[u16; 8]>,
 }
 
 type Indices = SmallVec<[u16; 32]>;
 
-/// Chooses the best path, and up to `multipath_max` to be used at once, by elimination (RFC 4271
-/// §9.1.2.2): each step leaves those that are best in it. Every path that is not the best is
-/// reported to `lost` once, with the step that took it out.
+/// Selects the best path, and up to `multipath_max` to be used at once, by elimination (RFC 4271
+/// §9.1.2.2): each step keeps its best paths. Every path that is not the best is reported to `lost`
+/// once, with the step that eliminated it.
 ///
-/// The outcome does not depend on the order of the paths as long as no two paths have peer
-/// address and path identifier in common.
+/// The outcome does not depend on the order of the paths as long as no two paths have the same peer
+/// address and path identifier.
 pub fn select(
     paths: &[Candidate],
     rules: &DecisionRules,
@@ -74,9 +74,8 @@ fn keep(
     });
 }
 
-/// RFC 4271 §9.1.2.2 c: a path goes if there is one with a lower MULTI_EXIT_DISC from the same
-/// neighboring AS. All paths still in the running are looked at together, so their order does
-/// not matter.
+/// RFC 4271 §9.1.2.2 c: eliminates a path if there is one with a lower MULTI_EXIT_DISC from the
+/// same neighboring AS. All remaining paths are compared together, so their order does not matter.
 fn keep_least_med(left: &mut Indices, paths: &[Candidate], lost: &mut dyn FnMut(usize, Step)) {
     let Some((first, rest)) = left.split_first() else {
         return;
@@ -103,7 +102,7 @@ fn keep_least_med(left: &mut Indices, paths: &[Candidate], lost: &mut dyn FnMut(
     });
 }
 
-/// Fills up with paths as good as the best, in the order of the remaining steps.
+/// Adds paths equal to the best, in the order of the remaining steps.
 fn add_multipath(
     selection: &mut Selection,
     mut equal: Indices,

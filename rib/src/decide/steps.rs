@@ -6,31 +6,31 @@ use core::net::IpAddr;
 
 use bgp_proto::{Asn, RouterId};
 
-/// What an operator may choose about decisions.
+/// The configurable rules of the decision process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecisionRules {
     /// Compare MULTI_EXIT_DISC between routes from different neighboring ASes, too.
     pub always_compare_med: bool,
 }
 
-/// What the decision process looks at in one path.
+/// The inputs of the decision process for one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// Whether the path may be used at all (RFC 4271 §9.1.2).
     pub eligible: bool,
-    /// Whether it is our own route.
+    /// Whether it is locally originated.
     pub local: bool,
-    /// Degree of preference: LOCAL_PREF, or what stands for it (RFC 4271 §9.1.1).
+    /// Degree of preference: LOCAL_PREF, or its substitute (RFC 4271 §9.1.1).
     pub local_pref: u32,
     /// Length of AS_PATH (RFC 4271 §9.1.2.2 a).
     pub as_path_length: u32,
     /// ORIGIN, the smaller the better (RFC 4271 §9.1.2.2 b).
     pub origin: u8,
-    /// The neighboring AS the route came from; 0 if that cannot be told.
+    /// The neighboring AS of the route; 0 if it is unknown.
     pub neighbour_as: Asn,
     /// MULTI_EXIT_DISC, 0 if absent (RFC 4271 §9.1.2.2 c).
     pub med: u32,
-    /// Whether an external peer gave it to us (RFC 4271 §9.1.2.2 d).
+    /// Whether it was received from an external peer (RFC 4271 §9.1.2.2 d).
     pub external: bool,
     /// Interior cost of the next hop (RFC 4271 §9.1.2.2 e).
     pub igp_cost: u32,
@@ -40,9 +40,9 @@ pub struct Candidate {
     pub cluster_list_length: u32,
     /// The peer's address (RFC 4271 §9.1.2.2 g).
     pub address: IpAddr,
-    /// The path identifier: tells apart paths of one peer, which no RFC orders.
+    /// The path identifier: distinguishes paths of one peer, for which no RFC defines an order.
     pub path_id: u32,
-    /// Identifies the next hop: paths of a multipath set lead to different ones.
+    /// Identifies the next hop: paths of a multipath set have distinct ones.
     pub next_hop: u32,
 }
 
@@ -52,7 +52,7 @@ pub struct Candidate {
 pub enum Step {
     /// It could not be used at all.
     Ineligible,
-    /// Our own route is there.
+    /// There is a locally originated route.
     Local,
     /// Lower LOCAL_PREF (RFC 4271 §9.1.1).
     LocalPref,
@@ -93,7 +93,7 @@ impl Step {
         Self::PathId,
     ];
 
-    /// Why a path that lost at this step lost, in a few words.
+    /// Returns the reason of a loss at this step, in a few words.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -112,8 +112,8 @@ impl Step {
         }
     }
 
-    /// What the step looks at; the smallest stays. For MULTI_EXIT_DISC the number alone: which
-    /// paths it is compared between is for the caller.
+    /// Returns the compared value of the step; the lowest wins. For MULTI_EXIT_DISC it is the
+    /// number alone: the caller restricts the comparison to paths of one AS.
     pub(super) fn key(self, path: &Candidate) -> u128 {
         match self {
             Self::Ineligible => u128::from(!path.eligible),
@@ -142,10 +142,9 @@ impl fmt::Display for Step {
     }
 }
 
-/// Compares two paths step by step; `Less` is the better one. This is the order that
-/// [`select`](super::select) goes by as long as paths of one neighboring AS do not differ in
-/// MULTI_EXIT_DISC (or rules say that it is always compared). If they do, which of two paths is
-/// better depends on the others.
+/// Compares two paths step by step; `Less` is the better one. [`select`](super::select) uses this
+/// order as long as paths of one neighboring AS do not differ in MULTI_EXIT_DISC (or the rules
+/// always compare it). If they do, the better of two paths depends on the others.
 pub(crate) fn compare(one: &Candidate, two: &Candidate, rules: &DecisionRules) -> Ordering {
     for step in Step::ALL {
         if step == Step::Med && !rules.always_compare_med && !same_neighbour(one, two) {
@@ -159,7 +158,7 @@ pub(crate) fn compare(one: &Candidate, two: &Candidate, rules: &DecisionRules) -
     Ordering::Equal
 }
 
-/// Whether both paths came from the same neighboring AS (RFC 4271 §9.1.2.2 c).
+/// Returns whether both paths came from the same neighboring AS (RFC 4271 §9.1.2.2 c).
 fn same_neighbour(one: &Candidate, two: &Candidate) -> bool {
     one.neighbour_as == two.neighbour_as && one.neighbour_as != Asn::ZERO
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::steps::{Candidate, DecisionRules, Step};
 use super::{compare, select};
 
-/// The candidate that others are made from: all of them differ in one thing only.
+/// Returns the base of all candidates, which differ from it in one input each.
 fn plain(peer: u8) -> Candidate {
     Candidate {
         eligible: true,
@@ -35,7 +35,7 @@ fn steps_of(paths: &[Candidate], rules: &DecisionRules) -> (Option<usize>, Vec<O
     (selection.best, lost)
 }
 
-/// One path that is worse in exactly one step, for each step.
+/// Returns a path that is worse in exactly this step.
 fn worse_in(step: Step) -> Candidate {
     let mut path = plain(1);
     match step {
@@ -71,7 +71,7 @@ fn every_step_decides_and_says_so() {
 #[test]
 fn earlier_steps_outweigh_all_later_ones() {
     for (at, &step) in Step::ALL.iter().enumerate().skip(2) {
-        // Worse in this step alone against worse in every later one.
+        // Worse in this step alone, compared with one that is worse in every later step.
         let mut other = plain(1);
         for &later in &Step::ALL[at + 1..] {
             let worse = worse_in(later);
@@ -99,8 +99,8 @@ fn earlier_steps_outweigh_all_later_ones() {
     }
 }
 
-/// The example that makes the outcome depend on the order of arrival where paths are compared in
-/// pairs (RFC 4451 §2.2 describes such).
+/// The example in which the outcome of pairwise comparison depends on the order of arrival (RFC
+/// 4451 §2.2 describes such cases).
 #[test]
 fn med_is_compared_within_an_as_before_anything_later() {
     let of = |peer, asn, med, id| Candidate {
@@ -177,7 +177,7 @@ fn candidate() -> impl Strategy<Value = Candidate> {
     })
 }
 
-/// Candidates that can be told apart, and the same in another order.
+/// Generates distinct candidates, and the same in another order.
 fn shuffled() -> impl Strategy<Value = (Vec<Candidate>, Vec<usize>)> {
     prop::collection::vec(candidate(), 1..12).prop_flat_map(|mut paths| {
         for (path, peer) in paths.iter_mut().zip(1..) {
@@ -211,8 +211,8 @@ proptest! {
     fn the_best_is_left_when_a_loser_goes(
         (paths, order) in shuffled(), always in any::<bool>(),
     ) {
-        // Not any loser: one that lost by MED may have kept nothing, one that beat another by MED
-        // may have kept a worse one out. Without MED every loser may go.
+        // Not every loser: one that lost by MED may have eliminated none, one that beat another by
+        // MED may have eliminated a worse one. Without MED every loser may be removed.
         let rules = DecisionRules { always_compare_med: always };
         let paths: Vec<_> = paths.iter().map(|path| Candidate { med: 0, ..*path }).collect();
         let Some(best) = steps_of(&paths, &rules).0 else { return Ok(()) };

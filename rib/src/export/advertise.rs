@@ -1,14 +1,14 @@
-//! What is sent to the members of a group in one bite of a walk: of the one that they share, or of
-//! members that walk by themselves because they have just come up, or could not keep pace.
+//! The output for the members of a group in one step: of the shared walk, or for private members,
+//! which have just been established or could not keep pace.
 //!
-//! Members that stand at the same place may take the same walk, even at different times: what one
-//! of them has been handed from one cursor to the next stays true for another that stands at the
-//! first and goes on from the second.
+//! Members at the same cursor may use the same output, even at different times: the output from one
+//! cursor to the next remains valid for any other member that is at the first and continues from
+//! the second.
 //!
-//! Members that walk by themselves are always sent the state of now, which may be ahead of what the
-//! group was sent last. Where it is, the group's entry is marked stale; when the group gets there,
-//! all members are sent everything about the slot. So a member may join the shared walk at any
-//! moment at which it has read the log to its end.
+//! Private members always receive the current state, which may be newer than the group's last
+//! output. If it is, the group's entry is marked stale; when the group reaches the slot, all
+//! members receive its whole state. So a member may join the shared walk whenever it has read the
+//! log to its end.
 
 use super::group::{AdjRibOut, Held, Withdrawals};
 use super::paths::Choice;
@@ -18,20 +18,20 @@ use super::sent::{Repeat, Word};
 use super::walk::{View, Visit};
 use crate::table::Key;
 
-/// A bite of a walk.
+/// One step of a walk.
 #[derive(Debug)]
 pub(super) struct Bite<'b> {
     pub(super) rules: &'b GroupRules,
     pub(super) held: &'b mut AdjRibOut,
-    /// It is the walk of members that walk by themselves.
+    /// Whether it is a walk of private members.
     pub(super) by_themselves: bool,
     pub(super) runs: &'b mut Runs,
     pub(super) withdrawals: &'b mut Withdrawals,
 }
 
 impl Bite<'_> {
-    /// Advertises the route of a slot, or withdraws what the members may hold of it. Returns how
-    /// many announcements that takes.
+    /// Advertises the route of a slot, or withdraws the one that members may hold. Returns the
+    /// number of announcements.
     pub(super) fn route<K: Key>(&mut self, view: &mut View<'_, K>, visit: Visit) -> u32 {
         let Visit { at, fresh, .. } = visit;
         if !self.may_read(visit) {
@@ -77,8 +77,8 @@ impl Bite<'_> {
         1
     }
 
-    /// Brings what members hold in line with the paths of a slot that are to be sent at this
-    /// version of it. Returns how many announcements that takes.
+    /// Updates the members to the selected paths of a slot at this version. Returns the number of
+    /// announcements.
     pub(super) fn paths<K: Key>(
         &mut self,
         view: &mut View<'_, K>,
@@ -121,8 +121,8 @@ impl Bite<'_> {
         self.runs.len() - before
     }
 
-    /// Whether a slot may be looked at. If not, the group comes by it after the decision, and
-    /// members that walk by themselves with it.
+    /// Returns whether a slot may be read. If not, the group reaches it again after the decision,
+    /// and private members, too.
     fn may_read(&mut self, visit: Visit) -> bool {
         if !visit.is_readable && self.by_themselves {
             self.held.mark_stale(visit.at);

@@ -1,4 +1,4 @@
-//! Readers that want the routes themselves: the kernel's FIB, displays, exporters.
+//! Readers of the routes themselves: the kernel's FIB, displays, exporters.
 
 use alloc::vec::Vec;
 
@@ -16,11 +16,11 @@ use crate::slot::Slot;
 pub struct Change<'a> {
     /// The destination.
     pub net: Net<'a>,
-    /// What is in use now; `None` if there is no route any more.
+    /// The current route; `None` if it was removed.
     pub route: Option<Route<'a>>,
 }
 
-/// The route of a prefix: the best path and those used beside it.
+/// The route of a prefix: the best path and the other ones in use.
 #[derive(Clone, Copy, Debug)]
 pub struct Route<'a> {
     shared: &'a Shared,
@@ -32,7 +32,7 @@ pub struct Route<'a> {
 /// One path in use.
 #[derive(Clone, Debug)]
 pub struct RoutePath {
-    /// The peer it was learned from.
+    /// The peer it was received from.
     pub peer: PeerId,
     /// Its path identifier; 0 for none.
     pub path_id: u32,
@@ -41,7 +41,7 @@ pub struct RoutePath {
 }
 
 impl<'a> Route<'a> {
-    /// The route of a slot, if it has one.
+    /// Returns the route of a slot, if it has one.
     pub(super) fn of<K>(
         (shared, received): (&'a Shared, &'a AdjRibsIn),
         slot: &'a Slot<K>,
@@ -54,14 +54,14 @@ impl<'a> Route<'a> {
         })
     }
 
-    /// The best path.
+    /// Returns the best path.
     #[must_use]
     pub fn best(&self) -> RoutePath {
         self.path(&self.paths[self.best])
     }
 
-    /// All paths in use, the best one first, the others in no particular order; no two of them
-    /// have the same next hop.
+    /// Returns all paths in use, the best one first, the others in no particular order; all have
+    /// distinct next hops.
     pub fn paths(&self) -> impl Iterator<Item = RoutePath> + '_ {
         let others = self.paths.iter().enumerate();
         let others = others.filter(|&(at, path)| at != self.best && path.is_multipath());
@@ -85,7 +85,7 @@ impl<'a> Route<'a> {
         last
     }
 
-    /// How many paths are in use.
+    /// Returns the number of paths in use.
     #[must_use]
     pub fn paths_len(&self) -> usize {
         let others = self.paths.iter().enumerate();

@@ -1,28 +1,28 @@
-//! Where a reader stands.
+//! The position of a reader.
 
-/// A reader's place in one family: in a walk of the whole table, then in the log of changes.
+/// A reader's position in one family: in a dump of the whole table, then in the log of changes.
 ///
-/// A cursor is a plain value that its owner keeps and names to [`crate::Rib::trim`], so that
+/// A cursor is a plain value that its owner keeps and passes to [`crate::Rib::trim`], so that
 /// withdrawn prefixes are kept for as long as its reader needs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     /// The next version of the log to read.
     pub(super) at: u64,
-    /// The next slot of the table to walk; [`WALKED`] if the walk is over.
+    /// The next slot of the dump; [`WALKED`] if the dump is complete.
     pub(super) walk: u32,
-    /// The reader has heard of all withdrawals below this version.
+    /// The reader has read all withdrawals below this version.
     pub(super) heard: u64,
-    /// The reader had nothing when the walk began.
+    /// The reader had no routes when the dump began.
     pub(super) fresh: bool,
 }
 
-/// The walk is over.
+/// The dump is complete.
 pub(super) const WALKED: u32 = u32::MAX;
-/// The feed has not begun: nothing has been read, nothing is missed.
+/// The dump has not begun: nothing has been read, nothing is missed.
 pub(super) const UNSTARTED: u64 = u64::MAX;
 
 impl Cursor {
-    /// The place of a reader that has nothing yet: it is given the whole table, then what changes.
+    /// Returns the position of a reader without routes: it receives the whole table, then changes.
     #[must_use]
     pub const fn feed() -> Self {
         Self {
@@ -33,14 +33,14 @@ impl Cursor {
         }
     }
 
-    /// The place of a reader that stands here, holds what it has read so far, and wants
-    /// everything again (RFC 2918 §4).
+    /// Returns the position of a reader at this position that keeps its routes and requests all of
+    /// them again (RFC 2918 §4).
     #[must_use]
     pub const fn again(self) -> Self {
         if self.at == UNSTARTED {
             return self;
         }
-        // Whoever has followed the log hears of withdrawals there: the walk need not tell them.
+        // A reader that follows the log receives withdrawals there: the dump need not repeat them.
         let fresh = self.fresh || self.is_fed();
         Self {
             walk: 0,
@@ -49,8 +49,8 @@ impl Cursor {
         }
     }
 
-    /// The place of a reader that stands here, holds what it has read so far by other rules, and is
-    /// given everything by new ones: also the withdrawals of what it may hold.
+    /// Returns the position of a reader at this position that keeps its routes from other rules,
+    /// and receives everything by new ones: including withdrawals of routes that it may hold.
     #[must_use]
     pub const fn anew(self) -> Self {
         if self.at == UNSTARTED {
@@ -63,13 +63,13 @@ impl Cursor {
         }
     }
 
-    /// Whether the walk of the table is over, so that the reader only follows changes.
+    /// Returns whether the dump is complete, so that the reader only follows changes.
     #[must_use]
     pub const fn is_fed(&self) -> bool {
         self.walk == WALKED
     }
 
-    /// The place of a reader that knows everything below `version`.
+    /// Returns the position of a reader that has read everything below `version`.
     pub(crate) const fn following(version: u64) -> Self {
         Self {
             at: version,
@@ -79,17 +79,17 @@ impl Cursor {
         }
     }
 
-    /// Whether a slot of this index and version still lies ahead.
+    /// Returns whether a slot of this index and version has not been read yet.
     pub(super) const fn is_ahead(&self, slot: u32, version: u64) -> bool {
         version >= self.at || (self.walk != WALKED && slot >= self.walk)
     }
 
-    /// The oldest version of the log it needs.
+    /// Returns the oldest version of the log that it needs.
     pub(crate) const fn at(&self) -> u64 {
         self.at
     }
 
-    /// It needs withdrawals from this version on.
+    /// Returns the version from which on it needs withdrawals.
     pub(crate) const fn heard(&self) -> u64 {
         self.heard
     }

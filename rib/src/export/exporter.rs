@@ -1,4 +1,5 @@
-//! From decisions to readers: the log of changes, withdrawn prefixes, and what each group holds.
+//! Publication of decisions to readers: the log of changes, withdrawn prefixes, and the state of
+//! each group.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -28,7 +29,7 @@ use crate::shared::Shared;
 use crate::table::Key;
 use crate::tombstones::Tombstones;
 
-/// The readers' side of one family.
+/// The export side of one family.
 #[derive(Debug)]
 pub(crate) struct Exporter {
     family: Family,
@@ -41,7 +42,7 @@ pub(crate) struct Exporter {
     scratch: Scratch,
 }
 
-/// Memory used again from bite to bite.
+/// Reused memory of steps.
 #[derive(Debug, Default)]
 struct Scratch {
     slots: Vec<u32>,
@@ -72,7 +73,7 @@ impl Exporter {
 
     // --- outcomes of decisions -----------------------------------------------------------------
 
-    /// Has readers learn what has become of a slot.
+    /// Publishes the result of a change of a slot.
     #[inline]
     pub(crate) fn publish<K: Key>(
         &mut self,
@@ -93,7 +94,7 @@ impl Exporter {
         }
     }
 
-    /// Puts the route of a slot, or that it has none any more, into the log.
+    /// Adds the route of a slot, or its removal, to the log.
     fn publish_route<K: Key>(&mut self, prefixes: &mut Prefixes<K>, at: u32) {
         let slot = prefixes.slot_mut(at);
         slot.publish(self.log.push(at, slot.version()));
@@ -104,8 +105,8 @@ impl Exporter {
         }
     }
 
-    /// The route of a slot is as it was, but some path of it has changed: that is for readers of
-    /// all paths, if there are any.
+    /// Publishes a change of a path that does not change the route: relevant for readers of all
+    /// paths, if there are any.
     fn publish_paths<K: Key>(&mut self, prefixes: &Prefixes<K>, at: u32) {
         if self.path_log.is_some() && prefixes.slot(at).is_published() {
             self.log.skip();
@@ -114,7 +115,7 @@ impl Exporter {
         }
     }
 
-    /// Puts a slot into the log of those who read all paths.
+    /// Adds a slot to the log of readers of all paths.
     fn log_paths<K: Key>(&mut self, prefixes: &Prefixes<K>, at: u32) {
         let max = self.log_entries_max(prefixes);
         let Some(paths) = self.path_log.as_deref_mut() else {
@@ -123,7 +124,8 @@ impl Exporter {
         let old = paths.push(at);
         paths.log.cut_to(max);
         debug_assert_eq!(paths.log.next(), self.log.next(), "the logs are in step");
-        // When all readers have come by the slot as it was, none holds what was withdrawn then.
+        // Once all readers have read the slot in its former state, none holds the routes withdrawn
+        // then.
         if self.tombstones.all_heard(old) {
             let mut pruned = false;
             for group in self.groups.values_mut() {
@@ -141,7 +143,7 @@ impl Exporter {
 
     // --- slots without paths -------------------------------------------------------------------
 
-    /// A slot has lost its last path: it stays until all readers have come by its withdrawal.
+    /// Keeps a slot that has lost its last path until all readers have read its withdrawal.
     fn retain<K: Key>(&mut self, prefixes: &mut Prefixes<K>, at: u32) {
         let slot = prefixes.slot_mut(at);
         let version = slot.version();
@@ -159,7 +161,7 @@ impl Exporter {
         }
     }
 
-    /// A slot has been taken from the tombstones. Returns whether it is to be given back.
+    /// Removes a slot from the tombstones. Returns whether it is to be released.
     fn exhume<K: Key>(&mut self, prefixes: &mut Prefixes<K>, at: u32, forced: bool) -> bool {
         let slot = prefixes.slot_mut(at);
         slot.exhume();
@@ -176,7 +178,7 @@ impl Exporter {
         false
     }
 
-    /// Gives slots without paths back.
+    /// Releases slots without paths.
     fn release<K: Key>(&mut self, prefixes: &mut Prefixes<K>, slots: &[u32]) {
         for &at in slots {
             let version = prefixes.slot(at).version();
@@ -201,7 +203,7 @@ impl Exporter {
         }
     }
 
-    /// Drops what no reader needs any more: see [`crate::Rib::trim`].
+    /// Drops state that no reader needs any more: see [`crate::Rib::trim`].
     pub(crate) fn trim<K: Key>(&mut self, prefixes: &mut Prefixes<K>, held: &[Cursor]) {
         let groups = self.groups.values().map(AdjRibOut::cursor);
         let (mut at, mut heard) = (self.log.next(), self.log.next());
@@ -231,7 +233,7 @@ impl Exporter {
 
     // --- groups --------------------------------------------------------------------------------
 
-    /// What the members of a group hold, made when it is first asked for.
+    /// Returns the state of a group, made at its first use.
     fn group(&mut self, shared: &Shared, table_len: u32, group: GroupId) -> &mut AdjRibOut {
         let (family, next) = (self.family, self.log.next());
         let Self {
@@ -246,7 +248,7 @@ impl Exporter {
         })
     }
 
-    /// Where the shared walk of a group is.
+    /// Returns the position of a group's shared walk.
     pub(crate) fn group_cursor(
         &mut self,
         shared: &Shared,
@@ -256,7 +258,7 @@ impl Exporter {
         self.group(shared, table_len, group).cursor()
     }
 
-    /// Members of one group come to another: see [`crate::Rib::adopt`].
+    /// Prepares a group for members of another one: see [`crate::Rib::adopt`].
     pub(crate) fn adopt(
         &mut self,
         shared: &Shared,
@@ -281,7 +283,7 @@ impl Exporter {
         }
     }
 
-    /// Equal attributes no longer mean that members are sent the same.
+    /// Marks all entries stale: equal attributes no longer imply an equal output.
     pub(crate) fn mark_sent_stale(&mut self, table_len: u32) {
         let next = self.log.next();
         let groups = self.groups.values_mut();
@@ -290,8 +292,8 @@ impl Exporter {
         }
     }
 
-    /// A group has lost its place. It starts over, but keeps the identifiers that members which
-    /// walk by themselves may hold.
+    /// Restarts a group that has lost its position. It keeps the path identifiers that private
+    /// members may hold.
     fn restart_group(&mut self, group: GroupId, table_len: u32) {
         let sent = self.groups.remove(&group).and_then(AdjRibOut::into_sent);
         if sent.is_some() {
@@ -302,12 +304,12 @@ impl Exporter {
 
     // --- readers -------------------------------------------------------------------------------
 
-    /// The place of a reader that knows everything so far.
+    /// Returns the position of a reader that has read everything so far.
     pub(crate) fn latest(&self) -> Cursor {
         Cursor::following(self.log.next())
     }
 
-    /// Moves a reader on that has lost its place: see [`crate::Rib::skip_missed`].
+    /// Advances a reader that has lost its position: see [`crate::Rib::skip_missed`].
     pub(crate) fn skip_missed(&self, cursor: &mut Cursor) -> u64 {
         if !self.log.is_cut_before(cursor) && !self.tombstones.are_lost_to(cursor.heard()) {
             return 0;
@@ -318,7 +320,7 @@ impl Exporter {
         missed.max(1)
     }
 
-    /// One bite of a reader of routes: see [`crate::Rib::changes`].
+    /// Performs one step of a reader of routes: see [`crate::Rib::changes`].
     pub(crate) fn changes<K: Key>(
         &mut self,
         view: &mut View<'_, K>,
@@ -344,8 +346,8 @@ impl Exporter {
         walk(&self.log, view, place, &mut self.scratch.slots, visit).0
     }
 
-    /// One bite of the members of a group: of its shared walk, or of those that walk by themselves
-    /// and are at `own`. See [`crate::Rib::export`] and [`crate::Rib::export_private`].
+    /// Performs one step for the members of a group: of its shared walk, or of private members at
+    /// `own`. See [`crate::Rib::export`] and [`crate::Rib::export_private`].
     pub(crate) fn export<K: Key>(
         &mut self,
         view: &mut View<'_, K>,
@@ -362,7 +364,7 @@ impl Exporter {
             *cursor = Cursor::feed();
             return Progress::Lost;
         }
-        // What changes from now on is for the group, too.
+        // Later changes are relevant for the group, too.
         let table_len = view.prefixes.len();
         let shared = self.group(view.shared, table_len, group).cursor();
         if own.is_none() && self.tombstones.are_lost_to(shared.heard()) {
@@ -424,7 +426,7 @@ impl Exporter {
         progress
     }
 
-    /// The paths of a prefix that the members of a group are to hold now.
+    /// Returns the paths of a prefix that the members of a group must hold now.
     pub(crate) fn sent<K: Key>(
         &self,
         (prefixes, received): (&Prefixes<K>, &AdjRibsIn),

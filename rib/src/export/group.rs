@@ -1,8 +1,8 @@
-//! Update groups: peers that are sent the same routes share one walk of the log.
+//! Update groups: peers that receive the same routes share one walk of the log.
 //!
-//! A group keeps, for every slot, the peer whose route its members hold. That is all it takes to
-//! leave a member's own routes out, and to withdraw from a member what it holds when its own route
-//! becomes the best one.
+//! A group stores, for every slot, the peer whose route its members hold. That is sufficient to
+//! exclude a member's own routes, and to withdraw a route from a member whose own route becomes the
+//! best one.
 
 use alloc::vec::Vec;
 
@@ -18,35 +18,35 @@ use crate::table::Key;
 /// No peer's route.
 const NO_SOURCE: u16 = u16::MAX;
 
-/// What the members of a group hold in one family, and where their shared walk is.
+/// The Adj-RIB-Out of a group's members in one family, and the position of their shared walk.
 #[derive(Debug)]
 pub(crate) struct AdjRibOut {
     cursor: Cursor,
-    /// By slot: the peer whose route the members hold. That peer itself holds nothing.
+    /// By slot: the source of the route that the members hold. The source itself holds none.
     sources: Vec<u16>,
-    /// By slot, as bits: the entry is stale. Single members may hold something else, because they
-    /// were sent a change that still lies ahead of the group.
+    /// By slot, as bits: the entry is stale. Some members may hold another state, because they
+    /// received a change that the group has not reached yet.
     stale: Vec<u64>,
-    /// What the members hold where they are sent several paths of a prefix, in place of `sources`.
+    /// The paths that members hold if they are sent several paths of a prefix; replaces `sources`.
     sent: Option<SentIds>,
-    /// Entries stay stale below this version: members may hold something that is no longer in the
+    /// Entries stay stale below this version: members may hold a path that is no longer in the
     /// tables.
     stale_below: u64,
 }
 
-/// What the members that take part in a walk may hold of a slot.
+/// The possible state of the members of a walk for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
     Nothing,
-    /// The route of this peer, all but the peer itself.
+    /// They hold the route of this peer, except the peer itself.
     From(PeerId),
-    /// A route or none, whichever.
+    /// Unknown: any route or none.
     Unknown,
 }
 
 impl AdjRibOut {
-    /// A group that begins at the end of the log. Its members are fed one by one, so of everything
-    /// that is in the table already the group's entries are stale.
+    /// Makes a group that begins at the end of the log. Its members are dumped one by one, so the
+    /// group's entries of all existing slots are stale.
     pub(super) fn new(next: u64, table_len: u32, sent: Option<SentIds>) -> Self {
         let mut new = Self {
             cursor: Cursor::following(next),
@@ -59,15 +59,15 @@ impl AdjRibOut {
         new
     }
 
-    /// Marks the entries of everything in the table stale, each until it goes into the log with
-    /// this version or a later one.
+    /// Marks the entries of the whole table stale, each until it is logged with this version or a
+    /// later one.
     pub(super) fn mark_all_stale(&mut self, version: u64, table_len: u32) {
         self.stale_below = version;
         self.stale.clear();
         self.stale.resize(table_len.div_ceil(64) as usize, u64::MAX);
     }
 
-    /// What the members of the shared walk may hold of a slot, which they are about to be sent.
+    /// Takes the state of the shared walk's members for a slot, which is about to be sent to them.
     pub(super) fn take_held(&mut self, slot: u32) -> Held {
         let source = self.sources.get(slot as usize).copied();
         match source.filter(|&source| source != NO_SOURCE) {
@@ -77,7 +77,7 @@ impl AdjRibOut {
         }
     }
 
-    /// The members of the shared walk hold the route of this peer, or none.
+    /// Records that the members of the shared walk hold the route of this peer, or none.
     pub(super) fn set_source(&mut self, slot: u32, source: Option<PeerId>) {
         let at = slot as usize;
         let source = source.map_or(NO_SOURCE, |source| source.0);
@@ -113,7 +113,7 @@ impl AdjRibOut {
         was
     }
 
-    /// The same at a version of the slot, which is about to be sent whole.
+    /// Does the same at a version of the slot, which is about to be sent completely.
     pub(super) fn take_stale_at(&mut self, slot: u32, version: u64) -> bool {
         if version < self.stale_below {
             return self.is_stale(slot);
@@ -121,7 +121,7 @@ impl AdjRibOut {
         self.take_stale(slot)
     }
 
-    /// The slot is about to be given back.
+    /// Clears the entry of a slot that is about to be released.
     pub(super) fn forget(&mut self, slot: u32) {
         self.set_source(slot, None);
         self.take_stale(slot);
@@ -130,7 +130,7 @@ impl AdjRibOut {
         }
     }
 
-    /// The table is empty.
+    /// Clears all entries of an empty table.
     pub(super) fn forget_all(&mut self) {
         self.sources = Vec::new();
         self.stale = Vec::new();
@@ -139,18 +139,18 @@ impl AdjRibOut {
         }
     }
 
-    /// All readers have come by the slot since the group did: what its members do not hold, no
-    /// reader holds. Returns whether identifiers are forgotten that an unknown reader may hold.
+    /// Drops identifiers that no reader holds, after all readers have read the slot since the group
+    /// did. Returns whether identifiers were dropped that an unknown reader may hold.
     pub(super) fn prune(&mut self, slot: u32) -> bool {
         !self.is_stale(slot) && self.sent.as_mut().is_some_and(|sent| sent.prune(slot))
     }
 
-    /// Whether members are sent several paths of a prefix.
+    /// Returns whether members are sent several paths of a prefix.
     pub(super) const fn sends_paths(&self) -> bool {
         self.sent.is_some()
     }
 
-    /// The path identifiers that members hold, if they are sent several paths of a prefix.
+    /// Returns the path identifiers that members hold, if they are sent several paths of a prefix.
     pub(super) const fn sent(&self) -> Option<&SentIds> {
         self.sent.as_ref()
     }
@@ -159,17 +159,17 @@ impl AdjRibOut {
         self.sent.as_mut()
     }
 
-    /// The path identifiers of a group that is no more.
+    /// Returns the path identifiers of a removed group.
     pub(super) fn into_sent(self) -> Option<SentIds> {
         self.sent
     }
 
-    /// Takes in what members of another group may hold that come to this one.
+    /// Adds the paths that members joining from another group may hold.
     pub(super) fn adopt(&mut self, other: &SentIds, (next, table_len): (u64, u32)) {
         if let Some(sent) = &mut self.sent {
             sent.adopt(other);
-            // The members have come by the slots as they are, not by what is withdrawn here: that
-            // is kept until they have come by a later version of the slot.
+            // The members have read the slots in their current state, but not the withdrawals added
+            // here: these are kept until the members have read a later version of the slot.
             self.mark_all_stale(next, table_len);
         }
     }
@@ -183,12 +183,12 @@ impl AdjRibOut {
     }
 }
 
-/// Withdrawals of one bite, by audience.
+/// Withdrawals of one step, by audience.
 #[derive(Debug, Default)]
 pub(super) struct Withdrawals {
-    /// For all but one, or for all: slot and path identifier.
+    /// For all members except one, or for all: slot and path identifier.
     except: Vec<(Option<PeerId>, u32, u32)>,
-    /// For one alone.
+    /// For one member alone.
     only: Vec<(PeerId, u32)>,
 }
 
@@ -201,7 +201,7 @@ impl Withdrawals {
         self.only.push((only, slot));
     }
 
-    /// Hands them over, those for the same members together.
+    /// Passes them to the sink, those for the same members together.
     pub(super) fn send<K: Key>(&mut self, prefixes: &Prefixes<K>, sink: &mut dyn ExportSink) {
         self.except.sort_unstable();
         for (except, slot, path_id) in self.except.drain(..) {

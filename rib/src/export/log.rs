@@ -1,8 +1,8 @@
 //! The log of changed prefixes.
 //!
-//! One entry per version, each naming a slot; a slot knows the version of its entry. A change
-//! writes a new entry at the end and blanks the slot's old one, so that every prefix stands in the
-//! log at most once, in the order of last changes, and a version finds its entry by subtraction.
+//! One entry per version, each with a slot; a slot stores the version of its entry. A change
+//! appends a new entry and blanks the slot's old one, so that every prefix is in the log at most
+//! once, in the order of last changes, and the entry of a version is found by subtraction.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use super::cursor::{Cursor, UNSTARTED, WALKED};
 use crate::bite::Progress;
 
-/// The entry's slot has changed again since, or is forgotten.
+/// The entry's slot has changed again since, or was removed.
 const BLANK: u32 = u32::MAX;
 
 /// A log of changes of one family.
@@ -19,16 +19,15 @@ pub(crate) struct Log {
     /// Version of the first entry.
     first: u64,
     entries: VecDeque<u32>,
-    /// Readers that stand below this version have missed entries that were cut off.
+    /// Readers below this version have missed entries that were cut off.
     cut: u64,
 }
 
-/// What a bite of a cursor came to.
+/// The result of a step of a cursor.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) progress: Progress,
-    /// The slots of this bite are those of a reader that held nothing before: there is no need to
-    /// tell it of what is not there.
+    /// The slots of this step are for a reader without routes: it needs no withdrawals.
     pub(crate) fresh: bool,
 }
 
@@ -44,7 +43,7 @@ impl Default for Log {
 }
 
 impl Log {
-    /// A log whose first change gets this version.
+    /// Makes a log with this version for its first change.
     pub(crate) fn starting(first: u64) -> Self {
         Self {
             first,
@@ -53,18 +52,18 @@ impl Log {
         }
     }
 
-    /// The version that the next change will get.
+    /// Returns the version of the next change.
     pub(crate) fn next(&self) -> u64 {
         self.first + self.entries.len() as u64
     }
 
-    /// Entries held, blank ones included.
+    /// Returns the number of entries, including blank ones.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Takes note of a change of `slot`, whose last one had version `old`; returns the version of
-    /// the new one.
+    /// Logs a change of `slot`, whose last one had version `old`; returns the version of the new
+    /// one.
     pub(crate) fn push(&mut self, slot: u32, old: u64) -> u64 {
         self.blank(old);
         let version = self.next();
@@ -72,7 +71,7 @@ impl Log {
         version
     }
 
-    /// Leaves a version out: it is about a change that the readers of this log have no part in.
+    /// Skips a version of a change that is not relevant for the readers of this log.
     pub(crate) fn skip(&mut self) {
         if self.entries.is_empty() {
             self.first += 1;
@@ -81,7 +80,7 @@ impl Log {
         }
     }
 
-    /// Forgets an entry.
+    /// Blanks an entry.
     pub(crate) fn blank(&mut self, version: u64) {
         let Some(index) = version.checked_sub(self.first) else {
             return;
@@ -97,7 +96,7 @@ impl Log {
         }
     }
 
-    /// Nobody needs versions below `version` any more.
+    /// Drops versions below `version`, which no reader needs any more.
     pub(crate) fn trim(&mut self, version: u64) {
         while self.first < version
             && let Some(slot) = self.entries.pop_front()
@@ -113,7 +112,7 @@ impl Log {
     }
 
     /// Cuts the log to half of `max` entries if it is longer than `max`. Readers that lose their
-    /// place walk the table.
+    /// position read the whole table.
     pub(crate) fn cut_to(&mut self, max: usize) {
         if self.entries.len() <= max {
             return;
@@ -124,8 +123,8 @@ impl Log {
         self.cut = self.first;
     }
 
-    /// Moves a cursor on by up to `budget` slots and puts them into `slots`. `table_len` is the
-    /// number of slots there are.
+    /// Advances a cursor by up to `budget` slots and puts them into `slots`. `table_len` is the
+    /// number of existing slots.
     pub(crate) fn read(
         &self,
         cursor: &mut Cursor,
@@ -155,12 +154,12 @@ impl Log {
         }
     }
 
-    /// Whether entries that a cursor has not read were cut off.
+    /// Returns whether entries that a cursor has not read were cut off.
     pub(crate) const fn is_cut_before(&self, cursor: &Cursor) -> bool {
         cursor.at < self.cut
     }
 
-    /// Gives a cursor that has none a place: the end of the log, after a walk of the table.
+    /// Gives a cursor without a position one: the end of the log, after a dump of the table.
     fn place(&self, cursor: &mut Cursor) {
         if cursor.at == UNSTARTED {
             cursor.at = self.next();
@@ -282,8 +281,8 @@ mod tests {
         assert!(!again.is_fed() && again.fresh);
     }
 
-    /// The same as plain as can be: for every reader the slots it has not heard of, in the order
-    /// of their last changes.
+    /// A naive model: for every reader the slots that it has not read, in the order of their last
+    /// changes.
     #[derive(Clone, Copy, Debug)]
     enum Event {
         Change(u32),
@@ -309,7 +308,7 @@ mod tests {
             let mut log = Log::default();
             let mut versions = [0u64; 4];
             let mut cursors = [Cursor::following(log.next()); 3];
-            // Per reader: slots still to be walked, then changes in their order.
+            // Per reader: slots of the dump that are still to be read, then changes in their order.
             let mut owed: [(Vec<u32>, Vec<u32>); 3] = Default::default();
             for event in events {
                 match event {

@@ -1,5 +1,5 @@
-//! From the tables to their readers: the log of changes, the rules of what may be advertised to
-//! which peers, and update groups.
+//! Export from the tables to their readers: the log of changes, the advertisement rules per peer,
+//! and update groups.
 
 mod advertise;
 mod changes;

@@ -1,25 +1,25 @@
-//! The log of changes as readers of all paths see it.
+//! The log of changes for readers of all paths.
 //!
-//! Readers of routes are given a prefix when what is in use changes; groups that send several paths
-//! of a prefix need it when any path changes. They have a log of their own, kept only while there
-//! are such groups, and in step with the other one: both count the same versions, and where a
-//! version is of no interest to the readers of routes their log has a blank. So cursors into
-//! either can be compared, and a withdrawn prefix is kept until the readers of both have passed.
+//! Readers of routes read a prefix when the paths in use change; groups that send several paths of
+//! a prefix need it when any path changes. They have a log of their own, kept only while there are
+//! such groups, and in step with the other one: both count the same versions, and a version that is
+//! not relevant for readers of routes is blank in their log. So cursors into both are comparable,
+//! and a withdrawn prefix is kept until the readers of both have read it.
 
 use alloc::vec::Vec;
 
 use super::log::Log;
 
-/// The second log and where in it each slot stands.
+/// The second log, with the version of each slot in it.
 #[derive(Debug)]
 pub(crate) struct PathLog {
     pub(crate) log: Log,
-    /// By slot: the version of its entry; 0 if there is none.
+    /// By slot: the version of its entry; 0 without one.
     versions: Vec<u64>,
 }
 
 impl PathLog {
-    /// A log that begins with the version that the other one gives out next.
+    /// Makes a log that begins with the next version of the other one.
     pub(crate) fn new(next: u64) -> Self {
         Self {
             log: Log::starting(next),
@@ -27,7 +27,7 @@ impl PathLog {
         }
     }
 
-    /// Takes note of a change of a slot; returns the version of the one before, 0 for none.
+    /// Logs a change of a slot; returns the version of the previous one, 0 for none.
     pub(crate) fn push(&mut self, slot: u32) -> u64 {
         let at = slot as usize;
         if at >= self.versions.len() {
@@ -38,19 +38,19 @@ impl PathLog {
         old
     }
 
-    /// The version of a slot's entry; 0 if it never had one.
+    /// Returns the version of a slot's entry; 0 if it never had one.
     pub(crate) fn version(&self, slot: u32) -> u64 {
         self.versions.get(slot as usize).copied().unwrap_or(0)
     }
 
-    /// The slot is about to be given back.
+    /// Clears the version of a slot that is about to be released.
     pub(crate) fn forget(&mut self, slot: u32) {
         if let Some(version) = self.versions.get_mut(slot as usize) {
             self.log.blank(core::mem::take(version));
         }
     }
 
-    /// The table is empty.
+    /// Clears all versions of an empty table.
     pub(crate) fn forget_all(&mut self) {
         self.versions = Vec::new();
     }

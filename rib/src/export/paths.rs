@@ -1,8 +1,8 @@
 //! Groups whose members are sent several paths of a prefix (RFC 7911).
 //!
-//! Such a group reads the log of all paths, and keeps for each slot the identifiers that its
-//! members may hold (see [`super::sent`]). Each visit of a slot brings what the members hold in
-//! line with the paths that are to be sent now; what they hold already is not sent again.
+//! Such a group reads the log of all paths, and stores for each slot the identifiers that its
+//! members may hold (see [`super::sent`]). Each visit of a slot updates the members to the
+//! currently selected paths; paths that they already hold are not sent again.
 
 use alloc::vec::Vec;
 
@@ -19,19 +19,19 @@ use crate::prefixes::Prefixes;
 use crate::shared::Shared;
 use crate::table::Key;
 
-/// A path that the members of a group are to hold, but for the one it came from.
+/// A path that the members of a group must hold, except its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentPath {
-    /// The peer it was learned from.
+    /// The peer it was received from.
     pub source: PeerId,
     /// Its path identifier as received; 0 for none.
     pub received_id: u32,
-    /// The path identifier that members know it by; `None` if they are sent one path a prefix, or
-    /// if this one has not been sent yet.
+    /// The path identifier towards members; `None` if they are sent one path per prefix, or if this
+    /// one has not been sent yet.
     pub path_id: Option<u32>,
 }
 
-/// The choice of the paths of a slot that a group may be sent; its memory is used again.
+/// The selection of the paths of a slot for a group; its memory is reused.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
     candidates: Vec<Candidate>,
@@ -40,7 +40,7 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// The paths of a slot that a group may be sent, in the order of their keys.
+    /// Selects the paths of a slot for a group, in the order of their keys.
     pub(super) fn choose<K: Key>(
         &mut self,
         view: &mut View<'_, K>,
@@ -68,7 +68,7 @@ impl Choice {
         &self.chosen
     }
 
-    /// Puts the indices of the paths that are to be sent at this version of a slot into `picked`.
+    /// Puts the indices of the selected paths at this version of a slot into `picked`.
     fn pick<K: Key>(
         &mut self,
         view: &View<'_, K>,
@@ -84,7 +84,7 @@ impl Choice {
             let same = each.filter(|(_, path)| keys.contains((path.peer(), path.path_id())));
             self.picked.extend(same.map(|(at, _): (u16, _)| at));
         } else if slot.best().is_some() {
-            // Without a best path, what could be used by now has not been decided about.
+            // Without a best path, no decision has been made about newly usable paths.
             let candidates = &mut self.candidates;
             candidates.clear();
             let each = paths.iter();
@@ -95,7 +95,7 @@ impl Choice {
     }
 }
 
-/// The paths of a slot that the members of a group are to hold now.
+/// Returns the paths of a slot that the members of a group must hold now.
 pub(super) fn sent_paths<K: Key>(
     (prefixes, received): (&Prefixes<K>, &AdjRibsIn),
     shared: &Shared,

@@ -1,5 +1,5 @@
-//! What may be announced to a group, and how attributes change on the way (RFC 4271 §5 and §9.1.3,
-//! RFC 4456 §6 to §10, RFC 1997).
+//! The advertisement rules of a group, and the changes of attributes (RFC 4271 §5 and §9.1.3, RFC
+//! 4456 §6 to §10, RFC 1997).
 
 use alloc::collections::BTreeMap;
 use core::fmt;
@@ -19,18 +19,18 @@ use crate::role::Role;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub u32);
 
-/// Which paths of a prefix are sent where several may be (RFC 7911).
+/// The paths of a prefix that are sent where several may be (RFC 7911).
 ///
-/// Paths are counted before anything is left out: by what may be announced to a peer at all, and
-/// because nothing goes back to where it came from.
+/// Paths are counted before any is excluded by the advertisement rules of a peer, or because its
+/// source does not receive it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SendPaths {
     /// The best one, the best of the others, and so on, up to this many; 0 counts as 1.
     Best(u8),
-    /// Those as good as the best one down to the cost of the next hop, which is before BGP
-    /// Identifiers and the like are compared: what may be used at once.
+    /// Those that are equal to the best one down to the cost of the next hop, which precedes the
+    /// comparison of BGP Identifiers: the multipath set.
     EqualCost,
-    /// All that can be used.
+    /// All usable ones.
     All,
 }
 
@@ -44,41 +44,41 @@ impl fmt::Display for SendPaths {
     }
 }
 
-/// Which next hop is announced.
+/// The advertised next hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NextHopMode {
-    /// What the RFCs ask for: to external peers and for our own routes our own address, to
-    /// internal peers the one received (RFC 4271 §5.1.3, RFC 4456 §10).
+    /// As the RFCs require: the local address towards external peers and for locally originated
+    /// routes, the received one towards internal peers (RFC 4271 §5.1.3, RFC 4456 §10).
     #[default]
     Auto,
-    /// Always our own address, also for reflected routes.
+    /// Always the local address, also for reflected routes.
     Own,
-    /// Always the one received; our own address only where there is none.
+    /// Always the received one; the local address only if there is none.
     Keep,
 }
 
-/// All that decides what the members of a group are sent.
+/// Everything that determines the routes sent to the members of a group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupRules {
-    /// What the members are to us.
+    /// The role of the members.
     pub role: Role,
-    /// Our AS number towards them.
+    /// The local AS number towards them.
     pub local_asn: Asn,
     /// Their AS number.
     pub peer_asn: Asn,
-    /// Which next hop they are sent.
+    /// Their next hop mode.
     pub next_hop: NextHopMode,
-    /// Our own address as a next hop of IPv4 routes.
+    /// The local address as next hop of IPv4 routes.
     pub own_next_hop_v4: Option<Ipv4Addr>,
-    /// Our own address as a next hop of IPv6 routes.
+    /// The local address as next hop of IPv6 routes.
     pub own_next_hop_v6: Option<Ipv6Addr>,
-    /// Whether the members take IPv4 routes with an IPv6 next hop (RFC 8950).
+    /// Whether the members support IPv4 routes with an IPv6 next hop (RFC 8950).
     pub extended_next_hop: bool,
-    /// The cluster of the members, if they are our clients (RFC 4456 §7).
+    /// The cluster of the members, if they are clients (RFC 4456 §7).
     pub cluster_id: ClusterId,
-    /// The attributes of an administrative domain that members in another AS are sent.
+    /// The attributes restricted to an administrative domain that members in another AS receive.
     pub domain: AttrCodes,
-    /// What the members are sent at all.
+    /// The export policy.
     pub export: Policy,
     /// The families in which the members are sent several paths of a prefix (RFC 7911), and which
     /// ones.
@@ -86,12 +86,12 @@ pub struct GroupRules {
 }
 
 impl GroupRules {
-    /// Which paths are sent in a family; `None` if only the best.
+    /// Returns the paths that are sent in a family; `None` for the best one only.
     pub(crate) fn send_paths(&self, family: Family) -> Option<SendPaths> {
         self.add_path.get(&family).copied()
     }
 
-    /// Whether routes of this source and scope may be advertised to the members at all.
+    /// Returns whether routes of this source and scope may be advertised to the members at all.
     pub(crate) fn passes(&self, source: Role, scope: Scope) -> bool {
         // RFC 1997: NO_ADVERTISE; NO_EXPORT and NO_EXPORT_SUBCONFED.
         match scope {
@@ -101,8 +101,9 @@ impl GroupRules {
         }
         match (source, self.role) {
             (_, Role::Local) => false,
-            // RFC 4456 §6: a route from a non-client goes to clients only; without reflection
-            // that is RFC 4271 §9.2: internal routes do not go to internal peers.
+            // RFC 4456 §6: a route from a non-client is reflected to clients only; without
+            // reflection this is RFC 4271 §9.2: internal routes are not advertised to internal
+            // peers.
             (Role::Internal, Role::Internal) => false,
             _ => true,
         }
@@ -112,12 +113,12 @@ impl GroupRules {
         match row.framing {
             Framing::Ipv4 => self.own_next_hop_v4.map(NextHop::V4),
             Framing::Ipv6 => self.own_next_hop_v6.map(NextHop::v6),
-            // With our address, labels and the like would have to be ours, too.
+            // With the local address as next hop, labels would have to be local, too.
             _ => None,
         }
     }
 
-    /// Whether the next hop received is the one to tell.
+    /// Returns whether the received next hop is advertised.
     fn keeps(&self, received: HopForm, row: &FamilyRow) -> bool {
         let fits = match (received, row.framing) {
             (HopForm::Absent, _) => return row.next_hop == NextHopForm::Optional,
@@ -132,7 +133,7 @@ impl GroupRules {
     }
 }
 
-/// Where a route comes from, as far as rewriting it goes.
+/// The source of a route, as far as rewriting depends on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     role: Role,
@@ -142,7 +143,8 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Where the routes of a peer come from; without a peer they are our own, of identifier `own`.
+    /// Returns the source for the routes of a peer; without a peer they are locally originated,
+    /// with identifier `own`.
     pub(crate) fn of(peer: Option<&PeerInfo>, own: RouterId) -> Self {
         match peer {
             Some(info) => Self {
@@ -159,13 +161,13 @@ impl Origin {
     }
 }
 
-/// Whether there is a next hop that the members may be sent. A route without one stays here.
+/// Returns whether there is a next hop for the members. A route without one is not advertised.
 pub(crate) fn has_next_hop(received: HopForm, rules: &GroupRules, row: &FamilyRow) -> bool {
     rules.keeps(received, row) || rules.own_next_hop(row).is_some()
 }
 
-/// The attributes that the members of a group are sent. `distance` is the interior cost of the next
-/// hop received.
+/// Returns the attributes for the members of a group. `distance` is the interior cost of the
+/// received next hop.
 pub(crate) fn rewrite(
     mut attributes: Attributes,
     origin: &Origin,
@@ -177,7 +179,7 @@ pub(crate) fn rewrite(
         drop_link_local(&mut attributes.next_hop);
     } else {
         attributes.next_hop = rules.own_next_hop(row);
-        // RFC 7311 §3.4.3. Looked at before it is borrowed to be changed, which takes room.
+        // RFC 7311 §3.4.3. Checked before the mutable borrow, which allocates.
         if origin.role != Role::Local
             && attributes.rare.aigp.is_some()
             && let Some(aigp) = &mut attributes.rare.aigp
@@ -185,19 +187,19 @@ pub(crate) fn rewrite(
             aigp.add(u64::from(distance()));
         }
     }
-    // Routes of our own keep the flags of unknown attributes as they were given.
+    // Locally originated routes keep the given flags of unknown attributes.
     if origin.role != Role::Local {
         attributes.pass_on();
     }
     if rules.role == Role::External {
         leave_as(&mut attributes, origin, rules);
     } else {
-        // RFC 4271 §5.1.5: internal peers are always sent a degree of preference.
+        // RFC 4271 §5.1.5: internal peers always receive LOCAL_PREF.
         attributes.local_pref.get_or_insert(LOCAL_PREF_DEFAULT);
         if origin.role.is_internal() {
-            // RFC 4456 §8: only a route that is reflected has these.
+            // RFC 4456 §8: only a reflected route has these.
             attributes.originator_id.get_or_insert(origin.id);
-            // RFC 4456 §7, §8: the cluster it comes from, and the one it goes to, if it is another.
+            // RFC 4456 §7, §8: the source cluster, and the receiving one, if that differs.
             let enters = rules.role == Role::Client || origin.cluster.is_none();
             let to = enters.then_some(rules.cluster_id);
             let entered = to.filter(|to| Some(*to) != origin.cluster);
@@ -209,19 +211,19 @@ pub(crate) fn rewrite(
     attributes
 }
 
-/// What changes at the border of our AS.
+/// Applies the changes at the border of the local AS.
 fn leave_as(attributes: &mut Attributes, origin: &Origin, rules: &GroupRules) {
     // RFC 4271 §5.1.2 b.
     attributes.as_path.prepend(rules.local_asn);
     attributes.leave_as(rules.domain);
-    // RFC 4271 §5.1.4: what one neighboring AS has said is not for another.
+    // RFC 4271 §5.1.4: the MED of one neighboring AS is not sent to another.
     if origin.role != Role::Local {
         attributes.med = None;
     }
 }
 
-/// RFC 2545 §3: a link-local next hop is for peers on that very link, and we do not know that the
-/// members are on it.
+/// RFC 2545 §3: a link-local next hop is only for peers on that very link, and whether the members
+/// are on it is unknown.
 fn drop_link_local(next_hop: &mut Option<NextHop>) {
     if let Some(NextHop::V6 { global, link_local }) = next_hop
         && !global.is_unspecified()

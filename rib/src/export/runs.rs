@@ -1,4 +1,4 @@
-//! What a bite has to announce, put into runs of equal attributes from one peer.
+//! The announcements of a step, grouped into runs of equal attributes from one peer.
 
 use alloc::vec::Vec;
 use core::cell::LazyCell;
@@ -21,33 +21,32 @@ use crate::table::Key;
 struct PathRef {
     slot: u32,
     source: PeerId,
-    /// Its path identifier as received.
+    /// Its received path identifier.
     received_id: u32,
-    /// The one it is sent with.
+    /// Its sent path identifier.
     path_id: u32,
 }
 
-/// Announcements that came one after the other and belong to one run: what makes the run first, so
-/// that sorting makes runs; the source before all, so that runs which are for the same members
-/// follow each other.
+/// Consecutive announcements of one run. The fields that identify the run come first, so that
+/// sorting forms runs; the source is the very first, so that runs for the same members are
+/// adjacent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Part {
     source: PeerId,
     attributes: AttrId,
-    /// Where it begins among [`Runs::places`].
+    /// Their start in [`Runs::places`].
     from: u32,
     len: u32,
 }
 
-/// The announcements of a bite.
+/// The announcements of a step.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
     parts: Vec<Part>,
-    /// The slot of each announcement; where several paths of a prefix are sent, an index into
-    /// [`Runs::paths`].
+    /// The slot of each announcement; with several paths per prefix, an index into [`Runs::paths`].
     places: Vec<u32>,
     paths: Vec<PathRef>,
-    /// Sets that a policy has made for this bite.
+    /// Sets that a policy has made for this step.
     edited: Vec<AttrId>,
 }
 
@@ -72,7 +71,7 @@ impl Runs {
         }
     }
 
-    /// One path of several, sent under the identifier `path_id`.
+    /// Adds one path of several, sent with the identifier `path_id`.
     pub(super) fn push_path(&mut self, path: &Chosen, slot: u32, path_id: u32) {
         let place = self.len();
         self.paths.push(PathRef {
@@ -84,12 +83,12 @@ impl Runs {
         self.push(path.stamp.id(), path.source, place);
     }
 
-    /// Announcements so far.
+    /// Returns the number of announcements so far.
     pub(super) fn len(&self) -> u32 {
         self.places.len() as u32
     }
 
-    /// Hands the announcements over, run by run.
+    /// Passes the announcements to the sink, run by run.
     pub(super) fn send<K: Key>(
         &mut self,
         view: &mut View<'_, K>,
@@ -119,7 +118,7 @@ impl Runs {
         self.paths = paths;
     }
 
-    /// The same, where `nlri` says what is announced at a place.
+    /// Does the same, with `nlri` as the NLRI of a place.
     fn emit<'t>(
         &mut self,
         shared: &mut Shared,
@@ -156,8 +155,8 @@ impl Runs {
         }
     }
 
-    /// The attributes with which a path may be announced to a group, before the rewriting that
-    /// all of a run share; `None` if it may not.
+    /// Returns the attributes with which a path may be advertised to a group, before the rewriting
+    /// that is common to a run; `None` if it may not.
     pub(super) fn admit(
         &mut self,
         shared: &mut Shared,
@@ -178,7 +177,7 @@ impl Runs {
     }
 }
 
-/// Whether a path may be announced to a group, and how.
+/// Evaluates whether a path may be advertised to a group, and with which attributes.
 pub(super) fn evaluate(
     shared: &Shared,
     rules: &GroupRules,

@@ -1,11 +1,10 @@
-//! The path identifiers under which paths were sent to the members of an ADD-PATH group (RFC 7911
-//! §3).
+//! The path identifiers of paths sent to the members of an ADD-PATH group (RFC 7911 §3).
 //!
-//! An identifier is the number of the source peer above, and a small number that tells apart the
-//! paths of this peer and prefix below. So one identifier never stands for paths of two sources:
-//! the member a path came from, which is left out of all that is sent of the path, never holds
-//! anything under its identifier. Within a source a number may be used again: a member that still
-//! holds another path under it is sent the new one later, which replaces it.
+//! The upper bits of an identifier are the number of the source peer, the lower ones distinguish
+//! the paths of this peer and prefix. So one identifier never refers to paths of two sources: the
+//! source of a path, which is excluded from its advertisements, never holds anything under its
+//! identifier. Within a source a number may be reused: a member that still holds another path under
+//! it receives the new one later, which replaces it.
 
 use alloc::vec::Vec;
 
@@ -15,13 +14,13 @@ use crate::intern::Stamp;
 use crate::limits::PATHS_PER_PEER_MAX;
 use crate::peer::PeerId;
 
-/// A path that the members of a group are to be sent.
+/// A path that the members of a group must be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chosen {
     pub(crate) source: PeerId,
-    /// Its path identifier as received.
+    /// Its received path identifier.
     pub(crate) received_id: u32,
-    /// The attributes it is sent with, before the rewriting that all of a run share.
+    /// Its sent attributes, before the rewriting that is common to a run.
     pub(crate) stamp: Stamp,
 }
 
@@ -31,17 +30,17 @@ impl Chosen {
     }
 }
 
-/// An identifier that members may know.
+/// An identifier that members may hold.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     source: PeerId,
     number: u8,
-    /// Whether the path is to be sent, by the last choice for the slot.
+    /// Whether the path is selected, by the last selection for the slot.
     chosen: bool,
     received_id: u32,
-    /// What the members of the shared walk hold under it. `None` if they hold nothing: it has been
-    /// withdrawn, but members that walk by themselves may not have been sent that; or it was sent
-    /// to such members only, and the group's entry is stale.
+    /// The state that the members of the shared walk hold under it. `None` if they hold none: it
+    /// was withdrawn, but private members may not have received that; or it was sent to private
+    /// members only, and the group's entry is stale.
     stamp: Option<Stamp>,
 }
 
@@ -62,15 +61,15 @@ impl Sent {
 struct Ids {
     /// In the order of sources and received identifiers.
     sent: SmallVec<[Sent; 1]>,
-    /// The version of the slot for which the paths to be sent were chosen. All readers of one
-    /// version are sent the same, although paths may become unusable, or usable, before a decision
-    /// has put that into the log.
+    /// The version of the slot for which the paths were selected. All readers of one version
+    /// receive the same paths, although paths may become unusable, or usable, before a decision has
+    /// been logged.
     as_of: u64,
 }
 
 const _: () = assert!(size_of::<Ids>() == 32);
 
-/// No paths were chosen for any version.
+/// No paths were selected for any version.
 const NEVER: u64 = u64::MAX;
 
 impl Default for Ids {
@@ -82,7 +81,7 @@ impl Default for Ids {
     }
 }
 
-// The numbers of one source in use are the bits of a `u64`.
+// The used numbers of one source are the bits of a `u64`.
 const _: () = assert!(PATHS_PER_PEER_MAX <= 64);
 
 impl Ids {
@@ -90,7 +89,7 @@ impl Ids {
         self.sent.binary_search_by_key(&key, Sent::key)
     }
 
-    /// Sees to it that every path has an identifier. `chosen` is in the order of keys.
+    /// Assigns an identifier to every path. `chosen` is in the order of keys.
     fn assign(&mut self, chosen: &[Chosen]) {
         for path in chosen {
             if let Err(at) = self.find(path.key()) {
@@ -99,8 +98,8 @@ impl Ids {
         }
     }
 
-    /// Gives a path the lowest number that its source has free. If there is none, members that
-    /// lag may hold all but those of the paths to be sent, and one of the others is used again.
+    /// Gives a path the lowest free number of its source. If there is none, slow members may hold
+    /// all numbers except those of the selected paths, and one of these numbers is reused.
     fn number(&mut self, path: &Chosen, at: usize, chosen: &[Chosen]) {
         let ours = self
             .sent
@@ -116,7 +115,7 @@ impl Ids {
                 .sent
                 .iter()
                 .position(|sent| sent.source == path.source && !is_chosen(sent.key()));
-            // A peer has no more paths than there are numbers, so there is one.
+            // A peer never has more paths than there are numbers, so one is available.
             let Some(spare) = spare else { return };
             (
                 self.sent.remove(spare).number,
@@ -133,7 +132,7 @@ impl Ids {
         self.sent.insert(at, sent);
     }
 
-    /// Hands each identifier to `each`, with the path that is to be sent under it, if there is one.
+    /// Passes each identifier to `each`, with the path selected for it, if there is one.
     fn pair<'c>(
         &mut self,
         version: u64,
@@ -153,15 +152,15 @@ impl Ids {
 }
 
 impl Ids {
-    /// Takes in what members of another group may hold, as what single members may hold.
+    /// Adds the paths that members of another group may hold, as possibly held by private members.
     fn adopt(&mut self, other: &Self) {
         for theirs in &other.sent {
             let same = |ours: &Sent| ours.path_id() == theirs.path_id();
             if self.sent.iter().any(same) {
                 continue;
             }
-            // The path may have another number here already. Then any other name will do: the path
-            // that comes to have it is sent under this number.
+            // The path may have another number here already. Then any other key will do: a path
+            // that gets this key later is sent under this number.
             let names = core::iter::once(theirs.received_id).chain((0..=u32::MAX).rev());
             let free = names.map(|name| self.find((theirs.source, name)).err().zip(Some(name)));
             let Some((at, received_id)) = free.flatten().next() else {
@@ -178,30 +177,30 @@ impl Ids {
     }
 }
 
-/// One thing to send about one path of a prefix.
+/// One message about one path of a prefix.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Word<'c> {
-    /// The path is announced under this identifier.
+    /// The path is announced with this identifier.
     Reach(&'c Chosen, u32),
-    /// The identifier, which stood for a path of this peer, is withdrawn.
+    /// The identifier, of a former path of this peer, is withdrawn.
     Unreach(PeerId, u32),
 }
 
-/// How much of what members hold already is sent again.
+/// The routes that are sent although members already hold them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Repeat {
-    /// Members may hold something else than what they were sent together: send everything.
+    /// Members may hold a state that differs from the group's: send everything.
     pub(crate) all: bool,
-    /// Equal attributes do not mean an equal route: announce everything.
+    /// Equal attributes do not imply an equal route: announce everything.
     pub(crate) reach: bool,
 }
 
-/// The paths that were chosen for one version of a slot.
+/// The paths that were selected for one version of a slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChosenKeys<'a>(&'a Ids);
 
 impl ChosenKeys<'_> {
-    /// Whether a path is among them.
+    /// Returns whether a path is among them.
     pub(crate) fn contains(&self, key: (PeerId, u32)) -> bool {
         let at = self.0.find(key).ok();
         at.and_then(|at| self.0.sent.get(at))
@@ -222,13 +221,13 @@ impl SentIds {
         &mut self.0[at]
     }
 
-    /// The paths that were chosen for a version of a slot, if any reader has come by it.
+    /// Returns the paths that were selected for a version of a slot, if any reader has read it.
     pub(crate) fn chosen(&self, slot: u32, version: u64) -> Option<ChosenKeys<'_>> {
         let ids = self.0.get(slot as usize)?;
         (ids.as_of == version).then_some(ChosenKeys(ids))
     }
 
-    /// Members of another group come: what they may hold is withdrawn here.
+    /// Adds the paths that members joining from another group may hold; they are withdrawn here.
     pub(crate) fn adopt(&mut self, other: &Self) {
         for (slot, theirs) in (0..).zip(&other.0) {
             if !theirs.sent.is_empty() {
@@ -237,8 +236,8 @@ impl SentIds {
         }
     }
 
-    /// What the members of the shared walk have to be sent so that they hold `chosen`, which is in
-    /// the order of keys, at a version of the slot.
+    /// Returns the messages that update the members of the shared walk to `chosen`, which is in the
+    /// order of keys, at a version of the slot.
     pub(crate) fn update_group<'c>(
         &mut self,
         (slot, version): (u32, u64),
@@ -264,8 +263,8 @@ impl SentIds {
         });
     }
 
-    /// What a member that walks by itself has to be sent so that it holds `chosen`, whatever it
-    /// holds now. Returns whether the members of the shared walk hold something else.
+    /// Returns the messages that update a private member to `chosen` from any state. Also returns
+    /// whether the members of the shared walk hold another state.
     pub(crate) fn update_member<'c>(
         &mut self,
         (slot, version): (u32, u64),
@@ -286,8 +285,8 @@ impl SentIds {
         differs
     }
 
-    /// Every reader has been sent the withdrawal of what the group does not hold. Returns whether
-    /// there was such a thing.
+    /// Drops identifiers that the group does not hold, after every reader has received their
+    /// withdrawal. Returns whether there were any.
     pub(crate) fn prune(&mut self, slot: u32) -> bool {
         let Some(Ids { sent: ids, .. }) = self.0.get_mut(slot as usize) else {
             return false;
@@ -301,26 +300,27 @@ impl SentIds {
         pruned
     }
 
-    /// The identifier that members hold a path under; only some may, if the group's entry is `stale`.
+    /// Returns the identifier of a path at the members; only some hold it if the group's entry is
+    /// `stale`.
     pub(crate) fn path_id(&self, slot: u32, key: (PeerId, u32), stale: bool) -> Option<u32> {
         let ids = self.0.get(slot as usize)?;
         let sent = ids.sent.get(ids.find(key).ok()?)?;
         (stale || sent.stamp.is_some()).then(|| sent.path_id())
     }
 
-    /// The slot is about to be given back.
+    /// Clears the entry of a slot that is about to be released.
     pub(crate) fn forget(&mut self, slot: u32) {
         if let Some(ids) = self.0.get_mut(slot as usize) {
             *ids = Ids::default();
         }
     }
 
-    /// The table is empty.
+    /// Clears all entries of an empty table.
     pub(crate) fn forget_all(&mut self) {
         self.0 = Vec::new();
     }
 
-    /// Identifiers kept.
+    /// Returns the number of identifiers.
     pub(crate) fn len(&self) -> usize {
         self.0.iter().map(|ids| ids.sent.len()).sum()
     }
@@ -339,7 +339,7 @@ mod tests {
         }
     }
 
-    /// What is sent to the group: announced identifiers, withdrawn ones.
+    /// Returns the messages to the group: announced identifiers, withdrawn ones.
     fn update(sent: &mut SentIds, chosen: &[Chosen]) -> (Vec<u32>, Vec<u32>) {
         let (mut reach, mut unreach) = (Vec::new(), Vec::new());
         sent.update_group((0, 1), chosen, Repeat::default(), &mut |word| match word {

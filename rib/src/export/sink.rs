@@ -1,32 +1,32 @@
-//! Where the routes of a bite go.
+//! The receiver of a step's routes.
 
 use bgp_proto::{Attributes, Net, Nlri};
 
 use crate::peer::PeerId;
 
-/// What the announcements of one run have in common. Runs come whole: all prefixes of one are
-/// handed over before those of the next, so that a writer can fill messages with them.
+/// The common properties of one run's announcements. All prefixes of a run are passed before those
+/// of the next one, so that a writer can fill messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// Tells runs of one speaker apart; never used again.
+    /// Unique for each run of a speaker.
     pub id: u64,
-    /// The attributes, as the rules of the group have them.
+    /// The attributes, rewritten by the rules of the group.
     pub attributes: &'a Attributes,
-    /// The peer the routes were learned from.
+    /// The peer the routes were received from.
     pub source: PeerId,
 }
 
-/// What a walk hands over: the shared one of a group, or that of members which walk by themselves,
-/// in which the group's other members take no part. "All" are those who take this walk.
+/// The receiver of a walk's output: of the shared walk of a group, or of the walk of private
+/// members, which does not concern the other members. "All" are the members of this walk.
 ///
-/// Where members are sent one path a prefix, all path identifiers are 0. Where they are sent
-/// several (RFC 7911), a withdrawal is about the path with its identifier alone.
+/// With one path per prefix, all path identifiers are 0. With several (RFC 7911), a withdrawal
+/// concerns only the path with its identifier.
 pub trait ExportSink {
-    /// A route is advertised to all members but `run.source`.
+    /// Advertises a route to all members except `run.source`.
     fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>);
-    /// A route is withdrawn from all members but `except`, to which it was never advertised.
+    /// Withdraws a route from all members except `except`, which never received it.
     fn unreach(&mut self, nlri: &Nlri<'_>, except: Option<PeerId>);
-    /// A route is withdrawn from this member alone: from now on its own is the best. It may hold
+    /// Withdraws a route from this member alone: its own route is the best from now on. It may hold
     /// none, and need not be a member at all.
     fn unreach_only(&mut self, net: Net<'_>, to: PeerId);
 }

@@ -1,4 +1,4 @@
-//! The walk that all readers of the log take, a bite at a time.
+//! The walk that all readers of the log perform, step by step.
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ use crate::prefixes::Prefixes;
 use crate::shared::Shared;
 use crate::table::Key;
 
-/// What readers of the log look into.
+/// The parts of the tables that readers of the log read.
 #[derive(Debug)]
 pub(crate) struct View<'t, K: Key> {
     pub(crate) prefixes: &'t mut Prefixes<K>,
@@ -19,19 +19,19 @@ pub(crate) struct View<'t, K: Key> {
     pub(crate) shared: &'t mut Shared,
 }
 
-/// A slot in use that a reader has come by.
+/// A slot in use that a reader has reached.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Visit {
     pub(super) at: u32,
-    /// The reader held nothing before: it need not be sent a withdrawal.
+    /// The reader held no routes before: it needs no withdrawal.
     pub(super) fresh: bool,
-    /// Whether the reader may look at the slot; else it comes by again after the decision.
+    /// Whether the reader may read the slot; otherwise it reaches it again after the decision.
     pub(super) is_readable: bool,
 }
 
-/// Moves a cursor on by up to `budget` slots and hands those in use to `visit`, which returns how
-/// many routes it has found to advertise. Returns the sum of these, where a slot counts as one at
-/// least, beside the progress.
+/// Advances a cursor by up to `budget` slots and passes those in use to `visit`, which returns the
+/// number of routes to advertise. Returns the sum of these, where a slot counts as at least one,
+/// with the progress.
 pub(super) fn walk<K: Key>(
     log: &Log,
     view: &mut View<'_, K>,
@@ -61,7 +61,7 @@ pub(super) fn walk<K: Key>(
     (step.progress, cost)
 }
 
-/// Has the processor read at once what visits of all these slots look at, so that it does not wait
+/// Prefetches the memory that visits of all these slots read, so that the processor does not wait
 /// for one after the other.
 fn warm<K: Key>(view: &View<'_, K>, slots: &[u32]) {
     let read = |&at: &u32| {

@@ -1,4 +1,5 @@
-//! Whether a path with some attributes of some peer may take part in the decision process.
+//! Evaluation whether a path of a peer with certain attributes may take part in the decision
+//! process.
 
 use core::net::IpAddr;
 
@@ -10,8 +11,8 @@ use crate::peer::PeerInfo;
 use crate::role::Role;
 use crate::shared::Shared;
 
-/// The reason, if any, that holds as long as a path with these attributes does. It looks at what
-/// is known of the set, not at the set itself: that would have to be unpacked.
+/// Returns the reason, if any, that holds as long as a path has these attributes. It reads the
+/// stored ranks of the set, not the set itself, which would have to be unpacked.
 pub(crate) fn evaluate(shared: &Shared, set: AttrId, peer: &PeerInfo) -> Option<Ineligible> {
     let config = &shared.config;
     let ranks = shared.interner.ranks(set);
@@ -25,12 +26,12 @@ pub(crate) fn evaluate(shared: &Shared, set: AttrId, peer: &PeerInfo) -> Option<
     if is_enforced && ranks.neighbour_as != peer.asn {
         return Some(Ineligible::FirstAs);
     }
-    // RFC 4271 §9.1.2; inside an AS the number has no business in the path either.
+    // RFC 4271 §9.1.2; inside an AS the number must not be in the path either.
     if ranks.own_as > peer.as_path.own_as_max || has_session_as(shared, set, peer) {
         return Some(Ineligible::AsLoop);
     }
     // RFC 4456 §8. Reflectors that keep one copy of octets for many clients do send a client its
-    // own routes back: this is no error and nothing to count.
+    // own routes: this is not an error and is not counted.
     if ranks.originator != 0 && ranks.originator == u32::from(config.router_id) {
         return Some(Ineligible::OwnOriginator);
     }
@@ -42,7 +43,7 @@ pub(crate) fn evaluate(shared: &Shared, set: AttrId, peer: &PeerInfo) -> Option<
     if peer.local == Some(next_hop) {
         return Some(Ineligible::OwnNextHop);
     }
-    // A peer on this machine has the machine's addresses, too: they lead to it.
+    // A peer on this machine has local addresses, too: they lead to it.
     if next_hop == peer.address || config.own_addresses.contains(&peer.address) {
         return None;
     }
@@ -56,13 +57,13 @@ pub(crate) fn evaluate(shared: &Shared, set: AttrId, peer: &PeerInfo) -> Option<
 fn is_off_link(peer: &PeerInfo, next_hop: IpAddr) -> bool {
     let of_version = |subnet: &&Prefix| subnet.addr().is_ipv4() == next_hop.is_ipv4();
     let mut subnets = peer.link.iter().filter(of_version).peekable();
-    // A link-local address is on the link it came over.
+    // A link-local address is on the link of its session.
     let is_link_local = matches!(next_hop, IpAddr::V6(v6) if v6.is_unicast_link_local());
     subnets.peek().is_some() && !is_link_local && !subnets.any(|subnet| subnet.contains(next_hop))
 }
 
-/// Returns whether our AS number of the session, where it is another than the speaker's, is in the
-/// AS_PATH more often than it may be: a route that left us by this number has come back.
+/// Returns whether the local AS number of the session, if it differs from the speaker's, is in the
+/// AS_PATH more often than allowed: a route that was advertised with this number has come back.
 fn has_session_as(shared: &Shared, set: AttrId, peer: &PeerInfo) -> bool {
     peer.local_asn != shared.config.local_asn
         && times(&shared.interner.get(set).as_path, peer.local_asn) > peer.as_path.own_as_max

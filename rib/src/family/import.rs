@@ -1,4 +1,4 @@
-//! From messages into the tables: what a peer says becomes paths (RFC 4271 §9).
+//! Import: received routes become paths in the tables (RFC 4271 §9).
 
 use alloc::vec::Vec;
 use core::cell::LazyCell;
@@ -19,35 +19,35 @@ use crate::shared::Shared;
 use crate::stale::Reevaluate;
 use crate::table::Key;
 
-/// What became of a batch of routes.
+/// The result of a batch of routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ingested {
-    /// What was wrong with its attributes and NLRI.
+    /// The errors in its attributes and NLRI.
     pub faults: Vec<Fault>,
-    /// The strongest remedy of these. Discarding and treating as withdrawn are already done. With
-    /// [`Remedy::DisableFamily`] and [`Remedy::ResetSession`] the rest is up to the caller.
+    /// The strongest action for these errors. Attribute discard and treat-as-withdraw are already
+    /// done. With [`Remedy::DisableFamily`] and [`Remedy::ResetSession`] the caller must act.
     pub remedy: Option<Remedy>,
-    /// Destinations announced.
+    /// Announced destinations.
     pub reach: u32,
-    /// Destinations withdrawn, those included that the faults turned into withdrawals.
+    /// Withdrawn destinations, including those that errors turned into withdrawals.
     pub unreach: u32,
-    /// Announcements refused because the peer has too many paths for one prefix
+    /// Announcements rejected because the peer has too many paths for one prefix
     /// ([`PATHS_PER_PEER_MAX`]).
     pub refused: u32,
-    /// Announcements refused because the peer has as many paths as it may
+    /// Announcements rejected because the peer has reached its limit of paths
     /// ([`crate::PathLimit::refuse`]).
     pub limited: u32,
-    /// The peer has more paths than it may, and none was refused.
+    /// Whether the peer has more paths than its limit, and none was rejected.
     pub exceeded: bool,
 }
 
-/// What became of one announcement.
+/// The result of one announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     Yes,
     /// The prefix has too many paths.
     NoRoom,
-    /// The peer has as many paths as it may.
+    /// The peer has reached its limit of paths.
     Limited,
 }
 
@@ -55,30 +55,30 @@ pub(super) enum Taken {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'a> {
     nlri: Nlri<'a>,
-    /// What its destination is looked up by.
+    /// The hash of its destination.
     hash: u32,
-    /// Its slot; `None` if there is none, as far as is known.
+    /// Its slot; `None` if none is known.
     slot: Option<u32>,
 }
 
-/// What changes in a set before the import policy looks at it.
+/// Changes of a set before the import policy evaluates it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     /// Another LOCAL_PREF, or none.
     local_pref: Option<Option<u32>>,
-    /// The attributes of an administrative domain that stay, if others may have to go.
+    /// The attributes of an administrative domain that stay, if others may have to be removed.
     domain: Option<AttrCodes>,
 }
 
 impl Arrival {
-    /// What changes in a set that a peer has sent; `None` if nothing does.
+    /// Returns the changes of a set that a peer has sent; `None` if there are none.
     pub(crate) fn of(shared: &Shared, info: &PeerInfo, received: AttrId) -> Option<Self> {
         let ranks = shared.interner.ranks(received);
         let is_external = info.role == Role::External;
         let local_pref = if ranks.shuts_down {
-            Some(Some(0)) // RFC 8326 §4.1: below whatever else there is.
+            Some(Some(0)) // RFC 8326 §4.1: below all other routes.
         } else if is_external && ranks.has_local_pref {
-            Some(None) // RFC 4271 §5.1.5: what another AS prefers is nothing to us.
+            Some(None) // RFC 4271 §5.1.5: the preference of another AS is ignored.
         } else {
             None
         };
@@ -96,19 +96,19 @@ impl Arrival {
     }
 }
 
-/// What a set of attributes becomes on its way in. It holds a reference for each of its ids.
+/// The imported form of a set of attributes. It holds a reference for each of its ids.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Import {
     pub(super) received: AttrId,
     pub(super) accepted: Option<AttrId>,
     pub(super) reason: Option<Ineligible>,
-    /// Where a route of our own leads to.
+    /// The interface of a locally originated route.
     pub(super) interface: Option<InterfaceName>,
 }
 
 impl Import {
-    /// What all routes with these attributes from one peer become, unless the policy looks at
-    /// each. Takes over the reference of `received`.
+    /// Returns the import of all routes with these attributes from one peer, unless the policy
+    /// evaluates each one. Takes over the reference of `received`.
     pub(super) fn new(shared: &mut Shared, info: &PeerInfo, received: AttrId) -> Self {
         let reason = eligible::evaluate(shared, received, info);
         let accepted = match (&info.import, Arrival::of(shared, info, received)) {
@@ -131,7 +131,7 @@ impl Import {
         }
     }
 
-    /// The same with what rules say of one destination.
+    /// Does the same with the rules' verdict on one destination.
     fn evaluated(self, shared: &mut Shared, peer: PeerId, row: &FamilyRow, net: Net<'_>) -> Self {
         let (Some(info), Some(accepted)) = (shared.peer(peer), self.accepted) else {
             return self;
@@ -163,14 +163,14 @@ impl Import {
         }
     }
 
-    /// Gives back what [`Import::evaluated`] took beside what `import` holds.
+    /// Releases the references that [`Import::evaluated`] acquired beside those of `import`.
     fn release_edited(self, shared: &mut Shared, import: &Self) {
         if let Some(edited) = self.accepted.filter(|id| Some(*id) != import.accepted) {
             shared.release(edited);
         }
     }
 
-    /// Gives the references back.
+    /// Releases the references.
     pub(super) fn release(self, shared: &mut Shared) {
         shared.release(self.received);
         if let Some(accepted) = self.accepted {
@@ -225,8 +225,8 @@ impl<K: Key> FamilyTable<K> {
         });
     }
 
-    /// Takes NLRI in chunks, of which all are looked up before any is acted upon: where tables do
-    /// not fit into caches, the processor then waits for many look-ups at once.
+    /// Processes NLRI in chunks; all of a chunk are looked up before any is applied: if tables do
+    /// not fit into caches, the processor then waits for many lookups at once.
     fn in_chunks(
         &mut self,
         mut nlri: NlriIter<'_>,
@@ -256,7 +256,7 @@ impl<K: Key> FamilyTable<K> {
     }
 
     /// Evaluates eligibility and import policy of a path as if it had just been received. Its age
-    /// stays.
+    /// does not change.
     pub(super) fn reevaluate_path(
         &mut self,
         shared: &mut Shared,
@@ -302,7 +302,7 @@ impl<K: Key> FamilyTable<K> {
         }
     }
 
-    /// A peer has a way to a destination.
+    /// Adds or changes a peer's path to a destination.
     pub(super) fn reach(
         &mut self,
         shared: &mut Shared,
@@ -347,8 +347,8 @@ impl<K: Key> FamilyTable<K> {
         refused
     }
 
-    /// Paths that only wait for the sweep do not count towards the limit: where they might make
-    /// the difference they are swept at once, before any slot is looked up.
+    /// Sweeps a peer's removed paths at once if they might matter for its limit, before any slot is
+    /// looked up: removed paths do not count.
     pub(super) fn make_room(&mut self, shared: &mut Shared, peer: PeerId, reach: &NlriIter<'_>) {
         let Some(marks) = self.received.of(peer).filter(|marks| marks.has_dead()) else {
             return;
@@ -379,7 +379,7 @@ impl<K: Key> FamilyTable<K> {
         let old = *place;
         let marks = self.received.of(path.peer());
         let revived = marks.is_some_and(|marks| marks.is_dead(&old));
-        // A path from before the session is as good as none: the new one is published.
+        // A removed path from before the session counts as absent: the new one is published.
         let changed = beside_changed || revived || !old.has_outcome_of(&path);
         if !changed && old.received() == path.received() {
             place.set_epoch(path.epoch());
@@ -395,9 +395,9 @@ impl<K: Key> FamilyTable<K> {
         }
     }
 
-    /// A peer has no way to a destination any more.
+    /// Removes a peer's path to a destination.
     pub(super) fn unreach_at(&mut self, shared: &mut Shared, at: u32, peer: PeerId, path_id: u32) {
-        // A message may withdraw a destination twice, and the slot be given back in between.
+        // A message may withdraw a destination twice, and the slot may be released in between.
         let Some(slot) = self.prefixes.used(at) else {
             return;
         };

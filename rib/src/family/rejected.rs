@@ -1,4 +1,4 @@
-//! What watchers learn of paths that an import policy rejects.
+//! Reports to watchers of paths that an import policy rejects.
 
 use bgp_proto::Nlri;
 
@@ -10,8 +10,8 @@ use crate::shared::Shared;
 use crate::table::Key;
 
 impl<K: Key> FamilyTable<K> {
-    /// Records for watchers that the import policy rejected a path. One that is not in the table was
-    /// refused for another reason.
+    /// Records for watchers that the import policy rejected a path. A path that is not in the table
+    /// was rejected for another reason.
     #[cold]
     pub(super) fn record_rejected(&self, shared: &mut Shared, peer: PeerId, nlri: Nlri<'_>) {
         let Some(at) = self.prefixes.look_up(nlri.net) else {
@@ -23,7 +23,7 @@ impl<K: Key> FamilyTable<K> {
         }
     }
 
-    /// The same of a path in the table.
+    /// Does the same for a path in the table.
     #[cold]
     pub(super) fn record_rejected_at(&self, shared: &mut Shared, at: u32, path: &Path) {
         let (peer, path_id) = (path.peer(), path.path_id());

@@ -1,6 +1,6 @@
-//! One budgeted walk of a table that serves everything that concerns many prefixes at once: paths
-//! of peers that have gone, paths that were not sent again, next hops that have changed, policies
-//! that have, ranges of prefixes that are to be evaluated again.
+//! One walk of a table with a budget for everything that concerns many prefixes at once: paths of
+//! disconnected peers, paths that were not sent again, changed next hops, changed policies, and
+//! ranges of prefixes to be evaluated again.
 
 use alloc::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::shared::Shared;
 use crate::stale::Reevaluate;
 use crate::table::Key;
 
-/// Prefixes whose paths are evaluated again.
+/// Prefixes to be evaluated again.
 #[derive(Debug)]
 enum Reevaluated {
     In(PrefixSet),
@@ -63,23 +63,23 @@ impl Requested {
     }
 }
 
-/// Where the walk is. It goes in rounds; a request that comes during a round is met by the end of
-/// the next, whatever is requested later.
+/// The position of the walk. It proceeds in rounds; a request during a round is done by the end of
+/// the next one, whatever is requested later.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     at: u32,
     round: u64,
-    /// The walk rests when this round is reached.
+    /// The walk stops when this round is reached.
     until: u64,
     /// The next hops' clock at the last request.
     clock: u64,
-    /// The same when this round began.
+    /// The clock when this round began.
     round_clock: u64,
-    /// The same when the last round began that is over.
+    /// The clock when the last finished round began.
     done_clock: u64,
-    /// What this round evaluates again.
+    /// The prefixes evaluated again in this round.
     reevaluated: Reevaluated,
-    /// What the next round evaluates again.
+    /// The prefixes evaluated again in the next round.
     requested: Requested,
 }
 
@@ -88,17 +88,17 @@ impl Sweep {
         self.round < self.until
     }
 
-    /// Rounds that are over when a request that comes now is met.
+    /// Returns the number of finished rounds by which a request made now is done.
     pub(crate) const fn met_by(&self) -> u64 {
         self.round + if self.at == 0 { 1 } else { 2 }
     }
 
-    /// A whole round is wanted that begins now or later.
+    /// Requests a whole round that begins now or later.
     pub(crate) fn request(&mut self) {
         self.until = self.met_by();
     }
 
-    /// Next hops have changed; the clock now stands at `clock`.
+    /// Requests a round after changed next hops; `clock` is their clock now.
     pub(crate) fn request_next_hops(&mut self, clock: u64, table_len: u32) {
         self.clock = clock;
         if table_len == 0 {
@@ -108,19 +108,19 @@ impl Sweep {
         }
     }
 
-    /// The paths in a range of prefixes are evaluated again.
+    /// Requests another evaluation of the paths in a range of prefixes.
     pub(super) fn reevaluate(&mut self, range: &PrefixRange) {
         self.requested.add(range);
         self.request();
     }
 
-    /// All paths are evaluated again.
+    /// Requests another evaluation of all paths.
     pub(super) fn reevaluate_all(&mut self) {
         self.requested.add_all();
         self.request();
     }
 
-    /// The next slot of the walk; `None` at the end of a round.
+    /// Returns the next slot of the walk; `None` at the end of a round.
     fn next(&mut self, table_len: u32) -> Option<u32> {
         if self.at == 0 {
             self.reevaluated = self.requested.take();
@@ -138,15 +138,15 @@ impl Sweep {
         None
     }
 
-    /// The next hops' clock since which changes have not been answered to, if there are any.
+    /// Returns the clock since which changed next hops have not been handled, if there are any.
     fn next_hops_since(&self) -> Option<u64> {
         (self.clock > self.done_clock).then_some(self.done_clock)
     }
 }
 
 impl<K: Key> FamilyTable<K> {
-    /// Moves the walk on by what counts as a unit of work. Returns how many paths were evaluated
-    /// again, which is work of its own.
+    /// Advances the walk by one unit of work. Returns how many paths were evaluated again, which is
+    /// additional work.
     pub(super) fn sweep_unit(&mut self, shared: &mut Shared) -> u32 {
         let mut evaluated = 0;
         for _ in 0..SWEEP_PER_UNIT {
@@ -181,8 +181,8 @@ impl<K: Key> FamilyTable<K> {
         self.sweep_paths(shared, at, is_in_range.then_some(Reevaluate::Changed))
     }
 
-    /// Removes the paths of a slot that are gone, and evaluates others again: all of them if `how`
-    /// is given, else those of peers for which that was requested. Returns how many these were.
+    /// Removes the removed paths of a slot, and evaluates others again: all of them if `how` is
+    /// given, else those of peers for which it was requested. Returns their number.
     pub(super) fn sweep_paths(
         &mut self,
         shared: &mut Shared,
@@ -206,7 +206,7 @@ impl<K: Key> FamilyTable<K> {
         evaluated
     }
 
-    /// Removes all that is gone of a peer, in one go.
+    /// Removes all removed paths of a peer at once.
     pub(super) fn sweep_peer(&mut self, shared: &mut Shared, peer: PeerId) {
         for at in 0..self.prefixes.len() {
             let Some(slot) = self.prefixes.used(at) else {
@@ -222,8 +222,8 @@ impl<K: Key> FamilyTable<K> {
         self.received.of_mut(peer).swept();
     }
 
-    /// Rewrites the epochs of a peer's paths, in one go: needed only after hundreds of restarts or
-    /// refreshes that nothing has brought to an end.
+    /// Rewrites the epochs of a peer's paths at once: needed only after hundreds of unfinished
+    /// restarts or refreshes.
     pub(super) fn renew(&mut self, shared: &mut Shared, peer: PeerId) {
         let Some(old) = self.received.of(peer).copied() else {
             return;

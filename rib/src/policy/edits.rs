@@ -1,4 +1,4 @@
-//! What a term may change in a route.
+//! Changes of a route's attributes by a term.
 
 use alloc::boxed::Box;
 
@@ -7,19 +7,19 @@ use bgp_proto::{Asn, Attributes, Community, LargeCommunity};
 /// One change of a route's attributes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Edit {
-    /// The community is put beside the others (RFC 1997).
+    /// Adds the community (RFC 1997).
     AddCommunity(Community),
-    /// The large community is put beside the others (RFC 8092).
+    /// Adds the large community (RFC 8092).
     AddLargeCommunity(LargeCommunity),
-    /// These AS numbers are put before the AS_PATH, in this order. Our own still comes before them
-    /// when the route leaves our AS (RFC 4271 §5.1.2).
+    /// Prepends these AS numbers to the AS_PATH, in this order. The local one is still prepended to
+    /// them when the route leaves the local AS (RFC 4271 §5.1.2).
     PrependAsPath(Box<[Asn]>),
-    /// The degree of preference (RFC 4271 §5.1.5). External peers are never told it.
+    /// Sets the degree of preference (RFC 4271 §5.1.5). It is never sent to external peers.
     SetLocalPref(u32),
 }
 
 impl Edit {
-    /// Makes the change. Sets stay canonical, so that equal ones are interned once.
+    /// Applies the change. Sets stay canonical, so that equal ones are interned once.
     pub(super) fn apply(&self, attributes: &mut Attributes) {
         match self {
             Self::AddCommunity(community) => insert(&mut attributes.communities, *community),
@@ -36,7 +36,7 @@ impl Edit {
     }
 }
 
-/// Puts an element into its place, unless it is there.
+/// Inserts an element in order, unless it is present.
 fn insert<T: Ord>(sorted: &mut alloc::vec::Vec<T>, element: T) {
     if let Err(at) = sorted.binary_search(&element) {
         sorted.insert(at, element);

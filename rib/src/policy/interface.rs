@@ -1,4 +1,4 @@
-//! Names of interfaces, and patterns of them.
+//! Interface names and patterns of them.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -6,20 +6,20 @@ use core::str::FromStr;
 
 use crate::limits::INTERFACE_NAME_OCTETS_MAX;
 
-/// The name of the interface that a route of our own leads to. It is small and copied; learned
-/// routes have none and take no room for it.
+/// The name of the interface of a locally originated route. It is small and copied; learned routes
+/// have none and use no memory for it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InterfaceName {
     octets: [u8; INTERFACE_NAME_OCTETS_MAX],
     len: u8,
 }
 
-/// The name has more octets than the kernel gives an interface, or none.
+/// The name is empty, or longer than the kernel's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterfaceNameError;
 
 impl InterfaceName {
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         let octets = self.octets.get(..usize::from(self.len));
@@ -66,23 +66,22 @@ impl fmt::Display for InterfaceNameError {
 
 impl core::error::Error for InterfaceNameError {}
 
-/// A pattern of interface names: `*` stands for any characters, `?` for one, anything else for
-/// itself.
+/// A pattern of interface names: `*` matches any characters, `?` one, any other character itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InterfaceGlob(Box<str>);
 
 impl InterfaceGlob {
-    /// The pattern as it is written.
+    /// Returns the pattern as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether a name is one of those that the pattern stands for.
+    /// Returns whether a name matches the pattern.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         let (mut pattern, mut name) = (self.0.as_bytes(), name.as_bytes());
-        // What to go back to when the last star has taken too little.
+        // The position to return to when the last star has matched too few characters.
         let mut star: Option<(&[u8], &[u8])> = None;
         loop {
             match (pattern, name) {

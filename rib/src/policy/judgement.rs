@@ -1,16 +1,16 @@
-//! What rules said of a path, for people.
+//! The evaluation of a path by rules, for operators.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Which of a policy's rules a path has met.
+/// The rules of a policy that matched a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
     /// The name of the rules.
     pub rules: String,
-    /// The names of the terms that are about the path, in their order: those that edit, and at
-    /// the end the one that decides. Without such a one it is what the rules say otherwise.
+    /// The names of the matching terms, in their order: those that edit, and at the end the one
+    /// that decides. Without a deciding one the default outcome of the rules applies.
     pub terms: Vec<String>,
 }
 

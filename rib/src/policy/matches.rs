@@ -1,4 +1,4 @@
-//! What a term may be about.
+//! Conditions of a term.
 
 use alloc::boxed::Box;
 
@@ -10,29 +10,29 @@ use super::{InterfaceGlob, InterfaceName, PrefixSet, RouteContext};
 use crate::attributes::LOCAL_PREF_DEFAULT;
 use crate::role::Role;
 
-/// Something that holds of a route or does not.
+/// A condition on a route.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Match {
-    /// The other does not hold.
+    /// The inner condition does not hold.
     Not(Box<Self>),
     /// The route is of this family.
     Family(Family),
     /// The destination is in the set.
     Net(PrefixSet),
-    /// The route comes from there.
+    /// The route has this source.
     Source(Source),
-    /// The peer whose policy this is is of this kind.
+    /// The peer of this policy is of this kind.
     Peer(PeerKind),
-    /// The route is our own and leads to an interface whose name is like one of these.
+    /// The route is locally originated and its interface matches one of these patterns.
     Interface(Box<[InterfaceGlob]>),
-    /// It carries the community.
+    /// The route has the community.
     Community(Community),
-    /// It carries the large community.
+    /// The route has the large community.
     LargeCommunity(LargeCommunity),
     /// Its AS_PATH begins with these AS numbers, in this order and none of them in a set.
     AsPathPrefix(Box<[Asn]>),
-    /// Its degree of preference is in this range; one that has none counts as 100, as in the
-    /// decision process.
+    /// Its degree of preference is in this range; a missing one counts as 100, as in the decision
+    /// process.
     LocalPref {
         /// The least.
         min: u32,
@@ -41,19 +41,19 @@ pub enum Match {
     },
 }
 
-/// Where a route comes from.
+/// The source of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
-    /// It is our own.
+    /// Locally originated.
     Local,
-    /// Some peer.
+    /// Any peer.
     AnyPeer,
     /// A peer of this kind.
     Peer(PeerKind),
 }
 
 impl Match {
-    /// The other way round.
+    /// Returns the opposite condition.
     #[must_use]
     pub fn negated(self) -> Self {
         match self {
@@ -62,7 +62,8 @@ impl Match {
         }
     }
 
-    /// Whether it holds of a route, whose attributes terms before may have edited.
+    /// Returns whether the condition holds for a route with attributes that earlier terms may have
+    /// edited.
     pub(super) fn holds(&self, route: &RouteContext<'_>, edited: Option<&Attributes>) -> bool {
         let attributes = || edited.unwrap_or_else(|| route.attributes);
         match self {

@@ -1,8 +1,9 @@
 //! Import and export policy: ordered rules over routes, as data.
 //!
-//! A policy is a pure function of a route: a verdict, perhaps with edited attributes. Whoever
-//! configures a speaker compiles files or resources into [`Rules`]; nothing here knows their
-//! grammar. Rules compare by content, so that peers with equal rules share an update group.
+//! A policy is a pure function of a route: a verdict, possibly with edited attributes. The
+//! configuration of a speaker is compiled from files or resources into [`Rules`]; this module is
+//! independent of their grammar. Rules compare by content, so that peers with equal rules share an
+//! update group.
 
 mod edits;
 mod interface;
@@ -26,14 +27,14 @@ pub use matches::{Match, Source};
 pub use prefixes::{PrefixRange, PrefixSet};
 pub use rules::{Outcome, Rules, Term, Then};
 
-/// What decides about a route on its way in or out.
+/// An import or export policy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Policy {
-    /// Every route passes as it is.
+    /// Every route is accepted unchanged.
     AcceptAll,
-    /// No route passes.
+    /// Every route is rejected.
     RejectAll,
-    /// Rules judge each route.
+    /// Rules evaluate each route.
     Rules(Arc<Rules>),
 }
 
@@ -43,32 +44,33 @@ impl From<Rules> for Policy {
     }
 }
 
-/// What a policy may look at.
+/// The inputs of a policy.
 #[derive(Clone, Copy)]
 pub struct RouteContext<'a> {
     /// The family of the table.
     pub family: Family,
     /// The destination.
     pub net: Net<'a>,
-    /// The attributes: as received on import, as accepted on export. They are kept packed and
-    /// unpacked when a rule first looks at them.
+    /// The attributes: as received on import, as accepted on export. They are stored packed, and
+    /// unpacked when a rule first reads them.
     pub attributes: &'a dyn Deref<Target = Attributes>,
-    /// What the peer the route was learned from is to us; [`Role::Local`] for our own routes.
+    /// The role of the peer from which the route was received; [`Role::Local`] for locally
+    /// originated routes.
     pub source: Role,
-    /// What the peer whose policy this is is to us: on import the source, on export the receiver.
+    /// The role of the peer of this policy: on import the source, on export the receiver.
     pub peer: Role,
-    /// The interface of a route of our own, if it has one.
+    /// The interface of a locally originated route, if it has one.
     pub interface: Option<InterfaceName>,
 }
 
-/// What a policy says of a route.
+/// The result of a policy for a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It passes as it is.
+    /// Accepted unchanged.
     Accept,
-    /// It passes with these attributes.
+    /// Accepted with these attributes.
     AcceptWith(Box<Attributes>),
-    /// It does not pass.
+    /// Rejected.
     Reject,
 }
 

@@ -5,7 +5,7 @@ use core::ops::RangeInclusive;
 
 use bgp_proto::{Net, Prefix};
 
-/// The prefixes inside one prefix whose lengths lie in a range.
+/// The prefixes inside one prefix with lengths in a range.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PrefixRange {
     prefix: Prefix,
@@ -14,8 +14,8 @@ pub struct PrefixRange {
 }
 
 impl PrefixRange {
-    /// The prefixes that are `prefix` or inside it and have one of these lengths. A range that
-    /// begins below the prefix's own length begins there.
+    /// Returns the prefixes that are `prefix` or inside it and have one of these lengths. A range
+    /// that begins below the prefix's own length begins there.
     #[must_use]
     pub fn new(prefix: Prefix, lengths: RangeInclusive<u8>) -> Self {
         Self {
@@ -25,31 +25,31 @@ impl PrefixRange {
         }
     }
 
-    /// This prefix alone.
+    /// Returns this prefix alone.
     #[must_use]
     pub fn equal(prefix: Prefix) -> Self {
         Self::new(prefix, prefix.len()..=prefix.len())
     }
 
-    /// This prefix and all inside it.
+    /// Returns this prefix and all inside it.
     #[must_use]
     pub fn inside(prefix: Prefix) -> Self {
         Self::new(prefix, prefix.len()..=u8::MAX)
     }
 
-    /// The prefix that all of them are inside.
+    /// Returns the prefix that contains all of them.
     #[must_use]
     pub const fn prefix(&self) -> Prefix {
         self.prefix
     }
 
-    /// The lengths that they may have.
+    /// Returns their lengths.
     #[must_use]
     pub const fn lengths(&self) -> RangeInclusive<u8> {
         self.len_min..=self.len_max
     }
 
-    /// Whether it has one prefix only.
+    /// Returns whether it has one prefix only.
     pub(crate) const fn is_single(&self) -> bool {
         self.len_min == self.len_max && self.len_max == self.prefix.len()
     }
@@ -59,15 +59,15 @@ impl PrefixRange {
     }
 }
 
-/// Any number of [`PrefixRange`]s, of both IP versions. Asking takes a search for each length of
-/// prefix in the set, however many prefixes there are.
+/// A set of [`PrefixRange`]s of both IP versions. A lookup needs one search for each length of
+/// prefix in the set, independent of the number of prefixes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PrefixSet {
     /// In the order of [`key`].
     ranges: Vec<PrefixRange>,
 }
 
-/// Ranges of one length and IP version lie side by side, those of one prefix also.
+/// Ranges of one length and IP version are adjacent, and those of one prefix also.
 fn key(range: &PrefixRange) -> (u8, Prefix, u8, u8) {
     (
         range.prefix.len(),
@@ -87,7 +87,8 @@ impl FromIterator<PrefixRange> for PrefixSet {
 }
 
 impl PrefixSet {
-    /// Whether a destination is in one of the ranges. One that is no IP prefix never is.
+    /// Returns whether a destination is in one of the ranges. One that is not an IP prefix never
+    /// is.
     #[must_use]
     pub fn contains(&self, net: Net<'_>) -> bool {
         let Some(prefix) = net.prefix() else {
@@ -119,7 +120,7 @@ impl PrefixSet {
         self.ranges.is_empty()
     }
 
-    /// The ranges, the shortest prefixes first.
+    /// Returns the ranges, the shortest prefixes first.
     pub fn ranges(&self) -> impl Iterator<Item = &PrefixRange> {
         self.ranges.iter()
     }

@@ -1,4 +1,4 @@
-//! Rules: terms in their order, the first that decides ends.
+//! Rules: terms in order; the first deciding one ends the evaluation.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -8,54 +8,54 @@ use bgp_proto::Attributes;
 
 use super::{Edit, Match, RouteContext, Verdict};
 
-/// A list of terms and what becomes of a route about which none of them decides.
+/// A list of terms and the outcome for a route about which none of them decides.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rules {
-    /// Its name, for people. It takes part in comparisons: rules that are to share an update group
-    /// have a name that says what they do, not for whom.
+    /// Its name, for operators. It is part of comparisons: rules that are to share an update group
+    /// have a name that describes their effect, not their peer.
     pub name: String,
-    /// The terms, in the order in which they are tried.
+    /// The terms, in the order of evaluation.
     pub terms: Vec<Term>,
-    /// What is said of a route about which no term has decided.
+    /// The outcome for a route about which no term has decided.
     pub otherwise: Outcome,
 }
 
-/// One rule: what it is about, what it changes, what it says.
+/// One rule: its conditions, changes and verdict.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term {
-    /// Its name, for people: where it stands in what it was made from.
+    /// Its name, for operators: its place in the source of the rules.
     pub name: String,
-    /// All of these have to hold; with none it is about every route.
+    /// All of these have to hold; without any the term matches every route.
     pub when: Vec<Match>,
-    /// What it changes, in this order. Later terms see the change.
+    /// The changes, in this order. Later terms see them.
     pub edit: Vec<Edit>,
-    /// What it says.
+    /// The verdict.
     pub then: Then,
 }
 
-/// What a term says of a route that it is about.
+/// The verdict of a term on a matching route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Then {
-    /// The route passes.
+    /// The route is accepted.
     Accept,
-    /// The route does not pass.
+    /// The route is rejected.
     Reject,
-    /// The next term is tried.
+    /// The next term is evaluated.
     Next,
 }
 
-/// What is said of a route in the end.
+/// The final outcome for a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
-    /// It passes.
+    /// Accepted.
     Accept,
-    /// It does not pass.
+    /// Rejected.
     Reject,
 }
 
 impl Rules {
-    /// Applies the rules; `on` is told of every term that is about the route, in their order. The
-    /// last of them is the one that decided, unless it says [`Then::Next`].
+    /// Applies the rules; calls `on` for every matching term, in order. The last one decided,
+    /// unless its verdict is [`Then::Next`].
     pub fn judge(&self, route: &RouteContext<'_>, on: &mut dyn FnMut(&Term)) -> Verdict {
         let mut edited: Option<Box<Attributes>> = None;
         let mut outcome = self.otherwise;

@@ -1,5 +1,4 @@
-//! Watchers of single routes: readers that are given only what changes from now on, and rejected
-//! paths.
+//! Watchers of single routes: readers that receive only later changes, and rejected paths.
 
 use alloc::boxed::Box;
 
@@ -11,23 +10,23 @@ use crate::policy::PrefixSet;
 use crate::rejected::{RejectedPath, Rejections};
 
 impl Rib {
-    /// Returns the place of a reader that is given only what changes from now on. Unlike a feed it
-    /// never walks the table: before each [`Rib::changes`] it takes [`Rib::skip_missed`].
+    /// Returns the position of a reader that receives only later changes. Unlike a full dump it
+    /// never reads the whole table: it must call [`Rib::skip_missed`] before each [`Rib::changes`].
     #[must_use]
     pub fn latest(&self, family: Family) -> Cursor {
         let table = self.table(family);
         table.map_or(Cursor::following(1), |table| table.exporter().latest())
     }
 
-    /// Moves a reader whose next changes are no longer in the log to its end. Returns how many
-    /// changes it missed: at least one if any, at most so many.
+    /// Moves a reader to the end of the log if its next changes are no longer there. Returns an
+    /// upper bound of the changes that it missed, at least one if any.
     pub fn skip_missed(&self, family: Family, cursor: &mut Cursor) -> u64 {
         let table = self.table(family);
         table.map_or(0, |table| table.exporter().skip_missed(cursor))
     }
 
     /// Records the paths that import policies reject from now on: those to these destinations, or
-    /// to all. What was recorded and not taken is kept.
+    /// to all. Paths that were recorded before are kept.
     pub fn watch_rejected(&mut self, destinations: Option<PrefixSet>) {
         match &mut self.shared.rejections {
             Some(rejections) => rejections.watch(destinations),
@@ -35,7 +34,7 @@ impl Rib {
         }
     }
 
-    /// Records no rejected path any more, and forgets those recorded.
+    /// Stops recording rejected paths, and drops the recorded ones.
     pub fn unwatch_rejected(&mut self) {
         self.shared.rejections = None;
     }

@@ -1,5 +1,5 @@
-//! Evaluating routes again by prefix, beside a model that keeps for each route the policy by which
-//! it was evaluated last.
+//! Repeated evaluation of routes by prefix, compared with a model that stores for each route the
+//! policy by which it was evaluated last.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -85,7 +85,7 @@ fn send(rib: &mut Rib, peer: u16, local_pref: Option<u32>, nets: &[Ipv4Prefix]) 
     }
 }
 
-/// Changes what a policy refers to, as a ROA does: the tables do not see it.
+/// Changes the data that a policy refers to, as a ROA does: the tables do not notice it.
 fn change_unseen(rib: &mut Rib, peer: u16, import: Policy) {
     let info = rib.shared.peers[usize::from(peer)].as_mut();
     info.expect("is up").import = import;
@@ -240,7 +240,7 @@ fn covering_range_is_evaluated_in_bounded_bites() {
         );
         left -= evaluated;
         bites += 1;
-        // What comes in between is evaluated when it comes.
+        // A route that arrives in between is evaluated on arrival.
         if bites == 10 {
             send(&mut rib, 3, Some(100), &[host(PREFIXES)]);
         }
@@ -249,7 +249,7 @@ fn covering_range_is_evaluated_in_bounded_bites() {
         }
     }
     assert_eq!(left, 0);
-    // A unit a path evaluated, and one for the decision that follows.
+    // One unit per evaluated path, and one for the decision that follows.
     let units = 2 * PREFIXES + PREFIXES;
     assert!(bites >= 2 * PREFIXES / (BITE + 16), "{bites} bites");
     assert!(bites <= units / BITE + 200, "{bites} bites");
@@ -280,9 +280,9 @@ fn requests_without_end_keep_no_peer_from_being_swept() {
 #[derive(Clone, Debug)]
 enum Event {
     Send(u16, u8, Option<u32>),
-    /// What the policy of a peer refers to changes for a range, once all before is evaluated.
+    /// The data of a peer's policy changes for a range, once everything before is evaluated.
     Change(u16, u8, PrefixRange),
-    /// A range is evaluated again although nothing has changed.
+    /// A range is evaluated again without a change.
     Again(PrefixRange),
     Decide(u32),
 }
@@ -315,7 +315,7 @@ fn policy(number: u8) -> Policy {
     }
 }
 
-/// The LOCAL_PREF that a policy makes of one that is received; `None` if it rejects the route.
+/// Returns the LOCAL_PREF that a policy makes of a received one; `None` if it rejects the route.
 fn evaluated(number: u8, received: u32) -> Option<u32> {
     match number {
         0 => Some(received),

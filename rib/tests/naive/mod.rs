@@ -1,4 +1,4 @@
-//! Rules as plain as can be: an interpreter that follows the words, and rules to try it with.
+//! A naive interpreter of rules, and rules to test it with.
 
 use bgp_proto::{
     Asn, Attributes, Community, Family, LargeCommunity, Net, PeerKind, Prefix, SegmentKind,
@@ -6,7 +6,7 @@ use bgp_proto::{
 use proptest::prelude::*;
 use rib::{Edit, InterfaceName, Match, Outcome, PrefixRange, Role, Rules, Source, Term, Then};
 
-/// A route as the interpreter sees it.
+/// A route as input of the interpreter.
 #[derive(Clone, Debug)]
 pub struct Seen<'a> {
     pub family: Family,
@@ -17,7 +17,7 @@ pub struct Seen<'a> {
     pub interface: Option<InterfaceName>,
 }
 
-/// What rules make of a route: its attributes, or nothing.
+/// Returns the result of rules for a route: its attributes, or `None`.
 pub fn judge(rules: &Rules, mut route: Seen<'_>) -> Option<Attributes> {
     for term in &rules.terms {
         if term.when.iter().any(|when| !holds(when, &route)) {
@@ -104,7 +104,7 @@ fn edit(edit: &Edit, attributes: &mut Attributes) {
     attributes.canonicalize();
 }
 
-/// Prefixes that lie in and beside each other, of any length and both versions.
+/// Generates prefixes inside and beside each other, of any length and both versions.
 pub fn prefix() -> impl Strategy<Value = Prefix> {
     let v4 = (0..4u8, 0..4u8, 0..=32u8).prop_map(|(one, two, len)| {
         let address = std::net::Ipv4Addr::new(10, one, two << 6, two);

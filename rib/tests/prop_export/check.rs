@@ -1,4 +1,4 @@
-//! Compares the tables, and what their readers hold, with the model.
+//! Comparison of the tables and their readers with the model.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::parts::{GroupKey, net_of, octets_of};
 use crate::world::{Fib, Member, Mode, World};
 
 impl World {
-    /// What everybody holds, whatever the identifiers.
+    /// Returns the routes of all members, without identifiers.
     pub fn held(&self) -> (Vec<(PeerId, u8, Told)>, &Fib) {
         let members = self.members.iter();
         let mut held: Vec<_> = members
@@ -47,7 +47,8 @@ impl World {
         self.check_newcomers();
     }
 
-    /// By prefix and path identifier; the identifiers are those that the tables say they tell.
+    /// Returns the expected routes by prefix and path identifier; the identifiers are those that
+    /// the tables report.
     fn expected(&self, member: PeerId, key: GroupKey) -> BTreeMap<(u8, u32), Told> {
         let family = self.setup.family;
         let mut expected = BTreeMap::new();
@@ -67,7 +68,7 @@ impl World {
         expected
     }
 
-    /// What the tables show of a prefix, and what the reader of changes was told.
+    /// Compares the view of a prefix, and the state of the reader of changes.
     fn check_net(&self, net: u8) {
         let family = self.setup.family;
         let chosen = self.model.chosen(net);
@@ -106,7 +107,7 @@ impl World {
         }
     }
 
-    /// Whoever comes now is given the same.
+    /// Asserts that a new member receives the same routes.
     fn check_newcomers(&mut self) {
         let newcomer = PeerId(99);
         let family = self.setup.family;

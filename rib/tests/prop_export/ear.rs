@@ -1,4 +1,4 @@
-//! Listens to what the tables tell, and checks its form.
+//! A sink that records output, and checks its form.
 
 use bgp_proto::{Family, Net, Nlri};
 use rib::{ExportSink, PeerId, Run};
@@ -6,7 +6,7 @@ use rib::{ExportSink, PeerId, Run};
 use crate::model::Told;
 use crate::parts::index_of;
 
-/// One thing a sink was handed.
+/// One call of a sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)]
 pub enum Said {

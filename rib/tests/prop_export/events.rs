@@ -1,4 +1,4 @@
-//! What can happen, in small numbers so that things meet.
+//! The possible events, with small numbers so that they interact.
 
 use proptest::prelude::*;
 use rib::SendPaths;
@@ -44,7 +44,7 @@ pub enum Event {
         peer: u16,
         stale: bool,
     },
-    /// A session comes up, perhaps with another BGP Identifier than before.
+    /// A session is established, possibly with another BGP Identifier than before.
     Up {
         peer: u16,
         alias: bool,
@@ -54,7 +54,7 @@ pub enum Event {
         peer: u16,
         policy: u8,
     },
-    /// A prefix, or all inside one, is evaluated again although nothing has changed.
+    /// A prefix, or all inside one, is evaluated again without a change.
     Reevaluate {
         net: u8,
         inside: Option<u8>,
@@ -86,23 +86,23 @@ pub enum Event {
         peer: u16,
         budget: u32,
     },
-    /// A member leaves the shared walk and goes on by itself.
+    /// A member leaves the shared walk and becomes private.
     Lag {
         peer: u16,
     },
-    /// A member that is sent several paths is sent others of them.
+    /// A member with several paths per prefix gets another selection of them.
     Move {
         peer: u16,
         send: SendPaths,
     },
-    /// A member wants everything again.
+    /// A member requests everything again.
     Again {
         peer: u16,
     },
     Read {
         budget: u32,
     },
-    /// Without `all`, the readers' cursors are kept from the tables.
+    /// Without `all`, the readers' cursors are not passed to the tables.
     Trim {
         all: bool,
     },
@@ -169,8 +169,8 @@ pub fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Paths that are alike but for what makes the order of two depend on a third: neighboring AS,
-/// MULTI_EXIT_DISC, and what is looked at after it.
+/// Generates paths that are equal except in the inputs that make the order of two depend on a
+/// third: neighboring AS, MULTI_EXIT_DISC, and the inputs after it.
 pub fn alike() -> impl Strategy<Value = Event> {
     let peer = || prop::sample::select(vec![3u16, 5, 7, 8]);
     let variant = (
@@ -199,8 +199,8 @@ pub fn alike() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Two ways to the same end: what is announced last is the same, but not in the same order, not
-/// cut into the same messages, and on one of the ways much else is said before.
+/// Generates two sequences with the same final announcements, but in another order and in other
+/// messages, one of them with many other events before.
 pub fn two_ways() -> impl Strategy<Value = (Vec<Event>, Vec<Event>)> {
     let key = || (prop::sample::select(vec![1u16, 3, 5, 6, 7]), 0..NETS);
     let end = prop::collection::btree_map(key(), variant(), 1..12);
@@ -222,7 +222,7 @@ pub fn two_ways() -> impl Strategy<Value = (Vec<Event>, Vec<Event>)> {
     })
 }
 
-/// Neighboring announcements of one peer with equal attributes, put into one message.
+/// Merges adjacent announcements of one peer with equal attributes into one message.
 fn squashed(events: Vec<Event>) -> Vec<Event> {
     let mut squashed: Vec<Event> = Vec::new();
     for event in events {
@@ -250,7 +250,7 @@ fn squashed(events: Vec<Event>) -> Vec<Event> {
     squashed
 }
 
-/// The noise, then an end to all that it has announced, then the rest.
+/// Returns the noise, then withdrawals of everything that it has announced, then the rest.
 fn calmed(mut noise: Vec<Event>, rest: Vec<Event>) -> Vec<Event> {
     noise.retain(|event| !matches!(event, Event::Move { .. }));
     for peer in 1..=PEERS {

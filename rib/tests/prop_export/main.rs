@@ -1,7 +1,7 @@
-//! The property that decides: after any sequence of events, every peer holds exactly what an
-//! exporter would have given it that looks at each peer and prefix by itself.
+//! The main property: after any sequence of events, every peer holds exactly the routes of a naive
+//! exporter that handles each peer and prefix separately.
 //!
-//! `PROPTEST_CASES=100000 cargo test --release -p cambric-rib --test prop_export` looks longer.
+//! `PROPTEST_CASES=100000 cargo test --release -p cambric-rib --test prop_export` runs more cases.
 
 #![allow(unreachable_pub)]
 
@@ -31,7 +31,7 @@ fn family() -> impl Strategy<Value = Family> {
     ]
 }
 
-/// Which paths each peer is sent: half of them get one a prefix.
+/// Generates the paths that each peer is sent: half of the peers get one per prefix.
 fn sends() -> impl Strategy<Value = [Option<SendPaths>; 9]> {
     let send = prop::option::of(events::send());
     let each = prop::collection::vec(send, 9);

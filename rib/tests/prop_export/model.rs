@@ -1,4 +1,4 @@
-//! A speaker as plain as can be: all paths in one map, everything worked out anew when asked.
+//! A naive speaker: all paths in one map, everything computed on demand.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,10 +18,10 @@ pub const CLUSTER_ID: ClusterId = ClusterId(Ipv4Addr::new(1, 1, 1, 1));
 pub const OWN_V4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 100);
 pub const OWN_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x100);
 
-/// What a peer is told about one prefix: attributes and NLRI.
+/// The output for a peer about one prefix: attributes and NLRI.
 pub type Told = (Attributes, Vec<u8>);
 
-/// Where a path came from: peer and path identifier.
+/// The source of a path: peer and path identifier.
 pub type From = (PeerId, u32);
 
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub struct ModelPath {
 
 #[derive(Debug)]
 pub struct Model {
-    /// What internal peers are told.
+    /// The export policy of internal peers.
     pub export: Policy,
     pub family: Family,
     pub track: bool,
@@ -47,7 +47,7 @@ pub struct Model {
     pub costs: BTreeMap<IpAddr, Option<u32>>,
 }
 
-/// A path in the running.
+/// A path that takes part in the decision.
 #[derive(Clone, Debug)]
 pub struct Runner {
     pub peer: PeerId,
@@ -58,7 +58,7 @@ pub struct Runner {
 }
 
 impl Model {
-    /// The attributes a path has after import, or why it is not used.
+    /// Returns the attributes of a path after import, or why it is not used.
     pub fn import(
         &self,
         net: u8,
@@ -136,7 +136,7 @@ impl Model {
         }
     }
 
-    /// The paths of a prefix that can be used.
+    /// Returns the usable paths of a prefix.
     fn usable(&self, net: u8) -> Vec<Runner> {
         let range = (net, PeerId(0), 0)..=(net, PeerId(u16::MAX), u32::MAX);
         let mut left: Vec<Runner> = Vec::new();
@@ -154,7 +154,7 @@ impl Model {
         left
     }
 
-    /// Those that are as good as the best down to the cost of the next hop, the best first.
+    /// Returns those that are equal to the best down to the cost of the next hop, the best first.
     fn equal(&self, mut left: Vec<Runner>) -> Vec<Runner> {
         least(&mut left, |path| path.peer != PeerId::LOCAL);
         least(&mut left, |path| {
@@ -189,7 +189,7 @@ impl Model {
         left
     }
 
-    /// The paths of a prefix that are in use, the best first.
+    /// Returns the paths of a prefix that are in use, the best first.
     pub fn chosen(&self, net: u8) -> Vec<Runner> {
         let mut chosen: Vec<Runner> = Vec::new();
         for path in self.equal(self.usable(net)) {
@@ -205,7 +205,7 @@ impl Model {
         self.peers.get(&peer).map_or(Role::Local, |info| info.role)
     }
 
-    /// The paths of a prefix that may be sent to somebody.
+    /// Returns the paths of a prefix that may be sent to a member.
     fn sent(&self, net: u8, send: Option<SendPaths>) -> Vec<Runner> {
         let mut left = self.usable(net);
         let most = match send {
@@ -224,7 +224,8 @@ impl Model {
         sent
     }
 
-    /// What a member of a group is to hold, each with where it came from: peer and identifier.
+    /// Returns the paths that a member of a group must hold, each with its source: peer and
+    /// identifier.
     pub fn told(&self, net: u8, member: PeerId, (receiver, send): GroupKey) -> Vec<(From, Told)> {
         let sent = self.sent(net, send).into_iter();
         sent.filter_map(|path| {
@@ -234,7 +235,7 @@ impl Model {
         .collect()
     }
 
-    /// What a member is told of one path.
+    /// Returns the output for a member about one path.
     fn tell(&self, net: u8, best: Runner, member: PeerId, receiver: Role) -> Option<Told> {
         let source = self.role(best.peer);
         if best.peer == member || source == Role::Internal && receiver == Role::Internal {

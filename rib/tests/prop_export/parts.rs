@@ -1,4 +1,4 @@
-//! What the world is made of: peers, groups, prefixes and attributes by number.
+//! The parts of the world: peers, groups, prefixes and attributes by number.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,7 +12,7 @@ use rib::{GroupRules, InterfaceName, NextHopMode, PeerInfo, Policy, Role, SendPa
 use crate::events::Variant;
 use crate::model::{CLUSTER_ID, LOCAL_ASN, OWN_V4, OWN_V6, ROUTER_ID};
 
-/// What the members of a group have in common.
+/// The common properties of a group's members.
 pub type GroupKey = (Role, Option<SendPaths>);
 
 pub fn role_of(peer: u16) -> Role {
@@ -23,29 +23,31 @@ pub fn role_of(peer: u16) -> Role {
     }
 }
 
-/// The interface of a route of our own, if it has one.
+/// Returns the interface of a locally originated route, if it has one.
 pub fn interface_of(number: u8) -> Option<InterfaceName> {
     let name = ["cali1", "eth0"].get(usize::from(number))?;
     Some(name.parse().expect("short enough"))
 }
 
-/// Our AS number on the session with a peer.
+/// Returns the local AS number of the session with a peer.
 const fn session_asn_of(peer: u16) -> Asn {
     if peer == 2 { Asn(64_699) } else { LOCAL_ASN }
 }
 
-/// The IPv4 subnet of the link to a peer, if it is one hop away: it holds the first next hop.
+/// Returns the IPv4 subnet of the link to a peer, if it is one hop away: it contains the first next
+/// hop.
 pub fn link_of(peer: u16) -> Option<Ipv4Prefix> {
     (peer == 2).then(|| Ipv4Prefix::new([10, 9, 0, 0].into(), 31).expect("short enough"))
 }
 
-/// The attributes of an administrative domain that a peer of another AS may send.
+/// Returns the attributes restricted to an administrative domain that a peer of another AS may
+/// send.
 pub fn domain_of(peer: u16) -> AttrCodes {
     let accepted = (peer == 1).then_some(AttrCode::TunnelEncapsulation);
     accepted.into_iter().collect()
 }
 
-/// A peer, or another one that has taken its place.
+/// Returns a peer, or another one that has replaced it.
 pub fn info_of(peer: u16, alias: bool, import: &Policy) -> PeerInfo {
     let role = role_of(peer);
     let mut info = PeerInfo {
@@ -105,7 +107,7 @@ pub fn octets_of(family: Family, net: u8, label: u8) -> Vec<u8> {
     }
 }
 
-/// The destination of a number.
+/// Returns the destination of a number.
 pub fn net_of(family: Family, net: u8, octets: &[u8]) -> Net<'_> {
     match family {
         Family::IPV4_UNICAST => Net::V4(Ipv4Prefix::new([10, net, 0, 0].into(), 24).expect("v4")),
@@ -117,7 +119,7 @@ pub fn net_of(family: Family, net: u8, octets: &[u8]) -> Net<'_> {
     }
 }
 
-/// The number of a destination, and its octets if it has any of its own.
+/// Returns the number of a destination, and its octets if it has any of its own.
 pub fn index_of(family: Family, net: Net<'_>) -> (u8, Vec<u8>) {
     match net {
         Net::V4(prefix) => (prefix.addr().octets()[1], Vec::new()),
@@ -149,7 +151,8 @@ pub fn address_of(family: Family, next_hop: u8) -> NextHop {
     }
 }
 
-/// AS_PATH of a variant: an external peer puts its own AS first. The last one ends with an AS_SET.
+/// Returns the AS_PATH of a variant: an external peer prepends its own AS. The last variant ends
+/// with an AS_SET.
 fn as_path_of(external: Option<u16>, number: u8) -> AsPath {
     let after: [&[u32]; 7] = match external {
         Some(_) => [&[], &[65_001], &[65_002], &[64_512], &[], &[64_699], &[]],
@@ -187,7 +190,7 @@ fn community_of(number: u8) -> Option<Community> {
     }
 }
 
-/// What a reflector has added to a route: ORIGINATOR_ID and CLUSTER_LIST.
+/// Returns ORIGINATOR_ID and CLUSTER_LIST that a reflector has added to a route.
 fn reflected_of(number: u8) -> (Option<RouterId>, Vec<ClusterId>) {
     let other = RouterId(Ipv4Addr::new(10, 0, 1, 3));
     match number {

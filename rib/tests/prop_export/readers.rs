@@ -1,4 +1,4 @@
-//! Those who follow the tables: groups and their members, and the reader of changes.
+//! Readers of the tables: groups and their members, and the reader of changes.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// A member goes over to another group.
+    /// Moves a member to another group.
     pub(crate) fn go_over(&mut self, peer: PeerId, send: SendPaths) {
         let old = self.setup.group_of(peer);
         if old.1.is_none() {

@@ -1,4 +1,4 @@
-//! Short stories: each once went wrong, or goes wrong as soon as one line is missing.
+//! Short sequences: each has found a fault, or fails as soon as one line is missing.
 
 mod members;
 
@@ -20,13 +20,13 @@ const PLAIN: Variant = Variant {
     label: 0,
 };
 
-/// Nobody takes this one: our own CLUSTER_ID is in it.
+/// No speaker accepts this one: it has the local CLUSTER_ID.
 const LOOPED: Variant = Variant {
     reflected: 1,
     ..PLAIN
 };
 
-/// Rules of terms, each a match with an edit or, without one, a refusal.
+/// Returns rules of terms, each a condition with an edit or, without one, a rejection.
 fn rules(terms: [(Match, Option<Edit>); 2]) -> Policy {
     let term = |(when, edit): (Match, Option<Edit>)| Term {
         name: String::new(),
@@ -211,7 +211,7 @@ fn path_announced_before_the_sweep_is_decided_again() {
                 peer: 5,
                 stale: false,
             },
-            // Compared while the best one's peer is gone.
+            // Compared while the peer of the best one is disconnected.
             reach(7, 0, PLAIN),
             Event::Decide { budget: 1 },
             Event::Up {
@@ -221,7 +221,8 @@ fn path_announced_before_the_sweep_is_decided_again() {
             reach(5, 0, better),
         ],
     );
-    // The peer comes back as another one and says the same: its clients hold the old one's id.
+    // The peer comes back with another identifier and the same routes: its clients hold the old
+    // identifier.
     plays(
         false,
         &[
@@ -359,7 +360,7 @@ fn a_peer_that_comes_back_with_less_is_no_longer_the_best() {
 
 #[test]
 fn a_peer_that_comes_back_as_another_is_told_of_anew() {
-    // With the very same attributes, but its ORIGINATOR_ID is another one.
+    // With the very same attributes, except another ORIGINATOR_ID.
     plays(
         false,
         &[
@@ -381,7 +382,7 @@ fn a_peer_that_comes_back_as_another_is_told_of_anew() {
 
 #[test]
 fn an_attribute_set_that_follows_another_of_its_number_is_told() {
-    // Every set goes and takes its number with it; the group has not heard of that in between.
+    // Every set is removed and its number is reused; the group has not read that in between.
     plays(
         false,
         &[

@@ -1,4 +1,4 @@
-//! The tables under test, the peers that follow them, and the model beside them.
+//! The tables under test, the peers that follow them, and the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -27,13 +27,13 @@ pub struct Setup {
     pub track: bool,
     pub multipath_max: u16,
     pub always_compare_med: bool,
-    /// Readers that lag lose their place at once.
+    /// Slow readers lose their position at once.
     pub tight: bool,
-    /// By peer: which paths it is sent; `None` for one a prefix.
+    /// By peer: the paths that it is sent; `None` for one per prefix.
     pub sends: [Option<SendPaths>; PEERS as usize + 1],
-    /// What some peers' routes are judged by.
+    /// The import policy of some peers.
     pub import: Policy,
-    /// What internal peers are told.
+    /// The export policy of internal peers.
     pub export: Policy,
 }
 
@@ -65,20 +65,20 @@ pub struct World {
     pub rib: Rib,
     pub model: Model,
     pub groups: BTreeMap<GroupKey, GroupId>,
-    /// The identifiers that paths are known by in a group.
+    /// The identifiers of paths in a group.
     pub ids: BTreeMap<(GroupKey, u8, From), u32>,
     pub members: BTreeMap<PeerId, Member>,
-    /// Import policies that are others than at the beginning.
+    /// Import policies that differ from the initial one.
     pub imports: BTreeMap<u16, Policy>,
     pub watched: BTreeMap<IpAddr, ()>,
     pub reader: Cursor,
-    /// What the reader of changes holds: the paths in use.
+    /// The routes of the reader of changes: the paths in use.
     pub fib: Fib,
     pub transcript: Vec<Said>,
 }
 
 impl Member {
-    /// Takes a message as the peer `me` would.
+    /// Applies a message as the peer `me` would.
     pub fn take(&mut self, me: PeerId, said: &Said) {
         match said {
             Said::Reach {
@@ -186,7 +186,7 @@ impl World {
         self.follow_ids();
     }
 
-    /// An identifier stays with its path for as long as the path is there.
+    /// Asserts that an identifier stays with its path for as long as the path exists.
     fn follow_ids(&mut self) {
         let family = self.setup.family;
         let mut ids = BTreeMap::new();
@@ -298,8 +298,8 @@ impl World {
         }
     }
 
-    /// Sends an UPDATE through the codec into the tables. Returns what its attributes are to the
-    /// model; `None` if they are to be treated as withdrawn.
+    /// Sends an UPDATE through the codec into the tables. Returns its attributes for the model;
+    /// `None` if they must be treated as withdrawn.
     fn send(&mut self, peer: u16, message: &[u8]) -> Option<Attributes> {
         let params = self.params(peer);
         let (view, faults) = UpdateView::parse(&message[19..], &params).expect("well-formed");
@@ -375,7 +375,7 @@ impl World {
         };
         let mut writer = UpdateWriter::unreach(&mut message, family, &params);
         for &net in nets {
-            // RFC 8277 §2.4: the label of a withdrawal means nothing.
+            // RFC 8277 §2.4: the label of a withdrawal is ignored.
             let octets = octets_of(family, net, 0x80);
             writer
                 .push(&Nlri {
@@ -445,7 +445,7 @@ impl World {
         );
     }
 
-    /// What the peer has sent is judged by another policy, whether it is up or not.
+    /// Changes the import policy of a peer, established or not.
     fn import(&mut self, peer: u16, number: u8) {
         let policy = match number {
             0 => Policy::AcceptAll,
@@ -465,7 +465,7 @@ impl World {
     fn reevaluate(&mut self, net: u8, inside: Option<u8>) {
         let family = self.setup.family;
         let octets = octets_of(family, net, 0);
-        // Destinations that are no prefixes are all meant by any range.
+        // Destinations that are not prefixes are in every range.
         let prefix = net_of(family, net, &octets).prefix();
         let prefix = prefix.unwrap_or(Prefix::V4(Ipv4Prefix::DEFAULT));
         let range = match inside.and_then(|len| Prefix::new(prefix.addr(), len)) {
@@ -523,7 +523,7 @@ impl World {
         }
     }
 
-    /// Lets everything come to rest.
+    /// Runs until no work remains.
     pub fn quiesce(&mut self) {
         self.answer_tracks();
         while self.rib.decide(Budget(3)) != Progress::Done {}
@@ -540,7 +540,7 @@ impl World {
         self.follow_ids();
     }
 
-    /// Everybody leaves; nothing stays.
+    /// Disconnects all peers and readers; no state remains.
     pub fn tear_down(&mut self) {
         for peer in 1..=PEERS {
             self.up(peer, false);

@@ -1,4 +1,4 @@
-//! Which paths may be used, why not, and what they are worth.
+//! Usability of paths, its reasons, and their preference.
 
 use std::net::Ipv4Addr;
 
@@ -11,7 +11,7 @@ use rib::{
 
 use crate::{FAMILY, announce, attributes, prefix, rib, settle};
 
-/// RFC 8326: what will go is used as long as there is nothing else, wherever it comes from.
+/// RFC 8326: a route with GRACEFUL_SHUTDOWN is used as long as there is no other, from any peer.
 #[test]
 fn route_with_graceful_shutdown_is_the_last_choice() {
     let mut rib = rib();
@@ -84,7 +84,7 @@ fn a_path_says_which_term_of_the_rules_refused_it() {
     assert_eq!(judged(2), (None, "to-tor, [1]".to_owned(), 1));
 }
 
-/// Routes that were taken by another AS and identifier are judged anew, and back again.
+/// Routes that another AS and identifier accepted are evaluated again, and back again.
 #[test]
 fn path_with_a_new_local_number_is_rejected() {
     let mut rib = rib();
@@ -123,7 +123,7 @@ fn path_with_a_new_local_number_is_rejected() {
     assert_eq!(told(&mut rib), 0, "the same is nothing new");
 }
 
-/// What the only path of prefix 1 cannot be used for.
+/// Returns why the only path of prefix 1 cannot be used.
 fn refusal(rib: &mut Rib) -> Option<Ineligible> {
     settle(rib);
     rib.lookup(FAMILY, Net::V4(prefix(1))).expect("there").paths[0].ineligible

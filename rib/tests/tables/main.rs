@@ -1,4 +1,4 @@
-//! What the tables show, count and refuse.
+//! Views, counters and rejections of the tables.
 
 mod evaluated;
 
@@ -355,7 +355,7 @@ fn a_limit_refuses_what_is_new_and_takes_what_is_known() {
     rib.limit_paths(PeerId(1), FAMILY, limit(3, true));
     let done = announce(&mut rib, 1, &attributes(1, 2), (0..5).map(|n| (n, 0)));
     assert_eq!((done.reach, done.limited, done.exceeded), (3, 2, false));
-    // What is there may change, and what goes makes room.
+    // Existing paths may change, and withdrawals make room.
     let done = announce(&mut rib, 1, &attributes(1, 1), (1..4).map(|n| (n, 0)));
     assert_eq!((done.reach, done.limited), (2, 1));
     // Another path of a prefix counts, too, and another peer has its own count.
@@ -387,7 +387,7 @@ fn paths_of_a_closed_session_do_not_count_to_the_limit() {
     announce(&mut rib, 1, &attributes(1, 2), (0..3).map(|n| (n, 0)));
     settle(&mut rib);
     rib.peer_down(PeerId(1), DownMode::Flush);
-    // Back at once, before anything is swept: one prefix from before, others anew.
+    // Back at once, before anything is swept: one prefix from before, others new.
     let done = announce(
         &mut rib,
         1,
@@ -400,7 +400,7 @@ fn paths_of_a_closed_session_do_not_count_to_the_limit() {
     assert_eq!(rib.stats().prefixes, 3);
 }
 
-/// Whether some prefix can be used by way of these peers only, looked for in bites of so many.
+/// Returns whether some prefix is usable through these peers only, searched in steps of this size.
 fn depends(rib: &Rib, peers: &[u16], bite: u32) -> bool {
     let peers = peers.iter().map(|peer| PeerId(*peer)).collect();
     let mut place = 0;
@@ -422,7 +422,7 @@ fn it_is_told_whose_going_would_lose_a_prefix() {
     announce(&mut rib, 1, &attributes(1, 1), (0..50).map(|n| (n, 0)));
     announce(&mut rib, 2, &attributes(2, 2), (0..50).map(|n| (n, 0)));
     announce(&mut rib, 3, &attributes(3, 3), [(50, 0)].into_iter());
-    // Refused by policy: there, and of no use.
+    // Rejected by policy: present, but not usable.
     announce(&mut rib, 4, &attributes(4, 1), [(50, 0)].into_iter());
     settle(&mut rib);
     for bite in [1, 7, 1000] {
@@ -432,12 +432,12 @@ fn it_is_told_whose_going_would_lose_a_prefix() {
         assert!(!depends(&rib, &[4], bite), "nothing comes by way of it");
         assert!(!depends(&rib, &[], bite));
     }
-    // A session that is over does not stand in, one that may come back does.
+    // The paths of an ended session do not count as usable, retained ones do.
     rib.peer_down(PeerId(2), DownMode::Stale(FamilySet::UNICAST));
     assert!(!depends(&rib, &[1], 7));
     rib.stale_expired(PeerId(2));
     assert!(depends(&rib, &[1], 7));
-    // Our own stands in.
+    // The locally originated route remains usable.
     for number in 0..50 {
         rib.announce(FAMILY, Net::V4(prefix(number)), attributes(9, 1), None);
     }

@@ -9,7 +9,7 @@ const OWN_V4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 100);
 const OWN_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x100);
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 7);
 const CLUSTER: ClusterId = ClusterId(Ipv4Addr::new(1, 1, 1, 1));
-/// To the next hop received.
+/// Cost of the received next hop.
 const DISTANCE: u32 = 5;
 const SOURCE: RouterId = RouterId(Ipv4Addr::new(10, 0, 0, 5));
 
@@ -101,7 +101,7 @@ fn only_reflected_routes_get_the_reflectors_attributes() {
     }
 }
 
-/// RFC 4456 §7: the cluster a route comes from, and the one it goes to if that is another.
+/// RFC 4456 §7: the source cluster of a route, and the receiving one if that differs.
 #[test]
 fn a_route_names_the_clusters_it_has_crossed() {
     let other = ClusterId(Ipv4Addr::new(2, 2, 2, 2));

@@ -1,4 +1,4 @@
-//! Stories of members and groups: who is told what, when they are not at the same place.
+//! Sequences with members and groups at different positions.
 
 use super::*;
 
@@ -12,7 +12,8 @@ fn a_member_that_joins_before_anything_is_there_misses_nothing() {
 
 #[test]
 fn member_ahead_gets_what_its_group_leaves_out() {
-    // Client 6 is fed while 5 is the best; before the group gets there, it is 6 again.
+    // Client 6 receives its dump while 5 is the best; before the group reaches the slot, it is 6
+    // again.
     let better = Variant {
         local_pref: 2,
         ..PLAIN
@@ -81,7 +82,7 @@ fn a_group_that_is_lost_knows_what_a_member_ahead_of_it_holds() {
     events.extend(brief(1));
     events.extend(brief(2));
     events.push(Event::Private { peer: 6, budget: 1 });
-    // One tombstone too many: the group, which has read nothing, has missed the first.
+    // One tombstone too many: the group, which has read nothing, has missed the first one.
     events.extend(brief(3));
     events.push(Event::Export {
         group: 2,
@@ -93,8 +94,8 @@ fn a_group_that_is_lost_knows_what_a_member_ahead_of_it_holds() {
 
 #[test]
 fn all_readers_of_a_version_are_told_the_same() {
-    // One member is told of a path whose peer then goes, the group comes by after that. It has to
-    // say what it would have said before: the member will not come by again.
+    // One member receives a path whose peer then disconnects, and the group reaches the slot after
+    // that. The group must send the withdrawal: the member will not reach the slot again.
     for trim in [false, true] {
         let mut events = vec![
             Event::Settle,
