@@ -89,7 +89,7 @@ impl Agent {
 
     /// Returns the next event of the routing table for the log; call it after each
     /// [`poll_command`](Self::poll_command).
-    pub fn poll_notice(&mut self) -> Option<Notice> {
+    pub(crate) fn poll_notice(&mut self) -> Option<Notice> {
         self.routes.poll_notice()
     }
 
@@ -103,7 +103,7 @@ impl Agent {
 
     /// Applies the changes of another configuration that need no restart: settings, exceptions from
     /// the guard, whether policies apply to traffic of the host, and the wait for interfaces.
-    pub fn reconfigure(&mut self, config: &AgentConfig) {
+    pub(crate) fn reconfigure(&mut self, config: &AgentConfig) {
         let (settings, police) = (&config.settings, config.police_host_traffic);
         if self.config.settings.interface_prefix != settings.interface_prefix {
             self.rules.reconfigure();
@@ -128,7 +128,7 @@ impl Agent {
     }
 
     /// Sets the addresses of the datastore, as this host resolves them.
-    pub fn datastore_at(&mut self, at: BTreeSet<SocketAddr>) {
+    pub(crate) fn datastore_at(&mut self, at: BTreeSet<SocketAddr>) {
         self.calculator.datastore_at(at);
     }
 
@@ -298,7 +298,7 @@ impl Agent {
 
     /// Records that an earlier run has seen the endpoint's interface: if it does not exist now, its
     /// workload has been stopped.
-    pub fn presume_seen(&mut self, id: &EndpointId) {
+    pub(crate) fn presume_seen(&mut self, id: &EndpointId) {
         if let Some(placement) = self.calculator.desired().endpoints.get(id) {
             let interface = &placement.endpoint.interface;
             if self.discovery.presume_seen(interface, id) {

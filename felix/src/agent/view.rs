@@ -64,24 +64,24 @@ pub enum Waiting {
 
 impl Agent {
     /// Returns the desired state.
-    pub const fn desired(&self) -> &Desired {
+    pub(crate) const fn desired(&self) -> &Desired {
         self.calculator.desired()
     }
 
     /// Returns whether the datastore has been read in full.
-    pub const fn is_store_in_sync(&self) -> bool {
+    pub(crate) const fn is_store_in_sync(&self) -> bool {
         self.trust.is_in_sync()
     }
 
     /// Returns whether the host is being brought into the desired state: the datastore was read in
     /// full, and may be applied.
-    pub const fn is_active(&self) -> bool {
+    pub(crate) const fn is_active(&self) -> bool {
         self.trust.is_applied()
     }
 
     /// Returns whether the time for interfaces to come up after the first full read is over: an
     /// interface that is not up now is not down because of the start.
-    pub fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         self.routes.is_settled()
     }
 
@@ -91,23 +91,23 @@ impl Agent {
     }
 
     /// Returns why the packet filter in force is not the wanted one.
-    pub fn rules_problem(&self) -> Option<&str> {
+    pub(crate) fn rules_problem(&self) -> Option<&str> {
         self.rules.problem()
     }
 
     /// Returns the packet filter as this run has written it.
-    pub const fn rules_held(&self) -> Option<&Ruleset> {
+    pub(crate) const fn rules_held(&self) -> Option<&Ruleset> {
         self.rules.held()
     }
 
     /// Returns whether the next turn continues the work of this one: it is due after the daemon's
     /// other work.
-    pub const fn is_under_way(&self) -> bool {
+    pub(crate) const fn is_under_way(&self) -> bool {
         self.rules.is_preparing()
     }
 
     /// Returns whether the wanted packet filter is in force.
-    pub fn rules_in_sync(&self) -> bool {
+    pub(crate) fn rules_in_sync(&self) -> bool {
         self.trust.is_applied() && self.rules.in_sync()
     }
 
@@ -125,7 +125,7 @@ impl Agent {
 
     /// Returns the endpoints that may have been deleted or have changed their state since the last
     /// call.
-    pub fn take_untold(&mut self) -> BTreeSet<EndpointId> {
+    pub(crate) fn take_untold(&mut self) -> BTreeSet<EndpointId> {
         std::mem::take(&mut self.untold)
     }
 
@@ -149,7 +149,7 @@ impl Agent {
     }
 
     /// Returns the foreign routes that carry Felix's protocol.
-    pub fn foreign_routes(&self) -> impl Iterator<Item = (&RouteKey, &Route)> {
+    pub(crate) fn foreign_routes(&self) -> impl Iterator<Item = (&RouteKey, &Route)> {
         self.routes.foreign()
     }
 
@@ -159,7 +159,7 @@ impl Agent {
     }
 
     /// Returns the name of a link.
-    pub fn link_name(&self, index: u32) -> Option<&str> {
+    pub(crate) fn link_name(&self, index: u32) -> Option<&str> {
         self.links.name(index)
     }
 

@@ -85,7 +85,7 @@ impl LinuxHost {
     }
 
     /// Performs the work that can wait until all other work is done.
-    pub fn go_on(&mut self, now: Instant) {
+    pub(crate) fn go_on(&mut self, now: Instant) {
         let made = self.rules.transactions();
         if self.listing_of != made {
             (self.listing_of, self.listing_at) = (made, now + LISTING_GAP);
@@ -101,7 +101,7 @@ impl LinuxHost {
 
     /// Reads the packet filter's new state before other programs are informed of an endpoint,
     /// because they may write their own rules then, as chained CNI plugins do.
-    pub fn before_telling(&mut self, now: Instant) {
+    pub(crate) fn before_telling(&mut self, now: Instant) {
         if self.listing_not_before <= now {
             self.list(now);
         }
@@ -128,7 +128,7 @@ impl LinuxHost {
     }
 
     /// Waits until a round of deleting connections ends; never returns while there is none.
-    pub async fn round_over(&mut self) {
+    pub(crate) async fn round_over(&mut self) {
         match &mut self.forgetter {
             // A round that was aborted has ended as well.
             Some(round) => drop(round.await),

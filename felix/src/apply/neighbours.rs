@@ -118,7 +118,7 @@ impl Neighbours {
     /// # Errors
     ///
     /// The kernel rejects the request.
-    pub fn put_gateway_ipv4(&mut self) -> Result<(), Refused> {
+    pub(crate) fn put_gateway_ipv4(&mut self) -> Result<(), Refused> {
         let mut message = AddressMessage::default();
         message.header.family = AddressFamily::Inet;
         message.header.prefix_len = 32;

@@ -83,19 +83,19 @@ impl Sysctl {
     }
 
     /// Returns whether the kernel has IPv6.
-    pub fn has_ipv6(&self) -> bool {
+    pub(crate) fn has_ipv6(&self) -> bool {
         self.root.join("ipv6").is_dir()
     }
 
     /// Returns whether the host answers ARP requests for each of its addresses on every interface,
     /// which is the kernel's default (`arp_ignore`, set by kube-proxy's strict ARP).
-    pub fn answers_arp_for_any_address(&self) -> bool {
+    pub(crate) fn answers_arp_for_any_address(&self) -> bool {
         let ignore = self.read("ipv4/conf/all/arp_ignore");
         ignore.is_none_or(|value| value == "0")
     }
 
     /// Returns the `rp_filter` of new interfaces; 1 if it cannot be read.
-    pub fn default_rp_filter(&self) -> String {
+    pub(crate) fn default_rp_filter(&self) -> String {
         self.read("ipv4/conf/default/rp_filter")
             .unwrap_or_else(|| "1".into())
     }

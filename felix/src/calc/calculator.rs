@@ -135,14 +135,14 @@ impl Calculator {
 
     /// Sets the sources that may reach control ports of the fabric.
     #[must_use]
-    pub fn with_control_exceptions(mut self, sources: Vec<IpNet>) -> Self {
+    pub(crate) fn with_control_exceptions(mut self, sources: Vec<IpNet>) -> Self {
         self.fabric.exceptions(sources);
         self
     }
 
     /// Sets whether policies apply to traffic of the host to its own workloads.
     #[must_use]
-    pub const fn with_policed_host(mut self, police: bool) -> Self {
+    pub(crate) const fn with_policed_host(mut self, police: bool) -> Self {
         self.police_host = police;
         self
     }
@@ -161,7 +161,7 @@ impl Calculator {
     }
 
     /// Sets the addresses of the datastore, as this host resolves them.
-    pub fn datastore_at(&mut self, at: BTreeSet<SocketAddr>) {
+    pub(crate) fn datastore_at(&mut self, at: BTreeSet<SocketAddr>) {
         self.news.fabric |= self.fabric.datastore(at);
     }
 
@@ -211,17 +211,18 @@ impl Calculator {
     }
 
     /// Returns whether any relevant change was recorded since it was [settled](Self::settle).
-    pub fn has_news(&self) -> bool {
+    pub(crate) fn has_news(&self) -> bool {
         !self.news.is_empty() || self.index.is_touched()
     }
 
     /// Returns how often a selector was evaluated on labels, which measures the cost of policies.
-    pub const fn selector_checks(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) const fn selector_checks(&self) -> u64 {
         self.index.checks()
     }
 
     /// Returns the desired state of this host as of the last [settlement](Self::settle).
-    pub const fn desired(&self) -> &Desired {
+    pub(crate) const fn desired(&self) -> &Desired {
         &self.desired
     }
 

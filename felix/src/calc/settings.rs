@@ -78,7 +78,7 @@ impl Settings {
     }
 
     /// Returns whether an interface is a workload interface.
-    pub fn is_workload_interface(&self, name: &str) -> bool {
+    pub(crate) fn is_workload_interface(&self, name: &str) -> bool {
         self.interface_prefixes
             .iter()
             .any(|prefix| name.starts_with(prefix.as_str()))

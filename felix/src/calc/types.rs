@@ -58,7 +58,7 @@ impl Endpoint {
     }
 
     /// Returns the MAC address for the neighbor entry of an address.
-    pub fn mac_of(&self, address: IpAddr) -> Option<Mac> {
+    pub(crate) fn mac_of(&self, address: IpAddr) -> Option<Mac> {
         self.mac.filter(|_| self.addresses.contains(&address))
     }
 }

@@ -29,7 +29,7 @@ pub struct Environment {
 
 impl Environment {
     /// Reads the environment of the process.
-    pub fn of_process() -> Self {
+    pub(crate) fn of_process() -> Self {
         let variables = std::env::vars_os();
         Self::of(variables.filter_map(|(name, value)| {
             let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);

@@ -53,12 +53,12 @@ impl Touched {
     }
 
     /// Returns whether it contains an element.
-    pub fn has_element(&self, set: &str, key: &Key) -> bool {
+    pub(crate) fn has_element(&self, set: &str, key: &Key) -> bool {
         self.sets.get(set).is_some_and(|keys| keys.contains(key))
     }
 
     /// Removes elements, and returns them.
-    pub fn withhold(&mut self, elements: Vec<(&'static str, Key)>) -> Self {
+    pub(crate) fn withhold(&mut self, elements: Vec<(&'static str, Key)>) -> Self {
         let mut taken = Self::default();
         for (set, key) in elements {
             let keys = self.sets.get_mut(set);
@@ -70,7 +70,7 @@ impl Touched {
     }
 
     /// Returns whether it contains anything besides sets that `taken` was removed from.
-    pub fn is_more_than(&self, taken: &Self) -> bool {
+    pub(crate) fn is_more_than(&self, taken: &Self) -> bool {
         let more = |(name, keys): (&String, &BTreeSet<Key>)| {
             !keys.is_empty() || !taken.sets.contains_key(name)
         };
@@ -78,7 +78,7 @@ impl Touched {
     }
 
     /// Adds the content of another value.
-    pub fn merge(&mut self, other: Self) {
+    pub(crate) fn merge(&mut self, other: Self) {
         if self.is_empty() {
             *self = other;
             return;
@@ -154,12 +154,12 @@ impl Assembly {
     }
 
     /// Sets another frame.
-    pub fn set_frame(&mut self, frame: Frame) {
+    pub(crate) fn set_frame(&mut self, frame: Frame) {
         self.frame = frame;
     }
 
     /// Sets other pools. Elements in both stay unchanged.
-    pub fn set_pools(&mut self, pools: &Pools) {
+    pub(crate) fn set_pools(&mut self, pools: &Pools) {
         for (name, family, ranges) in outgoing::sets(pools) {
             // Without anything to translate, no rule uses the set.
             if ranges.is_empty() && outgoing::FROM.contains(&name) {
@@ -172,7 +172,7 @@ impl Assembly {
     }
 
     /// Sets the addresses and ports of the fabric itself.
-    pub fn set_control(&mut self, control: &Control) {
+    pub(crate) fn set_control(&mut self, control: &Control) {
         for (name, keys) in guard::sets(control) {
             self.put_keys(name, &keys);
         }
@@ -232,7 +232,7 @@ impl Assembly {
     }
 
     /// Creates a set that belongs to no part, if it does not exist.
-    pub fn put_set(&mut self, name: &str, kind: SetKind) {
+    pub(crate) fn put_set(&mut self, name: &str, kind: SetKind) {
         if !self.ruleset.sets.contains_key(name) {
             self.ruleset.sets.insert(name.into(), Set::of(kind, []));
             self.touched.set(name);
@@ -240,7 +240,7 @@ impl Assembly {
     }
 
     /// Removes such a set.
-    pub fn remove_set(&mut self, name: &str) {
+    pub(crate) fn remove_set(&mut self, name: &str) {
         if let Some(set) = self.ruleset.sets.remove(name) {
             // Before this is written, another set may replace it.
             self.touched.set(name).extend(set.elements.into_keys());
@@ -248,7 +248,7 @@ impl Assembly {
     }
 
     /// Puts an element with its value into an existing set, or removes it.
-    pub fn put_element(&mut self, set: &str, key: &Key, value: Option<Option<Value>>) {
+    pub(crate) fn put_element(&mut self, set: &str, key: &Key, value: Option<Option<Value>>) {
         let Some(elements) = self.ruleset.sets.get_mut(set).map(|set| &mut set.elements) else {
             return;
         };
@@ -293,7 +293,7 @@ impl Assembly {
     }
 
     /// Returns what may differ since the last call.
-    pub fn take_touched(&mut self) -> Touched {
+    pub(crate) fn take_touched(&mut self) -> Touched {
         std::mem::take(&mut self.touched)
     }
 }

@@ -143,7 +143,7 @@ impl Compiled {
 
     /// Returns the same rules, followed by a drop of all traffic.
     #[must_use]
-    pub fn then_closed(mut self, reason: &str) -> Self {
+    pub(crate) fn then_closed(mut self, reason: &str) -> Self {
         let rule = counted(Vec::new(), Verdict::Drop, comment(reason));
         Arc::make_mut(&mut self.chain).rules.push(rule);
         self

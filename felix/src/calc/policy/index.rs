@@ -230,6 +230,7 @@ impl Index {
     }
 
     /// Returns how often a selector was evaluated on labels.
+    #[cfg(test)]
     pub(crate) const fn checks(&self) -> u64 {
         self.checks
     }
