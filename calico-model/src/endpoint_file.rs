@@ -1,6 +1,6 @@
-//! The files by which an agent tells the plugins of its host how an endpoint fares, one an
-//! endpoint: as Calico has it, one in a directory `endpoint-status` while it is up; and one in a
-//! directory `endpoint-error` beside that while it is refused.
+//! Status files that an agent writes for the plugins of its host, one per endpoint: as in Calico, a
+//! file in the directory `endpoint-status` while the endpoint is up; and a file in the directory
+//! `endpoint-error` beside it while the endpoint is rejected.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::key::endpoint_name::EndpointName;
 use crate::value::mac::Mac;
 use crate::value::network::Network;
 
-/// What such a file holds, as JSON.
+/// The content of such a file, as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EndpointFile {
@@ -29,42 +29,42 @@ pub struct EndpointFile {
     /// The BGP peer that selects it, if one does.
     #[serde(rename = "bgpPeerName", skip_serializing_if = "String::is_empty")]
     pub bgp_peer_name: String,
-    /// Index of the interface: one that is made anew by the same name has another. Calico's agent
-    /// does not tell it, nor the next.
+    /// Index of the interface: an interface that was created again with the same name has another
+    /// one. Calico's agent writes neither this field nor the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub if_index: Option<u32>,
-    /// The container that the endpoint is of.
+    /// The container of the endpoint.
     #[serde(rename = "containerID", skip_serializing_if = "String::is_empty")]
     pub container_id: String,
-    /// Why the endpoint is refused.
+    /// Why the endpoint is rejected.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
 
 impl EndpointFile {
-    /// Where agents and plugins keep such files unless they are told otherwise: in directories
-    /// below this one.
+    /// The default parent directory of such files, for agents and plugins.
     pub const PATH_PREFIX: &str = "/var/run/calico";
 
-    /// The directory of the files of endpoints that are up: everything of them is in the kernel.
+    /// The directory of the files of endpoints that are up: all their objects are in the kernel.
     pub const UP: &str = "endpoint-status";
 
-    /// The directory of the files of endpoints that are refused, each with its reason.
+    /// The directory of the files of rejected endpoints, each with its reason.
     pub const ERROR: &str = "endpoint-error";
 
-    /// The file's name: orchestrator, `namespace/workload` and endpoint, with blanks between them.
+    /// Returns the file's name: orchestrator, `namespace/workload` and endpoint, separated by
+    /// blanks.
     pub fn name(orchestrator: &str, workload: &str, endpoint: &str) -> String {
         [orchestrator, workload, endpoint].map(escape).join(" ")
     }
 
-    /// The name of the file of an endpoint, by its namespace and name.
+    /// Returns the name of the file of an endpoint, from its namespace and name.
     pub fn name_of(namespace: &str, name: &EndpointName) -> String {
         let workload = format!("{namespace}/{}", name.workload());
         Self::name(name.orchestrator(), &workload, name.endpoint())
     }
 }
 
-/// A part of a URL's path: octets that cannot stand in one are written `%20`.
+/// Escapes a part of a URL's path: octets that are not allowed in one are written as `%20`.
 fn escape(part: &str) -> String {
     let mut text = String::with_capacity(part.len());
     for octet in part.bytes() {

@@ -1,8 +1,8 @@
-//! What Cambric's own daemons keep beside Calico's keys: who reflects routes, under which cluster
-//! id, and who shall cease to.
+//! The keys of Cambric's own daemons in addition to Calico's: registered route reflectors, their
+//! cluster ids, and requests to drain them.
 //!
-//! Everything lives below [`FABRIC_PREFIX`], where Calico's components never look. Values are JSON
-//! objects; unknown fields are kept, as in resources.
+//! All are below [`FABRIC_PREFIX`], which Calico's components never read. Values are JSON objects;
+//! unknown fields are kept, as in resources.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,18 +19,18 @@ use crate::value::json_octets;
 #[cfg(test)]
 mod tests;
 
-/// Prefix of everything that is Cambric's own.
+/// Prefix of all keys of Cambric's own.
 pub const FABRIC_PREFIX: &str = "/cambric/v1/";
 
 /// A key below [`FABRIC_PREFIX`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FabricKey {
-    /// A reflector is there ([`Registration`]); under a lease.
+    /// A running reflector ([`Registration`]); under a lease.
     Reflector(String),
-    /// A cluster id belongs to a reflector ([`ClusterClaim`]); for good, so that a reflector that
-    /// comes back finds its own.
+    /// The reflector of a cluster id ([`ClusterClaim`]); permanent, so that a restarted reflector
+    /// keeps its id.
     Cluster(Ipv4Addr),
-    /// A reflector shall be drained ([`DrainRequest`]), until the key is deleted.
+    /// A reflector to be drained ([`DrainRequest`]), until the key is deleted.
     Drain(String),
 }
 
@@ -53,16 +53,16 @@ impl fmt::Display for FabricKey {
     }
 }
 
-/// Why a text is no key of Cambric's own.
+/// Why a text is not a key of Cambric's own.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FabricKeyError {
-    /// Nothing of Cambric's lives there.
+    /// It is not below the prefix.
     #[error("nothing of ours lives under this key")]
     Foreign,
-    /// The name of a reflector is none.
+    /// The name of a reflector is invalid.
     #[error("a reflector's name is that of a host: lower-case letters, digits, '-' and '.'")]
     Name,
-    /// The cluster id is none.
+    /// The cluster id is invalid.
     #[error("a cluster id has the form of an IPv4 address, and is not 0.0.0.0")]
     ClusterId,
 }
@@ -90,53 +90,53 @@ impl FromStr for FabricKey {
     }
 }
 
-/// What a reflector says of itself while it lives.
+/// The data of a running reflector.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Registration {
     /// Its AS number.
     pub as_number: AsNumber,
-    /// The IPv4 address that it takes sessions at.
+    /// The IPv4 address at which it accepts sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipv4_address: Option<Ipv4Addr>,
-    /// The IPv6 address that it takes sessions at.
+    /// The IPv6 address at which it accepts sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipv6_address: Option<Ipv6Addr>,
-    /// The port that it takes sessions at; that of BGP when absent.
+    /// The port at which it accepts sessions; the default is that of BGP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// Its cluster id (RFC 4456 §7).
     #[serde(rename = "clusterID")]
     pub cluster_id: Ipv4Addr,
-    /// What it shares its fate with: a rack, a room, a power supply. All that say nothing are in
-    /// one zone.
+    /// The failure domain: a rack, a room, a power supply. All reflectors without a zone are in the
+    /// same one.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub zone: String,
-    /// How large a share of the clients it takes, beside others; 0 takes none.
+    /// Its share of the clients, relative to other reflectors; 0 means no clients.
     #[serde(default = "weight_default")]
     pub weight: u32,
-    /// Whether it is there to stay.
+    /// Its state of service.
     #[serde(default, deserialize_with = "or_default")]
     pub state: ReflectorState,
-    /// Clients whose sessions are up. Told to people; nothing is chosen by it.
+    /// Number of clients with established sessions. For operators only; no selection depends on it.
     #[serde(default, deserialize_with = "or_default")]
     pub clients: u32,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
-/// Whether a reflector is there to stay.
+/// The state of service of a reflector.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum ReflectorState {
-    /// It is.
+    /// It accepts clients.
     #[default]
     Active,
     /// It is about to close its sessions: clients choose others (RFC 8326).
@@ -155,29 +155,29 @@ impl fmt::Display for ReflectorState {
     }
 }
 
-/// Whose a cluster id is.
+/// The owner of a cluster id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterClaim {
     /// The reflector's name.
     pub reflector: String,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
-/// That a reflector shall be drained.
+/// A request to drain a reflector.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainRequest {
-    /// Since when, RFC 3339.
+    /// Time of the request, RFC 3339.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub since: String,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
@@ -186,13 +186,13 @@ const fn weight_default() -> u32 {
     REFLECTOR_WEIGHT_DEFAULT
 }
 
-/// A stored value that does not read as what it should be, with the field that does not.
+/// A stored value that cannot be parsed, with the invalid field.
 #[derive(Debug, thiserror::Error)]
 #[error("{field}: {source}")]
 pub struct FabricValueError {
     /// Path of the field; `.` for the whole.
     pub field: String,
-    /// What is wrong with it.
+    /// The error.
     pub source: serde_json::Error,
 }
 
@@ -205,18 +205,20 @@ fn parse<T: for<'de> Deserialize<'de>>(octets: &[u8]) -> Result<T, FabricValueEr
 }
 
 impl Registration {
-    /// Reads a stored value.
+    /// Parses a stored value.
     ///
     /// # Errors
-    /// It does not read as one; the field is named.
+    ///
+    /// The value is invalid; the field is named.
     pub fn parse(octets: &[u8]) -> Result<Self, FabricValueError> {
         parse(octets)
     }
 
-    /// The value to store.
+    /// Returns the value to store.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    ///
+    /// All faults of the value.
     pub fn encode(&self) -> Result<Vec<u8>, Vec<Invalid>> {
         let faults = self.faults();
         match faults.is_empty() {
@@ -225,7 +227,7 @@ impl Registration {
         }
     }
 
-    /// Everything that is wrong with it.
+    /// Returns all its faults.
     pub fn faults(&self) -> Vec<Invalid> {
         let mut faults = Faults::default();
         if self.ipv4_address.is_none() && self.ipv6_address.is_none() {
@@ -241,7 +243,7 @@ impl Registration {
         faults.0
     }
 
-    /// Its address of a family.
+    /// Returns its address of a family.
     pub fn address(&self, ipv6: bool) -> Option<IpAddr> {
         match ipv6 {
             true => self.ipv6_address.map(IpAddr::V6),
@@ -249,7 +251,7 @@ impl Registration {
         }
     }
 
-    /// Its addresses.
+    /// Returns its addresses.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + use<> {
         [self.address(false), self.address(true)]
             .into_iter()
@@ -258,7 +260,7 @@ impl Registration {
 }
 
 impl ClusterClaim {
-    /// A claim for a reflector.
+    /// Returns a claim for a reflector.
     pub fn of(reflector: &str) -> Self {
         Self {
             reflector: reflector.to_owned(),
@@ -266,22 +268,23 @@ impl ClusterClaim {
         }
     }
 
-    /// Reads a stored value.
+    /// Parses a stored value.
     ///
     /// # Errors
-    /// It does not read as one; the field is named.
+    ///
+    /// The value is invalid; the field is named.
     pub fn parse(octets: &[u8]) -> Result<Self, FabricValueError> {
         parse(octets)
     }
 
-    /// The value to store.
+    /// Returns the value to store.
     pub fn encode(&self) -> Vec<u8> {
         json_octets(self)
     }
 }
 
 impl DrainRequest {
-    /// A request made at this time (see [`rfc3339_utc`](crate::rfc3339_utc)).
+    /// Returns a request made at this time (see [`rfc3339_utc`](crate::rfc3339_utc)).
     pub fn since(time: String) -> Self {
         Self {
             since: time,
@@ -289,7 +292,7 @@ impl DrainRequest {
         }
     }
 
-    /// The value to store.
+    /// Returns the value to store.
     pub fn encode(&self) -> Vec<u8> {
         json_octets(self)
     }

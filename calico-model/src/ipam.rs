@@ -1,8 +1,8 @@
-//! What address management keeps: which block of addresses belongs to which host, which addresses
-//! of a block are taken and by whom, what every handle holds.
+//! The data of address management: affinities of blocks to hosts, allocations in a block, and the
+//! counts of handles.
 //!
-//! These are no resources: values are JSON without envelope, and [`IpamConfig`] beside the
-//! resource of nearly the same name is what address management itself reads.
+//! These are not resources: values are JSON without envelope. Address management itself reads
+//! [`IpamConfig`], not the resource of nearly the same name.
 
 pub(crate) mod block;
 #[cfg(test)]
@@ -21,7 +21,7 @@ use crate::parse_error::ParseError;
 use crate::value::json_octets;
 use crate::value::words::words;
 
-/// Prefix of everything that address management keeps.
+/// Prefix of all keys of address management.
 pub const IPAM_PREFIX: &str = "/calico/ipam/v2/";
 
 /// A key of address management.
@@ -29,31 +29,31 @@ pub const IPAM_PREFIX: &str = "/calico/ipam/v2/";
 pub enum IpamKey {
     /// A block ([`AllocationBlock`](crate::AllocationBlock)).
     Block(IpNet),
-    /// That a block belongs to somebody ([`BlockAffinity`]).
+    /// The affinity of a block to an owner ([`BlockAffinity`]).
     Affinity {
-        /// To whom.
+        /// The owner.
         owner: AffinityOwner,
         /// The block.
         block: IpNet,
     },
-    /// What a handle holds ([`IpamHandle`]).
+    /// The counts of a handle ([`IpamHandle`]).
     Handle(String),
-    /// That a host takes part; without a value.
+    /// A host that uses address management; without a value.
     Host(String),
     /// The settings ([`IpamConfig`]).
     Config,
 }
 
-/// Whom a block belongs to. Its text is `host:<name>` or `virtual:<name>`.
+/// The owner of an affinity. Its text is `host:<name>` or `virtual:<name>`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AffinityOwner {
     /// A host.
     Host(String),
-    /// Something that is no host, such as load balancers.
+    /// An owner that is not a host, such as load balancers.
     Virtual(String),
 }
 
-/// The text is no key of address management.
+/// The text is not a key of address management.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a key of address management")]
 pub struct IpamKeyError;
@@ -101,7 +101,7 @@ impl IpamKey {
     /// The prefix of all hosts and their blocks.
     pub const HOSTS: &'static str = "/calico/ipam/v2/host/";
 
-    /// The prefix of the blocks that belong to somebody.
+    /// Returns the prefix of an owner's affinities.
     pub fn affinities_prefix(owner: &AffinityOwner) -> String {
         let (kind, name) = owner.parts();
         format!("{IPAM_PREFIX}{kind}/{name}/")
@@ -128,13 +128,13 @@ impl FromStr for IpamKey {
     }
 }
 
-/// The block of a part such as `10.65.3.64-26`, if it is written in the one form it has.
+/// Parses a block such as `10.65.3.64-26`, if it is in canonical form.
 fn block(family: &str, text: &str) -> Option<IpNet> {
     let block: IpNet = text.replacen('-', "/", 1).parse().ok()?;
     (Range(block).to_string() == format!("{family}/block/{text}")).then_some(block)
 }
 
-/// A block as it stands in keys.
+/// A block in the format of keys.
 struct Range(IpNet);
 
 impl fmt::Display for Range {
@@ -162,30 +162,30 @@ impl fmt::Display for IpamKey {
     }
 }
 
-/// How far a block belongs to somebody.
+/// The state of a block affinity.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct BlockAffinity {
-    /// How far.
+    /// The state.
     #[serde(default, deserialize_with = "absent_as_confirmed")]
     pub state: AffinityState,
-    /// Whether it counts as gone.
+    /// Whether it counts as deleted.
     #[serde(default, deserialize_with = "or_default")]
     pub deleted: bool,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
 words! {
-    /// How far a block belongs to somebody.
+    /// The state of a block affinity.
     #[derive(Default)]
     AffinityState, "one of \"confirmed\", \"pending\" and \"pendingDeletion\"";
-    /// It does.
+    /// The block belongs to the owner.
     #[default]
     Confirmed "confirmed",
-    /// It is asked for; somebody else may get it.
+    /// The owner requests the block; another one may get it.
     Pending "pending",
-    /// It is being given back.
+    /// The owner is releasing the block.
     PendingDeletion "pendingDeletion",
 }
 
@@ -194,7 +194,7 @@ fn absent_as_confirmed<'de, D: Deserializer<'de>>(json: D) -> Result<AffinitySta
 }
 
 impl BlockAffinity {
-    /// An affinity in this state.
+    /// Returns an affinity in this state.
     pub fn new(state: AffinityState) -> Self {
         Self {
             state,
@@ -202,7 +202,7 @@ impl BlockAffinity {
         }
     }
 
-    /// Reads a stored value; an empty one is that of a confirmed affinity.
+    /// Parses a stored value; an empty one means a confirmed affinity.
     pub fn parse(octets: &[u8]) -> Result<Self, ParseError> {
         if octets.is_empty() {
             return Ok(Self::default());
@@ -210,55 +210,55 @@ impl BlockAffinity {
         read("block affinity", octets)
     }
 
-    /// The value to store.
+    /// Returns the value to store.
     pub fn encode(&self) -> Vec<u8> {
         json_octets(self)
     }
 
-    /// Whether the block is the owner's to announce. One that is only asked for may end up with
-    /// somebody else; one that is being given back is still the owner's.
+    /// Returns whether the owner advertises the block. A pending block may get another owner; a
+    /// block that is being released still belongs to the owner.
     pub fn is_announced(&self) -> bool {
         self.state != AffinityState::Pending && !self.deleted
     }
 }
 
-/// How many addresses a handle holds, by block.
+/// The number of addresses of a handle, by block.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct IpamHandle {
     /// The numbers.
     #[serde(default, deserialize_with = "or_default")]
     pub block: BTreeMap<IpNet, u32>,
-    /// Whether it counts as gone.
+    /// Whether it counts as deleted.
     #[serde(default, deserialize_with = "or_default")]
     pub deleted: bool,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
 impl IpamHandle {
-    /// Reads a stored value.
+    /// Parses a stored value.
     pub fn parse(octets: &[u8]) -> Result<Self, ParseError> {
         read("handle", octets)
     }
 
-    /// The value to store.
+    /// Returns the value to store.
     pub fn encode(&self) -> Vec<u8> {
         json_octets(self)
     }
 }
 
 /// The settings that address management reads. Without a stored value, [`Self::default`]; in a
-/// stored value, what is absent is off.
+/// stored value, a missing field is off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IpamConfig {
-    /// Whether hosts take addresses from their own blocks only.
+    /// Whether hosts assign addresses from their own blocks only.
     #[serde(default, skip_serializing_if = "is_false")]
     pub strict_affinity: bool,
-    /// Whether hosts take blocks by themselves.
+    /// Whether hosts claim blocks automatically.
     #[serde(default, skip_serializing_if = "is_false")]
     pub auto_allocate_blocks: bool,
-    /// How many blocks a host can have; 0 for the built-in number.
+    /// Maximum number of blocks of a host; 0 for the built-in number.
     #[serde(
         rename = "maxBlocksPerHost",
         default,
@@ -266,7 +266,7 @@ pub struct IpamConfig {
         skip_serializing_if = "is_zero"
     )]
     pub max_blocks_per_host: u32,
-    /// How long a released address is not handed out again, in seconds.
+    /// Time until a released address can be assigned again, in seconds.
     #[serde(
         rename = "ipCooldownSeconds",
         default,
@@ -274,7 +274,7 @@ pub struct IpamConfig {
         skip_serializing_if = "is_zero"
     )]
     pub ip_cooldown_seconds: u32,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
@@ -292,12 +292,12 @@ impl Default for IpamConfig {
 }
 
 impl IpamConfig {
-    /// Reads a stored value.
+    /// Parses a stored value.
     pub fn parse(octets: &[u8]) -> Result<Self, ParseError> {
         read("settings of address management", octets)
     }
 
-    /// The value to store.
+    /// Returns the value to store.
     pub fn encode(&self) -> Vec<u8> {
         json_octets(self)
     }
@@ -311,7 +311,7 @@ const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// Reads a whole value.
+/// Parses a whole value.
 fn read<T: DeserializeOwned>(kind: &'static str, octets: &[u8]) -> Result<T, ParseError> {
     let mut json = serde_json::Deserializer::from_slice(octets);
     let failed = |field, source| ParseError {

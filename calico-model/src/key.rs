@@ -1,4 +1,4 @@
-//! Keys: where things live in the store.
+//! The keys of the data model in the datastore.
 
 pub(crate) mod endpoint_name;
 pub(crate) mod error;
@@ -17,10 +17,10 @@ use crate::status::StatusKey;
 /// Prefix of every resource's key.
 pub const RESOURCES_PREFIX: &str = "/calico/resources/v3/projectcalico.org/";
 
-/// Prefix of everything that belongs to the data model.
+/// Prefix of all keys of the data model.
 const ROOT: &str = "/calico/";
 
-/// Prefix of what the agents report.
+/// Prefix of the agents' reports.
 const STATUS_ROOT: &str = "/calico/felix/";
 
 /// A key of the data model.
@@ -28,9 +28,9 @@ const STATUS_ROOT: &str = "/calico/felix/";
 pub enum Key {
     /// A resource.
     Resource(ResourceKey),
-    /// Something an agent reports.
+    /// A report of an agent.
     Status(StatusKey),
-    /// Something that address management keeps.
+    /// Data of address management.
     Ipam(IpamKey),
     /// Any other key below `/calico/`, kept as it is.
     Other(String),
@@ -76,8 +76,8 @@ pub struct ResourceKey {
 }
 
 impl ResourceKey {
-    /// The key of a resource. Fails when the namespace does not fit the kind's scope, or when a
-    /// part is empty or has a slash in it.
+    /// Returns the key of a resource. Fails if the namespace does not fit the kind's scope, or if a
+    /// part is empty or contains a slash.
     pub fn new(kind: Kind, namespace: Option<&str>, name: &str) -> Result<Self, KeyError> {
         if namespace.is_some() != (kind.scope() == Scope::Namespaced) {
             return Err(KeyError::Scope(kind));
@@ -107,17 +107,17 @@ impl ResourceKey {
         }
     }
 
-    /// The kind of the resource.
+    /// Returns the kind of the resource.
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The namespace, for kinds that have one.
+    /// Returns the namespace, for kinds that have one.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
-    /// The name of the resource.
+    /// Returns the name of the resource.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -1,5 +1,5 @@
-//! Reading helpers: what other writers leave out, write as `null` or write as `""` reads as the
-//! default, so that one odd field does not make a resource unreadable.
+//! Helpers for lenient parsing: a field that other writers omit, write as `null` or write as `""`
+//! gets its default, so that one odd field does not make a resource unreadable.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -7,10 +7,10 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// Fields of an object that are not known here; kept, and written back as they were.
+/// Unknown fields of an object; they are kept, and written back unchanged.
 pub(crate) type Unknown = BTreeMap<String, Value>;
 
-/// `null` reads as the default.
+/// Parses `null` as the default.
 pub(crate) fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -28,7 +28,7 @@ pub(crate) const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-/// `null` and `""` read as `None`.
+/// Parses `null` and `""` as `None`.
 pub(crate) fn empty_as_none<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,18 +1,19 @@
-//! The data model that the suite shares with Calico: where things live in the store, and what
-//! their values look like.
+//! The data model that the suite shares with Calico: the keys in the datastore, and the format of
+//! their values.
 //!
-//! - [`Key`] parses and writes the paths of the keyspace: resources, status keys, those of address
-//!   management, everything else kept as it is.
+//! - [`Key`] parses and writes keys: resources, status keys, those of address management; all
+//!   others are kept unchanged.
 //! - [`Resource`] is the envelope of a resource around its spec ([`NodeSpec`],
-//!   [`WorkloadEndpointSpec`], [`BgpPeerSpec`], …). Reading is tolerant: fields that are not known
-//!   here are kept and written back. Writing is strict: [`Resource::encode`] refuses what breaks
-//!   the model, and each [`Invalid`] names its field.
-//! - [`Selector`] reads selectors and tells what they match.
-//! - [`IpamKey`] with [`AllocationBlock`], [`BlockAffinity`] and [`IpamHandle`] is what address
-//!   management keeps.
-//! - [`StatusKey`] with [`HostStatus`] and [`EndpointStatus`] is what the agent reports, and
-//!   [`EndpointFile`] what it tells its host.
-//! - [`FabricKey`] with [`Registration`] is what Cambric's daemons keep beside Calico's keys.
+//!   [`WorkloadEndpointSpec`], [`BgpPeerSpec`], …). Reading is tolerant: unknown fields are kept
+//!   and written back. Writing is strict: [`Resource::encode`] rejects violations of the model, and
+//!   each [`Invalid`] names its field.
+//! - [`Selector`] parses and evaluates selectors.
+//! - [`IpamKey`] with [`AllocationBlock`], [`BlockAffinity`] and [`IpamHandle`] are the data of
+//!   address management.
+//! - [`StatusKey`] with [`HostStatus`] and [`EndpointStatus`] are the agent's reports, and
+//!   [`EndpointFile`] is its status file for plugins.
+//! - [`FabricKey`] with [`Registration`] are the data of Cambric's daemons in addition to Calico's
+//!   keys.
 //!
 //! ```
 //! use calico_model::{Key, NodeSpec, Resource};

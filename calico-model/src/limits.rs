@@ -9,35 +9,35 @@ pub const LABEL_VALUE_OCTETS_MAX: usize = 63;
 /// Longest name of a network interface, in octets (`IFNAMSIZ` less the terminating zero).
 pub const INTERFACE_NAME_OCTETS_MAX: usize = 15;
 
-/// The weight of a reflector that names none.
+/// The default weight of a reflector.
 pub const REFLECTOR_WEIGHT_DEFAULT: u32 = 100;
 
 /// Longest label in a selector, in octets.
 pub const LABEL_OCTETS_MAX: usize = 512;
 
-/// How deep parentheses in a selector can lie within each other.
+/// Maximum nesting of parentheses in a selector.
 pub const SELECTOR_DEPTH_MAX: usize = 64;
 
 /// Longest selector of a BGP peer, in octets.
 pub const SELECTOR_OCTETS_MAX: usize = 1024;
 
-/// Most names for communities of one BGP configuration.
+/// Maximum number of names for communities in one BGP configuration.
 pub const COMMUNITIES_MAX: usize = 500;
 
-/// Most prefix advertisements of one BGP configuration.
+/// Maximum number of prefix advertisements in one BGP configuration.
 pub const PREFIX_ADVERTISEMENTS_MAX: usize = 500;
 
-/// Most operations of one rule of a BGP filter.
+/// Maximum number of operations in one rule of a BGP filter.
 pub const FILTER_OPERATIONS_MAX: usize = 10;
 
-/// Most AS numbers that one operation of a BGP filter puts before the path.
+/// Maximum number of AS numbers that one operation of a BGP filter prepends.
 pub const AS_PATH_PREPENDS_MAX: usize = 10;
 
-/// Greatest metric of a route to a workload: LOCAL_PREF is 2147483647 less the metric.
+/// Highest metric of a route to a workload: LOCAL_PREF is 2147483647 less the metric.
 pub const ROUTE_PRIORITY_MAX: u32 = 2_147_483_646;
 
-/// Most blocks that a host can be given.
+/// Highest configurable number of blocks of a host.
 pub const HOST_BLOCKS_MAX: u32 = 1_000_000;
 
-/// Longest time that a released address is not handed out again, in seconds.
+/// Longest time until a released address can be assigned again, in seconds.
 pub const COOL_DOWN_S_MAX: u32 = 1_200;

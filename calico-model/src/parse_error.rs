@@ -1,13 +1,13 @@
 //! Why a stored value is not a resource.
 
-/// A stored value that does not read as the resource it should be.
+/// A stored value that cannot be parsed as the expected resource.
 #[derive(Debug, thiserror::Error)]
 #[error("not a readable {kind}: {field}: {source}")]
 pub struct ParseError {
-    /// The kind it should be.
+    /// The expected kind.
     pub kind: &'static str,
-    /// Path of the field that does not read, such as `spec.bgp.asNumber`; `.` for the whole.
+    /// Path of the invalid field, such as `spec.bgp.asNumber`; `.` for the whole.
     pub field: String,
-    /// What is wrong with it, and where in the text.
+    /// The error, and its position in the text.
     pub source: serde_json::Error,
 }

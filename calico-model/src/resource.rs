@@ -1,4 +1,4 @@
-//! The envelope of a resource, and what every spec must be able to say.
+//! The envelope of a resource, and the interface of every spec.
 
 pub(crate) mod bgp_configuration;
 pub(crate) mod bgp_filter;
@@ -39,13 +39,13 @@ pub const API_VERSION: &str = "projectcalico.org/v3";
 
 /// The part of a resource that its kind defines.
 pub trait Spec: Debug + Clone + PartialEq + Default + Serialize + DeserializeOwned {
-    /// The kind it belongs to; `None` when only the envelope can tell (see [`RawSpec`]).
+    /// Its kind; `None` if only the envelope determines it (see [`RawSpec`]).
     const KIND: Option<Kind>;
 
-    /// What is wrong with it, beyond what its types rule out.
+    /// Returns its faults that its types do not exclude.
     fn validate(&self, metadata: &Metadata) -> Vec<Invalid>;
 
-    /// Sets what writers must put into such a resource.
+    /// Sets the fields that writers must set in such a resource.
     fn complete(&mut self, kind: Kind, metadata: &mut Metadata) {
         let _ = (kind, metadata);
     }
@@ -55,56 +55,56 @@ pub trait Spec: Debug + Clone + PartialEq + Default + Serialize + DeserializeOwn
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", bound = "S: Spec")]
 pub struct Resource<S> {
-    /// Name of the kind; not relied upon when the spec's type fixes it.
+    /// Name of the kind; ignored if the spec's type determines it.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub kind: String,
-    /// Version of the model; not relied upon.
+    /// Version of the model; ignored.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub api_version: String,
-    /// Name, labels and the like.
+    /// Name, labels and other metadata.
     #[serde(default, deserialize_with = "or_default")]
     pub metadata: Metadata,
-    /// What the kind defines.
+    /// The part that the kind defines.
     #[serde(default, deserialize_with = "or_default")]
     pub spec: S,
-    /// What others report about it, as it is.
+    /// The status reported by other programs, unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Value>,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
-/// Name, labels and the like of a resource.
+/// Name, labels and other metadata of a resource.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
     /// The name, unique within kind and namespace.
     #[serde(default, deserialize_with = "or_default")]
     pub name: String,
-    /// The namespace, for kinds that have one; else empty.
+    /// The namespace, for namespaced kinds; otherwise empty.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub namespace: String,
-    /// A random UUID, given when the resource is created.
+    /// A random UUID, set at the creation of the resource.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub uid: String,
-    /// When it was created: RFC 3339, UTC, seconds.
+    /// Time of creation: RFC 3339, UTC, seconds.
     #[serde(
         default,
         deserialize_with = "or_default",
@@ -118,26 +118,26 @@ pub struct Metadata {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub labels: BTreeMap<String, String>,
-    /// Free remarks.
+    /// Annotations, without a meaning for selectors.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub annotations: BTreeMap<String, String>,
-    /// The store's revision of the resource as text, for callers; never stored.
+    /// The resource's revision in the datastore as text, for callers; never stored.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub resource_version: String,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
-/// A spec whose kind has no type here: kept as it is.
+/// A spec of any kind, kept unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RawSpec(pub serde_json::Map<String, Value>);
@@ -175,10 +175,10 @@ pub enum EncodeError {
     /// A field has a value of the wrong type or form.
     #[error(transparent)]
     Parse(#[from] ParseError),
-    /// Fields break the model.
+    /// Fields violate the model.
     #[error("{}", list(.0))]
     Invalid(Vec<Invalid>),
-    /// Namespace and kind do not fit.
+    /// Namespace and kind do not match.
     #[error(transparent)]
     Key(#[from] KeyError),
 }
@@ -192,7 +192,7 @@ fn list(faults: &[Invalid]) -> String {
 }
 
 impl<S: Spec> Resource<S> {
-    /// A resource of a kind without namespaces.
+    /// Returns a resource of a cluster-wide kind.
     pub fn new(name: &str, spec: S) -> Self {
         let mut resource = Self {
             spec,
@@ -206,14 +206,14 @@ impl<S: Spec> Resource<S> {
         resource
     }
 
-    /// A resource of a kind with namespaces.
+    /// Returns a resource of a namespaced kind.
     pub fn namespaced(namespace: &str, name: &str, spec: S) -> Self {
         let mut resource = Self::new(name, spec);
         resource.metadata.namespace = namespace.to_owned();
         resource
     }
 
-    /// Reads a stored value. Unknown fields are kept; absent ones and `null` read as defaults.
+    /// Parses a stored value. Unknown fields are kept; missing ones and `null` get their defaults.
     pub fn parse(octets: &[u8]) -> Result<Self, ParseError> {
         let mut json = serde_json::Deserializer::from_slice(octets);
         let resource = Self::read(&mut json)?;
@@ -221,7 +221,7 @@ impl<S: Spec> Resource<S> {
         Ok(resource)
     }
 
-    /// Reads a value that has been parsed already.
+    /// Converts a parsed JSON value.
     pub(crate) fn from_value(value: Value) -> Result<Self, ParseError> {
         Self::read(value)
     }
@@ -237,14 +237,14 @@ impl<S: Spec> Resource<S> {
         })
     }
 
-    /// The kind; fails when the envelope names one that is not known.
+    /// Returns the kind; fails if the envelope names an unknown one.
     pub fn kind(&self) -> Result<Kind, EncodeError> {
         S::KIND
             .or_else(|| Kind::from_name(&self.kind))
             .ok_or_else(|| EncodeError::UnknownKind(self.kind.clone()))
     }
 
-    /// Where it lives in the store.
+    /// Returns its key in the datastore.
     pub fn key(&self) -> Result<ResourceKey, EncodeError> {
         let namespace = Some(self.metadata.namespace.as_str()).filter(|name| !name.is_empty());
         Ok(ResourceKey::new(
@@ -254,7 +254,7 @@ impl<S: Spec> Resource<S> {
         )?)
     }
 
-    /// Everything that is wrong with it.
+    /// Returns all its faults.
     pub fn validate(&self) -> Result<Vec<Invalid>, EncodeError> {
         let kind = self.kind()?;
         let mut faults = Faults::default();
@@ -269,7 +269,7 @@ impl<S: Spec> Resource<S> {
         Ok(faults.0)
     }
 
-    /// The resource as it is to be stored: complete, and without what is never stored.
+    /// Returns the resource to store: complete, and without fields that are never stored.
     pub fn completed(&self) -> Result<Self, EncodeError> {
         let kind = self.kind()?;
         let mut stored = self.clone();
@@ -281,10 +281,10 @@ impl<S: Spec> Resource<S> {
         Ok(stored)
     }
 
-    /// The resource as it is to be stored, if nothing is wrong with it.
+    /// Returns the resource to store, if it has no faults.
     pub(crate) fn checked(&self) -> Result<Self, EncodeError> {
         let stored = self.completed()?;
-        // What the envelope says is looked at as it was given, the rest as it will be.
+        // The envelope is checked as given, the rest as it will be stored.
         let mut checked = stored.clone();
         checked.kind.clone_from(&self.kind);
         checked.api_version.clone_from(&self.api_version);
@@ -296,7 +296,7 @@ impl<S: Spec> Resource<S> {
         }
     }
 
-    /// The value to store: checked and complete.
+    /// Returns the value to store: checked and complete.
     pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         let stored = self.checked()?;
         Ok(serde_json::to_vec(&stored).map_err(ParseError::whole::<S>)?)

@@ -1,8 +1,8 @@
 //! The schema of the data model: every field of every kind, and which program supports it.
 //!
-//! It is one table, which writing, reporting and the operators' page share: `cambric apply` refuses
-//! a field that is not in it, and whoever stores or reads a resource finds here which of its fields
-//! have no effect, with the reason ([`unsupported_fields`]).
+//! It is one table for writing, reporting and the operators' page: `cambric apply` rejects a field
+//! that is not in it, and [`unsupported_fields`] returns the fields of a resource without effect,
+//! with the reason.
 
 mod felix_configuration;
 mod others;
@@ -31,7 +31,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// What operators call it.
+    /// Returns its name for operators.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Felix => "Felix",
@@ -42,27 +42,27 @@ impl Program {
     }
 }
 
-/// What has an effect when a field is set.
+/// The effect of a set field.
 #[derive(Clone, Copy)]
 pub(crate) enum Support {
     /// This program supports it.
     By(Program),
-    /// A remark, an identity or a record, in Calico too: nothing acts on it.
+    /// A comment, an identity or a record, in Calico too: no program acts on it.
     Record,
-    /// Its parts tell.
+    /// Declared by its parts.
     Parts,
     /// No program supports it.
     No {
-        /// The program that reports it; without one, it is reported where it is written and shown.
+        /// The program that reports it; `None`: it is reported where it is written and shown.
         due: Option<Program>,
-        /// Whether a value asks for anything.
+        /// Whether a value requests anything.
         asks: fn(&Value) -> bool,
-        /// What becomes of it.
+        /// The measure taken.
         reason: &'static str,
     },
 }
 
-/// What a field may hold.
+/// The type of a field's value.
 #[derive(Clone, Copy)]
 pub(crate) enum Shape {
     /// Anything.
@@ -78,7 +78,7 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    /// The fields of its objects, and whether it is a list of them.
+    /// Returns the fields of its objects, and whether it is a list of them.
     pub(crate) const fn parts(self) -> Option<(Fields, bool)> {
         match self {
             Self::Any | Self::Text => None,
@@ -98,7 +98,7 @@ pub(crate) struct Field {
 
 pub(crate) type Fields = &'static [Field];
 
-/// A field that a program supports.
+/// Returns a field that a program supports.
 const fn by(program: Program, name: &'static str, shape: Shape) -> Field {
     let support = Support::By(program);
     Field {
@@ -120,7 +120,7 @@ const fn ipam(name: &'static str, shape: Shape) -> Field {
     by(Program::Ipam, name, shape)
 }
 
-/// A field that nothing acts on, in Calico either.
+/// Declares a field that no program acts on, in Calico either.
 const fn record(name: &'static str, shape: Shape) -> Field {
     let support = Support::Record;
     Field {
@@ -130,7 +130,7 @@ const fn record(name: &'static str, shape: Shape) -> Field {
     }
 }
 
-/// A field whose parts tell.
+/// Declares a field by its parts.
 const fn parts(name: &'static str, shape: Shape) -> Field {
     let support = Support::Parts;
     Field {
@@ -140,7 +140,7 @@ const fn parts(name: &'static str, shape: Shape) -> Field {
     }
 }
 
-/// A field that no program supports; `due` reports it where a value is set.
+/// Declares a field that no program supports; `due` reports it if a value is set.
 const fn no(
     due: Option<Program>,
     name: &'static str,
@@ -156,12 +156,12 @@ const fn no(
     }
 }
 
-/// Whether a value is there at all.
+/// Returns true for every value.
 fn always(_: &Value) -> bool {
     true
 }
 
-/// Whether a value, or a part of it, is more than `null`, false, a zero or an empty text.
+/// Returns whether a value, or a part of it, is more than `null`, false, a zero or an empty text.
 fn is_set(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
@@ -173,12 +173,12 @@ fn is_set(value: &Value) -> bool {
     }
 }
 
-/// Whether a condition may be meant: it is more than `null` or an empty object.
+/// Returns whether a value may be a condition: it is more than `null` or an empty object.
 fn may_match(value: &Value) -> bool {
     !value.is_null() && value.as_object().is_none_or(|object| !object.is_empty())
 }
 
-/// The fields of a resource of a kind.
+/// Returns the fields of a resource of a kind.
 pub(crate) const fn fields(kind: Kind) -> Fields {
     match kind {
         Kind::Node => routing::NODE,
@@ -206,32 +206,32 @@ pub(crate) const fn fields(kind: Kind) -> Fields {
     }
 }
 
-/// What is declared of a field.
+/// The declaration of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Declared {
     /// Its path, such as `spec.ingress[].source.nets`.
     pub path: String,
-    /// What has an effect when it is set.
+    /// The effect when it is set.
     pub standing: Standing,
 }
 
-/// What has an effect when a field is set.
+/// The effect of a set field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// This program supports it.
     Supported(Program),
-    /// It is a record: in Calico, too, nothing acts on it.
+    /// It is a record: in Calico, too, no program acts on it.
     Record,
     /// It has no effect.
     Unsupported {
-        /// The program that reports it in its status, if it is one's business.
+        /// The program that reports it in its status, if there is one.
         due: Option<Program>,
-        /// What becomes of it.
+        /// The measure taken.
         reason: &'static str,
     },
 }
 
-/// The fields of a kind's spec down to those that have no parts of their own.
+/// Returns the fields of a kind's spec down to those without parts.
 pub fn declared(kind: Kind) -> Vec<Declared> {
     let mut found = Vec::new();
     if let Some(spec) = fields(kind).iter().find(|field| field.name == "spec") {
@@ -285,7 +285,7 @@ const METADATA: Fields = {
     ]
 };
 
-/// An envelope around a spec.
+/// The envelope of a spec.
 macro_rules! envelope {
     ($spec:expr) => {
         &[

@@ -9,8 +9,8 @@
 //!         | label ( "in" | "not in" ) "{" [ string { "," string } ] "}"
 //! ```
 //!
-//! Labels are letters, digits, `_`, `.`, `/` and `-`; strings stand in single or double quotes
-//! and have no escapes; blanks and tabs separate. The empty text selects everything.
+//! Labels are letters, digits, `_`, `.`, `/` and `-`; strings are in single or double quotes
+//! without escapes; blanks and tabs separate. The empty text selects everything.
 
 mod grammar;
 #[cfg(test)]
@@ -22,45 +22,45 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A selector: the text that somebody wrote, and what it means. The default selects everything.
+/// A selector: its original text, and its meaning. The default selects everything.
 #[derive(Debug, Clone, Default)]
 pub struct Selector {
     text: String,
     expression: Expression,
 }
 
-/// What a selector means.
+/// The meaning of a selector.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) enum Expression {
     /// Everything.
     #[default]
     All,
-    /// Everything too; where a namespace is selected, what lies in none.
+    /// Everything too; in a namespace selector, objects without a namespace.
     Global,
-    /// What has the label.
+    /// Objects with the label.
     Has(String),
-    /// What the comparison of a label's value holds for.
+    /// Objects of which the label's value satisfies the comparison.
     Compare(String, Operator, String),
-    /// What has the label with one of the values.
+    /// Objects with one of the values of the label.
     In(String, BTreeSet<String>),
-    /// What has not the label, or another value of it.
+    /// Objects without the label, or with another value of it.
     NotIn(String, BTreeSet<String>),
-    /// What the operand does not hold for.
+    /// The negation of the operand.
     Not(Box<Self>),
-    /// What all operands hold for, two or more.
+    /// The conjunction of the operands, two or more.
     And(Vec<Self>),
-    /// What any operand holds for, two or more.
+    /// The disjunction of the operands, two or more.
     Or(Vec<Self>),
 }
 
-/// How a label's value is compared.
+/// A comparison of a label's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Operator {
-    /// The label is there and equal.
+    /// The label exists and is equal.
     Equal,
-    /// The label is not there, or not equal.
+    /// The label does not exist, or is not equal.
     NotEqual,
-    /// The label's value has the text in it.
+    /// The label's value contains the text.
     Contains,
     /// The label's value begins with the text.
     StartsWith,
@@ -68,25 +68,26 @@ pub(crate) enum Operator {
     EndsWith,
 }
 
-/// Why a text is no selector.
+/// Why a text is not a selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected} at octet {at} of the selector")]
 pub struct SelectorError {
     /// Offset in the text, in octets.
     pub at: usize,
-    /// What should be there.
+    /// The expected syntax.
     pub expected: &'static str,
 }
 
 impl Selector {
-    /// The text that was read.
+    /// Returns the original text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The same over labels with `prefix` before their names, and where everything is selected, or
-    /// what lies in no namespace, asking for the label `present`. So the labels of namespaces and
-    /// of service accounts are asked about among those that endpoints take on from them.
+    /// Returns the same selector on labels with `prefix` before their names. If it selects
+    /// everything, or objects without a namespace, the result requires the label `present`. In this
+    /// way selectors of namespaces and of service accounts are evaluated on the labels that
+    /// endpoints inherit from them.
     #[must_use]
     pub fn under(&self, prefix: &str, present: &str) -> Self {
         let expression = match self.text.trim().is_empty() {
@@ -99,7 +100,7 @@ impl Selector {
         }
     }
 
-    /// What both select.
+    /// Returns the conjunction of both.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let expression = Expression::And(vec![self.expression.clone(), other.expression.clone()]);
@@ -109,7 +110,7 @@ impl Selector {
         }
     }
 
-    /// What has the label with one of these values.
+    /// Returns a selector for one of these values of the label.
     pub fn any_of(label: &str, values: impl IntoIterator<Item = String>) -> Self {
         let expression = Expression::In(label.to_owned(), values.into_iter().collect());
         Self {
@@ -118,7 +119,7 @@ impl Selector {
         }
     }
 
-    /// What has the label with this value.
+    /// Returns a selector for this value of the label.
     pub fn equal(label: &str, value: &str) -> Self {
         let expression = Expression::Compare(label.to_owned(), Operator::Equal, value.to_owned());
         Self {
@@ -127,19 +128,19 @@ impl Selector {
         }
     }
 
-    /// Whether something with these labels is selected.
+    /// Returns whether an object with these labels is selected.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.matches_by(&|label| labels.get(label).map(String::as_str))
     }
 
-    /// Returns conditions that whatever is selected fulfills, each as a list of alternatives: a
-    /// label with its value, or with any. Other things may fulfill them as well, so they tell
-    /// what is worth looking at. There is none where nothing can be said, as of `!has(a)`.
+    /// Returns necessary conditions, each as a list of alternatives: a label with its value, or
+    /// with any value. Every selected object satisfies all of them, but others may too, so they
+    /// only preselect candidates. The result is empty if there are none, as for `!has(a)`.
     pub fn conditions(&self) -> Vec<Vec<(&str, Option<&str>)>> {
         self.expression.conditions()
     }
 
-    /// Whether something is selected whose labels have the values that `value_of` tells.
+    /// Returns whether an object is selected of which `value_of` returns the labels' values.
     pub fn matches_by<'a>(&self, value_of: &dyn Fn(&str) -> Option<&'a str>) -> bool {
         self.expression.holds(value_of)
     }
@@ -247,7 +248,7 @@ impl FromStr for Selector {
     }
 }
 
-/// Selectors are equal when they mean the same in the same order, however they are written.
+/// Selectors are equal when they have the same meaning in the same order, whatever their text.
 impl PartialEq for Selector {
     fn eq(&self, other: &Self) -> bool {
         self.expression == other.expression
@@ -256,7 +257,7 @@ impl PartialEq for Selector {
 
 impl Eq for Selector {}
 
-/// Written as it was read, so that a rewrite changes nothing.
+/// Written with its original text, so that a rewrite changes nothing.
 impl Serialize for Selector {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.text)
@@ -270,8 +271,8 @@ impl<'de> Deserialize<'de> for Selector {
     }
 }
 
-/// The canonical text, from which Calico's set ids are made: one blank around operators, double
-/// quotes, sets in order, every `&&` and `||` in parentheses.
+/// Formats the canonical text, from which Calico's set ids are computed: one blank around
+/// operators, double quotes, sets in order, every `&&` and `||` in parentheses.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.expression.fmt(f)
@@ -321,7 +322,7 @@ fn joined(f: &mut fmt::Formatter<'_>, operands: &[Expression], word: &str) -> fm
     f.write_str(")")
 }
 
-/// A string in the quotes that it does not hold itself.
+/// A string in the kind of quotes that it does not contain.
 struct Quoted<'a>(&'a str);
 
 impl fmt::Display for Quoted<'_> {

@@ -1,4 +1,4 @@
-//! What the agents report: keys and values.
+//! The agents' reports: keys and values.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::key::endpoint_name::EndpointName;
 use crate::key::error::KeyError;
 
-/// Which region of a multi-region deployment a status key belongs to.
+/// The region of a status key in a multi-region deployment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Region {
-    /// There are no regions.
+    /// Without regions.
     #[default]
     None,
     /// The named region.
@@ -19,7 +19,8 @@ pub enum Region {
 }
 
 impl Region {
-    /// The region of this name; no name, no region. A name with a slash is refused.
+    /// Returns the region of this name; an empty name means no region. A name with a slash is
+    /// rejected.
     pub fn new(name: &str) -> Result<Self, KeyError> {
         match name {
             "" => Ok(Self::None),
@@ -46,7 +47,7 @@ impl fmt::Display for Region {
     }
 }
 
-/// The key of something an agent reports.
+/// The key of an agent's report.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StatusKey {
     /// The host's agent is alive ([`HostStatus`]); under a lease.
@@ -56,7 +57,7 @@ pub enum StatusKey {
         /// The host.
         host: String,
     },
-    /// The same value without a lease, so that the last report outlives the agent.
+    /// The same value without a lease, so that the last report survives the agent.
     LastReported {
         /// The region.
         region: Region,
@@ -69,9 +70,9 @@ pub enum StatusKey {
         region: Region,
         /// The host.
         host: String,
-        /// Who made the endpoint.
+        /// The orchestrator of the endpoint.
         orchestrator: String,
-        /// Namespace and workload with a slash between them.
+        /// Namespace and workload separated by a slash.
         workload: String,
         /// The endpoint within the workload.
         endpoint: String,
@@ -86,7 +87,7 @@ pub enum StatusKey {
 }
 
 impl StatusKey {
-    /// The status key of a workload endpoint, by its namespace and name.
+    /// Returns the status key of a workload endpoint, from its namespace and name.
     pub fn of_workload(region: Region, namespace: &str, name: &EndpointName) -> Self {
         Self::Workload {
             region,
@@ -97,12 +98,12 @@ impl StatusKey {
         }
     }
 
-    /// The prefix of the status keys of a host's workload endpoints.
+    /// Returns the prefix of the status keys of a host's workload endpoints.
     pub fn workloads_prefix(region: &Region, host: &str) -> String {
         format!("/calico/felix/v2/{region}/host/{host}/workload/")
     }
 
-    /// The prefix of the status keys of a host's own endpoints.
+    /// Returns the prefix of the status keys of a host's own endpoints.
     pub fn host_endpoints_prefix(host: &str) -> String {
         format!("/calico/felix/v1/host/{host}/endpoint/")
     }
@@ -229,14 +230,14 @@ fn unescape(part: &str) -> Result<String, KeyError> {
     Ok(text)
 }
 
-/// The value that says a host's agent is alive.
+/// The value that reports that a host's agent is alive.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostStatus {
-    /// When it was written, RFC 3339 (see [`rfc3339_utc`](crate::rfc3339_utc)).
+    /// Time of writing, RFC 3339 (see [`rfc3339_utc`](crate::rfc3339_utc)).
     pub time: String,
     /// Seconds since the agent started.
     pub uptime: f64,
-    /// True until the agent's first write has gone through.
+    /// True until the agent's first write has succeeded.
     pub first_update: bool,
 }
 
@@ -245,7 +246,7 @@ pub struct HostStatus {
 pub struct EndpointStatus {
     /// The state.
     pub status: EndpointState,
-    /// Why it is an error. Calico has no such field; its readers look at the state alone.
+    /// Why it is an error. Calico has no such field; its readers ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -261,11 +262,11 @@ impl From<EndpointState> for EndpointStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EndpointState {
-    /// Its interface is up and everything of it is in the kernel.
+    /// Its interface is up and all its objects are in the kernel.
     Up,
-    /// Not so.
+    /// It is not up.
     Down,
-    /// It cannot be, as things are: its interface cannot be told, or is another endpoint's, …
+    /// It cannot be set up: its interface is unknown, or belongs to another endpoint, …
     Error,
 }
 

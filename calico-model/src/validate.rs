@@ -1,4 +1,4 @@
-//! What is wrong with a resource, field by field.
+//! Validation of a resource, field by field.
 
 use std::fmt;
 
@@ -11,39 +11,39 @@ use crate::value::network::Network;
 pub struct Invalid {
     /// Path of the field, such as `spec.ipNetworks[1]`.
     pub field: String,
-    /// What is wrong with it.
+    /// The kind of fault.
     pub problem: Problem,
 }
 
-/// What can be wrong with a field.
+/// A kind of fault of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// It must be there and is not.
+    /// It is required and missing.
     Missing,
-    /// It must not be there, for this reason.
+    /// It is forbidden, for this reason.
     Unwanted(&'static str),
-    /// It is reserved: the object exists by itself and is never written.
+    /// It is reserved: the object exists without being stored and is never written.
     Reserved,
-    /// The text breaks the form that is described.
+    /// The text does not have the described form.
     Form {
-        /// What was given.
+        /// The given value.
         found: String,
-        /// What the form is.
+        /// The expected form.
         expected: &'static str,
     },
     /// It contradicts another field.
     Mismatch {
-        /// What was given.
+        /// The given value.
         found: String,
-        /// What the other field asks for.
+        /// The value that the other field requires.
         expected: String,
     },
-    /// There is more of it than can be.
+    /// It exceeds the maximum number.
     TooMuch {
-        /// How much there is.
+        /// The given number.
         found: usize,
-        /// The most there can be.
+        /// The maximum.
         most: usize,
     },
     /// It must be one address (/32 or /128).
@@ -52,7 +52,7 @@ pub enum Problem {
     Duplicate(String),
     /// The resource's kind has no such field.
     UnknownField {
-        /// A known field that it may be a misspelling of.
+        /// A known field of which it may be a misspelling.
         meant: Option<&'static str>,
     },
 }
@@ -80,7 +80,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Collects faults while walking a resource.
+/// Collects the faults of a resource.
 #[derive(Debug, Default)]
 pub(crate) struct Faults(pub(crate) Vec<Invalid>);
 
@@ -92,21 +92,21 @@ impl Faults {
         });
     }
 
-    /// The field must not be empty.
+    /// Requires that the field is not empty.
     pub(crate) fn required(&mut self, field: &str, text: &str) {
         if text.is_empty() {
             self.push(field, Problem::Missing);
         }
     }
 
-    /// There must not be more than the limit.
+    /// Requires that the number does not exceed the limit.
     pub(crate) fn at_most(&mut self, field: &str, found: usize, most: usize) {
         if found > most {
             self.push(field, Problem::TooMuch { found, most });
         }
     }
 
-    /// The value is not in the range that is described.
+    /// Requires that the value is in the described range.
     pub(crate) fn range(
         &mut self,
         field: impl Into<String>,
@@ -117,7 +117,7 @@ impl Faults {
         self.push(field, Problem::Form { found, expected });
     }
 
-    /// The range must have no host bits.
+    /// Requires that the range has no host bits.
     pub(crate) fn masked(&mut self, field: impl Into<String>, range: Network) {
         let masked = range.0.trunc();
         if masked != range.0 {
@@ -126,7 +126,7 @@ impl Faults {
         }
     }
 
-    /// The text must have the form; empty text passes (see [`Self::required`]).
+    /// Requires that the text has the form; empty text is valid (see [`Self::required`]).
     pub(crate) fn form(&mut self, field: impl Into<String>, text: &str, form: Form) {
         if !text.is_empty() && !(form.holds)(text) {
             self.push(
@@ -148,7 +148,7 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    /// Whether a text has it.
+    /// Returns whether a text has the form.
     pub(crate) fn holds(self, text: &str) -> bool {
         (self.holds)(text)
     }
@@ -199,7 +199,7 @@ pub(crate) const INTERFACE_GLOB: Form = Form {
     expected: "an interface pattern: at most 15 letters, digits, '_', '.', '-' and '*'",
 };
 
-/// How severe a message is, in any case.
+/// The severity of a log message, in any case.
 pub(crate) const LOG_SEVERITY: Form = Form {
     holds: |text| {
         ["trace", "debug", "info", "warning", "error", "fatal"]
@@ -209,13 +209,13 @@ pub(crate) const LOG_SEVERITY: Form = Form {
     expected: "one of Trace, Debug, Info, Warning, Error and Fatal",
 };
 
-/// What the addresses of a pool are for.
+/// A use of the addresses of a pool.
 pub(crate) const ALLOWED_USE: Form = Form {
     holds: |text| matches!(text, "Workload" | "Tunnel" | "LoadBalancer"),
     expected: "one of Workload, Tunnel and LoadBalancer",
 };
 
-/// How the addresses of a pool are given out.
+/// How addresses of a pool are assigned.
 pub(crate) const ASSIGNMENT_MODE: Form = Form {
     holds: |text| matches!(text, "Automatic" | "Manual"),
     expected: "one of Automatic and Manual",

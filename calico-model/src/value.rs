@@ -1,4 +1,4 @@
-//! Values that occur in many resources, each with the text form of the data model.
+//! Values that occur in many resources, each with its text format in the data model.
 
 pub(crate) mod asn;
 pub(crate) mod community;
@@ -31,7 +31,7 @@ macro_rules! serde_as_text {
 }
 pub(crate) use serde_as_text;
 
-/// A value as JSON. Objects whose keys are text or numbers always have such a form.
+/// Returns a value as JSON. Objects with keys that are text or numbers always have such a form.
 pub(crate) fn json_octets<T: serde::Serialize>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }

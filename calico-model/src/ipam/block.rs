@@ -1,4 +1,4 @@
-//! Blocks: ranges of addresses, of which each is free or taken.
+//! Blocks: ranges of addresses, each of which is free or allocated.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,7 +11,7 @@ use crate::lenient::{Unknown, or_default};
 use crate::parse_error::ParseError;
 use crate::value::json_octets;
 
-/// The place of an address within its block.
+/// The index of an address in its block.
 pub type Ordinal = u16;
 
 /// A block.
@@ -19,33 +19,33 @@ pub type Ordinal = u16;
 pub struct AllocationBlock {
     /// The range.
     pub cidr: IpNet,
-    /// Whom it belongs to; see [`Self::owner`].
+    /// Its affinity; see [`Self::owner`].
     #[serde(default)]
     pub affinity: Option<String>,
-    /// When it came to belong to them; unknown for old blocks.
+    /// Time at which it got this affinity; unknown for old blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub affinity_claim_time: Option<String>,
-    /// By ordinal: the place in [`Self::attributes`] of a taken address, or nothing.
+    /// By ordinal: the index in [`Self::attributes`] of an allocated address, or nothing.
     #[serde(default, deserialize_with = "or_default")]
     pub allocations: Vec<Option<usize>>,
-    /// The free ordinals, next one to be handed out first.
+    /// The free ordinals, in order of assignment.
     #[serde(default, deserialize_with = "or_default")]
     pub unallocated: Vec<Ordinal>,
-    /// What is known of those who have taken addresses.
+    /// The attributes of allocations.
     #[serde(default, deserialize_with = "or_default")]
     pub attributes: Vec<AllocationAttribute>,
-    /// Grows with every write.
+    /// Incremented with every write.
     #[serde(rename = "sequenceNumber", default, deserialize_with = "or_default")]
     pub sequence_number: u64,
-    /// The block's sequence number when an address was taken, so that a late release does not hit
-    /// the next taker.
+    /// The block's sequence number at the allocation of each address, so that a late release does
+    /// not release a later allocation.
     #[serde(
         rename = "sequenceNumberForAllocation",
         default,
         deserialize_with = "or_default"
     )]
     pub sequence_number_for_allocation: BTreeMap<Ordinal, u64>,
-    /// Whether it counts as gone.
+    /// Whether it counts as deleted.
     #[serde(default, deserialize_with = "or_default")]
     pub deleted: bool,
     /// The older form of [`Self::affinity`]: a host's name.
@@ -55,18 +55,18 @@ pub struct AllocationBlock {
         skip_serializing_if = "Option::is_none"
     )]
     pub host_affinity: Option<String>,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
-/// What is known of somebody who has taken addresses.
+/// The attributes of an allocation.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AllocationAttribute {
     /// The handle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handle_id: Option<String>,
-    /// Node, namespace, pod and the like of who uses the addresses.
+    /// Node, namespace, pod and similar attributes of the user of the addresses.
     #[serde(
         rename = "secondary",
         default,
@@ -74,7 +74,7 @@ pub struct AllocationAttribute {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub active_owner: BTreeMap<String, String>,
-    /// The same of who used them before, or will.
+    /// The same attributes of the previous or the next user.
     #[serde(
         rename = "alternateOwnerAttrs",
         default,
@@ -82,30 +82,30 @@ pub struct AllocationAttribute {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub alternate_owner: BTreeMap<String, String>,
-    /// When the addresses were released, while they are not to be handed out again yet.
+    /// Time of the release of the addresses, while they cool down.
     #[serde(
         rename = "releasedAt",
         default,
         skip_serializing_if = "Option::is_none"
     )]
     pub released_at: Option<String>,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
 impl AllocationBlock {
-    /// Reads a stored value.
+    /// Parses a stored value.
     pub fn parse(octets: &[u8]) -> Result<Self, ParseError> {
         read("block", octets)
     }
 
-    /// The value to store.
+    /// Returns the value to store.
     pub fn encode(&self) -> Vec<u8> {
         json_octets(self)
     }
 
-    /// Whom it belongs to, if to anybody.
+    /// Returns the owner, if it has an affinity.
     pub fn owner(&self) -> Option<AffinityOwner> {
         match (&self.affinity, &self.host_affinity) {
             (Some(affinity), _) => affinity.parse().ok(),
@@ -114,7 +114,7 @@ impl AllocationBlock {
         }
     }
 
-    /// The address in this place.
+    /// Returns the address with this ordinal.
     pub fn address(&self, ordinal: Ordinal) -> Option<IpAddr> {
         let address = match self.cidr.network() {
             IpAddr::V4(first) => {
@@ -129,7 +129,7 @@ impl AllocationBlock {
         self.cidr.contains(&address).then_some(address)
     }
 
-    /// The place of an address of the block.
+    /// Returns the ordinal of an address of the block.
     pub fn ordinal(&self, address: IpAddr) -> Option<Ordinal> {
         if !self.cidr.contains(&address) {
             return None;
@@ -145,7 +145,7 @@ impl AllocationBlock {
         }
     }
 
-    /// The taken addresses, with what is known of who has them.
+    /// Returns the allocated addresses with their attributes.
     pub fn taken(&self) -> impl Iterator<Item = (IpAddr, Option<&AllocationAttribute>)> {
         (0..=Ordinal::MAX)
             .zip(&self.allocations)

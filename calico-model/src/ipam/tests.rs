@@ -139,7 +139,7 @@ fn handles_and_settings_have_the_documented_json() {
     );
 }
 
-/// A block of four with two taken addresses, as others write it.
+/// Returns a block of four with two allocated addresses, as other writers store it.
 fn block() -> Value {
     json!({"cidr": "10.65.3.64/30", "affinity": "host:r1-c07",
         "affinity_claim_time": "2026-03-04T10:20:30Z",

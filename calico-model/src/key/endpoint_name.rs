@@ -1,5 +1,4 @@
-//! Names of workload endpoints: four parts with dashes between them, where a dash inside a part
-//! is doubled.
+//! Names of workload endpoints: four parts separated by dashes; a dash within a part is doubled.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +12,7 @@ pub struct EndpointName {
     endpoint: String,
 }
 
-/// Why parts or a text make no name of a workload endpoint.
+/// Why parts or a text are not a name of a workload endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointNameError {
     /// There are not four parts.
@@ -21,20 +20,20 @@ pub enum EndpointNameError {
         "a name has four parts (node, orchestrator, workload, endpoint) with single dashes between them"
     )]
     Parts,
-    /// A part is empty, so that its neighbors' dashes would run together.
+    /// A part is empty, so that the adjacent dashes would merge.
     #[error("a part of the name is empty")]
     Empty,
-    /// A part begins or ends with a dash, which cannot be told from a separator.
+    /// A part begins or ends with a dash, which would be ambiguous with a separator.
     #[error("a part of the name begins or ends with '-'")]
     Dash,
-    /// A part has a slash in it, which keys cannot hold.
+    /// A part contains a slash, which keys cannot contain.
     #[error("a part of the name contains '/'")]
     Slash,
 }
 
 impl EndpointName {
-    /// A name of its parts. `workload` is the pod of a `k8s` endpoint, the container id of a
-    /// `cni` one, the word `libnetwork` of a `libnetwork` one, and the workload of all others.
+    /// Returns a name from its parts. `workload` is the pod of a `k8s` endpoint, the container id
+    /// of a `cni` one, the word `libnetwork` of a `libnetwork` one, and the workload of all others.
     pub fn new(
         node: &str,
         orchestrator: &str,
@@ -60,22 +59,22 @@ impl EndpointName {
         })
     }
 
-    /// The host that the endpoint is on.
+    /// Returns the host that the endpoint is on.
     pub fn node(&self) -> &str {
         &self.node
     }
 
-    /// Who made the endpoint: `k8s`, `cni`, `openstack`, …
+    /// Returns the orchestrator of the endpoint: `k8s`, `cni`, `openstack`, …
     pub fn orchestrator(&self) -> &str {
         &self.orchestrator
     }
 
-    /// The workload: what it is depends on the orchestrator, see [`Self::new`].
+    /// Returns the workload: its meaning depends on the orchestrator, see [`Self::new`].
     pub fn workload(&self) -> &str {
         &self.workload
     }
 
-    /// The endpoint within the workload, such as `eth0`.
+    /// Returns the endpoint within the workload, such as `eth0`.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }

@@ -3,25 +3,25 @@
 use super::endpoint_name::EndpointNameError;
 use super::kind::{Kind, Scope};
 
-/// Why a text is no key of the data model.
+/// Why a text is not a key of the data model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// It is not below `/calico/`.
     #[error("not a key below /calico/")]
     Foreign,
-    /// A part of the path is missing, empty, or has a slash in it.
+    /// A part of the path is missing, empty, or contains a slash.
     #[error("a part of the key is missing, empty or contains '/'")]
     Part,
-    /// No kind of resource lives there.
+    /// The kind of resource is unknown.
     #[error("no kind of resource lives under this key")]
     UnknownKind,
-    /// The kind has a namespace and the key has none, or the other way round.
+    /// The kind is namespaced and the key has no namespace, or the other way round.
     #[error("{0}{text}", text = scope_text(*.0))]
     Scope(Kind),
     /// The name of a workload endpoint has the wrong form.
     #[error("not the name of a workload endpoint: {0}")]
     EndpointName(#[from] EndpointNameError),
-    /// It lies where agents report, but is none of their keys.
+    /// It is in the range of the agents' reports, but is not one of their keys.
     #[error("not a status key")]
     Status,
 }

@@ -4,12 +4,12 @@ use std::fmt;
 
 use crate::key::RESOURCES_PREFIX;
 
-/// Whether resources of a kind live in namespaces.
+/// Whether resources of a kind are namespaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// One name space for the whole cluster.
+    /// Names are unique in the whole cluster.
     Cluster,
-    /// Named within a namespace.
+    /// Names are unique within a namespace.
     Namespaced,
 }
 
@@ -39,23 +39,23 @@ kinds! {
     Node "Node" "nodes" Cluster ["no", "nos"];
     /// BGP settings of the cluster or of one node.
     BgpConfiguration "BGPConfiguration" "bgpconfigurations" Cluster ["bgpconfig", "bgpconfigs"];
-    /// Whom to peer with.
+    /// A BGP peering of nodes.
     BgpPeer "BGPPeer" "bgppeers" Cluster ["bgpp", "bgpps", "bp", "bps"];
     /// Import and export rules.
     BgpFilter "BGPFilter" "bgpfilters" Cluster ["bgpf", "bgpfs", "bf", "bfs"];
-    /// A range that addresses are taken from.
+    /// A range from which addresses are assigned.
     IpPool "IPPool" "ippools" Cluster ["ipp", "ipps", "pool", "pools"];
-    /// Addresses that are never handed out.
+    /// Addresses that are never assigned.
     IpReservation "IPReservation" "ipreservations" Cluster ["reservation", "reservations"];
     /// Settings of address management.
     IpamConfiguration "IPAMConfiguration" "ipamconfigurations" Cluster ["ipamconfig", "ipamconfigs"];
-    /// Which host a block of addresses belongs to.
+    /// The host of a block of addresses.
     BlockAffinity "BlockAffinity" "blockaffinities" Cluster ["affinity", "affinities"];
     /// An interface of a workload.
     WorkloadEndpoint "WorkloadEndpoint" "workloadendpoints" Namespaced ["wep", "weps"];
     /// An interface of a host.
     HostEndpoint "HostEndpoint" "hostendpoints" Cluster ["hep", "heps"];
-    /// Rules and labels that endpoints take on by name.
+    /// Rules and labels that endpoints inherit by name.
     Profile "Profile" "profiles" Cluster ["pro", "pros"];
     /// Policy of a namespace.
     NetworkPolicy "NetworkPolicy" "networkpolicies" Namespaced ["np", "policy", "policies", "pol", "pols"];
@@ -69,50 +69,50 @@ kinds! {
     StagedGlobalNetworkPolicy "StagedGlobalNetworkPolicy" "stagedglobalnetworkpolicies" Cluster ["sgnp", "sgnps"];
     /// An order of policies.
     Tier "Tier" "tiers" Cluster [];
-    /// Addresses under labels, in a namespace.
+    /// Networks with labels, in a namespace.
     NetworkSet "NetworkSet" "networksets" Namespaced ["netsets"];
-    /// Addresses under labels.
+    /// Networks with labels.
     GlobalNetworkSet "GlobalNetworkSet" "globalnetworksets" Cluster ["gnetsets"];
     /// Settings of the agent, for all hosts or one.
     FelixConfiguration "FelixConfiguration" "felixconfigurations" Cluster ["felixconfig", "felixconfigs"];
-    /// What the cluster is.
+    /// The identity and state of the cluster.
     ClusterInformation "ClusterInformation" "clusterinformations" Cluster ["clusterinfo", "clusterinfos"];
     /// A workload that moves between hosts.
     LiveMigration "LiveMigration" "livemigrations" Namespaced [];
     /// Settings of the Kubernetes controllers.
     KubeControllersConfiguration "KubeControllersConfiguration" "kubecontrollersconfigurations" Cluster ["kubecontrollersconfig", "kubecontrollersconfigs"];
-    /// What a node reports of its routing.
+    /// A node's report about its routing.
     CalicoNodeStatus "CalicoNodeStatus" "caliconodestatuses" Cluster ["nodestatus", "nodestatuses"];
 }
 
 impl Kind {
-    /// The kind's name, as in a resource's `kind` field.
+    /// Returns the kind's name, as in a resource's `kind` field.
     pub const fn name(self) -> &'static str {
         self.row().0
     }
 
-    /// The kind's name in keys.
+    /// Returns the kind's name in keys.
     pub const fn plural(self) -> &'static str {
         self.row().1
     }
 
-    /// Whether its resources live in namespaces.
+    /// Returns whether its resources are namespaced.
     pub const fn scope(self) -> Scope {
         self.row().2
     }
 
-    /// The prefix of the keys of all its resources, with the slash at the end.
+    /// Returns the prefix of the keys of all its resources, with the slash at the end.
     pub fn prefix(self) -> String {
         format!("{RESOURCES_PREFIX}{}/", self.plural())
     }
 
-    /// The kind with this name, such as `WorkloadEndpoint`.
+    /// Returns the kind with this name, such as `WorkloadEndpoint`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.name() == name)
     }
 
-    /// The kind that people mean by a word in any case: its name, its name in keys, or a short
-    /// one such as `wep`.
+    /// Returns the kind for a word in any case: its name, its name in keys, or a short one such as
+    /// `wep`.
     pub fn from_word(word: &str) -> Option<Self> {
         let word = word.to_ascii_lowercase();
         Self::ALL.iter().copied().find(|kind| {
@@ -121,7 +121,7 @@ impl Kind {
         })
     }
 
-    /// Whether it is a kind of policy whose stored name may differ from the one that people use.
+    /// Returns whether it is a kind of policy that may be stored under another name than its own.
     pub const fn is_policy(self) -> bool {
         matches!(
             self,
@@ -132,7 +132,7 @@ impl Kind {
         )
     }
 
-    /// The kind with this name in keys, such as `workloadendpoints`.
+    /// Returns the kind with this name in keys, such as `workloadendpoints`.
     pub fn from_plural(plural: &str) -> Option<Self> {
         Self::ALL
             .iter()

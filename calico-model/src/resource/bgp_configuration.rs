@@ -19,36 +19,36 @@ use crate::value::words::words;
 /// The name of the configuration of the whole cluster.
 pub const DEFAULT_CONFIGURATION: &str = "default";
 
-/// The cluster's AS number where none is configured.
+/// The default of the cluster's AS number.
 pub const DEFAULT_AS_NUMBER: AsNumber = AsNumber(64512);
 
 /// The port of BGP (RFC 4271 §4.2).
 pub const BGP_PORT: u16 = 179;
 
-/// The metric of routes to workloads where none is configured.
+/// The default metric of routes to workloads.
 pub const DEFAULT_ROUTE_PRIORITY: u32 = 1024;
 
 /// Spec of BGP settings.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BgpConfigurationSpec {
-    /// Least severe messages that are logged; `Info` when empty.
+    /// Minimum severity of logged messages; `Info` when empty.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub log_severity_screen: String,
-    /// Whether every node peers with every other; see [`Self::mesh`].
+    /// Whether all nodes form a full mesh; see [`Self::mesh`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_to_node_mesh_enabled: Option<bool>,
-    /// The AS number of nodes that have none of their own; see [`Self::cluster_as`].
+    /// The AS number of nodes without their own; see [`Self::cluster_as`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_number: Option<AsNumber>,
     /// The port that nodes listen on; see [`Self::port`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listen_port: Option<u16>,
-    /// Which addresses nodes listen on; see [`Self::bind`].
+    /// The addresses on which nodes listen; see [`Self::bind`].
     #[serde(
         default,
         deserialize_with = "empty_as_none",
@@ -79,7 +79,7 @@ pub struct BgpConfigurationSpec {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub service_load_balancer_ips: Vec<CidrBlock>,
-    /// Whether load balancer ranges are announced whole.
+    /// Whether load balancer ranges are advertised as a whole.
     #[serde(
         default,
         deserialize_with = "empty_as_none",
@@ -93,20 +93,20 @@ pub struct BgpConfigurationSpec {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub communities: Vec<NamedCommunity>,
-    /// Which communities routes inside which ranges are announced with.
+    /// Communities of routes inside given ranges.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub prefix_advertisements: Vec<PrefixAdvertisement>,
-    /// The password of the mesh's sessions, and of those with the fabric's own reflectors.
+    /// The password of the mesh's sessions, and of sessions with the fabric's reflectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_mesh_password: Option<BgpPassword>,
-    /// How long nodes of the mesh keep each other's routes over a restart.
+    /// Restart time of graceful restart in the mesh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_mesh_max_restart_time: Option<GoDuration>,
-    /// Interfaces whose routes are not announced; `*` stands for any characters.
+    /// Interfaces of which the routes are not advertised; `*` matches any characters.
     #[serde(
         default,
         deserialize_with = "or_default",
@@ -129,7 +129,8 @@ pub struct BgpConfigurationSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub local_workload_peering_ipv6: Option<Ipv6Addr>,
-    /// Which routes to other nodes' workloads BGP puts into the kernel; see [`Self::programs`].
+    /// The routes to other nodes' workloads that BGP programs into the kernel; see
+    /// [`Self::programs`].
     #[serde(
         default,
         deserialize_with = "empty_as_none",
@@ -142,13 +143,13 @@ pub struct BgpConfigurationSpec {
     /// The metric of IPv6 routes to workloads; see [`Self::route_priority`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipv6_normal_route_priority: Option<u32>,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
 words! {
-    /// Which addresses a node listens on for BGP.
+    /// The addresses on which a node listens for BGP.
     #[derive(Default)]
     BindMode, "one of \"None\" and \"NodeIP\"";
     /// All.
@@ -159,18 +160,18 @@ words! {
 }
 
 words! {
-    /// How load balancer addresses are announced.
+    /// How load balancer addresses are advertised.
     #[derive(Default)]
     LoadBalancerAggregation, "one of \"Enabled\" and \"Disabled\"";
     /// The ranges as a whole.
     #[default]
     Enabled "Enabled",
-    /// Each address by itself.
+    /// Each address individually.
     Disabled "Disabled",
 }
 
 words! {
-    /// Which routes to other nodes' workloads somebody puts into the kernel.
+    /// The routes to other nodes' workloads that a program installs in the kernel.
     ClusterRoutes,
     "one of \"Enabled\", \"Disabled\", \"EnabledIPIPOnly\" and \"EnabledNoEncapOnly\"";
     /// Those of pools with IP-in-IP and of pools without encapsulation.
@@ -184,12 +185,12 @@ words! {
 }
 
 impl ClusterRoutes {
-    /// Whether routes of pools with IP-in-IP are put into the kernel.
+    /// Returns whether routes of pools with IP-in-IP are installed in the kernel.
     pub const fn ipip(self) -> bool {
         matches!(self, Self::Enabled | Self::EnabledIpipOnly)
     }
 
-    /// Whether routes of pools without encapsulation are put into the kernel.
+    /// Returns whether routes of pools without encapsulation are installed in the kernel.
     pub const fn no_encap(self) -> bool {
         matches!(self, Self::Enabled | Self::EnabledNoEncapOnly)
     }
@@ -200,12 +201,12 @@ impl ClusterRoutes {
 pub struct CidrBlock {
     /// The range.
     pub cidr: Network,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
-/// Reads ranges. Entries without one mean nothing, and are left out.
+/// Parses ranges. Entries without a range are left out.
 fn with_cidr<'de, D: Deserializer<'de>>(json: D) -> Result<Vec<CidrBlock>, D::Error> {
     #[derive(Deserialize)]
     struct Entry {
@@ -231,62 +232,62 @@ pub struct NamedCommunity {
     pub name: String,
     /// The community.
     pub value: CommunityValue,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
-/// What routes inside a range are announced with.
+/// The communities of routes inside a range.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrefixAdvertisement {
     /// The range.
     pub cidr: Network,
-    /// Communities: names, or values as they are.
+    /// Communities: names, or values.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub communities: Vec<String>,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
 impl BgpConfigurationSpec {
-    /// Whether every node peers with every other: yes, unless it is switched off.
+    /// Returns whether all nodes form a full mesh, which is the default.
     pub fn mesh(&self) -> bool {
         self.node_to_node_mesh_enabled.unwrap_or(true)
     }
 
-    /// The AS number of nodes that have none of their own: 64512, unless another is given.
+    /// Returns the AS number of nodes without their own: 64512 by default.
     pub fn cluster_as(&self) -> AsNumber {
         self.as_number.unwrap_or(DEFAULT_AS_NUMBER)
     }
 
-    /// The port that nodes listen on: 179, unless another is given.
+    /// Returns the port that nodes listen on: 179 by default.
     pub fn port(&self) -> u16 {
         self.own_port().unwrap_or(BGP_PORT)
     }
 
-    /// The port, where one is given.
+    /// Returns the port, if it is configured.
     pub fn own_port(&self) -> Option<u16> {
         self.listen_port.filter(|port| *port != 0)
     }
 
-    /// Which addresses nodes listen on: all, unless only the node's own is asked for.
+    /// Returns the addresses on which nodes listen: all by default.
     pub fn bind(&self) -> BindMode {
         self.bind_mode.unwrap_or_default()
     }
 
-    /// Which routes to other nodes' workloads BGP puts into the kernel: those of pools without
-    /// encapsulation, unless told otherwise.
+    /// Returns the routes to other nodes' workloads that BGP installs in the kernel: by default
+    /// those of pools without encapsulation.
     pub fn programs(&self) -> ClusterRoutes {
         self.program_cluster_routes
             .unwrap_or(ClusterRoutes::EnabledNoEncapOnly)
     }
 
-    /// The metric of routes to workloads: 1024, unless another is given.
+    /// Returns the metric of routes to workloads: 1024 by default.
     pub fn route_priority(&self, ipv6: bool) -> u32 {
         match ipv6 {
             false => self.ipv4_normal_route_priority,
@@ -295,9 +296,9 @@ impl BgpConfigurationSpec {
         .unwrap_or(DEFAULT_ROUTE_PRIORITY)
     }
 
-    /// The communities of a prefix advertisement. Names are looked up in `cluster`, the settings
-    /// of the whole cluster, too: those of a node can use them. A name that is not there is
-    /// given back as error.
+    /// Returns the communities of a prefix advertisement. Names are looked up in `cluster`, the
+    /// settings of the whole cluster, too, because those of a node can use them. An unknown name is
+    /// returned as error.
     pub fn communities_of<'a>(
         &'a self,
         advertisement: &'a PrefixAdvertisement,
@@ -364,7 +365,8 @@ impl Spec for BgpConfigurationSpec {
 
 impl BgpConfigurationSpec {
     fn validate_mesh(&self, faults: &mut Faults) {
-        // A password is none of the mesh's alone: sessions with the fabric's reflectors have it too.
+        // The password does not depend on the mesh: sessions with the fabric's reflectors use it
+        // too.
         if !self.mesh() && self.node_mesh_max_restart_time.is_some() {
             let off = Problem::Unwanted("spec.nodeToNodeMeshEnabled is false");
             faults.push("spec.nodeMeshMaxRestartTime", off);
@@ -405,7 +407,7 @@ impl BgpConfigurationSpec {
         }
     }
 
-    /// What only the settings of the whole cluster can have.
+    /// Checks the fields that only the settings of the whole cluster can have.
     fn validate_scope(&self, metadata: &Metadata, faults: &mut Faults) {
         if metadata.name == DEFAULT_CONFIGURATION {
             return;

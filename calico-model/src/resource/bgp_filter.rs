@@ -1,4 +1,4 @@
-//! BGPFilter: what peers are sent, and what is taken from them.
+//! BGPFilter: import and export policy for peers.
 
 use std::ops::RangeInclusive;
 
@@ -18,7 +18,7 @@ use crate::value::words::words;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BgpFilterSpec {
-    /// Rules for IPv4 routes that are announced.
+    /// Rules for advertised IPv4 routes.
     #[serde(
         rename = "exportV4",
         default,
@@ -26,7 +26,7 @@ pub struct BgpFilterSpec {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub export_v4: Vec<BgpFilterRule>,
-    /// Rules for IPv4 routes that are received.
+    /// Rules for received IPv4 routes.
     #[serde(
         rename = "importV4",
         default,
@@ -34,7 +34,7 @@ pub struct BgpFilterSpec {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub import_v4: Vec<BgpFilterRule>,
-    /// Rules for IPv6 routes that are announced.
+    /// Rules for advertised IPv6 routes.
     #[serde(
         rename = "exportV6",
         default,
@@ -42,7 +42,7 @@ pub struct BgpFilterSpec {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub export_v6: Vec<BgpFilterRule>,
-    /// Rules for IPv6 routes that are received.
+    /// Rules for received IPv6 routes.
     #[serde(
         rename = "importV6",
         default,
@@ -50,16 +50,16 @@ pub struct BgpFilterSpec {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub import_v6: Vec<BgpFilterRule>,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
-/// A rule. It matches routes that meet every condition given; one without conditions matches all.
+/// A rule. It matches routes that meet every given condition; one without conditions matches all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BgpFilterRule {
-    /// What the prefix is compared with, by [`Self::match_operator`].
+    /// The range that the prefix is compared with, by [`Self::match_operator`].
     #[serde(
         default,
         deserialize_with = "empty_as_none",
@@ -76,31 +76,31 @@ pub struct BgpFilterRule {
     /// Lengths of the prefix; see [`Self::lengths`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix_length: Option<PrefixLength>,
-    /// Where the route comes from.
+    /// The source of the route.
     #[serde(
         default,
         deserialize_with = "empty_as_none",
         skip_serializing_if = "Option::is_none"
     )]
     pub source: Option<RouteSource>,
-    /// The interface that the route leads to; `*` stands for any characters.
+    /// The interface of the route; `*` matches any characters.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub interface: String,
-    /// What kind of peer the route is sent to or received from.
+    /// The type of the peer that the route is sent to or received from.
     #[serde(
         default,
         deserialize_with = "empty_as_none",
         skip_serializing_if = "Option::is_none"
     )]
     pub peer_type: Option<PeerType>,
-    /// A community that the route has.
+    /// A community of the route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub communities: Option<CommunityMatch>,
-    /// What the route's AS path begins with.
+    /// The first AS numbers of the route's AS path.
     #[serde(
         default,
         deserialize_with = "or_default",
@@ -110,17 +110,16 @@ pub struct BgpFilterRule {
     /// The route's metric: 2147483647 less its LOCAL_PREF.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u32>,
-    /// What is done with the route.
+    /// The action for the route.
     pub action: FilterAction,
-    /// What is changed about a route that is accepted.
+    /// Changes to an accepted route.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub operations: Vec<FilterOperation>,
-    /// Fields that are not known here. Conditions may be among them, so that a rule that has any
-    /// cannot be evaluated.
+    /// Unknown fields. They may be conditions, so that a rule with any of them cannot be evaluated.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
@@ -129,10 +128,10 @@ pub struct BgpFilterRule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PrefixLength {
-    /// The least.
+    /// The minimum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<u8>,
-    /// The greatest.
+    /// The maximum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<u8>,
 }
@@ -140,38 +139,38 @@ pub struct PrefixLength {
 words! {
     /// How a route's prefix is compared with a range.
     MatchOperator, "one of \"Equal\", \"NotEqual\", \"In\" and \"NotIn\"";
-    /// It is the same.
+    /// It is equal.
     Equal "Equal",
-    /// It is not the same.
+    /// It is not equal.
     NotEqual "NotEqual",
-    /// It is the same or lies inside.
+    /// It is equal or lies inside.
     In "In",
-    /// It is neither the same nor inside.
+    /// It is neither equal nor inside.
     NotIn "NotIn",
 }
 
 words! {
-    /// Where a route comes from.
+    /// The source of a route.
     RouteSource, "\"RemotePeers\"";
     /// From a peer.
     RemotePeers "RemotePeers",
 }
 
 words! {
-    /// What kind of peer.
+    /// The type of a peer.
     PeerType, "one of \"eBGP\" and \"iBGP\"";
-    /// Of another AS.
+    /// A peer in another AS.
     External "eBGP",
-    /// Of our own AS.
+    /// A peer in the own AS.
     Internal "iBGP",
 }
 
 words! {
-    /// What a rule does with a route.
+    /// The action of a rule.
     FilterAction, "one of \"Accept\" and \"Reject\"";
-    /// It passes.
+    /// The route is accepted.
     Accept "Accept",
-    /// It does not.
+    /// The route is rejected.
     Reject "Reject",
 }
 
@@ -179,7 +178,7 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommunityMatch {
-    /// One community; the list is for later.
+    /// One community; the list is reserved for extensions.
     pub values: Vec<CommunityValue>,
 }
 
@@ -187,18 +186,18 @@ pub struct CommunityMatch {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum FilterOperation {
-    /// A community is added.
+    /// Add a community.
     AddCommunity {
         /// The community.
         value: CommunityValue,
     },
-    /// AS numbers are put before the path, the first one first.
+    /// Prepend AS numbers to the path, in this order.
     #[serde(rename = "prependASPath")]
     PrependAsPath {
         /// The AS numbers.
         prefix: Vec<AsNumber>,
     },
-    /// The metric is set, that is, LOCAL_PREF to 2147483647 less the value.
+    /// Set the metric, that is, set LOCAL_PREF to 2147483647 less the value.
     SetPriority {
         /// The metric.
         value: u32,
@@ -206,8 +205,8 @@ pub enum FilterOperation {
 }
 
 impl BgpFilterRule {
-    /// The lengths that the prefix may have, where the rule has a range: from the range's own
-    /// length, or a greater one that is given, to that of a host, or a smaller one that is given.
+    /// Returns the allowed prefix lengths, if the rule has a range: from the range's own length, or
+    /// a greater given minimum, to the length of a host, or a smaller given maximum.
     pub fn lengths(&self) -> Option<RangeInclusive<u8>> {
         let cidr = self.cidr?.0;
         let given = self.prefix_length.unwrap_or_default();

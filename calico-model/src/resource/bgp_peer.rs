@@ -1,4 +1,4 @@
-//! BGPPeer: whom nodes peer with, beside the mesh.
+//! BGPPeer: peerings of nodes in addition to the mesh.
 
 use std::net::IpAddr;
 
@@ -15,19 +15,20 @@ use crate::value::duration::GoDuration;
 use crate::value::peer_address::PeerAddress;
 use crate::value::words::words;
 
-/// Spec of a peering: which nodes ([`Self::node`], [`Self::node_selector`]; neither for all) peer
-/// with whom ([`Self::peer_ip`], [`Self::peer_selector`] or [`Self::local_workload_selector`]).
+/// Spec of a peering: its nodes ([`Self::node`], [`Self::node_selector`]; all nodes without either)
+/// and their peers ([`Self::peer_ip`], [`Self::peer_selector`] or
+/// [`Self::local_workload_selector`]).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BgpPeerSpec {
-    /// The one node that has the peer.
+    /// The only node of the peering.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub node: String,
-    /// The nodes that have the peer.
+    /// The nodes of the peering.
     #[serde(
         default,
         deserialize_with = "empty_as_none",
@@ -45,7 +46,7 @@ pub struct BgpPeerSpec {
     /// The peer's AS number; see [`Self::remote_as`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_number: Option<AsNumber>,
-    /// Our AS number towards this peer, where it differs.
+    /// The local AS number for this peer, if it differs.
     #[serde(
         rename = "localASNumber",
         default,
@@ -66,7 +67,7 @@ pub struct BgpPeerSpec {
         skip_serializing_if = "is_false"
     )]
     pub keep_original_next_hop: bool,
-    /// The next hop of what is announced; see [`Self::next_hop`].
+    /// The next hop of advertised routes; see [`Self::next_hop`].
     #[serde(
         default,
         deserialize_with = "empty_as_none",
@@ -76,34 +77,34 @@ pub struct BgpPeerSpec {
     /// The sessions' password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<BgpPassword>,
-    /// Our address on the session; see [`Self::source`].
+    /// The local address of the session; see [`Self::source`].
     #[serde(
         default,
         deserialize_with = "empty_as_none",
         skip_serializing_if = "Option::is_none"
     )]
     pub source_address: Option<SourceAddress>,
-    /// How long the peer keeps our routes over a restart.
+    /// The restart time advertised to the peer for graceful restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_restart_time: Option<GoDuration>,
     /// The time between two KEEPALIVE messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keepalive_time: Option<GoDuration>,
-    /// How often our own AS number may be in the path of a received route.
+    /// Maximum number of occurrences of the own AS number in the path of a received route.
     #[serde(
         rename = "numAllowedLocalASNumbers",
         default,
         skip_serializing_if = "Option::is_none"
     )]
     pub num_allowed_local_as_numbers: Option<u32>,
-    /// How many hops the peer is away (RFC 5082); absent or 0 for any number.
+    /// Distance to the peer in hops (RFC 5082); missing or 0 for any distance.
     #[serde(
         rename = "ttlSecurity",
         default,
         skip_serializing_if = "Option::is_none"
     )]
     pub ttl_security: Option<u8>,
-    /// The gateway that the peer is reached by.
+    /// The gateway to the peer.
     #[serde(
         default,
         deserialize_with = "empty_as_none",
@@ -117,69 +118,68 @@ pub struct BgpPeerSpec {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub filters: Vec<String>,
-    /// The workloads of the node itself that are peers.
+    /// The workloads of the node itself that are its peers.
     #[serde(
         default,
         deserialize_with = "empty_as_none",
         skip_serializing_if = "Option::is_none"
     )]
     pub local_workload_selector: Option<Selector>,
-    /// Whether selected nodes have their side of the peering by themselves; see
-    /// [`Self::reverses`].
+    /// Whether selected peer nodes get the reverse peering automatically; see [`Self::reverses`].
     #[serde(
         default,
         deserialize_with = "empty_as_none",
         skip_serializing_if = "Option::is_none"
     )]
     pub reverse_peering: Option<ReversePeering>,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
 words! {
-    /// The next hop of what is announced to a peer.
+    /// The next hop of routes advertised to a peer.
     #[derive(Default)]
     NextHopMode, "one of \"Auto\", \"Self\" and \"Keep\"";
-    /// As BGP has it (RFC 4271 §5.1.3).
+    /// As specified for BGP (RFC 4271 §5.1.3).
     #[default]
     Auto "Auto",
-    /// Our own address, always.
+    /// Always the own address.
     OwnAddress "Self",
-    /// What it was.
+    /// Unchanged.
     Keep "Keep",
 }
 
 words! {
-    /// Our address on a session.
+    /// The local address of a session.
     #[derive(Default)]
     SourceAddress, "one of \"UseNodeIP\" and \"None\"";
     /// The node's BGP address.
     #[default]
     UseNodeIp "UseNodeIP",
-    /// What the kernel chooses.
+    /// The address that the kernel chooses.
     None "None",
 }
 
 words! {
-    /// Who makes the other side of a peering between nodes.
+    /// How the reverse direction of a peering between nodes is configured.
     #[derive(Default)]
     ReversePeering, "one of \"Auto\" and \"Manual\"";
-    /// It is there by itself.
+    /// Automatically.
     #[default]
     Auto "Auto",
-    /// A peering of its own.
+    /// With a separate peering.
     Manual "Manual",
 }
 
-/// Where a password is found.
+/// The source of a password.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BgpPassword {
     /// A key of a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_key_ref: Option<SecretKeyRef>,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
@@ -203,18 +203,18 @@ pub struct SecretKeyRef {
 }
 
 impl BgpPeerSpec {
-    /// The peer's AS number, where it is given.
+    /// Returns the peer's AS number, if it is given.
     pub fn remote_as(&self) -> Option<AsNumber> {
         self.as_number.filter(|number| *number != AsNumber(0))
     }
 
-    /// Our AS number towards this peer, where it differs from the node's.
+    /// Returns the local AS number for this peer, if it differs from the node's.
     pub fn local_as(&self) -> Option<AsNumber> {
         self.local_as_number.filter(|number| *number != AsNumber(0))
     }
 
-    /// The next hop of what is announced. The older flag counts on external sessions only, and
-    /// only where the mode is not given.
+    /// Returns the next hop of advertised routes. The older flag applies to external sessions only,
+    /// and only if the mode is not given.
     pub fn next_hop(&self, external: bool) -> NextHopMode {
         self.next_hop_mode.unwrap_or({
             if self.keep_original_next_hop && external {
@@ -225,23 +225,23 @@ impl BgpPeerSpec {
         })
     }
 
-    /// Our address on the session: the node's, unless the kernel is to choose.
+    /// Returns the local address of the session: the node's, unless the kernel has to choose.
     pub fn source(&self) -> SourceAddress {
         self.source_address.unwrap_or_default()
     }
 
-    /// How many hops the peer is away, where that is checked (RFC 5082).
+    /// Returns the distance to the peer in hops, if it is checked (RFC 5082).
     pub fn hops(&self) -> Option<u8> {
         self.ttl_security.filter(|hops| *hops != 0)
     }
 
-    /// Whether selected nodes have their side of the peering by themselves.
+    /// Returns whether selected peer nodes get the reverse peering automatically.
     pub fn reverses(&self) -> bool {
         self.reverse_peering.unwrap_or_default() == ReversePeering::Auto
             && self.local_workload_selector.is_none()
     }
 
-    /// Whether every node has the peer.
+    /// Returns whether the peering applies to every node.
     pub const fn is_global(&self) -> bool {
         self.node.is_empty() && self.node_selector.is_none()
     }
@@ -282,7 +282,7 @@ impl Spec for BgpPeerSpec {
 }
 
 impl BgpPeerSpec {
-    /// Which fields exclude and which need each other.
+    /// Checks which fields exclude and which require each other.
     fn validate_exclusive(&self, faults: &mut Faults) {
         let mut unwanted = |wrong: bool, field: &str, reason| {
             if wrong {

@@ -1,4 +1,4 @@
-//! ClusterInformation: what the cluster is; the only object is `default`.
+//! ClusterInformation: the identity and state of the cluster; the only object is `default`.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,21 +19,21 @@ pub struct ClusterInformationSpec {
         skip_serializing_if = "String::is_empty"
     )]
     pub cluster_guid: String,
-    /// What runs there, with commas between the words.
+    /// The orchestrators of the cluster, comma-separated.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub cluster_type: String,
-    /// Version of the software that set it up.
+    /// Version of the software that initialized it.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub calico_version: String,
-    /// Whether the store may be acted upon, see [`Self::is_ready`].
+    /// Whether the datastore may be applied, see [`Self::is_ready`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datastore_ready: Option<bool>,
     /// The variant of the software.
@@ -43,13 +43,14 @@ pub struct ClusterInformationSpec {
         skip_serializing_if = "String::is_empty"
     )]
     pub variant: String,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
 impl ClusterInformationSpec {
-    /// Whether the store may be acted upon: it must say so. One that says nothing is not filled yet.
+    /// Returns whether the datastore may be applied, which must be set explicitly: a datastore
+    /// without the field is not filled yet.
     pub fn is_ready(&self) -> bool {
         self.datastore_ready == Some(true)
     }

@@ -9,24 +9,24 @@ use crate::lenient::{Unknown, or_default};
 use crate::validate::{Faults, Invalid, Problem};
 use crate::value::duration::GoDuration;
 
-/// Spec of the agent's settings: those that this suite's agent knows. All others are kept.
+/// Spec of the agent's settings that this suite's agent knows. All others are kept unchanged.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FelixConfigurationSpec {
-    /// Beginnings of the names of workload interfaces, with commas between them.
+    /// Prefixes of the names of workload interfaces, comma-separated.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub interface_prefix: String,
-    /// What happens to packets from a workload to its own host.
+    /// The action for packets from a workload to its own host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_endpoint_to_host_action: Option<EndpointToHostAction>,
-    /// How often the agent reports that it is alive; zero for never.
+    /// Interval of the agent's liveness reports; zero for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reporting_interval: Option<GoDuration>,
-    /// How long such a report lasts.
+    /// Time to live of such a report.
     #[serde(
         rename = "reportingTTL",
         default,
@@ -36,13 +36,13 @@ pub struct FelixConfigurationSpec {
     /// Whether the states of endpoints are reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint_reporting_enabled: Option<bool>,
-    /// Shortest time between two reports of endpoints.
+    /// Minimum time between two reports of endpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint_reporting_delay: Option<GoDuration>,
-    /// How often the kernel's routes are compared with the wanted ones.
+    /// Interval of comparing the kernel's routes with the wanted ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route_refresh_interval: Option<GoDuration>,
-    /// How often the kernel's interfaces are listed anew.
+    /// Interval of listing the kernel's interfaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface_refresh_interval: Option<GoDuration>,
     /// Whether IPv6 is set up at all.
@@ -55,14 +55,14 @@ pub struct FelixConfigurationSpec {
     /// The `rtm_protocol` of the agent's routes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_route_protocol: Option<u8>,
-    /// Least severe messages that are logged: `Debug`, `Info`, `Warning`, `Error`, `Fatal`.
+    /// Minimum severity of logged messages: `Debug`, `Info`, `Warning`, `Error`, `Fatal`.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub log_severity_screen: String,
-    /// Where OpenStack's metadata service is: an address, or `None` in any case for nowhere.
+    /// The address of OpenStack's metadata service, or `None` in any case to disable it.
     #[serde(
         default,
         deserialize_with = "or_default",
@@ -72,7 +72,7 @@ pub struct FelixConfigurationSpec {
     /// Its port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata_port: Option<u16>,
-    /// Whether addresses outside may stand for workloads: `Enabled` or `Disabled`.
+    /// Whether workloads may have floating addresses: `Enabled` or `Disabled`.
     #[serde(
         rename = "floatingIPs",
         default,
@@ -80,23 +80,22 @@ pub struct FelixConfigurationSpec {
         skip_serializing_if = "String::is_empty"
     )]
     pub floating_ips: String,
-    /// The IPv4 address that stands for workloads towards what is in no pool, instead of the one of
-    /// the interface that their packets leave by.
+    /// The IPv4 source address of `natOutgoing`, instead of the address of the outgoing interface.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub nat_outgoing_address: String,
-    /// The ports that stand for those of workloads there.
+    /// The source ports of `natOutgoing`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nat_port_range: Option<Port>,
-    /// Settings that are not known here.
+    /// Unknown settings.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
-/// What happens to packets from a workload to its own host.
+/// The action for packets from a workload to its own host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EndpointToHostAction {
     /// They are dropped.
@@ -111,7 +110,8 @@ pub enum EndpointToHostAction {
 }
 
 impl FelixConfigurationSpec {
-    /// These settings where they are given, else those of `base`: a host's own over the default.
+    /// Returns these settings, with missing ones taken from `base`: a host's own settings override
+    /// the default.
     #[must_use]
     pub fn over(self, base: &Self) -> Self {
         let text = |own: String, base: &String| if own.is_empty() { base.clone() } else { own };

@@ -1,4 +1,4 @@
-//! IPPool: a range that addresses are taken from.
+//! IPPool: a range from which addresses are assigned.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub struct IpPoolSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub cidr: Option<Network>,
-    /// Prefix length of the blocks that hosts take from it.
+    /// Prefix length of its blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_size: Option<u8>,
     /// When IP-in-IP is used between hosts.
@@ -36,14 +36,14 @@ pub struct IpPoolSpec {
         skip_serializing_if = "is_false"
     )]
     pub nat_outgoing: bool,
-    /// Whether no more addresses are taken from it.
+    /// Whether the assignment of addresses from it is disabled.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "is_false"
     )]
     pub disabled: bool,
-    /// Whether BGP keeps its addresses to the cluster.
+    /// Whether BGP advertises its addresses inside the cluster only.
     #[serde(
         rename = "disableBGPExport",
         default,
@@ -51,36 +51,35 @@ pub struct IpPoolSpec {
         skip_serializing_if = "is_false"
     )]
     pub disable_bgp_export: bool,
-    /// Which nodes use it.
+    /// The nodes that use it.
     #[serde(
         default,
         deserialize_with = "empty_as_none",
         skip_serializing_if = "Option::is_none"
     )]
     pub node_selector: Option<Selector>,
-    /// Which namespaces use it.
+    /// The namespaces that use it.
     #[serde(
         default,
         deserialize_with = "empty_as_none",
         skip_serializing_if = "Option::is_none"
     )]
     pub namespace_selector: Option<Selector>,
-    /// What its addresses are for: `Workload`, `Tunnel`, `LoadBalancer`.
+    /// The uses of its addresses: `Workload`, `Tunnel`, `LoadBalancer`.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub allowed_uses: Vec<String>,
-    /// Whether addresses are taken from it without its being asked for by name: `Automatic`,
-    /// `Manual`.
+    /// Whether addresses are assigned from it without naming it: `Automatic`, `Manual`.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub assignment_mode: String,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
@@ -94,12 +93,12 @@ pub enum EncapsulationMode {
     Never,
     /// Always.
     Always,
-    /// Only to hosts of another subnet.
+    /// Only to hosts in another subnet.
     CrossSubnet,
 }
 
 impl IpPoolSpec {
-    /// Prefix length of the blocks: as given, else 26 for IPv4 and 122 for IPv6.
+    /// Returns the prefix length of its blocks: by default 26 for IPv4 and 122 for IPv6.
     pub fn effective_block_size(&self) -> Option<u8> {
         let default = if self.cidr?.address().is_ipv4() {
             26

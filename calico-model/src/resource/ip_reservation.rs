@@ -1,4 +1,4 @@
-//! IPReservation: addresses that are never handed out.
+//! IPReservation: addresses that are never assigned automatically.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub struct IpReservationSpec {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub reserved_cidrs: Vec<Network>,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }

@@ -1,5 +1,5 @@
-//! IPAMConfiguration: settings of address management as people write them. Address management
-//! itself reads [`IpamConfig`](crate::IpamConfig).
+//! IPAMConfiguration: settings of address management as written by users. Address management itself
+//! reads [`IpamConfig`](crate::IpamConfig).
 
 use serde::{Deserialize, Serialize};
 
@@ -15,13 +15,13 @@ use crate::value::words::words;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IpamConfigurationSpec {
-    /// Whether hosts take addresses from their own blocks only.
+    /// Whether hosts assign addresses from their own blocks only.
     #[serde(default, deserialize_with = "or_default")]
     pub strict_affinity: bool,
-    /// Whether hosts take blocks by themselves.
+    /// Whether hosts claim blocks automatically.
     #[serde(default = "yes")]
     pub auto_allocate_blocks: bool,
-    /// How many blocks a host can have; 0 for the built-in number.
+    /// Maximum number of blocks of a host; 0 for the built-in number.
     #[serde(
         default,
         deserialize_with = "or_default",
@@ -36,7 +36,7 @@ pub struct IpamConfigurationSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub kube_virt_vm_address_persistence: Option<AddressPersistence>,
-    /// How long a released address is not handed out again, in seconds.
+    /// Time until a released address can be assigned again, in seconds.
     #[serde(
         rename = "ipCooldownSeconds",
         default,
@@ -44,7 +44,7 @@ pub struct IpamConfigurationSpec {
         skip_serializing_if = "is_zero"
     )]
     pub ip_cooldown_seconds: u32,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }

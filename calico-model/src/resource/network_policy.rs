@@ -27,46 +27,46 @@ pub struct PolicySpec<const GLOBAL: bool> {
         skip_serializing_if = "String::is_empty"
     )]
     pub tier: String,
-    /// Its place among the policies of its tier; without one, the last.
+    /// Its order in its tier; without one, the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Number>,
-    /// Which endpoints it is for; all without one.
+    /// The endpoints it applies to; all if not given.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub selector: String,
-    /// Endpoints of which namespaces it is for; only of the whole cluster.
+    /// The namespaces of these endpoints; cluster-wide policies only.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub namespace_selector: String,
-    /// Endpoints of which service accounts it is for.
+    /// The service accounts of these endpoints.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub service_account_selector: String,
-    /// The directions that it is for; see [`Self::effective_types`].
+    /// The directions it applies to; see [`Self::effective_types`].
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub types: Vec<PolicyType>,
-    /// Whether it is for packets before connection tracking; only of the whole cluster.
+    /// Whether it applies to packets before connection tracking; cluster-wide policies only.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "is_false"
     )]
     pub do_not_track: bool,
-    /// Whether it is for packets before their destination is translated; only of the whole
-    /// cluster.
+    /// Whether it applies to packets before their destination is translated; cluster-wide policies
+    /// only.
     #[serde(
         rename = "preDNAT",
         default,
@@ -74,50 +74,51 @@ pub struct PolicySpec<const GLOBAL: bool> {
         skip_serializing_if = "is_false"
     )]
     pub pre_dnat: bool,
-    /// Whether a host's interface asks it about forwarded packets too; only of the whole cluster.
+    /// Whether it also applies to packets that a host interface forwards; cluster-wide policies
+    /// only.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "is_false"
     )]
     pub apply_on_forward: bool,
-    /// Hints, as they are.
+    /// Performance hints, unchanged.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub performance_hints: Vec<String>,
-    /// Rules for what comes in, in order.
+    /// Ingress rules, in order.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub ingress: Vec<Rule>,
-    /// Rules for what goes out, in order.
+    /// Egress rules, in order.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub egress: Vec<Rule>,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
 words! {
-    /// A direction, as seen from the endpoint.
+    /// A direction, from the view of the endpoint.
     PolicyType, "one of \"Ingress\" and \"Egress\"";
-    /// What comes in.
+    /// Traffic to the endpoint.
     Ingress "Ingress",
-    /// What goes out.
+    /// Traffic from the endpoint.
     Egress "Egress",
 }
 
 impl<const GLOBAL: bool> PolicySpec<GLOBAL> {
-    /// The tier that it is in.
+    /// Returns its tier.
     pub fn effective_tier(&self) -> &str {
         match self.tier.as_str() {
             "" => policy::DEFAULT_TIER,
@@ -125,8 +126,8 @@ impl<const GLOBAL: bool> PolicySpec<GLOBAL> {
         }
     }
 
-    /// The directions that it is for. Where it names none: those that it has rules for, or what
-    /// comes in if it has no rules at all.
+    /// Returns the directions it applies to. If none is given: those that it has rules for, or
+    /// ingress if it has no rules at all.
     pub fn effective_types(&self) -> Vec<PolicyType> {
         if !self.types.is_empty() {
             return self.types.clone();
@@ -138,8 +139,8 @@ impl<const GLOBAL: bool> PolicySpec<GLOBAL> {
         }
     }
 
-    /// Whether it has a say about workloads: not if it is for packets before connection tracking
-    /// or before translation, which only interfaces of hosts ask about.
+    /// Returns whether it applies to workloads: not if it applies to packets before connection
+    /// tracking or before translation, which only host interfaces evaluate.
     pub const fn is_for_workloads(&self) -> bool {
         !self.do_not_track && !self.pre_dnat
     }
@@ -188,7 +189,7 @@ impl<const GLOBAL: bool> PolicySpec<GLOBAL> {
 }
 
 impl<const GLOBAL: bool> Resource<PolicySpec<GLOBAL>> {
-    /// The name that people use, which may differ from the one that it is stored under.
+    /// Returns the name for users, which may differ from the stored one.
     pub fn real_name(&self) -> String {
         let annotation = self.metadata.annotations.get(policy::NAME_ANNOTATION);
         policy::real_name(
@@ -225,17 +226,17 @@ impl<const GLOBAL: bool> Spec for PolicySpec<GLOBAL> {
     }
 }
 
-/// Spec of a tier: an order of policies.
+/// Spec of a tier: a group of policies with an order.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TierSpec {
-    /// Its place among the tiers; without one, the last.
+    /// Its order among the tiers; without one, the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Number>,
-    /// What becomes of packets that some policy of the tier is for and none decides about.
+    /// The action for packets to which policies of the tier apply but none of its rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_action: Option<Action>,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }

@@ -1,4 +1,4 @@
-//! NetworkSet, GlobalNetworkSet and HostEndpoint: addresses under labels, for rules to select.
+//! NetworkSet, GlobalNetworkSet and HostEndpoint: addresses with labels, which rules can select.
 
 use std::net::IpAddr;
 
@@ -21,7 +21,7 @@ pub struct NetworkSetSpec {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub nets: Vec<Network>,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
@@ -52,7 +52,7 @@ pub struct HostEndpointSpec {
         skip_serializing_if = "String::is_empty"
     )]
     pub interface_name: String,
-    /// The addresses that rules know it by.
+    /// The addresses of the interface for rules.
     #[serde(
         rename = "expectedIPs",
         default,
@@ -60,7 +60,7 @@ pub struct HostEndpointSpec {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub expected_ips: Vec<IpAddr>,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }

@@ -16,7 +16,7 @@ use crate::value::network::Network;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeSpec {
-    /// How the node speaks BGP; absent when it does not.
+    /// BGP settings of the node; `None` if it does not run BGP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bgp: Option<NodeBgp>,
     /// Address of its IPv4 VXLAN device.
@@ -51,7 +51,7 @@ pub struct NodeSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub vxlan_tunnel_mac_addr_v6: Option<Mac>,
-    /// What orchestrators call the node.
+    /// Names of the node in orchestrators.
     #[serde(
         default,
         deserialize_with = "or_default",
@@ -75,16 +75,16 @@ pub struct NodeSpec {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub interfaces: Vec<NodeInterface>,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
-/// How a node speaks BGP.
+/// BGP settings of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeBgp {
-    /// Its AS number; absent for the cluster's.
+    /// Its AS number; the default is the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_number: Option<AsNumber>,
     /// Its IPv4 address with the mask of its subnet; without a mask, /32.
@@ -111,7 +111,7 @@ pub struct NodeBgp {
         skip_serializing_if = "Option::is_none"
     )]
     pub ipv4_ipip_tunnel_addr: Option<Ipv4Addr>,
-    /// Its cluster id (RFC 4456 §7), which makes it a route reflector.
+    /// Its cluster id (RFC 4456 §7); a node with one is a route reflector.
     #[serde(
         rename = "routeReflectorClusterID",
         default,
@@ -119,12 +119,12 @@ pub struct NodeBgp {
         skip_serializing_if = "Option::is_none"
     )]
     pub route_reflector_cluster_id: Option<Ipv4Addr>,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
-/// What an orchestrator calls a node.
+/// The name of a node in an orchestrator.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OrchRef {
@@ -138,7 +138,7 @@ pub struct OrchRef {
     /// The orchestrator.
     #[serde(default, deserialize_with = "or_default")]
     pub orchestrator: String,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
@@ -163,7 +163,7 @@ pub struct NodeWireguard {
         skip_serializing_if = "Option::is_none"
     )]
     pub interface_ipv6_address: Option<Ipv6Addr>,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
@@ -174,7 +174,7 @@ pub struct NodeWireguard {
 pub struct NodeAddress {
     /// The address, with or without a mask.
     pub address: String,
-    /// Where it comes from: `CalicoNodeIP`, `InternalIP`, `ExternalIP`.
+    /// Its type: `CalicoNodeIP`, `InternalIP`, `ExternalIP`.
     #[serde(
         rename = "type",
         default,
@@ -182,7 +182,7 @@ pub struct NodeAddress {
         skip_serializing_if = "String::is_empty"
     )]
     pub source: String,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
@@ -201,13 +201,13 @@ pub struct NodeInterface {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub addresses: Vec<IpAddr>,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
 impl NodeSpec {
-    /// The addresses of its tunnels: IP-in-IP, VXLAN, WireGuard.
+    /// Returns the addresses of its tunnels: IP-in-IP, VXLAN, WireGuard.
     pub fn tunnel_addresses(&self) -> impl Iterator<Item = IpAddr> {
         let wireguard = self.wireguard.as_ref();
         let v4 = [
@@ -266,7 +266,7 @@ impl Spec for NodeSpec {
     }
 }
 
-/// The cluster id of a node that is a route reflector, else `None`.
+/// Returns the cluster id of a node that is a route reflector, otherwise `None`.
 pub fn cluster_id(node: &NodeSpec) -> Option<Ipv4Addr> {
     node.bgp
         .as_ref()

@@ -1,22 +1,22 @@
-//! Policies: what writers put into them, and what they are called.
+//! Policies: the fields that writers set, and their names.
 //!
-//! Newer writers store a policy under the name that people use, and say so in an annotation. Older
-//! ones stored those of the tier `default` under `default.<name>`, without the annotation.
+//! Newer writers store a policy under its own name, and repeat the name in an annotation. Older
+//! ones stored policies of the tier `default` under `default.<name>`, without the annotation.
 
 use serde_json::{Map, Value, json};
 
 use super::Metadata;
 
-/// Holds the name that people use, as JSON.
+/// The annotation with the policy's own name, as JSON.
 pub(super) const NAME_ANNOTATION: &str = "projectcalico.org/metadata";
 
 /// The tier of a policy.
 const TIER_LABEL: &str = "projectcalico.org/tier";
 
-/// The tier of policies that name none.
+/// The default tier of policies.
 pub const DEFAULT_TIER: &str = "default";
 
-/// The tier that a policy's spec names.
+/// Returns the tier in a policy's spec.
 fn tier(spec: &Map<String, Value>) -> &str {
     match spec.get("tier").and_then(Value::as_str) {
         None | Some("") => DEFAULT_TIER,
@@ -24,8 +24,8 @@ fn tier(spec: &Map<String, Value>) -> &str {
     }
 }
 
-/// What a writer puts into a policy whose rules are not known here: its name, its tier, and which
-/// directions it is for.
+/// Sets the fields of a policy with unparsed rules that a writer must set: its name, its tier, and
+/// its directions.
 pub(super) fn complete(spec: &mut Map<String, Value>, metadata: &mut Metadata) {
     complete_name(metadata, tier(spec));
     let rules = |spec: &Map<String, Value>, list: &str| {
@@ -43,14 +43,14 @@ pub(super) fn complete(spec: &mut Map<String, Value>, metadata: &mut Metadata) {
     }
 }
 
-/// What a writer puts into every policy: its name and its tier.
+/// Sets the metadata that a writer must set in every policy: its name and its tier.
 pub(super) fn complete_name(metadata: &mut Metadata, tier: &str) {
     let name = json!({ "name": metadata.name }).to_string();
     metadata.annotations.insert(NAME_ANNOTATION.into(), name);
     metadata.labels.insert(TIER_LABEL.into(), tier.to_owned());
 }
 
-/// The name that people use of a policy that is stored under `stored`.
+/// Returns the own name of a policy that is stored under `stored`.
 pub(super) fn real_name(stored: &str, annotation: Option<&str>, tier: &str) -> String {
     let annotated: Option<Value> = annotation.and_then(|text| serde_json::from_str(text).ok());
     match annotated.as_ref().and_then(|given| given["name"].as_str()) {
@@ -62,7 +62,7 @@ pub(super) fn real_name(stored: &str, annotation: Option<&str>, tier: &str) -> S
     }
 }
 
-/// Gives a stored policy the name that people use, and takes the annotation away that holds it.
+/// Sets a stored policy's own name, and removes the annotation that holds it.
 pub(super) fn name_for_people(value: &mut Value) {
     let annotations = value.pointer_mut("/metadata/annotations");
     let annotated = annotations

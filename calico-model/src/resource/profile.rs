@@ -1,4 +1,4 @@
-//! Profile: rules and labels that endpoints take on by name.
+//! Profile: rules and labels that endpoints inherit by name.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ pub const DEFAULT_ALLOW_PROFILE: &str = "projectcalico-default-allow";
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileSpec {
-    /// Rules for what comes in, in order.
+    /// Ingress rules, in order.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub ingress: Vec<Rule>,
-    /// Rules for what goes out, in order.
+    /// Egress rules, in order.
     #[serde(
         default,
         deserialize_with = "or_default",
@@ -38,13 +38,13 @@ pub struct ProfileSpec {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub labels_to_apply: BTreeMap<String, String>,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
 impl ProfileSpec {
-    /// Whether the rules let every packet through in both directions.
+    /// Returns whether the rules allow every packet in both directions.
     pub fn allows_everything(&self) -> bool {
         let open = |rules: &[Rule]| {
             rules
@@ -57,7 +57,7 @@ impl ProfileSpec {
 }
 
 impl Resource<ProfileSpec> {
-    /// The profile that exists without being stored: everything is allowed.
+    /// Returns the profile that exists without being stored and allows everything.
     pub fn default_allow() -> Self {
         let allow = vec![Rule::every(Action::Allow)];
         let spec = ProfileSpec {

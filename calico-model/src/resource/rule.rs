@@ -1,7 +1,7 @@
-//! Rules of profiles and policies: what to do with which packets.
+//! Rules of profiles and policies: an action for packets that match.
 //!
-//! Reading takes whatever has the right shape; whether a rule makes sense is told by
-//! [`Protocol::number`] and [`Port::range`], and when it is written by validation.
+//! Parsing accepts everything of the right shape; [`Protocol::number`] and [`Port::range`] check
+//! the values, and validation checks the rule when it is written.
 
 use std::ops::RangeInclusive;
 
@@ -13,11 +13,11 @@ use crate::selector::Selector;
 use crate::validate::{Faults, Problem};
 use crate::value::network::Network;
 
-/// A rule: what to do with packets that match.
+/// A rule: an action for packets that match.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rule {
-    /// What to do.
+    /// The action.
     pub action: Action,
     /// The IP version, 4 or 6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,56 +25,55 @@ pub struct Rule {
     /// The protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
-    /// A protocol that it is not.
+    /// An excluded protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_protocol: Option<Protocol>,
     /// Type and code of ICMP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icmp: Option<IcmpMatch>,
-    /// Type and code of ICMP that it has not both.
+    /// An excluded combination of ICMP type and code.
     #[serde(rename = "notICMP", default, skip_serializing_if = "Option::is_none")]
     pub not_icmp: Option<IcmpMatch>,
-    /// Where it comes from.
+    /// Conditions on the source.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "EntityRule::is_empty"
     )]
     pub source: EntityRule,
-    /// Where it goes to.
+    /// Conditions on the destination.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "EntityRule::is_empty"
     )]
     pub destination: EntityRule,
-    /// What an HTTP request must be like, as it is.
+    /// Conditions on an HTTP request, unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<Value>,
-    /// Remarks, as they are.
+    /// Metadata without effect, unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
-    /// Fields that are not known here. Conditions may be among them.
+    /// Unknown fields, kept unchanged. Conditions may be among them.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
-/// What a rule does with a packet.
+/// The action of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Action {
-    /// Let it through.
+    /// Accept the packet.
     Allow,
     /// Drop it.
     Deny,
-    /// Log it and go on with the next rule.
+    /// Log the packet and continue with the next rule.
     Log,
-    /// Go on with the next tier.
+    /// Continue with the next tier.
     Pass,
 }
 
 impl Action {
-    /// What is done in place of a rule that has a condition which is not supported: the closed
-    /// side.
+    /// Returns the measure for a rule with an unsupported condition, which fails closed.
     pub const fn when_unsupported(self) -> &'static str {
         match self {
             Self::Allow | Self::Log => "the rule is left out",
@@ -83,7 +82,7 @@ impl Action {
     }
 }
 
-/// One end of a packet's way. All that is given must hold.
+/// Conditions on one end of a packet. All given ones must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EntityRule {
@@ -101,21 +100,21 @@ pub struct EntityRule {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub not_nets: Vec<Network>,
-    /// It is an endpoint that is selected.
+    /// It is a selected endpoint.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub selector: String,
-    /// It is no endpoint that is selected.
+    /// It is not a selected endpoint.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub not_selector: String,
-    /// It is an endpoint of a namespace that is selected.
+    /// It is an endpoint in a selected namespace.
     #[serde(
         default,
         deserialize_with = "or_default",
@@ -136,13 +135,13 @@ pub struct EntityRule {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub not_ports: Vec<Port>,
-    /// It is an endpoint of one of these service accounts.
+    /// It is an endpoint with one of these service accounts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_accounts: Option<ServiceAccountMatch>,
-    /// It is a service, as it is.
+    /// It is a service, unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub services: Option<Value>,
-    /// Fields that are not known here. Conditions may be among them.
+    /// Unknown fields, kept unchanged. Conditions may be among them.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
@@ -165,7 +164,7 @@ pub struct ServiceAccountMatch {
         skip_serializing_if = "String::is_empty"
     )]
     pub selector: String,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
@@ -180,7 +179,7 @@ pub struct IcmpMatch {
     /// The code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<u8>,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
@@ -195,7 +194,7 @@ pub enum Protocol {
     Name(String),
 }
 
-/// A port: a number, a range `"1000:2000"`, or the name that endpoints give to a port of theirs.
+/// A port: a number, a range `"1000:2000"`, or the name of a port in an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Port {
@@ -215,7 +214,7 @@ const PROTOCOLS: [(&str, u8); 6] = [
 ];
 
 impl Protocol {
-    /// Its number; `None` if there is no such protocol. Names are taken in any case.
+    /// Returns its number; `None` for an unknown protocol. Names are accepted in any case.
     pub fn number(&self) -> Option<u8> {
         match self {
             Self::Number(number) => u8::try_from(*number).ok(),
@@ -238,7 +237,7 @@ impl std::fmt::Display for Protocol {
 }
 
 impl Port {
-    /// The ports that it stands for; `None` for a name, and for what is neither.
+    /// Returns the range of ports; `None` for a name, and for an invalid text.
     pub fn range(&self) -> Option<RangeInclusive<u16>> {
         let (first, last) = match self {
             Self::Number(number) => {
@@ -253,7 +252,7 @@ impl Port {
         (first <= last).then_some(first..=last)
     }
 
-    /// Whether it is the name of a port.
+    /// Returns whether it is the name of a port.
     pub fn is_name(&self) -> bool {
         let Self::Text(text) = self else {
             return false;
@@ -277,7 +276,7 @@ impl std::fmt::Display for Port {
 }
 
 impl Rule {
-    /// A rule for every packet.
+    /// Returns a rule that matches every packet.
     pub fn every(action: Action) -> Self {
         Self {
             action,
@@ -294,8 +293,8 @@ impl Rule {
         }
     }
 
-    /// Whether the rule is for every packet. Its `metadata` is a remark and matches nothing;
-    /// fields that are `null` or empty do not match either.
+    /// Returns whether the rule matches every packet. Its `metadata` is not a condition; neither
+    /// are fields that are `null` or empty.
     pub fn is_unconditional(&self) -> bool {
         let bare = Self {
             metadata: self.metadata.clone(),
@@ -344,7 +343,7 @@ impl Rule {
 }
 
 impl EntityRule {
-    /// Whether it says nothing.
+    /// Returns whether it has no conditions.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -387,14 +386,14 @@ impl EntityRule {
     }
 }
 
-/// What is wrong with the rules of a list.
+/// Checks the rules of a list.
 pub(super) fn validate(path: &str, rules: &[Rule], faults: &mut Faults) {
     for (at, rule) in rules.iter().enumerate() {
         rule.validate(&format!("{path}[{at}]"), faults);
     }
 }
 
-/// The text must be a selector.
+/// Checks that the text is a selector.
 pub(super) fn selector(field: impl Into<String>, text: &str, faults: &mut Faults) {
     if text.parse::<Selector>().is_err() {
         faults.range(field, text, "a selector");

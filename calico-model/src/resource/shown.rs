@@ -1,4 +1,4 @@
-//! Stored resources as people see them.
+//! Stored resources in the form shown to users.
 
 use serde_json::{Map, Value};
 
@@ -7,8 +7,8 @@ use crate::key::ResourceKey;
 use crate::key::kind::Kind;
 use crate::resource::ip_pool::IpPoolSpec;
 
-/// A stored value as people see it: with kind, name and the store's revision in it; of a policy
-/// the name that people use; of a pool what it leaves to default.
+/// Returns a stored value in the form shown to users: with kind, name and revision; with a policy's
+/// own name; with the defaults of a pool.
 pub fn shown(key: &ResourceKey, octets: &[u8], revision: i64) -> Result<Value, ParseError> {
     let whole = |source| ParseError {
         kind: key.kind().name(),
@@ -36,7 +36,7 @@ pub fn shown(key: &ResourceKey, octets: &[u8], revision: i64) -> Result<Value, P
     if key.kind().is_policy() {
         policy::name_for_people(&mut value);
     }
-    // Whether it reads at all.
+    // Checks whether it can be parsed at all.
     let resource = Resource::<RawSpec>::from_value(value.clone()).map_err(|mut error| {
         error.kind = key.kind().name();
         error

@@ -1,4 +1,4 @@
-//! Strict writing: every field of a typed kind must be one that the kind has.
+//! Strict writing: an unknown field of a typed kind is a fault.
 
 use serde_json::{Map, Value};
 
@@ -21,17 +21,17 @@ use crate::resource::workload_endpoint::WorkloadEndpointSpec;
 use crate::schema::{Fields, Shape, fields};
 use crate::validate::{Faults, Invalid, Problem};
 
-/// Key and value to store of a resource that a person wrote. Beyond what [`Resource::encode`]
-/// checks, unknown fields are faults, with the known field that may have been meant.
+/// Returns key and value to store of a resource written by a user. In addition to the checks of
+/// [`Resource::encode`], unknown fields are faults, with a similar known field as a hint.
 ///
-/// In YAML, `true` and `10` are no texts. Where only text can stand, such as in labels, they are
-/// taken for what was written.
+/// In YAML, `true` and `10` are not texts. Where only text is valid, such as in labels, they are
+/// converted to their text.
 pub fn encode_strict(resource: Value) -> Result<(ResourceKey, Value), EncodeError> {
     encode_over(resource, &Value::Null)
 }
 
-/// The same of a resource that is to take the place of a stored one. Unknown fields that are
-/// stored already are no faults: somebody who knows them has written them.
+/// Returns the same for a resource that replaces a stored one. Unknown fields that are already
+/// stored are not faults, because another program that knows them has written them.
 pub fn encode_over(
     mut resource: Value,
     stored: &Value,
@@ -72,7 +72,7 @@ fn encode<S: Spec>(
     let parsed = Resource::<S>::from_value(value);
     let resource = match parsed {
         Ok(resource) => resource,
-        // A misspelt field explains more than the missing one it leads to.
+        // A misspelled field explains more than the missing one that results from it.
         Err(_) if !faults.is_empty() => return Err(EncodeError::Invalid(faults)),
         Err(error) => return Err(error.into()),
     };
@@ -90,8 +90,8 @@ fn encode<S: Spec>(
     }
 }
 
-/// The fields that are neither known nor in one of the objects that are `stored` in this place:
-/// one, or those of a list.
+/// Returns the fields that are neither known nor in one of the `stored` objects at this place: one
+/// object, or those of a list.
 fn unknown_fields(
     path: &str,
     value: &Value,
@@ -128,7 +128,7 @@ fn unknown_fields(
     }
 }
 
-/// Makes texts of numbers and truth values, where text is expected.
+/// Converts numbers and booleans to text, where text is expected.
 fn scalars_as_texts(value: &mut Value, shape: &Shape) {
     match (shape, value) {
         (Shape::Text, value @ (Value::Bool(_) | Value::Number(_))) => {
@@ -157,7 +157,7 @@ fn scalars_as_texts(value: &mut Value, shape: &Shape) {
     }
 }
 
-/// The known field whose name is nearest, unless it is there already or too far off.
+/// Returns the known field with the most similar name, unless it is already set or too different.
 fn nearest(name: &str, object: &Map<String, Value>, fields: Fields) -> Option<&'static str> {
     fields
         .iter()

@@ -199,7 +199,7 @@ fn written_fields_are_known_to_strict_writing() {
         let (_, written) = encode_strict(value.clone()).unwrap();
         let (_, again) = encode_strict(written.clone()).unwrap();
         assert_eq!(written, again);
-        // Nothing given was lost, but for what is empty or `null`.
+        // Nothing given was lost, except for empty values and `null`.
         for (name, given) in value["spec"].as_object().unwrap() {
             let empty = given.is_null() || given == "";
             assert!(

@@ -19,21 +19,21 @@ use crate::value::network::Network;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadEndpointSpec {
-    /// Who made the endpoint: `k8s`, `cni`, `libnetwork`, `openstack`, …
+    /// The orchestrator of the endpoint: `k8s`, `cni`, `libnetwork`, `openstack`, …
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub orchestrator: String,
-    /// The workload, where the orchestrator has no better word for it.
+    /// The workload, if the orchestrator has no more specific field for it.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub workload: String,
-    /// The node that the workload runs on.
+    /// The node of the workload.
     #[serde(
         default,
         deserialize_with = "or_default",
@@ -69,14 +69,14 @@ pub struct WorkloadEndpointSpec {
         skip_serializing_if = "String::is_empty"
     )]
     pub service_account_name: String,
-    /// The workload's addresses, each /32 or /128. Without any, the endpoint counts as absent.
+    /// The workload's addresses, each /32 or /128. Without any, the endpoint counts as missing.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub ip_networks: Vec<Network>,
-    /// Addresses outside that stand for addresses of the workload.
+    /// Floating addresses of the workload.
     #[serde(
         rename = "ipNATs",
         default,
@@ -100,7 +100,7 @@ pub struct WorkloadEndpointSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub ipv6_gateway: Option<Ipv6Addr>,
-    /// The profiles whose rules and labels the endpoint takes on, in order.
+    /// The profiles of which the endpoint inherits rules and labels, in order.
     #[serde(
         default,
         deserialize_with = "or_default",
@@ -121,7 +121,7 @@ pub struct WorkloadEndpointSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub mac: Option<Mac>,
-    /// Ports that rules may name.
+    /// Named ports for rules.
     #[serde(
         default,
         deserialize_with = "or_default",
@@ -135,34 +135,34 @@ pub struct WorkloadEndpointSpec {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub allow_spoofed_source_prefixes: Vec<Network>,
-    /// Limits of rate and number, as they are.
+    /// Limits of rate and number, unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_controls: Option<Value>,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
-/// An address outside that stands for one of the workload's.
+/// A floating address for one of the workload's addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IpNat {
     /// The workload's address.
     #[serde(rename = "internalIP")]
     pub internal_ip: IpAddr,
-    /// The address outside.
+    /// The floating address.
     #[serde(rename = "externalIP")]
     pub external_ip: IpAddr,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
-/// A port that rules may name.
+/// A named port for rules.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointPort {
-    /// The port's name; ports without one cannot be referred to.
+    /// The port's name; a port without one cannot be referenced.
     #[serde(
         default,
         deserialize_with = "or_default",
@@ -175,14 +175,14 @@ pub struct EndpointPort {
     /// The port.
     #[serde(default, deserialize_with = "or_default")]
     pub port: u16,
-    /// The port on the host that leads to it, or 0.
+    /// The host port mapped to it, or 0.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "is_zero"
     )]
     pub host_port: u16,
-    /// The host's address that leads to it, or empty.
+    /// The host address mapped to it, or empty.
     #[serde(
         rename = "hostIP",
         default,
@@ -190,7 +190,7 @@ pub struct EndpointPort {
         skip_serializing_if = "String::is_empty"
     )]
     pub host_ip: String,
-    /// Fields that are not known here.
+    /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
@@ -204,7 +204,7 @@ const fn is_zero(port: &u16) -> bool {
 }
 
 impl WorkloadEndpointSpec {
-    /// The name that the resource must have.
+    /// Returns the required name of the resource.
     pub fn name(&self) -> Result<EndpointName, EndpointNameError> {
         let workload = match self.orchestrator.as_str() {
             "k8s" => &self.pod,
@@ -215,7 +215,7 @@ impl WorkloadEndpointSpec {
         EndpointName::new(&self.node, &self.orchestrator, workload, &self.endpoint)
     }
 
-    /// The key that the endpoint's state is reported under.
+    /// Returns the key of the endpoint's status.
     pub fn status_key(
         &self,
         region: Region,
@@ -224,7 +224,7 @@ impl WorkloadEndpointSpec {
         Ok(StatusKey::of_workload(region, namespace, &self.name()?))
     }
 
-    /// Whether it counts at all: an endpoint without addresses is treated as deleted.
+    /// Returns whether it exists: an endpoint without addresses is treated as deleted.
     pub const fn is_complete(&self) -> bool {
         !self.ip_networks.is_empty()
     }

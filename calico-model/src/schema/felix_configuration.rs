@@ -1,4 +1,4 @@
-//! FelixConfiguration: the settings that Felix supports, and all others that Calico's has.
+//! FelixConfiguration: the settings that Felix supports, and all others of Calico's.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::Program::Felix;
 use super::Shape::{Any, Object};
 use super::{Fields, envelope, felix, is_set, no, parts};
 
-/// Words that ask for nothing, or for what there is anyway.
+/// Words that request nothing, or the built-in behavior.
 const NOTHING: [&str; 4] = ["Disabled", "Info", "None", "IPPoolsOnly"];
 
 fn asks(value: &Value) -> bool {

@@ -1,4 +1,4 @@
-//! The kinds that Felix reads: endpoints, policies, what rules select.
+//! The kinds that Felix reads: endpoints, policies, and objects that rules select.
 
 use serde_json::Value;
 
@@ -131,7 +131,7 @@ const ENTITY: Fields = &[
     ),
 ];
 
-/// Ports by number and range are supported, by name not.
+/// Declares ports: numbers and ranges are supported, names are not.
 const fn ports(name: &'static str) -> Field {
     let reason = "named ports are not supported";
     no(Some(Felix), name, Any, has_named_port, reason)
@@ -153,7 +153,7 @@ pub(super) const NETWORK_POLICY: Fields = envelope!(parts("spec", Object(POLICY)
 
 pub(super) const GLOBAL_NETWORK_POLICY: Fields = envelope!(parts("spec", Object(POLICY)));
 
-/// Those that only a policy of the whole cluster has are refused by the validation of the other.
+/// Fields of cluster-wide policies are rejected in other policies by their validation.
 const POLICY: Fields = &[
     felix("tier", Text),
     felix("order", Any),

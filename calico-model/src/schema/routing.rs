@@ -33,7 +33,7 @@ const NO_TUNNEL: &str =
 const NO_WORKLOAD_SESSIONS: &str = "sessions with workloads of the node itself are not supported";
 const LOG: &str = "not supported: \"log\" in the daemon's file sets what is logged";
 
-/// Whether a mode of encapsulation is more than none.
+/// Returns whether a mode of encapsulation requests any.
 fn is_asked(mode: &Value) -> bool {
     is_set(mode) && mode != "Never"
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::unsupported::in_rule;
 use super::*;
 
-/// Kind, path and type of every field of Calico's schema.
+/// Returns kind, path and type of every field of Calico's schema.
 fn calico() -> impl Iterator<Item = (Kind, &'static str, &'static str)> {
     let lines = include_str!("calico.txt").lines();
     let lines = lines.filter(|line| !line.starts_with('#'));
@@ -20,7 +20,7 @@ fn calico() -> impl Iterator<Item = (Kind, &'static str, &'static str)> {
     })
 }
 
-/// What is declared of a field: of itself, of one of its parts, or of what it is a part of.
+/// Returns the declaration of a field: its own, that of one of its parts, or that of its parent.
 fn standing(kind: Kind, path: &str) -> Option<Standing> {
     let all = declared(kind);
     let is_part = |whole: &str, part: &str| {
@@ -33,7 +33,7 @@ fn standing(kind: Kind, path: &str) -> Option<Standing> {
     found.map(|one| one.standing)
 }
 
-/// A value of the type that asks for something.
+/// Returns a value of the type that requests something.
 fn sample(holds: &str) -> Value {
     match holds {
         "bool" => json!(true),
@@ -44,7 +44,7 @@ fn sample(holds: &str) -> Value {
     }
 }
 
-/// A resource in which this one field is set.
+/// Returns a resource with only this field set.
 fn resource(path: &str, value: Value) -> Value {
     let mut value = value;
     for part in path.split('.').rev() {
@@ -65,7 +65,7 @@ fn every_field_of_calico_is_declared() {
         assert!(standing(kind, path).is_some(), "{kind} {path} is missing");
         *count.entry(kind).or_insert(0) += 1;
     }
-    // No kind is forgotten on either side.
+    // No kind is missing on either side.
     for kind in Kind::ALL {
         assert!(count.contains_key(kind), "{kind}");
     }
@@ -101,7 +101,7 @@ fn unset_fields_are_not_reported() {
         let whole = unsupported_fields(kind, &json!({"spec": {}}));
         let is_condition = path.contains(".services") || path.contains(".http");
         if !whole.is_empty() || is_condition {
-            continue; // Nothing of the kind is supported; an empty condition may still match.
+            continue; // No field of the kind is supported; an empty condition may still match.
         }
         let unset = match holds {
             "bool" => json!(false),
@@ -189,7 +189,7 @@ fn felix_configuration_of_another_name_is_reported() {
     }
 }
 
-/// The operators' page: for each kind what supports its fields.
+/// Returns the operators' page: for each kind the support of its fields.
 fn page() -> String {
     use std::fmt::Write as _;
     let mut page = String::from(

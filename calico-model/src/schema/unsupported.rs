@@ -1,4 +1,4 @@
-//! The fields of a resource that have no effect.
+//! The fields of a resource without effect.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use super::{Field, Fields, Program, Shape, Support, fields, may_match};
 use crate::key::kind::Kind;
 use crate::resource::rule::{Action, Rule};
 
-/// A field that is set in a resource and has no effect, or not the one that it asks for.
+/// A field that is set in a resource without the requested effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnsupportedField {
     /// Its path, such as `spec.ingress[0].source.services`.
     pub field: String,
-    /// Why, and what is done instead.
+    /// The reason, and the measure taken.
     pub reason: String,
-    /// The program that reports it in its status, if it is one's business.
+    /// The program that reports it in its status, if there is one.
     pub due: Option<Program>,
 }
 
@@ -30,7 +30,7 @@ const UNKNOWN: &str = "the field is unknown and has no effect";
 const NAME: &str = "only FelixConfiguration default and node.<hostname> are read: none of its \
                     settings has an effect";
 
-/// The fields of a resource, as it is stored, that are set and have no effect.
+/// Returns the fields of a stored resource that are set and have no effect.
 pub fn unsupported_fields(kind: Kind, resource: &Value) -> Vec<UnsupportedField> {
     let mut found = Vec::new();
     if kind == Kind::FelixConfiguration
@@ -50,12 +50,12 @@ pub fn unsupported_fields(kind: Kind, resource: &Value) -> Vec<UnsupportedField>
     found
 }
 
-/// The first condition of a rule that is not supported: the rule must not count without it.
+/// Returns the first unsupported condition of a rule: the rule must not be applied without it.
 pub fn unsupported_in_rule(rule: &Rule) -> Option<UnsupportedField> {
     in_rule(serde_json::to_value(rule))
 }
 
-/// A rule that cannot be looked at may hold any condition.
+/// Returns the same; a rule that cannot be serialized may contain any condition.
 pub(super) fn in_rule<E: fmt::Display>(rule: Result<Value, E>) -> Option<UnsupportedField> {
     let mut found = Vec::new();
     match rule {
@@ -69,7 +69,7 @@ pub(super) fn in_rule<E: fmt::Display>(rule: Result<Value, E>) -> Option<Unsuppo
     found.into_iter().next()
 }
 
-/// The program that reports fields of a kind that are unknown.
+/// Returns the program that reports unknown fields of a kind.
 const fn reporter(kind: Kind) -> Option<Program> {
     match kind {
         Kind::BgpConfiguration | Kind::BgpPeer | Kind::BgpFilter => Some(Program::Bgp),

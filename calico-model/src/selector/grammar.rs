@@ -13,7 +13,7 @@ use nom::{Err, IResult, Parser};
 use super::{Expression, Operator, SelectorError};
 use crate::limits::{LABEL_OCTETS_MAX, SELECTOR_DEPTH_MAX};
 
-/// Reads a whole selector.
+/// Parses a whole selector.
 pub(super) fn read(text: &str) -> Result<Expression, SelectorError> {
     let failed = |rest: &str, expected| SelectorError {
         at: text.len() - rest.len(),
@@ -33,7 +33,7 @@ pub(super) fn read(text: &str) -> Result<Expression, SelectorError> {
 const OPERAND: &str = "(, !, has(…), all(), global() or a label";
 const COMPARISON: &str = "==, !=, contains, starts with, ends with, in or not in";
 
-/// Where the text stops making sense, and what should be there.
+/// The position of a syntax error, and the expected syntax.
 struct Fault<'a> {
     rest: &'a str,
     expected: &'static str,
@@ -52,7 +52,7 @@ impl<'a> ParseError<&'a str> for Fault<'a> {
 
 type Read<'a, O> = IResult<&'a str, O, Fault<'a>>;
 
-/// Turns any failure of the parser into one that says what is expected here, for good.
+/// Replaces any failure of the parser by one with the expected syntax, without backtracking.
 fn expect<'a, O>(
     expected: &'static str,
     mut parser: impl Parser<&'a str, Output = O, Error = Fault<'a>>,
@@ -71,7 +71,7 @@ fn and(text: &str, depth: usize) -> Read<'_, Expression> {
     joined(text, "&&", |text| unary(text, depth), Expression::And)
 }
 
-/// One operand, or several with the word between them.
+/// Parses one operand, or several with the operator between them.
 fn joined<'a>(
     text: &'a str,
     word: &'static str,
@@ -94,7 +94,7 @@ fn joined<'a>(
     Ok((rest, join([vec![first], more].concat())))
 }
 
-/// A primary with any number of `!` before it; two of them cancel each other out.
+/// Parses a primary with any number of `!` before it; two of them cancel each other out.
 fn unary(text: &str, depth: usize) -> Read<'_, Expression> {
     let (rest, negated) =
         fold_many0((blanks, tag("!")), || false, |negated: bool, _| !negated).parse(text)?;
@@ -128,7 +128,7 @@ fn primary(text: &str, depth: usize) -> Read<'_, Expression> {
     .parse(text)
 }
 
-/// A function without arguments; the opening parenthesis belongs to its name.
+/// Parses a function without arguments; the opening parenthesis belongs to its name.
 fn call<'a>(name: &'static str) -> impl Parser<&'a str, Output = (), Error = Fault<'a>> {
     value((), (tag(name), blanks, expect(")", tag(")"))))
 }
@@ -174,7 +174,7 @@ fn comparison(text: &str) -> Read<'_, Expression> {
     })
 }
 
-/// Strings in braces with commas between them; a comma may stand after the last one.
+/// Parses comma-separated strings in braces; a trailing comma is allowed.
 fn set(text: &str) -> Read<'_, BTreeSet<String>> {
     let (mut rest, _) = (expect("{", tag("{")), blanks).parse(text)?;
     let mut values = BTreeSet::new();
@@ -190,7 +190,7 @@ fn set(text: &str) -> Read<'_, BTreeSet<String>> {
     Ok((rest, values))
 }
 
-/// An operator of one or two words. What follows must not be read as part of it.
+/// Parses an operator of one or two words. The following text must not be read as part of it.
 fn words<'a>(
     first: &'static str,
     second: &'static str,

@@ -150,8 +150,8 @@ fn operator() -> impl Strategy<Value = Operator> {
     ])
 }
 
-/// Expressions as reading makes them: `&&` and `||` of two or more, never `!` of `!`, which
-/// reading cancels out.
+/// Returns expressions as parsed: `&&` and `||` of two or more, never `!` of `!`, which parsing
+/// cancels out.
 fn expression() -> impl Strategy<Value = Expression> {
     let set = || prop::collection::btree_set(text(), 0..4);
     let leaf = prop_oneof![
@@ -238,7 +238,7 @@ proptest! {
     #[test]
     fn any_text_is_answered(text in "\\PC*|[a() !&|='\"{},]{0,40}|(has\\(a\\)|all\\(\\)|!|&&|\\|\\||\\(|\\)| |a in \\{'x'\\}){0,12}") {
         match text.parse::<Selector>() {
-            // The canonical text of `!(!a)` is `!!a`, which reads as `a`.
+            // The canonical text of `!(!a)` is `!!a`, which is parsed as `a`.
             Ok(selector) if selector.to_string().contains("!!") => {}
             Ok(selector) => prop_assert_eq!(read(&selector.to_string()), selector),
             Err(error) => prop_assert!(error.at <= text.len()),

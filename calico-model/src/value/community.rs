@@ -19,7 +19,7 @@ serde_as_text!(
     "a community such as \"64512:300\" or \"64512:4:9\""
 );
 
-/// The text is no community.
+/// The text is not a community.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a community such as 64512:300 (16 bits each) or 64512:4:9 (32 bits each)")]
 pub struct CommunityError;
@@ -44,7 +44,7 @@ impl FromStr for CommunityValue {
 }
 
 fn number<N: FromStr>(digits: &str) -> Result<N, CommunityError> {
-    // `parse` would take a sign.
+    // `parse` would accept a sign.
     if !digits.bytes().all(|c| c.is_ascii_digit()) {
         return Err(CommunityError);
     }

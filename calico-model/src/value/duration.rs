@@ -1,4 +1,4 @@
-//! Durations in the text form of Go: `"90s"`, `"1m30s"`, `"1.5h"`, `"0s"`.
+//! Durations in the text format of Go: `"90s"`, `"1m30s"`, `"1.5h"`, `"0s"`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::serde_as_text;
 
-/// A length of time, written as `1m30s`. Never negative.
+/// A duration, written as `1m30s`. Never negative.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GoDuration(pub Duration);
 
@@ -15,7 +15,7 @@ serde_as_text!(
     "a duration such as \"30s\", \"1m30s\" or \"500ms\""
 );
 
-/// The text is no duration.
+/// The text is not a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a duration such as 30s, 1m30s or 500ms")]
 pub struct DurationError;
@@ -52,7 +52,7 @@ impl FromStr for GoDuration {
     }
 }
 
-/// One number with its unit, in nanoseconds, and the text after it.
+/// Parses one number with its unit into nanoseconds; returns the rest of the text too.
 fn term(text: &str) -> Result<(u64, &str), DurationError> {
     let (whole, tail) = digits(text);
     let (fraction, tail) = match tail.strip_prefix('.') {

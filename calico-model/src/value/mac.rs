@@ -11,7 +11,7 @@ pub struct Mac(pub [u8; 6]);
 
 serde_as_text!(Mac, "an Ethernet address such as \"aa:bb:cc:00:11:22\"");
 
-/// The text is no Ethernet address.
+/// The text is not an Ethernet address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an Ethernet address such as aa:bb:cc:00:11:22")]
 pub struct MacError;

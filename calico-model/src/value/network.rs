@@ -1,4 +1,4 @@
-//! Networks as the data model writes them: with a mask, or a lone address for one host.
+//! Networks in the data model's format: with a mask, or a single address for one host.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,25 +8,25 @@ use ipnet::IpNet;
 
 use super::serde_as_text;
 
-/// An address with a mask, host bits kept: `10.20.1.7/24` is the address 10.20.1.7 in that net.
-/// Read also without a mask, which then is that of a single host.
+/// An address with a mask, host bits kept: `10.20.1.7/24` is the address 10.20.1.7 in that network.
+/// Without a mask it is parsed as a single host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Network(pub IpNet);
 
 serde_as_text!(Network, "an address or network such as \"10.65.3.70/32\"");
 
-/// The text is no network.
+/// The text is not a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an address or network such as 10.65.3.70/32")]
 pub struct NetworkError;
 
 impl Network {
-    /// The address, host bits and all.
+    /// Returns the address, including host bits.
     pub fn address(&self) -> IpAddr {
         self.0.addr()
     }
 
-    /// Whether the mask leaves one address: /32 or /128.
+    /// Returns whether the mask leaves one address: /32 or /128.
     pub fn is_host(&self) -> bool {
         self.0.prefix_len() == self.0.max_prefix_len()
     }

@@ -7,12 +7,12 @@ use std::str::FromStr;
 
 use super::serde_as_text;
 
-/// The address of a peer, and its port where one is given.
+/// The address of a peer, and its port if given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerAddress {
     /// The address.
     pub address: IpAddr,
-    /// The port; absent for that of the peer's own settings, else 179.
+    /// The port; the default is that of the peer's own settings, otherwise 179.
     pub port: Option<NonZeroU16>,
 }
 
@@ -21,7 +21,7 @@ serde_as_text!(
     "an address with an optional port, such as \"10.20.1.254:179\" or \"[fd20::1]:179\""
 );
 
-/// The text is no address of a peer.
+/// The text is not an address of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an address with an optional port, such as 10.20.1.254:179 or [fd20::1]:179")]
 pub struct PeerAddressError;
@@ -36,7 +36,7 @@ impl FromStr for PeerAddress {
                 port: None,
             });
         }
-        // A zone would not survive: the peer is an address, not an address on an interface.
+        // A zone is not supported: the peer is an address, not an address on an interface.
         let socket: SocketAddr = text.parse().map_err(|_| PeerAddressError)?;
         let zoned = matches!(socket, SocketAddr::V6(v6) if v6.scope_id() != 0);
         match NonZeroU16::new(socket.port()) {

@@ -1,6 +1,6 @@
-//! Times of day as the data model writes them.
+//! Times of day in the data model's format.
 
-/// RFC 3339 text, UTC, to the second, of a number of seconds since 1970-01-01T00:00:00Z.
+/// Returns RFC 3339 text, UTC, to the second, for a number of seconds since 1970-01-01T00:00:00Z.
 pub fn rfc3339_utc(unix_seconds: u64) -> String {
     let (days, second) = (unix_seconds / 86_400, unix_seconds % 86_400);
     let (year, month, day) = civil(days);
@@ -11,7 +11,7 @@ pub fn rfc3339_utc(unix_seconds: u64) -> String {
     )
 }
 
-/// Year, month and day (from 1) of a number of days since 1970-01-01, Gregorian.
+/// Returns year, month and day (from 1) for a number of days since 1970-01-01, Gregorian.
 fn civil(days: u64) -> (u64, u64, u64) {
     // Count from 0000-03-01, so that the leap day is the last day of a year and of its 400-year era.
     let days = days + 719_468;

@@ -1,6 +1,6 @@
 //! Unique ids of resources.
 
-/// The text of a random UUID (RFC 9562 §5.4, version 4) made of 16 random octets.
+/// Returns the text of a random UUID (RFC 9562 §5.4, version 4) made of 16 random octets.
 pub fn uid_from_random(octets: [u8; 16]) -> String {
     let mut bits = u128::from_be_bytes(octets);
     bits = bits & !(0xf << 76) | 4 << 76; // version

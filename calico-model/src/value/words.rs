@@ -1,13 +1,13 @@
 //! Enumerations whose variants are words of the data model.
 
-/// The text is none of the words.
+/// The text is not one of the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not {0}")]
 pub struct WordError(pub(crate) &'static str);
 
-/// Defines an enumeration by its words, with `Display`, `FromStr` and serde through them. Closed:
-/// an unknown word changes what a resource means, so it makes the resource unreadable, and the
-/// last good one stays in force.
+/// Defines an enumeration by its words, with `Display`, `FromStr` and serde through them. It is
+/// closed: an unknown word changes the meaning of a resource, so it makes the resource unreadable,
+/// and the last valid one stays in effect.
 macro_rules! words {
     (
         $(#[$attribute:meta])* $name:ident, $expecting:literal;

@@ -8,7 +8,7 @@ use crate::{
     CommunityValue, IpReservationSpec, IpamConfigurationSpec, NextHopMode,
 };
 
-/// One full resource of each kind, as other writers store it.
+/// Returns one full resource of each kind, as other writers store it.
 fn full() -> [Value; 5] {
     let rule = json!({"cidr": "10.65.0.0/16", "matchOperator": "In", "prefixLength": {"min": 26, "max": 26},
         "source": "RemotePeers", "interface": "eth*", "peerType": "eBGP", "asPathPrefix": [64700],
@@ -55,7 +55,7 @@ fn faults(value: Value) -> Vec<String> {
     }
 }
 
-/// The faults of a spec of this kind.
+/// Returns the faults of a spec of this kind.
 fn of(kind: &str, spec: &Value) -> Vec<String> {
     let name = if kind == "BGPPeer" { "p" } else { "default" };
     faults(json!({"kind": kind, "metadata": {"name": name}, "spec": spec}))
