@@ -1,4 +1,4 @@
-//! Making a store hold what a directory holds.
+//! Makes a store hold the content of a directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +12,13 @@ use calico_store::LeaseId;
 use calico_store::Store;
 use calico_store::resources::complete;
 
-/// What of the store came from the directory.
+/// The keys of the store that came from the directory.
 #[derive(Debug, Default)]
 pub(super) struct Applied {
     keys: BTreeSet<ResourceKey>,
 }
 
-/// What applying did.
+/// The result of applying a directory.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Done {
     pub(super) written: usize,
@@ -27,7 +27,8 @@ pub(super) struct Done {
 }
 
 impl Applied {
-    /// Writes what is wanted and not so yet, and deletes what came from here and is wanted no more.
+    /// Writes wanted resources that differ, and deletes resources that came from the directory and
+    /// are no longer wanted.
     pub(super) async fn apply(
         &mut self,
         store: &dyn Store,
@@ -42,7 +43,7 @@ impl Applied {
             .collect();
         for (key, wanted) in wanted {
             let at = Bytes::from(key.to_string());
-            // Remembered before it is written: a write that fails may have been carried out.
+            // Recorded before the write: a failed write may have been carried out.
             self.keys.insert(key);
             if write(store, at, wanted.value).await? {
                 done.written += 1;
@@ -60,8 +61,8 @@ impl Applied {
     }
 }
 
-/// Writes a resource unless it is so already. Others may write it at the same time: what they
-/// report in its status stays.
+/// Writes a resource unless it is unchanged. Other programs may write it at the same time: the
+/// status that they report stays.
 async fn write(store: &dyn Store, key: Bytes, wanted: Value) -> Result<bool, Error> {
     loop {
         let found = store.get(key.clone()).await?;

@@ -1,9 +1,9 @@
-//! A directory of resources in YAML, as what a store holds.
+//! Loads a directory of YAML resources into a store.
 //!
 //! Every `.yaml`, `.yml` and `.json` file of the directory and those below it is read, documents
-//! one after another. What they hold is written to the store; what is no longer there is deleted
-//! from it, if it came from here. A directory with a fault in it changes nothing: the fault is told
-//! with file and line, and the store keeps what it has.
+//! one after another. Their resources are written to the store; a resource that is no longer in the
+//! directory is deleted from the store, if it came from the directory. A directory with a fault
+//! changes nothing: the fault is reported with file and line, and the store stays unchanged.
 
 mod apply;
 pub mod limits;
@@ -31,7 +31,7 @@ use calico_store::resources::{ResourceError, Resources};
 pub use read::{Document, documents, is_manifest};
 pub use secret::without_values;
 
-/// What is wrong with a directory of manifests.
+/// Why a directory of manifests cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// Files have faults.
@@ -42,13 +42,13 @@ pub enum ManifestError {
     Watch {
         /// The directory.
         directory: PathBuf,
-        /// Why.
+        /// The error.
         source: notify::Error,
     },
-    /// The store did not take them.
+    /// The store returned an error.
     #[error("cannot write to the store: {0}")]
     Store(#[from] Error),
-    /// The store cannot be said to be ready.
+    /// `datastoreReady` cannot be set.
     #[error("cannot write to the store: {0}")]
     Ready(#[from] ResourceError),
 }
@@ -60,7 +60,7 @@ pub struct Fault {
     pub file: PathBuf,
     /// Line and column, from 1, if the fault has a place.
     pub place: Option<(u64, u64)>,
-    /// What is wrong.
+    /// Description of the fault.
     pub message: String,
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Fault {
 ///
 /// # Errors
 ///
-/// It has something that YAML cannot say, which JSON values should not.
+/// The value cannot be expressed in YAML, which should not happen with JSON values.
 pub fn to_yaml(value: &serde_json::Value) -> Result<String, serde_saphyr::ser::Error> {
     if yaml::is_plain(value) {
         serde_saphyr::to_string(&yaml::Plain(value))
@@ -102,19 +102,19 @@ pub struct Manifests {
     applied: Applied,
     store: Arc<dyn Store>,
     changes: mpsc::Receiver<()>,
-    /// Tells of changes as long as it lives.
+    /// Reports changes as long as it exists.
     _watcher: RecommendedWatcher,
 }
 
 impl Manifests {
-    /// Reads a directory and writes what it holds to the store. Must be called within a tokio
+    /// Reads a directory and writes its content to the store. Must be called within a tokio
     /// runtime.
     pub async fn load(
         directory: PathBuf,
         store: impl Store + 'static,
     ) -> Result<Self, ManifestError> {
         let store: Arc<dyn Store> = Arc::new(store);
-        // Watched before it is read, so that no change falls between.
+        // Watched before it is read, so that no change is missed in between.
         let (changed, changes) = mpsc::channel(1);
         let failed = |source| ManifestError::Watch {
             directory: directory.clone(),
@@ -133,13 +133,13 @@ impl Manifests {
             _watcher: watcher,
         };
         manifests.apply().await?;
-        // Not before: half of them is nothing to act upon.
+        // Not before: a half-filled datastore must not be applied.
         let resources = Resources::from(Arc::clone(&manifests.store));
         resources.declare_ready().await?;
         Ok(manifests)
     }
 
-    /// Reads the directory again and makes the store hold what it holds.
+    /// Reads the directory again and writes its content to the store.
     pub async fn apply(&mut self) -> Result<(), ManifestError> {
         let directory = self.directory.clone();
         let read = tokio::task::spawn_blocking(move || read::directory(&directory)).await;
@@ -157,8 +157,8 @@ impl Manifests {
         Ok(())
     }
 
-    /// Applies the directory again whenever it changes, for ever. A directory with a fault in it,
-    /// or a store that does not answer, leaves everything as it is until the next change.
+    /// Applies the directory again whenever it changes, without end. If the directory has a fault,
+    /// or the store does not answer, everything stays unchanged until the next change.
     pub async fn follow(mut self) {
         while self.changed().await {
             if let Err(error) = self.apply().await {
@@ -167,7 +167,7 @@ impl Manifests {
         }
     }
 
-    /// Waits until something has changed and it is quiet again.
+    /// Waits for a change, and then until no more changes follow.
     async fn changed(&mut self) -> bool {
         if self.changes.recv().await.is_none() {
             return false;
@@ -184,10 +184,11 @@ impl Manifests {
 }
 
 fn tell(changed: &mpsc::Sender<()>, event: notify::Result<notify::Event>) {
-    // Reading a file is no change, and reading is what follows one. An error may hide a change.
+    // Read accesses are not changes, and this program reads after each change. An error may hide a
+    // change.
     if event.is_ok_and(|event| event.kind.is_access()) {
         return;
     }
-    // Full: it will be read again anyway.
+    // Full: the directory will be read again anyway.
     let _ = changed.try_send(());
 }

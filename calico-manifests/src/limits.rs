@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// How long a manifest directory must be quiet before it is read again.
+/// Time without changes before a manifest directory is read again.
 pub const MANIFEST_DEBOUNCE: Duration = Duration::from_millis(200);
 
-/// How long a manifest directory that is never quiet is left unread.
+/// Maximum delay before a continuously changing manifest directory is read.
 pub const MANIFEST_DEBOUNCE_MAX: Duration = Duration::from_secs(2);
 
 /// Octets of one manifest file.

@@ -1,4 +1,4 @@
-//! Reading manifests: files, their documents, and the resources in them.
+//! Reads manifests: files, their documents, and the resources in them.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -15,10 +15,10 @@ use crate::limits::{MANIFEST_FILES_MAX, MANIFEST_OCTETS_MAX};
 use crate::secret::{is_secretive, line_is_secretive, without_values};
 use crate::tree::{Place, Tree, place};
 
-/// A resource as a file has it.
+/// A resource from a file.
 #[derive(Debug)]
 pub(super) struct Wanted {
-    /// What is to be stored, but for what a resource is given when it is created.
+    /// The value to store, without the metadata that a resource gets at its creation.
     pub(super) value: Value,
     file: Arc<Path>,
     place: Place,
@@ -32,13 +32,13 @@ pub struct Document {
 }
 
 impl Document {
-    /// What it holds.
+    /// Returns its value.
     pub fn value(&self) -> Value {
         self.tree.value()
     }
 
-    /// A fault of the field with this path, such as `spec.bgp.asNumber`; of the document as a
-    /// whole when there is no such field. Of a field that may be a secret no value is quoted.
+    /// Returns a fault of the field with this path, such as `spec.bgp.asNumber`; of the whole
+    /// document if there is no such field. The value of a field that may be a secret is not quoted.
     pub fn fault(&self, field: &str, message: String) -> Fault {
         let message = match is_secretive(field) {
             true => without_values(&message),
@@ -51,7 +51,7 @@ impl Document {
         }
     }
 
-    /// The faults that writing it brought to light, each with its place.
+    /// Returns the faults found by encoding it, each with its place.
     pub fn faults(&self, error: &EncodeError) -> Vec<Fault> {
         match error {
             EncodeError::Invalid(invalid) => invalid
@@ -65,8 +65,8 @@ impl Document {
     }
 }
 
-/// The documents of a text in YAML or JSON; lists of resources item by item. Faults are told as
-/// those of `file`.
+/// Parses the documents of a text in YAML or JSON; lists of resources item by item. Faults name
+/// `file`.
 pub fn documents(file: &Path, text: &str) -> Result<Vec<Document>, Fault> {
     let trees = serde_saphyr::from_multiple::<Tree>(text).map_err(|error| {
         let error = error.without_snippet();
@@ -92,7 +92,7 @@ pub fn documents(file: &Path, text: &str) -> Result<Vec<Document>, Fault> {
     Ok(documents)
 }
 
-/// Adds the resources of a tree: its own, or those of the list that it is.
+/// Adds the resources of a tree: the tree itself, or the items if it is a list.
 fn spread(file: &Arc<Path>, tree: Tree, documents: &mut Vec<Document>) {
     if tree.is_empty() {
         return;
@@ -112,7 +112,7 @@ fn spread(file: &Arc<Path>, tree: Tree, documents: &mut Vec<Document>) {
     }
 }
 
-/// Everything that the directory holds, or all faults in it.
+/// Returns all resources in the directory, or all faults in it.
 pub(super) fn directory(directory: &Path) -> Result<BTreeMap<ResourceKey, Wanted>, Vec<Fault>> {
     let mut files = Vec::new();
     collect(directory, &mut files).map_err(|fault| vec![fault])?;
@@ -129,8 +129,8 @@ pub(super) fn directory(directory: &Path) -> Result<BTreeMap<ResourceKey, Wanted
     }
 }
 
-/// Finds the files of a directory, and of those below it. Names that begin with a dot are passed
-/// over.
+/// Finds the files of a directory, and of its subdirectories. Names that begin with a dot are
+/// skipped.
 fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), Fault> {
     let fault = |source: io::Error| unreadable(directory, &source);
     for entry in fs::read_dir(directory).map_err(fault)? {
@@ -141,7 +141,8 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), Fault> {
         {
             continue;
         }
-        // A file that went away since is no fault: the change that took it is told as well.
+        // A file that was deleted in the meantime is not a fault: its deletion is reported as a
+        // change.
         let Ok(metadata) = fs::metadata(&path) else {
             continue;
         };
@@ -161,7 +162,7 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether a file's name is that of a manifest.
+/// Returns whether a file's name is that of a manifest.
 pub fn is_manifest(file: &Path) -> bool {
     file.extension()
         .is_some_and(|kind| ["yaml", "yml", "json"].iter().any(|known| kind == *known))

@@ -1,15 +1,15 @@
-//! Messages about manifests do not quote secrets.
+//! Removes secrets from messages about manifests.
 
-/// What the name of a field has in it if its value may be a secret.
+/// Parts of the names of fields that may hold secrets.
 const SECRETIVE: [&str; 7] = ["pass", "secret", "token", "key", "cred", "auth", "data"];
 
-/// Whether a field, by its path, may hold a secret.
+/// Returns whether a field, by its path, may hold a secret.
 pub(super) fn is_secretive(field: &str) -> bool {
     let field = field.to_ascii_lowercase();
     SECRETIVE.iter().any(|part| field.contains(part))
 }
 
-/// A message without the values that it quotes, between quotation marks of any kind.
+/// Returns a message without quoted values, in quotation marks of any kind.
 pub fn without_values(message: &str) -> String {
     const MARKS: [char; 3] = ['`', '"', '\''];
     let mut out = String::with_capacity(message.len());
@@ -17,7 +17,7 @@ pub fn without_values(message: &str) -> String {
     while let Some((at, mark)) = rest.char_indices().find(|(_, c)| MARKS.contains(c)) {
         let (before, quoted) = rest.split_at(at + mark.len_utf8());
         out.push_str(before);
-        // The last of its kind: the value may hold some itself.
+        // The last mark of its kind, because the value may contain some.
         let Some(end) = quoted.rfind(mark) else {
             out.push('…');
             return out;
@@ -31,7 +31,7 @@ pub fn without_values(message: &str) -> String {
     out
 }
 
-/// Whether the text may hold a secret on this line, from 1, or on one beside it.
+/// Returns whether the text may hold a secret on this line, from 1, or on an adjacent one.
 pub(super) fn line_is_secretive(text: &str, line: u64) -> bool {
     let line = usize::try_from(line).unwrap_or(usize::MAX);
     let around = text.lines().skip(line.saturating_sub(2)).take(3);
@@ -61,7 +61,7 @@ mod tests {
         }
     }
 
-    /// What is said of a text, by all that reads manifests.
+    /// Returns the messages about a text of all readers of manifests.
     fn said(text: &str) -> String {
         let documents = match documents(Path::new("peer.yaml"), text) {
             Ok(documents) => documents,

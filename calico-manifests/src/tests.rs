@@ -94,7 +94,7 @@ impl Bench {
     }
 }
 
-/// The next events, as kind and the last part of the key.
+/// Returns the next events, as kind and the last part of the key.
 async fn events(watch: &mut Watch, count: usize) -> Vec<(EventKind, String)> {
     let deadline = std::time::Duration::from_secs(30);
     let mut events = Vec::new();
@@ -137,7 +137,7 @@ async fn every_document_of_every_file_is_stored_complete() {
         endpoint["metadata"]["labels"]["projectcalico.org/namespace"],
         "prod"
     );
-    // And that the store may be acted upon.
+    // And `datastoreReady`.
     let key = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
     let cluster = bench.get(key).await.unwrap();
     assert_eq!(cluster["spec"], serde_json::json!({"datastoreReady": true}));
@@ -256,7 +256,7 @@ async fn a_fault_beside_a_deletion_changes_nothing_until_it_is_gone() {
     manifests.apply().await.unwrap();
     assert_eq!(bench.get(ENDPOINT_KEY).await, None);
     assert!(bench.get(NODE_KEY).await.is_some());
-    // What did not come from the directory is none of its business.
+    // A resource that did not come from the directory stays unchanged.
     assert!(
         bench
             .store
@@ -287,7 +287,7 @@ async fn a_change_of_the_directory_is_followed() {
         (EventKind::Delete, endpoint.clone()),
     ];
     assert_eq!(events(&mut watch, 2).await, both);
-    // A file that is moved into place, into a directory that is new, counts too.
+    // A file that is moved into a new directory counts too.
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("c.yaml"), ENDPOINT).unwrap();
     fs::rename(outside.path(), bench.directory.path().join("new")).unwrap();

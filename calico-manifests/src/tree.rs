@@ -9,11 +9,11 @@ use serde_saphyr::{Location, Span, Spanned};
 /// Line and column, from 1.
 pub(super) type Place = (u64, u64);
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Debug)]
 pub(super) struct Tree {
     place: Place,
-    /// Where in the text it is written, which for an alias is elsewhere.
+    /// The place of its text, which for an alias is elsewhere.
     written: Span,
     shape: Shape,
 }
@@ -27,7 +27,8 @@ enum Shape {
 }
 
 impl Tree {
-    /// Takes fractions and large numbers as `text` has them, where the reader of YAML rounds them.
+    /// Replaces fractions and large numbers, which the YAML parser rounds, by their exact text in
+    /// `text`.
     pub(super) fn take_exact_numbers(&mut self, text: &str) {
         match &mut self.shape {
             Shape::Scalar(Value::Number(number)) if number.is_f64() => {
@@ -56,17 +57,17 @@ impl Tree {
         }
     }
 
-    /// Where it stands.
+    /// Returns its place.
     pub(super) fn place(&self) -> Place {
         self.place
     }
 
-    /// Whether nothing stands there, as between two separators.
+    /// Returns whether it is empty, as between two separators.
     pub(super) const fn is_empty(&self) -> bool {
         matches!(self.shape, Shape::Scalar(Value::Null))
     }
 
-    /// Whether it is an object whose kind is that of a list.
+    /// Returns whether it is an object with the kind of a list.
     pub(super) fn is_list_of_resources(&self) -> bool {
         let Shape::Object(fields) = &self.shape else {
             return false;
@@ -80,7 +81,7 @@ impl Tree {
         })
     }
 
-    /// Its items, if it is a list; else itself.
+    /// Returns its items, if it is a list; otherwise itself.
     pub(super) fn into_list(self) -> Result<Vec<Self>, Self> {
         match self.shape {
             Shape::List(items) => Ok(items),
@@ -88,7 +89,7 @@ impl Tree {
         }
     }
 
-    /// The items of an object's field, if that is a list.
+    /// Returns the items of an object's field, if that is a list.
     pub(super) fn items(self, field: &str) -> Vec<Self> {
         let Shape::Object(fields) = self.shape else {
             return Vec::new();
@@ -106,7 +107,7 @@ impl Tree {
         }
     }
 
-    /// Where the field with such a path stands, or the nearest thing around it that is there.
+    /// Returns the place of the field with this path, or of the nearest existing parent.
     pub(super) fn place_of(&self, path: &str) -> Place {
         let mut here = (self.place, self);
         for step in path.split(['.', '[']) {
@@ -131,7 +132,7 @@ impl Tree {
         here.0
     }
 
-    /// The value without places.
+    /// Returns the value without places.
     pub(super) fn value(&self) -> Value {
         match &self.shape {
             Shape::Scalar(value) => value.clone(),
@@ -146,7 +147,7 @@ impl Tree {
     }
 }
 
-/// Whether a number has so few digits that a float holds all of them.
+/// Returns whether a number has so few digits that a float represents it exactly.
 fn fits_float(number: &str) -> bool {
     let digits = number.split(['e', 'E']).next().unwrap_or_default();
     let digits = digits.bytes().filter(u8::is_ascii_digit).count();

@@ -1,13 +1,13 @@
-//! JSON values for a writer of YAML. `serde_json` keeps a number as its text, and hands it to other
-//! serializers in a form that only its own understands.
+//! JSON values for a YAML serializer. `serde_json` keeps a number as its text, and passes it to
+//! other serializers in a form that only its own supports.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Number, Value};
 
-/// A value whose numbers are written as integers and floats.
+/// A value with numbers written as integers and floats.
 pub(super) struct Plain<'v>(pub(super) &'v Value);
 
-/// Returns whether integers of 64 bits and floats hold all numbers of a value exactly.
+/// Returns whether 64-bit integers and floats represent all numbers of a value exactly.
 pub(super) fn is_plain(value: &Value) -> bool {
     match value {
         Value::Number(number) => is_plain_number(number),
