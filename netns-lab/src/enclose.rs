@@ -1,9 +1,9 @@
-//! The way into namespaces of one's own, for a program.
+//! Moves a program into new namespaces.
 //!
-//! Two steps, because a pid namespace begins with a child: [`enclose()`] in the process that the
-//! user started, which then starts itself once more; [`settle()`] in that child, which is process
-//! 1 of the lab. When process 1 dies, however it dies, the kernel ends every process of the lab,
-//! and with the last of them the namespaces, their links and their tmpfs go.
+//! There are two steps, because a pid namespace starts with a child: [`enclose()`] in the process
+//! that the user started, which then starts itself a second time; [`settle()`] in that child, which
+//! is process 1 of the lab. When process 1 dies, however it dies, the kernel ends every process of
+//! the lab, and with the last process it removes the namespaces, their links and their tmpfs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use nix::unistd::{getegid, geteuid};
 
 use crate::Error;
 
-/// How a process was enclosed.
+/// How a process was moved into namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enclosure {
     /// As root: the namespaces belong to the machine's own user namespace.
@@ -25,15 +25,15 @@ pub enum Enclosure {
     User,
 }
 
-/// Takes this process into fresh network, UTS and IPC namespaces, and its children into a fresh
-/// pid namespace; without root, into a user namespace first. The next child is process 1
-/// and shall call [`settle()`].
+/// Moves this process into new network, UTS and IPC namespaces, and its children into a new pid
+/// namespace; without root, into a user namespace first. The next child is process 1 and must call
+/// [`settle()`].
 ///
-/// The process must have one thread only (the kernel refuses a user namespace otherwise).
+/// The process must have one thread only (the kernel rejects a user namespace otherwise).
 ///
 /// # Errors
 ///
-/// [`Error::Forbidden`] where the system allows no such namespaces.
+/// [`Error::Forbidden`] if the system forbids such namespaces.
 pub fn enclose() -> Result<Enclosure, Error> {
     let (uid, gid) = (geteuid(), getegid());
     let inner = CloneFlags::CLONE_NEWNET
@@ -43,7 +43,7 @@ pub fn enclose() -> Result<Enclosure, Error> {
     if uid.is_root() {
         match unshare(inner) {
             Ok(()) => return Ok(Enclosure::Root),
-            // Root of a container without CAP_SYS_ADMIN: a user namespace may still do.
+            // Root of a container without CAP_SYS_ADMIN: a user namespace may still be possible.
             Err(Errno::EPERM) => {}
             Err(source) => {
                 return Err(Error::Forbidden {
@@ -70,13 +70,13 @@ pub fn enclose() -> Result<Enclosure, Error> {
     Ok(Enclosure::User)
 }
 
-/// Prepares process 1 of an enclosed lab: in a mount namespace of its own, of which nothing
-/// reaches the machine, `/proc` shows this pid namespace, and `/run` is an empty tmpfs. Returns
-/// the lab's directory, on that tmpfs. The parent goes on seeing the machine's files.
+/// Prepares process 1 of an enclosed lab: in a private mount namespace, `/proc` shows this pid
+/// namespace, and `/run` is an empty tmpfs. Returns the lab's directory, on that tmpfs. The parent
+/// still sees the machine's files.
 ///
 /// # Errors
 ///
-/// [`Error::System`] if a mount is refused.
+/// [`Error::System`] if a mount fails.
 pub fn settle() -> Result<PathBuf, Error> {
     unshare(CloneFlags::CLONE_NEWNS).map_err(|source| Error::Forbidden {
         namespace: "mount",
@@ -96,15 +96,15 @@ pub fn settle() -> Result<PathBuf, Error> {
     private_run()
 }
 
-/// Allows as many open files as the system lets us: every host takes some, and the usual limit
-/// of 1024 is meant for programs that still use select(2).
+/// Raises the limit of open files to the maximum: every host needs some, and the usual limit of
+/// 1024 is meant for programs with select(2).
 fn more_files() -> Result<(), Error> {
     let fail = |e| Error::system("raising the limit", "open files", e);
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(fail)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most).map_err(fail)
 }
 
-/// Cuts the mounts of this mount namespace off from those it was copied from.
+/// Makes the mounts of this mount namespace private, so that changes do not propagate.
 pub(crate) fn private_mounts() -> Result<(), Error> {
     mount(
         None::<&str>,
@@ -116,7 +116,7 @@ pub(crate) fn private_mounts() -> Result<(), Error> {
     .map_err(|e| Error::system("making private the mounts", "/", e))
 }
 
-/// Covers `/run` with a tmpfs, and makes the lab's directory there.
+/// Mounts a tmpfs on `/run`, and creates the lab's directory there.
 pub(crate) fn private_run() -> Result<PathBuf, Error> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     mount(Some("lab"), "/run", Some("tmpfs"), flags, Some("mode=755"))
@@ -127,5 +127,5 @@ pub(crate) fn private_run() -> Result<PathBuf, Error> {
     Ok(directory)
 }
 
-/// Where the daemons of a host have their control sockets; in a lab, each host's own directory.
+/// Directory of the control sockets of a host's daemons; in a lab, each host has its own.
 pub(crate) const RUN_DIRECTORY: &str = "/run/cambric";

@@ -1,4 +1,4 @@
-//! What can go wrong when a lab is built.
+//! Errors of a lab.
 
 use std::io;
 use std::time::Duration;
@@ -6,42 +6,42 @@ use std::time::Duration;
 /// An operation on a lab that failed. Each prints as one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The system does not let this user make the namespaces of a lab.
+    /// The system forbids this user to create the namespaces of a lab.
     #[error("this system does not allow {namespace} namespaces to this user ({source})")]
     Forbidden {
-        /// Which kind.
+        /// The kind of namespace.
         namespace: &'static str,
-        /// What the kernel answered.
+        /// The kernel's error.
         source: nix::Error,
     },
-    /// A system call about namespaces, mounts or sockets.
+    /// A system call for namespaces, mounts or sockets failed.
     #[error("{doing} of {name}: {source}")]
     System {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// To which host, mount point or process.
+        /// The host, mount point or process.
         name: String,
-        /// What the kernel answered.
+        /// The kernel's error.
         source: nix::Error,
     },
-    /// A file or a thread.
+    /// An operation on a file or a thread failed.
     #[error("{doing} {name}: {source}")]
     Io {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// To what.
+        /// Its object.
         name: String,
-        /// What came back.
+        /// The error.
         source: io::Error,
     },
-    /// A request over rtnetlink.
+    /// A request over rtnetlink failed.
     #[error("{doing} {name}: {source}")]
     Link {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// To which link, address or route.
+        /// The link, address or route.
         name: String,
-        /// What the kernel answered.
+        /// The kernel's error.
         source: rtnetlink::Error,
     },
     /// There is no link of this name.
@@ -50,19 +50,19 @@ pub enum Error {
     /// A process ended that should be running.
     #[error("{name} ended ({status}); the end of its log:\n{tail}")]
     Ended {
-        /// Which one.
+        /// Its name.
         name: String,
-        /// How it ended.
+        /// Its exit status.
         status: std::process::ExitStatus,
-        /// The last lines it wrote.
+        /// The last lines of its output.
         tail: String,
     },
-    /// Something did not come about in time.
+    /// A condition was not met in time.
     #[error("not within {limit:?}: {what}")]
     Late {
-        /// What was waited for.
+        /// The condition.
         what: String,
-        /// For how long.
+        /// The time limit.
         limit: Duration,
     },
     /// A host, workload or daemon that the lab does not have.
@@ -70,7 +70,7 @@ pub enum Error {
     Unknown {
         /// host, workload or daemon.
         kind: &'static str,
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
 }

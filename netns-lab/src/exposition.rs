@@ -1,7 +1,7 @@
-//! What a program tells scrapers: OpenMetrics 1.0 text, read as strictly as it is specified.
+//! A strict parser of OpenMetrics 1.0 text, the format of metrics endpoints.
 //!
-//! Only what Cambric's programs have: families of gauges, counters and infos, without units,
-//! timestamps, exemplars or created-samples. All else is a fault.
+//! It accepts only the subset of Cambric's programs: families of gauges, counters and infos,
+//! without units, timestamps, exemplars or created-samples. Everything else is a fault.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -22,18 +22,18 @@ pub struct Exposition {
     samples: BTreeMap<String, u64>,
 }
 
-/// What kind of numbers a family has.
+/// The type of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// They go up and down.
+    /// The value can increase and decrease.
     Gauge,
-    /// They only grow.
+    /// The value never decreases.
     Counter,
-    /// They say something by their labels.
+    /// The labels are the information.
     Info,
 }
 
-/// What is wrong with a page.
+/// A fault of a page.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}: {text:?}")]
 pub struct Fault {
@@ -42,10 +42,12 @@ pub struct Fault {
     text: String,
 }
 
-/// Asks what a program tells.
+/// Scrapes a program once.
 ///
 /// # Errors
-/// It does not answer, not with a page, or not with one that reads; with what it has answered.
+///
+/// The program does not answer, not with a page, or not with a valid one; the error contains the
+/// answer.
 pub async fn scrape(address: SocketAddr) -> io::Result<Exposition> {
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
@@ -62,7 +64,7 @@ pub async fn scrape(address: SocketAddr) -> io::Result<Exposition> {
     Exposition::read(page).map_err(|fault| io::Error::other(format!("{fault}\n{page}")))
 }
 
-/// Scrapes one run of a program again and again.
+/// Scrapes one run of a program repeatedly.
 #[derive(Clone, Debug)]
 pub struct Scraper {
     address: SocketAddr,
@@ -70,19 +72,21 @@ pub struct Scraper {
 }
 
 impl Scraper {
-    /// Of the program that listens there.
+    /// Returns a scraper of the program that listens on this address.
     pub fn new(address: SocketAddr) -> Self {
         let last = Exposition::default();
         Self { address, last }
     }
 
-    /// Scrapes until the page is as wanted.
+    /// Scrapes until the page meets a condition.
     ///
     /// # Errors
-    /// It is not within `limit`, with the last page or what was answered instead.
+    ///
+    /// It does not within `limit`; the error contains the last page or answer.
     ///
     /// # Panics
-    /// If a counter has fallen since the last page.
+    ///
+    /// If a counter has decreased since the last page.
     pub async fn until(
         &mut self,
         limit: Duration,
@@ -105,10 +109,11 @@ impl Scraper {
 }
 
 impl Exposition {
-    /// Reads a page.
+    /// Parses a page.
     ///
     /// # Errors
-    /// The first fault that it has.
+    ///
+    /// The first fault of the page.
     pub fn read(page: &str) -> Result<Self, Fault> {
         let mut read = Self::default();
         let mut reader = Reader::default();
@@ -136,30 +141,30 @@ impl Exposition {
         })
     }
 
-    /// The value of a series, which is given as it is written.
+    /// Returns the value of a series, which is given as in the text.
     pub fn value(&self, series: &str) -> Option<u64> {
         self.samples.get(series).copied()
     }
 
-    /// Whether these series have these values.
+    /// Returns whether these series have these values.
     pub fn has(&self, series: &[(&str, u64)]) -> bool {
         let mut series = series.iter();
         series.all(|(name, value)| self.value(name) == Some(*value))
     }
 
-    /// The families, each with its type.
+    /// Returns the families, each with its type.
     pub fn families(&self) -> impl Iterator<Item = (&str, Type)> {
         let families = self.families.iter();
         families.map(|(name, kind)| (name.as_str(), *kind))
     }
 
-    /// All series, each with its value.
+    /// Returns all series, each with its value.
     pub fn samples(&self) -> impl Iterator<Item = (&str, u64)> {
         let samples = self.samples.iter();
         samples.map(|(series, value)| (series.as_str(), *value))
     }
 
-    /// Counters that are less than on a page before.
+    /// Returns the counters that have decreased since an earlier page.
     pub fn fallen<'p>(&'p self, before: &'p Self) -> impl Iterator<Item = &'p str> {
         let samples = self.samples().filter(|(series, value)| {
             let counts = self.families.get(family(name(series), Type::Counter));
@@ -179,7 +184,7 @@ impl Exposition {
         }
     }
 
-    /// `# HELP name words` or `# TYPE name type`, once each, before the samples.
+    /// Parses `# HELP name words` or `# TYPE name type`, once each, before the samples.
     fn description(&mut self, reader: &mut Reader, line: &str) -> Result<(), &'static str> {
         let mut parts = line.strip_prefix(' ').ok_or("no space")?.splitn(3, ' ');
         let (what, name) = (parts.next(), parts.next().ok_or("no name")?);
@@ -219,7 +224,7 @@ impl Exposition {
         if was_there { Err("said twice") } else { Ok(()) }
     }
 
-    /// `name{label="value",…} number`.
+    /// Parses `name{label="value",…} number`.
     fn sample(&mut self, reader: &mut Reader, line: &str) -> Result<(), &'static str> {
         let (series, value) = line.rsplit_once(' ').ok_or("no value")?;
         let kind = self.families.get(&reader.family).ok_or("no type before")?;
@@ -234,7 +239,7 @@ impl Exposition {
         if series.len() > name.len() {
             read_labels(&series[name.len()..], &mut labels)?;
         }
-        // One family, one set of labels: who sums them up counts nothing twice.
+        // One family has one set of labels, so that a sum over its samples counts nothing twice.
         if reader.has_samples && labels != reader.labels {
             return Err("other labels than the sample before");
         }
@@ -250,16 +255,16 @@ impl Exposition {
     }
 }
 
-/// Where in a page the reader is.
+/// The state of the parser.
 #[derive(Default)]
 struct Reader {
-    /// The family that is being read.
+    /// The present family.
     family: String,
-    /// All that were.
+    /// All families so far.
     families: BTreeSet<String>,
     has_help: bool,
     has_samples: bool,
-    /// The names of the labels that its samples have.
+    /// The names of the labels of its samples.
     labels: BTreeSet<String>,
     is_over: bool,
 }
@@ -274,7 +279,7 @@ impl Type {
         }
     }
 
-    /// What the names of its samples end with.
+    /// Returns the suffix of its samples' names.
     pub const fn suffix(self) -> &'static str {
         match self {
             Self::Gauge => "",
@@ -300,7 +305,7 @@ fn is_name(name: &str) -> bool {
             .all(|one| one.is_ascii_alphanumeric() || one == '_')
 }
 
-/// Reads `{name="value",…}`.
+/// Parses `{name="value",…}`.
 fn read_labels(text: &str, names: &mut BTreeSet<String>) -> Result<(), &'static str> {
     let inner = text
         .strip_prefix('{')
@@ -329,7 +334,7 @@ fn read_labels(text: &str, names: &mut BTreeSet<String>) -> Result<(), &'static 
     }
 }
 
-/// Whether each backslash begins one of the three escapes.
+/// Checks that each backslash starts one of the three escapes.
 fn unescaped(text: &str) -> Result<(), &'static str> {
     let mut rest = text.chars();
     while let Some(one) = rest.next() {

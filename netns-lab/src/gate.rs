@@ -1,18 +1,18 @@
-//! Labs for tests, where tests may have them.
+//! Labs for tests, if they are enabled.
 
 use std::env;
 
 use crate::Lab;
 
-/// The variable that lets tests use namespaces: `CAMBRIC_LAB=1 cargo test`, as root.
+/// The variable that enables tests with namespaces: `CAMBRIC_LAB=1 cargo test`, as root.
 pub const LAB_VARIABLE: &str = "CAMBRIC_LAB";
 
-/// Whether tests are to use all that the machine has: namespaces, foreign programs, time.
+/// Returns whether tests may use all resources of the machine: namespaces, foreign programs, time.
 pub fn asked_for() -> bool {
     env::var_os(LAB_VARIABLE).is_some_and(|value| !value.is_empty())
 }
 
-/// Whether tests may use namespaces; if not, says in one line that `test` was skipped.
+/// Returns whether tests may use namespaces; if not, prints one line that `test` was skipped.
 pub fn allowed(test: &str) -> bool {
     let allowed = asked_for();
     if !allowed {
@@ -21,12 +21,12 @@ pub fn allowed(test: &str) -> bool {
     allowed
 }
 
-/// Runs `test` with a fresh [`Lab`] around it, in a runtime of the calling thread; if labs are
-/// not [`allowed`], does nothing.
+/// Runs `test` in a new [`Lab`], in a runtime of the calling thread; if labs are not [`allowed`],
+/// does nothing.
 ///
 /// # Panics
 ///
-/// If the lab cannot be made, and of course if the test does.
+/// If the lab cannot be created, or the test panics.
 pub fn in_lab(name: &str, test: impl AsyncFnOnce(Lab)) {
     if !allowed(name) {
         return;

@@ -43,7 +43,7 @@ pub struct NamespaceFiles {
 }
 
 impl Host {
-    /// The namespaces that the calling thread is in.
+    /// Returns the namespaces of the calling thread.
     pub(crate) fn current(name: &str, lab: &Path, init: Option<Arc<Init>>) -> Result<Self, Error> {
         let directory = lab.join(name);
         ensure_directory(&directory)?;
@@ -76,7 +76,7 @@ impl Host {
         })
     }
 
-    /// What every host begins with.
+    /// Performs the initial setup of a host.
     pub(crate) async fn begin(&self) -> Result<(), Error> {
         for scope in ["all", "default"] {
             self.sysctl(&format!("net/ipv6/conf/{scope}/accept_dad"), "0")?;
@@ -86,17 +86,18 @@ impl Host {
         self.links()?.up("lo").await
     }
 
-    /// Its name, which is also its host name.
+    /// Returns its name, which is also its host name.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// The directory that is `/run/cambric` within this host; as a path of the lab's first host.
+    /// Returns the directory that is `/run/cambric` within this host, as a path of the lab's first
+    /// host.
     pub fn directory(&self) -> &Path {
         &self.inner.directory
     }
 
-    /// The namespaces' descriptors.
+    /// Returns the namespaces' descriptors.
     pub fn namespace_files(&self) -> NamespaceFiles {
         NamespaceFiles {
             network: self.inner.network.as_raw_fd(),
@@ -105,17 +106,17 @@ impl Host {
         }
     }
 
-    /// The network namespace, for moving links into it.
+    /// Returns the network namespace, for moving links into it.
     pub(crate) fn network(&self) -> i32 {
         self.inner.network.as_raw_fd()
     }
 
-    /// Runs `f` in a thread of its own that is in this host's namespaces. Sockets it opens stay
-    /// in them wherever they are used later; files it opens are those the host sees.
+    /// Runs `f` in a new thread in this host's namespaces. Sockets opened by `f` stay in them
+    /// wherever they are used later; files are those of the host.
     ///
     /// # Errors
     ///
-    /// If the thread cannot be started or may not enter.
+    /// If the thread cannot be started or cannot enter the namespaces.
     pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, Error> {
         in_thread(|| {
             self.enter()?;
@@ -123,8 +124,8 @@ impl Host {
         })
     }
 
-    /// Like [`Self::run`], where processes that `f` starts are in the lab's pid namespace.
-    /// `f` can start no threads.
+    /// Runs `f` like [`Self::run`], with processes that `f` starts in the lab's pid namespace. `f`
+    /// cannot start threads.
     pub(crate) fn run_to_spawn<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, Error> {
         in_thread(|| {
             self.enter()?;
@@ -138,8 +139,8 @@ impl Host {
 
     fn enter(&self) -> Result<(), Error> {
         let fail = |e| Error::system("entering the namespaces", self.name(), e);
-        // A thread shares its root and working directory with the others until told otherwise,
-        // and may not change its mount namespace while it does.
+        // By default a thread shares its root and working directory with the others, and cannot
+        // change its mount namespace while it does.
         unshare(CloneFlags::CLONE_FS).map_err(fail)?;
         setns(&self.inner.network, CloneFlags::CLONE_NEWNET).map_err(fail)?;
         setns(&self.inner.uts, CloneFlags::CLONE_NEWUTS).map_err(fail)?;
@@ -150,7 +151,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// If the kernel refuses it or has no such sysctl.
+    /// If the kernel rejects the value or has no such sysctl.
     pub fn sysctl(&self, key: &str, value: &str) -> Result<(), Error> {
         let path = format!("/proc/sys/{key}");
         self.run(|| fs::write(&path, value))?
@@ -171,7 +172,7 @@ impl Host {
     }
 }
 
-/// Gives the calling thread's UTS and mount namespaces what makes them a host.
+/// Sets the host name and mounts of the calling thread's UTS and mount namespaces.
 fn name_this(name: &str, directory: &Path) -> Result<(), Error> {
     sethostname(name).map_err(|e| Error::system("naming", name, e))?;
     let none = None::<&str>;
@@ -179,7 +180,7 @@ fn name_this(name: &str, directory: &Path) -> Result<(), Error> {
         .map_err(|e| Error::system("mount", RUN_DIRECTORY, e))
 }
 
-/// Runs `f` in a fresh thread, since a thread that has entered namespaces is of no further use.
+/// Runs `f` in a new thread, because a thread that has entered namespaces is not reused.
 fn in_thread<T: Send>(f: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
     thread::scope(|scope| {
         let thread = thread::Builder::new()

@@ -1,9 +1,9 @@
-//! ICMP echo messages (RFC 792, RFC 4443 §4): the few octets that a pinger needs.
+//! ICMP echo messages (RFC 792, RFC 4443 §4) for a pinger.
 
 use std::net::IpAddr;
 
-/// Octets of an echo message: type, code, checksum, identifier, sequence number, and a payload
-/// as `ping` sends it, so that the packet is of an ordinary size.
+/// Octets of an echo message: type, code, checksum, identifier, sequence number, and a payload of
+/// the same size as that of `ping`.
 pub(crate) const ECHO_OCTETS: usize = 8 + 56;
 
 const V4_ECHO: u8 = 8;
@@ -11,7 +11,7 @@ const V4_ECHO_REPLY: u8 = 0;
 const V6_ECHO: u8 = 128;
 const V6_ECHO_REPLY: u8 = 129;
 
-/// An echo request to `destination`. The kernel fills in the ICMPv6 checksum.
+/// Returns an echo request to `destination`. The kernel fills in the ICMPv6 checksum.
 pub(crate) fn request(destination: IpAddr, identifier: u16, sequence: u16) -> [u8; ECHO_OCTETS] {
     let mut message = [0_u8; ECHO_OCTETS];
     message[0] = if destination.is_ipv4() {
@@ -28,14 +28,14 @@ pub(crate) fn request(destination: IpAddr, identifier: u16, sequence: u16) -> [u
     message
 }
 
-/// Identifier and sequence number, if this is an echo reply as a raw IPv4 socket gives it (with
-/// the IP header before it).
+/// Returns identifier and sequence number, if this is an echo reply from a raw IPv4 socket (with
+/// the IP header).
 pub(crate) fn reply_v4(packet: &[u8]) -> Option<(u16, u16)> {
     let header_octets = usize::from(packet.first()? & 0x0f) * 4;
     reply(packet.get(header_octets..)?, V4_ECHO_REPLY)
 }
 
-/// Identifier and sequence number, if this is an echo reply as a raw ICMPv6 socket gives it.
+/// Returns identifier and sequence number, if this is an echo reply from a raw ICMPv6 socket.
 pub(crate) fn reply_v6(message: &[u8]) -> Option<(u16, u16)> {
     reply(message, V6_ECHO_REPLY)
 }
@@ -63,7 +63,7 @@ fn reply(message: &[u8], kind: u8) -> Option<(u16, u16)> {
     })
 }
 
-/// RFC 1071.
+/// Computes the internet checksum (RFC 1071).
 fn checksum(octets: &[u8]) -> u16 {
     let mut sum = 0_u32;
     for pair in octets.chunks(2) {

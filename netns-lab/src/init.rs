@@ -1,4 +1,4 @@
-//! The init process of a lab, and what a lab and its hosts share.
+//! The init process of a lab, and helpers of labs and hosts.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -9,7 +9,8 @@ use nix::sched::{CloneFlags, unshare};
 
 use crate::Error;
 
-/// A pid namespace, kept by its first process: `cat` on a pipe of which we hold the other end.
+/// A pid namespace, held by its first process: `cat` on a pipe of which this process holds the
+/// other end.
 #[derive(Debug)]
 pub(crate) struct Init {
     pub(crate) namespace: File,
@@ -18,7 +19,7 @@ pub(crate) struct Init {
 
 impl Init {
     pub(crate) fn start() -> Result<Self, Error> {
-        // Not in this thread: one that has unshared its children's pid namespace can start no
+        // In another thread: a thread that has unshared its children's pid namespace cannot start
         // threads any more.
         thread::scope(|scope| {
             scope
@@ -48,7 +49,7 @@ impl Drop for Init {
     }
 }
 
-/// Creates `directory` if it is not there yet.
+/// Creates `directory` if it does not exist.
 pub(crate) fn ensure_directory(directory: &Path) -> Result<(), Error> {
     fs::create_dir_all(directory)
         .map_err(|e| Error::io("creating", directory.display().to_string(), e))

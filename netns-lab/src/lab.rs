@@ -9,7 +9,7 @@ use crate::enclose::{private_mounts, private_run};
 use crate::init::Init;
 use crate::{Error, Host};
 
-/// A set of hosts on this machine, and what they share. Dropping it ends its processes.
+/// A set of hosts on this machine, and their shared resources. Dropping it ends its processes.
 #[derive(Debug)]
 pub struct Lab {
     directory: PathBuf,
@@ -18,8 +18,8 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// The lab of a process that went through [`crate::enclose()`] and [`crate::settle()`];
-    /// `directory` is what the latter returned.
+    /// Returns the lab of a process after [`crate::enclose()`] and [`crate::settle()`]; `directory`
+    /// is the result of the latter.
     ///
     /// # Errors
     ///
@@ -34,16 +34,16 @@ impl Lab {
         })
     }
 
-    /// A lab for a test: moves the *calling thread* into fresh network, mount and UTS namespaces
-    /// (threads and tasks it starts from now on are in them too) and opens a pid namespace for
-    /// the lab's processes. Needs root, and a running tokio runtime.
+    /// Creates a lab for a test: moves the *calling thread* into new network, mount and UTS
+    /// namespaces (threads and tasks that it starts from now on are in them too) and opens a pid
+    /// namespace for the lab's processes. Needs root, and a running tokio runtime.
     ///
-    /// The lab's processes are ended by the kernel when this process ends, however it ends: the
-    /// first process of their namespace waits for the end of a pipe that only we hold.
+    /// The kernel ends the lab's processes when this process ends, however it ends: the first
+    /// process of their namespace waits for the end of a pipe that only this process holds.
     ///
     /// # Errors
     ///
-    /// [`Error::Forbidden`] without root; else whatever system call failed.
+    /// [`Error::Forbidden`] without root; otherwise the failed system call.
     pub async fn new() -> Result<Self, Error> {
         let own = CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS;
         unshare(own).map_err(|source| Error::Forbidden {
@@ -62,22 +62,23 @@ impl Lab {
         })
     }
 
-    /// The lab's directory on its own tmpfs; `<directory>/<host>` is `/run/cambric` of a host.
+    /// Returns the lab's directory on its own tmpfs; `<directory>/<host>` is `/run/cambric` of a
+    /// host.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The host whose namespaces are those of the calling process (or test thread).
+    /// Returns the host with the namespaces of the calling process (or test thread).
     pub const fn root(&self) -> &Host {
         &self.root
     }
 
-    /// A new host: own network, mount and UTS namespace, loopback up, duplicate address
-    /// detection off (an address works at once), and a directory of its own as `/run/cambric`.
+    /// Creates a host: separate network, mount and UTS namespaces, loopback up, duplicate address
+    /// detection off (an address works at once), and a separate directory as `/run/cambric`.
     ///
     /// # Errors
     ///
-    /// Whatever system call failed.
+    /// The failed system call.
     pub async fn host(&self, name: &str) -> Result<Host, Error> {
         let host = Host::create(name, &self.directory, self.init.clone())?;
         host.begin().await?;

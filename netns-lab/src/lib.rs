@@ -1,21 +1,21 @@
-//! Fabrics on one machine: hosts as namespaces, veth links, daemons as processes, and probes
-//! that say what the kernels hold and which packets pass.
+//! Fabrics on one machine: hosts as namespaces, veth links, daemons as processes, and probes of
+//! kernel routes and of connectivity.
 //!
 //! A [`Lab`] is a set of [`Host`]s: each has a network, a mount and a UTS namespace, held by file
-//! descriptors, so that nothing of it outlives the process that made it. Processes run in a pid
-//! namespace of the lab, whose end (also by SIGKILL) ends them all. No binary of the system is
-//! needed: links are made over rtnetlink ([`Links`]), pings are sent by [`Pinger`], routes read
-//! by [`RouteMonitor`].
+//! descriptors, so that they do not outlive the process that created them. Processes run in a pid
+//! namespace of the lab; the end of this namespace (also by SIGKILL) ends them all. No binary of
+//! the system is needed: [`Links`] creates links over rtnetlink, [`Pinger`] sends pings,
+//! [`RouteMonitor`] reads routes.
 //!
-//! Two ways in:
+//! There are two ways to create a lab:
 //!
-//! * a program: [`enclose()`] takes a single-threaded process into namespaces of its own (a user
-//!   namespace around them when it is not root), [`settle()`] prepares its first child there,
-//!   and [`Lab::enclosed`] begins;
-//! * a test, as root: [`in_lab`] runs it in a [`Lab::new`], which moves the calling thread into
-//!   fresh namespaces; [`allowed`] says whether the one who runs the tests wants that.
+//! * in a program: [`enclose()`] moves a single-threaded process into new namespaces (inside a user
+//!   namespace when it is not root), [`settle()`] prepares its first child there, and
+//!   [`Lab::enclosed`] returns the lab;
+//! * in a test, as root: [`in_lab`] runs it in a [`Lab::new`], which moves the calling thread into
+//!   new namespaces; [`allowed`] returns whether such tests are enabled.
 //!
-//! What programs tell scrapers is read by [`scrape()`], strictly.
+//! [`scrape()`] reads metrics, and parses them strictly.
 //!
 //! [`fabric`] builds on these: the plan of a routed fabric of nodes and reflectors, the
 //! configuration files of Cambric's daemons, and the fabric itself.

@@ -5,7 +5,8 @@ use std::time::Duration;
 /// Route events that a monitor keeps; older ones are dropped, and counted.
 pub const ROUTE_EVENTS_MAX: usize = 65_536;
 
-/// The kernel's buffer of route events for one monitor: for some seconds in which nobody lets it read.
+/// The kernel's buffer of route events for one monitor: enough for some seconds in which the
+/// monitor does not run.
 pub const ROUTE_EVENTS_OCTETS: usize = 8 << 20;
 
 /// Octets of the end of a log that an error about a dead process quotes.
@@ -14,33 +15,33 @@ pub const LOG_TAIL_OCTETS: u64 = 2_000;
 /// Largest ICMP message that a pinger reads.
 pub const ICMP_OCTETS_MAX: usize = 2_048;
 
-/// How long a flow waits for the answer to a request: one that comes late, because the machine is
-/// busy, is not lost. Far less than the requests of one flow take to use their 65,536 numbers up.
+/// Time that a flow waits for the answer to a request, so that a late answer on a busy machine is
+/// not counted as lost. It is far less than the time in which one flow uses all of its 65,536
+/// sequence numbers.
 pub const FLOW_LINGER: Duration = Duration::from_secs(5);
 
-/// How often [`crate::until`] asks again when nobody tells it that something changed.
+/// Interval at which [`crate::until`] repeats its probe if nothing reports a change.
 pub const ASK_AGAIN: Duration = Duration::from_millis(20);
 
-/// How often a dead process is looked for by those who cannot wait on it as its parent.
+/// Interval of checking for the end of a process that is not a child.
 pub const GONE_CHECK: Duration = Duration::from_millis(5);
 
-/// Nodes of a fabric: what the plan's addresses (10.0.0.11 to 10.0.0.250) have room for.
+/// Maximum number of nodes of a fabric, given by the plan's addresses (10.0.0.11 to 10.0.0.250).
 pub const NODES_MAX: u16 = 240;
 
-/// Reflectors of a fabric: 10.0.0.1 to 10.0.0.10.
+/// Maximum number of reflectors of a fabric: 10.0.0.1 to 10.0.0.10.
 pub const REFLECTORS_MAX: u16 = 10;
 
-/// Reflectors that a node chooses where the datastore does not set a number.
+/// Reflectors that a node chooses if the datastore does not set a number.
 pub const REFLECTORS_OF_NODE: usize = 2;
 
-/// Workloads that one node of a fabric starts with.
+/// Maximum initial number of workloads on one node of a fabric.
 pub const WORKLOADS_PER_NODE_MAX: u16 = 250;
 
-/// Nodes up to which they ask for each other's MAC addresses. The kernel's table of what was
-/// answered is one for all namespaces of a machine, with room for 1024 entries of each IP version
-/// by default; in a larger fabric the nodes are told instead, by permanent entries, which do not
-/// count.
+/// Maximum number of nodes that resolve each other's MAC addresses. The kernel has one neighbor
+/// table for all namespaces of a machine, with room for 1024 dynamic entries of each IP version by
+/// default. A larger fabric uses permanent entries, which do not count.
 pub const NEIGHBOURS_ASKED_MAX: usize = 20;
 
-/// Members of the store of a fabric, each but the first on a host of its own.
+/// Maximum number of members of a fabric's store, each but the first on its own host.
 pub const STORE_MEMBERS_MAX: u16 = 3;

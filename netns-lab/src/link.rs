@@ -24,16 +24,16 @@ pub struct Links {
 /// One end of a veth pair.
 #[derive(Clone, Copy, Debug)]
 pub struct VethEnd<'a> {
-    /// The host it shall be in.
+    /// Its host.
     pub host: &'a Host,
-    /// Its name there.
+    /// Its name in the host.
     pub name: &'a str,
-    /// Its MAC address; the kernel chooses when there is none.
+    /// Its MAC address; `None`: the kernel chooses one.
     pub mac: Option<[u8; 6]>,
 }
 
 impl Host {
-    /// A connection to this host's rtnetlink. Needs a running tokio runtime.
+    /// Returns a connection to this host's rtnetlink. Needs a running tokio runtime.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl Links {
         &self.handle
     }
 
-    /// The index of a link, or `None` if there is none of that name.
+    /// Returns the index of a link, or `None` if it does not exist.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Links {
         Ok(self.find(name).await?.map(|link| link.header.index))
     }
 
-    /// The names of all links, with their indices.
+    /// Returns the names of all links, with their indices.
     ///
     /// # Errors
     ///
@@ -120,11 +120,11 @@ impl Links {
             .ok_or_else(|| Error::NoLink(name.to_owned()))
     }
 
-    /// Makes a bridge, and brings it up.
+    /// Creates a bridge, and brings it up.
     ///
     /// # Errors
     ///
-    /// If the kernel refuses it.
+    /// If the kernel rejects it.
     pub async fn add_bridge(&self, name: &str) -> Result<(), Error> {
         let bridge = LinkBridge::new(name).build();
         self.handle
@@ -135,11 +135,11 @@ impl Links {
             .map_err(|e| Error::link("adding", name, e))
     }
 
-    /// Makes a veth pair, each end in its host (not necessarily this one), both down.
+    /// Creates a veth pair, each end in its host (not necessarily this one), both down.
     ///
     /// # Errors
     ///
-    /// If the kernel refuses it, for example because a name is taken.
+    /// If the kernel rejects it, for example because a name is taken.
     pub async fn add_veth(&self, a: VethEnd<'_>, b: VethEnd<'_>) -> Result<(), Error> {
         let mut peer = LinkMessageBuilder::<LinkUnspec>::new()
             .name(b.name)
@@ -239,8 +239,8 @@ impl Links {
         let (ip, length) = (address.addr(), address.prefix_len());
         let mut request = self.handle.address().add(index, ip, length);
         if ip.is_ipv6() {
-            // Even with duplicate address detection off, an address is tentative until a worker
-            // of the kernel has come by; with this flag it never is.
+            // Even with duplicate address detection off, an address is tentative until a kernel
+            // worker has run; with this flag it never is.
             request.message_mut().header.flags |= AddressHeaderFlags::Nodad;
         }
         request
@@ -249,8 +249,8 @@ impl Links {
             .map_err(|e| Error::link("adding address", address.to_string(), e))
     }
 
-    /// Adds a route out of a link, through `gateway` if there is one. A gateway that no route
-    /// covers is taken as on the link.
+    /// Adds a route over a link, through `gateway` if there is one. A gateway without a route to it
+    /// is treated as on the link.
     ///
     /// # Errors
     ///
@@ -269,7 +269,7 @@ impl Links {
             .map_err(|e| Error::link("adding route", net.to_string(), e))
     }
 
-    /// Adds a route out of a link with this metric, beside those of others.
+    /// Adds a route over a link with this metric, in addition to existing ones.
     ///
     /// # Errors
     ///
@@ -284,7 +284,7 @@ impl Links {
             .map_err(|e| Error::link("adding route", net.to_string(), e))
     }
 
-    /// Deletes a route out of a link that has this metric.
+    /// Deletes a route over a link with this metric.
     ///
     /// # Errors
     ///
@@ -299,7 +299,7 @@ impl Links {
             .map_err(|e| Error::link("deleting route", net.to_string(), e))
     }
 
-    /// Deletes a route out of a link, whatever its metric.
+    /// Deletes a route over a link, whatever its metric.
     ///
     /// # Errors
     ///
@@ -318,7 +318,7 @@ impl Links {
             .map_err(|e| Error::link("deleting route", net.to_string(), e))
     }
 
-    /// Adds a permanent neighbor entry: nobody is asked for this address any more.
+    /// Adds a permanent neighbor entry: the address is not resolved any more.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What happens to a host's routes, as the kernel tells it.
+//! Route changes of a host, as reported by the kernel.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,11 +17,11 @@ use tokio::time::Instant;
 use crate::limits::{ROUTE_EVENTS_MAX, ROUTE_EVENTS_OCTETS};
 use crate::{Error, Host, KernelRoute, MAIN_TABLE};
 
-/// Listens to a host's route notifications.
+/// Monitors a host's route notifications.
 ///
-/// The kernel says nothing about IPv4 routes that go because their link does: links are listened
-/// to as well, so that [`Self::changed`] wakes then too, but there is no [`RouteEvent`] of it. What
-/// is there now, only a dump tells.
+/// The kernel does not report IPv4 routes that it removes together with their link. The monitor
+/// receives link notifications as well, so that [`Self::changed`] also wakes in this case, but
+/// without a [`RouteEvent`]. Only a dump shows the present routes.
 #[derive(Debug)]
 pub struct RouteMonitor {
     shared: Arc<Shared>,
@@ -38,7 +38,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Events {
     kept: VecDeque<RouteEvent>,
-    /// When the youngest of those dropped was read.
+    /// When the newest dropped event was read.
     dropped: Option<Instant>,
 }
 
@@ -47,18 +47,18 @@ struct Events {
 pub struct RouteEvent {
     /// When it was read.
     pub at: Instant,
-    /// What happened.
+    /// The kind of notification.
     pub kind: RouteEventKind,
 }
 
-/// What a notification said.
+/// The kind of a notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteEventKind {
-    /// Added, or put in the place of another.
+    /// Added, or replaced another route.
     Put(KernelRoute),
-    /// Gone.
+    /// Removed.
     Gone(KernelRoute),
-    /// The kernel had more to say than we could take: notifications are missing.
+    /// The kernel's buffer overran: notifications are missing.
     Overrun,
 }
 
@@ -69,7 +69,7 @@ impl Drop for RouteMonitor {
 }
 
 impl RouteMonitor {
-    /// Begins to listen in `host`: whatever happens after this returns is seen. Needs a running
+    /// Starts to monitor `host`: every change after this call returns is seen. Needs a running
     /// tokio runtime.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl RouteMonitor {
                 new_multicast_connection(&groups)
             })?
             .map_err(|e| Error::io("listening to the routes of", host.name(), e))?;
-        // What does not fit is told as an overrun.
+        // A notification that does not fit is reported as an overrun.
         let socket = connection.socket_mut().socket_ref();
         let _ = setsockopt(socket, sockopt::RcvBufForce, &ROUTE_EVENTS_OCTETS);
         let (version, changed) = watch::channel(0);
@@ -109,14 +109,14 @@ impl RouteMonitor {
         })
     }
 
-    /// Waits until something has happened, to a route or a link, since the last call.
+    /// Waits until a route or a link has changed since the last call.
     pub async fn changed(&mut self) {
-        // An error means that the sender is gone, and it lives as long as we do.
+        // An error means that the sender is gone, which exists as long as this value.
         let _ = self.changed.changed().await;
     }
 
-    /// The events since `since`, oldest first, and whether any were missed (the kernel's buffer
-    /// or ours overran).
+    /// Returns the events since `since`, oldest first, and whether any were missed (the kernel's
+    /// buffer or that of the monitor overran).
     pub fn events_since(&self, since: Instant) -> (Vec<RouteEvent>, bool) {
         let events = self.shared.lock();
         let late: Vec<_> = events

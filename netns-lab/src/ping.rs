@@ -1,4 +1,4 @@
-//! A pinger of its own: echo requests from a host over raw sockets, IPv4 and IPv6.
+//! A pinger without external programs: echo requests from a host over raw sockets, IPv4 and IPv6.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -18,7 +18,7 @@ use crate::icmp;
 use crate::limits::{FLOW_LINGER, ICMP_OCTETS_MAX};
 use crate::{Error, Host};
 
-/// Sends echo requests from one host and times the answers.
+/// Sends echo requests from one host and measures the round-trip times.
 #[derive(Debug)]
 pub struct Pinger {
     shared: Arc<Shared>,
@@ -32,15 +32,15 @@ struct Shared {
     state: Mutex<State>,
 }
 
-/// Requests under way, by destination and sequence number.
+/// Pending requests, by destination and sequence number.
 #[derive(Debug, Default)]
 struct State {
     sequence: u16,
     waiting: BTreeMap<(IpAddr, u16), oneshot::Sender<Instant>>,
 }
 
-/// Every pinger has sockets in a network namespace of its own, or takes only its own sequence
-/// numbers from its own destinations; one identifier serves all.
+/// One identifier serves all pingers: their sockets are in different network namespaces, or they
+/// filter by their own sequence numbers and destinations.
 const IDENTIFIER: u16 = 0xca3b;
 
 impl Drop for Pinger {
@@ -50,16 +50,16 @@ impl Drop for Pinger {
 }
 
 impl Pinger {
-    /// Opens the sockets in `host`; the requests leave with these source addresses. Needs a
-    /// running tokio runtime.
+    /// Opens the sockets in `host`; the requests have these source addresses. Needs a running tokio
+    /// runtime.
     ///
     /// # Errors
     ///
-    /// If raw sockets are refused or an address is not the host's.
+    /// If raw sockets are forbidden or an address is not the host's.
     pub fn open(host: &Host, v4: Ipv4Addr, v6: Ipv6Addr) -> Result<Self, Error> {
         let fail = |e| Error::system("raw socket", host.name(), e);
         let (four, six) = host.run(|| open_sockets(v4, v6))?.map_err(fail)?;
-        // A raw socket is read and written by the calls of a UDP one; its port is zero.
+        // A raw socket is read and written with the calls of a UDP socket; its port is zero.
         let register = |fd: OwnedFd| {
             UdpSocket::from_std(fd.into()).map_err(|e| Error::io("watching", host.name(), e))
         };
@@ -75,7 +75,7 @@ impl Pinger {
         Ok(Self { shared, readers })
     }
 
-    /// One request; the round-trip time, or `None` if no answer came within `limit`.
+    /// Sends one request; returns the round-trip time, or `None` without an answer within `limit`.
     pub async fn ping(&self, to: IpAddr, limit: Duration) -> Option<Duration> {
         self.shared.clone().ping(to, limit).await
     }
@@ -89,28 +89,28 @@ impl Pinger {
     }
 }
 
-/// A row of requests under way.
+/// A running series of requests.
 #[derive(Debug)]
 pub struct Flow {
-    /// Ends it; how long the answers under way are waited for.
+    /// Ends it; the value is the time to wait for pending answers.
     stop: oneshot::Sender<Duration>,
     sent: watch::Receiver<u32>,
     task: JoinHandle<FlowReport>,
 }
 
-/// What became of a flow.
+/// The result of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowReport {
-    /// Where it went.
+    /// The destination.
     pub to: IpAddr,
     /// Requests sent.
     pub sent: u32,
     /// Answers received.
     pub received: u32,
-    /// The longest round trip of those answered.
+    /// The longest round trip of answered requests.
     pub slowest: Duration,
-    /// The longest time between two requests that were answered, less the period: how long the
-    /// destination was out of reach.
+    /// The longest time between two answered requests, less the period: how long the destination
+    /// was unreachable.
     pub gap: Duration,
 }
 
@@ -122,19 +122,19 @@ impl FlowReport {
 }
 
 impl Flow {
-    /// Waits until so many more requests have been sent than had been at the call.
+    /// Waits until this many more requests have been sent since the call.
     pub async fn sends(&mut self, more: u32) {
         let until = *self.sent.borrow() + more;
-        // The sender goes only with the flow, whose end `stop` tells.
+        // The sender ends only with the flow, and `stop` reports its end.
         let _ = self.sent.wait_for(|sent| *sent >= until).await;
     }
 
-    /// Sends no more, waits for the answers under way, and reports.
+    /// Stops sending, waits for pending answers, and reports.
     pub async fn stop(self) -> FlowReport {
         self.stop_within(FLOW_LINGER).await
     }
 
-    /// The same, without waiting longer than this for requests that may have been lost.
+    /// Does the same as `stop`, but waits at most this long for pending answers.
     pub async fn stop_within(self, linger: Duration) -> FlowReport {
         let _ = self.stop.send(linger);
         self.task
@@ -214,7 +214,7 @@ impl Shared {
         time
     }
 
-    /// A request that the kernel refuses (no route, a full buffer) is a lost one.
+    /// Sends a request; one that the kernel rejects (no route, a full buffer) counts as lost.
     async fn send(&self, to: IpAddr, sequence: u16) -> bool {
         let message = icmp::request(to, IDENTIFIER, sequence);
         let socket = if to.is_ipv4() { &self.v4 } else { &self.v6 };
@@ -235,7 +235,7 @@ impl Shared {
 async fn read(shared: Arc<Shared>, v4: bool) {
     let socket = if v4 { &shared.v4 } else { &shared.v6 };
     let mut buffer = [0_u8; ICMP_OCTETS_MAX];
-    // An error is about one packet, such as an unreachable that somebody sent.
+    // An error concerns one packet, such as a received ICMP unreachable.
     loop {
         let Ok((octets, from)) = socket.recv_from(&mut buffer).await else {
             continue;

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use crate::limits::LOG_TAIL_OCTETS;
 use crate::{Error, Host, within};
 
-/// What to start.
+/// A program to start, with its arguments and environment.
 #[derive(Clone, Debug)]
 pub struct Program {
     path: PathBuf,
@@ -25,7 +25,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program at `path` (absolute, or found in PATH), without arguments yet.
+    /// Returns the program at `path` (absolute, or found in PATH), without arguments.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -66,8 +66,8 @@ pub struct Process {
 }
 
 impl Host {
-    /// Starts `program` in this host, under `name`; what it writes goes to `<name>.log` in the
-    /// host's directory. Needs a running tokio runtime.
+    /// Starts `program` in this host, under `name`; its output goes to `<name>.log` in the host's
+    /// directory. Needs a running tokio runtime.
     ///
     /// # Errors
     ///
@@ -108,8 +108,7 @@ impl Host {
         })
     }
 
-    /// Runs `program` in this host to its end, and returns how it ended and what it wrote to
-    /// its standard output.
+    /// Runs `program` in this host to its end, and returns its exit status and its standard output.
     ///
     /// # Errors
     ///
@@ -137,11 +136,11 @@ impl Host {
     }
 }
 
-/// The pid of a program that is run to its end, unless nobody wants to know any more.
+/// The pid of a program that is run to its end, unless the result is no longer awaited.
 struct Asked(Option<u32>);
 
 impl Drop for Asked {
-    /// As for a [`Process`].
+    /// Kills it as for a [`Process`].
     fn drop(&mut self) {
         if let Some(pid) = self.0.and_then(|pid| i32::try_from(pid).ok()) {
             let pid = Pid::from_raw(pid);
@@ -157,17 +156,17 @@ impl Process {
         &self.name
     }
 
-    /// Its pid, as this process sees it.
+    /// Returns its pid in the namespace of this process.
     pub const fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// The file with its output.
+    /// Returns the path of the file with its output.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// The end of its output.
+    /// Returns the end of its output.
     pub fn log_tail(&self) -> String {
         tail(&self.log).unwrap_or_default()
     }
@@ -196,7 +195,7 @@ impl Process {
     /// If the process has been waited for already, or the kernel refuses.
     pub fn signal(&self, signal: Signal) -> Result<(), Error> {
         let fail = |e| Error::system("signalling", self.name.as_str(), e);
-        // `id` is none once the child is reaped: its pid may belong to another process by then.
+        // `id` is `None` once the child is reaped: its pid may belong to another process by then.
         let pid = self.child.id().ok_or(nix::Error::ESRCH).map_err(fail)?;
         let pid = i32::try_from(pid).map_err(|_| fail(nix::Error::ESRCH))?;
         kill(Pid::from_raw(pid), signal).map_err(fail)
@@ -213,11 +212,11 @@ impl Process {
         status.map_err(|e| Error::io("waiting for", self.name.as_str(), e))
     }
 
-    /// Kills it by SIGKILL and waits until it is gone.
+    /// Kills it by SIGKILL and waits for its end.
     ///
     /// # Errors
     ///
-    /// If the kernel refuses.
+    /// If the kernel rejects the signal.
     pub async fn kill(&mut self) -> Result<(), Error> {
         self.child
             .kill()
@@ -225,15 +224,14 @@ impl Process {
             .map_err(|e| Error::io("killing", self.name.as_str(), e))
     }
 
-    /// What it has used so far; `None` once it has ended.
+    /// Returns its resource usage so far; `None` once it has ended.
     pub fn usage(&self) -> Option<Usage> {
         usage(self.pid)
     }
 }
 
 impl Drop for Process {
-    /// Kills it and waits until it is gone: what is not waited for would keep its pid namespace
-    /// from ending.
+    /// Kills it and waits for its end: an unreaped process would keep its pid namespace alive.
     fn drop(&mut self) {
         if self.signal(Signal::SIGKILL).is_ok()
             && let Ok(pid) = i32::try_from(self.pid)
@@ -243,18 +241,18 @@ impl Drop for Process {
     }
 }
 
-/// What a process uses, from `/proc`.
+/// The resource usage of a process, from `/proc`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Resident set, in octets (VmRSS).
     pub resident_octets: u64,
-    /// The largest that was so far, in octets (VmHWM).
+    /// The maximum resident set so far, in octets (VmHWM).
     pub peak_octets: u64,
     /// Time on a CPU since its start, of all its threads.
     pub cpu: Duration,
 }
 
-/// What the process of this pid uses; `None` if there is none.
+/// Returns the resource usage of the process with this pid; `None` if it does not exist.
 pub fn usage(pid: u32) -> Option<Usage> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let octets = |name: &str| {
@@ -270,7 +268,7 @@ pub fn usage(pid: u32) -> Option<Usage> {
     })
 }
 
-/// Nanoseconds on a CPU of each thread: the first field of `schedstat`.
+/// Returns the nanoseconds on a CPU of all threads: the first field of `schedstat`.
 fn scheduled(pid: u32) -> Option<Duration> {
     let mut total = Duration::ZERO;
     for task in fs::read_dir(format!("/proc/{pid}/task")).ok()? {
@@ -280,10 +278,10 @@ fn scheduled(pid: u32) -> Option<Duration> {
     Some(total)
 }
 
-/// User and system time in clock ticks, where the kernel keeps no `schedstat`.
+/// Returns user and system time in clock ticks, if the kernel has no `schedstat`.
 fn ticks(pid: u32) -> Option<Duration> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold spaces.
+    // The name, in parentheses, may contain spaces.
     let fields = text.rsplit_once(')')?.1;
     let mut numbers = fields.split_whitespace().skip(11);
     let user: u64 = numbers.next()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! The routes that a host's kernel holds, read by dumps.
+//! The kernel routes of a host, read by dumps.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,13 +16,13 @@ pub const MAIN_TABLE: u32 = 254;
 /// A route as the kernel holds it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KernelRoute {
-    /// Where to.
+    /// The destination.
     pub net: IpNet,
     /// Routing table.
     pub table: u32,
     /// Priority; lower is preferred.
     pub metric: u32,
-    /// Who put it there (`rtm_protocol`).
+    /// The owner of the route (`rtm_protocol`).
     pub protocol: u8,
     /// Whether packets are forwarded (not dropped, local or answered with an error).
     pub unicast: bool,
@@ -102,11 +102,11 @@ const fn address(address: &RouteAddress) -> Option<IpAddr> {
 }
 
 impl Links {
-    /// All routes of the main table, IPv4 and IPv6, sorted.
+    /// Returns all routes of the main table, IPv4 and IPv6, sorted.
     ///
     /// # Errors
     ///
-    /// If the kernel refuses the dump.
+    /// If the kernel rejects the dump.
     pub async fn routes(&self) -> Result<Vec<KernelRoute>, Error> {
         let families = [
             RouteMessageBuilder::<Ipv4Addr>::new().build(),

@@ -1,4 +1,4 @@
-//! Labs for real, as root: `CAMBRIC_LAB=1 cargo test -p cambric-netns-lab`.
+//! Real labs, as root: `CAMBRIC_LAB=1 cargo test -p cambric-netns-lab`.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -55,7 +55,7 @@ fn two_hosts_on_a_veth_ping_each_other() {
         let there = "192.0.2.2".parse().unwrap();
         let mut flow = pinger.flow(there, Duration::from_millis(5));
         flow.sends(1).await;
-        // What is asked after it is answered after it.
+        // A later request is answered later.
         assert!(pinger.ping(there, SOON).await.is_some());
         b.links().unwrap().down("right").await.unwrap();
         flow.sends(2).await;
@@ -151,7 +151,7 @@ fn nothing_outlives_the_lab() {
     let pid = std::sync::Mutex::new(0);
     in_lab("nothing_outlives_the_lab", async |lab| {
         let host = lab.host("a").await.unwrap();
-        // Its child is nobody's to kill but the kernel's.
+        // Only the kernel may kill its child.
         let program = Program::new("/bin/sh").args(["-c", "sleep 1000 & wait"]);
         let process = host.spawn("parent", &program).unwrap();
         let children = format!("/proc/{0}/task/{0}/children", process.pid());

@@ -1,4 +1,4 @@
-//! Waiting for what shall come about, with a deadline.
+//! Waits for conditions, with a deadline.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use tokio::time::{Instant, timeout};
 use crate::Error;
 use crate::limits::ASK_AGAIN;
 
-/// `future`'s result, or [`Error::Late`] after `limit`.
+/// Returns `future`'s result, or [`Error::Late`] after `limit`.
 ///
 /// # Errors
 ///
-/// [`Error::Late`], naming `what` was waited for.
+/// [`Error::Late`], with the condition `what`.
 pub async fn within<T>(
     limit: Duration,
     what: &str,
@@ -23,15 +23,15 @@ pub async fn within<T>(
     })
 }
 
-/// Asks `probe` until it has an answer, and returns that and how long it took. For what tells
-/// nobody when it changes; a [`crate::RouteMonitor`] does, and is waited on instead.
+/// Repeats `probe` until it has an answer, and returns the answer and the time it took. For
+/// conditions without a notification; for routes use [`crate::RouteMonitor`] instead.
 ///
-/// The probe returns `Ok(Ok(answer))`, `Ok(Err(what it lacks))` to be asked again, or `Err` to
-/// end the waiting at once.
+/// The probe returns `Ok(Ok(answer))`, `Ok(Err(missing))` to be repeated, or `Err` to end the wait
+/// at once.
 ///
 /// # Errors
 ///
-/// What the probe returned, or [`Error::Late`] after `limit`, with what the probe last lacked.
+/// The probe's error, or [`Error::Late`] after `limit`, with the last missing condition.
 pub async fn until<T, E: From<Error>>(
     limit: Duration,
     what: &str,

@@ -13,7 +13,7 @@ use crate::init::ensure_directory;
 use crate::limits::NEIGHBOURS_ASKED_MAX;
 use crate::{Error, Host, Lab, Links, Process, Program, VethEnd};
 
-/// Where the daemons' programs are.
+/// Paths of the daemons' programs.
 #[derive(Clone, Debug)]
 pub struct Programs {
     /// `cambric-bgp-client`
@@ -24,7 +24,7 @@ pub struct Programs {
     pub route_reflector: PathBuf,
 }
 
-/// A program of a machine, and its process.
+/// A program of a machine, with its process.
 #[derive(Debug)]
 pub struct Daemon {
     /// `bgp-client`, `felix`, `route-reflector`, `store`.
@@ -40,13 +40,13 @@ pub struct Machine {
     pub plan: MachinePlan,
     /// Its namespaces.
     pub host: Host,
-    /// Its rtnetlink.
+    /// Its rtnetlink connection.
     pub links: Links,
-    /// What runs on it.
+    /// Its running programs.
     pub daemons: Vec<Daemon>,
 }
 
-/// A fabric. Dropping it ends it.
+/// A fabric. Dropping it ends its processes.
 #[derive(Debug)]
 pub struct Fabric {
     /// Names and addresses.
@@ -55,9 +55,9 @@ pub struct Fabric {
     pub reflectors: Vec<Machine>,
     /// Nodes, in the plan's order.
     pub nodes: Vec<Machine>,
-    /// Workloads, by where they were added.
+    /// Workloads, in the order of their creation.
     pub workloads: Vec<Workload>,
-    /// The store, or its first member, once it is started.
+    /// The store, or its first member, after its start.
     pub store: Option<Daemon>,
     /// The machines of the store's further members.
     pub stores: Vec<Machine>,
@@ -67,16 +67,16 @@ pub struct Fabric {
 
 /// The underlay: a bridge in the lab's first host.
 const BRIDGE: &str = "fabric";
-/// A machine's link to it.
+/// A machine's link to the bridge.
 const UPLINK: &str = "eth0";
 
 impl Machine {
-    /// Where the control socket of one of its daemons is.
+    /// Returns the path of the control socket of one of its daemons.
     pub fn control(&self, daemon: &str) -> PathBuf {
         self.host.directory().join(format!("{daemon}.sock"))
     }
 
-    /// One of its daemons.
+    /// Returns one of its daemons.
     pub fn daemon(&mut self, name: &'static str) -> Result<&mut Daemon, Error> {
         let found = self.daemons.iter_mut().find(|daemon| daemon.name == name);
         found.ok_or_else(|| Error::Unknown {
@@ -85,12 +85,12 @@ impl Machine {
         })
     }
 
-    /// Writes `<name>.toml` and starts `program` on it.
+    /// Writes `<name>.toml` and starts `program` with it.
     fn start(&mut self, name: &'static str, program: PathBuf, config: &str) -> Result<(), Error> {
         let file = self.host.directory().join(format!("{name}.toml"));
         let path = file.display().to_string();
         fs::write(&file, config).map_err(|e| Error::io("writing", path, e))?;
-        // The path as the host itself sees it, so that what is shown is true within.
+        // The path as the host itself sees it, so that the shown path is valid inside.
         let seen = format!("/run/cambric/{name}.toml");
         let process = self
             .host
@@ -101,11 +101,11 @@ impl Machine {
 }
 
 impl Fabric {
-    /// Builds the underlay and all machines on it; nothing runs yet.
+    /// Builds the underlay and all its machines; nothing runs yet.
     ///
     /// # Errors
     ///
-    /// Whatever the kernel refuses.
+    /// If the kernel rejects a request.
     pub async fn build(lab: Lab, plan: Plan) -> Result<Self, Error> {
         let links = lab.root().links()?;
         links.add_bridge(BRIDGE).await?;
@@ -133,7 +133,7 @@ impl Fabric {
         }
         for machine in fabric.plan.nodes.clone() {
             let machine = fabric.machine(machine).await?;
-            // What an operator sets on every router; Felix sets it for workloads' links.
+            // An operator sets this on every router; Felix sets it for workloads' links.
             machine.host.sysctl("net/ipv4/ip_forward", "1")?;
             machine.host.sysctl("net/ipv6/conf/all/forwarding", "1")?;
             fabric.nodes.push(machine);
@@ -144,7 +144,7 @@ impl Fabric {
         Ok(fabric)
     }
 
-    /// Tells every machine the MAC addresses of all others.
+    /// Configures on every machine the MAC addresses of all others.
     async fn introduce(&self) -> Result<(), Error> {
         let all = || {
             self.reflectors
@@ -191,7 +191,7 @@ impl Fabric {
         })
     }
 
-    /// The lab it is in.
+    /// Returns the lab it is in.
     pub const fn lab(&self) -> &Lab {
         &self.lab
     }
@@ -216,11 +216,11 @@ impl Fabric {
         Ok(())
     }
 
-    /// A directory of this name for each member of the store, empty and on the lab's tmpfs.
+    /// Creates an empty directory of this name for each member of the store, on the lab's tmpfs.
     ///
     /// # Errors
     ///
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn store_directories(&self, name: &str) -> Result<Vec<PathBuf>, Error> {
         let hosts = self.stores.iter().map(|machine| &machine.host);
         let directories = std::iter::once(self.lab.root()).chain(hosts).map(|host| {
@@ -244,7 +244,7 @@ impl Fabric {
     ///
     /// # Errors
     ///
-    /// If there is none, or it cannot be started.
+    /// If it does not exist, or cannot be started.
     pub fn start_reflector(&mut self, nth: usize, programs: &Programs) -> Result<(), Error> {
         let text = config::route_reflector(&self.plan, nth);
         let machine = at(&mut self.reflectors, "reflector", nth)?;
@@ -264,7 +264,7 @@ impl Fabric {
     ///
     /// # Errors
     ///
-    /// If there is none, or one of them cannot be started.
+    /// If the node does not exist, or one of them cannot be started.
     pub fn start_node(&mut self, place: Place, programs: &Programs) -> Result<(), Error> {
         let felix = config::felix(&self.plan, place);
         let bgp_client = config::bgp_client(&self.plan, place);
@@ -290,11 +290,11 @@ impl Fabric {
         Ok(())
     }
 
-    /// Adds a workload for a node, which is not connected to it yet.
+    /// Adds a workload for a node, without connecting it yet.
     ///
     /// # Errors
     ///
-    /// Whatever the kernel refuses.
+    /// If the kernel rejects a request.
     pub async fn add_workload(&mut self, name: &str, place: Place) -> Result<(), Error> {
         let host = self.lab.host(name).await?;
         let workload = Workload::new(host, name.to_owned(), place);
@@ -302,7 +302,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// A node.
+    /// Returns a node.
     ///
     /// # Errors
     ///
@@ -311,12 +311,13 @@ impl Fabric {
         self.nodes.get(place).ok_or_else(|| unknown("node", place))
     }
 
-    /// The host of this name: a node, a reflector, a workload, the store's `fabric` or `store2`.
+    /// Returns the host of this name: a node, a reflector, a workload, the store's `fabric` or
+    /// `store2`.
     pub fn host(&self, name: &str) -> Option<&Host> {
         self.hosts().find(|host| host.name() == name)
     }
 
-    /// All hosts.
+    /// Returns all hosts.
     pub fn hosts(&self) -> impl Iterator<Item = &Host> {
         let machines = self
             .reflectors
@@ -330,7 +331,7 @@ impl Fabric {
             .chain(workloads)
     }
 
-    /// The prefixes that all workloads' addresses are from.
+    /// Returns the prefixes of all workloads' addresses.
     pub fn workload_nets() -> [IpNet; 2] {
         use std::net::{Ipv4Addr, Ipv6Addr};
         let v6 = Ipv6Addr::new(0xfd65, 0, 0, 0, 0, 0, 0, 0);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::plan::{Bgp, MachinePlan, Place, Plan};
 
-/// `bgp-client.toml` of a node.
+/// Returns `bgp-client.toml` of a node.
 pub fn bgp_client(plan: &Plan, node: Place) -> String {
     let Some(own) = plan.nodes.get(node) else {
         return String::new();
@@ -25,8 +25,8 @@ pub fn bgp_client(plan: &Plan, node: Place) -> String {
     text
 }
 
-/// `route-reflector.toml` of a reflector: the nodes are clients, by range; the other reflectors
-/// are its neighbors.
+/// Returns `route-reflector.toml` of a reflector: the nodes are clients, by range; the other
+/// reflectors are its neighbors.
 pub fn route_reflector(plan: &Plan, reflector: usize) -> String {
     let Some(own) = plan.reflectors.get(reflector) else {
         return String::new();
@@ -51,7 +51,7 @@ pub fn route_reflector(plan: &Plan, reflector: usize) -> String {
     text
 }
 
-/// `felix.toml` of a node.
+/// Returns `felix.toml` of a node.
 pub fn felix(plan: &Plan, node: Place) -> String {
     let Some(own) = plan.nodes.get(node) else {
         return String::new();
@@ -64,7 +64,7 @@ pub fn felix(plan: &Plan, node: Place) -> String {
     format!("{own}{}", datastore(plan))
 }
 
-/// The file of a BGP daemon that the datastore configures.
+/// Returns the file of a BGP daemon that the datastore configures.
 fn stored(plan: &Plan, own: &MachinePlan, daemon: &str) -> String {
     format!("{}{}", named(own, daemon, ""), datastore(plan))
 }

@@ -1,7 +1,7 @@
 //! A routed fabric in a lab: nodes with workloads, route reflectors, one underlay.
 //!
-//! [`Plan`] says who has which name and address (pure), [`config`] writes the daemons'
-//! configuration files (pure), and [`Fabric`] builds the hosts, links and processes.
+//! [`Plan`] assigns names and addresses (pure), [`config`] writes the daemons' configuration files
+//! (pure), and [`Fabric`] builds the hosts, links and processes.
 
 mod build;
 pub mod config;

@@ -8,40 +8,40 @@ use crate::limits::{
     NODES_MAX, REFLECTORS_MAX, REFLECTORS_OF_NODE, STORE_MEMBERS_MAX, WORKLOADS_PER_NODE_MAX,
 };
 
-/// The port of the store, etcd's own.
+/// The port of the store, that of etcd.
 pub const STORE_PORT: u16 = 2379;
 
-/// How large a fabric is, and of which kind.
+/// The size and kind of a fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Nodes; at most [`NODES_MAX`].
     pub nodes: u16,
     /// Route reflectors; at most [`REFLECTORS_MAX`]. Not used by a mesh.
     pub reflectors: u16,
-    /// Workloads that each node starts with.
+    /// Initial number of workloads per node.
     pub workloads_per_node: u16,
-    /// Every node peers with every other, and there are no reflectors.
+    /// The nodes form a full mesh, without reflectors.
     pub mesh: bool,
 }
 
-/// What configures the fabric's BGP.
+/// The source of the BGP configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bgp {
     /// The daemons' files: every node has a session with every reflector, over IPv4.
     #[default]
     Files,
-    /// The datastore: a node chooses its reflectors, and a pair has a session for each family.
+    /// The datastore: a node chooses its reflectors, and two peers have a session for each family.
     Store,
 }
 
-/// Everything about a fabric that is known before it is built.
+/// All data of a fabric that is known before it is built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What was asked for.
+    /// The requested shape.
     pub shape: Shape,
-    /// The AS that all are in.
+    /// The AS of all machines.
     pub asn: u32,
-    /// What configures BGP.
+    /// The source of the BGP configuration.
     pub bgp: Bgp,
     /// `rr1`, `rr2`, …
     pub reflectors: Vec<MachinePlan>,
@@ -49,7 +49,7 @@ pub struct Plan {
     pub nodes: Vec<MachinePlan>,
     /// The machines of the store's members: `fabric`, where the underlay's bridge is, then `store2`, …
     pub stores: Vec<MachinePlan>,
-    /// `w1`, `w2`, …, at the places where they start.
+    /// `w1`, `w2`, …, with their initial nodes.
     pub workloads: Vec<(Place, String)>,
 }
 
@@ -69,30 +69,29 @@ pub struct MachinePlan {
     pub mac: [u8; 6],
 }
 
-/// A [`Shape`] that no plan can be made for.
+/// Why no plan exists for a [`Shape`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
-    /// Nodes.
+    /// Invalid number of nodes.
     #[error("{0} nodes: a fabric has 1 to {NODES_MAX}")]
     Nodes(u16),
-    /// Reflectors.
+    /// Invalid number of reflectors.
     #[error("{0} reflectors: a fabric has 1 to {REFLECTORS_MAX} (or none, with --mesh)")]
     Reflectors(u16),
-    /// Workloads.
+    /// Invalid number of workloads.
     #[error("{0} workloads a node: there may be 0 to {WORKLOADS_PER_NODE_MAX}")]
     Workloads(u16),
-    /// Members of the store.
+    /// Invalid number of store members.
     #[error("{0} members of the store: there are 1 to {STORE_MEMBERS_MAX}")]
     Members(u16),
 }
 
 impl Plan {
-    /// The plan of a fabric.
+    /// Returns the plan of a fabric.
     ///
     /// # Errors
     ///
-    /// If the shape asks for more than there are addresses for, or for a fabric that no route
-    /// could cross.
+    /// If the shape needs more addresses than available, or no route could cross the fabric.
     pub fn new(shape: Shape) -> Result<Self, ShapeError> {
         if !(1..=NODES_MAX).contains(&shape.nodes) {
             return Err(ShapeError::Nodes(shape.nodes));
@@ -128,11 +127,11 @@ impl Plan {
         })
     }
 
-    /// The same fabric, with so many members of the store.
+    /// Returns the same fabric with this many members of the store.
     ///
     /// # Errors
     ///
-    /// If there are not addresses for so many.
+    /// If there are not enough addresses.
     pub fn with_store_members(mut self, members: u16) -> Result<Self, ShapeError> {
         if !(1..=STORE_MEMBERS_MAX).contains(&members) {
             return Err(ShapeError::Members(members));
@@ -143,30 +142,30 @@ impl Plan {
         Ok(self)
     }
 
-    /// The same fabric, with BGP configured by the datastore.
+    /// Returns the same fabric, with BGP configured by the datastore.
     #[must_use]
     pub const fn with_bgp_from_store(mut self) -> Self {
         self.bgp = Bgp::Store;
         self
     }
 
-    /// The machine with the store, or its first member.
+    /// Returns the machine with the store, or its first member.
     pub fn store(&self) -> MachinePlan {
         MachinePlan::new("fabric".to_owned(), STORE_HOST)
     }
 
-    /// Where the store, or its first member, listens.
+    /// Returns the address on which the store, or its first member, listens.
     pub fn store_address(&self) -> SocketAddr {
         SocketAddr::from((self.store().v4, STORE_PORT))
     }
 
-    /// Where the store's members listen.
+    /// Returns the addresses on which the store's members listen.
     pub fn store_addresses(&self) -> impl Iterator<Item = SocketAddr> {
         let stores = self.stores.iter();
         stores.map(|store| SocketAddr::from((store.v4, STORE_PORT)))
     }
 
-    /// Where they do, as clients of etcd are told.
+    /// Returns these addresses as URLs for clients of etcd.
     pub fn store_urls(&self) -> Vec<String> {
         let addresses = self.store_addresses();
         addresses
@@ -174,7 +173,7 @@ impl Plan {
             .collect()
     }
 
-    /// The prefix that all nodes' IPv4 addresses are from.
+    /// Returns the prefix of all nodes' IPv4 addresses.
     pub fn underlay_v4(&self) -> IpNet {
         IpNet::V4(Ipv4Net::new_assert(
             Ipv4Addr::new(10, 0, 0, 0),
@@ -182,7 +181,7 @@ impl Plan {
         ))
     }
 
-    /// The peers in a node's file: all reflectors, or all other nodes.
+    /// Returns the peers in a node's file: all reflectors, or all other nodes.
     pub fn peers_of(&self, node: Place) -> Vec<&MachinePlan> {
         if !self.shape.mesh {
             return self.reflectors.iter().collect();
@@ -191,7 +190,7 @@ impl Plan {
         others.map(|(_, machine)| machine).collect()
     }
 
-    /// How many sessions two peers have.
+    /// Returns the number of sessions between two peers.
     const fn sessions_of_pair(&self) -> usize {
         match self.bgp {
             Bgp::Files => 1,
@@ -199,7 +198,7 @@ impl Plan {
         }
     }
 
-    /// How many BGP sessions a node has when all are up.
+    /// Returns the number of BGP sessions of a node when all are up.
     pub fn sessions_of_node(&self) -> usize {
         let peers = match (self.shape.mesh, self.bgp) {
             (true, _) => self.nodes.len().saturating_sub(1),
@@ -209,12 +208,12 @@ impl Plan {
         peers * self.sessions_of_pair()
     }
 
-    /// How many BGP sessions a reflector has with the others.
+    /// Returns the number of BGP sessions of a reflector with the others.
     pub fn sessions_of_reflector(&self) -> usize {
         self.reflectors.len().saturating_sub(1) * self.sessions_of_pair()
     }
 
-    /// How many BGP sessions there are when all are up (each counted once).
+    /// Returns the number of BGP sessions when all are up (each counted once).
     pub fn sessions(&self) -> usize {
         let with_nodes = self.nodes.len() * self.sessions_of_node();
         let among_reflectors = self.reflectors.len() * self.sessions_of_reflector() / 2;
@@ -228,7 +227,7 @@ impl Plan {
 impl MachinePlan {
     fn new(name: String, number: u16) -> Self {
         let octet = u8::try_from(number).unwrap_or(u8::MAX);
-        // The IPv6 address reads like the IPv4 one: fd00::11 beside 10.0.0.11.
+        // The IPv6 address resembles the IPv4 one: fd00::11 for 10.0.0.11.
         let digits = u16::from_str_radix(&number.to_string(), 16).unwrap_or(u16::MAX);
         let v4 = Ipv4Addr::new(10, 0, 0, octet);
         let last = if number == STORE_HOST { 0xfe } else { digits };
@@ -241,12 +240,12 @@ impl MachinePlan {
         }
     }
 
-    /// Its IPv4 address with the underlay's prefix length.
+    /// Returns its IPv4 address with the underlay's prefix length.
     pub fn net_v4(&self) -> IpNet {
         IpNet::V4(Ipv4Net::new_assert(self.v4, UNDERLAY_V4_LENGTH))
     }
 
-    /// Its IPv6 address with the underlay's prefix length.
+    /// Returns its IPv6 address with the underlay's prefix length.
     pub fn net_v6(&self) -> IpNet {
         IpNet::V6(Ipv6Net::new_assert(self.v6, UNDERLAY_V6_LENGTH))
     }

@@ -1,4 +1,4 @@
-//! What the kernels of a fabric shall hold, compared with what they do hold.
+//! Compares the kernel routes of a fabric with the expected ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,22 +9,22 @@ use ipnet::IpNet;
 use super::plan::{MachinePlan, Place, Plan};
 use crate::KernelRoute;
 
-/// Which node each workload prefix is at.
+/// The node of each workload prefix.
 pub type Owners = BTreeMap<IpNet, Place>;
 
-/// A difference between a kernel's routes and what they shall be.
+/// A difference between a kernel's routes and the expected ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lacking {
     /// No route to a workload.
     Absent(IpNet),
-    /// The preferred route to a workload leads elsewhere.
+    /// The preferred route to a workload leads to another node.
     Elsewhere {
-        /// To which workload.
+        /// The workload.
         net: IpNet,
-        /// The gateways that the preferred route has; empty if it is on a link.
+        /// The gateways of the preferred route; empty if it is on a link.
         gateways: Vec<IpAddr>,
     },
-    /// A route to a workload that is no more, or that is now local or remote only.
+    /// A route to a workload that was deleted, or that is now local or remote only.
     Stale(IpNet),
 }
 
@@ -41,11 +41,12 @@ impl fmt::Display for Lacking {
     }
 }
 
-/// What `routes`, the main table of the node at `here`, lacks of leading every packet for a
-/// workload to the node that owns it: over a link at the owner, via the owner's underlay address
-/// everywhere else. The longest match counts, be it the route of a block; of a workload there is no
-/// second route, and of what is no workload none. `workloads` holds the prefixes that workloads
-/// come from; other routes are not looked at.
+/// Returns the differences between `routes`, the main table of the node at `here`, and the expected
+/// routes. Expected is that every packet for a workload is forwarded to the node that owns it: over
+/// a link at the owner, via the owner's underlay address everywhere else. The longest match counts,
+/// even that of a block's route. A second route to a workload is a difference, and so is a route to
+/// a prefix without a workload. `workloads` holds the prefixes of all workloads; other routes are
+/// ignored.
 pub fn missing_routes(
     plan: &Plan,
     here: Place,
@@ -88,7 +89,8 @@ pub fn missing_routes(
     lacking
 }
 
-/// The routes of the longest prefix that holds `net`; `lengths` are those of all prefixes held.
+/// Returns the routes of the longest prefix that contains `net`; `lengths` are those of all
+/// prefixes held.
 fn longest_match<'h, 'r>(
     held: &'h BTreeMap<IpNet, Vec<&'r KernelRoute>>,
     lengths: &BTreeSet<u8>,

@@ -1,4 +1,4 @@
-//! Workloads: containers, each with a host of its own that a CNI plugin connects to a node.
+//! Workloads: containers, each with its own host that a CNI plugin connects to a node.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::{Error, Host, Pinger};
 pub struct Workload {
     /// Its name, which is also its container's id.
     pub name: String,
-    /// The node where it is.
+    /// Its node.
     pub place: Place,
     /// Its namespaces.
     pub host: Host,
@@ -37,13 +37,13 @@ impl Workload {
         }
     }
 
-    /// Its network namespace, as other processes find it.
+    /// Returns the path of its network namespace for other processes.
     pub fn netns(&self) -> PathBuf {
         let descriptor = self.host.namespace_files().network;
         PathBuf::from(format!("/proc/{}/fd/{descriptor}", std::process::id()))
     }
 
-    /// Takes note of a connection to a node, with these addresses.
+    /// Records a connection to a node, with these addresses.
     ///
     /// # Errors
     ///
@@ -55,23 +55,23 @@ impl Workload {
         Ok(())
     }
 
-    /// Takes note that it has no connection any more.
+    /// Records that it has no connection any more.
     pub fn disconnected(&mut self) {
         self.connection = None;
     }
 
-    /// Its addresses, IPv4 first; none while it is not connected.
+    /// Returns its addresses, IPv4 first; none while it is not connected.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         let connection = self.connection.as_ref().into_iter();
         connection.flat_map(|it| [IpAddr::V4(it.v4), IpAddr::V6(it.v6)])
     }
 
-    /// Its addresses as host prefixes.
+    /// Returns its addresses as host prefixes.
     pub fn nets(&self) -> impl Iterator<Item = IpNet> {
         self.addresses().map(IpNet::from)
     }
 
-    /// Its pinger, while it is connected.
+    /// Returns its pinger, while it is connected.
     ///
     /// # Errors
     ///
