@@ -1,16 +1,17 @@
-//! Chance from a seed: the same seed gives the same jitter, so a simulation can be replayed.
+//! Random numbers from a seed: the same seed gives the same jitter, so a simulation can be
+//! replayed.
 
-/// SplitMix64: one word of state, good enough to spread timers.
+/// SplitMix64: one word of state, sufficient to spread timers.
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
 
 impl Chance {
-    /// A generator that depends on `seed` alone.
+    /// Makes a generator that depends on `seed` alone.
     pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub(crate) const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -19,7 +20,7 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    /// A number in `0..bound`; 0 if `bound` is 0.
+    /// Returns a number in `0..bound`; 0 if `bound` is 0.
     pub(crate) const fn below(&mut self, bound: u64) -> u64 {
         match self.next().checked_rem(bound) {
             Some(number) => number,

@@ -1,4 +1,4 @@
-//! One transport's machine: it runs the table and does what the rows say.
+//! The state machine of one transport: it runs the table and performs the actions of its rows.
 
 use alloc::{boxed::Box, collections::VecDeque};
 use core::net::SocketAddr;
@@ -22,7 +22,7 @@ const KEEPALIVE: [u8; HEADER_OCTETS] = {
     message
 };
 
-/// What a transition may use besides the connection itself.
+/// The context of a transition beside the connection itself.
 pub(crate) struct Env<'s> {
     pub(crate) now: Instant,
     pub(crate) config: &'s SessionConfig,
@@ -30,14 +30,14 @@ pub(crate) struct Env<'s> {
     pub(crate) outputs: &'s mut VecDeque<Output>,
 }
 
-/// What an event carries.
+/// The data of an event.
 #[derive(Clone, Debug)]
 pub(crate) enum Cause {
-    /// Nothing.
+    /// None.
     Plain,
-    /// What the peer is to be told.
+    /// The NOTIFICATION to send.
     Send(Notification),
-    /// What the peer has told us.
+    /// The received NOTIFICATION.
     Received(Notification),
     /// The body of an UPDATE.
     Update(Bytes),
@@ -45,23 +45,23 @@ pub(crate) enum Cause {
     Refresh(RouteRefresh),
 }
 
-/// What a transition did.
+/// The result of a transition.
 pub(crate) struct Step {
     pub(crate) from: State,
     pub(crate) to: State,
     /// Whether it counts towards the idle hold.
     pub(crate) failed: bool,
-    /// Why, if it left a state that had a session or an attempt.
+    /// The reason, if it left a state with a session or an attempt.
     pub(crate) reason: DownReason,
 }
 
-/// Where the transport stands.
+/// The state of the transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Transport {
-    /// There is none.
+    /// No transport.
     #[default]
     None,
-    /// We asked for one.
+    /// A dial was requested.
     Dialing,
     /// It carries octets.
     Open,
@@ -74,17 +74,17 @@ pub(crate) struct Connection {
     state: State,
     transport: Transport,
     timers: Timers,
-    /// What waits to be written; after a close what the driver still flushes.
+    /// Octets to be written; after a close those that the driver still flushes.
     pub(crate) outbox: Outbox,
-    /// The OPEN that the peer sent on this transport.
+    /// The OPEN that the peer has sent on this transport.
     pub(crate) open: Option<Box<Open>>,
-    /// What the two OPENs settled.
+    /// The negotiated parameters.
     pub(crate) params: Option<Box<SessionParams>>,
-    /// Our and the peer's end of the transport.
+    /// The local and the remote end of the transport.
     pub(crate) ends: Option<(SocketAddr, SocketAddr)>,
-    /// Whether the last input found octets waiting of which the socket had taken none.
+    /// Whether, at the last input, octets were waiting of which the socket had accepted none.
     stalled: bool,
-    /// Since when octets lie unread that we do not want to read now.
+    /// Since when octets are unread because reading is paused.
     paused_since: Option<Instant>,
 }
 
@@ -116,8 +116,7 @@ impl Connection {
         &self.timers
     }
 
-    /// A transport is there: whatever the last one left behind is forgotten, and the time for the
-    /// handshake begins.
+    /// Handles a new transport: resets the state of the last one, and starts the handshake timer.
     pub(crate) fn opened(&mut self, local: SocketAddr, remote: SocketAddr, env: &mut Env<'_>) {
         self.forget();
         self.transport = Transport::Open;
@@ -127,12 +126,12 @@ impl Connection {
         self.start(Timer::Handshake, time, env);
     }
 
-    /// The transport is gone without our doing.
+    /// Handles a transport that was lost.
     pub(crate) fn lost(&mut self) {
         self.transport = Transport::None;
     }
 
-    /// Sets a timer that has no action of the table.
+    /// Sets a timer without an action of the table.
     pub(crate) fn set_timer(&mut self, timer: Timer, at: Option<Instant>) {
         self.timers.set(timer, at);
     }
@@ -174,7 +173,7 @@ impl Connection {
         }
     }
 
-    /// Does one action of `row`.
+    /// Performs one action of `row`.
     fn act(
         &mut self,
         action: Action,
@@ -191,7 +190,7 @@ impl Connection {
                 env.outputs.push_back(Output::Dial);
             }
             Action::Close => self.close(row, env),
-            Action::Fail => {} // The session counts.
+            Action::Fail => {} // The session counts it.
             Action::SendOpen => self.send(|out| open_of(config).encode(out)),
             Action::SendKeepalive => self.send_keepalive(),
             Action::Notify | Action::NotifyUnexpected => {
@@ -200,7 +199,7 @@ impl Connection {
                 }
             }
             Action::StartConnectRetry => {
-                // The machine of the peer's dial waits; it never dials itself.
+                // The machine of the inbound connection waits; it never dials.
                 if self.conn == Conn::Outbound {
                     self.start(
                         Timer::ConnectRetry,
@@ -234,7 +233,7 @@ impl Connection {
         }
     }
 
-    /// The timer that is due, unless it may wait.
+    /// Returns the timer that is due, unless it is deferred.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<Timer> {
         loop {
             let timer = self.timers.take_due(now)?;
@@ -244,9 +243,9 @@ impl Connection {
         }
     }
 
-    /// Notes what the socket has taken since the last input. The send hold timer counts from the
-    /// first input that finds octets waiting and none taken (RFC 9687 §3.3); so it may fire late by
-    /// the time between two inputs, never early.
+    /// Records the octets that the socket has accepted since the last input. The send hold timer
+    /// runs from the first input at which octets are waiting and none was accepted (RFC 9687 §3.3);
+    /// so it may fire late by the time between two inputs, never early.
     pub(crate) fn note_progress(&mut self, now: Instant, config: &SessionConfig) {
         let stalled = !self.outbox.take_progress() && self.outbox.octets() > 0;
         if self.timers.deadline(Timer::SendHold).is_some() && !(stalled && self.stalled) {
@@ -256,7 +255,7 @@ impl Connection {
         self.stalled = stalled;
     }
 
-    /// Another interval may be configured: the next KEEPALIVE comes no later than it would have.
+    /// Applies a changed interval: the next KEEPALIVE is sent no later than it would have been.
     pub(crate) fn pace(&mut self, env: &mut Env<'_>) {
         if let Some(deadline) = self.timers.deadline(Timer::Keepalive) {
             self.start(Timer::Keepalive, self.keepalive_time(env.config), env);
@@ -265,20 +264,20 @@ impl Connection {
         }
     }
 
-    /// We read no more (`unread` octets wait), or read on.
+    /// Records that reading is paused (`unread` octets wait) or continues.
     pub(crate) fn read_paused(&mut self, unread: bool, now: Instant) {
         if unread {
             self.paused_since.get_or_insert(now);
         } else if self.paused_since.take().is_some()
             && let Some(deadline) = self.timers.deadline(Timer::Hold)
         {
-            // What lay unread must be given the time to be read.
+            // Leaves time to read the octets that were unread.
             let least = now + self.hold_time() / 3;
             self.timers.set(Timer::Hold, Some(deadline.max(least)));
         }
     }
 
-    /// Puts the hold timer off while unread octets are known to wait, up to the cap.
+    /// Defers the hold timer while unread octets are known to wait, up to the limit.
     fn hold_deferred(&mut self, now: Instant) -> bool {
         let (Some(since), State::Established) = (self.paused_since, self.state) else {
             return false;
@@ -334,7 +333,7 @@ impl Connection {
         self.timers.start(timer, env.now, time, env.chance);
     }
 
-    /// What both sides agreed on; zero if neither wants keepalives.
+    /// Returns the negotiated hold time; zero for no keepalives.
     fn hold_time(&self) -> Duration {
         self.params
             .as_ref()
@@ -362,7 +361,7 @@ impl Connection {
     }
 }
 
-/// Why the row's transition leaves what it leaves.
+/// Returns the reason of the row's transition.
 fn reason(row: &Row, event: Event, from: State, cause: &Cause) -> DownReason {
     if row.actions.contains(&Action::NotifyUnexpected) {
         return DownReason::Sent(unexpected_message(from));
@@ -376,7 +375,7 @@ fn reason(row: &Row, event: Event, from: State, cause: &Cause) -> DownReason {
     }
 }
 
-/// A message that `state` does not expect. RFC 6608 §3
+/// Returns the NOTIFICATION for a message that is unexpected in `state`. RFC 6608 §3
 fn unexpected_message(state: State) -> Notification {
     Notification::fsm(match state {
         State::OpenSent => fsm::UNEXPECTED_IN_OPEN_SENT,

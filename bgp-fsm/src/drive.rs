@@ -1,4 +1,4 @@
-//! What an input does to a session: which events it is, and for which of the two machines.
+//! Dispatch of inputs to a session: their events, and the machine that handles them.
 
 use core::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::timer::Timer;
 use crate::{Conn, DownReason, Input, Instant, Output, Session, State};
 
 impl Session {
-    /// Turns an input into events.
+    /// Converts an input to events.
     pub(crate) fn dispatch(&mut self, now: Instant, input: Input) {
         match input {
             Input::Start => self.start(now),
@@ -94,7 +94,7 @@ impl Session {
         self.wake(now);
     }
 
-    /// Gives up attempts under way and begins anew at once, unless the session is to be down.
+    /// Abandons attempts in progress and starts again at once, unless the session is stopped.
     pub(crate) fn start_over(&mut self, now: Instant) {
         let stopped = core::mem::replace(&mut self.stopped, true);
         let why = Notification::cease(cease::OTHER_CONFIGURATION_CHANGE);
@@ -121,7 +121,7 @@ impl Session {
     fn leave(&mut self, now: Instant, notification: &Notification) {
         self.stopped = true;
         self.timers.clear();
-        // RFC 4724 §4.2: to a helper that is not told of the N bit every NOTIFICATION is the end.
+        // RFC 4724 §4.2: without the N bit, any NOTIFICATION ends a helper's retention.
         let wordless = self.helper().is_some_and(|helper| !helper.notification);
         let established = self.established();
         for conn in Conn::ALL {
@@ -134,15 +134,16 @@ impl Session {
         }
     }
 
-    /// What the peer of the established session says of graceful restart, if both sides do it.
+    /// Returns the graceful restart capability of the established session's peer, if both sides
+    /// have it.
     fn helper(&self) -> Option<&GracefulRestart> {
         self.config.graceful_restart.as_ref()?;
         self.params()?.peer_graceful.as_ref()
     }
 
-    /// The NOTIFICATION as a hard reset if it is meant for good and the peer would otherwise wait
-    /// for us to come back. RFC 8538 §4. Where both OPENs are known it may, although we have not heard
-    /// its first KEEPALIVE yet: to it the session may be up.
+    /// Returns the NOTIFICATION as a hard reset if the session is stopped for good and the peer
+    /// would otherwise retain its routes. RFC 8538 §4. With both OPENs known, this applies before
+    /// the peer's first KEEPALIVE is received: the peer may already be in Established.
     fn hardened(&self, conn: Conn, notification: Notification) -> Notification {
         let for_good = notification.code == code::CEASE && FOR_GOOD.contains(&notification.subcode);
         let params = self.conn(conn).params.as_ref();
@@ -182,7 +183,7 @@ impl Session {
         );
     }
 
-    /// A transport is gone that we thought to be in `stage`; a late word of it is ignored.
+    /// Handles a lost transport that was known to be in `stage`; an outdated report is ignored.
     fn lost(&mut self, now: Instant, conn: Conn, stage: Transport) {
         if self.conn(conn).transport() == stage {
             self.conn_mut(conn).lost();
@@ -224,7 +225,7 @@ impl Session {
         }
     }
 
-    /// Starts what is Idle, unless a connection is about to be the session.
+    /// Starts the idle machines, unless a connection is about to become the session.
     fn wake(&mut self, now: Instant) {
         if self.state() >= State::OpenConfirm {
             return;
@@ -252,7 +253,7 @@ impl Session {
             return Err(Notification::cease(cease::CONNECTION_REJECTED));
         }
         if self.inbound.transport() == Transport::Open {
-            // It has brought no OPEN: the peer has given it up, or it is not the peer's.
+            // It has no OPEN yet: the peer has abandoned it, or it is not the peer's.
             let cause = Cause::Send(collision());
             self.step_alone(now, Conn::Inbound, Event::CollisionDump, cause);
         }
@@ -260,15 +261,15 @@ impl Session {
             self.step(now, Conn::Inbound, Event::StartPassive, Cause::Plain);
         }
         if self.config.passive || self.outbound.state() != State::Idle {
-            self.timers.clear(); // Nothing is left for the idle hold to start.
+            self.timers.clear(); // The idle hold has nothing left to start.
         }
-        self.inbound.ends = None; // Those of the new connection come with it.
+        self.inbound.ends = None; // The addresses of the new connection follow with it.
         Ok(Conn::Inbound)
     }
 
-    /// Whether the last attempt ended because the peer, in an idle hold of its own, wanted no
-    /// connection. Then it is for us to listen: if both turned the other away while they wait, each
-    /// would dial only into the other's wait.
+    /// Returns whether the last attempt ended because the peer, in an idle hold of its own,
+    /// rejected the connection. Then this side must accept connections: if both rejected each
+    /// other's while in idle hold, no dial would ever succeed.
     fn was_turned_away(&self) -> bool {
         let reason = self.stats.last_error.as_ref().map(|(_, reason)| reason);
         let rejected = (code::CEASE, cease::CONNECTION_REJECTED);
@@ -276,19 +277,19 @@ impl Session {
     }
 }
 
-/// The reasons for a Cease after which no peer should wait for us to come back: RFC 8538 §4 leaves
-/// the choice to us.
+/// Subcodes of a Cease after which no peer should retain routes: RFC 8538 §4 leaves the choice to
+/// the sender.
 const FOR_GOOD: [u8; 3] = [
     cease::MAXIMUM_PREFIXES_REACHED,
     cease::ADMINISTRATIVE_SHUTDOWN,
     cease::PEER_DECONFIGURED,
 ];
 
-/// The event of a connection's timer and what the peer is told.
+/// Returns the event of a connection's timer and the NOTIFICATION for the peer.
 fn expiry(timer: Timer) -> (Event, Cause) {
     match timer {
         Timer::ConnectRetry => (Event::ConnectRetryExpires, Cause::Plain),
-        // RFC 4271 §8.2.2, event 10: a shorter "large value", and one that an OPEN does not end.
+        // RFC 4271 §8.2.2, event 10: a shorter "large value", and one that an OPEN does not stop.
         Timer::Hold | Timer::Handshake => (
             Event::HoldExpires,
             Cause::Send(Notification::hold_timer_expired()),
@@ -299,7 +300,7 @@ fn expiry(timer: Timer) -> (Event, Cause) {
             Event::SendHoldExpires,
             Cause::Send(Notification::send_hold_timer_expired()),
         ),
-        // Not timers of a machine: the session takes them.
+        // Timers of the session, not of a machine.
         Timer::IdleHold | Timer::Held | Timer::Probe => (Event::Start, Cause::Plain),
     }
 }

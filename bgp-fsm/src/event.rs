@@ -1,4 +1,4 @@
-//! What goes into a session and what comes out of it.
+//! Inputs and outputs of a session.
 
 use alloc::boxed::Box;
 use core::{fmt, net::SocketAddr};
@@ -12,23 +12,23 @@ use crate::{Duration, State};
 /// The transports a session may have at once (RFC 4271 §6.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Conn {
-    /// The one we dialled.
+    /// The one dialed by this speaker.
     Outbound,
-    /// The one the peer dialled.
+    /// The one dialed by the peer.
     Inbound,
-    /// One more that the peer dialled while another one is in use. It waits: see
+    /// A further one dialed by the peer while another one is in use. It waits: see
     /// [`crate::Session::admit`].
     Held,
 }
 
 impl Conn {
-    /// The two that run a state machine.
+    /// The two with a state machine.
     pub const ALL: [Self; 2] = [Self::Outbound, Self::Inbound];
 
-    /// All places that a transport may have.
+    /// All places of transports.
     pub const PLACES: [Self; 3] = [Self::Outbound, Self::Inbound, Self::Held];
 
-    /// The other one of the two that run a state machine.
+    /// Returns the other one of the two with a state machine.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -48,144 +48,145 @@ impl fmt::Display for Conn {
     }
 }
 
-/// One thing that happened, handed to [`crate::Session::handle`].
+/// One input of [`crate::Session::handle`].
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// Bring the session up, also right away while an idle hold runs (RFC 4271 §8.1.2, events 1 and 4).
+    /// Start the session, also at once during an idle hold (RFC 4271 §8.1.2, events 1 and 4).
     Start,
-    /// Take the session down and leave it down until the next `Start` (event 2). The peer is told
-    /// with this NOTIFICATION, which may carry a text (RFC 9003). If it is meant for good it becomes
-    /// a hard reset where the peer would wait for us otherwise (RFC 8538 §4).
+    /// Stop the session until the next `Start` (event 2). The peer receives this NOTIFICATION,
+    /// which may contain a text (RFC 9003). If the stop is for good, it becomes a hard reset where
+    /// the peer would otherwise retain routes (RFC 8538 §4).
     Stop(Notification),
-    /// Take the session down to come back soon, and leave it down until the next `Start`: a peer
-    /// that would keep our routes over a restart is given no reason to drop them (RFC 4724 §4,
-    /// RFC 8538 §3). Others are told with this NOTIFICATION.
+    /// Stop the session until the next `Start` for a restart: a helper that retains the routes
+    /// receives no message that would end the retention (RFC 4724 §4, RFC 8538 §3). Other peers
+    /// receive this NOTIFICATION.
     Leave(Notification),
-    /// A transport is open: a dial has succeeded, or an accepted connection that
-    /// [`crate::Session::admit`] let in (events 16 and 17).
+    /// A transport is open: a dial has succeeded, or a connection was accepted by
+    /// [`crate::Session::admit`] (events 16 and 17).
     Opened {
-        /// Which one.
+        /// The transport.
         conn: Conn,
-        /// Our end.
+        /// Local address and port.
         local: SocketAddr,
-        /// The peer's end.
+        /// Remote address and port.
         remote: SocketAddr,
     },
     /// A dial has failed (event 18).
     Failed(Conn),
-    /// The peer has closed or reset an open transport, or the kernel has given it up (event 18).
+    /// The peer has closed or reset an open transport, or the kernel has timed it out (event 18).
     Closed(Conn),
-    /// A whole message has arrived.
+    /// A complete message was received.
     Received {
-        /// On this transport.
+        /// The transport.
         conn: Conn,
         /// The message.
         frame: Frame,
     },
-    /// The octets that arrived are no message (event 21, RFC 4271 §6.1).
+    /// Received octets are not a message (event 21, RFC 4271 §6.1).
     FrameError {
-        /// On this transport.
+        /// The transport.
         conn: Conn,
-        /// What the peer is told.
+        /// The NOTIFICATION for the peer.
         notification: Notification,
     },
-    /// The established session must end although its machine sees nothing wrong: a fault in an UPDATE
-    /// that resets the session (event 28), or a limit of ours that was passed (event 8). It comes
-    /// back after an idle hold.
+    /// End the established session although its machine has no error: an UPDATE error that resets
+    /// the session (event 28), or an exceeded local limit (event 8). It is started again after an
+    /// idle hold.
     Rejected(Notification),
-    /// The established session must end because of a limit that the peer has passed (event 8), and
-    /// is not to come back before this time is over, whoever dials.
+    /// End the established session because the peer has exceeded a limit (event 8), and do not
+    /// start it again before this time, whichever side dials.
     Limited {
-        /// What the peer is told.
+        /// The NOTIFICATION for the peer.
         notification: Notification,
-        /// How long the session rests.
+        /// The duration of the idle hold.
         rest: Duration,
     },
-    /// We do not read the established connection for now although octets are known to wait
-    /// (`unread`), or we read on (not `unread`). While octets wait unread the hold timer does not
-    /// fire, up to [`crate::limits::READ_PAUSE_HOLDS_MAX`] hold times.
+    /// Reading of the established connection is paused although octets are known to wait
+    /// (`unread`), or continues (not `unread`). While octets are unread the hold timer does not
+    /// fire, for at most [`crate::limits::READ_PAUSE_HOLDS_MAX`] hold times.
     ReadPaused {
-        /// Whether octets lie unread in the socket.
+        /// Whether octets are unread in the socket.
         unread: bool,
     },
-    /// The answer to [`Output::Promote`]: the transport has moved.
+    /// The response to [`Output::Promote`]: the transport has moved.
     Promoted,
-    /// The answer to [`Output::Probe`], for a probe that goes on. A driver that cannot look at its
-    /// transports gives none; then the hold timer decides.
+    /// The response to [`Output::Probe`], for a probe in progress. A driver that cannot inspect its
+    /// transports sends none; then the hold timer decides.
     Probed(Probed),
-    /// The instant of [`crate::Session::poll_timeout`] has come.
+    /// The instant of [`crate::Session::poll_timeout`] has been reached.
     Timeout,
 }
 
-/// What a transport has shown since a probe of it began.
+/// The activity of a transport since a probe of it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probed {
-    /// The peer's host has acknowledged or sent something.
+    /// The peer's host has acknowledged or sent data.
     Answered,
-    /// Nothing has come from the peer's host.
+    /// The peer's host has sent nothing.
     Silent {
-        /// How many segments in a row have had no answer, repetitions included, those of the time
-        /// before the probe too.
+        /// How many consecutive segments are unacknowledged, including retransmissions and segments
+        /// from before the probe.
         unanswered: u32,
         /// How many of them were sent since the probe began.
         sent: u32,
     },
 }
 
-/// One thing for the caller to do or to know.
+/// One output for the caller.
 #[derive(Clone, Debug)]
 pub enum Output {
-    /// Open a transport to the peer; answer with `Opened` or `Failed` of [`Conn::Outbound`].
+    /// Open a transport to the peer; report the result as `Opened` or `Failed` of
+    /// [`Conn::Outbound`].
     Dial,
-    /// Write out what [`crate::Session::fill`] still gives for it, then close the transport (or give
-    /// up the dial). No `Closed` need follow.
+    /// Write the octets that [`crate::Session::fill`] still returns, then close the transport (or
+    /// abandon the dial). No `Closed` need follow.
     Close(Conn),
-    /// The session has moved to another state.
+    /// The session has changed its state.
     State(State),
-    /// The session is up; UPDATEs may be queued.
+    /// The session is established; UPDATEs may be queued.
     Established(Box<SessionParams>),
     /// The body of an UPDATE, a slice of the frame received.
     Update(Bytes),
-    /// The peer asks for its routes again (RFC 2918), or marks such a resending (RFC 7313).
+    /// The peer requests the routes again (RFC 2918), or marks its own resending (RFC 7313).
     Refresh(RouteRefresh),
-    /// An open transport is gone that was not Established.
+    /// An open transport that was not Established has ended.
     Unopened {
-        /// Which one.
+        /// The transport.
         conn: Conn,
-        /// Why.
+        /// The reason.
         reason: DownReason,
     },
-    /// The session that was established no longer is. Comes exactly once after each `Established`.
+    /// The established session has ended. Exactly one follows each `Established`.
     Down(DownReason),
-    /// Move the transport in the place of [`Conn::Held`] to that of [`Conn::Inbound`], which is free
-    /// by now, and answer with [`Input::Promoted`] before anything else.
+    /// Move the transport at [`Conn::Held`] to [`Conn::Inbound`], which is free now, and report
+    /// [`Input::Promoted`] before any other input.
     Promote,
-    /// Look at the transport of this connection. If the probe begins, keep what its counters say now;
-    /// otherwise compare with that, and answer with [`Input::Probed`].
+    /// Inspect the transport of this connection. If the probe begins, store its counters; otherwise
+    /// compare with the stored ones, and report [`Input::Probed`].
     Probe {
-        /// Which one.
+        /// The connection.
         conn: Conn,
         /// Whether the probe begins.
         begins: bool,
     },
-    /// A held connection has come to its end.
+    /// A held connection has ended.
     HeldEnded(HeldEnd),
 }
 
-/// How a held connection came to its end.
+/// The way in which a held connection ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeldEnd {
-    /// It took the place of the older one, which was dead or has ended.
+    /// It replaced the older one, which was dead or has ended.
     Promoted,
     /// The older connection is alive: the peer's host acknowledges it.
     OlderAlive,
-    /// The older one is neither known to be dead nor to be alive, or no OPEN came, within
+    /// The older one was found neither dead nor alive, or no OPEN was received, within
     /// [`crate::limits::HELD_TIME`].
     Expired,
-    /// A newer one took its place before its OPEN came.
+    /// A newer one replaced it before its OPEN was received.
     Replaced,
-    /// The session wants none, or the first message is not an OPEN of the speaker that the session
-    /// is with. This was sent.
+    /// The session accepts none, or the first message is not an OPEN of the session's speaker. This
+    /// NOTIFICATION was sent.
     Invalid(Notification),
     /// The peer closed it.
     Closed,
@@ -204,30 +205,30 @@ impl fmt::Display for HeldEnd {
     }
 }
 
-/// Why a session or an attempt at one ended.
+/// The reason why a session or an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DownReason {
-    /// We ended it and said so, or tried to.
+    /// This side ended it with a NOTIFICATION, sent if possible.
     Sent(Notification),
-    /// The peer ended it and said so.
+    /// The peer ended it with a NOTIFICATION.
     Received(Notification),
-    /// The transport was lost without a word.
+    /// The transport was lost without a NOTIFICATION.
     TransportLost,
     /// The peer opened a new connection, and its host no longer acknowledged the old one
     /// (RFC 4724 §5).
     Reopened,
-    /// We left without a word, to come back.
+    /// This side ended it without a NOTIFICATION, for a restart.
     Left,
 }
 
 impl DownReason {
-    /// Whether the peer's routes may be kept for a graceful restart. `notification` says whether
-    /// both sides set the N bit (RFC 8538).
+    /// Returns whether the peer's routes may be retained for a graceful restart. `notification`
+    /// states whether both sides set the N bit (RFC 8538).
     #[must_use]
     pub fn is_graceful(&self, notification: bool) -> bool {
         match self {
             Self::TransportLost | Self::Reopened | Self::Left => true, // RFC 4724 §4.2
-            // RFC 8538 §3: all but a Hard Reset.
+            // RFC 8538 §3: all except a Hard Reset.
             Self::Sent(n) | Self::Received(n) => {
                 notification && (n.code, n.subcode) != (code::CEASE, cease::HARD_RESET)
             }

@@ -1,10 +1,10 @@
-//! Connections that the peer opens while another one of its is in use.
+//! Connections that the peer opens while another one is in use.
 //!
 //! Such a connection is held: it waits beside the two machines, and only its OPEN is read. If the
 //! session is Established and the OPEN is that of the same speaker, the established connection is
-//! probed with KEEPALIVEs. It is given up only if its transport turns out to be dead. A bare
-//! connection, or an OPEN of another speaker, never ends a session. This departs from RFC 4724 §5;
-//! the reasons are in `docs/design/session.md`.
+//! probed with KEEPALIVEs. It is closed only if its transport is found dead. A bare connection, or
+//! an OPEN of another speaker, never ends a session. This departs from RFC 4724 §5; the reasons are
+//! in `docs/design/session.md`.
 
 use core::net::SocketAddr;
 
@@ -21,14 +21,14 @@ use crate::timer::Timer;
 use crate::{Conn, HeldEnd, Input, Instant, Output, Probed, Session, State};
 
 impl Session {
-    /// Whether another connection of the peer has to wait: the session is Established, or the peer's
-    /// older connection has brought its OPEN.
+    /// Returns whether another connection of the peer has to wait: the session is Established, or
+    /// the peer's older connection has delivered its OPEN.
     pub(crate) fn is_taken(&self) -> bool {
         self.established.is_some() || self.inbound.state() == State::OpenConfirm
     }
 
-    /// Makes room for a connection to be held. One that has not sent its OPEN gives way, so that
-    /// bare connections do not keep the peer out; one that has sent it stays.
+    /// Makes room for a connection to be held. A held connection without an OPEN is replaced, so
+    /// that bare connections do not keep the peer out; one with an OPEN stays.
     pub(crate) fn make_room_to_hold(&mut self) -> Result<Conn, Notification> {
         if self.held.open.is_some() {
             return Err(collision());
@@ -39,7 +39,7 @@ impl Session {
         Ok(Conn::Held)
     }
 
-    /// Takes what happened to the held connection.
+    /// Handles an input of the held connection.
     pub(crate) fn held_input(&mut self, now: Instant, input: Input) {
         let open = self.held.transport() == Transport::Open;
         match input {
@@ -62,16 +62,16 @@ impl Session {
     fn hold(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) {
         let (held, mut env) = self.parts(now, Conn::Held);
         held.opened(local, remote, &mut env);
-        // It has no handshake while it waits.
+        // The handshake timer does not run while it waits.
         held.stop_timers();
         held.set_timer(Timer::Held, Some(now + HELD_TIME));
         self.stats.held += 1;
     }
 
-    /// Takes the first message of the held connection, which must be a valid OPEN.
+    /// Handles the first message of the held connection, which must be a valid OPEN.
     fn receive_held(&mut self, now: Instant, frame: &Frame) {
         if self.held.open.is_some() {
-            return; // The driver reads no more of it: see Session::reads.
+            return; // The driver reads no further messages of it: see Session::reads.
         }
         self.stats.received.add(frame.kind.0);
         let unexpected = Notification::fsm(fsm::UNEXPECTED_IN_OPEN_SENT);
@@ -87,8 +87,8 @@ impl Session {
         self.refuse_held(Some(&refused), HeldEnd::Invalid(refused.clone()));
     }
 
-    /// The OPEN of the held connection, if it is valid and of the speaker of the session. The
-    /// capabilities may be others: the peer may come back with another configuration.
+    /// Returns the OPEN of the held connection, if it is valid and from the session's speaker. The
+    /// capabilities may differ: the peer may come back with another configuration.
     fn judge_held(&self, body: &[u8]) -> Result<Open, Notification> {
         let theirs = Open::parse(body)?;
         let params = negotiate(self.config(), &theirs)?;
@@ -103,13 +103,13 @@ impl Session {
         if let Some(conn) = self.established() {
             let (began, sent_at) = (now, None);
             self.probe = Some(Probe { began, sent_at });
-            // The driver looks at the transport before the first KEEPALIVE is written.
+            // The driver inspects the transport before the first KEEPALIVE is written.
             self.outputs.push_back(Output::Probe { conn, begins: true });
             self.send_probe(now, conn, began);
         }
     }
 
-    /// Sends a KEEPALIVE over the established connection, unless something waits there anyway.
+    /// Sends a KEEPALIVE over the established connection, unless other octets are waiting.
     fn send_probe(&mut self, now: Instant, conn: Conn, began: Instant) {
         let connection = self.conn_mut(conn);
         if now - began < PROBE_TIME && connection.outbox.octets() == 0 {
@@ -119,7 +119,7 @@ impl Session {
             .set_timer(Timer::Probe, Some(now + PROBE_INTERVAL));
     }
 
-    /// A timer of the held connection has fired.
+    /// Handles an expired timer of the held connection.
     pub(crate) fn held_timer(&mut self, now: Instant, timer: Timer) {
         match (timer, self.probe, self.established()) {
             (Timer::Held, ..) => self.refuse_held(Some(&collision()), HeldEnd::Expired),
@@ -132,14 +132,14 @@ impl Session {
         }
     }
 
-    /// Takes what the transport of the established connection has shown since the probe began.
+    /// Handles the activity of the established connection's transport since the probe began.
     pub(crate) fn probed(&mut self, now: Instant, probed: Probed) {
         let (Some(probe), Some((conn, _))) = (&mut self.probe, self.established) else {
             return;
         };
         match probed {
             Probed::Answered => self.refuse_held(Some(&collision()), HeldEnd::OlderAlive),
-            // Nothing could be sent yet: the silence says nothing.
+            // Nothing could be sent yet: silence proves nothing.
             Probed::Silent { sent: 0, .. } => {}
             Probed::Silent { unanswered, .. } => {
                 let sent_at = *probe.sent_at.get_or_insert(now);
@@ -150,7 +150,7 @@ impl Session {
         }
     }
 
-    /// Gives the held connection the place that has become free, or refuses it.
+    /// Moves the held connection to the place that has become free, or rejects it.
     pub(crate) fn settle_held(&mut self, now: Instant) {
         if self.held.transport() != Transport::Open || self.is_taken() {
             return;
@@ -163,8 +163,8 @@ impl Session {
         }
     }
 
-    /// The held connection becomes the inbound one as soon as the driver has moved it: by then the last
-    /// words of the older one are written.
+    /// Makes the held connection the inbound one once the driver has moved it: by then the
+    /// remaining octets of the older one are written.
     fn promote(&mut self) {
         let open = self.held.open.take();
         self.held.lost();
@@ -174,7 +174,7 @@ impl Session {
         self.outputs.push_back(Output::Promote);
     }
 
-    /// The held connection has become the inbound one: its OPEN is taken at once.
+    /// Handles the promotion of the held connection: its OPEN is processed at once.
     pub(crate) fn promoted(&mut self, now: Instant) {
         if !core::mem::take(&mut self.moving) {
             return;

@@ -1,12 +1,12 @@
 //! The BGP session machine of RFC 4271 §8, sans-IO and in virtual time.
 //!
-//! A [`Session`] is everything we know of one peer's session: up to three transports, the OPENs that
-//! crossed them, timers, and the octets that wait to be written. It owns no socket and reads no
-//! clock: the driver tells it what happened with [`Session::handle`], then drains
-//! [`Session::poll_output`], asks [`Session::poll_timeout`] when to come back, and pulls octets
-//! with [`Session::fill`] and [`Session::sent`] whenever a socket can be written.
+//! A [`Session`] is the state of one peer's session: up to three transports, their OPENs, timers,
+//! and the octets that wait to be written. It owns no socket and reads no clock: the driver passes
+//! inputs to [`Session::handle`], then drains [`Session::poll_output`], calls again at
+//! [`Session::poll_timeout`], and takes octets with [`Session::fill`] and [`Session::sent`]
+//! whenever a socket is writable.
 //!
-//! The transitions themselves are rows of a table ([`table`]); its picture is `docs/design/fsm.dot`.
+//! The transitions are rows of a table ([`table`]); its graph is `docs/design/fsm.dot`.
 //!
 //! ```
 //! use bgp_fsm::{Input, Instant, Output, PeerAs, Session, SessionConfig, State};

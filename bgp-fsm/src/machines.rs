@@ -1,4 +1,5 @@
-//! Running the two machines of a session and joining them: who is the session, who rests.
+//! Execution of the two machines of a session, and their combination: which one is the session, and
+//! which one is idle.
 
 use alloc::boxed::Box;
 
@@ -12,13 +13,13 @@ use crate::timer::Timer;
 use crate::{Conn, DownReason, Duration, HeldEnd, Instant, Output, Session, State};
 
 impl Session {
-    /// Runs an event through a connection's table and draws the consequences for the session.
+    /// Runs an event through a connection's table and applies the consequences to the session.
     pub(crate) fn step(&mut self, now: Instant, conn: Conn, event: Event, cause: Cause) {
         let step = self.step_alone(now, conn, event, cause);
         if step.from == State::Established && step.to != State::Established {
             self.down(now, &step.reason);
         }
-        // RFC 4271 §8.1.1 DampPeerOscillations; a lost collision is nobody's error.
+        // RFC 4271 §8.1.1 DampPeerOscillations; a lost collision is not an error.
         if step.failed && !is_collision(&step.reason) {
             let left = step.from == State::Established && is_departure(&step.reason);
             let failures = self.stats.failures.saturating_add(u32::from(!left));
@@ -33,7 +34,7 @@ impl Session {
         }
     }
 
-    /// Runs an event through a connection's table, no more.
+    /// Runs an event through a connection's table without consequences for the session.
     pub(crate) fn step_alone(
         &mut self,
         now: Instant,
@@ -50,7 +51,7 @@ impl Session {
         step
     }
 
-    /// A transport is gone: says so if it never carried a session.
+    /// Reports the end of a transport that never carried a session.
     pub(crate) fn unopened(&mut self, conn: Conn, state: State, reason: &DownReason) {
         if state < State::Established {
             let reason = reason.clone();
@@ -58,7 +59,7 @@ impl Session {
         }
     }
 
-    /// A connection, and what its transitions may use.
+    /// Returns a connection and the context of its transitions.
     pub(crate) fn parts(&mut self, now: Instant, conn: Conn) -> (&mut Connection, Env<'_>) {
         let Self {
             outbound,
@@ -83,7 +84,8 @@ impl Session {
         (connection, env)
     }
 
-    /// A connection is Established: the session is up and the other connection goes.
+    /// Handles a connection that is Established: the session is up and the other connection is
+    /// closed.
     fn up(&mut self, now: Instant, conn: Conn) {
         debug_assert!(
             self.established.is_none(),
@@ -95,11 +97,11 @@ impl Session {
         if self.conn(conn.other()).state() != State::Idle {
             self.dump(now, conn.other());
         }
-        // RFC 4271 §6.8: the KEEPALIVE that has just come is the sign of life.
+        // RFC 4271 §6.8: the KEEPALIVE just received is the sign of life.
         self.refuse_held(Some(&collision()), HeldEnd::OlderAlive);
     }
 
-    /// The established connection has ended.
+    /// Handles the end of the established connection.
     fn down(&mut self, now: Instant, reason: &DownReason) {
         if let Some((_, since)) = self.established.take() {
             let stable = Duration::from_secs(u64::from(self.config.idle_hold_s.1));
@@ -112,8 +114,8 @@ impl Session {
         }
     }
 
-    /// A connection has fallen to Idle: unless the other is about to be the session, both rest for the
-    /// idle hold.
+    /// Handles a connection that has fallen to Idle: unless the other is about to become the
+    /// session, both are in idle hold.
     fn rest(&mut self, now: Instant, conn: Conn) {
         let other = conn.other();
         match self.conn(other).state() {
@@ -132,7 +134,7 @@ impl Session {
             .start(Timer::IdleHold, now, time, &mut self.chance);
     }
 
-    /// The idle hold doubles with each failure in a row.
+    /// Returns the idle hold, which doubles with each consecutive failure.
     fn idle_hold(&self) -> Duration {
         let (least, most) = self.config.idle_hold_s;
         let doublings = self.stats.failures.saturating_sub(1).min(u16::BITS);
@@ -140,7 +142,7 @@ impl Session {
         Duration::from_secs(time_s.min(u64::from(most.max(least).max(1))))
     }
 
-    /// Closes a connection in favour of the other.
+    /// Closes a connection in favor of the other.
     pub(crate) fn dump(&mut self, now: Instant, conn: Conn) {
         self.step(now, conn, Event::CollisionDump, Cause::Send(collision()));
     }
@@ -161,7 +163,7 @@ impl Session {
         }
     }
 
-    /// Keeps the peer's OPEN and what it settles with ours.
+    /// Stores the peer's OPEN and the negotiated parameters.
     pub(crate) fn settle(&mut self, conn: Conn, open: Open, params: SessionParams) {
         let connection = self.conn_mut(conn);
         connection.open = Some(Box::new(open));
@@ -169,8 +171,8 @@ impl Session {
     }
 }
 
-/// Whether the peer of an established session went away, with a word or without, and nobody did
-/// anything wrong. RFC 4271 §8.2.2 damps no session for it.
+/// Returns whether the peer of an established session disconnected, with or without a NOTIFICATION,
+/// and without an error. RFC 4271 §8.2.2 does not damp a session for it.
 fn is_departure(reason: &DownReason) -> bool {
     match reason {
         DownReason::TransportLost => true,
@@ -179,7 +181,7 @@ fn is_departure(reason: &DownReason) -> bool {
     }
 }
 
-/// The reasons for a Cease by which a peer says that it goes, rather than that it does not want us.
+/// Subcodes of a Cease by which a peer reports its own departure, not a rejection of this speaker.
 const DEPARTURES: [u8; 4] = [
     cease::ADMINISTRATIVE_SHUTDOWN,
     cease::ADMINISTRATIVE_RESET,
@@ -187,7 +189,7 @@ const DEPARTURES: [u8; 4] = [
     cease::HARD_RESET,
 ];
 
-/// Whether the peer ended a connection only because it keeps the other.
+/// Returns whether the peer ended a connection only because it keeps the other.
 fn is_collision(reason: &DownReason) -> bool {
     let collision = collision();
     matches!(reason, DownReason::Received(n) if (n.code, n.subcode) == (collision.code, collision.subcode))

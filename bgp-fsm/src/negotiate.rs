@@ -1,4 +1,5 @@
-//! OPEN × OPEN → what the session may do (RFC 4271 §6.2 and the RFCs of the capabilities).
+//! Negotiation: two OPENs determine the parameters of the session (RFC 4271 §6.2 and the RFCs of
+//! the capabilities).
 
 use alloc::{string::String, vec::Vec};
 
@@ -12,7 +13,7 @@ use bytes::Bytes;
 
 use crate::{PeerAs, SessionConfig};
 
-/// The OPEN that a session of this configuration sends.
+/// Returns the OPEN of a session with this configuration.
 #[must_use]
 pub fn open_of(config: &SessionConfig) -> Open {
     let mut capabilities: Vec<Capability> = config
@@ -53,7 +54,8 @@ pub fn open_of(config: &SessionConfig) -> Open {
     }
 }
 
-/// What the peer's OPEN and our configuration settle, or the NOTIFICATION that refuses it.
+/// Returns the result of the peer's OPEN and the local configuration, or the NOTIFICATION that
+/// rejects it.
 pub fn negotiate(config: &SessionConfig, theirs: &Open) -> Result<SessionParams, Notification> {
     let (peer_asn, as4) = peer_asn(config, theirs)?;
     let kind = if peer_asn == config.local_asn {
@@ -61,12 +63,13 @@ pub fn negotiate(config: &SessionConfig, theirs: &Open) -> Result<SessionParams,
     } else {
         PeerKind::External
     };
-    // RFC 4271 §6.2, RFC 6286 §2.2: an identifier is not zero, and inside one AS it is not ours.
+    // RFC 4271 §6.2, RFC 6286 §2.2: an identifier is not zero, and inside one AS it differs from
+    // the local one.
     let own = theirs.id == config.local_id && kind == PeerKind::Internal;
     if theirs.id.is_zero() || own {
         return Err(open_error(open::BAD_BGP_IDENTIFIER));
     }
-    // RFC 4271 §6.2: one or two seconds are refused, and more may be.
+    // RFC 4271 §6.2: one or two seconds must be rejected, and longer times may be.
     if (1..config.min_hold_time_s.max(3)).contains(&theirs.hold_time) {
         return Err(open_error(open::UNACCEPTABLE_HOLD_TIME));
     }
@@ -84,7 +87,7 @@ pub fn negotiate(config: &SessionConfig, theirs: &Open) -> Result<SessionParams,
         families,
         add_path_receive,
         add_path_send,
-        // RFC 8654 §4: what we receive follows our OPEN, what we send follows the peer's.
+        // RFC 8654 §4: the local OPEN determines what is received, the peer's OPEN what is sent.
         extended_receive: config.extended_messages,
         extended_send: config.extended_messages && has(&Capability::ExtendedMessage),
         route_refresh: has(&Capability::RouteRefresh),
@@ -95,12 +98,13 @@ pub fn negotiate(config: &SessionConfig, theirs: &Open) -> Result<SessionParams,
     })
 }
 
-/// An OPEN message error without data. RFC 4271 §6.2
+/// Returns an OPEN message error without data. RFC 4271 §6.2
 fn open_error(subcode: u8) -> Notification {
     Notification::open_message(subcode, Bytes::new())
 }
 
-/// The peer's AS number and whether both sides speak four octets. RFC 6793 §4.1, RFC 7607 §2
+/// Returns the peer's AS number and whether both sides support four octets. RFC 6793 §4.1, RFC 7607
+/// §2
 fn peer_asn(config: &SessionConfig, theirs: &Open) -> Result<(Asn, bool), Notification> {
     let asn = theirs.real_asn();
     let four = |capability: &Capability| matches!(capability, Capability::FourOctetAsn(_));
@@ -112,8 +116,8 @@ fn peer_asn(config: &SessionConfig, theirs: &Open) -> Result<(Asn, bool), Notifi
     Ok((asn, theirs.capabilities.iter().any(four)))
 }
 
-/// The families of both sides. One without a row is nobody's. RFC 5492 §5: without a common family we would have nothing to say, so the
-/// peer is told which capabilities we miss.
+/// Returns the families of both sides; unsupported ones are ignored. RFC 5492 §5: without a common
+/// family the NOTIFICATION lists the missing capabilities.
 fn families(config: &SessionConfig, theirs: &Open) -> Result<FamilySet, Notification> {
     let offered = config.families.negotiable();
     let common = offered.intersection(theirs.families().collect());
@@ -126,7 +130,7 @@ fn families(config: &SessionConfig, theirs: &Open) -> Result<FamilySet, Notifica
     Ok(common)
 }
 
-/// The multiprotocol capabilities of `families` as the data of a NOTIFICATION. RFC 5492 §5
+/// Returns the multiprotocol capabilities of `families` as the data of a NOTIFICATION. RFC 5492 §5
 fn missing(families: FamilySet) -> Bytes {
     let mut data = Vec::new();
     for family in families.iter() {
@@ -136,8 +140,8 @@ fn missing(families: FamilySet) -> Bytes {
     Bytes::from(data)
 }
 
-/// In which families we receive and send several paths per prefix. RFC 7911 §4: one side's
-/// sending needs the other side's receiving.
+/// Returns the families in which several paths per prefix are received and sent. RFC 7911 §4: one
+/// side's sending needs the other side's receiving.
 fn add_path(config: &SessionConfig, theirs: &Open, families: FamilySet) -> (FamilySet, FamilySet) {
     let (mut receive, mut send) = (FamilySet::default(), FamilySet::default());
     for capability in &theirs.capabilities {
@@ -156,7 +160,7 @@ fn add_path(config: &SessionConfig, theirs: &Open, families: FamilySet) -> (Fami
     (receive.intersection(families), send.intersection(families))
 }
 
-/// What we offer for several paths per prefix.
+/// Returns the offer for several paths per prefix.
 fn add_path_offer(config: &SessionConfig) -> Vec<(Family, AddPathMode)> {
     let mode = |family| match (
         config.add_path_receive.contains(family),
@@ -175,7 +179,7 @@ fn add_path_offer(config: &SessionConfig) -> Vec<(Family, AddPathMode)> {
         .collect()
 }
 
-/// IPv4 unicast routes with IPv6 next hops. RFC 8950 §4
+/// Returns the offer of IPv4 unicast routes with IPv6 next hops. RFC 8950 §4
 fn extended_next_hop() -> Vec<ExtendedNextHopEntry> {
     let Family { afi, safi } = Family::IPV4_UNICAST;
     let next_hop_afi = Family::IPV6_UNICAST.afi;
@@ -186,7 +190,7 @@ fn extended_next_hop() -> Vec<ExtendedNextHopEntry> {
     }]
 }
 
-/// Whether the peer takes such routes.
+/// Returns whether the peer accepts such routes.
 fn takes_extended_next_hop(theirs: &Open) -> bool {
     theirs
         .capabilities
@@ -199,7 +203,7 @@ fn takes_extended_next_hop(theirs: &Open) -> bool {
         })
 }
 
-/// Our graceful restart capability. RFC 4724 §3, RFC 8538 §2
+/// Returns the local graceful restart capability. RFC 4724 §3, RFC 8538 §2
 fn graceful_restart(config: &SessionConfig) -> Option<GracefulRestart> {
     let graceful = config.graceful_restart.as_ref()?;
     let families = config.families.negotiable();
@@ -214,7 +218,7 @@ fn graceful_restart(config: &SessionConfig) -> Option<GracefulRestart> {
     })
 }
 
-/// The peer's graceful restart capability, cut down to the families of the session.
+/// Returns the peer's graceful restart capability, restricted to the families of the session.
 fn peer_graceful(theirs: &Open, families: FamilySet) -> Option<GracefulRestart> {
     // RFC 4724 §3: of several, only the last counts.
     let graceful = theirs
@@ -249,7 +253,7 @@ mod tests {
         }
     }
 
-    /// What `a` makes of the OPEN that `b` sends.
+    /// Returns what `a` negotiates with the OPEN that `b` sends.
     fn meet(a: &SessionConfig, b: &SessionConfig) -> Result<SessionParams, u8> {
         negotiate(a, &open_of(b)).map_err(|notification| {
             assert_eq!(notification.code, 2);
@@ -428,7 +432,7 @@ mod tests {
         assert!(meets(PeerAs::Exactly(Asn(7)), 8).is_err());
         assert!(meets(PeerAs::Any, 0).is_err(), "RFC 7607");
         assert!(meets(PeerAs::Any, 23_456).is_err(), "AS_TRANS is nobody's");
-        // RFC 6286 §2.2: the same identifier is another speaker's right in another AS only.
+        // RFC 6286 §2.2: the same identifier is valid for a speaker in another AS only.
         assert_eq!(
             meet(&ours, &config(64512, 1)),
             Err(open::BAD_BGP_IDENTIFIER)

@@ -8,17 +8,17 @@ use bytes::Bytes;
 use crate::limits::CHUNKS_KEPT;
 use crate::stats::Counts;
 
-/// A queue of whole messages. What is in it is pulled with [`Outbox::fill`] when the socket can be
-/// written and taken off with [`Outbox::sent`] by octets, so a message may be half written.
+/// A queue of whole messages. [`Outbox::fill`] returns its octets when the socket is writable and
+/// [`Outbox::sent`] removes them, so a message may be partially written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outbox {
     /// Each element holds one or more whole messages.
     chunks: VecDeque<Bytes>,
-    /// Octets of the first element that are written already.
+    /// Octets of the first element that are already written.
     written: usize,
-    /// Octets that wait.
+    /// Octets waiting.
     octets: usize,
-    /// Whether octets were taken since [`Outbox::take_progress`] last asked.
+    /// Whether octets were accepted since the last call of [`Outbox::take_progress`].
     progress: bool,
 }
 
@@ -32,23 +32,23 @@ impl Outbox {
         }
     }
 
-    /// Octets that wait.
+    /// Returns the octets waiting.
     pub(crate) fn octets(&self) -> usize {
         self.octets
     }
 
-    /// Elements that wait.
+    /// Returns the elements waiting.
     pub(crate) fn chunks(&self) -> usize {
         self.chunks.len()
     }
 
-    /// Whether the last element is this very message.
+    /// Returns whether the last element is this very message.
     pub(crate) fn ends_with(&self, message: &Bytes) -> bool {
         self.chunks.back().is_some_and(|last| last == message)
             && !(self.chunks.len() == 1 && self.written > 0)
     }
 
-    /// Appends up to `octets_max` of the octets that wait to `slices`, without taking them off.
+    /// Appends up to `octets_max` of the waiting octets to `slices`, without removing them.
     pub(crate) fn fill(&self, slices: &mut Vec<Bytes>, octets_max: usize) {
         let (mut left, mut skip) = (octets_max, self.written);
         for chunk in &self.chunks {
@@ -62,7 +62,7 @@ impl Outbox {
         }
     }
 
-    /// Takes the first `octets` off and counts the messages that are thereby written whole.
+    /// Removes the first `octets` and counts the messages that are thereby completely written.
     pub(crate) fn sent(&mut self, octets: usize, counts: &mut Counts) {
         debug_assert!(octets <= self.octets, "more octets sent than were waiting");
         self.progress |= octets > 0;
@@ -85,8 +85,8 @@ impl Outbox {
         }
     }
 
-    /// Drops all messages of which nothing is written yet, so that a last one can follow at once
-    /// and still at a message boundary.
+    /// Drops all messages of which nothing is written yet, so that a last one can follow at once at
+    /// a message boundary.
     pub(crate) fn cut(&mut self) {
         let mut kept = None;
         if self.written > 0
@@ -113,12 +113,12 @@ impl Outbox {
         }
     }
 
-    /// Forgets everything.
+    /// Drops all octets.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether octets were taken since this was last asked.
+    /// Returns whether octets were accepted since the last call.
     pub(crate) fn take_progress(&mut self) -> bool {
         core::mem::take(&mut self.progress)
     }
@@ -130,8 +130,8 @@ struct Message {
     octets: usize,
 }
 
-/// Walks a run of whole messages by their headers (RFC 4271 §4.1). Octets that are no header end
-/// the walk with one message that holds all the rest.
+/// Iterates over a run of whole messages by their headers (RFC 4271 §4.1). Octets that are not a
+/// header end the iteration with one message that contains the rest.
 struct Messages<'a>(&'a [u8]);
 
 impl Iterator for Messages<'_> {

@@ -1,4 +1,4 @@
-//! What a message means: which event it is, and the choice between two connections.
+//! Events of received messages, and the choice between two connections.
 
 use bgp_proto::notification::{code, header, open};
 use bgp_proto::{Frame, MessageKind, Notification, Open, RouteRefresh, SessionParams};
@@ -11,7 +11,7 @@ use crate::timer::Timer;
 use crate::{Conn, Instant, Session, State};
 
 impl Session {
-    /// Takes a message off a connection; one that comes after we closed it is ignored.
+    /// Handles a message of a connection; one received after the connection was closed is ignored.
     pub(crate) fn receive(&mut self, now: Instant, conn: Conn, frame: Frame) {
         if self.conn(conn).transport() != Transport::Open {
             return;
@@ -36,7 +36,7 @@ impl Session {
         let event = match self.conn(conn).state() {
             State::OpenSent => Event::Open,
             State::Connect | State::Active if self.opens_late(conn) => Event::OpenDelayed,
-            // An OPEN that is not expected needs no reading.
+            // An unexpected OPEN need not be parsed.
             _ => return self.step(now, conn, Event::Open, Cause::Plain),
         };
         match Open::parse(body) {
@@ -47,12 +47,12 @@ impl Session {
         }
     }
 
-    /// Takes the OPEN that came while the connection was held.
+    /// Handles the OPEN that was received while the connection was held.
     pub(crate) fn take_open(&mut self, now: Instant, conn: Conn, theirs: Open) {
         let event = match self.conn(conn).state() {
             State::OpenSent => Event::Open,
             State::Active if self.opens_late(conn) => Event::OpenDelayed,
-            _ => return, // It is closed already.
+            _ => return, // It is already closed.
         };
         self.settle_open(now, conn, event, theirs);
     }
@@ -71,7 +71,7 @@ impl Session {
         }
     }
 
-    /// Whether our own OPEN still waits for the peer's.
+    /// Returns whether the local OPEN still waits for the peer's.
     fn opens_late(&self, conn: Conn) -> bool {
         self.conn(conn)
             .timers()
@@ -79,18 +79,20 @@ impl Session {
             .is_some()
     }
 
-    /// Closes this connection or the other if there are two. RFC 4271 §6.8, RFC 6286 §2.3
+    /// Closes this connection or the other if there are two; returns whether this one stays. RFC
+    /// 4271 §6.8, RFC 6286 §2.3
     fn wins_collision(&mut self, now: Instant, conn: Conn, params: &SessionParams) -> bool {
         let other = self.conn(conn.other());
         let loser = match other.state() {
             State::Established => conn,
             // RFC 4271 §6.8: only connections with the same speaker collide. Of two speakers at one
-            // address, the one that we dialled has the port.
+            // address, the one at the dialed port has precedence.
             State::OpenConfirm if !other.params.as_ref().is_some_and(|p| is_same(p, params)) => {
                 Conn::Inbound
             }
             State::OpenConfirm => kept(params).other(),
-            // The other side's OPEN has not come yet; when it does, this connection is the other one.
+            // The other connection's OPEN has not been received yet; when it is, this connection is
+            // the other one.
             _ => return true,
         };
         self.dump(now, loser);
@@ -121,14 +123,14 @@ impl Session {
     }
 }
 
-/// Whether two connections are with the same speaker.
+/// Returns whether two connections are with the same speaker.
 pub(crate) fn is_same(one: &SessionParams, other: &SessionParams) -> bool {
     (one.peer_asn, one.peer_id) == (other.peer_asn, other.peer_id)
 }
 
-/// Which of two colliding connections both sides keep: the one dialled by the speaker with the
-/// higher identifier, and of equal ones by that with the higher AS number. RFC 4271 §6.8,
-/// RFC 6286 §2.3
+/// Returns which of two colliding connections both sides keep: the one dialed by the speaker with
+/// the higher identifier, and of equal ones by that with the higher AS number. RFC 4271 §6.8, RFC
+/// 6286 §2.3
 fn kept(params: &SessionParams) -> Conn {
     let ours = (params.local_id, params.local_asn);
     if ours > (params.peer_id, params.peer_asn) {

@@ -1,4 +1,4 @@
-//! The peer's session: what it holds and how its owner talks to it.
+//! The peer's session: its state and its interface.
 
 use alloc::{collections::VecDeque, vec::Vec};
 use core::net::SocketAddr;
@@ -11,29 +11,30 @@ use crate::connection::{Connection, Transport};
 use crate::timer::{Timer, Timers};
 use crate::{Conn, Input, Instant, Output, SessionConfig, State, Stats};
 
-/// One peer's session: outlives its transports.
+/// One peer's session: it survives its transports.
 #[derive(Clone, Debug)]
 pub struct Session {
     pub(crate) config: SessionConfig,
     pub(crate) outbound: Connection,
     pub(crate) inbound: Connection,
-    /// A connection that waits while another is in use: a transport and an OPEN, no machine.
+    /// A connection that waits while another is in use: a transport and an OPEN, without a state
+    /// machine.
     pub(crate) held: Connection,
-    /// The probe of the established connection, while the held one waits for it.
+    /// The probe of the established connection, for which the held one waits.
     pub(crate) probe: Option<Probe>,
-    /// Whether the driver is to move the held transport to the place of the inbound one.
+    /// Whether the driver must move the held transport to the place of the inbound one.
     pub(crate) moving: bool,
     /// Holds the idle hold timer only.
     pub(crate) timers: Timers,
     pub(crate) chance: Chance,
     pub(crate) outputs: VecDeque<Output>,
-    /// Whether the operator wants the session down.
+    /// Whether the operator has stopped the session.
     pub(crate) stopped: bool,
-    /// Until when a limit that the peer has passed keeps the session down.
+    /// Until when an exceeded limit keeps the session down.
     pub(crate) barred_until: Option<Instant>,
-    /// The connection that is Established, and since when.
+    /// The Established connection, and since when.
     pub(crate) established: Option<(Conn, Instant)>,
-    /// The state last told.
+    /// The last reported state.
     pub(crate) told: State,
     pub(crate) stats: Stats,
 }
@@ -42,12 +43,12 @@ pub struct Session {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probe {
     pub(crate) began: Instant,
-    /// When the transport was first seen to have sent something since the probe began.
+    /// When the transport was first found to have sent a segment since the probe began.
     pub(crate) sent_at: Option<Instant>,
 }
 
 impl Session {
-    /// A session at rest. `seed` decides the jitter of its timers.
+    /// Makes an idle session. `seed` determines the jitter of its timers.
     #[must_use]
     pub fn new(config: SessionConfig, seed: u64) -> Self {
         Self {
@@ -68,22 +69,21 @@ impl Session {
         }
     }
 
-    /// Takes one thing that happened. Everything that [`Session::poll_output`] had to say must
-    /// have been taken before.
+    /// Handles one input. All outputs of [`Session::poll_output`] must have been taken before.
     pub fn handle(&mut self, now: Instant, input: Input) {
         self.begin(now);
         self.dispatch(now, input);
         self.end(now);
     }
 
-    /// Asks whether a connection that the peer has opened is wanted. `Ok` is its place, and makes
-    /// room for it: an older one there is closed (drain [`Session::poll_output`] before you hand over
-    /// `Opened`). While another connection is in use the place is [`Conn::Held`]. `Err` is the
-    /// NOTIFICATION to send before the connection is closed.
+    /// Decides whether a connection that the peer has opened is accepted. `Ok` is its place, where
+    /// an older connection is closed (drain [`Session::poll_output`] before you pass `Opened`).
+    /// While another connection is in use the place is [`Conn::Held`]. `Err` is the NOTIFICATION to
+    /// send before the connection is closed.
     ///
     /// # Errors
     ///
-    /// The session is stopped, waits after errors, or holds a connection already.
+    /// The session is stopped, is in idle hold after errors, or already holds a connection.
     pub fn admit(&mut self, now: Instant) -> Result<Conn, Notification> {
         self.begin(now);
         let verdict = self.admission(now);
@@ -91,16 +91,16 @@ impl Session {
         verdict
     }
 
-    /// Takes another configuration. An established session stays up and keeps what its OPENs have
-    /// settled: our KEEPALIVEs follow the new interval at once, the rest is for the next OPEN.
-    /// Attempts to get a connection up start over, so that no OPEN of the old configuration is
-    /// measured by the new one.
+    /// Applies another configuration. An established session stays up and keeps its negotiated
+    /// parameters: KEEPALIVEs follow the new interval at once, other keys apply to the next OPEN.
+    /// Attempts in progress start again, so that no OPEN of the old configuration is compared with
+    /// the new one.
     pub fn reconfigure(&mut self, now: Instant, mut config: SessionConfig) {
         self.begin(now);
         if let (Some(new), Some(old)) =
             (&mut config.graceful_restart, &self.config.graceful_restart)
         {
-            // What has happened to us, not what is configured.
+            // A state of this process, not a part of the configuration.
             new.restarting = old.restarting;
             new.families_forwarding = old.families_forwarding;
         }
@@ -114,12 +114,12 @@ impl Session {
         self.end(now);
     }
 
-    /// The next thing for the caller to do or know.
+    /// Returns the next output for the caller.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// When to come back with [`Input::Timeout`] at the latest.
+    /// Returns when [`Input::Timeout`] is due at the latest.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let machines = [&self.outbound, &self.inbound, &self.held];
@@ -127,13 +127,13 @@ impl Session {
         timers.chain([&self.timers]).filter_map(Timers::next).min()
     }
 
-    /// Appends up to `octets_max` octets that wait on a connection to `slices`. They stay in place until
-    /// [`Session::sent`]; hand over what was sent before the next input.
+    /// Appends up to `octets_max` waiting octets of a connection to `slices`. They stay in the
+    /// queue until [`Session::sent`]; report sent octets before the next input.
     pub fn fill(&self, conn: Conn, slices: &mut Vec<Bytes>, octets_max: usize) {
         self.conn(conn).outbox.fill(slices, octets_max);
     }
 
-    /// The socket has taken the first `octets` of what [`Session::fill`] gave.
+    /// Records that the socket has accepted the first `octets` of those from [`Session::fill`].
     pub fn sent(&mut self, conn: Conn, octets: usize) {
         let Self {
             outbound,
@@ -150,21 +150,21 @@ impl Session {
         connection.outbox.sent(octets, &mut stats.sent);
     }
 
-    /// Whether octets wait on a connection.
+    /// Returns whether octets wait on a connection.
     #[must_use]
     pub fn wants_write(&self, conn: Conn) -> bool {
         self.conn(conn).outbox.octets() > 0
     }
 
-    /// Queues whole messages (UPDATE, ROUTE-REFRESH) on the established connection; without one they
-    /// are dropped. The caller keeps the queue short by asking [`Session::queued_octets`] first.
+    /// Queues whole messages (UPDATE, ROUTE-REFRESH) on the established connection; without one
+    /// they are dropped. The caller limits the queue by calling [`Session::queued_octets`] first.
     pub fn queue(&mut self, messages: Bytes) {
         if let Some((conn, _)) = self.established {
             self.conn_mut(conn).outbox.push(messages);
         }
     }
 
-    /// Pieces that wait on the established connection, as [`Session::queue`] was given them; 0
+    /// Returns the waiting pieces of the established connection, as passed to [`Session::queue`]; 0
     /// without one.
     #[must_use]
     pub fn queued_pieces(&self) -> usize {
@@ -172,35 +172,35 @@ impl Session {
             .map_or(0, |(conn, _)| self.conn(conn).outbox.chunks())
     }
 
-    /// Octets that wait on the established connection; 0 without one.
+    /// Returns the waiting octets of the established connection; 0 without one.
     #[must_use]
     pub fn queued_octets(&self) -> usize {
         self.established
             .map_or(0, |(conn, _)| self.conn(conn).outbox.octets())
     }
 
-    /// The configuration.
+    /// Returns the configuration.
     #[must_use]
     pub const fn config(&self) -> &SessionConfig {
         &self.config
     }
 
-    /// What the next OPEN says about a restart of ours (RFC 4724 §3, the R bit).
+    /// Sets the Restart State bit of the next OPEN (RFC 4724 §3, the R bit).
     pub fn set_restarting(&mut self, restarting: bool) {
         if let Some(graceful) = &mut self.config.graceful_restart {
             graceful.restarting = restarting;
         }
     }
 
-    /// In which families the next OPEN says that forwarding outlived what ended the last session
-    /// (RFC 4724 §3, the F bits).
+    /// Sets the families for which the next OPEN reports that forwarding state was preserved since
+    /// the last session (RFC 4724 §3, the F bits).
     pub fn set_forwarding(&mut self, families: FamilySet) {
         if let Some(graceful) = &mut self.config.graceful_restart {
             graceful.families_forwarding = families;
         }
     }
 
-    /// The state of the session: that of the connection that has come further.
+    /// Returns the state of the session: that of the connection that has progressed further.
     #[must_use]
     pub fn state(&self) -> State {
         let (outbound, inbound) = (self.outbound.state(), self.inbound.state());
@@ -212,31 +212,32 @@ impl Session {
         }
     }
 
-    /// The state of one of the two connections; a held one has none, and Idle is returned.
+    /// Returns the state of one of the two connections; Idle for a held one, which has no state.
     #[must_use]
     pub fn state_of(&self, conn: Conn) -> State {
         self.conn(conn).state()
     }
 
-    /// The connection that is Established.
+    /// Returns the Established connection.
     #[must_use]
     pub fn established(&self) -> Option<Conn> {
         self.established.map(|(conn, _)| conn)
     }
 
-    /// Since when the session is Established.
+    /// Returns since when the session is Established.
     #[must_use]
     pub fn established_at(&self) -> Option<Instant> {
         self.established.map(|(_, since)| since)
     }
 
-    /// What the OPENs of the established session settled.
+    /// Returns the negotiated parameters of the established session.
     #[must_use]
     pub fn params(&self) -> Option<&SessionParams> {
         self.conn(self.established?.0).params.as_deref()
     }
 
-    /// The OPEN of the peer: of the established connection, else of the one that has come further.
+    /// Returns the OPEN of the peer: of the established connection, else of the one that has
+    /// progressed further.
     #[must_use]
     pub fn peer_open(&self) -> Option<&Open> {
         let conns = match self.established {
@@ -248,14 +249,14 @@ impl Session {
             .find_map(|conn| self.conn(conn).open.as_deref())
     }
 
-    /// Our and the peer's end of a connection's transport.
+    /// Returns the local and the remote end of a connection's transport.
     #[must_use]
     pub fn ends(&self, conn: Conn) -> Option<(SocketAddr, SocketAddr)> {
         self.conn(conn).ends
     }
 
-    /// Whether there was a transport and there is none now, nor one asked for or just admitted: all
-    /// that a peer which we never dial can leave behind.
+    /// Returns whether there was a transport and there is none now, nor one requested or just
+    /// accepted: the final state of a peer that is never dialed.
     #[must_use]
     pub fn is_deserted(&self) -> bool {
         let machines = [&self.outbound, &self.inbound];
@@ -265,33 +266,33 @@ impl Session {
             && machines.iter().any(|machine| machine.ends.is_some())
     }
 
-    /// Whether messages of a connection may be handed over: of a held one nothing is wanted behind
-    /// its OPEN until it is promoted.
+    /// Returns whether messages of a connection may be passed on: those of a held one after its
+    /// OPEN only once it is promoted.
     #[must_use]
     pub fn reads(&self, conn: Conn) -> bool {
         conn != Conn::Held || self.held.open.is_none()
     }
 
-    /// Until when the session rests because of a limit that the peer has passed.
+    /// Returns until when an exceeded limit keeps the session down.
     #[must_use]
     pub fn barred_until(&self) -> Option<Instant> {
         self.barred_until
     }
 
-    /// The longest message that may arrive on a connection, in octets (RFC 8654 §4).
+    /// Returns the longest message that may arrive on a connection, in octets (RFC 8654 §4).
     #[must_use]
     pub fn octets_max(&self, conn: Conn) -> usize {
         let params = self.conn(conn).params.as_ref();
         params.map_or(MESSAGE_OCTETS_MAX, |params| params.receive_octets_max())
     }
 
-    /// What was counted.
+    /// Returns the counters.
     #[must_use]
     pub const fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// The timers that run: the session's own with `None`, else with their connection.
+    /// Returns the running timers: the session's own with `None`, else with their connection.
     pub fn running_timers(&self) -> impl Iterator<Item = (Option<Conn>, Timer)> + '_ {
         let own = self.timers.running().map(|timer| (None, timer));
         own.chain(Conn::PLACES.into_iter().flat_map(|conn| {

@@ -1,4 +1,4 @@
-//! What a session counts.
+//! Counters of a session.
 
 use crate::{DownReason, Instant};
 
@@ -15,12 +15,12 @@ pub struct Counts {
     pub keepalive: u64,
     /// ROUTE-REFRESH.
     pub route_refresh: u64,
-    /// Of a kind that we do not know.
+    /// Of an unknown type.
     pub other: u64,
 }
 
 impl Counts {
-    /// Counts one message of the kind that the header names with `kind`.
+    /// Counts one message of the type `kind` in the header.
     pub(crate) fn add(&mut self, kind: u8) {
         let counter = match kind {
             1 => &mut self.open,
@@ -33,7 +33,7 @@ impl Counts {
         *counter += 1;
     }
 
-    /// All messages.
+    /// Returns the number of all messages.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.open
@@ -45,24 +45,24 @@ impl Counts {
     }
 }
 
-/// What a session has seen since it was made.
+/// The statistics of a session since it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Messages received.
     pub received: Counts,
-    /// Messages written whole.
+    /// Completely written messages.
     pub sent: Counts,
-    /// Times the session came up.
+    /// How often the session was established.
     pub established: u64,
-    /// Times it went down after it was up.
+    /// How often the established session ended.
     pub flaps: u64,
     /// Connections that were held because an older one was in use.
     pub held: u64,
-    /// Why it last went down after it was up.
+    /// Why the established session last ended.
     pub last_down: Option<DownReason>,
-    /// Why an attempt or a session last ended by an error, and when.
+    /// The last error that ended an attempt or a session, and when.
     pub last_error: Option<(Instant, DownReason)>,
-    /// Errors in a row, which lengthen the idle hold. That an established session's peer went away
-    /// is none.
+    /// Consecutive errors, which lengthen the idle hold. The departure of an established session's
+    /// peer does not count.
     pub failures: u32,
 }

@@ -1,19 +1,20 @@
-//! RFC 4271 §8.2.2 as data: for each state and event, where a connection goes and what it does.
+//! RFC 4271 §8.2.2 as data: for each state and event, the next state of a connection and its
+//! actions.
 //!
 //! Each transport of a session runs this table by itself; the session joins the two (collisions,
-//! idle hold). A cell that no row answers, or that two rows answer, does not compile.
+//! idle hold). A cell without a row, or with two rows, does not compile.
 //!
-//! Departures from the RFC, with the reasons in `docs/design/session.md`:
-//! a failed dial waits in Active instead of Idle; the machine of the transport that the peer dials
-//! has no ConnectRetry timer; a NOTIFICATION is never answered with one; a malformed header in
-//! Established is answered with its own code.
+//! Departures from the RFC, with the reasons in `docs/design/session.md`: a failed dial waits in
+//! Active instead of Idle; the machine of the transport that the peer dials has no ConnectRetry
+//! timer; a NOTIFICATION is never sent in response to one; a malformed header in Established is
+//! reported with its own code.
 
 use core::fmt;
 
 /// The states of RFC 4271 §8.2.2, in the order of progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
-    /// Takes no connection and dials none.
+    /// Accepts no connection and dials none.
     #[default]
     Idle,
     /// Waits for its dial to succeed.
@@ -22,7 +23,7 @@ pub enum State {
     Active,
     /// Waits for the peer's OPEN.
     OpenSent,
-    /// Waits for the KEEPALIVE that accepts our OPEN.
+    /// Waits for the KEEPALIVE that accepts the local OPEN.
     OpenConfirm,
     /// Exchanges routes.
     Established,
@@ -49,7 +50,7 @@ impl fmt::Display for State {
 /// Declares [`Event`] with its list and the RFC's numbers.
 macro_rules! events {
     ($($(#[$doc:meta])* $name:ident = $number:literal,)+) => {
-        /// What can happen to a connection (RFC 4271 §8.1).
+        /// An event of a connection (RFC 4271 §8.1).
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Event { $($(#[$doc])* $name,)+ }
 
@@ -57,7 +58,7 @@ macro_rules! events {
             /// All events.
             pub const ALL: &'static [Self] = &[$(Self::$name,)+];
 
-            /// The RFC's numbers of this event.
+            /// Returns the RFC's numbers of this event.
             #[must_use]
             pub const fn numbers(self) -> &'static str {
                 match self { $(Self::$name => $number,)+ }
@@ -67,41 +68,41 @@ macro_rules! events {
 }
 
 events! {
-    /// Begin, by dialling. Also the end of an idle hold.
+    /// Start by dialing. Also the end of an idle hold.
     Start = "1, 3, 6, 13",
-    /// Begin, by waiting for the peer.
+    /// Start by waiting for the peer.
     StartPassive = "4, 5, 7, 13",
-    /// The operator wants the session down.
+    /// The operator stops the session.
     Stop = "2",
-    /// A limit of ours wants the session down for a while.
+    /// A local limit stops the session for a while.
     AutomaticStop = "8",
     /// The time for a dial, or between two of them, is over.
     ConnectRetryExpires = "9",
     /// The peer has been silent for too long.
     HoldExpires = "10",
-    /// Time to say that we are alive.
+    /// The keepalive timer has expired.
     KeepaliveExpires = "11",
-    /// The peer has not sent its OPEN within the time we leave it.
+    /// The peer has not sent its OPEN within the configured time.
     DelayOpenExpires = "12",
     /// The peer has refused to read for too long (RFC 9687).
     SendHoldExpires = "29",
-    /// The transport is open and our OPEN may go out.
+    /// The transport is open and the local OPEN may be sent.
     TcpOpened = "16, 17",
-    /// The transport is open and our OPEN shall wait.
+    /// The transport is open and the local OPEN is delayed.
     TcpOpenedDelayed = "16, 17",
     /// The dial has failed or the transport is lost.
     TcpFailed = "18",
-    /// A good OPEN.
+    /// A valid OPEN.
     Open = "19",
-    /// A good OPEN while ours waits.
+    /// A valid OPEN while the local one is delayed.
     OpenDelayed = "20",
-    /// Octets that are no message.
+    /// Octets that are not a message.
     HeaderError = "21",
-    /// An OPEN that cannot be accepted.
+    /// An invalid or unacceptable OPEN.
     OpenError = "22",
     /// The other connection is kept, not this one.
     CollisionDump = "23",
-    /// The peer speaks another version.
+    /// The peer uses another version.
     NotificationVersion = "24",
     /// The peer ends the session.
     Notification = "25",
@@ -109,38 +110,38 @@ events! {
     Keepalive = "26",
     /// An UPDATE.
     Update = "27",
-    /// An UPDATE that cannot be dealt with by less than a reset.
+    /// An UPDATE error that requires a session reset.
     UpdateError = "28",
     /// A ROUTE-REFRESH (RFC 2918).
     Refresh = "RFC 2918",
     /// The peer has opened a new connection, and its host no longer acknowledges this one (RFC 4724 §5).
     Reopened = "RFC 4724",
-    /// We leave without a word, to come back (RFC 4724 §4).
+    /// The session ends without a NOTIFICATION, for a restart (RFC 4724 §4).
     Leave = "RFC 4724",
 }
 
-/// What a connection does on a transition, in the order of the row.
+/// An action of a connection on a transition, in the order of the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Ask for a transport.
+    /// Request a transport.
     Dial,
-    /// Give the transport up: timers stopped, UPDATEs that wait dropped, the rest flushed.
+    /// Close the transport: timers stopped, waiting UPDATEs dropped, other octets flushed.
     Close,
     /// Count towards the idle hold.
     Fail,
-    /// Queue our OPEN.
+    /// Queue the local OPEN.
     SendOpen,
-    /// Queue a KEEPALIVE unless one waits already.
+    /// Queue a KEEPALIVE unless one is waiting.
     SendKeepalive,
     /// Queue the NOTIFICATION that belongs to the event.
     Notify,
-    /// Queue the NOTIFICATION for a message that this state does not expect (RFC 6608).
+    /// Queue the NOTIFICATION for a message that is unexpected in this state (RFC 6608).
     NotifyUnexpected,
     /// (Re)start the timer of the dial.
     StartConnectRetry,
     /// Stop it.
     StopConnectRetry,
-    /// Start the time left to the peer for its OPEN.
+    /// Start the timer for the peer's OPEN.
     StartDelayOpen,
     /// Stop it.
     StopDelayOpen,
@@ -152,24 +153,24 @@ pub enum Action {
     StartKeepalive,
     /// Start the send hold timer.
     StartSendHold,
-    /// Hand the message on.
+    /// Pass the message on.
     Deliver,
-    /// Tell that the session is up.
+    /// Report the session as established.
     Establish,
 }
 
-/// One row: from any of these states, on any of these events, to this state by these actions.
+/// One row: from any of these states, on any of these events, to this state with these actions.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// The states it answers for.
+    /// The current states.
     pub from: &'static [State],
-    /// The events it answers.
+    /// The events.
     pub on: &'static [Event],
     /// The state afterwards.
     pub to: State,
-    /// What is done.
+    /// The actions.
     pub actions: &'static [Action],
-    /// Where the RFC says so.
+    /// The section of the RFC.
     pub cite: &'static str,
 }
 
@@ -287,18 +288,18 @@ pub const ROWS: &[Row] = rows! {
         => Idle [NotifyUnexpected, Close, Fail] "RFC 4271 §8.2.2 Established, any other event; RFC 6608 §3";
 };
 
-/// The row that answers `event` in `state`.
+/// Returns the row for `event` in `state`.
 #[must_use]
-#[allow(clippy::indexing_slicing)] // Enums index tables of their own size, and CELLS is full.
+#[allow(clippy::indexing_slicing)] // Enums index tables of their own size, and CELLS is complete.
 pub fn row(state: State, event: Event) -> &'static Row {
     &ROWS[usize::from(CELLS[state as usize][event as usize])]
 }
 
-/// For each state and event the index of its row.
+/// The index of the row for each state and event.
 const CELLS: [[u8; Event::ALL.len()]; State::ALL.len()] = cells();
 
-/// Fills [`CELLS`]; an unanswered or doubly answered cell stops the compiler here.
-#[allow(clippy::indexing_slicing, clippy::panic)] // At compile time, where that is the point.
+/// Fills [`CELLS`]; a cell without a row, or with two rows, is a compile error here.
+#[allow(clippy::indexing_slicing, clippy::panic)] // At compile time, where a panic is intended.
 const fn cells() -> [[u8; Event::ALL.len()]; State::ALL.len()] {
     const NONE: u8 = u8::MAX;
     let mut cells = [[NONE; Event::ALL.len()]; State::ALL.len()];
@@ -333,8 +334,8 @@ const fn cells() -> [[u8; Event::ALL.len()]; State::ALL.len()] {
     cells
 }
 
-/// The table as a graph in Graphviz's language; what stays in its state without doing anything is
-/// left out.
+/// The table as a graph in the language of Graphviz, without transitions to the same state that
+/// have no action.
 pub struct Graph;
 
 impl fmt::Display for Graph {

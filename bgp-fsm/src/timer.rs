@@ -1,4 +1,4 @@
-//! The session's timers and, in one table, where each may run and whether it jitters.
+//! The session's timers and a table of the states in which each may run and whether it has jitter.
 
 use core::num::NonZeroU64;
 
@@ -13,19 +13,19 @@ pub enum Timer {
     ConnectRetry,
     /// How long the peer may be silent.
     Hold,
-    /// When we next say that we are alive.
+    /// The time of the next KEEPALIVE.
     Keepalive,
-    /// How long we wait for the peer's OPEN before sending ours.
+    /// How long to wait for the peer's OPEN before the local one is sent.
     DelayOpen,
     /// How long the peer may refuse to read.
     SendHold,
     /// How long a connection may take from its transport to Established.
     Handshake,
-    /// How long the session stays idle after an error. The session's, not a connection's.
+    /// How long the session stays idle after an error. A timer of the session, not of a connection.
     IdleHold,
     /// How long a new connection is held while the older one is in use.
     Held,
-    /// When the probe of the established connection goes on.
+    /// The time of the probe's next step.
     Probe,
 }
 
@@ -34,15 +34,15 @@ pub enum Timer {
 pub struct TimerRow {
     /// The timer.
     pub timer: Timer,
-    /// Whether its time is shortened by chance (RFC 4271 §10).
+    /// Whether its time has random jitter (RFC 4271 §10).
     pub jitter: bool,
     /// The states in which it may run: of its connection, or of the session for those of the held one.
     pub states: &'static [State],
-    /// Where this is written.
+    /// The defining document.
     pub cite: &'static str,
 }
 
-/// How many timers there are.
+/// The number of timers.
 pub const TIMERS_COUNT: usize = 9;
 
 /// The timer table, in the order of [`Timer`].
@@ -110,8 +110,8 @@ pub const TIMERS: [TimerRow; TIMERS_COUNT] = {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timers([Option<Deadline>; TIMERS_COUNT]);
 
-/// An instant in eight octets together with its absence: a session has four sets of timers. The last
-/// nanosecond of time counts as the one before.
+/// An optional instant in eight octets: a session has four sets of timers. The last nanosecond of
+/// time counts as the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Deadline(NonZeroU64);
 
@@ -126,8 +126,8 @@ impl Deadline {
 }
 
 impl Timers {
-    /// Starts or restarts `timer` with `time`, shortened by chance if its row says so. A time of
-    /// zero leaves it stopped.
+    /// Starts or restarts `timer` with `time`, with jitter if its row has it. A time of zero leaves
+    /// it stopped.
     pub(crate) fn start(
         &mut self,
         timer: Timer,
@@ -153,13 +153,13 @@ impl Timers {
         self.0 = [None; TIMERS_COUNT];
     }
 
-    /// When `timer` fires, if it runs.
+    /// Returns when `timer` fires, if it runs.
     pub(crate) fn deadline(&self, timer: Timer) -> Option<Instant> {
         let slot = self.0.get(timer as usize).copied().flatten();
         slot.map(Deadline::instant)
     }
 
-    /// When the first timer fires.
+    /// Returns when the first timer fires.
     pub(crate) fn next(&self) -> Option<Instant> {
         let first = self.0.iter().flatten().min();
         first.map(|deadline| deadline.instant())
@@ -184,7 +184,7 @@ impl Timers {
         }
     }
 
-    /// The timers that run.
+    /// Returns the running timers.
     pub(crate) fn running(&self) -> impl Iterator<Item = Timer> + '_ {
         self.0
             .iter()
@@ -194,12 +194,12 @@ impl Timers {
     }
 }
 
-/// Whether a timer's row asks for jitter.
+/// Returns whether a timer's row has jitter.
 fn jitters(timer: Timer) -> bool {
     TIMERS.get(timer as usize).is_some_and(|row| row.jitter)
 }
 
-/// `time` shortened to between 75 and 100 per cent. RFC 4271 §10
+/// Returns `time` shortened to between 75 and 100 percent. RFC 4271 §10
 fn jittered(time: Duration, chance: &mut Chance) -> Duration {
     let factor = JITTER_MIN + chance.below(JITTER_MAX - JITTER_MIN + 1);
     let nanos = time.as_nanos().saturating_mul(u128::from(factor)) / u128::from(JITTER_MAX);

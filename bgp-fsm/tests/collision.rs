@@ -1,5 +1,5 @@
 //! Two speakers that dial each other at the same time (RFC 4271 §6.8, RFC 6286), in every order in
-//! which the network can deliver what they send.
+//! which the network can deliver their messages.
 
 mod support;
 
@@ -29,8 +29,8 @@ fn speaker(last: u8, asn: u32) -> SessionConfig {
     }
 }
 
-/// Walks every order of delivery; returns how many different ends there are and in how many of them
-/// both connections were lost.
+/// Explores every order of delivery; returns the number of distinct final states and how many of
+/// them have lost both connections.
 fn explore(start: Pair) -> (usize, usize) {
     let (mut seen, mut stack) = (HashSet::new(), vec![start]);
     let (mut ends, mut lost) = (0, 0);
@@ -56,7 +56,7 @@ fn explore(start: Pair) -> (usize, usize) {
     (ends, lost)
 }
 
-/// Whether the session is up at once; later it must be up in any case.
+/// Returns whether the session is established at once; later it must be in any case.
 fn comes_up(mut pair: Pair) -> bool {
     let up = pair.is_up();
     pair.pass(30);
@@ -75,7 +75,7 @@ fn one_connection_survives_whatever_the_order() {
         let (ends, lost) = explore(both(a, b));
         println!("{ends} ends, {lost} lost");
         assert!(ends > 10, "{ends} ends are too few to mean anything");
-        // Only where one side has Established while the other still compares can both be lost.
+        // Both can be lost only if one side is Established while the other still compares.
         assert!(lost * 4 <= ends, "{lost} of {ends}");
     }
 }
@@ -88,7 +88,7 @@ fn the_connection_of_the_higher_identifier_is_kept() {
         (speaker(7, 64512), speaker(7, 64513), 1),
     ] {
         let mut pair = both(a, b);
-        // Both transports open, then all four OPENs are read before anything else.
+        // Both transports open, then all four OPENs are read before any other message.
         for queue in [
             (0, 1),
             (1, 1),
@@ -130,7 +130,7 @@ fn an_established_session_is_kept_against_a_new_connection() {
     pair.settle();
     assert!(pair.is_up());
     pair.pass(60);
-    // RFC 4271 §6.8: whichever side dials once more, the new connection waits for its OPEN.
+    // RFC 4271 §6.8: whichever side dials again, the new connection waits for its OPEN.
     for side in 0..2 {
         assert_eq!(pair.sides[side].session.admit(pair.now), Ok(Conn::Held));
         assert!(pair.is_up());

@@ -1,4 +1,4 @@
-//! Any sequence of operations: no panic, and what must always hold holds.
+//! Any sequence of operations: no panic, and the invariants hold.
 
 mod support;
 
@@ -35,7 +35,7 @@ enum Op {
     Write(Conn, u16),
     Pass(u32),
     Wake,
-    /// The transport of the established connection dies or comes back to life.
+    /// The transport of the established connection dies or works again.
     Die(bool),
 }
 
@@ -71,7 +71,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The driver's view of one transport: what the peer has read of it.
+/// The driver's view of one transport, with the octets that the peer has read.
 #[derive(Default)]
 struct Transport {
     open: bool,
@@ -85,13 +85,14 @@ struct World {
     now: Instant,
     transports: [Transport; 3],
     up: bool,
-    /// Whether the peer's host answers on the established connection.
+    /// Whether the peer's host responds on the established connection.
     answers: bool,
-    /// The connection with which the peer's host may have been replaced: whether one was held whose OPEN was good.
+    /// Whether a connection with a valid OPEN was held, so that the peer's host may have been
+    /// replaced.
     good_open_held: bool,
-    /// Whether a transport has moved and the session does not know it yet.
+    /// Whether a transport has moved without a report to the session yet.
     moved: bool,
-    /// Probes to answer.
+    /// Probes that must be answered.
     asked: u32,
 }
 
@@ -128,7 +129,7 @@ impl World {
                 Output::Down(reason) => {
                     assert!(std::mem::replace(&mut self.up, false));
                     // A bare connection, or an OPEN of another speaker, never ends a session, and
-                    // nor does any where the transport answers.
+                    // no connection does while the transport responds.
                     if reason == DownReason::Reopened {
                         assert!(self.good_open_held && !self.answers);
                     }
@@ -179,7 +180,8 @@ impl World {
         }
     }
 
-    /// The peer has read all that we wrote before the end: whole messages in a sane order.
+    /// Asserts that the peer has read all octets written before the end: whole messages in a valid
+    /// order.
     fn finish(&mut self, conn: Conn) {
         let transport = std::mem::take(self.at(conn));
         let first = transport.kinds.first();

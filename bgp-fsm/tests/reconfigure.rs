@@ -1,4 +1,4 @@
-//! Another configuration on a session that runs.
+//! Another configuration of a running session.
 
 mod support;
 
@@ -30,7 +30,7 @@ fn keepalives_come_as_often_as_configured_from_the_moment_it_is() {
     assert_eq!(peer.session.state(), State::Established);
     let settled = peer.session.params().map(|params| params.hold_time_s);
     assert_eq!(settled, Some(90), "what is settled stays so");
-    // Never less often than the hold time wants it.
+    // Never less often than the hold time requires.
     peer.reconfigure(SessionConfig {
         keepalive_s: Some(1_000),
         ..config()
@@ -66,11 +66,11 @@ fn an_attempt_under_another_configuration_starts_over() {
         panic!("an OPEN");
     };
     assert_eq!(open.hold_time, 30);
-    // Whoever is to be down stays so.
+    // A stopped session stays stopped.
     peer.handle(Input::Stop(Notification::cease(2)));
     peer.reconfigure(config());
     assert!(peer.connect().is_err());
-    // Who dials now, dials at once.
+    // A session that dials, dials again at once.
     let mut peer = Exchange::start(config());
     peer.outputs();
     peer.reconfigure(SessionConfig {

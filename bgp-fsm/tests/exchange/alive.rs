@@ -53,7 +53,7 @@ fn handshake_beyond_its_limit_ends_connection() {
 
 #[test]
 fn open_without_keepalive_does_not_extend_handshake() {
-    // Without keepalives there is no hold timer either that would end OpenConfirm.
+    // Without keepalives no hold timer ends OpenConfirm either.
     for hold_time in [0, 90] {
         let mut peer = Exchange::connected(config());
         recv!(peer, Msg::Open(_));
@@ -140,7 +140,7 @@ fn one_keepalive_waits_at_most_while_the_socket_is_full() {
 
 #[test]
 fn a_peer_that_does_not_read_is_left() {
-    // RFC 9687: eight minutes, or what is configured.
+    // RFC 9687: eight minutes, or the configured time.
     for (send_hold_s, patience) in [(None, 480), (Some(10), 10)] {
         let mut peer = Exchange::established(
             SessionConfig {
@@ -200,7 +200,7 @@ fn octets_that_we_leave_unread_keep_the_peer_alive_up_to_a_cap() {
         State::Established,
         "the hold timer has not fired"
     );
-    // Read on: what lay there gets the time to be read.
+    // Reading continues: the unread octets get time to be read.
     peer.handle(Input::ReadPaused { unread: false });
     peer.pass(29);
     assert_eq!(peer.session.state(), State::Established);

@@ -1,4 +1,4 @@
-//! How sessions end, how long they rest, and how they come back.
+//! Ends of sessions, their idle hold, and their new start.
 
 use super::*;
 
@@ -53,7 +53,8 @@ fn a_notification_overtakes_what_waits_but_cuts_no_message() {
         .collect();
     peer.session.queue(updates.concat().into());
     peer.session.queue(updates.concat().into());
-    // The socket takes the first message and half of the second, then the operator stops.
+    // The socket accepts the first message and half of the second, then the operator stops the
+    // session.
     let mut slices = Vec::new();
     peer.session.fill(peer.conn, &mut slices, 100);
     let mut octets = BytesMut::from(slices.concat().as_slice());
@@ -111,7 +112,7 @@ fn the_idle_hold_doubles_with_each_error_in_a_row() {
     for (hold, most) in holds.iter().zip([2.0, 4.0, 8.0, 16.0, 20.0, 20.0]) {
         assert!((0.75 * most..=most).contains(hold), "{holds:?}");
     }
-    // A session that stays up for the longest hold makes good for all.
+    // A session that stays established for the longest hold resets the count of failures.
     peer.connect().expect("admitted");
     establish(&mut peer);
     peer.pass_alive(20);
@@ -120,7 +121,7 @@ fn the_idle_hold_doubles_with_each_error_in_a_row() {
     assert_eq!(peer.session.stats().failures, 1);
 }
 
-/// The peer of a connection that is open says what establishes the session.
+/// Sends the peer's messages that establish the session on an open connection.
 fn establish(peer: &mut Exchange) {
     assert!(matches!(peer.recv(), Some(Msg::Open(_))));
     send!(peer, Msg::Open(peer_open()), Msg::Keepalive);
@@ -144,7 +145,7 @@ fn a_session_ended_by_a_limit_rests_for_as_long_as_it_is_told() {
     peer.pass(1);
     assert_eq!(peer.session.barred_until(), None);
     peer.connect().expect("the rest is over");
-    // The operator may end it before.
+    // The operator may end the idle hold earlier.
     let mut peer = Exchange::established(config(), peer_open());
     peer.handle(Input::Limited {
         notification: Notification::cease(cease::MAXIMUM_PREFIXES_REACHED),
@@ -177,7 +178,7 @@ fn peer_that_returns_often_is_never_rejected() {
         peer.connect().expect("it has done nothing wrong");
         establish(&mut peer);
     }
-    // One that ends the session each time because of an error is made to wait.
+    // A peer that ends the session each time because of an error is put into idle hold.
     for _ in 0..2 {
         let fault = Notification::new(3, 1);
         send!(peer, Msg::Notification(fault));
@@ -189,7 +190,7 @@ fn peer_that_returns_often_is_never_rejected() {
     peer.connect().expect_err("an error is rested on");
 }
 
-/// Two speakers that rest after errors, each turning away the other's dials, would never meet.
+/// Two speakers in idle hold after errors that reject each other's connections would never connect.
 #[test]
 fn peer_rejected_in_idle_hold_accepts_connections() {
     let mut peer = Exchange::start(config());
@@ -234,7 +235,7 @@ fn a_dial_that_fails_or_hangs_is_repeated() {
         (dials(&mut peer), peer.session.state()),
         (1, State::Connect)
     );
-    // This one hangs: given up and dialled anew.
+    // This connection hangs: it is abandoned and dialed again.
     peer.pass(4);
     let told = peer.outputs();
     assert!(

@@ -1,4 +1,4 @@
-//! Graceful restart (RFC 4724, RFC 8538): what a restart and an end keep.
+//! Graceful restart (RFC 4724, RFC 8538): retention over a restart and over an end.
 
 use super::*;
 
@@ -58,7 +58,7 @@ fn our_open_tells_of_our_restart_until_it_is_over() {
     assert_eq!(flag(&mut peer), Some((false, 60)));
 }
 
-/// An OPEN of a peer that restarts gracefully, with or without the N bit.
+/// Returns an OPEN of a peer with graceful restart, with or without the N bit.
 fn graceful_peer(notification: bool) -> Open {
     let mut open = peer_open();
     open.capabilities
@@ -74,7 +74,7 @@ fn graceful_peer(notification: bool) -> Open {
 fn session_stopped_for_a_restart_sends_no_cease() {
     let bye = Notification::administrative_shutdown("upgrade");
     let (config, _) = graceful();
-    // RFC 4724 §4.2: any NOTIFICATION would be the end.
+    // RFC 4724 §4.2: any NOTIFICATION would end the retention.
     let mut peer = Exchange::established(config.clone(), graceful_peer(false));
     peer.handle(Input::Leave(bye.clone()));
     recv!(peer, nothing);
@@ -85,7 +85,8 @@ fn session_stopped_for_a_restart_sends_no_cease() {
             .any(|o| matches!(o, Output::Down(DownReason::Left)))
     );
     assert!(peer.connect().is_err(), "left, not just down");
-    // RFC 8538 §3: a Cease that is no hard reset; and who is no helper is told as ever.
+    // RFC 8538 §3: a Cease without a hard reset; a peer that is not a helper receives the usual
+    // NOTIFICATION.
     for open in [graceful_peer(true), peer_open()] {
         let mut peer = Exchange::established(config.clone(), open);
         peer.handle(Input::Leave(bye.clone()));
@@ -125,7 +126,8 @@ fn session_stopped_for_good_sends_cease() {
     );
 }
 
-/// It may have heard our KEEPALIVE, and take the session for up, before we hear its first one.
+/// The peer may have received the KEEPALIVE, and be in Established, before its first one is
+/// received.
 #[test]
 fn unestablished_session_stopped_for_good_sends_cease() {
     let (config, _) = graceful();
@@ -168,7 +170,7 @@ fn a_session_knows_when_its_peer_has_left() {
     assert!(!peer.session.is_deserted(), "one is coming");
     peer.connect().expect("admitted");
     assert!(!peer.session.is_deserted());
-    // Gone before its OPEN: the machine waits in Active, for nobody.
+    // Lost before its OPEN: the machine waits in Active, without a dial.
     peer.handle(Input::Closed(Conn::Inbound));
     assert_eq!(peer.session.state(), State::Active);
     assert!(peer.session.is_deserted());

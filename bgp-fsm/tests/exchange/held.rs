@@ -1,5 +1,5 @@
-//! A new connection while an older one is in use: it is held, and ends a session only where the
-//! older one is dead.
+//! A new connection while an older one is in use: it is held, and ends a session only if the older
+//! one is dead.
 
 use super::graceful::graceful;
 use super::*;
@@ -11,7 +11,7 @@ const DEAD: Probed = Probed::Silent {
     sent: 1,
 };
 
-/// A session of a minute, with graceful restart or without.
+/// Returns a session with a hold time of one minute, with graceful restart or without.
 fn established(with_restart: bool) -> Exchange {
     let (config, open) = match with_restart {
         true => graceful(),
@@ -38,7 +38,7 @@ fn ends(peer: &mut Exchange) -> Vec<HeldEnd> {
     ends.collect()
 }
 
-/// The kernel finds the same for a while, whenever it is asked.
+/// Reports the same probe result for a while, at every probe.
 fn find(peer: &mut Exchange, probed: Probed, time: Duration) {
     let until = peer.now + time;
     while let Some(at) = peer.session.poll_timeout().filter(|at| *at <= until) {
@@ -74,7 +74,7 @@ fn dead_connection_gives_way_to_an_open_of_the_same_peer() {
     for with_restart in [true, false] {
         let mut peer = established(with_restart);
         let (_, mut open) = graceful();
-        open.capabilities.remove(1); // An upgrade, or its opposite.
+        open.capabilities.remove(1); // An upgrade, or a downgrade.
         hold(&mut peer, open.clone());
         let begun = peer.now;
         recv!(peer, Msg::Keepalive);
@@ -91,7 +91,7 @@ fn dead_connection_gives_way_to_an_open_of_the_same_peer() {
         let down = at(|o| matches!(o, Output::Down(DownReason::Reopened)));
         let promoted = at(|o| matches!(o, Output::Promote));
         assert!(closed < promoted && down < promoted, "{told:?}");
-        // Its OPEN has been taken already.
+        // Its OPEN has already been processed.
         assert_eq!(peer.session.state(), State::OpenConfirm);
         recv!(peer, Msg::Open(_), Msg::Keepalive);
         peer.send(&Msg::Keepalive);
@@ -110,7 +110,7 @@ fn connection_that_acknowledges_is_kept() {
     let refused = Notification::cease(cease::CONNECTION_COLLISION_RESOLUTION);
     let words = peer.last_words(Conn::Held);
     assert_eq!(words, Some(Msg::Notification(refused)));
-    // What is found later counts for nothing.
+    // Later results are ignored.
     peer.handle(Input::Probed(DEAD));
     assert_eq!(peer.session.state(), State::Established);
 }
@@ -118,7 +118,7 @@ fn connection_that_acknowledges_is_kept() {
 #[test]
 fn silence_without_enough_segments_proves_nothing() {
     for (probed, time) in [
-        // Nothing could be sent: a closed window, or a timer that has become long.
+        // Nothing could be sent: a closed window, or a long retransmission timer.
         (
             Probed::Silent {
                 unanswered: 40,
@@ -126,7 +126,7 @@ fn silence_without_enough_segments_proves_nothing() {
             },
             HELD_TIME,
         ),
-        // Too few to be sure on a path that loses some.
+        // Too few to be certain on a lossy path.
         (
             Probed::Silent {
                 unanswered: PROBE_UNANSWERED_MIN - 1,
@@ -238,7 +238,7 @@ fn silent_held_connection_gives_way_to_a_newer_one() {
     assert_eq!(peer.connect_again(), Ok(Conn::Held));
     hold(&mut peer, graceful().1);
     assert_eq!(ends(&mut peer), [HeldEnd::Replaced]);
-    // One with a valid OPEN stays, and nothing behind its OPEN is taken.
+    // One with a valid OPEN stays, and nothing after its OPEN is processed.
     assert!(peer.connect_again().is_err());
     assert!(!peer.session.reads(Conn::Held));
     peer.handle(Input::Closed(Conn::Held));
@@ -248,7 +248,7 @@ fn silent_held_connection_gives_way_to_a_newer_one() {
 
 #[test]
 fn held_connection_follows_a_session_that_ends_by_itself() {
-    // A reset of the kernel, whatever is known of the held one.
+    // A reset by the kernel, with and without an OPEN on the held one.
     for with_open in [true, false] {
         let mut peer = established(true);
         match with_open {
@@ -264,7 +264,7 @@ fn held_connection_follows_a_session_that_ends_by_itself() {
         };
         assert_eq!(peer.session.state_of(Conn::Inbound), expected);
     }
-    // The operator's end is one for both.
+    // A stop by the operator applies to both.
     let mut peer = established(true);
     hold(&mut peer, graceful().1);
     peer.handle(Input::Stop(Notification::administrative_shutdown("")));
@@ -298,7 +298,7 @@ fn inbound_connection_with_an_open_is_not_dumped_for_a_bare_one() {
     peer.send(&Msg::Keepalive);
     assert_eq!(peer.session.state(), State::Established);
     assert_eq!(ends(&mut peer).last(), Some(&HeldEnd::OlderAlive));
-    // But where it was of a host that has died, the newer one comes next.
+    // But if the older one belonged to a host that has died, the newer one follows.
     let mut peer = Exchange::connected(config());
     peer.send(&Msg::Open(peer_open()));
     hold(&mut peer, peer_open());
@@ -321,7 +321,7 @@ fn inbound_open_of_another_speaker_does_not_dump_our_dial() {
     });
     peer.send_on(Conn::Outbound, &Msg::Open(peer_open()));
     assert_eq!(peer.session.state_of(Conn::Outbound), State::OpenConfirm);
-    // Its identifier is higher than ours, so that by RFC 4271 §6.8 alone it would win.
+    // Its identifier is higher than the local one, so that by RFC 4271 §6.8 alone it would win.
     assert_eq!(peer.connect_again(), Ok(Conn::Inbound));
     peer.send_on(
         Conn::Inbound,

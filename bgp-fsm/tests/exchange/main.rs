@@ -1,4 +1,4 @@
-//! Exchanges with one peer: what it says, what we answer, and when.
+//! Exchanges with one peer: its messages, the session's answers, and their times.
 
 mod alive;
 mod ends;
@@ -157,7 +157,7 @@ fn a_refresh_is_handed_on_and_a_malformed_one_ends_the_session() {
         }
     });
     assert_eq!(refreshes.collect::<Vec<_>>(), [request, begin]);
-    // RFC 7313 §5: the border of a refresh with octets after it.
+    // RFC 7313 §5: a refresh marker with octets after it.
     let mut octets = BytesMut::new();
     raw(&mut octets, 5, &[0, 1, 1, 1, 9]);
     peer.send_octets(&octets);
@@ -177,13 +177,13 @@ fn an_open_may_be_delayed() {
         open_delay_s: 10,
         ..config()
     };
-    // The peer's OPEN comes first.
+    // The peer's OPEN is received first.
     let mut peer = Exchange::connected(delayed.clone());
     recv!(peer, nothing);
     send!(peer, Msg::Open(peer_open()));
     recv!(peer, Msg::Open(_), Msg::Keepalive);
     assert_eq!(peer.session.state(), State::OpenConfirm);
-    // It does not come.
+    // It is not received.
     let mut peer = Exchange::connected(delayed);
     peer.pass(10);
     recv!(peer, Msg::Open(_));

@@ -1,4 +1,4 @@
-//! What is refused: OPENs, headers, and messages at the wrong time.
+//! Rejected messages: OPENs, headers, and messages at the wrong time.
 
 use super::*;
 
@@ -58,7 +58,7 @@ fn bad_opens_are_refused_by_name() {
         };
         assert_eq!((answer.code, answer.subcode), (2, subcode));
         if subcode == open::UNSUPPORTED_CAPABILITY {
-            // RFC 5492 §5: the capabilities we miss.
+            // RFC 5492 §5: the missing capabilities.
             assert_eq!(answer.data, [1, 4, 0, 1, 0, 1, 1, 4, 0, 2, 0, 1].as_slice());
         }
         assert_eq!(peer.session.state(), State::Idle);

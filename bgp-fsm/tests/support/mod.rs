@@ -1,4 +1,4 @@
-//! A peer made of messages, for exchanges in two verbs: `send!` and `recv!`.
+//! A scripted peer, for exchanges with two macros: `send!` and `recv!`.
 #![allow(dead_code)] // Each test binary uses its own part.
 
 pub(crate) mod pair;
@@ -11,7 +11,7 @@ use bgp_proto::{
 use bytes::{BufMut, Bytes, BytesMut};
 use std::net::SocketAddr;
 
-/// A message as the tests write it.
+/// A message in the notation of the tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Msg {
     Open(Open),
@@ -57,7 +57,8 @@ pub(crate) fn raw(out: &mut BytesMut, kind: u8, body: &[u8]) {
     out.put_slice(body);
 }
 
-/// Our side in most tests: AS 64512, 192.0.2.1, IPv4 and IPv6 unicast, passive.
+/// Returns the local configuration of most tests: AS 64512, 192.0.2.1, IPv4 and IPv6 unicast,
+/// passive.
 pub(crate) fn config() -> SessionConfig {
     SessionConfig {
         local_asn: Asn(64512),
@@ -69,12 +70,12 @@ pub(crate) fn config() -> SessionConfig {
     }
 }
 
-/// The identifier 192.0.2.`last`.
+/// Returns the identifier 192.0.2.`last`.
 pub(crate) fn id(last: u8) -> RouterId {
     RouterId::from([192, 0, 2, last])
 }
 
-/// The OPEN of a good peer: AS 64513, 192.0.2.2.
+/// Returns the OPEN of a valid peer: AS 64513, 192.0.2.2.
 pub(crate) fn peer_open() -> Open {
     Open {
         asn: Asn(64513),
@@ -89,26 +90,26 @@ pub(crate) fn peer_open() -> Open {
     }
 }
 
-/// One end of a transport; it means nothing to the session.
+/// Returns one end of a transport; the session ignores its value.
 pub(crate) fn end(last: u8) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, last], 179))
 }
 
-/// A session and a peer that says what the test makes it say.
+/// A session and a scripted peer.
 pub(crate) struct Exchange {
     pub(crate) session: Session,
     pub(crate) now: Instant,
     pub(crate) conn: Conn,
-    /// All that the session has put out and no test has taken.
+    /// All outputs of the session that no test has taken.
     pub(crate) outputs: Vec<Output>,
-    /// The last words of a connection whose place another one has taken.
+    /// The last message of a connection that was replaced.
     pub(crate) words: Option<Msg>,
     /// Octets from the session that no `recv!` has taken.
     received: BytesMut,
 }
 
 impl Exchange {
-    /// Started, nothing else.
+    /// Returns a started session.
     pub(crate) fn start(config: SessionConfig) -> Self {
         let mut exchange = Self {
             session: Session::new(config, 1),
@@ -122,14 +123,14 @@ impl Exchange {
         exchange
     }
 
-    /// Started, and the peer has connected.
+    /// Returns a started session with a connection of the peer.
     pub(crate) fn connected(config: SessionConfig) -> Self {
         let mut exchange = Self::start(config);
         exchange.connect().expect("admitted");
         exchange
     }
 
-    /// Established with a peer that sent `open`.
+    /// Returns a session that is established with a peer that sent `open`.
     pub(crate) fn established(config: SessionConfig, open: Open) -> Self {
         let mut exchange = Self::connected(config);
         assert!(matches!(exchange.recv(), Some(Msg::Open(_))));
@@ -141,7 +142,7 @@ impl Exchange {
         exchange
     }
 
-    /// The peer dials us.
+    /// Dials from the peer.
     pub(crate) fn connect(&mut self) -> Result<(), Notification> {
         self.connect_again().map(|conn| {
             self.conn = conn;
@@ -149,7 +150,8 @@ impl Exchange {
         })
     }
 
-    /// The peer dials us and goes on with the connection that it has; the place is returned.
+    /// Dials from the peer and keeps its existing connection for the exchange; returns the place of
+    /// the new one.
     pub(crate) fn connect_again(&mut self) -> Result<Conn, Notification> {
         let verdict = self.session.admit(self.now);
         self.drain();
@@ -162,14 +164,14 @@ impl Exchange {
         Ok(conn)
     }
 
-    /// The peer sends a message on another connection than that of the exchange.
+    /// Sends a message of the peer on another connection than that of the exchange.
     pub(crate) fn send_on(&mut self, conn: Conn, message: &Msg) {
         let frame = next_frame(&mut BytesMut::from(message.encode()), 4096);
         let frame = frame.expect("good").expect("whole");
         self.handle(Input::Received { conn, frame });
     }
 
-    /// Takes the last words of a connection.
+    /// Takes the last message of a connection.
     pub(crate) fn last_words(&mut self, conn: Conn) -> Option<Msg> {
         let mut slices = Vec::new();
         self.session.fill(conn, &mut slices, usize::MAX);
@@ -185,7 +187,7 @@ impl Exchange {
         self.drain();
     }
 
-    /// The operator configures something else.
+    /// Applies another configuration.
     pub(crate) fn reconfigure(&mut self, config: SessionConfig) {
         self.session.reconfigure(self.now, config);
         self.drain();
@@ -198,19 +200,19 @@ impl Exchange {
             self.outputs.push(output);
         }
         if moved {
-            // The last words of the older connection are written before its place is taken.
+            // The last message of the older connection is written before it is replaced.
             self.words = self.last_words(Conn::Inbound);
             self.received.clear();
             self.handle(Input::Promoted);
         }
     }
 
-    /// The peer sends a message.
+    /// Sends a message of the peer.
     pub(crate) fn send(&mut self, message: &Msg) {
         self.send_octets(&message.encode());
     }
 
-    /// The peer sends octets that may be no message.
+    /// Sends octets of the peer that may not be a message.
     pub(crate) fn send_octets(&mut self, octets: &[u8]) {
         let mut octets = BytesMut::from(octets);
         let octets_max = self.session.octets_max(self.conn);
@@ -231,7 +233,7 @@ impl Exchange {
         }
     }
 
-    /// The peer reads all that waits and takes the next message of it.
+    /// Reads all waiting octets as the peer and takes the next message.
     pub(crate) fn recv(&mut self) -> Option<Msg> {
         let mut slices = Vec::new();
         self.session.fill(self.conn, &mut slices, usize::MAX);
@@ -242,7 +244,7 @@ impl Exchange {
         frame.as_ref().map(Msg::decode)
     }
 
-    /// Time passes; the session is woken when it wants to be, and what it says is kept.
+    /// Lets time pass; the session gets its timeouts, and its output is stored.
     pub(crate) fn pass(&mut self, seconds: u64) {
         let until = self.now + Duration::from_secs(seconds);
         while let Some(at) = self.session.poll_timeout().filter(|at| *at <= until) {
@@ -258,7 +260,8 @@ impl Exchange {
         self.now = until;
     }
 
-    /// As `pass`, with a peer that lives: it reads all and says so every 20 seconds.
+    /// Does the same as `pass` with a live peer: it reads everything and sends a KEEPALIVE every 20
+    /// seconds.
     pub(crate) fn pass_alive(&mut self, seconds: u64) {
         for _ in 0..seconds / 20 {
             self.pass(20);
@@ -267,19 +270,19 @@ impl Exchange {
         }
     }
 
-    /// The outputs since the last call.
+    /// Returns the outputs since the last call.
     pub(crate) fn outputs(&mut self) -> Vec<Output> {
         std::mem::take(&mut self.outputs)
     }
 }
 
-/// The peer sends these messages.
+/// Sends these messages of the peer.
 #[macro_export]
 macro_rules! send {
     ($exchange:ident, $($message:expr),+ $(,)?) => { $($exchange.send(&$message);)+ };
 }
 
-/// The session sends exactly these messages, or `nothing`.
+/// Asserts that the session sends exactly these messages, or `nothing`.
 #[macro_export]
 macro_rules! recv {
     ($exchange:ident, nothing) => { assert_eq!($exchange.recv(), None) };

@@ -1,5 +1,5 @@
-//! Two sessions and the network between them, in virtual time. Each direction of each transport is a
-//! queue; the test decides which queue delivers next.
+//! Two sessions and the network between them, in virtual time. Each direction of each transport is
+//! a queue; the test decides which queue delivers next.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::end;
 
-/// What travels through a transport.
+/// An item in flight in a transport.
 #[derive(Clone, Debug)]
 enum Item {
     Syn,
@@ -19,7 +19,8 @@ enum Item {
     Fin,
 }
 
-/// A transport: who dialled, and what is on its way to the dialler and to the other.
+/// A transport: the side that dialed it, and the items in flight to the dialing and to the other
+/// side.
 #[derive(Clone, Debug)]
 struct Link {
     dialer: usize,
@@ -34,15 +35,15 @@ pub(crate) struct Side {
     /// The links in the places of the outbound, the inbound and the held connection.
     slots: [Option<usize>; 3],
     pub(crate) outputs: Vec<Output>,
-    /// Whether it takes connections at all.
+    /// Whether it accepts connections at all.
     pub(crate) listens: bool,
-    /// Whether its sockets take octets.
+    /// Whether its sockets accept octets.
     pub(crate) writes: bool,
     up: bool,
 }
 
 impl Side {
-    /// The place of a link that the other side dialled.
+    /// Returns the place of a link that the other side dialed.
     fn taker(&self, at: usize) -> Conn {
         match self.slots[2] == Some(at) {
             true => Conn::Held,
@@ -51,20 +52,20 @@ impl Side {
     }
 }
 
-/// Both.
+/// Both speakers.
 #[derive(Clone, Debug)]
 pub(crate) struct Pair {
     pub(crate) now: Instant,
     pub(crate) sides: [Side; 2],
     links: Vec<Link>,
-    /// Answers to probes that are due.
+    /// Pending responses to probes.
     answers: Vec<(usize, Input)>,
-    /// Links that have been promoted and may have more to read.
+    /// Promoted links that may have more to read.
     reread: Vec<(usize, usize)>,
 }
 
 impl Pair {
-    /// Both at rest.
+    /// Makes two idle speakers.
     pub(crate) fn new(configs: [SessionConfig; 2]) -> Self {
         let mut seed = 0;
         let sides = configs.map(|config| {
@@ -87,13 +88,13 @@ impl Pair {
         }
     }
 
-    /// Hands one input to a side and carries out what it wants.
+    /// Passes one input to a side and performs its outputs.
     pub(crate) fn handle(&mut self, side: usize, input: Input) {
         self.sides[side].session.handle(self.now, input);
         self.pump(side);
     }
 
-    /// The queues that hold something, as (link, towards the dialler or not).
+    /// Returns the non-empty queues, as (link, towards the dialing side or not).
     pub(crate) fn deliverable(&self) -> Vec<(usize, usize)> {
         let links = self.links.iter().enumerate();
         links
@@ -105,7 +106,7 @@ impl Pair {
             .collect()
     }
 
-    /// Delivers the first item of a queue: way 0 leads to the dialler.
+    /// Delivers the first item of a queue: way 0 leads to the dialing side.
     pub(crate) fn deliver(&mut self, (at, way): (usize, usize)) {
         let link = &mut self.links[at];
         let Some(item) = link.queues[way].pop_front() else {
@@ -144,14 +145,14 @@ impl Pair {
         }
     }
 
-    /// Delivers everything, oldest link first, until nothing travels.
+    /// Delivers everything, oldest link first, until no item is in flight.
     pub(crate) fn settle(&mut self) {
         while let Some(first) = self.deliverable().first() {
             self.deliver(*first);
         }
     }
 
-    /// Lets time pass: what travels arrives at once, timers fire when they are due.
+    /// Lets time pass: items in flight arrive at once, timers fire when they are due.
     pub(crate) fn pass(&mut self, seconds: u64) {
         let until = self.now + Duration::from_secs(seconds);
         loop {
@@ -177,14 +178,14 @@ impl Pair {
         self.now = until;
     }
 
-    /// Both are Established, and over the same link.
+    /// Returns whether both are Established, and over the same link.
     pub(crate) fn is_up(&self) -> bool {
         let link = |side: &Side| side.slots[side.session.established()? as usize];
         let [a, b] = &self.sides;
         link(a).is_some() && link(a) == link(b)
     }
 
-    /// Whatever happened, this holds.
+    /// Asserts the invariants.
     pub(crate) fn check(&self) {
         for side in &self.sides {
             let states = Conn::ALL.map(|conn| side.session.state_of(conn));
@@ -222,7 +223,7 @@ impl Pair {
         }
     }
 
-    /// The held link takes its place, and what waits on it is read.
+    /// Moves the held link to its new place, and reads its waiting items.
     fn promote(&mut self, side: usize) {
         let slots = &mut self.sides[side].slots;
         assert_eq!(slots[1], None, "the place is free");
@@ -252,7 +253,7 @@ impl Pair {
         }
     }
 
-    /// Carries out what a side wants, then takes what it has to write.
+    /// Performs the outputs of a side, then takes its octets to write.
     fn pump(&mut self, side: usize) {
         while let Some(output) = self.sides[side].session.poll_output() {
             match &output {
@@ -272,7 +273,7 @@ impl Pair {
                     }
                 }
                 Output::Promote => self.promote(side),
-                // No transport of this network dies without a word.
+                // No transport of this network dies silently.
                 Output::Probe { .. } => {
                     let answered = Input::Probed(bgp_fsm::Probed::Answered);
                     self.answers.push((side, answered));
@@ -315,7 +316,7 @@ impl Pair {
         }
     }
 
-    /// The queue into which `side` writes.
+    /// Returns the queue into which `side` writes.
     fn queue_from(&mut self, side: usize, at: usize) -> &mut VecDeque<Item> {
         let link = &mut self.links[at];
         let way = usize::from(link.dialer == side);
