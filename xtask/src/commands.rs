@@ -20,7 +20,7 @@ pub fn tidy() -> Result<bool> {
     Ok(findings.is_empty())
 }
 
-/// Builds and runs the tests whose names have one of these parts in them.
+/// Builds and runs the tests with one of these parts in their names.
 ///
 /// # Errors
 /// If the build fails.
@@ -36,7 +36,7 @@ pub fn test(parts: &[String]) -> Result<bool> {
     Ok(summary.print())
 }
 
-/// Names all tests.
+/// Lists all tests.
 ///
 /// # Errors
 /// If the build fails.
@@ -49,7 +49,7 @@ pub fn list() -> Result<bool> {
     Ok(true)
 }
 
-/// Runs the tests that draw, for so many minutes.
+/// Runs the tests with random inputs, for so many minutes.
 ///
 /// # Errors
 /// If the build fails, or no number of minutes is given.

@@ -2,9 +2,9 @@
 //! namespaces of their own.
 //!
 //! `cargo test` runs one executable after the other, though labs mostly sleep. This one builds the
-//! same executables, asks each for its tests, and starts them by `xtask/tests.toml`, which says what
-//! a test takes: the longest first, those that measure time alone at the end. A lab that fails is
-//! run once more, alone; if it passes then, it is called FLAKY.
+//! same executables, lists the tests of each, and starts them by `xtask/tests.toml`, which states
+//! the needs of each test: the longest first, those that measure time alone at the end. A lab that
+//! fails is run again, alone; if it passes then, it is reported as FLAKY.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -29,30 +29,30 @@ pub use report::{Stage, Summary};
 pub use schedule::{Job, Outcome, Verdict};
 pub use seed::{of_tree, random};
 
-/// The profile that tests and the programs they start are built with.
+/// The profile of tests and of the programs that they start.
 pub const PROFILE: &str = "quick";
 
 /// More flaky labs than this in one run fail it.
 pub const FLAKY_MAX: usize = 2;
 
-/// Where the output of the tests goes, in the build directory.
+/// Directory of the tests' output, in the build directory.
 pub const LOGS: &str = "tests";
 
-/// What every test is started with.
+/// The common settings of all tests.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The top of the repository.
+    /// The root of the repository.
     pub root: PathBuf,
     /// The build directory.
     pub target: PathBuf,
-    /// What is drawn is drawn from this.
+    /// The seed of all random inputs.
     pub seed: u64,
-    /// Whether labs are run, in namespaces of their own. Takes root.
+    /// Whether labs are run, in namespaces of their own. Requires root.
     pub labs: bool,
 }
 
 impl Setting {
-    /// The setting of this process: labs as root, or where `CAMBRIC_LAB` asks for them.
+    /// Makes the settings of this process: with labs as root, or if `CAMBRIC_LAB` requests them.
     pub fn new(root: &Path) -> Self {
         let target =
             env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
@@ -64,12 +64,12 @@ impl Setting {
         }
     }
 
-    /// Where the programs are that tests start.
+    /// Returns the directory of the programs that tests start.
     pub fn programs(&self) -> PathBuf {
         self.target.join(PROFILE)
     }
 
-    /// The variables of a test.
+    /// Returns the environment variables of a test.
     fn environment(&self) -> Vec<(String, String)> {
         let path = env::var("PATH").unwrap_or_default();
         let mut all = vec![
@@ -87,7 +87,7 @@ impl Setting {
     }
 }
 
-/// A job for each test.
+/// Returns a job for each test.
 ///
 /// # Errors
 /// If an executable does not list its tests.
@@ -110,7 +110,7 @@ pub fn jobs(setting: &Setting, table: &Table, executables: &[Executable]) -> Res
     Ok(jobs)
 }
 
-/// A job for a command that is no test.
+/// Returns a job for a command that is not a test.
 pub fn command(setting: &Setting, table: &Table, name: &str, command: &[&str]) -> Job {
     Job {
         name: name.to_owned(),
@@ -121,8 +121,8 @@ pub fn command(setting: &Setting, table: &Table, name: &str, command: &[&str]) -
     }
 }
 
-/// Runs all jobs: together, then those that want the machine for themselves, then once more those labs
-/// that have failed.
+/// Runs all jobs: first those that can run in parallel, then those that need the machine alone,
+/// then again the labs that have failed.
 ///
 /// # Errors
 /// If the directory of the logs cannot be made.
@@ -153,14 +153,14 @@ pub fn run(setting: &Setting, mut jobs: Vec<Job>) -> Result<Vec<Outcome>> {
         flaky::count(&logs, &mut outcomes),
         schedule::remember(&logs, &outcomes),
     ];
-    // What the tests found counts all the same.
+    // The results of the tests count nevertheless.
     for error in kept.into_iter().filter_map(Result::err) {
         println!("not kept for the next run: {error:#}");
     }
     Ok(outcomes)
 }
 
-/// How long something took, for people.
+/// Formats a duration for operators.
 pub(crate) fn seconds(time: Duration) -> String {
     format!("{:7.1}", time.as_secs_f64())
 }

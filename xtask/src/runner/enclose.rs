@@ -1,8 +1,8 @@
 //! A test in namespaces of its own: network with a loopback link, processes, `/run` and `/tmp`.
 //!
-//! Two steps, because a pid namespace begins with a child: [`enclose()`] in the process that the runner
-//! starts, which starts this program once more as [`settle()`]. When the first is killed, the kernel
-//! ends everything inside.
+//! Two steps, because a pid namespace begins with a child: [`enclose()`] in the process that the
+//! runner starts, which starts this program again as [`settle()`]. When the first process is
+//! killed, the kernel kills all processes inside.
 
 use std::env;
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, wait};
 use nix::unistd::Pid;
 
-/// The exit code of what was ended by a signal.
+/// The exit code for a process that a signal ended.
 const FAILED: u8 = 1;
 
 /// This program, also after it has been rebuilt.
@@ -40,7 +40,8 @@ pub fn enclose(command: &[String]) -> Result<u8> {
     Ok(code.unwrap_or(FAILED))
 }
 
-/// Process 1 of the namespaces: mounts what is its own, and runs the command. Returns its exit code.
+/// Runs as process 1 of the namespaces: mounts their own file systems, and runs the command.
+/// Returns its exit code.
 ///
 /// # Errors
 /// If a mount is refused, or the command cannot be started.
@@ -64,7 +65,7 @@ pub fn settle(command: &[String]) -> Result<u8> {
     let mut test = Command::new(program);
     let test = test.args(arguments).current_dir(directory).spawn();
     let test = Pid::from_raw(test.with_context(|| program.clone())?.id().cast_signed());
-    // Process 1 also gets the children of those that have ended.
+    // Process 1 also inherits the children of processes that have ended.
     loop {
         match wait()? {
             WaitStatus::Exited(process, code) if process == test => {
@@ -78,7 +79,8 @@ pub fn settle(command: &[String]) -> Result<u8> {
     }
 }
 
-/// Covers `/run` and `/tmp` with file systems of this process. What is kept stays where it was, also below.
+/// Covers `/run` and `/tmp` with file systems of this process. The paths in `kept` stay visible at
+/// their places.
 fn cover(kept: &[PathBuf]) -> Result<()> {
     let below = |path: &&PathBuf| ["/run", "/tmp"].iter().any(|top| path.starts_with(top));
     let mut open = Vec::new();

@@ -1,4 +1,4 @@
-//! Finding the tests: what cargo builds, and what each executable says that it has.
+//! Discovery of tests: the executables that cargo builds, and the tests that each lists.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::PROFILE;
 
-/// A program with tests in it.
+/// A program that contains tests.
 #[derive(Clone, Debug)]
 pub struct Executable {
     /// The folder of its package; for integration tests and programs, also their own name:
@@ -16,11 +16,11 @@ pub struct Executable {
     pub name: String,
     /// The program.
     pub path: PathBuf,
-    /// Where it expects to be started.
+    /// Its working directory.
     pub directory: PathBuf,
 }
 
-/// A line of cargo's that tells of something built. Others have other fields.
+/// A line of cargo's output that describes a built artifact. Other lines have other fields.
 #[derive(Deserialize)]
 struct Message {
     reason: String,
@@ -42,8 +42,8 @@ struct Profile {
     test: bool,
 }
 
-/// A program, started as from a shell: without the variables that `cargo run` has set for this one. Build
-/// scripts that look at them would run again each time.
+/// Returns a command that is started as from a shell: without the variables that `cargo run` has
+/// set for this program. Otherwise build scripts that depend on them would run again each time.
 pub(crate) fn program(name: &str, root: &Path) -> Command {
     let mut command = Command::new(name);
     command.current_dir(root);
@@ -59,7 +59,7 @@ pub(crate) fn program(name: &str, root: &Path) -> Command {
     command
 }
 
-/// Cargo, for a command on the whole workspace in the profile of tests.
+/// Returns a cargo command for the whole workspace in the profile of tests.
 pub(crate) fn cargo(root: &Path, words: &[&str]) -> Command {
     let mut cargo = program("cargo", root);
     cargo.args(words);
@@ -70,9 +70,9 @@ pub(crate) fn cargo(root: &Path, words: &[&str]) -> Command {
 /// Builds all tests, and the programs with them.
 ///
 /// # Errors
-/// If cargo fails; it has said why.
+/// If cargo fails; its own output has the reason.
 pub fn build(root: &Path) -> Result<Vec<Executable>> {
-    // With `cargo test --no-run`, programs without integration tests would be built once more.
+    // With `cargo test --no-run`, programs without integration tests would be built twice.
     let mut build = cargo(root, &["build", "--lib", "--bins", "--tests"]);
     build.arg("--message-format=json-render-diagnostics");
     let output = build.stderr(Stdio::inherit()).output().context("cargo")?;
@@ -85,7 +85,7 @@ pub fn build(root: &Path) -> Result<Vec<Executable>> {
         .collect()
 }
 
-/// The executable that a line of cargo's tells of.
+/// Returns the executable in a line of cargo's output.
 fn executable(line: &str) -> Result<Option<Executable>> {
     let message: Message = serde_json::from_str(line).context("a line of cargo's")?;
     let Message {
@@ -114,10 +114,10 @@ fn executable(line: &str) -> Result<Option<Executable>> {
     }))
 }
 
-/// The tests of an executable.
+/// Returns the tests of an executable.
 ///
 /// # Errors
-/// If it does not list them, or has ones that are ignored: none is, here.
+/// If it does not list them, or has ignored ones, which are forbidden here.
 pub fn names(executable: &Executable) -> Result<Vec<String>> {
     let list = |more: &[&str]| -> Result<Vec<String>> {
         let mut command = Command::new(&executable.path);
@@ -135,7 +135,7 @@ pub fn names(executable: &Executable) -> Result<Vec<String>> {
     list(&[])
 }
 
-/// How many tests cargo itself finds, those in documentation among them.
+/// Returns how many tests cargo itself finds, including those in documentation.
 ///
 /// # Errors
 /// If cargo fails.
@@ -150,7 +150,7 @@ pub fn count(root: &Path) -> Result<usize> {
     Ok(text.lines().filter(|line| line.ends_with(": test")).count())
 }
 
-/// Runs the examples in documentation. Those that passed, and those that failed.
+/// Runs the examples in documentation. Returns how many passed, and how many failed.
 ///
 /// # Errors
 /// If cargo cannot be started.

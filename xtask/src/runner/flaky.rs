@@ -71,7 +71,7 @@ mod tests {
             outcomes.map(|outcome| outcome.flaky_runs)
         };
         assert_eq!(run(Verdict::Flaky), [1, 0]);
-        // What passes or fails keeps its count.
+        // Other tests keep their count.
         assert_eq!(run(Verdict::Passed), [0, 0]);
         assert_eq!(run(Verdict::Flaky), [2, 0]);
         fs::write(logs.join(FLAKY), "{").unwrap();

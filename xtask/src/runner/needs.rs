@@ -1,4 +1,4 @@
-//! What tests need: `xtask/tests.toml`.
+//! The needs of tests: `xtask/tests.toml`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,23 +6,23 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-/// What a test needs of the machine.
+/// The needs of a test.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Needs {
-    /// How long it takes, about. The longest begin first.
+    /// Its approximate duration in seconds. The longest tests start first.
     pub seconds: f64,
-    /// Of how many cores it keeps busy.
+    /// How many cores it keeps busy.
     pub cores: f64,
-    /// It has hosts in namespaces, or foreign programs: if it fails, it is run once more, alone.
+    /// It has hosts in namespaces, or foreign programs: if it fails, it is run again, alone.
     pub lab: bool,
-    /// It measures time: nothing else runs beside it.
+    /// It measures time: no other test runs at the same time.
     pub alone: bool,
     /// It needs the machine's own namespaces, `/run` or `/tmp`.
     pub open: bool,
-    /// What it looks at is drawn from the seed: `soak` runs it again and again.
+    /// Its inputs are drawn from the seed: `soak` runs it repeatedly.
     pub drawn: bool,
-    /// How long it may take, in seconds.
+    /// Its time limit, in seconds.
     pub limit: u64,
 }
 
@@ -41,7 +41,7 @@ impl Default for Needs {
 }
 
 impl Needs {
-    /// How long it may take.
+    /// Returns its time limit.
     pub fn limit(&self) -> Duration {
         Duration::from_secs(self.limit)
     }
@@ -51,9 +51,9 @@ impl Needs {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// By the beginning of a test's name; the longest that fits holds.
+    /// By the prefix of a test's name; the longest matching one applies.
     needs: Vec<Row>,
-    /// Tests that may say that they were skipped.
+    /// Tests that may report that they were skipped.
     skipped: Vec<Skipped>,
 }
 
@@ -77,26 +77,26 @@ impl Table {
     /// Reads it.
     ///
     /// # Errors
-    /// If it is not there, or has mistakes.
+    /// If it is missing or invalid.
     pub fn read(root: &Path) -> Result<Self> {
         let path = root.join("xtask/tests.toml");
         let text = std::fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
         toml::from_str(&text).with_context(|| format!("{}", path.display()))
     }
 
-    /// What the test of this name needs.
+    /// Returns the needs of the test with this name.
     pub fn needs(&self, name: &str) -> Needs {
         let fits = self.needs.iter().filter(|row| name.starts_with(&row.tests));
         let longest = fits.max_by_key(|row| row.tests.len());
         longest.map_or_else(Needs::default, |row| row.needs.clone())
     }
 
-    /// Whether this test may be skipped.
+    /// Returns whether this test may be skipped.
     pub fn may_skip(&self, name: &str) -> bool {
         self.skipped.iter().any(|row| row.test == name)
     }
 
-    /// Rows about no test of these.
+    /// Returns the rows that match none of these tests.
     pub fn stale<'a>(&'a self, names: &[&str]) -> Vec<&'a str> {
         let needs = self.needs.iter().map(|row| row.tests.as_str());
         let rows = needs.chain(self.skipped.iter().map(|row| row.test.as_str()));

@@ -1,10 +1,10 @@
-//! What a run says at its end.
+//! The report at the end of a run.
 
 use std::time::{Duration, Instant};
 
 use super::{FLAKY_MAX, Outcome, Table, Verdict, seconds};
 
-/// So many of the slowest tests are named.
+/// How many of the slowest tests are listed.
 const SLOWEST: usize = 20;
 
 /// A part of a run, with the time it took.
@@ -16,7 +16,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Runs a part and says its name before.
+    /// Prints the name of a part and runs it.
     pub fn run(name: &str, part: impl FnOnce() -> bool) -> Self {
         println!("== {name}");
         let since = Instant::now();
@@ -33,7 +33,7 @@ impl Stage {
     }
 }
 
-/// All of a run.
+/// The results of a run.
 #[derive(Debug, Default)]
 pub struct Summary {
     /// Its parts, in order.
@@ -47,7 +47,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Takes note of tests that said "skipped" and may not, and of rows about no test.
+    /// Records tests that were skipped without permission, and rows without a test.
     pub fn judge(&mut self, table: &Table) {
         for outcome in &self.outcomes {
             if let Some(why) = &outcome.skipped
@@ -67,7 +67,8 @@ impl Summary {
         }
     }
 
-    /// Prints stages, the slowest tests, flaky ones, faults, and the count. Says whether all is well.
+    /// Prints stages, the slowest tests, flaky ones, faults, and the count. Returns whether the run
+    /// was successful.
     pub fn print(&self) -> bool {
         println!("\nstages");
         for stage in &self.stages {
@@ -106,7 +107,7 @@ impl Summary {
     }
 }
 
-/// What is said of a lab that was flaky in an earlier run, too.
+/// Returns the remark on a lab that was flaky in an earlier run, too.
 fn often(outcome: &Outcome) -> String {
     match outcome.flaky_runs {
         0 | 1 => String::new(),

@@ -1,4 +1,4 @@
-//! Running jobs side by side.
+//! Parallel execution of jobs.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,16 +14,16 @@ use nix::unistd::Pid;
 
 use super::{Needs, Setting, seconds};
 
-/// So many ends wait to be looked at; the threads of further ones wait.
+/// How many ended processes wait to be handled; the threads of further ones block.
 const ENDS_MAX: usize = 16;
 
-/// Between two looks at what is due.
+/// Interval of checks for due jobs.
 const SHORT: Duration = Duration::from_millis(10);
 
-/// So many lines of a failed test are shown.
+/// How many lines of a failed test are shown.
 const LINES_SHOWN: usize = 60;
 
-/// Tests that take so long are named when they end.
+/// Tests of at least this duration are named when they end.
 const NAMED_FROM: Duration = Duration::from_secs(20);
 
 /// The file with the seconds that each test took in the last run.
@@ -34,24 +34,24 @@ const SECONDS: &str = "seconds.json";
 pub struct Job {
     /// `folder/executable::test`.
     pub name: String,
-    /// What it takes.
+    /// Its needs.
     pub needs: Needs,
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Where it is started.
+    /// Its working directory.
     pub directory: PathBuf,
-    /// Variables beside those of this process.
+    /// Environment variables in addition to those of this process.
     pub environment: Vec<(String, String)>,
 }
 
-/// How a job ended.
+/// The result of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// As it should.
+    /// Success.
     Passed,
-    /// With an error, or not in time.
+    /// An error or a timeout.
     Failed,
-    /// With an error at first; well when it was run once more, alone.
+    /// An error first; success when it was run again, alone.
     Flaky,
 }
 
@@ -60,13 +60,13 @@ pub enum Verdict {
 pub struct Outcome {
     /// The job.
     pub job: Job,
-    /// How it ended.
+    /// Its result.
     pub verdict: Verdict,
     /// How long it took.
     pub time: Duration,
-    /// What it said that it left out.
+    /// Its reason for having been skipped.
     pub skipped: Option<String>,
-    /// In how many runs on this machine it was flaky, this one included.
+    /// In how many runs on this machine it was flaky, including this one.
     pub flaky_runs: u32,
 }
 
@@ -76,11 +76,11 @@ struct Running {
     process: Pid,
     log: PathBuf,
     since: Instant,
-    /// It took too long, and was ended.
+    /// It has exceeded its time limit, and was killed.
     late: bool,
 }
 
-/// The end of a process: the number of its job, and whether it went well.
+/// The end of a process: the number of its job, and whether it succeeded.
 type End = (usize, bool);
 
 /// Starts jobs and waits for them.
@@ -101,8 +101,8 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Runs jobs on so many cores, the longest first. One that needs more than all cores runs when
-    /// nothing else does.
+    /// Runs jobs on so many cores, the longest first. One that needs more than all cores runs
+    /// alone.
     pub(super) fn run(&mut self, mut jobs: Vec<Job>, cores: f64) -> Vec<Outcome> {
         jobs.sort_by(|a, b| b.needs.seconds.total_cmp(&a.needs.seconds));
         let (mut running, mut outcomes) = (Vec::<Running>::new(), Vec::new());
@@ -162,7 +162,7 @@ impl<'a> Runner<'a> {
         let ends = self.ends.0.clone();
         thread::spawn(move || {
             let well = child.wait().is_ok_and(|status| status.success());
-            // Nobody listens once the run is over.
+            // The receiver is dropped once the run is over.
             let _ = ends.send((number, well));
         });
         Ok(Running {
@@ -187,7 +187,7 @@ fn failed(job: Job) -> Outcome {
 }
 
 impl Running {
-    /// How long it may still take. One that was ended for being late gets some more, to be gone.
+    /// Returns its remaining time. A process that exceeded its limit gets some more time to end.
     fn left(&self) -> Duration {
         let limit = self.job.needs.limit();
         let limit = if self.late { limit * 2 } else { limit };
@@ -197,17 +197,17 @@ impl Running {
     fn end_if_late(&mut self) {
         if !self.late && self.since.elapsed() >= self.job.needs.limit() {
             self.late = true;
-            // It may have ended by itself just now.
+            // It may just have ended by itself.
             let _ = kill(self.process, Signal::SIGKILL);
         }
     }
 
-    /// What came of it.
+    /// Returns the outcome.
     fn outcome(self, well: bool) -> Outcome {
         let time = self.since.elapsed();
         let text = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        // A name that fits nothing is no success.
+        // A name that matches no test is a failure.
         let passed = well && !text.contains("\nrunning 0 tests\n");
         let name = &self.job.name;
         if !passed {
@@ -236,7 +236,7 @@ impl Running {
     }
 }
 
-/// Takes over how long each job took the last time, on this machine.
+/// Sets each job's duration from the last run on this machine.
 pub(super) fn recall(logs: &Path, jobs: &mut [Job]) {
     let Ok(text) = fs::read(logs.join(SECONDS)) else {
         return;
@@ -249,7 +249,7 @@ pub(super) fn recall(logs: &Path, jobs: &mut [Job]) {
     }
 }
 
-/// Keeps it for the next time.
+/// Stores the durations for the next run.
 pub(super) fn remember(logs: &Path, outcomes: &[Outcome]) -> Result<()> {
     let times = outcomes
         .iter()

@@ -1,13 +1,13 @@
-//! What tests and fuzzers draw from.
+//! Seeds of tests and fuzzers.
 
 use std::path::Path;
 use std::process::Command;
 
-/// The seed where there is no git.
+/// The seed without git.
 const CONSTANT: u64 = 1;
 
-/// A seed for what the repository holds: the same for the same tree, so that what has passed passes
-/// again; another with every change.
+/// Returns a seed that depends on the content of the repository: the same for the same tree, so
+/// that a passed test passes again; another one with every change.
 pub fn of_tree(root: &Path) -> u64 {
     let mut git = Command::new("git");
     git.current_dir(root)
@@ -17,13 +17,13 @@ pub fn of_tree(root: &Path) -> u64 {
     text.and_then(|text| of_hash(&text)).unwrap_or(CONSTANT)
 }
 
-/// 32 bits of a hash: as many as libFuzzer takes; never 0, which it takes for "draw one".
+/// Returns 32 bits of a hash: as many as libFuzzer accepts; never 0, which means "random" there.
 fn of_hash(hash: &str) -> Option<u64> {
     let seed = u64::from_str_radix(hash.get(..8)?, 16).ok()?;
     Some(seed.max(1))
 }
 
-/// A seed by chance.
+/// Returns a random seed.
 ///
 /// # Errors
 /// If the kernel's random numbers cannot be read.

@@ -1,11 +1,11 @@
-//! Files that import each other in a circle. A reader of one must hold all of them in the head.
+//! Files that import each other in a circle. A reader of one must know all of them.
 //!
-//! Each file below `src` of a crate is a module. It imports the files that define what it names by
-//! `use` or by a path that begins with `crate`, `self` or `super`; names are followed from `use` to
-//! `use` to their definition. A file below another one (`mirror/state.rs` below `mirror.rs`) is part of
-//! it: a part may name the whole, and a `pub use` of a part is no import. Tests do not count. What
-//! remains is a graph of files, and a circle is a set of two or more files each of which reaches all
-//! others.
+//! Each file below `src` of a crate is a module. It imports the files that define the names in its
+//! `use` statements and in paths that begin with `crate`, `self` or `super`; names are followed
+//! from `use` to `use` to their definition. A file below another one (`mirror/state.rs` below
+//! `mirror.rs`) is part of it: a part may name the whole, and a `pub use` of a part is no import.
+//! Tests do not count. What remains is a graph of files, and a circle is a set of two or more files
+//! each of which reaches all others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use super::files::File;
 /// Circles that the repository may have.
 pub const CIRCLES_MAX: usize = 5;
 
-/// A circle that is there for a reason.
+/// An allowed circle, with its reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowed {
     /// One of its files.
@@ -73,7 +73,7 @@ pub fn check(files: &[File]) -> Vec<Finding> {
     judge(&circles(files), ALLOWED)
 }
 
-/// Compares circles with those that are allowed.
+/// Compares circles with the allowed ones.
 pub fn judge(circles: &[Circle], allowed: &[Allowed]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for circle in circles {
@@ -128,7 +128,7 @@ pub fn circles(files: &[File]) -> Vec<Circle> {
 /// The path of a module within its crate.
 type Module = Vec<String>;
 
-/// The module that a file is; `None` for programs, and for what is no part of a library.
+/// Returns the module of a file; `None` for programs, and for files outside the library.
 fn module_of(file: &File) -> Option<Module> {
     let below = file
         .path
@@ -148,15 +148,15 @@ fn module_of(file: &File) -> Option<Module> {
     (module.first().map(String::as_str) != Some("bin")).then_some(module)
 }
 
-/// A path, and whether it stands in a `pub use`.
+/// A path, and whether it is in a `pub use`.
 type Import = (Vec<String>, bool);
 
-/// A crate's modules, and what each names.
+/// A crate's modules, with the paths in each.
 struct Crate<'f> {
     files: &'f BTreeMap<Module, &'f File>,
-    /// What the names lead to that a module has by `use`.
+    /// The paths of the names that a module imports by `use`.
     names: BTreeMap<(Module, String), Vec<String>>,
-    /// Paths that a module names.
+    /// The paths in a module.
     paths: BTreeMap<&'f Module, Vec<Import>>,
 }
 
@@ -180,7 +180,7 @@ impl<'f> Crate<'f> {
         all
     }
 
-    /// The module that defines what a path leads to; `None` for another crate's.
+    /// Returns the module that defines the target of a path; `None` for another crate's.
     fn definition(&self, from: &Module, path: &[String], depth: usize) -> Option<Module> {
         let (mut at, mut rest) = match path.split_first()? {
             (first, rest) if first == "crate" => (Module::new(), rest),
@@ -206,7 +206,7 @@ impl<'f> Crate<'f> {
         Some(at)
     }
 
-    /// The modules that each imports.
+    /// Returns the modules that each module imports.
     fn imports(&self) -> BTreeMap<&Module, BTreeSet<Module>> {
         let of = |module: &Module, paths: &[Import]| {
             let definitions = paths.iter().filter_map(|(path, is_export)| {
@@ -241,14 +241,14 @@ impl<'f> Crate<'f> {
     }
 }
 
-/// So many `use` are followed, one to the next.
+/// The longest chain of `use` statements that is followed.
 const NAMES_MAX: usize = 8;
 
 fn child(module: &Module, name: &str) -> Module {
     module.iter().cloned().chain([name.to_owned()]).collect()
 }
 
-/// All modules that one leads to.
+/// Returns all modules that are reachable from one.
 fn reach<'m>(
     imports: &'m BTreeMap<&'m Module, BTreeSet<Module>>,
     from: &'m Module,
@@ -265,7 +265,7 @@ fn reach<'m>(
     reached
 }
 
-/// The text without comments.
+/// Returns the text without comments.
 fn code(text: &str) -> String {
     let lines = text
         .lines()
@@ -273,23 +273,23 @@ fn code(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A path that a text names.
+/// A path in a text.
 struct Named {
     path: Vec<String>,
-    /// Its name from here on, if it stands in a `use`.
+    /// The name that it gets in a `use`.
     name: Option<String>,
     /// Whether that is a `pub use`, of any visibility.
     is_export: bool,
 }
 
-/// All paths of `use` statements, and all within code that begin with a keyword.
+/// Returns all paths of `use` statements, and all paths in code that begin with a keyword.
 fn named(text: &str) -> Vec<Named> {
     let mut found = Vec::new();
     let mut rest = text;
     while let Some((before, word, after)) = next_keyword(rest) {
         let line = before.rsplit('\n').next().unwrap_or_default().trim();
         rest = match word {
-            // The rest of `pub(crate)`, whose keyword was read before.
+            // The rest of `pub(crate)`, with a keyword that was read before.
             "use" if matches!(line, "" | "pub" | ")") => {
                 let (tree, beyond) = after.split_once(';').unwrap_or((after, ""));
                 expand(&[], tree, &mut |path, name| {
@@ -323,7 +323,8 @@ const fn is_part(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// The next keyword that a path may begin with or follow, with the text before and after it.
+/// Returns the next keyword that a path may begin with or follow, with the text before and after
+/// it.
 fn next_keyword(text: &str) -> Option<(&str, &str, &str)> {
     let mut at = 0;
     loop {
@@ -337,7 +338,7 @@ fn next_keyword(text: &str) -> Option<(&str, &str, &str)> {
     }
 }
 
-/// Takes a tree such as `a::{b, c::d as e}` apart: each path, and the name it gets.
+/// Expands a tree such as `a::{b, c::d as e}`: each path, and the name it gets.
 fn expand(prefix: &[String], tree: &str, each: &mut dyn FnMut(Vec<String>, String)) {
     let tree = tree.trim();
     let (plain, group) = match tree.split_once('{') {
@@ -364,7 +365,7 @@ fn expand(prefix: &[String], tree: &str, each: &mut dyn FnMut(Vec<String>, Strin
     }
 }
 
-/// The branches of a group, which are apart by the commas outside all inner groups.
+/// Returns the branches of a group, which are separated by the commas outside all inner groups.
 fn branches(group: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_usize;
     let is_end = move |c: char| {

@@ -1,4 +1,4 @@
-//! Documents that must keep up with the code.
+//! Documents that must agree with the code.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -46,7 +46,7 @@ fn find<'f>(files: &'f [File], path: &str) -> Option<&'f File> {
     files.iter().find(|file| file.path == Path::new(path))
 }
 
-/// Every outside package that a member names has a line that begins "| `name`".
+/// Checks that every external package of a member has a line that begins "| `name`".
 fn reasons(workspace: &Workspace, file: &File) -> Vec<Finding> {
     let used: BTreeSet<&String> = workspace
         .packages
@@ -75,7 +75,7 @@ fn reasons(workspace: &Workspace, file: &File) -> Vec<Finding> {
         .collect()
 }
 
-/// Every member is on the map.
+/// Checks that every member is on the map.
 fn members(workspace: &Workspace, file: &File) -> Vec<Finding> {
     let absent = workspace
         .packages
@@ -86,8 +86,8 @@ fn members(workspace: &Workspace, file: &File) -> Vec<Finding> {
         .collect()
 }
 
-/// Every file that the map tells to start reading at stands: in a row "| floor | `crate` | … |
-/// `file`, `directory` |", below the crate's sources.
+/// Checks that every file exists which the map lists as a start for readers: in a row "| floor |
+/// `crate` | … | `file`, `directory` |", below the crate's sources.
 fn starts(map: &File, files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, line) in map.text.lines().enumerate() {
@@ -112,7 +112,7 @@ fn starts(map: &File, files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// Every test that a page names exists: "§ `crate` `function`".
+/// Checks that every test on a page exists: "§ `crate` `function`".
 fn tests_exist(file: &File, files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut line = 1;

@@ -1,4 +1,4 @@
-//! The workspace as `cargo metadata` tells it.
+//! The workspace in the output of `cargo metadata`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -28,11 +28,11 @@ pub struct Package {
 }
 
 impl Workspace {
-    /// Asks cargo. Needs neither network nor a build.
+    /// Runs cargo. Needs neither network nor a build.
     ///
     /// # Errors
     ///
-    /// Cargo cannot be run, fails, or says something unexpected.
+    /// Cargo cannot be run, fails, or its output is invalid.
     pub fn read(root: &Path) -> anyhow::Result<Self> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(cargo)
@@ -53,7 +53,7 @@ impl Workspace {
     ///
     /// # Errors
     ///
-    /// It is not that.
+    /// The JSON is invalid.
     pub fn parse(json: &[u8]) -> anyhow::Result<Self> {
         let told: Told = serde_json::from_slice(json).context("read cargo metadata")?;
         let directories: BTreeMap<String, String> = told
@@ -68,7 +68,7 @@ impl Workspace {
                 ..Package::default()
             };
             for dependency in told.dependencies {
-                // Members go by their directory, everything else by its package name.
+                // Members are identified by their directory, other packages by their name.
                 let name = match (&dependency.path, directories.get(&dependency.name)) {
                     (Some(_), Some(directory)) => directory.clone(),
                     _ => dependency.name,

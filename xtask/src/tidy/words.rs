@@ -1,4 +1,4 @@
-//! Markers of unfinished work, and traces of somebody's machine.
+//! Markers of unfinished work, and traces of a developer's machine.
 
 use super::Finding;
 use super::files::File;
@@ -28,7 +28,7 @@ const NOT_IN_RUST: &[(&str, &str)] = &[
     ("thread::sleep(", "wait for the event, with a deadline"),
 ];
 
-/// Checks every text file but this directory and lock files.
+/// Checks every text file except this directory and lock files.
 pub fn check(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files {
