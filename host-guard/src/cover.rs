@@ -1,4 +1,4 @@
-//! Ports and users that the guard is about.
+//! The guarded ports, and the users that may use them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::{PEERS_MAX, PEERS_SHOWN};
 
-/// A daemon on whose behalf ports are guarded. Each has its own entries, so that two daemons of one
-/// host never overwrite each other's.
+/// A daemon with guarded ports. Each has its own entries, so that two daemons of one host never
+/// overwrite each other's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Holder {
     /// `cambric-bgp-client`.
@@ -23,7 +23,7 @@ impl Holder {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::BgpClient, Self::RouteReflector];
 
-    /// The daemon's name without the suite's.
+    /// Returns the daemon's name without the suite's prefix.
     pub const fn name(self) -> &'static str {
         match self {
             Self::BgpClient => "bgp-client",
@@ -43,7 +43,7 @@ impl fmt::Display for Holder {
 pub struct Cover {
     /// TCP ports, at either end of a connection.
     pub ports: BTreeSet<u16>,
-    /// Peers that are dialed at another port: address and port of a destination.
+    /// Peers with another port than the guarded ones: address and port of a destination.
     #[serde(default)]
     pub peers: BTreeSet<SocketAddr>,
     /// Numeric user ids.
@@ -51,12 +51,12 @@ pub struct Cover {
 }
 
 impl Cover {
-    /// Covers what is dialed, as far as its port is not covered anyway. Returns how many more there
-    /// are than the table takes.
+    /// Adds peers, unless their port is already covered. Returns the number of peers beyond the
+    /// table's limit.
     pub fn dial(&mut self, peers: impl IntoIterator<Item = SocketAddr>) -> usize {
         let ports = &self.ports;
         let bare = |peer: &SocketAddr| peer.port() == 0 || ports.contains(&peer.port());
-        // An IPv4-mapped address is dialed over IPv4.
+        // An IPv4-mapped address is reached over IPv4.
         let sent = |peer: SocketAddr| SocketAddr::new(peer.ip().to_canonical(), peer.port());
         let peers = peers.into_iter().filter(|peer| !bare(peer));
         self.peers.extend(peers.map(sent));
@@ -68,7 +68,7 @@ impl Cover {
         more
     }
 
-    /// Names the peers of `wanted` that this cover lacks.
+    /// Returns the peers of `wanted` that this cover lacks, as text.
     pub fn lacks_peers(&self, wanted: &Self) -> Option<String> {
         let peers = wanted.peers.difference(&self.peers);
         let peers: Vec<_> = peers
@@ -77,7 +77,7 @@ impl Cover {
         (!peers.is_empty()).then(|| format!("it does not cover peer {}", some(&peers)))
     }
 
-    /// Names what of `wanted` this cover lacks; `None` if it lacks nothing.
+    /// Returns what this cover lacks of `wanted`, as text; `None` if it lacks nothing.
     pub fn lacks(&self, wanted: &Self) -> Option<String> {
         let ports: Vec<_> = wanted.ports.difference(&self.ports).collect();
         let users: Vec<_> = wanted.users.difference(&self.users).collect();
@@ -106,7 +106,7 @@ fn list<T: fmt::Display>(values: impl IntoIterator<Item = T>) -> String {
     values.collect::<Vec<_>>().join(" ")
 }
 
-/// The first of these peers, and how many more there are.
+/// Returns the first of these peers, and the number of further ones.
 fn some(peers: &[&SocketAddr]) -> String {
     let shown = list(peers.iter().take(PEERS_SHOWN));
     match peers.len().saturating_sub(PEERS_SHOWN) {
@@ -120,11 +120,11 @@ fn some(peers: &[&SocketAddr]) -> String {
 #[error("the host has no user `{0}`")]
 pub struct UnknownUser(String);
 
-/// The id of a user by name, or by number.
+/// Returns the id of a user given by name, or by number.
 ///
 /// # Errors
 ///
-/// The host has no such user. A number needs none.
+/// The host has no such user. A number need not belong to a user.
 pub fn user_id(user: &str) -> Result<u32, UnknownUser> {
     if let Ok(id) = user.parse() {
         return Ok(id);

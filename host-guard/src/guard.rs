@@ -1,5 +1,5 @@
-//! The table in the kernel: loaded in one transaction, read, removed. Everything acts in the network
-//! namespace of the calling thread.
+//! The table in the kernel: loads it in one transaction, reads it, removes it. Everything acts in
+//! the network namespace of the calling thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,7 +18,7 @@ use crate::limits::TRANSACTION_ATTEMPTS;
 use crate::rules::{Family, JUDGE, OUTPUT, peers_of, ports_of, users_of};
 use crate::table::{self, Step, TABLE};
 
-/// Attributes: of a table, of a chain, of a rule, of an expression, of a counter, of an element.
+/// Attributes of a table, of a chain, of a rule, of an expression, of a counter, of an element.
 const TABLE_FLAGS: u16 = 2;
 const CHAIN_HOOK: u16 = 4;
 const OF_TABLE: u16 = 1;
@@ -30,39 +30,39 @@ const COUNTER_PACKETS: u16 = 2;
 const ELEMENTS: u16 = 3;
 const ELEMENT_KEY: u16 = 1;
 const DATA_VALUE: u16 = 1;
-/// `NFT_TABLE_F_DORMANT`: the table is there, and its chains are at no hook.
+/// `NFT_TABLE_F_DORMANT`: the table exists, but its chains are at no hook.
 const DORMANT: u32 = 1;
 
 /// Why the table is not in force.
 #[derive(Debug, thiserror::Error)]
 pub enum GuardError {
-    /// No socket.
+    /// The socket cannot be opened.
     #[error("no netlink socket for nftables: {0}; the kernel needs CONFIG_NETFILTER_NETLINK")]
     Socket(#[source] io::Error),
-    /// No privileges.
+    /// Privileges are missing.
     #[error("the kernel refuses nftables to this process: {0}; it needs CAP_NET_ADMIN")]
     NotPermitted(Refused),
-    /// No nftables.
+    /// The kernel lacks nftables.
     #[error(
         "the kernel has no nftables: {0}; load the module nf_tables, or run a kernel with \
          CONFIG_NF_TABLES and CONFIG_NF_TABLES_INET"
     )]
     Absent(Refused),
-    /// One step of a transaction was refused, and with it all of them.
+    /// One step of a transaction was rejected, and with it the whole transaction.
     #[error("the kernel refused to {what} of table inet {TABLE}: {cause}")]
     Step {
-        /// What was to be done.
+        /// The rejected step.
         what: String,
         /// The kernel's answer.
         cause: Refused,
     },
-    /// The table is from another version.
+    /// The table was created by another version.
     #[error(
         "table inet {TABLE} is another version's, and does not become this one's by a change: \
          `cambric guard --remove` removes it, then load it again"
     )]
     Stranger,
-    /// The table was written, and is not there as it was written.
+    /// The table was written, but the kernel's table differs.
     #[error("table inet {TABLE} is not as it was loaded: {0}")]
     Unlike(String),
     /// Any other request failed.
@@ -71,12 +71,13 @@ pub enum GuardError {
 }
 
 impl GuardError {
-    /// Whether the process lacks the right, and the table may be in force all the same.
+    /// Returns whether the process lacks the permission, in which case the table may still be in
+    /// force.
     pub fn is_permission(&self) -> bool {
         const REFUSALS: [i32; 3] = [libc::EPERM, libc::EACCES, libc::EAFNOSUPPORT];
         match self {
             Self::NotPermitted(_) => true,
-            // As where systemd's RestrictAddressFamilies= leaves netlink out.
+            // For example, if systemd's RestrictAddressFamilies= excludes netlink.
             Self::Socket(error) => error
                 .raw_os_error()
                 .is_some_and(|no| REFUSALS.contains(&no)),
@@ -85,19 +86,19 @@ impl GuardError {
     }
 }
 
-/// The table as the kernel has it.
+/// The table as read from the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
     /// The entries of each daemon.
     pub entries: BTreeMap<Holder, Cover>,
     /// Segments dropped since the rules were written.
     pub dropped: u64,
-    /// Why its rules are not all in force, if they are not.
+    /// Why not all of its rules are in force, if so.
     pub broken: Option<String>,
 }
 
 impl Loaded {
-    /// Says why the table does not guard a daemon as wanted; `None` if it does.
+    /// Returns why the table does not guard a daemon as wanted; `None` if it does.
     pub fn lacks(&self, holder: Holder, wanted: &Cover) -> Option<String> {
         let nothing = Cover::default();
         let held = self.entries.get(&holder).unwrap_or(&nothing);
@@ -116,7 +117,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// The kernel has none, or not for this process.
+    /// The kernel lacks nftables, or denies access to this process.
     pub fn open() -> Result<Self, GuardError> {
         let mut requests = Requests::open(NETLINK_NETFILTER).map_err(GuardError::Socket)?;
         match generation(&mut requests) {
@@ -128,12 +129,12 @@ impl Guard {
         }
     }
 
-    /// Brings the table into force, in one transaction, with `cover` as the entries of this daemon;
-    /// those of the other stay. When it returns the kernel has been asked, and has it so.
+    /// Loads the table, in one transaction, with `cover` as the entries of this daemon; those of
+    /// the other daemon stay. On success the table has been read back and is as written.
     ///
     /// # Errors
     ///
-    /// Nothing was changed, or what was written is not there.
+    /// Nothing was changed, or the table read back differs.
     pub fn load(&mut self, holder: Holder, cover: &Cover) -> Result<(), GuardError> {
         self.transact(&table::load(holder, cover))?;
         let loaded = self.read()?.unwrap_or_default();
@@ -164,7 +165,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// The kernel refused.
+    /// The kernel rejected the request.
     pub fn remove(&mut self) -> Result<bool, GuardError> {
         match self.transact(&table::remove()) {
             Ok(()) => Ok(true),
@@ -177,7 +178,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// The kernel did not say.
+    /// The kernel did not answer.
     pub fn read(&mut self) -> Result<Option<Loaded>, GuardError> {
         let attributes = vec![TableAttribute::Name(TABLE.into())];
         let asked = NfTablesMessage::GetTable(TableMessage { attributes });
@@ -210,7 +211,7 @@ impl Guard {
         Ok(Some(loaded))
     }
 
-    /// Whether the chain of the hook is there, and is at a hook.
+    /// Returns whether the chain of the hook exists, and is at a hook.
     fn is_hooked(&mut self) -> Result<bool, Refused> {
         let attributes = vec![
             ChainAttribute::Table(TABLE.into()),
@@ -240,7 +241,7 @@ impl Guard {
         Ok(())
     }
 
-    /// The keys in a set.
+    /// Returns the keys of a set.
     fn keys(&mut self, set: &str) -> Result<Vec<Vec<u8>>, Refused> {
         let attributes = vec![
             SetElementList::Table(TABLE.into()),
@@ -258,7 +259,7 @@ impl Guard {
         Ok(keys.collect())
     }
 
-    /// A dump, less what belongs to other tables: not every kernel filters every dump.
+    /// Returns a dump without objects of other tables: not every kernel filters every dump.
     fn dump(&mut self, asked: NfTablesMessage) -> Result<Vec<Row>, Refused> {
         let mut rows = match self.requests.dump(inet(asked)) {
             Err(cause) if cause.errno == libc::ENOENT => return Ok(Vec::new()),
@@ -274,7 +275,7 @@ impl Guard {
         loop {
             attempts -= 1;
             match self.send(steps) {
-                // Another transaction came in between.
+                // Another program's transaction came in between.
                 Err(GuardError::Step { cause, .. }) if cause.errno == ERESTART && attempts > 0 => {}
                 Err(GuardError::Step { cause, .. })
                     if matches!(cause.errno, libc::EEXIST | libc::EBUSY) =>
@@ -292,7 +293,7 @@ impl Guard {
         batch.push(batch_begin(on), 0);
         let mut sent = Vec::with_capacity(steps.len());
         for (at, step) in steps.iter().enumerate() {
-            // Errors come back in any case; one acknowledgement says that all is done.
+            // Errors are returned in any case; one acknowledgement confirms the end.
             let ends = at + 1 == steps.len();
             let flags = step.flags | if ends { NLM_F_ACK } else { 0 };
             sent.push(batch.push(inet(step.message.clone()), flags));
@@ -314,7 +315,7 @@ fn is_in(row: &Row, chain: &str) -> bool {
     of.as_deref() == Some(chain)
 }
 
-/// The packets that a rule has counted, if it counts.
+/// Returns the packets counted by a rule, if it has a counter.
 fn counted(row: &Row) -> Option<u64> {
     let list = find(of_netfilter(row), RULE_EXPRESSIONS)?;
     let named = |expression| find(expression, EXPRESSION_NAME).map(text);

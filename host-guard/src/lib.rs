@@ -1,11 +1,13 @@
-//! The host guard: an nftables table that keeps other users of a host away from its BGP sessions.
+//! The host guard: an nftables table that protects a host's BGP sessions from other users of the
+//! host.
 //!
-//! A BGP neighbor is known by its address alone, and every user of a host can send from the host's
-//! address. The table drops, in the output hook, each TCP segment to or from a BGP port whose socket
-//! belongs to a user that is not allowed. `docs/design/host-guard.md` says why it is built so.
+//! A BGP neighbor is identified by its address alone, and every user of a host can send from the
+//! host's address. The table drops, in the output hook, each TCP segment to or from a BGP port if
+//! its socket belongs to a user that is not allowed. `docs/design/host-guard.md` explains the
+//! design.
 //!
-//! [`Guard`] loads, reads and removes the table; [`record`] is what a load leaves for a daemon that
-//! may not read it.
+//! [`Guard`] loads, reads and removes the table; [`record`] is a file that a load writes for a
+//! daemon without permission to read the table.
 
 mod cover;
 mod guard;

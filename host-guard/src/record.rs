@@ -1,6 +1,6 @@
-//! What a load of the table leaves for a daemon that may not read it: a file beside the daemon's
-//! control socket. It says what was loaded, in which network namespace and since which boot, and not
-//! that the table is still there.
+//! A file that a load of the table writes beside the control socket of a daemon without permission
+//! to read the table. It records the loaded entries, the network namespace and the boot, but does
+//! not prove that the table still exists.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -19,12 +19,12 @@ struct Record {
     cover: Cover,
 }
 
-/// Where the record of a daemon is that has its control socket there.
+/// Returns the path of the record of a daemon with this control socket.
 pub fn path(control: &Path) -> PathBuf {
     control.with_extension("guard")
 }
 
-/// Writes a record, in place of an older one.
+/// Writes a record, replacing an older one.
 ///
 /// # Errors
 ///
@@ -36,8 +36,8 @@ pub fn write(path: &Path, cover: &Cover) -> io::Result<()> {
         cover: cover.clone(),
     };
     let text = serde_json::to_vec(&record)?;
-    // The directory belongs to the daemon's user, and this process is root: nothing that is there
-    // is followed or opened.
+    // The directory belongs to the daemon's user, and this process is root: it neither follows nor
+    // opens existing files.
     let new = path.with_extension("guard-new");
     remove(&new)?;
     let mut file = OpenOptions::new()
@@ -46,16 +46,16 @@ pub fn write(path: &Path, cover: &Cover) -> io::Result<()> {
         .custom_flags(libc::O_NOFOLLOW)
         .open(&new)?;
     file.write_all(&text)?;
-    // The daemon's user reads it, whatever the unit's UMask= is.
+    // Readable for the daemon's user, whatever the unit's UMask= is.
     file.set_permissions(fs::Permissions::from_mode(0o644))?;
     fs::rename(&new, path)
 }
 
-/// Removes a record; there need not be one.
+/// Removes a record; a missing one is not an error.
 ///
 /// # Errors
 ///
-/// The file is there and cannot be removed.
+/// The file exists and cannot be removed.
 pub fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -63,7 +63,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Reads a record. `None` if there is none, or it is about another boot or network namespace.
+/// Reads a record. `None` if it does not exist, or belongs to another boot or network namespace.
 pub fn read(path: &Path) -> Option<Cover> {
     let mut text = Vec::new();
     let file = File::open(path).ok()?;
@@ -78,7 +78,7 @@ fn boot() -> io::Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// The number of the calling thread's network namespace.
+/// Returns the inode number of the calling thread's network namespace.
 fn network() -> io::Result<u64> {
     Ok(fs::metadata("/proc/thread-self/ns/net")?.ino())
 }

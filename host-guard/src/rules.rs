@@ -1,7 +1,7 @@
 //! The rules of the table, as expressions.
 //!
-//! `meta skuid` is the file system user id of the file that a segment's socket is open as. A segment
-//! of a socket without a file has none, and a rule that asks for it does not match.
+//! `meta skuid` is the file system user id of the open file of a segment's socket. A segment of a
+//! socket without a file has none, and a rule with `meta skuid` does not match it.
 
 use netlink::expression::{differs, equal, lookup, masked, meta, payload};
 use netlink::nftables::number;
@@ -14,7 +14,7 @@ use crate::cover::Holder;
 
 /// Chain of the output hook: finds the segments of BGP ports.
 pub(crate) const OUTPUT: &str = "output";
-/// Chain that judges them.
+/// Chain that decides about them.
 pub(crate) const JUDGE: &str = "judge";
 /// Sets of connections of other users.
 pub(crate) const REFUSED_IPV4: &str = "refused-ipv4";
@@ -40,7 +40,7 @@ const DYNSET_OPERATION: u16 = 3;
 const DYNSET_KEY: u16 = 4;
 const DYNSET_UPDATE: u32 = 1;
 
-/// A rule: its chain, its expressions and its comment.
+/// A rule with its chain, its expressions and its comment.
 pub(crate) struct Rule {
     pub(crate) chain: &'static str,
     pub(crate) expressions: Vec<Expressions>,
@@ -58,12 +58,12 @@ impl Family {
     pub(crate) const ALL: [Self; 2] = [Self::V4, Self::V6];
 }
 
-/// The set of a holder's ports.
+/// Returns the name of the set of a holder's ports.
 pub(crate) fn ports_of(holder: Holder) -> String {
     format!("{holder}-ports")
 }
 
-/// The set of a holder's peers that are dialed at another port.
+/// Returns the name of the set of a holder's peers with another port.
 pub(crate) fn peers_of(holder: Holder, family: Family) -> String {
     match family {
         Family::V4 => format!("{holder}-peers-ipv4"),
@@ -71,14 +71,14 @@ pub(crate) fn peers_of(holder: Holder, family: Family) -> String {
     }
 }
 
-/// The set of a holder's users.
+/// Returns the name of the set of a holder's users.
 pub(crate) fn users_of(holder: Holder) -> String {
     format!("{holder}-users")
 }
 
-/// All rules, in order.
+/// Returns all rules, in order.
 pub(crate) fn all() -> Vec<Rule> {
-    // First, so that a segment of the daemon passes after one or two look-ups.
+    // First, so that a segment of the daemon is accepted after one or two lookups.
     let mut rules: Vec<_> = Holder::ALL.map(pass_users).into();
     for holder in Holder::ALL {
         for offset in [2, 0] {
@@ -103,7 +103,7 @@ fn judge(expressions: Vec<Expressions>, comment: &'static str) -> Rule {
     }
 }
 
-/// Lets the segments of allowed users pass.
+/// Accepts the segments of allowed users.
 fn pass_users(holder: Holder) -> Rule {
     let expressions = vec![
         meta(MetaKey::SocketUserId),
@@ -117,7 +117,7 @@ fn pass_users(holder: Holder) -> Rule {
     }
 }
 
-/// Sends segments to or from the ports of a set on to the other chain.
+/// Sends segments to or from the ports of a set to the other chain.
 fn to_judge(ports: &str, offset: u32) -> Rule {
     let mut expressions = tcp();
     expressions.extend([
@@ -132,8 +132,8 @@ fn to_judge(ports: &str, offset: u32) -> Rule {
     }
 }
 
-/// Sends segments to the peers of a set on to the other chain. What comes back goes to a socket of
-/// the same user, and a listener's port is guarded by itself.
+/// Sends segments to the peers of a set to the other chain. The replies go to a socket of the same
+/// user, and a listener's port is guarded separately.
 fn dialed_to_judge(holder: Holder, family: Family) -> Rule {
     let (number, octets, [_, destination]) = addresses(family);
     let port = match family {
@@ -155,9 +155,9 @@ fn dialed_to_judge(holder: Holder, family: Family) -> Rule {
     }
 }
 
-/// Notes a connection of a user that is not allowed. There can be one though its SYN is dropped:
-/// that of a SYN cookie, or an older one than the table. Once its socket is closed, what is left to
-/// send belongs to no user.
+/// Records a connection of a user that is not allowed. Such a connection can exist although its SYN
+/// is dropped: with a SYN cookie, or if it is older than the table. After its socket is closed, the
+/// remaining segments belong to no user.
 fn remember(family: Family) -> Rule {
     let mut expressions = flags(SYN);
     expressions.push(equal(&[0]));
@@ -177,7 +177,7 @@ fn remember(family: Family) -> Rule {
     judge(expressions, "a connection of another user")
 }
 
-/// Drops what is left of such a connection.
+/// Drops the remaining segments of such a connection.
 fn remembered(family: Family) -> Rule {
     let mut expressions = connection(family);
     expressions.push(lookup(refused(family), None));
@@ -185,8 +185,8 @@ fn remembered(family: Family) -> Rule {
     judge(expressions, "left by another user")
 }
 
-/// No SYN of a daemon is without a user: only sockets that the kernel makes for itself, on behalf of
-/// another protocol, send one.
+/// Matches a SYN without a user. A daemon never sends one: only sockets that the kernel creates for
+/// another protocol do.
 fn unowned_syn() -> Vec<Expressions> {
     let mut expressions = flags(SYN_OR_ACK);
     expressions.push(equal(&[SYN]));
@@ -206,12 +206,12 @@ fn flags(mask: u8) -> Vec<Expressions> {
     expressions
 }
 
-/// Goes on if the segment's socket belongs to any user.
+/// Continues if the segment's socket belongs to any user.
 fn of_a_user() -> Vec<Expressions> {
     vec![meta(MetaKey::SocketUserId), differs(&NO_USER.to_ne_bytes())]
 }
 
-/// A family's number, octets of an address, and the offsets of source and destination.
+/// Returns a family's number, octets of an address, and the offsets of source and destination.
 const fn addresses(family: Family) -> (u8, u32, [u32; 2]) {
     match family {
         Family::V4 => (NFPROTO_IPV4, 4, [12, 16]),
@@ -219,7 +219,7 @@ const fn addresses(family: Family) -> (u8, u32, [u32; 2]) {
     }
 }
 
-/// Loads addresses and ports, side by side.
+/// Loads addresses and ports into adjacent registers.
 fn connection(family: Family) -> Vec<Expressions> {
     let (number, octets, [source, destination]) = addresses(family);
     let registers = match family {

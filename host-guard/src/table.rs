@@ -1,4 +1,4 @@
-//! The table as nftables messages.
+//! Encodes the table as nftables messages.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -20,28 +20,28 @@ use crate::rules::{
 /// The table, of family `inet`.
 pub const TABLE: &str = "cambric-guard";
 
-/// Behind the translation of destinations (-100), so that a translated one is seen as it is sent.
+/// After destination NAT (-100), so that a translated destination is seen as sent.
 const PRIORITY: i32 = -10;
 /// `NF_ACCEPT`.
 const NF_ACCEPT: u32 = 1;
-/// nft's numbers of data types, for `nft list` to print keys as what they are.
+/// nft's numbers of data types, so that `nft list` prints keys in their proper form.
 const TYPE_IPV4_ADDRESS: u32 = 7;
 const TYPE_IPV6_ADDRESS: u32 = 8;
 const TYPE_PORT: u32 = 13;
 const TYPE_USER: u32 = 24;
-/// A concatenation's type holds its parts' types, this many bits each.
+/// A concatenation's type contains the types of its parts, this many bits each.
 const TYPE_BITS: u32 = 6;
-/// nft's notes on a set that its keys are in host byte order, or in network byte order.
+/// nft's userdata of a set with keys in host byte order, or in network byte order.
 const HOST_ORDER: [u8; 6] = [0, 4, 1, 0, 0, 0];
 const NETWORK_ORDER: [u8; 6] = [0, 4, 2, 0, 0, 0];
-/// nft's kind of rule note that is a comment.
+/// nft's userdata type of a rule comment.
 const NOTE_COMMENT: u8 = 0;
 
 /// One step of a transaction.
 pub(crate) struct Step {
     pub(crate) message: NfTablesMessage,
     pub(crate) flags: u16,
-    /// What it does, for an error.
+    /// Its description, for an error.
     pub(crate) what: String,
 }
 
@@ -56,8 +56,8 @@ impl Step {
     }
 }
 
-/// Makes the table if it is missing, its rules what they are to be, and the entries of a holder
-/// `cover`. Entries of others stay.
+/// Returns the steps that create the table if it is missing, write its rules, and set the entries
+/// of a holder to `cover`. Entries of other holders stay.
 pub(crate) fn load(holder: Holder, cover: &Cover) -> Vec<Step> {
     let make = |message, what: &str| Step::new(message, NLM_F_CREATE, format!("make {what}"));
     let mut steps = vec![make(NfTablesMessage::NewTable(table()), "the table")];
@@ -86,7 +86,7 @@ pub(crate) fn load(holder: Holder, cover: &Cover) -> Vec<Step> {
     steps
 }
 
-/// Makes the entries of a holder `cover`.
+/// Returns the steps that set the entries of a holder to `cover`.
 pub(crate) fn entries(holder: Holder, cover: &Cover) -> Vec<Step> {
     let ports = cover.ports.iter().map(|port| port.to_be_bytes().to_vec());
     let users = cover.users.iter().map(|user| user.to_ne_bytes().to_vec());
@@ -99,7 +99,7 @@ pub(crate) fn entries(holder: Holder, cover: &Cover) -> Vec<Step> {
     steps
 }
 
-/// Address and port as a key, each at a multiple of four octets. `None` if it is another family's.
+/// Returns address and port as a key, each aligned to four octets. `None` for another family.
 fn key(family: Family, peer: &SocketAddr) -> Option<Vec<u8>> {
     let mut key = match (family, peer.ip()) {
         (Family::V4, IpAddr::V4(address)) => address.octets().to_vec(),
@@ -111,7 +111,7 @@ fn key(family: Family, peer: &SocketAddr) -> Option<Vec<u8>> {
     Some(key)
 }
 
-/// Removes the table.
+/// Returns the steps that remove the table.
 pub(crate) fn remove() -> Vec<Step> {
     vec![Step::new(
         NfTablesMessage::DeleteTable(table()),
@@ -120,7 +120,7 @@ pub(crate) fn remove() -> Vec<Step> {
     )]
 }
 
-/// Makes a set hold these keys.
+/// Returns the steps that set the keys of a set.
 fn refill(set: &str, keys: Vec<Vec<u8>>) -> Vec<Step> {
     let empty = SetElementMessage {
         attributes: vec![
@@ -220,7 +220,7 @@ fn sets() -> Vec<Set> {
     sets
 }
 
-/// The type of an address and a port side by side, and its octets.
+/// Returns the type of a concatenation of address and port, and its octets.
 const fn address_and_port(family: Family) -> (u32, u32) {
     let (address, octets) = match family {
         Family::V4 => (TYPE_IPV4_ADDRESS, 8),
@@ -281,7 +281,7 @@ fn new_rule(rule: Rule) -> RuleMessage {
     message
 }
 
-/// How many rules each chain has.
+/// Returns the number of rules in a chain.
 pub(crate) fn rules_in(chain: &str) -> usize {
     rules::all()
         .iter()
@@ -289,19 +289,19 @@ pub(crate) fn rules_in(chain: &str) -> usize {
         .count()
 }
 
-/// The keys of a set that hold a number of two octets in network byte order.
+/// Parses the keys of a set as numbers of two octets in network byte order.
 pub(crate) fn ports(keys: &[Vec<u8>]) -> BTreeSet<u16> {
     let keys = keys.iter().filter_map(|key| key.first_chunk());
     keys.map(|octets| u16::from_be_bytes(*octets)).collect()
 }
 
-/// The keys of a set that hold a number of four octets in host byte order.
+/// Parses the keys of a set as numbers of four octets in host byte order.
 pub(crate) fn users(keys: &[Vec<u8>]) -> BTreeSet<u32> {
     let keys = keys.iter().filter_map(|key| key.first_chunk());
     keys.map(|octets| u32::from_ne_bytes(*octets)).collect()
 }
 
-/// The keys of a set that hold an address and a port.
+/// Parses the keys of a set as address and port.
 pub(crate) fn peers(keys: &[Vec<u8>]) -> impl Iterator<Item = SocketAddr> {
     keys.iter().filter_map(|key| {
         let (address, port) = key.split_at_checked(key.len().checked_sub(4)?)?;

@@ -1,5 +1,5 @@
-//! The table against real sockets, in network namespaces: what is dropped, what passes, and how two
-//! daemons share it. Root with `CAMBRIC_LAB=1`.
+//! The table with real sockets, in network namespaces: dropped and accepted segments, and a table
+//! shared by two daemons. Root with `CAMBRIC_LAB=1`.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -15,15 +15,15 @@ use nix::sys::time::TimeVal;
 use nix::unistd::{Uid, setfsuid};
 
 const PORT: u16 = 179;
-/// A port of a peer, which is not the host's.
+/// A port of a peer that is not a port of the host.
 const DIALED: u16 = 2379;
 /// A user that is not allowed, and one that is.
 const STRANGER: u32 = 65534;
 const ALLOWED: u32 = 4242;
-/// How long a connection is tried that is not to come about, and an octet awaited that is not to
-/// come: a segment that is dropped is sent again several times within it.
+/// How long the test waits for a connection or an octet that must not arrive: a dropped segment is
+/// retransmitted several times within it.
 const IN_VAIN: Duration = Duration::from_millis(1500);
-/// Longer than anything takes that is to happen.
+/// Longer than any expected step takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn cover(ports: &[u16], users: &[u32]) -> Cover {
@@ -34,7 +34,7 @@ fn cover(ports: &[u16], users: &[u32]) -> Cover {
     }
 }
 
-/// Runs `f` in a thread of the host as a user: files and sockets that it opens are that user's.
+/// Runs `f` in a thread of the host as a user: files and sockets opened by `f` belong to that user.
 fn as_user<T: Send>(host: &Host, user: u32, f: impl FnOnce() -> T + Send) -> T {
     let run = host.run(|| {
         setfsuid(Uid::from_raw(user));
@@ -78,7 +78,7 @@ fn another_user_cannot_dial_a_guarded_port() {
             let listener = host.run(|| TcpListener::bind((to, PORT)));
             let _listener = listener.expect("a thread").expect("a listener");
             guard(&host, Guard::remove);
-            // The attack is real.
+            // The attack works without the table.
             let unguarded = dial(&host, STRANGER, to, PATIENCE);
             let mut older = unguarded.expect("nothing is guarded");
 
@@ -98,8 +98,8 @@ fn another_user_cannot_dial_a_guarded_port() {
     });
 }
 
-/// A peer at another port is guarded as a destination; another destination at that port, or the
-/// port as that of a source, is not.
+/// Checks that a peer with another port is guarded as a destination; another destination with that
+/// port, or that port as source, is not.
 #[test]
 fn another_user_cannot_dial_a_peer_at_its_port() {
     in_lab("a peer at another port is dialed", async |lab: Lab| {
@@ -127,7 +127,7 @@ fn another_user_cannot_dial_a_peer_at_its_port() {
             }
             dial_at(&host, STRANGER, other, PATIENCE).expect("another service");
         }
-        // As many as the table takes.
+        // The maximum of the table.
         let mut most = cover(&[PORT], &[0]);
         let all = (0..PEERS_MAX).map(|number| {
             let address = Ipv6Addr::from(u128::try_from(number).expect("fits") + (0xfd << 120));
@@ -142,8 +142,8 @@ fn another_user_cannot_dial_a_peer_at_its_port() {
     });
 }
 
-/// Accepts one connection as a user, writes at once and closes: what the kernel still has to send
-/// belongs to no socket of that user. Returns whether one came.
+/// Accepts one connection as a user, writes at once and closes: the data that the kernel still has
+/// to send belongs to no socket of that user. Returns whether one arrived.
 fn answer_once(listener: &TcpListener, user: u32) -> bool {
     setfsuid(Uid::from_raw(user));
     let patience = TimeVal::new(PATIENCE.as_secs() as i64, 0);
@@ -155,7 +155,7 @@ fn answer_once(listener: &TcpListener, user: u32) -> bool {
     true
 }
 
-/// What root, who dials, reads from a listener of a user.
+/// Returns the data that root, as the connecting user, reads from a listener of a user.
 fn read_from(host: &Host, user: u32, to: IpAddr) -> io::Result<Vec<u8>> {
     let (bound, is_bound) = mpsc::sync_channel(1);
     thread::scope(|scope| {
@@ -190,7 +190,8 @@ fn listener_of_another_user_sends_no_data_by_syn_cookies() {
             guard(&host, |guard| guard.load(Holder::BgpClient, &allowed));
             let nothing = read_from(&host, STRANGER, to).expect_err("data is dropped");
             assert_eq!(nothing.kind(), ErrorKind::WouldBlock, "{nothing}");
-            // The daemon itself goes on with SYN cookies, and what it has left after it closes.
+            // The daemon itself still works with SYN cookies, and its remaining data is sent after
+            // it closes.
             let own = read_from(&host, 0, to).expect("an allowed user");
             assert_eq!(own, b"OPEN, UPDATE");
         }
@@ -235,7 +236,7 @@ fn two_daemons_share_the_table_and_leave_nothing() {
         assert_eq!(found.broken, None);
         assert_eq!(found.entries[&Holder::BgpClient], client);
         assert_eq!(found.entries[&Holder::RouteReflector], reflector);
-        // A port that is no longer configured goes with the next load.
+        // A port that is no longer configured is removed with the next load.
         let fewer = cover(&[179], &[0]);
         guard(&host, |guard| guard.load(Holder::BgpClient, &fewer));
         let found = loaded(&host).expect("a table");
