@@ -1,13 +1,13 @@
-//! Walks netlink attributes in place.
+//! Parses netlink attributes in place.
 
 use netlink_packet_core::NLA_TYPE_MASK;
 
 use crate::Row;
 
-/// Octets of an attribute's header, and the border on which attributes begin.
+/// Octets of an attribute's header, and the alignment of attributes.
 const HEADER_OCTETS: usize = 4;
 
-/// Kind and value of each attribute, in order; ends at the first that does not fit.
+/// Returns type and value of each attribute, in order; ends at the first that does not fit.
 pub fn walk(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let (length, kind) = header(octets)?;
@@ -18,19 +18,19 @@ pub fn walk(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The value of the first attribute of this kind.
+/// Returns the value of the first attribute of this type.
 pub fn find(octets: &[u8], kind: u16) -> Option<&[u8]> {
     walk(octets)
         .find(|(found, _)| *found == kind)
         .map(|(_, value)| value)
 }
 
-/// The attributes of a netfilter message, which follow a header of four octets.
+/// Returns the attributes of a netfilter message, which follow a header of four octets.
 pub fn of_netfilter(row: &Row) -> &[u8] {
     row.payload.get(HEADER_OCTETS..).unwrap_or_default()
 }
 
-/// Text up to its closing NUL.
+/// Returns the text up to its terminating NUL.
 pub fn text(octets: &[u8]) -> String {
     String::from_utf8_lossy(octets)
         .trim_end_matches('\0')

@@ -1,5 +1,5 @@
 //! Expressions of the nftables virtual machine. A match loads into a register and compares; the
-//! forms are those that `nft` itself makes, so that `nft list` prints them back.
+//! encodings are those of `nft` itself, so that `nft list` can print them.
 
 use netlink_packet_netfilter::nftables::{
     Bitwise, Cmp, DataAttribute, Expressions, Immediate, Lookup, Meta, MetaKey, Operator, Payload,
@@ -41,12 +41,12 @@ pub fn compare(operator: Operator, value: &[u8]) -> Expressions {
     ])
 }
 
-/// Goes on if register 1 holds the value.
+/// Continues if register 1 holds the value.
 pub fn equal(value: &[u8]) -> Expressions {
     compare(Operator::Equal, value)
 }
 
-/// Goes on if register 1 holds another value.
+/// Continues if register 1 holds another value.
 pub fn differs(value: &[u8]) -> Expressions {
     compare(Operator::NotEqual, value)
 }
@@ -62,7 +62,7 @@ pub fn masked(mask: &[u8]) -> Expressions {
     ])
 }
 
-/// Looks register 1 up in a set, or in a map whose values go into a register.
+/// Looks register 1 up in a set, or in a map with values that are loaded into a register.
 pub fn lookup(set: &str, into: Option<Register>) -> Expressions {
     let mut attributes = vec![
         Lookup::Set(set.into()),

@@ -1,7 +1,7 @@
-//! Requests to the kernel over netlink: sockets, batches, attributes, and the parts of nftables
-//! messages that every ruleset has.
+//! Requests to the kernel over netlink: sockets, batches, attributes, and the common parts of
+//! nftables messages.
 //!
-//! Knows neither tables nor rules: those belong to the crates that write them.
+//! Tables and rules belong to the crates that write them.
 
 pub mod attributes;
 pub mod expression;

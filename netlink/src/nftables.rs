@@ -1,4 +1,4 @@
-//! The frame of every nftables request: families, transactions, generations.
+//! The common parts of nftables requests: families, transactions, generations.
 
 use netlink_packet_core::{DefaultNla, NetlinkSerializable};
 use netlink_packet_netfilter::nftables::{GenMessage, NfTablesMessage};
@@ -10,23 +10,23 @@ use crate::{Refused, Requests};
 
 /// Netlink protocol of netfilter.
 pub const NETLINK_NETFILTER: isize = 12;
-/// The kernel's internal "start again": the ruleset is not the generation that was named.
+/// The kernel's internal "restart": the ruleset has another generation than the one in the request.
 pub const ERESTART: i32 = 85;
-/// Subsystem number of nftables, named in the header of a batch.
+/// Subsystem number of nftables, in the header of a batch.
 const SUBSYSTEM: u16 = 10;
-/// `NFNL_MSG_BATCH_BEGIN` and its attribute for the generation that the batch builds on.
+/// `NFNL_MSG_BATCH_BEGIN` and its attribute for the required generation.
 const BATCH_BEGIN: u8 = 16;
 const BATCH_GENERATION: u16 = 1;
 /// `NFTA_GEN_ID`.
 const GENERATION_ID: u16 = 1;
 
-/// A message about the tables of family `inet`.
+/// Returns a message about the tables of family `inet`.
 pub fn inet(message: NfTablesMessage) -> NetfilterMessage {
     let header = NetfilterHeader::new(NetfilterProtoFamily::Inet, 0, 0);
     NetfilterMessage::new(header, message)
 }
 
-/// Begins a transaction that the kernel refuses ([`ERESTART`]) if the ruleset has moved on since
+/// Begins a transaction that the kernel rejects ([`ERESTART`]) if the ruleset has changed since
 /// `generation`.
 pub fn batch_begin(generation: u32) -> impl NetlinkSerializable {
     control(ControlMessage::Other {
@@ -44,7 +44,7 @@ pub fn batch_end() -> impl NetlinkSerializable {
 ///
 /// # Errors
 ///
-/// The kernel has no nftables, or not for this process.
+/// The kernel lacks nftables, or denies access to this process.
 pub fn generation(requests: &mut Requests) -> Result<u32, Refused> {
     let header = NetfilterHeader::new(NetfilterProtoFamily::Unspec, 0, 0);
     let message = NfTablesMessage::GetGen(GenMessage {
@@ -59,7 +59,7 @@ pub fn generation(requests: &mut Requests) -> Result<u32, Refused> {
         .ok_or(Refused::of(libc::EOPNOTSUPP))
 }
 
-/// A 32-bit attribute in network byte order.
+/// Returns a 32-bit attribute in network byte order.
 pub fn number(kind: u16, value: u32) -> DefaultNla {
     DefaultNla::new(kind, value.to_be_bytes().into())
 }

@@ -1,7 +1,7 @@
 //! A netlink socket for requests.
 //!
-//! The kernel works a request off while it is being sent, so the answer is there when `send`
-//! returns and reading it does not block; the socket has a time-out all the same.
+//! The kernel processes a request within the `send` call, so the answer is available when `send`
+//! returns and reading it does not block; the socket has a timeout nevertheless.
 
 use std::fmt;
 use std::io;
@@ -19,21 +19,21 @@ use crate::Row;
 use crate::attributes::{find, text};
 use crate::limits::{DUMP_ATTEMPTS, NETLINK_BUFFER_OCTETS, NETLINK_TIMEOUT};
 
-/// `NLMSGERR_ATTR_MSG`: the kernel's own words about an error.
+/// `NLMSGERR_ATTR_MSG`: the kernel's error text.
 const ERROR_TEXT: u16 = 1;
 /// Octets of `nlmsghdr`, which an error message repeats.
 const HEADER_OCTETS: usize = 16;
 /// Netlink messages begin at multiples of this many octets.
 const ALIGN: usize = 4;
 
-/// A request that the kernel refused, or that did not reach it.
+/// A request that the kernel rejected, or that did not reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// Error number, positive.
     pub errno: i32,
-    /// The kernel's own words, if it had any.
+    /// The kernel's error text, if there is one.
     pub text: Option<String>,
-    /// Sequence number of the message that was refused, where the kernel told.
+    /// Sequence number of the rejected message, if the kernel reported it.
     pub sequence: Option<u32>,
 }
 
@@ -60,7 +60,7 @@ impl From<io::Error> for Refused {
 }
 
 impl Refused {
-    /// An error with the number alone.
+    /// Returns an error with only its number.
     pub const fn of(errno: i32) -> Self {
         Self {
             errno,
@@ -88,13 +88,13 @@ impl Requests {
     ///
     /// # Errors
     ///
-    /// The kernel has no such protocol, or no room for a socket.
+    /// The kernel has no such protocol, or cannot allocate a socket.
     pub fn open(protocol: isize) -> io::Result<Self> {
         let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        // Without privileges for large buffers the usual ones must do; a transaction that does
-        // not fit is refused and says so.
+        // Without privileges for large buffers the default ones are used; a transaction that does
+        // not fit is rejected with an error.
         let octets = NETLINK_BUFFER_OCTETS;
         if setsockopt(&socket.as_fd(), sockopt::SndBufForce, &octets).is_err() {
             let _ = setsockopt(&socket.as_fd(), sockopt::SndBuf, &octets);
@@ -104,7 +104,7 @@ impl Requests {
         }
         let timeout = TimeVal::new(NETLINK_TIMEOUT.as_secs() as i64, 0);
         setsockopt(&socket.as_fd(), sockopt::ReceiveTimeout, &timeout)?;
-        // Older kernels know neither; errors are then without words.
+        // Older kernels support neither; errors then have no text.
         let _ = socket.set_ext_ack(true);
         let _ = socket.set_cap_ack(true);
         Ok(Self {
@@ -113,7 +113,7 @@ impl Requests {
         })
     }
 
-    /// An empty batch.
+    /// Returns an empty batch.
     pub fn batch(&mut self) -> Batch<'_> {
         self.drain();
         Batch {
@@ -126,7 +126,7 @@ impl Requests {
     ///
     /// # Errors
     ///
-    /// The kernel refused it, or did not answer.
+    /// The kernel rejected it, or did not answer.
     pub fn execute<M>(&mut self, message: M, flags: u16) -> Result<(), Refused>
     where
         M: NetlinkSerializable,
@@ -136,11 +136,11 @@ impl Requests {
         batch.commit()
     }
 
-    /// Reads a table of the kernel. A dump that a change disturbed is repeated.
+    /// Reads a table of the kernel. A dump that a change interrupted is repeated.
     ///
     /// # Errors
     ///
-    /// The kernel refused it, or did not answer.
+    /// The kernel rejected it, or did not answer.
     pub fn dump<M>(&mut self, message: M) -> Result<Vec<Row>, Refused>
     where
         M: NetlinkSerializable + Clone,
@@ -156,11 +156,11 @@ impl Requests {
         Err(Refused::of(libc::EINTR))
     }
 
-    /// Asks for a single object; the answer is one message.
+    /// Reads a single object; the answer is one message.
     ///
     /// # Errors
     ///
-    /// The kernel refused it, or did not answer.
+    /// The kernel rejected it, or did not answer.
     pub fn fetch<M>(&mut self, message: M) -> Result<Option<Row>, Refused>
     where
         M: NetlinkSerializable,
@@ -173,7 +173,7 @@ impl Requests {
             .and_then(|rows| rows.into_iter().next()))
     }
 
-    /// The rows of an answer; `None` if the kernel says that they may not fit together.
+    /// Returns the rows of an answer; `None` if the kernel reports that they may be inconsistent.
     fn rows(&mut self, sequence: u32) -> Result<Option<Vec<Row>>, Refused> {
         let mut rows = Vec::new();
         let mut whole = true;
@@ -205,7 +205,7 @@ impl Requests {
         Ok(octets)
     }
 
-    /// Throws away answers that a broken-off exchange left behind.
+    /// Discards the answers of an aborted exchange.
     fn drain(&mut self) {
         let mut buffer = Vec::with_capacity(1);
         while self.socket.recv(&mut buffer, libc::MSG_DONTWAIT).is_ok() {
@@ -214,7 +214,7 @@ impl Requests {
     }
 }
 
-/// Messages that go to the kernel in one piece.
+/// Messages that are sent to the kernel as a whole.
 pub struct Batch<'r> {
     requests: &'r mut Requests,
     octets: Vec<u8>,
@@ -227,7 +227,7 @@ impl fmt::Debug for Batch<'_> {
 }
 
 impl<'r> Batch<'r> {
-    /// Appends a message; its sequence number is returned.
+    /// Appends a message; returns its sequence number.
     pub fn push<M: NetlinkSerializable>(&mut self, message: M, flags: u16) -> u32 {
         let mut header = NetlinkHeader::default();
         self.requests.sequence = self.requests.sequence.wrapping_add(1).max(1);
@@ -244,12 +244,12 @@ impl<'r> Batch<'r> {
         header.sequence_number
     }
 
-    /// Sends the batch and waits until the kernel has answered every message that asks for an
-    /// acknowledgement, or has refused one.
+    /// Sends the batch and waits until the kernel has acknowledged every message that requests it,
+    /// or has rejected one.
     ///
     /// # Errors
     ///
-    /// The first message that was refused.
+    /// The first rejected message.
     pub fn commit(self) -> Result<(), Refused> {
         let mut awaited = acknowledged(&self.octets);
         let requests = self.send()?;
@@ -272,7 +272,7 @@ impl<'r> Batch<'r> {
     }
 }
 
-/// The messages in `octets` that ask for an acknowledgement.
+/// Returns the number of messages in `octets` that request an acknowledgement.
 fn acknowledged(octets: &[u8]) -> usize {
     let mut rest = octets;
     std::iter::from_fn(|| next_message(&mut rest))
@@ -291,7 +291,7 @@ fn next_message<'o>(rest: &mut &'o [u8]) -> Option<NetlinkBuffer<&'o [u8]>> {
     Some(message)
 }
 
-/// What an `NLMSG_ERROR` says; number 0 is an acknowledgement.
+/// Returns the outcome in an `NLMSG_ERROR`; number 0 is an acknowledgement.
 fn outcome(message: &NetlinkBuffer<&[u8]>) -> Result<(), Refused> {
     let payload = message.payload();
     match error_number(payload) {
@@ -304,7 +304,7 @@ fn outcome(message: &NetlinkBuffer<&[u8]>) -> Result<(), Refused> {
     }
 }
 
-/// What an `NLMSG_DONE` says: a dump may end in an error, too.
+/// Returns the outcome in an `NLMSG_DONE`, because a dump may end in an error, too.
 fn done(message: &NetlinkBuffer<&[u8]>) -> Result<(), Refused> {
     match error_number(message.payload()) {
         number if number < 0 => Err(Refused {

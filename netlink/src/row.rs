@@ -5,6 +5,6 @@
 pub struct Row {
     /// Netlink message type.
     pub kind: u16,
-    /// What follows the netlink header.
+    /// The octets after the netlink header.
     pub payload: Vec<u8>,
 }
