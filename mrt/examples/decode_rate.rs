@@ -1,5 +1,5 @@
-//! Measures how fast the UPDATEs of a dump are taken apart: split, attributes hashed and
-//! looked up, each distinct set parsed once, every route walked.
+//! Measures how fast the UPDATEs of a dump are decoded: split, attributes hashed and looked up,
+//! each distinct set parsed once, every route read.
 //!
 //! `cargo run --release -p cambric-mrt --example decode_rate -- FILE [ROUNDS]`
 #![allow(clippy::unwrap_used)] // a tool for developers
@@ -17,7 +17,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use mrt::Entry;
 
-/// The sets seen so far: what a receiver keeps so as to parse each only once.
+/// The sets seen so far: a receiver stores them so that it parses each only once.
 #[derive(Default)]
 struct Sets {
     table: HashTable<(u64, Box<[u8]>, Attributes)>,
@@ -61,7 +61,7 @@ impl Count {
     }
 }
 
-/// Takes all messages apart; without `sets` attributes are only hashed.
+/// Decodes all messages; without `sets` attributes are only hashed.
 fn round(bodies: &[Bytes], params: &SessionParams, mut sets: Option<&mut Sets>) -> Count {
     let state = FixedState::with_seed(7);
     let mut count = Count::default();
@@ -165,7 +165,7 @@ fn main() {
         ("every set new", cold),
         ("every set known", warm),
     ] {
-        // The best round: others were disturbed by whatever else the machine does.
+        // The best round: other load on the machine disturbed the others.
         let best = times.into_iter().min().unwrap_or_default();
         report(name, best, bodies.len(), octets, &count);
     }

@@ -14,7 +14,7 @@ pub struct Session {
     pub peer_asn: Asn,
     /// AS number of the collector.
     pub local_asn: Asn,
-    /// Interface index; 0 if not told.
+    /// Interface index; 0 if unknown.
     pub interface: u16,
     /// Address of the peer.
     pub peer_address: IpAddr,
@@ -38,7 +38,7 @@ impl Session {
     }
 }
 
-/// A BGP message and the session it passed on.
+/// A BGP message and its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// The session.
@@ -53,7 +53,7 @@ pub struct Message {
     pub octets: Bytes,
 }
 
-/// A session went from one state to another (RFC 6396 §4.4.1).
+/// A state transition of a session (RFC 6396 §4.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateChange {
     /// The session.
@@ -65,7 +65,7 @@ pub struct StateChange {
 }
 
 impl StateChange {
-    /// Name of a state's number (RFC 6396 §4.4.1).
+    /// Returns the name of a state's number (RFC 6396 §4.4.1).
     pub const fn state_name(state: u16) -> Option<&'static str> {
         match state {
             1 => Some("Idle"),
@@ -101,7 +101,7 @@ pub struct TableEntry {
     pub changed_s: u32,
     /// The family.
     pub family: Family,
-    /// The next hop as it stands in MP_REACH_NLRI.
+    /// The next hop in the format of MP_REACH_NLRI.
     pub next_hop: Bytes,
     /// The NLRI: length in bits and prefix.
     pub nlri: Bytes,
@@ -134,7 +134,7 @@ impl TableEntry {
     }
 }
 
-/// Reads a snapshot: the number of the view, and the name of the file.
+/// Parses a snapshot: the number of the view, and the name of the file.
 pub(crate) fn snapshot(body: &mut Cursor) -> Option<(u16, String)> {
     let view = body.u16()?;
     let name = body.rest();

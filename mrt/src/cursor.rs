@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bytes::Bytes;
 
-/// Takes big-endian fields off shared octets; every read answers `None` at the end.
+/// Reads big-endian fields from shared octets; every read returns `None` at the end.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor {
     octets: Bytes,
@@ -17,7 +17,7 @@ impl Cursor {
         Self { octets, len }
     }
 
-    /// How many octets have been read.
+    /// Returns how many octets have been read.
     pub(crate) fn at(&self) -> usize {
         self.len - self.octets.len()
     }
@@ -60,7 +60,7 @@ impl Cursor {
         self.array::<4>().map(Ipv4Addr::from)
     }
 
-    /// An address of the AFI; `None` also for AFIs without IP addresses.
+    /// Reads an address of the AFI; `None` also for AFIs without IP addresses.
     pub(crate) fn address(&mut self, afi: u16) -> Option<IpAddr> {
         match afi {
             1 => self.ipv4().map(IpAddr::V4),
@@ -71,7 +71,7 @@ impl Cursor {
         }
     }
 
-    /// An AS number of four or two octets.
+    /// Reads an AS number of four or two octets.
     pub(crate) fn asn(&mut self, as4: bool) -> Option<bgp_proto::Asn> {
         let asn = if as4 {
             self.u32()?

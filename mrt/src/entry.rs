@@ -1,4 +1,4 @@
-//! What a record holds, by its type and subtype (RFC 6396 §4, RFC 8050 §3).
+//! The content of a record, by its type and subtype (RFC 6396 §4, RFC 8050 §3).
 
 use thiserror::Error;
 
@@ -9,12 +9,12 @@ use crate::record_type::{BGP4MP, BGP4MP_ET, TABLE_DUMP, TABLE_DUMP_V2};
 use crate::table::TableDump;
 use crate::table_v2::{PeerIndex, Rib, RibForm};
 
-/// What a record holds.
+/// The content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// A BGP message and the session it passed on.
+    /// A BGP message and its session.
     Message(Message),
-    /// A session changed its state.
+    /// A state transition of a session.
     StateChange(StateChange),
     /// The peers that RIB records refer to (RFC 6396 §4.3.1).
     PeerIndex(PeerIndex),
@@ -31,7 +31,7 @@ pub enum Entry {
         /// The file's name.
         file: String,
     },
-    /// A type or subtype that is not read.
+    /// An unsupported type or subtype.
     Unknown,
 }
 
@@ -47,16 +47,16 @@ pub struct EntryError {
     pub kind: u16,
     /// Subtype of the record.
     pub subtype: u16,
-    /// Octet offset in the body where reading stopped.
+    /// Octet offset in the body where parsing stopped.
     pub field_at: usize,
 }
 
 impl Record {
-    /// Reads the record's body.
+    /// Parses the record's body.
     ///
     /// # Errors
     ///
-    /// If the body does not hold what its type says. The records after it can be read.
+    /// If the body is invalid for its type. Later records can still be read.
     pub fn entry(&self) -> Result<Entry, EntryError> {
         let mut body = Cursor::new(self.body.clone());
         let entry = match self.kind {
@@ -83,7 +83,7 @@ impl Record {
         }
     }
 
-    /// Subtypes of RFC 6396 §4.4 and RFC 8050 §3; 2 and 3 are those of its appendix B.
+    /// Parses the subtypes of RFC 6396 §4.4 and RFC 8050 §3; 2 and 3 are those of its appendix B.
     fn bgp4mp(&self, body: &mut Cursor) -> Option<Entry> {
         let as4 = matches!(self.subtype, 4 | 5 | 7 | 9 | 11);
         match self.subtype {

@@ -1,4 +1,4 @@
-//! Opening files, compressed or not.
+//! Opens files, compressed or not.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -9,7 +9,7 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::reader::Reader;
 
-/// Octets read from the disk, and decompressed, at a time.
+/// Octets read from the disk, and decompressed, at once.
 const BUFFER_OCTETS: usize = 128 << 10;
 
 /// Plain octets of a file.
@@ -26,7 +26,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// Those of the first read.
+    /// Errors of the first read.
     pub fn new(input: impl BufRead + Send + 'static) -> io::Result<Self> {
         let mut input = input;
         let decoded: Box<dyn Read + Send> = match input.fill_buf()? {
@@ -47,11 +47,11 @@ impl Read for Source {
     }
 }
 
-/// Opens a file: plain, gzip or bzip2, told by its first octets.
+/// Opens a file: plain, gzip or bzip2, detected by its first octets.
 ///
 /// # Errors
 ///
-/// Those of opening the file and of its first read.
+/// Errors of opening the file and of the first read.
 pub fn open(path: &Path) -> io::Result<Reader<Source>> {
     let file = BufReader::with_capacity(BUFFER_OCTETS, File::open(path)?);
     Ok(Reader::new(Source::new(file)?))

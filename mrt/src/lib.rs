@@ -1,9 +1,9 @@
 //! Reader for MRT dumps of BGP messages and tables (RFC 6396, RFC 8050).
 //!
-//! [`open`] finds out by itself whether a file is plain, gzip or bzip2. A [`Reader`] gives the
-//! [`Record`]s one after the other, each with its octet offset; [`Record::entry`] tells what a
-//! record holds. A file cut in the middle of a record ends with an error that names the
-//! offset; everything before it has been read by then.
+//! [`open`] detects whether a file is plain, gzip or bzip2. A [`Reader`] returns the [`Record`]s
+//! one after the other, each with its octet offset; [`Record::entry`] parses the content of a
+//! record. A file truncated within a record ends with an error that names the offset; all earlier
+//! records have been returned by then.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

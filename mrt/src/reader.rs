@@ -1,4 +1,4 @@
-//! Cutting records out of a stream (RFC 6396 §2, §3).
+//! Splits a stream into records (RFC 6396 §2, §3).
 
 use std::io::{self, Read};
 
@@ -15,7 +15,7 @@ const HEADER_OCTETS: usize = 12;
 pub struct Record {
     /// Octet offset of the record's header, after decompression.
     pub at: u64,
-    /// When it was written, in seconds since 1970.
+    /// Time of writing, in seconds since 1970.
     pub time_s: u32,
     /// Microseconds to add, in records of the extended form (RFC 6396 §3).
     pub microseconds: Option<u32>,
@@ -23,11 +23,11 @@ pub struct Record {
     pub kind: u16,
     /// Subtype; its meaning depends on the type.
     pub subtype: u16,
-    /// What follows the header, without the microseconds.
+    /// The octets after the header, without the microseconds.
     pub body: Bytes,
 }
 
-/// Why no more records come.
+/// Why no more records follow.
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// The file ends within the record at this octet offset.
@@ -36,13 +36,13 @@ pub enum ReadError {
         /// Offset of the record's header, after decompression.
         at: u64,
     },
-    /// The length of the record at this octet offset is beyond
+    /// The length of the record at this octet offset exceeds
     /// [`RECORD_OCTETS_MAX`](crate::limits::RECORD_OCTETS_MAX).
     #[error("record of {len} octets at octet {at}: the file is damaged")]
     TooLong {
         /// Offset of the record's header, after decompression.
         at: u64,
-        /// What the header says.
+        /// The length in the header.
         len: u32,
     },
     /// Reading or decompressing failed within the record at this octet offset.
@@ -50,7 +50,7 @@ pub enum ReadError {
     Io {
         /// Offset of the record's header, after decompression.
         at: u64,
-        /// What failed.
+        /// The error.
         #[source]
         error: io::Error,
     },
@@ -65,8 +65,8 @@ impl ReadError {
     }
 }
 
-/// Reads records from a stream. After an error it is at its end: where the next record begins
-/// is not known.
+/// Reads records from a stream. After an error no more records follow, because the start of the
+/// next one is unknown.
 #[derive(Debug)]
 pub struct Reader<R> {
     source: R,
@@ -75,7 +75,7 @@ pub struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads from `source`, which gives plain octets and should be buffered.
+    /// Creates a reader of `source`, which must return plain octets and should be buffered.
     pub const fn new(source: R) -> Self {
         Self {
             source,
@@ -127,8 +127,8 @@ impl<R: Read> Reader<R> {
         }))
     }
 
-    /// Reads up to `len` octets; fewer only at the end of the stream. Room is made as octets
-    /// come, so that a wrong length costs nothing.
+    /// Reads up to `len` octets; fewer only at the end of the stream. Memory is allocated as octets
+    /// arrive, so that a wrong length allocates nothing.
     fn read(&mut self, len: usize) -> Result<Bytes, ReadError> {
         let mut octets = Vec::with_capacity(len.min(64 << 10));
         match self
@@ -138,7 +138,7 @@ impl<R: Read> Reader<R> {
             .read_to_end(&mut octets)
         {
             Ok(_) => Ok(octets.into()),
-            // What decompressors say of a file that was cut.
+            // Decompressors return this error for a truncated file.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(ReadError::Cut { at: self.at })
             }

@@ -1,4 +1,4 @@
-//! TABLE_DUMP: the first table format (RFC 6396 §4.2), and reading a table's attributes.
+//! TABLE_DUMP: the first table format (RFC 6396 §4.2), and the attributes of tables.
 
 use std::net::IpAddr;
 
@@ -28,7 +28,7 @@ pub struct TableDump {
 }
 
 impl TableDump {
-    /// Subtypes are the AFIs.
+    /// Parses a record. Its subtype is the AFI.
     pub(crate) fn read(body: &mut Cursor, afi: u16) -> Option<Self> {
         let (view, sequence) = (body.u16()?, body.u16()?);
         let address = body.address(afi)?;
@@ -50,7 +50,7 @@ impl TableDump {
         })
     }
 
-    /// The family of the prefix.
+    /// Returns the family of the prefix.
     pub const fn family(&self) -> Family {
         match self.prefix {
             Prefix::V4(_) => Family::IPV4_UNICAST,
@@ -59,10 +59,10 @@ impl TableDump {
     }
 }
 
-/// The path attributes of a table's entry, ready to be decoded.
+/// Returns the path attributes of a table's entry, in a form that can be decoded.
 ///
-/// MP_REACH_NLRI in a table holds only the next hop (RFC 6396 §4.3.4); some writers put the
-/// whole attribute there all the same. Both are read.
+/// MP_REACH_NLRI in a table holds only the next hop (RFC 6396 §4.3.4); some writers put the whole
+/// attribute there nevertheless. Both forms are accepted.
 pub fn table_attributes<'a>(
     attributes: &'a [u8],
     family: Family,
@@ -75,7 +75,7 @@ pub fn table_attributes<'a>(
     AttrBlock::from_octets(attributes, family, next_hop, params)
 }
 
-/// The next hop of MP_REACH_NLRI in the short form, else in the full one.
+/// Returns the next hop of MP_REACH_NLRI in the short form, otherwise in the full one.
 fn next_hop(value: &[u8]) -> Option<&[u8]> {
     let (len, short) = value.split_first()?;
     if usize::from(*len) == short.len() {

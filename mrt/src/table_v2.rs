@@ -49,7 +49,7 @@ impl PeerIndex {
 }
 
 impl Peer {
-    /// The two low bits of the type tell the sizes of address and AS number.
+    /// Parses a peer. The two low bits of the type encode the sizes of address and AS number.
     fn read(body: &mut Cursor) -> Option<Self> {
         let kind = body.u8()?;
         let id = body.ipv4()?;
@@ -59,17 +59,17 @@ impl Peer {
     }
 }
 
-/// What a RIB subtype says of its records.
+/// The record format of a RIB subtype.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RibForm {
-    /// The family; told by the record itself in the generic form.
+    /// The family; in the generic form it is in the record itself.
     family: Option<Family>,
     /// Entries, and in the generic form NLRI, have path identifiers.
     add_path: bool,
 }
 
 impl RibForm {
-    /// Subtypes of RFC 6396 §4.3 and RFC 8050 §4.
+    /// Returns the format of the subtypes of RFC 6396 §4.3 and RFC 8050 §4.
     pub(crate) const fn of(subtype: u16) -> Option<Self> {
         let family = match subtype {
             2 | 8 => Some(Family::IPV4_UNICAST),
@@ -93,7 +93,7 @@ pub struct Rib {
     pub sequence: u32,
     /// The family.
     pub family: Family,
-    /// The NLRI as it would stand in a message, without path identifier.
+    /// The NLRI in the format of a message, without path identifier.
     pub nlri: Bytes,
     /// The paths.
     pub entries: Vec<RibEntry>,
@@ -145,7 +145,7 @@ impl RibEntry {
     fn read(body: &mut Cursor, form: RibForm, generic_path_id: Option<u32>) -> Option<Self> {
         let peer = body.u16()?;
         let originated_s = body.u32()?;
-        // RFC 8050 §4: in the generic form the identifier stands in the NLRI.
+        // RFC 8050 §4: in the generic form the identifier is in the NLRI.
         let path_id = match (form.add_path, form.family) {
             (true, Some(_)) => Some(body.u32()?),
             _ => generic_path_id,

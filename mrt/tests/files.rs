@@ -1,5 +1,5 @@
-//! Real dumps: as many messages and paths as their makers say. The files lie beside the
-//! workspace; without them the test says so and passes.
+//! Real dumps: compares the numbers of messages and paths with those of their publishers. The files
+//! are beside the workspace; without them the test prints that and passes.
 #![allow(clippy::unwrap_used)] // helpers of tests
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/mrt")
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Count {
     messages: BTreeMap<String, u32>,
@@ -100,7 +100,7 @@ impl Count {
 }
 
 /// File, then messages as OPEN/UPDATE/NOTIFICATION/KEEPALIVE/ROUTE-REFRESH, state changes,
-/// prefixes, paths, entries with faults, and where a cut file ends.
+/// prefixes, paths, entries with faults, and the offset at which a truncated file ends.
 type Row = (&'static str, [u32; 5], u32, u32, u32, u32, Option<u64>);
 
 /// The faults: BIRD writes its static routes without any attributes, and IPv6 routes without
