@@ -41,5 +41,5 @@ pub const FORMER_METRICS_MAX: usize = 64;
 /// The program's name.
 pub const PROGRAM: &str = "cambric-bgp-client";
 
-/// Kinds of kernel errors whose repetitions the log counts separately.
+/// Kinds of kernel errors with a separate count of repetitions in the log.
 pub const LOG_KEYS_MAX: usize = 32;

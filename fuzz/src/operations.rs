@@ -44,7 +44,7 @@ struct Rig {
     session: Session,
     now: Instant,
     up: bool,
-    /// The machine has requested a dial whose result is not reported yet.
+    /// The machine has requested a dial; the result is not reported yet.
     dialing: bool,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Changed {
     pub(super) announce: Vec<IpNet>,
     /// Prefixes to withdraw.
     pub(super) withdraw: Vec<IpNet>,
-    /// Prefixes whose kernel routes must be recomputed.
+    /// Prefixes with kernel routes that must be recomputed.
     pub(super) install: Vec<IpNet>,
     /// Whether the selection of learned routes for the kernel has changed.
     pub(super) all: bool,

@@ -85,7 +85,7 @@ pub struct Node {
     watcher: Watcher,
     reconciler: Reconciler,
     learned: Learned,
-    /// Prefixes whose kernel route does not have the default metric, with that metric.
+    /// Prefixes with a kernel route of another than the default metric, with that metric.
     elsewhere: BTreeMap<IpNet, u32>,
     /// Prefixes that this node originates.
     announced: BTreeSet<IpNet>,

@@ -54,7 +54,7 @@ impl Host {
         )
     }
 
-    /// Returns a host whose daemon waits for no neighbor.
+    /// Returns a host with a daemon that waits for no neighbor.
     fn begun() -> Self {
         Self::with("", Duration::ZERO)
     }

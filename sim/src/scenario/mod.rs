@@ -97,6 +97,9 @@ pub fn converge(seed: u64, options: Options) -> Result<(Duration, Duration), Fai
 impl World {
     /// Lets time pass until every kernel agrees with the datastore and every session is
     /// established; returns how long that took.
+    ///
+    /// # Errors
+    /// It takes longer than `most`.
     pub fn agree(&mut self, most: Duration) -> Result<Duration, Violation> {
         let begin = self.now;
         let end = begin + nanos(most);
