@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_answer_is_read() {
         for version in Version::ALL {
             let read = Answer::read(&answer().write(version).unwrap()).unwrap();
             assert_eq!(read.ips.len(), 2, "{version:?}");

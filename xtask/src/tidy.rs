@@ -7,6 +7,7 @@
 //! * [`circles`]: files that import each other in a circle;
 //! * [`words`]: markers of unfinished work, and paths of one machine;
 //! * [`plain`]: words that mark unclear sentences;
+//! * [`names`]: names of tests;
 //! * [`documents`]: dependencies with their reasons, the map with its files, invariants with their
 //!   tests;
 //! * [`links`]: documents that point to documents.
@@ -21,6 +22,7 @@ pub mod fences;
 pub mod files;
 pub mod links;
 pub mod metadata;
+pub mod names;
 pub mod plain;
 pub mod prose;
 pub mod sizes;
@@ -84,6 +86,7 @@ pub fn run(root: &Path) -> anyhow::Result<Vec<Finding>> {
     findings.extend(circles::check(&files));
     findings.extend(words::check(&files));
     findings.extend(plain::check(&files));
+    findings.extend(names::check(&files));
     findings.extend(documents::check(&workspace, &files));
     findings.extend(links::check(&files));
     findings.sort();

@@ -24,7 +24,7 @@ fn add_path_is_found_in_an_open() {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_update_is_read() {
     let attributes = Attributes {
         path: vec![65_001, 4_200_000_000],
         next_hop: [10, 64, 16, 0],

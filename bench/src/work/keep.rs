@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_unread_is_found_in_the_kernels_table() {
+    fn unread_octets_are_found_in_the_kernels_table() {
         let address = u32::from_ne_bytes(client(FIRST).octets());
         let table = format!(
             "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt\n\

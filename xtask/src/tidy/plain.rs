@@ -46,9 +46,6 @@ const COMMENTS_MAX: usize = 2;
 /// Markers in 1,000 words of a crate's text literals.
 const TEXTS_MAX: usize = 1;
 
-/// Pages that may have more markers: a file, or a directory with `/`. These rows only get smaller.
-const PAGES: &[(&str, usize)] = &[("CHANGELOG.md", 9)];
-
 /// Crates with more markers in comments. These rows only get smaller.
 const COMMENTS: &[(&str, usize)] = &[
     ("bench", 10),
@@ -98,7 +95,7 @@ pub fn check(files: &[File]) -> Vec<Finding> {
         if file.is_markdown() {
             let mut page = Prose::default();
             page.add(&path, &prose::page(&file.text));
-            findings.extend(page.finding(&path, "the page", most(PAGES, &path, PAGE_MAX)));
+            findings.extend(page.finding(&path, "the page", PAGE_MAX));
         } else if file.is_rust() {
             let source = prose::source(&file.text);
             let (member, path) = (file.member(), path.as_str());
@@ -120,10 +117,9 @@ pub fn check(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// Returns the limit of a page or of a crate.
-fn most(rows: &[(&str, usize)], path: &str, otherwise: usize) -> usize {
-    let is_its = |name: &str| path == name || (name.ends_with('/') && path.starts_with(name));
-    let row = rows.iter().find(|(name, _)| is_its(name));
+/// Returns the limit of a crate.
+fn most(rows: &[(&str, usize)], member: &str, otherwise: usize) -> usize {
+    let row = rows.iter().find(|(name, _)| *name == member);
     row.map_or(otherwise, |(_, most)| *most)
 }
 

@@ -1,7 +1,7 @@
 use super::files::File;
 use super::metadata::{Package, Workspace};
 use super::{
-    Finding, circles, directions, documents, fences, links, plain, prose, sizes, tree, words,
+    Finding, circles, directions, documents, fences, links, names, plain, prose, sizes, tree, words,
 };
 
 /// The repository itself is tidy.
@@ -427,4 +427,16 @@ fn promises_of_any_page_have_their_tests() {
         "{found}"
     );
     assert!(!found.contains("docs/b.md"), "{found}");
+}
+
+#[test]
+fn test_names_without_subject_or_too_long_are_found() {
+    let test = |name: &str| format!("#[test]\nfn {name}() {{}}\n");
+    let long = "a".repeat(61);
+    let text =
+        test("route_is_sent") + &test("who_is_there") + &test(&long) + "fn what_helps() {}\n";
+    let found = texts(&names::check(&[File::new("rib/src/a.rs", text)]));
+    assert_eq!(found.lines().count(), 2, "{found}");
+    assert!(found.contains("rib/src/a.rs:4: `who_is_there`"), "{found}");
+    assert!(found.contains("has 61 characters"), "{found}");
 }
