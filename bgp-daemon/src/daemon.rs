@@ -201,7 +201,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         if let Some((_, error)) = neighbors.first() {
             let count = neighbors.len();
             notes.push(format!(
-                "neighbors that are not let in for want of a key: {count}; {error}"
+                "neighbors rejected because of a missing key: {count}; {error}"
             ));
         }
         notes

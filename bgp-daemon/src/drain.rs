@@ -193,7 +193,7 @@ impl Drain {
             Stage::Waits { .. } => Some(
                 "draining: the clients that are left need this reflector no more, and may settle",
             ),
-            Stage::Done => Some("drained: takes no session until it is undrained"),
+            Stage::Done => Some("drained: accepts no session until it is undrained"),
         }
     }
 

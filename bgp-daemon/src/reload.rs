@@ -33,7 +33,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             events::emit(Event::ConfigRestartRequired {
                 keys: Text::new(&keys),
             });
-            let text = format!("{keys} changed: takes a restart");
+            let text = format!("{keys} changed: requires a restart");
             self.config_error = Some(text);
         }
     }

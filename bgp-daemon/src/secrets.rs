@@ -100,7 +100,7 @@ impl Keeper {
         all.filter_map(|((name, key), secret)| {
             let trouble = secret.trouble.as_deref()?;
             let kept = match secret.value {
-                Some(_) => ": the password that was read before stays in force",
+                Some(_) => ": the last password stays in effect",
                 None => "",
             };
             Some(Fault {

@@ -169,14 +169,14 @@ impl Source {
 
     /// What an operator should know.
     pub(crate) fn notes(&self) -> impl Iterator<Item = String> + '_ {
-        const STAYS: &str = "its last configuration stays in force";
+        const STAYS: &str = "the last configuration stays in effect";
         let lost = match self.resources.status() {
             Status::Lost => Some(format!("the store is away: {STAYS}")),
             Status::Unready(why) if self.resources.has_whole() => {
-                Some(format!("the store is not acted upon, {why}: {STAYS}"))
+                Some(format!("the store is not ready, {why}: {STAYS}"))
             }
             Status::Snapshot { age_s } => Some(format!(
-                "the store is away: a snapshot of {age_s} s before the start is in force"
+                "the store is away: a snapshot of {age_s} s before the start is in effect"
             )),
             Status::Syncing | Status::InSync | Status::Unready(_) => None,
         };

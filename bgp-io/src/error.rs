@@ -83,9 +83,7 @@ pub enum IoError {
         optmem_max: Option<u64>,
     },
     /// The kernel does not take keys.
-    #[error(
-        "the kernel does not take the password of {whose}: {error} (it needs CONFIG_TCP_MD5SIG)"
-    )]
+    #[error("the kernel rejects the password of {whose}: {error} (it needs CONFIG_TCP_MD5SIG)")]
     Key {
         /// Whose key.
         whose: Whose,

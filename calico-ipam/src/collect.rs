@@ -366,7 +366,7 @@ impl std::fmt::Display for Finding {
                 why: Use::NodeGone,
             } => write!(
                 f,
-                "{} of {} is leaked: its node is gone",
+                "{} of {} is leaked: its node is deleted",
                 given.address,
                 named(handle)
             ),
@@ -383,9 +383,9 @@ impl std::fmt::Display for Finding {
                 write!(f, "block {block} of {owner} is empty, and not its only one")
             }
             Self::Orphan { host, block } => {
-                write!(f, "block {block} belongs to node {host}, which is gone")
+                write!(f, "block {block} belongs to node {host}, which is deleted")
             }
-            Self::Host(host) => write!(f, "node {host} is gone, and still marked as a host"),
+            Self::Host(host) => write!(f, "node {host} is deleted, but still marked as a host"),
             Self::Unfounded { owner, block, .. } => {
                 write!(
                     f,

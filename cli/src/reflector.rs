@@ -106,7 +106,7 @@ async fn drain(store: &EtcdStore, name: &str, force: bool, no_wait: bool) -> Res
         return Ok(());
     }
     follow(store, name, ReflectorState::Drained).await?;
-    println!("reflector {name} is drained: it takes no session until it is undrained");
+    println!("reflector {name} is drained: it accepts no session until it is undrained");
     Ok(())
 }
 
@@ -128,7 +128,9 @@ async fn remove(store: &impl Store, name: &str) -> Result<()> {
     for _ in 0..REMOVE_ATTEMPTS_MAX {
         let fleet = Fleet::read(store).await?;
         if fleet.registered.contains_key(name) {
-            bail!("reflector {name} lives: drain and stop it first, and wait until it is gone");
+            bail!(
+                "reflector {name} is running: drain and stop it first, and wait until its registration has expired"
+            );
         }
         if !fleet.has_something_of(name) {
             bail!("the store has nothing of a reflector {name}");
@@ -155,7 +157,7 @@ async fn follow(store: &EtcdStore, name: &str, wanted: ReflectorState) -> Result
             ))
             .await?;
         let Some(found) = listing.items.first() else {
-            bail!("reflector {name} is gone; what was asked of it stands for when it is back");
+            bail!("reflector {name} is not running; the request takes effect when it returns");
         };
         let said = Registration::parse(&found.value).with_context(|| key.clone())?;
         if said.state == wanted {

@@ -458,7 +458,7 @@ impl Daemon {
         if !fixed.is_empty() {
             let keys = fixed.join(", ");
             events::restart_required(&keys);
-            self.config_error = Some(format!("{keys} changed: takes a restart"));
+            self.config_error = Some(format!("{keys} changed: requires a restart"));
         }
     }
 }

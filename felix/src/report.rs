@@ -184,7 +184,7 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
         notes.push(format!("{more} more problems"));
     }
     if process.store.away {
-        let words = "the store is away; what was read before stays in force";
+        let words = "the store is away; the last configuration stays in effect";
         waiting.push("the store to come back".into());
         notes.push(words.into());
     }

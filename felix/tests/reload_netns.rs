@@ -69,7 +69,7 @@ fn reload_applies_settings_and_names_the_rest() {
             Process::configure(&host, &store, mixed);
             felix.reload();
             wait_listed(&host, "control-exceptions-ipv4", "10.65.0.9");
-            let wished = "endpoint_metric changed: takes a restart";
+            let wished = "endpoint_metric changed: requires a restart";
             wait_error(&host, |error| error == Some(wished));
         }
         assert_eq!(route(), before);

@@ -115,7 +115,7 @@ fn lines(policy: &Policy) -> Vec<String> {
         let then = match term.then {
             Then::Accept => "accept",
             Then::Reject => "deny",
-            Then::Next => "goes on",
+            Then::Next => "continue",
         };
         format!("{}: {then}", term.name)
     });

@@ -83,7 +83,8 @@ fn paths(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
     let place = given.place_of("add_path_send")?;
     let is_sent = given.get("add_path").and_then(|mode| mode.value.text());
     let is_sent = is_sent.is_some_and(|mode| ["send", "both"].contains(&mode));
-    let message = "add_path_send says which paths are sent, but add_path does not let any be sent";
+    let message =
+        "add_path_send selects the paths to send, but add_path does not allow to send several";
     let invalid = Invalid::at(place, message).help("set add_path to \"send\" or \"both\"");
     let invalid = invalid.related(given.place_of("add_path"), "add_path is here");
     (!is_sent && !peer.send_paths.is_empty()).then_some(invalid)

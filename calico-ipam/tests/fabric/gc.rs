@@ -104,9 +104,9 @@ async fn leaked_address_is_released_after_the_grace_period() {
     let picture = ipam.picture().await.unwrap();
     let mut expected = vec![
         format!("{leaked} of a.2 is leaked: no endpoint has it"),
-        format!("{gone} of b.1 is leaked: its node is gone"),
+        format!("{gone} of b.1 is leaked: its node is deleted"),
         format!(
-            "block {} belongs to node b, which is gone",
+            "block {} belongs to node b, which is deleted",
             block(&picture, gone)
         ),
     ];
@@ -372,7 +372,7 @@ async fn partial_changes_of_calico_are_repaired() {
     put(&store, &key("host/gone"), &Value::Null).await;
     assert_eq!(
         found(&store).await,
-        ["node gone is gone, and still marked as a host"]
+        ["node gone is deleted, but still marked as a host"]
     );
     assert_eq!(collect(&store).await, [true]);
 }

@@ -160,7 +160,7 @@ fn check_endpoint(endpoint: &str, has_tls: bool) -> Result<(), (String, &'static
     if !is_host {
         return Err((
             "the endpoint's host is neither a name nor an address".to_owned(),
-            "an IPv6 address stands in brackets: https://[2001:db8::1]:2379",
+            "an IPv6 address needs brackets: https://[2001:db8::1]:2379",
         ));
     }
     match (scheme, has_tls) {

@@ -203,7 +203,7 @@ impl Show {
         victim.daemons.clear();
         let name = &victim.plan.name;
         let outcome = format!(
-            "{name} is gone: the store goes on with {} of {members}",
+            "{name} is down: the store continues with {} of {members}",
             members - 1
         );
         self.journal.good("store member killed", None, outcome);

@@ -225,7 +225,7 @@ impl Stage {
     fn note(&mut self, connected: &Connected) -> Result<()> {
         let all = &mut self.fabric.workloads;
         let workload = all.iter_mut().find(|w| w.name == connected.name);
-        let workload = workload.context("the workload is gone")?;
+        let workload = workload.context("the workload was removed")?;
         workload.connected(connected.place, connected.v4, connected.v6)?;
         let nets = workload.nets().map(|net| (net, connected.place));
         self.owners.extend(nets);
@@ -248,7 +248,7 @@ impl Stage {
         self.containers.del(&self.fabric, name).await?;
         let all = &mut self.fabric.workloads;
         let workload = all.iter_mut().find(|w| w.name == name);
-        let workload = workload.context("the workload is gone")?;
+        let workload = workload.context("the workload was removed")?;
         let had: Vec<IpAddr> = workload.addresses().collect();
         workload.disconnected();
         for address in &had {

@@ -111,7 +111,7 @@ pub(super) fn status(status: &Status) -> String {
         block.fact("note", &clean(note));
     }
     if let Some(error) = &status.config_error {
-        block.fact("config refused", "the last good one is in force");
+        block.fact("config refused", "the last valid one is in effect");
         block.text.push_str(error.trim_end());
         block.text.push('\n');
     }

@@ -231,7 +231,7 @@ pub(crate) async fn what_nobody_uses_is_collected(tool: &Tool) {
 
     let said = tool.done(&words);
     assert!(
-        said.contains("belongs to node gone, which is gone: done\n"),
+        said.contains("belongs to node gone, which is deleted: done\n"),
         "{said}"
     );
     assert!(said.ends_with("Collected 3 of 3 things.\n"), "{said}");

@@ -62,7 +62,7 @@ pub(crate) async fn reflectors_are_listed_drained_and_removed(tool: &Tool) {
     register(tool, "rr1", "drained").await;
     let said = waits.join().unwrap();
     assert!(
-        said.ends_with("reflector rr1 is drained: it takes no session until it is undrained\n"),
+        said.ends_with("reflector rr1 is drained: it accepts no session until it is undrained\n"),
         "{said}"
     );
 

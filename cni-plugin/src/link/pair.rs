@@ -87,7 +87,7 @@ pub(crate) async fn make(host: &Links, netns: &Netns, pair: &Pair<'_>) -> Result
 /// Adds the gateway address to the host's end, unless the kernel has added it.
 async fn gateway(host: &Links, interface: &str) -> Result<(), Failure> {
     let Some(link) = host.find(interface).await? else {
-        let message = format!("interface {interface} is gone again");
+        let message = format!("interface {interface} was deleted");
         return Err(Failure::new(Code::Kernel, message));
     };
     let mut request = host

@@ -98,7 +98,7 @@ impl Page<'_> {
         self.gauge("waiting_for", help, count(&status.waiting_for))?;
         let help = "Things that an operator should know: the notes of the status.";
         self.gauge("notes", help, count(&status.notes))?;
-        let help = "The last reload was refused, or takes a restart.";
+        let help = "The last reload was rejected, or requires a restart.";
         self.gauge("config_error", help, status.config_error.is_some().into())
     }
 
@@ -119,23 +119,23 @@ impl Page<'_> {
     }
 
     fn store(&mut self, store: &StoreFigures, uptime_s: u64) -> fmt::Result {
-        let help = "Everything of the store was read, is watched and acted upon.";
+        let help = "The datastore has been read, is watched and is applied.";
         self.gauge("store_in_sync", help, store.in_sync.into())?;
-        let help = "The store has been away for a while; what was read stays in force.";
+        let help = "The datastore has been unreachable for some time; the last configuration stays in effect.";
         self.gauge("store_away", help, store.away.into())?;
-        let help = "The store is not to be acted upon; what was read before stays in force.";
+        let help = "The datastore is not ready; the last configuration stays in effect.";
         self.gauge("store_unready", help, store.unready.into())?;
-        let help = "What is acted upon is the snapshot of an earlier run.";
+        let help = "A snapshot of an earlier run is in effect.";
         let snapshot = store.snapshot_age_s.is_some();
         self.gauge("store_snapshot", help, snapshot.into())?;
         if let Some(revision) = store.revision {
-            let help = "The newest revision of the store that is in force.";
+            let help = "The applied revision of the datastore.";
             self.single("store_revision", help, &ConstGauge::new(revision))?;
         }
         let help = "Seconds since the store has answered, or since the start if it never did.";
         let silent_s = store.answered_s.unwrap_or(uptime_s);
         self.gauge("store_silent_seconds", help, silent_s)?;
-        let help = "Keys whose value is refused; the last good one stays in force.";
+        let help = "Keys with an invalid value; the last valid value stays in effect.";
         self.gauge("store_bad_values", help, store.bad_values)?;
         let Some(registered) = store.registered else {
             return Ok(());

@@ -124,7 +124,7 @@ pub(super) fn listed(
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Array(entries)) => entries.clone(),
         Some(_) => {
-            let reason = "is not a list; the value before it stays in force";
+            let reason = "is not a list; the last valid value stays in effect";
             return Err(Problem::new(key, format!("spec.{list}"), reason));
         }
     };

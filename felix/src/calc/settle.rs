@@ -212,7 +212,8 @@ impl Calculator {
             let what = problem.map(Problem::what).unwrap_or_default();
             match &mut placement {
                 Some(placement) => {
-                    placement.denied = Some(format!("{what}; the value before it stays in force"));
+                    placement.denied =
+                        Some(format!("{what}; the last valid value stays in effect"));
                 }
                 None => {
                     let endpoint = Endpoint {

@@ -142,7 +142,7 @@ mod tests {
         let mut documented = BTreeSet::new();
         for row in rows {
             let (keys, what) = row.trim_matches('|').split_once('|').expect("two cells");
-            let wanted = match what.trim().starts_with("takes a restart") {
+            let wanted = match what.trim().starts_with("requires a restart") {
                 true => Effect::Restart,
                 false => Effect::Applied,
             };

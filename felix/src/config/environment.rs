@@ -176,7 +176,7 @@ mod tests {
             (
                 "FELIX_DEFAULTENDPOINTTOHOSTACTION",
                 "REJECT",
-                "none of Drop, Return, Accept",
+                "not one of Drop, Return, Accept",
             ),
             ("FELIX_INTERFACEPREFIX", "t/p", "'t/p' cannot be"),
             ("FELIX_NATPORTRANGE", "9:8", "'9:8' is neither a port nor"),

@@ -101,7 +101,7 @@ impl Parameter {
                 .iter()
                 .find(|word| word.eq_ignore_ascii_case(text))
                 .map(|word| (*word).into())
-                .ok_or_else(|| format!("'{text}' is none of {}", words.join(", "))),
+                .ok_or_else(|| format!("'{text}' is not one of {}", words.join(", "))),
         }
     }
 }

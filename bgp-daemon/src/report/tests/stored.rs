@@ -80,7 +80,7 @@ fn settings_name_the_resource_of_each_neighbor() {
     );
     assert_eq!(
         tor.export.first().map(String::as_str),
-        Some("own routes: goes on")
+        Some("own routes: continue")
     );
     assert!(tor.export.contains(&"pools: accept".to_owned()));
     assert_eq!(

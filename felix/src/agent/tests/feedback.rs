@@ -220,7 +220,7 @@ fn a_value_that_cannot_be_read_is_an_error_of_its_endpoint() {
     assert_eq!(world.state(), (EndpointState::Up, None));
     world.endpoint("a", "cali1", &["10.65.0.0/24"]);
     world.settle();
-    world.is_refused("(/32 or /128); the value before it stays in force");
+    world.is_refused("(/32 or /128); the last valid value stays in effect");
     assert_eq!(world.routes().len(), 1);
     // Another host's endpoint is not reported.
     let other = key("a").replace("n1-", "n2-");
