@@ -10,7 +10,7 @@ help:
 	@echo 'make demo    build quickly, then bring up a fabric on this machine and prove that it routes'
 	@echo 'make build   the programs, optimized, in target/release'
 	@echo 'make deb     build, then Debian packages in target/debian'
-	@echo 'make check   everything that needs neither root nor foreign daemons'
+	@echo 'make check   lints, documentation and tests; labs are skipped, they need root (make test)'
 	@echo 'make test    everything that CI runs: check with its labs, fuzzing, the demo, the packages'
 	@echo 'make soak    the tests that draw, with seeds by chance (MINUTES=n)'
 	@echo 'make bench   reflector, kernel and store beside BIRD and FRR: time, CPU, memory (BENCH=... for options)'
