@@ -26,15 +26,15 @@
 //! let now = Instant::ZERO;
 //! speaker.start(now);
 //!
-//! // What happens is told, here a route of our own; work is done in bites.
+//! // Inputs are passed to the speaker, here a local route; work is done in bounded steps.
 //! let (family, net) = (Family::IPV4_UNICAST, Net::V4("198.51.100.7/32".parse()?));
 //! let attributes = Some(Attributes::default());
 //! speaker.handle(now, Input::Local { family, net, attributes, interface: None });
 //! while speaker.run(now, Budget(1000)) == Progress::More {}
 //! assert!(speaker.rib().lookup(family, net).is_some_and(|route| route.best().is_some()));
 //!
-//! // What there is to do is asked for. Once the driver has connected it tells of it, and moves
-//! // octets: Speaker::poll_writable, fill and sent one way, bgp_fsm::Input::Received the other.
+//! // Outputs are polled. Once connected, the driver reports it and transfers octets with
+//! // Speaker::poll_writable, fill and sent, and in the other direction bgp_fsm::Input::Received.
 //! let outputs: Vec<Output> = std::iter::from_fn(|| speaker.poll_output()).collect();
 //! assert!(outputs.iter().any(|output| {
 //!     matches!(output, Output::Dial { remote, .. } if remote.to_string() == "192.0.2.2:179")

@@ -1,4 +1,4 @@
-//! Everything that continuous integration runs: `cargo run -p xtask -- ci`, which is `make test`.
+//! All checks of continuous integration: `cargo run -p xtask -- ci`, which is `make test`.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use anyhow::Result;
 use crate::runner::{self, Job, Outcome, PROFILE, Setting, Stage, Summary, Table, Verdict};
 use crate::{fuzz, programs, tidy};
 
-/// Runs it all, to the end, whatever fails on the way, and says at the end what did. Only where the
-/// build fails, there is nothing more to run.
+/// Runs all checks to the end, also after failures, and reports the failures at the end. After a
+/// failed build no test is run.
 ///
 /// # Errors
-/// If `xtask/tests.toml` has mistakes, or the build directory cannot be written.
+/// If `xtask/tests.toml` is invalid, or the build directory is not writable.
 pub fn run(root: &Path) -> Result<bool> {
     let (table, setting) = (Table::read(root)?, Setting::new(root));
     println!("seed {}, of what the repository holds", setting.seed);
@@ -55,7 +55,7 @@ pub fn run(root: &Path) -> Result<bool> {
     Ok(summary.print())
 }
 
-/// Runs all tests, and what is run beside them.
+/// Runs all tests, and the jobs beside them.
 fn run_tests(summary: &mut Summary, setting: &Setting, jobs: Vec<Job>) {
     let stage = Stage::run("tests", || {
         let Some(outcomes) = said(runner::run(setting, jobs)) else {
@@ -84,7 +84,7 @@ fn run_examples(summary: &mut Summary, root: &Path, tests: usize) {
     summary.stages.push(stage);
 }
 
-/// What is needed, and what is soon known.
+/// Prerequisites and short checks.
 const BEFORE: [(&str, &[&str]); 3] = [
     (
         "programs for the tests",
@@ -94,7 +94,7 @@ const BEFORE: [(&str, &[&str]); 3] = [
     ("format", &["cargo", "fmt", "--all", "--check"]),
 ];
 
-/// What needs no run.
+/// Checks that run no program.
 const CHECKS: [(&str, &[&str]); 2] = [
     (
         "lints",
@@ -125,10 +125,10 @@ const CHECKS: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// The packages, of the programs that the tests have too.
+/// Builds the packages from the same programs as the tests.
 const PACKAGES: &[&str] = &["tools/package.sh", PROFILE];
 
-/// What is run beside the tests.
+/// Returns the jobs that run beside the tests.
 fn labs(setting: &Setting, table: &Table) -> Vec<Job> {
     let program = setting.programs().join("cambric").display().to_string();
     let of = |name: &str, words: &[&str]| runner::command(setting, table, name, words);
@@ -163,7 +163,7 @@ fn tidy(root: &Path) -> bool {
     })
 }
 
-/// A result, its error said.
+/// Returns a result's value; prints its error.
 fn said<T>(result: Result<T>) -> Option<T> {
     result.inspect_err(|error| println!("{error:#}")).ok()
 }

@@ -1,4 +1,4 @@
-//! The fuzz targets as programs with libFuzzer, on the stable compiler.
+//! The fuzz targets as libFuzzer programs, with the stable compiler.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,13 +41,13 @@ pub const TARGETS: [Target; 5] = [
     },
 ];
 
-/// What libFuzzer wants to see of the program.
+/// Compiler options for libFuzzer's coverage instrumentation.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
      -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions=on \
      -Coverflow-checks=on";
 
-/// Builds them. Says where they are.
+/// Builds them. Returns their directory.
 ///
 /// # Errors
 /// If there is no C++ compiler, or cargo fails.
@@ -80,10 +80,10 @@ pub fn build(root: &Path) -> Result<PathBuf> {
     Ok(directory.join(host).join("release"))
 }
 
-/// A job for each target.
+/// Returns a job for each target.
 ///
 /// # Errors
-/// If a directory for what is found cannot be made.
+/// If a directory for new inputs cannot be made.
 pub fn jobs(setting: &Setting, table: &Table, programs: &Path) -> Result<Vec<Job>> {
     let job = |target: &Target| {
         let words = command(setting, programs, target)?;
@@ -94,8 +94,8 @@ pub fn jobs(setting: &Setting, table: &Table, programs: &Path) -> Result<Vec<Job
     TARGETS.iter().map(job).collect()
 }
 
-/// The command that tries the inputs of the repository, and others made of them. What is found on the
-/// way goes to `target/fuzz/corpus`, an input that fails to `target/fuzz/artifacts`.
+/// Returns the command that tries the inputs of the repository, and mutations of them. New inputs
+/// are stored in `target/fuzz/corpus`, failing ones in `target/fuzz/artifacts`.
 fn command(setting: &Setting, programs: &Path, target: &Target) -> Result<Vec<String>> {
     let Target { name, inputs } = target;
     let directory = |kind: &str| setting.root.join("target/fuzz").join(kind).join(name);

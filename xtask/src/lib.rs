@@ -10,7 +10,7 @@ pub mod runner;
 pub mod soak;
 pub mod tidy;
 
-/// The top of the repository.
+/// Returns the root of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         "programs" => xtask::programs::check(&xtask::root()),
         "ci" => xtask::ci::run(&xtask::root()),
         "soak" => commands::soak(rest),
-        // What the runner starts for a test.
+        // The runner starts this for a test.
         "enclose" => return ended(runner::enclose(rest)),
         "settle" => return ended(runner::settle(rest)),
         _ => {
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The exit code of what was enclosed.
+/// Returns the exit code of an enclosed command.
 fn ended(code: Result<u8>) -> ExitCode {
     code.map_or_else(
         |error| {

@@ -1,8 +1,8 @@
-//! Each program with the features that it asks for itself.
+//! Builds of each program with only its own features.
 //!
-//! Cargo unifies features: in a build of the whole workspace, a program gets those of a dependency that
-//! only another program asks for. A feature that is missing in its own manifest is an error only where
-//! the program is built alone.
+//! Cargo unifies features: in a build of the whole workspace, a program gets features of a
+//! dependency that only another program enables. A feature that is missing in its own manifest is
+//! an error only when the program is built alone.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Tests that draw, with seeds by chance, for as long as one likes: `make soak MINUTES=60`.
+//! Tests with random inputs, with random seeds, for a given time: `make soak MINUTES=60`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use anyhow::Result;
 use crate::fuzz;
 use crate::runner::{self, Setting, Table, Verdict};
 
-/// Runs all that draws, round by round, until the time is over or something fails: its seed is printed
-/// then, and `CAMBRIC_SEED` and `PROPTEST_RNG_SEED` do the same again.
+/// Runs all tests with random inputs, round by round, until the time is over or one fails: its seed
+/// is printed then, and `CAMBRIC_SEED` and `PROPTEST_RNG_SEED` reproduce the failure.
 ///
 /// # Errors
 /// If the build fails.

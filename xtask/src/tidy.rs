@@ -1,8 +1,8 @@
-//! `tidy`: what the compiler cannot check about the shape of the repository.
+//! `tidy`: checks of the repository's structure that the compiler cannot make.
 //!
 //! * [`directions`]: which crate may depend on which, the floors of ARCHITECTURE.md;
-//! * [`fences`]: what only certain places may name (netlink, etcd, tokio, a clock);
-//! * [`tree`]: what the `no_std` core pulls in;
+//! * [`fences`]: words that only certain places may use (netlink, etcd, tokio, a clock);
+//! * [`tree`]: the dependencies of the `no_std` core;
 //! * [`sizes`]: lengths of files;
 //! * [`circles`]: files that import each other in a circle;
 //! * [`words`]: markers of unfinished work, and paths of one machine;
@@ -10,7 +10,7 @@
 //! * [`names`]: names of tests;
 //! * [`documents`]: dependencies with their reasons, the map with its files, invariants with their
 //!   tests;
-//! * [`links`]: documents that point to documents.
+//! * [`links`]: links between documents.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -31,19 +31,19 @@ mod tests;
 pub mod tree;
 pub mod words;
 
-/// One thing that is not as it should be.
+/// One violation of a check.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     /// The file, relative to the repository.
     pub path: PathBuf,
     /// The line, from 1; 0 for the file as a whole.
     pub line: usize,
-    /// What is wrong, and what to do.
+    /// The violation, and its remedy.
     pub text: String,
 }
 
 impl Finding {
-    /// A finding about a file as a whole.
+    /// Makes a finding about a file as a whole.
     pub fn file(path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
         Self {
             path: path.into(),
@@ -52,7 +52,7 @@ impl Finding {
         }
     }
 
-    /// A finding at a line.
+    /// Makes a finding at a line.
     pub fn line(path: impl Into<PathBuf>, line: usize, text: impl Into<String>) -> Self {
         Self {
             path: path.into(),
@@ -71,7 +71,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Runs every check on the repository at `root`; the findings come sorted.
+/// Runs every check on the repository at `root`; the findings are sorted.
 ///
 /// # Errors
 ///

@@ -1,10 +1,10 @@
-//! Which crate may depend on which. The table is the one of ARCHITECTURE.md; dependencies point
-//! downwards only.
+//! The allowed dependencies between crates. The table is the one of ARCHITECTURE.md; dependencies
+//! point downwards only.
 
 use super::Finding;
 use super::metadata::Workspace;
 
-/// One member: its floor and the members its code may name.
+/// One member: its floor and the members that its code may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// The directory.
@@ -12,7 +12,7 @@ pub struct Row {
     /// 0 vocabulary, 1 mechanisms, 2 composed core, 3 ports and drivers, 4 programs, 5 proving
     /// ground.
     pub floor: u8,
-    /// What it may depend on.
+    /// The members that it may depend on.
     pub may: &'static [&'static str],
 }
 
@@ -27,7 +27,7 @@ const fn row(directory: &'static str, floor: u8, may: &'static [&'static str]) -
     }
 }
 
-/// The house.
+/// All members.
 pub const TABLE: &[Row] = &[
     row("bgp-proto", 0, &[]),
     row("calico-model", 0, &[]),
@@ -230,9 +230,9 @@ pub const TABLE: &[Row] = &[
     row("xtask", 5, &[]),
 ];
 
-/// What the tests of any crate may use, also of a crate that the tool itself is made of: its
-/// integration tests then test the speaker with the same tool as a program around it does. Its unit
-/// tests cannot, because cargo would build the crate twice, with types that differ.
+/// The crates that tests of any crate may use, also of a crate that the tool itself depends on: its
+/// integration tests then test the speaker with the same tool as those of a program. Its unit tests
+/// cannot, because cargo would build the crate twice, with distinct types.
 const TEST_TOOLS: &[&str] = &["testkit"];
 
 /// Compares the workspace with the table.
@@ -255,7 +255,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
                 findings.push(Finding::file(&manifest, text));
             }
         }
-        // Tests may use what stands beside them or below, and the test tools.
+        // Tests may use crates of the same floor or below, and the test tools.
         for dependency in package.dev.iter().filter(members) {
             if floor(dependency) > Some(row.floor) && !TEST_TOOLS.contains(&dependency.as_str()) {
                 let text = format!("tests of {directory} may not look up to {dependency}");
@@ -267,14 +267,14 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
     findings
 }
 
-/// Rows of the table itself that point upwards, or sideways to another program.
+/// Returns the rows of the table that point upwards, or from a program to another program.
 fn upward() -> Vec<Finding> {
     let mut findings = Vec::new();
     for row in TABLE {
         for below in row.may {
             let allowed = match floor(below) {
-                // A mechanism, a driver or the proving ground may use a sibling, but programs
-                // share no code (I8), nor does one name in the vocabulary another.
+                // A mechanism, a driver or the proving ground may use a crate of its floor, but
+                // programs share no code (I8), and vocabulary crates do not depend on each other.
                 Some(floor) if floor == row.floor => matches!(row.floor, 1 | 3 | 5),
                 Some(floor) => floor < row.floor,
                 None => false,

@@ -1,4 +1,4 @@
-//! What only certain places may name.
+//! Words that only certain places may use.
 
 use super::Finding;
 use super::directions::TABLE;
@@ -8,8 +8,8 @@ use super::metadata::Workspace;
 /// Crates of floors 0 to 2 that are `no_std` (I1); `calico-model` and `mrt` are `std` without I/O.
 const NO_STD: &[&str] = &["bgp-proto", "instant", "bgp-fsm", "rib", "bgp-speaker"];
 
-/// What floors 0 to 2 may take from outside. Each is `no_std` with its default features off, or
-/// an optional feature for embedders.
+/// External dependencies allowed for floors 0 to 2. Each is `no_std` with its default features off,
+/// or an optional feature for embedders.
 const CORE_DEPENDENCIES: &[&str] = &[
     "bytes",
     "foldhash",
@@ -19,12 +19,12 @@ const CORE_DEPENDENCIES: &[&str] = &[
     "slab",
     "smallvec",
     "thiserror",
-    // Behind features that the suite's core never switches on.
+    // Behind features that the suite's core never enables.
     "proptest",
     "tokio-util",
 ];
 
-/// What nothing below floor 3 may take, its tests aside (I4).
+/// External dependencies forbidden below floor 3, except in tests (I4).
 pub const OUTSIDE: &[&str] = &[
     "tokio",
     "tokio-stream",
@@ -35,7 +35,7 @@ pub const OUTSIDE: &[&str] = &[
     "libc",
 ];
 
-/// A word of the source and the places that may say it.
+/// A word of the source and the places that may use it.
 struct Fence {
     word: &'static str,
     places: &'static [&'static str],
@@ -77,7 +77,7 @@ const FENCES: &[Fence] = &[
     },
 ];
 
-/// Pairs that must not be in one tree (I2, I3): the program and the start of a crate's name.
+/// Pairs that must not be in one tree (I2, I3): the program and the prefix of a crate's name.
 const APART: &[(&str, &str, &str)] = &[
     (
         "felix",
@@ -192,7 +192,7 @@ fn words(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// The line without a comment.
+/// Returns the line without a comment.
 fn code(line: &str) -> &str {
     line.split_once("//").map_or(line, |(code, _)| code)
 }

@@ -15,7 +15,7 @@ pub struct File {
 }
 
 impl File {
-    /// A file at hand.
+    /// Makes a file from its path and text.
     pub fn new(path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
         Self {
             path: path.into(),
@@ -23,7 +23,7 @@ impl File {
         }
     }
 
-    /// The member it belongs to: the first directory of its path.
+    /// Returns the member it belongs to: the first directory of its path.
     pub fn member(&self) -> &str {
         self.path
             .iter()
@@ -32,21 +32,21 @@ impl File {
             .unwrap_or_default()
     }
 
-    /// Rust source.
+    /// Returns whether it is Rust source.
     pub fn is_rust(&self) -> bool {
         self.path
             .extension()
             .is_some_and(|extension| extension == "rs")
     }
 
-    /// A page.
+    /// Returns whether it is a page.
     pub fn is_markdown(&self) -> bool {
         self.path
             .extension()
             .is_some_and(|extension| extension == "md")
     }
 
-    /// Rust source that only tests compile.
+    /// Returns whether it is Rust source that only tests compile.
     pub fn is_test(&self) -> bool {
         self.path.file_stem().is_some_and(|stem| stem == "tests")
             || self
@@ -55,7 +55,7 @@ impl File {
                 .any(|part| matches!(part.to_str(), Some("tests" | "benches")))
     }
 
-    /// The part that is not tests: up to an inline `mod tests {`.
+    /// Returns the part without tests: up to an inline `mod tests {`.
     pub fn without_tests(&self) -> &str {
         let end = self
             .text
@@ -66,12 +66,12 @@ impl File {
     }
 }
 
-/// Every text file that git tracks or would track, which leaves out build products.
+/// Returns every text file that git tracks or would track, which excludes build products.
 ///
 /// # Errors
 ///
-/// Git cannot be run (a copy without its history: everything but `target` is taken then), or a
-/// file cannot be read.
+/// Git cannot be run, or a file cannot be read. In a copy without history every file except those
+/// in `target` is returned.
 pub fn tracked(root: &Path) -> anyhow::Result<Vec<File>> {
     let mut files = Vec::new();
     for path in listed(root)? {

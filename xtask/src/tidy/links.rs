@@ -1,4 +1,4 @@
-//! Links between documents: every file and every heading that one points to is there.
+//! Links between documents: every linked file and heading must exist.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -6,10 +6,10 @@ use std::path::{Component, Path, PathBuf};
 use super::Finding;
 use super::files::File;
 
-/// Where documents stand; code and documents name them by their path from the top.
+/// The directory of documents; code and documents refer to them by their path from the root.
 const DOCUMENTS: &str = "docs/";
 
-/// Checks what Markdown files link to, and the documents that any text file names.
+/// Checks the links of Markdown files, and the documents that any text file refers to.
 pub fn check(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files {
@@ -34,7 +34,7 @@ pub fn check(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// The targets of `[text](target)` in a line, those on other machines aside.
+/// Returns the targets of `[text](target)` in a line, except URLs.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     line.split("](")
         .skip(1)
@@ -43,7 +43,8 @@ fn links(line: &str) -> impl Iterator<Item = &str> {
         .filter(|target| !target.contains("://"))
 }
 
-/// The documents that a line names by their path from the top, `docs/design/fsm.dot` for one.
+/// Returns the documents that a line refers to by their path from the root, such as
+/// `docs/design/fsm.dot`.
 fn named(line: &str) -> impl Iterator<Item = &str> {
     let outside = |c: char| !(c.is_ascii_alphanumeric() || "/._-".contains(c));
     line.split(outside)
@@ -51,7 +52,8 @@ fn named(line: &str) -> impl Iterator<Item = &str> {
         .filter(|word| word.starts_with(DOCUMENTS))
 }
 
-/// Whether a link of `from` leads to a file or directory, and to a heading if it names one.
+/// Returns whether a link of `from` leads to an existing file or directory, and to an existing
+/// heading if it names one.
 fn leads(files: &[File], from: &File, link: &str) -> bool {
     let (path, heading) = link.split_once('#').unwrap_or((link, ""));
     let target = match path {
@@ -65,7 +67,7 @@ fn leads(files: &[File], from: &File, link: &str) -> bool {
     }
 }
 
-/// A relative path as one from the top.
+/// Converts a relative path to one from the root.
 fn resolved(from: &File, relative: &str) -> PathBuf {
     let mut target = from.path.parent().map(PathBuf::from).unwrap_or_default();
     for part in Path::new(relative).components() {
@@ -80,13 +82,13 @@ fn resolved(from: &File, relative: &str) -> PathBuf {
     target
 }
 
-/// A file, or a directory with files in it.
+/// Returns whether a path is a file, or a directory with files in it.
 fn stands(files: &[File], path: &Path) -> bool {
     files.iter().any(|file| file.path.starts_with(path))
 }
 
-/// The headings of a document as links name them: small letters, hyphens for spaces, and of the
-/// rest letters and digits only.
+/// Returns the headings of a document in the form of links: lowercase letters, hyphens for spaces,
+/// and of the other characters letters and digits only.
 fn headings(file: &File) -> impl Iterator<Item = String> {
     let heads = file.text.lines().filter(|line| line.starts_with('#'));
     heads.map(|line| {

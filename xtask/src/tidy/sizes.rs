@@ -1,17 +1,17 @@
-//! Lengths of files: a reader should hold one in the head.
+//! Lengths of files: a reader should be able to know a whole file.
 
 use std::path::Path;
 
 use super::Finding;
 use super::files::File;
 
-/// Lines of a source file, its tests aside.
+/// Lines of a source file, without its tests.
 pub const LINES_MAX: usize = 600;
 
 /// Lines of a file of tests.
 pub const TEST_LINES_MAX: usize = 1000;
 
-/// Lines of a `main.rs`: everything else belongs to the library half, where tests reach it.
+/// Lines of a `main.rs`: all other code belongs to the library, where tests reach it.
 pub const MAIN_LINES_MAX: usize = 60;
 
 /// Checks all Rust files.

@@ -92,7 +92,7 @@ fn the_table_points_downwards() {
     assert_eq!(texts(&directions::check(&Workspace::default())), "");
 }
 
-/// I2 and I3 look through what stands between.
+/// I2 and I3 also cover indirect dependencies.
 #[test]
 fn programs_are_kept_apart_through_any_depth() {
     let felix = workspace(&[
@@ -164,7 +164,7 @@ fn daemon_with_too_many_packages_is_found() {
     let most: String = (0..tree::DAEMON_PACKAGES_MAX)
         .map(|nth| format!("p{nth} v1.0.0 [std]\n"))
         .collect();
-    // A package that stands twice in the tree is one.
+    // A package that occurs twice in the tree counts once.
     let twice = format!("{most}p0 v1.0.0 [] (*)\n");
     assert!(tree::count("felix", &twice).is_none());
     let found = tree::count("felix", &format!("{most}p0 v2.0.0 []\n")).expect("found");
@@ -287,7 +287,7 @@ fn files_that_import_each_other_are_a_circle() {
             "rib/src/lib.rs",
             "mod a;\nmod b;\nmod c;\npub use b::{B, deep::D as E};\n",
         ),
-        // By way of a name of lib.rs, within a group, by a path in code.
+        // By a name of lib.rs, within a group, by a path in code.
         (
             "rib/src/a.rs",
             "use core::fmt;\nuse crate::{E, c::{self, C}};\n",
@@ -325,7 +325,7 @@ fn circles_leave_out_parts_tests_and_comments() {
         ("rib/src/a/tests.rs", "use crate::b;\n"),
         ("rib/tests/all.rs", "use crate::a;\n"),
         ("rib/src/main.rs", "use crate::a;\n"),
-        // To pass on a part is no import of it.
+        // Reexporting a part is not an import of it.
         ("mrt/src/a.rs", "mod part;\npub use part::P;\n"),
         ("mrt/src/a/part.rs", "use crate::b;\n"),
         ("mrt/src/b.rs", "use crate::a::A;\n"),

@@ -1,5 +1,5 @@
-//! Whole trees of dependencies, as cargo resolves them: `#![no_std]` at the top of the core says
-//! nothing about what stands below (I1, I4), and a daemon's manifest nothing about how many packages
+//! Whole trees of dependencies, as cargo resolves them: `#![no_std]` in the core does not show the
+//! properties of its dependencies (I1, I4), and a daemon's manifest does not show how many packages
 //! it is built from.
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ const TOP: &str = "bgp-speaker";
 /// The daemons, by directory.
 const DAEMONS: [&str; 3] = ["bgp-client", "felix", "route-reflector"];
 
-/// How many packages a daemon may be built from, our own included.
+/// How many packages a daemon may be built from, including those of this workspace.
 pub const DAEMON_PACKAGES_MAX: usize = 150;
 
 /// Checks the core and the daemons.
@@ -53,7 +53,7 @@ fn tree(root: &Path, directory: &str, options: &[&str]) -> anyhow::Result<String
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Judges the tree of the core.
+/// Checks the tree of the core.
 pub fn judge(tree: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for line in tree.lines() {
