@@ -74,7 +74,7 @@ pub(crate) async fn reflectors_are_listed_drained_and_removed(tool: &Tool) {
     assert!(refused.contains("is not being drained"), "{refused}");
 
     let refused = tool.refused(&["reflector", "remove", "rr1"]);
-    assert!(refused.contains("rr1 lives"), "{refused}");
+    assert!(refused.contains("rr1 is running"), "{refused}");
     let key = "/cambric/v1/reflector/rr1".to_owned();
     assert!(tool.store().await.delete(key.into()).await.unwrap());
     assert!(tool.done(&["reflector", "list"]).contains("away"));
