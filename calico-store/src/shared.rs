@@ -1,4 +1,4 @@
-//! What `etcd-lite`, which serves this port, shares with the client: no part of the port.
+//! Functions shared with `etcd-lite`, which serves the store interface; they are not part of it.
 
 pub use crate::atomic_file::replace as replace_file;
 pub use crate::framing::{Taker, put_field, put_item, put_number};

@@ -57,7 +57,7 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Octet offset, after decompression, of the record that could not be read.
+    /// Returns the octet offset, after decompression, of the record that could not be read.
     pub const fn at(&self) -> u64 {
         match self {
             Self::Cut { at } | Self::TooLong { at, .. } | Self::Io { at, .. } => *at,

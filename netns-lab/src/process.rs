@@ -151,7 +151,7 @@ impl Drop for Asked {
 }
 
 impl Process {
-    /// `<program> on <host>`.
+    /// Returns `<program> on <host>`.
     pub fn name(&self) -> &str {
         &self.name
     }

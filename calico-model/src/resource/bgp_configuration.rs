@@ -174,13 +174,13 @@ words! {
     /// The routes to other nodes' workloads that a program installs in the kernel.
     ClusterRoutes,
     "one of \"Enabled\", \"Disabled\", \"EnabledIPIPOnly\" and \"EnabledNoEncapOnly\"";
-    /// Those of pools with IP-in-IP and of pools without encapsulation.
+    /// Routes of pools with IP-in-IP and of pools without encapsulation.
     Enabled "Enabled",
     /// None.
     Disabled "Disabled",
-    /// Those of pools with IP-in-IP.
+    /// Routes of pools with IP-in-IP.
     EnabledIpipOnly "EnabledIPIPOnly",
-    /// Those of pools without encapsulation.
+    /// Routes of pools without encapsulation.
     EnabledNoEncapOnly "EnabledNoEncapOnly",
 }
 

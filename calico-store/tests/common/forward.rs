@@ -1,6 +1,6 @@
 //! Stores around another store.
 
-/// Passes calls of a [`Store`](calico_store::Store) on to the store in a field.
+/// Forwards calls of a [`Store`](calico_store::Store) to the store in a field.
 macro_rules! forward {
     ($store:tt: $($call:ident)+) => { $( forward!(@ $store $call); )+ };
     (@ $store:tt range) => {

@@ -240,7 +240,7 @@ fn writes_before_an_unlocking_are_reported_with_it() {
     }
 }
 
-/// Nor is a consumer without an earlier picture in sync with less.
+/// A consumer without an earlier picture is not in sync with less, either.
 #[test]
 fn first_state_has_writes_before_the_store_was_ready() {
     for says in [None, Some(false)] {

@@ -291,7 +291,7 @@ impl World {
         assert!((newest..=listing.header.revision).contains(&revision));
     }
 
-    /// Whether the mirror keeps what it knows from a consumer that has a picture.
+    /// Returns whether the mirror holds back changes from a consumer with a complete picture.
     pub(crate) fn is_held(&self) -> bool {
         let is_picture =
             |status: &Status| matches!(status, Status::InSync | Status::Snapshot { .. });

@@ -24,7 +24,7 @@ pub(super) struct RouteSync {
     wanted: BTreeMap<(String, IpAddr), u32>,
     /// Addresses of which the routes may not be in the kernel as wanted.
     unsettled: BTreeSet<IpAddr>,
-    /// Those that the kernel has rejected repeatedly, and why.
+    /// Routes that the kernel has rejected repeatedly, and why.
     refused: BTreeMap<IpAddr, String>,
     reconciler: Reconciler,
     grace: Grace,

@@ -35,7 +35,7 @@ impl Desired {
     }
 }
 
-/// What an endpoint gets of its interface and addresses.
+/// The assigned interface and addresses of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// The endpoint, with the addresses that it gets.

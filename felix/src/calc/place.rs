@@ -15,7 +15,7 @@ pub(super) struct Order {
     pub(super) key: String,
 }
 
-/// What an endpoint may want.
+/// A resource that an endpoint may want.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Claim {
     Interface(String),
@@ -64,7 +64,7 @@ pub(super) struct Places {
     problems: BTreeMap<Problem, usize>,
     /// Rejected values, by key.
     pub(super) refused: BTreeMap<String, Problem>,
-    /// Those of endpoints of this host, with their resources.
+    /// Rejected values of endpoints of this host, with their resources.
     pub(super) refused_here: BTreeMap<Order, String>,
 }
 

@@ -65,7 +65,7 @@ const DISCOVERY: &str = "neighbour-discovery";
 /// The inputs of the ruleset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleInputs {
-    /// What every host has.
+    /// The common part of every host.
     pub frame: Frame,
     /// The pools of the fabric.
     pub pools: Pools,

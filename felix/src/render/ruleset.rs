@@ -45,7 +45,7 @@ impl Ruleset {
         }
     }
 
-    /// Number of rules over all chains.
+    /// Returns the number of rules over all chains.
     pub fn rules(&self) -> usize {
         self.chains.values().map(|chain| chain.rules.len()).sum()
     }

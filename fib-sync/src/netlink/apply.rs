@@ -68,7 +68,7 @@ impl Batch {
         batch
     }
 
-    /// Sequence number the next batch may begin with.
+    /// Returns the first sequence number for the next batch.
     pub(super) fn next_sequence(&self) -> u32 {
         self.first.wrapping_add(self.keys.len() as u32)
     }

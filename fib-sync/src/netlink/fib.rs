@@ -71,11 +71,11 @@ pub struct NetlinkFib {
 }
 
 impl NetlinkFib {
-    /// Opens the sockets and asks for links and addresses. Must be called inside a tokio runtime
+    /// Opens the sockets and requests links and addresses. Must be called inside a tokio runtime
     /// with I/O.
     ///
     /// # Errors
-    /// When the kernel has no `NETLINK_ROUTE`, or not the options needed (Linux 4.20).
+    /// If the kernel lacks `NETLINK_ROUTE`, or the required options (Linux 4.20).
     pub fn open(config: NetlinkConfig) -> Result<Self, OpenError> {
         let requests = open_requests()?;
         let monitor = open_monitor(requests.port, config.monitor_octets)?;
@@ -106,7 +106,7 @@ impl NetlinkFib {
         })
     }
 
-    /// Returns whether both receive buffers are as large as asked for.
+    /// Returns whether both receive buffers have the requested size.
     pub fn has_large_buffers(&self) -> bool {
         self.large_buffers
     }

@@ -44,7 +44,7 @@ pub(super) fn messages(mut octets: &[u8]) -> impl Iterator<Item = Raw<'_>> {
     })
 }
 
-/// What a message of the request socket means.
+/// The meaning of a message of the request socket.
 pub(super) enum Reply {
     /// A row of a dump.
     Row,

@@ -33,7 +33,7 @@ fn step(step: &'static str) -> impl Fn(io::Error) -> OpenError {
     move |error| OpenError::Setup { step, error }
 }
 
-/// A socket, its port id, and whether its receive buffer is as large as asked for.
+/// A socket, its port id, and whether its receive buffer has the requested size.
 pub(super) struct Opened {
     pub(super) socket: TokioSocket,
     pub(super) port: u32,

@@ -190,7 +190,7 @@ impl Entry {
         }
     }
 
-    /// Why a deletion of now is made.
+    /// Returns why the route would be deleted now.
     pub(super) const fn delete_cause(&self) -> DeleteCause {
         match (&self.want, self.released) {
             (Some(_), _) => DeleteCause::Rewrite,

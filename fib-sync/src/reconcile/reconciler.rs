@@ -91,7 +91,7 @@ pub(super) struct Dumps {
     pub(super) void: bool,
     /// A dump was requested.
     pub(super) needed: bool,
-    /// The next dump reads foreign routes even if the configuration does not ask for them.
+    /// The next dump reads foreign routes even if the configuration disables it.
     pub(super) name_foreign: bool,
     /// The earliest time of the next dump.
     pub(super) not_before: Instant,

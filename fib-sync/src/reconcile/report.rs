@@ -143,7 +143,7 @@ impl Reconciler {
         self.entries.get(&key).and_then(|entry| entry.view(key))
     }
 
-    /// The write to a key that the kernel has not answered.
+    /// Returns the write to a key that the kernel has not answered.
     pub fn pending_write(&self, key: &RouteKey) -> Option<PendingWrite<'_>> {
         let entry = self.entries.get(&key.canonical())?;
         let flight = entry.flight.as_deref()?;

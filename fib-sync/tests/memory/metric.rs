@@ -19,7 +19,7 @@ fn metrics(world: &World) -> Vec<u32> {
     world.ours().keys().map(|key| key.metric).collect()
 }
 
-/// Wants the route at this metric, and nowhere else.
+/// Wants the route at this metric only.
 fn moves(world: &mut World, metric: u32, route: Route) {
     world.want(at(metric), route);
     for other in METRICS {

@@ -16,7 +16,7 @@ use calico_model::Selector;
 pub(super) struct Anchors<K> {
     /// By the label that they need.
     by_label: BTreeMap<Arc<str>, Bucket<K>>,
-    /// Those that need no label.
+    /// Selectors that need no label.
     rest: BTreeSet<K>,
 }
 
