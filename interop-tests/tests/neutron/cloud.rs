@@ -15,8 +15,9 @@ use tokio::net::TcpStream;
 /// How long any step may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Number of seconds without a report after which Neutron marks a Felix as down: first never, so
-/// that ports are bound on a busy machine, too; later, after Neutron has restarted, soon.
+/// Seconds without a report after which Neutron marks a Felix as down. The first value is never
+/// reached, so that ports are bound on a busy machine, too; the second applies once Neutron has been
+/// restarted.
 const AGENT_DOWN_S: u64 = 600;
 const AGENT_DOWN_SOON_S: u64 = 8;
 
