@@ -43,9 +43,9 @@ pub struct Derived {
 pub struct Chosen {
     /// The addresses of these peers.
     pub peers: BTreeSet<IpAddr>,
-    /// Those peers whose BGPPeer selects this node; the other side removes these sessions.
+    /// The peers with a BGPPeer that selects this node; the other side removes these sessions.
     pub selecting: BTreeSet<IpAddr>,
-    /// The BGPPeers whose `peerSelector` selects a current or former peer.
+    /// The BGPPeers with a `peerSelector` that selects a current or former peer.
     pub peerings: BTreeMap<IpAddr, String>,
     /// The addresses of all existing hosts, except hosts whose session is impossible because a
     /// password is missing. A session with any other address is never kept.

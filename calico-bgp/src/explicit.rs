@@ -112,7 +112,7 @@ pub(crate) struct Wants<'v> {
     pub(crate) all: Vec<Want<'v>>,
     /// The port that is dialed at each address.
     ports: BTreeMap<IpAddr, u16>,
-    /// Addresses whose session is impossible because a password is missing.
+    /// Addresses without a possible session, because a password is missing.
     pub(crate) barred: BTreeSet<IpAddr>,
 }
 

@@ -20,7 +20,7 @@ const TUNNELS: [&str; 2] = ["*.cali", "*.calico"];
 /// The interface of IP-in-IP tunnels.
 pub const IPIP_INTERFACE: &str = "tunl0";
 
-/// Interfaces whose routes never leave the node.
+/// Interfaces with routes that never leave the node.
 const LOCAL_ONLY: &str = "bpf*.cali";
 
 /// The policies of all peers, each distinct one made once: peers with the same export policy share
