@@ -11,7 +11,7 @@ use bgp_io::bgp_proto::{HEADER_OCTETS, MessageKind, Open};
 use bytes::Bytes;
 use netns_lab::Host;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use testkit::{Keepalive, Message};
+use testkit::{Encode, Keepalive};
 
 use crate::chance::Chance;
 use crate::intake::Intake;

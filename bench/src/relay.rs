@@ -10,7 +10,7 @@ use bgp_io::bgp_proto::MessageKind;
 use bytes::Bytes;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use socket2::{Domain, Socket, Type};
-use testkit::{Keepalive, Message};
+use testkit::{Encode, Keepalive};
 
 use crate::limits::{EVENTS_MAX, HOLD_TIME_S, READ_OCTETS_MAX};
 use crate::outbox::Outbox;

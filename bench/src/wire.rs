@@ -10,7 +10,7 @@ use bgp_io::bgp_proto::{
     AddPathMode, Asn, Capability, Family, HEADER_OCTETS, MESSAGE_OCTETS_MAX, MessageKind, Open,
     RouterId,
 };
-use testkit::{Message, Raw};
+use testkit::{Encode, Raw};
 
 mod read;
 

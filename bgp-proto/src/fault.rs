@@ -241,3 +241,5 @@ impl fmt::Display for Fault {
         write!(f, " at octet {} ({})", self.at, self.remedy())
     }
 }
+
+impl core::error::Error for Fault {}

@@ -25,7 +25,34 @@ pub struct Frame {
 ///
 /// [`SessionParams::receive_octets_max`]: crate::SessionParams::receive_octets_max
 pub fn next_frame(buf: &mut BytesMut, octets_max: usize) -> Result<Option<Frame>, Notification> {
-    let Some((marker, rest)) = buf.split_first_chunk::<16>() else {
+    let Some((kind, length)) = message_header(buf, octets_max)? else {
+        return Ok(None);
+    };
+    if buf.len() < length {
+        return Ok(None);
+    }
+    let mut message = buf.split_to(length);
+    message.advance(HEADER_OCTETS);
+    Ok(Some(Frame {
+        kind,
+        body: message.freeze(),
+    }))
+}
+
+/// Reads the header at the start of `octets`: the type of the message and its length, header
+/// included. `Ok(None)` if the header has not arrived in full; the body may be missing.
+///
+/// `octets_max` is that of [`next_frame`].
+///
+/// # Errors
+///
+/// The NOTIFICATION of RFC 4271 §6.1 that ends the connection.
+#[inline]
+pub fn message_header(
+    octets: &[u8],
+    octets_max: usize,
+) -> Result<Option<(MessageKind, usize)>, Notification> {
+    let Some((marker, rest)) = octets.split_first_chunk::<16>() else {
         return Ok(None);
     };
     // RFC 4271 §6.1: a wrong marker means that the two ends are out of step.
@@ -58,15 +85,7 @@ pub fn next_frame(buf: &mut BytesMut, octets_max: usize) -> Result<Option<Frame>
     if len < octets_min || len > kind.octets_max(octets_max) {
         return Err(bad_length());
     }
-    if buf.len() < len {
-        return Ok(None);
-    }
-    let mut message = buf.split_to(len);
-    message.advance(HEADER_OCTETS);
-    Ok(Some(Frame {
-        kind,
-        body: message.freeze(),
-    }))
+    Ok(Some((kind, len)))
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 //! * Octets of any kind never panic it.
 //! * Knowledge is in tables: [`FAMILIES`] for address families, one row per path attribute in
 //!   `attr/table.rs`. A family without a row is not negotiated.
+//! * [`decode_message`] decodes a message of any type from a slice; [`next_frame`] cuts messages out of
+//!   a receive buffer without copying, for [`Message::parse`].
 //! * An UPDATE is taken apart in two steps. [`UpdateView::parse`] splits it without allocating;
 //!   [`AttrBlock::parse`] decodes its path attributes, and a receiver that keeps a cache keyed
 //!   by [`AttrBlock::write_key`] takes this second step once for every distinct set.
@@ -73,6 +75,7 @@ mod header;
 mod id;
 mod key;
 pub mod limits;
+mod message;
 mod nlri;
 pub mod notification;
 pub mod open;
@@ -97,11 +100,12 @@ pub use family::{
     FAMILIES, Family, FamilyError, FamilyRow, FamilySet, Framing, KeyRule, NextHopForm,
 };
 pub use fault::{Fault, FaultKind, Remedy};
-pub use frame::{Frame, next_frame};
+pub use frame::{Frame, message_header, next_frame};
 pub use header::{
     HEADER_OCTETS, MARKER, MESSAGE_OCTETS_MAX, MESSAGE_OCTETS_MAX_EXTENDED, MessageKind,
 };
 pub use id::{ClusterId, RouterId};
+pub use message::{Message, decode_message};
 pub use nlri::{Net, Nlri, NlriIter};
 pub use notification::Notification;
 pub use open::{AddPathMode, BgpRole, Capability, GracefulRestart, LongLivedEntry, Open, OrfEntry};

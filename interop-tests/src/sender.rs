@@ -8,7 +8,7 @@ use std::{
 };
 
 use bgp_proto::{Asn, Capability, Family, Open, RouterId};
-use testkit::{Message, TcpPeer};
+use testkit::{Encode, TcpPeer};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::{PATIENCE, Site, heard::Heard};
@@ -123,7 +123,7 @@ impl Sender {
     ///
     /// # Errors
     /// If the connection is closed.
-    pub async fn send(&mut self, message: impl Message) -> io::Result<()> {
+    pub async fn send(&mut self, message: impl Encode) -> io::Result<()> {
         let sent = self.peer.send(message).await;
         while let Some(frame) = self.peer.try_frame()? {
             self.heard.take(&frame);

@@ -13,7 +13,7 @@ use interop_tests::{
     sender::{Opening, Sender},
 };
 use ipnet::Ipv4Net;
-use testkit::{Message, OPTIONAL, OPTIONAL_TRANSITIVE, Update, WELL_KNOWN};
+use testkit::{Encode, OPTIONAL, OPTIONAL_TRANSITIVE, Update, WELL_KNOWN};
 
 const ASN: u32 = 64512;
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);

@@ -38,9 +38,10 @@ impl Session {
     }
 }
 
-/// A BGP message and its session.
+/// A BGP message and its session: BGP4MP_MESSAGE and its variants. See
+/// [`bgp_proto::decode_message`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct Bgp4mpMessage {
     /// The session.
     pub session: Session,
     /// Whether AS numbers in the message have four octets.

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::bgp4mp::{self, Message, Session, StateChange, TableEntry};
+use crate::bgp4mp::{self, Bgp4mpMessage, Session, StateChange, TableEntry};
 use crate::cursor::Cursor;
 use crate::reader::Record;
 use crate::record_type::{BGP4MP, BGP4MP_ET, TABLE_DUMP, TABLE_DUMP_V2};
@@ -13,7 +13,7 @@ use crate::table_v2::{PeerIndex, Rib, RibForm};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// A BGP message and its session.
-    Message(Message),
+    Message(Bgp4mpMessage),
     /// A state transition of a session.
     StateChange(StateChange),
     /// The peers that RIB records refer to (RFC 6396 §4.3.1).
@@ -90,7 +90,7 @@ impl Record {
             0 | 5 => bgp4mp::state_change(body, as4).map(Entry::StateChange),
             1 | 4 | 6..=11 => {
                 let session = Session::read(body, as4)?;
-                Some(Entry::Message(Message {
+                Some(Entry::Message(Bgp4mpMessage {
                     session,
                     as4,
                     add_path: self.subtype >= 8,

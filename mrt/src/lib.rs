@@ -36,7 +36,7 @@ mod record_type;
 mod table;
 mod table_v2;
 
-pub use bgp4mp::{Message, Session, StateChange, TableEntry};
+pub use bgp4mp::{Bgp4mpMessage, Session, StateChange, TableEntry};
 pub use entry::{Entry, EntryError};
 pub use file::{Source, open};
 pub use reader::{ReadError, Reader, Record};

@@ -2,7 +2,7 @@
 //!
 //! * [`Network`]: speakers ([`bgp_speaker::Speaker`]) in one process and in virtual time, joined by
 //!   streams with latency, loss and cuts. [`Node`] lets a program around a speaker take part.
-//! * A scripted peer, in two verbs: `send` and `expect`. It sends any [`Message`], malformed
+//! * A scripted peer, in two verbs: `send` and `expect`. It sends anything that is [`Encode`], malformed
 //!   [`Octets`] included, and expects the next message by its type, code or content
 //!   ([`Expected`]); a failure says what was expected, what came, octet by octet, and what came
 //!   before. It stands in a network ([`Network::dial`]) or at a TCP stream (`TcpPeer`, feature
@@ -75,7 +75,7 @@ mod update;
 pub use bgp_speaker;
 
 pub use expect::{Expected, matching, notification};
-pub use message::{EndOfRib, Keepalive, Message, Octets, Raw};
+pub use message::{Encode, EndOfRib, Keepalive, Octets, Raw};
 pub use network::{Host, Link, Network, Node, Scripted};
 pub use received::{NoHeader, Received, message_octets, params};
 #[cfg(feature = "tokio")]

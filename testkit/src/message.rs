@@ -4,7 +4,7 @@ use bgp_proto::{Family, HEADER_OCTETS, MARKER, Notification, Open, RouteRefresh,
 use bytes::BytesMut;
 
 /// Something that a scripted peer can send.
-pub trait Message {
+pub trait Encode {
     /// Appends its octets.
     fn encode(&self, out: &mut BytesMut);
 
@@ -32,19 +32,19 @@ pub struct Raw<'a>(pub u8, pub &'a [u8]);
 #[derive(Clone, Copy, Debug)]
 pub struct Octets<'a>(pub &'a [u8]);
 
-impl Message for Keepalive {
+impl Encode for Keepalive {
     fn encode(&self, out: &mut BytesMut) {
         UpdateWriter::keepalive(out);
     }
 }
 
-impl Message for EndOfRib {
+impl Encode for EndOfRib {
     fn encode(&self, out: &mut BytesMut) {
         UpdateWriter::end_of_rib(out, self.0);
     }
 }
 
-impl Message for Raw<'_> {
+impl Encode for Raw<'_> {
     /// # Panics
     /// If the message is longer than its length field can express.
     fn encode(&self, out: &mut BytesMut) {
@@ -57,38 +57,38 @@ impl Message for Raw<'_> {
     }
 }
 
-impl Message for Octets<'_> {
+impl Encode for Octets<'_> {
     fn encode(&self, out: &mut BytesMut) {
         out.extend_from_slice(self.0);
     }
 }
 
-impl Message for Open {
+impl Encode for Open {
     fn encode(&self, out: &mut BytesMut) {
         Self::encode(self, out);
     }
 }
 
-impl Message for Notification {
+impl Encode for Notification {
     fn encode(&self, out: &mut BytesMut) {
         Self::encode(self, out);
     }
 }
 
-impl Message for RouteRefresh {
+impl Encode for RouteRefresh {
     fn encode(&self, out: &mut BytesMut) {
         Self::encode(self, out);
     }
 }
 
-impl<M: Message + ?Sized> Message for &M {
+impl<M: Encode + ?Sized> Encode for &M {
     fn encode(&self, out: &mut BytesMut) {
         M::encode(self, out);
     }
 }
 
 /// Several messages, one after the other.
-impl<M: Message> Message for [M] {
+impl<M: Encode> Encode for [M] {
     fn encode(&self, out: &mut BytesMut) {
         self.iter().for_each(|message| message.encode(out));
     }

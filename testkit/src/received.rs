@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use bgp_proto::{
-    AddPathMode, Capability, Family, FamilySet, Frame, HEADER_OCTETS, MARKER, MESSAGE_OCTETS_MAX,
-    MESSAGE_OCTETS_MAX_EXTENDED, MessageKind, Net, NlriIter, Notification, Open, RouteRefresh,
-    SessionParams, UpdateView, next_frame,
+    AddPathMode, Capability, Family, FamilySet, Fault, Frame, HEADER_OCTETS, MARKER,
+    MESSAGE_OCTETS_MAX, MESSAGE_OCTETS_MAX_EXTENDED, Message, MessageKind, Net, NlriIter,
+    Notification, Open, RouteRefresh, SessionParams, UpdateView, next_frame,
 };
 use bytes::BytesMut;
 
@@ -232,19 +232,16 @@ pub(crate) fn hex(octets: &[u8]) -> String {
 
 /// The parts of a message.
 fn parts(frame: &Frame, params: &SessionParams) -> Vec<(Received, Frame)> {
-    let body = &frame.body;
-    let refused = |fault: Notification| Received::Malformed(fault.to_string());
-    let parts = match frame.kind {
-        MessageKind::Open => vec![Open::parse(body).map_or_else(refused, Received::Open)],
-        MessageKind::Keepalive => vec![Received::Keepalive],
-        MessageKind::RouteRefresh => {
-            vec![RouteRefresh::parse(body).map_or_else(refused, Received::Refresh)]
+    let parts = match Message::parse(frame.kind, &frame.body, params) {
+        Ok(Message::Open(open)) => vec![Received::Open(open)],
+        Ok(Message::Keepalive) => vec![Received::Keepalive],
+        Ok(Message::RouteRefresh(refresh)) => vec![Received::Refresh(refresh)],
+        Ok(Message::Notification(notification)) => vec![Received::Notification(notification)],
+        Ok(Message::Update { view, faults }) => {
+            update(&view, &faults).unwrap_or_else(|text| vec![Received::Malformed(text)])
         }
-        MessageKind::Notification => vec![Notification::parse(body).map_or_else(
-            || Received::Malformed("a short NOTIFICATION".into()),
-            Received::Notification,
-        )],
-        _ => update(body, params).unwrap_or_else(|text| vec![Received::Malformed(text)]),
+        Ok(other) => vec![Received::Malformed(other.kind().to_string())],
+        Err(fault) => vec![Received::Malformed(fault.to_string())],
     };
     parts
         .into_iter()
@@ -252,8 +249,7 @@ fn parts(frame: &Frame, params: &SessionParams) -> Vec<(Received, Frame)> {
         .collect()
 }
 
-fn update(body: &[u8], params: &SessionParams) -> Result<Vec<Received>, String> {
-    let (view, faults) = UpdateView::parse(body, params).map_err(|fault| fault.to_string())?;
+fn update(view: &UpdateView<'_>, faults: &[Fault]) -> Result<Vec<Received>, String> {
     if let Some(fault) = faults.first() {
         return Err(fault.to_string());
     }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::expect::Expected;
 use crate::limits::PATIENCE;
-use crate::message::{Keepalive, Message};
+use crate::message::{Encode, Keepalive};
 use crate::received::{Inbox, Received};
 
 /// A connection to a speaker that the test plays, dialed or accepted.
@@ -87,7 +87,7 @@ impl TcpPeer {
     ///
     /// # Errors
     /// The connection is gone.
-    pub async fn send(&mut self, message: impl Message) -> io::Result<()> {
+    pub async fn send(&mut self, message: impl Encode) -> io::Result<()> {
         let octets = message.octets().freeze();
         self.inbox.sent(&octets);
         self.send_octets(octets).await

@@ -6,7 +6,7 @@ use bgp_proto::attr::{FLAG_EXTENDED_LENGTH, FLAG_OPTIONAL, FLAG_TRANSITIVE};
 use bgp_proto::{Asn, AttrCode, ClusterId, Ipv4Prefix, MessageKind};
 use bytes::BytesMut;
 
-use crate::message::{Message, Raw};
+use crate::message::{Encode, Raw};
 
 /// Flags of the well-known attributes.
 pub const WELL_KNOWN: u8 = FLAG_TRANSITIVE;
@@ -144,7 +144,7 @@ impl Update {
     }
 }
 
-impl Message for Update {
+impl Encode for Update {
     /// # Panics
     /// If the message is longer than its length field can express.
     fn encode(&self, out: &mut BytesMut) {

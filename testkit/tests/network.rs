@@ -10,7 +10,7 @@ use bgp_speaker::{Event, Speaker, SpeakerConfig};
 use testkit::fixture::{address, clients, neighbor, open, speaker_config};
 use testkit::limits::STEPS_MAX;
 use testkit::{
-    EndOfRib, Keepalive, Link, Message, Network, Node, Octets, Raw, Received, Update, matching,
+    Encode, EndOfRib, Keepalive, Link, Network, Node, Octets, Raw, Received, Update, matching,
     notification,
 };
 

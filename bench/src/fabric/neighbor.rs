@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use bgp_io::bgp_proto::{Family, MessageKind, Open};
 use ipnet::Ipv4Net;
 use netns_lab::Host;
-use testkit::{EndOfRib, Message, Octets, TcpPeer};
+use testkit::{Encode, EndOfRib, Octets, TcpPeer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;

@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use bgp_io::bgp_proto::Family;
 use bytes::Bytes;
 use netns_lab::{Host, Lab};
-use testkit::{EndOfRib, Message};
+use testkit::{Encode, EndOfRib};
 
 use super::fanout::{Fleet, expect_all, s3b_fleet};
 use crate::daemons::{Daemon, Kind};

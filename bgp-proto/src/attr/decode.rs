@@ -175,7 +175,7 @@ fn one(attr: &RawAttr<'_>, context: &Context, draft: &mut Draft) -> Result<(), F
         if attr.flags & FLAG_OPTIONAL == 0 {
             return Err(FaultKind::UnrecognizedWellKnown);
         }
-        draft.attributes.unknown.push(RawAttribute::new(attr));
+        draft.attributes.unknown.push(RawAttribute::of(attr));
         return Ok(());
     };
     match row.place {

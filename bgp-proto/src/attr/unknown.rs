@@ -20,13 +20,35 @@ pub struct RawAttribute {
 }
 
 impl RawAttribute {
-    pub(super) fn new(attr: &RawAttr<'_>) -> Self {
-        let flags = attr.flags & !FLAG_EXTENDED_LENGTH;
+    /// Returns the attribute of this type and value. The flags are sent as they are, but for the one
+    /// of the length's form, which follows from the value.
+    ///
+    /// A route of this speaker's own is sent with all its raw attributes, whether they are transitive
+    /// or not; a route of another speaker with the transitive ones, marked Partial (RFC 4271 §5). A
+    /// type that has a field in [`Attributes`](crate::Attributes) belongs there: sent twice, its
+    /// second value is discarded (RFC 7606 §3 g).
+    ///
+    /// ```
+    /// use bgp_proto::attr::{FLAG_OPTIONAL, FLAG_TRANSITIVE};
+    /// use bgp_proto::{AttrCode, Attributes, RawAttribute};
+    ///
+    /// let raw = RawAttribute::new(AttrCode(99), FLAG_OPTIONAL | FLAG_TRANSITIVE, vec![1, 2]);
+    /// let attributes = Attributes { unknown: vec![raw], ..Attributes::default() };
+    /// let mut octets = Vec::new();
+    /// attributes.encode(true, &mut octets);
+    /// assert!(octets.ends_with(&[0xc0, 99, 2, 1, 2]));
+    /// ```
+    pub fn new(code: AttrCode, flags: u8, value: impl Into<Box<[u8]>>) -> Self {
         Self {
-            code: attr.code,
-            flags,
-            value: attr.value.into(),
+            code,
+            flags: flags & !FLAG_EXTENDED_LENGTH,
+            value: value.into(),
         }
+    }
+
+    /// Returns the attribute as it came in a message.
+    pub(super) fn of(attr: &RawAttr<'_>) -> Self {
+        Self::new(attr.code, attr.flags, attr.value)
     }
 
     /// Whether speakers that do not know the attribute pass it on.

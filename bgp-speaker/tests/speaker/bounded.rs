@@ -7,7 +7,7 @@ use bgp_speaker::{LimitAction, PrefixLimit, SpeakerConfig};
 use proptest::prelude::*;
 use rib::PeerId;
 use testkit::fixture::{clients, graceful_open, speaker_config};
-use testkit::{EndOfRib, Message, Update};
+use testkit::{Encode, EndOfRib, Update};
 
 use super::wire::Wire;
 
@@ -67,7 +67,7 @@ fn config() -> SpeakerConfig {
 
 fn run(wire: &mut Wire, number: usize, op: &Op) {
     let peer = wire.peer(number);
-    let send = |wire: &mut Wire, message: &dyn Message| {
+    let send = |wire: &mut Wire, message: &dyn Encode| {
         if let Some(peer) = peer.filter(|&peer| wire.is_open(peer)) {
             wire.send(peer, message);
         }

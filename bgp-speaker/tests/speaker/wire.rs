@@ -9,7 +9,7 @@ use bgp_proto::{AttrCode, ClusterId, Family, HEADER_OCTETS, MessageKind, Open, U
 use bgp_speaker::{Event, NeedsRestart, Reconfigured, Refusal, Speaker, SpeakerConfig};
 use rib::PeerId;
 use testkit::fixture::address;
-use testkit::{Keepalive, Message, Network, Received, Scripted, Update};
+use testkit::{Encode, Keepalive, Network, Received, Scripted, Update};
 
 const SPEAKER: usize = 1;
 /// The KEEPALIVE interval of a live peer.
@@ -123,12 +123,12 @@ impl Wire {
         self.network.close_scripted(self.peers[&peer]);
     }
 
-    pub(super) fn send(&mut self, peer: PeerId, message: impl Message) {
+    pub(super) fn send(&mut self, peer: PeerId, message: impl Encode) {
         self.network.send(self.peers[&peer], message);
     }
 
     /// Sends a message without running the speaker.
-    pub(super) fn send_only(&mut self, peer: PeerId, message: impl Message) {
+    pub(super) fn send_only(&mut self, peer: PeerId, message: impl Encode) {
         self.network.send_only(self.peers[&peer], message);
     }
 

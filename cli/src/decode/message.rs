@@ -2,8 +2,8 @@
 
 use bgp_proto::notification::{code, header, open};
 use bgp_proto::{
-    Frame, HEADER_OCTETS, MESSAGE_OCTETS_MAX_EXTENDED, MessageKind, Notification, Open, Remedy,
-    RouteRefresh, SessionParams, next_frame,
+    Frame, HEADER_OCTETS, MESSAGE_OCTETS_MAX_EXTENDED, Message, MessageKind, Notification, Remedy,
+    SessionParams, next_frame,
 };
 use bytes::BytesMut;
 
@@ -46,31 +46,27 @@ fn cut(buf: &[u8]) -> Content {
 }
 
 fn content(frame: &Frame, params: &SessionParams) -> Content {
-    let refused = |error: Notification| malformed(Some(frame.kind.to_string()), &error);
-    match frame.kind {
-        MessageKind::Open => match Open::parse(&frame.body) {
-            Ok(open) => Content::Open(Box::new(open_message::report(&open))),
-            Err(error) => refused(error),
-        },
-        MessageKind::Update => match update::report(&frame.body, params) {
-            Ok(routes) => Content::Update(Box::new(routes)),
-            Err(error) => refused(error),
-        },
-        MessageKind::Notification => match Notification::parse(&frame.body) {
-            Some(notification) => Content::Notification(NotificationMessage {
-                code: notification.code,
-                subcode: notification.subcode,
-                text: notification.to_string(),
-                data: to_hex(&notification.data),
-            }),
-            None => cut(&frame.body),
-        },
-        MessageKind::RouteRefresh => match RouteRefresh::parse(&frame.body) {
-            Ok(refresh) => Content::RouteRefresh {
-                family: refresh.family.to_string(),
-                subtype: refresh.subtype.to_string(),
-            },
-            Err(error) => refused(error),
+    let message = match Message::parse(frame.kind, &frame.body, params) {
+        Ok(message) => message,
+        Err(error) => return malformed(Some(frame.kind.to_string()), &error),
+    };
+    match message {
+        Message::Open(open) => Content::Open(Box::new(open_message::report(&open))),
+        Message::Update { view, faults } => {
+            match update::report(&view, faults, &frame.body, params) {
+                Ok(routes) => Content::Update(Box::new(routes)),
+                Err(error) => malformed(Some(frame.kind.to_string()), &error),
+            }
+        }
+        Message::Notification(notification) => Content::Notification(NotificationMessage {
+            code: notification.code,
+            subcode: notification.subcode,
+            text: notification.to_string(),
+            data: to_hex(&notification.data),
+        }),
+        Message::RouteRefresh(refresh) => Content::RouteRefresh {
+            family: refresh.family.to_string(),
+            subtype: refresh.subtype.to_string(),
         },
         _ => Content::Keepalive,
     }

@@ -110,7 +110,7 @@ fn lines(record: &Record, known: &mut Known) -> Vec<(Place<'static>, Content)> {
 impl Known {
     fn messages(
         &mut self,
-        message: &mrt::Message,
+        message: &mrt::Bgp4mpMessage,
         place: Place<'static>,
     ) -> Vec<(Place<'static>, Content)> {
         let session = &message.session;
@@ -145,7 +145,7 @@ impl Known {
     /// OPEN said that it may send some, and only so the routes make sense, they are read so.
     fn with_path_ids(
         &self,
-        message: &mrt::Message,
+        message: &mrt::Bgp4mpMessage,
         ends: (IpAddr, IpAddr),
         params: &SessionParams,
         content: &mut Content,

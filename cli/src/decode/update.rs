@@ -45,9 +45,13 @@ pub(crate) fn has_bad_routes(routes: &Routes) -> bool {
     routes.faults.iter().any(|fault| bad.contains(&fault.fault))
 }
 
-/// Reports the body of an UPDATE.
-pub(crate) fn report(body: &[u8], params: &SessionParams) -> Result<Routes, Notification> {
-    let (view, mut faults) = UpdateView::parse(body, params)?;
+/// Reports an UPDATE with its body.
+pub(crate) fn report(
+    view: &UpdateView<'_>,
+    mut faults: Vec<Fault>,
+    body: &[u8],
+    params: &SessionParams,
+) -> Result<Routes, Notification> {
     let (shown, _) = UpdateView::parse(body, &lenient(params))?;
     for attrs in view.batches_as_sent().filter_map(|batch| batch.attrs) {
         let (_, found) = attrs.parse();

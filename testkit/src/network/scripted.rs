@@ -47,14 +47,14 @@ impl<N: Node> Network<N> {
 
     /// Sends a message, or octets that are none, and lets everything happen that takes no time.
     /// What is sent over a connection that has ended is lost.
-    pub fn send(&mut self, scripted: Scripted, message: impl Message) {
+    pub fn send(&mut self, scripted: Scripted, message: impl Encode) {
         self.send_only(scripted, message);
         self.settle();
     }
 
     /// Sends a message that the speaker reads without doing anything else: routes are neither
     /// chosen nor advertised before the network goes on.
-    pub fn send_only(&mut self, scripted: Scripted, message: impl Message) {
+    pub fn send_only(&mut self, scripted: Scripted, message: impl Encode) {
         let octets = message.octets().freeze();
         self.inbox(scripted).sent(&octets);
         self.streams.write(self.now, (scripted.0, 0), octets);
