@@ -5,6 +5,8 @@ use core::str::FromStr;
 
 /// An autonomous system number of four octets (RFC 6793). Prints as `asplain` (RFC 5396).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
 pub struct Asn(pub u32);
 
 impl Asn {

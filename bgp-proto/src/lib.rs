@@ -83,6 +83,8 @@ mod params;
 mod prefix;
 mod reader;
 mod refresh;
+#[cfg(feature = "serde")]
+mod serialize;
 #[cfg(feature = "strategy")]
 pub mod strategy;
 pub mod text;

@@ -113,6 +113,7 @@ impl fmt::Debug for Net<'_> {
 
 /// One reachable or unreachable destination of an UPDATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Nlri<'a> {
     /// Path identifier (RFC 7911 §3); 0 where the session carries none.
     pub path_id: u32,

@@ -18,6 +18,7 @@ pub enum PeerKind {
 
 /// What a session agreed on, as far as reading and writing its messages needs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SessionParams {
     /// Our AS number on this session.
     pub local_asn: Asn,

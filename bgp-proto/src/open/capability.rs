@@ -147,6 +147,7 @@ wire_enum! {
 
 /// Graceful restart as a speaker advertises it (RFC 4724 §3, RFC 8538 §2).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct GracefulRestart {
     /// The sender has restarted: do not wait for its End-of-RIB (the R flag).
     pub restart_state: bool,

@@ -21,6 +21,7 @@ const PARAMETER_CAPABILITIES: u8 = 2;
 
 /// An OPEN (RFC 4271 §4.2).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Open {
     /// The AS number of the two-octet field; [`Open::asn`] gives the real one.
     pub asn: Asn,

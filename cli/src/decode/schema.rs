@@ -209,29 +209,12 @@ impl Serialize for AttributeReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for (name, value) in &self.typed {
-            map.serialize_entry(name, &Json(value))?;
+            map.serialize_entry(name, value)?;
         }
         if !self.unknown.is_empty() {
             map.serialize_entry("unknown", &self.unknown)?;
         }
         map.end()
-    }
-}
-
-/// A value of an attribute as JSON.
-struct Json<'a>(&'a Report);
-
-impl Serialize for Json<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Report::Flag => serializer.serialize_bool(true),
-            Report::Number(number) => serializer.serialize_u64(*number),
-            Report::Text(text) => serializer.serialize_str(text),
-            Report::List(values) => serializer.collect_seq(values.iter().map(Json)),
-            Report::Fields(fields) => {
-                serializer.collect_map(fields.iter().map(|(name, value)| (name, Json(value))))
-            }
-        }
     }
 }
 
