@@ -128,24 +128,7 @@ impl<K, D, N> BgpFile<K, D, N> {
             problems.push(Problem::at(value.span(), message));
         }
         let mut notes = Vec::new();
-        let mut speaker = SpeakerConfig {
-            cluster_id: self.cluster_id.as_ref().map(|id| ClusterId(*id.get_ref())),
-            families: self.families(problems),
-            multipath_max: self.multipath(problems),
-            next_hops,
-            own_next_hop_v4: self
-                .next_hop_ipv4
-                .as_ref()
-                .map(|address| *address.get_ref()),
-            own_next_hop_v6: self
-                .next_hop_ipv6
-                .as_ref()
-                .map(|address| *address.get_ref()),
-            ..SpeakerConfig::new(
-                self.required("asn", self.asn.as_ref(), problems).0,
-                RouterId(self.required("router_id", self.router_id.as_ref(), problems)),
-            )
-        };
+        let mut speaker = self.speaker(next_hops, problems);
         let hostname = self.hostname(problems);
         let mut reading = neighbor::Reading {
             speaker: &speaker,
@@ -165,6 +148,23 @@ impl<K, D, N> BgpFile<K, D, N> {
             restart_wait: self.restart_wait(problems),
             notes,
         }
+    }
+
+    /// Returns the speaker without its neighbors.
+    fn speaker(&self, next_hops: NextHops, problems: &mut Problems<'_>) -> SpeakerConfig {
+        let families = self.families(problems);
+        let multipath_max = self.multipath(problems);
+        let mut speaker = SpeakerConfig::new(
+            self.required("asn", self.asn.as_ref(), problems).0,
+            RouterId(self.required("router_id", self.router_id.as_ref(), problems)),
+        );
+        let (v4, v6) = (self.next_hop_ipv4.as_ref(), self.next_hop_ipv6.as_ref());
+        speaker.cluster_id = self.cluster_id.as_ref().map(|id| ClusterId(*id.get_ref()));
+        (speaker.families, speaker.multipath_max) = (families, multipath_max);
+        speaker.next_hops = next_hops;
+        speaker.own_next_hop_v4 = v4.map(|address| *address.get_ref());
+        speaker.own_next_hop_v6 = v6.map(|address| *address.get_ref());
+        speaker
     }
 
     /// Returns a key that only a datastore can replace.

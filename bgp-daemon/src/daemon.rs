@@ -48,7 +48,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     ) -> Result<Self, IoError> {
         let listen = intent.listen.clone();
         Ok(Self {
-            io: Io::new(speaker, IoConfig { listen })?,
+            io: Io::new(speaker, IoConfig::new(listen))?,
             drivers,
             config,
             intent,

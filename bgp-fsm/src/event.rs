@@ -249,3 +249,5 @@ impl fmt::Display for DownReason {
         }
     }
 }
+
+impl core::error::Error for DownReason {}

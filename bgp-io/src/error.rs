@@ -11,6 +11,7 @@ use crate::whose::Whose;
 
 /// Why a driver could not be set up.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum IoError {
     /// Another program has the port.
     #[error(
@@ -139,10 +140,11 @@ pub(crate) fn optmem_max() -> Option<u64> {
 
 /// Why a new configuration was not taken.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ReconfigureError {
     /// The speaker's tables would have to be others.
-    #[error("`{}` cannot change while running: restart the daemon", .0.key())]
-    NeedsRestart(NeedsRestart),
+    #[error("{0}: restart the daemon")]
+    NeedsRestart(#[source] NeedsRestart),
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::{Distance, IoError, Whose};
 
 /// One thing a program may want to act on or log.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Event {
     /// What the speaker tells of its sessions.
     Speaker(bgp_speaker::Event),

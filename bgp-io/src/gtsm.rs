@@ -117,6 +117,7 @@ fn has_octets(stream: &TcpStream) -> bool {
 
 /// Why a connection fails GTSM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Distance {
     /// It came with a TTL that is too low.
     TooFar {

@@ -26,9 +26,20 @@ use crate::{Clock, Event, IoError, ReconfigureError};
 
 /// What the driver needs to know besides the speaker's configuration.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct IoConfig {
     /// Where to listen. An IPv6 address takes IPv6 connections only; port 0 is any free port.
     pub listen: Vec<SocketAddr>,
+}
+
+impl IoConfig {
+    /// Returns a driver that listens at these addresses; without any it only dials.
+    #[must_use]
+    pub fn new(listen: impl IntoIterator<Item = SocketAddr>) -> Self {
+        Self {
+            listen: listen.into_iter().collect(),
+        }
+    }
 }
 
 /// How a speaker leaves.
@@ -186,6 +197,16 @@ impl Io {
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// Returns whether the kernel has taken all that there is to send to the peers whose sessions are
+    /// up: every route that was announced or withdrawn before the call and every End-of-RIB.
+    ///
+    /// A peer whose session is not up counts for nothing, so a program asks for the sessions that it
+    /// needs first. It is good to ask after each [`next`](Self::next).
+    #[must_use]
+    pub fn all_sent(&self) -> bool {
+        !self.work && self.speaker.all_sent()
     }
 
     /// Connections that are being closed: their last words are not read yet.

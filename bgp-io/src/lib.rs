@@ -10,8 +10,8 @@
 //! use bgp_io::{Io, IoConfig, bgp_speaker::{Speaker, SpeakerConfig}};
 //!
 //! # async fn program(config: SpeakerConfig) -> Result<(), bgp_io::IoError> {
-//! let listen = vec!["0.0.0.0:179".parse().expect("an address")];
-//! let mut io = Io::new(Speaker::new(config, 1), IoConfig { listen })?;
+//! let listen = ["0.0.0.0:179".parse().expect("an address")];
+//! let mut io = Io::new(Speaker::new(config, 1), IoConfig::new(listen))?;
 //! loop {
 //!     for event in io.next().await {
 //!         println!("{event:?}");
@@ -52,3 +52,8 @@ pub use gtsm::Distance;
 pub use io::{Io, IoConfig, Parting};
 pub use sockopt::set_md5_key;
 pub use whose::Whose;
+
+/// The example of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -7,7 +7,6 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use bgp_io::bgp_fsm::State;
-use bgp_io::bgp_speaker::SpeakerConfig;
 use bgp_io::{Event, Io};
 use support::{PATIENCE, RawPeer, beside, host, io, neighbor, port, speaker, stall};
 
@@ -31,13 +30,7 @@ async fn established() -> (Io, Vec<TcpStream>) {
         peer.session.hold_time_s = HOLD_S;
         peer
     });
-    let mut us = io(
-        40,
-        SpeakerConfig {
-            peers: peers.collect(),
-            ..speaker(40)
-        },
-    );
+    let mut us = io(40, speaker(40).with_peers(peers));
     let address = (host(40), port(&us)).into();
     let mut peers = vec![];
     for n in 0..PEERS {

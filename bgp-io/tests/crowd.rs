@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use bgp_io::bgp_fsm::limits::HANDSHAKE_S_MAX;
-use bgp_io::bgp_speaker::{self, HandshakeFailure, HandshakeFailures, RangeConfig, SpeakerConfig};
+use bgp_io::bgp_speaker::{self, HandshakeFailure, HandshakeFailures, RangeConfig};
 use bgp_io::{Event, Io};
 use support::{PATIENCE, RawPeer, beside, host, is_up, neighbor, port, speaker};
 use tokio::io::AsyncWriteExt;
@@ -20,20 +20,9 @@ fn with_range(us: u8, net: u8) -> Io {
     let mut template = neighbor(us, host(0).into(), None);
     // However slow the machine is, none of them times out.
     template.session.handshake_s = HANDSHAKE_S_MAX;
-    let range = RangeConfig {
-        name: "nodes".into(),
-        prefix: format!("127.0.{net}.0/24").parse().expect("a prefix"),
-        limit: PLACES,
-        awaited: true,
-        template,
-    };
-    support::io(
-        us,
-        SpeakerConfig {
-            ranges: vec![range],
-            ..speaker(us)
-        },
-    )
+    let prefix = format!("127.0.{net}.0/24").parse().expect("a prefix");
+    let range = RangeConfig::new(prefix, PLACES, template);
+    support::io(us, speaker(us).with_range(range))
 }
 
 async fn dial(from: Ipv4Addr, to: SocketAddr) -> TcpStream {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bgp_io::bgp_fsm::State;
 use bgp_io::bgp_proto::MessageKind;
-use bgp_io::bgp_speaker::{self, HandshakeFailure, PeerConfig, SpeakerConfig};
+use bgp_io::bgp_speaker::{self, HandshakeFailure, PeerConfig};
 use bgp_io::{Distance, Event, Io, IoConfig, Speaker};
 use netns_lab::{Lab, VethEnd, in_lab};
 use socket2::{Domain, Socket, Type};
@@ -29,12 +29,9 @@ fn secured(them: IpAddr) -> PeerConfig {
 
 /// A speaker that listens at `us`.
 fn listening(us: IpAddr, peers: Vec<PeerConfig>) -> Io {
-    let config = SpeakerConfig {
-        peers,
-        ..speaker(1)
-    };
+    let config = speaker(1).with_peers(peers);
     let listen = vec![SocketAddr::from((us, 0))];
-    Io::new(Speaker::new(config, 1), IoConfig { listen }).expect("it can listen")
+    Io::new(Speaker::new(config, 1), IoConfig::new(listen)).expect("it can listen")
 }
 
 fn set_ttl(socket: &Socket, ipv4: bool, ttl: u32) {

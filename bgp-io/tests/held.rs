@@ -8,16 +8,13 @@ use std::time::Duration;
 
 use bgp_io::bgp_fsm::{DownReason, HeldEnd};
 use bgp_io::bgp_proto::{MessageKind, Notification};
-use bgp_io::bgp_speaker::{self, SpeakerConfig};
+use bgp_io::bgp_speaker;
 use bgp_io::{Event, Io};
 use support::{PATIENCE, RawPeer, announce, beside, host, io, is_up, neighbor, port, speaker};
 
 /// A driver at 127.0.0.`us` that waits for its neighbor at 127.0.0.`them`, and where to dial it.
 fn waiting(us: u8, them: u8) -> (Io, SocketAddr) {
-    let config = SpeakerConfig {
-        peers: vec![neighbor(us, host(them).into(), None)],
-        ..speaker(us)
-    };
+    let config = speaker(us).with_peers(vec![neighbor(us, host(them).into(), None)]);
     let io = io(us, config);
     let to = SocketAddr::from((host(us), port(&io)));
     (io, to)

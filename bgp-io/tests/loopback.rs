@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bgp_io::bgp_fsm::DownReason;
 use bgp_io::bgp_proto::{MessageKind, Notification};
-use bgp_io::bgp_speaker::{Input, RangeConfig, Refusal, SpeakerConfig};
+use bgp_io::bgp_speaker::{Input, RangeConfig, Refusal};
 use bgp_io::{Event, Io, IoConfig, IoError, Parting, ReconfigureError, Speaker};
 use support::{
     PATIENCE, RawPeer, announce, beside, down, held, host, io, is_up, local, med, neighbor, pair,
@@ -38,19 +38,10 @@ async fn both_may_dial_at_once() {
     // Each must know the other's port before it starts: the second finds out by asking the first.
     let mut a = io(13, speaker(13));
     let peer = neighbor(14, host(13).into(), Some(port(&a)));
-    let b = io(
-        14,
-        SpeakerConfig {
-            peers: vec![peer],
-            ..speaker(14)
-        },
-    );
+    let b = io(14, speaker(14).with_peer(peer));
     let peer = neighbor(13, host(14).into(), Some(port(&b)));
-    a.reconfigure(SpeakerConfig {
-        peers: vec![peer],
-        ..speaker(13)
-    })
-    .expect("same speaker");
+    a.reconfigure(speaker(13).with_peer(peer))
+        .expect("same speaker");
     let mut pair = [a, b];
     announce(&mut pair[0], 1);
     until(&mut pair, |pair, event| {
@@ -84,22 +75,13 @@ async fn ipv6_works_beside_ipv4_on_the_same_port() {
         SocketAddr::from(([0; 4], free)),
         SocketAddr::from((Ipv6Addr::UNSPECIFIED, free)),
     ];
-    drop(Io::new(Speaker::new(speaker(17), 1), IoConfig { listen: all }).expect("both, anywhere"));
+    drop(Io::new(Speaker::new(speaker(17), 1), IoConfig::new(all)).expect("both, anywhere"));
     let localhost = IpAddr::V6(Ipv6Addr::LOCALHOST);
     let passive = neighbor(17, localhost, None);
-    let config = SpeakerConfig {
-        peers: vec![passive],
-        ..speaker(17)
-    };
-    let passive = Io::new(Speaker::new(config, 1), IoConfig { listen }).expect("both");
+    let config = speaker(17).with_peer(passive);
+    let passive = Io::new(Speaker::new(config, 1), IoConfig::new(listen)).expect("both");
     let active = neighbor(18, localhost, Some(free));
-    let active = io(
-        18,
-        SpeakerConfig {
-            peers: vec![active],
-            ..speaker(18)
-        },
-    );
+    let active = io(18, speaker(18).with_peer(active));
     until(&mut [active, passive], up).await;
 }
 
@@ -107,7 +89,7 @@ async fn ipv6_works_beside_ipv4_on_the_same_port() {
 async fn a_port_in_use_is_named() {
     let first = io(19, speaker(19));
     let listen = vec![SocketAddr::from((host(19), port(&first)))];
-    let second = Io::new(Speaker::new(speaker(19), 1), IoConfig { listen });
+    let second = Io::new(Speaker::new(speaker(19), 1), IoConfig::new(listen));
     let error = second.expect_err("taken");
     assert!(matches!(error, IoError::PortInUse { .. }), "{error}");
 }
@@ -116,7 +98,7 @@ async fn a_port_in_use_is_named() {
 async fn an_address_that_is_not_there_keeps_nobody_from_the_others() {
     let absent: SocketAddr = "192.0.2.1:0".parse().expect("an address");
     let listen = vec![absent, SocketAddr::from((host(19), 0))];
-    let mut us = Io::new(Speaker::new(speaker(19), 1), IoConfig { listen }).expect("one of them");
+    let mut us = Io::new(Speaker::new(speaker(19), 1), IoConfig::new(listen)).expect("one of them");
     assert_eq!(us.unheard().collect::<Vec<_>>(), [absent]);
     assert_eq!(us.listening().count(), 1);
     let told = us.next().await;
@@ -144,13 +126,10 @@ async fn where_it_listens_changes_under_its_sessions() {
     let mut anywhere = neighbor(61, host(63).into(), None);
     anywhere.local = None;
     let peers = vec![neighbor(61, host(62).into(), None), anywhere];
-    let speaker_of = |last, peers| SpeakerConfig {
-        peers,
-        ..speaker(last)
-    };
+    let speaker_of = |last, peers| speaker(last).with_peers(peers);
     let us = Speaker::new(speaker_of(61, peers), 61);
     let listen = vec![first];
-    let us = Io::new(us, IoConfig { listen }).expect("it can listen");
+    let us = Io::new(us, IoConfig::new(listen)).expect("it can listen");
     let one = io(
         62,
         speaker_of(62, vec![neighbor(62, host(61).into(), Some(base))]),
@@ -233,20 +212,9 @@ async fn a_stranger_is_told_and_closed() {
 
 #[tokio::test]
 async fn a_range_takes_those_who_come_up_to_its_limit() {
-    let range = RangeConfig {
-        name: "nodes".into(),
-        prefix: "127.0.0.0/8".parse().expect("a prefix"),
-        limit: 1,
-        awaited: true,
-        template: neighbor(22, host(0).into(), None),
-    };
-    let mut us = io(
-        22,
-        SpeakerConfig {
-            ranges: vec![range],
-            ..speaker(22)
-        },
-    );
+    let prefix = "127.0.0.0/8".parse().expect("a prefix");
+    let range = RangeConfig::new(prefix, 1, neighbor(22, host(0).into(), None));
+    let mut us = io(22, speaker(22).with_range(range));
     let to = SocketAddr::from((host(22), port(&us)));
     let guest = async {
         let mut first = RawPeer::dial(23, to, None).await;
@@ -289,20 +257,9 @@ async fn a_range_takes_those_who_come_up_to_its_limit() {
 
 #[tokio::test]
 async fn a_guest_that_leaves_before_its_open_frees_its_place() {
-    let range = RangeConfig {
-        name: "nodes".into(),
-        prefix: "127.0.0.0/8".parse().expect("a prefix"),
-        limit: 1,
-        awaited: true,
-        template: neighbor(38, host(0).into(), None),
-    };
-    let mut us = io(
-        38,
-        SpeakerConfig {
-            ranges: vec![range],
-            ..speaker(38)
-        },
-    );
+    let prefix = "127.0.0.0/8".parse().expect("a prefix");
+    let range = RangeConfig::new(prefix, 1, neighbor(38, host(0).into(), None));
+    let mut us = io(38, speaker(38).with_range(range));
     let to = SocketAddr::from((host(38), port(&us)));
     let guest = RawPeer::dial(39, to, None);
     drop(beside(&mut us, guest, |_| {}).await);
@@ -328,13 +285,7 @@ async fn a_dial_that_is_refused_is_told_and_repeated() {
         port(&there)
     };
     let peer = neighbor(26, host(25).into(), Some(closed));
-    let mut us = io(
-        26,
-        SpeakerConfig {
-            peers: vec![peer],
-            ..speaker(26)
-        },
-    );
+    let mut us = io(26, speaker(26).with_peer(peer));
     let mut failures = 0;
     while failures < 2 {
         for event in us.next().await {
@@ -370,13 +321,7 @@ async fn the_last_words_arrive() {
 #[tokio::test]
 async fn a_broken_header_ends_the_session_with_its_name() {
     let peer = neighbor(29, host(30).into(), None);
-    let mut us = io(
-        29,
-        SpeakerConfig {
-            peers: vec![peer],
-            ..speaker(29)
-        },
-    );
+    let mut us = io(29, speaker(29).with_peer(peer));
     let to = SocketAddr::from((host(29), port(&us)));
     let peer = async {
         let mut peer = RawPeer::dial(30, to, None).await;
@@ -406,19 +351,14 @@ async fn a_configuration_is_taken_while_running() {
         Default::default()
     );
     assert!(is_up(&pair[0]), "what stays the same stays up");
-    let other = SpeakerConfig {
-        multipath_max: same.multipath_max + 1,
-        ..same.clone()
-    };
+    let mut other = same.clone();
+    other.multipath_max += 1;
     let error = pair[0].reconfigure(other).expect_err("other tables");
     assert!(matches!(error, ReconfigureError::NeedsRestart(_)));
     assert!(error.to_string().contains("multipath"));
-    pair[0]
-        .reconfigure(SpeakerConfig {
-            peers: vec![],
-            ..same
-        })
-        .expect("without peers");
+    let mut alone = same;
+    alone.peers.clear();
+    pair[0].reconfigure(alone).expect("without peers");
     until(&mut pair, |_, event| {
         let reason = event.and_then(|(_, event)| down(event));
         reason.is_some_and(
@@ -434,24 +374,12 @@ async fn a_peer_that_stops_reading_is_given_up_and_harms_nobody() {
     let mut stalled = neighbor(33, host(34).into(), None);
     stalled.session.send_hold_s = Some(1);
     let peers = vec![stalled, neighbor(33, host(35).into(), None)];
-    let mut us = io(
-        33,
-        SpeakerConfig {
-            peers,
-            ..speaker(33)
-        },
-    );
+    let mut us = io(33, speaker(33).with_peers(peers));
     (0..ROUTES).for_each(|number| announce(&mut us, number));
     let to = SocketAddr::from((host(33), port(&us)));
     let mut good = neighbor(35, host(33).into(), Some(port(&us)));
     good.session.passive = false;
-    let good = io(
-        35,
-        SpeakerConfig {
-            peers: vec![good],
-            ..speaker(35)
-        },
-    );
+    let good = io(35, speaker(35).with_peer(good));
     let connect = async {
         let mut peer = RawPeer::dial(34, to, Some(4096)).await;
         peer.open(34).await;
@@ -478,18 +406,46 @@ async fn a_peer_that_stops_reading_is_given_up_and_harms_nobody() {
 }
 
 #[tokio::test]
+async fn all_is_sent_once_the_kernel_has_taken_it() {
+    const ROUTES: u32 = 65_000;
+    let mut us = io(
+        41,
+        speaker(41).with_peer(neighbor(41, host(42).into(), None)),
+    );
+    (0..ROUTES).for_each(|number| announce(&mut us, number));
+    assert!(!us.all_sent(), "nothing is decided yet");
+    let to = SocketAddr::from((host(41), port(&us)));
+    let connect = async {
+        let mut peer = RawPeer::dial(42, to, Some(4096)).await;
+        peer.open(42).await;
+        peer.send(4, &[]).await;
+        peer
+    };
+    let mut peer = beside(&mut us, connect, |_| {}).await;
+    // Until there is nothing more to do: the peer does not read, and so many routes fill both sockets.
+    let idle = Duration::from_millis(200);
+    while tokio::time::timeout(idle, us.next()).await.is_ok() {}
+    assert!(is_up(&us));
+    assert!(!us.all_sent(), "the peer has not read");
+    let reader = tokio::spawn(async move { while peer.recv().await.is_some() {} });
+    while !us.all_sent() {
+        us.next().await;
+    }
+    announce(&mut us, ROUTES);
+    assert!(!us.all_sent(), "one more");
+    while !us.all_sent() {
+        us.next().await;
+    }
+    reader.abort();
+}
+
+#[tokio::test]
 async fn keepalive_sent_in_time_is_read_in_time() {
     // The process is held up for longer than the hold time; the peer's KEEPALIVE lay there all the
     // while. It must be read before the hold timer is looked at.
     let mut peer = neighbor(36, host(37).into(), None);
     peer.session.hold_time_s = 60;
-    let mut us = io(
-        36,
-        SpeakerConfig {
-            peers: vec![peer],
-            ..speaker(36)
-        },
-    );
+    let mut us = io(36, speaker(36).with_peer(peer));
     let to = SocketAddr::from((host(36), port(&us)));
     let connect = async {
         let mut peer = RawPeer::dial(37, to, None).await;

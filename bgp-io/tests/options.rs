@@ -17,12 +17,9 @@ use support::{
 async fn has_md5() -> bool {
     let mut peer = neighbor(40, host(41).into(), None);
     peer.password = Some("probe".into());
-    let config = SpeakerConfig {
-        peers: vec![peer],
-        ..speaker(40)
-    };
+    let config = speaker(40).with_peer(peer);
     let listen = vec![SocketAddr::from((host(40), 0))];
-    let io = Io::new(Speaker::new(config, 1), IoConfig { listen }).expect("it can listen");
+    let io = Io::new(Speaker::new(config, 1), IoConfig::new(listen)).expect("it can listen");
     if let Some((_, error)) = io.keyless().next() {
         println!("skipped: the kernel has no TCP-MD5: {error}");
         return false;
@@ -55,29 +52,11 @@ async fn a_range_has_one_password_for_all() {
     let mut template = neighbor(48, host(0).into(), None);
     template.password = Some("secret".into());
     let prefix = "127.0.0.48/29".parse().expect("a prefix");
-    let range = RangeConfig {
-        name: "nodes".into(),
-        prefix,
-        limit: 8,
-        awaited: true,
-        template,
-    };
-    let us = support::io(
-        48,
-        SpeakerConfig {
-            ranges: vec![range],
-            ..speaker(48)
-        },
-    );
+    let range = RangeConfig::new(prefix, 8, template);
+    let us = support::io(48, speaker(48).with_range(range));
     let mut guest = neighbor(49, host(48).into(), Some(support::port(&us)));
     guest.password = Some("secret".into());
-    let guest = support::io(
-        49,
-        SpeakerConfig {
-            peers: vec![guest],
-            ..speaker(49)
-        },
-    );
+    let guest = support::io(49, speaker(49).with_peer(guest));
     until(&mut [guest, us], up).await;
 }
 
@@ -142,10 +121,7 @@ fn two(us: u8, of: [(u8, Option<Password>); 2]) -> SpeakerConfig {
         peer.password = password;
         peer
     });
-    SpeakerConfig {
-        peers: peers.into(),
-        ..speaker(us)
-    }
+    speaker(us).with_peers(peers)
 }
 
 /// The speaker at 127.0.0.`us` that dials, with a password.
@@ -153,13 +129,7 @@ fn dialler(us: u8, them: u8, to: &Io, password: Option<Password>) -> Io {
     let mut peer = neighbor(us, host(them).into(), Some(support::port(to)));
     peer.password = password;
     let peers = vec![peer];
-    support::io(
-        us,
-        SpeakerConfig {
-            peers,
-            ..speaker(us)
-        },
-    )
+    support::io(us, speaker(us).with_peers(peers))
 }
 
 /// Dials without a key, says OPEN, and waits for an answer that is not to come.

@@ -41,6 +41,7 @@ impl fmt::Display for Remedy {
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum FaultKind {
     /// An attribute's header or value runs past the attributes' end (RFC 7606 §4).
     Overrun,

@@ -115,3 +115,8 @@ pub use params::{PeerKind, SessionParams};
 pub use prefix::{Ipv4Prefix, Ipv6Prefix, Prefix, PrefixError};
 pub use refresh::{RefreshSubtype, RouteRefresh};
 pub use update::{AttrBlock, EncodeParams, Full, RouteBatch, UpdateView, UpdateWriter};
+
+/// The example of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -16,6 +16,7 @@ use crate::update::UpdateView;
 /// A BGP message (RFC 4271 §4, RFC 2918 §3).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[allow(clippy::large_enum_variant)] // most messages are UPDATEs: no allocation for them
 pub enum Message<'a> {
     /// OPEN.
     Open(Open),

@@ -25,6 +25,7 @@ impl Default for MessageCodec {
 
 /// Why no more messages come.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum CodecError {
     /// The stream failed.
     Io(io::Error),

@@ -11,15 +11,31 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bgp_fsm::PeerAs;
 use bgp_proto::{Asn, AttrCode, AttrCodes, ClusterId, FamilySet, Prefix, RouterId};
-use rib::{NextHops, Outcome, Policy, Role, Rules};
+use rib::{DecisionRules, NextHops, Outcome, Policy, RibConfig, RibLimits, Role, Rules};
 
 use crate::keys::PeerConfig;
 pub use values::{LimitAction, Password, PrefixLimit};
 
 mod values;
 
-/// The whole configuration of a [`crate::Speaker`].
+/// The whole configuration of a [`crate::Speaker`]: [`SpeakerConfig::new`], then what is to differ.
+///
+/// ```
+/// use bgp_speaker::bgp_proto::{Asn, RouterId};
+/// use bgp_speaker::rib::Role;
+/// use bgp_speaker::{RangeConfig, SpeakerConfig};
+///
+/// let mut config = SpeakerConfig::new(Asn(64512), RouterId("192.0.2.1".parse()?));
+/// config.multipath_max = 4;
+/// config.decision.always_compare_med = true;
+/// let template = config.neighbor("198.51.100.0".parse()?, Role::Client);
+/// let clients = RangeConfig::new("198.51.100.0/24".parse()?, 100, template);
+/// let config = config.with_range(clients);
+/// assert!(config.range_of("198.51.100.7".parse()?).is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SpeakerConfig {
     /// Local autonomous system.
     pub local_asn: Asn,
@@ -29,10 +45,14 @@ pub struct SpeakerConfig {
     pub cluster_id: Option<ClusterId>,
     /// The families with tables; a peer's other families are ignored.
     pub families: FamilySet,
+    /// What is free to choose about decisions.
+    pub decision: DecisionRules,
     /// How many equal-cost paths a prefix may use at once; at least 1.
     pub multipath_max: u16,
     /// Whether the driver resolves next hops, or all are treated as reachable.
     pub next_hops: NextHops,
+    /// How much the tables keep for readers and peers that lag behind.
+    pub limits: RibLimits,
     /// The IPv4 next hop of locally originated routes; the session's local address if absent.
     pub own_next_hop_v4: Option<Ipv4Addr>,
     /// The IPv6 next hop of locally originated routes; the session's local address if absent.
@@ -53,12 +73,49 @@ impl SpeakerConfig {
             router_id,
             cluster_id: None,
             families: FamilySet::UNICAST,
+            decision: DecisionRules::DEFAULT,
             multipath_max: 1,
             next_hops: NextHops::AssumeReachable,
+            limits: RibLimits::DEFAULT,
             own_next_hop_v4: None,
             own_next_hop_v6: None,
             peers: Vec::new(),
             ranges: Vec::new(),
+        }
+    }
+
+    /// Returns the configuration with one more peer.
+    #[must_use]
+    pub fn with_peer(self, peer: PeerConfig) -> Self {
+        self.with_peers([peer])
+    }
+
+    /// Returns the configuration with these peers beside those that it has.
+    #[must_use]
+    pub fn with_peers(mut self, peers: impl IntoIterator<Item = PeerConfig>) -> Self {
+        self.peers.extend(peers);
+        self
+    }
+
+    /// Returns the configuration with one more range.
+    #[must_use]
+    pub fn with_range(mut self, range: RangeConfig) -> Self {
+        self.ranges.push(range);
+        self
+    }
+
+    /// Returns what the tables are made with.
+    #[must_use]
+    pub fn rib(&self) -> RibConfig {
+        RibConfig {
+            local_asn: self.local_asn,
+            router_id: self.router_id,
+            cluster_ids: self.cluster_ids(),
+            decision: self.decision,
+            multipath_max: self.multipath_max,
+            next_hops: self.next_hops,
+            limits: self.limits,
+            own_addresses: BTreeSet::new(),
         }
     }
 
@@ -126,6 +183,7 @@ pub fn no_policy() -> Policy {
 
 /// A range of addresses from which unconfigured peers are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RangeConfig {
     /// Its configured name.
     pub name: String,
@@ -158,6 +216,18 @@ impl PeerConfig {
 }
 
 impl RangeConfig {
+    /// Returns the range with the prefix as its name, whose peers are waited for after a restart.
+    #[must_use]
+    pub fn new(prefix: Prefix, limit: u16, template: PeerConfig) -> Self {
+        Self {
+            name: prefix.to_string(),
+            prefix,
+            limit,
+            awaited: true,
+            template,
+        }
+    }
+
     /// Returns the configuration of the peer at an address of the range.
     #[must_use]
     pub fn peer(&self, remote: IpAddr) -> PeerConfig {

@@ -20,6 +20,7 @@ use crate::{
 
 /// One input of [`crate::Speaker::handle`].
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Input<'a> {
     /// An input of a peer's session or one of its connections.
     Session(PeerId, bgp_fsm::Input),
@@ -55,8 +56,8 @@ pub enum Input<'a> {
     Timeout,
 }
 
-/// One output for the driver or the operator. Routes are not among them: readers read them from the
-/// log of changes.
+/// One thing for the driver to do or the operator to know. Routes are not among them: readers
+/// pull those from the log. A driver acts on every one of them, so a new one is a breaking change.
 #[derive(Debug)]
 pub enum Output {
     /// Open a connection to the peer; report the result as `Opened` or `Failed` on
@@ -111,6 +112,7 @@ pub enum Output {
 
 /// An event for the operator.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Event {
     /// A session moved to another state of RFC 4271 §8.2.2.
     State {
@@ -223,6 +225,7 @@ pub enum Event {
 
 /// A malformed message recorded for the operator.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Malformed {
     /// When it was received.
     pub at: bgp_fsm::Instant,
@@ -289,3 +292,5 @@ impl fmt::Display for Refusal {
         }
     }
 }
+
+impl core::error::Error for Refusal {}

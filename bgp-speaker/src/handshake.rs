@@ -21,6 +21,7 @@ use crate::{
 
 /// The reason why a connection did not become a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum HandshakeFailure {
     /// Its octets were not a message, or a message that is invalid before a session is established.
     Garbage,

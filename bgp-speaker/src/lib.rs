@@ -42,7 +42,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The README has an example of two speakers connected in memory.
+//! The repository's README has an example of two speakers connected in memory.
 
 extern crate alloc;
 
@@ -88,5 +88,10 @@ pub use usage::{Level, RangeUsage, Usage};
 
 /// The example of the README, compiled and run.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
+#[doc = include_str!("../README.md")]
 pub struct Readme;
+
+/// The example of the repository's README.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct RepositoryReadme;

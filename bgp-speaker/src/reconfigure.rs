@@ -8,7 +8,7 @@
 //! [`crate::keys`] lists the effect of each key.
 
 use alloc::{collections::BTreeSet, string::String, vec::Vec};
-use core::net::IpAddr;
+use core::{fmt, net::IpAddr};
 
 use bgp_fsm::{Instant, PeerAs, SessionConfig, negotiate};
 use bgp_proto::{Notification, SessionParams, notification::cease};
@@ -23,6 +23,7 @@ use crate::{
 
 /// The effects of a new configuration, by peer name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Reconfigured {
     /// Peers that are new.
     pub added: Vec<String>,
@@ -37,6 +38,7 @@ pub struct Reconfigured {
 
 /// The reason why a new configuration requires a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NeedsRestart {
     /// The source of next hop reachability differs.
     NextHops,
@@ -44,6 +46,10 @@ pub enum NeedsRestart {
     Families,
     /// The multipath limit differs.
     Multipath,
+    /// What is free to choose about decisions differs.
+    Decision,
+    /// How much the tables keep differs.
+    Limits,
 }
 
 /// Returns a session with only those keys of a peer that its two OPENs negotiate: the other keys
@@ -58,16 +64,27 @@ fn settling(peer: &PeerConfig) -> SessionConfig {
 }
 
 impl NeedsRestart {
-    /// Returns the key of the configuration file.
+    /// Returns the field of [`SpeakerConfig`] that differs, as the configuration file calls it where
+    /// it has a key.
     #[must_use]
     pub fn key(self) -> &'static str {
         match self {
             Self::NextHops => "next_hops",
             Self::Families => "families",
             Self::Multipath => "multipath",
+            Self::Decision => "decision",
+            Self::Limits => "limits",
         }
     }
 }
+
+impl fmt::Display for NeedsRestart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` cannot change while running", self.key())
+    }
+}
+
+impl core::error::Error for NeedsRestart {}
 
 impl Speaker {
     /// Applies a new configuration. Sessions of peers with an unchanged configuration stay
@@ -123,6 +140,8 @@ impl Speaker {
                 old.multipath_max == new.multipath_max,
                 NeedsRestart::Multipath,
             ),
+            (old.decision == new.decision, NeedsRestart::Decision),
+            (old.limits == new.limits, NeedsRestart::Limits),
         ];
         checks
             .into_iter()

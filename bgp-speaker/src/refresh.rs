@@ -17,6 +17,7 @@ use crate::{
 
 /// The reason why a peer cannot be asked for its routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NoRefresh {
     /// Its session is not established.
     NotUp,

@@ -12,9 +12,7 @@ use core::net::SocketAddr;
 use bgp_fsm::{Conn, Instant};
 use bgp_proto::{Family, FamilySet, Net, Notification, notification::cease};
 use bytes::Bytes;
-use rib::{
-    Budget, Change, Cursor, PeerId, PrefixSet, Progress, RejectedPath, Rib, RibConfig, SentPath,
-};
+use rib::{Budget, Change, Cursor, PeerId, PrefixSet, Progress, RejectedPath, Rib, SentPath};
 
 use crate::{
     addresses::InterfaceAddress,
@@ -72,17 +70,7 @@ impl Speaker {
     /// [`start`](Self::start). The seed determines timer jitter and hash functions.
     #[must_use]
     pub fn new(config: SpeakerConfig, seed: u64) -> Self {
-        let rib = Rib::new(
-            RibConfig {
-                local_asn: config.local_asn,
-                router_id: config.router_id,
-                cluster_ids: config.cluster_ids(),
-                multipath_max: config.multipath_max,
-                next_hops: config.next_hops,
-                ..RibConfig::default()
-            },
-            seed,
-        );
+        let rib = Rib::new(config.rib(), seed);
         Self {
             roster: Roster::new(&config, seed),
             config,
@@ -232,6 +220,18 @@ impl Speaker {
         state.session.wants_write(conn)
             || (state.session.established() == Some(conn)
                 && group.is_some_and(|group| group.has_more(peer)))
+    }
+
+    /// Returns whether no peer whose session is up has anything to be written, and no route is held
+    /// back after a restart. What [`run`](Self::run) has still to do, while it returns
+    /// [`Progress::More`], may give them more.
+    #[must_use]
+    pub fn all_sent(&self) -> bool {
+        let mut up = self
+            .roster
+            .iter()
+            .filter_map(|(id, peer)| Some((id, peer.session.established()?)));
+        self.deferred().is_empty() && up.all(|(id, conn)| !self.wants_write(id, conn))
     }
 
     /// Returns the longest message that may arrive on a connection, in octets (RFC 8654 §4).

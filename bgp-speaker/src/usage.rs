@@ -9,6 +9,7 @@ use crate::{outgroup::OutGroup, speaker::Speaker};
 
 /// The usage of the limits that are relevant to an operator, and its highest values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Usage {
     /// Peers, configured and dynamic; the limit is [`crate::limits::PEERS_MAX`].
     pub peers: Level,
@@ -36,6 +37,7 @@ impl Level {
 
 /// The usage of one range's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RangeUsage {
     /// The range.
     pub prefix: Prefix,

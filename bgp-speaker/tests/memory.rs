@@ -27,13 +27,12 @@ const NOW: Instant = Instant(1_000_000_000);
 /// Returns a reflector that accepts any client.
 fn reflector(clients: usize) -> Speaker {
     let mut config = SpeakerConfig::new(ASN, RouterId(OURS));
-    config.ranges.push(RangeConfig {
-        name: "nodes".to_owned(),
-        prefix: "10.0.0.0/8".parse().expect("a prefix"),
-        limit: u16::try_from(clients).expect("not so many"),
-        awaited: true,
-        template: config.neighbor(Ipv4Addr::UNSPECIFIED.into(), Role::Client),
-    });
+    let limit = u16::try_from(clients).expect("not so many");
+    let template = config.neighbor(Ipv4Addr::UNSPECIFIED.into(), Role::Client);
+    let prefix = "10.0.0.0/8".parse().expect("a prefix");
+    config
+        .ranges
+        .push(RangeConfig::new(prefix, limit, template));
     let mut speaker = Speaker::new(config, 7);
     speaker.start(NOW);
     speaker

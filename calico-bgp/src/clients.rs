@@ -101,13 +101,9 @@ pub(crate) fn range(client: Client<'_>, own: &Own<'_>, policies: &mut Policies<'
     if template.role == Role::Internal {
         template.role = Role::Client;
     }
-    RangeConfig {
-        name: name.to_owned(),
-        prefix,
-        limit: 1,
-        awaited: chooses_us,
-        template,
-    }
+    let mut range = RangeConfig::new(prefix, 1, template);
+    (range.name, range.awaited) = (name.to_owned(), chooses_us);
+    range
 }
 
 fn is_client(own: &Own<'_>, name: &str, node: &Node) -> bool {

@@ -112,24 +112,20 @@ fn intent(own: &Own<'_>, before: &Placed, derived: &mut Derived) -> Intent {
     let [v4, v6] = [node.v4, node.v6].map(|network| network.map(|network| network.address()));
     derived.faults.extend(unheeded(own));
     let (peers, ranges) = peers(own, before, derived);
-    let speaker = SpeakerConfig {
-        local_asn: own.asn,
-        router_id: own.router_id,
-        cluster_id: own.cluster_id,
-        families: own.host.families,
-        multipath_max: own.host.multipath_max,
-        next_hops: own.host.next_hops,
-        own_next_hop_v4: v4.and_then(|address| match address {
-            IpAddr::V4(address) => Some(address),
-            IpAddr::V6(_) => None,
-        }),
-        own_next_hop_v6: v6.and_then(|address| match address {
-            IpAddr::V6(address) => Some(address),
-            IpAddr::V4(_) => None,
-        }),
-        peers,
-        ranges,
-    };
+    let mut speaker = SpeakerConfig::new(own.asn, own.router_id);
+    speaker.cluster_id = own.cluster_id;
+    speaker.families = own.host.families;
+    speaker.multipath_max = own.host.multipath_max;
+    speaker.next_hops = own.host.next_hops;
+    speaker.own_next_hop_v4 = v4.and_then(|address| match address {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
+    });
+    speaker.own_next_hop_v6 = v6.and_then(|address| match address {
+        IpAddr::V6(address) => Some(address),
+        IpAddr::V4(_) => None,
+    });
+    (speaker.peers, speaker.ranges) = (peers, ranges);
     Intent {
         speaker,
         listen: listen(own),

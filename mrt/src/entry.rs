@@ -11,6 +11,7 @@ use crate::table_v2::{PeerIndex, Rib, RibForm};
 
 /// The content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Entry {
     /// A BGP message and its session.
     Message(Bgp4mpMessage),
@@ -40,6 +41,7 @@ pub enum Entry {
 #[error(
     "record of type {kind} subtype {subtype} at octet {at}: bad field at octet {field_at} of its body"
 )]
+#[non_exhaustive]
 pub struct EntryError {
     /// Octet offset of the record's header, after decompression.
     pub at: u64,

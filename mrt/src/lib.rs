@@ -42,3 +42,8 @@ pub use file::{Source, open};
 pub use reader::{ReadError, Reader, Record};
 pub use table::{TableDump, table_attributes};
 pub use table_v2::{Peer, PeerIndex, Rib, RibEntry};
+
+/// The example of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -29,6 +29,7 @@ pub struct Record {
 
 /// Why no more records follow.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// The file ends within the record at this octet offset.
     #[error("file cut within the record at octet {at}")]

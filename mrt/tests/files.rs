@@ -88,7 +88,7 @@ impl Count {
                 self.paths += 1;
                 self.faulty += u32::from(!block.parse().1.is_empty());
             }
-            Entry::Snapshot { .. } | Entry::Unknown => self.unknown += 1,
+            _ => self.unknown += 1,
         }
     }
 

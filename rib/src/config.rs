@@ -40,17 +40,23 @@ pub struct RibLimits {
     pub tombstones_max: usize,
 }
 
+impl RibLimits {
+    /// What tables keep unless configured otherwise.
+    pub const DEFAULT: Self = Self {
+        log_entries_min: LOG_ENTRIES_MIN,
+        tombstones_max: TOMBSTONES_MAX,
+    };
+}
+
 impl Default for RibLimits {
     fn default() -> Self {
-        Self {
-            log_entries_min: LOG_ENTRIES_MIN,
-            tombstones_max: TOMBSTONES_MAX,
-        }
+        Self::DEFAULT
     }
 }
 
 /// The size of the tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RibStats {
     /// Prefixes with paths.
     pub prefixes: usize,

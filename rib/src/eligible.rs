@@ -18,6 +18,7 @@ pub struct AsPathChecks {
 /// Why a path cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Ineligible {
     /// The import policy rejected it; without a policy this applies to all routes of external peers
     /// (RFC 8212 §2).

@@ -116,3 +116,8 @@ pub use policy::{
 pub use rejected::RejectedPath;
 pub use rib::Rib;
 pub use role::Role;
+
+/// The example of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

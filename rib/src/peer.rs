@@ -81,6 +81,7 @@ pub struct PathLimit {
 
 /// Counters of one peer in one family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PeerCounters {
     /// Paths held from it, including those that are about to be swept.
     pub paths: u32,

@@ -49,13 +49,10 @@ pub fn neighbor(us: usize, them: usize, role: Role) -> PeerConfig {
 /// 10.0.0.0/24.
 #[must_use]
 pub fn clients(us: usize, limit: u16) -> RangeConfig {
-    RangeConfig {
-        name: "nodes".into(),
-        prefix: Prefix::new(address(0).into(), 24).expect("a prefix"),
-        limit,
-        awaited: true,
-        template: neighbor(us, 0, Role::Client),
-    }
+    let prefix = Prefix::new(address(0).into(), 24).expect("a prefix");
+    let mut range = RangeConfig::new(prefix, limit, neighbor(us, 0, Role::Client));
+    range.name = "nodes".into();
+    range
 }
 
 /// Returns the OPEN of a scripted peer with the BGP Identifier 10.0.0.`number`: both unicast

@@ -81,3 +81,8 @@ pub use received::{NoHeader, Received, message_octets, params};
 #[cfg(feature = "tokio")]
 pub use tcp::TcpPeer;
 pub use update::{OPTIONAL, OPTIONAL_TRANSITIVE, Update, WELL_KNOWN, nlri};
+
+/// The example of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

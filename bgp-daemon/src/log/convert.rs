@@ -80,11 +80,8 @@ pub(super) fn converted(speaker: &Speaker, event: &Event) -> Option<Emitted> {
             reason: Text::new(error),
         },
         Event::Listening(address) => Emitted::ListenerReady { local: *address },
-        Event::Gone(_)
-        | Event::TooFar { .. }
-        | Event::Unsigned { .. }
-        | Event::Speaker(_)
-        | Event::DialFailed { .. } => return None,
+        // Events of the speaker and failed dials are converted elsewhere.
+        _ => return None,
     })
 }
 

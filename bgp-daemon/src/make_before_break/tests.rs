@@ -22,11 +22,9 @@ pub(crate) fn config(
     peers: Vec<PeerConfig>,
     ranges: Vec<RangeConfig>,
 ) -> SpeakerConfig {
-    SpeakerConfig {
-        peers,
-        ranges,
-        ..SpeakerConfig::new(Asn(64512), RouterId(Ipv4Addr::new(10, 0, 0, number)))
-    }
+    let mut config = SpeakerConfig::new(Asn(64512), RouterId(Ipv4Addr::new(10, 0, 0, number)));
+    (config.peers, config.ranges) = (peers, ranges);
+    config
 }
 
 pub(crate) fn peer(us: u8, them: u8, role: Role) -> PeerConfig {
@@ -38,13 +36,9 @@ pub(crate) fn peer(us: u8, them: u8, role: Role) -> PeerConfig {
 
 pub(crate) fn reflector(number: u8) -> SpeakerConfig {
     let other = if number == 11 { 12 } else { 11 };
-    let clients = RangeConfig {
-        name: "clients".into(),
-        prefix: "10.0.0.0/28".parse().expect("a prefix"),
-        limit: 8,
-        awaited: true,
-        template: peer(number, 0, Role::Client),
-    };
+    let prefix = "10.0.0.0/28".parse().expect("a prefix");
+    let mut clients = RangeConfig::new(prefix, 8, peer(number, 0, Role::Client));
+    clients.name = "clients".into();
     config(
         number,
         vec![peer(number, other, Role::Internal)],

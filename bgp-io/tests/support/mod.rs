@@ -70,7 +70,7 @@ pub(crate) async fn stall(time: Duration) {
 /// A driver that listens at 127.0.0.`last` on any free port.
 pub(crate) fn io(last: u8, config: SpeakerConfig) -> Io {
     let listen = vec![SocketAddr::from((host(last), 0))];
-    Io::new(Speaker::new(config, u64::from(last)), IoConfig { listen }).expect("it can listen")
+    Io::new(Speaker::new(config, u64::from(last)), IoConfig::new(listen)).expect("it can listen")
 }
 
 /// The port of a driver.
@@ -83,13 +83,7 @@ pub(crate) fn pair(a: u8, b: u8, change: impl Fn(u8, &mut PeerConfig)) -> [Io; 2
     let make = |us: u8, them: u8, port| {
         let mut peer = neighbor(us, host(them).into(), port);
         change(us, &mut peer);
-        io(
-            us,
-            SpeakerConfig {
-                peers: vec![peer],
-                ..speaker(us)
-            },
-        )
+        io(us, speaker(us).with_peer(peer))
     };
     let passive = make(b, a, None);
     let active = make(a, b, Some(port(&passive)));

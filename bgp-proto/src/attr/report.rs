@@ -12,6 +12,7 @@ use crate::attr::table::{Attributes, Place, RareAttributes, Visitor};
 ///
 /// As JSON a flag is `true`, and fields are an object. `Display` prints it on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Report {
     /// The attribute is there; it has no value.
     Flag,

@@ -54,6 +54,7 @@ wire_enum! {
 /// A known code whose value is not what its document says is kept as
 /// [`Capability::Unknown`]: RFC 5492 knows no error for it, and it is as good as not sent.
 #[derive(Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Capability {
     /// The sender carries this family (RFC 4760 §8).
     MultiProtocol(Family),

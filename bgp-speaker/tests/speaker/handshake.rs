@@ -4,9 +4,7 @@ use std::net::IpAddr;
 
 use bgp_fsm::State;
 use bgp_proto::{Asn, Open};
-use bgp_speaker::{
-    Event, HandshakeFailure, HandshakeFailures, RangeConfig, Refusal, SpeakerConfig,
-};
+use bgp_speaker::{Event, HandshakeFailure, HandshakeFailures, Refusal};
 use testkit::fixture::{address, clients, open, speaker_config};
 use testkit::{Octets, Raw};
 
@@ -101,14 +99,9 @@ fn dial_v6(wire: &mut Wire, from: &str) {
 
 #[test]
 fn network_with_most_connections_loses_its_oldest() {
-    let range = RangeConfig {
-        prefix: "fd00::/16".parse().expect("a prefix"),
-        ..clients(1, 4)
-    };
-    let mut wire = Wire::new(SpeakerConfig {
-        ranges: vec![range],
-        ..speaker_config(1)
-    });
+    let mut range = clients(1, 4);
+    range.prefix = "fd00::/16".parse().expect("a prefix");
+    let mut wire = Wire::new(speaker_config(1).with_range(range));
     let address = "fd00::1".parse().expect("an address");
     wire.network.add_address(1, address);
     let honest = ["fd00:1::1", "fd00:2::1"];

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use bgp_fsm::State;
+use bgp_fsm::{Instant, State};
 use bgp_proto::{Attributes, Capability, Family, Open, RouteRefresh};
-use bgp_speaker::{Input, LimitAction, PeerConfig, PrefixLimit, Reconfigured, SpeakerConfig};
+use bgp_speaker::{
+    Input, LimitAction, NeedsRestart, PeerConfig, PrefixLimit, Reconfigured, Speaker, SpeakerConfig,
+};
 use proptest::prelude::*;
 use rib::{Budget, NextHopMode, PeerId, Policy, PrefixRange, Progress, Role};
 use testkit::fixture::{address, clients, graceful_open, neighbor, open, prefix, speaker_config};
@@ -415,4 +417,28 @@ proptest! {
         }
         prop_assert_eq!(held, wanted);
     }
+}
+
+#[test]
+fn tables_are_made_as_the_speaker_is_configured() {
+    let mut config = speaker_config(1);
+    config.decision.always_compare_med = true;
+    config.limits.log_entries_min = 3;
+    let mut speaker = Speaker::new(config.clone(), 1);
+    let made = speaker.rib().config().clone();
+    assert_eq!(
+        (made.decision, made.limits),
+        (config.decision, config.limits)
+    );
+    assert_eq!(made, config.rib());
+
+    let mut other = config.clone();
+    other.decision.always_compare_med = false;
+    let refused = speaker.reconfigure(Instant::ZERO, other);
+    assert_eq!(refused, Err(NeedsRestart::Decision));
+    let mut other = config.clone();
+    other.limits.tombstones_max = 1;
+    let refused = speaker.reconfigure(Instant::ZERO, other);
+    assert_eq!(refused, Err(NeedsRestart::Limits));
+    assert!(speaker.reconfigure(Instant::ZERO, config).is_ok());
 }

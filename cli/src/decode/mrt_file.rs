@@ -100,7 +100,7 @@ fn lines(record: &Record, known: &mut Known) -> Vec<(Place<'static>, Content)> {
         Entry::TableDump(path) => vec![table_dump(&path, place)],
         Entry::TableEntry(path) => vec![table_entry(&path, place)],
         Entry::Snapshot { view, file } => vec![(place, Content::Snapshot { view, file })],
-        Entry::Unknown => {
+        _ => {
             let (kind, subtype) = (record.kind, record.subtype);
             vec![(place, Content::Record { kind, subtype })]
         }

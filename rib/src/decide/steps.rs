@@ -13,6 +13,13 @@ pub struct DecisionRules {
     pub always_compare_med: bool,
 }
 
+impl DecisionRules {
+    /// What the RFCs ask for.
+    pub const DEFAULT: Self = Self {
+        always_compare_med: false,
+    };
+}
+
 /// The inputs of the decision process for one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {

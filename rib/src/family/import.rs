@@ -21,6 +21,7 @@ use crate::table::Key;
 
 /// The result of a batch of routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ingested {
     /// The errors in its attributes and NLRI.
     pub faults: Vec<Fault>,

@@ -11,7 +11,7 @@ use super::streams::Owner;
 use super::{Network, Node};
 use crate::expect::Expected;
 use crate::limits::VIRTUAL_PATIENCE;
-use crate::message::Message;
+use crate::message::Encode;
 use crate::received::{Inbox, Received};
 
 /// A connection that a scripted peer has opened.
