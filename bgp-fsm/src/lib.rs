@@ -64,3 +64,8 @@ pub use negotiate::{negotiate, open_of};
 pub use session::Session;
 pub use stats::{Counts, Stats};
 pub use table::State;
+
+/// The example of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

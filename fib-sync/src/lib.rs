@@ -39,10 +39,11 @@
 //! reported when they occupy a wanted key, and never changed: the first write of a key is
 //! exclusive, only a route known to be the owner's is replaced, and a delete names the protocol.
 
+#[cfg(feature = "netlink")]
 pub mod claim;
 pub mod limits;
 pub mod memory;
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "netlink", target_os = "linux"))]
 pub mod netlink;
 mod owner;
 mod port;
@@ -57,3 +58,8 @@ pub use self::reconcile::{
 };
 pub use self::route::{Hop, InterfaceAddress, Link, Route, RouteKey, RouteKind, Scope, TABLE_MAIN};
 pub use instant::Instant;
+
+/// The example of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

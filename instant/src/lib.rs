@@ -69,6 +69,11 @@ impl fmt::Display for Instant {
     }
 }
 
+/// The example of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,3 +12,8 @@ mod row;
 
 pub use requests::{Batch, Refused, Requests};
 pub use row::Row;
+
+/// The example of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

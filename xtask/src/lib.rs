@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 pub mod ci;
 pub mod commands;
 pub mod fuzz;
+pub mod library;
 pub mod programs;
 pub mod runner;
 pub mod soak;

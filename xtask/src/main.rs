@@ -11,6 +11,8 @@ const USAGE: &str = "usage: cargo run -p xtask -- COMMAND
   list             names all tests
   programs         checks each program with the features that it asks for itself
   ci               everything that continuous integration runs
+  api              writes the lists of the public items of the published crates, docs/api
+  package          packages the published crates, and builds the examples from the packages
   soak MINUTES     the tests that draw, and the fuzz targets, with seeds by chance";
 
 fn main() -> ExitCode {
@@ -25,6 +27,8 @@ fn main() -> ExitCode {
         "list" => commands::list(),
         "programs" => xtask::programs::check(&xtask::root()),
         "ci" => xtask::ci::run(&xtask::root()),
+        "api" => xtask::library::api::write(&xtask::root()),
+        "package" => xtask::library::run(&xtask::root()),
         "soak" => commands::soak(rest),
         // The runner starts this for a test.
         "enclose" => return ended(runner::enclose(rest)),

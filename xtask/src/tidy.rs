@@ -10,10 +10,13 @@
 //! * [`names`]: names of tests;
 //! * [`documents`]: dependencies with their reasons, the map with its files, invariants with their
 //!   tests;
-//! * [`links`]: links between documents.
+//! * [`links`]: links between documents;
+//! * [`api`]: the lists of public items of the published crates.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+
+use crate::library::api;
 
 pub mod circles;
 pub mod directions;
@@ -89,6 +92,7 @@ pub fn run(root: &Path) -> anyhow::Result<Vec<Finding>> {
     findings.extend(names::check(&files));
     findings.extend(documents::check(&workspace, &files));
     findings.extend(links::check(&files));
+    findings.extend(api::check(root, &workspace)?);
     findings.sort();
     Ok(findings)
 }

@@ -87,6 +87,22 @@ pub const TABLE: &[Row] = &[
         ],
     ),
     row("netns-lab", 3, &[]),
+    // The library as one crate, for programs outside.
+    row(
+        "cambric",
+        4,
+        &[
+            "bgp-proto",
+            "bgp-fsm",
+            "rib",
+            "bgp-speaker",
+            "bgp-io",
+            "mrt",
+            "fib-sync",
+            "netlink",
+            "testkit",
+        ],
+    ),
     row(
         "bgp-client",
         4,

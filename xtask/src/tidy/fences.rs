@@ -21,6 +21,7 @@ const CORE_DEPENDENCIES: &[&str] = &[
     "thiserror",
     // Behind features that the suite's core never enables.
     "proptest",
+    "serde",
     "tokio-util",
 ];
 

@@ -25,6 +25,8 @@ pub struct Package {
     pub dev: BTreeSet<String>,
     /// Of `normal`, those behind a feature.
     pub optional: BTreeSet<String>,
+    /// Whether it is published.
+    pub is_published: bool,
 }
 
 impl Workspace {
@@ -65,6 +67,8 @@ impl Workspace {
         for told in told.packages {
             let mut package = Package {
                 name: told.name,
+                // Without a list of registries it may go to any.
+                is_published: told.publish.is_none(),
                 ..Package::default()
             };
             for dependency in told.dependencies {
@@ -118,6 +122,7 @@ struct Told {
 struct ToldPackage {
     name: String,
     manifest_path: PathBuf,
+    publish: Option<Vec<String>>,
     dependencies: Vec<ToldDependency>,
 }
 

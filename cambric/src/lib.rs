@@ -1,0 +1,36 @@
+#![no_std]
+#![doc = include_str!("../README.md")]
+//!
+//! # The crates
+//!
+//! | module | crate | what it is |
+//! |---|---|---|
+//! | [`proto`] | `cambric-bgp-proto` | the codec |
+//! | `fsm` | `cambric-bgp-fsm` | one session |
+//! | `rib` | `cambric-rib` | the tables |
+//! | `speaker` | `cambric-bgp-speaker` | sessions and tables as one speaker |
+//! | `io` | `cambric-bgp-io` | its tokio driver |
+//! | `mrt` | `cambric-mrt` | MRT files |
+//! | `fib` | `cambric-fib-sync` | routes of a kernel |
+//! | `netlink` | `cambric-netlink` | netlink requests |
+//! | `testkit` | `cambric-testkit` | test tools |
+
+pub use bgp_proto as proto;
+
+#[cfg(feature = "speaker")]
+pub use {bgp_fsm as fsm, bgp_speaker as speaker, rib};
+
+#[cfg(feature = "io")]
+pub use bgp_io as io;
+
+#[cfg(feature = "mrt")]
+pub use mrt;
+
+#[cfg(feature = "fib")]
+pub use fib_sync as fib;
+
+#[cfg(feature = "netlink")]
+pub use netlink;
+
+#[cfg(feature = "testkit")]
+pub use testkit;
