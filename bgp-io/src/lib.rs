@@ -4,7 +4,8 @@
 //! [`Io`] holds a [`Speaker`] and everything the speaker needs from the machine: listening sockets,
 //! dials, connections, one timer. A program gives it a turn by awaiting [`Io::next`] in its own
 //! `select!` loop and reads the speaker's tables in between; nothing is shared with another
-//! thread and nothing waits behind a channel.
+//! thread and nothing waits behind a channel. A program whose other tasks announce routes or add peers
+//! runs a [`Driver`] and gives them its [`Handle`].
 //!
 //! ```no_run
 //! use bgp_io::{Io, IoConfig, bgp_speaker::{Speaker, SpeakerConfig}};
@@ -26,6 +27,7 @@ mod clock;
 mod error;
 mod event;
 mod gtsm;
+mod handle;
 mod io;
 mod keys;
 pub mod limits;
@@ -49,6 +51,7 @@ pub use clock::Clock;
 pub use error::{IoError, ReconfigureError};
 pub use event::Event;
 pub use gtsm::Distance;
+pub use handle::{Closed, Driver, Handle};
 pub use io::{Io, IoConfig, Parting};
 pub use sockopt::set_md5_key;
 pub use whose::Whose;

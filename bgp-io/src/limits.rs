@@ -53,5 +53,14 @@ pub const HELD_OCTETS_MAX: usize = 4 << 10;
 /// How far the kernel's ages of what came last may be off: they are counted in its clock ticks.
 pub const AGE_ROUNDING: Duration = Duration::from_millis(20);
 
+/// Commands of handles that wait for a driver; with more, the handles wait.
+pub const COMMANDS_MAX: usize = 64;
+
+/// Routes in one command of a handle: a larger set becomes several.
+pub const COMMAND_ROUTES_MAX: usize = 1024;
+
+/// How many may wait at once until everything is sent.
+pub const WAITERS_MAX: usize = 1024;
+
 /// Octets of a TCP-MD5 key at most (`TCP_MD5SIG_MAXKEYLEN`).
 pub const MD5_KEY_OCTETS_MAX: usize = 80;

@@ -10,7 +10,6 @@ use anyhow::{Context, Result, ensure};
 use crate::runner::{PROFILE, Setting};
 use crate::tidy::metadata::Workspace;
 
-pub mod api;
 mod registry;
 
 use registry::Registry;

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         "list" => commands::list(),
         "programs" => xtask::programs::check(&xtask::root()),
         "ci" => xtask::ci::run(&xtask::root()),
-        "api" => xtask::library::api::write(&xtask::root()),
+        "api" => xtask::tidy::api::write(&xtask::root()),
         "package" => xtask::library::run(&xtask::root()),
         "soak" => commands::soak(rest),
         // The runner starts this for a test.

@@ -16,8 +16,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::library::api;
-
+pub mod api;
 pub mod circles;
 pub mod directions;
 pub mod documents;

@@ -131,7 +131,7 @@ fn core(workspace: &Workspace) -> Vec<Finding> {
             .iter()
             .filter(|name| !workspace.packages.contains_key(*name));
         for name in outside {
-            let must_be_optional = matches!(name.as_str(), "proptest" | "tokio-util");
+            let must_be_optional = matches!(name.as_str(), "proptest" | "serde" | "tokio-util");
             let text = if OUTSIDE.contains(&name.as_str()) {
                 format!("{name} stands for I/O, which begins at floor 3 (I4)")
             } else if NO_STD.contains(&row.directory) && !CORE_DEPENDENCIES.contains(&name.as_str())

@@ -1,4 +1,4 @@
-//! The public items of the published crates, as lines of text: `docs/api/CRATE.txt`.
+//! The public items of the published crates, as lines of text, a file a crate in `docs/api`.
 //!
 //! A line that goes or changes breaks programs outside. The compiler's lint `unreachable_pub` sees to it
 //! that an item which is `pub` in the source can be reached, so the source is all that is looked at.
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::tidy::Finding;
-use crate::tidy::metadata::Workspace;
+use super::Finding;
+use super::metadata::Workspace;
 
 mod items;
 
@@ -77,7 +77,11 @@ fn finding(path: &Path, former: &str, now: &str) -> Option<Finding> {
         return None;
     }
     let (gone, new) = compare(former, now);
-    let example = gone.first().or(new.first()).copied().unwrap_or_default();
+    let example = gone
+        .first()
+        .or_else(|| new.first())
+        .copied()
+        .unwrap_or_default();
     let breaking = match gone.is_empty() {
         true => "",
         false => "; a line that is gone breaks programs: CHANGELOG.md says what to do instead",

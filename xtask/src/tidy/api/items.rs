@@ -125,7 +125,7 @@ impl List {
             Item::Use(item) => self.uses(&item.tree, "", place, &condition),
             Item::Macro(item) => {
                 let made = without_documents(item.mac.tokens.clone()).to_string();
-                for part in made.split(" , ") {
+                for part in made.split(" , ").flat_map(|part| part.split(" ; ")) {
                     let text = format!("{}! {}", shown(&item.mac.path), tidied(part));
                     self.line(place, &text, &condition);
                 }
