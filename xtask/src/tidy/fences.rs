@@ -131,11 +131,15 @@ fn core(workspace: &Workspace) -> Vec<Finding> {
             .iter()
             .filter(|name| !workspace.packages.contains_key(*name));
         for name in outside {
-            let must_be_optional = matches!(name.as_str(), "proptest" | "serde" | "tokio-util");
+            let is_core = NO_STD.contains(&row.directory);
+            let must_be_optional = match name.as_str() {
+                "proptest" | "tokio-util" => true,
+                "serde" => is_core,
+                _ => false,
+            };
             let text = if OUTSIDE.contains(&name.as_str()) {
                 format!("{name} stands for I/O, which begins at floor 3 (I4)")
-            } else if NO_STD.contains(&row.directory) && !CORE_DEPENDENCIES.contains(&name.as_str())
-            {
+            } else if is_core && !CORE_DEPENDENCIES.contains(&name.as_str()) {
                 format!("{name} is not in the list of the no_std core's dependencies (I1)")
             } else if must_be_optional && !package.optional.contains(name) {
                 format!("{name} must stay behind a feature (I1)")
