@@ -60,6 +60,9 @@ pub const REJECTED_PATHS_MAX: usize = 4096;
 /// Octets of these, including the names of the rules that rejected them.
 pub const REJECTED_OCTETS_MAX: usize = 1 << 20;
 
+/// A prefix with more paths is not decided again to find why the next best path lost.
+pub const NEXT_BEST_PATHS_MAX: usize = 1024;
+
 /// Octets of the longest interface name, as in the kernel (`IFNAMSIZ` without the terminating
 /// zero).
 pub const INTERFACE_NAME_OCTETS_MAX: usize = 15;

@@ -6,6 +6,7 @@ use bgp_proto::{Attributes, Net};
 
 use crate::adj_rib_in::AdjRibsIn;
 use crate::decide::{Step, select};
+use crate::limits::NEXT_BEST_PATHS_MAX;
 use crate::path::Path;
 use crate::peer::PeerId;
 use crate::shared::Shared;
@@ -69,10 +70,10 @@ impl<'a> Route<'a> {
     }
 
     /// Decides again, and returns the step at which the path next to the best one lost; `None` if
-    /// there is no other path.
+    /// there is no other path, or more than [`NEXT_BEST_PATHS_MAX`].
     #[must_use]
     pub fn next_best_lost(&self) -> Option<Step> {
-        if self.paths.len() < 2 {
+        if !(2..=NEXT_BEST_PATHS_MAX).contains(&self.paths.len()) {
             return None;
         }
         let paths = self.paths.iter();

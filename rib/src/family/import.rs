@@ -204,18 +204,19 @@ impl<K: Key> FamilyTable<K> {
         nlri: NlriIter<'_>,
         done: &mut Ingested,
     ) {
+        let records = shared.rejections.is_some();
         self.in_chunks(nlri, done, |this, route, done| {
             let evaluated = matches!(policy, Policy::Rules(_)).then(|| {
                 let row = this.prefixes.row();
                 import.evaluated(shared, peer, row, route.nlri.net)
             });
             let used = evaluated.as_ref().unwrap_or(import);
-            let is_rejected = used.accepted.is_none();
             let taken = this.reach(shared, route, peer, used);
+            let is_recorded = records && used.accepted.is_none();
             if let Some(evaluated) = evaluated {
                 evaluated.release_edited(shared, import);
             }
-            if is_rejected && shared.rejections.is_some() {
+            if is_recorded {
                 this.record_rejected(shared, peer, route.nlri);
             }
             match taken {

@@ -431,3 +431,67 @@ proptest! {
         }
     }
 }
+
+fn rejected(rib: &mut Rib) -> Vec<(u16, std::string::String)> {
+    let next = || rib.poll_rejected();
+    let all = core::iter::from_fn(next);
+    all.map(|(_, path)| (path.peer.0, std::format!("{}", path.net())))
+        .collect()
+}
+
+#[test]
+fn rejected_paths_are_recorded_only_while_watched() {
+    let mut rib = rib();
+    change_unseen(&mut rib, 1, Policy::RejectAll);
+    send(&mut rib, 1, Some(100), &[host(1), host(2)]);
+    send(&mut rib, 3, Some(100), &[host(2)]);
+    assert!(!rib.watches_rejected() && rejected(&mut rib).is_empty());
+    let of_two = PrefixRange::equal(Prefix::V4(host(2)));
+    rib.watch_rejected(Some([of_two.clone()].into_iter().collect()));
+    send(&mut rib, 1, Some(90), &[host(1), host(2)]);
+    send(&mut rib, 2, Some(90), &[host(2)]);
+    assert_eq!(rejected(&mut rib), [(1, "10.65.0.2/32".into())]);
+    // A policy that changes rejects what it accepted before, and is silent about the rest.
+    change_unseen(&mut rib, 3, Policy::RejectAll);
+    for expected in [&[(3, "10.65.0.2/32".into())][..], &[]] {
+        rib.reevaluate(FAMILY, &of_two);
+        settle(&mut rib);
+        assert_eq!(rejected(&mut rib), expected);
+    }
+    send(&mut rib, 1, Some(80), &[host(2)]);
+    rib.unwatch_rejected();
+    assert!(!rib.watches_rejected() && rejected(&mut rib).is_empty());
+}
+
+#[test]
+fn follower_gets_what_changes_and_never_the_table() {
+    let mut rib = rib();
+    send(&mut rib, 1, Some(100), &[host(1), host(2)]);
+    let mut cursor = rib.latest(FAMILY);
+    send(&mut rib, 2, Some(200), &[host(2)]);
+    send(&mut rib, 1, None, &[host(1)]);
+    settle(&mut rib);
+    assert_eq!(rib.skip_missed(FAMILY, &mut cursor), 0);
+    let mut seen = Vec::new();
+    let progress = rib.changes(FAMILY, &mut cursor, Budget(9), &mut |change| {
+        let best = change
+            .route
+            .map(|route| (route.best().peer.0, route.next_best_lost()));
+        seen.push((std::format!("{}", change.net), best));
+    });
+    assert_eq!(progress, Progress::Done);
+    let lost = Some(crate::decide::Step::LocalPref);
+    assert_eq!(
+        seen,
+        [
+            ("10.65.0.2/32".into(), Some((2, lost))),
+            ("10.65.0.1/32".into(), None)
+        ]
+    );
+    // A reader that `trim` was not told of has lost its place.
+    send(&mut rib, 1, Some(70), &[host(3)]);
+    settle(&mut rib);
+    rib.trim(FAMILY, &[]);
+    assert_eq!(rib.skip_missed(FAMILY, &mut cursor), 1);
+    assert_eq!(rib.skip_missed(FAMILY, &mut cursor), 0);
+}
