@@ -98,6 +98,7 @@ pub(super) async fn open(query: &Query) -> Result<EventPage, String> {
 /// Opens a watch together with what the history has before it: nothing is missed or reported twice.
 fn begin(query: &Query) -> Result<(u64, u64, EventPage), String> {
     let mut watches = watches();
+    watches.number_from(unix_ms());
     let open = |watches: &mut Watches| watches.open(Instant::now(), query.filter.clone());
     let number = changed(&mut watches, open)?;
     let mut page = history().page(query);

@@ -80,6 +80,12 @@ impl Watches {
         }
     }
 
+    /// Numbers further watches from here on, at least: a reader of an earlier run of the daemon names
+    /// none of them.
+    pub(super) fn number_from(&mut self, number: u64) {
+        self.last = self.last.max(number);
+    }
+
     /// Notes which events on demand this daemon reports.
     pub(super) fn offer(&mut self, names: &[&'static str]) {
         debug_assert!(names.iter().all(|name| kind(name).is_some()), "{names:?}");
