@@ -95,6 +95,11 @@ pub trait Driver<S: Settings>: Debug {
         None
     }
 
+    /// Returns the revision of the datastore that is followed, if one is.
+    fn revision(&self) -> Option<u64> {
+        None
+    }
+
     /// Names the source of one neighbor's configuration, or of all ranges' without an address.
     fn origin(&self, _address: Option<IpAddr>) -> Option<String> {
         None

@@ -59,6 +59,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             removed: done.removed.len() as u64,
             reset: done.reset.len() as u64,
             keyless: self.io.keyless().count() as u64,
+            revision: self.drivers.revision(),
         });
         for name in &done.later {
             events::emit(Event::ConfigDeferred {

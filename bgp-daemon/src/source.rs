@@ -215,11 +215,15 @@ impl Source {
         }
     }
 
+    /// The revision up to which the picture is known.
+    pub(crate) fn revision(&self) -> Option<u64> {
+        self.follower.revision()?.0.try_into().ok()
+    }
+
     /// Emits the status of the store.
     fn status_changed(&mut self) {
         let status = self.resources.status();
-        let revision = self.follower.revision().map(|revision| revision.0);
-        let revision = revision.and_then(|revision| revision.try_into().ok());
+        let revision = self.revision();
         events::emit_datastore(&Datastore {
             status: status.name(),
             is_available: status.is_available(),

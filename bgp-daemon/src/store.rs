@@ -131,6 +131,10 @@ impl<S: Settings> Driver<S> for Store {
         Some(format!("the store ({})", self.source.figures()))
     }
 
+    fn revision(&self) -> Option<u64> {
+        self.source.revision()
+    }
+
     fn origin(&self, address: Option<IpAddr>) -> Option<String> {
         Some(match address {
             Some(address) => self.source.origin(address),

@@ -235,6 +235,7 @@ impl Daemon {
         self.agent_turns(now);
         self.host.go_on(now);
         let transactions = self.host.rules().transactions();
+        self.events.at_revision(self.revision());
         self.events.rules(now, &self.agent, transactions);
         self.events.look(now);
         // A snapshot is not reported: the datastore has newer data.
@@ -367,9 +368,7 @@ impl Daemon {
 
     fn turn_to(&mut self, status: Status) {
         if std::mem::replace(&mut self.store_status, status) != status {
-            let revision = self.follower.revision().map(|revision| revision.0);
-            let revision = revision.and_then(|revision| revision.try_into().ok());
-            events::datastore(status, revision);
+            events::datastore(status, self.revision());
         }
         match status {
             Status::Syncing => self.agent.store_unread(),
@@ -384,6 +383,11 @@ impl Daemon {
             Status::Unready(why) => self.agent.store_unready(why),
             Status::Lost => self.agent.store_unread(),
         }
+    }
+
+    /// Returns the known revision of the datastore.
+    fn revision(&self) -> Option<u64> {
+        self.follower.revision()?.0.try_into().ok()
     }
 
     /// Returns the status of the datastore for reports.

@@ -23,6 +23,8 @@ pub(crate) struct Events {
     endpoints: BTreeMap<EndpointId, (EndpointState, Option<String>)>,
     /// Transactions of the packet filter that were reported.
     transactions: u64,
+    /// The revision of the datastore that is known.
+    revision: Option<u64>,
     /// Changes of the packet filter by other programs that were reported.
     foreign_edits: u64,
     /// Why the packet filter is not the wanted one, as last reported.
@@ -45,6 +47,7 @@ impl Events {
             repeats: Repeats::new(EVENT_KEYS_MAX),
             endpoints: BTreeMap::new(),
             transactions: 0,
+            revision: None,
             foreign_edits: 0,
             problem: None,
         }
@@ -100,6 +103,11 @@ impl Events {
         })
     }
 
+    /// Notes the revision of the datastore that is known.
+    pub(crate) const fn at_revision(&mut self, revision: Option<u64>) {
+        self.revision = revision;
+    }
+
     /// Reports the transactions and foreign changes of the packet filter. `transactions`: number of
     /// those carried out.
     pub(crate) fn rules(&mut self, now: Instant, agent: &Agent, transactions: u64) {
@@ -115,7 +123,12 @@ impl Events {
             changed.push((Key::RulesRepaired, Event::RulesRepaired {}));
         }
         if std::mem::replace(&mut self.transactions, transactions) != transactions {
-            changed.push((Key::RulesApplied, Event::RulesApplied { transactions }));
+            let revision = self.revision;
+            let event = Event::RulesApplied {
+                transactions,
+                revision,
+            };
+            changed.push((Key::RulesApplied, event));
         }
         let problem = agent.rules_problem();
         if problem != self.problem.as_deref() {

@@ -73,6 +73,10 @@ macro_rules! list {
                 None$(.or_else(|| self.$field.source()))*
             }
 
+            fn revision(&self) -> Option<u64> {
+                None$(.or_else(|| self.$field.revision()))*
+            }
+
             fn origin(&self, address: Option<IpAddr>) -> Option<String> {
                 None$(.or_else(|| self.$field.origin(address)))*
             }
@@ -191,6 +195,10 @@ impl<S: Settings, D: Driver<S>> Driver<S> for Option<D> {
 
     fn source(&self) -> Option<String> {
         self.as_ref()?.source()
+    }
+
+    fn revision(&self) -> Option<u64> {
+        self.as_ref()?.revision()
     }
 
     fn origin(&self, address: Option<IpAddr>) -> Option<String> {

@@ -85,6 +85,10 @@ impl Driver<Plain> for Probe {
         false
     }
 
+    fn revision(&self) -> Option<u64> {
+        Some(7)
+    }
+
     async fn stop(&mut self, _: &Clock) {
         self.receiver.close();
     }
@@ -220,6 +224,7 @@ async fn list_of_drivers_answers_for_all_of_them() {
     assert_eq!(daemon.drivers.limits().len(), 1);
     assert!(daemon.status().waiting_for.contains(&"numbers".to_owned()));
     assert!(!daemon.drivers.keeps_forwarding());
+    assert_eq!(daemon.drivers.revision(), Some(7));
     assert_eq!(
         daemon.drivers.poll_timeout(),
         Some(Instant::ZERO + Duration::from_millis(50))

@@ -327,7 +327,7 @@ events! {
     PasswordInstalled "password.installed" INFO "password is in the kernel" {
         of: Text,
     }
-    #[doc = "Another path is the best one of its prefix, or its attributes changed (Loc-RIB). `neighbor` is who announced it, `local` for a route of this host; `paths` counts the paths in use. `next_best_lost` is why the path next to it lost, in the words of `cambric show routes --why`. Families without IP prefixes have `nlri` instead of `prefix`. Changes that follow each other faster than they are read are reported once, with the last state."]
+    #[doc = "Another path is the best one of its prefix, or its attributes changed (Loc-RIB). `neighbor` is who announced it, `local` for a route of this host; `paths` counts the paths in use. `next_best_lost` is why the path next to it lost, in the words of `cambric show routes --why`, for prefixes of up to 1024 paths. Families without IP prefixes have `nlri` instead of `prefix`. Changes that follow each other faster than they are read are reported once, with the last state."]
     RouteChosen "route.chosen" DEBUG [OnDemand] "best path chosen" {
         prefix: Option<IpNet>, nlri: Option<Text>, family: Text, neighbor: Text,
         address: Option<IpAddr>, next_hop: Option<Text>, paths: u64, next_best_lost: Option<Text>,
@@ -456,9 +456,9 @@ events! {
     DatastoreLookupFailed "datastore.lookup_failed" WARN "host name of the datastore cannot be resolved" {
         name: Text, port: u64, reason: Text,
     }
-    #[doc = "A configuration took effect. The counts are of neighbors; `keyless` ones wait for their password."]
+    #[doc = "A configuration took effect. The counts are of neighbors; `keyless` ones wait for their password. `revision` is that of the datastore, where the configuration comes from there."]
     ConfigApplied "config.applied" INFO "configuration applied" {
-        added: u64, removed: u64, reset: u64, keyless: u64,
+        added: u64, removed: u64, reset: u64, keyless: u64, revision: Option<u64>,
     }
     #[doc = "A configuration was rejected; the last valid one stays in effect. The log and `cambric show status` have the whole report."]
     ConfigRejected "config.rejected" ERROR "configuration rejected; the last valid one stays in effect" {
@@ -523,9 +523,9 @@ events! {
     InterfaceNeighborStays "interface.neighbor_stays" WARN "neighbor entry not removed" {
         address: IpAddr, reason: Text,
     }
-    #[doc = "The kernel took a change of the packet filter. `transactions` counts them since the start."]
+    #[doc = "The kernel took a change of the packet filter. `transactions` counts them since the start; `revision` is that of the datastore as known then."]
     RulesApplied "rules.applied" INFO "packet filter changed" {
-        transactions: u64,
+        transactions: u64, revision: Option<u64>,
     }
     #[doc = "Another program changed the packet filter of this daemon; the change was undone."]
     RulesRepaired "rules.repaired" WARN "foreign change of the packet filter undone" {

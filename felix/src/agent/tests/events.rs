@@ -64,9 +64,14 @@ fn refused_rules_are_one_event_for_each_reason() {
     assert!(events.rules_changed(&world.agent, 0).is_empty());
     world.host.refuse_rules = false;
     world.pass(Duration::from_secs(600));
+    events.at_revision(Some(7));
     let emitted = events.rules_changed(&world.agent, 1);
+    let applied = Event::RulesApplied {
+        transactions: 1,
+        revision: Some(7),
+    };
     assert!(
-        matches!(emitted[..], [(_, Event::RulesApplied { transactions: 1 })]),
+        matches!(&emitted[..], [(_, event)] if *event == applied),
         "{emitted:?}"
     );
 }
