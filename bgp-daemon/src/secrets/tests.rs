@@ -78,9 +78,10 @@ async fn read_password_stays_while_referenced() {
     assert!(read_again(&mut keeper).await, "there is something to tell");
     assert!(!read_again(&mut keeper).await, "once");
     assert_eq!(word(&keeper, "mesh").as_deref(), Some("word"));
-    assert!(told(&keeper).contains(
-        "bgp/mesh: No such file or directory (os error 2): the password that was read before stays"
-    ));
+    assert!(
+        told(&keeper)
+            .contains("bgp/mesh: No such file or directory (os error 2): the last password stays")
+    );
     fs::write(&path, "").expect("written");
     read_again(&mut keeper).await;
     fs::write(&path, b"\xff\xfe").expect("written");
