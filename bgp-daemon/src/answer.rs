@@ -152,13 +152,14 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         Ok(Cleared { neighbor: name })
     }
 
-    fn debug(&self, request: &DebugRequest) -> Result<LogState, String> {
+    fn debug(&mut self, request: &DebugRequest) -> Result<LogState, String> {
         let peer = self.peer(&request.neighbor)?;
         let speaker = self.io.speaker();
         let config = speaker.peer_config(peer);
         let address = config.ok_or("the neighbor was removed")?.remote;
         let time = request.for_s.map_or(LOG_LEVEL_FOR, Duration::from_secs);
         events::debug_neighbor(speaker.peer_name(peer), address, time)?;
+        self.io.trace(events::debugged_addresses());
         Ok(daemon_common::log_level::state())
     }
 

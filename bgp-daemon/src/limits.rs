@@ -109,3 +109,9 @@ pub const ROUTE_EVENTS_TURN_MAX: u32 = 2048;
 /// How long questions wait after the start for the first read of the datastore, before they are answered
 /// with what the daemon waits for.
 pub const ANSWERS_AFTER: Duration = Duration::from_secs(1);
+
+/// Messages of debugged neighbors that are logged within [`MESSAGES_WINDOW`]; further ones are counted.
+pub const MESSAGES_LOGGED_MAX: u64 = 100;
+
+/// After this time further messages of debugged neighbors are logged.
+pub const MESSAGES_WINDOW: Duration = Duration::from_secs(1);

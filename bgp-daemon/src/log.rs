@@ -2,6 +2,7 @@
 
 mod convert;
 mod errors;
+mod messages;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,7 @@ use crate::limits::{LOG_DYNAMIC_KEYS_MAX, LOG_NEIGHBOR_KEYS_MAX, LOG_STRANGER_KE
 use crate::report;
 use convert::{converted, failed_dial};
 use errors::ConnectErrors;
+use messages::Messages;
 
 /// Events on their way into the log and the history. Repeated ones are summarized by source and kind;
 /// each class of sources has room of its own, so that strangers cannot hide what happens to neighbors.
@@ -31,6 +33,8 @@ pub(crate) struct Log {
     strangers: Repeats<Key, Emitted>,
     /// Why neighbors cannot be connected to.
     errors: ConnectErrors,
+    /// Messages of debugged neighbors.
+    messages: Messages,
 }
 
 /// What counts as the same event again.
@@ -84,14 +88,22 @@ impl Log {
             dynamic: Repeats::new(LOG_DYNAMIC_KEYS_MAX),
             strangers: Repeats::new(LOG_STRANGER_KEYS_MAX),
             errors: ConnectErrors::default(),
+            messages: Messages::default(),
         }
     }
 
     /// Emits one event of the driver, or counts it.
     pub(crate) fn event(&mut self, now: Instant, speaker: &Speaker, event: &Event) {
-        if let Some(event) = self.admit(now, speaker, event) {
+        if let Event::Message(message) = event {
+            self.messages.log(now, speaker, message);
+        } else if let Some(event) = self.admit(now, speaker, event) {
             events::emit(event);
         }
+    }
+
+    /// Whether other neighbors are debugged than the driver traces.
+    pub(crate) fn is_trace_over(&mut self) -> bool {
+        self.messages.take_over()
     }
 
     /// Why a neighbor cannot be connected to, and since when; `None` once it can be.
@@ -103,11 +115,13 @@ impl Log {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let tables = [&self.neighbors, &self.dynamic, &self.strangers];
         let ends = tables.into_iter().filter_map(Repeats::poll_timeout);
-        ends.min().map(|end| Instant::ZERO + end)
+        let end = ends.min().map(|end| Instant::ZERO + end);
+        end.into_iter().chain(self.messages.poll_timeout()).min()
     }
 
     /// Emits the summaries that are due.
     pub(crate) fn look(&mut self, now: Instant) {
+        self.messages.look(now);
         let due = self.summaries(|table| table.due(since_start(now)));
         due.iter().for_each(events::emit_summary);
     }

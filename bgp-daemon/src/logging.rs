@@ -2,6 +2,7 @@
 
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::{Event, Parting, Speaker};
+use daemon_common::events;
 use daemon_common::report::{LogFigures, Neighbors, Status};
 
 use crate::log::Log;
@@ -12,6 +13,9 @@ impl<S: Settings> Driver<S> for Log {
     fn turn(&mut self, round: &mut Round<'_>) -> Result<(), DriverError> {
         if self.poll_timeout().is_some_and(|at| at <= round.now) {
             self.look(round.now);
+        }
+        if self.is_trace_over() {
+            round.io.trace(events::debugged_addresses());
         }
         Ok(())
     }

@@ -1,13 +1,33 @@
 //! What a program hears from the driver.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bgp_speaker::Refusal;
+use bgp_speaker::bgp_proto::MessageKind;
 use bgp_speaker::rib::{PeerId, Track};
 
 use crate::{Distance, IoError, Whose};
+
+/// A message of a traced peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TracedMessage {
+    /// The peer.
+    pub peer: PeerId,
+    /// Its address.
+    pub address: IpAddr,
+    /// Whether the message was sent, and not received.
+    pub sent: bool,
+    /// Its type.
+    pub kind: MessageKind,
+    /// Its length, with the header.
+    pub octets: usize,
+    /// What it says, on one line: at most [`TRACED_TEXT_OCTETS_MAX`](crate::limits::TRACED_TEXT_OCTETS_MAX) octets.
+    pub text: String,
+    /// Messages of traced peers that are missing before this one.
+    pub lost: u64,
+}
 
 /// One thing a program may want to act on or log.
 #[derive(Debug)]
@@ -83,6 +103,8 @@ pub enum Event {
     /// We cannot listen somewhere, mostly because the machine does not have the address; we try again
     /// every [`crate::limits::LISTEN_RETRY`]. Told once, see [`crate::Io::unheard`].
     ListenFailed(IoError),
+    /// A message of a traced peer, see [`crate::Io::trace`].
+    Message(Box<TracedMessage>),
     /// We listen there now.
     Listening(SocketAddr),
 }

@@ -22,6 +22,7 @@ use crate::linger::Lingering;
 use crate::link::Link;
 use crate::listener::Listener;
 use crate::ready::{ReadyList, Signal};
+use crate::trace::Trace;
 use crate::{Clock, Event, IoError, ReconfigureError};
 
 /// What the driver needs to know besides the speaker's configuration.
@@ -82,6 +83,8 @@ pub struct Io {
     sleep: Pin<Box<Sleep>>,
     /// What the program has not heard yet.
     pub(crate) events: Vec<Event>,
+    /// The peers whose messages are reported.
+    pub(crate) trace: Trace,
     /// Whether the speaker has background work.
     pub(crate) work: bool,
     /// Turns until timers count again after the program was busy for long.
@@ -126,6 +129,7 @@ impl Io {
             accept_pause: None,
             sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
             events: Vec::new(),
+            trace: Trace::default(),
             work: true,
             catching_up: None,
             busy: false,
@@ -262,6 +266,7 @@ impl Io {
 
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Vec<Event>> {
         self.ready.register(cx.waker());
+        self.trace.turned();
         let mut worked = self.accept_ready(cx);
         worked |= self.serve_ready();
         worked |= self.write_listed();

@@ -41,6 +41,8 @@ mod probe;
 mod ready;
 mod sockets;
 mod sockopt;
+mod trace;
+mod traced;
 mod transfer;
 mod whose;
 
@@ -49,7 +51,7 @@ pub use bgp_speaker::{self, bgp_fsm, bgp_proto, rib};
 pub use bgp_speaker::{Input, Speaker};
 pub use clock::Clock;
 pub use error::{IoError, ReconfigureError};
-pub use event::Event;
+pub use event::{Event, TracedMessage};
 pub use gtsm::Distance;
 pub use handle::{Closed, Driver, Handle};
 pub use io::{Io, IoConfig, Parting};

@@ -64,3 +64,9 @@ pub const WAITERS_MAX: usize = 1024;
 
 /// Octets of a TCP-MD5 key at most (`TCP_MD5SIG_MAXKEYLEN`).
 pub const MD5_KEY_OCTETS_MAX: usize = 80;
+
+/// Messages of traced peers that a turn reports; further ones are counted.
+pub const TRACED_MESSAGES_MAX: usize = 64;
+
+/// Octets of the text of a traced message; a longer one is cut.
+pub const TRACED_TEXT_OCTETS_MAX: usize = 480;

@@ -39,7 +39,10 @@ impl Io {
                 Output::Close { peer, conn } => self.close(peer, conn),
                 Output::Promote(peer) => self.promote(peer),
                 Output::Probe { peer, conn, begins } => self.probe(peer, conn, begins),
-                Output::Gone(peer) => self.events.push(Event::Gone(peer)),
+                Output::Gone(peer) => {
+                    self.trace.gone(peer);
+                    self.events.push(Event::Gone(peer));
+                }
                 Output::Track(track) => self.events.push(Event::Track(track)),
                 Output::Event(event) => self.events.push(Event::Speaker(event)),
             }
@@ -105,7 +108,13 @@ impl Io {
         let octets = words.iter().map(Bytes::len).sum();
         self.speaker.sent(peer, conn, octets);
         match self.remove(peer, conn).map(|link| link.stage) {
-            Some(Stage::Open(stream)) if octets > 0 => self.linger(stream, words),
+            Some(Stage::Open(stream)) if octets > 0 => {
+                if self.trace.is_on() {
+                    self.trace_sent(peer, conn, &words, octets);
+                    self.trace.forget(peer, conn);
+                }
+                self.linger(stream, words);
+            }
             Some(Stage::Dialing(_)) => self.dial_timed_out(peer),
             _ => {}
         }
@@ -129,6 +138,7 @@ impl Io {
 
     /// Takes a transport from its place.
     pub(crate) fn remove(&mut self, peer: PeerId, conn: Conn) -> Option<Link> {
+        self.trace.forget(peer, conn);
         let token = self.places.remove(&(peer, conn))?;
         match self.entries.try_remove(token)? {
             Entry::Link(link) => Some(link),

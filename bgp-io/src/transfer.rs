@@ -150,7 +150,12 @@ impl Io {
         while self.speaker.reads(peer, conn) {
             let input = match next_frame(buffer, self.speaker.octets_max(peer, conn)) {
                 Ok(None) => return true,
-                Ok(Some(frame)) => bgp_fsm::Input::Received { conn, frame },
+                Ok(Some(frame)) => {
+                    if self.trace.is_on() {
+                        self.trace_received(peer, &frame);
+                    }
+                    bgp_fsm::Input::Received { conn, frame }
+                }
                 Err(notification) => {
                     buffer.clear();
                     bgp_fsm::Input::FrameError { conn, notification }
@@ -248,9 +253,13 @@ impl Io {
         }
         match link.poll_write(slices) {
             Poll::Ready(Ok(octets)) => {
-                self.speaker.sent(link.peer, link.conn, octets);
+                let (peer, conn) = (link.peer, link.conn);
+                self.speaker.sent(peer, conn, octets);
                 *budget = budget.saturating_sub(octets);
                 *octets_left = octets_left.saturating_sub(octets);
+                if self.trace.is_on() {
+                    self.trace_sent(peer, conn, slices, octets);
+                }
                 true
             }
             Poll::Pending => {

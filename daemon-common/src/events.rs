@@ -21,6 +21,7 @@ mod table;
 mod watch;
 mod watches;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -146,6 +147,22 @@ pub fn debug_neighbor(name: &str, address: IpAddr, time: Duration) -> Result<(),
     let event = debugged().set(Instant::now(), name, address, time)?;
     emit(event);
     Ok(())
+}
+
+/// Writes an event of a debugged neighbor into the log, and not into the history, which would soon
+/// hold nothing else. Returns false if the neighbor is not debugged.
+pub fn log_debugged(event: &Event) -> bool {
+    let is_debugged = |address| debugged().has(Instant::now(), address);
+    let logged = event.address().is_some_and(is_debugged);
+    if logged {
+        event.log(true);
+    }
+    logged
+}
+
+/// The addresses of the neighbors that are debugged.
+pub fn debugged_addresses() -> BTreeSet<IpAddr> {
+    debugged().addresses(Instant::now())
 }
 
 /// The neighbors that are debugged, each for how long yet.

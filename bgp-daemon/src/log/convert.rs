@@ -80,7 +80,7 @@ pub(super) fn converted(speaker: &Speaker, event: &Event) -> Option<Emitted> {
             reason: Text::new(error),
         },
         Event::Listening(address) => Emitted::ListenerReady { local: *address },
-        // Events of the speaker and failed dials are converted elsewhere.
+        // Events of the speaker, failed dials and traced messages are converted elsewhere.
         _ => return None,
     })
 }

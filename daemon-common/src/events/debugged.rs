@@ -1,6 +1,6 @@
 //! Neighbors that an operator debugs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -64,6 +64,12 @@ impl Debugged {
     /// Whether a neighbor is debugged.
     pub(super) fn has(&self, now: Instant, address: IpAddr) -> bool {
         self.0.get(&address).is_some_and(|entry| entry.until > now)
+    }
+
+    /// The addresses of the neighbors.
+    pub(super) fn addresses(&mut self, now: Instant) -> BTreeSet<IpAddr> {
+        self.forget_past(now);
+        self.0.keys().copied().collect()
     }
 
     /// Whether any neighbor is debugged.

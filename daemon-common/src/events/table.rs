@@ -279,6 +279,18 @@ events! {
         neighbor: Text, address: Option<IpAddr>, attribute: Text, octet: u64, fault: Text,
         remedy: Text,
     }
+    #[doc = "A message that a debugged neighbor sent. `text` is what it says: capabilities, routes and attributes, or the code. In the log alone."]
+    MessageReceived "message.received" DEBUG "message received" {
+        neighbor: Text, address: IpAddr, kind: Text, octets: u64, text: Text,
+    }
+    #[doc = "A message that was sent to a debugged neighbor. In the log alone."]
+    MessageSent "message.sent" DEBUG "message sent" {
+        neighbor: Text, address: IpAddr, kind: Text, octets: u64, text: Text,
+    }
+    #[doc = "Messages of debugged neighbors that were too many to be logged. In the log alone."]
+    MessageLost "message.lost" DEBUG "messages of debugged neighbors not logged" {
+        address: IpAddr, count: u64,
+    }
     #[doc = "The neighbor's paths of a family reached the share of `prefix_limit` that is warned of."]
     PrefixLimitNear "prefix_limit.near" WARN "prefix limit nearly reached" {
         neighbor: Text, address: Option<IpAddr>, family: Text, limit: u64, warn_percent: u64,
