@@ -95,9 +95,11 @@ impl Package {
 
     /// A line of the index.
     fn entry(&self, octets: &[u8]) -> Value {
-        // Of tests nothing is asked for.
+        // Packages of this repository are without those of their tests. Others have them: features
+        // may name them.
+        let is_own = self.source.is_none();
         let used = self.dependencies.iter();
-        let used = used.filter(|dependency| dependency.kind.as_deref() != Some("dev"));
+        let used = used.filter(|used| !(is_own && used.kind.as_deref() == Some("dev")));
         let checksum: String = Sha256::digest(octets)
             .iter()
             .map(|octet| format!("{octet:02x}"))
