@@ -1,12 +1,13 @@
-//! Draining a reflector: its clients go elsewhere first, then it closes what is left. Pure.
+//! Draining a reflector: its clients move to other reflectors first, then it closes what is left. Pure.
 //!
-//! Once somebody asks for it, the registration says so and every route is sent again as the last
-//! choice (RFC 8326). Clients that choose their reflectors by the store choose others, and close
-//! their sessions here when those carry everything ([`crate::make_before_break`]): that is how a reflector
-//! knows that they have moved. Clients that were told by hand to peer with it do not go. Of them it
-//! knows what `docs/design/drain.md` tells: that they have been sent everything, and that what they
-//! announce comes by way of other reflectors as well. Once both has been so for a while they have
-//! moved as far as they can; who has nobody else is waited for [`DRAIN_MAX`].
+//! When an operator asks for a drain, the registration says so and every route is sent again as the
+//! last choice (RFC 8326). Clients that choose their reflectors through the datastore choose others, and
+//! close their sessions here when the others carry all routes ([`crate::make_before_break`]): the closed
+//! sessions show the reflector that these clients have moved. Statically configured clients do not close
+//! their sessions. Of them the reflector can observe what `docs/design/drain.md` explains: that all routes
+//! have been sent to them, and that their routes also arrive through other reflectors. When both have
+//! held for a while, these clients have moved as far as they can. For a client without another
+//! reflector the drain waits [`DRAIN_MAX`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -25,7 +26,7 @@ use crate::needed_peers::NeededPeers;
 #[cfg(test)]
 mod tests;
 
-/// What the last neighbors are told (RFC 9003).
+/// Shutdown Communication that the last neighbors receive (RFC 9003).
 pub const FAREWELL: &str = "drained by the operator";
 
 /// Whether a reflector is being drained.
@@ -50,7 +51,7 @@ enum Stage {
         since: Instant,
         /// When to look again.
         look_at: Instant,
-        /// Since when nobody who is left depends on it, as far as can be known.
+        /// Time since which no remaining client depends on this reflector, as far as can be known.
         free_since: Option<Instant>,
     },
     /// It has closed all sessions, and takes none.
@@ -58,7 +59,7 @@ enum Stage {
 }
 
 impl Drain {
-    /// Whether somebody wants it drained, from now on, and who the other reflectors are.
+    /// Sets whether a drain is requested, and the other reflectors with their cluster IDs.
     pub fn want(&mut self, now: Instant, asked: bool, fellows: &BTreeMap<IpAddr, Ipv4Addr>) {
         self.fellows.clone_from(fellows);
         self.stage = match (asked, self.stage) {
@@ -131,8 +132,8 @@ impl Drain {
         (false, Progress::Done)
     }
 
-    /// Notes which clients there is nothing to be sent to. At the very moment it begins nobody has
-    /// been sent anything yet.
+    /// Records the clients that have nothing left to receive. While `begun` is false, no client is
+    /// recorded, because nothing has been sent yet.
     fn note_told(&mut self, begun: bool, speaker: &Speaker, clients: &[PeerView<'_>]) {
         let has_all = |peer: &&PeerView<'_>| {
             let conn = peer.session.established();
@@ -145,8 +146,8 @@ impl Drain {
         self.told.extend(told);
     }
 
-    /// Whether another reflector is there by way of which clients' routes would be seen: one of our
-    /// own cluster tells us nothing that we would take (RFC 4456 §8).
+    /// Returns whether a session with a reflector of another cluster is up, through which the routes of
+    /// clients would arrive. Routes from the own cluster are rejected (RFC 4456 §8).
     fn has_witness(&self, speaker: &Speaker) -> bool {
         let own = speaker.config().cluster_id().0;
         speaker.peers().filter(is_up).any(|peer| {
@@ -155,7 +156,8 @@ impl Drain {
         })
     }
 
-    /// Clients whose sessions are up. Reflectors are none, whatever a peering makes of them.
+    /// Returns the clients whose sessions are up. A reflector is never a client, whatever its configured
+    /// role.
     pub fn clients<'s>(&self, speaker: &'s Speaker) -> impl Iterator<Item = PeerView<'s>> {
         let clients = speaker
             .peers()
@@ -197,7 +199,7 @@ impl Drain {
         }
     }
 
-    /// The configuration to have: nobody's neighbor when it is done.
+    /// Returns the configuration to apply: without any neighbor when the drain is done.
     pub fn effective(&self, mut wanted: SpeakerConfig) -> SpeakerConfig {
         if self.stage == Stage::Done {
             wanted.peers.clear();

@@ -18,10 +18,10 @@ pub const ADDRESSES_DELAY: Duration = Duration::from_millis(100);
 /// How often a daemon looks whether the host guard is still in force.
 pub const GUARD_CHECK: Duration = Duration::from_secs(30);
 
-/// How often a reflector tells the store what only its load has changed of, at most.
+/// Minimum interval between writes of a registration in which only the load has changed.
 pub const LOAD_TOLD_EVERY: Duration = Duration::from_secs(10);
 
-/// How often a reflector tells the store what it has told it before: somebody may have deleted it.
+/// Interval at which a reflector writes an unchanged registration again: it may have been deleted.
 pub const REREGISTER_EVERY: Duration = Duration::from_secs(60);
 
 /// How long a reflector waits after a question to the store that was in vain: at first, and at most.
@@ -50,16 +50,16 @@ pub const MAKE_BEFORE_BREAK_LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Prefixes that are looked at at once for whether they depend on some peers.
 pub const NEEDED_PEERS_BITE: u32 = 8192;
 
-/// How long a reflector that is drained waits for clients that have nobody else, as far as it can be
-/// known; longer than a client waits for other reflectors.
+/// Maximum time that a drained reflector waits for clients without another reflector, as far as that
+/// can be known; longer than a client waits for other reflectors.
 pub const DRAIN_MAX: Duration = Duration::from_secs(180);
 
-/// How long clients that were told by hand to peer with it must not have needed it before it closes
-/// their sessions: they have decided by then.
+/// Time for which statically configured clients must not have needed the reflector before it closes
+/// their sessions: their best paths are chosen by then.
 pub const DRAIN_SETTLE: Duration = Duration::from_secs(10);
 
-/// The same where nobody vouches for it that they have other reflectors, and of clients that may still
-/// go by themselves.
+/// The same time where no other reflector shows that the clients have moved, and for clients that may
+/// still close their sessions themselves.
 pub const DRAIN_SETTLE_UNSEEN: Duration = Duration::from_secs(30);
 
 /// How often it is looked whether what clients announce comes by way of other reflectors.
@@ -88,8 +88,8 @@ pub const REGISTRATION_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// come by are taken as needed.
 pub const NEEDED_PEERS_DOUBTS_MAX: usize = 256;
 
-/// Events of configured neighbors whose repetitions are told apart in the log: several kinds for each
-/// neighbor, so that none shares its count with others.
+/// Number of events of configured neighbors whose repetitions are counted separately in the log:
+/// several kinds for each neighbor, so that no event shares its count with another.
 pub const LOG_NEIGHBOR_KEYS_MAX: usize = 131_072;
 
 /// The same of neighbors out of ranges.

@@ -1,20 +1,21 @@
-//! Make before break: a session that the fabric no longer asks for ends when others carry its routes.
+//! Make before break: a session that the fabric no longer asks for ends when other peers carry its routes.
 //!
-//! The mesh of all nodes, the reflectors that a node has chosen and the nodes that a `peerSelector`
-//! selects are peers that come and go because the fabric changes, not because somebody wants one of
-//! them gone. A peer of these that leaves what is wanted stays configured, *leaving*, until
+//! The peers of the node-to-node mesh, the reflectors that a node has chosen and the nodes that a
+//! `peerSelector` selects change because the fabric changes, not because an operator removes one of
+//! them. Such a peer that is no longer wanted stays configured, *leaving*, until
 //!
-//! * every peer that is wanted is Established and has sent its End-of-RIB markers (RFC 4724 §2), and
-//! * no prefix is reached by way of leaving peers only, but for such as have just come, and
-//! * both has been so for [`MAKE_BEFORE_BREAK_SETTLE`]: the others are as far then. Who has their routes by
-//!   way of the peers that are wanted knows that they have ours.
+//! * every wanted peer is Established and has sent its End-of-RIB markers (RFC 4724 §2), and
+//! * no prefix, except for prefixes that have just arrived, is reached through leaving peers only, and
+//! * both conditions have held for [`MAKE_BEFORE_BREAK_SETTLE`]. By then the other hosts are ready too: a
+//!   host that has received routes through the wanted peers has also received the routes of this host.
 //!
-//! or until its session ends by itself, or its host is no more, or [`MAKE_BEFORE_BREAK_MAX`] is over and at
-//! least one peer that is wanted is there. Its policies and its password are those of today, as far as
-//! something says so: only that there is a session at all, and whether we reflect for it, is of
-//! yesterday. Where nobody is wanted at all nobody is kept. Those that had selected *us* go by themselves:
-//! it is they who look for others, and we keep them in any case, but no longer than [`MAKE_BEFORE_BREAK_MAX`].
-//! Pure: it looks at a speaker and a clock and says who is to be configured.
+//! or until its session ends by itself, or its host is removed, or [`MAKE_BEFORE_BREAK_MAX`] has passed and
+//! at least one wanted peer is ready. Its policies and its password follow the current configuration
+//! where that still names them. Only the existence of the session, and whether this daemon reflects
+//! for the peer, stay as before. Without any wanted peer, no leaving peer is kept. Peers that had
+//! selected *this* node end the session themselves, because they choose the replacement; they are kept
+//! in any case, but at most for [`MAKE_BEFORE_BREAK_MAX`].
+//! Pure: it reads a speaker and a clock and returns the peers to configure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -34,14 +35,14 @@ use crate::needed_peers::NeededPeers;
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// Who is to be configured while one choice takes the place of another.
+/// Decides the peers to configure while one choice takes the place of another.
 #[derive(Debug, Default)]
 pub struct MakeBeforeBreak {
     /// The peers of the last choice that was wanted.
     chosen: BTreeMap<IpAddr, PeerConfig>,
     /// Those of them that have selected us.
     selecting: BTreeSet<IpAddr>,
-    /// Whom leaving peers wait for.
+    /// Wanted peers that must be ready before leaving peers are removed.
     successors: BTreeSet<IpAddr>,
     leaving: BTreeMap<IpAddr, Leaving>,
     /// Families whose markers are awaited, of peers that are up.
@@ -66,8 +67,8 @@ struct Leaving {
 }
 
 impl Leaving {
-    /// It is as the store says today. For whom we reflected before, we still do, whatever we have
-    /// become: nobody else may do it yet.
+    /// Takes the current configuration from the datastore, except for the role of an internal peer.
+    /// The daemon goes on reflecting for a former client, because no other reflector may do so yet.
     fn renew(&mut self, today: &PeerConfig) {
         let role = self.config.role;
         self.config.clone_from(today);
@@ -114,7 +115,7 @@ impl MakeBeforeBreak {
             }
         }
         if self.successors.is_empty() {
-            self.leaving.retain(|_, leaving| leaving.selects); // Nobody will ever carry our routes.
+            self.leaving.retain(|_, leaving| leaving.selects); // No peer will ever carry the routes.
         }
         if waited_for == self.successors && self.leaving().eq(before) {
             return; // A walk that is under way goes on.
@@ -123,14 +124,14 @@ impl MakeBeforeBreak {
         self.look_at = (!self.leaving.is_empty()).then_some(now);
     }
 
-    /// The configuration to have: what is wanted, and those who are leaving.
+    /// Returns the configuration to apply: the wanted peers and the leaving peers.
     pub fn effective(&self, mut wanted: SpeakerConfig) -> SpeakerConfig {
         let leaving = self.leaving.values().map(|leaving| leaving.config.clone());
         wanted.peers.extend(leaving);
         wanted
     }
 
-    /// The addresses of those who are leaving.
+    /// Returns the addresses of the leaving peers.
     pub fn leaving(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.leaving.keys().copied()
     }
@@ -141,7 +142,7 @@ impl MakeBeforeBreak {
         leaving.map(|(remote, leaving)| (*remote, leaving.since))
     }
 
-    /// The addresses of those whom the fabric has put there, wanted still or leaving.
+    /// Returns the addresses of the peers that come from the fabric, wanted or leaving.
     pub fn placed(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.chosen.keys().chain(self.leaving.keys()).copied()
     }
@@ -169,7 +170,7 @@ impl MakeBeforeBreak {
         self.look_at
     }
 
-    /// Looks whether somebody may go now, as far as a bite goes; who goes is returned, and leaves
+    /// Returns the leaving peers that can be removed, within one budget. They are no longer part of
     /// [`effective`](Self::effective).
     pub fn look(&mut self, now: Instant, speaker: &Speaker) -> (Vec<IpAddr>, Progress) {
         if self.look_at.is_none_or(|at| now < at) {
@@ -198,7 +199,7 @@ impl MakeBeforeBreak {
         (gone, progress)
     }
 
-    /// Those whose sessions have ended by themselves, without anything to keep.
+    /// Removes and returns the leaving peers whose sessions have ended and that hold no stale routes.
     fn take_gone(&mut self, speaker: &Speaker) -> Vec<IpAddr> {
         let peers = self.peers(speaker);
         let kept = |remote: &IpAddr| {
@@ -215,7 +216,8 @@ impl MakeBeforeBreak {
         gone
     }
 
-    /// Those that have not been needed for long enough, and those whose time is over.
+    /// Removes and returns the leaving peers that were unneeded for the settle time or whose maximum
+    /// time has passed.
     fn take_free(&mut self, now: Instant, somebody: bool) -> Vec<IpAddr> {
         let alone = self.successors.is_empty();
         let may_go = |leaving: &Leaving| {
@@ -225,7 +227,7 @@ impl MakeBeforeBreak {
             };
             let free_since = leaving.free_since;
             let settled = free_since.is_some_and(|since| since + settle <= now);
-            let settled = settled && !leaving.selects; // It knows better whom it still needs.
+            let settled = settled && !leaving.selects; // The peer itself knows better which sessions it needs.
             settled || ((somebody || alone) && leaving.since + MAKE_BEFORE_BREAK_MAX <= now)
         };
         let (gone, left) = std::mem::take(&mut self.leaving)
@@ -236,7 +238,7 @@ impl MakeBeforeBreak {
         gone.into_keys().collect()
     }
 
-    /// How many of those who are waited for are up and have sent everything.
+    /// Returns whether all, some or none of the successors are up and have sent their End-of-RIB markers.
     fn successors_ready(&self, speaker: &Speaker) -> Ready {
         let told = |peer: &PeerView<'_>| {
             let awaited = self.awaited.get(&peer.id);
@@ -251,7 +253,7 @@ impl MakeBeforeBreak {
         }
     }
 
-    /// Goes on with the look at the tables; at its end it is known who is needed.
+    /// Continues the search of the tables; at its end the needed peers are known.
     fn walk(&mut self, now: Instant, speaker: &Speaker) -> Progress {
         let peers = self.peers(speaker);
         let ids = || peers.values().map(|peer| peer.id).collect();
@@ -271,7 +273,7 @@ impl MakeBeforeBreak {
         Progress::Done
     }
 
-    /// Those who are leaving, as the speaker knows them.
+    /// Returns the speaker's views of the leaving peers.
     fn peers<'s>(&self, speaker: &'s Speaker) -> BTreeMap<IpAddr, PeerView<'s>> {
         let peers = speaker.peers();
         let leaving = peers.filter(|peer| self.leaving.contains_key(&peer.config.remote));
