@@ -227,7 +227,7 @@ impl MakeBeforeBreak {
             };
             let free_since = leaving.free_since;
             let settled = free_since.is_some_and(|since| since + settle <= now);
-            let settled = settled && !leaving.selects; // The peer itself knows better which sessions it needs.
+            let settled = settled && !leaving.selects; // The peer ends this session itself.
             settled || ((somebody || alone) && leaving.since + MAKE_BEFORE_BREAK_MAX <= now)
         };
         let (gone, left) = std::mem::take(&mut self.leaving)

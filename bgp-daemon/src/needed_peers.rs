@@ -1,7 +1,8 @@
-//! Which of some peers are needed: prefixes are reached by way of nobody else. Pure.
+//! Finds the needed ones of a set of peers: some prefix is reached through no peer outside the set. Pure.
 //!
-//! The tables are walked a bite at a time. A route that comes by two ways comes by one of them first,
-//! so a peer is needed only if two walks in a row find the same prefix to depend on it.
+//! Each step walks a bounded part of the tables. A route that arrives through two peers arrives through
+//! one of them first, so a peer is needed only if two walks in a row find that the same prefix depends
+//! on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,13 +23,13 @@ pub(crate) struct NeededPeers {
 /// What a walk found.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// Peers without whom something would be lost.
+    /// Peers without which a prefix would become unreachable.
     pub(crate) needed: BTreeSet<PeerId>,
-    /// Peers of whom the next walk may say so.
+    /// Peers that the next walk may find to be needed.
     pub(crate) doubted: BTreeSet<PeerId>,
 }
 
-/// A prefix; or its place in the table, if nobody reads its family.
+/// A prefix, or its place in the table for a family whose prefixes are not decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Spot {
     Prefix(Prefix),
@@ -47,8 +48,8 @@ struct Walk {
 }
 
 impl NeededPeers {
-    /// Goes on with the walk; at its end it is known who is needed. Whom a new walk is about is asked
-    /// at its beginning.
+    /// Continues the walk; returns the needed peers at its end. `peers` is called only when a new walk
+    /// begins.
     pub(crate) fn step(
         &mut self,
         speaker: &Speaker,
@@ -137,7 +138,7 @@ impl Walk {
         Progress::Done
     }
 
-    /// Notes those by way of whom a prefix is reached.
+    /// Records the peers through which a prefix is reached.
     fn note(&mut self, speaker: &Speaker, family: Family, place: u32) {
         let Some((_, view)) = speaker.rib().prefixes_from(family, place).next() else {
             return;

@@ -1,17 +1,17 @@
-//! How a reflector tells the fabric that it is there: pure.
+//! Registers a reflector in the datastore, so that clients find it: pure.
 //!
 //! A [`Registrar`] keeps one key up to date, the reflector's registration, under a lease that it
-//! keeps alive, and claims a cluster id that no other reflector has. It says what to ask the store
-//! and is told the answers; who drives it owns the clock and the connection.
+//! keeps alive, and claims a cluster id that no other reflector has. It returns the requests to the
+//! datastore and receives the answers; its caller owns the clock and the connection.
 //!
 //! A reflector needs a cluster id before it can speak BGP, and must not be found by clients before
 //! it accepts their connections: it [claims](Registrar::claim) first, and
 //! [registers](Registrar::want) once it listens.
 //!
-//! Nothing that the store does or fails to do ends a session. While the store is away the registrar
-//! tries again; when its lease has run out meanwhile it takes a new one and registers anew; when
-//! its cluster id has become another's, by a claim or because a node is given it, it claims the next
-//! one that it would have.
+//! No answer or failure of the datastore ends a session. While the datastore is unreachable the
+//! registrar retries; when its lease has expired by then, it takes a new lease and registers again.
+//! When its cluster id now belongs to another reflector, by a claim or because it is configured for a
+//! node, the registrar claims the next candidate.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -72,7 +72,7 @@ pub struct Registrar {
     told: Option<(Registration, Instant)>,
     /// How many cluster ids turned out to be another's.
     taken: usize,
-    /// Our claim as it stands in the store, where that is not as we would write it.
+    /// Own claim as stored, where its text differs from the text that this daemon would write.
     claim: Option<Vec<u8>>,
     under_way: Option<UnderWay>,
     /// Nothing is asked before.
@@ -138,7 +138,7 @@ impl Registrar {
         self.wish = Some(wish);
     }
 
-    /// What the store was last told, if that is known to stand there.
+    /// Returns the registration that was last written, if it is known to be stored.
     pub fn registered(&self) -> Option<&Registration> {
         self.told.as_ref().map(|(told, _)| told)
     }
@@ -289,8 +289,8 @@ impl Registrar {
         self.lease.map(|(_, ttl)| self.alive_at + ttl / 3)
     }
 
-    /// When the store is to be told again: at once if something matters, soon if only the load is
-    /// another one, and now and then in case that somebody has taken the key away.
+    /// Returns the time of the next write: at once after a relevant change, after [`LOAD_TOLD_EVERY`] if
+    /// only the load changed, and otherwise after [`REREGISTER_EVERY`], in case the key was deleted.
     fn register_due(&self, wish: &Wish) -> Instant {
         let Some((told, at)) = &self.told else {
             return self.not_before;

@@ -1,9 +1,9 @@
-//! What a speaker is to be while the fabric around it changes: pure.
+//! Computes the configuration of a speaker while the fabric around it changes: pure.
 //!
-//! The store says what is wanted. What is to be configured is something else for a while: peers
-//! that are wanted no more stay until others carry their routes ([`crate::make_before_break`]), a drained
-//! reflector has no peers ([`crate::drain`]), and a reflector whose registration is gone counts as
-//! long as its session says that it lives.
+//! The datastore holds the wanted configuration. The applied configuration differs from it for a while:
+//! peers that are no longer wanted stay until others carry their routes ([`crate::make_before_break`]), a
+//! drained reflector has no peers ([`crate::drain`]), and a reflector whose registration is missing
+//! counts while its session is Established, for a bounded time.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -176,17 +176,17 @@ impl Transition {
     }
 }
 
-/// How long reflectors count whose registration is gone.
+/// Bounds the time for which a reflector counts after its registration has disappeared.
 #[derive(Debug)]
 pub struct Absences {
-    /// How long those count whose sessions are up.
+    /// Time for which an absent reflector counts if its session is up.
     wait: Duration,
     since: BTreeMap<String, Instant>,
     look_at: Option<Instant>,
 }
 
 impl Absences {
-    /// They count for so long, if their sessions are up.
+    /// Creates an empty set; an absent reflector counts for `wait` if its session is up.
     pub const fn new(wait: Duration) -> Self {
         Self {
             wait,
@@ -195,9 +195,9 @@ impl Absences {
         }
     }
 
-    /// Looks at the sessions with them; returns whether somebody counts no more. Nobody is forgotten
-    /// while no reflector is registered at all, and that time does not count: that is the store's
-    /// trouble, not theirs.
+    /// Checks the sessions with absent reflectors; returns whether a reflector was removed. While no
+    /// reflector is registered at all, none is removed and the time does not count, because then the
+    /// cause is the datastore and not the reflectors.
     pub fn look(&mut self, now: Instant, fleet: &mut Fleet, speaker: &Speaker) -> bool {
         if self.look_at.is_some_and(|at| now < at) {
             return false;
