@@ -33,7 +33,7 @@ pub struct TracedMessage {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// What the speaker tells of its sessions.
+    /// An event of the speaker about its sessions.
     Speaker(bgp_speaker::Event),
     /// The tables want to know about a next hop, or no longer: answer with
     /// [`bgp_speaker::Input::Resolved`].
@@ -44,7 +44,7 @@ pub enum Event {
     Refused {
         /// The address it was made to.
         local: SocketAddr,
-        /// Who made it.
+        /// Remote address of the connection.
         remote: SocketAddr,
         /// Why it was not wanted.
         refusal: Refusal,
@@ -73,12 +73,12 @@ pub enum Event {
         /// What the kernel said.
         error: io::Error,
     },
-    /// A connection of a peer with a password was closed, because nobody has seen to its being
-    /// signed: the key is not on the listening socket, or came there later than the connection.
+    /// A connection of a peer with a password was closed, because it may be unsigned: the key is not on
+    /// the listening socket, or was set there after the connection was opened.
     Unsigned {
         /// The address it was made to.
         local: SocketAddr,
-        /// Who made it.
+        /// Remote address of the connection.
         remote: SocketAddr,
     },
     /// A connection of a peer with GTSM was closed, because it came from too far away or may have.
@@ -90,8 +90,8 @@ pub enum Event {
         /// What is wrong with it.
         why: Distance,
     },
-    /// A key is not on a listening socket, so nobody it is for is let in; we try again every
-    /// [`crate::limits::LISTEN_RETRY`]. Told once, see [`crate::Io::keyless`].
+    /// A key could not be set on a listening socket, so connections of its peers are rejected. It is
+    /// tried again every [`crate::limits::LISTEN_RETRY`]. Reported once, see [`crate::Io::keyless`].
     KeyFailed {
         /// Whose key.
         whose: Whose,
@@ -100,11 +100,11 @@ pub enum Event {
     },
     /// A key that had failed is on all listening sockets, or is no longer wanted.
     KeySettled(Whose),
-    /// We cannot listen somewhere, mostly because the machine does not have the address; we try again
-    /// every [`crate::limits::LISTEN_RETRY`]. Told once, see [`crate::Io::unheard`].
+    /// Listening on an address failed, mostly because the machine does not have the address. It is tried
+    /// again every [`crate::limits::LISTEN_RETRY`]. Reported once, see [`crate::Io::unheard`].
     ListenFailed(IoError),
     /// A message of a traced peer, see [`crate::Io::trace`].
     Message(Box<TracedMessage>),
-    /// We listen there now.
+    /// Listening on this address succeeded.
     Listening(SocketAddr),
 }

@@ -165,7 +165,7 @@ impl Io {
         &self.speaker
     }
 
-    /// The speaker. What it is told by this way is acted on in the next turn.
+    /// Returns the speaker to change it. A change takes effect in the next turn.
     pub fn speaker_mut(&mut self) -> &mut Speaker {
         self.work = true;
         &mut self.speaker
@@ -238,8 +238,8 @@ impl Io {
         Ok(done)
     }
 
-    /// Ends one session, telling the peer why, and begins it anew. A dynamic peer is gone then, and
-    /// comes back by itself.
+    /// Resets one session: sends the peer the notification `why`, closes the session and starts it
+    /// again. A dynamic peer is removed, and is created again when it connects.
     pub fn reset(&mut self, peer: PeerId, why: Notification) {
         self.speaker.stop(self.clock.now(), peer, why);
         // Its connection gives up its place before the next one takes it.
@@ -247,7 +247,7 @@ impl Io {
         self.handle(Input::Session(peer, bgp_speaker::bgp_fsm::Input::Start));
     }
 
-    /// Ends all sessions, telling the peers why, and waits until they have been told, at most
+    /// Ends all sessions with the notification `why`, and waits until the notifications are sent, at most
     /// [`crate::limits::LINGER`].
     pub async fn shutdown(&mut self, parting: Parting, why: &Notification) {
         self.listeners.clear();
@@ -330,9 +330,9 @@ impl Io {
         true
     }
 
-    /// Whether the timers have to wait, because they are looked at so late that peers may have
-    /// spoken meanwhile without being heard. The runtime tells of sockets a few at a time, so
-    /// there is a turn for each, and what is read restarts the timers that are overdue.
+    /// Returns whether the timers have to wait. After a long delay, messages of peers may have arrived
+    /// that are not read yet. The runtime reports a few ready sockets at a time, so there is a turn for
+    /// each connection, and each message that is read restarts an overdue timer.
     fn catches_up(&mut self, late: Duration) -> bool {
         let left = match self.catching_up {
             None if late < STALL => return false,

@@ -28,7 +28,8 @@ impl Io {
         self.unheard.iter().copied()
     }
 
-    /// Whose TCP-MD5 key is not on a listening socket, and why. Nobody it is for is let in.
+    /// Returns the TCP-MD5 keys that are missing on a listening socket, each with the error. Connections
+    /// of their peers are rejected.
     pub fn keyless(&self) -> impl Iterator<Item = (Whose, &IoError)> + '_ {
         self.keyless.iter().map(|(whose, error)| (*whose, &**error))
     }
@@ -61,7 +62,7 @@ impl Io {
         let is_gone = |listener: &Listener| !addresses.contains(&listener.wanted);
         for at in 0..self.listeners.len() {
             if self.listeners.get(at).is_some_and(is_gone) {
-                // Who has come in time does not have to come again.
+                // A connection that already waits does not have to be opened again.
                 self.take_waiting(at);
             }
         }
@@ -78,7 +79,7 @@ impl Io {
             if listeners.any(|one| one.wanted == *address) || self.unheard.contains(address) {
                 continue;
             }
-            // Which keys it lacks is told below, of all sockets together.
+            // Its missing keys are reported below, for all sockets together.
             match Listener::open(*address, rules, &mut Keyless::new()) {
                 Ok(listener) => self.heard(listener),
                 Err(error) => {

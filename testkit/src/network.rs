@@ -112,13 +112,13 @@ impl<N: Node> Network<N> {
         }
     }
 
-    /// Lets the streams between two addresses deliver nothing, and dials between them go without an
-    /// answer. Neither side is told: what ends a session is its hold timer.
+    /// Stops delivery on the streams between two addresses, and leaves dials between them unanswered.
+    /// Neither side is notified: the hold timer ends the session.
     pub fn cut(&mut self, one: IpAddr, other: IpAddr) {
         self.streams.cut(one, other);
     }
 
-    /// Ends a cut: what was sent meanwhile arrives.
+    /// Ends a cut: everything sent during the cut arrives.
     pub fn mend(&mut self, one: IpAddr, other: IpAddr) {
         self.streams.mend(one, other);
     }
@@ -151,7 +151,7 @@ impl<N: Node> Network<N> {
     /// Returns the program at a place.
     ///
     /// # Panics
-    /// If there is none.
+    /// If it does not exist.
     #[must_use]
     pub fn node(&self, number: usize) -> &N {
         let node = self.nodes.get(&number);
@@ -161,7 +161,7 @@ impl<N: Node> Network<N> {
     /// Returns the program at a place to change it.
     ///
     /// # Panics
-    /// If there is none.
+    /// If it does not exist.
     pub fn node_mut(&mut self, number: usize) -> &mut N {
         self.dirty.insert(number);
         let node = self.nodes.get_mut(&number);
@@ -182,7 +182,7 @@ impl<N: Node> Network<N> {
     /// Returns a speaker.
     ///
     /// # Panics
-    /// If there is none.
+    /// If it does not exist.
     #[must_use]
     pub fn speaker(&self, number: usize) -> &Speaker {
         let speaker = self.node(number).speaker();
@@ -192,7 +192,7 @@ impl<N: Node> Network<N> {
     /// Returns a speaker to change it.
     ///
     /// # Panics
-    /// If there is none.
+    /// If it does not exist.
     pub fn speaker_mut(&mut self, number: usize) -> &mut Speaker {
         let speaker = self.node_mut(number).speaker_mut();
         speaker.unwrap_or_else(|| panic!("program {number} has no speaker"))
