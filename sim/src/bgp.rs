@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
+use bgp_daemon::report;
 use bgp_proto::{Notification, next_frame};
 use bgp_speaker::bgp_fsm::limits::PROBE_UNANSWERED_MIN;
 use bgp_speaker::bgp_fsm::{self, Conn, Instant, Probed, State};
@@ -17,6 +18,8 @@ use fib_sync::memory::Attachment;
 use crate::agenda::{At, Daemon, Event};
 use crate::limits::TURN_ROUNDS;
 use crate::machine::poll_kernel;
+use crate::oracle::events::Reported;
+use crate::plants::EventPlant;
 use crate::world::Cx;
 
 /// The port that speakers listen on.
@@ -42,6 +45,10 @@ pub(crate) struct Bgp {
     pub(crate) deaf_until: u64,
     /// Connections with unread octets that were reported to their sessions.
     pub(crate) paused: BTreeSet<(PeerId, Conn)>,
+    /// What its events have reported.
+    pub(crate) reported: Reported,
+    /// Loses events of the speaker before they are reported.
+    pub(crate) event_plant: Option<EventPlant>,
 }
 
 /// The connection between a node's speaker and its kernel.
@@ -284,6 +291,10 @@ impl Bgp {
         };
         if let Some(line) = line {
             cx.say(self.at, &line);
+        }
+        let is_reported = self.event_plant.is_none_or(|keeps| keeps(event));
+        if let (true, Some(emitted)) = (is_reported, report::event(&self.speaker, event)) {
+            self.reported.read(&emitted);
         }
         if let Some(glue) = &mut self.kernel {
             glue.node.session(event);

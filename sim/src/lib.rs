@@ -37,6 +37,6 @@ pub use life::End;
 pub use log::Violation;
 pub use net::{Net, Weather};
 pub use options::Options;
-pub use plants::{FibWrap, Plants, SpeakerPlant, WireTap};
+pub use plants::{EventPlant, FibWrap, Plants, SpeakerPlant, WireTap};
 pub use scenario::{Failure, Outcome, converge, run};
 pub use world::{SetupError, World};

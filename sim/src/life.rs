@@ -14,6 +14,7 @@ use crate::agenda::{At, Daemon};
 use crate::bgp::{Bgp, Glue};
 use crate::felix::Felix;
 use crate::machine::boot;
+use crate::oracle::events::Reported;
 use crate::store::Follower;
 use crate::world::{Cx, World, cx};
 
@@ -100,6 +101,8 @@ impl World {
             blocked: BTreeSet::new(),
             deaf_until: 0,
             paused: BTreeSet::new(),
+            reported: Reported::default(),
+            event_plant: self.event_plant,
         });
         Some(true)
     }

@@ -56,3 +56,6 @@ pub const TURN_GAP: Duration = Duration::from_millis(1);
 
 /// Events after which a run is aborted: some events repeat forever.
 pub const EVENTS_MAX: u64 = 20_000_000;
+
+/// Contradictions among the events of one daemon that a violation reports.
+pub const WRONG_EVENTS: usize = 8;

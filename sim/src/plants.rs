@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use bgp_speaker::Speaker;
+use bgp_speaker::{Event as SpeakerEvent, Speaker};
 use fib_sync::Fib;
 use fib_sync::memory::MemoryFib;
 
@@ -20,6 +20,9 @@ pub type FibWrap = Box<dyn Fn(&str, &str, MemoryFib) -> Box<dyn Fib>>;
 /// Receives every speaker before it starts, with the name of its machine.
 pub type SpeakerPlant = Box<dyn Fn(&str, &mut Speaker)>;
 
+/// Receives every event of a speaker: returns whether the daemon reports it.
+pub type EventPlant = fn(&SpeakerEvent) -> bool;
+
 /// The planted faults of a world. The default has none.
 #[derive(Default)]
 pub struct Plants {
@@ -29,6 +32,8 @@ pub struct Plants {
     pub fib: Option<FibWrap>,
     /// A change of every speaker.
     pub speaker: Option<SpeakerPlant>,
+    /// A filter of the events of every speaker.
+    pub event: Option<EventPlant>,
     /// Disabled oracles, so that the others can find the fault.
     pub blind: &'static [&'static str],
 }
@@ -39,6 +44,7 @@ impl fmt::Debug for Plants {
             .field("wire", &self.wire.is_some())
             .field("fib", &self.fib.is_some())
             .field("speaker", &self.speaker.is_some())
+            .field("event", &self.event.is_some())
             .field("blind", &self.blind)
             .finish()
     }

@@ -16,7 +16,7 @@ use crate::machine::Machine;
 use crate::net::{Net, Sky, nanos};
 use crate::options::Options;
 use crate::oracle;
-use crate::plants::{FibWrap, Plants, SpeakerPlant};
+use crate::plants::{EventPlant, FibWrap, Plants, SpeakerPlant};
 use crate::store::Store;
 
 /// A fabric under simulation.
@@ -35,6 +35,7 @@ pub struct World {
     pub(crate) foreign: Vec<BTreeMap<RouteKey, Route>>,
     pub(crate) wrap: Option<FibWrap>,
     pub(crate) plant: Option<SpeakerPlant>,
+    pub(crate) event_plant: Option<EventPlant>,
     pub(crate) blind: &'static [&'static str],
     /// Whether a kernel, a link or the datastore has changed since the last comparison.
     pub(crate) changed: bool,
@@ -170,6 +171,7 @@ impl World {
             foreign: vec![BTreeMap::new(); plan.nodes.len()],
             wrap: plants.fib,
             plant: plants.speaker,
+            event_plant: plants.event,
             blind: plants.blind,
             changed: true,
             found: None,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bgp_proto::{Attributes, Family, Net};
 use bgp_speaker::bgp_fsm::Instant;
 use bgp_speaker::rib::Budget;
-use bgp_speaker::{Input, Speaker};
+use bgp_speaker::{Event as SpeakerEvent, Input, Speaker};
 use fib_sync::memory::MemoryFib;
 use fib_sync::{Command, Event, Fib, PutMode};
 use sim::{Failure, Options, Plants, WireTap, run};
@@ -328,6 +328,18 @@ fn a_route_that_is_not_held_as_it_was_sent() {
             "{what}"
         );
     }
+}
+
+#[test]
+fn lost_event_of_a_session_is_found() {
+    let options = calm(2, false);
+    let plants = || Plants {
+        event: Some(|event| !matches!(event, SpeakerEvent::Up { .. })),
+        ..Plants::default()
+    };
+    let (_, oracle, what) = found(&options, plants).expect("found");
+    assert_eq!(oracle, "events");
+    assert!(what.contains("last reported: closed, or nothing"), "{what}");
 }
 
 #[test]

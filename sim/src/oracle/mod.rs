@@ -4,6 +4,7 @@
 //! the effects of earlier ones have ended.
 
 pub mod empty;
+pub mod events;
 pub mod fib;
 pub mod foreign;
 pub mod forwarding;

@@ -16,7 +16,7 @@ use crate::limits::{
 use crate::log::Violation;
 use crate::net::nanos;
 use crate::options::Options;
-use crate::oracle::{empty, fib, forwarding, idle::Writes, sent, sessions, withdrawn};
+use crate::oracle::{empty, events, fib, forwarding, idle::Writes, sent, sessions, withdrawn};
 use crate::plants::Plants;
 use crate::world::{SetupError, World};
 
@@ -151,6 +151,7 @@ impl World {
         self.expect("fib", &fib::check(self))?;
         self.expect("forwarding", &forwarding::check(self))?;
         self.expect("sessions", &sessions::check(self))?;
+        self.expect("events", &events::check(self))?;
         self.expect("sent", &sent::check(self))
     }
 
