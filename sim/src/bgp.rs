@@ -18,8 +18,8 @@ use fib_sync::memory::Attachment;
 use crate::agenda::{At, Daemon, Event};
 use crate::limits::TURN_ROUNDS;
 use crate::machine::poll_kernel;
-use crate::oracle::events::Reported;
 use crate::plants::EventPlant;
+use crate::reported::Reported;
 use crate::world::Cx;
 
 /// The port that speakers listen on.

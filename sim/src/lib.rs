@@ -27,6 +27,7 @@ mod net;
 mod options;
 pub mod oracle;
 mod plants;
+mod reported;
 pub mod scenario;
 mod store;
 mod world;

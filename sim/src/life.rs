@@ -14,7 +14,7 @@ use crate::agenda::{At, Daemon};
 use crate::bgp::{Bgp, Glue};
 use crate::felix::Felix;
 use crate::machine::boot;
-use crate::oracle::events::Reported;
+use crate::reported::Reported;
 use crate::store::Follower;
 use crate::world::{Cx, World, cx};
 
