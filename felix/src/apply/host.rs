@@ -118,7 +118,7 @@ impl LinuxHost {
         self.listing_not_before = now + begun.elapsed() * LISTING_SHARE;
     }
 
-    /// Returns when to [go on](Self::go_on) without an event.
+    /// Returns when to go on (`go_on`) without an event.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let listing = self.rules.is_unlisted().then_some(self.listing_at);
         let forgetting = (!self.forgetting.is_empty()).then_some(self.forgetting_at);

@@ -14,7 +14,7 @@ use super::types::{Endpoint, EndpointId, Problem};
 use crate::render::{Encapsulation, Family, Frame};
 
 impl Calculator {
-    /// Updates [`desired`](Self::desired) with all recorded changes. The result equals that of a
+    /// Updates `desired` with all recorded changes. The result equals that of a
     /// new calculator with the same values.
     pub fn settle(&mut self) -> Settled {
         let news = std::mem::take(&mut self.news);
