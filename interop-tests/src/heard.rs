@@ -15,6 +15,8 @@ pub struct Heard {
     pub routes: BTreeMap<Destination, Attributes>,
     /// Every destination that was ever announced, in order.
     pub announced: Vec<Destination>,
+    /// The ORIGINATOR_ID of every route that was ever announced, in order.
+    pub originators: Vec<Option<Ipv4Addr>>,
     /// Every destination that was ever withdrawn, in order.
     pub withdrawn: Vec<Destination>,
     /// Faults of the received messages: forms that a speaker should not send.
@@ -67,6 +69,13 @@ impl fmt::Debug for Destination {
     }
 }
 
+/// Returns the identifiers in the value of an attribute; empty without the attribute.
+fn ids(attributes: &Attributes, code: AttrCode) -> Vec<Ipv4Addr> {
+    let octets = attributes.get(&code.0).map(|(_, value)| value.as_slice());
+    let ids = octets.unwrap_or_default().as_chunks::<4>().0.iter();
+    ids.map(|&octets| Ipv4Addr::from(octets)).collect()
+}
+
 impl Heard {
     /// Returns whether there is a current route to `net`.
     pub fn has(&self, net: Ipv4Net) -> bool {
@@ -79,14 +88,8 @@ impl Heard {
     /// If there is no such route.
     pub fn reflection_of(&self, net: Ipv4Net) -> (Option<Ipv4Addr>, Vec<Ipv4Addr>) {
         let attributes = &self.routes[&Destination::v4(net)];
-        let ids = |code: AttrCode| {
-            let octets = attributes.get(&code.0).map(|(_, value)| value.as_slice());
-            let ids = octets.unwrap_or_default().as_chunks::<4>().0.iter();
-            ids.map(|&octets| Ipv4Addr::from(octets))
-                .collect::<Vec<_>>()
-        };
-        let originator = ids(AttrCode::OriginatorId).first().copied();
-        (originator, ids(AttrCode::ClusterList))
+        let originator = ids(attributes, AttrCode::OriginatorId).first().copied();
+        (originator, ids(attributes, AttrCode::ClusterList))
     }
 
     /// Records a received message.
@@ -126,6 +129,8 @@ impl Heard {
                     attributes.insert(AttrCode::MpReach.0, (0x80, hop));
                 }
                 self.announced.push(destination.clone());
+                let originator = ids(&attributes, AttrCode::OriginatorId).first().copied();
+                self.originators.push(originator);
                 let key = destination.key();
                 self.routes.retain(|route, _| route.key() != key);
                 self.routes.insert(destination, attributes);
