@@ -58,6 +58,16 @@ fn query(asked: &EventQuery) -> Result<Query, String> {
     {
         return Err(format!("no event {name}; see docs/operate/events.md"));
     }
+    if filter.prefix.is_some()
+        && !KINDS
+            .iter()
+            .any(|kind| filter.wants_kind(kind) && kind.has_prefix())
+    {
+        let name = filter.name.as_deref().unwrap_or_default();
+        return Err(format!(
+            "the events {name} have no prefix: ask for them without one"
+        ));
+    }
     Ok(Query {
         filter,
         after: asked.after,
@@ -183,6 +193,18 @@ mod tests {
         let page = page(answer(&query).await);
         assert!(page.events.is_empty());
         assert!(began.elapsed() <= EVENT_WAIT + Duration::from_secs(1));
+    }
+
+    #[tokio::test]
+    async fn prefix_of_events_without_one_is_an_error() {
+        let of = |name: &str| EventQuery {
+            prefix: Some("10.0.0.0/8".parse().expect("a prefix")),
+            ..asked(name, None, false)
+        };
+        let reply = answer(&of("session.closed")).await;
+        assert!(matches!(reply, Reply::Error { message } if message.contains("session.closed")));
+        let reply = answer(&of("route")).await;
+        assert!(matches!(reply, Reply::Events(_)), "{reply:?}");
     }
 
     #[tokio::test]

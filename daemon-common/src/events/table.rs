@@ -33,6 +33,13 @@ pub struct Kind {
     pub fields: &'static [FieldKind],
 }
 
+impl Kind {
+    /// Whether its events are about a route.
+    pub(super) fn has_prefix(&self) -> bool {
+        self.fields.iter().any(|field| field.of == IpNet::TYPE)
+    }
+}
+
 /// Where the events of a row go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
