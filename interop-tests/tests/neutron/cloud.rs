@@ -259,10 +259,14 @@ pub(crate) async fn eventually<T>(
     what: &str,
     mut probe: impl AsyncFnMut() -> Result<T, String>,
 ) -> T {
+    let begun = std::time::Instant::now();
+    println!("waiting: {what}");
     let asked = until(PATIENCE, what, async || {
         Ok::<_, netns_lab::Error>(probe().await)
     });
-    asked.await.unwrap_or_else(|error| panic!("{error}")).0
+    let answer = asked.await.unwrap_or_else(|error| panic!("{error}")).0;
+    println!("{what}: after {:.1} s", begun.elapsed().as_secs_f64());
+    answer
 }
 
 fn neutron(site: &Site, driver: &Path) -> Process {
