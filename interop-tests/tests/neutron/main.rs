@@ -129,12 +129,15 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
 }
 
-/// Makes a subnet of each family; returns the key of the first.
+/// Makes a subnet of each family; returns the key of the first. Neutron draws the addresses of ports
+/// from the pools, which leave out those that [`groups::pairs`] adds.
 async fn subnets(cloud: &Cloud, network: &str) -> String {
     let v4 = json!({"network_id": network, "ip_version": 4, "cidr": "10.65.0.0/24",
-        "dns_nameservers": ["10.0.0.254"]});
+        "dns_nameservers": ["10.0.0.254"],
+        "allocation_pools": [{"start": "10.65.0.10", "end": "10.65.0.199"}]});
     let v6 = json!({"network_id": network, "ip_version": 6, "cidr": "fd65::/64",
-        "gateway_ip": "fd65::1"});
+        "gateway_ip": "fd65::1",
+        "allocation_pools": [{"start": "fd65::100", "end": "fd65::fff"}]});
     let [v4, v6] = [
         cloud.create("subnet", v4).await,
         cloud.create("subnet", v6).await,
