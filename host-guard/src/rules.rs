@@ -78,8 +78,10 @@ pub(crate) fn users_of(holder: Holder) -> String {
 
 /// Returns all rules, in order.
 pub(crate) fn all() -> Vec<Rule> {
-    // First, so that a segment of the daemon is accepted after one or two lookups.
-    let mut rules: Vec<_> = Holder::ALL.map(pass_users).into();
+    // First, so that a segment of the daemon is accepted after one or two lookups: one for a route
+    // reflector, which has the most neighbors.
+    let users = [Holder::RouteReflector, Holder::BgpClient];
+    let mut rules: Vec<_> = users.map(pass_users).into();
     for holder in Holder::ALL {
         for offset in [2, 0] {
             rules.push(to_judge(&ports_of(holder), offset));
