@@ -12,25 +12,26 @@ use nix::sys::socket::SockaddrStorage;
 use crate::limits::{ADDRESSES_DELAY, ADDRESSES_INTERVAL};
 use crate::{Driver, DriverError, Round, Settings};
 
-/// Reads the addresses now and then: the kernel tells every program of them, with no privilege.
+/// Reads the interface addresses at intervals. The kernel reports them to every program, without a
+/// privilege.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
-    /// When they are to be read again.
+    /// When to read the addresses again.
     due: Option<Instant>,
     /// Whether the last reading failed, which is logged once.
     failed: bool,
 }
 
 impl Addresses {
-    /// Asks for a reading soon: a session has come up, perhaps over an address that is new. Many
-    /// that come up together cost one reading.
+    /// Schedules a reading soon: a session has come up, perhaps over a new address. Many sessions
+    /// that come up together cause one reading.
     fn hasten(&mut self, now: Instant) {
         let soon = now + ADDRESSES_DELAY;
         self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
     }
 
-    /// Returns the addresses if they are due. `None` also where they cannot be read: then those of
-    /// before stay in force.
+    /// Returns the addresses if a reading is due. `None` also if the kernel does not report them:
+    /// the previous addresses then remain valid.
     fn read(&mut self, now: Instant) -> Option<Vec<InterfaceAddress>> {
         if self.due.is_some_and(|due| now < due) {
             return None;

@@ -63,7 +63,8 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         }
     }
 
-    /// As the speaker sees them, and who is down because the kernel has not got its key.
+    /// Returns the neighbors as the speaker sees them, and those that are down because the kernel
+    /// has no TCP-MD5 key for them.
     fn neighbors(&self) -> Neighbors {
         let mut all = report::neighbors(self.io.speaker(), self.io.clock().now());
         let keyless = (self.io.keyless()).filter(|(whose, _)| whose.is_neighbor());
@@ -82,7 +83,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         all
     }
 
-    /// What is in force, and what it was made from.
+    /// Returns the applied configuration and its source.
     fn settings(&self) -> Settings {
         let from = |address: Option<IpAddr>| {
             let origin = self.drivers.origin(address);
@@ -97,7 +98,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         }
     }
 
-    /// Those of the speaker, of its driver, of this process, and of the program.
+    /// Returns the limits of the speaker, its driver, this process and the program.
     fn limits(&self) -> Limits {
         let mut all = report::limits(self.io.speaker());
         all.extend([

@@ -1,4 +1,4 @@
-//! The configuration file of a BGP daemon: what all have, and a section of its own.
+//! The configuration file of a BGP daemon: a common part, and a section of each program.
 
 use std::fmt::Debug;
 use std::net::{IpAddr, UdpSocket};
@@ -11,42 +11,42 @@ use daemon_common::bird::View;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
-/// What a program's own section of the file means.
+/// A program's own section of the file, checked.
 pub trait Settings: Debug + Sized {
-    /// The section as it is written; [`bgp_config::NoKernel`] for a program that has none.
+    /// The section as it is written; [`bgp_config::NoKernel`] for a program without one.
     type Section: Debug + DeserializeOwned;
 
-    /// Where the control socket is unless the file says otherwise.
+    /// Path of the control socket unless the file sets another one.
     const CONTROL_DEFAULT: &'static str;
 
-    /// How next hops are looked up: the program's choice, not the operator's.
+    /// How next hops are looked up. The program sets it, not the operator.
     const NEXT_HOPS: NextHops;
 
-    /// Whether the program is one of the fabric's reflectors when a store tells what it is to be.
+    /// Whether the program is a route reflector if its configuration comes from the datastore.
     const REFLECTS: bool = false;
 
-    /// The section's meaning; only good when `problems` stays empty.
+    /// Converts the section; the result is only valid if `problems` stays empty.
     fn check(section: Option<&Self::Section>, problems: &mut Problems<'_>) -> Self;
 
-    /// Adds what does not fit the machine: other programs' files, and what runs.
+    /// Reports conflicts with the machine: with other programs' files, and with running processes.
     fn check_machine(&self, source: &Source, problems: &mut Problems<'_>) {
         let _ = (source, problems);
     }
 
-    /// What is allowed but worth knowing.
+    /// Returns notes on what is allowed but worth knowing.
     fn notes(&self) -> Vec<String>;
 }
 
-/// A file, read and found good.
+/// A valid configuration file.
 #[derive(Debug)]
 pub struct Config<S: Settings> {
-    /// Where it was read.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Its keys, without the neighbors and ranges, which are in `origin`.
+    /// Keys of the file, without the neighbors and ranges, which are in `origin`.
     pub file: BgpFile<S::Section, EtcdOptions, SnapshotOptions>,
-    /// What they mean for the speaker, or who says it.
+    /// The speaker's configuration, or the datastore that has it.
     pub origin: Origin,
-    /// What they mean for the rest of the program.
+    /// The program's own settings.
     pub settings: S,
 }
 
@@ -61,7 +61,7 @@ impl<S: Settings> Config<S> {
         Self::check(&Source::read(path)?.showing(bgp_config::is_shown), true)
     }
 
-    /// Checks text at hand by itself.
+    /// Checks a text without looking at the machine.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl<S: Settings> Config<S> {
             file.check_own_addresses(|_| false, &mut problems);
         }
         problems.finish()?;
-        // The origin has what they mean; a thousand neighbors as text are a megabyte.
+        // The origin has their meaning; the text of a thousand neighbors takes a megabyte.
         (file.neighbor, file.neighbor_range) = (Vec::new(), Vec::new());
         Ok(Self {
             path: source.path().to_owned(),
@@ -113,7 +113,7 @@ impl<S: Settings> Config<S> {
         })
     }
 
-    /// What the file says of the speaker; `None` if that is left to a store.
+    /// Returns the speaker's configuration in the file; `None` if the datastore has it.
     pub fn intent(&self) -> Option<&Intent> {
         match &self.origin {
             Origin::File(intent) => Some(intent),
@@ -121,7 +121,7 @@ impl<S: Settings> Config<S> {
         }
     }
 
-    /// The store that says what the speaker is to be, and for which node.
+    /// Returns the datastore with the speaker's configuration, and the node's name.
     pub(crate) fn store(&self) -> Option<(&EtcdOptions, &Host)> {
         match (&self.file.datastore, &self.origin) {
             (Some(options), Origin::Store(host)) => Some((options.get_ref(), host)),
@@ -129,18 +129,18 @@ impl<S: Settings> Config<S> {
         }
     }
 
-    /// Where the passwords are that the store points to.
+    /// Returns the directory of the passwords that resources refer to.
     pub(crate) fn secrets(&self) -> Option<PathBuf> {
         let section = self.file.secrets.as_ref();
         section.map(|section| section.get_ref().dir.clone())
     }
 
-    /// Where what is known of the store is kept over a restart.
+    /// Returns where the snapshot of the datastore is kept.
     pub(crate) fn snapshot(&self) -> Option<&SnapshotOptions> {
         self.file.datastore_snapshot.as_ref().map(Spanned::get_ref)
     }
 
-    /// What is allowed in the file but worth knowing.
+    /// Returns notes on what is allowed in the file but worth knowing.
     pub fn notes(&self) -> Vec<String> {
         let of_intent = self.intent().map(|intent| intent.notes.clone());
         let mut notes = of_intent.unwrap_or_default();
@@ -148,13 +148,13 @@ impl<S: Settings> Config<S> {
         notes
     }
 
-    /// Where the control socket is.
+    /// Returns the path of the control socket.
     pub fn control(&self) -> PathBuf {
         let control = self.file.control.clone();
         control.unwrap_or_else(|| S::CONTROL_DEFAULT.into())
     }
 
-    /// Where BIRD's tools are answered, and what they are shown there.
+    /// Returns the control sockets for BIRD's tools, each with its view.
     pub(crate) fn bird_controls(&self) -> Vec<(PathBuf, View)> {
         let file = &self.file;
         let first = match file.bird6_control {
@@ -170,7 +170,7 @@ impl<S: Settings> Config<S> {
             .collect()
     }
 
-    /// Keys that only a start reads, and whose value is another one in `new`.
+    /// Returns the keys that only a start reads and that have another value in `new`.
     pub(crate) fn restart_keys(&self, new: &Self) -> Vec<&'static str> {
         let store = |config: &Self| config.file.datastore.clone().map(Spanned::into_inner);
         let host = |config: &Self| config.store().map(|(_, host)| host.clone());
@@ -197,7 +197,7 @@ impl<S: Settings> Config<S> {
     }
 }
 
-/// What of a file does not fit the machine.
+/// Reports keys of a file that conflict with the machine.
 fn check_machine<S: Settings>(
     source: &Source,
     file: &BgpFile<S::Section, EtcdOptions, SnapshotOptions>,
@@ -229,11 +229,11 @@ fn push_store_faults(source: &Source, faults: Vec<OptionFault>, problems: &mut P
     }
 }
 
-/// Whether an address is one of the machine's: only then a socket can be bound to it.
+/// Returns whether an address is one of the machine's: only then a socket can be bound to it.
 fn is_local(address: IpAddr) -> bool {
     let version = if address.is_ipv4() { "ipv4" } else { "ipv6" };
     let nonlocal = format!("/proc/sys/net/{version}/ip_nonlocal_bind");
     let nonlocal = std::fs::read_to_string(nonlocal).unwrap_or_default();
-    // Where that is on, any address can be bound: nothing is known then.
+    // If `ip_nonlocal_bind` is on, any address can be bound, so the bind proves nothing.
     nonlocal.trim() == "0" && UdpSocket::bind((address, 0)).is_ok()
 }

@@ -14,23 +14,23 @@ use tokio::task::yield_now;
 
 use crate::{Config, Driver, DriverError, Order, Program, Round, Settings, report, startup};
 
-/// A speaker with its sockets, what it is configured as, and the drivers around it.
+/// A speaker with its sockets, its configuration, and the drivers around it.
 #[derive(Debug)]
 pub(crate) struct Daemon<P: Program, D> {
     /// The speaker with its sockets.
     pub(crate) io: Io,
-    /// Everything else.
+    /// All drivers.
     pub(crate) drivers: D,
-    /// The file in force.
+    /// The applied file.
     pub(crate) config: Config<P::Settings>,
-    /// What the speaker is to be.
+    /// The wanted configuration of the speaker.
     pub(crate) intent: Intent,
-    /// Why the last reload was not taken, or not whole.
+    /// Why the last reload was rejected, or applied in part only.
     pub(crate) config_error: Option<String>,
-    /// Why the speaker did not become what it was to be, if that is the last it was asked.
+    /// Why the speaker rejected the last configuration, if it did.
     pub(crate) refused: Option<String>,
     started: Instant,
-    /// When the configuration in force was read.
+    /// When the applied configuration was read.
     pub(crate) configured: Instant,
 }
 
@@ -59,12 +59,12 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         })
     }
 
-    /// Goes round until a driver stops the daemon; the service manager is notified after the first
+    /// Runs rounds until a driver stops the daemon; the service manager is notified after the first
     /// round.
     ///
     /// # Errors
     ///
-    /// A driver cannot go on.
+    /// A driver cannot continue.
     pub(crate) async fn serve(&mut self) -> Result<Parting, DriverError> {
         let mut next = self.round()?;
         tell_ready();
@@ -104,7 +104,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         let mut pause = pin!(pause(more, rest));
         let (events, driver) = poll_fn(|cx| {
             let events = io.as_mut().poll(cx);
-            // Each time, also when the sockets are ready: neither starves the other.
+            // Polled each time, also when the sockets are ready: neither starves the other.
             let driver = drivers.as_mut().poll(cx).is_ready();
             match events {
                 Poll::Ready(events) => Poll::Ready((events, false)),
@@ -114,7 +114,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         })
         .await;
         if driver {
-            // A driver that is always ready must not keep the runtime from looking at sockets.
+            // A driver that is always ready must not prevent the runtime from polling sockets.
             yield_now().await;
         }
         events
@@ -130,7 +130,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         }
     }
 
-    /// Carries out an order; returns how the daemon parts if it is to stop.
+    /// Executes an order; returns how the daemon ends if the order stops it.
     fn obey(&mut self, order: Order) -> Option<Parting> {
         match order {
             Order::Adopt(intent, duties) => {
@@ -180,7 +180,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         status
     }
 
-    /// What an operator should know of the configuration.
+    /// Returns the operator's notes on the configuration.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = self.intent.notes.clone();
         notes.extend(self.config.settings.notes());
@@ -189,7 +189,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         notes
     }
 
-    /// What is missing on the listening sockets.
+    /// Returns the missing functions of the listening sockets.
     fn sockets_notes(&self) -> Vec<String> {
         let unheard = self.io.unheard();
         let mut notes: Vec<String> = unheard
@@ -228,13 +228,13 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
 
 /// What follows a round.
 enum Next {
-    /// Wait for something to happen, or look around once if there is `more` to do.
+    /// Wait for an event, or poll once if there is `more` to do.
     Wait { more: bool },
     /// The daemon stops.
     Stop(Parting),
 }
 
-/// How long there is nothing to do unless something happens.
+/// Returns after `rest`, or at once if there is `more` to do.
 async fn pause(more: bool, rest: Option<Duration>) {
     match (more, rest) {
         (true, _) => yield_now().await,

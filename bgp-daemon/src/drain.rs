@@ -35,26 +35,26 @@ pub struct Drain {
     stage: Stage,
     /// The addresses of the other reflectors, with their cluster ids.
     fellows: BTreeMap<IpAddr, Ipv4Addr>,
-    /// Clients that have been sent everything since it began.
+    /// Clients that have been sent all routes since the drain began.
     told: BTreeSet<PeerId>,
     needed_peers: NeededPeers,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
-    /// It is not.
+    /// No drain is requested.
     #[default]
     No,
-    /// It waits for its clients to go.
+    /// The drain waits until its clients have moved.
     Waits {
-        /// Since when.
+        /// When the drain began.
         since: Instant,
         /// When to look again.
         look_at: Instant,
         /// Time since which no remaining client depends on this reflector, as far as can be known.
         free_since: Option<Instant>,
     },
-    /// It has closed all sessions, and takes none.
+    /// All sessions are closed, and none is accepted.
     Done,
 }
 
@@ -77,8 +77,8 @@ impl Drain {
         };
     }
 
-    /// Looks whether the clients have gone or need it no more, as far as a bite goes. True: from now
-    /// on it is drained.
+    /// Checks within one budget whether the clients have moved or no longer need the reflector. The
+    /// first value is true when the drain completes.
     pub fn look(&mut self, now: Instant, speaker: &Speaker) -> (bool, Progress) {
         let Stage::Waits {
             since,
@@ -174,7 +174,7 @@ impl Drain {
         }
     }
 
-    /// What the registration says of it.
+    /// Returns the state for the registration.
     pub const fn state(&self) -> ReflectorState {
         match self.stage {
             Stage::No => ReflectorState::Active,
@@ -183,7 +183,7 @@ impl Drain {
         }
     }
 
-    /// What an operator should know.
+    /// Returns the operator's note about the drain.
     pub fn note(&self) -> Option<&'static str> {
         match self.stage {
             Stage::No => None,

@@ -35,7 +35,7 @@ mod list;
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// Why a driver cannot start or go on. It ends the daemon, and prints as one line.
+/// Why a driver cannot start or continue. It ends the daemon, and prints as one line.
 pub type DriverError = Box<dyn Error>;
 
 /// One part of a daemon beside its speaker. Every method but [`turn`](Self::turn) has an empty
@@ -43,37 +43,38 @@ pub type DriverError = Box<dyn Error>;
 ///
 /// `S` is the program's own section of the configuration file.
 pub trait Driver<S: Settings>: Debug {
-    /// Waits until there is something for [`turn`](Self::turn) to take, and keeps it until then; for
-    /// ever if the driver waits for nothing. Cancel-safe: the loop drops and repeats it every round.
+    /// Waits until there is work for [`turn`](Self::turn), and keeps it until then; pends forever
+    /// if the driver has no source of its own. Cancel-safe: the loop drops and repeats it every
+    /// round.
     fn wait(&mut self) -> impl Future<Output = ()> {
         pending()
     }
 
-    /// Takes what [`wait`](Self::wait) found, and carries over what there is to carry between the
-    /// speaker and the other side, as far as one bounded bite goes. Never blocks. Called once a
-    /// round, also if nothing has happened.
+    /// Processes what [`wait`](Self::wait) found, and carries data between the speaker and the
+    /// other side, within one bounded bite. Never blocks. Called once a round, also without an
+    /// event.
     ///
     /// # Errors
     ///
-    /// The driver cannot go on. The daemon ends.
+    /// The driver cannot continue. The daemon ends.
     fn turn(&mut self, round: &mut Round<'_>) -> Result<(), DriverError>;
 
-    /// When to start a round although nothing has happened.
+    /// Returns when to start a round even without an event.
     fn poll_timeout(&self) -> Option<Instant> {
         None
     }
 
-    /// Takes note of an event of the speaker or its sockets.
+    /// Receives an event of the speaker or its sockets.
     fn observe(&mut self, _now: Instant, _speaker: &Speaker, _event: &Event) {}
 
-    /// Takes note of a new configuration of the speaker, before it opens sockets.
+    /// Receives a new configuration of the speaker, before it opens sockets.
     fn adopted(&mut self, _now: Instant, _intent: &Intent) {}
 
     /// Takes over what the datastore configures on the node beside its sessions.
     fn assign(&mut self, _duties: &Duties) {}
 
-    /// Takes over a configuration file that was read again, and returns the changed keys that only a
-    /// start reads. `intent` is what the speaker is configured as.
+    /// Applies a configuration file that was read again, and returns the changed keys that only a
+    /// start reads. `intent` is the speaker's configuration.
     fn reload(&mut self, _config: &Config<S>, _intent: &Intent) -> Vec<&'static str> {
         Vec::new()
     }
@@ -84,10 +85,11 @@ pub trait Driver<S: Settings>: Debug {
         None
     }
 
-    /// Adds to routes what only this driver knows, such as the interfaces they leave through.
+    /// Adds to routes the fields that only this driver has, such as the outgoing interfaces.
     fn locate(&self, _page: &mut Routes) {}
 
-    /// Adds to neighbors what only this driver knows, such as why one cannot be connected to.
+    /// Adds to neighbors the fields that only this driver has, such as the error of a failed
+    /// connection.
     fn annotate(&self, _now: Instant, _neighbors: &mut Neighbors) {}
 
     /// Names the source of the speaker's configuration; `None` for all drivers if that is the file.
@@ -95,7 +97,7 @@ pub trait Driver<S: Settings>: Debug {
         None
     }
 
-    /// Returns the revision of the datastore that is followed, if one is.
+    /// Returns the applied revision of the datastore, if the configuration comes from one.
     fn revision(&self) -> Option<u64> {
         None
     }
@@ -105,7 +107,7 @@ pub trait Driver<S: Settings>: Debug {
         None
     }
 
-    /// Returns the limits of its own that an operator can meet.
+    /// Returns the driver's own limits that an operator can reach.
     fn limits(&self) -> Vec<Limit> {
         Vec::new()
     }
@@ -115,11 +117,11 @@ pub trait Driver<S: Settings>: Debug {
         Vec::new()
     }
 
-    /// Adds its facts, notes and what it waits for to the status.
+    /// Adds its facts, its notes and the events that it waits for to the status.
     fn report(&self, _status: &mut Status) {}
 
-    /// Whether packets are forwarded by the speaker's routes after [`stop`](Self::stop). If not, the
-    /// neighbors learn that the daemon stops for good.
+    /// Returns whether packets are still forwarded by the speaker's routes after
+    /// [`stop`](Self::stop). If not, the neighbors are notified that the daemon stops for good.
     fn keeps_forwarding(&self) -> bool {
         true
     }
@@ -127,8 +129,8 @@ pub trait Driver<S: Settings>: Debug {
     /// Prepares for the end of the daemon, before its sessions close.
     fn stopping(&mut self, _speaker: &Speaker, _now: Instant, _parting: Parting) {}
 
-    /// Leaves the other side in good order, after all sessions are closed. Ends within
-    /// [`crate::limits::STOP_MAX`] or is cut off there.
+    /// Leaves the other side in a clean state, after all sessions are closed. It must end within
+    /// [`crate::limits::STOP_MAX`], and is aborted otherwise.
     fn stop(&mut self, _clock: &Clock) -> impl Future<Output = ()> {
         ready(())
     }
@@ -171,9 +173,9 @@ impl<'d> Round<'d> {
         self.more = true;
     }
 
-    /// Gives the loop an order, which it carries out after all turns of the round. One a turn.
+    /// Gives the loop an order, which it executes after all turns of the round. One order per turn.
     pub fn order(&mut self, order: Order) {
-        self.more = true; // What follows from it may want a turn before the loop waits.
+        self.more = true; // The order may cause work for a turn before the loop waits.
         self.orders.push(order);
     }
 
@@ -183,12 +185,12 @@ impl<'d> Round<'d> {
     }
 }
 
-/// What a driver asks of the loop, because it concerns the daemon as a whole.
+/// A request of a driver to the loop, because it concerns the daemon as a whole.
 #[derive(Debug)]
 pub enum Order {
     /// Configure the speaker, and assign the node its duties if that succeeds.
     Adopt(Box<Intent>, Box<Duties>),
-    /// Configure the speaker differently within what was adopted.
+    /// Change the speaker's configuration within the adopted one.
     Reconfigure(Box<SpeakerConfig>),
     /// Answer an operator.
     Answer(Request),
@@ -196,7 +198,8 @@ pub enum Order {
     Reload,
     /// Stop the daemon. It `returns` if the service manager starts it again in a moment.
     Stop {
-        /// Whether neighbors may keep its routes meanwhile (RFC 4724), if nothing else forbids it.
+        /// Whether neighbors may keep the daemon's routes until then (RFC 4724), unless something
+        /// else forbids it.
         returns: bool,
     },
 }

@@ -1,5 +1,5 @@
-//! The host guard on behalf of a daemon: in force before a port opens where the daemon may load it,
-//! looked after, and reported.
+//! The host guard of a daemon: it loads the guard's table before a port opens, if it may, then
+//! checks and reports it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,43 +19,43 @@ use crate::{Config, Driver, DriverError, Round, Settings};
 /// The last port that only privileged processes can listen on.
 const PRIVILEGED_MAX: u16 = 1023;
 
-/// The guard as a daemon wants it, and as it was found last.
+/// The guard as wanted, and as last found.
 #[derive(Debug)]
 pub(crate) struct HostGuard {
     holder: Holder,
-    /// What a load by another process leaves for this one.
+    /// Path of the record that a loading process leaves for this one.
     record: PathBuf,
     enabled: bool,
     /// Users and ports that the file adds.
     added: Cover,
     wanted: Cover,
-    /// Peers at another port that the table does not take.
+    /// Number of peers at another port that do not fit into the table.
     left_out: usize,
     /// Ports that the daemon listens on.
     listens: BTreeSet<u16>,
     state: State,
-    /// When to look again whether the table is in force.
+    /// When to check the table again.
     look_at: Instant,
 }
 
-/// What is known of the table.
+/// State of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// The file says that there is to be none.
+    /// The guard is disabled in the file.
     Off,
-    /// The kernel has it; so many segments were dropped.
+    /// The kernel has the table; so many segments were dropped.
     InForce { dropped: u64 },
-    /// Another process has loaded it, without these peers. Whether it is still there, this daemon
-    /// may not read.
+    /// Another process has loaded the table, without these peers. This daemon has no privilege to
+    /// read whether it is still there.
     Recorded { lacks: Option<String> },
-    /// It is missing, or lacks something.
+    /// The table is missing or incomplete.
     Missing(String),
     /// It is loaded and does not allow this daemon's user: it drops the daemon's own segments.
     Blocks,
 }
 
 impl HostGuard {
-    /// Nothing is loaded yet.
+    /// Creates the guard; loads nothing yet.
     pub(crate) fn new<S: Settings>(config: &Config<S>) -> Self {
         let holder = if S::REFLECTS {
             Holder::RouteReflector
@@ -77,7 +77,7 @@ impl HostGuard {
         guard
     }
 
-    /// Takes over the section of a file; in force by the next [`cover`](Self::cover).
+    /// Reads the section of a file; applied by the next [`cover`](Self::cover).
     fn configure<S: Settings>(&mut self, config: &Config<S>) {
         let section = &config.file.guard;
         self.enabled = section.enabled;
@@ -101,7 +101,8 @@ impl HostGuard {
         }
     }
 
-    /// Takes note of what an intent listens on and dials. Returns false if it is as before.
+    /// Records the ports that an intent listens on and connects to. Returns false if they are
+    /// unchanged.
     fn want(&mut self, intent: &Intent) -> bool {
         let listens = intent.listen.iter().map(SocketAddr::port);
         self.listens = listens.collect();
@@ -112,7 +113,7 @@ impl HostGuard {
         std::mem::replace(&mut self.wanted, wanted) != self.wanted
     }
 
-    /// Looks whether the table is still there, and loads it again if not.
+    /// Checks whether the table is still there, and loads it again if not.
     fn look(&mut self) {
         let state = match self.inspect() {
             found @ (State::Missing(_) | State::Blocks) => {
@@ -128,7 +129,7 @@ impl HostGuard {
         self.settle(state);
     }
 
-    /// What `show status` says of it, and what an operator should know.
+    /// Returns the fact for `show status`, and the operator's notes.
     fn found(&self) -> (Fact, Vec<String>) {
         let found = self.inspect();
         let value = match &found {
@@ -151,7 +152,7 @@ impl HostGuard {
         (fact, self.warnings(&found))
     }
 
-    /// Loads the table, where this process may.
+    /// Loads the table, if this process may.
     fn load(&self) -> State {
         let opened = Guard::open();
         if !self.enabled {
@@ -170,7 +171,7 @@ impl HostGuard {
         }
     }
 
-    /// What the kernel says now, or what another process has left about it.
+    /// Returns the state in the kernel, or the state that another process has recorded.
     fn inspect(&self) -> State {
         if !self.enabled {
             return State::Off;
@@ -206,7 +207,8 @@ impl HostGuard {
         self.judge_record(&recorded)
     }
 
-    /// The ports and users of a record count; only a load by the daemon covers peers of the store.
+    /// Returns the state by a record. Only ports and users count: peers of the datastore are
+    /// covered only if the daemon loads the table.
     fn judge_record(&self, recorded: &Cover) -> State {
         let peers = recorded.lacks_peers(&self.wanted);
         let why = match recorded.lacks(&self.wanted) {
@@ -222,7 +224,7 @@ impl HostGuard {
         ))
     }
 
-    /// Takes note of a state, and logs one that is another.
+    /// Records a state, and logs a changed one.
     fn settle(&mut self, state: State) {
         let before = std::mem::replace(&mut self.state, state);
         if std::mem::discriminant(&before) == std::mem::discriminant(&self.state)
@@ -290,7 +292,7 @@ impl HostGuard {
         }
     }
 
-    /// Says how many peers the table does not take.
+    /// Returns a note on the number of peers that do not fit into the table.
     fn left_out(&self) -> Option<String> {
         (self.left_out > 0).then(|| {
             format!(
@@ -302,7 +304,7 @@ impl HostGuard {
         })
     }
 
-    /// Says what is open without the table.
+    /// Returns notes on what is unprotected without the table.
     fn open(&self, why: &str) -> Vec<String> {
         let mut warnings = vec![format!(
             "host guard not in force: {why}. Any user of this host can open BGP sessions from its \
@@ -355,7 +357,7 @@ impl<S: Settings> Driver<S> for HostGuard {
     }
 }
 
-/// Whether the rules are in force, and none of their entries allows this daemon's user.
+/// Returns whether the rules are loaded but no entry allows this daemon's user.
 fn is_blocked(loaded: &Loaded) -> bool {
     let own = geteuid().as_raw();
     let mut entries = loaded.entries.values();
@@ -479,7 +481,7 @@ mod tests {
         assert!(matches!(guard.judge(Some(loaded)), State::Missing(_)));
     }
 
-    /// An intent that listens at 1790 and dials these peers.
+    /// An intent that listens at 1790 and connects to these peers.
     fn intent(peers: &[SocketAddr]) -> Intent {
         let mut text =
             "asn = 64512\nrouter_id = \"10.0.0.1\"\nlisten = [\"10.0.0.1:1790\"]\n".to_owned();

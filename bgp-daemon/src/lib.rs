@@ -1,14 +1,14 @@
-//! A BGP daemon around its speaker: what all of them do the same way.
+//! The common part of the BGP daemons, around a speaker.
 //!
 //! One task owns everything: the speaker with its sockets ([`bgp_io::Io`]), and a list of
-//! [`Driver`]s, each of which connects the speaker to one thing beside BGP: the datastore, operators,
-//! the log. A program adds its section of the configuration file ([`Settings`]), its names, and drivers
-//! of its own ([`Program`]), such as one for the kernel's routes.
+//! [`Driver`]s, each of which connects the speaker to one thing beside BGP: the datastore,
+//! operators, the log. A program adds its section of the configuration file ([`Settings`]), its
+//! names, and its own drivers ([`Program`]), such as one for the kernel's routes.
 //!
-//! What the speaker is to be, the file says, or the store that the file names: then the resources
-//! there are followed, and a change is in force as soon as it is heard of.
+//! The speaker's configuration is in the file, or in the datastore that the file names. In the
+//! second case the daemon watches the resources, and applies a change as soon as it arrives.
 //!
-//! `bgp-io` knows nothing of files, logs and operators; this crate knows nothing of kernels.
+//! `bgp-io` has no dependency on files, logs and operators; this crate has none on kernels.
 
 mod addresses;
 mod answer;

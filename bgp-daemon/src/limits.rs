@@ -1,21 +1,22 @@
-//! Every limit of what BGP daemons share, in one place.
+//! Every limit of the common part of the BGP daemons, in one place.
 
 use std::time::Duration;
 
-/// How far apart changes of the neighbors are noted for the next start: the first one at once, and a
-/// thousand that come up with it are not written down a thousand times.
+/// Minimum interval between writes of the restart file: the first change of the neighbors is
+/// written at once, and a thousand sessions that come up together do not cause a thousand writes.
 pub const RESTART_FILE_PACE: Duration = Duration::from_millis(100);
 
-/// How long the drivers may take to leave the other side in good order, after all sessions are closed.
+/// Maximum time for the drivers to leave the other side in a clean state, after all sessions are
+/// closed.
 pub const STOP_MAX: Duration = Duration::from_secs(10);
 
-/// How often the addresses of the machine's interfaces are read, at least.
+/// Maximum interval between readings of the machine's interface addresses.
 pub const ADDRESSES_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long after a session has come up they are read again.
+/// Delay of a reading after a session has come up.
 pub const ADDRESSES_DELAY: Duration = Duration::from_millis(100);
 
-/// How often a daemon looks whether the host guard is still in force.
+/// Interval between checks of the host guard.
 pub const GUARD_CHECK: Duration = Duration::from_secs(30);
 
 /// Minimum interval between writes of a registration in which only the load has changed.
@@ -24,30 +25,31 @@ pub const LOAD_TOLD_EVERY: Duration = Duration::from_secs(10);
 /// Interval at which a reflector writes an unchanged registration again: it may have been deleted.
 pub const REREGISTER_EVERY: Duration = Duration::from_secs(60);
 
-/// How long a reflector waits after a question to the store that was in vain: at first, and at most.
+/// Minimum delay after a failed request to the datastore.
 pub const REGISTRY_RETRY_MIN: Duration = Duration::from_millis(250);
 
-/// See [`REGISTRY_RETRY_MIN`]. Reflectors are few, and all are to be registered again soon after the
-/// first one is.
+/// Maximum of the delay that begins at [`REGISTRY_RETRY_MIN`]. Reflectors are few, and all are to
+/// be registered again soon after the first one is.
 pub const REGISTRY_RETRY_MAX: Duration = Duration::from_secs(2);
 
-/// How long a reflector waits for the store to answer.
+/// Maximum time to wait for a reply of the datastore.
 pub const REGISTRY_ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// How many cluster ids a reflector asks for before it says that it finds none.
+/// Number of cluster IDs that a reflector tries to claim before it reports that none is free.
 pub const CLUSTER_ID_TRIES_MAX: usize = 64;
 
-/// How long a session that the fabric no longer asks for must not have been needed before it ends:
-/// by then the other side is as far.
+/// Time for which an unwanted session must not have been needed before it closes: by then the other
+/// side is ready too.
 pub const MAKE_BEFORE_BREAK_SETTLE: Duration = Duration::from_secs(3);
 
-/// How long such a session is kept for others that do not come or do not carry its routes.
+/// Maximum time that such a session is kept for wanted sessions that do not come up or do not bring
+/// its routes.
 pub const MAKE_BEFORE_BREAK_MAX: Duration = Duration::from_secs(120);
 
-/// How often it is looked whether such a session is still needed.
+/// Interval between checks whether such a session is still needed.
 pub const MAKE_BEFORE_BREAK_LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Prefixes that are looked at at once for whether they depend on some peers.
+/// Prefixes per step of the search for needed peers.
 pub const NEEDED_PEERS_BITE: u32 = 8192;
 
 /// Maximum time that a drained reflector waits for clients without another reflector, as far as that
@@ -62,52 +64,51 @@ pub const DRAIN_SETTLE: Duration = Duration::from_secs(10);
 /// still close their sessions themselves.
 pub const DRAIN_SETTLE_UNSEEN: Duration = Duration::from_secs(30);
 
-/// How often it is looked whether what clients announce comes by way of other reflectors.
+/// Interval between checks whether the routes of clients also arrive through other reflectors.
 pub const DRAIN_NEEDED_PEERS_EVERY: Duration = Duration::from_secs(1);
 
-/// How often it looks whether they have gone.
+/// Interval between checks whether the clients have moved.
 pub const DRAIN_LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// How often it is looked whether such a session is still up.
+/// Interval between checks whether the session with an unregistered reflector is still up.
 pub const ABSENCE_LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How often passwords are read again although the store has no news.
+/// Interval between readings of the passwords without a change in the datastore.
 pub const SECRETS_READ_EVERY: Duration = Duration::from_secs(1);
 
-/// How long the directory of passwords is waited for before something is done without those that
-/// were never read.
+/// Maximum time to wait for the directory of passwords before the daemon continues without
+/// passwords that were never read.
 pub const SECRETS_ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// Octets read of a file with a password; more is no password.
+/// Octets of a password file; a longer file is rejected.
 pub const SECRET_OCTETS_MAX: u64 = 4096;
 
-/// How often a reflector looks whether it has something else to say in the store.
+/// Interval between checks whether a reflector's registration has changed.
 pub const REGISTRATION_LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Prefixes for which it is waited whether they come by another way, too, before the peers that they
-/// come by are taken as needed.
+/// Prefixes that may arrive by another way later. With more of them the peers through which they
+/// arrive are needed.
 pub const NEEDED_PEERS_DOUBTS_MAX: usize = 256;
 
 /// Number of events of configured neighbors whose repetitions are counted separately in the log:
 /// several kinds for each neighbor, so that no event shares its count with another.
 pub const LOG_NEIGHBOR_KEYS_MAX: usize = 131_072;
 
-/// The same of neighbors out of ranges.
+/// The same for neighbors in ranges.
 pub const LOG_DYNAMIC_KEYS_MAX: usize = 8192;
 
-/// The same of addresses that belong to no neighbor: there may be any number of them.
+/// The same for addresses of no neighbor: there may be any number of them.
 pub const LOG_STRANGER_KEYS_MAX: usize = 16;
 
-/// Reasons for which a neighbor cannot be connected to that are reported each, until its connection
-/// opens.
+/// Reasons for failed connections that are reported for each neighbor until a connection opens.
 pub const CONNECT_REASONS_MAX: usize = 4;
 
-/// Prefixes of a family that are read in one turn for the readers of events of routes: not fewer than
-/// a driver reads that installs them.
+/// Prefixes of a family that are read in one turn for the readers of route events: not fewer than a
+/// driver that installs them reads.
 pub const ROUTE_EVENTS_TURN_MAX: u32 = 2048;
 
-/// How long questions wait after the start for the first read of the datastore, before they are answered
-/// with what the daemon waits for.
+/// Time that requests wait after the start for the first read of the datastore. After it they are
+/// answered with what the daemon waits for.
 pub const ANSWERS_AFTER: Duration = Duration::from_secs(1);
 
 /// Messages of debugged neighbors that are logged within [`MESSAGES_WINDOW`]; further ones are counted.

@@ -1,4 +1,4 @@
-//! What happens to the speaker and its driver, as events.
+//! Events of the speaker and its driver.
 
 mod convert;
 mod errors;
@@ -24,8 +24,9 @@ use convert::{converted, failed_dial};
 use errors::ConnectErrors;
 use messages::Messages;
 
-/// Events on their way into the log and the history. Repeated ones are summarized by source and kind;
-/// each class of sources has room of its own, so that strangers cannot hide what happens to neighbors.
+/// Events on their way into the log and the history. Repeated events are summarized by source and
+/// kind. Each class of sources has its own capacity, so that strangers cannot hide events of
+/// neighbors.
 #[derive(Debug)]
 pub(crate) struct Log {
     neighbors: Repeats<Key, Emitted>,
@@ -37,7 +38,7 @@ pub(crate) struct Log {
     messages: Messages,
 }
 
-/// What counts as the same event again.
+/// Key of events that are counted as repetitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     of: Of,
@@ -47,10 +48,10 @@ struct Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Of {
     Address(IpAddr),
-    /// A neighbor out of a range that was removed before its event was read. Its number goes to the
-    /// next one, which must not be counted with it.
+    /// A neighbor in a range that was removed before its event was read. Its number is used again
+    /// for another neighbor, whose events must not be counted with it.
     Forgotten(PeerId),
-    /// All for which there is no room.
+    /// All sources beyond the capacity.
     Others,
 }
 
@@ -101,17 +102,18 @@ impl Log {
         }
     }
 
-    /// Whether other neighbors are debugged than the driver traces.
+    /// Returns whether the set of debugged neighbors differs from the set that the driver traces.
     pub(crate) fn is_trace_over(&mut self) -> bool {
         self.messages.take_over()
     }
 
-    /// Why a neighbor cannot be connected to, and since when; `None` once it can be.
+    /// Returns why a neighbor cannot be connected to, and since when; `None` after a connection
+    /// opened.
     pub(crate) fn connect_error(&self, neighbor: IpAddr) -> Option<(&str, Instant)> {
         self.errors.last(neighbor)
     }
 
-    /// When to call [`look`](Self::look) again.
+    /// Returns when to call [`look`](Self::look) again.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let tables = [&self.neighbors, &self.dynamic, &self.strangers];
         let ends = tables.into_iter().filter_map(Repeats::poll_timeout);
@@ -126,13 +128,13 @@ impl Log {
         due.iter().for_each(events::emit_summary);
     }
 
-    /// Emits all summaries: the daemon ends.
+    /// Emits all summaries, before the daemon ends.
     pub(crate) fn finish(&mut self, now: Instant) {
         let all = self.summaries(|table| table.finish(since_start(now)));
         all.iter().for_each(events::emit_summary);
     }
 
-    /// Events that were summarized since the start.
+    /// Returns the number of events that were summarized since the start.
     pub(crate) const fn summarized(&self) -> u64 {
         let (neighbors, dynamic) = (self.neighbors.summarized(), self.dynamic.summarized());
         neighbors
@@ -148,8 +150,8 @@ impl Log {
         tables.into_iter().flat_map(take).collect()
     }
 
-    /// Returns what is to be emitted of an event, unless it is counted for a summary. Events of level
-    /// `debug` are never summarized.
+    /// Returns the event to emit, or `None` if it is counted for a summary. Events of level `debug`
+    /// are never summarized.
     fn admit(&mut self, now: Instant, speaker: &Speaker, event: &Event) -> Option<Emitted> {
         let converted = self.convert(now, speaker, event)?;
         let level = converted.kind().level;
@@ -193,7 +195,7 @@ fn since_start(now: Instant) -> Duration {
     now.saturating_duration_since(Instant::ZERO)
 }
 
-/// Where an event comes from, and what it is the same as; `None` for those that do not repeat.
+/// Returns the source and the repetition key of an event; `None` for events that do not repeat.
 fn source(speaker: &Speaker, event: &Event) -> Option<(Class, Key)> {
     let (class, of, kind) = match event {
         Event::Speaker(event) => {

@@ -1,4 +1,4 @@
-//! The log as a driver: it writes what happens to sessions and sockets.
+//! The log as a driver: it logs events of sessions and sockets.
 
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::{Event, Parting, Speaker};

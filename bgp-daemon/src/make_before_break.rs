@@ -40,35 +40,35 @@ pub(crate) mod tests;
 pub struct MakeBeforeBreak {
     /// The peers of the last choice that was wanted.
     chosen: BTreeMap<IpAddr, PeerConfig>,
-    /// Those of them that have selected us.
+    /// Of these, the peers that have selected this node.
     selecting: BTreeSet<IpAddr>,
     /// Wanted peers that must be ready before leaving peers are removed.
     successors: BTreeSet<IpAddr>,
     leaving: BTreeMap<IpAddr, Leaving>,
-    /// Families whose markers are awaited, of peers that are up.
+    /// Families of established peers whose End-of-RIB markers have not arrived.
     awaited: BTreeMap<PeerId, BTreeSet<Family>>,
     needed_peers: NeededPeers,
     /// When to look again.
     look_at: Option<Instant>,
 }
 
-/// A peer that is wanted no more.
+/// A peer that is no longer wanted.
 #[derive(Debug)]
 struct Leaving {
     config: PeerConfig,
-    /// Whether it had selected us, and goes by itself.
+    /// Whether the peer had selected this node, so that it ends the session itself.
     selects: bool,
     /// Since when it has not been wanted.
     since: Instant,
     /// Since when it has not been needed.
     free_since: Option<Instant>,
-    /// Whether there was a doubt about that at the last look.
+    /// Whether the last look found a doubt about that.
     doubted: bool,
 }
 
 impl Leaving {
     /// Takes the current configuration from the datastore, except for the role of an internal peer.
-    /// The daemon goes on reflecting for a former client, because no other reflector may do so yet.
+    /// The daemon still reflects for a former client, because no other reflector may do so yet.
     fn renew(&mut self, today: &PeerConfig) {
         let role = self.config.role;
         self.config.clone_from(today);
@@ -79,7 +79,7 @@ impl Leaving {
 }
 
 impl MakeBeforeBreak {
-    /// What is wanted from now on.
+    /// Sets the wanted peers.
     pub fn want(&mut self, now: Instant, wanted: &SpeakerConfig, choice: &Chosen) {
         let peers: BTreeMap<IpAddr, &PeerConfig> = wanted
             .peers
@@ -118,7 +118,7 @@ impl MakeBeforeBreak {
             self.leaving.retain(|_, leaving| leaving.selects); // No peer will ever carry the routes.
         }
         if waited_for == self.successors && self.leaving().eq(before) {
-            return; // A walk that is under way goes on.
+            return; // The current walk continues.
         }
         self.needed_peers.begin_again();
         self.look_at = (!self.leaving.is_empty()).then_some(now);
@@ -136,7 +136,7 @@ impl MakeBeforeBreak {
         self.leaving.keys().copied()
     }
 
-    /// The same, with since when.
+    /// Returns the leaving peers, with the time since when.
     pub fn leaving_since(&self) -> impl Iterator<Item = (IpAddr, Instant)> + '_ {
         let leaving = self.leaving.iter();
         leaving.map(|(remote, leaving)| (*remote, leaving.since))
@@ -147,7 +147,7 @@ impl MakeBeforeBreak {
         self.chosen.keys().chain(self.leaving.keys()).copied()
     }
 
-    /// Takes note of what happens to sessions.
+    /// Records the state changes of sessions.
     pub fn hear(&mut self, event: &Event) {
         match event {
             Event::Up { peer, params, .. } => {
@@ -199,7 +199,8 @@ impl MakeBeforeBreak {
         (gone, progress)
     }
 
-    /// Removes and returns the leaving peers whose sessions have ended and that hold no stale routes.
+    /// Removes and returns the leaving peers whose sessions have ended and that have no stale
+    /// routes.
     fn take_gone(&mut self, speaker: &Speaker) -> Vec<IpAddr> {
         let peers = self.peers(speaker);
         let kept = |remote: &IpAddr| {
@@ -216,8 +217,8 @@ impl MakeBeforeBreak {
         gone
     }
 
-    /// Removes and returns the leaving peers that were unneeded for the settle time or whose maximum
-    /// time has passed.
+    /// Removes and returns the leaving peers that were unneeded for the settle time or reached
+    /// their maximum time. `somebody`: at least one wanted peer is ready.
     fn take_free(&mut self, now: Instant, somebody: bool) -> Vec<IpAddr> {
         let alone = self.successors.is_empty();
         let may_go = |leaving: &Leaving| {
@@ -281,7 +282,7 @@ impl MakeBeforeBreak {
     }
 }
 
-/// How many of the peers that are waited for are there.
+/// How many of the awaited peers are ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ready {
     None,

@@ -12,15 +12,15 @@ use bgp_io::rib::{Budget, Dependence, PeerId, Progress};
 
 use crate::limits::{NEEDED_PEERS_BITE, NEEDED_PEERS_DOUBTS_MAX};
 
-/// Walks of the tables, one after the other.
+/// Successive walks of the tables.
 #[derive(Debug, Default)]
 pub(crate) struct NeededPeers {
     walk: Option<Walk>,
-    /// What the last walk found to depend on the peers.
+    /// The prefixes that depended on the peers in the last walk.
     doubts: BTreeSet<Spot>,
 }
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Debug)]
 pub(crate) struct Found {
     /// Peers without which a prefix would become unreachable.
@@ -29,19 +29,19 @@ pub(crate) struct Found {
     pub(crate) doubted: BTreeSet<PeerId>,
 }
 
-/// A prefix, or its place in the table for a family whose prefixes are not decoded.
+/// A prefix, or its index in the table of a family with opaque prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Spot {
     Prefix(Prefix),
     Place(Family, u32),
 }
 
-/// A walk of the tables, a bite at a time.
+/// A walk of the tables, in bites.
 #[derive(Debug)]
 struct Walk {
     peers: BTreeSet<PeerId>,
     needed: BTreeSet<PeerId>,
-    /// What is reached by way of the peers only, and by way of which.
+    /// The prefixes that are reached through the peers only, with these peers.
     found: BTreeMap<Spot, BTreeSet<PeerId>>,
     families: Vec<Family>,
     place: u32,
@@ -73,12 +73,12 @@ impl NeededPeers {
         Some(Found { needed, doubted })
     }
 
-    /// The walk under way is about others than those of now: it begins again.
+    /// Restarts the current walk, because the set of peers has changed.
     pub(crate) fn begin_again(&mut self) {
         self.walk = None;
     }
 
-    /// The same, and what was found before is of no interest.
+    /// Restarts the walk and discards earlier results.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }
@@ -111,7 +111,8 @@ impl Walk {
         }
     }
 
-    /// A bite of the tables. Whoever is found to be needed stays, and so may stand in for others.
+    /// Walks one bite of the tables. A peer that is found to be needed stays, and so can carry
+    /// routes for others.
     fn step(&mut self, speaker: &Speaker) -> Progress {
         let mut left = NEEDED_PEERS_BITE;
         while let Some(&family) = self.families.last() {

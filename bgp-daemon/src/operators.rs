@@ -1,4 +1,4 @@
-//! What operators ask of a daemon: requests on its sockets, and signals.
+//! Requests of operators to a daemon: on its sockets, and by signals.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use daemon_common::daemon::{Signal, Signals};
 
 use crate::{Config, Driver, DriverError, Order, Round, Settings};
 
-/// The control socket, BIRD's sockets and the one for scrapers.
+/// The control socket, BIRD's control sockets and the metrics socket.
 #[derive(Debug)]
 pub(crate) struct Sockets {
     control: Control,
@@ -15,11 +15,11 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Binds all of them that a file asks for. Must be called within a Tokio runtime.
+    /// Binds all sockets that a file configures. Must be called within a Tokio runtime.
     ///
     /// # Errors
     ///
-    /// One of them cannot be bound.
+    /// A socket cannot be bound.
     pub(crate) fn bind<S: Settings>(config: &Config<S>) -> Result<Self, BindError> {
         let mut control = Control::bind(config.control())?;
         for (path, view) in config.bird_controls() {

@@ -32,7 +32,7 @@ use crate::limits::{
 #[cfg(test)]
 mod tests;
 
-/// What to ask the store.
+/// A request to the datastore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Job {
     /// Grant a lease of so many seconds.
@@ -43,7 +43,7 @@ pub enum Job {
     Txn(Txn),
 }
 
-/// What the store answered.
+/// A reply of the datastore.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// To [`Job::Grant`].
@@ -54,11 +54,11 @@ pub enum Answer {
     Done(Result<TxnReply, Error>),
 }
 
-/// Keeps a reflector's registration.
+/// Maintains a reflector's registration.
 #[derive(Debug)]
 pub struct Registrar {
     name: String,
-    /// How long the registration is to outlive our last word.
+    /// Time for which the registration stays after the last keepalive.
     ttl: Duration,
     wish: Option<Wish>,
     /// Whether the reflector listens, so that it may be registered.
@@ -66,19 +66,19 @@ pub struct Registrar {
     /// The cluster id that was claimed before it listened, and when.
     claimed: Option<(Ipv4Addr, Instant)>,
     lease: Option<(LeaseId, Duration)>,
-    /// When the lease was last known to live for its whole time.
+    /// When the lease was last renewed.
     alive_at: Instant,
-    /// What the store holds under our lease, and since when.
+    /// The registration as stored under the lease, and since when.
     told: Option<(Registration, Instant)>,
-    /// How many cluster ids turned out to be another's.
+    /// Number of cluster IDs that turned out to belong to others.
     taken: usize,
     /// Own claim as stored, where its text differs from the text that this daemon would write.
     claim: Option<Vec<u8>>,
     under_way: Option<UnderWay>,
-    /// Nothing is asked before.
+    /// No request is sent before.
     not_before: Instant,
     failures: u32,
-    /// Why the last question was in vain.
+    /// Why the last request failed.
     trouble: Option<String>,
 }
 
@@ -91,8 +91,8 @@ enum UnderWay {
 }
 
 impl Registrar {
-    /// A registrar that has nothing to say yet. What it will say outlives its last word for `ttl`;
-    /// the store may make that longer.
+    /// Creates a registrar without a registration. A registration stays for `ttl` after its last
+    /// keepalive; the datastore may make that longer.
     pub fn new(name: impl Into<String>, ttl: Duration) -> Self {
         Self {
             name: name.into(),
@@ -112,8 +112,8 @@ impl Registrar {
         }
     }
 
-    /// Claims the cluster id of a reflector that does not listen yet. One that was registered before
-    /// stays registered.
+    /// Claims the cluster ID of a reflector that does not listen yet. An existing registration
+    /// stays.
     pub fn claim(&mut self, wish: Wish) {
         self.claimed = None;
         self.take(wish);
@@ -133,7 +133,7 @@ impl Registrar {
         if matches!(before, Some(ClusterWish::Given(_)))
             && matches!(wish.cluster, ClusterWish::Own { .. })
         {
-            self.told = None; // What it was given it has not claimed.
+            self.told = None; // An assigned cluster ID is not claimed yet.
         }
         self.wish = Some(wish);
     }
@@ -143,12 +143,12 @@ impl Registrar {
         self.told.as_ref().map(|(told, _)| told)
     }
 
-    /// Why the store does not hold what it should, if that is so.
+    /// Returns why the datastore lacks the registration, if it does.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 
-    /// What to ask now; nothing while a question is under way.
+    /// Returns the next request; `None` while a request is outstanding.
     pub fn poll(&mut self, now: Instant) -> Option<Job> {
         if self.due()? > now {
             return None;
@@ -185,12 +185,12 @@ impl Registrar {
         Some(job)
     }
 
-    /// When to [`poll`](Self::poll) although nothing happened.
+    /// Returns when to [`poll`](Self::poll) even without an event.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.due()
     }
 
-    /// Takes note of an answer.
+    /// Processes a reply.
     pub fn done(&mut self, now: Instant, answer: Answer) {
         let Some(under_way) = self.under_way.take() else {
             return;
@@ -211,7 +211,7 @@ impl Registrar {
                 Err(error) => {
                     if matches!(error, Error::NoLease(_)) {
                         self.lose_lease();
-                        self.failures = 0; // It answers.
+                        self.failures = 0; // The datastore answers.
                     }
                     Err(error)
                 }
@@ -235,7 +235,7 @@ impl Registrar {
                     Err(error)
                 }
             },
-            // Whoever drives us has mixed up its answers: ask again.
+            // The caller has mixed up its replies: request again.
             _ => Ok(()),
         };
         if let Err(error) = done {
@@ -255,7 +255,7 @@ impl Registrar {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// Only an operator can help; it is tried again now and then.
+    /// Records a problem that only an operator can solve; it is retried at intervals.
     fn give_up(&mut self, now: Instant, why: String) -> Option<Job> {
         self.trouble = Some(why);
         self.not_before = now + REREGISTER_EVERY;
@@ -276,7 +276,7 @@ impl Registrar {
         Some(at.max(self.not_before))
     }
 
-    /// When to claim a cluster id: at once, and now and then in case that the claim was deleted.
+    /// Returns when to claim a cluster ID: at once, and at intervals in case the claim was deleted.
     fn claim_due(&self, wish: &Wish) -> Option<Instant> {
         match (&wish.cluster, self.claimed) {
             (ClusterWish::Given(_), _) => None,
@@ -313,7 +313,7 @@ impl Registrar {
         }
     }
 
-    /// What to register next, under the cluster id to be tried.
+    /// Returns the next registration, with the cluster ID to try.
     fn next(&self) -> Option<Registration> {
         let wish = self.wish.as_ref()?;
         let cluster_id = match &wish.cluster {
@@ -336,9 +336,9 @@ impl Registrar {
         })
     }
 
-    /// Writes the registration if the cluster id is ours, claims the id too if it is free, and else
-    /// reads its owner. Without a lease it writes no registration. Fails when enough ids were tried,
-    /// or the value cannot be written.
+    /// Returns the transaction that writes the registration if this reflector owns the cluster ID,
+    /// that also claims the ID if it is free, and otherwise reads its owner. Without a lease it
+    /// writes no registration. Fails when enough IDs were tried, or the value cannot be written.
     fn transaction(
         &self,
         registration: &Registration,
@@ -384,7 +384,8 @@ impl Registrar {
         })
     }
 
-    /// Takes the claim away of a cluster id that has to be given up, if it still is ours.
+    /// Returns the operation that deletes the claim of a cluster ID that has to be given up, if
+    /// this reflector still owns it.
     fn release(&self, ours: &[u8]) -> Option<Op> {
         let cluster = &self.wish.as_ref()?.cluster;
         let ClusterWish::Own { held, .. } = cluster else {
@@ -402,7 +403,8 @@ impl Registrar {
         })))
     }
 
-    /// Takes note of the answer to a transaction; returns whether it did what it was for.
+    /// Processes the reply to a transaction; returns whether the transaction has reached its
+    /// purpose.
     fn answered(&mut self, now: Instant, registration: &Registration, reply: &TxnReply) -> bool {
         let inner = match reply.replies.first() {
             Some(OpReply::Txn(inner)) if !reply.succeeded => inner,
@@ -417,7 +419,7 @@ impl Registrar {
             _ => None,
         };
         let Some(found) = found else {
-            self.not_before = now + REGISTRY_RETRY_MIN; // Gone just now, or never heard of.
+            self.not_before = now + REGISTRY_RETRY_MIN; // Just deleted, or never seen.
             return false;
         };
         match ClusterClaim::parse(&found.value) {

@@ -1,4 +1,4 @@
-//! Runs a [`Registrar`] against a store.
+//! Runs a [`Registrar`] against a datastore.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use tokio::time::{Instant as Clock, sleep_until, timeout};
 use crate::limits::REGISTRY_ANSWER_MAX;
 use crate::registrar::{Answer, Job, Registrar};
 
-/// A reflector's registration, and the store that it stands in.
+/// A reflector's registration, and the datastore that has it.
 pub(crate) struct RegistrationTask {
     pub(crate) registrar: Registrar,
     store: Arc<dyn Store>,
     origin: Clock,
-    /// The answer to the question that is under way.
+    /// The reply to the outstanding request.
     answer: Option<BoxFuture<'static, Answer>>,
 }
 
@@ -32,7 +32,7 @@ impl RegistrationTask {
         }
     }
 
-    /// Waits until the store has answered once more. Cancelling loses nothing.
+    /// Waits for the next reply of the datastore. Cancel-safe.
     pub(crate) async fn next(&mut self) {
         loop {
             if let Some(answer) = &mut self.answer {
@@ -60,7 +60,7 @@ impl RegistrationTask {
     }
 }
 
-/// Asks, and answers in time whatever the store does.
+/// Sends a request; the result arrives in bounded time, whatever the datastore does.
 fn ask(store: Arc<dyn Store>, job: Job) -> BoxFuture<'static, Answer> {
     Box::pin(async move {
         match job {

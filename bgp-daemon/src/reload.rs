@@ -1,4 +1,4 @@
-//! Reading the configuration again while running.
+//! Reload of the configuration while the daemon runs.
 
 use std::time::Instant;
 
@@ -8,8 +8,8 @@ use daemon_common::events::{self, Event, Text};
 use crate::{Config, Daemon, Driver, Program, Settings};
 
 impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
-    /// Reads the file again and takes it over. With any mistake in it, what is in force stays in
-    /// force, and the report goes to the log and into the status.
+    /// Reads the file again and applies it. If it has a mistake, the last valid configuration is
+    /// kept, and the report goes to the log and into the status.
     pub(crate) fn reload(&mut self) {
         self.config_error = None;
         match Config::read(&self.config.path) {
@@ -38,7 +38,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         }
     }
 
-    /// Makes the speaker what it is to be from now on. Returns false if it stays what it was.
+    /// Applies a configuration to the speaker. Returns false if the speaker rejects it.
     pub(crate) fn adopt(&mut self, intent: Intent) -> bool {
         let done = match self.io.reconfigure(intent.speaker.clone()) {
             Ok(done) => done,
@@ -77,7 +77,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     }
 }
 
-/// Emits what an operator should know of a valid configuration.
+/// Emits the notes on a valid configuration.
 pub(crate) fn emit_notes<S: Settings>(config: &Config<S>) {
     for note in config.notes() {
         let note = Text::new(note);

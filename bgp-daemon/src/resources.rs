@@ -1,5 +1,5 @@
-//! What is known of the store, and what follows from it for a node: pure. Whoever follows a store without
-//! this crate's loop, as the simulator does, does so in the same way.
+//! The known content of the datastore, and the node's configuration that follows from it: pure. The
+//! simulator, which does not run this crate's loop, uses it in the same way.
 
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::Instant;
@@ -11,27 +11,27 @@ use crate::transition::{Absences, Transition};
 #[cfg(test)]
 mod tests;
 
-/// What is known of the store, and what was last derived from it.
+/// The known content of the datastore, and the last derived configuration.
 #[derive(Debug)]
 pub struct Resources {
     host: Host,
     view: View,
     status: Status,
-    /// Whether the view was ever a whole picture.
+    /// Whether the view was ever complete.
     has_whole: bool,
-    /// Whether the view has news of a store of which not all news are known: it is a whole picture
-    /// neither of then nor of now.
+    /// Whether the view has only a part of the changes of a datastore: it is complete neither
+    /// before nor after them.
     is_torn: bool,
-    /// Whether something is another than when it was last derived.
+    /// Whether anything has changed since the last derivation.
     changed: bool,
-    /// What was last derived, but for its faults.
+    /// The last derived configuration, without its faults.
     derived: Option<Derived>,
     faults: Vec<Fault>,
     absences: Absences,
 }
 
 impl Resources {
-    /// Nothing is known yet.
+    /// Creates an empty view.
     pub fn new(host: Host) -> Self {
         Self {
             absences: Absences::new(host.absence_wait),
@@ -46,7 +46,7 @@ impl Resources {
         }
     }
 
-    /// Takes note of news; returns whether they are of the status, and it is another one.
+    /// Processes an update; returns whether it changes the status.
     pub fn take(&mut self, update: Update) -> bool {
         let changed = match update {
             Update::Change(Change::Put(item)) => self.view.take(&item.key, Some(&item.value)),
@@ -67,31 +67,31 @@ impl Resources {
         std::mem::replace(&mut self.status, status) != status
     }
 
-    /// Something beside the store is another than before, such as a password that it points to.
+    /// Marks a change outside the datastore, such as of a password that resources refer to.
     pub const fn touch(&mut self) {
         self.changed = true;
     }
 
-    /// Looks whether reflectors whose registration is gone live on. While the store is away nobody is
-    /// judged.
+    /// Checks whether reflectors without a registration still run. While the datastore is
+    /// unreachable no reflector is checked.
     pub fn look(&mut self, now: Instant, speaker: &Speaker) {
         if self.status == Status::InSync {
             self.changed |= self.absences.look(now, self.view.fleet_mut(), speaker);
         }
     }
 
-    /// When to [`look`](Self::look) again.
+    /// Returns when to [`look`](Self::look) again.
     pub const fn poll_timeout(&self) -> Option<Instant> {
         self.absences.poll_timeout()
     }
 
-    /// Whether to [`derive`](Self::derive) may bring something else than before. What is not known to
-    /// be a whole picture changes nothing; one that is old does, as far as it goes.
+    /// Returns whether [`derive`](Self::derive) may have another result than before. An incomplete
+    /// view changes nothing; an outdated complete one does, as far as it goes.
     pub const fn is_due(&self) -> bool {
         self.changed && self.has_whole && !self.is_torn
     }
 
-    /// What is to be done, if that is something else than before.
+    /// Returns the configuration to apply, if it has changed.
     pub fn derive(&mut self, passwords: &Secrets, transition: &Transition) -> Option<Derived> {
         if !self.is_due() {
             return None;
@@ -106,37 +106,37 @@ impl Resources {
         Some(derived)
     }
 
-    /// What was last derived, but for its faults.
+    /// Returns the last derived configuration, without its faults.
     pub const fn derived(&self) -> Option<&Derived> {
         self.derived.as_ref()
     }
 
-    /// What in the store is not done, as of when it was last derived.
+    /// Returns the faults of the resources at the last derivation.
     pub fn faults(&self) -> &[Fault] {
         &self.faults
     }
 
-    /// How current it is.
+    /// Returns how current the view is.
     pub const fn status(&self) -> Status {
         self.status
     }
 
-    /// Whether it was ever whole.
+    /// Returns whether the view was ever complete.
     pub const fn has_whole(&self) -> bool {
         self.has_whole
     }
 
-    /// Whether something is known that was not derived from yet.
+    /// Returns whether the view has changes that were not derived from yet.
     pub const fn has_changed(&self) -> bool {
         self.changed
     }
 
-    /// What is known.
+    /// Returns the known content.
     pub const fn view(&self) -> &View {
         &self.view
     }
 
-    /// Whose it is.
+    /// Returns the node whose configuration is derived.
     pub const fn host(&self) -> &Host {
         &self.host
     }

@@ -1,5 +1,5 @@
-//! What a speaker is told of its former self, and what it leaves to its next one. Pure: whoever runs
-//! a speaker without this crate's loop, as the simulator does, restarts it in the same way.
+//! The data that a speaker gets from its predecessor and leaves to its successor. Pure: the
+//! simulator, which does not run this crate's loop, restarts a speaker in the same way.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,9 +11,9 @@ use bgp_io::bgp_speaker::{PeerView, Restart};
 
 use crate::Forwarding;
 
-/// Tells a speaker, before it starts, whether it has been here before: `former` are the dynamic
-/// neighbors of its former self if it was, and `wait` is how long the choice of routes is deferred
-/// then (RFC 4724 §4.1).
+/// Configures a speaker, before it starts, as restarted or not: `former` are the dynamic neighbors
+/// of its predecessor if there was one, and `wait` is how long route selection is deferred then
+/// (RFC 4724 §4.1).
 pub fn begin(
     speaker: &mut Speaker,
     former: Option<BTreeSet<IpAddr>>,
@@ -32,8 +32,8 @@ pub fn begin(
     }
 }
 
-/// The dynamic neighbors that the next start is to know: those that may keep our routes
-/// meanwhile.
+/// Returns the dynamic neighbors that the next start needs: those that may retain this speaker's
+/// routes.
 pub fn remembered(speaker: &Speaker) -> BTreeSet<IpAddr> {
     let dynamic = speaker
         .peers()
@@ -46,7 +46,8 @@ pub fn remembered(speaker: &Speaker) -> BTreeSet<IpAddr> {
     present.chain(awaited).collect()
 }
 
-/// Whether a neighbor keeps our routes while we are away, or is away itself and may do so.
+/// Returns whether a neighbor retains this speaker's routes during a restart, or is restarting
+/// itself and may do so.
 fn may_keep_routes(peer: &PeerView<'_>) -> bool {
     let graceful = |params: &SessionParams| params.peer_graceful.is_some();
     peer.config.session.graceful_restart.is_some() && peer.params.is_none_or(graceful)

@@ -1,8 +1,8 @@
-//! What a daemon leaves behind for its next start: that it was here, and which neighbors out of
-//! ranges it had.
+//! The file that a daemon leaves for its next start: it proves an earlier run, and has the
+//! neighbors in ranges.
 //!
-//! It is a small file beside the control socket, in a directory that does not outlive the
-//! machine's uptime. So its presence means a restart of the daemon alone (RFC 4724 §4.1).
+//! It is a small file beside the control socket, in a directory that does not outlive the machine's
+//! uptime. So its presence means a restart of the daemon alone (RFC 4724 §4.1).
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ use daemon_common::events::{self, Text};
 use crate::limits::RESTART_FILE_PACE;
 use crate::{Driver, DriverError, Round, Settings, restart};
 
-/// The file, and what it holds.
+/// The file and its content.
 #[derive(Debug)]
 pub(crate) struct RestartFile {
     path: PathBuf,
@@ -29,8 +29,8 @@ pub(crate) struct RestartFile {
 }
 
 impl RestartFile {
-    /// The file of the daemon with this control socket, and the dynamic neighbors of its former
-    /// self, if it was here since the machine has started.
+    /// Opens the file of the daemon with this control socket. Also returns the dynamic neighbors of
+    /// its predecessor, if there was one since the machine has started.
     pub(crate) fn open(control: &Path) -> (Self, Option<BTreeSet<IpAddr>>) {
         let mut file = Self {
             path: control.with_extension("restart"),
@@ -44,8 +44,8 @@ impl RestartFile {
         (file, former)
     }
 
-    /// Writes the neighbors that the next start needs; the first turn of a daemon does, and each
-    /// change of the neighbors leads to it.
+    /// Writes the neighbors that the next start needs; called by the first turn of a daemon and
+    /// after each change of the neighbors.
     fn write(&mut self, now: Instant, speaker: &Speaker) {
         self.pace.done(now);
         if let Err(error) = self.keep(restart::remembered(speaker)) {
@@ -56,8 +56,7 @@ impl RestartFile {
         }
     }
 
-    /// Keeps these neighbors in the file. One that cannot be written is tried again with the next
-    /// change.
+    /// Writes these neighbors to the file. A failed write is repeated with the next change.
     fn keep(&mut self, neighbors: BTreeSet<IpAddr>) -> io::Result<()> {
         if self.written.as_ref() == Some(&neighbors) {
             return Ok(());
@@ -91,7 +90,7 @@ impl<S: Settings> Driver<S> for RestartFile {
         }
     }
 
-    /// A neighbor out of a range may be configured now, or the other way round.
+    /// A neighbor in a range may be statically configured now, or the other way round.
     fn adopted(&mut self, now: Instant, _: &Intent) {
         self.pace.want(now);
     }
@@ -99,13 +98,13 @@ impl<S: Settings> Driver<S> for RestartFile {
     fn stopping(&mut self, speaker: &Speaker, now: Instant, parting: Parting) {
         match parting {
             Parting::ToComeBack => self.write(now, speaker),
-            // The next start is like the first.
+            // The next start is a first start.
             Parting::ForGood => drop(fs::remove_file(&self.path)),
         }
     }
 }
 
-/// Whether there may be more dynamic neighbors, or fewer, or fewer that are awaited.
+/// Returns whether an event may change the dynamic neighbors, or those that are awaited.
 const fn changes_peers(event: &Event) -> bool {
     use bgp_speaker::Event as Of;
     matches!(
@@ -114,7 +113,7 @@ const fn changes_peers(event: &Event) -> bool {
     )
 }
 
-/// When something is done that is wanted at any time: at once, but not again before a while has passed.
+/// Limits how often an action is repeated: at once, but not again before an interval has passed.
 #[derive(Debug)]
 struct Pace {
     apart: Duration,
@@ -123,7 +122,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// So far apart.
+    /// Creates a pace with this interval.
     const fn new(apart: Duration) -> Self {
         Self {
             apart,
@@ -132,25 +131,25 @@ impl Pace {
         }
     }
 
-    /// It is wanted.
+    /// Requests the action.
     fn want(&mut self, now: Instant) {
         let at = now.max(self.not_before);
         self.wanted_at.get_or_insert(at);
     }
 
-    /// When it is to be done.
+    /// Returns when the action is due.
     const fn poll_timeout(&self) -> Option<Instant> {
         self.wanted_at
     }
 
-    /// It is done.
+    /// Records that the action is done.
     fn done(&mut self, now: Instant) {
         self.wanted_at = None;
         self.not_before = now + self.apart;
     }
 }
 
-/// Tells one uptime of the machine from another; empty where the kernel does not say.
+/// Returns an identifier of the machine's uptime; empty if the kernel does not provide it.
 fn boot_id() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().to_owned()
@@ -169,8 +168,8 @@ fn parse(text: &str, boot: &str) -> Option<BTreeSet<IpAddr>> {
 mod tests {
     use super::*;
 
-    /// A session that comes up alone is noted before anything else happens; a thousand at once, some
-    /// of which come up when the first was noted, take two turns.
+    /// A session that comes up alone is written before the next event; a thousand at once, some of
+    /// which come up after the first was written, cause two writes.
     #[test]
     fn single_change_is_applied_at_once_and_bursts_together() {
         let at = |millis| Instant::ZERO + Duration::from_millis(millis);
@@ -189,7 +188,7 @@ mod tests {
             }
         }
         assert_eq!(done, [5100, 5200]);
-        // What was wanted last is not forgotten.
+        // The last request is not lost.
         assert_eq!(pace.poll_timeout(), Some(at(5300)));
         pace.done(at(5300));
         pace.want(at(9000));

@@ -22,23 +22,23 @@ const FILTERED: &str = "route.filtered";
 
 /// Reports best paths and rejected paths to the readers that watch them.
 ///
-/// It is a value without I/O: [`look`](Self::look) takes what there is from a speaker.
+/// It is a value without I/O: [`look`](Self::look) reads changes from a speaker.
 #[derive(Debug)]
 pub struct RouteEvents {
-    /// What is watched, and the generation that this is of.
+    /// The watched prefixes, with their generation.
     watched: (u64, Watched),
-    /// Its place in the logs of changes, while best paths are watched.
+    /// Its position in the logs of changes, while best paths are watched.
     reader: Option<ReaderId>,
     /// Changes that are reported as missing.
     missed: u64,
 }
 
-/// What a look at a speaker came to.
+/// The result of a look at a speaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Looked {
-    /// It has read something.
+    /// Whether it has read something.
     pub has_read: bool,
-    /// There is more to read.
+    /// Whether there is more to read.
     pub has_more: bool,
 }
 
@@ -61,7 +61,7 @@ impl<S: Settings> Driver<S> for RouteEvents {
 }
 
 impl RouteEvents {
-    /// One that watches nothing yet.
+    /// Creates a driver that watches nothing yet.
     pub fn new() -> Self {
         events::offer(&[CHOSEN, WITHDRAWN, FILTERED]);
         Self {
@@ -71,7 +71,7 @@ impl RouteEvents {
         }
     }
 
-    /// Reports what has happened since the last look, one bounded bite of it.
+    /// Reports the changes since the last look, within one bounded bite.
     pub fn look(&mut self, speaker: &mut Speaker) -> Looked {
         if events::watched_generation() != self.watched.0 {
             self.take_over(speaker);
@@ -90,7 +90,7 @@ impl RouteEvents {
         looked
     }
 
-    /// Begins to read what is watched now, and reads no longer what is not.
+    /// Starts reading what is newly watched, and stops reading what is no longer watched.
     fn take_over(&mut self, speaker: &mut Speaker) {
         self.watched = events::take_watched();
         let watched = &self.watched.1;
@@ -224,7 +224,7 @@ impl Changed {
 /// Reports paths that import policies rejected; returns whether there were any.
 fn report_rejected(speaker: &mut Speaker) -> bool {
     let mut has_read = false;
-    // At most as many as the tables record, and none comes in between.
+    // At most as many as the tables record, and none is added in between.
     while let Some((lost, path)) = speaker.poll_rejected() {
         has_read = true;
         if lost > 0 {
@@ -266,7 +266,7 @@ fn prefix_of(net: Net<'_>) -> Option<IpNet> {
     })
 }
 
-/// Prefixes and those inside them.
+/// Returns the set of prefixes and all prefixes inside them.
 fn inside(prefixes: Vec<IpNet>) -> PrefixSet {
     let prefixes = prefixes.into_iter().map(|prefix| match prefix {
         IpNet::V4(prefix) => Prefix::V4(prefix.into()),

@@ -23,30 +23,30 @@ use crate::store::Store;
 use crate::transition::Transition;
 use crate::{Config, Daemon, Driver, DriverError, Open, Program, reload, restart, startup};
 
-/// Why a daemon does not start, or cannot go on. Each prints as one line that says what to do.
+/// Why a daemon does not start, or cannot continue. Each prints as one line with the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The log level is none.
+    /// The log level is invalid.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The control socket, or the one for scrapers, cannot be bound.
+    /// The control socket or the metrics socket cannot be bound.
     #[error(transparent)]
     Control(#[from] BindError),
-    /// A BGP socket cannot be had.
+    /// A BGP socket cannot be opened.
     #[error(transparent)]
     Io(#[from] IoError),
-    /// Signals cannot be listened to.
+    /// Handlers of signals cannot be installed.
     #[error("signals: {0}")]
     Signals(std::io::Error),
-    /// The store cannot be reached the way the file says.
+    /// The datastore cannot be used as the file configures it.
     #[error("datastore: {0}")]
     Store(#[from] calico_store::Error),
-    /// A driver cannot start or go on.
+    /// A driver cannot start or continue.
     #[error("{0}")]
     Driver(#[from] DriverError),
 }
 
-/// The whole of a program's `main`.
+/// Runs a program: all of its `main`.
 pub fn main<P: Program>() -> ExitCode {
     let about = About {
         name: P::NAME,
@@ -60,7 +60,7 @@ pub fn main<P: Program>() -> ExitCode {
 ///
 /// # Errors
 ///
-/// It cannot start, or a driver cannot go on.
+/// It cannot start, or a driver cannot continue.
 pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure> {
     init_logging(config.file.log.get_ref(), config.file.log_format)?;
     let hostname = config.file.hostname.as_ref();
@@ -79,7 +79,7 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
     let mut duties = None;
     let intent = match (config.intent(), &mut source) {
         (None, Some(source)) => {
-            // However long the store is away, to be started again would not help.
+            // Another start of the daemon would not make the datastore reachable.
             tell_ready();
             let derived = startup::first::<P>(&config, source, &mut sockets, &mut signals).await;
             duties = derived.as_ref().map(|derived| derived.duties.clone());
@@ -95,8 +95,8 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
     let mut speaker = Speaker::new(intent.speaker.clone(), chance());
     restart::begin(&mut speaker, former, intent.restart_wait, P::FORWARDING);
     let own = P::Drivers::open(&config.settings, &mut speaker)?;
-    // Those of every BGP daemon, with the program's own, in the order of their turns and of what
-    // they report.
+    // The drivers of every BGP daemon and the program's own, in the order of their turns and of
+    // their reports.
     let drivers = (
         restart_file,
         Addresses::default(),
@@ -121,7 +121,7 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
     Ok(())
 }
 
-/// Closes all sessions, and has the drivers leave the other side in good order.
+/// Closes all sessions, and lets the drivers leave the other side in a clean state.
 async fn stop<P: Program, D: Driver<P::Settings>>(
     mut daemon: Daemon<P, D>,
     parting: Parting,

@@ -1,11 +1,11 @@
-//! Passwords that the store points to, in a directory of files: the key `k` of the secret `s` is
-//! the file `s/k`.
+//! Passwords that resources refer to, in a directory of files: the key `k` of the secret `s` is the
+//! file `s/k`.
 //!
-//! A file that cannot be read is no reason to end a session that runs: whoever writes these files
-//! swaps symbolic links, writes in two steps or forgets a right. What was read once stays in force
-//! as long as something points to it, and another value takes its place when it was read twice in a
-//! row. Files are read beside the loop: a directory that does not answer keeps nobody waiting for
-//! longer than [`SECRETS_ANSWER_MAX`].
+//! A file that cannot be read does not end an established session: programs that write these files
+//! swap symbolic links, write in two steps or set wrong permissions. A password that was read once
+//! stays valid as long as a resource refers to it, and another value replaces it when it was read
+//! twice in a row. Files are read beside the loop: a directory that does not answer delays the
+//! daemon at most for [`SECRETS_ANSWER_MAX`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
@@ -29,15 +29,15 @@ mod tests;
 /// The name of a secret, and the key within it.
 type Place = (String, String);
 
-/// What a read of each file brought.
+/// The result of a read of each file.
 type Found = BTreeMap<Place, Result<Password>>;
 
-/// The passwords that something points to.
+/// The passwords that resources refer to.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     directory: PathBuf,
     all: BTreeMap<Place, Secret>,
-    /// The read that is under way, and how long it is waited for.
+    /// The current read, and how long it is waited for.
     reading: Option<(JoinHandle<Found>, Clock)>,
     /// When to read again.
     read_at: Clock,
@@ -46,18 +46,18 @@ pub(crate) struct Keeper {
 /// One password.
 #[derive(Debug, Default)]
 struct Secret {
-    /// What it is taken to be.
+    /// The password in use.
     value: Option<Password>,
-    /// Another value that was read at last, once.
+    /// Another value that was read once, by the last read.
     seen: Option<Password>,
-    /// What was wrong with it at last.
+    /// The last error.
     trouble: Option<String>,
-    /// Whether it was looked for at all.
+    /// Whether it was read at all.
     is_known: bool,
 }
 
 impl Keeper {
-    /// Nothing is pointed to yet. Must be called within a Tokio runtime.
+    /// Creates a keeper of no password. Must be called within a Tokio runtime.
     pub(crate) fn new(directory: PathBuf) -> Self {
         Self {
             directory,
@@ -67,7 +67,7 @@ impl Keeper {
         }
     }
 
-    /// What is pointed to from now on; the rest is forgotten.
+    /// Sets the wanted passwords; removes all others.
     pub(crate) fn want(&mut self, wanted: BTreeSet<SecretKeyRef>) {
         let places = wanted.into_iter().map(|secret| (secret.name, secret.key));
         let mut former = mem::take(&mut self.all);
@@ -82,19 +82,19 @@ impl Keeper {
         }
     }
 
-    /// Whether every password was looked for, and in vain for long enough where it was not found.
+    /// Returns whether every password was read, or was not found for long enough.
     pub(crate) fn is_settled(&self) -> bool {
         self.all.values().all(|secret| secret.is_known)
     }
 
-    /// The passwords that there are.
+    /// Returns the passwords that were found.
     pub(crate) fn passwords(&self) -> Secrets {
         let all = self.all.iter();
         all.filter_map(|(place, secret)| Some((place.clone(), secret.value.clone()?)))
             .collect()
     }
 
-    /// The files with which something is wrong.
+    /// Returns the files with an error.
     pub(crate) fn faults(&self) -> impl Iterator<Item = Fault> + '_ {
         let all = self.all.iter();
         all.filter_map(|((name, key), secret)| {
@@ -111,8 +111,8 @@ impl Keeper {
         })
     }
 
-    /// Waits until something was read, or has not been for too long; returns whether anything is
-    /// another than before. Cancelling loses nothing.
+    /// Waits until a read ends or takes too long; returns whether anything has changed.
+    /// Cancel-safe.
     pub(crate) async fn next(&mut self) -> bool {
         if self.all.is_empty() {
             return pending().await;
@@ -138,12 +138,12 @@ impl Keeper {
         let changed = self.take(found.unwrap_or_default());
         self.read_at = match self.is_settled() {
             true => Clock::now() + SECRETS_READ_EVERY,
-            false => Clock::now(), // Somebody has pointed to another one meanwhile.
+            false => Clock::now(), // Another password was requested during the read.
         };
         changed
     }
 
-    /// What has not been found yet counts as not there.
+    /// Counts passwords that were not found yet as missing.
     fn give_up(&mut self) -> bool {
         for secret in self.all.values_mut().filter(|secret| !secret.is_known) {
             secret.is_known = true;
@@ -152,7 +152,7 @@ impl Keeper {
         true
     }
 
-    /// Takes note of what was read.
+    /// Processes the result of a read.
     fn take(&mut self, found: Found) -> bool {
         let mut changed = false;
         for (place, found) in found {
@@ -165,12 +165,12 @@ impl Keeper {
 }
 
 impl Secret {
-    /// Takes note of what was read; returns whether that changes anything.
+    /// Processes the result of a read; returns whether anything has changed.
     fn take(&mut self, found: Result<Password>) -> bool {
         let (found, trouble) = match found {
             Ok(found) if found.is_empty() => (None, Some("is empty".to_owned())),
             Ok(found) => (Some(found), None),
-            // Whoever needs it says so.
+            // The peer that needs it reports it.
             Err(error) if self.value.is_none() && error.kind() == ErrorKind::NotFound => {
                 (None, None)
             }
@@ -203,7 +203,7 @@ fn read_one(directory: &Path, (name, key): &Place) -> Result<Password> {
     }
     let file = OpenOptions::new()
         .read(true)
-        .custom_flags(OFlag::O_NONBLOCK.bits()) // A pipe keeps nobody waiting.
+        .custom_flags(OFlag::O_NONBLOCK.bits()) // A named pipe does not block the read.
         .open(directory.join(name).join(key))?;
     if !file.metadata()?.is_file() {
         return Err(Error::new(ErrorKind::InvalidInput, "is no regular file"));
@@ -213,7 +213,7 @@ fn read_one(directory: &Path, (name, key): &Place) -> Result<Password> {
     Ok(text.trim_end_matches(['\r', '\n']).into())
 }
 
-/// Whether a name leads into no other directory.
+/// Returns whether a name leads into no other directory.
 fn is_plain(name: &str) -> bool {
     !(name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']))
 }

@@ -1,4 +1,4 @@
-//! The store as the source of the configuration.
+//! The datastore as the source of the configuration.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,15 +18,15 @@ use crate::secrets::Keeper;
 use crate::transition::Transition;
 use crate::{Config, Settings};
 
-/// What is known of the store, and how that is kept up with.
+/// The known content of the datastore, and the watches that keep it current.
 pub(crate) struct Source {
     follower: Follower,
     resources: Resources,
-    /// The passwords that the store points to, where they are looked for.
+    /// The passwords that resources refer to, if there is a directory for them.
     secrets: Option<Keeper>,
-    /// Age of the snapshot that is in force, at the start.
+    /// Age of the snapshot that is in use, at the start.
     snapshot_age_s: Option<u64>,
-    /// What of the store is not done, as it was last logged.
+    /// The faults of the resources as last logged.
     faults: BTreeSet<Fault>,
     /// A reflector's registration.
     registration: Option<RegistrationTask>,
@@ -42,11 +42,11 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// Begins to follow the store that a file names. Must be called within a Tokio runtime.
+    /// Begins to watch the datastore that a file names. Must be called within a Tokio runtime.
     ///
     /// # Errors
     ///
-    /// The options cannot work, or a user is to be known to a store that is not there.
+    /// The options cannot work, or the datastore requires a user and is unreachable.
     pub(crate) async fn open<S: Settings>(
         config: &Config<S>,
         (options, host): (&EtcdOptions, &Host),
@@ -65,7 +65,7 @@ impl Source {
         })
     }
 
-    /// Waits for news of the store, or of the passwords. Cancelling loses nothing.
+    /// Waits for updates of the datastore or of the passwords. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Vec<Update> {
         loop {
             let answered = async {
@@ -93,7 +93,7 @@ impl Source {
         }
     }
 
-    /// Takes note of news, and tells what is to be done if that may be something else now.
+    /// Processes updates, and returns the configuration to apply if it may have changed.
     pub(crate) fn take(
         &mut self,
         updates: Vec<Update>,
@@ -110,8 +110,8 @@ impl Source {
         self.derive(transition)
     }
 
-    /// Looks whether reflectors whose registration is gone live on, and tells what is to be done if
-    /// that is something else then.
+    /// Checks whether reflectors without a registration still run, and returns the configuration to
+    /// apply if it has changed.
     pub(crate) fn look(
         &mut self,
         now: Instant,
@@ -122,7 +122,7 @@ impl Source {
         self.derive(transition)
     }
 
-    /// When to [`look`](Self::look) again.
+    /// Returns when to [`look`](Self::look) again.
     pub(crate) const fn poll_timeout(&self) -> Option<Instant> {
         self.resources.poll_timeout()
     }
@@ -134,8 +134,8 @@ impl Source {
         }
     }
 
-    /// What is to be done, if that may be something else than before. A password that the store
-    /// points to is looked for first: to do without it would end sessions.
+    /// Returns the configuration to apply, if it may have changed. New passwords are read first:
+    /// without them sessions would end.
     fn derive(&mut self, transition: &Transition) -> Option<Derived> {
         let secrets = self.secrets.as_ref();
         if !self.resources.is_due() || !secrets.is_none_or(Keeper::is_settled) {
@@ -156,7 +156,7 @@ impl Source {
         Some(derived)
     }
 
-    /// What is waited for, if the picture is not whole.
+    /// Returns what is waited for, if the view is incomplete.
     pub(crate) fn waiting(&self) -> Option<String> {
         match self.resources.status() {
             Status::Syncing => Some("a whole read of the store".to_owned()),
@@ -167,7 +167,7 @@ impl Source {
         }
     }
 
-    /// What an operator should know.
+    /// Returns the operator's notes.
     pub(crate) fn notes(&self) -> impl Iterator<Item = String> + '_ {
         const STAYS: &str = "the last configuration stays in effect";
         let lost = match self.resources.status() {
@@ -188,16 +188,16 @@ impl Source {
             .chain(self.faults.iter().map(Fault::to_string))
     }
 
-    /// What the neighbor at an address comes from, for people.
+    /// Returns the source of a neighbor's configuration, for people.
     pub(crate) fn origin(&self, address: IpAddr) -> String {
         let derived = self.resources.derived();
         let origin = derived.and_then(|derived| derived.origins.get(&address));
-        // Only such as the fabric had chosen are kept.
+        // Only peers that the fabric had chosen are kept.
         let kept = "what was before: it is kept until others have its routes";
         origin.cloned().unwrap_or_else(|| kept.to_owned())
     }
 
-    /// How current the picture is, in numbers.
+    /// Returns how current the view is, in numbers.
     pub(crate) fn figures(&self) -> StoreFigures {
         let registration = self.registration.as_ref();
         let status = self.resources.status();
@@ -215,7 +215,7 @@ impl Source {
         }
     }
 
-    /// The revision up to which the picture is known.
+    /// Returns the revision of the view.
     pub(crate) fn revision(&self) -> Option<u64> {
         self.follower.revision()?.0.try_into().ok()
     }
@@ -238,7 +238,7 @@ impl Source {
         };
     }
 
-    /// Emits which faults are new, and which are resolved.
+    /// Emits new faults and resolved faults.
     fn emit_faults(&mut self) {
         let mut now: BTreeSet<Fault> = self.resources.faults().iter().cloned().collect();
         now.extend(self.secrets.iter().flat_map(Keeper::faults));

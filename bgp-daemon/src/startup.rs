@@ -1,4 +1,4 @@
-//! What a daemon does before it knows what it is to be.
+//! The daemon's actions before it has its configuration.
 
 use std::pin::pin;
 use std::time::Instant;
@@ -15,8 +15,9 @@ use crate::source::Source;
 use crate::transition::Transition;
 use crate::{Config, Program};
 
-/// Waits until the store says what our node is to be, and answers operators meanwhile. Nothing is
-/// touched until then: no session, and no route of a former life. `None`: told to leave.
+/// Waits for the node's configuration in the datastore, and answers operators until then. No
+/// session starts and no kernel route of an earlier run changes before. Returns `None` if a signal
+/// stops the daemon.
 pub(crate) async fn first<P: Program>(
     config: &Config<P::Settings>,
     source: &mut Source,
@@ -35,7 +36,7 @@ pub(crate) async fn first<P: Program>(
                     return Some(derived);
                 }
             }
-            // Until then questions wait in their queue: usually the running daemon answers them.
+            // Until then requests wait in their queue: usually the running daemon answers them.
             request = sockets.next(), if answers => {
                 let reply = match &request.command {
                     Command::Status {} => Reply::Status(status::<P>(config, source, started)),
@@ -70,7 +71,7 @@ fn status<P: Program>(config: &Config<P::Settings>, source: &Source, started: In
     }
 }
 
-/// The part of the status that any daemon has.
+/// Returns the part of the status that all daemons have.
 pub(crate) fn process<P: Program>(config: &Config<P::Settings>, started: Instant) -> Status {
     Status {
         daemon: P::NAME.to_owned(),
@@ -84,7 +85,7 @@ pub(crate) fn process<P: Program>(config: &Config<P::Settings>, started: Instant
     }
 }
 
-/// How current the picture of the store is.
+/// Returns how current the view of the datastore is.
 pub(crate) fn fact(source: &Source) -> Fact {
     Fact {
         name: "store".to_owned(),
@@ -92,7 +93,7 @@ pub(crate) fn fact(source: &Source) -> Fact {
     }
 }
 
-/// What became of the log lines.
+/// Returns the counts of log lines.
 pub(crate) fn log_fact(status: &Status) -> Fact {
     let figures = status.log.as_deref().cloned().unwrap_or_default();
     Fact {
@@ -101,7 +102,7 @@ pub(crate) fn log_fact(status: &Status) -> Fact {
     }
 }
 
-/// What an operator should know of the log.
+/// Returns the operator's note on the log.
 pub(crate) fn log_note(status: &Status) -> Option<String> {
     status.log.as_deref().and_then(LogFigures::note)
 }

@@ -1,5 +1,5 @@
-//! The datastore as a driver: it configures the speaker by the resources that it mirrors, keeps
-//! sessions until their successors have the routes, and registers a reflector.
+//! The datastore as a driver: it configures the speaker by the mirrored resources, keeps sessions
+//! until their successors have the routes, and registers a reflector.
 
 use std::net::IpAddr;
 
@@ -16,17 +16,17 @@ use crate::source::Source;
 use crate::transition::{Look, Transition};
 use crate::{Driver, DriverError, Order, Round, Settings, startup};
 
-/// The datastore, and how far the speaker is on its way to what the datastore configures.
+/// The datastore, and the speaker's transition to its configuration.
 #[derive(Debug)]
 pub(crate) struct Store {
     source: Source,
     transition: Transition,
-    /// What [`Driver::wait`] found.
+    /// The result of [`Driver::wait`].
     news: Option<Vec<Update>>,
 }
 
 impl Store {
-    /// A store that is followed, and what the speaker begins as.
+    /// Creates the driver of a datastore that is watched, with the speaker's first configuration.
     pub(crate) const fn new(source: Source, transition: Transition) -> Self {
         Self {
             source,
@@ -35,24 +35,24 @@ impl Store {
         }
     }
 
-    /// Returns what the store configures now, if that differs from before.
+    /// Returns the datastore's configuration, if it has changed.
     fn derive(&mut self, now: Instant, speaker: &Speaker) -> Option<Derived> {
         let news = self.news.take();
         let derived = news.and_then(|updates| self.source.take(updates, &self.transition));
         derived.or_else(|| self.source.look(now, speaker, &self.transition))
     }
 
-    /// Configures the speaker by what the store says now, as far as that can be done at once.
+    /// Applies the datastore's configuration to the speaker, as far as possible at once.
     fn pursue(&mut self, round: &mut Round<'_>, derived: Derived) {
         let config = self.transition.want(round.now, &derived);
         let (Some(intent), Some(speaker)) = (derived.intent, config) else {
-            return; // A node that is gone is left as it was.
+            return; // A deleted node is left unchanged.
         };
         let intent = Intent { speaker, ..intent };
         round.order(Order::Adopt(Box::new(intent), Box::new(derived.duties)));
     }
 
-    /// Brings the speaker nearer to what the store configures.
+    /// Brings the speaker nearer to the datastore's configuration.
     fn advance(&mut self, round: &mut Round<'_>) {
         if self
             .transition
@@ -79,7 +79,7 @@ impl Store {
         }
     }
 
-    /// Registers a reflector, or what has changed about it. Clients dial a reflector as soon as it is
+    /// Registers a reflector, or changes of it. Clients connect to a reflector as soon as it is
     /// registered, so it listens first.
     fn register(&mut self, round: &Round<'_>) {
         if let Some(wish) = self.transition.due_wish(round.now, round.io.speaker())
@@ -99,7 +99,7 @@ impl<S: Settings> Driver<S> for Store {
 
     fn turn(&mut self, round: &mut Round<'_>) -> Result<(), DriverError> {
         match self.derive(round.now, round.io.speaker()) {
-            // The rest looks at the speaker as it is configured then, in the next round.
+            // The next round examines the speaker with its new configuration.
             Some(derived) => {
                 self.pursue(round, derived);
                 round.more();

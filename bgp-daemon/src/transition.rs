@@ -26,12 +26,12 @@ use crate::make_before_break::MakeBeforeBreak;
 #[cfg(test)]
 mod tests;
 
-/// What is wanted, and how far the speaker is on its way there.
+/// The wanted configuration, and the speaker's transition to it.
 #[derive(Debug, Default)]
 pub struct Transition {
     wanted: Option<SpeakerConfig>,
     wish: Option<Wish>,
-    /// When the store is told again what a reflector has to say.
+    /// When a reflector's registration is checked again.
     wish_at: Option<Instant>,
     make_before_break: MakeBeforeBreak,
     /// The BGPPeers by which peers were selected.
@@ -39,25 +39,25 @@ pub struct Transition {
     drain: Drain,
 }
 
-/// What a look at the speaker brought.
+/// The result of a look at the speaker.
 #[derive(Debug)]
 pub struct Look {
-    /// What the speaker is to be from now on, if that is something else.
+    /// The speaker's new configuration, if it changes.
     pub config: Option<SpeakerConfig>,
-    /// Every session is to end with this first.
+    /// The notification that ends every session before the change.
     pub farewell: Option<Notification>,
-    /// For the log: what has happened.
+    /// Events for the log.
     pub news: Vec<Emitted>,
     /// Whether there is more to look at soon.
     pub progress: Progress,
 }
 
 impl Transition {
-    /// What the store wants from now on; answers with what the speaker is to be now, unless the
-    /// store does not say.
+    /// Sets the datastore's configuration; returns the speaker's current configuration, unless the
+    /// datastore has none.
     pub fn want(&mut self, now: Instant, derived: &Derived) -> Option<SpeakerConfig> {
         self.wish.clone_from(&derived.wish);
-        // Also what is known from the beginning, as to a reflector that has been here before.
+        // Also the initial registration, as for a reflector that was restarted.
         self.wish_at = self.wish.is_some().then_some(now);
         if let Some(wish) = &self.wish {
             let draining = wish.registration.state == ReflectorState::Draining;
@@ -70,7 +70,7 @@ impl Transition {
         self.effective()
     }
 
-    /// Keeps in mind by which BGPPeers peers were selected, also when these are no more.
+    /// Records by which BGPPeers peers were selected, also after these are deleted.
     fn note_peerings(&mut self, chosen: &Chosen) {
         let before = std::mem::take(&mut self.peerings);
         let leaving = self.make_before_break.leaving();
@@ -78,19 +78,19 @@ impl Transition {
         self.peerings = leaving.chain(chosen.peerings.clone()).collect();
     }
 
-    /// What a speaker is to begin as.
+    /// Returns the speaker's first configuration.
     pub(crate) fn begin(&mut self, derived: Derived) -> Option<Intent> {
         let speaker = self.want(Instant::ZERO, &derived)?;
         let intent = derived.intent?;
         Some(Intent { speaker, ..intent })
     }
 
-    /// Takes note of what happens to sessions.
+    /// Records the state changes of sessions.
     pub fn hear(&mut self, event: &Event) {
         self.make_before_break.hear(event);
     }
 
-    /// Looks whether the speaker may come nearer to what is wanted.
+    /// Checks whether the speaker can come nearer to the wanted configuration.
     pub fn look(&mut self, now: Instant, speaker: &Speaker) -> Look {
         let (gone, progress) = self.make_before_break.look(now, speaker);
         let (drained, of_drain) = self.drain.look(now, speaker);
@@ -123,8 +123,8 @@ impl Transition {
         timers.into_iter().flatten().min()
     }
 
-    /// What a reflector has to tell the store, if it is time to: at once when that may be something
-    /// else, and now and then, for what depends on the speaker.
+    /// Returns a reflector's registration, if it is due: at once when it may have changed, and at
+    /// intervals, for values that depend on the speaker.
     pub fn due_wish(&mut self, now: Instant, speaker: &Speaker) -> Option<Wish> {
         self.wish_at.filter(|at| *at <= now)?;
         let wish = self.wish(speaker);
@@ -137,7 +137,7 @@ impl Transition {
         self.wish_at
     }
 
-    /// What a reflector has to say of itself now.
+    /// Returns a reflector's current registration.
     pub fn wish(&self, speaker: &Speaker) -> Option<Wish> {
         let mut wish = self.wish.clone()?;
         wish.registration.state = self.drain.state();
@@ -146,7 +146,7 @@ impl Transition {
         Some(wish)
     }
 
-    /// The peers that the fabric has put there, those that leave among them.
+    /// Returns the peers that come from the fabric, with the leaving ones.
     pub fn placed(&self) -> Placed {
         let placed = self.make_before_break.placed();
         placed
@@ -154,7 +154,7 @@ impl Transition {
             .collect()
     }
 
-    /// What an operator should know.
+    /// Returns the operator's notes.
     pub fn notes(&self, now: Instant) -> Vec<String> {
         let kept = |(address, since)| {
             let age_s = now.saturating_duration_since(since).as_secs();

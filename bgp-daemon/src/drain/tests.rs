@@ -8,7 +8,7 @@ const ELEVEN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 11);
 const TWELVE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 12);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A reflector whose clients are configured one by one.
+/// A reflector whose clients are statically configured.
 fn by_hand(number: u8, clients: impl IntoIterator<Item = u8>) -> SpeakerConfig {
     let mut of = reflector(number);
     of.ranges.clear();
@@ -21,8 +21,8 @@ fn by_hand(number: u8, clients: impl IntoIterator<Item = u8>) -> SpeakerConfig {
     of
 }
 
-/// Four nodes that are clients of the reflectors 11 and 12 for good, and announce a route each; but
-/// for those who have only the former.
+/// Four nodes that are permanent clients of the reflectors 11 and 12 and announce one route each.
+/// The nodes in `alone` are clients of 11 only.
 fn transition(of: impl Fn(u8) -> SpeakerConfig, alone: &[u8]) -> Network {
     let mut network = Network::default();
     for number in [11, 12] {
@@ -92,7 +92,8 @@ fn client_with_a_new_reflector_is_closed_then() {
     assert_eq!(network.sessions(3), [12]);
 }
 
-/// Reflectors of one cluster refuse what the other one reflects: nobody could vouch for a client.
+/// Reflectors of one cluster reject each other's reflected routes, so none can witness that a
+/// client's routes arrive through the other.
 #[test]
 fn settled_client_is_enough_in_a_cluster_of_several() {
     let shared = |number| {

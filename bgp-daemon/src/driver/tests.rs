@@ -1,4 +1,4 @@
-//! What a new driver takes is one file, as [`Probe`] would be, and its place in a list.
+//! A new driver is one file, as [`Probe`] would be, and an entry in a list.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::{Daemon, Forwarding, Program};
 
-/// A driver of events from elsewhere: numbers that come over a channel.
+/// A driver with an external source of events: numbers from a channel.
 #[derive(Debug)]
 pub(crate) struct Probe {
     sender: mpsc::Sender<u32>,
@@ -19,7 +19,7 @@ pub(crate) struct Probe {
     received: Option<u32>,
     seen: Vec<u32>,
     refused: usize,
-    /// When its timer is due, until it was.
+    /// When its timer is due; cleared once it was.
     due: Option<Instant>,
 }
 
@@ -94,7 +94,7 @@ impl Driver<Plain> for Probe {
     }
 }
 
-/// A driver that is always ready, always has more to do, and never gets ready with it.
+/// A driver that is always ready and always has more to do.
 #[derive(Debug, Default)]
 pub(crate) struct Flood {
     turns: u32,
@@ -120,7 +120,7 @@ impl Driver<Plain> for Flood {
     }
 }
 
-/// A driver that cannot go on.
+/// A driver that fails.
 #[derive(Debug)]
 struct Broken;
 
@@ -132,7 +132,7 @@ impl Driver<Plain> for Broken {
 
 const NUMBERS: u32 = 100;
 
-/// A section of the configuration file that says nothing.
+/// An empty section of the configuration file.
 #[derive(Debug)]
 pub(crate) struct Plain;
 
@@ -199,7 +199,7 @@ async fn busy_driver_starves_no_other_source() {
     });
     let served = timeout(Duration::from_secs(60), daemon.serve()).await;
     let parting = served.expect("in time").expect("no driver fails");
-    // The probe says that forwarding ends with it.
+    // The probe reports that forwarding ends with it.
     assert_eq!(parting, Parting::ForGood);
     outside.await.expect("no panic").expect("a connection");
     let (flood, probe) = &daemon.drivers;

@@ -1,4 +1,4 @@
-//! Events of the driver as events of the daemon.
+//! Conversion of the driver's events to the daemon's.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,7 +9,8 @@ use daemon_common::events::{Event as Emitted, Text, is_debugging};
 
 use super::errors::reason;
 
-/// A failure to connect. `is_new`: the reason is a new one since the last connection.
+/// Returns the event of a failed connection. `is_new`: the reason was not reported since the last
+/// connection.
 pub(super) fn failed_dial(
     name: &str,
     remote: SocketAddr,
@@ -38,7 +39,7 @@ pub(super) fn failed_dial(
     }
 }
 
-/// An event of the driver; `None` for those that are not emitted.
+/// Returns an event of the driver; `None` for events that are not emitted.
 pub(super) fn converted(speaker: &Speaker, event: &Event) -> Option<Emitted> {
     Some(match event {
         Event::Track(track) => {
@@ -85,7 +86,8 @@ pub(super) fn converted(speaker: &Speaker, event: &Event) -> Option<Emitted> {
     })
 }
 
-/// A connection that was refused. The speaker counts those out of ranges, and reports their sums.
+/// Returns the event of a rejected connection. The speaker counts rejections in ranges, and reports
+/// their sums.
 fn refused(
     speaker: &Speaker,
     local: SocketAddr,
@@ -111,7 +113,7 @@ fn refused(
     }
 }
 
-/// Whether an address belongs to a range and to no configured neighbor.
+/// Returns whether an address belongs to a range and to no configured neighbor.
 fn is_of_range(speaker: &Speaker, remote: IpAddr) -> bool {
     let config = speaker.config();
     let is_neighbor = config.peers.iter().any(|peer| peer.remote == remote);

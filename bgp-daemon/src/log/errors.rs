@@ -1,4 +1,4 @@
-//! Why neighbors cannot be connected to.
+//! The errors of failed connections to neighbors.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,15 +17,15 @@ pub(crate) struct ConnectErrors(BTreeMap<IpAddr, ConnectError>);
 #[derive(Debug)]
 struct ConnectError {
     reason: String,
-    /// Since when the reason is this one.
+    /// When this reason was first seen.
     since: Instant,
     /// All reasons since the last connection, at most [`CONNECT_REASONS_MAX`].
     reported: Vec<String>,
 }
 
 impl ConnectErrors {
-    /// Notes that a neighbor cannot be connected to. Returns whether the reason is a new one since
-    /// the last connection.
+    /// Records that a neighbor cannot be connected to. Returns whether the reason is new since the
+    /// last connection.
     pub(crate) fn failed(
         &mut self,
         now: Instant,
@@ -54,7 +54,7 @@ impl ConnectErrors {
         is_new
     }
 
-    /// Forgets the failures of a neighbor whose connection opened.
+    /// Removes the failures of a neighbor whose connection opened.
     pub(crate) fn hear(&mut self, speaker: &Speaker, event: &Event) {
         let peer = match event {
             Event::State { peer, state, .. } if *state > State::Active => peer,
@@ -66,13 +66,13 @@ impl ConnectErrors {
         }
     }
 
-    /// Why a neighbor cannot be connected to, and since when.
+    /// Returns why a neighbor cannot be connected to, and since when.
     pub(crate) fn last(&self, neighbor: IpAddr) -> Option<(&str, Instant)> {
         let error = self.0.get(&neighbor)?;
         Some((&error.reason, error.since))
     }
 
-    /// Forgets neighbors that were removed from the configuration.
+    /// Removes neighbors that were removed from the configuration.
     fn forget_removed(&mut self, speaker: &Speaker) {
         let peers = speaker.peers().map(|peer| peer.config.remote);
         let peers: std::collections::BTreeSet<IpAddr> = peers.collect();
@@ -80,7 +80,7 @@ impl ConnectErrors {
     }
 }
 
-/// What the kernel says of an error, without its number.
+/// Returns the kernel's text of an error, without its number.
 pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match text.split_once(" (os error ") {

@@ -1,4 +1,4 @@
-//! The messages of debugged neighbors, so many a second.
+//! The messages of debugged neighbors, with a limit per second.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use daemon_common::events::{self, Event, Text};
 
 use crate::limits::{MESSAGES_LOGGED_MAX, MESSAGES_WINDOW};
 
-/// Counts the messages of a window of time, and those that were not logged.
+/// Counts the messages of a time window, and those that were not logged.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     /// The end of the window.
@@ -17,7 +17,7 @@ pub(super) struct Messages {
     lost: u64,
     /// The neighbor of the last message that was not logged.
     last: Option<IpAddr>,
-    /// The neighbors that are traced are not those that are debugged any more.
+    /// Whether the traced neighbors differ from the debugged ones.
     is_over: bool,
 }
 
@@ -39,14 +39,14 @@ impl Messages {
         self.until.filter(|_| self.lost > 0)
     }
 
-    /// Reports what was not logged, once the window is over.
+    /// Reports the number of messages that were not logged, after the window has ended.
     pub(super) fn look(&mut self, now: Instant) {
         if self.poll_timeout().is_some_and(|at| at <= now) {
             self.report();
         }
     }
 
-    /// Whether the driver is to trace other neighbors than before.
+    /// Returns once that the driver is to trace other neighbors.
     pub(super) fn take_over(&mut self) -> bool {
         std::mem::take(&mut self.is_over)
     }

@@ -9,7 +9,7 @@ use daemon_common::limits::{REPEATS_LOGGED, REPEATS_WINDOW};
 
 use super::*;
 
-/// A log and the speaker whose events it takes, in virtual time.
+/// A log and the speaker that emits its events, in virtual time.
 struct Case {
     log: Log,
     speaker: Speaker,
@@ -59,7 +59,7 @@ impl Case {
         self.event(now, &Event::Speaker(event));
     }
 
-    /// A connection from an address that belongs to no neighbor.
+    /// A connection from an address of no neighbor.
     fn stranger(&mut self, now: Instant, number: u32) {
         let remote = Ipv4Addr::from(0x7f02_0000 + number);
         let event = Event::Refused {
@@ -85,7 +85,7 @@ impl Case {
         self.event(now, &Event::Speaker(event));
     }
 
-    /// The summaries that are due: how many more events, and the last one.
+    /// The due summaries: the number of further events, and the last one.
     fn due(&mut self, now: Instant) -> Vec<(u64, Emitted)> {
         let due = self.log.summaries(|table| table.due(since_start(now)));
         due.into_iter()
@@ -104,7 +104,7 @@ impl Case {
         self.event(now, &event);
     }
 
-    /// Events of a name that are about a neighbor.
+    /// The number of events of a name about a neighbor.
     fn count(&self, name: &str, neighbor: &str) -> usize {
         let of = self.emitted.iter().filter(|event| {
             event.kind().name == name && event.fields().get("neighbor") == Some(&neighbor.into())

@@ -46,7 +46,7 @@ pub(crate) fn reflector(number: u8) -> SpeakerConfig {
     )
 }
 
-/// A node's peers of a choice: the mesh, or reflectors.
+/// A node's configuration with the peers of a choice: the mesh, or reflectors.
 pub(crate) fn node(number: u8, with: &[u8]) -> SpeakerConfig {
     let peers = with.iter().filter(|them| **them != number);
     config(
@@ -61,7 +61,7 @@ pub(crate) fn node(number: u8, with: &[u8]) -> SpeakerConfig {
 const MESH: &[u8] = &[1, 2, 3, 4];
 const REFLECTORS: &[u8] = &[11, 12];
 
-/// All hosts, but for those that are gone.
+/// A choice with all hosts except for the removed ones.
 fn choice(with: &[u8], gone: &[u8]) -> Chosen {
     let hosts = (1..=12).filter(|host| !gone.contains(host));
     Chosen {
@@ -71,7 +71,7 @@ fn choice(with: &[u8], gone: &[u8]) -> Chosen {
     }
 }
 
-/// Four nodes in a mesh, each with a route of its own, and two reflectors that nobody dials.
+/// Four nodes in a mesh, each with its own route, and two reflectors without sessions.
 fn mesh() -> Network {
     let mut network = Network::default();
     for number in NODES {
@@ -94,7 +94,7 @@ fn mesh() -> Network {
 fn from_mesh_to_reflectors_and_back_no_route_is_lost() {
     let mut network = mesh();
     for (to, sessions) in [(REFLECTORS, vec![11, 12]), (MESH, vec![2, 3, 4])] {
-        // Not all hear of it at once.
+        // The nodes receive it at different times.
         for number in NODES {
             network.want(number, node(number, to), &choice(to, &[]));
             network.advance(Duration::from_millis(700));
@@ -114,7 +114,7 @@ fn a_node_that_has_not_heard_of_it_keeps_the_others_waiting() {
         network.want(number, node(number, REFLECTORS), &choice(REFLECTORS, &[]));
     }
     network.advance(Duration::from_secs(60));
-    // Its routes come over the mesh only; the others' come by way of the reflectors.
+    // Its own routes arrive over the mesh only; the others' routes arrive through the reflectors.
     assert_eq!(network.leaving(1), [address(4)]);
     assert_eq!(network.sessions(1), [4, 11, 12]);
     network.want(4, node(4, REFLECTORS), &choice(REFLECTORS, &[]));
@@ -145,7 +145,7 @@ fn without_anybody_to_carry_on_nobody_goes() {
     }
     network.advance(MAKE_BEFORE_BREAK_MAX * 3);
     assert_eq!(network.sessions(1), [2, 3, 4]);
-    // The operator wants nobody at all: nothing is waited for then.
+    // The operator configures no peers: no leaving peer is kept then.
     network.want(1, node(1, &[]), &choice(&[], &[]));
     assert!(network.leaving(1).is_empty());
 }
@@ -172,7 +172,7 @@ fn leaving_peer_has_the_current_policy() {
     assert_eq!(network.leaving(1).len(), 3);
     let routes_of_1 = |network: &Network| network.holders_of(1);
     assert_eq!(routes_of_1(&network), [1, 2, 3, 4]);
-    // Nothing of node 1 is to be told to node 2 any more, which is kept all the same.
+    // Node 1's routes are no longer advertised to node 2, but the session is kept all the same.
     network.forgive(1);
     let mut today = choice(REFLECTORS, &[]);
     let mut two = peer(1, 2, Role::Internal);
@@ -196,7 +196,7 @@ fn a_session_that_ends_by_itself_is_not_waited_for() {
     assert_eq!(network.leaving(1), [address(2), address(4)]);
 }
 
-/// What a node reflects for whom: all clients, and who else is there.
+/// A node's configuration as a reflector for clients, with its other peers.
 fn reflecting(number: u8, clients: &[u8], others: &[u8]) -> SpeakerConfig {
     let clients = clients.iter().map(|them| peer(number, *them, Role::Client));
     let others = others
@@ -205,7 +205,7 @@ fn reflecting(number: u8, clients: &[u8], others: &[u8]) -> SpeakerConfig {
     config(number, clients.chain(others).collect(), vec![])
 }
 
-/// Nodes 1 to 4 have selected node 11; nobody has selected 12.
+/// Nodes 1 to 4 have selected node 11; no node has selected 12.
 fn selected() -> Network {
     let mut network = Network::default();
     let all: Vec<u8> = NODES.collect();
@@ -225,7 +225,7 @@ fn selected() -> Network {
     network
 }
 
-/// The choice of who is selected by these, and has these.
+/// A choice with the peers that selected this node, and the peers that this node has.
 fn selecting(by: &[u8], with: &[u8]) -> Chosen {
     Chosen {
         selecting: by.iter().copied().map(address).collect(),
@@ -233,8 +233,8 @@ fn selecting(by: &[u8], with: &[u8]) -> Chosen {
     }
 }
 
-/// A label moves from one reflector to another, and not all hear of it at once. The old one, which has
-/// nobody left whom it wants, goes on reflecting for those that are still there.
+/// A label moves from one reflector to another, and the nodes receive it at different times. The
+/// old reflector wants no peer, and still reflects for the peers that are left.
 #[test]
 fn the_peers_of_a_label_move_with_it_and_no_route_is_lost() {
     let all: Vec<u8> = NODES.collect();
@@ -279,7 +279,7 @@ fn the_peers_of_a_label_move_with_it_and_no_route_is_lost() {
     }
 }
 
-/// Who has selected us is not kept for ever, either.
+/// A peer that had selected this node is not kept forever, either.
 #[test]
 fn selecting_peer_that_stays_is_kept_until_timeout() {
     let mut network = selected();
@@ -291,7 +291,7 @@ fn selecting_peer_that_stays_is_kept_until_timeout() {
     assert_eq!(network.sessions(11), [0_u8; 0]);
 }
 
-/// What it is by now is no reason to reflect for them no more.
+/// A changed role of the node does not stop the reflection for them.
 #[test]
 fn former_reflector_reflects_for_remaining_clients() {
     let mut network = selected();

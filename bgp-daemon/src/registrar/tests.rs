@@ -26,7 +26,7 @@ fn wish(clients: u32, held: Option<Ipv4Addr>) -> Wish {
     }
 }
 
-/// A registrar beside a store, under one clock.
+/// A registrar beside a datastore, with one clock.
 struct World {
     core: Core,
     now: Duration,
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// Lets so much time pass; the store answers, or does not.
+    /// Lets so much time pass; the datastore answers, or does not.
     fn pass(&mut self, seconds: u64, answers: bool) {
         let end = self.now + Duration::from_secs(seconds);
         loop {
@@ -284,7 +284,7 @@ fn a_cluster_id_that_is_anothers_is_left_to_it() {
     assert_eq!(world.registered().expect("there").cluster_id, third);
     assert_eq!(world.get(FabricKey::Cluster(ROUTER_ID)), Some(other));
 
-    // While it runs: somebody has restored an older store.
+    // While it runs, an operator has restored an older state of the datastore.
     world.put(FabricKey::Cluster(third), ClusterClaim::of("rr3").encode());
     world.pass(61, true);
     let fourth = cluster_ids(NAME, ROUTER_ID).nth(3).expect("another");
@@ -348,7 +348,7 @@ fn assigned_id_is_released_with_its_claim() {
     assert_eq!(world.get(FabricKey::Cluster(ROUTER_ID)), None);
     assert!(world.get(FabricKey::Cluster(second)).is_some());
 
-    // One that has become another's meanwhile is left to it.
+    // A cluster ID that now belongs to another reflector is left to it.
     world.put(FabricKey::Cluster(held), ClusterClaim::of("rr2").encode());
     world.registrar.want(avoiding(&[held, ROUTER_ID, second]));
     world.pass(1, true);

@@ -1,4 +1,4 @@
-//! What happens to the sessions of a speaker, as events.
+//! Conversion of a speaker's session events to the daemon's events.
 
 use std::net::IpAddr;
 
@@ -109,7 +109,7 @@ pub fn event(speaker: &Speaker, event: &Event) -> Option<Emitted> {
     })
 }
 
-/// Events that are about one family.
+/// Returns an event that is about one family.
 fn of_family(speaker: &Speaker, event: &Event) -> Option<Emitted> {
     let of = |peer: &PeerId, name: &str| Neighbor::new(speaker, *peer, name);
     Some(match event {
@@ -144,7 +144,7 @@ fn of_family(speaker: &Speaker, event: &Event) -> Option<Emitted> {
     })
 }
 
-/// A state of a session, or why the attempt that ended in it was rejected.
+/// Returns the event of a session's new state, with the reason if the attempt was rejected.
 fn state_changed(
     speaker: &Speaker,
     peer: PeerId,
@@ -170,8 +170,8 @@ fn state_changed(
     })
 }
 
-/// Why the last attempt at a session was rejected, if one side sent a NOTIFICATION. (The end of an
-/// established session is an event of its own.)
+/// Returns why the last attempt at a session was rejected, if one side sent a NOTIFICATION. (The
+/// end of an established session is a separate event.)
 fn rejected(speaker: &Speaker, peer: PeerId) -> Option<Ended> {
     let view = speaker.peer(peer)?;
     let stats = view.session.stats();

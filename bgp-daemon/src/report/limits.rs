@@ -1,9 +1,9 @@
-//! What a speaker is limited by.
+//! The limits of a speaker.
 
 use bgp_speaker::{HandshakeFailure, LimitAction, PeerView, RangeUsage, Speaker, limits};
 use daemon_common::report::Limit;
 
-/// The limits of a speaker that an operator can meet, with what is used of them.
+/// Returns the limits of a speaker that an operator can reach, with their usage.
 pub fn limits(speaker: &Speaker) -> Vec<Limit> {
     let (config, usage) = (speaker.config(), speaker.usage());
     let tables = speaker.rib().stats();
@@ -106,7 +106,7 @@ fn range(usage: &RangeUsage) -> Limit {
     }
 }
 
-/// How many paths a neighbor may announce, a family after the other.
+/// Returns the limits of a neighbor's paths, family by family.
 fn paths(peer: &PeerView<'_>) -> Vec<Limit> {
     let limits = peer.families.iter().filter_map(|(family, counters)| {
         let limit = peer.config.prefix_limits.get(family)?;

@@ -8,7 +8,7 @@ use bgp_proto::AttrCode;
 use bgp_speaker::Speaker;
 use daemon_common::report::{Malformed, MalformedMessage};
 
-/// The last malformed messages, oldest first. `unix` is the time of day at `now`.
+/// Returns the last malformed messages, oldest first. `unix` is the time of day at `now`.
 pub fn malformed(speaker: &Speaker, now: Instant, unix: Duration) -> Malformed {
     let messages = speaker.malformed().map(|kept| {
         let ago = now.saturating_duration_since(kept.at);

@@ -10,7 +10,7 @@ use daemon_common::report::{Fact, Neighbor, NeighborFamily, NeighborRange, Neigh
 use ipnet::IpNet;
 use rib::{PeerId, Policy, Role, SendPaths};
 
-/// The neighbors and ranges of a speaker.
+/// Returns the neighbors and ranges of a speaker.
 pub fn neighbors(speaker: &Speaker, now: Instant) -> Neighbors {
     let config = speaker.config();
     let mut neighbors: Vec<Neighbor> = speaker
@@ -89,7 +89,7 @@ fn neighbor(speaker: &Speaker, peer: &PeerView<'_>, now: Instant) -> Neighbor {
     }
 }
 
-/// The keys that describe a neighbor.
+/// Returns the keys that describe a neighbor.
 fn keys(config: &PeerConfig) -> Vec<Fact> {
     let rows = PEER_KEYS.iter();
     let rows = rows.filter(|row| row.report == InReport::InNeighbors);
@@ -102,8 +102,8 @@ fn keys(config: &PeerConfig) -> Vec<Fact> {
     .collect()
 }
 
-/// Why the last connection of a neighbor was closed before its session heard of it, if nothing has
-/// happened to the session since.
+/// Returns why the last connection of a neighbor was closed before it reached the session, if no
+/// later event of the session exists.
 fn unheard(speaker: &Speaker, peer: &PeerView<'_>) -> Option<(Instant, String)> {
     let (at, failure) = speaker.last_failure(peer.config.remote)?;
     let session = peer.session;
@@ -113,7 +113,7 @@ fn unheard(speaker: &Speaker, peer: &PeerView<'_>) -> Option<(Instant, String)> 
     (is_down && is_newest).then(|| (at, format!("a connection of it was refused: {failure}")))
 }
 
-/// The last error of a session or of an attempt at one, and when it happened.
+/// Returns the last error of a session or of an attempt at one, and when it happened.
 fn last_error(speaker: &Speaker, peer: &PeerView<'_>) -> Option<(Instant, String)> {
     let of_session = || {
         let (at, reason) = peer.session.stats().last_error.as_ref()?;
@@ -181,7 +181,7 @@ fn range(range: &RangeUsage) -> NeighborRange {
     }
 }
 
-/// The neighbor of this name or address.
+/// Returns the neighbor of this name or address.
 pub fn find(speaker: &Speaker, neighbor: &str) -> Option<PeerId> {
     let called = |peer: &PeerView<'_>| {
         peer.config.name == neighbor || neighbor.parse() == Ok(peer.config.remote)
@@ -189,8 +189,8 @@ pub fn find(speaker: &Speaker, neighbor: &str) -> Option<PeerId> {
     speaker.peers().find(called).map(|peer| peer.id)
 }
 
-/// What is missing, for `waiting_for`: configured neighbors whose session is not up, and after a
-/// restart those whose routes are awaited.
+/// Returns what is missing, for `waiting_for`: configured neighbors whose session is not up, and
+/// after a restart neighbors whose End-of-RIB is awaited.
 pub fn waiting(speaker: &Speaker) -> Vec<String> {
     let down = speaker
         .peers()

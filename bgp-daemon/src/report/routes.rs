@@ -1,4 +1,4 @@
-//! Routes, a page at a time.
+//! Routes, page by page.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -10,11 +10,11 @@ use daemon_common::report::{Path, Route, Routes, SentTo};
 use ipnet::IpNet;
 use rib::{Ineligible, NextHops, PathView, PeerId, RouteView};
 
-/// A page of routes, of one `only` family or of all. `after` is what the page before gave as `next`.
+/// Returns a page of routes, of one `only` family or of all. `after` is `next` of the page before.
 ///
 /// # Errors
 ///
-/// There is no such family, or `after` is not one of ours.
+/// There is no such family, or `after` is invalid.
 pub fn routes(
     speaker: &Speaker,
     prefix: Option<IpNet>,
@@ -63,7 +63,7 @@ pub fn routes(
     })
 }
 
-/// The route that packets to an address take: that of the longest prefix with a path in use.
+/// Returns the route that packets to an address take: the longest prefix with a path in use.
 pub fn longest_match(speaker: &Speaker, address: IpAddr, why: bool) -> Routes {
     let host = IpNet::from(address);
     let lengths = (0..=host.max_prefix_len()).rev();
@@ -91,7 +91,7 @@ struct Page<'s> {
 }
 
 impl Page<'_> {
-    /// Adds routes of a family; gives the place to go on at when the page is full.
+    /// Adds routes of a family; returns where to continue if the page is full.
     fn fill(&mut self, family: Family, from: u32) -> Option<u32> {
         for (at, view) in self.speaker.rib().prefixes_from(family, from) {
             if self.paths >= PAGE_PATHS_MAX {
@@ -133,7 +133,7 @@ fn one_route(speaker: &Speaker, prefix: IpNet, why: bool) -> Vec<Route> {
     found.into_iter().collect()
 }
 
-/// One prefix; without `why` only the paths in use, and nothing if none is.
+/// Returns one prefix; without `why` only the paths in use, and `None` if there is none.
 fn route(speaker: &Speaker, family: Family, view: &RouteView<'_>, why: bool) -> Option<Route> {
     let paths: Vec<Path> = view
         .paths
@@ -191,7 +191,7 @@ fn attribute_words(attributes: &Attributes) -> Path {
     }
 }
 
-/// Why a path is not the best.
+/// Returns why a path is not the best.
 fn lost(view: &PathView) -> Option<String> {
     match (view.ineligible, view.lost) {
         (Some(reason @ Ineligible::Policy), _) => Some(match &view.judged {

@@ -1,4 +1,4 @@
-//! The configuration in force, in the words of the file.
+//! The applied configuration, in the keys of the file.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,10 +8,10 @@ use bgp_speaker::{PEER_KEYS, PeerConfig, RangeConfig, SpeakerConfig};
 use daemon_common::report::{Fact, NeighborSettings, Settings};
 use rib::{Outcome, Policy, Then};
 
-/// What the neighbor at an address comes from, or a range.
+/// Returns the source of a neighbor's configuration by its address, or of the ranges'.
 type From<'a> = dyn Fn(Option<IpAddr>) -> String + 'a;
 
-/// A speaker's configuration; `from` tells where a neighbor comes from, and a range.
+/// Returns a speaker's configuration; `from` returns the source of a neighbor's or a range's.
 pub fn settings(speaker: &SpeakerConfig, listen: &[SocketAddr], from: &From<'_>) -> Settings {
     let mut keys = Keys::default();
     keys.add("asn", speaker.local_asn);
@@ -85,7 +85,7 @@ impl Keys {
         }
     }
 
-    /// The keys of a neighbor, or of those of a range.
+    /// Adds the keys of a neighbor, or of the neighbors in a range.
     fn of_peer(&mut self, peer: &PeerConfig) {
         for key in PEER_KEYS {
             self.add_if(key.name, key.shown(peer));
@@ -104,7 +104,7 @@ fn list(all: &[impl ToString]) -> String {
         .join(" ")
 }
 
-/// A policy, term by term.
+/// Returns a policy, term by term.
 fn lines(policy: &Policy) -> Vec<String> {
     let rules = match policy {
         Policy::AcceptAll => return vec!["accept".to_owned()],

@@ -1,10 +1,10 @@
-//! The tables as a whole.
+//! Facts about the tables.
 
 use bgp_speaker::Speaker;
 use daemon_common::report::{Fact, TableFigures};
 use rib::NextHops;
 
-/// Facts of a speaker's tables for the status report.
+/// Returns facts of a speaker's tables for the status report.
 pub fn facts(speaker: &Speaker) -> Vec<Fact> {
     let (config, stats) = (speaker.config(), speaker.rib().stats());
     let up = speaker.peers().filter(|peer| peer.params.is_some()).count();
@@ -31,7 +31,7 @@ pub fn facts(speaker: &Speaker) -> Vec<Fact> {
     .into()
 }
 
-/// What a speaker's tables count.
+/// Returns the counts of a speaker's tables.
 pub fn tables(speaker: &Speaker) -> TableFigures {
     let stats = speaker.rib().stats();
     TableFigures {

@@ -25,11 +25,11 @@ fn speaker(text: &str) -> Speaker {
     speaker
 }
 
-/// A reflector and a client that has dialled it, in memory.
+/// A reflector and a client that has connected to it, in memory.
 struct Pair {
     reflector: Speaker,
     client: Speaker,
-    /// The other speaker as each knows it.
+    /// The other speaker as each side identifies it.
     ids: Option<(PeerId, PeerId)>,
     emitted: Vec<Emitted>,
 }
@@ -59,7 +59,7 @@ impl Pair {
         }
     }
 
-    /// Carries octets to and fro until nothing is left to do.
+    /// Carries octets in both directions until nothing is left to do.
     fn settle(&mut self) {
         loop {
             let mut moved = self.outputs();
@@ -333,7 +333,7 @@ fn routes_tell_what_is_assumed_and_why_paths_lost() {
     );
     assert_eq!((path.local_pref, path.origin.as_str()), (Some(100), "igp"));
 
-    // The reflector's own route wins; the client's stays to be explained.
+    // The reflector's own route wins; the client's is left to explain.
     let net = Net::V4(Ipv4Prefix::new(0x0a41_0001.into(), 32).expect("a prefix"));
     let attributes = Some(Attributes::default());
     let family = Family::IPV4_UNICAST;
@@ -428,7 +428,7 @@ fn malformed_messages_tell_who_when_where_and_what_was_done() {
     let mut pair = Pair::new();
     pair.settle();
     let (peer, _) = pair.ids.expect("connected");
-    // ORIGIN is 9; AS_PATH, NEXT_HOP, LOCAL_PREF and one prefix are as they should be.
+    // ORIGIN has the type code 9; AS_PATH, NEXT_HOP, LOCAL_PREF and one prefix are valid.
     let body = "0000001540010109400200400304".to_owned() + "0a00000b40050400000064200a410005";
     let octets: Vec<u8> = (0..body.len())
         .step_by(2)

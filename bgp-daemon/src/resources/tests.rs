@@ -44,7 +44,7 @@ fn word(word: &str) -> Secrets {
     Secrets::from([(("bgp".into(), "mesh".into()), word.into())])
 }
 
-/// Whom there are to be sessions with, and by which password, if that is something else than before.
+/// The wanted peers with their passwords, if they have changed.
 fn peers(resources: &mut Resources, word: &Secrets) -> Option<Vec<(IpAddr, Option<Password>)>> {
     let derived = resources.derive(word, &Transition::default())?;
     let peers = derived.intent.expect("a speaker").speaker.peers.into_iter();
@@ -55,7 +55,7 @@ fn of(number: u8, word: &str) -> (IpAddr, Option<Password>) {
     (IpAddr::from([10, 0, 0, number]), Some(word.into()))
 }
 
-/// One that has read a mesh of two nodes.
+/// A view of a mesh of two nodes that was read completely.
 fn whole() -> Resources {
     let mut resources = Resources::new(host());
     for update in [put("bgpconfigurations/default", MESH), node(1), node(2)] {
@@ -75,7 +75,7 @@ fn whole() -> Resources {
     resources
 }
 
-/// Who swaps the passwords of a fabric does not wait for its store.
+/// A change of a fabric's passwords does not wait for its datastore.
 #[test]
 fn a_password_counts_while_the_store_is_away() {
     let unready = Status::Unready(Unready::Locked);
@@ -95,7 +95,7 @@ fn a_password_counts_while_the_store_is_away() {
     }
 }
 
-/// News of a store that is coming back are not all there is to know.
+/// Updates of a datastore that comes back are incomplete at first.
 #[test]
 fn partial_state_changes_nothing() {
     for then in [None, Some(Status::Unready(Unready::Locked))] {
@@ -114,7 +114,7 @@ fn partial_state_changes_nothing() {
     }
 }
 
-/// A snapshot is a whole picture, which the store's own takes the place of.
+/// A snapshot is complete, and is replaced by the datastore's own content.
 #[test]
 fn a_snapshot_is_acted_upon() {
     let mut resources = Resources::new(host());

@@ -23,7 +23,7 @@ use super::*;
 
 const NOW: Instant = Instant::from_secs(1);
 
-/// Watches are those of the process: one test at a time has some.
+/// Watches belong to the process: only one test at a time may have some.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// Two speakers, of which the first rejects the prefixes in 10.99.0.0/16 of the second.
@@ -119,7 +119,7 @@ impl Reader {
         page
     }
 
-    /// Reads this many events.
+    /// Reads so many events.
     async fn read(&mut self, count: usize) -> Vec<EventRecord> {
         let mut all = Vec::new();
         while all.len() < count {
@@ -130,7 +130,7 @@ impl Reader {
         all
     }
 
-    /// Stays away until the watch has ended.
+    /// Disconnects, and waits until the watch has ended.
     async fn leave(self) {
         tokio::time::pause();
         tokio::time::sleep(2 * EVENT_WATCH_IDLE).await;
@@ -223,7 +223,7 @@ async fn watcher_that_does_not_read_loses_a_counted_number() {
     let mut reader = Reader::open(&mut routes, &mut speaker, asked).await;
     let asked = query("route.chosen", Some("10.65.0.7/32"));
     let mut narrow = Reader::open(&mut routes, &mut speaker, asked).await;
-    // This one asks for more and reads no answer.
+    // This client requests more and reads no answer.
     let mut silent = UnixStream::connect(&reader.path).await.expect("connected");
     let line = format!(
         r#"{{"command":"events","watch":{},"wait":true}}"#,

@@ -21,7 +21,7 @@ fn keeper(keys: &[&str]) -> (tempfile::TempDir, Keeper) {
     (directory, keeper)
 }
 
-/// The next read, at once.
+/// Starts the next read at once.
 async fn read_again(keeper: &mut Keeper) -> bool {
     keeper.read_at = Clock::now();
     keeper.next().await

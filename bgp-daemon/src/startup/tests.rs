@@ -1,4 +1,4 @@
-//! What a daemon answers while its datastore has not been read.
+//! A daemon's answers before its datastore has been read.
 
 use bgp_config::Source as Text;
 use daemon_common::client::{CallError, call};
@@ -7,14 +7,14 @@ use tokio::time::{Instant, sleep};
 use super::*;
 use crate::driver::tests::{Plain, Tested};
 
-/// A question that is not held is answered within this time.
+/// A request that is not delayed is answered within this time.
 const AT_ONCE: std::time::Duration = std::time::Duration::from_millis(100);
 
 #[tokio::test(start_paused = true)]
 async fn questions_are_held_for_the_first_second_of_a_start() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("control.sock");
-    // Port 9 of the loopback interface: nothing answers.
+    // Port 9 of the loopback interface: nothing listens there.
     let text = format!("control = {path:?}\n[datastore]\nendpoints = [\"http://127.0.0.1:9\"]\n");
     let config: Config<Plain> = Config::parse(&Text::new("tested.toml", text)).expect("correct");
     let store = config.store().expect("a datastore");

@@ -38,7 +38,8 @@ fn absences_are_looked_at_when_it_is_time_and_not_before() {
     assert_eq!(view.fleet().absent().count(), 0);
 }
 
-/// What the store says of a reflector that an operator has given a cluster id, with this weight.
+/// The datastore's configuration of a reflector to which an operator has assigned a cluster ID,
+/// with this weight.
 fn known(weight: u32) -> Derived {
     let node = format!(
         r#"{{"metadata":{{"name":"rr1","labels":{{"{WEIGHT_LABEL}":"{weight}"}}}},
@@ -61,7 +62,8 @@ fn known(weight: u32) -> Derived {
     derive(&view, &host, &Secrets::new())
 }
 
-/// One that was here before is told all by the first look at the store, and no other news may come.
+/// A restarted reflector has all data by the first look at the datastore, and no further update may
+/// arrive.
 #[test]
 fn reflector_known_at_the_start_registers_at_once() {
     let mut transition = Transition::default();
@@ -71,7 +73,7 @@ fn reflector_known_at_the_start_registers_at_once() {
     let weight = |wish: Option<Wish>| wish.map(|wish| wish.registration.weight);
     assert_eq!(transition.wish_timeout(), Some(at(0)));
     assert_eq!(weight(transition.due_wish(at(0), &speaker)), Some(100));
-    // Then now and then; and at once when the store says something else.
+    // Then at intervals; and at once when the datastore changes.
     assert_eq!(
         transition.wish_timeout(),
         Some(at(0) + REGISTRATION_LOOK_EVERY)
@@ -80,7 +82,7 @@ fn reflector_known_at_the_start_registers_at_once() {
     assert_eq!(weight(transition.due_wish(at(1000), &speaker)), Some(100));
     assert!(transition.want(at(1100), &known(50)).is_some());
     assert_eq!(weight(transition.due_wish(at(1100), &speaker)), Some(50));
-    // Who is nothing in the store has nothing to say.
+    // A node without a resource has no registration.
     let nothing = Derived {
         intent: None,
         wish: None,

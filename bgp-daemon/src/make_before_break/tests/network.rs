@@ -15,7 +15,7 @@ use crate::drain::{Drain, FAREWELL};
 
 pub(crate) struct Network {
     nodes: testkit::Network<Node>,
-    /// Nodes that announce a route: everybody has it, all the time.
+    /// Nodes that announce a route: all nodes must have it, all the time.
     announced: BTreeSet<u8>,
     /// Nodes that may lack routes.
     forgiven: BTreeSet<u8>,
@@ -60,7 +60,7 @@ impl Network {
         });
     }
 
-    /// A reflector is to be drained; the others have these cluster ids.
+    /// Requests the drain of a reflector; the others have these cluster IDs.
     pub(crate) fn drain(&mut self, number: u8, others: &[(u8, Ipv4Addr)]) {
         let others = others.iter().map(|(at, id)| (address(*at), *id));
         self.change(number, |node, now| {
@@ -83,17 +83,17 @@ impl Network {
         self.announced.insert(number);
     }
 
-    /// Nobody need have this node's route.
+    /// Allows all nodes to lack this node's route.
     pub(crate) fn forgive(&mut self, number: u8) {
         self.announced.remove(&number);
     }
 
-    /// This node need not have anybody's route.
+    /// Allows this node to lack all routes.
     pub(crate) fn forgive_to(&mut self, number: u8) {
         self.forgiven.insert(number);
     }
 
-    /// An operator changes the static configuration of a node.
+    /// Changes the static configuration of a node.
     pub(crate) fn rewire(&mut self, number: u8, wanted: SpeakerConfig) {
         self.change(number, |node, _| node.wanted = wanted);
     }
@@ -107,7 +107,7 @@ impl Network {
         self.node(number).make_before_break.leaving().collect()
     }
 
-    /// The numbers of those with whom a node has sessions up.
+    /// The numbers of the nodes with which a node has established sessions.
     pub(crate) fn sessions(&self, number: u8) -> Vec<u8> {
         let up = self.nodes.established(number.into()).into_iter();
         up.map(last_octet).collect()
@@ -121,21 +121,21 @@ impl Network {
         lost.collect()
     }
 
-    /// Nodes that have the route of one.
+    /// Nodes that have a node's route.
     pub(crate) fn holders_of(&self, number: u8) -> Vec<u8> {
         NODES
             .filter(|at| self.has(*at, number) == Some(true))
             .collect()
     }
 
-    /// Whether a node, if it is there, has the route of another one.
+    /// Whether a node, if it runs, has the route of another one.
     fn has(&self, at: u8, of: u8) -> Option<bool> {
         let rib = self.nodes.get(at.into())?.speaker.rib();
         let view = rib.lookup(Family::IPV4_UNICAST, prefix(&net(of)));
         Some(view.is_some_and(|view| view.best().is_some()))
     }
 
-    /// Lets time pass, timer by timer. Once all have all routes, none is ever lost.
+    /// Lets time pass, timer by timer. After all have all routes, none may be lost.
     pub(crate) fn advance(&mut self, time: Duration) {
         let end = self.nodes.now() + time;
         let whole = self.checks > 0 || self.lost().is_empty();
@@ -153,7 +153,7 @@ impl Network {
         self.nodes.advance(end - self.nodes.now());
     }
 
-    /// Changes a node, and lets its speaker take the configuration over that follows from it.
+    /// Changes a node, and applies the resulting configuration to its speaker.
     fn change(&mut self, number: u8, change: impl FnOnce(&mut Node, Instant)) {
         let now = self.nodes.now();
         let node = self.nodes.node_mut(number.into());
@@ -228,7 +228,7 @@ impl testkit::Node for Node {
     }
 }
 
-/// Every route as the last choice.
+/// A policy that makes every route the last choice.
 fn farewell() -> Policy {
     let term = Term {
         name: "farewell".into(),
@@ -246,7 +246,7 @@ fn farewell() -> Policy {
     })
 }
 
-/// The route of a node's own.
+/// A node's own route.
 fn net(number: u8) -> String {
     format!("10.65.{number}.0/26")
 }

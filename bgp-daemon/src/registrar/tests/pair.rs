@@ -1,4 +1,4 @@
-//! Two reflectors beside one store, each with what it derives from it.
+//! Two reflectors beside one datastore, each with the configuration that it derives.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Two that have an address each, and begin one after the other.
+    /// Two reflectors with an address each, which start one after the other.
     fn new() -> Self {
         let mut pair = Self {
             core: Core::new(CoreConfig::default()),
@@ -56,7 +56,7 @@ impl Pair {
         self.settle();
     }
 
-    /// What is known of the store.
+    /// The content of the datastore.
     fn view(&self) -> View {
         let mut view = View::default();
         for prefix in View::prefixes("") {
@@ -68,7 +68,8 @@ impl Pair {
         view
     }
 
-    /// Each derives, and tells the store; until there is nothing more to tell.
+    /// Each derives its configuration and writes to the datastore, until there is nothing left to
+    /// write.
     fn settle(&mut self) {
         for _ in 0..8 {
             let view = self.view();
@@ -92,7 +93,7 @@ impl Pair {
         }
     }
 
-    /// The cluster ids that are registered, and those that the speakers have.
+    /// The registered cluster IDs, and those of the speakers.
     fn ids(&self) -> BTreeMap<&'static str, Ipv4Addr> {
         let view = self.view();
         let ids = self.registrars.iter().map(|(name, registrar)| {
@@ -157,13 +158,13 @@ fn claimed_id_is_released_to_its_assigned_node() {
     assert_eq!(ids["rr1"], TWO);
     assert_ne!(ids["rr2"], TWO);
 
-    // What it has now stays its own when the other one is free again.
+    // It keeps its current ID when the other one is free again.
     pair.node("rr1", 1, "");
     pair.settle();
     assert_eq!(pair.ids()["rr2"], ids["rr2"]);
 }
 
-/// A node that is not one of ours, as Calico's own reflectors are, is in the store as well.
+/// A node of another implementation, such as Calico's own reflectors, is in the datastore as well.
 #[test]
 fn an_id_of_a_node_that_never_registers_is_left_to_it() {
     let mut pair = Pair::new();
@@ -188,7 +189,8 @@ fn two_that_are_given_one_id_have_it_both() {
     );
 }
 
-/// The claim of a reflector was lost with an older store; it lives and is registered.
+/// The claim of a reflector was lost by the restore of an older state; the reflector runs and is
+/// registered.
 #[test]
 fn registered_id_is_its_reflectors_without_a_claim() {
     let mut pair = Pair::new();
@@ -198,7 +200,7 @@ fn registered_id_is_its_reflectors_without_a_claim() {
         range,
         previous: false,
     }));
-    pair.node("rr2", 1, ""); // Moved to the other's address: it would ask for the other's id first.
+    pair.node("rr2", 1, ""); // Moved to the other's address, so it would try the other's ID first.
     pair.begin("rr2");
     assert_ne!(
         pair.registrars["rr2"]
