@@ -1,4 +1,4 @@
-//! `cambric refresh` and `cambric clear`: what an operator asks of a session.
+//! `cambric refresh` and `cambric clear`: requests about one session.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use daemon_common::{Command, Reply};
 
 use crate::ask::{Answers, BGP_DAEMONS, SOCKETS, Whom, json};
 
-/// Whose session, and who is asked.
+/// The neighbor of the session, and the daemons to query.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Session {
     /// The neighbor's name or address
@@ -97,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    /// What an operator hears who asks a reflector that replies so.
+    /// Returns the answers of the two commands from a reflector with these replies.
     async fn ask(command: &Command, reply: impl Fn(&Command) -> Reply) -> anyhow::Result<Answers> {
         let directory = tempfile::tempdir().expect("directory");
         let path = directory.path().join("route-reflector.sock");

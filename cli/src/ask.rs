@@ -1,4 +1,4 @@
-//! Asking the daemons of this host over their control sockets.
+//! Queries of the daemons of this host over their control sockets.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use daemon_common::report::{Route, Routes};
 use daemon_common::{Command, Reply};
 use ipnet::IpNet;
 
-/// Where the daemons' sockets are unless their configuration says otherwise.
+/// Directory of the daemons' control sockets unless their configuration sets other paths.
 pub(crate) const SOCKETS: &str = "/run/cambric";
 
 /// The daemons that speak BGP.
@@ -21,20 +21,19 @@ pub(crate) const DAEMONS: &[&str] = &["bgp-client", "route-reflector", "felix"];
 /// Daemon name to its reply.
 pub(crate) type Answers = BTreeMap<String, Reply>;
 
-/// Who is asked.
+/// The daemons of a query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Whom<'a> {
-    /// Who can answer.
+    /// The daemons that can answer.
     pub(crate) daemons: &'static [&'static str],
-    /// The one socket that was named.
+    /// The socket that the user gave.
     pub(crate) socket: Option<&'a Path>,
-    /// Where the others are.
+    /// The directory of the other sockets.
     pub(crate) directory: &'a Path,
 }
 
 impl Whom<'_> {
-    /// Asks the one socket that was named, or all where an answer may come from; for no more than
-    /// `limit` routes.
+    /// Queries the given socket, or all daemons that can answer; for at most `limit` routes.
     pub(crate) async fn ask(&self, command: &Command, limit: usize) -> anyhow::Result<Answers> {
         let mut answers = Answers::new();
         let mut failures = Vec::new();
@@ -60,7 +59,7 @@ impl Whom<'_> {
         Ok(answers)
     }
 
-    /// The sockets of all that are asked.
+    /// Returns the sockets to query.
     pub(crate) fn sockets(&self) -> Vec<PathBuf> {
         let all = self.daemons.iter();
         match self.socket {
@@ -71,7 +70,7 @@ impl Whom<'_> {
         }
     }
 
-    /// Why there is no answer, in one line.
+    /// Returns the error for no answer, in one line.
     pub(crate) fn nobody(&self, failures: &[CallError]) -> anyhow::Error {
         let absent = |failure: &CallError| matches!(failure, CallError::Absent(_));
         match failures
@@ -92,10 +91,10 @@ impl Whom<'_> {
     }
 }
 
-/// In place of the next page where routes of this one were left out: no page begins there.
+/// Marks a page of which routes were left out, in place of the next page: no page begins there.
 const MORE: &str = "--limit";
 
-/// One reply; of routes all pages, until there are more than `limit`.
+/// Returns one reply; for routes it reads pages until there are more than `limit`.
 async fn fetch(socket: &Path, mut command: Command, limit: usize) -> Result<Reply, CallError> {
     let mut all = Routes::default();
     loop {
@@ -120,7 +119,7 @@ async fn fetch(socket: &Path, mut command: Command, limit: usize) -> Result<Repl
     }
 }
 
-/// Routes stand in the order of their prefixes, a family after the other.
+/// Returns the sort key of a route: the family, then the prefix.
 fn order(route: &Route) -> (String, Option<IpNet>, String) {
     (
         route.family.clone(),
@@ -129,7 +128,7 @@ fn order(route: &Route) -> (String, Option<IpNet>, String) {
     )
 }
 
-/// The reports without the tag that says which kind they are: the command told that.
+/// Returns the reports as JSON without the tag of their kind, which follows from the command.
 pub(crate) fn json(answers: &Answers) -> anyhow::Result<String> {
     let mut object = serde_json::Map::new();
     for (name, reply) in answers {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Reads `90s`, `10m`, `2h` or `1d`.
+/// Parses `90s`, `10m`, `2h` or `1d`.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! `cambric events`: what happened in the daemons of this host.
+//! `cambric events`: the events of the daemons of this host.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ use crate::ask::{DAEMONS, SOCKETS, Whom};
 use crate::duration;
 use crate::show::clean;
 
-/// Pages of a watched daemon that wait to be printed.
+/// Pages of watched daemons that wait to be printed.
 const PAGES_WAITING_MAX: usize = 4;
 
 /// The arguments of `cambric events`.
@@ -84,7 +84,7 @@ impl Args {
 /// Each daemon's name and its events, by its socket.
 type Daemons = BTreeMap<PathBuf, (String, EventPage)>;
 
-/// Reads the histories of all daemons that run.
+/// Reads the histories of all running daemons.
 async fn first_pages(args: &Args, directory: &Path, query: &EventQuery) -> anyhow::Result<Daemons> {
     let whom = Whom {
         daemons: DAEMONS,
@@ -100,7 +100,8 @@ async fn first_pages(args: &Args, directory: &Path, query: &EventQuery) -> anyho
             Ok(page) => {
                 daemons.insert(socket, (name, page));
             }
-            // A history without such events: whether the daemon reports them, the watch says.
+            // No such events in the history; whether the daemon reports them at all is in the
+            // answer to the watch.
             Err(CallError::Daemon { .. }) if args.watch => {
                 daemons.insert(socket, (name, EventPage::default()));
             }
@@ -113,7 +114,7 @@ async fn first_pages(args: &Args, directory: &Path, query: &EventQuery) -> anyho
     }
 }
 
-/// All pages of a history as one.
+/// Returns all pages of a history as one.
 async fn history(socket: &Path, mut query: EventQuery) -> Result<EventPage, CallError> {
     let mut all = EventPage::default();
     loop {
@@ -142,7 +143,7 @@ async fn ask(socket: &Path, query: &EventQuery) -> Result<EventPage, CallError> 
 /// A daemon's further events, or why there are no more.
 type News = (String, Result<EventPage, CallError>);
 
-/// Hands on a daemon's further events until it ends or nobody prints them.
+/// Passes on a daemon's further events until it ends or the printer is gone.
 async fn watch(socket: PathBuf, name: String, query: EventQuery, pages: mpsc::Sender<News>) {
     let mut query = EventQuery {
         wait: true,
@@ -186,9 +187,9 @@ async fn follow(mut pages: mpsc::Receiver<News>, out: &mut Out) -> anyhow::Resul
 /// Prints events as text or as JSON.
 struct Out {
     json: bool,
-    /// The text of an event names its daemon.
+    /// Whether the text of an event includes its daemon.
     names: bool,
-    /// Further events follow.
+    /// Whether further events follow.
     watches: bool,
 }
 
@@ -218,7 +219,7 @@ impl Out {
         write_lines(lines.into_iter().map(|(_, line)| line));
     }
 
-    /// Prints further events of a daemon; returns whether anything reads them.
+    /// Prints further events of a daemon; returns false if the output is closed.
     fn print(&self, name: &str, page: &EventPage) -> bool {
         let lost = (page.lost > 0).then(|| self.lost(name, page.lost));
         let events = page.events.iter().map(|event| self.line(name, event));
@@ -271,7 +272,7 @@ fn time(ms: u64) -> String {
     format!("{time:.3}")
 }
 
-/// Fields in the order of the table of events, those of a newer daemon behind them.
+/// Returns the fields in the order of the table of events; fields of a newer daemon follow.
 fn fields(event: &str, fields: &Map<String, Value>) -> String {
     let kind = KINDS.iter().find(|kind| kind.name == event);
     let known: Vec<&str> = kind
@@ -295,7 +296,7 @@ fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.chars().all(is_plain)
 }
 
-/// Writes lines; returns whether anything reads them.
+/// Writes lines; returns false if the output is closed.
 fn write_lines(lines: impl Iterator<Item = String>) -> bool {
     let mut out = io::stdout().lock();
     let mut written = Ok(());

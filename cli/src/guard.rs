@@ -1,5 +1,5 @@
 //! `cambric guard`: loads the host guard of the BGP daemons, with the privileges that a daemon does
-//! not have; says what is in force; removes it.
+//! not have; reports the loaded rules; removes them.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     remove: bool,
 }
 
-/// A daemon's part, as its file has it.
+/// A daemon's part of the guard, from its file.
 struct Part {
     holder: Holder,
     enabled: bool,
@@ -38,7 +38,7 @@ struct Part {
     record: PathBuf,
 }
 
-/// Does what was asked.
+/// Runs `cambric guard`.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.remove {
         return remove(args);
@@ -88,7 +88,7 @@ impl Args {
     }
 }
 
-/// What a file says about the guard. Its other mistakes are the daemon's to report.
+/// Returns a file's part of the guard. The daemon reports other mistakes of the file.
 fn part(holder: Holder, file: &Path, args: &Args) -> Result<Part> {
     let read = Source::read(file).and_then(|source| {
         let source = source.showing(bgp_config::is_shown);
@@ -126,7 +126,7 @@ fn usual_control(holder: Holder) -> PathBuf {
 
 fn load(part: &Part) -> Result<()> {
     let Part { holder, cover, .. } = part;
-    // Whatever happens now, what an earlier load has left is no longer so.
+    // The record of an earlier load is outdated from here on, also if this load fails.
     record::remove(&part.record).with_context(|| format!("removing {}", part.record.display()))?;
     let mut guard = Guard::open()?;
     if !part.enabled {
@@ -190,7 +190,7 @@ fn remove(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes the record of a daemon, wherever its file has the control socket.
+/// Removes the record of a daemon, beside the control socket of its file.
 fn forget(holder: Holder, file: &Path, args: &Args) -> Result<()> {
     let record = match part(holder, file, args) {
         Ok(part) => part.record,

@@ -1,4 +1,4 @@
-//! `cambric log` and `cambric debug`: what the daemons log, for a while.
+//! `cambric log` and `cambric debug`: the log level of the daemons, for a limited time.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -51,7 +51,7 @@ struct Neighbor {
     daemon: Daemon,
 }
 
-/// Which daemons are asked, and how their answers are printed.
+/// The daemons to query, and the form of the output.
 #[derive(Debug, clap::Args)]
 struct Daemon {
     /// Print one JSON object: daemon name to what its log has
@@ -113,7 +113,7 @@ fn text(answers: &Answers) -> String {
     lines.collect()
 }
 
-/// What a log has, in a line, and each neighbor that is debugged.
+/// Returns the state of a log in one line, then a line for each debugged neighbor.
 pub(crate) fn state_text(state: &LogState) -> String {
     let configured = show::clean(&state.configured);
     let mut text = match (&state.temporary, state.temporary_for_s) {

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes why a command failed. A served store ends also if nothing reads its standard error.
+/// Prints the error of a command. A store ends also if its standard error is not read.
 fn report(error: &anyhow::Error) {
     match Logging::begin() {
         Ok(log) => log.say(format_args!("cambric: {error:#}")),

@@ -1,4 +1,4 @@
-//! `cambric datastore migrate`: who acts upon the store.
+//! `cambric datastore migrate`: locks and unlocks the datastore.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use clap::Subcommand;
 
 use crate::resources::Connection;
 
-/// The arguments of `cambric datastore`, whose words are calicoctl's.
+/// The arguments of `cambric datastore`, as calicoctl has them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

@@ -118,7 +118,7 @@ fn row(neighbor: &Neighbor, state: &Status, now: &Zoned) -> Vec<String> {
     ]
 }
 
-/// Where a peer comes from: sessions that the store asks for have Calico's names.
+/// Returns the origin of a peer: sessions from the datastore have Calico's names.
 fn kind(name: &str) -> &'static str {
     [
         ("Mesh_", "node-to-node mesh"),

@@ -1,4 +1,4 @@
-//! `cambric reflector`: the fabric's reflectors, as the store has them, and draining them.
+//! `cambric reflector`: the fabric's reflectors in the datastore, and their drain.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -20,7 +20,7 @@ use crate::resources::{Connection, aligned};
 #[cfg(test)]
 mod tests;
 
-/// How often it is tried to forget a reflector that others write about.
+/// Attempts to remove a reflector while other programs write its keys.
 const REMOVE_ATTEMPTS_MAX: usize = 8;
 
 /// The arguments of `cambric reflector`.
@@ -59,11 +59,11 @@ enum What {
     },
 }
 
-/// What the store has of the reflectors.
+/// The reflectors' keys in the datastore.
 #[derive(Clone, Debug, Default)]
 struct Fleet {
     registered: BTreeMap<String, Registration>,
-    /// With when each was made.
+    /// With the creation revision of each.
     claims: BTreeMap<String, BTreeMap<Ipv4Addr, Revision>>,
     drains: BTreeSet<String>,
 }
@@ -143,7 +143,7 @@ async fn remove(store: &impl Store, name: &str) -> Result<()> {
     bail!("reflector {name}: others write what there is of it at the same time; try again")
 }
 
-/// Waits until a reflector says that of itself, and tells how many clients it still has.
+/// Waits until a reflector reports this state, and prints the number of its remaining clients.
 async fn follow(store: &EtcdStore, name: &str, wanted: ReflectorState) -> Result<()> {
     let key = FabricKey::Reflector(name.to_owned()).to_string();
     let range = KeyRange::key(key.clone());
@@ -169,7 +169,7 @@ async fn follow(store: &EtcdStore, name: &str, wanted: ReflectorState) -> Result
                 said.state, said.clients
             );
         }
-        // Whatever it brings, and whether it breaks: read again.
+        // After any event and any error: read again.
         let _ = watch.next().await;
     }
 }
@@ -205,7 +205,8 @@ impl Fleet {
         self.claims.contains_key(name) || self.drains.contains(name)
     }
 
-    /// Forgets a reflector, if it has not come back and its claims are as they were read.
+    /// Removes a reflector, unless it is registered again or its claims have changed since they
+    /// were read.
     fn removal_of(&self, name: &str) -> Txn {
         let as_of = |key: &FabricKey, was: Revision| Compare {
             range: KeyRange::key(key.to_string()),
@@ -237,7 +238,7 @@ impl Fleet {
         others.any(|(_, said)| said.state == ReflectorState::Active && said.weight > 0)
     }
 
-    /// One line for each reflector that there is, or was.
+    /// Returns one line for each current or former reflector.
     fn table(&self) -> String {
         let names: BTreeSet<&String> = self.registered.keys().chain(self.claims.keys()).collect();
         let headings = [

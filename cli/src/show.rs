@@ -1,4 +1,4 @@
-//! `cambric show`: asks the daemons of this host over their control sockets.
+//! `cambric show`: queries the daemons of this host over their control sockets.
 
 use std::fmt;
 use std::io::Write;
@@ -40,12 +40,12 @@ pub(crate) struct Args {
     socket: Option<PathBuf>,
 }
 
-/// Which routes are asked for.
+/// The requested routes.
 #[derive(Clone, Copy, Debug)]
 enum Destination {
-    /// That of this very prefix.
+    /// The route of exactly this prefix.
     Prefix(IpNet),
-    /// That of the longest prefix with this address.
+    /// The route of the longest prefix with this address.
     Address(IpAddr),
 }
 
@@ -147,7 +147,7 @@ impl What {
         }
     }
 
-    /// Who can answer.
+    /// Returns the daemons that can answer.
     const fn daemons(&self) -> &'static [&'static str] {
         match self {
             Self::Neighbors { .. }
@@ -161,7 +161,7 @@ impl What {
         }
     }
 
-    /// Routes to show at most.
+    /// Returns the maximum number of routes to show.
     const fn limit(&self, json: bool) -> usize {
         match self {
             Self::Routes {
@@ -182,7 +182,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         tables::print(&args.what, &answers)
     };
-    // A closed pipe ("| head") is no error of ours.
+    // A closed pipe ("| head") is not an error of this program.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     Ok(if found(&args.what, &answers) {
         ExitCode::SUCCESS
@@ -191,7 +191,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Asks the one socket that was named, or all where an answer may come from.
+/// Queries the given socket, or all daemons that can answer.
 async fn ask(args: &Args, directory: &Path) -> anyhow::Result<Answers> {
     let whom = Whom {
         daemons: args.what.daemons(),
@@ -202,7 +202,7 @@ async fn ask(args: &Args, directory: &Path) -> anyhow::Result<Answers> {
         .await
 }
 
-/// A single thing that was asked for is there.
+/// Returns whether a single requested object was found.
 fn found(what: &What, answers: &Answers) -> bool {
     answers.values().any(|reply| match (what, reply) {
         (

@@ -1,4 +1,4 @@
-//! `cambric store`: the embedded store, for one command to be enough.
+//! `cambric store`: the small store as a subcommand.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ enum What {
     },
 }
 
-/// Runs until it is told to stop.
+/// Runs until a signal stops it.
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let What::Serve {
         listen,

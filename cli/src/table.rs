@@ -1,6 +1,6 @@
 //! Tables in a frame, as calicoctl draws them.
 
-/// A table with these headings.
+/// Returns a table with these headings.
 pub(crate) fn boxed(headings: &[&str], rows: &[Vec<String>]) -> String {
     let headings: Vec<String> = headings.iter().map(|&text| text.to_owned()).collect();
     let all = || std::iter::once(&headings).chain(rows);

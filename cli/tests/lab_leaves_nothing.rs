@@ -64,7 +64,7 @@ fn sigkill_of_a_demo_leaves_no_process_and_no_mount() {
         .unwrap();
     let limit = Duration::from_secs(60);
     runtime.block_on(async {
-        // Process 1, the store, two reflectors; nodes wait until those listen, which they never do.
+        // Process 1, the store, two reflectors; nodes wait until these listen, which they never do.
         let all = until(limit, "the daemons have been started", async || {
             let members = members(namespace);
             Ok::<_, netns_lab::Error>(if members.len() >= 4 {

@@ -1,5 +1,4 @@
-//! `cambric store serve` as a program: it fills itself from manifests, answers, and leaves when
-//! told.
+//! `cambric store serve` as a program: it loads manifests, answers, and stops after a signal.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr, Command, Stdio};
@@ -33,7 +32,7 @@ impl Drop for Program {
     }
 }
 
-/// The address that the log names.
+/// The address in the log.
 fn address(log: &mut impl BufRead) -> String {
     for line in log.lines() {
         let line = line.expect("text");
@@ -44,7 +43,7 @@ fn address(log: &mut impl BufRead) -> String {
     panic!("it ended without serving");
 }
 
-/// Starts it; answers with a client too.
+/// Starts it; returns also a client that it answers.
 async fn start(arguments: &[&str]) -> (Program, BufReader<ChildStderr>, EtcdStore) {
     let started = Command::new(env!("CARGO_BIN_EXE_cambric"))
         .args(["store", "serve", "--listen", "127.0.0.1:0"])
@@ -53,7 +52,7 @@ async fn start(arguments: &[&str]) -> (Program, BufReader<ChildStderr>, EtcdStor
         .stderr(Stdio::piped())
         .spawn();
     let mut program = Program(started.expect("the program starts"));
-    // Kept open for what the program says later.
+    // Kept open for later log lines.
     let mut log = BufReader::new(program.0.stderr.take().expect("piped"));
     let address = address(&mut log);
     let options = EtcdOptions::new([format!("http://{address}")]);
@@ -75,7 +74,7 @@ async fn answered_write_survives_sigkill() {
             let number: u64 = String::from_utf8_lossy(&found.value)
                 .parse()
                 .expect("a number");
-            // One more may have been written whose answer did not come.
+            // One more write may have been stored without an answer.
             assert!(
                 (answered.0..=answered.0 + 1).contains(&number),
                 "{number}, {answered:?}"
@@ -90,7 +89,7 @@ async fn answered_write_survives_sigkill() {
         let enough = answered.0 + 20;
         loop {
             if answered.0 == enough {
-                // Whatever is under way then.
+                // At any point of the current request.
                 std::thread::spawn(move || kill(pid, Signal::SIGKILL).expect("signalled"));
             }
             let next = (answered.0 + 1).to_string();

@@ -11,7 +11,7 @@ use super::report::{Report, holders};
 use crate::resources::Connection;
 use crate::show::clean;
 
-/// How many nodes are named as those with the most addresses.
+/// Number of nodes in the list of those with the most addresses.
 const TOP_NODES: usize = 20;
 
 /// The arguments of `cambric ipam check`.
@@ -44,16 +44,16 @@ pub(super) async fn run(args: Check) -> Result<()> {
     Ok(())
 }
 
-/// What a picture shows.
+/// The result of a check.
 struct Checked<'a> {
     picture: &'a Picture,
     holders: Vec<(Holder, Use)>,
     pools: Vec<Pool>,
-    /// Used, and in no active pool.
+    /// Used addresses in no active pool.
     outside: Vec<IpAddr>,
-    /// Used and in a pool, and nobody was given it.
+    /// Used addresses in a pool that are not allocated.
     not_given: Vec<IpAddr>,
-    /// Used by several at once.
+    /// Addresses with several users.
     shared: Vec<IpAddr>,
     findings: BTreeSet<Finding>,
 }
@@ -87,7 +87,7 @@ impl<'a> Checked<'a> {
         leaked.map(|(holder, _)| holder)
     }
 
-    /// What is not merely left over for the collector.
+    /// Returns the findings, except for leaked objects that the collector removes.
     fn faults(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().filter(|found| {
             !matches!(
@@ -97,7 +97,7 @@ impl<'a> Checked<'a> {
         })
     }
 
-    /// All that is wrong, in words.
+    /// Returns all problems, in words.
     fn problems(&self) -> Vec<String> {
         let leaks = self.findings.iter();
         let leaks = leaks.filter(|found| matches!(found, Finding::Leak { .. }));
@@ -173,7 +173,7 @@ impl<'a> Checked<'a> {
         text
     }
 
-    /// What there is.
+    /// Returns the number of objects that were read, in words.
     fn loaded(&self, args: &Check) -> String {
         let picture = self.picture;
         let mut text = format!("Found {} IPAM blocks.\n", picture.blocks.len());

@@ -6,7 +6,7 @@ use calico_store::{Error, LeaseId, Revision, Store};
 
 use crate::resources::Connection;
 
-/// How often it is tried while others write the settings.
+/// Attempts to write the settings while other programs write them.
 const ATTEMPTS_MAX: usize = 8;
 
 /// The arguments of `cambric ipam configure`.
@@ -78,7 +78,7 @@ impl Configure {
         Ok(())
     }
 
-    /// Sets what is asked for; tells what was set.
+    /// Sets the given settings; returns them in words.
     fn set(&self, config: &mut IpamConfig) -> String {
         let mut told = String::new();
         if let Some(strict) = self.strictaffinity {

@@ -1,4 +1,4 @@
-//! `cambric ipam gc`: collection, once or all the time.
+//! `cambric ipam gc`: one collection, or periodic collections.
 
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ pub(crate) struct Gc {
     connection: Connection,
 }
 
-/// Least time between two looks: each reads all endpoints and blocks.
+/// Minimum time between two scans: each reads all endpoints and blocks.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// Runs `cambric ipam gc`.
@@ -91,7 +91,7 @@ pub(super) async fn run(args: Gc) -> Result<()> {
     Ok(())
 }
 
-/// Looks, and tells what is to be mended.
+/// Scans the store, and returns the repairs.
 async fn look(
     store: &EtcdStore,
     collector: &mut Collector,
@@ -114,14 +114,14 @@ async fn watch(args: &Gc, store: &EtcdStore, collector: &mut Collector) -> Resul
         }
         let turn = turn(args, store, collector);
         tokio::select! {
-            // What a turn does is whole transactions: it may end between any two.
+            // Each change is one transaction: the turn may end between any two.
             () = turn => {}
             () = async { while signals.next().await == Signal::Reload {} } => return Ok(()),
         }
     }
 }
 
-/// One look, and what follows from it. A store that does not answer is asked again the next time.
+/// Scans once, and applies the repairs. After an error the store is read again in the next turn.
 async fn turn(args: &Gc, store: &EtcdStore, collector: &mut Collector) {
     let found = match look(store, collector).await {
         Ok(Ok(found)) => found,

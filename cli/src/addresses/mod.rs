@@ -1,4 +1,4 @@
-//! `cambric ipam`: the addresses of workloads, with the words that users of calicoctl have.
+//! `cambric ipam`: the addresses of workloads, with the subcommands of calicoctl.
 
 mod check;
 mod configure;

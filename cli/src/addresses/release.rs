@@ -43,7 +43,8 @@ pub(super) async fn run(args: Release) -> Result<()> {
 }
 
 async fn one(ipam: &Ipam<'_>, address: IpAddr, force: bool) -> Result<()> {
-    // Who has it is read before who uses it: who has come to have it since keeps it.
+    // The holder is read before the users: an address that is allocated again after this read is
+    // kept.
     let holders = ipam.holders(&[address]).await?;
     let Some(holder) = holders.first() else {
         println!("IP address {address} is not assigned");
@@ -67,7 +68,7 @@ async fn one(ipam: &Ipam<'_>, address: IpAddr, force: bool) -> Result<()> {
     Ok(())
 }
 
-/// Who uses an address, in words.
+/// Returns the users of an address, in words.
 fn users(picture: &Picture, address: IpAddr) -> Option<String> {
     let users: Vec<String> = picture.users.get(&address)?.iter().cloned().collect();
     Some(users.join(", "))

@@ -1,4 +1,4 @@
-//! What `check` writes into a file, and `release` reads.
+//! The report that `check` writes into a file and `release` reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -9,11 +9,12 @@ use calico_ipam::{Block, Holder, NODE, Picture, TYPE, Use};
 use calico_model::AffinityOwner;
 use serde::{Deserialize, Serialize};
 
-/// All addresses that are taken, and what does not add up: calicoctl's report, which it takes as well.
+/// All allocated addresses, and the inconsistencies: the format of calicoctl's report, which
+/// `release` accepts as well.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Report {
-    /// Of the program that wrote it.
+    /// Version of the program that wrote it.
     pub(super) version: String,
     #[serde(rename = "clusterGUID")]
     pub(super) cluster_guid: String,
@@ -21,41 +22,41 @@ pub(super) struct Report {
     /// When ClusterInformation was written.
     cluster_information_revision: String,
     cluster_type: String,
-    /// By address; of each there is one.
+    /// By address; each list has one entry.
     pub(super) allocations: BTreeMap<IpAddr, Vec<Allocation>>,
     /// Handles that no block names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) leaked_handles: Vec<LeakedHandle>,
-    /// All that was found, in words. Calicoctl's report does not have it.
+    /// All problems, in words. Calicoctl's report does not have this field.
     pub(super) problems: Vec<String>,
 }
 
-/// An address that is taken.
+/// An allocated address.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Allocation {
     ip: String,
-    /// The handle that it was given to.
+    /// The handle of the allocation.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) handle: String,
-    /// The block's sequence number when it was given.
+    /// The block's sequence number at the allocation.
     pub(super) sequence_number: u64,
     #[serde(skip_serializing_if = "String::is_empty")]
     pod: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     namespace: String,
-    /// The node that it was given on.
+    /// The node of the allocation.
     #[serde(skip_serializing_if = "String::is_empty")]
     node: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     r#type: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     creation_timestamp: String,
-    /// False only if it is leaked.
+    /// False only for a leaked address.
     pub(super) in_use: bool,
-    /// Whether the block is not that node's.
+    /// Whether the block belongs to another node.
     borrowed: bool,
-    /// The endpoints and nodes that use it; Go's way of having none is `null`.
+    /// The endpoints and nodes that use it; without users it is `null`, as Go writes it.
     owners: Option<Vec<String>>,
 }
 
@@ -65,12 +66,12 @@ pub(super) struct Allocation {
 pub(super) struct LeakedHandle {
     #[serde(rename = "ID")]
     pub(super) id: String,
-    /// When it was written.
+    /// The revision of its last write.
     revision: String,
 }
 
 impl Report {
-    /// The report of a picture and of what was found in it.
+    /// Makes the report of a picture and its problems.
     pub(super) fn of(picture: &Picture, problems: &[String]) -> Self {
         let mut report = Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -108,7 +109,7 @@ impl Report {
         serde_json::from_str(&text).with_context(|| path.display().to_string())
     }
 
-    /// Writes it into a file.
+    /// Writes the report into a file.
     pub(super) fn write(&self, path: &Path) -> Result<()> {
         let text = format!("{}\n", serde_json::to_string_pretty(self)?);
         std::fs::write(path, text).with_context(|| path.display().to_string())
@@ -141,7 +142,7 @@ impl Allocation {
     }
 }
 
-/// Who has which address, and what is known of its use.
+/// Returns the holder of each address, with the use of the address.
 pub(super) fn holders(picture: &Picture) -> Vec<(Holder, Use)> {
     let blocks = picture.blocks.values();
     blocks.flat_map(|block| of_block(picture, block)).collect()

@@ -48,7 +48,7 @@ enum Form {
     Yaml,
 }
 
-/// What is to be printed, in both forms.
+/// The output in both forms.
 struct Sheet {
     text: String,
     value: Value,
@@ -140,7 +140,7 @@ async fn usage(store: &dyn Store, with_blocks: bool) -> Result<Sheet> {
     })
 }
 
-/// Addresses that are not free.
+/// Returns the number of addresses that are not free.
 fn taken(block: &Block) -> usize {
     block.value().allocations.iter().flatten().count()
 }
@@ -189,7 +189,7 @@ fn kind(known: &AllocationAttribute) -> String {
     kind.cloned().unwrap_or_else(|| "workload".to_owned())
 }
 
-/// Who has an address: the pod, or the handle.
+/// Returns the holder of an address: the pod, or the handle.
 fn whom(known: &AllocationAttribute) -> String {
     let attribute = |name: &str| known.active_owner.get(name);
     match (attribute("namespace"), attribute("pod")) {
@@ -218,13 +218,13 @@ async fn configuration(store: &dyn Store) -> Result<Sheet> {
     })
 }
 
-/// How many addresses a range has; all of IPv6 count one less.
+/// Returns the number of addresses of a range; for all of IPv6 one less, which fits into the type.
 fn addresses(cidr: IpNet) -> u128 {
     let bits = u32::from(cidr.max_prefix_len() - cidr.prefix_len());
     1_u128.checked_shl(bits).unwrap_or(u128::MAX)
 }
 
-/// A number; a large one in five digits.
+/// Returns a number as text; a large one with five digits.
 fn number(number: u128) -> String {
     const EXACT_MAX: u128 = 1 << 32;
     if number <= EXACT_MAX {
@@ -237,14 +237,14 @@ fn number(number: u128) -> String {
 }
 
 fn share(part: u128, whole: u128) -> String {
-    // In steps that cannot overflow: a whole is a thousand of them, or itself.
+    // Computed in thousandths, so that it cannot overflow; a small total in single units.
     let step = (whole / 1000).max(1);
     let (part_steps, steps) = (part / step, (whole / step).max(1));
     let percent = (part_steps * 100 + steps / 2) / steps;
     format!("{} ({percent}%)", number(part))
 }
 
-/// A number that JSON's readers take, or its text.
+/// Returns a number if JSON's readers can represent it, otherwise its text.
 fn big(number: u128) -> Value {
     u64::try_from(number).map_or_else(|_| number.to_string().into(), Value::from)
 }

@@ -1,4 +1,4 @@
-//! Path attributes by the names RFCs give them.
+//! Path attributes by their names in the RFCs.
 
 use bgp_proto::attr::{RawAttr, RawAttrs};
 use bgp_proto::{AttrCode, Attributes, Fault, FaultKind};
@@ -6,10 +6,10 @@ use bgp_proto::{AttrCode, Attributes, Fault, FaultKind};
 use crate::decode::octets::to_hex;
 use crate::decode::schema::{AttributeReport, UnknownReport};
 
-/// Reports a set that was decoded, with the faults found, from `octets`. What could not be
-/// read is among the unknown ones.
+/// Returns a report of a decoded set of attributes, with its faults, from `octets`. Malformed
+/// attributes are among the unknown ones.
 pub(crate) fn report(set: &Attributes, faults: &[Fault], octets: &[u8]) -> AttributeReport {
-    // The set has a default where one of these is not there, or bad, and the next hop of
+    // The set has a default for each of these that is missing or malformed, and for the next hop of
     // MP_REACH_NLRI.
     let good = |code: AttrCode| {
         let bad = |fault: &Fault| fault.attr == code && fault.kind != FaultKind::Duplicate;
@@ -33,7 +33,8 @@ fn raw(octets: &[u8]) -> impl Iterator<Item = RawAttr<'_>> {
     RawAttrs::new(octets, 0).map_while(Result::ok)
 }
 
-/// Attributes without a row of their own, and those with faults, in the order they came.
+/// Returns attributes without a row of their own and attributes with faults, in the order of the
+/// message.
 fn unread(set: &Attributes, faults: &[Fault], octets: &[u8]) -> Vec<UnknownReport> {
     let unread = raw(octets).filter(|attr| {
         let faulty = |fault: &Fault| fault.attr == attr.code && usize::from(fault.at) == attr.at;

@@ -1,4 +1,4 @@
-//! Text files with a message in hex a line.
+//! Text files with one message in hex per line.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -79,7 +79,7 @@ fn field(text: &str) -> Option<(&str, &str, &str)> {
     Some((key, value, after))
 }
 
-/// Takes the fields out that tell how the message is to be read.
+/// Removes the fields with the parameters of the session, and returns these.
 fn params(fields: &mut BTreeMap<&str, &str>) -> Result<SessionParams, String> {
     let as4 = flag(fields, "as4", true)?;
     let add_path = flag(fields, "ap", false)?;

@@ -11,7 +11,7 @@ use crate::decode::octets::to_hex;
 use crate::decode::schema::{Content, FaultReport, NotificationMessage};
 use crate::decode::{open as open_message, update};
 
-/// Reads the messages in `octets`; the last one may be malformed or cut off.
+/// Decodes the messages in `octets`; the last one may be malformed or truncated.
 pub(crate) fn messages(octets: &[u8], params: &SessionParams) -> Vec<Content> {
     let mut buf = BytesMut::from(octets);
     let mut list = Vec::new();

@@ -18,12 +18,12 @@ use crate::decode::schema::{Content, End, Line, NlriReport, Place, RibPath, Rout
 use crate::decode::update::params;
 use crate::decode::{message, update};
 
-/// What earlier records of the file tell about later ones.
+/// Data of earlier records that later records need.
 #[derive(Default)]
 struct Known {
     /// The peers that RIB records refer to.
     peers: PeerIndex,
-    /// Families for which a peer's OPEN says that it may send path identifiers.
+    /// Families for which a peer's OPEN offers to send path identifiers.
     add_path: BTreeMap<(IpAddr, IpAddr), FamilySet>,
 }
 
@@ -61,12 +61,12 @@ pub(crate) fn run(path: &Path, out: &mut Output<impl Write>) -> anyhow::Result<(
     Ok(())
 }
 
-/// Tables hold what a session has accepted already.
+/// Returns the parameters for tables, which have only what a session has accepted.
 fn table_params(as4: bool) -> SessionParams {
     update::lenient(&params(PeerKind::Internal, as4, false))
 }
 
-/// The objects of one record: one, but for the paths of a table.
+/// Returns the objects of one record: several only for the paths of a table.
 fn lines(record: &Record, known: &mut Known) -> Vec<(Place<'static>, Content)> {
     let place = Place {
         offset: Some(record.at),
@@ -141,8 +141,9 @@ impl Known {
             .collect()
     }
 
-    /// Writers older than RFC 8050 do not mark messages with path identifiers. If the peer's
-    /// OPEN said that it may send some, and only so the routes make sense, they are read so.
+    /// Writers older than RFC 8050 do not mark messages with path identifiers. The routes are read
+    /// with identifiers if the peer's OPEN offered to send them and the routes are valid only in
+    /// this way.
     fn with_path_ids(
         &self,
         message: &mrt::Bgp4mpMessage,
@@ -168,7 +169,7 @@ impl Known {
     }
 }
 
-/// The families of the add-path capability, if the octets are an OPEN.
+/// Returns the families of the add-path capability, if the octets are an OPEN.
 fn offered_add_path(octets: &[u8]) -> Option<FamilySet> {
     let mut buf = BytesMut::from(octets);
     let frame = next_frame(&mut buf, MESSAGE_OCTETS_MAX_EXTENDED).ok()??;

@@ -1,8 +1,8 @@
-//! Hex digits to octets and back.
+//! Conversion between hex digits and octets.
 
 use std::fmt::Write;
 
-/// Octets as lower-case hex digits.
+/// Returns octets as lower-case hex digits.
 pub(crate) fn to_hex(octets: &[u8]) -> String {
     let mut text = String::with_capacity(octets.len() * 2);
     for octet in octets {

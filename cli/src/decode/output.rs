@@ -1,10 +1,10 @@
-//! Where decoded messages are written.
+//! The output of decoded messages.
 
 use std::io::Write;
 
 use crate::decode::schema::Line;
 
-/// Where lines go.
+/// The destination of lines.
 pub(crate) struct Output<W>(pub(crate) W);
 
 impl<W: Write> Output<W> {

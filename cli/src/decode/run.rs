@@ -1,4 +1,4 @@
-//! The command's arguments and its frame.
+//! The command's arguments, and its main function.
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub(crate) struct Args {
     hex: Option<PathBuf>,
 }
 
-/// Prints what the file holds. Malformed messages are reported among the others; only a file
+/// Prints the messages of a file. Malformed messages are reported among the others; only a file
 /// that cannot be opened is an error.
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let mut out = Output(BufWriter::new(io::stdout().lock()));
@@ -29,7 +29,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     };
     let result = result.and_then(|()| Ok(out.0.flush()?));
     match result {
-        // Whoever reads has seen enough.
+        // The reader has closed the pipe.
         Err(error) if is_broken_pipe(&error) => Ok(()),
         result => result,
     }

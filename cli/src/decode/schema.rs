@@ -1,4 +1,4 @@
-//! What is printed, field by field. `docs/operate/decode.md` describes it for users.
+//! The output, field by field. `docs/operate/decode.md` describes it for users.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -7,7 +7,7 @@ use bgp_proto::attr::Report;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-/// One object: where it was found and what it is.
+/// One object: its place and its content.
 #[derive(Debug, Serialize)]
 pub(crate) struct Line<'a> {
     /// Number of the message or record, from 1.
@@ -18,7 +18,7 @@ pub(crate) struct Line<'a> {
     pub(crate) content: Content,
 }
 
-/// Where an object was found.
+/// The place of an object.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Place<'a> {
     /// Octet offset of the MRT record, after decompression.
@@ -53,7 +53,7 @@ pub(crate) struct End {
     pub(crate) id: Option<Ipv4Addr>,
 }
 
-/// What an object is.
+/// The content of an object.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "SCREAMING-KEBAB-CASE")]
 pub(crate) enum Content {
@@ -65,7 +65,7 @@ pub(crate) enum Content {
         family: String,
         subtype: String,
     },
-    /// A message that could not be read at all.
+    /// A message that could not be decoded at all.
     Malformed {
         /// The type octet, if the header was read.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,12 +88,12 @@ pub(crate) enum Content {
         view: u16,
         file: String,
     },
-    /// An MRT record of a type that is not read.
+    /// An MRT record of an unsupported type.
     Record {
         kind: u16,
         subtype: u16,
     },
-    /// The file, or a line of it, is not what it should be.
+    /// The file, or a line of it, is invalid.
     Error {
         error: String,
     },
@@ -116,7 +116,7 @@ pub(crate) struct CapabilityReport {
     pub(crate) code: u8,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<&'static str>,
-    /// The whole capability for people.
+    /// The whole capability as text for people.
     pub(crate) text: String,
     /// The value in hex.
     pub(crate) value: String,
@@ -132,7 +132,7 @@ pub(crate) struct NotificationMessage {
     pub(crate) data: String,
 }
 
-/// What an UPDATE says, as it was sent.
+/// The content of an UPDATE, as it was sent.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Routes {
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -183,19 +183,19 @@ pub(crate) struct Unreach {
 pub(crate) struct NlriReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) prefix: Option<String>,
-    /// The octets of an NLRI of a family that is carried unread, in hex.
+    /// The octets of an NLRI of an opaque family, in hex.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) opaque: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) path_id: Option<u32>,
 }
 
-/// Path attributes by the names RFCs give them.
+/// Path attributes by their names in the RFCs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct AttributeReport {
-    /// Those that have a row in the codec's table, in its order.
+    /// Attributes with a row in the codec's table, in its order.
     pub(crate) typed: Vec<(&'static str, Report)>,
-    /// Attributes that are carried unread, or could not be read.
+    /// Unknown attributes, and malformed ones.
     pub(crate) unknown: Vec<UnknownReport>,
 }
 
@@ -228,7 +228,7 @@ pub(crate) struct UnknownReport {
     pub(crate) value: String,
 }
 
-/// Something wrong with a message.
+/// A fault in a message.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct FaultReport {
     /// Octet offset from the beginning of the message, its header included; in a table from
@@ -236,10 +236,10 @@ pub(crate) struct FaultReport {
     pub(crate) at: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) attribute: Option<String>,
-    /// A fixed word.
+    /// A constant word.
     pub(crate) fault: &'static str,
-    /// The same for people.
+    /// The same as text for people.
     pub(crate) text: String,
-    /// What RFC 7606 asks to be done.
+    /// The remedy that RFC 7606 requires.
     pub(crate) remedy: &'static str,
 }

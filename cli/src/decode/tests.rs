@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::hex;
 use super::output::Output;
 
-/// The objects printed for a text file.
+/// The printed objects of a text file.
 fn decode(text: &str) -> Vec<Value> {
     let mut out = Output(Vec::new());
     hex::lines(text.as_bytes(), &mut out).unwrap();

@@ -10,7 +10,7 @@ use crate::decode::attributes;
 use crate::decode::octets::to_hex;
 use crate::decode::schema::{AttributeReport, FaultReport, NlriReport, Reach, Routes, Unreach};
 
-/// A session of which nothing is known but how its messages are to be read.
+/// Returns the parameters of a session about which only the encoding of its messages is known.
 pub(crate) fn params(kind: PeerKind, as4: bool, add_path: bool) -> SessionParams {
     SessionParams {
         kind,
@@ -26,8 +26,8 @@ pub(crate) fn params(kind: PeerKind, as4: bool, add_path: bool) -> SessionParams
     }
 }
 
-/// The session as if it took everything: what a message says is printed even where a session
-/// would leave it out. The faults are those of the real session.
+/// Returns the session's parameters with all families: the whole content of a message is printed
+/// even if a session would ignore a part. The faults are those of the real session.
 pub(crate) fn lenient(params: &SessionParams) -> SessionParams {
     SessionParams {
         kind: PeerKind::Internal,
@@ -36,7 +36,7 @@ pub(crate) fn lenient(params: &SessionParams) -> SessionParams {
     }
 }
 
-/// Whether routes were found that cannot be read.
+/// Returns whether there are malformed routes.
 pub(crate) fn has_bad_routes(routes: &Routes) -> bool {
     let bad = [
         FaultKind::NlriSyntax.slug(),
@@ -91,7 +91,7 @@ pub(crate) fn report(
     Ok(routes)
 }
 
-/// The attributes of an UPDATE, whether routes go with them or not.
+/// Returns the attributes of an UPDATE, with or without routes.
 fn message_attributes(body: &[u8], params: &SessionParams, faults: &[Fault]) -> AttributeReport {
     let Some((octets, at)) = attribute_field(body) else {
         return AttributeReport::default();

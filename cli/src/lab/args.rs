@@ -147,7 +147,7 @@ pub(super) enum Inside {
 }
 
 impl FabricArgs {
-    /// The fabric that is asked for.
+    /// Returns the plan of the requested fabric.
     pub(super) fn plan(&self) -> Result<Plan> {
         if self.members > 1 && self.store == StoreKind::Embedded {
             bail!("the embedded store has one member; add --store etcd");
@@ -196,7 +196,7 @@ impl Inside {
     }
 }
 
-/// A name that can be a file's.
+/// Returns a name that can also name a file.
 fn lab_name(text: &str) -> std::result::Result<String, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if text.is_empty() || text.len() > 32 || !text.chars().all(fits) {

@@ -1,4 +1,5 @@
-//! `cambric lab status`, `workload`, `exec` and `down`: outside, with a keeper somewhere.
+//! `cambric lab status`, `workload`, `exec` and `down`: the process outside the namespaces, which
+//! connects to a keeper.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
@@ -21,7 +22,7 @@ use super::keeper::{Answer, FabricStatus, Request};
 use super::limits::{ANSWER, DOWN};
 use super::programs;
 
-/// Where keepers have their sockets.
+/// Returns the directory of the keepers' sockets.
 fn runtime_directory() -> PathBuf {
     if getuid().is_root() {
         return PathBuf::from("/run/cambric-lab");
@@ -38,7 +39,7 @@ fn socket_path(name: &str) -> PathBuf {
     runtime_directory().join(format!("{name}.sock"))
 }
 
-/// Takes a name for a new fabric: its socket, and where it is.
+/// Reserves a name for a new fabric: returns its socket, and the path of it.
 pub(super) fn claim(name: &str) -> Result<(UnixListener, PathBuf)> {
     let directory = runtime_directory();
     let made = fs::DirBuilder::new()
@@ -46,7 +47,8 @@ pub(super) fn claim(name: &str) -> Result<(UnixListener, PathBuf)> {
         .recursive(true)
         .create(&directory);
     made.with_context(|| format!("creating {}", directory.display()))?;
-    // Somebody else's directory under a shared one would let them answer in our place.
+    // A directory of another user under a shared one would let that user answer in the keeper's
+    // place.
     if fs::symlink_metadata(&directory)?.uid() != getuid().as_raw() {
         bail!("{} belongs to another user", directory.display());
     }
@@ -57,7 +59,7 @@ pub(super) fn claim(name: &str) -> Result<(UnixListener, PathBuf)> {
             "there is a fabric already; look: cambric lab status{option}, or take it down: cambric lab down{option}"
         );
     }
-    // Left over from one that was killed.
+    // Left over from a keeper that was killed.
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(error).with_context(|| format!("removing {}", path.display()));
@@ -69,7 +71,7 @@ pub(super) fn claim(name: &str) -> Result<(UnixListener, PathBuf)> {
     Ok((listener, path))
 }
 
-/// Whether a keeper answers at this socket.
+/// Returns whether a keeper listens at this socket.
 pub(super) fn answers(path: &Path) -> bool {
     Keeper::at(path)
         .and_then(|keeper| keeper.ask(&Request::Status {}))
@@ -194,7 +196,8 @@ pub(super) fn exec(name: &str, host: &str, command: &[String]) -> Result<ExitCod
     keeper
         .enter(network, mounts, uts)
         .with_context(|| format!("entering {host}"))?;
-    // Another root came with the mounts: the same files, and the working directory anew.
+    // The mount namespace has another root with the same files; the working directory must be
+    // entered again.
     if let Some(here) = here {
         let _ = std::env::set_current_dir(here);
     }
@@ -206,7 +209,7 @@ pub(super) fn exec(name: &str, host: &str, command: &[String]) -> Result<ExitCod
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        // What the terminal sends is for the command.
+        // Signals of the terminal are for the command.
         let _interrupt = signal(SignalKind::interrupt())?;
         let _quit = signal(SignalKind::quit())?;
         let mut child = tokio::process::Command::from(process)
@@ -250,7 +253,7 @@ pub(super) fn down(name: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether a process is there, and not just waiting for its parent to take note of its end.
+/// Returns whether a process runs; a zombie does not.
 fn alive(pid: Pid) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return false;
@@ -259,7 +262,7 @@ fn alive(pid: Pid) -> bool {
         .is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// A keeper that listens.
+/// A listening keeper.
 struct Keeper {
     pid: Pid,
     stream: UnixStream,
@@ -304,8 +307,8 @@ impl Keeper {
         serde_json::from_str(&line).context("reading the keeper's answer")
     }
 
-    /// Takes this process into namespaces that the keeper holds by these descriptors, and its
-    /// children into the keeper's pid namespace.
+    /// Enters the keeper's namespaces by these descriptors; children enter the keeper's pid
+    /// namespace.
     fn enter(&self, network: i32, mounts: i32, uts: i32) -> Result<()> {
         let open = |what: String| {
             let path = format!("/proc/{}/{what}", self.pid);
@@ -341,7 +344,7 @@ fn others() -> Vec<String> {
     names
 }
 
-/// What to add to a command so that it means this fabric.
+/// Returns the option that makes a command refer to this fabric.
 pub(super) fn option(name: &str) -> String {
     if name == "default" {
         String::new()

@@ -1,4 +1,4 @@
-//! The container runtime's part: connects workloads to their nodes through the CNI plugin.
+//! The role of the container runtime: connects workloads to their nodes through the CNI plugin.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use super::programs;
 
 /// The network that every workload is in; its members reach each other.
 const NETWORK: &str = "lab";
-/// A workload's own name for its interface.
+/// The interface's name in a workload.
 const INTERFACE: &str = "eth0";
 
-/// The CNI plugin, and what it is told of this fabric.
+/// The CNI plugin, and its settings for this fabric.
 #[derive(Debug)]
 pub(super) struct Containers {
     plugin: PathBuf,
@@ -31,7 +31,7 @@ impl Containers {
         })
     }
 
-    /// Connects a workload to a node, with these addresses or with any.
+    /// Connects a workload to a node, with these addresses or with automatic ones.
     pub(super) async fn add(
         &self,
         fabric: &Fabric,
@@ -53,7 +53,7 @@ impl Containers {
             .with_context(|| format!("the CNI plugin has not given two addresses: {result}"))
     }
 
-    /// Disconnects a workload from the node where it is.
+    /// Disconnects a workload from its node.
     pub(super) async fn del(&self, fabric: &Fabric, name: &str) -> Result<()> {
         let place = workload(fabric, name)?.place;
         self.call("DEL", fabric, name, place, &[]).await?;
@@ -92,7 +92,7 @@ impl Containers {
         serde_json::from_str(&text).with_context(|| format!("{what}: the plugin's result"))
     }
 
-    /// The network's configuration for a workload, where the plugin reads it.
+    /// Writes the network's configuration for a workload, and returns its path.
     fn save(&self, node: &Host, name: &str, wanted: &[IpAddr]) -> Result<PathBuf> {
         let mut config = json!({
             "cniVersion": "1.0.0", "name": NETWORK, "type": "cambric-cni",
@@ -111,7 +111,7 @@ impl Containers {
     }
 }
 
-/// A workload by its name.
+/// Returns a workload by its name.
 pub(super) fn workload<'a>(fabric: &'a Fabric, name: &str) -> Result<&'a Workload> {
     let found = fabric.workloads.iter().find(|w| w.name == name);
     found.with_context(|| format!("there is no workload {name}"))

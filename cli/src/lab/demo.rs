@@ -1,4 +1,4 @@
-//! `cambric lab demo`, within its namespaces: brings a fabric up, disturbs it, and checks.
+//! `cambric lab demo`, within its namespaces: starts a fabric, disturbs it, and checks it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use super::stage::{self, Stage};
 use super::usage::{self, DaemonUsage};
 use super::{containers, kernels, reach, sessions};
 
-/// Runs the demo; the exit code says whether all was as it should be.
+/// Runs the demo; the exit code is that of a failure if any step failed.
 pub(super) async fn run(args: &DemoArgs, inside: Inside, directory: PathBuf) -> Result<ExitCode> {
     let began = Instant::now();
     let shape = args.fabric.shape();
@@ -79,7 +79,7 @@ fn count(number: u16, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// What `--json` writes.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     nodes: u16,
@@ -87,17 +87,17 @@ struct Report<'a> {
     workloads: usize,
     sessions: usize,
     store: &'static str,
-    /// All is as it should be.
+    /// Whether all steps succeeded.
     good: bool,
     took_ms: f64,
     steps: &'a [Step],
     daemons: &'a [DaemonUsage],
 }
 
-/// The demo under way.
+/// The running demo.
 struct Show {
     journal: Journal,
-    /// Machines whose daemons were killed on purpose.
+    /// Machines that have their daemons killed on purpose.
     dead: Vec<String>,
     usage: Vec<DaemonUsage>,
 }
@@ -156,7 +156,7 @@ impl Show {
         Ok(())
     }
 
-    /// The first workload goes to the last node, while another one keeps pinging it.
+    /// Moves the first workload to the last node, while another one pings it.
     async fn move_workload(&mut self, stage: &mut Stage) -> Result<()> {
         let place = stage.fabric.nodes.len() - 1;
         let Some(moving) = stage.fabric.workloads.first() else {
@@ -195,7 +195,7 @@ impl Show {
         Ok(())
     }
 
-    /// One member of the store dies; what comes next goes through the others.
+    /// Kills one member of the store; the next steps use the others.
     async fn kill_member(&mut self, stage: &mut Stage) -> Result<()> {
         let members = stage.fabric.plan.stores.len();
         let victim = stage.fabric.stores.last_mut().context("no member")?;
@@ -210,7 +210,7 @@ impl Show {
         Ok(())
     }
 
-    /// One reflector dies while every node sends and receives.
+    /// Kills one reflector while every node sends and receives.
     async fn kill_reflector(&mut self, stage: &mut Stage) -> Result<()> {
         let flows = reach::ring(&stage.fabric)?;
         sleep(FLOW_MARGIN).await;
@@ -223,7 +223,7 @@ impl Show {
         let plan = victim.plan.clone();
         let name = plan.name.clone();
         victim.daemon(sessions::REFLECTOR)?.process.kill().await?;
-        // It is gone on purpose: from now on only the others are checked.
+        // It was killed on purpose: from here on only the others are checked.
         victim.daemons.clear();
         self.dead.push(name.clone());
         let noticed = until(CONVERGE, "every node notices", async || {
@@ -266,7 +266,7 @@ impl Show {
         Ok(())
     }
 
-    /// The last workload goes for good.
+    /// Removes the last workload.
     async fn withdraw(&mut self, stage: &mut Stage) -> Result<()> {
         let Some(workload) = stage.fabric.workloads.last() else {
             return Ok(());
@@ -332,7 +332,7 @@ async fn reaches_all(stage: &Stage, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The ends of the logs, for the one who has to find out.
+/// Prints the ends of the logs, to find the cause of a failure.
 fn show_logs(stage: &Stage) {
     let machines = stage.fabric.reflectors.iter().chain(&stage.fabric.nodes);
     let daemons = machines.flat_map(|m| &m.daemons).chain(&stage.fabric.store);

@@ -29,7 +29,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
 }
 
-/// Everything that can be found wrong before anything is built.
+/// Reports all errors that can be found before anything is built.
 fn check(fabric: &super::args::FabricArgs) -> Result<()> {
     fabric.plan()?;
     programs::daemons()?;
@@ -44,7 +44,7 @@ fn demo_outside(demo: &DemoArgs) -> Result<ExitCode> {
     }
     check(&demo.fabric)?;
     let mut child = enter(|process| process.stdin(Stdio::piped()))?;
-    // Our end of the pipe stays open until we end: that is how the other side notices.
+    // This end of the pipe stays open until the process ends: its end is visible on the other side.
     let lifeline = child.stdin.take();
     let status = child.wait().context("waiting for the lab")?;
     drop(lifeline);
@@ -52,8 +52,8 @@ fn demo_outside(demo: &DemoArgs) -> Result<ExitCode> {
 }
 
 fn demo_inside(demo: &DemoArgs, inside: Inside) -> Result<ExitCode> {
-    // Killed together with the process outside. Should that one have died before this call, the
-    // pipe tells.
+    // The kernel kills this process together with the one outside. The pipe shows whether that one
+    // ended before this call.
     set_pdeathsig(Signal::SIGKILL).context("tying this process to its parent")?;
     thread::Builder::new()
         .name("lifeline".to_owned())
@@ -80,7 +80,7 @@ fn up_outside(up: &UpArgs) -> Result<ExitCode> {
         }
     };
     if let Some(mut progress) = child.stdout.take() {
-        // Ends when the keeper lets go of it: the fabric is up, or it will not come up.
+        // Ends when the keeper closes it: the fabric is up, or it has failed.
         io::copy(&mut progress, &mut io::stdout()).context("reading the lab's progress")?;
     }
     if !client::answers(&path) {
@@ -123,11 +123,11 @@ fn enter(prepare: impl FnOnce(&mut Process) -> &mut Process) -> Result<Child> {
         .context("starting process 1 of the lab")
 }
 
-/// What can be had where namespaces cannot.
+/// Hint for machines without namespaces.
 const INSTEAD: &str = "the same fabric in the simulator needs none: cambric lab demo --sim";
 
 fn settle() -> Result<PathBuf> {
-    // Containers may grant namespaces and yet refuse mounts in them.
+    // Some containers grant namespaces but reject mounts in them.
     netns_lab::settle().map_err(|error| anyhow::anyhow!("{error}; {INSTEAD}"))
 }
 
@@ -142,8 +142,8 @@ fn exit_code(code: Option<i32>) -> ExitCode {
 }
 
 impl DemoArgs {
-    /// With the paths of files to write made absolute and their directories there, while the
-    /// file system is still the one the user sees.
+    /// Makes the paths of files to write absolute and creates their directories, while the user's
+    /// file system is still visible.
     fn resolved(mut self) -> Result<Self> {
         let absolute = |path: PathBuf| {
             std::path::absolute(&path).with_context(|| format!("{}", path.display()))

@@ -1,4 +1,4 @@
-//! What happened, step by step: printed as it happens, and kept for the end.
+//! The steps of a run: printed as they end, and kept for the summary.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -17,21 +17,21 @@ pub(super) struct Journal {
 pub(super) struct Step {
     /// Its name in JSON.
     pub(super) name: &'static str,
-    /// It is as it should be.
+    /// Whether it succeeded.
     pub(super) good: bool,
-    /// How long it took, in milliseconds, where that says something.
+    /// Its duration in milliseconds, if that is of interest.
     pub(super) took_ms: Option<f64>,
-    /// What came out, in words.
+    /// Its result, in words.
     pub(super) outcome: String,
 }
 
 impl Journal {
-    /// A step that is as it should be.
+    /// Records a step that succeeded.
     pub(super) fn good(&mut self, name: &'static str, took: Option<Duration>, outcome: String) {
         self.note(name, true, took, outcome);
     }
 
-    /// A step that is not; the run goes on, and ends in failure.
+    /// Records a step that failed; the run continues, and ends in failure.
     pub(super) fn bad(&mut self, name: &'static str, took: Option<Duration>, outcome: String) {
         self.note(name, false, took, outcome);
     }
@@ -53,12 +53,12 @@ impl Journal {
         &self.steps
     }
 
-    /// Whether all is as it should be.
+    /// Returns whether all steps succeeded.
     pub(super) fn all_good(&self) -> bool {
         self.steps.iter().all(|step| step.good)
     }
 
-    /// How long a step took, in words.
+    /// Returns the duration of a step, in words.
     pub(super) fn took(&self, name: &str) -> Option<String> {
         let step = self
             .steps
@@ -82,7 +82,7 @@ impl Step {
     }
 }
 
-/// Prints a line. That nobody reads it is no reason to stop.
+/// Prints a line. A closed output does not stop the run.
 pub(super) fn say(line: &str) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{line}");

@@ -1,4 +1,4 @@
-//! `cambric lab up`, within its namespaces: keeps a fabric and answers about it.
+//! `cambric lab up`, within its namespaces: runs a fabric and answers requests about it.
 
 use std::fs::File;
 use std::net::IpAddr;
@@ -22,43 +22,43 @@ use super::picture::Scene;
 use super::stage::{self, Stage};
 use super::{kernels, sessions};
 
-/// What a keeper is asked; one JSON object on a line.
+/// A request to a keeper; one JSON object on a line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) enum Request {
-    /// How the fabric fares.
+    /// The state of the fabric.
     Status {},
-    /// A new workload at a node.
+    /// Add a workload at a node.
     AddWorkload {
         /// Its name.
         workload: String,
         /// The node.
         node: String,
     },
-    /// A workload goes.
+    /// Delete a workload.
     DeleteWorkload {
         /// Its name.
         workload: String,
     },
-    /// The namespaces of a host.
+    /// Get the namespaces of a host.
     Host {
         /// Its name.
         name: String,
     },
 }
 
-/// What it answers.
+/// A reply of a keeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Answer {
     /// To [`Request::Status`].
     Status(FabricStatus),
-    /// To [`Request::AddWorkload`]: every kernel leads to these.
+    /// To [`Request::AddWorkload`]: every kernel has routes to these addresses.
     Connected {
         /// Its addresses.
         addresses: Vec<IpAddr>,
     },
-    /// To [`Request::DeleteWorkload`]: no kernel leads to it any more.
+    /// To [`Request::DeleteWorkload`]: no kernel has a route to it any more.
     Disconnected {},
     /// To [`Request::Host`]: descriptors in the keeper.
     Host {
@@ -68,17 +68,17 @@ pub(super) enum Answer {
         mounts: i32,
         /// UTS namespace.
         uts: i32,
-        /// Where the store answers, as `ETCD_ENDPOINTS` has it.
+        /// The store's address, as in `ETCD_ENDPOINTS`.
         store: String,
     },
-    /// There is no such host; these there are.
+    /// There is no such host; these exist.
     NoHost {
         /// Their names.
         hosts: Vec<String>,
     },
-    /// It went wrong.
+    /// The request failed.
     Error {
-        /// What.
+        /// The error.
         message: String,
     },
 }
@@ -91,7 +91,7 @@ impl Answer {
     }
 }
 
-/// How a fabric fares.
+/// The state of a fabric.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FabricStatus {
     /// The picture.
@@ -100,30 +100,29 @@ pub(super) struct FabricStatus {
     pub(super) machines: Vec<MachineStatus>,
 }
 
-/// How a machine fares.
+/// The state of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MachineStatus {
     pub(super) name: String,
     pub(super) address: String,
     pub(super) sessions_up: usize,
     pub(super) sessions_wanted: usize,
-    /// Workload routes that are as they should be, and how many there should be; reflectors
-    /// have none.
+    /// Correct workload routes, and the number of wanted ones; reflectors have none.
     pub(super) routes: Option<(usize, usize)>,
     pub(super) workloads: Vec<String>,
-    /// Daemon name and resident octets; none if it has ended.
+    /// Daemon name and resident octets; `None` if it has ended.
     pub(super) daemons: Vec<(String, Option<u64>)>,
 }
 
-/// Brings the fabric up, lets go of the terminal, and serves until killed.
+/// Starts the fabric, detaches from the terminal, and serves until killed.
 pub(super) async fn run(
     up: &UpArgs,
     inside: Inside,
     directory: PathBuf,
     socket: OwnedFd,
 ) -> Result<ExitCode> {
-    // Once more, by us: who asks finds out by the credentials of the one who listens whom to
-    // kill.
+    // This process calls `listen` again: a client finds the process to kill by the credentials of
+    // the listener.
     listen(&socket, Backlog::MAXCONN).context("listening on the keeper's socket")?;
     let listener = std::os::unix::net::UnixListener::from(socket);
     listener.set_nonblocking(true)?;
@@ -143,7 +142,7 @@ pub(super) async fn run(
         let Ok((stream, _)) = listener.accept().await else {
             continue;
         };
-        // One at a time: answers take milliseconds, and a silent asker is cut off.
+        // One client at a time: answers take milliseconds, and a silent client is disconnected.
         let served = timeout(ANSWER, serve(stream, &mut stage)).await;
         if let Ok(Err(error)) = served {
             say(&format!("a request failed: {error:#}"));

@@ -1,4 +1,4 @@
-//! The kernels of a fabric's nodes, watched.
+//! Watches the kernels of a fabric's nodes.
 
 use std::collections::BTreeSet;
 
@@ -27,8 +27,8 @@ impl Kernels {
         })
     }
 
-    /// Waits until every node's kernel leads to every workload, and to no other; returns the
-    /// instant when that was seen.
+    /// Waits until every node's kernel has routes to every workload, and to no other; returns when
+    /// that was seen.
     pub(super) async fn agree(&mut self, fabric: &mut Fabric, owners: &Owners) -> Result<Instant> {
         let limit = CONVERGE + PER_NODE * u32::from(fabric.plan.shape.nodes);
         let deadline = Instant::now() + limit;
@@ -45,7 +45,7 @@ impl Kernels {
             });
             let now = Instant::now();
             if differing.is_empty() {
-                // Each has agreed at some time: once more, all together.
+                // Each kernel agreed at some time: check all of them together again.
                 differing = self.disagreeing(fabric, owners).await?;
                 if differing.is_empty() {
                     return Ok(now);
@@ -69,7 +69,7 @@ impl Kernels {
         Ok(nodes)
     }
 
-    /// Waits for news; returns the node whose kernel had some, if it was not for the time alone.
+    /// Waits for notifications; returns the node with a changed kernel, or `None` after a timeout.
     async fn changed(&mut self) -> Option<usize> {
         let waiting = self
             .monitors
@@ -81,8 +81,8 @@ impl Kernels {
             .map(|((), node, _)| node)
     }
 
-    /// Routes to workloads that left a kernel since `since`, and kernels of which we missed
-    /// something.
+    /// Returns the routes to workloads that were removed from a kernel after `since`, and kernels
+    /// with lost notifications.
     pub(super) fn left_since(&self, fabric: &Fabric, since: Instant) -> Vec<String> {
         let workloads = Fabric::workload_nets();
         let mut left = Vec::new();
@@ -104,7 +104,7 @@ impl Kernels {
     }
 }
 
-/// What one kernel lacks, in words.
+/// Returns the missing routes of one kernel, in words.
 pub(super) async fn differences(
     fabric: &Fabric,
     owners: &Owners,

@@ -13,9 +13,10 @@ pub(crate) struct Args {
     _arguments: Vec<OsString>,
 }
 
-/// Says that this program has no lab, and how to build one that has.
+/// Reports that this program has no lab, and how to build one that has.
 ///
 /// # Errors
+///
 /// Always.
 pub(crate) fn run(_: Args) -> Result<ExitCode> {
     bail!(

@@ -1,8 +1,8 @@
 //! `cambric lab`: a routed fabric on this machine, to see and to explore.
 //!
-//! `demo` and `up` start themselves a second time: the process that the user started enters
-//! namespaces of its own and waits; the second one, process 1 of a pid namespace, builds the
-//! fabric. When it ends, however it ends, the kernel ends all the rest.
+//! `demo` and `up` start themselves a second time: the process that the user started enters new
+//! namespaces and waits; the second one, process 1 of a pid namespace, builds the fabric. When that
+//! process ends for any reason, the kernel kills all others.
 
 mod args;
 mod client;

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use netns_lab::fabric::Fabric;
 
-/// Nodes drawn before the rest is only counted.
+/// Nodes that are drawn; further ones are only counted.
 const NODES_DRAWN_MAX: usize = 8;
 
-/// What is to be drawn: plain, so that it can be drawn without a fabric.
+/// The content of a picture: plain data, so that it can be drawn without a fabric.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scene {
     /// Reflectors, and whether each runs.
@@ -42,7 +42,7 @@ impl Scene {
         }
     }
 
-    /// Reflectors above, the underlay, nodes below, each with its workloads.
+    /// Draws reflectors above, the underlay, and nodes below, each with its workloads.
     pub(super) fn draw(&self) -> String {
         let above: Vec<Box> = self
             .reflectors
@@ -120,7 +120,7 @@ fn row_width(boxes: &[Box]) -> usize {
         .saturating_sub(GAP)
 }
 
-/// The columns where the stems of boxes stand that are drawn in the middle of `width`.
+/// Returns the columns of the stems of boxes that are drawn in the middle of `width`.
 fn stems(boxes: &[Box], width: usize) -> Vec<usize> {
     let mut left = GAP + width.saturating_sub(row_width(boxes)) / 2;
     let mut columns = Vec::new();

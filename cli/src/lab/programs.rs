@@ -1,4 +1,4 @@
-//! Where the programs of the suite are, and which one is the store.
+//! Paths of the suite's programs, and the program of the store.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -60,7 +60,7 @@ fn in_path(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// The store's members as programs to start; each directory is empty and of one of them.
+/// Returns the store's members as programs to start; each has an empty directory of its own.
 pub(super) fn serve(kind: StoreKind, plan: &Plan, directories: &[PathBuf]) -> Result<Vec<Program>> {
     let program = Program::new(store(kind)?);
     let members = plan.store_addresses().zip(directories);
@@ -102,7 +102,7 @@ pub(super) fn serve(kind: StoreKind, plan: &Plan, directories: &[PathBuf]) -> Re
     })
 }
 
-/// Becomes the simulator.
+/// Replaces this process with the simulator.
 pub(super) fn simulator(shape: Shape) -> Result<ExitCode> {
     if shape.mesh {
         bail!("the simulator shows fabrics with reflectors: leave out --mesh or --sim");

@@ -1,4 +1,4 @@
-//! Which workloads reach which.
+//! Reachability between workloads.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use netns_lab::fabric::Fabric;
 
 use super::limits::{FLOW_PERIOD, PING, PINGS_MAX};
 
-/// What came of pinging many pairs.
+/// The result of pings between many pairs.
 #[derive(Debug, Default)]
 pub(super) struct Pings {
-    /// Answered.
+    /// Pings with a reply.
     pub(super) answered: usize,
-    /// Not answered: `w1 -> 10.65.0.3`.
+    /// Pings without a reply: `w1 -> 10.65.0.3`.
     pub(super) lost: Vec<String>,
-    /// The slowest answer.
+    /// The slowest reply.
     pub(super) slowest: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What a fabric has in the store before its workloads: nodes, pools, and how BGP is configured.
+//! A fabric's content of the store before its workloads: nodes, pools, and the BGP configuration.
 
 use std::net::SocketAddr;
 
@@ -16,7 +16,7 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Connects, and makes the store ready.
+    /// Connects, and initializes the store.
     pub(super) async fn open(addresses: impl Iterator<Item = SocketAddr>) -> Result<Self> {
         let options = EtcdOptions::new(addresses.map(|address| format!("http://{address}")));
         let all = Resources::new(EtcdStore::connect(&options).await?);
@@ -24,7 +24,7 @@ impl Records {
         Ok(Self { all })
     }
 
-    /// Writes what a fabric is made of.
+    /// Writes the resources of a plan.
     pub(super) async fn write(&self, plan: &Plan) -> Result<()> {
         for resource in resources(plan) {
             self.all.apply(resource).await?;
@@ -32,7 +32,7 @@ impl Records {
         Ok(())
     }
 
-    /// How many reflectors are registered.
+    /// Returns the number of registered reflectors.
     pub(super) async fn registered(&self) -> Result<usize> {
         let mut query = Query::new(KeyRange::prefix(format!("{FABRIC_PREFIX}reflector/")));
         query.keys_only = true;

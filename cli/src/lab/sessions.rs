@@ -1,4 +1,4 @@
-//! The BGP sessions of a fabric, asked of its daemons.
+//! The BGP sessions of a fabric, as its daemons report them.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use daemon_common::report::Neighbor;
 use daemon_common::{Command, Reply};
 use netns_lab::fabric::{Fabric, Machine, MachinePlan};
 
-/// A session's state as the FSM calls it once it is up.
+/// The reported state of a session that is up.
 const ESTABLISHED: &str = "Established";
 
 /// The daemons of a reflector and of a node.
@@ -22,15 +22,16 @@ pub(super) struct Sessions {
     pub(super) machine: String,
     /// How many are established.
     pub(super) up: usize,
-    /// How many are configured at either end.
+    /// How many are configured, by either side.
     pub(super) wanted: usize,
 }
 
-/// Asks every machine, reflectors first. A daemon that does not answer has no session.
+/// Queries every machine, reflectors first. A daemon that does not answer counts as without
+/// sessions.
 pub(super) async fn of(fabric: &Fabric) -> Vec<Sessions> {
     let plan = &fabric.plan;
     let mut nodes = Vec::new();
-    // From where, and to where.
+    // Source and destination.
     let mut dialed: Vec<(IpAddr, IpAddr)> = Vec::new();
     for machine in &fabric.nodes {
         let neighbors = neighbors(machine.control(NODE)).await;
@@ -57,8 +58,8 @@ pub(super) async fn of(fabric: &Fabric) -> Vec<Sessions> {
     all
 }
 
-/// How many sessions a reflector is to have: with the neighbors of its own configuration, and with
-/// the clients that dial it. One may be both.
+/// Returns the number of sessions that a reflector should have: with its configured neighbors, and
+/// with the clients that connect to it. A neighbor may be both.
 fn wanted_of(neighbors: &[Neighbor], mut clients: BTreeSet<IpAddr>) -> usize {
     let configured = neighbors.iter().filter(|neighbor| !neighbor.dynamic);
     clients.extend(configured.filter_map(|neighbor| neighbor.address));
@@ -75,7 +76,7 @@ impl Sessions {
     }
 }
 
-/// What keeps the sessions from being all up; `Ok` has their number.
+/// Returns why not all sessions are up, or their number.
 pub(super) async fn all_up(fabric: &Fabric) -> Result<usize, String> {
     let all = of(fabric).await;
     for Sessions {
@@ -125,7 +126,7 @@ fn is_up(neighbor: &Neighbor) -> bool {
     neighbor.state == ESTABLISHED
 }
 
-/// A machine's address of the same family.
+/// Returns a machine's address of the same family as another address.
 const fn address_beside(machine: &MachinePlan, other: IpAddr) -> IpAddr {
     match other {
         IpAddr::V4(_) => IpAddr::V4(machine.v4),

@@ -1,4 +1,4 @@
-//! A fabric brought up, with its store, its sessions and its workloads.
+//! A running fabric, with its store, its sessions and its workloads.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -23,11 +23,11 @@ use super::{programs, sessions};
 pub(super) struct Stage {
     /// Hosts, links, processes.
     pub(super) fabric: Fabric,
-    /// What is in the store.
+    /// The fabric's resources in the store.
     records: Records,
-    /// Who connects workloads.
+    /// The role of the container runtime.
     containers: Containers,
-    /// Where every workload prefix shall lead.
+    /// The wanted destination of every workload prefix.
     pub(super) owners: Owners,
     /// The nodes' kernels.
     pub(super) kernels: Kernels,
@@ -123,7 +123,7 @@ impl Stage {
 
     async fn start_from_files(&mut self, programs: &Programs, limit: Duration) -> Result<()> {
         self.fabric.start_reflectors(programs)?;
-        // A node that finds no reflector listening tries again only after seconds.
+        // A node that finds no listening reflector tries again only after seconds.
         until(limit, "the reflectors listen", async || {
             self.fabric.check()?;
             for machine in &self.fabric.reflectors {
@@ -137,9 +137,9 @@ impl Stage {
         Ok(self.fabric.start_nodes(programs)?)
     }
 
-    /// Of two reflectors, and of two nodes of a mesh, the one whose address is the greater text
-    /// dials. The other one is to listen and to know it by then: a connection that is refused is
-    /// tried again only after seconds.
+    /// Of two reflectors, and of two nodes of a mesh, the one with the greater address as text
+    /// connects. The other one must listen and have it as a neighbor by then: a rejected connection
+    /// is tried again only after seconds.
     async fn start_from_store(&mut self, programs: &Programs, limit: Duration) -> Result<()> {
         let mut reflectors = by_address(&self.fabric.plan.reflectors);
         reflectors.reverse();
@@ -171,7 +171,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Connects all workloads of the plan and waits until every kernel leads to each.
+    /// Connects all workloads of the plan and waits until every kernel has routes to them.
     pub(super) async fn add_workloads(&mut self, journal: &mut Journal) -> Result<()> {
         let workloads = self.fabric.plan.workloads.clone();
         for (place, name) in &workloads {
@@ -195,7 +195,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Nodes at the same time, the workloads of each after one another.
+    /// All nodes concurrently, the workloads of each one by one.
     async fn connect_all(&self) -> Result<Vec<Connected>> {
         let nodes = (0..self.fabric.nodes.len()).map(async |place| {
             let mut all = Vec::new();
@@ -232,7 +232,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Connects a workload to a node, with these addresses or with any.
+    /// Connects a workload to a node, with these addresses or with automatic ones.
     pub(super) async fn connect(
         &mut self,
         name: &str,
@@ -243,7 +243,7 @@ impl Stage {
         self.note(&connected)
     }
 
-    /// Disconnects a workload from its node; returns the addresses that it had.
+    /// Disconnects a workload from its node; returns its former addresses.
     pub(super) async fn disconnect(&mut self, name: &str) -> Result<Vec<IpAddr>> {
         self.containers.del(&self.fabric, name).await?;
         let all = &mut self.fabric.workloads;
@@ -257,7 +257,7 @@ impl Stage {
         Ok(had)
     }
 
-    /// Adds one more workload to a node, and waits until every kernel leads to it.
+    /// Adds a workload to a node, and waits until every kernel has routes to it.
     pub(super) async fn add_workload(&mut self, name: &str, node: &str) -> Result<Vec<IpAddr>> {
         if self.fabric.host(name).is_some() {
             bail!("there is a {name} already");
@@ -275,7 +275,7 @@ impl Stage {
         Ok(workload.addresses().collect())
     }
 
-    /// Takes a workload away, and waits until no kernel leads to it.
+    /// Removes a workload, and waits until no kernel has a route to it.
     pub(super) async fn delete_workload(&mut self, name: &str) -> Result<()> {
         containers::workload(&self.fabric, name)?;
         self.disconnect(name).await?;
@@ -292,7 +292,7 @@ fn by_address(machines: &[MachinePlan]) -> Vec<usize> {
     places
 }
 
-/// What became of a connection.
+/// The result of a connection.
 #[derive(Clone, Debug)]
 struct Connected {
     name: String,

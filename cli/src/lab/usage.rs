@@ -1,4 +1,4 @@
-//! What the daemons of a fabric use.
+//! CPU time and memory of the daemons of a fabric.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::limits::IDLE;
 /// One daemon's figures.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct DaemonUsage {
-    /// Where it runs.
+    /// The host that it runs on.
     pub(super) host: String,
     /// Its name.
     pub(super) daemon: &'static str,
@@ -20,11 +20,11 @@ pub(super) struct DaemonUsage {
     pub(super) resident_octets: u64,
     /// Time on a CPU since its start, in milliseconds.
     pub(super) cpu_ms: f64,
-    /// Of one core, while nothing happened, in per cent.
+    /// Share of one core in the idle fabric, in percent.
     pub(super) idle_percent: f64,
 }
 
-/// Lets the fabric idle for a while and returns what each daemon uses.
+/// Lets the fabric idle for a while and returns the figures of each daemon.
 pub(super) async fn idle(fabric: &Fabric) -> Vec<DaemonUsage> {
     let before = now(fabric);
     let began = Instant::now();

@@ -1,5 +1,5 @@
-//! `cambric node list`: what the agents of all hosts report into the store, and whose report has
-//! run out.
+//! `cambric node list`: the reports of the hosts' agents in the datastore, also those with an
+//! expired lease.
 
 use std::collections::BTreeMap;
 
@@ -10,29 +10,29 @@ use calico_store::{KeyRange, Store};
 use crate::resources::aligned;
 use crate::show::clean;
 
-/// Below it stands all that agents report of workloads and of themselves.
+/// Prefix of all reports of agents about workloads and themselves.
 const REPORTS: &str = "/calico/felix/v2/";
 
 const HEADINGS: [&str; 7] = ["NAME", "REGION", "FELIX", "REPORTED", "UP", "DOWN", "ERROR"];
 
-/// What is known of a host's agent in one region.
+/// The reports of a host's agent in one region.
 #[derive(Debug, Default)]
 struct Agent {
-    /// Its report under a lease: it is alive.
+    /// Its report under a lease, which exists only while it is alive.
     alive: Option<HostStatus>,
-    /// Its last report, be it alive or not.
+    /// Its last report, also if it is dead.
     last: Option<HostStatus>,
-    /// How many of its endpoints are in each state.
+    /// Number of its endpoints in each state.
     endpoints: BTreeMap<EndpointState, usize>,
-    /// Endpoints that are refused, each with the reason.
+    /// Rejected endpoints, each with the reason.
     refused: Vec<String>,
 }
 
-/// All hosts: those that are registered, and those that report without being so.
+/// All hosts: registered ones, and unregistered ones with a report.
 #[derive(Debug, Default)]
 struct Hosts(BTreeMap<(String, Region), Agent>);
 
-/// The table of all hosts.
+/// Returns the table of all hosts.
 pub(super) async fn list(store: &impl Store) -> Result<String> {
     let mut hosts = Hosts::default();
     for item in store.list(KeyRange::prefix(REPORTS)).await?.items {
@@ -109,7 +109,7 @@ impl Hosts {
 }
 
 impl Agent {
-    /// Whether it lives, when it last said so, and its endpoints.
+    /// Returns the host's state, the time of its last report, and its endpoints.
     fn cells(&self) -> [String; 5] {
         let state = match (&self.alive, &self.last) {
             (Some(_), _) => "alive",

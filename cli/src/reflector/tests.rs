@@ -64,7 +64,7 @@ fn the_last_one_that_takes_clients_is_known() {
     assert!(fleet.others_take_clients("rr1"));
 }
 
-/// A store with a claim of rr1's, and what has been read of it.
+/// A store with a claim of rr1, and the fleet that was read from it.
 async fn claimed() -> (etcd_lite::Local, Fleet) {
     let store = etcd_lite::Local::empty();
     put(&store, "cluster/10.0.0.1", r#"{"reflector":"rr1"}"#).await;

@@ -5,31 +5,31 @@ use serde_json::Value;
 
 use crate::show::clean;
 
-/// What a table shows beside the resources themselves.
+/// Data for a table beside the resources themselves.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Around {
-    /// The AS number of nodes that have none of their own.
+    /// The AS number of nodes without one of their own.
     pub(crate) cluster_as: String,
     /// Whether namespaces are shown.
     pub(crate) namespaces: bool,
 }
 
-/// How a cell is made of a resource.
+/// How a cell is made from a resource.
 #[derive(Clone, Copy)]
 pub(super) enum Cell {
-    /// The field as text, or nothing.
+    /// The field as text, or empty.
     Text(&'static str),
-    /// The field as text, or this.
+    /// The field as text, or this text.
     Or(&'static str, &'static str),
     /// The number of items of a list.
     Count(&'static str),
     /// The items of a list, or `name=value` of an object, with commas between them.
     List(&'static str),
-    /// The same, cut after 80 characters.
+    /// The same, cut to 80 characters.
     Short(&'static str),
     /// A number, in the way of Go: a million is `1e+06`.
     Float(&'static str),
-    /// Something that takes more than one field.
+    /// A value from more than one field.
     Made(fn(&Value, &Around) -> String),
 }
 
@@ -45,7 +45,7 @@ struct Table {
     cells: &'static [(&'static str, Cell)],
 }
 
-/// The headings of a kind's table.
+/// Returns the headings of a kind's table.
 pub(super) fn headings(kind: Kind, wide: bool, around: &Around) -> Vec<String> {
     let table = table(kind);
     let namespace = (around.namespaces && kind.scope() == calico_model::Scope::Namespaced)
@@ -55,7 +55,7 @@ pub(super) fn headings(kind: Kind, wide: bool, around: &Around) -> Vec<String> {
     all.map(|heading| (*heading).to_owned()).collect()
 }
 
-/// The cells of columns with these headings; nothing if the kind has no such column.
+/// Returns the cells of columns with these headings; `None` if the kind lacks such a column.
 pub(super) fn cells(kind: Kind, headings: &[String]) -> Option<Vec<Cell>> {
     let cells = table(kind).cells;
     headings
@@ -69,7 +69,7 @@ pub(super) fn cells(kind: Kind, headings: &[String]) -> Option<Vec<Cell>> {
 }
 
 impl Cell {
-    /// The cell of a resource.
+    /// Returns the cell of a resource.
     pub(super) fn of(self, resource: &Value, around: &Around) -> String {
         clean(&self.text(resource, around))
     }
@@ -117,7 +117,7 @@ fn joined(value: Option<&Value>) -> String {
     items.join(",")
 }
 
-/// Cut to 80 characters.
+/// Cuts a text to 80 characters.
 fn short(text: String) -> String {
     const LENGTH_MAX: usize = 80;
     if text.chars().count() <= LENGTH_MAX {
@@ -127,7 +127,7 @@ fn short(text: String) -> String {
     kept + "..."
 }
 
-/// A number in the shortest form, with an exponent of two digits from a million on.
+/// Returns a number in the shortest form, with an exponent of two digits from a million on.
 fn float(number: f64) -> String {
     let plain = (1e-4..1e6).contains(&number.abs()) || number == 0.0;
     if plain {

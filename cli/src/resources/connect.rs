@@ -1,4 +1,4 @@
-//! Which store: the file and the variables that calicoctl reads.
+//! The choice of the datastore: the file and the variables that calicoctl reads.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use calico_store::{EtcdOptions, EtcdStore, Password, TlsFiles};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The file that is read when none is named, if it is there.
+/// The file that is read by default, if it exists.
 const CONFIG: &str = "/etc/calico/calicoctl.cfg";
 
-/// Which store.
+/// The choice of the datastore.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Connection {
     /// The datastore, as a CalicoAPIConfig in YAML or JSON. Without a file, the variables
@@ -26,19 +26,20 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// The resources of the store. The first call tells whether it can be reached.
+    /// Returns the resources of the datastore. The first call shows whether it is reachable.
     pub(crate) async fn resources(&self) -> Result<Resources> {
         Ok(Resources::new(self.store().await?))
     }
 
-    /// The store.
+    /// Returns the datastore.
     pub(crate) async fn store(&self) -> Result<EtcdStore> {
         let settings = self.settings(Path::new(CONFIG), |name| std::env::var(name).ok())?;
         let store = EtcdStore::connect(&settings.options()?).await;
         store.context("the store")
     }
 
-    /// What the named file says; else what the default file says; else what the variables say.
+    /// Returns the settings of the given file; otherwise of the default file; otherwise of the
+    /// variables.
     fn settings(
         &self,
         default: &Path,
@@ -52,7 +53,7 @@ impl Connection {
     }
 }
 
-/// The settings of calicoctl that are about etcd.
+/// The settings of calicoctl for etcd.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Settings {
@@ -69,12 +70,12 @@ struct Settings {
     etcd_cert: String,
     #[serde(rename = "etcdCACert")]
     etcd_ca_cert: String,
-    /// Those that are about Kubernetes, which mean nothing here; and misspelt ones.
+    /// Settings for Kubernetes, which have no effect, and misspelled ones.
     #[serde(flatten)]
     others: BTreeMap<String, Value>,
 }
 
-/// The beginnings of the names of settings about other things than etcd.
+/// Prefixes of the names of settings that are not about etcd.
 const ELSEWHERE: [&str; 5] = [
     "k8s",
     "kubeconfig",
@@ -106,7 +107,7 @@ impl Settings {
         let spec = value.get("spec").cloned().unwrap_or_default();
         let settings: Self = match serde_json::from_value(spec) {
             Ok(settings) => settings,
-            // One of the settings is a password, and the error does not say which it is about.
+            // One of the settings is a password, and the error does not name the setting.
             Err(error) => {
                 let message = without_values(&error.to_string());
                 bail!("{}", document.fault("spec", message))
@@ -121,7 +122,8 @@ impl Settings {
         Ok(settings)
     }
 
-    /// The settings in variables such as `ETCD_ENDPOINTS`, or `CALICO_ETCD_ENDPOINTS` before it.
+    /// Returns the settings in variables such as `ETCD_ENDPOINTS`, or `CALICO_ETCD_ENDPOINTS`,
+    /// which has precedence.
     fn of_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name: &str| {
             variable(&format!("CALICO_{name}"))

@@ -37,11 +37,11 @@ pub(crate) struct Delete {
     connection: Connection,
 }
 
-/// A resource to delete, and the version that it must have.
+/// A resource to delete, and its expected version.
 struct Target {
     key: ResourceKey,
     version: Option<String>,
-    /// What a message about it begins with.
+    /// Prefix of messages about it.
     place: String,
 }
 
@@ -105,14 +105,14 @@ impl Delete {
     }
 }
 
-/// How long those who take addresses out of a pool that has just been closed may take for it.
+/// Time for pool users, which may have read the pool before it was closed, to finish an allocation.
 const POOL_CLOSES_IN: Duration = Duration::from_millis(500);
 
-/// The attribute that says on which node an address is used.
+/// The attribute with the node that uses an address.
 const NODE: &str = "node";
 
-/// Deletes a resource, and what is nothing without it. Of a version that is out of date nothing
-/// is deleted.
+/// Deletes a resource, and the objects that depend on it. If the version is outdated, nothing is
+/// deleted.
 async fn remove(all: &Resources, target: &Target) -> Result<(), Failure> {
     let version = target.version.as_deref();
     match target.key.kind() {
@@ -131,8 +131,7 @@ async fn remove(all: &Resources, target: &Target) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Deletes what belongs to a node: its addresses and blocks, its endpoints, its peers, its
-/// settings.
+/// Deletes the objects of a node: its addresses and blocks, its endpoints, its peers, its settings.
 async fn remove_what_is_of_node(all: &Resources, node: &Item) -> Result<(), Failure> {
     let name = node.key.name();
     let is_its = |item: &Item| item.value["spec"]["node"] == name;
@@ -140,14 +139,15 @@ async fn remove_what_is_of_node(all: &Resources, node: &Item) -> Result<(), Fail
     let (own, others): (Vec<&Item>, Vec<&Item>) = endpoints.iter().partition(|item| is_its(item));
     let mut addresses: BTreeSet<IpAddr> = own.iter().flat_map(|item| addresses_of(item)).collect();
     addresses.extend(tunnels(node));
-    // One that has moved may be in both places for a while.
+    // An endpoint that moves may exist on both nodes for a while.
     for address in others.iter().flat_map(|item| addresses_of(item)) {
         addresses.remove(&address);
     }
     let addresses: Vec<IpAddr> = addresses.into_iter().collect();
     let ipam = Ipam::new(all.store());
     let holders = ipam.holders(&addresses).await?;
-    // What an endpoint left behind says may long have been given to another node.
+    // The address of an endpoint that was left behind may have been allocated to another node
+    // since.
     let is_of_node = |holder: &&Holder| holder.attributes.get(NODE).is_none_or(|of| of == name);
     let releases: Vec<Release> = holders
         .iter()
@@ -199,8 +199,8 @@ fn tunnels(node: &Item) -> impl Iterator<Item = IpAddr> {
     .map(|network| network.address())
 }
 
-/// Sees to it that nothing more is taken out of a pool, and takes its blocks from their hosts;
-/// tells which version of the pool that was.
+/// Prevents further allocations from a pool, and releases its blocks from their hosts; returns the
+/// version of the closed pool.
 async fn close_pool(all: &Resources, target: &Target) -> Result<Revision, Failure> {
     let mut open = false;
     let disable = |pool: &mut Value| {
@@ -225,7 +225,7 @@ async fn close_pool(all: &Resources, target: &Target) -> Result<Revision, Failur
     Ok(pool.revision)
 }
 
-/// Somebody else may have deleted it.
+/// Accepts the error that another client has deleted the object.
 fn gone(deleted: Result<Item, ResourceError>) -> Result<(), ResourceError> {
     match deleted {
         Err(ResourceError::Missing(_)) => Ok(()),
@@ -233,13 +233,13 @@ fn gone(deleted: Result<Item, ResourceError>) -> Result<(), ResourceError> {
     }
 }
 
-/// Why something is not deleted.
+/// Why an object is not deleted.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    /// The resource, or one that goes with it.
+    /// The error is about the resource, or one that depends on it.
     #[error(transparent)]
     Resource(#[from] ResourceError),
-    /// Its addresses.
+    /// The error is about its addresses.
     #[error(transparent)]
     Addresses(#[from] IpamError),
 }

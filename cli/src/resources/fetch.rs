@@ -42,7 +42,7 @@ pub(crate) struct Get {
     connection: Connection,
 }
 
-/// What is asked for.
+/// The requested resources.
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted {
     One(ResourceKey),
@@ -71,7 +71,7 @@ pub(crate) async fn get(args: Get) -> Result<ExitCode> {
         namespaces: args.all_namespaces || args.namespace.is_some(),
     };
     let text = args.output.print(&shown, &around)?;
-    // A closed pipe ("| head") is no error of ours.
+    // A closed pipe ("| head") is not an error of this program.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     notes::report_shown(&args.output, &shown);
     for error in &failed {
@@ -142,7 +142,7 @@ fn list(kind: Kind, items: Items) -> Value {
         "metadata": {"resourceVersion": revision}, "items": items})
 }
 
-/// The AS number of nodes that have none of their own, where nodes are shown.
+/// Returns the AS number of nodes without one of their own, if nodes are shown.
 async fn cluster_as(all: &Resources, shown: &[Shown]) -> String {
     let unknown = || "unknown".to_owned();
     if !shown.iter().any(|one| one.kind() == Kind::Node) {

@@ -1,4 +1,4 @@
-//! What a command is about: resources in files, or a kind and names.
+//! The objects of a command: resources in files, or a kind and names.
 
 use std::fs;
 use std::io::Read;
@@ -9,7 +9,7 @@ use calico_manifests::{Document, documents, is_manifest};
 use calico_model::{Kind, ResourceKey, Scope};
 use serde_json::Value;
 
-/// The namespace of resources that name none.
+/// The namespace of resources without one.
 const DEFAULT_NAMESPACE: &str = "default";
 
 /// Files of resources.
@@ -28,7 +28,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Every resource of the files, in their order.
+    /// Returns every resource of the files, in their order.
     pub(crate) fn documents(&self) -> Result<Vec<Document>> {
         let mut all = Vec::new();
         for name in &self.filename {
@@ -62,7 +62,7 @@ impl Files {
         Ok(())
     }
 
-    /// The file itself, or the manifests of the directory, in the order of their names.
+    /// Returns the file itself, or the manifests of the directory, in the order of their names.
     fn files(&self, name: &Path) -> Result<Vec<PathBuf>> {
         if !name.is_dir() {
             return Ok(vec![name.to_owned()]);
@@ -87,7 +87,7 @@ impl Files {
     }
 }
 
-/// The namespace that the command line names.
+/// The namespace on the command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Namespace {
     pub(crate) named: Option<String>,
@@ -95,8 +95,8 @@ pub(crate) struct Namespace {
 }
 
 impl Namespace {
-    /// The namespace of a resource of this kind that says it is in `own`; `None` for kinds
-    /// without, and where all are asked for.
+    /// Returns the namespace of a resource of this kind with the namespace `own`; `None` for kinds
+    /// without namespaces, and for a request for all namespaces.
     pub(crate) fn of(&self, kind: Kind, own: Option<&str>) -> Result<Option<String>> {
         let own = own.filter(|own| !own.is_empty());
         if kind.scope() == Scope::Cluster {
@@ -118,12 +118,12 @@ impl Namespace {
     }
 }
 
-/// The kind that a word means.
+/// Returns the kind of a word.
 pub(crate) fn kind(word: &str) -> Result<Kind> {
     Kind::from_word(word).ok_or_else(|| anyhow!("\"{word}\" is not a kind of resource"))
 }
 
-/// The kind that a document says it is.
+/// Returns the kind of a document.
 pub(crate) fn kind_of(document: &Document) -> Result<Kind> {
     let value = document.value();
     let name = value["kind"].as_str().unwrap_or_default();
@@ -133,7 +133,7 @@ pub(crate) fn kind_of(document: &Document) -> Result<Kind> {
     })
 }
 
-/// The resource that a document holds, in the namespace that it belongs to.
+/// Returns the resource of a document, with its namespace set.
 pub(crate) fn resource(document: &Document, namespace: &Namespace) -> Result<Value> {
     let mut value = document.value();
     let kind = kind_of(document)?;
@@ -153,7 +153,7 @@ pub(crate) fn resource(document: &Document, namespace: &Namespace) -> Result<Val
     Ok(value)
 }
 
-/// Where the resource that a document names lives, whatever else stands there.
+/// Returns the key of a document's resource, without checking the other fields.
 pub(crate) fn key(document: &Document, namespace: &Namespace) -> Result<ResourceKey> {
     let kind = kind_of(document)?;
     let value = resource(document, namespace)?;
@@ -168,7 +168,7 @@ pub(crate) fn key(document: &Document, namespace: &Namespace) -> Result<Resource
         .map_err(|error| anyhow!("{}", document.fault("metadata.name", error.to_string())))
 }
 
-/// A name, also one that YAML takes for a number; nothing if it is empty.
+/// Returns a name, also one that YAML parses as a number; `None` if it is empty.
 fn text(name: &Value) -> Option<String> {
     match name {
         Value::String(text) if !text.is_empty() => Some(text.clone()),

@@ -1,4 +1,4 @@
-//! Fields of resources that have no effect: reported beside what was written or is shown.
+//! Fields of resources that have no effect: reported when they are written or shown.
 
 use calico_manifests::Document;
 use calico_model::{Kind, unsupported_fields};
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::print::{Output, Shown};
 
-/// Notes that are printed beside a table; of more, the number is printed.
+/// Notes that are printed beside a table; further ones are counted.
 const NOTES_SHOWN_MAX: usize = 20;
 
-/// The name of a resource, with its namespace.
+/// Returns the name of a resource, with its namespace.
 fn name(resource: &Value) -> String {
     let of = |field: &str| resource["metadata"][field].as_str().unwrap_or_default();
     match of("namespace") {
@@ -18,7 +18,7 @@ fn name(resource: &Value) -> String {
     }
 }
 
-/// The fields of a resource that have no effect, a line each.
+/// Returns the fields of a resource that have no effect, one per line.
 fn notes(kind: Kind, resource: &Value) -> Vec<(String, String)> {
     let named = format!("{kind} {}", name(resource));
     let found = unsupported_fields(kind, resource).into_iter();
@@ -27,7 +27,7 @@ fn notes(kind: Kind, resource: &Value) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Reports what of a resource has no effect although it was written, each with its place in the
+/// Reports the fields of a written resource that have no effect, each with its place in the
 /// manifest.
 pub(super) fn report_written(document: &Document, kind: Kind, resource: &Value) {
     for (field, note) in notes(kind, resource) {
@@ -36,7 +36,7 @@ pub(super) fn report_written(document: &Document, kind: Kind, resource: &Value) 
     }
 }
 
-/// Reports the same of resources that are shown as a table. The other forms are for programs.
+/// Reports the same for resources that are shown as a table. The other forms are for programs.
 pub(super) fn report_shown(output: &Output, shown: &[Shown]) {
     if !matches!(output, Output::Table | Output::Wide) {
         return;

@@ -1,4 +1,4 @@
-//! Resources in the forms that can be asked for.
+//! Output formats of resources.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::columns::{Around, cells, headings};
 
-/// A form to print resources in.
+/// An output format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     /// A table.
@@ -45,7 +45,7 @@ impl FromStr for Output {
     }
 }
 
-/// What was fetched.
+/// The fetched resources.
 #[derive(Clone, Debug)]
 pub(crate) enum Shown {
     /// A resource.
@@ -67,7 +67,7 @@ impl Shown {
         }
     }
 
-    /// Leaves out what only this store knows of a resource.
+    /// Removes the fields that only this datastore assigns.
     pub(crate) fn export(&mut self) {
         let Self::One(_, value) = self else { return };
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -86,7 +86,7 @@ impl Shown {
 }
 
 impl Output {
-    /// The text to print.
+    /// Returns the text to print.
     pub(crate) fn print(&self, shown: &[Shown], around: &Around) -> Result<String> {
         let value = || match shown {
             [one] => one.value().clone(),
@@ -123,10 +123,10 @@ impl Output {
     }
 }
 
-/// The shortest column, with what follows it.
+/// The minimum width of a column, with its padding.
 const COLUMN_MIN: usize = 5;
 
-/// What stands between two columns.
+/// The space between two columns.
 const PADDING: usize = 3;
 
 /// Columns as calicoctl aligns them: the last one has blanks after it, too.

@@ -68,7 +68,8 @@ impl How {
 }
 
 impl How {
-    /// The resources of the documents; or the faults of all of them, before anything is written.
+    /// Returns the resources of the documents; or the faults of all of them, before anything is
+    /// written.
     async fn checked(
         self,
         all: &Resources,
@@ -152,8 +153,8 @@ impl Write {
         };
         let all = self.connection.resources().await?;
         let wanted = how.checked(&all, documents, &namespace).await?;
-        // Who may not do this may still write what is asked for; who cannot reach the store will
-        // hear it next.
+        // A user without permission for this may still write the resource; an unreachable datastore
+        // is reported by the next request.
         let _ = all.initialize().await;
         let mut done = 0;
         let mut failed = 0;
@@ -198,7 +199,7 @@ fn wanted_kinds(wanted: &[(Document, Value)]) -> Vec<String> {
         .collect()
 }
 
-/// What was done, in calicoctl's words.
+/// Returns the summary, in calicoctl's words.
 pub(super) fn summary(verb: &str, done: &str, kinds: &[String], count: usize) -> String {
     let one = kinds
         .first()

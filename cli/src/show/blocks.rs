@@ -1,4 +1,4 @@
-//! Reports about one thing, a fact a line.
+//! Reports about one object, one fact per line.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use daemon_common::report::{Neighbor, NeighborFamily, Status};
 
 use super::cells::{clean, duration, last_error, list, or_dash};
 
-/// Whether `name` means this neighbor.
+/// Returns whether `name` names this neighbor.
 pub(super) fn is_called(neighbor: &Neighbor, name: &str) -> bool {
     neighbor.name == name
         || neighbor
@@ -14,7 +14,7 @@ pub(super) fn is_called(neighbor: &Neighbor, name: &str) -> bool {
             .is_some_and(|address| address.to_string() == name)
 }
 
-/// Everything about one neighbor.
+/// Returns all facts about one neighbor.
 pub(super) fn neighbor(neighbor: &Neighbor) -> String {
     let mut block = Block::titled(&format!(
         "{} ({}), AS {}, {}",
@@ -86,7 +86,7 @@ fn family(counters: &NeighborFamily) -> String {
     }
 }
 
-/// How a daemon fares.
+/// Returns the status of a daemon.
 pub(super) fn status(status: &Status) -> String {
     let mut block = Block::titled(&format!("{} {}", status.daemon, status.version));
     let state = match (status.ready, status.waiting_for.as_slice()) {

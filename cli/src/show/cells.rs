@@ -1,8 +1,8 @@
-//! Values as the words of a table.
+//! Values as the text of a table.
 
 use daemon_common::report::{FibHop, Neighbor, NeighborFamily};
 
-/// A duration, two units at most: `3d04h`, `2h05m`, `7m01s`, `12s`.
+/// Returns a duration with at most two units: `3d04h`, `2h05m`, `7m01s`, `12s`.
 pub(crate) fn duration(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match (days, hours, minutes) {
@@ -13,7 +13,7 @@ pub(crate) fn duration(seconds: u64) -> String {
     }
 }
 
-/// An instant of Unix time as date and time, UTC.
+/// Returns an instant of Unix time as date and time, UTC.
 pub(super) fn utc(seconds: u64) -> String {
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = date(days);
@@ -21,7 +21,7 @@ pub(super) fn utc(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Year, month and day of the Gregorian calendar, so many days after 1970-01-01.
+/// Returns year, month and day of the Gregorian calendar, so many days after 1970-01-01.
 fn date(days: u64) -> (u64, u64, u64) {
     // Eras of 400 years; years begin in March, so that leap days come last.
     let days = days + 719_468;
@@ -38,12 +38,12 @@ fn date(days: u64) -> (u64, u64, u64) {
     (era * 400 + year + next, month, day)
 }
 
-/// An optional value, or a dash.
+/// Returns an optional value, or a dash.
 pub(super) fn or_dash<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| clean(&value.to_string()))
 }
 
-/// Text that came from elsewhere: what would steer a terminal is shown as an escape.
+/// Returns text of an external source, with terminal control characters escaped.
 pub(crate) fn clean(text: &str) -> String {
     text.chars()
         .fold(String::with_capacity(text.len()), |mut clean, c| {
@@ -55,12 +55,12 @@ pub(crate) fn clean(text: &str) -> String {
         })
 }
 
-/// `ipv4-unicast` is `ipv4` where there is little room.
+/// Returns a short name: `ipv4` for `ipv4-unicast`.
 pub(super) fn family(name: &str) -> &str {
     name.strip_suffix("-unicast").unwrap_or(name)
 }
 
-/// Paths held from a neighbor, family by family.
+/// Returns the number of paths of a neighbor, family by family.
 pub(super) fn received(neighbor: &Neighbor) -> String {
     let one =
         |counters: &NeighborFamily| format!("{} {}", family(&counters.family), counters.received);
@@ -79,7 +79,7 @@ pub(super) fn received(neighbor: &Neighbor) -> String {
     }
 }
 
-/// The last error of a neighbor, and since when it is this one.
+/// Returns the last error of a neighbor, and since when it is the last.
 pub(super) fn last_error(neighbor: &Neighbor) -> Option<String> {
     let error = neighbor.last_error.as_ref()?;
     Some(match neighbor.last_error_for_s {
@@ -88,7 +88,7 @@ pub(super) fn last_error(neighbor: &Neighbor) -> Option<String> {
     })
 }
 
-/// Next hops of a kernel route.
+/// Returns the next hops of a kernel route.
 pub(super) fn hops(hops: &[FibHop]) -> String {
     let one = |hop: &FibHop| match (&hop.gateway, &hop.interface) {
         (Some(gateway), Some(interface)) => format!("{gateway} on {interface}"),
@@ -102,7 +102,7 @@ pub(super) fn hops(hops: &[FibHop]) -> String {
     }
 }
 
-/// Words in a row.
+/// Returns values separated by spaces.
 pub(super) fn list<T: ToString>(values: &[T]) -> String {
     match values {
         [] => "-".to_owned(),

@@ -6,10 +6,10 @@ use daemon_common::report::{Malformed, MalformedMessage};
 
 use super::cells::{clean, utc};
 
-/// Octets of a line.
+/// Octets per line.
 const LINE: usize = 16;
 
-/// The messages of one neighbor, or of all.
+/// Returns the messages of one neighbor, or of all.
 pub(super) fn print(report: &Malformed, neighbor: Option<&str>) -> String {
     let wanted = |message: &&MalformedMessage| neighbor.is_none_or(|n| n == message.neighbor);
     let text: Vec<String> = report.messages.iter().filter(wanted).map(one).collect();
@@ -38,7 +38,7 @@ fn one(message: &MalformedMessage) -> String {
     text
 }
 
-/// A line of octets; the one with the fault stands in brackets.
+/// Returns a line of octets, with the faulty one in brackets.
 fn row(first: usize, octets: &[&str], at: usize) -> String {
     let mut text = format!("{first:5} ");
     for (offset, octet) in octets.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! To whom the paths of a prefix are sent.
+//! The neighbors to which the paths of a prefix are sent.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,10 +7,10 @@ use daemon_common::report::{Path, Route};
 
 use super::cells::clean;
 
-/// Neighbors named in one line; JSON has all.
+/// Neighbors in one line; JSON has all.
 const NAMES_MAX: usize = 8;
 
-/// A line for each path that is sent, and for each identifier it is sent with.
+/// Returns a line for each path that is sent, and for each path ID that it is sent with.
 pub(super) fn lines(route: &Route) -> String {
     let mut text = String::new();
     for path in &route.paths {

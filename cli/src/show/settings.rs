@@ -1,4 +1,4 @@
-//! The configuration in force, in the form of a file.
+//! The applied configuration, in the form of a file.
 
 use std::fmt::Write as _;
 

@@ -11,7 +11,7 @@ use crate::log;
 use super::cells::{clean, duration, family, hops, last_error, list, or_dash, received};
 use super::{Answers, What, blocks, malformed, sent, settings};
 
-/// All answers, each under its daemon's name if there are several.
+/// Returns all answers, each under its daemon's name if there are several.
 pub(super) fn print(what: &What, answers: &Answers) -> String {
     let mut text = String::new();
     for (name, reply) in answers {
@@ -57,7 +57,7 @@ fn one(what: &What, reply: &Reply) -> String {
         (_, Reply::Limits(report)) => limits(report),
         (_, Reply::Config(report)) => settings::print(report),
         (_, Reply::Log(state)) => log::state_text(state),
-        // These answer other commands than ours.
+        // These replies belong to other commands.
         (_, Reply::Events(_) | Reply::Refresh(_) | Reply::Clear(_)) => String::new(),
         (_, Reply::Error { message }) => format!("{message}\n"),
     }

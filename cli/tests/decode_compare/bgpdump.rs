@@ -12,7 +12,7 @@ use super::{data, decode, installed, items, lines, text};
 /// The rows of each message or table record that has any, in the order of the file.
 type Rows = Vec<Vec<String>>;
 
-/// Well-known communities as bgpdump writes them, or in numbers.
+/// Well-known communities as bgpdump writes them, others as numbers.
 fn community(name: &str) -> String {
     let number = match name {
         "no-export" => 0xff01,
@@ -180,7 +180,7 @@ impl Groups {
         self.rows.last_mut().unwrap().push(row);
     }
 
-    /// Whether one group more than wanted has begun, so that the last wanted one is whole.
+    /// Whether one group more than wanted has begun, so that the last wanted one is complete.
     fn full(&self) -> bool {
         self.rows.len() > self.groups_max
     }
@@ -197,7 +197,7 @@ fn mrt_files_read_as_bgpdump_reads_them() {
     let (Some(directory), true) = (data("mrt"), installed("bgpdump")) else {
         return;
     };
-    // All of the large files only where time matters less.
+    // The large files are compared completely only in a run with labs.
     let whole = netns_lab::asked_for();
     let groups_max = if whole { usize::MAX } else { known::GROUPS_MAX };
     for file in known::FILES {

@@ -1,15 +1,15 @@
 //! Known differences to bgpdump, with reasons.
 
-/// How many messages with routes, or table records, are compared of a file when time matters.
+/// Messages with routes, or table records, that are compared of a file in a short run.
 pub(super) const GROUPS_MAX: usize = 1000;
 
-/// A file and what is known of it.
+/// A file and its known differences.
 pub(super) struct File {
     /// Name below the directory.
     pub(super) name: &'static str,
     /// Messages with routes, or table records, in it.
     pub(super) groups: usize,
-    /// Where the two decoders differ.
+    /// The differences between the two decoders.
     known: &'static [Known],
 }
 
@@ -17,9 +17,9 @@ pub(super) struct File {
 struct Known {
     /// How many messages or records show it.
     times: usize,
-    /// Why.
+    /// The reason.
     reason: &'static str,
-    /// How it looks in our row and in theirs.
+    /// Whether a difference between this decoder's row and bgpdump's is of this kind.
     looks: fn(&str, &str) -> bool,
 }
 
@@ -136,7 +136,7 @@ impl Tally {
         }
     }
 
-    /// Lays a difference in the rows of one message to a known reason.
+    /// Assigns a difference in the rows of one message to a known reason.
     pub(super) fn difference(&mut self, ours: &[String], theirs: &[String]) {
         let only = |these: &[String], those: &[String]| -> Vec<String> {
             these
@@ -158,7 +158,7 @@ impl Tally {
         }
     }
 
-    /// Checks that nothing else was found; with `whole`, that all that is known was.
+    /// Checks that there was no other difference; with `whole`, that all known ones were found.
     pub(super) fn finish(self, whole: bool) {
         let name = self.file.name;
         let count = self.unexpected.len();

@@ -1,4 +1,4 @@
-//! What the comparisons share.
+//! Common parts of the comparisons.
 
 mod bgpdump;
 mod known;
@@ -22,7 +22,7 @@ fn data(name: &str) -> Option<PathBuf> {
     path.exists().then_some(path)
 }
 
-/// Whether a program can be run; says so if not.
+/// Whether a program can be run; prints a note if not.
 fn installed(program: &str) -> bool {
     let run = Command::new(program)
         .arg("-h")
@@ -41,8 +41,8 @@ fn output(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Standard output of a program, line by line. It need not be read to its end: the program
-/// goes with the value.
+/// Standard output of a program, line by line. It need not be read to its end: the program is
+/// killed with the value.
 struct Lines {
     child: Child,
     output: std::io::Lines<BufReader<ChildStdout>>,
@@ -77,7 +77,7 @@ impl Drop for Lines {
     }
 }
 
-/// What `cambric decode` prints.
+/// The output of `cambric decode`.
 fn decode(option: &str, path: &Path) -> impl Iterator<Item = Value> + use<> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cambric"));
     lines(command.args(["decode", option]).arg(path))
@@ -89,7 +89,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// The items of a JSON array; of none if it is not one.
+/// The items of a JSON array; empty for any other value.
 fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }

@@ -1,4 +1,4 @@
-//! Writing captures, so that tshark reads messages that never were on a wire.
+//! Writes captures, so that tshark can read messages that never were on a wire.
 
 /// A capture of raw IPv4 packets; every message is a TCP connection of its own to port 179.
 pub(super) fn capture(messages: &[Vec<u8>]) -> Vec<u8> {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{data, decode, installed, items, output, pcap, text};
 
-/// What a message says, as "name=value".
+/// The content of a message, as "name=value".
 type Facts = BTreeSet<String>;
 
 /// A message as tshark reads it.
@@ -21,7 +21,7 @@ struct Message {
     facts: Facts,
 }
 
-/// The leaves of a dissection, in order, with whether they stand among withdrawn routes.
+/// The leaves of a dissection, in order, with whether they are in withdrawn routes.
 fn leaves<'a>(
     value: &'a Value,
     key: &'a str,
@@ -62,7 +62,7 @@ fn prefixes(value: &Value, withdrawn: bool, out: &mut Facts) {
     items(value).for_each(|item| prefixes(item, withdrawn, out));
 }
 
-/// Fields of a dissection and what we call them.
+/// Fields of a dissection, and their names here.
 const FIELDS: &[(&str, &str)] = &[
     ("bgp.type", "type"),
     ("bgp.open.myas", "asn"),
@@ -158,7 +158,7 @@ fn dissect(path: &Path, options: &[&str]) -> Vec<Message> {
     messages
 }
 
-/// The same facts from what `cambric decode` prints.
+/// The same facts from the output of `cambric decode`.
 fn ours(line: &Value) -> Facts {
     let mut facts = Facts::new();
     let mut fact = |name: &str, value: &Value| {
@@ -218,7 +218,7 @@ fn ours(line: &Value) -> Facts {
     facts
 }
 
-/// Messages of families that we carry unread, where tshark reads prefixes all the same.
+/// Whether a message has an opaque family, of which tshark decodes prefixes all the same.
 fn is_opaque(line: &Value) -> bool {
     let groups = items(&line["reach"]).chain(items(&line["unreach"]));
     groups
@@ -226,7 +226,7 @@ fn is_opaque(line: &Value) -> bool {
         .any(|nlri| nlri["opaque"].is_string())
 }
 
-/// Compares messages; answers how many were compared.
+/// Compares messages; returns the number of compared ones.
 fn compare(name: &str, messages: &[Message]) -> usize {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     for message in messages {
@@ -262,7 +262,7 @@ const LONG: &str = "tshark loses its place in COMMUNITIES and CLUSTER_LIST with 
 const AS4_PATH: &str = "tshark lists AS_PATH and AS4_PATH, we print what they mean together";
 const MALFORMED: &str = "the message ends the session, so we print no more than the fault";
 
-/// Known differences: how the message begins after its marker, and why.
+/// Known differences: the first octets of the message after its marker, and the reason.
 const KNOWN: &[(&str, &str)] = &[
     ("0129020008180a0001", LONG),
     ("02d102000002ba", LONG),
@@ -303,7 +303,8 @@ const KNOWN: &[(&str, &str)] = &[
     ),
 ];
 
-/// All of the captures only where time matters less: starting tshark takes long.
+/// The step between compared captures: all of them only in a run with labs, because tshark starts
+/// slowly.
 fn captures_step() -> usize {
     if netns_lab::asked_for() { 1 } else { 4 }
 }

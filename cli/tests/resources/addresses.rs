@@ -9,7 +9,7 @@ use crate::tool::Tool;
 
 const POOL: &str = "10.65.0.0/16";
 
-/// A pool, two nodes, and addresses: one that is used, one that nobody uses, one that is borrowed.
+/// A pool, two nodes, and three addresses: a used one, an unused one, and a borrowed one.
 async fn fabric(tool: &Tool) -> (IpAddr, IpAddr) {
     let spec = json!({"metadata": {"name": "vm-pool"}, "spec": {"cidr": POOL}});
     tool.put("ippools/vm-pool", &spec).await;
@@ -112,7 +112,7 @@ pub(crate) async fn addresses_are_shown_and_settings_changed(tool: &Tool) {
     ] {
         tool.refused(&wrong);
     }
-    // Where nothing is stored, blocks are taken, and go on to be.
+    // Without a stored setting, blocks are allocated automatically.
     assert!(store.delete(config.into()).await.unwrap());
     tool.done(&["ipam", "configure", "--strictaffinity=true"]);
     let found = store.get(config.into()).await.unwrap().unwrap();
@@ -151,7 +151,7 @@ pub(crate) async fn leaks_are_reported_and_given_back(tool: &Tool) {
     );
     assert_eq!(of(leaked)["inUse"], false);
     assert_eq!(of(leaked)["handle"], "net.leaked");
-    // Calicoctl's fields, all of them.
+    // All fields of calicoctl's report.
     let fields = |value: &Value| {
         let fields = value.as_object().unwrap().keys().cloned();
         fields.collect::<Vec<_>>().join(" ")
@@ -177,7 +177,7 @@ pub(crate) async fn leaks_are_reported_and_given_back(tool: &Tool) {
         refused.contains("is used by Workload(default/a-cni-w-eth0); --force"),
         "{refused}"
     );
-    // Given back and to somebody else since: a late report does no harm.
+    // Released, and allocated to another handle since: a late report has no effect on it.
     let again = tool.done(&["ipam", "release", "--ip", &leaked.to_string()]);
     assert_eq!(
         again,
@@ -242,7 +242,7 @@ pub(crate) async fn what_nobody_uses_is_collected(tool: &Tool) {
     let said = tool.done(&["ipam", "check"]);
     assert!(said.ends_with("found 0 problems.\n"), "{used}: {said}");
 
-    // All the time, until it is told to stop.
+    // Periodic collection, until it is stopped.
     let later = tool.assign("a", "net.later", POOL).await;
     let mut watcher = tool.start(&["ipam", "gc", "--watch", "--grace", "1s", "--interval", "1s"]);
     let store = tool.store().await;
@@ -264,7 +264,7 @@ pub(crate) async fn what_nobody_uses_is_collected(tool: &Tool) {
     assert!(waited.is_ok(), "{later} is not collected");
     watcher.stop();
     assert_eq!(tool.addresses().await.0, ["net.used"]);
-    // Where not all can be seen, nothing is done.
+    // If not all endpoints can be read, nothing is released.
     for node in ["a", "b"] {
         let key = format!("{}nodes/{node}", crate::PREFIX);
         assert!(store.delete(key.into()).await.unwrap());

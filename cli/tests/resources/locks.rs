@@ -7,7 +7,7 @@ use crate::tool::Tool;
 const CLUSTER: &str = "clusterinformations/default";
 
 pub(crate) async fn the_store_is_locked_and_unlocked(tool: &Tool) {
-    // What is not there is not made: nobody would be told who it belongs to.
+    // A missing ClusterInformation is not created: it would not have the cluster's GUID.
     for step in ["lock", "unlock"] {
         let refused = tool.refused(&["datastore", "migrate", step]);
         assert!(
@@ -27,7 +27,7 @@ pub(crate) async fn the_store_is_locked_and_unlocked(tool: &Tool) {
         cluster
     };
 
-    // All else stays as it is, and to say it twice is no fault.
+    // All other fields stay, and a repetition is not an error.
     for _ in 0..2 {
         assert_eq!(
             tool.done(&["datastore", "migrate", "lock"]),
@@ -35,7 +35,7 @@ pub(crate) async fn the_store_is_locked_and_unlocked(tool: &Tool) {
         );
         assert_eq!(tool.stored(CLUSTER).await, said(false));
     }
-    // It can be filled, and stays locked.
+    // The datastore can be filled, and stays locked.
     tool.fed(
         &["apply", "-f", "-"],
         &pool.replace("65", "66").replace("name: p", "name: q"),
@@ -47,7 +47,7 @@ pub(crate) async fn the_store_is_locked_and_unlocked(tool: &Tool) {
     );
     assert_eq!(tool.stored(CLUSTER).await, said(true));
 
-    // What does not read is left to who can mend it.
+    // An invalid ClusterInformation is left unchanged.
     tool.put(CLUSTER, &json!({"spec": "what?"})).await;
     let refused = tool.refused(&["datastore", "migrate", "lock"]);
     assert!(refused.contains("ClusterInformation(default)"), "{refused}");

@@ -1,5 +1,4 @@
-//! The commands over the store, as programs, against the store that comes with the suite and
-//! against Debian's etcd.
+//! The commands for resources, as programs, against the small store and against Debian's etcd.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -113,7 +112,7 @@ spec:
         );
         tool.done(&["create", "--skip-exists", "-f", &file]);
 
-        // What is printed can be given back.
+        // The output can be used as input.
         for form in ["yaml", "json"] {
             let printed = tool.done(&["get", "bgppeer", "rack-tor", "-o", form]);
             let again = tool.file("again", &printed.replace("64700", "64701"));
@@ -393,7 +392,7 @@ spec:
     }
 }
 
-/// The values are what etcdctl reads.
+/// The values are readable by etcdctl.
 #[tokio::test(flavor = "multi_thread")]
 async fn etcdctl_reads_what_is_written() {
     let (Some(etcd), Some(etcdctl)) = (Etcd::start().await, common::program("etcdctl")) else {
@@ -421,7 +420,7 @@ async fn etcdctl_reads_what_is_written() {
     assert_eq!(value["metadata"].get("resourceVersion"), None);
 }
 
-/// calicoctl's file names an etcd with TLS and users.
+/// A file for calicoctl configures an etcd with TLS and users.
 #[tokio::test(flavor = "multi_thread")]
 async fn calicoctls_file_selects_the_store() {
     let Some(files) = certificates().await else {

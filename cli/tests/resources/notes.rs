@@ -1,4 +1,4 @@
-//! Fields that have no effect are named where they are written and where they are shown.
+//! Fields that have no effect are reported when they are written and when they are shown.
 
 use serde_json::Value;
 

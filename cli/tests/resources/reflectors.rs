@@ -6,7 +6,7 @@ use calico_store::{LeaseId, Store};
 
 use crate::tool::Tool;
 
-/// What a reflector would write of itself.
+/// Writes the registration of a reflector.
 async fn register(tool: &Tool, name: &str, state: &str) {
     let value = format!(
         r#"{{"asNumber":64512,"ipv4Address":"10.0.0.1","clusterID":"10.0.0.1","state":"{state}"}}"#
@@ -52,7 +52,7 @@ pub(crate) async fn reflectors_are_listed_drained_and_removed(tool: &Tool) {
     assert_eq!(table.lines().count(), 3, "{table}");
     assert!(table.contains("rr1"), "{table}");
 
-    // It waits until the reflector says that it is done.
+    // The command waits until the reflector reports that it is drained.
     let url = tool.url().to_owned();
     let waits = thread::spawn(move || Tool::at(&url).done(&["reflector", "drain", "rr1"]));
     while !is_there(tool, request).await {

@@ -95,7 +95,7 @@ pub(crate) async fn addresses_go_with_their_node_and_their_pool(tool: &Tool) {
     assert_eq!(tool.stored("ippools/b").await["spec"].get("disabled"), None);
 }
 
-/// A node with an endpoint that says it has an address.
+/// A node with an endpoint that has an address.
 fn node_with(address: impl std::fmt::Display) -> String {
     format!(
         "kind: Node\nmetadata: {{name: n1}}\nspec: {{bgp: {{ipv4Address: 10.0.0.1/24}}}}\n---\n\

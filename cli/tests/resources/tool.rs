@@ -1,4 +1,4 @@
-//! The program, and a look into the store behind its back.
+//! The program, and direct access to the store.
 
 use std::fs;
 use std::io::Write;
@@ -20,7 +20,7 @@ use super::PREFIX;
 pub(crate) struct Running(Child);
 
 impl Running {
-    /// Tells it to stop, and waits until it has.
+    /// Stops it, and waits until it has ended.
     pub(crate) fn stop(&mut self) {
         let pid = i32::try_from(self.0.id()).unwrap();
         kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
@@ -50,12 +50,12 @@ impl Tool {
         }
     }
 
-    /// Where the store is.
+    /// The address of the store.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// Writes a file, and tells its path.
+    /// Writes a file, and returns its path.
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = PathBuf::from(self.path(name));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -102,24 +102,24 @@ impl Tool {
         (text(output.stdout), text(output.stderr))
     }
 
-    /// Starts it, to run until it is told to stop.
+    /// Starts it in the background, until it is stopped.
     pub(crate) fn start(&self, arguments: &[&str]) -> Running {
         let mut command = self.command(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         Running(command.spawn().unwrap())
     }
 
-    /// Runs it, and tells what it printed.
+    /// Runs it, and returns its output. It must succeed.
     pub(crate) fn done(&self, arguments: &[&str]) -> String {
         self.fed(arguments, "")
     }
 
-    /// Applies a manifest of this name, and tells what was printed.
+    /// Applies a manifest of this name, and returns the output.
     pub(crate) fn apply(&self, name: &str, text: &str) -> String {
         self.done(&["apply", "-f", &self.file(name, text)])
     }
 
-    /// Applies a manifest that is refused, and tells what was complained of.
+    /// Applies a manifest that is rejected, and returns the errors.
     pub(crate) fn apply_refused(&self, name: &str, text: &str) -> String {
         self.refused(&["apply", "-f", &self.file(name, text)])
     }
@@ -133,7 +133,7 @@ impl Tool {
         said
     }
 
-    /// Runs it, and tells what it complained of.
+    /// Runs it, and returns its errors. It must fail.
     pub(crate) fn refused(&self, arguments: &[&str]) -> String {
         self.fed_refused(arguments, "")
     }
@@ -151,7 +151,7 @@ impl Tool {
             .unwrap()
     }
 
-    /// What is stored under a resource's path.
+    /// The stored value under a resource's path.
     pub(crate) async fn value(&self, path: &str) -> Option<Value> {
         let key = format!("{PREFIX}{path}");
         let found = self.store().await.get(key.into()).await.unwrap()?;
@@ -165,7 +165,7 @@ impl Tool {
         }
     }
 
-    /// Stores something that this program has not written.
+    /// Stores a value without this program.
     pub(crate) async fn put(&self, path: &str, value: &Value) {
         let (key, octets) = (format!("{PREFIX}{path}"), value.to_string());
         let store = self.store().await;
@@ -191,7 +191,7 @@ impl Tool {
             .collect()
     }
 
-    /// Takes an address for a host out of a pool.
+    /// Allocates an address of a pool for a host.
     pub(crate) async fn assign(&self, host: &str, handle: &str, pool: &str) -> IpAddr {
         let store = self.store().await;
         let taker = Taker {
@@ -213,7 +213,7 @@ impl Tool {
         Ipam::new(&store).assign(&request).await.unwrap()[0].address
     }
 
-    /// The handles that have addresses, and whose blocks are whose.
+    /// The handles that have addresses, and the owners of blocks.
     pub(crate) async fn addresses(&self) -> (Vec<String>, Vec<String>) {
         let below = async |prefix: &str| -> Vec<String> {
             let listing = self
