@@ -1,4 +1,4 @@
-//! Connections that come in.
+//! Incoming connections.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +20,7 @@ use crate::sockets::{accept_now, secure_accepted};
 use crate::{Distance, Event, Io};
 
 impl Io {
-    /// Takes the connections that wait on the listening sockets.
+    /// Accepts the connections that wait on the listening sockets.
     pub(crate) fn accept_ready(&mut self, cx: &mut Context<'_>) -> bool {
         if self.accept_pause.is_some() {
             return false;
@@ -44,8 +44,8 @@ impl Io {
         worked
     }
 
-    /// Takes all that waits on a listening socket which has fresh keys or a fresh filter: nobody knows
-    /// which of these connections came before them. Those that come after have been judged by them.
+    /// Accepts all connections that wait on a listening socket with new keys or a new filter: they
+    /// may have been opened before these were set. All later connections were checked against them.
     pub(crate) fn take_backlog(&mut self, at: usize) {
         let listener = self.listeners.get(at);
         let is_settled =
@@ -53,7 +53,7 @@ impl Io {
         if listener.is_none_or(is_settled) {
             return;
         }
-        // If it fails the keys stay fresh: the rest is taken after the pause.
+        // If it fails the keys stay marked as new: the rest is accepted after the pause.
         if self.take_waiting(at)
             && let Some(listener) = self.listeners.get_mut(at)
         {
@@ -62,7 +62,8 @@ impl Io {
         }
     }
 
-    /// Takes all that waits on a listening socket; false if the machine had no room for it.
+    /// Accepts all connections that wait on a listening socket; returns false if the machine lacks
+    /// the resources.
     pub(crate) fn take_waiting(&mut self, at: usize) -> bool {
         for _ in 0..=BACKLOG {
             let Some(listener) = self.listeners.get(at) else {
@@ -83,7 +84,7 @@ impl Io {
     }
 
     fn accept_failed(&mut self, local: SocketAddr, error: io::Error) {
-        // A peer that hung up before we came is nobody's failure.
+        // The peer closed the connection before it was accepted.
         if error.kind() != io::ErrorKind::ConnectionAborted {
             self.accept_pause = Some(self.clock.now() + ACCEPT_PAUSE);
             self.events.push(Event::AcceptFailed { local, error });
@@ -95,7 +96,7 @@ impl Io {
             return;
         };
         let local = stream.local_addr().unwrap_or(listener.address);
-        // The session hears only of connections that are as secure as they are to be.
+        // Only connections with the configured security reach the session.
         if let Some(config) = configured(self.speaker.config(), remote.ip()) {
             let password = config.password.as_ref();
             let vouches = |key| (listener.keys).vouches(self.speaker.config(), remote.ip(), key);
@@ -115,7 +116,7 @@ impl Io {
         }
         listener.guard.release(&stream);
         let verdict = self.speaker.accept(self.clock.now(), local, remote);
-        // Room is made for the new connection before it takes its place.
+        // The old connection is closed before the new one takes its place.
         self.drain();
         match verdict {
             Ok((peer, conn)) => self.admit(stream, (peer, conn), local, remote),
@@ -123,7 +124,7 @@ impl Io {
         }
     }
 
-    /// Closes a connection that fails GTSM, without a word.
+    /// Closes a connection that fails GTSM, without a NOTIFICATION.
     fn too_far(
         &mut self,
         stream: &TcpStream,
@@ -131,13 +132,13 @@ impl Io {
         remote: SocketAddr,
         why: Distance,
     ) {
-        // A reset: the acknowledgment of a FIN would come from as far away, and be dropped.
+        // A reset: the acknowledgment of a FIN would arrive with the same low TTL, and be dropped.
         let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
         self.events.push(Event::TooFar { local, remote, why });
         self.failed(remote, why.failure());
     }
 
-    /// Has the speaker count a connection of which its sessions do not hear.
+    /// Makes the speaker count a connection that does not reach a session.
     fn failed(&mut self, remote: SocketAddr, failure: HandshakeFailure) {
         self.speaker
             .count_failure(self.clock.now(), remote.ip(), failure);
@@ -177,7 +178,7 @@ impl Io {
         });
     }
 
-    /// Gives a transport its place.
+    /// Stores a new transport.
     pub(crate) fn open(&mut self, peer: PeerId, conn: Conn, stage: Stage) {
         let (token, signal) = self.vacancy();
         let link = Link::new(peer, conn, stage, signal);
@@ -191,7 +192,7 @@ impl Io {
     }
 }
 
-/// What is configured for whoever comes from an address.
+/// Returns the configuration for connections from an address.
 fn configured(config: &SpeakerConfig, remote: IpAddr) -> Option<&PeerConfig> {
     let neighbor = config.peers.iter().find(|peer| peer.remote == remote);
     neighbor.or_else(|| Some(&config.range_of(remote)?.1.template))

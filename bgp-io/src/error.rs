@@ -1,4 +1,4 @@
-//! Why the driver cannot do what its configuration says, and what to do about it.
+//! Errors of the driver's setup and configuration, with their remedies.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,60 +13,60 @@ use crate::whose::Whose;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum IoError {
-    /// Another program has the port.
+    /// Another program uses the port.
     #[error(
         "cannot listen on {address}: the port is in use by another program \
          (`ss -lntp sport = :{}` shows which); stop it or set another `listen`",
         address.port()
     )]
     PortInUse {
-        /// Where we wanted to listen.
+        /// The configured address.
         address: SocketAddr,
     },
-    /// The port is for the privileged.
+    /// The port needs a privilege.
     #[error(
         "cannot listen on {address}: ports below 1024 need the capability CAP_NET_BIND_SERVICE; \
          run as root, grant it with `setcap cap_net_bind_service+ep`, or set another `listen`"
     )]
     PortForbidden {
-        /// Where we wanted to listen.
+        /// The configured address.
         address: SocketAddr,
     },
-    /// The address is not ours.
+    /// The machine does not have the address.
     #[error(
         "cannot listen on {address}: no interface of this machine has that address; check `listen`"
     )]
     NoSuchAddress {
-        /// Where we wanted to listen.
+        /// The configured address.
         address: SocketAddr,
     },
-    /// The machine has no such protocol.
+    /// The machine does not support the protocol.
     #[error(
         "cannot listen on {address}: this kernel has no IPv6; take the address out of `listen`"
     )]
     NoSuchProtocol {
-        /// Where we wanted to listen.
+        /// The configured address.
         address: SocketAddr,
     },
-    /// Anything else the kernel may say.
+    /// Any other error of the kernel.
     #[error("cannot listen on {address}: {error}")]
     Listen {
-        /// Where we wanted to listen.
+        /// The configured address.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// The key of a neighbor is too long.
+    /// The TCP-MD5 key of a neighbor is too long.
     #[error(
         "the password of {whose} has {octets} octets: TCP-MD5 allows 1 to {MD5_KEY_OCTETS_MAX}"
     )]
     KeyLength {
-        /// Whose key.
+        /// The neighbors of the key.
         whose: Whose,
-        /// How long the key is.
+        /// Length of the key.
         octets: usize,
     },
-    /// The kernel takes no more keys.
+    /// The kernel accepts no more keys.
     #[error(
         "the kernel has no room for the password of {whose}, after {held} of {wanted} on one \
          socket: raise the sysctl net.core.optmem_max{}, or use a neighbor_range, which needs only \
@@ -74,26 +74,27 @@ pub enum IoError {
         advice(*.held, *.wanted, *.optmem_max)
     )]
     KeyRoom {
-        /// Whose key.
+        /// The neighbors of the key.
         whose: Whose,
-        /// How many keys the socket has.
+        /// Number of keys on the socket.
         held: usize,
-        /// How many it is to have.
+        /// Number of wanted keys.
         wanted: usize,
-        /// `net.core.optmem_max`, where it can be read.
+        /// `net.core.optmem_max`, if it can be read.
         optmem_max: Option<u64>,
     },
-    /// The kernel does not take keys.
+    /// The kernel does not support keys.
     #[error("the kernel rejects the password of {whose}: {error} (it needs CONFIG_TCP_MD5SIG)")]
     Key {
-        /// Whose key.
+        /// The neighbors of the key.
         whose: Whose,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
 }
 
-/// What the limit is and what would do, as far as can be told from how many keys it had room for.
+/// Returns the current limit and a sufficient one, estimated from the number of keys that it had
+/// room for.
 fn advice(held: usize, wanted: usize, optmem_max: Option<u64>) -> String {
     let Some(now) = optmem_max else {
         return String::new();
@@ -110,7 +111,7 @@ fn advice(held: usize, wanted: usize, optmem_max: Option<u64>) -> String {
 }
 
 impl IoError {
-    /// What a failure to listen means.
+    /// Converts an error of `bind` or `listen`.
     pub(crate) fn listen(address: SocketAddr, error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EADDRINUSE) => Self::PortInUse { address },
@@ -121,7 +122,7 @@ impl IoError {
         }
     }
 
-    /// What a failure to set a key means.
+    /// Converts an error of setting a key.
     pub(crate) fn key(whose: Whose, octets: usize, error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EINVAL) if octets == 0 || octets > MD5_KEY_OCTETS_MAX => {
@@ -132,17 +133,17 @@ impl IoError {
     }
 }
 
-/// How much memory the kernel gives to the options of one socket, where it can be read.
+/// Returns the kernel's memory limit for the options of one socket, if it can be read.
 pub(crate) fn optmem_max() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/sys/net/core/optmem_max").ok()?;
     text.trim().parse().ok()
 }
 
-/// Why a new configuration was not taken.
+/// Why a new configuration was rejected.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReconfigureError {
-    /// The speaker's tables would have to be others.
+    /// The change would affect the speaker's tables.
     #[error("{0}: restart the daemon")]
     NeedsRestart(#[source] NeedsRestart),
 }

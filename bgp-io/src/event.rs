@@ -1,4 +1,4 @@
-//! What a program hears from the driver.
+//! Events of the driver for its program.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -23,30 +23,31 @@ pub struct TracedMessage {
     pub kind: MessageKind,
     /// Its length, with the header.
     pub octets: usize,
-    /// What it says, on one line: at most [`TRACED_TEXT_OCTETS_MAX`](crate::limits::TRACED_TEXT_OCTETS_MAX) octets.
+    /// Its content, on one line: at most
+    /// [`TRACED_TEXT_OCTETS_MAX`](crate::limits::TRACED_TEXT_OCTETS_MAX) octets.
     pub text: String,
     /// Messages of traced peers that are missing before this one.
     pub lost: u64,
 }
 
-/// One thing a program may want to act on or log.
+/// An event that a program may want to act on or log.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
     /// An event of the speaker about its sessions.
     Speaker(bgp_speaker::Event),
-    /// The tables want to know about a next hop, or no longer: answer with
+    /// The tables need a next hop resolved, or no longer need it: answer with
     /// [`bgp_speaker::Input::Resolved`].
     Track(Track),
-    /// A dynamic peer has gone; its id means nothing any more.
+    /// A dynamic peer was removed; its ID is no longer valid.
     Gone(PeerId),
-    /// An incoming connection was refused.
+    /// An incoming connection was rejected.
     Refused {
-        /// The address it was made to.
+        /// Local address of the connection.
         local: SocketAddr,
         /// Remote address of the connection.
         remote: SocketAddr,
-        /// Why it was not wanted.
+        /// The reason.
         refusal: Refusal,
     },
     /// A connection could not be opened; the session tries again.
@@ -55,50 +56,50 @@ pub enum Event {
         peer: PeerId,
         /// Its address.
         remote: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// Connections cannot be accepted for now; we try again after
+    /// Connections cannot be accepted for now; the driver tries again after
     /// [`crate::limits::ACCEPT_PAUSE`].
     AcceptFailed {
         /// The listening socket.
         local: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// TCP-MD5 or GTSM could not be set on a connection, which is closed for that.
+    /// TCP-MD5 or GTSM could not be set on a connection, which is closed for that reason.
     OptionFailed {
-        /// The peer's end.
+        /// Remote address of the connection.
         remote: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
     /// A connection of a peer with a password was closed, because it may be unsigned: the key is not on
     /// the listening socket, or was set there after the connection was opened.
     Unsigned {
-        /// The address it was made to.
+        /// Local address of the connection.
         local: SocketAddr,
         /// Remote address of the connection.
         remote: SocketAddr,
     },
     /// A connection of a peer with GTSM was closed, because it came from too far away or may have.
     TooFar {
-        /// The address it was made to.
+        /// Local address of the connection.
         local: SocketAddr,
-        /// The other end.
+        /// Remote address of the connection.
         remote: SocketAddr,
-        /// What is wrong with it.
+        /// The reason.
         why: Distance,
     },
     /// A key could not be set on a listening socket, so connections of its peers are rejected. It is
     /// tried again every [`crate::limits::LISTEN_RETRY`]. Reported once, see [`crate::Io::keyless`].
     KeyFailed {
-        /// Whose key.
+        /// The neighbors of the key.
         whose: Whose,
-        /// Why.
+        /// The error.
         error: Arc<IoError>,
     },
-    /// A key that had failed is on all listening sockets, or is no longer wanted.
+    /// A key that had failed is set on all listening sockets, or is no longer wanted.
     KeySettled(Whose),
     /// Listening on an address failed, mostly because the machine does not have the address. It is tried
     /// again every [`crate::limits::LISTEN_RETRY`]. Reported once, see [`crate::Io::unheard`].

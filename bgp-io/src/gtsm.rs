@@ -1,18 +1,19 @@
-//! GTSM (RFC 5082) for connections that come in.
+//! GTSM (RFC 5082) for incoming connections.
 //!
 //! A listening socket serves neighbors at different distances and neighbors without GTSM, so it
-//! cannot have one least TTL. Three things together leave no gap instead:
+//! cannot have one minimum TTL. Three mechanisms together leave no gap instead:
 //!
-//! 1. The kernel keeps the SYN (`TCP_SAVE_SYN`): its TTL is judged before the speaker hears of the
-//!    connection. A connection that was made by a SYN cookie has no SYN; there the TTL is that of
+//! 1. The kernel keeps the SYN (`TCP_SAVE_SYN`): its TTL is checked before the connection reaches
+//!    the speaker. A connection that was made by a SYN cookie has no SYN; there the TTL is that of
 //!    the segment that completed the handshake.
-//! 2. A packet filter on the listening socket, which accepted sockets inherit, drops segments with
-//!    data that come from an address with GTSM and from too far. So nothing that arrives before the
-//!    connection is accepted is taken unseen. SYNs and bare acknowledgments pass: a connection from
-//!    too far is completed, refused and reported, rather than lost without a trace.
-//! 3. The accepted socket gets its own least TTL (`IP_MINTTL`); then it needs the filter no longer.
+//! 2. A packet filter on the listening socket, which accepted sockets inherit, drops data segments
+//!    with a low TTL from addresses with GTSM. So no data that arrives before the connection is
+//!    accepted is read unchecked. SYNs and bare acknowledgments pass: a connection from too far
+//!    away is completed, rejected and reported, rather than lost without a trace.
+//! 3. The accepted socket gets its own minimum TTL (`IP_MINTTL`); then it no longer needs the
+//!    filter.
 //!
-//! Where the filter is missing, octets that came before the least TTL was set close the connection.
+//! Without the filter, octets that arrived before the minimum TTL was set close the connection.
 
 use std::fmt;
 use std::io;
@@ -28,35 +29,35 @@ use tokio::net::TcpStream;
 use crate::limits::FILTER_INSTRUCTIONS_MAX;
 use crate::sockopt::{handshake_ttl, least_ttl, save_syns, saved_syn_ttl, set_ttl_security};
 
-/// The TTL of GTSM's senders (RFC 5082 §3).
+/// The TTL of senders with GTSM (RFC 5082 §3).
 const TTL_MAX: u32 = 255;
 
-/// The packet filter of a listening socket, as far as the kernel took it.
+/// The packet filter of a listening socket, as far as the kernel accepted it.
 #[derive(Default)]
 pub(crate) struct Guard {
-    /// What the configuration asks for.
+    /// The configured sources.
     wanted: Vec<Source>,
-    /// Whether a filter is attached that drops at least what the configuration asks for.
+    /// Whether the attached filter drops at least the packets that the configuration excludes.
     whole: bool,
     /// Whether any filter is attached.
     attached: bool,
-    /// Whether connections may wait that came before the filter.
+    /// Whether connections that are older than the filter may wait.
     pub(crate) fresh: bool,
 }
 
 impl Guard {
-    /// Gives a listening socket the filter that a configuration asks for.
+    /// Sets the filter of a listening socket for a configuration.
     pub(crate) fn set(&mut self, socket: &impl AsFd, ipv4: bool, wanted: &[Source]) {
         let of_socket = |source: &&Source| source.address.is_ipv4() == ipv4;
         let wanted: Vec<Source> = wanted.iter().filter(of_socket).copied().collect();
         if wanted == self.wanted && (self.whole || wanted.is_empty()) {
             return;
         }
-        // Without it the segment that completes the handshake is judged alone.
+        // Without it only the segment that completes the handshake is checked.
         let _ = save_syns(socket, !wanted.is_empty());
         let socket = SockRef::from(socket);
         if self.attached || wanted.is_empty() {
-            // An error means that there was none.
+            // An error means that there was no filter.
             let _ = socket.detach_filter();
         }
         let attach = |program: Vec<SockFilter>| {
@@ -69,12 +70,12 @@ impl Guard {
         self.wanted = wanted;
     }
 
-    /// Whether all octets that wait on a connection came from near enough.
+    /// Returns whether all octets that wait on a connection have passed a filter.
     fn vouches(&self) -> bool {
         self.whole && !self.fresh
     }
 
-    /// Judges a connection of an address with GTSM, and secures what comes after.
+    /// Checks a connection of an address with GTSM, and secures it from here on.
     pub(crate) fn admit(
         &self,
         stream: &TcpStream,
@@ -83,7 +84,7 @@ impl Guard {
     ) -> Result<(), Distance> {
         let ipv4 = remote.is_ipv4();
         let least = least_ttl(hops);
-        // The SYN is read in any case: the kernel then forgets it.
+        // The SYN is read in any case, which frees it in the kernel.
         let syn = saved_syn_ttl(stream, ipv4).ok().flatten();
         let acknowledged = handshake_ttl(stream, ipv4).ok().flatten();
         match syn.into_iter().chain(acknowledged).min() {
@@ -98,7 +99,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Takes the inherited filter from an accepted connection, which has its own least TTL by now.
+    /// Removes the inherited filter from an accepted connection, which has its own minimum TTL now.
     pub(crate) fn release(&self, stream: &TcpStream) {
         if self.attached {
             let _ = SockRef::from(stream).detach_filter();
@@ -106,7 +107,7 @@ impl Guard {
     }
 }
 
-/// Whether octets wait to be read.
+/// Returns whether octets wait to be read.
 fn has_octets(stream: &TcpStream) -> bool {
     let peeked = SockRef::from(stream).peek(&mut [MaybeUninit::uninit()]);
     peeked.map_or_else(
@@ -119,21 +120,21 @@ fn has_octets(stream: &TcpStream) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Distance {
-    /// It came with a TTL that is too low.
+    /// Its TTL is too low.
     TooFar {
         /// The TTL, or hop limit, of the SYN or of the segment that completed the handshake.
         ttl: u8,
-        /// The least that `ttl_security` admits.
+        /// The minimum TTL by `ttl_security`.
         least: u8,
     },
-    /// The kernel has no TTL of it.
+    /// The kernel has no TTL of the connection.
     Unknown,
-    /// Octets had arrived before their TTL was looked at.
+    /// Octets had arrived before their TTL was checked.
     Early,
 }
 
 impl Distance {
-    /// The same for the speaker's counters.
+    /// Returns the same for the speaker's counters.
     pub(crate) const fn failure(self) -> HandshakeFailure {
         match self {
             Self::TooFar { ttl, least } => HandshakeFailure::TtlSecurity {
@@ -160,16 +161,16 @@ impl fmt::Display for Distance {
     }
 }
 
-/// Addresses, and the least TTL of segments with data that come from them.
+/// Addresses, and the minimum TTL of data segments from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     address: IpAddr,
     prefix_len: u8,
-    /// 0 where there is no GTSM.
+    /// 0 without GTSM.
     least: u8,
 }
 
-/// What is to be filtered on listening sockets, the most specific first.
+/// Returns the sources to filter on listening sockets, the most specific first.
 pub(crate) fn sources(config: &SpeakerConfig) -> Vec<Source> {
     let least = |peer: &PeerConfig| peer.ttl_security_hops.map_or(0, least_ttl);
     let neighbors = config.peers.iter().map(|peer| Source {
@@ -192,7 +193,7 @@ pub(crate) fn sources(config: &SpeakerConfig) -> Vec<Source> {
     let mut ranges: Vec<Source> = ranges.collect();
     ranges.sort_by_key(|range| std::cmp::Reverse(range.prefix_len));
     let mut all: Vec<Source> = neighbors.chain(ranges).collect();
-    // What no range with GTSM covers needs no exception from it.
+    // A source outside all ranges with GTSM needs no exception.
     let last = |source: &Source| source.least > 0 && !is_host(source);
     let ends = all.iter().rposition(last).map_or(0, |at| at + 1);
     let mut at = 0;
@@ -207,8 +208,8 @@ fn is_host(source: &Source) -> bool {
     source.prefix_len == if source.address.is_ipv4() { 32 } else { 128 }
 }
 
-/// One source for all, with the strictest TTL: segments with data of neighbors without GTSM are
-/// dropped, too, until their connection is accepted, and sent again.
+/// Returns one source for all, with the strictest TTL: data segments of neighbors without GTSM are
+/// dropped, too, until their connection is accepted, and are sent again.
 fn coarse(wanted: &[Source]) -> Vec<Source> {
     let strictest = wanted.iter().max_by_key(|source| source.least).copied();
     let all = strictest.map(|source| Source {
@@ -238,7 +239,7 @@ mod code {
 const PASS: SockFilter = SockFilter::new(code::RETURN, 0, 0, u32::MAX);
 const DROP: SockFilter = SockFilter::new(code::RETURN, 0, 0, 0);
 
-/// The filter: the first source that covers the sender decides.
+/// Returns the filter: the first source that covers the sender decides.
 fn program(sources: &[Source], ipv4: bool) -> Vec<SockFilter> {
     let mut program = bare_segments_pass();
     for source in sources {
@@ -267,7 +268,7 @@ fn bare_segments_pass() -> Vec<SockFilter> {
     ]
 }
 
-/// What is done with a segment from a source; others go on behind the block.
+/// Returns the instructions for segments of one source; other segments continue behind the block.
 fn block(source: &Source, ipv4: bool) -> Vec<SockFilter> {
     let (ttl_at, address_at) = if ipv4 { (8, 12) } else { (7, 8) };
     let verdict = match source.least {
@@ -295,7 +296,7 @@ fn block(source: &Source, ipv4: bool) -> Vec<SockFilter> {
         })
         .collect();
     let mut behind = verdict;
-    // From the end: each comparison jumps over what stands behind it.
+    // From the end: each comparison jumps over the instructions behind it.
     for (at, mask, word) in compared.into_iter().rev() {
         let over = u8::try_from(behind.len()).unwrap_or(u8::MAX);
         let mut steps = vec![
@@ -309,8 +310,8 @@ fn block(source: &Source, ipv4: bool) -> Vec<SockFilter> {
     behind
 }
 
-/// GTSM on a socket: we send with the greatest TTL and take only what came at most `hops` far.
-/// RFC 5082 §3
+/// Enables GTSM on a socket: it sends with the greatest TTL and accepts packets from at most `hops`
+/// away. RFC 5082 §3
 pub(crate) fn secure_ttl(socket: &impl AsFd, ipv4: bool, hops: u8) -> io::Result<()> {
     set_ttl_max(&SockRef::from(socket), ipv4)?;
     set_ttl_security(socket, ipv4, hops)

@@ -1,4 +1,4 @@
-//! A driver in a task of its own, and handles to it that any task may have.
+//! A driver in a task of its own, and handles to it for any task.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::limits::{COMMAND_ROUTES_MAX, COMMANDS_MAX, WAITERS_MAX};
 use crate::{Event, Io, Parting, ReconfigureError};
 
-/// A driver that takes commands from its [`Handle`]s. A program gives it turns in a task of its own:
+/// A driver that executes the commands of its [`Handle`]s. A program runs it in a task of its own:
 ///
 /// ```no_run
 /// use bgp_io::bgp_proto::Attributes;
@@ -32,18 +32,18 @@ use crate::{Event, Io, Parting, ReconfigureError};
 pub struct Driver {
     io: Io,
     commands: mpsc::Receiver<Command>,
-    /// Those that wait until everything is sent.
+    /// Callers that wait until everything is sent.
     waiters: Vec<oneshot::Sender<()>>,
-    /// No command is taken any more.
+    /// Whether commands are no longer accepted.
     is_over: bool,
 }
 
-/// A way to a [`Driver`], cheap to clone. Commands of one handle are carried out in their order; where
-/// the driver is behind, the handle waits.
+/// A handle to a [`Driver`], cheap to clone. Commands of one handle are executed in their order;
+/// the handle waits while the driver's queue is full.
 #[derive(Clone, Debug)]
 pub struct Handle(mpsc::Sender<Command>);
 
-/// The driver has ended, or has too many to answer: [`crate::limits::WAITERS_MAX`].
+/// The driver has ended, or has too many callers to answer: [`crate::limits::WAITERS_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the BGP driver has ended, or cannot answer")]
 pub struct Closed;
@@ -62,7 +62,8 @@ enum Command {
 }
 
 impl Handle {
-    /// Announces a set of prefixes with the same attributes; announced before, they are replaced.
+    /// Announces a set of prefixes with the same attributes; an earlier announcement of a prefix is
+    /// replaced.
     ///
     /// # Errors
     /// The driver has ended.
@@ -83,7 +84,7 @@ impl Handle {
         self.in_parts(prefixes, Command::Withdraw).await
     }
 
-    /// Adds a peer, or gives the one at this address another configuration.
+    /// Adds a peer, or changes the configuration of the peer at this address.
     ///
     /// # Errors
     /// The driver has ended. The inner error is the speaker's.
@@ -101,11 +102,11 @@ impl Handle {
         self.ask(|answer| Command::RemovePeer(remote, answer)).await
     }
 
-    /// Waits until the kernel has taken all that there is to send, as [`Io::all_sent`] has it: what this
-    /// handle announced and withdrew before, too.
+    /// Waits until the kernel has accepted all octets to send, as by [`Io::all_sent`]. This
+    /// includes earlier announcements and withdrawals of this handle.
     ///
     /// # Errors
-    /// The driver has ended, or too many wait.
+    /// The driver has ended, or too many callers wait.
     pub async fn all_sent(&self) -> Result<(), Closed> {
         self.ask(Command::AllSent).await
     }
@@ -158,17 +159,17 @@ impl Driver {
         (Handle(handle), driver)
     }
 
-    /// Does what there is to do, as [`Io::next`], and what the handles ask for; `None` at the end, once
-    /// a handle has shut the driver down or all handles are dropped. The sessions of a driver that ends
-    /// without a shutdown are lost when it is dropped.
+    /// Executes the pending work, as [`Io::next`], and the commands of the handles; returns `None`
+    /// at the end, after a handle has shut the driver down or all handles are dropped. The sessions
+    /// of a driver that ends without a shutdown are lost when it is dropped.
     ///
-    /// May be dropped at any time without loss, as `select!` does, except that a shutdown is then cut
-    /// short.
+    /// May be dropped at any time without loss, as `select!` does, except that a shutdown is then
+    /// cut short.
     pub async fn next(&mut self) -> Option<Vec<Event>> {
         if self.is_over {
             return None;
         }
-        // Neither goes first: a driver that has work in every turn still takes commands.
+        // Neither has priority: a driver with work in every turn still executes commands.
         tokio::select! {
             events = self.io.next() => {
                 self.answer_waiters();
@@ -184,13 +185,13 @@ impl Driver {
         }
     }
 
-    /// The driver inside, to read the speaker's tables.
+    /// Returns the driver inside, to read the speaker's tables.
     #[must_use]
     pub fn io(&self) -> &Io {
         &self.io
     }
 
-    /// The driver inside.
+    /// Returns the driver inside.
     pub fn io_mut(&mut self) -> &mut Io {
         &mut self.io
     }
@@ -207,7 +208,7 @@ impl Driver {
                     self.local(prefix, None);
                 }
             }
-            // Whoever has asked may have stopped waiting for the answer.
+            // The caller may have stopped waiting for the answer.
             Command::AddPeer(peer, answer) => {
                 let _ = answer.send(self.add_peer(*peer));
             }
@@ -216,7 +217,7 @@ impl Driver {
             }
             Command::AllSent(answer) => {
                 self.waiters.retain(|waiter| !waiter.is_closed());
-                // Without a place the answer is dropped, which the handle reports.
+                // Without capacity the answer is dropped, which the handle reports.
                 if self.waiters.len() < WAITERS_MAX {
                     self.waiters.push(answer);
                 }
@@ -230,7 +231,7 @@ impl Driver {
         }
     }
 
-    /// Takes no more commands: handles that wait for an answer learn that there is none.
+    /// Stops accepting commands: handles that wait for an answer get an error.
     fn end(&mut self) {
         self.is_over = true;
         self.commands.close();

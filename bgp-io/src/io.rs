@@ -1,4 +1,4 @@
-//! The driver: one value that owns the speaker and its sockets, given turns by its program.
+//! The driver: one value that owns the speaker and its sockets, and that its program polls.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -25,16 +25,18 @@ use crate::ready::{ReadyList, Signal};
 use crate::trace::Trace;
 use crate::{Clock, Event, IoError, ReconfigureError};
 
-/// What the driver needs to know besides the speaker's configuration.
+/// The driver's configuration, beside the speaker's.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct IoConfig {
-    /// Where to listen. An IPv6 address takes IPv6 connections only; port 0 is any free port.
+    /// Addresses to listen on. An IPv6 address accepts IPv6 connections only; port 0 is any free
+    /// port.
     pub listen: Vec<SocketAddr>,
 }
 
 impl IoConfig {
-    /// Returns a driver that listens at these addresses; without any it only dials.
+    /// Returns a driver's configuration that listens at these addresses; without any the driver
+    /// only connects.
     #[must_use]
     pub fn new(listen: impl IntoIterator<Item = SocketAddr>) -> Self {
         Self {
@@ -43,12 +45,12 @@ impl IoConfig {
     }
 }
 
-/// How a speaker leaves.
+/// How a speaker stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parting {
-    /// Peers are to forget its routes.
+    /// Peers are to delete its routes.
     ForGood,
-    /// It will be back in a moment: peers that can are to keep its routes (RFC 4724, RFC 8538).
+    /// It restarts soon: peers that support it are to retain its routes (RFC 4724, RFC 8538).
     ToComeBack,
 }
 
@@ -58,42 +60,42 @@ pub struct Io {
     pub(crate) speaker: Speaker,
     pub(crate) clock: Clock,
     pub(crate) listeners: Vec<Listener>,
-    /// Where it is to listen once it can.
+    /// Addresses on which it cannot listen yet.
     pub(crate) unheard: Vec<SocketAddr>,
-    /// The keys that are not on all listening sockets.
+    /// Keys that are not set on all listening sockets.
     pub(crate) keyless: Keyless,
-    /// When what is missing on the listening sockets is tried again.
+    /// When missing addresses and keys of the listening sockets are tried again.
     pub(crate) arm_at: Option<Instant>,
     pub(crate) entries: Slab<Entry>,
-    /// Where each transport stands in `entries`.
+    /// The index of each transport in `entries`.
     pub(crate) places: BTreeMap<(PeerId, Conn), usize>,
     pub(crate) ready: Arc<ReadyList>,
     /// The tokens of the turn, kept for its allocation.
     tokens: Vec<usize>,
-    /// Where all connections read to; nothing stays in it between reads.
+    /// The buffer into which all connections read; it is empty between reads.
     pub(crate) scratch: BytesMut,
-    /// What is to be written in one go, kept for its allocation.
+    /// The slices of one write, kept for their allocation.
     pub(crate) slices: Vec<Bytes>,
-    /// When lingering connections are closed for good, in order; all linger equally long.
+    /// When lingering connections are closed, in order; all linger equally long.
     pub(crate) deadlines: VecDeque<(Instant, usize, u64)>,
     pub(crate) lingering: usize,
     pub(crate) serial: u64,
-    /// Until when we do not accept.
+    /// Until when no connection is accepted.
     pub(crate) accept_pause: Option<Instant>,
     sleep: Pin<Box<Sleep>>,
-    /// What the program has not heard yet.
+    /// Events that the program has not received yet.
     pub(crate) events: Vec<Event>,
-    /// The peers whose messages are reported.
+    /// The peers with messages to report.
     pub(crate) trace: Trace,
     /// Whether the speaker has background work.
     pub(crate) work: bool,
-    /// Turns until timers count again after the program was busy for long.
+    /// Turns until timers count again after the program was busy for a long time.
     catching_up: Option<usize>,
-    /// Whether the last turn did something, so that the runtime must look at its sockets first.
+    /// Whether the last turn did something, so that the runtime must poll its sockets first.
     busy: bool,
 }
 
-/// What a token stands for.
+/// The object that a token refers to.
 pub(crate) enum Entry {
     /// A transport of a session.
     Link(Link),
@@ -106,9 +108,9 @@ impl Io {
     ///
     /// # Errors
     ///
-    /// An address that cannot be listened on, and what to do about it. One that the machine does not
-    /// have yet is tried again, and so is a TCP-MD5 key that the kernel does not take:
-    /// [`unheard`](Self::unheard) and [`keyless`](Self::keyless) name them.
+    /// An address that cannot be listened on, with the remedy. An address that the machine does not
+    /// have yet is tried again, and so is a TCP-MD5 key that the kernel rejects:
+    /// [`unheard`](Self::unheard) and [`keyless`](Self::keyless) return them.
     pub fn new(speaker: Speaker, config: IoConfig) -> Result<Self, IoError> {
         let mut io = Self {
             speaker,
@@ -140,26 +142,26 @@ impl Io {
         Ok(io)
     }
 
-    /// Does what there is to do and returns what came of it, perhaps nothing to tell: after each
-    /// return the speaker's tables may have changed. Waits if there is nothing to do.
+    /// Executes the pending work and returns its events, perhaps none: after each return the
+    /// speaker's tables may have changed. Waits if there is no work.
     ///
     /// May be dropped at any time without loss, as `select!` does.
     pub async fn next(&mut self) -> Vec<Event> {
         if std::mem::take(&mut self.busy) {
-            // Between two turns the runtime must get to see the sockets and the clock.
+            // Between two turns the runtime must poll the sockets and the clock.
             tokio::task::yield_now().await;
         }
         std::future::poll_fn(|cx| self.poll_turn(cx)).await
     }
 
-    /// Hands an input to the speaker, at the clock's time.
+    /// Passes an input to the speaker, at the clock's time.
     pub fn handle(&mut self, input: Input<'_>) {
         self.work = true;
         self.speaker.handle(self.clock.now(), input);
         self.drain();
     }
 
-    /// The speaker, to read.
+    /// Returns the speaker, to read.
     #[must_use]
     pub fn speaker(&self) -> &Speaker {
         &self.speaker
@@ -171,9 +173,9 @@ impl Io {
         &mut self.speaker
     }
 
-    /// Reads on in one family of the tables, see [`Speaker::read`]. Unlike
+    /// Continues to read one family of the tables, see [`Speaker::read`]. Unlike
     /// [`speaker_mut`](Self::speaker_mut) it makes no work when there was nothing to read, so a
-    /// program may call it after every turn and still rest.
+    /// program may call it after every turn and still become idle.
     pub fn read(
         &mut self,
         reader: ReaderId,
@@ -186,46 +188,47 @@ impl Io {
             read = true;
             each(change);
         });
-        // What all readers have read, the tables forget in a turn.
+        // Entries that all readers have read are removed in a turn.
         self.work |= read || progress != Progress::Done;
         progress
     }
 
-    /// Has a program read from the speaker with more than one call. `read` returns whether it has
-    /// read anything: only then there is work for the next turn, as with [`read`](Self::read).
+    /// Reads from the speaker with more than one call. `read` returns whether it has read anything:
+    /// only then there is work for the next turn, as with [`read`](Self::read).
     pub fn read_with(&mut self, read: impl FnOnce(&mut Speaker) -> bool) {
         self.work |= read(&mut self.speaker);
     }
 
-    /// The driver's clock: the speaker's instants are of this one.
+    /// Returns the driver's clock, to which the speaker's instants refer.
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// Returns whether the kernel has taken all that there is to send to the peers whose sessions are
-    /// up: every route that was announced or withdrawn before the call and every End-of-RIB.
+    /// Returns whether the kernel has accepted all octets for the peers with an established
+    /// session: every route that was announced or withdrawn before the call and every End-of-RIB.
     ///
-    /// A peer whose session is not up counts for nothing, so a program asks for the sessions that it
-    /// needs first. It is good to ask after each [`next`](Self::next).
+    /// Peers without an established session are ignored, so a program checks for the sessions that
+    /// it needs first. Call it after each [`next`](Self::next).
     #[must_use]
     pub fn all_sent(&self) -> bool {
         !self.work && self.speaker.all_sent()
     }
 
-    /// Connections that are being closed: their last words are not read yet.
+    /// Returns the number of connections that are being closed: the peer has not read their last
+    /// octets yet.
     #[must_use]
     pub fn lingering(&self) -> usize {
         self.lingering
     }
 
-    /// Takes over a new configuration of the speaker; where it listens is said by
-    /// [`listen_on`](Self::listen_on). A TCP-MD5 key
-    /// that the kernel does not take keeps out those it is for: see [`keyless`](Self::keyless).
+    /// Applies a new configuration of the speaker; [`listen_on`](Self::listen_on) changes the
+    /// listening addresses. If the kernel rejects a TCP-MD5 key, its neighbors cannot connect: see
+    /// [`keyless`](Self::keyless).
     ///
     /// # Errors
     ///
-    /// The speaker cannot become another one, and nothing changes.
+    /// The configuration needs another speaker, and nothing changes.
     pub fn reconfigure(&mut self, config: SpeakerConfig) -> Result<Reconfigured, ReconfigureError> {
         let now = self.clock.now();
         let done = self
@@ -242,7 +245,7 @@ impl Io {
     /// again. A dynamic peer is removed, and is created again when it connects.
     pub fn reset(&mut self, peer: PeerId, why: Notification) {
         self.speaker.stop(self.clock.now(), peer, why);
-        // Its connection gives up its place before the next one takes it.
+        // The closed connection gives up its place before the next one takes it.
         self.drain();
         self.handle(Input::Session(peer, bgp_speaker::bgp_fsm::Input::Start));
     }
@@ -270,7 +273,7 @@ impl Io {
         let mut worked = self.accept_ready(cx);
         worked |= self.serve_ready();
         worked |= self.write_listed();
-        // Reads come before timers: what a peer said in time must be heard in time.
+        // Reads come before timers: a message that arrived in time must be processed in time.
         worked |= self.poll_clock(cx);
         worked |= self.run_bite();
         worked |= self.write_listed();
@@ -281,7 +284,7 @@ impl Io {
         Poll::Ready(std::mem::take(&mut self.events))
     }
 
-    /// Looks at the connections that were woken.
+    /// Serves the connections that were woken.
     fn serve_ready(&mut self) -> bool {
         let mut tokens = std::mem::take(&mut self.tokens);
         self.ready.take(&mut tokens);
@@ -294,7 +297,7 @@ impl Io {
         worked
     }
 
-    /// Waits for the next deadline, and acts if it has come.
+    /// Waits for the next deadline, and handles it when it has passed.
     fn poll_clock(&mut self, cx: &mut Context<'_>) -> bool {
         let lingering = self.deadlines.front().map(|(at, ..)| *at);
         let deadlines = [
@@ -343,7 +346,7 @@ impl Io {
         left > 0
     }
 
-    /// Gives the speaker a bite of its background work.
+    /// Runs a bite of the speaker's background work.
     fn run_bite(&mut self) -> bool {
         if !self.work {
             return false;
@@ -356,7 +359,7 @@ impl Io {
         true
     }
 
-    /// A token for a new entry, and its signal.
+    /// Returns a token for a new entry, and its signal.
     pub(crate) fn vacancy(&self) -> (usize, Arc<Signal>) {
         let token = self.entries.vacant_key();
         (token, Signal::new(token, &self.ready))

@@ -1,4 +1,4 @@
-//! The TCP-MD5 keys of those who may dial us, on a listening socket.
+//! The TCP-MD5 keys of neighbors that may connect, on a listening socket.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -11,10 +11,10 @@ use crate::error::optmem_max;
 use crate::sockopt::set_md5_key;
 use crate::{IoError, Whose};
 
-/// Keys by those they are for.
+/// Keys by their neighbors.
 pub(crate) type Keys = BTreeMap<Whose, Password>;
 
-/// The keys that a configuration asks for.
+/// Returns the keys of a configuration.
 pub(crate) fn keys_of(config: &SpeakerConfig) -> Keys {
     let peers = config
         .peers
@@ -27,21 +27,21 @@ pub(crate) fn keys_of(config: &SpeakerConfig) -> Keys {
     ranges.chain(peers).collect()
 }
 
-/// The keys that could not be set, and why.
+/// The keys that could not be set, with the errors.
 pub(crate) type Keyless = BTreeMap<Whose, Arc<IoError>>;
 
 /// The keys of one listening socket.
 #[derive(Default)]
 pub(crate) struct Keyring {
-    /// What the kernel has.
+    /// The keys in the kernel.
     held: Keys,
-    /// Whose key is so new that what waits in the backlog may have come before it.
+    /// Keys that may be newer than connections in the backlog.
     pub(crate) fresh: BTreeSet<Whose>,
 }
 
 impl Keyring {
-    /// Takes from a socket the keys it should no longer have, and gives it those it lacks. One that
-    /// fails keeps none of the others out: `keyless` takes note of it.
+    /// Removes unwanted keys from a socket, and sets missing ones. A key that fails is recorded in
+    /// `keyless` and does not affect the others.
     pub(crate) fn set(
         &mut self,
         socket: &impl AsFd,
@@ -65,7 +65,7 @@ impl Keyring {
                 continue;
             }
             let limit = match room {
-                // A key takes as much room as any other: what is new has none any more.
+                // All keys take the same memory: there is none left for another one.
                 Some(limit) if old.is_none() => limit,
                 _ => match self.give(socket, whose, key) {
                     Ok(()) => continue,
@@ -104,12 +104,11 @@ impl Keyring {
         Ok(())
     }
 
-    /// Whether this is the key by which the kernel has judged whatever it hands over from this
-    /// address.
+    /// Returns whether the kernel has checked connections from this address against this key.
     pub(crate) fn vouches(&self, config: &SpeakerConfig, remote: IpAddr, key: &Password) -> bool {
         let range = config.range_of(remote);
         let range = range.map(|(_, range)| Whose::range(range.prefix));
-        // The kernel takes the key that is most to the point, too.
+        // The kernel takes the most specific key, too.
         let found = [Some(Whose::neighbor(remote)), range]
             .into_iter()
             .flatten()
@@ -118,7 +117,7 @@ impl Keyring {
     }
 }
 
-/// Why a key was not given.
+/// Why a key was not set.
 enum Lack {
     NoRoom,
     Failed(IoError),

@@ -1,11 +1,11 @@
-//! The Tokio driver of a BGP speaker: it owns the sockets and the clock, and knows nothing of what
-//! the messages mean.
+//! The Tokio driver of a BGP speaker: it owns the sockets and the clock, and does not interpret
+//! messages.
 //!
 //! [`Io`] holds a [`Speaker`] and everything the speaker needs from the machine: listening sockets,
-//! dials, connections, one timer. A program gives it a turn by awaiting [`Io::next`] in its own
-//! `select!` loop and reads the speaker's tables in between; nothing is shared with another
-//! thread and nothing waits behind a channel. A program whose other tasks announce routes or add peers
-//! runs a [`Driver`] and gives them its [`Handle`].
+//! connections, one timer. A program gives it a turn by awaiting [`Io::next`] in its own `select!`
+//! loop and reads the speaker's tables between turns. Nothing is shared with another thread and no
+//! route waits in a channel. A program with other tasks that announce routes or add peers runs a
+//! [`Driver`] and gives them its [`Handle`].
 //!
 //! ```no_run
 //! use bgp_io::{Io, IoConfig, bgp_speaker::{Speaker, SpeakerConfig}};

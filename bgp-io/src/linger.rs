@@ -1,5 +1,6 @@
-//! A connection that we close: its last words are written, then we wait a little for the peer to
-//! have read them. To close at once would let the kernel reset the connection and throw them away.
+//! A connection that this side closes: its last octets are written, then it waits for a limited
+//! time until the peer has read them. An immediate close would let the kernel reset the connection
+//! and discard them.
 
 use std::collections::VecDeque;
 use std::net::Shutdown;
@@ -13,16 +14,16 @@ use tokio::net::TcpStream;
 use crate::link::{poll_read, poll_write};
 use crate::ready::Signal;
 
-/// A connection on its way out.
+/// A connection that is being closed.
 pub(crate) struct Lingering {
     stream: TcpStream,
     /// What is still to be written.
     words: VecDeque<Bytes>,
-    /// Whether we have said that no more will come.
+    /// Whether the write side is shut down.
     shut: bool,
     pub(crate) signal: Arc<Signal>,
     waker: Waker,
-    /// Tells this one from a later user of its token.
+    /// Distinguishes it from a later user of its token.
     pub(crate) serial: u64,
 }
 
@@ -45,7 +46,7 @@ impl Lingering {
         }
     }
 
-    /// Goes on; ready when nothing is left to wait for.
+    /// Continues; ready when there is nothing left to wait for.
     pub(crate) fn poll(&mut self, scratch: &mut BytesMut) -> Poll<()> {
         let mut cx = Context::from_waker(&self.waker);
         while !self.words.is_empty() {
@@ -67,7 +68,7 @@ impl Lingering {
         match poll_read(&self.stream, &mut cx, scratch) {
             Poll::Ready(Ok(0) | Err(_)) => Poll::Ready(()),
             Poll::Ready(Ok(_)) => {
-                // More of what nobody wants any longer: look again when it is our turn.
+                // More octets to discard: poll again in the next turn.
                 self.signal.wake_by_ref();
                 Poll::Pending
             }
@@ -76,7 +77,7 @@ impl Lingering {
     }
 }
 
-/// Takes `octets` off the front.
+/// Removes `octets` from the front.
 fn advance(words: &mut VecDeque<Bytes>, mut octets: usize) {
     while let Some(first) = words.front_mut() {
         let taken = octets.min(first.len());

@@ -15,14 +15,14 @@ use crate::limits::WRITE_SLICES_MAX;
 use crate::liveness::Baseline;
 use crate::ready::Signal;
 
-/// A dial under way.
+/// A pending connect.
 pub(crate) type Dial = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
 
-/// How far the transport is.
+/// The state of the transport.
 pub(crate) enum Stage {
     /// The kernel is connecting.
     Dialing(Dial),
-    /// It carries octets.
+    /// The connection is open.
     Open(TcpStream),
 }
 
@@ -32,18 +32,18 @@ pub(crate) struct Link {
     pub(crate) conn: Conn,
     pub(crate) stage: Stage,
     pub(crate) signal: Arc<Signal>,
-    /// [`Link::signal`] as the runtime wants it.
+    /// [`Link::signal`] as a waker of the runtime.
     waker: Waker,
-    /// The beginning of a message whose rest has not come yet; of a held connection all that came
-    /// behind its OPEN.
+    /// The beginning of an incomplete message; for a held connection all octets behind its OPEN.
     pub(crate) partial: BytesMut,
-    /// Whether we have told the session that octets lie unread.
+    /// Whether the session was notified that octets are unread.
     pub(crate) unread: bool,
     /// Whether octets wait for the socket.
     pub(crate) blocked: bool,
-    /// Whether a write has failed: what the peer had said before is read, then the link is lost.
+    /// Whether a write has failed: octets that the peer sent before are read, then the link is
+    /// lost.
     pub(crate) broken: bool,
-    /// What the kernel's figures were when a probe of it began.
+    /// The kernel's figures when a probe of it began.
     pub(crate) baseline: Option<Baseline>,
 }
 
@@ -65,12 +65,12 @@ impl Link {
         }
     }
 
-    /// Puts the link on the list of those to look at.
+    /// Adds the link to the list of links to serve.
     pub(crate) fn wake(&self) {
         self.signal.wake_by_ref();
     }
 
-    /// Whether a dial is done; `None` for a link that is open already.
+    /// Returns whether a connect has completed; `None` for a link that is open already.
     pub(crate) fn poll_dial(&mut self) -> Option<Poll<io::Result<TcpStream>>> {
         match &mut self.stage {
             Stage::Dialing(dial) => Some(dial.as_mut().poll(&mut Context::from_waker(&self.waker))),
@@ -78,7 +78,8 @@ impl Link {
         }
     }
 
-    /// Reads what there is into `buffer`: 0 octets are the end. Pending has the link woken.
+    /// Reads available octets into `buffer`: 0 octets are the end. The link is woken if it is
+    /// pending.
     pub(crate) fn poll_read(&mut self, buffer: &mut BytesMut) -> Poll<io::Result<usize>> {
         let Stage::Open(stream) = &self.stage else {
             return Poll::Pending;
@@ -86,7 +87,7 @@ impl Link {
         poll_read(stream, &mut Context::from_waker(&self.waker), buffer)
     }
 
-    /// Writes some of the slices in one go. Pending has the link woken.
+    /// Writes some of the slices in one call. The link is woken if it is pending.
     pub(crate) fn poll_write(&mut self, slices: &[Bytes]) -> Poll<io::Result<usize>> {
         let Stage::Open(stream) = &self.stage else {
             return Poll::Pending;
@@ -95,7 +96,7 @@ impl Link {
     }
 }
 
-/// Reads what there is without waiting.
+/// Reads available octets without waiting.
 pub(crate) fn poll_read(
     stream: &TcpStream,
     cx: &mut Context<'_>,
@@ -112,7 +113,7 @@ pub(crate) fn poll_read(
     }
 }
 
-/// Writes what the socket takes without waiting.
+/// Writes as many octets as the socket accepts without waiting.
 pub(crate) fn poll_write(
     stream: &TcpStream,
     cx: &mut Context<'_>,

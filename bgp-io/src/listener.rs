@@ -12,11 +12,11 @@ use crate::{IoError, sockets};
 /// A listening socket.
 pub(crate) struct Listener {
     pub(crate) socket: TcpListener,
-    /// Where it was to listen: perhaps on any free port.
+    /// The configured address, perhaps with any free port.
     pub(crate) wanted: SocketAddr,
-    /// Where it does.
+    /// The actual address.
     pub(crate) address: SocketAddr,
-    /// The TCP-MD5 keys it has.
+    /// Its TCP-MD5 keys.
     pub(crate) keys: Keyring,
     /// Its filter for GTSM.
     pub(crate) guard: Guard,

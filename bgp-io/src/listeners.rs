@@ -1,5 +1,5 @@
-//! The listening sockets: each is opened when the machine has its address, and has the keys that the
-//! configuration in force asks for, as far as the kernel takes them.
+//! The listening sockets: each is opened when the machine has its address, and has the keys of the
+//! applied configuration, as far as the kernel accepts them.
 
 use std::net::SocketAddr;
 
@@ -12,18 +12,19 @@ use crate::listener::Listener;
 use crate::sockets::Rules;
 use crate::{Event, Io, IoError, Whose};
 
-/// What a configuration asks for of listening sockets.
+/// Returns the configuration's requirements on listening sockets.
 fn rules_of(config: &SpeakerConfig) -> (Keys, Vec<Source>) {
     (keys_of(config), sources(config))
 }
 
 impl Io {
-    /// Where it listens, with the ports that were free where 0 was configured.
+    /// Returns the listening addresses, with the assigned ports where 0 was configured.
     pub fn listening(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.listeners.iter().map(|listener| listener.address)
     }
 
-    /// Where it is to listen once it can: mostly, once the machine has the address.
+    /// Returns the addresses on which it cannot listen yet, usually because the machine does not
+    /// have them.
     pub fn unheard(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.unheard.iter().copied()
     }
@@ -34,7 +35,8 @@ impl Io {
         self.keyless.iter().map(|(whose, error)| (*whose, &**error))
     }
 
-    /// Listens at first. What the machine does not have yet is no failure.
+    /// Opens the first listening sockets. An address that the machine does not have yet is not an
+    /// error.
     pub(crate) fn listen(&mut self, addresses: Vec<SocketAddr>) -> Result<(), IoError> {
         let (keys, sources) = rules_of(self.speaker.config());
         let rules = Rules {
@@ -56,17 +58,17 @@ impl Io {
         Ok(())
     }
 
-    /// Listens there from now on, and nowhere else. What stays is left alone, and so is every
-    /// connection. An address that cannot be had is tried again: see [`unheard`](Self::unheard).
+    /// Changes the listening addresses. Sockets with an unchanged address and all connections stay.
+    /// An address that cannot be used is tried again: see [`unheard`](Self::unheard).
     pub fn listen_on(&mut self, addresses: &[SocketAddr]) {
         let is_gone = |listener: &Listener| !addresses.contains(&listener.wanted);
         for at in 0..self.listeners.len() {
             if self.listeners.get(at).is_some_and(is_gone) {
-                // A connection that already waits does not have to be opened again.
+                // A connection that already waits is accepted, so that the peer need not repeat it.
                 self.take_waiting(at);
             }
         }
-        // These first: a socket for all addresses stands in the way of one for one of them.
+        // Removal comes first: a socket for all addresses conflicts with a socket for one of them.
         self.listeners.retain(|listener| !is_gone(listener));
         self.unheard.retain(|address| addresses.contains(address));
         let (keys, sources) = rules_of(self.speaker.config());
@@ -96,8 +98,7 @@ impl Io {
         self.listeners.push(listener);
     }
 
-    /// Gives the listening sockets the keys that the configuration asks for, and opens those that are
-    /// still missing.
+    /// Sets the configured keys on the listening sockets, and opens missing sockets.
     pub(crate) fn arm(&mut self) {
         let (keys, sources) = rules_of(self.speaker.config());
         let rules = Rules {
@@ -111,7 +112,7 @@ impl Io {
                 (listener.guard).set(&listener.socket, ipv4, &sources);
                 (listener.keys).set(&listener.socket, ipv4, &keys, &mut keyless);
             }
-            // At once, so that as few as may be are taken for older than the keys.
+            // At once, so that few connections are older than the keys.
             self.take_backlog(at);
         }
         for address in std::mem::take(&mut self.unheard) {

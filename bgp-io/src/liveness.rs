@@ -1,4 +1,5 @@
-//! What the kernel knows of a peer's host: whether it has acknowledged anything since a probe began.
+//! The kernel's knowledge of a peer's host: whether it has acknowledged anything since a probe
+//! began.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -21,12 +22,12 @@ impl Baseline {
         Ok(Self { at: now, figures })
     }
 
-    /// What has happened until now.
+    /// Returns what has happened since the probe began.
     pub(crate) fn compare(&self, now: Instant, figures: &TcpFigures) -> Probed {
         let age = Duration::from_millis(u64::from(figures.heard_ms_ago));
         let since = now.saturating_duration_since(self.at);
-        // The count excludes what came just before the probe; the age excludes what TCP did not
-        // accept, for example a segment outside the window.
+        // The count excludes segments from just before the probe; the age excludes segments that
+        // TCP did not accept, for example outside the window.
         if figures.segments_in != self.figures.segments_in && age <= since + AGE_ROUNDING {
             return Probed::Answered;
         }
@@ -53,7 +54,7 @@ mod tests {
         }
     }
 
-    /// What a probe finds after so many milliseconds.
+    /// The result of a probe after so many milliseconds.
     fn after(ms: u64, before: TcpFigures, now: TcpFigures) -> Probed {
         let (at, figures) = (BEGAN, before);
         Baseline { at, figures }.compare(BEGAN + Duration::from_millis(ms), &now)
@@ -86,7 +87,7 @@ mod tests {
 
     #[test]
     fn segment_just_before_the_probe_is_no_answer() {
-        // The age alone, rounded as the kernel does, might say that it came since.
+        // The age alone, as rounded by the kernel, might be younger than the probe.
         let before = TcpFigures {
             heard_ms_ago: 0,
             ..figures()

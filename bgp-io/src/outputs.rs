@@ -1,4 +1,4 @@
-//! Doing what the speaker wants: dials, closes, and what the program is to hear.
+//! Execution of the speaker's outputs: connects, closes, and events for the program.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +18,7 @@ use crate::sockets::{dialling, secure};
 use crate::{Event, Io};
 
 impl Io {
-    /// Takes and does everything the speaker has put out.
+    /// Takes and executes all outputs of the speaker.
     pub(crate) fn drain(&mut self) {
         while let Some(output) = self.speaker.poll_output() {
             match output {
@@ -69,15 +69,15 @@ impl Io {
                     error,
                 });
                 let failed = bgp_fsm::Input::Failed(Conn::Outbound);
-                // What follows from it is taken by the loop that has called us.
+                // The caller's loop takes the outputs that follow.
                 self.speaker
                     .handle(self.clock.now(), Input::Session(peer, failed));
             }
         }
     }
 
-    /// Secures the open transports of a peer in another way than before. Where that fails the session
-    /// ends: it would go on less secure than it is to be.
+    /// Changes the security of a peer's open transports. If that fails the session ends: otherwise
+    /// it would continue with less security than configured.
     fn secure(&mut self, peer: PeerId, ttl_security_hops: Option<u8>, password: Option<&str>) {
         for conn in Conn::PLACES {
             let token = self.places.get(&(peer, conn)).copied();
@@ -88,20 +88,20 @@ impl Io {
                 continue;
             };
             let Ok(remote) = stream.peer_addr() else {
-                continue; // It is gone already, as the next read will find out.
+                continue; // It is closed already; the next read will find that.
             };
             if let Err(error) = secure(stream, remote, ttl_security_hops, password) {
                 self.events.push(Event::OptionFailed { remote, error });
                 let why = Notification::cease(cease::OTHER_CONFIGURATION_CHANGE);
                 let rejected = bgp_fsm::Input::Rejected(why);
-                // What follows from it is taken by the loop that has called us.
+                // The caller's loop takes the outputs that follow.
                 self.speaker
                     .handle(self.clock.now(), Input::Session(peer, rejected));
             }
         }
     }
 
-    /// Closes a transport: what the session still has to say is written first.
+    /// Closes a transport: the session's pending octets are written first.
     fn close(&mut self, peer: PeerId, conn: Conn) {
         let mut words = Vec::new();
         self.speaker.fill(peer, conn, &mut words, usize::MAX);
@@ -120,8 +120,8 @@ impl Io {
         }
     }
 
-    /// Reports a dial that had no answer until the session tries again, but not one that the session
-    /// gave up for another reason.
+    /// Reports a connect without an answer until the session tries again, but not one that the
+    /// session gave up for another reason.
     fn dial_timed_out(&mut self, peer: PeerId) {
         let Some(view) = self.speaker.peer(peer) else {
             return;
@@ -136,7 +136,7 @@ impl Io {
         }
     }
 
-    /// Takes a transport from its place.
+    /// Removes a transport.
     pub(crate) fn remove(&mut self, peer: PeerId, conn: Conn) -> Option<Link> {
         self.trace.forget(peer, conn);
         let token = self.places.remove(&(peer, conn))?;
@@ -146,12 +146,13 @@ impl Io {
         }
     }
 
-    /// Leaves a connection to read its last words.
+    /// Lets a connection linger until the peer has read its last octets.
     pub(crate) fn linger(&mut self, stream: TcpStream, words: impl IntoIterator<Item = Bytes>) {
         let (token, signal) = self.vacancy();
         self.serial += 1;
         let mut lingering = Lingering::new(stream, words, signal, self.serial);
-        // Most words are written here and now; if too many linger, that must do.
+        // Usually all octets are written at once; if too many connections linger, that must
+        // suffice.
         let done = lingering.poll(&mut self.scratch).is_ready();
         if done || self.lingering >= LINGERING_MAX {
             return;
@@ -163,7 +164,7 @@ impl Io {
             .push_back((self.clock.now() + LINGER, token, self.serial));
     }
 
-    /// Closes what has lingered long enough.
+    /// Closes connections that have lingered long enough.
     pub(crate) fn expire_lingering(&mut self, now: Instant) {
         while let Some((at, token, serial)) = self.deadlines.front().copied() {
             let there = matches!(

@@ -10,8 +10,8 @@ use crate::liveness::Baseline;
 use crate::sockopt::tcp_figures;
 
 impl Io {
-    /// Looks at a connection that is probed. Where the kernel returns no figures nothing is reported,
-    /// and the hold timer decides.
+    /// Compares the figures of a probed connection. If the kernel returns no figures nothing is
+    /// reported, and the hold timer decides.
     pub(crate) fn probe(&mut self, peer: PeerId, conn: Conn, begins: bool) {
         let now = self.clock.now();
         let token = self.places.get(&(peer, conn)).copied();
@@ -29,11 +29,11 @@ impl Io {
             return;
         };
         let probed = bgp_fsm::Input::Probed(baseline.compare(now, &figures));
-        // What follows from it is taken by the loop that has called us.
+        // The caller's loop takes the outputs that follow.
         self.speaker.handle(now, Input::Session(peer, probed));
     }
 
-    /// The held connection of a peer becomes its inbound one.
+    /// Makes the held connection of a peer its inbound one.
     pub(crate) fn promote(&mut self, peer: PeerId) {
         let Some(token) = self.places.remove(&(peer, Conn::Held)) else {
             return;
@@ -42,10 +42,10 @@ impl Io {
         debug_assert!(before.is_none(), "a transport takes the place of another");
         if let Some(link) = self.link(token) {
             link.conn = Conn::Inbound;
-            // What was read and not handed over has its turn soon.
+            // Octets that were read but not processed are due soon.
             link.wake();
         }
-        // What follows from it is taken by the loop that has called us.
+        // The caller's loop takes the outputs that follow.
         let promoted = Input::Session(peer, bgp_fsm::Input::Promoted);
         self.speaker.handle(self.clock.now(), promoted);
     }

@@ -1,5 +1,5 @@
-//! Which connections have something to do: each has a waker of its own, and those that were woken
-//! stand once in a list.
+//! The list of connections with something to do: each connection has its own waker, and is at most
+//! once in the list.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,16 +7,15 @@ use std::task::{Wake, Waker};
 
 /// The list of connections that were woken, at most one entry each.
 ///
-/// A `Waker` must be usable from any thread, so the list stands behind a mutex; it is held for a few
-/// instructions and nobody else ever wants it, since all wakers are called by the driver's own
-/// thread.
+/// A `Waker` must be usable from any thread, so the list is behind a mutex. The mutex is held for a
+/// few instructions and never contended, since all wakers are called by the driver's own thread.
 #[derive(Debug, Default)]
 pub(crate) struct ReadyList(Mutex<Ready>);
 
 #[derive(Debug, Default)]
 struct Ready {
     tokens: Vec<usize>,
-    /// Who awaits [`crate::Io::next`].
+    /// The waker of the task that awaits [`crate::Io::next`].
     parent: Option<Waker>,
 }
 
@@ -25,7 +24,7 @@ impl ReadyList {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whom to wake when a connection is.
+    /// Sets the waker to call when a connection is woken.
     pub(crate) fn register(&self, parent: &Waker) {
         let mut ready = self.lock();
         if !ready
@@ -37,7 +36,7 @@ impl ReadyList {
         }
     }
 
-    /// Swaps the list for an empty one.
+    /// Swaps the list with an empty one.
     pub(crate) fn take(&self, into: &mut Vec<usize>) {
         debug_assert!(into.is_empty());
         std::mem::swap(&mut self.lock().tokens, into);
@@ -61,7 +60,7 @@ impl Signal {
         })
     }
 
-    /// The connection is about to be looked at: the next wake counts again.
+    /// Clears the flag before the connection is served: the next wake counts again.
     pub(crate) fn clear(&self) {
         self.queued.store(false, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! Making sockets: listening and dialling ones.
+//! Creation of sockets: listening and connecting ones.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,17 +13,17 @@ use crate::keys::{Keyless, Keyring, Keys};
 use crate::limits::BACKLOG;
 use crate::sockopt::{clear_ttl_security, set_md5_key, set_prompt_repeats};
 
-/// Who may dial a listening socket, and how.
+/// The rules for connections to a listening socket.
 #[derive(Clone, Copy)]
 pub(crate) struct Rules<'r> {
     /// The keys.
     pub(crate) keys: &'r Keys,
-    /// Where GTSM counts.
+    /// The sources with GTSM.
     pub(crate) sources: &'r [Source],
 }
 
-/// A listening socket, and the keys it has. An IPv6 one takes IPv6 only, so that both may have the
-/// same port.
+/// Opens a listening socket; returns it with its keys. An IPv6 socket accepts IPv6 only, so that an
+/// IPv4 socket may have the same port.
 pub(crate) fn listen(
     address: SocketAddr,
     rules: Rules<'_>,
@@ -38,10 +38,10 @@ pub(crate) fn listen(
         if address.is_ipv6() {
             socket.set_only_v6(true)?;
         }
-        // The answer to the dial of someone who wants GTSM is sent by this socket already.
+        // This socket already sends the answer to the SYN of a neighbor with GTSM.
         set_ttl_max(&socket, address.is_ipv4())?;
         socket.bind(&address.into())?;
-        // Before anyone can come.
+        // Before any connection can arrive.
         guard.set(&socket, address.is_ipv4(), rules.sources);
         guard.fresh = false;
         keyring.set(&socket, address.is_ipv4(), rules.keys, keyless);
@@ -53,7 +53,8 @@ pub(crate) fn listen(
     Ok((socket, keyring, guard))
 }
 
-/// A connection that waits on a listening socket, whether the runtime knows of it yet or not.
+/// Accepts a connection that waits on a listening socket, whether the runtime was notified of it
+/// yet or not.
 pub(crate) fn accept_now(socket: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let (stream, remote) = SockRef::from(socket).accept()?;
     stream.set_nonblocking(true)?;
@@ -63,7 +64,7 @@ pub(crate) fn accept_now(socket: &TcpListener) -> io::Result<(TcpStream, SocketA
     Ok((TcpStream::from_std(stream.into())?, remote))
 }
 
-/// A socket that is ready to connect to `remote`.
+/// Opens a socket that is ready to connect to `remote`.
 pub(crate) fn dialling(
     remote: SocketAddr,
     local: Option<IpAddr>,
@@ -90,7 +91,7 @@ pub(crate) fn dialling(
     Ok(socket)
 }
 
-/// The key on a connection that has come in; see [`Guard::admit`] for GTSM.
+/// Sets the key on an accepted connection; see [`Guard::admit`] for GTSM.
 pub(crate) fn secure_accepted(
     stream: &TcpStream,
     remote: SocketAddr,
@@ -104,7 +105,7 @@ pub(crate) fn secure_accepted(
     }
 }
 
-/// Another key and another GTSM on a connection than before; either may be none.
+/// Changes key and GTSM of a connection; either may be removed.
 pub(crate) fn secure(
     stream: &TcpStream,
     remote: SocketAddr,
@@ -118,12 +119,12 @@ pub(crate) fn secure(
     }
     match ttl_security_hops {
         Some(hops) => secure_ttl(stream, ipv4, hops),
-        // To send with the greatest TTL does no harm.
+        // A connection without GTSM keeps the greatest TTL for sending.
         None => clear_ttl_security(stream, ipv4),
     }
 }
 
-/// The key of one neighbor. An empty one would be none to the kernel.
+/// Sets the key of one neighbor. The kernel takes an empty key for a removal.
 fn set_password(socket: &impl AsFd, remote: IpAddr, password: &str) -> io::Result<()> {
     if password.is_empty() {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));

@@ -1,7 +1,7 @@
-//! Socket options that no crate has: TCP-MD5 (RFC 2385) and GTSM (RFC 5082).
+//! Socket options that no crate provides: TCP-MD5 (RFC 2385) and GTSM (RFC 5082).
 //!
-//! The only module that may hold `unsafe` code: that of the macros which call `setsockopt`, and one
-//! call of `getsockopt` for values of any length.
+//! The only module that may have `unsafe` code: the macros which call `setsockopt`, and one call of
+//! `getsockopt` for values of any length.
 #![allow(unsafe_code)]
 
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 use crate::limits::MD5_KEY_OCTETS_MAX;
 
 sockopt_impl!(
-    /// Drops packets that have travelled further (`ip(7)`).
+    /// Drops packets from further away (`ip(7)`).
     IpMinTtl,
     Both,
     libc::IPPROTO_IP,
@@ -52,7 +52,7 @@ sockopt_impl!(
 );
 
 sockopt_impl!(
-    /// Keeps the SYNs of connections that come in (`linux/tcp.h`).
+    /// Keeps the SYNs of incoming connections (`linux/tcp.h`).
     TcpSaveSyn,
     SetOnly,
     libc::IPPROTO_TCP,
@@ -61,7 +61,7 @@ sockopt_impl!(
 );
 
 sockopt_impl!(
-    /// Has [`handshake_ttl`] say the TTL (`ip(7)`).
+    /// Makes the kernel keep the TTL for [`handshake_ttl`] (`ip(7)`).
     IpRecvTtl,
     SetOnly,
     libc::IPPROTO_IP,
@@ -79,7 +79,8 @@ sockopt_impl!(
 );
 
 sockopt_impl!(
-    /// Repeats the first few times without ever longer pauses while little is on its way (`tcp(7)`).
+    /// Keeps the intervals of the first retransmissions equal while few segments are in flight
+    /// (`tcp(7)`).
     TcpThinLinearTimeouts,
     SetOnly,
     libc::IPPROTO_TCP,
@@ -88,7 +89,7 @@ sockopt_impl!(
 );
 
 sockopt_impl!(
-    /// What the kernel counts of a connection (`tcp(7)`).
+    /// The kernel's figures of a connection (`tcp(7)`).
     TcpInfo,
     GetOnly,
     libc::IPPROTO_TCP,
@@ -97,23 +98,22 @@ sockopt_impl!(
 );
 
 /// `struct tcp_info` of `linux/tcp.h` up to `tcpi_data_segs_out` (Linux 4.6), in words. A newer
-/// kernel has more behind it and returns no more than is asked for.
+/// kernel has more fields behind it and returns no more than requested.
 type TcpInfoWords = [u32; 40];
 
-/// What is used of `struct tcp_info`.
+/// The fields in use of `struct tcp_info`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TcpFigures {
-    /// Timeouts in a row without an acknowledgement (`tcpi_retransmits`).
+    /// Consecutive timeouts without an acknowledgement (`tcpi_retransmits`).
     pub(crate) repeats: u32,
-    /// Segments that are on their way and have no acknowledgement of any kind (`tcpi_unacked`,
-    /// `tcpi_sacked`).
+    /// Segments in flight without an acknowledgement of any kind (`tcpi_unacked`, `tcpi_sacked`).
     pub(crate) in_flight: u32,
-    /// Milliseconds since an acknowledgement or data came (`tcpi_last_ack_recv`,
+    /// Milliseconds since the last acknowledgement or data arrived (`tcpi_last_ack_recv`,
     /// `tcpi_last_data_recv`).
     pub(crate) heard_ms_ago: u32,
-    /// Segments that have come, whatever was in them (`tcpi_segs_in`).
+    /// Received segments of any kind (`tcpi_segs_in`).
     pub(crate) segments_in: u32,
-    /// Segments with data that were sent, repetitions included (`tcpi_data_segs_out`).
+    /// Sent data segments, including retransmissions (`tcpi_data_segs_out`).
     pub(crate) data_out: u32,
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct TcpFigures {
 ///
 /// # Errors
 ///
-/// What the kernel says.
+/// The kernel's error.
 pub(crate) fn tcp_figures(socket: &impl AsFd) -> io::Result<TcpFigures> {
     let words = TcpInfo.get(socket)?;
     let [_, _, repeats, _] = words[0].to_ne_bytes();
@@ -134,17 +134,18 @@ pub(crate) fn tcp_figures(socket: &impl AsFd) -> io::Result<TcpFigures> {
     })
 }
 
-/// Has lost segments of a connection repeated at even intervals at first: a peer whose host was
-/// away for a second is then noticed by what it does not answer, not by a timer that has become
-/// long. The kernel does so only where the congestion control has a slow start that ends, so BBR is
-/// replaced. A kernel without these options leaves such a peer to the hold timer.
+/// Makes the kernel retransmit lost segments of a connection at even intervals at first: a peer
+/// whose host was unreachable for a second is then noticed by a missing acknowledgement, not after
+/// a long retransmission timeout. The kernel does so only if the congestion control has a finite
+/// slow start, so BBR is replaced. On a kernel without these options the hold timer detects such a
+/// peer.
 pub(crate) fn set_prompt_repeats(socket: &impl AsFd) {
     if TcpThinLinearTimeouts.set(socket, &1).is_err() {
         return;
     }
     let control = TcpCongestion.get(socket).unwrap_or_default();
     if control.as_encoded_bytes().starts_with(b"bbr") {
-        // Reno is in every kernel and open to everyone.
+        // Reno is in every kernel and needs no privilege.
         let _ = TcpCongestion
             .set(socket, &OsString::from("cubic"))
             .or_else(|_| TcpCongestion.set(socket, &OsString::from("reno")));
@@ -191,12 +192,12 @@ impl Address {
     }
 }
 
-/// Sets the TCP-MD5 key for the peers in `address`/`prefix_len` on a socket, before it connects or on
-/// the listening one; an empty key removes it.
+/// Sets the TCP-MD5 key for the peers in `address`/`prefix_len` on a socket, before it connects or
+/// on the listening one; an empty key removes it.
 ///
 /// # Errors
 ///
-/// `EINVAL` for a key that is too long, else what the kernel says.
+/// `EINVAL` for a key that is too long, otherwise the kernel's error.
 pub fn set_md5_key(
     socket: &impl AsFd,
     address: IpAddr,
@@ -223,7 +224,7 @@ pub fn set_md5_key(
         TcpMd5SigExt.set(socket, &signature)
     };
     match set {
-        // To remove what is not there is no error.
+        // Removing a missing key is not an error.
         Err(nix::errno::Errno::ENOENT) if key.is_empty() => Ok(()),
         other => other.map_err(io::Error::from),
     }
@@ -234,7 +235,7 @@ pub(crate) fn set_ttl_security(socket: &impl AsFd, ipv4: bool, hops: u8) -> io::
     set_least_ttl(socket, ipv4, least_ttl(hops).into())
 }
 
-/// Takes packets from any distance.
+/// Accepts packets from any distance.
 pub(crate) fn clear_ttl_security(socket: &impl AsFd, ipv4: bool) -> io::Result<()> {
     set_least_ttl(socket, ipv4, 0)
 }
@@ -250,15 +251,15 @@ fn set_least_ttl(socket: &impl AsFd, ipv4: bool, least: libc::c_int) -> io::Resu
     Ok(())
 }
 
-/// Whether a listening socket keeps the SYNs of those who dial it.
+/// Sets whether a listening socket keeps the SYNs of incoming connections.
 pub(crate) fn save_syns(socket: &impl AsFd, save: bool) -> io::Result<()> {
     Ok(TcpSaveSyn.set(socket, &libc::c_int::from(save))?)
 }
 
-/// Returns the TTL, or hop limit, of the SYN of an accepted connection: once, then the kernel has
-/// forgotten it. A connection that was made by a SYN cookie has none.
+/// Returns the TTL, or hop limit, of the SYN of an accepted connection. It can be read once. A
+/// connection that was made by a SYN cookie has none.
 pub(crate) fn saved_syn_ttl(socket: &impl AsFd, ipv4: bool) -> io::Result<Option<u8>> {
-    /// Octets of the longest IP and TCP headers that matter: the kernel refuses a shorter buffer.
+    /// Octets of the longest relevant IP and TCP headers: the kernel rejects a shorter buffer.
     const HEADERS_OCTETS_MAX: usize = 512;
     let mut headers = [0; HEADERS_OCTETS_MAX];
     let octets = option(socket, libc::IPPROTO_TCP, libc::TCP_SAVED_SYN, &mut headers)?;
@@ -267,7 +268,7 @@ pub(crate) fn saved_syn_ttl(socket: &impl AsFd, ipv4: bool) -> io::Result<Option
 }
 
 /// Returns the TTL, or hop limit, of the segment that completed the handshake of an accepted
-/// connection. The kernel notes it when it makes the socket, also with SYN cookies.
+/// connection. The kernel records it when it makes the socket, also with SYN cookies.
 pub(crate) fn handshake_ttl(socket: &impl AsFd, ipv4: bool) -> io::Result<Option<u8>> {
     /// `IP_PKTOPTIONS` of `linux/in.h`, `IPV6_2292PKTOPTIONS` of `linux/in6.h`.
     const PACKET_OPTIONS: (libc::c_int, libc::c_int) = (9, 6);
@@ -292,7 +293,8 @@ pub(crate) fn handshake_ttl(socket: &impl AsFd, ipv4: bool) -> io::Result<Option
     Ok(control_message(messages, kind).and_then(|ttl| u8::try_from(ttl).ok()))
 }
 
-/// The number in the first control message if it is of this kind: `struct cmsghdr`, then the number.
+/// Returns the number in the first control message if it is of this kind: `struct cmsghdr`, then
+/// the number.
 fn control_message(messages: &[u8], kind: (libc::c_int, libc::c_int)) -> Option<libc::c_int> {
     let number = |at: usize| {
         let octets = messages.get(at..at + 4)?.try_into().ok()?;
@@ -303,7 +305,7 @@ fn control_message(messages: &[u8], kind: (libc::c_int, libc::c_int)) -> Option<
     if found == kind { number(header) } else { None }
 }
 
-/// Reads a socket option of any length; how many octets it has.
+/// Reads a socket option of any length; returns its number of octets.
 fn option(
     socket: &impl AsFd,
     level: libc::c_int,
@@ -311,8 +313,8 @@ fn option(
     value: &mut [u8],
 ) -> io::Result<usize> {
     let mut octets = libc::socklen_t::try_from(value.len()).unwrap_or_default();
-    // SAFETY: the kernel writes at most `octets` octets to `value`, which has as many, and how many
-    // they are to `octets`; the descriptor is open while it is borrowed.
+    // SAFETY: the kernel writes at most `octets` octets to `value`, which has as many, and their
+    // number to `octets`; the descriptor is open while it is borrowed.
     let done = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),
@@ -328,7 +330,7 @@ fn option(
     Ok(usize::try_from(octets).unwrap_or(0).min(value.len()))
 }
 
-/// The least TTL of packets from at most `hops` away. RFC 5082 §3
+/// Returns the minimum TTL of packets from at most `hops` away. RFC 5082 §3
 pub(crate) const fn least_ttl(hops: u8) -> u8 {
     match hops {
         0 => u8::MAX,

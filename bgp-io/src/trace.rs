@@ -1,4 +1,4 @@
-//! Which peers are traced, and their messages as lines.
+//! The traced peers, and their messages as lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -18,10 +18,10 @@ use crate::limits::TRACED_TEXT_OCTETS_MAX;
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     pub(crate) addresses: BTreeSet<IpAddr>,
-    /// The traced peers with a transport: of a dynamic peer the last words are written once the speaker
-    /// has forgotten it.
+    /// The traced peers with a transport: the last octets to a dynamic peer are written after the
+    /// speaker has removed it.
     pub(crate) peers: BTreeMap<PeerId, IpAddr>,
-    /// What was written of messages that are not written in full.
+    /// The written octets of incomplete messages.
     pub(crate) sent: BTreeMap<(PeerId, Conn), BytesMut>,
     /// Messages reported in this turn.
     pub(crate) reported: usize,
@@ -33,17 +33,17 @@ impl Trace {
         !self.addresses.is_empty()
     }
 
-    /// A new turn may report messages again.
+    /// Resets the number of reported messages in a new turn.
     pub(crate) const fn turned(&mut self) {
         self.reported = 0;
     }
 
-    /// A transport is removed: nothing more will be written to it.
+    /// Removes a transport: nothing more will be written to it.
     pub(crate) fn forget(&mut self, peer: PeerId, conn: Conn) {
         self.sent.remove(&(peer, conn));
     }
 
-    /// A dynamic peer is gone, and its id may become another one's.
+    /// Removes a dynamic peer: its ID may be used again.
     pub(crate) fn gone(&mut self, peer: PeerId) {
         self.peers.remove(&peer);
     }
@@ -59,7 +59,7 @@ pub(crate) fn resynchronize(buffer: &mut BytesMut) {
     buffer.advance(to.max(1).min(buffer.len()));
 }
 
-/// A text that takes no more than its limit.
+/// A text with a maximum length.
 struct Line(String);
 
 impl Write for Line {
@@ -74,7 +74,7 @@ impl Write for Line {
     }
 }
 
-/// Returns what a message says. `params` are those of the session, once it has any.
+/// Returns the content of a message as text. `params` are those of the session, once it has any.
 pub(crate) fn text(frame: &Frame, params: Option<&SessionParams>, sent: bool) -> String {
     let mut line = Line(String::new());
     // An error means that the rest does not fit.
@@ -131,7 +131,7 @@ fn update(line: &mut Line, body: &[u8], params: &SessionParams, sent: bool) -> s
     view.batches_as_sent().try_for_each(|one| batch(line, one))
 }
 
-/// Writes the routes of one family: how many, the first of them, and their attributes.
+/// Writes the routes of one family: their number, the first of them, and their attributes.
 fn batch(line: &mut Line, batch: RouteBatch<'_>) -> std::fmt::Result {
     write!(line, "{}", batch.family)?;
     for (what, routes) in [("withdrawn", batch.unreach), ("announced", batch.reach)] {

@@ -1,5 +1,5 @@
-//! The messages of peers that an operator debugs, each as one line. The messages of others cost one look
-//! at a set that is empty.
+//! The messages of debugged peers, each as one line. For messages of other peers the cost is one
+//! lookup in an empty set.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -15,7 +15,8 @@ use crate::trace::{Trace, resynchronize, text};
 use crate::{Event, Io};
 
 impl Io {
-    /// Reports the messages of the peers with these addresses as [`Event::Message`], and of no others.
+    /// Reports the messages of the peers with these addresses as [`Event::Message`], and of no
+    /// others.
     pub fn trace(&mut self, addresses: BTreeSet<IpAddr>) {
         self.trace = Trace {
             addresses,
@@ -27,7 +28,7 @@ impl Io {
         }
     }
 
-    /// The address of a peer that is traced.
+    /// Returns the address of a traced peer.
     fn traced(&mut self, peer: PeerId) -> Option<IpAddr> {
         let Some(config) = self.speaker.peer_config(peer) else {
             return self.trace.peers.get(&peer).copied();
@@ -47,7 +48,7 @@ impl Io {
         }
     }
 
-    /// Reports the messages that end within the first `octets` of what was written to a peer.
+    /// Reports the messages that end within the first `octets` written to a peer.
     pub(crate) fn trace_sent(
         &mut self,
         peer: PeerId,

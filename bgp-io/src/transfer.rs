@@ -1,4 +1,4 @@
-//! Octets in and out of the connections that are ready.
+//! Reads and writes of the connections that are ready.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,17 +20,17 @@ use crate::{Event, Io};
 enum Read {
     /// Nothing is left to read.
     Drained,
-    /// Other connections are to have their turn.
+    /// The budget is used up; other connections have their turn.
     Budget,
-    /// The peer or the kernel has ended the connection.
+    /// The peer or the kernel has closed the connection.
     Lost,
-    /// We have ended it ourselves.
+    /// This side has closed it.
     Closed,
 }
 
 impl Io {
-    /// Looks at what a token stands for. A late wake for an entry that is gone finds another one
-    /// or none, which does no harm.
+    /// Serves the entry of a token. A late wake for a removed entry finds another one or none,
+    /// which has no effect.
     pub(crate) fn serve(&mut self, token: usize, octets_left: &mut usize) {
         match self.entries.get_mut(token) {
             Some(Entry::Link(link)) => {
@@ -92,7 +92,7 @@ impl Io {
         }
     }
 
-    /// Reads a link within its budget and hands on the messages.
+    /// Reads a link within its budget and passes the messages on.
     fn read_link(&mut self, token: usize, octets_left: &mut usize) {
         let mut buffer = std::mem::take(&mut self.scratch);
         buffer.clear();
@@ -118,7 +118,7 @@ impl Io {
         let Some((peer, conn)) = self.link(token).map(|link| (link.peer, link.conn)) else {
             return Read::Closed;
         };
-        // What came while the connection was held.
+        // Octets that arrived while the connection was held.
         if !buffer.is_empty() && !self.cut(token, peer, conn, buffer) {
             return Read::Closed;
         }
@@ -145,7 +145,7 @@ impl Io {
         Read::Budget
     }
 
-    /// Cuts the messages out of what was read and hands them on; false if the link is gone then.
+    /// Splits the octets into messages and passes them on; returns false if that closes the link.
     fn cut(&mut self, token: usize, peer: PeerId, conn: Conn, buffer: &mut BytesMut) -> bool {
         while self.speaker.reads(peer, conn) {
             let input = match next_frame(buffer, self.speaker.octets_max(peer, conn)) {
@@ -169,13 +169,13 @@ impl Io {
         true
     }
 
-    /// Tells the session whether octets of its peer lie unread, if that has changed.
+    /// Notifies the session whether octets of its peer are unread, if that has changed.
     fn tell_unread(&mut self, token: usize, unread: bool) {
         let Some(link) = self.link(token) else { return };
         if unread {
             link.wake();
         }
-        // Only of the established connection the session wants to know it.
+        // The session needs it of its established connection only.
         if link.unread != unread && link.conn != Conn::Held {
             link.unread = unread;
             let peer = link.peer;
@@ -183,7 +183,7 @@ impl Io {
         }
     }
 
-    /// The connection is gone.
+    /// Handles the loss of a connection.
     fn lost(&mut self, token: usize) {
         let Some(link) = self.link(token) else { return };
         let (peer, conn) = (link.peer, link.conn);
@@ -191,7 +191,7 @@ impl Io {
         self.handle(Input::Session(peer, bgp_fsm::Input::Closed(conn)));
     }
 
-    /// Writes for the peers that the speaker names, as far as the turn goes.
+    /// Writes to the peers that the speaker lists, within the budget of the turn.
     pub(crate) fn write_listed(&mut self) -> bool {
         let (mut worked, mut octets_left) = (false, TURN_OCTETS_MAX);
         while octets_left > 0
@@ -209,7 +209,7 @@ impl Io {
         worked
     }
 
-    /// Goes on writing where the socket was full or the turn was over.
+    /// Continues a write that stopped at a full socket or at the end of a turn.
     fn write_blocked(&mut self, token: usize, octets_left: &mut usize) {
         if let Some(link) = self.link(token)
             && std::mem::take(&mut link.blocked)
@@ -218,7 +218,7 @@ impl Io {
         }
     }
 
-    /// Writes to a link until nothing waits, the socket is full, or others are to have their turn.
+    /// Writes to a link until nothing waits, the socket is full, or the budget is used up.
     fn write(&mut self, token: usize, octets_left: &mut usize) {
         let mut slices = std::mem::take(&mut self.slices);
         let mut budget = WRITE_OCTETS_MAX.min(*octets_left);
@@ -267,7 +267,8 @@ impl Io {
                 false
             }
             Poll::Ready(Err(_)) => {
-                // The peer may have told us why before it hung up: what it said is read first.
+                // The peer may have sent a NOTIFICATION before it closed: received octets are
+                // processed first.
                 link.broken = true;
                 link.wake();
                 false

@@ -1,16 +1,16 @@
-//! Whose a TCP-MD5 key is.
+//! The neighbors of a TCP-MD5 key.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use bgp_speaker::bgp_proto::Prefix;
 
-/// Whose key it is: that of one neighbor, or of all in a range.
+/// The neighbors of a key: one neighbor, or all in a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Whose {
     /// The neighbor, or the first address of the range.
     pub address: IpAddr,
-    /// How many bits of it count.
+    /// Its number of significant bits.
     pub prefix_len: u8,
 }
 
@@ -23,7 +23,7 @@ impl Whose {
         }
     }
 
-    /// Whether it is one neighbor and no range.
+    /// Returns whether it is one neighbor and not a range.
     #[must_use]
     pub fn is_neighbor(&self) -> bool {
         *self == Self::neighbor(self.address)

@@ -1,4 +1,5 @@
-//! A program that is busy, or was asleep: no peer is lost for what it said in time.
+//! A program that is busy, or was suspended: no session is lost if its peer's messages arrived in
+//! time.
 
 mod support;
 
@@ -19,11 +20,11 @@ const KEEPALIVE_OCTETS: [u8; 19] = {
     octets
 };
 const HOLD_S: u16 = 60;
-/// Longer than that.
+/// Longer than the hold time.
 const STALL: Duration = Duration::from_secs(62);
 
-/// A speaker and its peers, all Established with this hold time. What is sent to the peers is from then
-/// on nothing that the runtime tells of.
+/// A speaker and its peers, all Established with this hold time. From here on the runtime does not
+/// report octets for the peers.
 async fn established() -> (Io, Vec<TcpStream>) {
     let peers = (0..PEERS).map(|n| {
         let mut peer = neighbor(40, host(41 + n).into(), None);
@@ -53,13 +54,13 @@ fn up(us: &Io) -> usize {
         .count()
 }
 
-/// Every peer has been heard this often.
+/// Whether so many KEEPALIVEs of every peer were received.
 fn heard(us: &Io, keepalives: u64) -> bool {
     let mut sessions = us.speaker().peers();
     sessions.all(|peer| peer.session.stats().received.keepalive >= keepalives)
 }
 
-/// Goes on until `done`; returns what was told meanwhile.
+/// Drives the speaker until `done`; returns the events.
 async fn until(us: &mut Io, what: &str, done: impl Fn(&Io) -> bool) -> Vec<Event> {
     let mut told = vec![];
     let going = async {
@@ -72,8 +73,8 @@ async fn until(us: &mut Io, what: &str, done: impl Fn(&Io) -> bool) -> Vec<Event
     told
 }
 
-/// The process does not get to run for longer than the hold time, while all peers' KEEPALIVEs lie
-/// in their sockets; and the runtime tells it of two sockets at a time.
+/// The process does not run for longer than the hold time, while all peers' KEEPALIVEs wait in
+/// their sockets; and the runtime reports two sockets at a time.
 #[test]
 fn keepalives_that_lie_unread_are_heard_before_hold_timers_fire() {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -91,7 +92,8 @@ fn keepalives_that_lie_unread_are_heard_before_hold_timers_fire() {
             peer.write_all(&KEEPALIVE_OCTETS).expect("it listens");
         }
         stall(STALL).await;
-        // Its greeting and two more from each. Hold timers that go first end sessions unheard.
+        // The first one and two more from each. Hold timers with priority would end sessions with
+        // unread KEEPALIVEs.
         let told = until(&mut us, "all peers are heard", |us| heard(us, 3)).await;
         let lost = told.iter().filter(|event| {
             use bgp_io::bgp_speaker::Event as Told;
@@ -99,7 +101,7 @@ fn keepalives_that_lie_unread_are_heard_before_hold_timers_fire() {
         });
         assert_eq!((lost.count(), up(&us)), (0, usize::from(PEERS)));
 
-        // Whoever is silent from then on is lost all the same.
+        // A peer that is silent from here on is lost all the same.
         stall(STALL).await;
         until(&mut us, "all peers are lost", |us| up(us) == 0).await;
     });

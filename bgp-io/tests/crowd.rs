@@ -1,5 +1,5 @@
-//! Many connections out of a range that never become sessions: an honest peer comes in all the same,
-//! and the program hears of the others in sum.
+//! Many connections from a range that never become sessions: a valid peer connects all the same,
+//! and the program gets sums of the others.
 
 mod support;
 
@@ -18,7 +18,7 @@ const PLACES: u16 = 100;
 /// A speaker at 127.0.0.`us` with a range for 100 of 127.0.`net`.0/24.
 fn with_range(us: u8, net: u8) -> Io {
     let mut template = neighbor(us, host(0).into(), None);
-    // However slow the machine is, none of them times out.
+    // With this, none of them times out on a slow machine.
     template.session.handshake_s = HANDSHAKE_S_MAX;
     let prefix = format!("127.0.{net}.0/24").parse().expect("a prefix");
     let range = RangeConfig::new(prefix, PLACES, template);
@@ -32,7 +32,7 @@ async fn dial(from: Ipv4Addr, to: SocketAddr) -> TcpStream {
     socket.connect(to).await.expect("it listens")
 }
 
-/// An honest peer that dials from there and brings its session up.
+/// A valid peer that connects from there and establishes its session.
 async fn comes_in(io: &mut Io, from: Ipv4Addr, to: SocketAddr) -> RawPeer {
     let stream = dial(from, to).await.into_std().expect("a socket");
     let mut peer = RawPeer::of(stream);
@@ -47,7 +47,7 @@ async fn comes_in(io: &mut Io, from: Ipv4Addr, to: SocketAddr) -> RawPeer {
     peer
 }
 
-/// Drives a speaker until something is so.
+/// Drives a speaker until a condition holds.
 async fn drive(io: &mut Io, done: impl Fn(&Io) -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !done(io) {
@@ -70,7 +70,7 @@ async fn slow_connections_do_not_keep_honest_peer_out() {
     }
     let trickle = async {
         for stream in &mut slow {
-            // Those that were evicted may be gone already.
+            // Evicted connections may be closed already.
             let _ = stream.write_all(&[0xff]).await;
         }
     };
@@ -117,7 +117,7 @@ async fn garbage_connections_are_counted_and_reported_in_sum() {
     let _honest = comes_in(&mut io, Ipv4Addr::new(127, 0, 61, 200), to).await;
     drive(&mut io, |io| failures(io).total() >= ROUNDS * 150).await;
     assert_eq!(failures(&io).total(), ROUNDS * 150, "{}", failures(&io));
-    // One at once, the others every ten seconds, however slow the machine is.
+    // One at once, the others every ten seconds, on a machine of any speed.
     assert_eq!(reports.first(), Some(&1));
     let most = 2 + began.elapsed().as_secs() / 10;
     assert!(reports.len() as u64 <= most, "{reports:?}");

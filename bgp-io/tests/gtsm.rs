@@ -1,4 +1,4 @@
-//! GTSM (RFC 5082) on connections that come in, with SYNs and data from too far away.
+//! GTSM (RFC 5082) on incoming connections, with SYNs and data from too far away.
 
 mod support;
 
@@ -16,10 +16,10 @@ use support::{RawPeer, beside, host, neighbor, speaker};
 const NEAR: u32 = 255;
 const FAR: u32 = 64;
 
-/// How long dropped data is waited for; loopback and veth deliver at once.
+/// Time to wait for dropped data; loopback and veth deliver at once.
 const WAIT: Duration = Duration::from_millis(500);
 
-/// A neighbor of the speaker at `us` that has to be on the link.
+/// A neighbor of the speaker at `us` that must be on the link.
 fn secured(them: IpAddr) -> PeerConfig {
     let mut peer = neighbor(1, them, None);
     peer.local = None;
@@ -43,7 +43,7 @@ fn set_ttl(socket: &Socket, ipv4: bool, ttl: u32) {
     set.expect("an option");
 }
 
-/// A connection whose packets leave with this TTL; the kernel of the other side completes it.
+/// A connection with packets of this TTL; the kernel of the other side completes it.
 fn dial(from: IpAddr, to: SocketAddr, ttl: u32) -> Socket {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, None).expect("a socket");
     set_ttl(&socket, to.is_ipv4(), ttl);
@@ -55,7 +55,7 @@ fn dial(from: IpAddr, to: SocketAddr, ttl: u32) -> Socket {
     socket
 }
 
-/// What came of the connections so far.
+/// The events of the connections so far.
 #[derive(Default)]
 struct Seen {
     too_far: Vec<Distance>,
@@ -72,7 +72,8 @@ impl Seen {
     }
 }
 
-/// How many messages the speaker has received from the peer at an address, and the session's state.
+/// Number of messages that the speaker has received from the peer at an address, and the session's
+/// state.
 fn heard(io: &Io, them: IpAddr) -> (u64, State) {
     let mut peers = io.speaker().peers();
     let peer = peers.find(|peer| peer.config.remote == them);
@@ -80,7 +81,7 @@ fn heard(io: &Io, them: IpAddr) -> (u64, State) {
     (session.stats().received.total(), session.state())
 }
 
-/// A SYN from too far is no connection to the speaker, and the operator can read why.
+/// A connection with a SYN from too far away is rejected, and reported to the operator.
 async fn refuses(io: &mut Io, them: IpAddr, socket: Socket, ttl: u8) {
     let mut seen = Seen::default();
     let before = heard(io, them);
@@ -98,8 +99,8 @@ async fn refuses(io: &mut Io, them: IpAddr, socket: Socket, ttl: u8) {
     assert_eq!(seen.reported, [failure], "the operator hears of it at once");
 }
 
-/// Data from too far that comes before the connection is accepted is dropped, and the same data from
-/// near, which TCP sends again, is taken.
+/// Data from too far away that arrives before the connection is accepted is dropped. The same data
+/// with a high TTL, which TCP sends again, is accepted.
 async fn takes_data_from_near_only(io: &mut Io, them: IpAddr, socket: Socket) {
     let ipv4 = them.is_ipv4();
     let knob = socket.try_clone().expect("a descriptor");
@@ -119,7 +120,7 @@ async fn takes_data_from_near_only(io: &mut Io, them: IpAddr, socket: Socket) {
         assert_eq!(answer.kind, MessageKind::Keepalive);
     };
     beside(io, answer, |_| {}).await;
-    // It leaves the place to the next one.
+    // It closes to free the place for the next one.
     peer.send(3, &[6, 2]).await;
     let gone = async { while peer.recv().await.is_some() {} };
     beside(io, gone, |_| {}).await;
@@ -167,7 +168,7 @@ async fn filter_too_long_for_kernel_drops_early_data_too() {
     let to = io.listening().next().expect("it listens");
     let near = dial(them, to, NEAR);
     takes_data_from_near_only(&mut io, them, near).await;
-    // Who has no GTSM is delayed at most.
+    // A neighbor without GTSM is only delayed.
     let mut peer = RawPeer::of(dial(host(152).into(), to, FAR).into());
     peer.open(9).await;
     let answer = async {
@@ -184,7 +185,7 @@ async fn data_before_ttl_security_was_configured_is_refused() {
     plain.ttl_security_hops = None;
     let mut io = listening(us, vec![plain]);
     let to = io.listening().next().expect("it listens");
-    // It waits to be accepted, with an OPEN that no filter has seen.
+    // It waits to be accepted, with an OPEN that no filter has checked.
     let socket = dial(them, to, NEAR);
     set_ttl(&socket, true, FAR);
     let mut peer = RawPeer::of(socket.into());
@@ -272,7 +273,7 @@ fn ttl_security_holds_beyond_router_with_syn_cookies() {
                 let [us, near, distant] = [us, near, distant].map(address);
                 let mut io = listening(us, vec![secured(near), secured(distant)]);
                 let to = io.listening().next().expect("it listens");
-                // The best that an attacker can send, one router away.
+                // The most that an attacker can send, one router away.
                 let attacker = far.run(|| dial(distant, to, NEAR)).expect("a thread");
                 refuses(&mut io, distant, attacker, 254).await;
                 let honest = router.run(|| dial(near, to, NEAR)).expect("a thread");

@@ -1,4 +1,4 @@
-//! A driver in a task of its own, commanded by handles from other tasks.
+//! A driver in a task of its own, with handles in other tasks.
 
 mod support;
 
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use support::{host, io, is_up, neighbor, port, speaker};
 
-/// Runs a driver; what it held at the end is returned.
+/// Runs a driver; returns it at the end.
 fn run(mut driver: Driver, events: mpsc::Sender<Event>) -> JoinHandle<Driver> {
     tokio::spawn(async move {
         while let Some(list) = driver.next().await {
@@ -76,7 +76,7 @@ async fn routes_of_several_tasks_are_all_sent() {
     for teller in tellers.collect::<Vec<_>>() {
         assert_eq!(teller.await.expect("ends"), Ok(()));
     }
-    // Everything is with the kernel, so what ends the session comes behind it.
+    // All octets are in the kernel, so the end of the session comes behind them.
     let why = Notification::cease(cease::ADMINISTRATIVE_SHUTDOWN);
     assert!(one.remove_peer(host(71).into()).await.expect("runs"));
     assert!(
@@ -98,7 +98,7 @@ async fn routes_of_several_tasks_are_all_sent() {
 #[tokio::test]
 async fn route_sent_is_a_route_received() {
     let ([one, two], tasks) = pair(72, 73).await;
-    // Its own address on loopback is no next hop that a peer accepts.
+    // A loopback address is not accepted as a next hop.
     let next_hop = Some(NextHop::V4([192, 0, 2, 1].into()));
     let attributes = Attributes {
         next_hop,
@@ -108,7 +108,7 @@ async fn route_sent_is_a_route_received() {
         .await
         .expect("runs");
     one.all_sent().await.expect("runs");
-    // Without handles the second ends, and is looked at.
+    // Without handles the second driver ends, and is examined.
     drop(two);
     let [first, second] = tasks;
     let second = tokio::time::timeout(Duration::from_secs(30), second).await;

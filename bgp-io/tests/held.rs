@@ -1,5 +1,5 @@
-//! A peer's new connection while its older one is in use, over real sockets: the kernel's figures of
-//! the older one decide.
+//! A peer's new connection while its older one is in use, over real sockets: the kernel's figures
+//! of the older one decide.
 
 mod support;
 
@@ -12,7 +12,7 @@ use bgp_io::bgp_speaker;
 use bgp_io::{Event, Io};
 use support::{PATIENCE, RawPeer, announce, beside, host, io, is_up, neighbor, port, speaker};
 
-/// A driver at 127.0.0.`us` that waits for its neighbor at 127.0.0.`them`, and where to dial it.
+/// A driver at 127.0.0.`us` that waits for its neighbor at 127.0.0.`them`, and its address.
 fn waiting(us: u8, them: u8) -> (Io, SocketAddr) {
     let config = speaker(us).with_peers(vec![neighbor(us, host(them).into(), None)]);
     let io = io(us, config);
@@ -31,7 +31,7 @@ async fn session(last: u8, to: SocketAddr, receive_octets: Option<u32>) -> RawPe
     peer
 }
 
-/// The last word of a connection: a Cease for the loser of a collision.
+/// The NOTIFICATION at the end of a connection: a Cease for the loser of a collision.
 async fn refused(mut peer: RawPeer) {
     let word = peer.recv().await.expect("a last word");
     let word = Notification::parse(&word.body).expect("a NOTIFICATION");
@@ -59,7 +59,7 @@ async fn connection_in_use_outlives_all_newer_ones() {
         for _ in 0..20 {
             bare.push(RawPeer::dial(122, to, None).await);
         }
-        // That of another speaker at the same address.
+        // The connection of another speaker at the same address.
         let mut other = RawPeer::dial(122, to, None).await;
         other.open(123).await;
         refused(other).await;
@@ -86,7 +86,7 @@ async fn peer_with_a_closed_window_is_alive() {
     let old = up(&mut us, session(125, to, Some(4096))).await;
     (0..100_000).for_each(|number| announce(&mut us, number));
     let attack = async {
-        // The window closes, and what is probed is the window.
+        // The window closes, and the probe is a window probe.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let mut same = RawPeer::dial(125, to, None).await;
         same.open(125).await;
@@ -107,7 +107,7 @@ async fn held_connection_follows_a_reset() {
         let changed = async {
             let mut new = RawPeer::dial(128, to, None).await;
             if with_open {
-                // What comes behind its OPEN waits for its time.
+                // Octets behind its OPEN wait until it is promoted.
                 new.open(128).await;
                 new.send(4, &[]).await;
             }

@@ -23,7 +23,7 @@ async fn two_speakers_exchange_routes() {
         med(&pair[1], 1) == Some(1) && med(&pair[0], 2) == Some(2)
     })
     .await;
-    // What changes follows, what goes is withdrawn.
+    // A change is advertised, a removed route is withdrawn.
     announce(&mut pair[0], 3);
     local(&mut pair[0], 1, None);
     until(&mut pair, |pair, _| {
@@ -35,7 +35,7 @@ async fn two_speakers_exchange_routes() {
 
 #[tokio::test]
 async fn both_may_dial_at_once() {
-    // Each must know the other's port before it starts: the second finds out by asking the first.
+    // Each must have the other's port before it starts: the second gets it from the first.
     let mut a = io(13, speaker(13));
     let peer = neighbor(14, host(13).into(), Some(port(&a)));
     let b = io(14, speaker(14).with_peer(peer));
@@ -111,13 +111,13 @@ async fn an_address_that_is_not_there_keeps_nobody_from_the_others() {
     );
 }
 
-/// Whether somebody listens.
+/// Whether a socket listens there.
 async fn is_heard(address: SocketAddr) -> bool {
     tokio::net::TcpStream::connect(address).await.is_ok()
 }
 
-/// From one address to all and back, and on to another one: sessions stay, and so does who waits at a
-/// socket that closes.
+/// From one address to all and back, and on to another one: sessions stay, and so does a connection
+/// that waits at a socket that closes.
 #[tokio::test]
 async fn where_it_listens_changes_under_its_sessions() {
     let base = two_ports();
@@ -140,7 +140,7 @@ async fn where_it_listens_changes_under_its_sessions() {
     us.listen_on(&[first]);
     assert_eq!(us.listening().collect::<Vec<_>>(), [first]);
 
-    // Another one waits, and has not been looked at when the socket closes.
+    // Another connection waits, and is not yet accepted when the socket closes.
     let mut waiting = RawPeer::dial(63, first, None).await;
     let all = SocketAddr::from(([0; 4], base));
     us.listen_on(&[all]);
@@ -150,7 +150,7 @@ async fn where_it_listens_changes_under_its_sessions() {
     drop(waiting);
     assert!(is_heard(SocketAddr::from((host(65), base))).await);
 
-    // One address of these again, and one that somebody else has for a while.
+    // One of these addresses again, and one that another program uses for a while.
     let taken = std::net::TcpListener::bind(second).expect("an address");
     us.listen_on(&[first, second]);
     assert_eq!(us.listening().collect::<Vec<_>>(), [first]);
@@ -167,7 +167,7 @@ async fn where_it_listens_changes_under_its_sessions() {
     assert_eq!(us.listening().collect::<Vec<_>>(), [second]);
     assert!(!is_heard(first).await);
 
-    // The session of the beginning has seen nothing of all this; the other one comes by the new socket.
+    // The first session is not affected; the other one uses the new socket.
     let mut pair = [us, one];
     announce(&mut pair[1], 1);
     until(&mut pair, |pair, event| {
@@ -305,7 +305,7 @@ async fn the_last_words_arrive() {
         reason = reason.take().or_else(|| down(&event).cloned())
     })
     .await;
-    // We have left; what they have read of it they say in their own time.
+    // This side has closed; the peer reads the rest in its own time.
     let heard = async {
         while reason.is_none() {
             reason = them.next().await.iter().find_map(down).cloned();
@@ -422,7 +422,8 @@ async fn all_is_sent_once_the_kernel_has_taken_it() {
         peer
     };
     let mut peer = beside(&mut us, connect, |_| {}).await;
-    // Until there is nothing more to do: the peer does not read, and so many routes fill both sockets.
+    // Until there is nothing more to do: the peer does not read, and so many routes fill both
+    // sockets.
     let idle = Duration::from_millis(200);
     while tokio::time::timeout(idle, us.next()).await.is_ok() {}
     assert!(is_up(&us));
@@ -441,8 +442,8 @@ async fn all_is_sent_once_the_kernel_has_taken_it() {
 
 #[tokio::test]
 async fn keepalive_sent_in_time_is_read_in_time() {
-    // The process is held up for longer than the hold time; the peer's KEEPALIVE lay there all the
-    // while. It must be read before the hold timer is looked at.
+    // The process is suspended for longer than the hold time; the peer's KEEPALIVE arrived in time.
+    // It must be read before the hold timer is checked.
     let mut peer = neighbor(36, host(37).into(), None);
     peer.session.hold_time_s = 60;
     let mut us = io(36, speaker(36).with_peer(peer));
@@ -463,14 +464,14 @@ async fn keepalive_sent_in_time_is_read_in_time() {
     stall(hold_time + Duration::from_secs(1)).await;
     let mut ends = Vec::new();
     let heard = async {
-        // The one of its greeting, and that.
+        // The first KEEPALIVE, and that one.
         while keepalives(&us) < 2 {
             ends.extend(us.next().await.iter().filter_map(down).cloned());
         }
     };
     let heard = tokio::time::timeout(PATIENCE, heard).await;
     assert!(heard.is_ok() && is_up(&us), "{ends:?}");
-    // Silence from now on is silence.
+    // Without further KEEPALIVEs the hold timer expires.
     stall(hold_time + Duration::from_secs(1)).await;
     let end = async {
         while peer
@@ -483,7 +484,7 @@ async fn keepalive_sent_in_time_is_read_in_time() {
     assert_eq!(ends, [DownReason::Sent(Notification::hold_timer_expired())]);
 }
 
-/// How many a driver's first neighbor has been heard with.
+/// The number of KEEPALIVEs from a driver's first neighbor.
 fn keepalives(us: &Io) -> u64 {
     let mut peers = us.speaker().peers();
     let first = peers.next().expect("a neighbour");

@@ -1,4 +1,4 @@
-//! Socket options with teeth: what they keep out stays out.
+//! Socket options: connections and packets that they exclude stay excluded.
 
 mod support;
 
@@ -13,7 +13,7 @@ use support::{
     up,
 };
 
-/// Whether this kernel has TCP-MD5; says so if not.
+/// Whether this kernel has TCP-MD5; prints a note if not.
 async fn has_md5() -> bool {
     let mut peer = neighbor(40, host(41).into(), None);
     peer.password = Some("probe".into());
@@ -60,7 +60,7 @@ async fn a_range_has_one_password_for_all() {
     until(&mut [guest, us], up).await;
 }
 
-/// Changes the neighbor of one side while it runs.
+/// Changes the neighbor of one side at run time.
 fn change(io: &mut Io, edit: impl Fn(&mut PeerConfig)) {
     let mut config = io.speaker().config().clone();
     edit(&mut config.peers[0]);
@@ -82,7 +82,7 @@ async fn a_password_may_come_and_go_under_a_living_session() {
         announce(&mut pair[0], number);
         until(&mut pair, |pair, _| med(&pair[1], number).is_some()).await;
     }
-    // Only one side has another: nothing comes through until the other has it, too.
+    // Only one side has another key: nothing passes until the other side has it, too.
     change(&mut pair[1], |peer| peer.password = Some("mine".into()));
     announce(&mut pair[0], 9);
     assert!(!run(&mut pair, DOUBT, &mut |pair, _| med(&pair[1], 9).is_some()).await);
@@ -109,7 +109,7 @@ async fn ttl_security_may_come_and_go_under_a_living_session() {
     assert!(pair.iter().all(|io| flaps(io) == 0));
 }
 
-/// A password that no kernel takes.
+/// A password that no kernel accepts.
 fn too_long() -> Option<Password> {
     Some("x".repeat(81).into())
 }
@@ -124,7 +124,7 @@ fn two(us: u8, of: [(u8, Option<Password>); 2]) -> SpeakerConfig {
     speaker(us).with_peers(peers)
 }
 
-/// The speaker at 127.0.0.`us` that dials, with a password.
+/// The speaker at 127.0.0.`us` that connects, with a password.
 fn dialler(us: u8, them: u8, to: &Io, password: Option<Password>) -> Io {
     let mut peer = neighbor(us, host(them).into(), Some(support::port(to)));
     peer.password = password;
@@ -132,10 +132,10 @@ fn dialler(us: u8, them: u8, to: &Io, password: Option<Password>) -> Io {
     support::io(us, speaker(us).with_peers(peers))
 }
 
-/// Dials without a key, says OPEN, and waits for an answer that is not to come.
+/// Connects without a key, sends OPEN, and checks that no answer comes.
 async fn without_a_key(us: u8, to: SocketAddr) {
     let mut stranger = RawPeer::dial(us, to, None).await;
-    // It may be gone already.
+    // It may be closed already.
     let _ = stranger.stream.try_write(&[0xff; 16]);
     assert_eq!(stranger.recv().await, None, "not a word");
 }
@@ -162,13 +162,13 @@ async fn a_key_that_fails_keeps_its_neighbor_out_and_nobody_else() {
     let mut pair = [other, us];
     until(&mut pair, up).await;
     let [_other, mut us] = pair;
-    // Without a key on the listening socket the kernel lets anybody connect.
+    // Without a key on the listening socket the kernel accepts any connection.
     let mut events = Vec::new();
     beside(&mut us, without_a_key(65, to), |event| events.push(event)).await;
     assert_eq!(unsigned(&events), 1, "{events:?}");
     let told = |event: &&Event| matches!(event, Event::KeyFailed { .. });
     assert!(events.iter().filter(told).count() <= 1, "once: {events:?}");
-    // A key that works takes its place, and the other session never noticed.
+    // A key that works takes its place, and the other session is not affected.
     us.reconfigure(two(64, [(65, secret()), (66, secret())]))
         .expect("the same speaker");
     assert_eq!(us.keyless().count(), 0);
@@ -185,7 +185,7 @@ async fn connection_before_the_key_is_rejected() {
     }
     let mut us = support::io(67, speaker(67));
     let to = SocketAddr::from((host(67), support::port(&us)));
-    // They wait to be accepted: nobody looks at the listening socket meanwhile.
+    // They wait to be accepted: the listening socket is not polled in this time.
     let mut early = RawPeer::dial(68, to, None).await;
     let mut welcome = RawPeer::dial(69, to, None).await;
     early.open(68).await;
@@ -241,7 +241,7 @@ async fn a_session_whose_new_key_fails_ends() {
 async fn ttl_security_takes_neighbors_only() {
     let mut good = pair(54, 55, |_, peer| peer.ttl_security_hops = Some(1));
     until(&mut good, up).await;
-    // Packets with the usual TTL look as if they came from far away.
+    // Packets with the default TTL look as if they came from far away.
     let mut bad = pair(56, 57, |us, peer| {
         peer.ttl_security_hops = (us == 57).then_some(1)
     });

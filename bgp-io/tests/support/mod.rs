@@ -1,4 +1,4 @@
-//! Speakers on loopback addresses, and a peer made by hand.
+//! Speakers on loopback addresses, and a scripted peer.
 #![allow(dead_code)] // Each test binary uses its own part.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -18,10 +18,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::Instant;
 
-/// How long a test waits for what must come.
+/// How long a test waits for an event that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long a test waits to be sure that something does not come.
+/// How long a test waits to be sure that an event does not happen.
 pub(crate) const DOUBT: Duration = Duration::from_millis(1_500);
 
 pub(crate) fn host(last: u8) -> Ipv4Addr {
@@ -33,8 +33,8 @@ pub(crate) fn speaker(last: u8) -> SpeakerConfig {
     SpeakerConfig::new(Asn(64512), RouterId(host(last)))
 }
 
-/// The neighbor at `remote` of the speaker at 127.0.0.`last`: it waits for the neighbor's dial unless
-/// `port` is given.
+/// The neighbor at `remote` of the speaker at 127.0.0.`last`: it waits for the neighbor's
+/// connection unless `port` is given.
 pub(crate) fn neighbor(last: u8, remote: IpAddr, port: Option<u16>) -> PeerConfig {
     let mut peer = speaker(last).neighbor(remote, Role::Internal);
     peer.name = format!("n-{remote}");
@@ -45,8 +45,8 @@ pub(crate) fn neighbor(last: u8, remote: IpAddr, port: Option<u16>) -> PeerConfi
     peer
 }
 
-/// A port that nobody has on any address, and the next one neither. They are below those that the
-/// kernel chooses from, so that nobody gets them meanwhile.
+/// A port that is free on all addresses, and so is the next one. They are below the kernel's
+/// ephemeral ports, so that no other socket gets them later.
 pub(crate) fn two_ports() -> u16 {
     const PAIRS: u16 = 10_000;
     static TRIED: AtomicU16 = AtomicU16::new(0);
@@ -60,7 +60,7 @@ pub(crate) fn two_ports() -> u16 {
     free.expect("two free ports")
 }
 
-/// The process does not get to run for this long, but for what lies in its sockets.
+/// Suspends the process for this long, while octets arrive in its sockets.
 pub(crate) async fn stall(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
@@ -78,7 +78,8 @@ pub(crate) fn port(io: &Io) -> u16 {
     io.listening().next().expect("it listens").port()
 }
 
-/// A passive driver at `b` and one at `a` that dials it; `change` is done to the neighbor of each.
+/// A passive driver at `b` and one at `a` that connects to it; `change` is applied to the neighbor
+/// of each.
 pub(crate) fn pair(a: u8, b: u8, change: impl Fn(u8, &mut PeerConfig)) -> [Io; 2] {
     let make = |us: u8, them: u8, port| {
         let mut peer = neighbor(us, host(them).into(), port);
@@ -90,8 +91,8 @@ pub(crate) fn pair(a: u8, b: u8, change: impl Fn(u8, &mut PeerConfig)) -> [Io; 2
     [active, passive]
 }
 
-/// Drives both until `done` says so about them and an event of one (0 or 1); panics when the
-/// patience is over.
+/// Drives both until `done` returns true for them and an event of one (0 or 1); panics after the
+/// timeout.
 pub(crate) async fn until(
     pair: &mut [Io; 2],
     mut done: impl FnMut(&[Io; 2], Option<(usize, &Event)>) -> bool,
@@ -105,7 +106,7 @@ pub(crate) async fn until(
     assert!(within, "it has not come: {states:?}");
 }
 
-/// Drives both for a while; whether `done` has said so.
+/// Drives both for a while; returns whether `done` returned true.
 pub(crate) async fn run(
     pair: &mut [Io; 2],
     time: Duration,
@@ -142,7 +143,7 @@ pub(crate) fn prefix(number: u32) -> Ipv4Prefix {
 
 /// Announces prefix `number` with a MED of the same number.
 pub(crate) fn announce(io: &mut Io, number: u32) {
-    // A next hop of this machine's loopback net would be refused by whoever gets it.
+    // A next hop in 127.0.0.0/8 would be rejected by the peer.
     let next_hop = Some(NextHop::V4(Ipv4Addr::new(192, 0, 2, 1)));
     let attributes = Attributes {
         med: Some(number),
@@ -169,7 +170,7 @@ pub(crate) fn med(io: &Io, number: u32) -> Option<u32> {
     route.paths.first()?.received.med
 }
 
-/// How many paths a driver's speaker has from its peers.
+/// Number of paths of a driver's speaker from its peers.
 pub(crate) fn held(io: &Io) -> usize {
     let counters = io.speaker().peers().flat_map(|peer| peer.families);
     counters.map(|(_, counters)| counters.paths as usize).sum()
@@ -183,14 +184,14 @@ pub(crate) fn down(event: &Event) -> Option<&bgp_io::bgp_fsm::DownReason> {
     }
 }
 
-/// A peer made by hand.
+/// A scripted peer.
 pub(crate) struct RawPeer {
     pub(crate) stream: TcpStream,
     buffer: BytesMut,
 }
 
 impl RawPeer {
-    /// Dials from 127.0.0.`last`, with a receive buffer of this size if given.
+    /// Connects from 127.0.0.`last`, with a receive buffer of this size if given.
     pub(crate) async fn dial(last: u8, to: SocketAddr, receive_octets: Option<u32>) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
         if let Some(octets) = receive_octets {
@@ -198,7 +199,7 @@ impl RawPeer {
         }
         socket.bind((host(last), 0).into()).expect("an address");
         let stream = socket.connect(to).await.expect("somebody listens");
-        // What it sends is there at once, also behind what has not been read yet.
+        // Its octets are sent at once, also behind unread ones.
         stream.set_nodelay(true).expect("an option");
         Self {
             stream,
@@ -254,7 +255,7 @@ impl RawPeer {
     }
 }
 
-/// Drives a driver while a future of the test runs; the events go to `each`.
+/// Drives a driver while a future of the test runs; passes the events to `each`.
 pub(crate) async fn beside<T>(
     io: &mut Io,
     test: impl Future<Output = T>,
