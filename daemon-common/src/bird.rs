@@ -1,9 +1,9 @@
-//! The part of BIRD's control socket that the tools around Calico speak: `calicoctl node status`,
-//! the readiness and liveness probes, the reporter of CalicoNodeStatus, and `birdc` itself.
+//! The part of BIRD's control socket that the tools around Calico use: `calicoctl node status`, the
+//! readiness and liveness probes, the reporter of CalicoNodeStatus, and `birdc` itself.
 //!
-//! It is one more front of the daemon: each question becomes commands of the daemon's own control
-//! socket, and the reports that answer them become BIRD's numbered lines. Nothing can be changed
-//! through it. The lines are those of BIRD 1, which Calico's parsers were written for.
+//! It is another front end of the daemon: each query becomes commands of the daemon's own control
+//! socket, and the reports become BIRD's numbered lines. Nothing can be changed through it. The
+//! lines are those of BIRD 1, for which Calico's parsers were written.
 
 mod ask;
 mod lines;
@@ -22,12 +22,12 @@ use jiff::{SignedDuration, Zoned};
 pub(crate) use serve::serve;
 pub use view::View;
 
-/// What we call ourselves where BIRD tells its version: readers look for `BIRD v`.
+/// The version in the greeting: readers look for `BIRD v`.
 const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"), "+cambric");
 
-/// How a neighbor appears: by its name, in which tools look for Calico's `Mesh_`, `Global_` and
-/// `Node_`, and know no other. One that was given none is specific to this node; a reflector of the
-/// fabric is everybody's.
+/// Returns the name of a neighbor as a protocol. Tools look for Calico's `Mesh_`, `Global_` and
+/// `Node_`, and support no other name. A neighbor without such a name is specific to this node; a
+/// reflector of the fabric is global.
 fn protocol_name(name: &str, address: IpAddr, dynamic: bool) -> String {
     if dynamic || name.parse() == Ok(address) {
         return format!("Node_{address}").replace(['.', ':'], "_");
@@ -45,7 +45,7 @@ fn protocol_name(name: &str, address: IpAddr, dynamic: bool) -> String {
 
 /// When something was, the way BIRD 1 shortens it: the time of a day, or the day.
 pub fn since(now: &Zoned, seconds_ago: u64) -> String {
-    /// From here on the day says more.
+    /// Beyond this age the date is shown.
     const DAY: u64 = 20 * 3600;
     let format = if seconds_ago < DAY { "%T" } else { "%F" };
     ago(now, seconds_ago).strftime(format).to_string()

@@ -11,11 +11,11 @@ use tokio_util::codec::{Framed, LinesCodec};
 use crate::limits::{REPLY, REPLY_OCTETS_MAX};
 use crate::{Command, Reply};
 
-/// Asks a daemon one thing. A reply that is an error comes back as [`CallError::Daemon`].
+/// Sends a daemon one command. A reply that is an error is returned as [`CallError::Daemon`].
 ///
 /// # Errors
 ///
-/// See [`CallError`]; each prints as one line that says what to do.
+/// See [`CallError`]; each prints as one line with the remedy.
 pub async fn call(path: impl AsRef<Path>, command: &Command) -> Result<Reply, CallError> {
     let path = path.as_ref();
     match timeout(REPLY, exchange(path, command)).await {
@@ -29,13 +29,13 @@ pub async fn call(path: impl AsRef<Path>, command: &Command) -> Result<Reply, Ca
     }
 }
 
-/// Why a daemon gave no answer.
+/// Why there is no answer of a daemon.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// No socket there.
     #[error("{}: no such socket; is the daemon running? (name another one with --socket)", .0.display())]
     Absent(PathBuf),
-    /// A socket that nobody serves.
+    /// Nothing listens on the socket.
     #[error("{}: no answer; the daemon has stopped, start it again", .0.display())]
     Refused(PathBuf),
     /// Not allowed.
@@ -49,7 +49,7 @@ pub enum CallError {
     Daemon {
         /// Which one.
         path: PathBuf,
-        /// What it said.
+        /// The daemon's error.
         message: String,
     },
     /// Something that is not our protocol, or a broken connection.
@@ -57,7 +57,7 @@ pub enum CallError {
     Broken {
         /// Which one.
         path: PathBuf,
-        /// What happened.
+        /// The cause.
         cause: io::Error,
     },
 }

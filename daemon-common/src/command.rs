@@ -16,7 +16,7 @@ use crate::report::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Command {
-    /// What the daemon is and how it fares.
+    /// Identity and state of the daemon.
     Status {},
     /// BGP neighbors and their sessions.
     Neighbors {},
@@ -52,7 +52,7 @@ pub enum Command {
     Rules {},
     /// The last malformed messages of BGP neighbors.
     Malformed {},
-    /// What the daemon is limited by.
+    /// The limits of the daemon.
     Limits {},
     /// The effective configuration, with the source of each neighbor.
     Config {},
@@ -64,7 +64,7 @@ pub enum Command {
     SetLog(LogRequest),
     /// Logs all events of a neighbor for a while.
     Debug(DebugRequest),
-    /// Asks a neighbor for its routes again.
+    /// Requests a neighbor's routes again.
     Refresh {
         /// Its name or address.
         neighbor: String,
@@ -72,18 +72,18 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         family: Option<String>,
     },
-    /// Ends the session with a neighbor, and begins it anew.
+    /// Resets the session with a neighbor.
     Clear {
         /// Its name or address.
         neighbor: String,
     },
 }
 
-/// Which events are asked for.
+/// The requested events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EventQuery {
-    /// Only events of this name, or whose name begins with it before a dot.
+    /// Only events of this name, or with this name before a dot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Only events of routes to this prefix and to those inside it.
@@ -95,7 +95,7 @@ pub struct EventQuery {
     /// Only events since this time, in milliseconds of Unix time.
     #[serde(deserialize_with = "number", skip_serializing_if = "Option::is_none")]
     pub since_ms: Option<u64>,
-    /// Where there is none yet, wait for one for a while.
+    /// If there is no such event yet, wait for one for a limited time.
     pub wait: bool,
     /// Further events of this watch: `watch` of the page before.
     #[serde(deserialize_with = "number", skip_serializing_if = "Option::is_none")]
@@ -106,7 +106,7 @@ pub struct EventQuery {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogRequest {
-    /// A level or directives, as the file has them; absent for those of the file.
+    /// A level or directives, as in the file; without it the configured ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
     /// For so many seconds.
@@ -125,8 +125,8 @@ pub struct DebugRequest {
     pub for_s: Option<u64>,
 }
 
-/// Reads a number of a command. With numbers of any length (`arbitrary_precision`), serde's
-/// tagged enums hand over a number as a map, which only [`Number`] reads.
+/// Reads a number of a command. With numbers of any length (`arbitrary_precision`), serde's tagged
+/// enums pass a number on as a map, which only [`Number`] reads.
 fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     let number = Option::<Number>::deserialize(from)?;
     let read = |number: Number| number.as_u64();
@@ -192,7 +192,7 @@ pub enum Reply {
     Clear(Cleared),
     /// The daemon cannot answer.
     Error {
-        /// Why, and what to do instead.
+        /// The reason, and the remedy.
         message: String,
     },
 }
@@ -205,7 +205,7 @@ impl Reply {
         }
     }
 
-    /// What a daemon says to a command that is not its business.
+    /// Returns the reply to a command that a daemon does not support.
     pub fn not_here(daemon: &str, command: &Command) -> Self {
         Self::error(format!("{daemon} does not answer '{}'", command.name()))
     }

@@ -1,10 +1,10 @@
-//! Configuration files: TOML with errors that point at the place.
+//! Configuration files: TOML with errors that show the place.
 //!
-//! [`load`] is for files whose meaning is checked by their types alone. A daemon that checks more
-//! (a neighbor named twice) reads a [`Source`], parses it, and collects [`Problems`] at the spans
-//! that [`toml::Spanned`] kept; all of them come out in one [`Report`].
+//! [`load`] is for files that the types alone can check. A daemon with further checks (a neighbor
+//! that is configured twice) reads a [`Source`], parses it, and collects [`Problems`] at the spans
+//! that [`toml::Spanned`] kept; all of them are in one [`Report`].
 //!
-//! Types should be `#[serde(deny_unknown_fields)]`: a key with a typo is an error, and the nearest
+//! Types should be `#[serde(deny_unknown_fields)]`: a misspelled key is an error, and the nearest
 //! known key is suggested.
 
 mod explain;
@@ -27,8 +27,8 @@ use crate::limits::CONFIG_OCTETS_MAX;
 /// Where the packages have their configuration files.
 const PACKAGED: &str = "/etc/cambric";
 
-/// The integer that these keys lead to in another program's file. `None` if there is none, or if the
-/// file cannot be read: that is reported by the program itself.
+/// Returns the integer at these keys in another program's file. `None` if it is missing, or if the
+/// file cannot be read, which that program itself reports.
 pub fn integer_in(path: &Path, keys: &[&str]) -> Option<i64> {
     value_in(path, keys)?.as_integer()
 }
@@ -69,7 +69,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// A [`Report`] that says why the file cannot be read, and what to do.
+    /// A [`Report`] with the reason why the file cannot be read, and the remedy.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, Report> {
         let path = path.as_ref();
         let text =
@@ -77,7 +77,7 @@ impl Source {
         Ok(Self::new(path, text))
     }
 
-    /// Text that is at hand already; `path` is only its name.
+    /// Makes a source from a text; `path` is only its name.
     pub fn new(path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
         Self {
             path: path.into(),
@@ -86,7 +86,7 @@ impl Source {
         }
     }
 
-    /// Names further keys whose values are no secrets, so that reports quote them.
+    /// Adds keys whose values are not secrets, so that reports quote them.
     #[must_use]
     pub fn showing(mut self, is_shown: fn(&str) -> bool) -> Self {
         self.is_shown = is_shown;
@@ -166,8 +166,8 @@ impl Source {
     }
 }
 
-/// A file with the defaults and examples in force that stand in its comments: lines that begin with
-/// `#` and go on without a space. For tests that such a file is right.
+/// Returns a file with the defaults and examples in its comments enabled: lines that begin with `#`
+/// without a space after it. For tests of such a file.
 pub fn uncommented(text: &str) -> String {
     let lines = text.lines().map(|line| match line.strip_prefix('#') {
         Some(shown) if !shown.starts_with(' ') => shown,
@@ -176,8 +176,8 @@ pub fn uncommented(text: &str) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// The file that stands, moved in, in the comments of another: lines that begin with `#    `. For
-/// tests that such a file is right.
+/// Returns the indented file in the comments of another: lines that begin with `#    `. For tests
+/// of such a file.
 pub fn alternative(text: &str) -> String {
     let lines = text.lines().filter_map(|line| line.strip_prefix("#    "));
     lines.map(|line| format!("{line}\n")).collect()

@@ -1,7 +1,7 @@
 //! The daemon's end of the control socket.
 //!
 //! A daemon has one loop that owns all its state. [`Control::next`] gives that loop one request at
-//! a time; everything else (accepting, framing, time-outs) goes on beside it in small tasks, each
+//! a time; everything else (accepting, framing, timeouts) runs beside it in small tasks, each
 //! bounded by a constant of [`limits`](crate::limits).
 //!
 //! ```no_run
@@ -97,12 +97,12 @@ impl Client {
 }
 
 impl Control {
-    /// Binds the socket with mode 0660, making its directory if need be and replacing a socket
-    /// that nobody answers on. Must be called inside a tokio runtime.
+    /// Binds the socket with mode 0660. Creates its directory if needed, and replaces a socket on
+    /// which no daemon answers. Must be called inside a tokio runtime.
     ///
     /// # Errors
     ///
-    /// See [`BindError`]; each prints as one line that says what to do.
+    /// See [`BindError`]; each prints as one line with the remedy.
     pub fn bind(path: impl Into<PathBuf>) -> Result<Self, BindError> {
         let (sender, requests) = mpsc::channel(REQUESTS_QUEUED_MAX);
         let mut control = Self {
@@ -114,8 +114,8 @@ impl Control {
         Ok(control)
     }
 
-    /// Binds one more socket in the same way, on which BIRD's tools find what they look for; see
-    /// [`bird`]. Its clients' questions come out of [`next`](Self::next), too.
+    /// Binds a further socket in the same way, for BIRD's tools; see [`bird`]. [`next`](Self::next)
+    /// returns its queries, too.
     ///
     /// # Errors
     ///
@@ -124,8 +124,8 @@ impl Control {
         self.open(path.into(), |listener| Listener::Bird(listener, view))
     }
 
-    /// Answers scrapers on a TCP address, too; see [`metrics`]. Returns the address, whose port the
-    /// kernel has chosen if it was 0.
+    /// Listens for metrics scrapers on a TCP address; see [`metrics`]. Returns the address, with
+    /// the port that the kernel has assigned if it was 0.
     ///
     /// # Errors
     ///
@@ -174,7 +174,7 @@ impl Drop for Door {
     fn drop(&mut self) {
         self.acceptor.abort();
         if let Some(path) = &self.path {
-            // A file that is gone already is what we want.
+            // The file may have been removed already.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -228,8 +228,8 @@ fn bind_listener(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Removes a socket that a dead daemon left; leaves alone what somebody answers on and what is no
-/// socket.
+/// Removes the socket of a dead daemon; keeps a socket on which a daemon answers, and any other
+/// file.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let kind = match std::fs::symlink_metadata(path) {
         Ok(metadata) => metadata.file_type(),
@@ -265,7 +265,7 @@ async fn accept(listener: Listener, requests: mpsc::Sender<Request>) {
                 });
             }
             Err(error) => {
-                // Out of descriptors or the like: wait for one of ours to be given back.
+                // Out of descriptors, for example: wait until a connection closes.
                 let reason = Text::new(error);
                 emit(Event::ListenerControlFailed { reason });
                 if serving.join_next().await.is_none() {

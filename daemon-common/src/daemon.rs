@@ -1,5 +1,5 @@
-//! What every daemon does around its loop: logging, signals, what systemd is told, facts about its
-//! own process.
+//! Common tasks of every daemon around its loop: logging, signals, notifications to systemd, facts
+//! about its own process.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -21,13 +21,13 @@ use crate::{level, log, log_level};
 /// The environment variable that overrides the level of the configuration.
 pub const LOG_VARIABLE: &str = "CAMBRIC_LOG";
 
-/// Starts logging to standard error. `level` is a level (`info`, or `Warning` as Calico has it) or a
-/// list of directives (`info,bgp_io=debug`); `CAMBRIC_LOG` overrides it. Lines go through the queue of
-/// [`crate::log`]: hold a [`Logging`](crate::log::Logging), which writes the last ones.
+/// Starts logging to standard error. `level` is a level (`info`, or `Warning` as in Calico) or a
+/// list of directives (`info,bgp_io=debug`); `CAMBRIC_LOG` overrides it. Lines pass through the
+/// queue of [`crate::log`]: hold a [`Logging`](crate::log::Logging), which writes the last ones.
 ///
 /// # Errors
 ///
-/// The level cannot be parsed, logging was started before, or the machine gives no thread.
+/// The level is invalid, logging was started before, or no thread can be created.
 pub fn init_logging(level: &str, format: LogFormat) -> Result<(), LogError> {
     let from_environment = std::env::var(LOG_VARIABLE)
         .ok()
@@ -84,7 +84,7 @@ pub enum LogError {
          Fatal, Error, Warning, Info, Debug or None; and single crates as in info,bgp_io=debug"
     )]
     Level {
-        /// What was given.
+        /// The given level.
         level: String,
         /// Why it is refused.
         cause: String,
@@ -97,13 +97,13 @@ pub enum LogError {
     Twice,
 }
 
-/// What this machine calls itself, in lower case as Calico has it.
+/// Returns the machine's host name, in lower case as in Calico.
 pub fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().to_lowercase()
 }
 
-/// What a signal asks of a daemon.
+/// The request of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// SIGTERM: leave in good order.
@@ -156,13 +156,13 @@ impl Signals {
     }
 }
 
-/// Tells systemd, if that has started us, that the sockets are there and the configuration is in
-/// force. Sessions, kernel and store may take longer: see the status.
+/// Notifies systemd, if it has started this process, that the sockets are open and the
+/// configuration is applied. Sessions, kernel and datastore may take longer: see the status.
 pub fn tell_ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// Tells systemd that this daemon leaves, and keeps room for the last lines of its log.
+/// Notifies systemd that this daemon stops, and keeps capacity for the last lines of its log.
 pub fn tell_stopping() {
     log::open_reserve();
     tell(&[NotifyState::Stopping]);
@@ -180,7 +180,7 @@ pub fn chance() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
-/// Resident memory of this process in KiB, where `/proc` tells.
+/// Returns the resident memory of this process in KiB, if `/proc` has it.
 pub fn resident_kib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status
@@ -189,7 +189,8 @@ pub fn resident_kib() -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// File descriptors of this process, and how many it may have, where `/proc` tells.
+/// Returns the number of open file descriptors of this process and their limit, if `/proc` has
+/// them.
 pub fn open_files() -> Option<(u64, u64)> {
     let used = std::fs::read_dir("/proc/self/fd").ok()?.count() as u64;
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;

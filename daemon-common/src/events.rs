@@ -1,14 +1,14 @@
-//! What happens in a daemon, as typed events: one source for the log and for the history that
-//! `cambric events` reads.
+//! Typed events of a daemon: one source for the log and for the history that `cambric events`
+//! reads.
 //!
 //! `table` has a row for each event. [`emit`] writes an event into the log, at the level of its
-//! row, and appends it to the history of this process. The history is bounded; each event has a
-//! number, so that a reader that lags learns how many events it lost. Readers wait for further
-//! events at the control socket: none of them has a queue of its own, and one that never reads
-//! costs nothing.
+//! row, and appends it to the history of this process. The history is bounded. Each event has a
+//! number, so that a slow reader learns how many events it lost. Readers wait for further events at
+//! the control socket: none of them has a queue of its own, and a reader that never reads costs
+//! nothing.
 //!
-//! Events of single routes are made only while a reader watches them ([`is_watched`]): they go into
-//! its queue (`watches`) and nowhere else.
+//! Events of single routes are created only while a reader watches them ([`is_watched`]): they go
+//! into its queue (`watches`) and nowhere else.
 
 mod answer;
 mod debugged;
@@ -48,11 +48,11 @@ static HISTORY: Mutex<History> = Mutex::new(History::new());
 /// Wakes readers that wait for further events.
 static NEWS: Notify = Notify::const_new();
 
-/// Neighbors whose events are all logged.
+/// Neighbors with all events logged.
 static DEBUGGED: Mutex<Debugged> = Mutex::new(Debugged::new());
 
-/// Writes an event into the log and appends it to the history. An event of level `debug` goes
-/// nowhere unless the log has that level, or its neighbor is debugged.
+/// Writes an event into the log and appends it to the history. An event of level `debug` is dropped
+/// unless the log has that level, or its neighbor is debugged.
 pub fn emit(event: Event) {
     let neighbor = event.address();
     let forced = neighbor.is_some_and(|address| debugged().has(Instant::now(), address));
@@ -62,8 +62,8 @@ pub fn emit(event: Event) {
     }
 }
 
-/// Appends an event to the history. A watch gets each event once: what was reported to it for each
-/// route is left out here.
+/// Appends an event to the history. A watch gets each event once: events that were reported to it
+/// for each route are left out here.
 fn record(event: Event) {
     let at_ms = unix_ms();
     // The order of locks: watches, then the history.
@@ -97,18 +97,18 @@ pub fn emit_summary(summary: &Summary<Event>) {
     });
 }
 
-/// What a daemon knows of the datastore.
+/// A daemon's view of the datastore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datastore {
     /// The name of the status.
     pub status: &'static str,
-    /// Whether it can be reached and may be acted upon.
+    /// Whether it is reachable and ready.
     pub is_available: bool,
     /// The revision that is applied.
     pub revision: Option<u64>,
     /// The age of the snapshot that is in its place.
     pub snapshot_age_s: Option<u64>,
-    /// Why it is not to be acted upon.
+    /// Why it is not ready.
     pub reason: Option<Text>,
 }
 
@@ -150,7 +150,7 @@ pub fn debug_neighbor(name: &str, address: IpAddr, time: Duration) -> Result<(),
 }
 
 /// Writes an event of a debugged neighbor into the log, and not into the history, which would soon
-/// hold nothing else. Returns false if the neighbor is not debugged.
+/// have no other events. Returns false if the neighbor is not debugged.
 pub fn log_debugged(event: &Event) -> bool {
     let is_debugged = |address| debugged().has(Instant::now(), address);
     let logged = event.address().is_some_and(is_debugged);

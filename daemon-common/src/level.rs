@@ -1,14 +1,14 @@
-//! The words that say how much is logged.
+//! Log levels.
 //!
-//! A level is one of a closed list, in any case: `error`, `warn`, `info`, `debug`, `trace`, `off`, or
-//! Calico's `Fatal`, `Error`, `Warning`, `Info`, `Debug` and `None`. Directives such as
-//! `info,bgp_io=debug` set the level of single crates. An unknown word is refused: `tracing` itself
-//! takes it for the name of a target, and then logs nothing, errors included.
+//! A level is one of a closed list, in any case: `error`, `warn`, `info`, `debug`, `trace`, `off`,
+//! or Calico's `Fatal`, `Error`, `Warning`, `Info`, `Debug` and `None`. Directives such as
+//! `info,bgp_io=debug` set the level of single crates. An unknown word is rejected: `tracing`
+//! itself takes it for the name of a target, and then logs nothing, errors included.
 
 use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
 
-/// Each word, and the level that it stands for. Calico's `Fatal` has no counterpart: the nearest
-/// that still logs is `error`.
+/// Each word, and its level. Calico's `Fatal` has no counterpart: the nearest level that still logs
+/// is `error`.
 const WORDS: [(&str, LevelFilter); 9] = [
     ("error", LevelFilter::ERROR),
     ("warn", LevelFilter::WARN),
@@ -21,8 +21,8 @@ const WORDS: [(&str, LevelFilter); 9] = [
     ("none", LevelFilter::OFF),
 ];
 
-/// The crates that log: those of this repository, and what they carry their connections with; and
-/// `event`, which the events of [`crate::events`] have as their target.
+/// The crates that log: those of this repository, and their transport libraries; and `event`, the
+/// target of the events of [`crate::events`].
 const TARGETS: [&str; 26] = [
     "bgp_config",
     "bgp_daemon",
@@ -52,23 +52,23 @@ const TARGETS: [&str; 26] = [
     "tower",
 ];
 
-/// Returns the filter for a level or a list of directives. Events of a neighbor that is debugged pass
-/// it whatever the level is.
+/// Returns the filter for a level or a list of directives. Events of a debugged neighbor pass it at
+/// any level.
 ///
 /// # Errors
 ///
-/// A sentence that names the unknown word.
+/// A sentence with the unknown word.
 pub(crate) fn filter(text: &str) -> Result<Targets, String> {
     format!("{},forced_event=debug", directives(text)?)
         .parse()
         .map_err(|error: ParseError| error.to_string())
 }
 
-/// Brings a level, or a list of directives, into the words that `tracing` knows.
+/// Translates a level, or a list of directives, into the words of `tracing`.
 ///
 /// # Errors
 ///
-/// A sentence that names the unknown word.
+/// A sentence with the unknown word.
 fn directives(text: &str) -> Result<String, String> {
     let parts: Result<Vec<String>, String> = text.split(',').map(directive).collect();
     Ok(parts?.join(","))

@@ -1,19 +1,19 @@
-//! How an operator meets a daemon.
+//! The operator's interface of the daemons.
 //!
-//! * [`config`]: TOML files; every error names file, line and key, and a typo'd key gets a
+//! * [`config`]: TOML files; every error has file, line and key, and a misspelled key gets a
 //!   suggestion.
 //! * [`control`]: the daemon's end of the control socket, and [`client`], the other end. One JSON
-//!   request and one JSON reply a line.
-//! * [`bird`]: the same questions in the language of BIRD's control socket.
+//!   request and one JSON reply per line.
+//! * [`bird`]: the same queries in the protocol of BIRD's control socket.
 //! * [`metrics`]: the same reports as OpenMetrics text over HTTP.
-//! * [`report`]: what the replies say, shared by the daemons and the command line.
-//! * [`events`]: what happens, typed: the log, the history and the metrics are made from it.
+//! * [`report`]: the content of the replies, shared by the daemons and the command line.
+//! * [`events`]: typed events: the source of the log, the history and the metrics.
 //! * [`log_level`]: the level of the log at run time.
 //! * [`daemon`]: log levels and signals; [`log`]: the queue of log lines and its writer;
 //!   [`program`]: the command line of a daemon.
 //!
-//! Nothing in here knows BGP: reports speak in strings, addresses and prefixes, so that a daemon
-//! without BGP (Felix) carries none of it.
+//! This crate has no dependency on BGP: reports have strings, addresses and prefixes, so that a
+//! daemon without BGP (Felix) contains no BGP code.
 
 pub mod bird;
 pub mod client;

@@ -17,16 +17,16 @@ pub const REPLY_OCTETS_MAX: usize = 32 * 1024 * 1024;
 /// Paths that a daemon should put into one reply; the rest follows on the next page.
 pub const PAGE_PATHS_MAX: usize = 2000;
 
-/// A connection that asks nothing for this long is closed.
+/// A connection without a request is closed after this time.
 pub const IDLE: Duration = Duration::from_secs(30);
 
 /// A client that does not read its reply for this long is closed.
 pub const WRITE: Duration = Duration::from_secs(10);
 
-/// Octets of a line of a client that speaks BIRD's language.
+/// Octets per line of a client of BIRD's protocol.
 pub const BIRD_LINE_OCTETS_MAX: usize = 1024;
 
-/// Such a client that asks nothing for this long is left: people sit before `birdc`.
+/// Such a client without a query is disconnected after this time: people use `birdc` interactively.
 pub const BIRD_IDLE: Duration = Duration::from_secs(600);
 
 /// How long a client waits for a reply.
@@ -41,10 +41,10 @@ pub const METRICS_HEAD_OCTETS_MAX: usize = 8 * 1024;
 /// A scraper that has not sent its request for this long is closed.
 pub const METRICS_READ: Duration = Duration::from_secs(5);
 
-/// A scraper that has not read its answer this long after it came is closed.
+/// Time after which a scraper that has not read its answer is closed.
 pub const METRICS_SCRAPE: Duration = Duration::from_secs(20);
 
-/// Log lines that wait for the writer of standard error; further ones are lost, and counted.
+/// Log lines that wait for the writer of standard error; further ones are lost and counted.
 pub const LOG_LINES_MAX: usize = 4096;
 
 /// Octets of log lines that wait for the writer of standard error.
@@ -65,16 +65,16 @@ pub const LOG_LAST_LINES: usize = 64;
 /// Pause of the log's writer where standard error is non-blocking and full.
 pub const LOG_RETRY: Duration = Duration::from_millis(20);
 
-/// Octets of the name of a journal's field; the journal ignores longer ones.
+/// Octets of the name of a journal field; the journal ignores longer ones.
 pub const JOURNAL_NAME_OCTETS_MAX: usize = 64;
 
 /// Octets that the buffer of the journal's writer keeps from one line to the next.
 pub const JOURNAL_BUFFER_OCTETS: usize = 64 * 1024;
 
-/// The status says that standard error is not read once a line has waited this long in `write`.
+/// The status reports that standard error is not read after a line has waited this long in `write`.
 pub const LOG_STALLED: Duration = Duration::from_secs(2);
 
-/// Of repeated events, how many are logged within [`REPEATS_WINDOW`]; further ones are summarized.
+/// Repeated events that are logged within [`REPEATS_WINDOW`]; further ones are summarized.
 pub const REPEATS_LOGGED: u64 = 5;
 
 /// After this time repeated events are summarized.
@@ -99,7 +99,7 @@ pub const EVENT_WATCHERS_MAX: usize = 8;
 /// [`EVENT_OCTETS_MAX`]; a further one gets an error.
 pub const EVENT_WATCHES_MAX: usize = 8;
 
-/// A watch whose reader has not asked for this long ends; above [`EVENT_WAIT`].
+/// Time without a request after which a watch ends; above [`EVENT_WAIT`].
 pub const EVENT_WATCH_IDLE: Duration = Duration::from_secs(20);
 
 /// How long such a reader waits for a reply; below [`REPLY`], within which a client expects one.

@@ -1,15 +1,16 @@
-//! The log's way to standard error: one bounded queue and one writer thread for each process.
+//! The path of log lines to standard error: one bounded queue and one writer thread for each
+//! process.
 //!
 //! Standard error is a file, a terminal, a pipe or the journal's stream socket. Each of them can
-//! stop taking lines, and then `write` blocks. Only the writer thread calls it: a daemon's loop puts
-//! lines into the queue and goes on. Lines that do not fit are lost and counted by level; once there
-//! is room, one line reports how many. Where standard error is the journal's stream, the writer sends
-//! the lines to the journal's own socket, with priority and fields, see `journal`.
+//! stop accepting lines, and then `write` blocks. Only the writer thread calls it: a daemon's loop
+//! puts lines into the queue and continues. Lines that do not fit are lost and counted by level;
+//! once there is capacity, one line reports how many. If standard error is the journal's stream,
+//! the writer sends the lines to the journal's own socket, with priority and fields, see `journal`.
 //!
-//! [`Repeats`] keeps what may happen any number of times a second from filling the queue.
+//! [`Repeats`] prevents frequent events from filling the queue.
 //!
-//! The last lines are written nevertheless: [`Logging`] waits for the writer when it is dropped, and
-//! so does a panic, both no longer than [`LOG_FLUSH`].
+//! The last lines are written nevertheless: [`Logging`] waits for the writer when it is dropped,
+//! and so does a panic, both at most for [`LOG_FLUSH`].
 
 mod format;
 mod journal;
@@ -55,7 +56,7 @@ impl Logging {
         Ok(Self(()))
     }
 
-    /// Writes a text for people, whatever the format of the log is.
+    /// Writes a text for people, in any format of the log.
     pub fn say(&self, text: impl Display) {
         SINK.push(Level::ERROR, lines::said(SINK.style(), text));
     }
@@ -77,12 +78,13 @@ pub(crate) fn set_format(format: LogFormat) -> Style {
     SINK.set_format(format)
 }
 
-/// From now on come the last lines of this process: the room reserved for errors is theirs, too.
+/// Marks the following lines as the last ones of this process: the capacity reserved for errors is
+/// theirs, too.
 pub(crate) fn open_reserve() {
     SINK.open_reserve();
 }
 
-/// What became of this process's log lines.
+/// Returns the counts of this process's log lines.
 pub fn figures() -> LogFigures {
     let (queue, stalled) = SINK.look(Instant::now());
     LogFigures {
@@ -115,7 +117,7 @@ impl<'a> MakeWriter<'a> for ToSink {
     }
 }
 
-/// One line of a level: the formatter hands it over with a single `write`.
+/// One line of a level: the formatter passes it on with a single `write`.
 #[derive(Debug)]
 pub(crate) struct LineOf(Level);
 

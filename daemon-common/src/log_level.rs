@@ -38,7 +38,7 @@ struct Temporary {
     end: JoinHandle<()>,
 }
 
-/// Notes the configured level, and how another one is set.
+/// Records the configured level, and the function that sets another one.
 pub(crate) fn begin(configured: &str, reload: Reload) {
     lock().configured = configured.to_owned();
     // Logging starts once.
@@ -88,7 +88,7 @@ fn reset() -> Result<(), String> {
         (level.configured.clone(), level.temporary.take())
     };
     let filter = filter(&configured)?;
-    // While the other level is in effect: it was to be seen.
+    // While the other level is in effect, at which the event was wanted.
     emit(Event::LogLevelChanged {
         level: Text::new(&configured),
         for_s: None,
@@ -116,7 +116,7 @@ pub(crate) fn answer(request: &LogRequest) -> Result<LogState, String> {
     Ok(state())
 }
 
-/// What the log has.
+/// Returns the state of the log.
 pub fn state() -> LogState {
     let debugged = debugged_neighbors().into_iter();
     let level = lock();

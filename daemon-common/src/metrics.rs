@@ -1,8 +1,8 @@
-//! A daemon's reports as OpenMetrics text, over HTTP, for those who watch many of them.
+//! A daemon's reports as OpenMetrics text, over HTTP, for monitoring systems.
 //!
-//! One more front of the daemon, as the control socket is: a scrape asks the daemon's loop for its
-//! status and its neighbors, and what is told is put into numbers here. Nothing is counted twice,
-//! and nothing can be changed. A connection is for one request.
+//! It is another front end of the daemon, as the control socket is: a scrape requests status and
+//! neighbors from the daemon's loop, and the replies are converted to numbers here. Nothing is
+//! counted twice, and nothing can be changed. A connection is for one request.
 
 mod page;
 #[cfg(test)]
@@ -26,10 +26,10 @@ use crate::report::Neighbors;
 use crate::request::{self, Request as Ask};
 use crate::{Command, Reply, events};
 
-/// What the text is (OpenMetrics 1.0).
+/// The content type (OpenMetrics 1.0).
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The section `[metrics]` of a daemon's file; without it there is nothing to scrape.
+/// The section `[metrics]` of a daemon's file; without it there are no metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetricsSection {
@@ -49,7 +49,7 @@ pub(crate) async fn serve(stream: TcpStream, requests: mpsc::Sender<Ask>) {
         .max_buf_size(METRICS_HEAD_OCTETS_MAX)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
-    // A scraper that has left, or speaks no HTTP, is no concern of the daemon's.
+    // A scraper that disconnects, or does not use HTTP, does not affect the daemon.
     if !matches!(timeout(METRICS_SCRAPE, connection).await, Ok(Ok(()))) {
         tracing::debug!("a scrape came to nothing");
     }
@@ -70,7 +70,7 @@ async fn respond<B>(request: &Request<B>, requests: &mpsc::Sender<Ask>) -> Respo
         Reply::Error { message } => return refusal(StatusCode::SERVICE_UNAVAILABLE, &message),
         _ => return refusal(StatusCode::SERVICE_UNAVAILABLE, "no status"),
     };
-    // Not every daemon has neighbors, and none has before it knows what it is to be.
+    // Not every daemon has neighbors, and no daemon has them before it has its configuration.
     let neighbors = match request::ask(requests, Command::Neighbors {}).await {
         Reply::Neighbors(neighbors) => neighbors,
         _ => Neighbors::default(),

@@ -9,7 +9,7 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 use crate::config::Report;
 use crate::log::Logging;
 
-/// What a daemon says of itself on its command line.
+/// The texts of a daemon's command line.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
     /// The name of its executable.
@@ -46,9 +46,9 @@ impl About {
     }
 }
 
-/// Reads the command line and the configuration, and runs the daemon in a runtime of this thread;
-/// or only says what is to be said about the configuration. `notes` are what is allowed in it but
-/// worth knowing.
+/// Parses the command line and the configuration, and runs the daemon in a runtime of this thread;
+/// or only prints a report on the configuration. `notes` are on what is allowed in it but worth
+/// knowing.
 pub fn start<C, E: Display>(
     about: &About,
     read: impl FnOnce(&Path) -> Result<C, Report>,

@@ -1,5 +1,5 @@
-//! What daemons report, as plain data: the replies of the control socket and the JSON that
-//! `cambric show --json` prints.
+//! Reports of the daemons, as plain data: the replies of the control socket and the JSON of
+//! `cambric show --json`.
 //!
 //! Fields are only ever added, so that scripts keep working.
 
@@ -21,7 +21,7 @@ pub use limits::{Cleared, Limit, Limits, Malformed, MalformedMessage, Refreshed}
 pub use log_state::LogState;
 pub use settings::{NeighborSettings, Settings};
 
-/// What the daemon is and how it fares.
+/// Identity and state of the daemon.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {
@@ -33,26 +33,26 @@ pub struct Status {
     pub pid: u32,
     /// Seconds since it started.
     pub uptime_s: u64,
-    /// Seconds since the configuration in force was read, where the daemon tells.
+    /// Seconds since the applied configuration was read, if the daemon reports it.
     pub configured_s: Option<u64>,
-    /// It has restarted, and waits for routes before it passes any on (RFC 4724).
+    /// Whether it has restarted, and waits for routes before it advertises any (RFC 4724).
     pub restarting: bool,
     /// Resident memory in KiB.
     pub resident_kib: Option<u64>,
     /// All it should do is done: sessions up, kernel in step, store in step.
     pub ready: bool,
-    /// What it waits for, when not `ready`.
+    /// The events that it waits for, if not `ready`.
     pub waiting_for: Vec<String>,
-    /// What an operator should know: neighbors denied for want of a policy, limits reached, a
-    /// configuration that was refused.
+    /// Notes for the operator: neighbors denied because they lack a policy, limits reached, a
+    /// configuration that was rejected.
     pub notes: Vec<String>,
     /// The configuration file.
     pub config: String,
-    /// The error of the last reload, if the configuration in force is an older one.
+    /// The error of the last reload, if an older configuration is applied.
     pub config_error: Option<String>,
     /// Further facts, name and value, in the order to print them.
     pub facts: Vec<Fact>,
-    /// What became of the log lines.
+    /// The counts of log lines.
     pub log: Option<Box<LogFigures>>,
     /// The store, where one is mirrored.
     pub store: Option<Box<StoreFigures>>,
@@ -68,7 +68,7 @@ pub struct Status {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Fact {
-    /// What: `router-id`, `prefixes ipv4-unicast`, …
+    /// The name: `router-id`, `prefixes ipv4-unicast`, …
     pub name: String,
     /// Its value, for reading.
     pub value: String,
@@ -96,7 +96,7 @@ pub struct Neighbor {
     pub name: String,
     /// Its address.
     pub address: Option<IpAddr>,
-    /// Its AS number: the configured one, or what its OPEN said.
+    /// Its AS number: the configured one, or that of its OPEN.
     pub asn: u32,
     /// `external`, `internal` or `client` (RFC 4456).
     pub role: String,
@@ -111,15 +111,15 @@ pub struct Neighbor {
     pub down_for_s: Option<u64>,
     /// Its BGP identifier.
     pub router_id: Option<Ipv4Addr>,
-    /// Its host name, if it told.
+    /// Its host name, if its OPEN has one.
     pub hostname: Option<String>,
     /// Our end of the connection.
     pub local: Option<SocketAddr>,
     /// Its end of the connection.
     pub remote: Option<SocketAddr>,
-    /// The hold time in force, in seconds.
+    /// The negotiated hold time, in seconds.
     pub hold_time_s: Option<u16>,
-    /// What its OPEN offers, printed.
+    /// The capabilities of its OPEN, printed.
     pub capabilities: Vec<String>,
     /// Negotiated families with their counters.
     pub families: Vec<NeighborFamily>,
@@ -133,13 +133,13 @@ pub struct Neighbor {
     pub updates_out: u64,
     /// Its paths are kept although its session is down, for so many seconds more (RFC 4724).
     pub stale_for_s: Option<u64>,
-    /// Its session rests because it passed a limit, for so many seconds more.
+    /// Remaining seconds of its idle hold, after it passed a limit.
     pub barred_for_s: Option<u64>,
     /// How often the session went down.
     pub flaps: u64,
-    /// Connections it opened while another one was in use.
+    /// Connections that it opened while another one was in use.
     pub held: u64,
-    /// Why it last went down, or what on our side keeps it down.
+    /// Why it last went down, or the local reason that keeps it down.
     pub last_down: Option<String>,
     /// The last error of its session, or of an attempt at one: also why it cannot be connected to.
     pub last_error: Option<String>,
@@ -151,7 +151,7 @@ pub struct Neighbor {
     pub import: String,
     /// Export policy, in the same words.
     pub export: String,
-    /// Malformed messages from it among the last ones kept (RFC 7606).
+    /// Malformed messages from it among the kept ones (RFC 7606).
     pub faults: u64,
 }
 
@@ -169,7 +169,7 @@ pub struct NeighborFamily {
     pub ineligible: u64,
     /// How many paths it may announce.
     pub limit: Option<u32>,
-    /// Announcements refused for the limit since the neighbor was first seen.
+    /// Announcements rejected by the limit since the neighbor was first seen.
     pub limited: u64,
     /// ADD-PATH in this family (RFC 7911): `receive`, `send`, `both`.
     pub add_path: Option<String>,
@@ -189,7 +189,7 @@ pub struct NeighborRange {
     pub limit: u32,
     /// Connections refused for the limit.
     pub refused: u64,
-    /// Connections that never became a session, by reason; those refused among them.
+    /// Connections that never became a session, by reason, including rejected ones.
     pub failed: BTreeMap<String, u64>,
 }
 
@@ -199,7 +199,7 @@ pub struct NeighborRange {
 pub struct Routes {
     /// The routes, family by family, in no particular order.
     pub routes: Vec<Route>,
-    /// Ask again with this as `after` for the next page; absent on the last one.
+    /// The value of `after` in the request for the next page; absent on the last one.
     pub next: Option<String>,
 }
 
@@ -225,7 +225,7 @@ pub struct Path {
     pub multipath: bool,
     /// Kept although its neighbor is down (RFC 4724).
     pub stale: bool,
-    /// From whom: a neighbor's name, or `local`.
+    /// The source: a neighbor's name, or `local`.
     pub neighbor: String,
     /// That neighbor's address.
     pub neighbor_address: Option<IpAddr>,
@@ -238,7 +238,7 @@ pub struct Path {
     /// The interface that leads to the next hop, or to the workload; absent where the daemon has no
     /// kernel, or there are several.
     pub interface: Option<String>,
-    /// What is known of the next hop: `cost 0`, `unreachable`, `assumed reachable at cost 0`.
+    /// State of the next hop: `cost 0`, `unreachable`, `assumed reachable at cost 0`.
     pub next_hop_state: Option<String>,
     /// ORIGIN: `igp`, `egp` or `incomplete`.
     pub origin: String,
@@ -261,11 +261,11 @@ pub struct Path {
     /// Other attributes that this speaker reads, by the names of their RFCs; absent without any.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub other_attributes: BTreeMap<String, String>,
-    /// Attributes this speaker does not know, as `code:flags:hex`.
+    /// Attributes that this speaker does not support, as `code:flags:hex`.
     pub unknown: Vec<String>,
     /// The step of the decision process where it lost; absent for the best.
     pub lost: Option<String>,
-    /// Who is sent it; only where one prefix was asked for, with `why`.
+    /// The neighbors to which it is sent; only for a request of one prefix with `why`.
     pub sent_to: Vec<SentTo>,
 }
 
@@ -283,7 +283,7 @@ pub struct SentTo {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Fib {
-    /// What the kernel holds is what is wanted, as far as the daemon can tell.
+    /// Whether the kernel's routes are the wanted ones, as far as the daemon can detect.
     pub in_sync: bool,
     /// False on a shadow run: computed and compared, never written.
     pub install: bool,
@@ -307,7 +307,7 @@ pub struct FibRoute {
     pub source: String,
     /// `installed`, `pending`, `refused`, `imported`, or in a shadow run `missing`, `differs`.
     pub state: String,
-    /// What the kernel said, when refused.
+    /// The kernel's error, if it rejected the route.
     pub error: Option<String>,
     /// Next hops; several for ECMP.
     pub next_hops: Vec<FibHop>,
@@ -335,7 +335,7 @@ pub struct Endpoints {
     pub in_sync: bool,
     /// The endpoints.
     pub endpoints: Vec<Endpoint>,
-    /// Interfaces of workloads by their names that are no endpoint's; nothing passes them.
+    /// Names of workload interfaces without an endpoint; all their traffic is dropped.
     pub unclaimed: Vec<UnclaimedInterface>,
 }
 
@@ -365,7 +365,7 @@ pub struct Endpoint {
     pub profiles: Vec<String>,
     /// `up`, `down` (interface absent or down) or `error` (refused).
     pub state: String,
-    /// What is wrong, when not `up`.
+    /// The problem, if not `up`.
     pub problem: Option<String>,
 }
 
@@ -375,9 +375,9 @@ pub struct Endpoint {
 pub struct Rules {
     /// The nftables table, `inet cambric`.
     pub table: String,
-    /// What the kernel holds is what is wanted.
+    /// Whether the kernel's rules are the wanted ones.
     pub in_sync: bool,
-    /// What is wrong, when not.
+    /// The problem, if they are not.
     pub problem: Option<String>,
     /// The rules, chain by chain.
     pub rules: Vec<Rule>,
@@ -391,6 +391,6 @@ pub struct Rule {
     pub chain: String,
     /// Its text, in the syntax of `nft`.
     pub text: String,
-    /// Packets it has seen, where it counts.
+    /// Packets that it has matched, if it counts them.
     pub packets: Option<u64>,
 }

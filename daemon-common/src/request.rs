@@ -4,22 +4,22 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{Command, Reply, events, log_level};
 
-/// One request, to be answered with [`Request::reply`]; dropped unanswered, the client is told so.
+/// One request, to be answered with [`Request::reply`]; if it is dropped, the client gets an error.
 #[derive(Debug)]
 pub struct Request {
-    /// What is asked.
+    /// The command.
     pub command: Command,
     answer: oneshot::Sender<Reply>,
 }
 
 impl Request {
-    /// Answers. A client that has left meanwhile is no error.
+    /// Answers. A client that has disconnected is not an error.
     pub fn reply(self, reply: Reply) {
         let _ = self.answer.send(reply);
     }
 }
 
-/// Answers from the history of events or about the log, or has the daemon's loop answer a command.
+/// Answers from the history of events or about the log; passes other commands to the daemon's loop.
 pub(crate) async fn ask(requests: &mpsc::Sender<Request>, command: Command) -> Reply {
     match &command {
         Command::Events(query) => return events::answer(query).await,

@@ -42,7 +42,7 @@ fn list() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The process under test: logs, then ends as it is asked to.
+/// The process under test: logs, then ends in the given way.
 fn child(end: &str) -> ExitCode {
     let log = Logging::begin().expect("a thread");
     let format = match end {
@@ -84,7 +84,7 @@ fn ended(child: &mut Child) -> ExitStatus {
     }
 }
 
-/// What a process writes that ends so, and its exit code.
+/// The output of a process that ends in this way, and its exit code.
 fn said(end: &str) -> (String, Option<i32>) {
     let (mut reader, writer) = pipe().expect("a pipe");
     let mut child = start(end, writer);
@@ -121,7 +121,7 @@ fn panics_are_written_as_json() {
     assert_eq!(line["level"], "ERROR");
 }
 
-/// A pipe that takes nothing any more.
+/// A full pipe.
 fn full_pipe() -> (PipeReader, PipeWriter) {
     let (reader, mut writer) = pipe().expect("a pipe");
     let set = |writer: &PipeWriter, flags| fcntl(writer, FcntlArg::F_SETFL(flags)).expect("set");

@@ -1,4 +1,4 @@
-//! What a client may ask.
+//! Queries of a client.
 
 use ipnet::IpNet;
 
@@ -11,14 +11,14 @@ pub(super) enum Ask {
     Protocols {
         /// Every detail.
         all: bool,
-        /// Only those of this name, in which `*` and `?` stand for others.
+        /// Only names that match this pattern with `*` and `?`.
         name: Option<String>,
     },
     /// `show route [PREFIX] [primary] [all] [protocol NAME] [count]`.
     Route(RouteAsk),
-    /// `restrict`: no more than looking, which is all we let anybody do.
+    /// `restrict`: read-only mode, which every client has already.
     Restrict,
-    /// What would change something.
+    /// A command that would change something.
     Denied,
     /// Anything else.
     Unknown,
@@ -110,11 +110,12 @@ fn unquoted(word: &str) -> String {
     word.trim_matches('"').to_owned()
 }
 
-/// Whether a name fits a pattern, in which `*` stands for anything and `?` for one character.
+/// Returns whether a name matches a pattern, in which `*` stands for any text and `?` for one
+/// character.
 pub(super) fn fits(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut at, mut of) = (0, 0);
-    // Where the last `*` stood, and the first character that it does not stand for yet.
+    // The position of the last `*`, and the first character that it does not cover yet.
     let mut star: Option<(usize, usize)> = None;
     while let Some(octet) = name.get(of) {
         match (pattern.get(at), star) {

@@ -2,8 +2,8 @@
 
 use std::fmt::{Display, Write};
 
-/// A reply as it is written: a line begins with its code and `-`, or with a space where the code is
-/// that of the line before; the last one has a space behind its code.
+/// A reply in its written form: a line begins with its code and `-`, or with a space if the code is
+/// that of the line before; the last line has a space after its code.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     text: String,
@@ -26,7 +26,7 @@ impl Lines {
         let _ = writeln!(self.text, "{code:04} {text}");
     }
 
-    /// What there is to send so far.
+    /// Returns the text to send so far.
     pub(super) fn take(&mut self) -> String {
         std::mem::take(&mut self.text)
     }

@@ -7,7 +7,7 @@ use super::lines::Lines;
 use super::{View, protocol_name, since};
 use crate::report::{Neighbor, Neighbors, Status};
 
-/// Which ones, and how.
+/// The selected protocols, and the form of the answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Which<'a> {
     pub(super) view: View,
@@ -15,7 +15,7 @@ pub(super) struct Which<'a> {
     pub(super) all: bool,
 }
 
-/// The whole answer.
+/// Writes the complete answer.
 pub(super) fn write(
     out: &mut Lines,
     neighbors: &Neighbors,

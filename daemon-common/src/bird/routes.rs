@@ -5,7 +5,7 @@ use super::lines::Lines;
 use super::protocol_name;
 use crate::report::{Path, Route, Routes};
 
-/// Paths seen, over all pages.
+/// Counts of paths, over all pages.
 #[derive(Debug, Default)]
 pub(super) struct Count {
     paths: usize,
@@ -33,7 +33,7 @@ pub(super) fn write(out: &mut Lines, page: &Routes, ask: &RouteAsk, count: &mut 
     }
 }
 
-/// Ends the answer.
+/// Writes the end of the answer.
 pub(super) fn end(out: &mut Lines, ask: &RouteAsk, count: &Count) {
     let Count {
         paths,
@@ -52,7 +52,8 @@ pub(super) fn end(out: &mut Lines, ask: &RouteAsk, count: &Count) {
     }
 }
 
-/// The paths that BIRD would have in its table: what a policy or a loop keeps out never is.
+/// Returns the paths that BIRD would have in its table: paths that a policy or a loop excludes
+/// never are.
 fn kept(route: &Route) -> impl Iterator<Item = &Path> {
     route.paths.iter().filter(|path| is_kept(path))
 }

@@ -19,10 +19,10 @@ use crate::report::{Neighbors, Status};
 use crate::request::{Request, ask};
 use crate::{Command, Reply};
 
-/// What follows the code of a line that is none of ours.
+/// Text after the code of an unsupported command.
 const UNKNOWN: &str = "syntax error: known are show status, show protocols and show route";
 
-/// Answers a client until it leaves, says nothing for long, or reads no answers.
+/// Answers a client until it disconnects, is silent for long, or does not read the answers.
 pub(crate) async fn serve(stream: UnixStream, requests: mpsc::Sender<Request>, view: View) {
     let (read, write) = stream.into_split();
     let codec = LinesCodec::new_with_max_length(BIRD_LINE_OCTETS_MAX);
@@ -51,7 +51,7 @@ pub(crate) async fn serve(stream: UnixStream, requests: mpsc::Sender<Request>, v
     }
 }
 
-/// The client takes no answers any more.
+/// The client no longer reads answers.
 struct Gone;
 
 struct Client {
@@ -62,7 +62,7 @@ struct Client {
 }
 
 impl Client {
-    /// Sends what there is; `None` if that takes too long.
+    /// Sends the pending text; `None` if that takes too long.
     async fn send(&mut self) -> Option<()> {
         let text = self.out.take();
         let sent = timeout(WRITE, self.write.write_all(text.as_bytes())).await;
@@ -87,7 +87,7 @@ impl Client {
         Ok(())
     }
 
-    /// An answer that the daemon could not give ends as one of BIRD's errors.
+    /// Ends the answer; an error of the daemon becomes one of BIRD's errors.
     fn told(&mut self, answered: Result<(), String>) {
         if let Err(why) = answered {
             self.out.end(8004, why);

@@ -6,7 +6,7 @@ use super::lines::Lines;
 use super::{VERSION, ago};
 use crate::report::Status;
 
-/// The whole answer.
+/// Writes the complete answer.
 pub(super) fn write(out: &mut Lines, status: &Status, now: &Zoned) {
     let router_id = status.facts.iter().find(|fact| fact.name == "router id");
     let router_id = router_id.map_or("0.0.0.0", |fact| &fact.value);

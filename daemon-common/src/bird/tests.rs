@@ -319,7 +319,7 @@ fn patterns_fit_as_in_a_shell() {
     }
 }
 
-/// Answers whatever comes, routes in three pages, until the client is through.
+/// Answers any query, routes in three pages, until the client has finished.
 async fn answer(mut control: Control) {
     loop {
         let request = control.next().await;
@@ -341,7 +341,7 @@ async fn answer(mut control: Control) {
     }
 }
 
-/// What is read up to the end of a reply.
+/// Reads up to the end of a reply.
 async fn reply(stream: &mut BufReader<UnixStream>) -> String {
     let mut text = String::new();
     loop {

@@ -1,4 +1,4 @@
-//! What of the routing table a socket shows.
+//! The part of the routing table that a socket shows.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ pub enum View {
 }
 
 impl View {
-    /// Whether a neighbor of this address is seen.
+    /// Returns whether a neighbor with this address is shown.
     pub(super) const fn has(self, address: IpAddr) -> bool {
         match self {
             Self::Both => true,
@@ -24,7 +24,7 @@ impl View {
         }
     }
 
-    /// The families whose routes are seen.
+    /// Returns the families with shown routes.
     pub(super) const fn families(self) -> &'static [&'static str] {
         match self {
             Self::Both => &["ipv4-unicast", "ipv6-unicast"],

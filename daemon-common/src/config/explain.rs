@@ -1,4 +1,4 @@
-//! Words for what went wrong.
+//! Texts of configuration errors.
 
 use std::io;
 use std::ops::Range;
@@ -63,8 +63,8 @@ impl Problem {
     }
 }
 
-/// Serde tells the words it knows in one form: "unknown field `x`, expected one of `a`, `b`",
-/// with variations for one and two words.
+/// Serde lists the expected words in one form: "unknown field `x`, expected one of `a`, `b`", with
+/// variations for one and two words.
 fn unknown_name<'m>(message: &'m str, what: &str) -> Option<(&'m str, Vec<&'m str>)> {
     let rest = message
         .strip_prefix("unknown ")?

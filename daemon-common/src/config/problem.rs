@@ -9,7 +9,7 @@ use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use super::Source;
 use super::secret::{IsShown, Shown};
 
-/// One thing that is wrong, with its place.
+/// One mistake, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     message: String,
@@ -28,7 +28,7 @@ impl Problem {
         }
     }
 
-    /// A problem of the file as a whole.
+    /// Makes a problem of the file as a whole.
     pub fn whole(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -53,7 +53,7 @@ impl Problem {
         self
     }
 
-    /// What to do about it.
+    /// Adds the remedy.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
@@ -65,7 +65,7 @@ impl Problem {
         &self.message
     }
 
-    /// The problem without what it quotes of a secret.
+    /// Returns the problem without its quotations of secrets.
     fn discreet(mut self, text: &str, shown: &Shown) -> Self {
         if let Some(span) = &self.span
             && !shown.covers_lines_of(text, span)
@@ -78,7 +78,7 @@ impl Problem {
         self
     }
 
-    /// The problem in print. `text` is what of the file may be shown.
+    /// Returns the problem as text. `text` is the part of the file that may be shown.
     fn render(&self, path: &str, text: &str) -> String {
         let Some(span) = self.span.clone() else {
             return self.render_whole(path);
@@ -129,16 +129,16 @@ impl<'s> Problems<'s> {
         self.found.push(problem);
     }
 
-    /// Nothing found so far.
+    /// Returns whether no problem was found.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
 
-    /// All of them as one report, in the order of the text, or nothing if there are none.
+    /// Returns all problems as one report, in the order of the text.
     ///
     /// # Errors
     ///
-    /// The report, if anything was found.
+    /// The report, if there are problems.
     pub fn finish(mut self) -> Result<(), Report> {
         if self.found.is_empty() {
             return Ok(());
@@ -149,7 +149,7 @@ impl<'s> Problems<'s> {
     }
 }
 
-/// What is wrong with a file, rendered for reading: it prints with file, line, key and caret.
+/// The problems of a file as text, with file, line, key and caret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Report {
     path: PathBuf,
@@ -200,7 +200,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// The same text: what `main` prints when it returns an error.
+/// The same text, which `main` prints when it returns an error.
 impl fmt::Debug for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -209,8 +209,8 @@ impl fmt::Debug for Report {
 
 impl std::error::Error for Report {}
 
-/// The span cut to the text, on character borders, at most to the end of its first line: a caret
-/// under a whole table helps nobody.
+/// Returns the span within the text, on character boundaries, at most to the end of its first line:
+/// a caret under a whole table is of no use.
 fn within(text: &str, span: Range<usize>) -> Range<usize> {
     let start = floor(text, span.start.min(text.len()));
     let end = floor(text, span.end.clamp(start, text.len()));

@@ -1,14 +1,14 @@
-//! Secrets in a configuration file: what a report may quote of a text.
+//! Secrets in a configuration file: the parts of a text that a report may quote.
 //!
-//! A file that is wrong may be wrong in the very place that tells a secret from other text: the key
-//! is misspelt, the quotation mark is missing, the equals sign is. So this module does not look for
-//! secrets. It looks for what is known to be none, and covers the rest: the values of keys of
-//! [`SHOWN`] are quoted; everything else that stands in a value's place is covered with `*`, octet for
-//! octet, so that carets still point at the right place.
+//! The mistake of a file may be at the very place that identifies a secret: a misspelled key, a
+//! missing quotation mark, a missing equals sign. So this module does not look for secrets. It
+//! looks for values that are known not to be secret, and covers the rest: the values of keys of
+//! [`SHOWN`] are quoted; everything else in the place of a value is covered with `*`, octet for
+//! octet, so that carets still point to the right place.
 
 use std::ops::Range;
 
-/// Keys whose values are no secrets.
+/// Keys with values that are not secret.
 const SHOWN: &[&str] = &[
     "absence_wait",
     "action",
@@ -107,19 +107,19 @@ const SHOWN: &[&str] = &[
 /// How the names of families begin, which are keys as well.
 const FAMILIES: &[&str] = &["afi-", "ipv4-", "ipv6-", "l2vpn-"];
 
-/// What a field of a resource, such as `reportingInterval`, has in its name if it is a secret.
+/// Parts of the names of a resource's secret fields, unlike `reportingInterval`.
 const SECRETIVE: &[&str] = &["pass", "secret", "token", "key", "cred", "auth"];
 
-/// What stands for a covered octet.
+/// The replacement of a covered octet.
 const COVER: u8 = b'*';
 
 /// A text with everything covered that may be a secret. It is as long as the text itself.
 #[derive(Debug)]
 pub(super) struct Shown {
     text: String,
-    /// What was covered, word by word.
+    /// The covered words.
     covered: Vec<String>,
-    /// Keys beside those of [`SHOWN`] whose values are no secrets.
+    /// Keys beside those of [`SHOWN`] with values that are not secret.
     more: IsShown,
 }
 
@@ -137,7 +137,7 @@ enum Within {
     Covered(End),
 }
 
-/// How a value that goes over several lines ends.
+/// The end of a value of several lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// With these quotation marks.
@@ -335,7 +335,7 @@ fn end_of_user(after: &str) -> usize {
     let host = authority.trim_end();
     let plain = host.split('/').next().unwrap_or_default();
     match plain.rsplit_once(':') {
-        // A port, or what is left of a URL that is cut off in its password.
+        // A port, or the rest of a URL that is truncated in its password.
         Some((_, port)) if !port.bytes().all(|octet| octet.is_ascii_digit()) => end,
         _ => 0,
     }
@@ -346,7 +346,7 @@ fn is_prose(comment: &str) -> bool {
     comment == "#" || comment.starts_with("# ") && !comment.contains(['=', '"', '\''])
 }
 
-/// Whether the text before an equals sign ends with a key whose value is shown.
+/// Returns whether the text before an equals sign ends with a key of a shown value.
 fn is_shown(before: &str, follows: bool, more: IsShown) -> bool {
     let before = before.trim_end();
     let is_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
@@ -391,7 +391,7 @@ fn is_table(bare: &str) -> bool {
     inner.is_some_and(|inner| !inner.is_empty() && inner.chars().all(is_name))
 }
 
-/// A line within an array: nothing but values, which begin as values do.
+/// Returns whether a line within an array continues it: it has only values.
 fn is_continuation(line: &str) -> bool {
     let begin = line.trim_start();
     begin.is_empty()
@@ -414,7 +414,7 @@ fn shown_until(line: &str, depth: u32) -> Within {
     }
 }
 
-/// How the value goes on that begins on this line.
+/// Returns the end of the value that begins on this line.
 fn covered_from(value: &str) -> Within {
     for quotes in ["\"\"\"", "'''"] {
         if value.matches(quotes).count() % 2 == 1 {

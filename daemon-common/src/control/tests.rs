@@ -9,7 +9,7 @@ use crate::limits::{CONNECTIONS_MAX, REQUEST_OCTETS_MAX};
 use crate::report::Status;
 use crate::{Command, Reply};
 
-/// Answers `requests` requests with a status that tells how many came before.
+/// Answers `requests` requests with a status that has the number of the requests before.
 async fn answer(control: &mut Control, requests: u64) {
     for count in 0..requests {
         let request = control.next().await;
@@ -132,7 +132,7 @@ async fn idle_clients_do_not_lock_out_others() {
     for _ in 0..CONNECTIONS_MAX {
         idle.push(UnixStream::connect(&path).await.expect("connect"));
     }
-    // Virtual time runs on once all wait: the idle ones are closed, then this one is served.
+    // Virtual time advances once all wait: the idle ones are closed, then this one is served.
     let mut stream = UnixStream::connect(&path).await.expect("connect");
     stream
         .write_all(b"{\"command\":\"status\"}\n")

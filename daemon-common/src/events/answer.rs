@@ -17,7 +17,7 @@ use crate::report::EventPage;
 /// Readers that wait for further events.
 static WATCHERS: Semaphore = Semaphore::const_new(EVENT_WATCHERS_MAX);
 
-/// Answers a reader: at once, or where it waits and there is nothing yet, with the next event or
+/// Answers a reader: at once, or if it waits and there is no event yet, with the next event or
 /// after [`EVENT_WAIT`].
 pub(crate) async fn answer(asked: &EventQuery) -> Reply {
     let page = match asked.watch {
@@ -27,7 +27,7 @@ pub(crate) async fn answer(asked: &EventQuery) -> Reply {
     page.map_or_else(Reply::error, Reply::Events)
 }
 
-/// Answers a reader that has no watch.
+/// Answers a reader without a watch.
 async fn first(asked: &EventQuery) -> Result<EventPage, String> {
     let mut query = query(asked)?;
     let routes = OnDemand::of(&query.filter);
@@ -75,19 +75,20 @@ fn query(asked: &EventQuery) -> Result<Query, String> {
     })
 }
 
-/// What a filter selects of the events of single routes.
+/// The part of a filter about events of single routes.
 struct OnDemand {
     /// Names of events that only readers that watch get, and this daemon reports.
     unkept: Vec<&'static str>,
     /// This daemon reports some to readers that watch.
     is_offered: bool,
-    /// The filter selects nothing else.
+    /// Whether the filter selects only such events.
     is_all: bool,
 }
 
 impl OnDemand {
     fn of(filter: &Filter) -> Self {
-        // Events of single routes are many: who wants them names them, or the routes.
+        // Events of single routes are many: a reader gets them only if it names them, or the
+        // routes.
         let is_asked = filter.name.is_some() || filter.prefix.is_some();
         let watches = watch::watches();
         let kinds = || KINDS.iter().filter(|kind| filter.wants_kind(kind));
@@ -101,7 +102,8 @@ impl OnDemand {
         }
     }
 
-    /// Refuses a query that can have no answer: it would look as if nothing had happened.
+    /// Rejects a query that can have no answer: an empty answer would look as if there had been no
+    /// events.
     fn check(&self, filter: &Filter, waits: bool) -> Result<(), String> {
         let name = filter.name.as_deref().unwrap_or_default();
         match self.is_all {
@@ -113,7 +115,7 @@ impl OnDemand {
         }
     }
 
-    /// What the history does not have.
+    /// Returns a note on events that the history does not have.
     fn note(&self) -> Option<String> {
         let names = self.unkept.join(", ");
         (!names.is_empty())
@@ -121,7 +123,7 @@ impl OnDemand {
     }
 }
 
-/// Waits until there is an event that is asked for.
+/// Waits until there is a requested event.
 async fn wait(query: &mut Query) -> EventPage {
     let deadline = Instant::now() + EVENT_WAIT;
     let mut lost = 0;
@@ -135,7 +137,7 @@ async fn wait(query: &mut Query) -> EventPage {
         if !page.events.is_empty() || page.more || lost > 0 {
             return page;
         }
-        // The others were none that is asked for: they need not be looked at again.
+        // The others were not requested: they need not be checked again.
         query.after = Some(page.next);
         tokio::select! {
             () = news => {}
@@ -151,7 +153,7 @@ mod tests {
     use super::*;
     use crate::events::{Event, Text, emit};
 
-    /// A query for what this test alone emits.
+    /// A query for events that only this test emits.
     fn asked(name: &str, after: Option<u64>, wait: bool) -> EventQuery {
         EventQuery {
             name: Some(name.to_owned()),

@@ -8,7 +8,7 @@ use super::field::Text;
 use super::table::Event;
 use crate::limits::{DEBUG_FOR_MAX, DEBUGGED_NEIGHBORS_MAX};
 
-/// Neighbors whose events are all logged, each until its time is over.
+/// Neighbors with all events logged, each until its end time.
 #[derive(Debug, Default)]
 pub(super) struct Debugged(BTreeMap<IpAddr, Entry>);
 
@@ -23,11 +23,12 @@ impl Debugged {
         Self(BTreeMap::new())
     }
 
-    /// Begins to debug a neighbor, or ends it where the time is zero. Returns the event that reports it.
+    /// Starts to debug a neighbor, or stops it if the time is zero. Returns the event that reports
+    /// it.
     ///
     /// # Errors
     ///
-    /// Too many are debugged already, or the time is too long.
+    /// Too many neighbors are debugged already, or the time is too long.
     pub(super) fn set(
         &mut self,
         now: Instant,

@@ -9,8 +9,8 @@ use tracing::field;
 
 use crate::limits::EVENT_TEXT_OCTETS_MAX;
 
-/// Text of an event: at most [`EVENT_TEXT_OCTETS_MAX`] octets, without control characters. What a
-/// peer or the kernel sent can neither steer a terminal nor break a line.
+/// Text of an event: at most [`EVENT_TEXT_OCTETS_MAX`] octets, without control characters. Text
+/// from a peer or the kernel can neither control a terminal nor break a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text(Box<str>);
 
@@ -40,7 +40,7 @@ impl fmt::Display for Text {
     }
 }
 
-/// Escapes control characters, and refuses what is too long.
+/// Escapes control characters, and rejects texts that are too long.
 struct Clean(String);
 
 impl fmt::Write for Clean {

@@ -27,7 +27,7 @@ pub(super) struct History {
     counts: [u64; KINDS.len()],
 }
 
-/// Which events a reader asks for.
+/// The events that a reader requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Query {
     /// Only these.
@@ -72,7 +72,7 @@ impl History {
         }
     }
 
-    /// Appends an event; the oldest ones make room for it.
+    /// Appends an event; the oldest ones are dropped for it.
     pub(super) fn push(&mut self, at_ms: u64, event: Event) {
         if let Some(count) = self.counts.get_mut(event.index()) {
             *count += 1;
@@ -93,7 +93,7 @@ impl History {
         }
     }
 
-    /// A page of the events that are asked for, and how many were lost before them.
+    /// Returns a page of the requested events, and how many were lost before them.
     pub(super) fn page(&self, query: &Query) -> EventPage {
         let after = query.after.unwrap_or(0).min(self.last);
         let oldest = self.last - self.records.len() as u64;
@@ -117,8 +117,8 @@ impl History {
         page
     }
 
-    /// Events behind `after` that are no longer kept, unless all of them happened before the time
-    /// that is asked for.
+    /// Returns the number of events behind `after` that are no longer kept, unless all of them
+    /// happened before the requested time.
     fn lost(&self, query: &Query, after: u64, oldest: u64) -> u64 {
         let first = self.records.front();
         let are_older = first.is_some_and(|first| first.at_ms < query.since_ms);

@@ -23,11 +23,11 @@ pub struct Kind {
     pub name: &'static str,
     /// How severe it is.
     pub level: Level,
-    /// Where it goes.
+    /// Its destinations.
     pub delivery: Delivery,
     /// The message of its log line, which is the same each time.
     pub message: &'static str,
-    /// What it means.
+    /// Its meaning.
     pub doc: &'static str,
     /// Its fields, in the order of the log line.
     pub fields: &'static [FieldKind],
@@ -73,7 +73,7 @@ macro_rules! delivery {
     };
 }
 
-/// Declares [`Event`] and what is made from its rows.
+/// Declares [`Event`] and everything that follows from its rows.
 macro_rules! events {
     ($(
         #[doc = $doc:literal]
@@ -111,7 +111,7 @@ macro_rules! events {
                 match self { $(Self::$variant { .. } => Row::$variant,)+ }
             }
 
-            /// Writes the event into the log. `forced`: whatever the level of the log is.
+            /// Writes the event into the log. `forced`: at any level of the log.
             pub(super) fn log(&self, forced: bool) {
                 match self {
                     $(Self::$variant { $($field,)* } if forced => tracing::event!(

@@ -1,4 +1,4 @@
-//! Events of single routes: who reports them, and how their readers are answered.
+//! Events of single routes: their reporters, and the answers to their readers.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::report::EventPage;
 
 static WATCHES: Mutex<Watches> = Mutex::new(Watches::new());
 
-/// Whether there are watches: all that costs anything while there are none is to look at this.
+/// Whether there are watches: without any, one read of this flag is the only cost.
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
 /// Generation of the watches, see [`watched_generation`].
@@ -26,7 +26,7 @@ static GENERATION: AtomicU64 = AtomicU64::new(0);
 /// Wakes the daemon's loop after a watch has begun or ended.
 static CHANGED: Notify = Notify::const_new();
 
-/// Wakes readers whose watch the loop has taken over.
+/// Wakes readers with a watch that the loop has taken over.
 static TAKEN: Notify = Notify::const_new();
 
 /// Whether events of single routes are watched. Where not, they need not be built.
@@ -62,7 +62,7 @@ pub fn watched_generation() -> u64 {
     GENERATION.load(Ordering::Acquire)
 }
 
-/// Returns what is watched, with its generation. From now on the caller reports it.
+/// Returns the watched events, with their generation. From now on the caller reports them.
 pub fn take_watched() -> (u64, Watched) {
     let mut watches = watches();
     let taken = (watches.generation(), watches.take());
@@ -77,8 +77,8 @@ pub async fn watches_changed() {
     CHANGED.notified().await;
 }
 
-/// Begins a watch. The answer comes once the daemon reports all that happens from then on; it has
-/// the events of the history that are asked for, and the number of the watch.
+/// Begins a watch. The answer comes once the daemon reports all further events; it has the
+/// requested events of the history, and the number of the watch.
 ///
 /// # Errors
 ///
@@ -95,7 +95,8 @@ pub(super) async fn open(query: &Query) -> Result<EventPage, String> {
     Ok(page)
 }
 
-/// Opens a watch together with what the history has before it: nothing is missed or reported twice.
+/// Opens a watch together with the events of the history before it: no event is missed or reported
+/// twice.
 fn begin(query: &Query) -> Result<(u64, u64, EventPage), String> {
     let mut watches = watches();
     watches.number_from(unix_ms());
@@ -114,8 +115,8 @@ fn begin(query: &Query) -> Result<(u64, u64, EventPage), String> {
     Ok((number, watches.generation(), page))
 }
 
-/// Answers the reader of a watch: at once if there are events that it does not have, else with the
-/// next one or after [`EVENT_WAIT`].
+/// Answers the reader of a watch: at once if there are events that it does not have, otherwise with
+/// the next one or after [`EVENT_WAIT`].
 ///
 /// # Errors
 ///
@@ -140,7 +141,7 @@ pub(super) async fn next(number: u64, after: u64) -> Result<EventPage, String> {
     }
 }
 
-/// Waits until the daemon's loop reports what is watched in a generation.
+/// Waits until the daemon's loop reports the watches of a generation.
 async fn taken(generation: u64) {
     loop {
         let mut taken = pin!(TAKEN.notified());
@@ -152,7 +153,7 @@ async fn taken(generation: u64) {
     }
 }
 
-/// Ends a watch when its reader has not asked for too long.
+/// Ends a watch after its reader has not asked for too long.
 async fn expire(number: u64) {
     let end = |watches: &mut Watches| watches.expire(Instant::now(), number);
     loop {

@@ -1,8 +1,8 @@
 //! Readers that watch events of single routes, each with a queue of its own.
 //!
-//! Such events are made only while a reader watches them. A watch begins with a request at the
+//! Such events are created only while a reader watches them. A watch begins with a request at the
 //! control socket and lasts as long as its reader asks again. Its queue is bounded: a reader that
-//! is too slow learns how many events it lost, and holds up nothing.
+//! is too slow learns how many events it lost, and delays nothing.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) struct Watches {
     last: u64,
     /// Grows whenever a watch begins or ends.
     generation: u64,
-    /// What the daemon's loop has taken over.
+    /// The generation that the daemon's loop has taken over.
     taken: u64,
     /// Names of the events on demand that this daemon can report.
     offered: Vec<&'static str>,
@@ -41,7 +41,7 @@ struct Watch {
     asked: Instant,
 }
 
-/// What is watched now, for those who report events of routes.
+/// The watched events, for their reporters.
 #[derive(Clone, Debug, Default)]
 pub struct Watched(Vec<Filter>);
 
@@ -56,8 +56,8 @@ impl Watched {
         self.of(name).any(|filter| filter.wants_prefix(prefix))
     }
 
-    /// The prefixes to which events of this name are watched, with those inside them; `None` for
-    /// all.
+    /// Returns the watched prefixes for events of this name, with the prefixes inside them; `None`
+    /// for all.
     pub fn prefixes(&self, name: &str) -> Option<Vec<IpNet>> {
         self.of(name).map(|filter| filter.prefix).collect()
     }
@@ -130,7 +130,7 @@ impl Watches {
         self.generation += 1;
     }
 
-    /// Ends a watch whose reader has not asked for too long. Returns when to look again; `None` if
+    /// Ends a watch if its reader has not asked for too long. Returns when to look again; `None` if
     /// there is no such watch any more.
     pub(super) fn expire(&mut self, now: Instant, number: u64) -> Option<Instant> {
         let watch = self.open.iter().find(|watch| watch.number == number)?;
@@ -148,7 +148,7 @@ impl Watches {
         filters.any(|filter| filter.wants_kind(kind) && filter.wants_prefix(prefix))
     }
 
-    /// Hands an event to the readers that watch it.
+    /// Adds an event to the queues of the readers that watch it.
     pub(super) fn push(&mut self, at_ms: u64, event: &Event) {
         for watch in &mut self.open {
             if watch.filter.wants_event(event) {
@@ -169,13 +169,13 @@ impl Watches {
         }
     }
 
-    /// What wakes the reader of a watch.
+    /// Returns the notifier of a watch's reader.
     pub(super) fn news(&self, number: u64) -> Option<Arc<Notify>> {
         let watch = self.open.iter().find(|watch| watch.number == number);
         watch.map(|watch| Arc::clone(&watch.news))
     }
 
-    /// The events of a watch after those that its reader has; these are dropped.
+    /// Returns the events of a watch after those that its reader has; the latter are dropped.
     pub(super) fn read(&mut self, now: Instant, number: u64, after: u64) -> Option<EventPage> {
         let mut watches = self.open.iter_mut();
         let watch = watches.find(|watch| watch.number == number)?;
@@ -189,7 +189,7 @@ impl Watches {
         Some(page)
     }
 
-    /// What is watched, for those who report it.
+    /// Returns the watched events, for their reporters.
     pub(super) fn take(&mut self) -> Watched {
         self.taken = self.generation;
         Watched(self.open.iter().map(|watch| watch.filter.clone()).collect())
@@ -200,7 +200,7 @@ impl Watches {
         self.generation
     }
 
-    /// Whether those who report events have taken over everything up to a generation.
+    /// Returns whether all reporters have taken over everything up to a generation.
     pub(super) const fn is_taken(&self, generation: u64) -> bool {
         self.taken >= generation
     }

@@ -17,7 +17,7 @@ pub enum LogFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Style {
     pub(crate) format: LogFormat,
-    /// The fields for the journal stand before each line, as [`super::journal::entry`] has them. A text
-    /// then lacks time, level and target: the journal has these as fields.
+    /// Whether the fields for the journal are before each line, as by [`super::journal::entry`]. A
+    /// text then lacks time, level and target: the journal has these as fields.
     pub(crate) with_fields: bool,
 }

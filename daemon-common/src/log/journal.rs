@@ -1,8 +1,9 @@
-//! The journal's native protocol: each line is a datagram with its priority, its text and its fields.
+//! The journal's native protocol: each line is a datagram with its priority, its text and its
+//! fields.
 //!
-//! systemd connects standard error with a stream of the journal, which has none of these. Where
-//! `JOURNAL_STREAM` names the stream that standard error is, lines go to the journal's socket instead.
-//! A line that the socket refuses goes to the stream.
+//! systemd connects standard error with a stream of the journal, which has none of these. If
+//! `JOURNAL_STREAM` names the stream that standard error is, lines go to the journal's socket
+//! instead. A line that the socket rejects goes to the stream.
 
 pub(super) mod entry;
 #[cfg(test)]
@@ -56,7 +57,7 @@ impl Journal {
         Self::open(path.into(), &program).ok()
     }
 
-    /// A journal with its socket at a path. Lines are those of a program.
+    /// Opens a journal with its socket at a path, for the lines of a program.
     pub(super) fn open(path: PathBuf, program: &OsStr) -> io::Result<Self> {
         let name = Path::new(program).file_name().unwrap_or_default();
         let is_plain = |c: &char| !c.is_control();
@@ -68,11 +69,11 @@ impl Journal {
         })
     }
 
-    /// Sends a queued line. Waits as long as the journal takes none.
+    /// Sends a queued line. Waits as long as the journal accepts none.
     ///
     /// # Errors
     ///
-    /// The socket refuses it.
+    /// The socket rejects it.
     pub(super) fn send(&mut self, level: Level, line: &[u8]) -> io::Result<()> {
         self.buffer.clear();
         entry::encode(&mut self.buffer, &self.identifier, level, line);

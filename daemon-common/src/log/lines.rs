@@ -14,7 +14,7 @@ use super::format::{LogFormat, Style};
 use super::journal::entry::Fields;
 use super::queue::Counts;
 
-/// The module that these lines name as theirs.
+/// The module name in these lines.
 const TARGET: &str = "daemon_common::log";
 
 /// Reports lines that were not written.
@@ -34,7 +34,7 @@ pub(super) fn lost(style: Style, lost: &Counts) -> (Level, Vec<u8>) {
     (level, line(style, level, message, &fields))
 }
 
-/// Reports a panic, with a backtrace if `RUST_BACKTRACE` asks for one.
+/// Returns the report of a panic, with a backtrace if `RUST_BACKTRACE` requests one.
 pub(super) fn panicked(style: Style, panic: &PanicHookInfo<'_>) -> Vec<u8> {
     let thread = thread::current();
     let name = thread.name().unwrap_or("without a name");
@@ -50,13 +50,13 @@ pub(super) fn panicked(style: Style, panic: &PanicHookInfo<'_>) -> Vec<u8> {
     line(style, Level::ERROR, &message, &[])
 }
 
-/// A text for people, whatever the format of the log is. It has no fields.
+/// Returns a text for people, in any format of the log. It has no fields.
 pub(super) fn said(style: Style, text: impl Display) -> Vec<u8> {
     let before = if style.with_fields { "\n" } else { "" };
     format!("{before}{text}\n").into_bytes()
 }
 
-/// What stands before a line: the fields for the journal, if it gets them.
+/// Returns the text before a line: the fields for the journal, if it gets them.
 fn before(style: Style, fields: &[(&str, u64)]) -> String {
     let mut line = String::new();
     if style.with_fields {

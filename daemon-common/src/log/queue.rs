@@ -11,7 +11,7 @@ use crate::limits::{LOG_LINES_MAX, LOG_LINES_RESERVED, LOG_OCTETS_MAX, LOG_OCTET
 pub(super) struct Counts([u64; 4]);
 
 impl Counts {
-    /// The lines of a level; those of `trace` count as `debug`.
+    /// Returns the lines of a level; lines of `trace` count as `debug`.
     pub(super) fn of(&self, level: Level) -> u64 {
         self.0[index(level)]
     }
@@ -41,7 +41,7 @@ fn index(level: Level) -> usize {
     }
 }
 
-/// What is to be written next.
+/// The next item to write.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     /// A line, with its end.
@@ -50,7 +50,7 @@ pub(super) enum Entry {
     Lost(Counts),
 }
 
-/// Lines in the order they came, and what was lost of them.
+/// Lines in the order of their arrival, and the counts of lost ones.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     entries: VecDeque<Entry>,
@@ -80,7 +80,7 @@ impl Queue {
         }
     }
 
-    /// Gives the room that is reserved for errors to all lines: the last ones of a process.
+    /// Gives the capacity that is reserved for errors to all lines: the last ones of a process.
     pub(super) const fn open_reserve(&mut self) {
         self.is_ending = true;
     }
@@ -96,7 +96,7 @@ impl Queue {
         self.octets
     }
 
-    /// Nothing is left to write.
+    /// Returns whether nothing is left to write.
     pub(super) fn is_done(&self) -> bool {
         self.entries.is_empty() && (self.broken || self.unreported.total() == 0)
     }
@@ -116,7 +116,7 @@ impl Queue {
         self.peak = self.peak.max(self.entries.len());
     }
 
-    /// Whether a line fits, and beside it a report of what was lost before it.
+    /// Returns whether a line fits, with a report of lines that were lost before it.
     fn has_room(&self, level: Level, octets: usize) -> bool {
         let (lines, reserved) = match level {
             Level::ERROR => (0, 0),

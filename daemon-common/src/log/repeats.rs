@@ -51,7 +51,7 @@ pub struct Summary<T> {
 }
 
 impl<K: Clone + Ord, T> Repeats<K, T> {
-    /// A table that tells at most `keys_max` keys apart.
+    /// Makes a table that distinguishes at most `keys_max` keys.
     pub const fn new(keys_max: usize) -> Self {
         Self {
             keys_max,
@@ -93,12 +93,12 @@ impl<K: Clone + Ord, T> Repeats<K, T> {
         self.ends.front().map(|(end, _)| *end)
     }
 
-    /// Ends the windows that are over, and returns what is to be logged of them.
+    /// Ends the windows that are over, and returns their summaries.
     pub fn due(&mut self, now: Duration) -> Vec<Summary<T>> {
         self.end_until(now, now)
     }
 
-    /// Ends all windows, and returns what is to be logged of them: the caller ends.
+    /// Ends all windows, and returns their summaries, before the caller ends.
     pub fn finish(&mut self, now: Duration) -> Vec<Summary<T>> {
         self.end_until(now, Duration::MAX)
     }

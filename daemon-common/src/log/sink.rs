@@ -33,7 +33,7 @@ struct State {
     style: Style,
     /// The writer thread, once it was started.
     writer: Option<ThreadId>,
-    /// The writer waits for work.
+    /// Whether the writer waits for work.
     idle: bool,
     /// Since when the writer has been writing one entry.
     writing: Option<Instant>,
@@ -52,12 +52,12 @@ pub(super) struct Look {
 }
 
 impl State {
-    /// Nothing is left to write, or nothing writes.
+    /// Returns whether nothing is left to write, or there is no writer.
     fn is_drained(&self) -> bool {
         self.writer.is_none() || (self.queue.is_done() && self.writing.is_none())
     }
 
-    /// A flush came to nothing, and the writer has not gone on since.
+    /// Returns whether a flush timed out, and the writer has made no progress since.
     fn is_given_up(&self) -> bool {
         self.gave_up == Some(self.turns)
     }
@@ -180,8 +180,9 @@ impl Sink {
         self.flush(LOG_FLUSH);
     }
 
-    /// Waits until all is written, at most so long. Where that was in vain before, the writer must
-    /// have gone on since: panics that tasks survive do not hold up the loop again and again.
+    /// Waits until all is written, for a limited time. After a timeout the next call waits only if
+    /// the writer has made progress since: panics that tasks survive do not delay the loop
+    /// repeatedly.
     fn flush(&self, limit: Duration) {
         let mut state = self.lock();
         if !state.is_given_up() {
@@ -198,7 +199,7 @@ impl Sink {
         drained.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Writes one entry after the other, for ever.
+    /// Writes entry after entry, forever.
     fn work(&self, mut out: Output) {
         let mut state = self.lock();
         loop {
@@ -241,9 +242,9 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Writes a queued line. What the journal's socket refuses is written to the stream, and so is a
-    /// text without fields: the process may end with it, and of an ended process the journal knows the
-    /// unit by its stream alone.
+    /// Writes a queued line. Lines that the journal's socket rejects are written to the stream, and
+    /// so are texts without fields: the process may end with one, and the journal identifies the
+    /// unit of an ended process only by its stream.
     fn put(&mut self, level: Level, line: &[u8]) -> io::Result<()> {
         let Some(journal) = &mut self.journal else {
             return put(&mut self.stream, line);
@@ -255,7 +256,7 @@ impl Output {
     }
 }
 
-/// Writes a whole line, also where others have made standard error non-blocking.
+/// Writes a complete line, also if other processes have made standard error non-blocking.
 fn put(out: &mut impl Write, mut line: &[u8]) -> io::Result<()> {
     while !line.is_empty() {
         match out.write(line) {

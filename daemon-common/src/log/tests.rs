@@ -183,7 +183,7 @@ fn stopped_reader_delays_an_exit_no_longer_than_the_deadline() {
     fill(sink);
     let began = Instant::now();
     sink.leave(LOG_FLUSH);
-    // The second time it is known that nothing is read.
+    // By the second time the sink has detected that nothing is read.
     sink.leave(DEADLINE);
     assert!(began.elapsed() < DEADLINE / 2, "{:?}", began.elapsed());
     assert!(sink.look(Instant::now()).1.is_some(), "the writer waits");

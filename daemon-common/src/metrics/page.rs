@@ -15,7 +15,7 @@ use crate::report::{
     Status, StoreFigures, TableFigures,
 };
 
-/// What every name begins with.
+/// Prefix of every name.
 const PREFIX: &str = "cambric";
 
 /// The text of one scrape.

@@ -126,7 +126,7 @@ fn a_page_says_what_the_reports_say() {
     }
 }
 
-/// What operators read in a status, and what was never heard counts from the start.
+/// Metrics of a status; counters without an event start at 0.
 #[test]
 fn a_store_is_told_in_words_and_numbers() {
     let of = |figures: StoreFigures| {
@@ -180,8 +180,7 @@ fn metrics_page_omits_parts_that_a_daemon_lacks() {
     }
 }
 
-/// Every name that is on a page of ours is on the operators' page, with its type, and the other way
-/// round.
+/// Every name of a page is on the operators' page, with its type, and the other way round.
 #[test]
 fn the_operators_page_names_them_all() {
     let page = Exposition::read(&page()).expect("a page");
@@ -204,7 +203,7 @@ fn events() -> Vec<(&'static str, u64)> {
     vec![("session.closed", 3), ("session.established", 0)]
 }
 
-/// A daemon that answers, and where it is scraped.
+/// A daemon that answers, and the address of its metrics.
 async fn daemon() -> (tempfile::TempDir, SocketAddr) {
     let directory = tempfile::tempdir().expect("a directory");
     let mut control = Control::bind(directory.path().join("c.sock")).expect("bound");
@@ -225,7 +224,7 @@ async fn daemon() -> (tempfile::TempDir, SocketAddr) {
     (directory, address)
 }
 
-/// A page without what other tests of this process count.
+/// A page without the counts of other tests in this process.
 fn without_events(page: &str) -> Vec<&str> {
     let lines = page.lines();
     lines
@@ -237,7 +236,7 @@ async fn exchange(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).await.expect("connected");
     stream.write_all(request.as_bytes()).await.expect("sent");
     let mut answer = Vec::new();
-    // Who is refused before all that it sent is read is reset behind the answer.
+    // A client that is rejected before all of its request is read gets a reset after the answer.
     let _ = stream.read_to_end(&mut answer).await;
     String::from_utf8(answer).expect("text")
 }
@@ -275,17 +274,17 @@ async fn silent_scraper_is_closed_and_blocks_no_other() {
     let mut silent = Vec::new();
     for _ in 0..CONNECTIONS_MAX {
         let mut stream = TcpStream::connect(address).await.expect("connected");
-        // Who waits for too long before that is closed even earlier.
+        // A client that waits too long before that is disconnected even earlier.
         let _ = stream.write_all(b"GET /met").await;
         silent.push(stream);
     }
-    // All places are taken, until those who have them have said too little for too long.
+    // All places are taken, until their clients have been silent for too long.
     let scrape = exchange(address, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
     let answer = tokio::time::timeout(METRICS_READ + Duration::from_secs(120), scrape).await;
     assert!(answer.expect("in time").ends_with("# EOF\n"));
     for mut stream in silent {
         let mut rest = Vec::new();
-        // Closed; what was said before is of no matter.
+        // Closed; an earlier answer does not matter.
         let _ = stream.read_to_end(&mut rest).await;
     }
 }

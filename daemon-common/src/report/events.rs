@@ -9,16 +9,16 @@ use serde_json::{Map, Value};
 pub struct EventPage {
     /// The events, the oldest first.
     pub events: Vec<EventRecord>,
-    /// Events before these that were asked for and are no longer kept.
+    /// Requested events before these that are no longer kept.
     pub lost: u64,
-    /// Ask again with this as `after` for later events.
+    /// The value of `after` in the request for later events.
     pub next: u64,
     /// There are more events already.
     pub more: bool,
-    /// The watch of this reader, to name in its next request. The numbers of its events are its own.
+    /// The watch of this reader, for its next request. Its events have numbers of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watch: Option<u64>,
-    /// What the answer cannot have although it was asked for.
+    /// Why requested events are missing in the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -35,7 +35,7 @@ pub struct EventRecord {
     pub event: String,
     /// Its level: `error`, `warn`, `info` or `debug`.
     pub level: String,
-    /// What it means, in the words of the log.
+    /// Its meaning, in the words of the log.
     pub message: String,
     /// Its fields.
     pub fields: Map<String, Value>,

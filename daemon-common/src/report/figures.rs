@@ -1,4 +1,4 @@
-//! What daemons count: the numbers behind the facts of a status, for machines.
+//! Counts of the daemons: the numbers behind the facts of a status, for machines.
 
 use std::fmt;
 
@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StoreFigures {
-    /// Everything of the store was read, is watched, and is acted upon.
+    /// Whether the datastore was read completely, is watched, and is applied.
     pub in_sync: bool,
-    /// It has been away for a while; what was read before stays in force.
+    /// Whether it has been unreachable for a while; its last content stays applied.
     pub away: bool,
-    /// It says that it is not to be acted upon, or is another one than before.
+    /// Whether it is not ready, or has another clusterGUID than before.
     pub unready: bool,
-    /// What is acted upon is the snapshot of an earlier run; how old that was at the start.
+    /// Age at the start of the snapshot of an earlier run, if that is applied.
     pub snapshot_age_s: Option<u64>,
-    /// The newest revision of it that is in force.
+    /// The applied revision.
     pub revision: Option<i64>,
-    /// Seconds since it has last answered, be it that nothing has changed; none if it never did.
+    /// Seconds since its last answer, with or without changes; absent before the first one.
     pub answered_s: Option<u64>,
-    /// Keys whose value is refused now; of each the last good one, if any, stays in force.
+    /// Keys with a rejected value; the last valid value of each, if any, stays applied.
     pub bad_values: u64,
     /// A registration that the daemon keeps there is as it should be.
     pub registered: Option<bool>,
@@ -80,19 +80,19 @@ pub struct KernelFigures {
     pub writes: u64,
 }
 
-/// What felix keeps on its host.
+/// Felix's counts on its host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EndpointFigures {
     /// Endpoints that are up.
     pub up: u64,
-    /// Endpoints whose interface is absent or down.
+    /// Endpoints with an interface that is absent or down.
     pub down: u64,
     /// Endpoints that are refused.
     pub error: u64,
     /// Interfaces of workloads by their names that are no endpoint's.
     pub unclaimed: u64,
-    /// What the kernel holds of the packet filter is what is wanted.
+    /// Whether the kernel's packet filter is the wanted one.
     pub rules_in_sync: bool,
     /// Changes of the packet filter since the start.
     pub rules_transactions: u64,
@@ -100,7 +100,7 @@ pub struct EndpointFigures {
     pub rules_foreign_edits: u64,
 }
 
-/// What became of a daemon's log lines.
+/// The counts of a daemon's log lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LogFigures {
@@ -116,7 +116,7 @@ pub struct LogFigures {
     pub lost_info: u64,
     /// Lines of levels `debug` and `trace` that were not written, since the start.
     pub lost_debug: u64,
-    /// Seconds since standard error has taken the last line, if it takes none now.
+    /// Seconds since standard error accepted the last line, if it accepts none now.
     pub stalled_s: Option<u64>,
     /// Repeated events of which a summary was written instead, since the start.
     pub summarized: u64,
@@ -135,7 +135,7 @@ impl LogFigures {
         lost_error + lost_warn + lost_info + lost_debug
     }
 
-    /// What an operator should know, if standard error is not read.
+    /// Returns a note for the operator, if standard error is not read.
     pub fn note(&self) -> Option<String> {
         let Self {
             waiting, stalled_s, ..

@@ -1,4 +1,4 @@
-//! What a daemon is limited by, and what it keeps of what was wrong.
+//! The limits of a daemon, and the malformed messages that it keeps.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub struct Limits {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limit {
-    /// What is limited, with its unit: `neighbors`, `ring octets`.
+    /// The limited quantity, with its unit: `neighbors`, `ring octets`.
     pub name: String,
     /// Of which neighbor, range or family, where there is one limit for each.
     pub of: Option<String>,
@@ -26,9 +26,9 @@ pub struct Limit {
     pub peak: Option<u64>,
     /// How often it was met, where that is counted.
     pub met: Option<u64>,
-    /// The key of the configuration that changes it; absent for those that are built in.
+    /// The key of the configuration that changes it; absent for built-in limits.
     pub key: Option<String>,
-    /// What happens when it is met.
+    /// The effect when it is reached.
     pub then: String,
 }
 
@@ -43,7 +43,7 @@ impl Limit {
         }
     }
 
-    /// With what is used of it now.
+    /// Adds the current usage.
     #[must_use]
     pub fn used(self, used: u64) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Limit {
         }
     }
 
-    /// With what is used of it now and was at most.
+    /// Adds the current and the maximum usage.
     #[must_use]
     pub fn level(self, used: u64, peak: u64) -> Self {
         Self {
@@ -95,7 +95,7 @@ pub struct MalformedMessage {
     pub at: u16,
     /// Fault and place in words.
     pub text: String,
-    /// What was done: `attribute discard`, `treat-as-withdraw`, `AFI/SAFI disable`, `session reset`.
+    /// The remedy: `attribute discard`, `treat-as-withdraw`, `AFI/SAFI disable`, `session reset`.
     pub remedy: String,
     /// The body of the UPDATE in hex, as far as it was kept.
     pub octets: String,
@@ -103,17 +103,17 @@ pub struct MalformedMessage {
     pub octets_total: u64,
 }
 
-/// A neighbor has been asked for its routes (RFC 2918).
+/// A ROUTE-REFRESH was sent to a neighbor (RFC 2918).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Refreshed {
     /// Its name.
     pub neighbor: String,
-    /// The families asked for.
+    /// The requested families.
     pub families: Vec<String>,
 }
 
-/// The session with a neighbor has been ended, and is begun anew.
+/// The session with a neighbor was reset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cleared {

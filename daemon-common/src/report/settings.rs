@@ -1,14 +1,14 @@
-//! What a BGP daemon was told to do, put together.
+//! The applied configuration of a BGP daemon, from all its sources.
 
 use serde::{Deserialize, Serialize};
 
 use super::Fact;
 
-/// The configuration in force, whatever it was made from.
+/// The applied configuration, from any source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
-    /// What it was made from: a file, or the store and how current that is.
+    /// Its source: a file, or the datastore with how current that is.
     pub from: String,
     /// The speaker's own keys, by the names that the file has for them.
     pub keys: Vec<Fact>,
@@ -16,11 +16,11 @@ pub struct Settings {
     pub neighbors: Vec<NeighborSettings>,
     /// Ranges of neighbors.
     pub ranges: Vec<NeighborSettings>,
-    /// What of it is not done, and why.
+    /// The parts of it that are not applied, with the reasons.
     pub notes: Vec<String>,
 }
 
-/// The configuration of one neighbor, or of those of a range.
+/// The configuration of one neighbor, or of the neighbors in a range.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NeighborSettings {
@@ -28,10 +28,10 @@ pub struct NeighborSettings {
     pub name: String,
     /// Where it comes from: the resource, or the rule of the fabric.
     pub from: String,
-    /// Its keys, by the names that the file has for them; those that are as by default are left out.
+    /// Its keys, by their names in the file; keys with the default value are left out.
     pub keys: Vec<Fact>,
-    /// What is accepted of it, rule by rule.
+    /// The import policy, rule by rule.
     pub import: Vec<String>,
-    /// What it is told, rule by rule.
+    /// The export policy, rule by rule.
     pub export: Vec<String>,
 }

@@ -1,5 +1,5 @@
-//! A reader with the habits of Calico's: `calicoctl node status`, the readiness probe, and the
-//! reporter of node status. What they would stumble over is a panic here.
+//! A reader with the behavior of Calico's: `calicoctl node status`, the readiness probe, and the
+//! reporter of node status. Input that they would misread is a panic here.
 
 /// A row of `show protocols`.
 #[derive(Debug, PartialEq, Eq)]
@@ -100,7 +100,8 @@ pub(super) fn routes(text: &str) -> Vec<Route> {
     panic!("no end: {text}");
 }
 
-/// What `show status` says: the version, the router id, and whether a graceful restart goes on.
+/// The content of `show status`: the version, the router ID, and whether a graceful restart is in
+/// progress.
 pub(super) fn status(text: &str) -> (String, String, bool) {
     let (mut version, mut router_id, mut restarting) = (String::new(), String::new(), false);
     for line in text.lines() {

@@ -1,7 +1,8 @@
 //! A log line with its fields: in the queue, and in the journal's native protocol.
 //!
-//! In the queue the fields come first, one `NAME=value` a line, then an empty line, then the text. In
-//! a value each control character is escaped: a value can neither end its field nor begin another one.
+//! In the queue the fields come first, one `NAME=value` per line, then an empty line, then the
+//! text. In a value each control character is escaped: a value can neither end its field nor begin
+//! another one.
 
 use std::fmt::{self, Debug, Write};
 
@@ -14,7 +15,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::limits::JOURNAL_NAME_OCTETS_MAX;
 
-/// Begins the name of each field.
+/// Prefix of the name of each field.
 const PREFIX: &str = "CAMBRIC_";
 
 /// The field of the text, which becomes the journal's `MESSAGE`.

@@ -29,7 +29,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 type Fields = BTreeMap<String, Vec<u8>>;
 
-/// Reads an entry as the documentation of the native protocol has it; each field stands in it once.
+/// Reads an entry as the documentation of the native protocol describes it; each field occurs once.
 fn decoded(mut rest: &[u8]) -> Fields {
     let mut fields = Fields::new();
     while !rest.is_empty() {
@@ -56,7 +56,7 @@ fn decoded(mut rest: &[u8]) -> Fields {
     fields
 }
 
-/// Collects what the formatter hands over.
+/// Collects the formatter's output.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -71,7 +71,7 @@ impl Write for Lines {
     }
 }
 
-/// The entry of what is logged, as the journal reads it.
+/// The entry of logged lines, as the journal reads it.
 fn entry_of(level: Level, log: impl FnOnce()) -> Fields {
     let lines = Lines::default();
     let writer = lines.clone();
@@ -139,7 +139,7 @@ fn newline_in_a_value_forges_no_field() {
     assert_eq!(keys(&entry), keys(&honest));
     assert_eq!(text(&entry, "PRIORITY"), "4");
     assert!(!text(&entry, "MESSAGE").contains('\n'));
-    // What is no event has no text that was escaped before.
+    // A line that is not an event has no text that was escaped before.
     let prose = entry_of(Level::ERROR, || {
         tracing::error!(why = forged, error = %forged, "it failed:\n{forged}");
     });
@@ -290,7 +290,7 @@ fn line_that_the_journal_refuses_is_on_the_stream() {
     socket.set_read_timeout(Some(DEADLINE)).expect("set");
     sink.push(Level::WARN, b"CAMBRIC_A=b\n\nthird\n".to_vec());
     assert_eq!(received(&socket)["MESSAGE"], b"third");
-    // The journal would not know of which unit a process was that has ended.
+    // The journal cannot find the unit of a process that has ended.
     let said = lines::said(sink.style(), "said");
     sink.push(Level::ERROR, said);
     let mut text = [0; 8];
