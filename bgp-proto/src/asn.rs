@@ -12,7 +12,7 @@ pub struct Asn(pub u32);
 impl Asn {
     /// The reserved number 0, which no AS may use (RFC 7607).
     pub const ZERO: Self = Self(0);
-    /// Stands in two-octet fields for numbers that do not fit there (RFC 6793 §9).
+    /// Replaces numbers in two-octet fields that do not fit there (RFC 6793 §9).
     pub const TRANS: Self = Self(23_456);
 
     /// Whether the number fits a two-octet field.
@@ -20,7 +20,7 @@ impl Asn {
         self.0 <= 0xffff
     }
 
-    /// What a two-octet field shows for this number: itself, or [`Asn::TRANS`].
+    /// Returns the number in a two-octet field: itself, or [`Asn::TRANS`].
     pub const fn two_octet(self) -> u16 {
         if self.is_two_octet() {
             self.0 as u16

@@ -1,7 +1,7 @@
-//! Open wire enumerations: a number of the protocol with names for the values we know.
+//! Open wire enumerations: a number of the protocol with names for the known values.
 
-/// Declares a newtype over a wire number whose known values are named constants. Unknown
-/// values survive decoding and encoding, and print as their number.
+/// Declares a newtype over a wire number with named constants for known values. Unknown values
+/// survive decoding and encoding, and print as their number.
 macro_rules! wire_enum {
     (
         $(#[$meta:meta])*
@@ -27,7 +27,7 @@ macro_rules! wire_enum {
                 }
             }
 
-            /// Whether the value is one of the named ones.
+            /// Returns whether the value has a name.
             pub const fn is_known(self) -> bool {
                 self.name().is_some()
             }

@@ -101,12 +101,12 @@ impl Family {
             .and_then(|index| FAMILIES.get(usize::from(index)))
     }
 
-    /// Returns why no session negotiates this family although messages of it can be read; `None`
+    /// Returns why no session negotiates this family although messages of it can be decoded; `None`
     /// for all other families.
     ///
-    /// Relayed unread, a route target membership goes to all but the peer that sent it. A second
-    /// client with the same route target then receives none, and keeps its VPN routes back
-    /// (RFC 4684 §3.2).
+    /// A route target membership that is relayed as opaque octets is sent to all peers except its
+    /// source. A second client with the same route target then receives none, and does not send its
+    /// VPN routes (RFC 4684 §3.2).
     pub const fn not_negotiated(self) -> Option<&'static str> {
         if self.afi == Self::ROUTE_TARGET.afi && self.safi == Self::ROUTE_TARGET.safi {
             Some("the advertisement rules of RFC 4684 §3.2 are not supported")
@@ -148,8 +148,8 @@ impl fmt::Debug for Family {
 impl FromStr for Family {
     type Err = FamilyError;
 
-    /// Reads a name or an alias of the table, or "afi-N-safi-N". Letters may have any case, and a
-    /// space or `_` may stand for `-`: "IPv4 unicast" is "ipv4-unicast".
+    /// Parses a name or an alias of the table, or "afi-N-safi-N". Letters may have any case, and a
+    /// space or `_` may replace `-`: "IPv4 unicast" is "ipv4-unicast".
     fn from_str(text: &str) -> Result<Self, FamilyError> {
         if let Some(row) = FAMILIES.iter().find(|row| row.is_called(text)) {
             return Ok(row.family);
@@ -180,7 +180,7 @@ impl fmt::Display for FamilyError {
 
 impl core::error::Error for FamilyError {}
 
-/// What the codec knows about a family.
+/// The codec's description of a family.
 #[derive(Clone, Copy, Debug)]
 pub struct FamilyRow {
     /// AFI and SAFI.
@@ -193,7 +193,7 @@ pub struct FamilyRow {
     pub framing: Framing,
     /// Which octets of an NLRI identify the route.
     pub key: KeyRule,
-    /// What the next hop in MP_REACH_NLRI looks like.
+    /// The form of the next hop in MP_REACH_NLRI.
     pub next_hop: NextHopForm,
 }
 
@@ -239,19 +239,19 @@ pub enum Framing {
     Flowspec,
 }
 
-/// Which octets of an NLRI tell routes apart.
+/// The octets of an NLRI that identify the route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyRule {
     /// All of them.
     Whole,
-    /// All but the label: a withdrawal carries another one (RFC 8277 §2.4).
+    /// All but the label: a withdrawal has another one (RFC 8277 §2.4).
     AfterLabel,
-    /// By route type: labels, and where the route type says so the segment identifier and the
-    /// gateway, do not count (RFC 7432 §7.1, §7.2, RFC 9136 §3.1).
+    /// By route type: labels, and for some types the segment identifier and the gateway, are not
+    /// part of the key (RFC 7432 §7.1, §7.2, RFC 9136 §3.1).
     Evpn,
 }
 
-/// What the next hop of MP_REACH_NLRI may look like in a family.
+/// The allowed forms of the next hop of MP_REACH_NLRI in a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextHopForm {
     /// IPv4; IPv6 if RFC 8950 was negotiated.
@@ -301,7 +301,7 @@ impl FamilySet {
         }
     }
 
-    /// Adds `family`; answers whether it has a row and was not in the set.
+    /// Adds `family`; returns whether it has a row and was not in the set.
     pub const fn insert(&mut self, family: Family) -> bool {
         let after = self.with(family);
         let new = after.0 != self.0;
@@ -309,7 +309,7 @@ impl FamilySet {
         new
     }
 
-    /// Takes `family` out; answers whether it was in the set.
+    /// Removes `family`; returns whether it was in the set.
     pub const fn remove(&mut self, family: Family) -> bool {
         let was = self.contains(family);
         if let Some(index) = family.index() {

@@ -1,4 +1,4 @@
-//! What is wrong with an UPDATE and what is done about it (RFC 7606).
+//! Faults of an UPDATE and their remedies (RFC 7606).
 
 use core::fmt;
 
@@ -7,11 +7,11 @@ use bytes::Bytes;
 use crate::attr::{AttrCode, row};
 use crate::notification::{Notification, update};
 
-/// What a fault does to the routes of its message or to the session, mildest first: of
-/// several faults the strongest remedy counts (RFC 7606 §3 h).
+/// The effect of a fault on the routes of its message or on the session, mildest first: of several
+/// faults the strongest remedy counts (RFC 7606 §3 h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Remedy {
-    /// The attribute is left out, the routes stand (RFC 7606 §2).
+    /// The attribute is discarded, the routes are kept (RFC 7606 §2).
     AttributeDiscard,
     /// The routes of the message count as withdrawn (RFC 7606 §2).
     TreatAsWithdraw,
@@ -39,7 +39,7 @@ impl fmt::Display for Remedy {
     }
 }
 
-/// What is wrong.
+/// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum FaultKind {
@@ -55,7 +55,7 @@ pub enum FaultKind {
     Duplicate,
     /// A mandatory attribute is not there (RFC 7606 §3 d).
     Missing,
-    /// The flags say well-known, but the type is unknown (RFC 4271 §6.3).
+    /// The flags mark the attribute as well-known, but the type is unknown (RFC 4271 §6.3).
     UnrecognizedWellKnown,
     /// The attribute has no place on an external session (RFC 7606 §7.5, §7.9, §7.10).
     NotFromExternal,
@@ -126,10 +126,10 @@ impl FaultKind {
     }
 }
 
-/// One thing that is wrong with an UPDATE.
+/// One fault of an UPDATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fault {
-    /// What is wrong.
+    /// Its kind.
     pub kind: FaultKind,
     /// The attribute it is about; [`AttrCode::None`] for the message's own fields.
     pub attr: AttrCode,
@@ -146,7 +146,7 @@ impl Fault {
         }
     }
 
-    /// What RFC 7606 asks to be done.
+    /// Returns the remedy that RFC 7606 requires.
     pub fn remedy(&self) -> Remedy {
         match self.kind {
             FaultKind::Length | FaultKind::Value => match row(self.attr) {

@@ -5,7 +5,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use crate::header::{HEADER_OCTETS, MARKER, MessageKind};
 use crate::notification::{Notification, header};
 
-/// One message as it came: its type and what follows the header.
+/// One received message: its type and the octets after the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Type of the message; always a known one.
@@ -14,14 +14,14 @@ pub struct Frame {
     pub body: Bytes,
 }
 
-/// Takes the next whole message off `buf`; `Ok(None)` if it has not arrived in full.
+/// Takes the next complete message from `buf`; `Ok(None)` if it has not arrived in full.
 ///
 /// `octets_max` is the longest message the peer may send ([`SessionParams::receive_octets_max`],
 /// before that [`MESSAGE_OCTETS_MAX`](crate::MESSAGE_OCTETS_MAX)).
 ///
 /// # Errors
 ///
-/// The NOTIFICATION of RFC 4271 §6.1 that ends the connection; `buf` is left as it was.
+/// The NOTIFICATION of RFC 4271 §6.1 that ends the connection; `buf` is unchanged.
 ///
 /// [`SessionParams::receive_octets_max`]: crate::SessionParams::receive_octets_max
 pub fn next_frame(buf: &mut BytesMut, octets_max: usize) -> Result<Option<Frame>, Notification> {
@@ -72,7 +72,7 @@ pub fn message_header(
         let data = Bytes::copy_from_slice(&len_field);
         Notification::message_header(header::BAD_MESSAGE_LENGTH, data)
     };
-    // RFC 4271 §6.1: 19 octets are the least and what the session allows the most.
+    // RFC 4271 §6.1: the minimum is 19 octets, the maximum is that of the session.
     if len < HEADER_OCTETS || len > octets_max {
         return Err(bad_length());
     }

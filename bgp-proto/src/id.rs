@@ -69,8 +69,8 @@ macro_rules! dotted_id {
 }
 
 dotted_id! {
-    /// A BGP identifier: four octets, not zero, unique within an AS (RFC 6286). Compares as
-    /// the unsigned number that RFC 4271 §6.8 and §9.1.2.2 ask for.
+    /// A BGP identifier: four octets, not zero, unique within an AS (RFC 6286). It compares as an
+    /// unsigned number, as RFC 4271 §6.8 and §9.1.2.2 require.
     RouterId
 }
 

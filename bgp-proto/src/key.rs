@@ -8,9 +8,9 @@ use crate::family::{FamilyRow, KeyRule};
 const LABEL_OCTETS: usize = 3;
 
 impl FamilyRow {
-    /// Appends to `out` those octets of one NLRI (as in [`Net::Opaque`](crate::Net::Opaque))
-    /// that tell routes of this family apart. Two NLRI are the same route exactly if their
-    /// keys are equal. An NLRI that does not hold what its framing promises is its own key.
+    /// Appends to `out` the octets of one NLRI (as in [`Net::Opaque`](crate::Net::Opaque)) that
+    /// identify the route in this family. Two NLRI are the same route if and only if their keys are
+    /// equal. An NLRI that does not match its framing is its own key.
     pub fn key(&self, octets: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         let done = match self.key {
@@ -37,7 +37,7 @@ impl FamilyRow {
 }
 
 /// Drops the label and counts the bits without it. There is exactly one label, whatever its
-/// bottom-of-stack bit says, because we never advertise the Multiple Labels capability
+/// bottom-of-stack bit is, because this speaker never advertises the Multiple Labels capability
 /// (RFC 8277 §2.2, §2.4).
 fn after_label(octets: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let (bits, rest) = octets.split_first()?;
@@ -49,7 +49,7 @@ fn after_label(octets: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Clears what lies beyond the bit count in the last octet of a whole NLRI.
+/// Clears the bits beyond the bit count in the last octet of a complete NLRI.
 fn clear_host_bits(octets: &[u8], out: &mut [u8]) {
     if let (Some(bits), true) = (octets.first(), octets.len() > 1) {
         mask_last(*bits, out);
@@ -86,8 +86,8 @@ fn evpn(octets: &[u8], out: &mut Vec<u8>) -> Option<()> {
             out.extend_from_slice(value.get(..RD_OCTETS)?);
             out.extend_from_slice(value.get(after_esi..ip_len_at + 1 + ip_octets)?);
         }
-        // RFC 9136 §3.1: tag, prefix length and prefix; the total length (34 or 58) tells the
-        // IP version.
+        // RFC 9136 §3.1: tag, prefix length and prefix; the total length (34 or 58) decides the IP
+        // version.
         5 => {
             let ip_octets = match value.len() {
                 34 => 4,

@@ -1,19 +1,19 @@
 //! The BGP-4 wire codec: messages, capabilities, path attributes and address families.
 //!
 //! Everything here is a plain function over octets: no I/O, no clock, no logging, no global
-//! state, and no `std`. What the crate guarantees its users:
+//! state, and no `std`. The crate guarantees:
 //!
-//! * Octets of any kind never panic it.
+//! * No octets cause a panic.
 //! * Knowledge is in tables: [`FAMILIES`] for address families, one row per path attribute in
 //!   `attr/table.rs`. A family without a row is not negotiated.
 //! * [`decode_message`] decodes a message of any type from a slice; [`next_frame`] cuts messages out of
 //!   a receive buffer without copying, for [`Message::parse`].
-//! * An UPDATE is taken apart in two steps. [`UpdateView::parse`] splits it without allocating;
+//! * An UPDATE is decoded in two steps. [`UpdateView::parse`] splits it without allocating;
 //!   [`AttrBlock::parse`] decodes its path attributes, and a receiver that keeps a cache keyed
-//!   by [`AttrBlock::write_key`] takes this second step once for every distinct set.
-//! * What is wrong with a received UPDATE is a list of [`Fault`]s, each with the [`Remedy`]
-//!   that RFC 7606 asks for, never an early return that loses the rest.
-//! * What is sent is one canonical encoding ([`Attributes::encode`], [`UpdateWriter`]).
+//!   by [`AttrBlock::write_key`] needs this second step once for every distinct set.
+//! * The errors of a received UPDATE are a list of [`Fault`]s, each with the [`Remedy`]
+//!   that RFC 7606 requires, never an early return that loses the rest.
+//! * Messages have one canonical encoding ([`Attributes::encode`], [`UpdateWriter`]).
 //!
 //! ```
 //! use bgp_proto::{
@@ -22,7 +22,7 @@
 //! };
 //! use bytes::BytesMut;
 //!
-//! // What the two OPENs of a session settled; bgp-fsm makes one of these.
+//! // The result of the two OPENs of a session; bgp-fsm makes it.
 //! let families = FamilySet::UNICAST;
 //! let session = SessionParams { as4: true, families, ..SessionParams::default() };
 //!

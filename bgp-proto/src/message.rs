@@ -85,7 +85,7 @@ fn bad_length(body: &[u8]) -> Notification {
 }
 
 /// Decodes the message at the start of `octets` and returns it with its length, header included;
-/// `Ok(None)` if it has not arrived in full. Nothing is copied but what the message owns.
+/// `Ok(None)` if it has not arrived in full. Only octets that the message owns are copied.
 ///
 /// A program that reads from a socket cuts messages out of its buffer with
 /// [`next_frame`](crate::next_frame) instead, and decodes them with [`Message::parse`].

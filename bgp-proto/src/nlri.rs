@@ -1,4 +1,4 @@
-//! NLRI: what a route leads to, and its path identifier (RFC 4271 §4.3, RFC 7911).
+//! NLRI: the destination of a route, and its path identifier (RFC 4271 §4.3, RFC 7911).
 
 use core::fmt;
 
@@ -17,8 +17,8 @@ pub enum Net<'a> {
     V4(Ipv4Prefix),
     /// An IPv6 prefix.
     V6(Ipv6Prefix),
-    /// One NLRI of a family that is carried unread: its octets with their own length field,
-    /// without the path identifier. [`FamilyRow::key`] tells which of them identify the route.
+    /// One NLRI of an opaque family: its octets with their own length field, without the path
+    /// identifier. [`FamilyRow::key`] selects the octets that identify the route.
     Opaque(&'a [u8]),
 }
 
@@ -61,8 +61,8 @@ impl Net<'_> {
     }
 }
 
-/// Appends the first `len` of `octets`. Where there is room for all of them they are written and
-/// the rest is taken back: copying a number that is known beforehand takes one instruction.
+/// Appends the first `len` of `octets`. If there is capacity for all of them they are written and
+/// the rest is truncated: copying a constant number takes one instruction.
 #[inline]
 fn put_front<const N: usize>(out: &mut BytesMut, octets: [u8; N], len: usize) {
     if out.capacity() - out.len() < N {
@@ -115,7 +115,7 @@ impl fmt::Debug for Net<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Nlri<'a> {
-    /// Path identifier (RFC 7911 §3); 0 where the session carries none.
+    /// Path identifier (RFC 7911 §3); 0 on a session without them.
     pub path_id: u32,
     /// The destination.
     pub net: Net<'a>,
@@ -130,7 +130,7 @@ impl<'a> Nlri<'a> {
 
 /// Iterates over the NLRI in a run of octets, in place.
 ///
-/// After an `Err` the iterator is at its end: where the next NLRI begins is not known.
+/// After an `Err` the iterator is at its end: the start of the next NLRI is unknown.
 #[derive(Clone, Debug)]
 pub struct NlriIter<'a> {
     framing: Option<Framing>,
@@ -161,7 +161,7 @@ impl<'a> NlriIter<'a> {
         }
     }
 
-    /// Iterates over nothing.
+    /// Returns an iterator over nothing.
     pub const fn empty() -> Self {
         Self {
             framing: None,
@@ -200,7 +200,7 @@ impl<'a> NlriIter<'a> {
         }
     }
 
-    /// Whether nothing is left to read.
+    /// Returns whether nothing is left to read.
     pub const fn is_empty(&self) -> bool {
         self.reader.is_empty() && self.then.is_none()
     }
@@ -285,11 +285,11 @@ fn ipv6(reader: &mut Reader<'_>) -> Option<Ipv6Prefix> {
     Ipv6Prefix::new(octets.into(), len)
 }
 
-/// A length in bits and the octets of an address; what the length leaves out is anything. `WITH` is
-/// one more than `N`.
+/// Reads a length in bits and the octets of an address; the octets beyond the length are arbitrary.
+/// `WITH` is one more than `N`.
 #[inline]
 fn prefix<const N: usize, const WITH: usize>(reader: &mut Reader<'_>) -> Option<(u8, [u8; N])> {
-    // Nearly always other octets follow: so many can be read at once, whatever the length.
+    // Nearly always other octets follow: so many can be read at once, for any length.
     if let Some(wire) = reader.rest().first_chunk::<WITH>()
         && let Some((&len, octets)) = wire.split_first()
     {
@@ -303,7 +303,7 @@ fn prefix<const N: usize, const WITH: usize>(reader: &mut Reader<'_>) -> Option<
     Some((len, octets))
 }
 
-/// Octets that the NLRI at the start of `octets` says it takes.
+/// Returns the number of octets of the NLRI at the start of `octets`, by its length field.
 fn opaque_octets(framing: Framing, octets: &[u8]) -> Option<usize> {
     match framing {
         Framing::Ipv4 => bits_octets(octets, 0, 32),

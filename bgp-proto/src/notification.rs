@@ -123,7 +123,7 @@ pub struct Notification {
     pub code: u8,
     /// Subcode; its meaning depends on the code.
     pub subcode: u8,
-    /// What the code and subcode define, often the offending octets.
+    /// The data that code and subcode define, often the offending octets.
     pub data: Bytes,
 }
 
@@ -191,8 +191,8 @@ impl Notification {
         Self::with_data(code::CEASE, cease::MAXIMUM_PREFIXES_REACHED, data.freeze())
     }
 
-    /// Out of resources with a text for the other side's operator, written as in a shutdown
-    /// (RFC 9003 §2); RFC 4486 leaves the data of this subcode to us.
+    /// Makes an Out of Resources with a text for the other side's operator, encoded as in a
+    /// shutdown (RFC 9003 §2); RFC 4486 does not define the data of this subcode.
     pub fn out_of_resources(text: &str) -> Self {
         Self::communicate(cease::OUT_OF_RESOURCES, text)
     }
@@ -259,7 +259,7 @@ impl Notification {
         Self::parse_bytes(self.data.clone())
     }
 
-    /// Reads the body of a NOTIFICATION. Any code is accepted, also those no document defines.
+    /// Reads the body of a NOTIFICATION. Any code is accepted, also one that no document defines.
     pub fn parse(body: &[u8]) -> Option<Self> {
         Self::parse_bytes(Bytes::copy_from_slice(body))
     }

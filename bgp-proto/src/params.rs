@@ -1,4 +1,4 @@
-//! What the two OPENs of a session settled.
+//! The parameters that the two OPENs of a session negotiated.
 
 use crate::asn::Asn;
 use crate::family::FamilySet;
@@ -6,7 +6,7 @@ use crate::header::{MESSAGE_OCTETS_MAX, MESSAGE_OCTETS_MAX_EXTENDED};
 use crate::id::RouterId;
 use crate::open::GracefulRestart;
 
-/// Whether the peer is in another AS or in ours.
+/// Whether the peer is in another AS or in the same one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PeerKind {
     /// eBGP: the peer is in another AS.
@@ -16,7 +16,7 @@ pub enum PeerKind {
     Internal,
 }
 
-/// What a session agreed on, as far as reading and writing its messages needs it.
+/// The negotiated parameters of a session, as far as reading and writing its messages needs them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SessionParams {
@@ -30,15 +30,15 @@ pub struct SessionParams {
     pub peer_id: RouterId,
     /// eBGP or iBGP.
     pub kind: PeerKind,
-    /// Hold time in seconds: the smaller of both, 0 for none (RFC 4271 §4.2).
+    /// Hold time in seconds: the smaller of both, 0 to disable it (RFC 4271 §4.2).
     pub hold_time_s: u16,
     /// Whether AS numbers in AS_PATH and AGGREGATOR have four octets (RFC 6793).
     pub as4: bool,
     /// Families that both sides advertised and that have a row.
     pub families: FamilySet,
-    /// Families whose NLRI carry a path identifier when we receive them (RFC 7911).
+    /// Families with path identifiers in received NLRI (RFC 7911).
     pub add_path_receive: FamilySet,
-    /// Families whose NLRI carry a path identifier when we send them (RFC 7911).
+    /// Families with path identifiers in sent NLRI (RFC 7911).
     pub add_path_send: FamilySet,
     /// Whether we advertised extended messages: then the peer may send messages of up to 65535
     /// octets, whether it advertised them or not (RFC 8654 §4).
@@ -46,7 +46,7 @@ pub struct SessionParams {
     /// Whether we may send messages of up to 65535 octets: the peer advertised them (RFC 8654 §4)
     /// and the configuration has them.
     pub extended_send: bool,
-    /// Whether the peer answers a ROUTE-REFRESH (RFC 2918).
+    /// Whether the peer supports ROUTE-REFRESH (RFC 2918).
     pub route_refresh: bool,
     /// Whether both sides mark the borders of a refresh (RFC 7313).
     pub enhanced_route_refresh: bool,

@@ -1,4 +1,4 @@
-//! IPv4 and IPv6 prefixes whose host bits are always clear.
+//! IPv4 and IPv6 prefixes; their host bits are always clear.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -21,7 +21,7 @@ macro_rules! prefix {
             /// Longest prefix length, in bits.
             pub const LEN_MAX: u8 = $len_max;
 
-            /// The prefix of `len` bits that `addr` lies in; `None` if `len` is too long.
+            /// Returns the prefix of `len` bits that contains `addr`; `None` if `len` is too long.
             pub const fn new(addr: $addr, len: u8) -> Option<Self> {
                 if len > $len_max {
                     return None;
@@ -49,7 +49,7 @@ macro_rules! prefix {
                 self.len
             }
 
-            /// Whether `addr` lies in the prefix.
+            /// Returns whether the prefix contains `addr`.
             pub const fn contains(&self, addr: $addr) -> bool {
                 match Self::new(addr, self.len) {
                     Some(other) => other.addr.to_bits() == self.addr.to_bits(),
@@ -124,7 +124,7 @@ pub enum Prefix {
 }
 
 impl Prefix {
-    /// The prefix of `len` bits that `addr` lies in; `None` if `len` is too long.
+    /// Returns the prefix of `len` bits that contains `addr`; `None` if `len` is too long.
     pub const fn new(addr: IpAddr, len: u8) -> Option<Self> {
         match addr {
             IpAddr::V4(addr) => match Ipv4Prefix::new(addr, len) {
@@ -155,7 +155,7 @@ impl Prefix {
         }
     }
 
-    /// Whether `addr` is of the same IP version and lies in the prefix.
+    /// Returns whether `addr` is of the same IP version and the prefix contains it.
     pub const fn contains(&self, addr: IpAddr) -> bool {
         match (self, addr) {
             (Self::V4(prefix), IpAddr::V4(addr)) => prefix.contains(addr),

@@ -1,6 +1,6 @@
-//! A cursor over received octets that knows its offset and never reads past the end.
+//! A cursor over received octets with its offset, which never reads past the end.
 
-/// Reads big-endian fields off a slice; every read answers `None` at the end.
+/// Reads big-endian fields from a slice; every read returns `None` at the end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     octets: &'a [u8],
@@ -18,12 +18,12 @@ impl<'a> Reader<'a> {
         self.at
     }
 
-    /// What has not been read yet.
+    /// Returns the unread octets.
     pub(crate) const fn rest(&self) -> &'a [u8] {
         self.octets
     }
 
-    /// Whether nothing is left.
+    /// Returns whether nothing is left.
     pub(crate) const fn is_empty(&self) -> bool {
         self.octets.is_empty()
     }
@@ -44,7 +44,8 @@ impl<'a> Reader<'a> {
         Some(*head)
     }
 
-    /// Reads what takes several reads, such as a TLV; stays where it was if one of them fails.
+    /// Reads a value with several reads, such as a TLV; the position is unchanged if one of them
+    /// fails.
     pub(crate) fn whole<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         let mut ahead = *self;
         let found = read(&mut ahead)?;

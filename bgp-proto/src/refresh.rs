@@ -9,13 +9,13 @@ use crate::notification::{Notification, code, route_refresh};
 use crate::reader::Reader;
 
 wire_enum! {
-    /// What a ROUTE-REFRESH says (RFC 7313 §3.2).
+    /// The kind of a ROUTE-REFRESH (RFC 7313 §3.2).
     pub struct RefreshSubtype(u8) {
-        /// Asks for all routes of the family (RFC 2918).
+        /// Requests all routes of the family (RFC 2918).
         Request = 0 => "request",
-        /// The routes that follow are the whole table (RFC 7313 §4.1).
+        /// BoRR: the routes that follow are the complete Adj-RIB-Out (RFC 7313 §4.1).
         Begin = 1 => "begin",
-        /// The whole table has been sent (RFC 7313 §4.1).
+        /// EoRR: the complete Adj-RIB-Out has been sent (RFC 7313 §4.1).
         End = 2 => "end",
     }
 }
@@ -25,14 +25,14 @@ wire_enum! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RouteRefresh {
-    /// The family whose routes are meant; it need not have a row.
+    /// The family of the routes; it need not have a row.
     pub family: Family,
     /// Request, or the border of a refresh.
     pub subtype: RefreshSubtype,
 }
 
 impl RouteRefresh {
-    /// Asks for all routes of `family`.
+    /// Makes a request for all routes of `family`.
     pub const fn request(family: Family) -> Self {
         Self {
             family,
@@ -44,8 +44,8 @@ impl RouteRefresh {
     ///
     /// # Errors
     ///
-    /// A body shorter than four octets, or a border of a refresh with octets after it
-    /// (RFC 7313 §5); the data is the whole message.
+    /// A body shorter than four octets, or a BoRR or EoRR with octets after it (RFC 7313 §5); the
+    /// data is the complete message.
     pub fn parse(body: &[u8]) -> Result<Self, Notification> {
         Self::read(body).ok_or_else(|| {
             let mut data = BytesMut::with_capacity(HEADER_OCTETS + body.len());

@@ -1,9 +1,9 @@
-//! Values as `serde` sees them, for JSON and the like (feature `serde`).
+//! Serialization with `serde`, for JSON for example (feature `serde`).
 //!
 //! A value with a text form is that text: prefixes, families, identifiers, communities, AS paths.
-//! AS numbers and the protocol's enumerations are numbers. All of these can be read back.
+//! AS numbers and the protocol's enumerations are numbers. All of these can be deserialized.
 //! Attributes, capabilities, NOTIFICATIONs and faults are objects for readers, with octets in hex;
-//! they cannot be read back.
+//! they cannot be deserialized.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -25,7 +25,7 @@ use crate::open::Capability;
 use crate::params::PeerKind;
 use crate::prefix::{Ipv4Prefix, Ipv6Prefix, Prefix};
 
-/// Writes values as what they print.
+/// Serializes values as their `Display` text.
 macro_rules! write_text {
     ($($name:ty),*) => { $(
         impl Serialize for $name {
@@ -150,7 +150,7 @@ impl Serialize for Report {
     }
 }
 
-/// The attributes by the names that RFCs give them, those without a row as a list named `unknown`.
+/// The attributes by their names in the RFCs, those without a row as a list named `unknown`.
 impl Serialize for Attributes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -227,7 +227,7 @@ impl Serialize for Fault {
     }
 }
 
-/// What a value prints.
+/// The `Display` text of a value.
 struct Shown<'a, T>(&'a T);
 
 impl<T: fmt::Display> Serialize for Shown<'_, T> {

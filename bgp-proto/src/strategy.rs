@@ -1,6 +1,6 @@
 //! Proptest strategies for messages and attributes, shared by the tests of all crates above.
 //!
-//! What they make is valid and canonical: encoding and decoding gives the same value back.
+//! Their values are valid and canonical: encoding and decoding gives the same value.
 
 use alloc::string::String;
 use alloc::vec;
@@ -52,7 +52,7 @@ pub fn family() -> impl Strategy<Value = Family> + Clone {
     sample::select(FAMILIES).prop_map(|row| row.family)
 }
 
-/// One NLRI of a family as octets, framed as the family asks.
+/// One NLRI of a family as octets, in the family's framing.
 pub fn nlri_octets(family: Family) -> BoxedStrategy<Vec<u8>> {
     use crate::Framing;
     let bits = |min: u8, max: u8| {
@@ -94,7 +94,7 @@ pub fn nlri_octets(family: Family) -> BoxedStrategy<Vec<u8>> {
     }
 }
 
-/// AS paths with all kinds of segments; with `confederations` those too.
+/// AS paths with all kinds of segments; confederation segments only with `confederations`.
 pub fn as_path(confederations: bool) -> impl Strategy<Value = AsPath> {
     let kinds = [
         SegmentKind::Sequence,
@@ -273,7 +273,7 @@ pub fn route_refresh() -> impl Strategy<Value = RouteRefresh> {
     })
 }
 
-/// What sessions may have agreed on.
+/// Possible results of the negotiation of a session.
 pub fn session_params() -> impl Strategy<Value = SessionParams> {
     let families = || vec(family(), 0..8).prop_map(|list| list.into_iter().collect());
     (any::<[bool; 5]>(), families(), families()).prop_map(

@@ -18,7 +18,7 @@ use crate::asn::Asn;
 use crate::attr::{AsPath, SegmentKind};
 use crate::community::{Community, ExtendedCommunity, LargeCommunity};
 
-/// What a text should have been.
+/// The expected form of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TextError {
@@ -59,7 +59,7 @@ fn whole<'a, T>(parser: impl Parser<&'a str, Output = T, Error = ()>, text: &'a 
 impl FromStr for AsPath {
     type Err = TextError;
 
-    /// Reads what `Display` writes.
+    /// Parses the text of `Display`.
     fn from_str(text: &str) -> Result<Self, TextError> {
         let path = delimited(space0, separated_list0(space1, segment), space0);
         let segments: Vec<(SegmentKind, Vec<Asn>)> = whole(path, text).ok_or(TextError::AsPath)?;

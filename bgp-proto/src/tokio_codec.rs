@@ -29,7 +29,7 @@ impl Default for MessageCodec {
 pub enum CodecError {
     /// The stream failed.
     Io(io::Error),
-    /// The peer sent a bad header; this is the answer to send.
+    /// The peer sent a malformed header; this is the answer to send.
     Message(Notification),
 }
 

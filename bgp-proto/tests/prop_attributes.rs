@@ -1,5 +1,5 @@
-//! Properties of path attributes: the canonical encoding decodes to the same set, and
-//! encoding what was decoded from any octets is a fixed point.
+//! Properties of path attributes: the canonical encoding decodes to the same set, and encoding a
+//! set that was decoded from arbitrary octets is a fixed point.
 #![allow(clippy::unwrap_used)] // helpers of tests
 
 use bgp_proto::{

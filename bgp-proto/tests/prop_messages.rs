@@ -1,4 +1,5 @@
-//! Properties of whole messages: what is encoded decodes to the same, and no octets panic.
+//! Properties of complete messages: an encoded message decodes to the same, and no octets cause a
+//! panic.
 #![allow(clippy::unwrap_used)] // helpers of tests
 
 use bgp_proto::{
@@ -198,7 +199,7 @@ proptest! {
             body[at] = octet;
         }
         if let Ok(open) = Open::parse(&body) {
-            // What was understood can be said again.
+            // A decoded message can be encoded again.
             let mut out = BytesMut::new();
             open.encode(&mut out);
             prop_assert_eq!(Open::parse(&only_frame(out).body), Ok(open));

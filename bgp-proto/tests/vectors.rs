@@ -1,5 +1,5 @@
-//! Messages from the tests of other BGP implementations: each decodes as its authors meant.
-//! The files lie beside the workspace; without them the test says so and passes.
+//! Messages from the tests of other BGP implementations: each decodes as its authors intended. The
+//! files are in a directory beside the workspace; without them the test reports that and passes.
 #![allow(clippy::unwrap_used)] // helpers of tests
 
 use std::fs;
@@ -37,7 +37,7 @@ fn params(as4: bool, add_path: bool) -> SessionParams {
     }
 }
 
-/// What is wrong with a message, in words; empty if nothing is.
+/// The faults of a message, in words; empty for a valid one.
 fn complaints(wire: &[u8], params: &SessionParams) -> Vec<String> {
     let mut buf = BytesMut::from(wire);
     let frame = match next_frame(&mut buf, 65_535) {
@@ -84,7 +84,7 @@ const SHORT: &str = "Message Header Error/Bad Message Length";
 const WRONG: &[(&str, &str, &str)] = &[
     ("holo", "10", BARE),
     ("bgpkit", "10", BARE),
-    // The attributes' length goes past the message.
+    // The attributes' length exceeds the message.
     (
         "holo",
         "11",
@@ -96,7 +96,7 @@ const WRONG: &[(&str, &str, &str)] = &[
         "19",
         "AS_PATH: mandatory attribute missing at octet 0 (treat-as-withdraw)",
     ),
-    // SAFI 255, which nobody has assigned.
+    // SAFI 255, which is not assigned.
     (
         "routecore",
         "22",

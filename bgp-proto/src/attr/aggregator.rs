@@ -15,7 +15,7 @@ use crate::attr::report::Report;
 use crate::fault::FaultKind;
 use crate::reader::Reader;
 
-/// Who formed an aggregate route.
+/// The speaker that formed an aggregate route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Aggregator {
     /// AS number of the speaker.

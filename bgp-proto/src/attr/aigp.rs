@@ -84,7 +84,7 @@ impl Aigp {
     }
 }
 
-/// Reads a TLV, whose length counts its type and length, too.
+/// Reads a TLV. Its length includes its type and length fields.
 fn tlv<'a>(reader: &mut Reader<'a>) -> Option<(u8, &'a [u8])> {
     let kind = reader.u8()?;
     let length = reader.u16()?.checked_sub(3)?;

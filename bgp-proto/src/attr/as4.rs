@@ -1,4 +1,4 @@
-//! AS4_PATH and AS4_AGGREGATOR: what a two-octet session cannot say (RFC 6793).
+//! AS4_PATH and AS4_AGGREGATOR: four-octet AS numbers on a two-octet session (RFC 6793).
 
 use alloc::vec::Vec;
 
@@ -34,13 +34,13 @@ fn decode_aggregator(attr: &RawAttr<'_>, _: &Context, draft: &mut Draft) -> Resu
     Ok(())
 }
 
-/// Puts the four-octet numbers where AS_TRANS stands (RFC 6793 §4.2.3).
+/// Replaces AS_TRANS by the four-octet numbers (RFC 6793 §4.2.3).
 pub(super) fn merge(draft: &mut Draft) {
     let attributes = &mut draft.attributes;
     if let Some(aggregator) = &mut attributes.aggregator {
         match draft.as4_aggregator {
-            // An AGGREGATOR made by a speaker that does not know AS4_AGGREGATOR: both
-            // attributes are older than the path.
+            // The AGGREGATOR of a speaker that does not support AS4_AGGREGATOR: both attributes are
+            // older than the path.
             Some(_) if aggregator.asn != Asn::TRANS => return,
             Some(four_octet) => *aggregator = four_octet,
             None => {}

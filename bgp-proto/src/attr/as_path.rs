@@ -25,9 +25,9 @@ wire_enum! {
         Set = 1 => "AS_SET",
         /// ASes in the order the route came through them, the latest first.
         Sequence = 2 => "AS_SEQUENCE",
-        /// Member ASes of a confederation in order; counts nothing (RFC 5065 §5.3).
+        /// Member ASes of a confederation in order; adds nothing to the length (RFC 5065 §5.3).
         ConfedSequence = 3 => "AS_CONFED_SEQUENCE",
-        /// Member ASes of a confederation in no order; counts nothing.
+        /// Member ASes of a confederation in no order; adds nothing to the length.
         ConfedSet = 4 => "AS_CONFED_SET",
     }
 }
@@ -64,7 +64,7 @@ impl<'a> AsPathSegment<'a> {
             .map(|octets| Asn(u32::from_be_bytes(*octets)))
     }
 
-    /// What the segment adds to the path's length (RFC 4271 §9.1.2.2, RFC 5065 §5.3).
+    /// Returns the segment's part of the path's length (RFC 4271 §9.1.2.2, RFC 5065 §5.3).
     pub const fn length(&self) -> usize {
         match self.kind {
             SegmentKind::Sequence => self.asns.len(),
@@ -87,8 +87,8 @@ impl AsPath {
         builder.finish()
     }
 
-    /// A path of these segments. Segments without AS numbers are left out, longer ones than
-    /// 255 are cut in two.
+    /// Makes a path of these segments. Segments without AS numbers are left out, and segments
+    /// longer than 255 are split.
     pub fn from_segments<'s>(segments: impl IntoIterator<Item = (SegmentKind, &'s [Asn])>) -> Self {
         let mut builder = Builder::default();
         for (kind, asns) in segments {
@@ -121,8 +121,8 @@ impl AsPath {
         self.segments().flat_map(AsPathSegment::asns)
     }
 
-    /// The length that the decision process compares: an AS_SET counts one, confederation
-    /// segments nothing (RFC 4271 §9.1.2.2 a, RFC 5065 §5.3).
+    /// Returns the length that the decision process compares: an AS_SET counts one, confederation
+    /// segments count nothing (RFC 4271 §9.1.2.2 a, RFC 5065 §5.3).
     pub fn length(&self) -> usize {
         self.segments().map(|segment| segment.length()).sum()
     }
@@ -137,7 +137,7 @@ impl AsPath {
             .flatten()
     }
 
-    /// The AS the route began in: the last AS number, unless it stands in a set.
+    /// Returns the origin AS: the last AS number, unless it is in a set.
     pub fn origin_as(&self) -> Option<Asn> {
         let last = self.segments().last()?;
         (last.kind == SegmentKind::Sequence)
@@ -165,7 +165,8 @@ impl AsPath {
         *self = builder.finish();
     }
 
-    /// The path without confederation segments, as it leaves a confederation (RFC 5065 §4).
+    /// Returns the path without confederation segments, for peers outside the confederation (RFC
+    /// 5065 §4).
     #[must_use]
     pub fn without_confederations(&self) -> Self {
         let mut builder = Builder::default();
@@ -344,7 +345,7 @@ impl Field for AsPath {
         let confederation = path
             .segments()
             .any(|segment| segment.kind.is_confederation());
-        // RFC 4271 §5.1.2: a speaker puts its AS in front of what it sends to another AS.
+        // RFC 4271 §5.1.2: a speaker prepends its AS to paths that it sends to another AS.
         if context.kind == PeerKind::External && (confederation || path.is_empty()) {
             return Err(FaultKind::Value);
         }

@@ -4,15 +4,15 @@ use crate::enums::wire_enum;
 
 /// The attribute is optional (RFC 4271 §4.3).
 pub const FLAG_OPTIONAL: u8 = 0x80;
-/// The attribute is passed on by speakers that do not know it (RFC 4271 §4.3).
+/// The attribute is passed on by speakers that do not support it (RFC 4271 §4.3).
 pub const FLAG_TRANSITIVE: u8 = 0x40;
-/// A speaker that did not know the attribute passed it on (RFC 4271 §4.3).
+/// A speaker that does not support the attribute passed it on (RFC 4271 §4.3).
 pub const FLAG_PARTIAL: u8 = 0x20;
 /// The length has two octets (RFC 4271 §4.3).
 pub const FLAG_EXTENDED_LENGTH: u8 = 0x10;
 
 wire_enum! {
-    /// Type code of a path attribute (IANA "BGP Path Attributes"). Those with a row in
+    /// Type code of a path attribute (IANA "BGP Path Attributes"). Codes with a row in
     /// `attr/table.rs` are typed, the others are carried as octets.
     pub struct AttrCode(u8) {
         /// Reserved; in a [`Fault`](crate::Fault): no attribute, the message's own fields.

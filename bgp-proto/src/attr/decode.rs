@@ -13,7 +13,8 @@ use crate::family::Family;
 use crate::fault::{Fault, FaultKind};
 use crate::params::{PeerKind, SessionParams};
 
-/// What of the session the meaning of attributes depends on. Every block of attributes has a copy.
+/// The part of the session that decides the meaning of attributes. Every block of attributes has a
+/// copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Session {
     /// AS numbers have four octets.
@@ -24,7 +25,7 @@ pub(crate) struct Session {
     v4_mapped_next_hop: bool,
 }
 
-/// What the meaning of an attribute depends on.
+/// The context that decides the meaning of an attribute.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
     /// AS numbers have four octets.
@@ -64,7 +65,7 @@ impl Session {
     }
 }
 
-/// What routes a set of attributes belongs to, and so where their next hop is.
+/// The kind of routes that a set of attributes belongs to, which decides where their next hop is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source<'a> {
     /// The NLRI field: IPv4 unicast, next hop in NEXT_HOP.
@@ -97,7 +98,7 @@ pub(crate) enum Routes {
     Body,
     /// In MP_REACH_NLRI.
     Mp(Family),
-    /// There are none.
+    /// There are no routes.
     None,
 }
 
@@ -111,7 +112,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Notes a type code; answers whether it was seen before.
+    /// Records a type code; returns whether it was seen before.
     const fn seen_before(&mut self, code: AttrCode) -> bool {
         let (word, bit) = ((code.0 >> 6) as usize, 1 << (code.0 & 63));
         #[allow(clippy::indexing_slicing)] // 256 codes, four words of 64
@@ -122,9 +123,9 @@ impl Draft {
     }
 }
 
-/// Reads the attributes in `pieces` (octets and their offset). What is wrong goes into the
-/// faults; the set holds what could be read. Allocates only what the set itself needs, and
-/// the list of faults only if there are any.
+/// Decodes the attributes in `pieces` (octets and their offset). Errors are added to the faults;
+/// the set has the valid attributes. Allocates only for the set itself, and for the list of faults
+/// if there are any.
 pub(crate) fn decode<'a>(
     pieces: impl Iterator<Item = (&'a [u8], usize)>,
     source: Source<'_>,

@@ -6,16 +6,16 @@ use crate::attr::code::{AttrCode, FLAG_EXTENDED_LENGTH, FLAG_PARTIAL};
 use crate::attr::table::{Attributes, COMMON, TABLE};
 
 impl Attributes {
-    /// Appends the set's canonical encoding: attributes in the order of their codes, lengths
-    /// in the shortest form, no multiprotocol attributes, NEXT_HOP only if the next hop is an
-    /// IPv4 one. On sessions without four-octet AS numbers AS4_PATH and AS4_AGGREGATOR are
-    /// added where they are needed (RFC 6793 §4.2.2).
+    /// Appends the set's canonical encoding: attributes in the order of their codes, lengths in the
+    /// shortest form, no multiprotocol attributes, NEXT_HOP only if the next hop is an IPv4 one. On
+    /// sessions without four-octet AS numbers AS4_PATH and AS4_AGGREGATOR are added if they are
+    /// needed (RFC 6793 §4.2.2).
     ///
     /// Unknown attributes are written with their flags: those of another speaker need
     /// [`pass_on`](Self::pass_on) first.
     ///
-    /// A set too large for any message gives octets that no
-    /// [`UpdateWriter`](crate::UpdateWriter) accepts.
+    /// A set too large for any message gives octets that no [`UpdateWriter`](crate::UpdateWriter)
+    /// accepts.
     pub fn encode(&self, as4: bool, out: &mut Vec<u8>) {
         let mut unknown = self.unknown.iter().peekable();
         let rows: &[_] = if self.rare.has_room() {

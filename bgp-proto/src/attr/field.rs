@@ -1,9 +1,9 @@
-//! What the table asks of a field of [`Attributes`](crate::Attributes): how one path attribute is
-//! read, written, packed and shown.
+//! The interface of the table to a field of [`Attributes`](crate::Attributes): how one path
+//! attribute is read, written, packed and shown.
 //!
 //! A module of an attribute implements one of two smaller traits for its value: [`Value`] for a
-//! value of any length, [`Item`] for one of a fixed length, which can also stand in a list. The
-//! fields `Option<value>` and `Vec<item>` follow from them.
+//! value of any length, [`Item`] for one of a fixed length, which can also be in a list. The fields
+//! `Option<value>` and `Vec<item>` follow from them.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -41,22 +41,23 @@ pub(crate) trait Field: fmt::Debug + Default {
     /// Appends the attribute's value. `as4`: AS numbers have four octets.
     fn encode(&self, as4: bool, out: &mut Vec<u8>);
 
-    /// Appends what [`unpack`](Self::unpack) needs beside the form.
+    /// Appends the octets that [`unpack`](Self::unpack) needs beside the form.
     fn pack(&self, out: &mut Vec<u8>);
 
-    /// Reads what [`pack`](Self::pack) has appended.
+    /// Reads the octets of [`pack`](Self::pack).
     fn unpack(form: u64, reader: &mut Reader<'_>) -> Option<Self>;
 
-    /// Returns the value for people; of an absent attribute it means nothing.
+    /// Returns the value for people; without meaning for an absent attribute.
     fn report(&self) -> Report;
 
-    /// Sorts what has no order of its own and removes duplicates.
+    /// Sorts values without an order of their own and removes duplicates.
     fn canonicalize(&mut self) {}
 
-    /// Removes what does not cross the border of an AS.
+    /// Removes values that are not sent to another AS.
     fn leave_as(&mut self) {}
 
-    /// Makes fields, present and absent; AS paths have confederation segments only if asked.
+    /// Returns a strategy for fields, present and absent; AS paths have confederation segments only
+    /// on request.
     #[cfg(feature = "strategy")]
     fn strategy(confederations: bool) -> BoxedStrategy<Self>;
 }
@@ -122,7 +123,7 @@ pub(crate) trait Item: fmt::Debug + fmt::Display + Ord + Sized {
         Report::text(self)
     }
 
-    /// Returns whether it crosses the border of an AS when it stands in a list.
+    /// Returns whether it is sent to another AS as an item of a list.
     fn is_transitive(&self) -> bool {
         true
     }

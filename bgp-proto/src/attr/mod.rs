@@ -1,5 +1,5 @@
-//! Path attributes: a row of the table for each, and a file where its value is a type of its own
-//! (RFC 4271 §5).
+//! Path attributes: each is a row of the table, and a file if its value has a type of its own (RFC
+//! 4271 §5).
 
 mod aggregator;
 mod aigp;

@@ -5,7 +5,7 @@ use crate::family::Family;
 use crate::fault::FaultKind;
 use crate::reader::Reader;
 
-/// What MP_REACH_NLRI holds.
+/// The content of MP_REACH_NLRI.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MpReach<'a> {
     pub(crate) family: Family,
@@ -39,7 +39,7 @@ impl<'a> MpReach<'a> {
     }
 }
 
-/// What MP_UNREACH_NLRI holds.
+/// The content of MP_UNREACH_NLRI.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MpUnreach<'a> {
     pub(crate) family: Family,

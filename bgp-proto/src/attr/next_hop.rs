@@ -210,7 +210,7 @@ pub(crate) fn mp_octets_allowed(family: Family, octets: usize, extended_next_hop
     }
 }
 
-/// Reads the next hop of MP_REACH_NLRI, whose length has been found good.
+/// Reads the next hop of MP_REACH_NLRI; its length has been checked.
 pub(super) fn decode_mp(
     family: Family,
     octets: &[u8],
@@ -265,7 +265,7 @@ fn v6(octets: &[u8], local: Option<&[u8]>, mapped: bool) -> Result<NextHop, Faul
         Ok(Ipv6Addr::from(octets))
     };
     let global = address(octets)?;
-    // A zero where the link-local address should be is as good as none.
+    // A link-local address of zero counts as absent.
     let link_local = match local.map(address).transpose()? {
         Some(local) if local.is_unspecified() => None,
         local => local,
@@ -292,7 +292,7 @@ pub(crate) fn mp_octets(family: Family, next_hop: &NextHop) -> usize {
     count
 }
 
-/// Hands the next hop in the family's form to `write`, piece by piece.
+/// Passes the next hop in the family's form to `write`, piece by piece.
 pub(crate) fn encode_mp(family: Family, next_hop: &NextHop, write: &mut dyn FnMut(&[u8])) {
     let form = family
         .row()

@@ -1,11 +1,12 @@
-//! Path attributes in as few octets as they take: the form in which tables hold them.
+//! Path attributes in the fewest octets: their form in the tables.
 //!
-//! A table holds a set for each bundle of routes and looks at it only when it announces one of
-//! them. Typed, a set takes over 200 octets and several allocations; packed, one allocation of
-//! some 40. Nothing is lost: also what is never sent on, as the flags of unknown attributes, comes
-//! back as it was. Equal sets pack to equal octets, and only they do.
+//! A table has a set for each bundle of routes and reads it only when it announces one of them. A
+//! typed set takes over 200 octets and several allocations; a packed one takes one allocation of
+//! some 40 octets. Packing is lossless: also data that is never sent on, such as the flags of
+//! unknown attributes, is unpacked unchanged. Two sets are equal if and only if their packed octets
+//! are equal.
 //!
-//! The head says which fields follow, in the order of the table: a number with the bits of the
+//! The head lists the fields that follow, in the order of the table: a number with the bits of the
 //! first field lowest. The bits of rare attributes come last, so that the head of a set without
 //! them has no octet more for them.
 

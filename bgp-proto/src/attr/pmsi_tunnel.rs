@@ -87,9 +87,9 @@ fn is_mldp_element(octets: &[u8]) -> bool {
 /// The tunnel that a route's multicast traffic takes (RFC 6514 §5).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PmsiTunnel {
-    /// Flags; bit 0 asks for leaf information.
+    /// Flags; bit 0 requests leaf information.
     pub flags: u8,
-    /// What kind of tunnel it is.
+    /// The type of the tunnel.
     pub kind: PmsiTunnelType,
     /// The label field, of which the three low octets are sent: an MPLS label in the upper 20 of
     /// its 24 bits, or a VNI (RFC 8365 §5.1.3).

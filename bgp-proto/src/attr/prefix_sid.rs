@@ -17,7 +17,7 @@ use crate::fault::FaultKind;
 use crate::reader::Reader;
 
 wire_enum! {
-    /// What a TLV of the attribute holds (IANA "BGP Prefix-SID TLV Types").
+    /// The type of a TLV of the attribute (IANA "BGP Prefix-SID TLV Types").
     pub struct PrefixSidTlvType(u8) {
         /// RFC 8669 §3.1.
         LabelIndex = 1 => "label-index",

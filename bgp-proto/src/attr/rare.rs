@@ -23,7 +23,7 @@ impl Rare {
         self.0.as_deref_mut()
     }
 
-    /// Returns whether there is room for them; without it there is none of them.
+    /// Returns whether the rare attributes are allocated; without an allocation all are absent.
     pub(crate) const fn has_room(&self) -> bool {
         self.0.is_some()
     }

@@ -12,7 +12,7 @@ pub struct RawAttr<'a> {
     pub code: AttrCode,
     /// The value.
     pub value: &'a [u8],
-    /// The whole attribute: flags, type, length and value.
+    /// The complete attribute: flags, type, length and value.
     pub octets: &'a [u8],
     /// Octet offset of the flags.
     pub at: usize,
@@ -45,8 +45,8 @@ impl<'a> RawAttr<'a> {
     }
 }
 
-/// Iterates over the attributes in a run of octets. `Err` tells the type code (0 if it is cut
-/// off too) and offset of an attribute that runs past the end, and is the last item.
+/// Iterates over the attributes in a run of octets. `Err` is the last item: it has the type code (0
+/// if that is cut off, too) and the offset of an attribute that runs past the end.
 #[derive(Clone, Debug)]
 pub struct RawAttrs<'a> {
     reader: Reader<'a>,

@@ -8,7 +8,7 @@ use crate::attr::code::AttrCode;
 use crate::attr::field::Field;
 use crate::attr::table::{Attributes, Place, RareAttributes, Visitor};
 
-/// The value of a path attribute, for people and for machines that do not know its type.
+/// The value of a path attribute, for people and for machines that do not have its type.
 ///
 /// As JSON a flag is `true`, and fields are an object. `Display` prints it on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -34,7 +34,7 @@ pub(super) fn decoded(attribute: &[u8]) -> Attributes {
     set
 }
 
-/// What is wrong with the attribute, and what is done about it.
+/// The fault of the attribute, and its remedy.
 pub(super) fn fault(attribute: &[u8]) -> (FaultKind, Remedy) {
     let (set, faults) = read(attribute, Family::IPV4_UNICAST);
     assert_eq!(faults.len(), 1, "{attribute:02x?}: {faults:?}");
@@ -42,14 +42,14 @@ pub(super) fn fault(attribute: &[u8]) -> (FaultKind, Remedy) {
     (faults[0].kind, faults[0].remedy())
 }
 
-/// What is sent of a set besides ORIGIN, AS_PATH and NEXT_HOP.
+/// The encoding of a set without ORIGIN, AS_PATH and NEXT_HOP.
 pub(super) fn encoded(set: &Attributes) -> Vec<u8> {
     let mut out = Vec::new();
     set.encode(true, &mut out);
     out.split_off(14)
 }
 
-/// What is shown of the rare attributes.
+/// The report of the rare attributes.
 pub(super) fn shown(set: &Attributes) -> String {
     let reports = set.rare.reports().into_iter();
     let texts = reports.map(|(code, value)| format!("{code} {value}"));

@@ -1,4 +1,4 @@
-//! What can be done with the path attributes of a route as one value.
+//! Operations on the path attributes of a route as one value.
 
 use crate::attr::code::{AttrCode, FLAG_PARTIAL};
 use crate::attr::codes::AttrCodes;
@@ -54,7 +54,7 @@ impl Visitor for OfDomain {
 }
 
 impl Attributes {
-    /// Sorts what has no order of its own and takes duplicates out.
+    /// Sorts values without an order of their own and removes duplicates.
     pub fn canonicalize(&mut self) {
         self.edit(&mut Canonicalize);
         sort_dedup(&mut self.unknown);
@@ -69,16 +69,15 @@ impl Attributes {
         }
     }
 
-    /// Removes what does not cross the border of an AS: attributes of internal sessions
-    /// (RFC 4271 §5.1.5, RFC 4456 §8) and extended communities that are not transitive
-    /// (RFC 4360 §6, RFC 5701 §2), and attributes of an administrative domain but for those of
-    /// `domain`.
+    /// Removes attributes that are not sent to another AS: attributes of internal sessions (RFC
+    /// 4271 §5.1.5, RFC 4456 §8), extended communities that are not transitive (RFC 4360 §6, RFC
+    /// 5701 §2), and attributes of an administrative domain except for those of `domain`.
     pub fn leave_as(&mut self, domain: AttrCodes) {
         self.edit(&mut LeaveAs(domain));
     }
 
-    /// Removes what is not accepted from another AS: attributes of an administrative domain but
-    /// for those of `domain`. Those of internal sessions are faults and not in the set.
+    /// Removes attributes that are not accepted from another AS: those of an administrative domain
+    /// except for those of `domain`. Attributes of internal sessions are faults and not in the set.
     pub fn enter_as(&mut self, domain: AttrCodes) {
         if let Some(rare) = self.rare.get_mut() {
             rare.visit_mut(&mut EnterAs(domain));

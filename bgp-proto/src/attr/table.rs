@@ -1,4 +1,4 @@
-//! The table of path attributes: a row for each type we read, and what follows from the rows: the
+//! The table of path attributes: a row for each supported type, and what follows from the rows: the
 //! fields of [`Attributes`], and how they are read, written, packed, shown and made for tests.
 
 use alloc::vec::Vec;
@@ -28,7 +28,7 @@ use crate::community::{Community, ExtendedCommunity, LargeCommunity};
 use crate::fault::{FaultKind, Remedy};
 use crate::id::{ClusterId, RouterId};
 
-/// What the codec knows about one path attribute.
+/// The codec's description of one path attribute.
 #[derive(Clone, Copy)]
 pub(crate) struct Row {
     /// Type code; the table is in the order of the codes.
@@ -37,9 +37,9 @@ pub(crate) struct Row {
     pub(crate) flags: u8,
     /// Sessions on which it is taken; elsewhere it is discarded.
     pub(crate) place: Place,
-    /// What a bad length or value leads to.
+    /// The remedy for a malformed length or value.
     pub(crate) malformed: Remedy,
-    /// What other flags than [`flags`](Self::flags) lead to.
+    /// The remedy for other flags than [`flags`](Self::flags).
     pub(crate) bad_flags: Remedy,
     /// How to read and write it; `None` for the two that hold NLRI and are split off before.
     pub(crate) codec: Option<Codec>,
@@ -72,7 +72,7 @@ pub(crate) enum Place {
 pub(crate) struct Codec {
     /// Reads the value into the draft.
     pub(crate) decode: fn(&RawAttr<'_>, &Context, &mut Draft) -> Result<(), FaultKind>,
-    /// Appends the attribute if the set has it; the flag tells if AS numbers have four octets.
+    /// Appends the attribute if the set has it; the flag is true if AS numbers have four octets.
     pub(crate) encode: fn(&Attributes, bool, &mut Vec<u8>),
 }
 
@@ -208,7 +208,7 @@ macro_rules! table {
         )* ];
 
         impl Attributes {
-            /// Looks at every field but the rare ones, in the order in which they are packed.
+            /// Visits every field but the rare ones, in the order in which they are packed.
             #[inline]
             pub(crate) fn visit(&self, visitor: &mut impl Visitor) {
                 $( visitor.field(AttrCode::$code, Place::$place, &self.$field); )*
@@ -220,7 +220,7 @@ macro_rules! table {
                 $( visitor.field(AttrCode::$code, Place::$place, &mut self.$field); )*
             }
 
-            /// Makes a set of its fields, in the order of [`visit`](Self::visit), without rare
+            /// Makes a set from its fields, in the order of [`visit`](Self::visit), without rare
             /// ones.
             #[inline]
             pub(crate) fn build(builder: &mut impl Builder) -> Option<Self> {
@@ -231,7 +231,7 @@ macro_rules! table {
                 })
             }
 
-            /// Makes sets; AS paths have confederation segments only if asked.
+            /// Returns a strategy for sets; AS paths have confederation segments only on request.
             #[cfg(feature = "strategy")]
             pub(crate) fn strategy(confederations: bool) -> BoxedStrategy<Self> {
                 let sets = Just(Self::default()).boxed();
@@ -249,7 +249,7 @@ macro_rules! table {
         }
 
         impl RareAttributes {
-            /// None of them.
+            /// No attribute.
             pub(crate) const NONE: Self = Self {
                 $( $rare_field: <$rare_type as RareField>::ABSENT, )*
                 partial: AttrCodes::NONE,
@@ -279,10 +279,9 @@ macro_rules! table {
     };
 }
 
-// Columns: code; flags; place; what a bad length or value leads to, with its RFC; what bad flags
-// lead to (RFC 7606 §3 c, unless the attribute's RFC has another rule); field.
-//
-// `fields` are packed in this order. CLUSTER_LIST is the first: it is looked at in packed sets.
+// Columns: code; flags; place; the remedy for a malformed length or value, with its RFC; the remedy
+// for wrong flags (RFC 7606 §3 c, unless the attribute's RFC has another rule); field.
+// `fields` are packed in this order. CLUSTER_LIST is the first, because it is read in packed sets.
 table! {
     fields {
         /// CLUSTER_LIST, the latest reflector first.

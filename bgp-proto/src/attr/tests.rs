@@ -113,7 +113,7 @@ fn sets_without_rare_attributes_pay_nothing_for_them() {
     let octets = packer.pack(&set).to_vec();
     // Two octets of head, AS_PATH, NEXT_HOP, LOCAL_PREF, a list of one, a list of one.
     assert_eq!(octets.len(), 2 + 1 + 4 + 4 + (1 + 4) + (1 + 12));
-    // Room that nothing is in is as good as none.
+    // An empty allocation equals an absent one.
     set.rare = RareAttributes::default().into();
     assert_eq!(packer.pack(&set), octets);
     assert_eq!(packer.keep().unpack(), set);

@@ -42,7 +42,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// What a sub-TLV of a tunnel holds (IANA "BGP Tunnel Encapsulation Attribute Sub-TLVs").
+    /// The type of a sub-TLV of a tunnel (IANA "BGP Tunnel Encapsulation Attribute Sub-TLVs").
     pub struct TunnelSubTlvType(u8) {
         /// RFC 9012 §3.2.
         Encapsulation = 1 => "encapsulation",
@@ -219,7 +219,7 @@ mod tests {
         let bad: &[&[u8]] = &[
             &[0xc0, 23, 0],
             &[0xc0, 23, 3, 0, 8, 0],
-            // The tunnel goes beyond the attribute; a sub-TLV beyond its tunnel; an octet left.
+            // The tunnel exceeds the attribute; a sub-TLV exceeds its tunnel; an octet is left.
             &[0xc0, 23, 6, 0, 8, 0, 3, 1, 0],
             &[0xc0, 23, 7, 0, 8, 0, 3, 4, 2, 1],
             &[0xc0, 23, 7, 0, 8, 0, 3, 4, 0, 1],

@@ -20,7 +20,7 @@ pub struct RawAttribute {
 }
 
 impl RawAttribute {
-    /// Returns the attribute of this type and value. The flags are sent as they are, but for the one
+    /// Returns the attribute of this type and value. The flags are sent unchanged, except for that
     /// of the length's form, which follows from the value.
     ///
     /// A route of this speaker's own is sent with all its raw attributes, whether they are transitive
@@ -51,7 +51,7 @@ impl RawAttribute {
         Self::new(attr.code, attr.flags, attr.value)
     }
 
-    /// Whether speakers that do not know the attribute pass it on.
+    /// Returns whether speakers that do not support the attribute pass it on.
     pub const fn is_transitive(&self) -> bool {
         self.flags & FLAG_TRANSITIVE != 0
     }

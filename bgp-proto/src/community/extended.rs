@@ -8,8 +8,7 @@ use core::net::Ipv4Addr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExtendedCommunity(pub [u8; 8]);
 
-/// Types whose first two octets are known by name: route target and route origin of
-/// RFC 4360 §4 and §5.
+/// Types whose first two octets have a name: route target and route origin of RFC 4360 §4 and §5.
 const NAMES: &[(u8, &str)] = &[(0x02, "rt"), (0x03, "ro")];
 
 /// The three forms of the administrator (RFC 4360 §3.1, §3.2, RFC 5668 §2).
@@ -17,7 +16,7 @@ const TWO_OCTET_AS: u8 = 0x00;
 const IPV4: u8 = 0x01;
 const FOUR_OCTET_AS: u8 = 0x02;
 
-/// The bit of the type that says: not across ASes (RFC 4360 §2).
+/// The bit of the type for non-transitive communities (RFC 4360 §2).
 const NON_TRANSITIVE: u8 = 0x40;
 
 impl ExtendedCommunity {
@@ -74,7 +73,7 @@ impl ExtendedCommunity {
                 write!(f, "{asn}:{}", u32::from_be_bytes([c, d, e, g]))
             }
             IPV4 => write!(f, "{}:{low}", Ipv4Addr::new(a, b, c, d)),
-            // The "L" tells it from a two-octet AS of the same number.
+            // The "L" distinguishes it from a two-octet AS of the same number.
             _ => write!(f, "{}L:{low}", u32::from_be_bytes([a, b, c, d])),
         }
     }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// A community (RFC 1997). Prints as "high:low", well-known ones by name.
+/// A community (RFC 1997). Prints as "high:low", well-known values by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Community(pub u32);
 
@@ -21,7 +21,7 @@ const NAMES: &[(Community, &str)] = &[
 ];
 
 impl Community {
-    /// Traffic should move away: the sender will go down (RFC 8326).
+    /// Traffic should move away: the sender will shut down (RFC 8326).
     pub const GRACEFUL_SHUTDOWN: Self = Self(0xffff_0000);
     /// RFC 7611.
     pub const ACCEPT_OWN: Self = Self(0xffff_0001);
@@ -33,7 +33,7 @@ impl Community {
     pub const BLACKHOLE: Self = Self(0xffff_029a);
     /// Do not send outside the confederation (RFC 1997).
     pub const NO_EXPORT: Self = Self(0xffff_ff01);
-    /// Do not send to anybody (RFC 1997).
+    /// Do not advertise to any peer (RFC 1997).
     pub const NO_ADVERTISE: Self = Self(0xffff_ff02);
     /// Do not send outside the AS or member AS (RFC 1997).
     pub const NO_EXPORT_SUBCONFED: Self = Self(0xffff_ff03);

@@ -51,14 +51,14 @@ wire_enum! {
 
 /// One capability of an OPEN (RFC 5492 §4).
 ///
-/// A known code whose value is not what its document says is kept as
-/// [`Capability::Unknown`]: RFC 5492 knows no error for it, and it is as good as not sent.
+/// A known code with a value that its RFC does not allow is kept as [`Capability::Unknown`]: RFC
+/// 5492 defines no error for it, and it has the effect of a missing one.
 #[derive(Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Capability {
     /// The sender carries this family (RFC 4760 §8).
     MultiProtocol(Family),
-    /// The sender answers ROUTE-REFRESH (RFC 2918 §2).
+    /// The sender supports ROUTE-REFRESH (RFC 2918 §2).
     RouteRefresh,
     /// The same under its old code 128.
     RouteRefreshPreStandard,
@@ -68,7 +68,7 @@ pub enum Capability {
     ExtendedNextHop(Vec<ExtendedNextHopEntry>),
     /// The sender takes messages of up to 65535 octets (RFC 8654 §3).
     ExtendedMessage,
-    /// What the sender is to us (RFC 9234 §4.1).
+    /// The role of the sender towards the receiver (RFC 9234 §4.1).
     Role(BgpRole),
     /// The sender can restart without losing its forwarding state (RFC 4724 §3).
     GracefulRestart(GracefulRestart),
@@ -131,7 +131,7 @@ impl Capability {
 }
 
 wire_enum! {
-    /// What a BGP speaker is to its neighbor (RFC 9234 §4.1).
+    /// The role of a BGP speaker towards its neighbor (RFC 9234 §4.1).
     pub struct BgpRole(u8) {
         /// Gives transit.
         Provider = 0 => "provider",
@@ -154,18 +154,19 @@ pub struct GracefulRestart {
     pub restart_state: bool,
     /// The sender restarts gracefully after NOTIFICATIONs too (the N flag, RFC 8538).
     pub notification: bool,
-    /// How long the session may be away, in seconds; 12 bits.
+    /// The restart time of the session, in seconds; 12 bits.
     pub time_s: u16,
     /// Families that take part, and whether the sender kept forwarding for them (the F flag).
     pub families: Vec<(Family, bool)>,
 }
 
 impl GracefulRestart {
-    /// Longest restart time the capability can tell, in seconds.
+    /// Longest restart time that the capability can carry, in seconds.
     pub const TIME_S_MAX: u16 = 0x0fff;
 }
 
-/// Which way several paths of a prefix may go, seen from the sender (RFC 7911 §4).
+/// The directions in which several paths of a prefix may be sent, seen from the sender (RFC 7911
+/// §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AddPathMode {
     /// It takes them.
@@ -207,7 +208,7 @@ impl AddPathMode {
     }
 }
 
-/// A family whose routes may have next hops of another AFI (RFC 8950 §4).
+/// A family with next hops that may be of another AFI (RFC 8950 §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ExtendedNextHopEntry {
     /// The routes' AFI.
@@ -239,7 +240,7 @@ pub struct OrfEntry {
 }
 
 wire_enum! {
-    /// Which way route filters may go, seen from the sender (RFC 5291 §5).
+    /// The directions in which route filters may be sent, seen from the sender (RFC 5291 §5).
     pub struct OrfMode(u8) {
         /// It takes filters.
         Receive = 1 => "receive",

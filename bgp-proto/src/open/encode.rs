@@ -6,8 +6,8 @@ use super::capability::Capability;
 use crate::family::Family;
 
 impl Capability {
-    /// Appends code, length and value. A capability whose value does not fit the 255 octets
-    /// that one capability can hold is left out.
+    /// Appends code, length and value. A capability with a value longer than 255 octets is left
+    /// out.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[self.code().0, 0]);

@@ -38,8 +38,8 @@ impl Open {
     ///
     /// # Errors
     ///
-    /// The NOTIFICATION that RFC 4271 §6.2 answers with. Whether the AS number is the right
-    /// one and the hold time acceptable to this side is for the caller to judge.
+    /// The NOTIFICATION that answers it by RFC 4271 §6.2. The caller must check whether the AS
+    /// number and the hold time are acceptable.
     pub fn parse(body: &[u8]) -> Result<Self, Notification> {
         let mut reader = Reader::new(body, 0);
         let fields = (reader.u8(), reader.u16(), reader.u16(), reader.array::<4>());
@@ -50,7 +50,7 @@ impl Open {
         if version != VERSION {
             return Err(refuse(open::UNSUPPORTED_VERSION_NUMBER, &[0, VERSION]));
         }
-        // RFC 7607 §2: AS 0 is nobody.
+        // RFC 7607 §2: AS 0 is reserved.
         if asn == 0 {
             return Err(refuse(open::BAD_PEER_AS, &[]));
         }
@@ -121,8 +121,8 @@ impl Open {
         four_octet.unwrap_or(self.asn)
     }
 
-    /// The families the sender carries: those of its multiprotocol capabilities, or IPv4
-    /// unicast if it sent none (RFC 4760 §8). Families without a row are among them.
+    /// Returns the sender's families: those of its multiprotocol capabilities, or IPv4 unicast if
+    /// it sent none (RFC 4760 §8). Families without a row are among them.
     pub fn families(&self) -> impl Iterator<Item = Family> + '_ {
         let named = |capability: &Capability| match capability {
             Capability::MultiProtocol(family) => Some(*family),

@@ -4,17 +4,16 @@ use crate::family::Family;
 use crate::nlri::NlriIter;
 use crate::update::block::AttrBlock;
 
-/// What an UPDATE says about one family.
+/// The routes of one family in an UPDATE.
 ///
-/// `unreach` is applied first: a destination that is in both lists is reachable
-/// (RFC 4271 §4.3). Routes that RFC 7606 treats as withdrawn for a fault of the message as a
-/// whole are in `unreach` already; for faults of [`AttrBlock::parse`] the receiver does the
-/// same with `reach`.
+/// `unreach` is applied first: a destination that is in both lists is reachable (RFC 4271 §4.3).
+/// Routes that RFC 7606 treats as withdrawn for a fault of the message as a whole are in `unreach`
+/// already; for faults of [`AttrBlock::parse`] the receiver does the same with `reach`.
 #[derive(Clone, Debug)]
 pub struct RouteBatch<'a> {
     /// The family.
     pub family: Family,
-    /// Path attributes of the routes in `reach`; `None` exactly if there are none.
+    /// Path attributes of the routes in `reach`; `None` if and only if `reach` is empty.
     pub attrs: Option<AttrBlock<'a>>,
     /// Destinations announced.
     pub reach: NlriIter<'a>,

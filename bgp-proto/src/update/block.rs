@@ -8,7 +8,7 @@ use crate::family::Family;
 use crate::fault::Fault;
 use crate::params::SessionParams;
 
-/// Most pieces that taking MP_REACH_NLRI and MP_UNREACH_NLRI out leaves.
+/// Maximum number of pieces after MP_REACH_NLRI and MP_UNREACH_NLRI are removed.
 pub(super) const PIECES: usize = 3;
 
 /// A run of octets and its offset in the UPDATE's body.
@@ -18,15 +18,15 @@ pub(super) struct Piece<'a> {
     pub(super) at: usize,
 }
 
-/// Path attributes as they came, without MP_REACH_NLRI and MP_UNREACH_NLRI, but with the next
-/// hop and with what of the session their meaning depends on.
+/// Path attributes as received, without MP_REACH_NLRI and MP_UNREACH_NLRI, but with the next hop
+/// and with the part of the session that decides their meaning.
 ///
-/// Two blocks with equal keys decode to the same set and the same faults (but for the faults'
-/// offsets), whatever message, session or family's NLRI they came with. A cache from key to
-/// decoded set makes receiving a known set free of allocation:
-/// [`hash`](Self::hash), then [`eq_key`](Self::eq_key) on a candidate, and only on a miss
-/// [`parse`](Self::parse) and [`write_key`](Self::write_key). Keep the hash beside the key:
-/// the octets of a key may reach a hasher in other pieces than those of the block.
+/// Two blocks with equal keys decode to the same set and the same faults (except for the faults'
+/// offsets), whatever message, session or family they came with. With a cache from key to decoded
+/// set, receiving a known set allocates nothing: [`hash`](Self::hash), then
+/// [`eq_key`](Self::eq_key) on a candidate, and only on a miss [`parse`](Self::parse) and
+/// [`write_key`](Self::write_key). Keep the hash beside the key: the octets of a key may reach a
+/// hasher in other pieces than those of the block.
 #[derive(Clone, Copy, Debug)]
 pub struct AttrBlock<'a> {
     pub(super) pieces: [Piece<'a>; PIECES],
@@ -38,12 +38,12 @@ pub struct AttrBlock<'a> {
 /// Octets of a key ahead of the next hop: session, family, next hop length.
 const HEAD_OCTETS: usize = 5;
 
-/// Length octet of a block whose next hop is in the NEXT_HOP attribute.
+/// Length octet of a block with its next hop in the NEXT_HOP attribute.
 const NO_MP_NEXT_HOP: u8 = 0xff;
 
-/// Takes the multiprotocol attributes out of a run of attributes and hands them to `found`.
-/// Answers what lies between them, and the type code and offset of an attribute that runs
-/// past the end.
+/// Takes the multiprotocol attributes out of a run of attributes and passes them to `found`.
+/// Returns the pieces between them, and the type code and offset of an attribute that runs past the
+/// end.
 pub(super) fn take_out<'a>(
     attributes: Piece<'a>,
     mut found: impl FnMut(&RawAttr<'a>),
@@ -84,8 +84,9 @@ pub(super) fn take_out<'a>(
 }
 
 impl<'a> AttrBlock<'a> {
-    /// Path attributes that did not come in an UPDATE, like those of a table dump. Without
-    /// `next_hop` it is that of the NEXT_HOP attribute; multiprotocol attributes are ignored.
+    /// Returns a block of path attributes from another source than an UPDATE, such as a table dump.
+    /// Without `next_hop` it is that of the NEXT_HOP attribute; multiprotocol attributes are
+    /// ignored.
     pub fn from_octets(
         attributes: &'a [u8],
         family: Family,
@@ -151,8 +152,8 @@ impl<'a> AttrBlock<'a> {
             .for_each(|octets| out.extend_from_slice(octets));
     }
 
-    /// Feeds the key to `hasher`. Blocks of equal keys may give different hashes if their
-    /// multiprotocol attributes stand at different places; a cache then holds the set twice.
+    /// Feeds the key to `hasher`. Blocks of equal keys may have different hashes if their
+    /// multiprotocol attributes are at different places; a cache then has the set twice.
     #[allow(clippy::should_implement_trait)] // equal keys, unequal hashes: not `Hash`
     pub fn hash(&self, hasher: &mut impl Hasher) {
         hasher.write(&self.head());
@@ -178,8 +179,8 @@ impl<'a> AttrBlock<'a> {
         HEAD_OCTETS + self.parts().map(<[u8]>::len).sum::<usize>()
     }
 
-    /// Decodes the attributes. The list of faults is empty, and without allocation, if there
-    /// are none; else the strongest remedy ([`Fault::worst`]) tells what to do.
+    /// Decodes the attributes. The list of faults is empty, and without allocation, if there are
+    /// none; otherwise the strongest remedy ([`Fault::worst`]) applies.
     pub fn parse(&self) -> (Attributes, Vec<Fault>) {
         let pieces = self.pieces.iter().map(|piece| (piece.octets, piece.at));
         decode(pieces, self.source, self.session)

@@ -35,9 +35,9 @@ pub struct UpdateView<'a> {
 }
 
 impl<'a> UpdateView<'a> {
-    /// Splits the body of an UPDATE. Looks at the framing of attributes and at the heads of
-    /// the multiprotocol ones, not at the values of the others (that is
-    /// [`AttrBlock::parse`]) and not at the NLRI (that is [`NlriIter`]).
+    /// Splits the body of an UPDATE. Checks the framing of attributes and the heads of the
+    /// multiprotocol ones, but not the values of the others (that is [`AttrBlock::parse`]) and not
+    /// the NLRI (that is [`NlriIter`]).
     ///
     /// The list of faults is empty, and nothing allocated, if there are none. With
     /// [`Remedy::ResetSession`] among them no route of the message should be used. With
@@ -45,8 +45,8 @@ impl<'a> UpdateView<'a> {
     ///
     /// # Errors
     ///
-    /// The NOTIFICATION that ends the session if the message cannot be split at all, or if
-    /// it has bad attributes and no routes they could be laid to (RFC 7606 §5.2).
+    /// The NOTIFICATION that ends the session if the message cannot be split at all, or if it has
+    /// malformed attributes and no routes to which they could belong (RFC 7606 §5.2).
     pub fn parse(
         body: &'a [u8],
         params: &SessionParams,
@@ -106,7 +106,7 @@ impl<'a> UpdateView<'a> {
                 faults.push(Fault::new(kind, attr.code, attr.at));
             }
         });
-        // RFC 7606 §4: what was read so far stands.
+        // RFC 7606 §4: attributes that were read before are kept.
         faults.extend(overrun.map(|(code, at)| Fault::new(FaultKind::Overrun, code, at)));
         self.pieces = pieces;
     }
@@ -126,7 +126,7 @@ impl<'a> UpdateView<'a> {
             return Err(FaultKind::MpDuplicate);
         }
         let mut result = Ok(());
-        // RFC 7606 §3 c: the routes are still taken, as withdrawn ones.
+        // RFC 7606 §3 c: the routes are still processed, as withdrawn ones.
         if attr.flags & (FLAG_OPTIONAL | FLAG_TRANSITIVE) != FLAG_OPTIONAL {
             result = Err(FaultKind::Flags);
         }
@@ -156,8 +156,8 @@ impl<'a> UpdateView<'a> {
         result
     }
 
-    /// RFC 7606 §5.2: where no route is announced, a bad attribute may be what is left of
-    /// one; withdrawing what is not there does not help, so the session ends.
+    /// RFC 7606 §5.2: if no route is announced, a malformed attribute may be the rest of one;
+    /// withdrawing unknown routes does not help, so the session ends.
     fn without_routes(&self, body: &[u8], faults: &[Fault]) -> Result<(), Notification> {
         if !self.nlri.octets.is_empty() || self.reach.is_some() {
             return Ok(());
@@ -167,7 +167,7 @@ impl<'a> UpdateView<'a> {
             return Err(fault.notification(body));
         }
         let [first, ..] = self.pieces;
-        // Nothing but MP_REACH_NLRI and MP_UNREACH_NLRI, or routes that were refused above.
+        // Only MP_REACH_NLRI and MP_UNREACH_NLRI, or routes that were rejected above.
         if first.octets.is_empty() || !faults.is_empty() {
             return Ok(());
         }
@@ -178,7 +178,7 @@ impl<'a> UpdateView<'a> {
         }
     }
 
-    /// Forgets the IPv4 unicast routes of the body; answers whether there were any.
+    /// Discards the IPv4 unicast routes of the body; returns whether there were any.
     fn drop_body(&mut self) -> bool {
         let any = !self.withdrawn.octets.is_empty() || !self.nlri.octets.is_empty();
         self.withdrawn = Piece::default();
@@ -195,8 +195,8 @@ impl<'a> UpdateView<'a> {
         }
     }
 
-    /// What the message says, a batch for each family it is about. A family comes twice only
-    /// if its routes are in both the body and MP_REACH_NLRI, which nobody should send.
+    /// Returns a batch for each family of the message. A family occurs twice only if its routes are
+    /// in both the body and MP_REACH_NLRI, which no speaker should send.
     pub fn batches(&self) -> impl Iterator<Item = RouteBatch<'a>> + use<'a> {
         let withdraw = self.withdraw;
         self.batches_as_sent().map(move |batch| {
@@ -208,8 +208,8 @@ impl<'a> UpdateView<'a> {
         })
     }
 
-    /// The same without the remedy for faults of the message: for showing what a message
-    /// says, not for acting on it.
+    /// Returns the same without the remedy for faults of the message: to show its content, not to
+    /// apply it.
     pub fn batches_as_sent(&self) -> impl Iterator<Item = RouteBatch<'a>> + use<'a> {
         let reach = self.reach.as_ref().map(|reach| self.reach_batch(reach));
         let unreach = match (&self.unreach, &self.reach) {
@@ -281,8 +281,7 @@ impl<'a> UpdateView<'a> {
         }
     }
 
-    /// The family whose whole table has been sent, if the message says only that
-    /// (RFC 4724 §2).
+    /// Returns the family of an End-of-RIB, if the message is one (RFC 4724 §2).
     pub fn end_of_rib(&self) -> Option<Family> {
         let [first, ..] = self.pieces;
         let routes = !self.withdrawn.octets.is_empty() || !self.nlri.octets.is_empty();
@@ -295,7 +294,7 @@ impl<'a> UpdateView<'a> {
         }
     }
 
-    /// All path attributes but the multiprotocol ones, undecoded.
+    /// Returns all path attributes but the multiprotocol ones, undecoded.
     pub fn raw_attributes(&self) -> impl Iterator<Item = RawAttr<'a>> + use<'a> {
         let runs = self.pieces.into_iter();
         runs.flat_map(|piece| RawAttrs::new(piece.octets, piece.at))

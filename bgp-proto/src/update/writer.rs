@@ -33,9 +33,9 @@ impl EncodeParams {
     }
 }
 
-/// The route does not fit any more: finish this message and begin another. If nothing has
-/// been pushed yet ([`UpdateWriter::is_empty`]) the set of attributes is too large for any
-/// message, and its routes cannot be sent (RFC 4271 §9.2).
+/// The route does not fit any more: finish this message and begin another. If no route was pushed
+/// yet ([`UpdateWriter::is_empty`]) the set of attributes is too large for any message, and its
+/// routes cannot be sent (RFC 4271 §9.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -47,15 +47,15 @@ impl core::fmt::Display for Full {
 
 impl core::error::Error for Full {}
 
-/// Where the routes of the message stand.
+/// The place of the message's routes.
 #[derive(Clone, Copy, Debug)]
 enum Layout<'w> {
     /// In the NLRI field, after all attributes.
     Body,
     /// In the withdrawn routes field.
     Withdrawn,
-    /// In MP_REACH_NLRI, which goes ahead of the attributes (RFC 7606 §5.1), so that these are
-    /// appended at the end.
+    /// In MP_REACH_NLRI, which precedes the attributes (RFC 7606 §5.1), so that these are appended
+    /// at the end.
     MpReach { attributes: &'w [u8] },
     /// In MP_UNREACH_NLRI.
     MpUnreach,
@@ -82,8 +82,8 @@ impl<'w> UpdateWriter<'w> {
     /// Begins a message that announces routes of `family`.
     ///
     /// `attr_block` is [`Attributes::encode`](crate::Attributes::encode); a NEXT_HOP in it is
-    /// left out and `next_hop` takes its place: as NEXT_HOP for IPv4 unicast with an IPv4 next
-    /// hop, else in MP_REACH_NLRI. Routes of a family whose next hop is optional may have none.
+    /// replaced by `next_hop`: as NEXT_HOP for IPv4 unicast with an IPv4 next hop, otherwise in
+    /// MP_REACH_NLRI. Routes of a family with an optional next hop may have none.
     pub fn reach<'h>(
         out: &'w mut BytesMut,
         family: Family,
@@ -246,7 +246,7 @@ fn set_u16(out: &mut BytesMut, at: usize, value: usize) {
     }
 }
 
-/// The block's octets before, and after, the place where NEXT_HOP belongs or is.
+/// Returns the block's octets before and after the place of NEXT_HOP.
 fn around_next_hop(block: &[u8]) -> (&[u8], &[u8]) {
     let mut end = 0;
     for attr in RawAttrs::new(block, 0).map_while(Result::ok) {

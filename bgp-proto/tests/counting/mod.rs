@@ -22,7 +22,7 @@ pub(crate) fn live() -> usize {
 
 struct Counting;
 
-/// What malloc takes for a request: eight octets more, in steps of sixteen.
+/// The octets of malloc for a request: eight more, in steps of sixteen.
 const fn rounded(octets: usize) -> usize {
     (octets + 8).next_multiple_of(16)
 }
@@ -36,7 +36,7 @@ fn given_back(octets: usize) {
     LIVE.set(LIVE.get().wrapping_sub(rounded(octets)));
 }
 
-// SAFETY: hands everything on to the system's allocator.
+// SAFETY: passes everything on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         taken(layout.size());

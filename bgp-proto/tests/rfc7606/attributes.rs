@@ -1,9 +1,9 @@
-//! One attribute at a time: what is wrong with it, and what is done about it.
+//! Faults of single attributes, and their remedies.
 
 use super::*;
 
-/// Session, attribute beside the good ones, what is wrong, remedy, and the NOTIFICATION's
-/// subcode and data if it came to a reset.
+/// Session, attribute beside the valid ones, fault, remedy, and the NOTIFICATION's subcode and data
+/// for a reset.
 type Row<'a> = (PeerKind, &'a [u8], FaultKind, Remedy, u8, &'a [u8]);
 
 const ROWS: &[Row<'_>] = &[
@@ -273,7 +273,7 @@ fn mandatory_attributes_with_bad_values() {
             11,
         ),
         ([ORIGIN, zero_as, NEXT_HOP], K::Value, AttrCode::AsPath, 11),
-        // RFC 4271 §5.1.2: another AS adds its own number.
+        // RFC 4271 §5.1.2: a speaker of another AS adds its own number.
         (
             [ORIGIN, &[0x40, 2, 0], NEXT_HOP],
             K::Value,
@@ -357,7 +357,7 @@ fn mandatory_attributes_that_are_missing() {
     }
     // A missing LOCAL_PREF is no fault: RFC 4271 §5 lists it as discretionary.
     assert_eq!(faults(&body(&[], GOOD, ROUTE), &session(Internal)), []);
-    // Nothing is mandatory where nothing is announced.
+    // Without announced routes no attribute is mandatory.
     assert_eq!(faults(&body(ROUTE, &[], &[]), &session(External)), []);
     assert_eq!(faults(&body(ROUTE, &[ORIGIN], &[]), &session(External)), []);
 }

@@ -1,4 +1,4 @@
-//! What is wrong with an UPDATE, and what is done about it: one row for each rule.
+//! Faults of an UPDATE, and their remedies: one row for each rule.
 #![allow(clippy::unwrap_used)] // helpers of tests
 
 mod attributes;
@@ -165,7 +165,7 @@ fn bad_routes() {
     );
     assert_eq!(found[0].remedy(), ResetSession);
     assert_eq!(found[0].notification(&[]).subcode, 10);
-    // One opaque family's trouble is its own: labeled unicast with 8 bits.
+    // A fault of one opaque family affects no other: labeled unicast with 8 bits.
     let unreach: &[u8] = &[0x80, 15, 5, 0, 1, 4, 8, 10];
     let found = faults(&body(&[], &[unreach], &[]), &session(External));
     assert_eq!(

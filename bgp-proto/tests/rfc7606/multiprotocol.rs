@@ -1,4 +1,4 @@
-//! MP_REACH_NLRI and MP_UNREACH_NLRI: next hops by family, and what cannot be used.
+//! MP_REACH_NLRI and MP_UNREACH_NLRI: next hops by family, and unusable ones.
 
 use super::*;
 
@@ -17,7 +17,7 @@ const LOOPBACK: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 const MAPPED: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1];
 const RD: [u8; 8] = [0; 8];
 
-/// What a next hop in MP_REACH_NLRI comes to.
+/// The result of a next hop in MP_REACH_NLRI.
 fn mp_next_hop(
     family: Family,
     next_hop: &[u8],

@@ -1,4 +1,4 @@
-//! Attributes that are passed on: those of two-octet sessions, and those that nobody knows.
+//! Attributes that are passed on: those of two-octet sessions, and unknown ones.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn as4_attributes_of_a_two_octet_session() {
     assert_eq!(path(&two, &[as4]), ("7 65537 65538".into(), None));
     // AS4_PATH longer than AS_PATH is ignored.
     assert_eq!(path(&[2, 1, 0, 7], &[as4]), ("7".into(), None));
-    // An aggregator that did not know AS4_AGGREGATOR: both attributes are stale.
+    // An aggregator without support of AS4_AGGREGATOR: both attributes are outdated.
     let aggregator: &[u8] = &[0xc0, 7, 6, 0, 9, 10, 0, 0, 1];
     let as4_aggregator: &[u8] = &[0xc0, 18, 8, 0, 1, 0, 9, 10, 0, 0, 1];
     let stale = path(&two, &[aggregator, as4, as4_aggregator]);
@@ -68,7 +68,7 @@ fn unknown_attributes_are_passed_on_or_dropped() {
     out.clear();
     set.pass_on();
     set.encode(true, &mut out);
-    // RFC 4271 §5: Partial set on the one, the other gone.
+    // RFC 4271 §5: Partial is set on the first, the second is removed.
     assert_eq!(out, [GOOD.concat(), vec![0xe0, 99, 2, 1, 2]].concat());
 }
 
