@@ -1,4 +1,4 @@
-//! What a scripted peer expects, and the text when something else comes.
+//! Expectations of a scripted peer, and the failure text for another message.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub enum Expected {
     Notification(u8, u8),
     /// Exactly this.
     Exactly(Received),
-    /// Whatever the function accepts; the text says what that is.
+    /// Any message that the function accepts; the text describes it.
     Matching(&'static str, Box<dyn Fn(&Received) -> bool>),
 }
 
@@ -25,7 +25,7 @@ pub const fn notification(code: u8, subcode: u8) -> Expected {
     Expected::Notification(code, subcode)
 }
 
-/// Returns the expectation of whatever the function accepts, named `what` where it does not come.
+/// Returns the expectation of any message that the function accepts; `what` names it in failures.
 pub fn matching(what: &'static str, is: impl Fn(&Received) -> bool + 'static) -> Expected {
     Expected::Matching(what, Box::new(is))
 }
@@ -66,7 +66,7 @@ impl Expected {
         }
     }
 
-    /// Looks at what has come: `None` until the next message has. The error is the failure text.
+    /// Checks the received message: `None` until there is one. The error is the failure text.
     pub(crate) fn check(&self, inbox: &mut Inbox) -> Option<Result<Received, String>> {
         loop {
             let before = inbox.history();
@@ -86,7 +86,7 @@ impl Expected {
         }
     }
 
-    /// The text when nothing comes.
+    /// Returns the text for a missing message.
     pub(crate) fn missing(&self, within: &str, inbox: &Inbox) -> String {
         let before = inbox.history();
         format!("expected {self}\n  came: nothing within {within}\n  before: {before}")

@@ -1,16 +1,16 @@
 //! Test tools for BGP speakers.
 //!
-//! * [`Network`]: speakers ([`bgp_speaker::Speaker`]) in one process and in virtual time, joined by
+//! * [`Network`]: speakers ([`bgp_speaker::Speaker`]) in one process and in virtual time, connected by
 //!   streams with latency, loss and cuts. [`Node`] lets a program around a speaker take part.
 //! * A scripted peer, in two verbs: `send` and `expect`. It sends anything that is [`Encode`], malformed
 //!   [`Octets`] included, and expects the next message by its type, code or content
-//!   ([`Expected`]); a failure says what was expected, what came, octet by octet, and what came
-//!   before. It stands in a network ([`Network::dial`]) or at a TCP stream (`TcpPeer`, feature
-//!   `tokio`).
-//! * [`Update`]: UPDATEs attribute by attribute, also such as no speaker should send.
-//! * [`fixture`]: configurations and OPENs to begin with.
+//!   ([`Expected`]); a failure prints the expected message, the received one octet by octet,
+//!   and the ones before. It is part of a network ([`Network::dial`]) or at a TCP stream (`TcpPeer`,
+//!   feature `tokio`).
+//! * [`Update`]: UPDATEs attribute by attribute, also malformed ones.
+//! * [`fixture`]: configurations and OPENs to start from.
 //!
-//! Two speakers converge, lose their link and find each other again:
+//! Two speakers converge, lose their link and connect again:
 //!
 //! ```
 //! use std::time::Duration;

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-/// How long a scripted peer waits for a message over TCP.
+/// Timeout of a scripted peer for a message over TCP.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How much virtual time may pass while a scripted peer of a network waits for a message: longer
-/// than a hold time of 90 seconds.
+/// Timeout in virtual time of a scripted peer of a network for a message: longer than a hold time
+/// of 90 seconds.
 pub const VIRTUAL_PATIENCE: Duration = Duration::from_secs(300);
 
 /// Octets that one direction of a stream between speakers holds while its reader does not read.
 pub const STREAM_OCTETS: usize = 64 << 10;
 
-/// Octets that a speaker is asked for at once.
+/// Octets that a speaker writes in one call.
 pub const FILL_OCTETS: usize = 16 << 10;
 
 /// Prefixes that a speaker works on in one turn.

@@ -1,4 +1,4 @@
-//! What a scripted peer sends: messages of the codec, or octets as they are.
+//! Messages of a scripted peer: messages of the codec, or raw octets.
 
 use bgp_proto::{Family, HEADER_OCTETS, MARKER, Notification, Open, RouteRefresh, UpdateWriter};
 use bytes::BytesMut;

@@ -27,18 +27,19 @@ pub use scripted::Scripted;
 
 /// Speakers, the streams between them, and a clock that jumps from event to event.
 ///
-/// Speakers have numbers, which the test chooses, and addresses. They dial each other, and scripted
-/// peers dial them ([`dial`](Self::dial)). The same calls with the same seed give the same run.
+/// Speakers have numbers, which the test chooses, and addresses. They connect to each other, and
+/// scripted peers connect to them ([`dial`](Self::dial)). The same calls with the same seed give
+/// the same run.
 ///
-/// Nothing happens by itself: [`settle`](Self::settle) lets everything happen that takes no time,
-/// [`advance`](Self::advance) lets time pass. Changes of a speaker that a test makes take effect
-/// with the next of these calls.
+/// Nothing happens between calls: [`settle`](Self::settle) processes all events that take no time,
+/// [`advance`](Self::advance) lets time pass. Changes of a speaker by a test take effect with the
+/// next of these calls.
 #[derive(Debug)]
 pub struct Network<N = Host> {
     now: Instant,
     seed: u64,
     nodes: BTreeMap<usize, N>,
-    /// The own address of each speaker, also of one that was removed.
+    /// The address of each speaker, also of a removed one.
     places: BTreeMap<usize, IpAddr>,
     addresses: BTreeMap<IpAddr, usize>,
     streams: Streams,
@@ -74,7 +75,7 @@ impl<N: Node> Network<N> {
         self.now
     }
 
-    /// Puts a program at a place; one that was there is removed as by [`remove`](Self::remove).
+    /// Adds a program at a place; an earlier one there is removed as by [`remove`](Self::remove).
     ///
     /// # Panics
     /// If another speaker has the address.
@@ -112,8 +113,8 @@ impl<N: Node> Network<N> {
         }
     }
 
-    /// Stops delivery on the streams between two addresses, and leaves dials between them unanswered.
-    /// Neither side is notified: the hold timer ends the session.
+    /// Stops delivery on the streams between two addresses, and leaves connects between them
+    /// unanswered. Neither side is notified: the hold timer ends the session.
     pub fn cut(&mut self, one: IpAddr, other: IpAddr) {
         self.streams.cut(one, other);
     }
@@ -128,7 +129,7 @@ impl<N: Node> Network<N> {
         self.streams.set_link(one, other, link);
     }
 
-    /// Sets the link between all addresses that have none of their own.
+    /// Sets the link between all addresses without a link of their own.
     pub const fn set_links(&mut self, link: Link) {
         self.streams.link = link;
     }
@@ -225,10 +226,10 @@ impl<N: Node> Network<N> {
         self.speaker_mut(number).handle(now, input);
     }
 
-    /// Lets everything happen that takes no time.
+    /// Processes all events that take no time.
     ///
     /// # Panics
-    /// If there is no end to it, or a speaker has octets to write and does not say so.
+    /// If there is no end to it, or a speaker has octets to write without listing the connection.
     pub fn settle(&mut self) {
         let is_quiet = self.dirty.is_empty();
         if is_quiet && self.streams.poll_timeout().is_none_or(|at| at > self.now) {
@@ -287,7 +288,7 @@ impl<N: Node> Network<N> {
         true
     }
 
-    /// A connection with octets to write that its speaker has not listed would wait for ever.
+    /// A connection with octets to write that its speaker has not listed would wait forever.
     fn check(&self) {
         let waits = |(number, peer, conn): &End| {
             let speaker = self.nodes.get(number).and_then(Node::speaker);
@@ -361,7 +362,7 @@ impl<N: Node> Network<N> {
         }
     }
 
-    /// What one speaker does that takes no time.
+    /// Processes the events of one speaker that take no time.
     fn turn(&mut self, number: usize) {
         self.read(number);
         self.outputs(number);
@@ -442,7 +443,7 @@ impl<N: Node> Network<N> {
         }
     }
 
-    /// Answers as the kernel of a speaker would.
+    /// Answers a probe as the kernel of a speaker would.
     fn probe(&mut self, end: End) {
         let probed = match self.streams.answers(end) {
             true => Probed::Answered,
@@ -465,7 +466,7 @@ impl<N: Node> Network<N> {
         self.wake((from.0, 1 - from.1));
     }
 
-    /// Whoever reads a side has a look at what has arrived.
+    /// Wakes the reader of a side to read the octets that have arrived.
     fn wake(&mut self, side: SideId) {
         match self.streams.owner(side) {
             Some(Owner::Session((number, ..))) => {
@@ -485,7 +486,7 @@ impl<N: Node> Network<N> {
         }
     }
 
-    /// The writer to a connection goes on where it had no room.
+    /// Continues a write to a connection that was full.
     fn write_blocked(&mut self, reader: End) {
         let side = self.streams.at(reader);
         let writer = side.and_then(|(stream, side)| self.streams.owner((stream, 1 - side)));
@@ -494,7 +495,7 @@ impl<N: Node> Network<N> {
         }
     }
 
-    /// Writes what there is, as far as there is room; all of it as the last words.
+    /// Writes as many octets as there is capacity for; with `last` all of them.
     fn write(&mut self, end: End, last: bool) {
         while let Some(side) = self.streams.at(end) {
             let room = match last {

@@ -1,4 +1,4 @@
-//! What a scripted peer has received: a stream cut into messages, messages in words.
+//! Received octets of a scripted peer: a stream split into messages, messages as text.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -71,7 +71,7 @@ impl fmt::Display for Received {
     }
 }
 
-/// The octets that have come and that nothing has asked for yet.
+/// The received octets that were not requested yet.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     octets: BytesMut,
@@ -103,7 +103,7 @@ impl Default for Inbox {
 }
 
 impl Inbox {
-    /// Takes note of what the peer sends: its OPEN decides whether it may be sent path identifiers
+    /// Records sent octets of the peer: its OPEN decides whether it may be sent path identifiers
     /// and long messages.
     pub(crate) fn sent(&mut self, octets: &[u8]) {
         if octets.get(HEADER_OCTETS - 1) == Some(&MessageKind::Open.0)
@@ -139,7 +139,8 @@ impl Inbox {
         self.closed
     }
 
-    /// Takes the next whole message; octets that are none come as an error, again and again.
+    /// Returns the next complete message; octets that are not a message are returned as an error,
+    /// repeatedly.
     pub(crate) fn frame(&mut self) -> Result<Option<Frame>, Notification> {
         if let Some((_, frame)) = self.parts.pop_front() {
             self.parts.clear(); // They are of the same message.
@@ -178,7 +179,7 @@ impl Inbox {
         Some((part, text))
     }
 
-    /// What came before, for a failure text.
+    /// Returns the earlier messages, for a failure text.
     pub(crate) fn history(&self) -> String {
         match self.history.is_empty() {
             true => "nothing".into(),
@@ -190,11 +191,11 @@ impl Inbox {
     }
 }
 
-/// Returns the length of the message at the start of `octets`, which need not be there whole; `None`
-/// while its header is not (RFC 4271 §4.1). For readers that copy nothing.
+/// Returns the length of the message at the start of `octets`, which may be incomplete; `None` if
+/// its header is (RFC 4271 §4.1). For readers that copy nothing.
 ///
 /// # Errors
-/// The octets if they are no header of a message of at most 4096 octets.
+/// The octets if they are not the header of a message of at most 4096 octets.
 #[inline]
 pub fn message_octets(octets: &[u8]) -> Result<Option<usize>, NoHeader> {
     let Some(header) = octets.first_chunk::<HEADER_OCTETS>() else {

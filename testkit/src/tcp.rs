@@ -77,16 +77,16 @@ impl TcpPeer {
     /// The stream cannot be registered with the runtime.
     pub fn from_std(stream: std::net::TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        // A message is sent at once, also behind one that is not acknowledged yet.
+        // A message is sent at once, also if the one before is not acknowledged yet.
         stream.set_nodelay(true)?;
         Ok(Self::new(TcpStream::from_std(stream)?))
     }
 
-    /// Sends a message, or octets that are none. What the speaker sends meanwhile is read: it may
-    /// not read itself before that.
+    /// Sends a message, or arbitrary octets. Octets of the speaker are read during the call,
+    /// because the speaker may not read before it has written.
     ///
     /// # Errors
-    /// The connection is gone.
+    /// The connection is closed.
     pub async fn send(&mut self, message: impl Encode) -> io::Result<()> {
         let octets = message.octets().freeze();
         self.inbox.sent(&octets);
@@ -112,7 +112,7 @@ impl TcpPeer {
     /// Waits for the next message and returns it.
     ///
     /// # Panics
-    /// If something else comes, or nothing within [`PATIENCE`], with a text that says what.
+    /// If another message arrives, or none within [`PATIENCE`]; the text describes it.
     pub async fn expect(&mut self, expected: impl Into<Expected>) -> Received {
         let (expected, deadline) = (expected.into(), Instant::now() + PATIENCE);
         loop {
@@ -130,11 +130,11 @@ impl TcpPeer {
         }
     }
 
-    /// Waits for the next message and returns it as it came; `None` at the end of the stream. A call
-    /// that is given up loses nothing.
+    /// Waits for the next message and returns it as received; `None` at the end of the stream.
+    /// Cancel-safe.
     ///
     /// # Errors
-    /// `InvalidData` if the octets are no message.
+    /// `InvalidData` if the octets are not a message.
     pub async fn frame(&mut self) -> io::Result<Option<Frame>> {
         loop {
             if let Some(frame) = self.try_frame()? {
@@ -156,11 +156,11 @@ impl TcpPeer {
         next.map_err(|fault| io::Error::new(ErrorKind::InvalidData, fault.to_string()))
     }
 
-    /// Brings a session up: both OPENs and the first KEEPALIVEs (RFC 4271 §8.2.2). Returns the
+    /// Establishes a session: both OPENs and the first KEEPALIVEs (RFC 4271 §8.2.2). Returns the
     /// speaker's OPEN.
     ///
     /// # Errors
-    /// The connection is gone, or the speaker sends something else, as the text says.
+    /// The connection is closed, or the speaker sends another message, which the text describes.
     pub async fn establish(&mut self, open: &Open) -> io::Result<Open> {
         self.send(open).await?;
         let deadline = Instant::now() + PATIENCE;
@@ -205,7 +205,7 @@ impl TcpPeer {
         &self.writer.stream
     }
 
-    /// Returns the stream; what has been read and not asked for is lost.
+    /// Returns the stream; octets that were read and not requested are lost.
     ///
     /// # Panics
     /// If the peer sends KEEPALIVEs by itself.
@@ -220,7 +220,7 @@ impl TcpPeer {
         read.map_err(|_| ErrorKind::TimedOut.into())
     }
 
-    /// Reads what has come, or the end of the stream; a reset is an end, too.
+    /// Reads available octets, or the end of the stream; a reset is an end, too.
     async fn read_some(&mut self) {
         let stream = &self.writer.stream;
         let read = match stream.readable().await {

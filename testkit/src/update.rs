@@ -19,7 +19,7 @@ pub const OPTIONAL_TRANSITIVE: u8 = FLAG_OPTIONAL | FLAG_TRANSITIVE;
 const NEXT_HOP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 99);
 
 /// An UPDATE for IPv4 unicast (RFC 4271 §4.3), encoded without the codec of `bgp-proto`, which is
-/// usually what is tested with it. Other families go into MP_REACH_NLRI, as octets.
+/// usually the subject of the test. Other families go into MP_REACH_NLRI, as octets.
 #[derive(Clone, Debug, Default)]
 pub struct Update {
     withdrawn: Vec<u8>,

@@ -258,7 +258,7 @@ fn failure_says_that_nothing_came() {
     network.expect(peer, Received::Reach(vec!["10.65.0.1/32".into()]));
 }
 
-/// A program without a speaker, whose timer is due again so long after it was handled.
+/// A program without a speaker; its timer is due again so long after it was handled.
 struct Timer {
     due: Instant,
     pause: Duration,

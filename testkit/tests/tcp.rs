@@ -54,7 +54,7 @@ async fn refused_session_is_an_error_that_says_why() {
     );
 }
 
-/// Each sends more than both sockets hold before it asks for what it has received.
+/// Each side sends more than both sockets hold before it reads.
 #[tokio::test]
 async fn two_that_send_at_once_do_not_block_each_other() {
     const MESSAGES: usize = 4000;

@@ -1,4 +1,4 @@
-//! What lies between two addresses.
+//! The link between two addresses.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ pub struct Link {
     pub latency: Duration,
     /// How much more it may take; drawn from the network's seed.
     pub jitter: Duration,
-    /// How many of 1,000 segments are lost. Streams stay whole: a lost segment is sent again, and
-    /// holds up what was sent after it.
+    /// Number of lost segments per 1,000. Streams stay complete: a lost segment is sent again, and
+    /// delays the segments after it.
     pub loss_per_mille: u16,
 }
 
@@ -27,14 +27,14 @@ impl Link {
         }
     }
 
-    /// How long a segment takes; a link without chance draws nothing.
+    /// Returns the delay of a segment; a link without randomness draws nothing.
     pub(super) fn delay(&self, chance: &mut Chance) -> Duration {
         let mut delay = self.latency;
         if !self.jitter.is_zero() {
             let jitter = u64::try_from(self.jitter.as_nanos()).unwrap_or(u64::MAX);
             delay += Duration::from_nanos(chance.next() % jitter.saturating_add(1).max(1));
         }
-        // One that is lost nearly always would never arrive.
+        // With a higher rate a segment would practically never arrive.
         let loss = u64::from(self.loss_per_mille.min(900));
         while loss > 0 && chance.next() % 1000 < loss {
             delay += RETRANSMIT;

@@ -1,4 +1,4 @@
-//! What the speakers of a network hold.
+//! The tables of a network's speakers.
 
 use std::net::IpAddr;
 

@@ -1,29 +1,29 @@
-//! What stands at a place of a network.
+//! The programs of a network.
 
 use bgp_speaker::bgp_fsm::Instant;
 use bgp_speaker::{Event, Input, Output, Speaker, SpeakerConfig};
 
-/// A program around a speaker: what a network drives.
+/// A program around a speaker, which a network drives.
 ///
-/// [`Host`] is a speaker and nothing else. A daemon's core implements this itself, so that the
-/// network runs it as its driver would.
+/// [`Host`] is only a speaker. A daemon's core implements this trait itself, so that the network
+/// runs it as its driver would.
 pub trait Node {
-    /// Returns the speaker; `None` while the program has none.
+    /// Returns the speaker; `None` if the program has none at the moment.
     fn speaker(&self) -> Option<&Speaker>;
 
-    /// Returns the speaker to change it; `None` while the program has none.
+    /// Returns the speaker to change it; `None` if the program has none at the moment.
     fn speaker_mut(&mut self) -> Option<&mut Speaker>;
 
     /// Takes an output that is not about a connection: an event, or a request to track a next hop.
     fn output(&mut self, _output: Output) {}
 
-    /// Returns when the program next needs the clock: when its speaker does, unless it has timers
+    /// Returns when the program next needs the clock: the time of its speaker, unless it has timers
     /// of its own.
     fn poll_timeout(&self) -> Option<Instant> {
         self.speaker()?.poll_timeout()
     }
 
-    /// Does what is due.
+    /// Processes what is due.
     fn handle_timeout(&mut self, now: Instant) {
         if let Some(speaker) = self.speaker_mut()
             && speaker.poll_timeout().is_some_and(|at| at <= now)

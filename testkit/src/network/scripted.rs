@@ -1,4 +1,4 @@
-//! Scripted peers of a network: connections whose other end the test plays.
+//! Scripted peers of a network: connections with the test at their other end.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -45,15 +45,15 @@ impl<N: Node> Network<N> {
         Ok(scripted)
     }
 
-    /// Sends a message, or octets that are none, and lets everything happen that takes no time.
-    /// What is sent over a connection that has ended is lost.
+    /// Sends a message, or arbitrary octets, and processes all events that take no time. Octets for
+    /// a closed connection are lost.
     pub fn send(&mut self, scripted: Scripted, message: impl Encode) {
         self.send_only(scripted, message);
         self.settle();
     }
 
-    /// Sends a message that the speaker reads without doing anything else: routes are neither
-    /// chosen nor advertised before the network goes on.
+    /// Sends a message that the speaker only reads: routes are neither selected nor advertised
+    /// before the network continues.
     pub fn send_only(&mut self, scripted: Scripted, message: impl Encode) {
         let octets = message.octets().freeze();
         self.inbox(scripted).sent(&octets);
@@ -64,11 +64,11 @@ impl<N: Node> Network<N> {
         }
     }
 
-    /// Waits for the next message and returns it. Time passes until something comes, at most
+    /// Waits for the next message and returns it. Time passes until one arrives, at most
     /// [`VIRTUAL_PATIENCE`].
     ///
     /// # Panics
-    /// If something else comes, or nothing, with a text that says what.
+    /// If another message arrives, or none; the text describes it.
     #[track_caller]
     pub fn expect(&mut self, scripted: Scripted, expected: impl Into<Expected>) -> Received {
         let expected = expected.into();
@@ -87,15 +87,15 @@ impl<N: Node> Network<N> {
         }
     }
 
-    /// Lets everything happen that takes no time, and returns what the peer has received since the
-    /// last call, without KEEPALIVEs.
+    /// Processes all events that take no time, and returns the messages that the peer has received
+    /// since the last call, without KEEPALIVEs.
     pub fn received(&mut self, scripted: Scripted) -> Vec<Received> {
         self.settle();
         self.received_so_far(scripted)
     }
 
-    /// Returns what the peer has received since the last call, without KEEPALIVEs, and lets nothing
-    /// happen.
+    /// Returns the messages that the peer has received since the last call, without KEEPALIVEs, and
+    /// processes no event.
     pub fn received_so_far(&mut self, scripted: Scripted) -> Vec<Received> {
         let inbox = self.inbox(scripted);
         let mut all = vec![];
@@ -145,7 +145,7 @@ impl<N: Node> Network<N> {
         matches!(ends, [Some(Owner::Scripted), Some(Owner::Session(_))])
     }
 
-    /// Lets the peer's socket take at most so many octets, and lets nothing else happen.
+    /// Lets the peer's socket accept at most so many octets, and processes no other event.
     pub fn take_some(&mut self, scripted: Scripted, octets_max: usize) {
         if let Some(end) = self.end_of(scripted) {
             self.write_some(end, octets_max);
@@ -166,7 +166,7 @@ impl<N: Node> Network<N> {
         inbox.expect("a scripted peer of this network")
     }
 
-    /// A scripted peer reads what has arrived.
+    /// Reads the octets that have arrived at a scripted peer.
     pub(super) fn receive(&mut self, scripted: Scripted) {
         let side = (scripted.0, 0);
         let octets = self.streams.drain(side);

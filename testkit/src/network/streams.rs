@@ -1,4 +1,5 @@
-//! Streams between the ends of a network: in order, late, and bounded; and what happens later.
+//! Streams between the ends of a network: in order, delayed, and bounded; and the agenda of later
+//! events.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -18,18 +19,18 @@ pub(super) type End = (usize, PeerId, Conn);
 /// A side of a stream.
 pub(super) type SideId = (u64, usize);
 
-/// Who reads a side of a stream.
+/// The reader of a side of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Session(End),
-    /// The speaker that dialed, until it knows that the stream is open.
+    /// The connecting speaker, until it is notified that the stream is open.
     Dialer,
-    /// It is closed: what arrives is not read.
+    /// It is closed: octets that arrive are not read.
     Closed,
     Scripted,
 }
 
-/// One side of a stream, and what is on its way to it.
+/// One side of a stream, and the octets in flight to it.
 #[derive(Debug)]
 pub(super) struct Side {
     owner: Owner,
@@ -56,7 +57,8 @@ enum Item {
 pub(super) enum Due {
     /// A dial reaches its destination.
     Dial(Dial),
-    /// The dialer learns that its stream is open, or (without one) that its dial has failed.
+    /// Notifies the connecting speaker that its stream is open, or (without one) that its connect
+    /// failed.
     Dialed(Dial, Option<u64>),
     /// The head of a side's flight arrives.
     Arrive(SideId),
@@ -118,7 +120,7 @@ impl Streams {
         self.cuts.contains(&(from.ip(), to.ip()))
     }
 
-    /// How long a segment takes that is sent now; what is lost is sent again.
+    /// Returns the delay of a segment that is sent now; a lost segment is sent again.
     fn delay(&mut self, from: SocketAddr, to: SocketAddr) -> Duration {
         let link = self.links.get(&(from.ip(), to.ip())).unwrap_or(&self.link);
         link.delay(&mut self.chance)
@@ -134,18 +136,18 @@ impl Streams {
         self.agenda.insert((at, serial), due);
     }
 
-    /// When the next thing of the agenda happens.
+    /// Returns the time of the next entry of the agenda.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.agenda.keys().next().map(|(at, _)| *at)
     }
 
-    /// The next thing of the agenda that is due.
+    /// Returns the next due entry of the agenda.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Due> {
         let next = self.agenda.first_entry()?;
         (next.key().0 <= now).then(|| next.remove())
     }
 
-    /// A speaker dials from an address of its own.
+    /// Connects a speaker from one of its addresses.
     pub(super) fn dial(
         &mut self,
         now: Instant,
@@ -182,13 +184,13 @@ impl Streams {
         self.dialing.get(&(dial.from, dial.peer)) == Some(&dial.token)
     }
 
-    /// The dialer will learn what became of its dial.
+    /// Schedules the notification of the connecting speaker.
     pub(super) fn answer(&mut self, now: Instant, dial: Dial, stream: Option<u64>) {
         let at = now + self.delay(dial.remote, dial.local);
         self.later(at, Due::Dialed(dial, stream));
     }
 
-    /// The dialer learns of its stream; `false` if it no longer waits for it.
+    /// Notifies the connecting speaker of its stream; returns `false` if it no longer waits for it.
     pub(super) fn dialed(&mut self, dial: Dial, stream: Option<u64>) -> bool {
         let is_current = self.is_current(dial);
         if is_current {
@@ -212,7 +214,7 @@ impl Streams {
         self.dialing.remove(&(from, peer));
     }
 
-    /// Opens a stream between two owners; side 0 is that of the one that dialed.
+    /// Opens a stream between two owners; side 0 is the connecting one.
     pub(super) fn open(&mut self, sides: [(Owner, SocketAddr); 2]) -> u64 {
         let id = self.serial();
         for (number, (owner, _)) in sides.iter().enumerate() {
@@ -276,13 +278,13 @@ impl Streams {
         self.ends.keys().copied()
     }
 
-    /// Whether the other end of a connection would acknowledge what is sent now.
+    /// Returns whether the other end of a connection would acknowledge octets that are sent now.
     pub(super) fn answers(&self, end: End) -> bool {
         let sides = self.at(end).and_then(|side| self.ends(side));
         sides.is_some_and(|[other, own]| !self.is_cut(own.address, other.address))
     }
 
-    /// How many octets the writer of the other side may write now. It is noted if that is nothing.
+    /// Returns how many octets the writer of the other side may write now. Zero is recorded.
     pub(super) fn room(&mut self, from: SideId) -> usize {
         let Some(to) = self.side((from.0, 1 - from.1)) else {
             return 0;
@@ -295,7 +297,7 @@ impl Streams {
         room
     }
 
-    /// Whether the writer of a connection waits for its reader.
+    /// Returns whether the writer of a connection waits for its reader.
     pub(super) fn is_full(&self, end: End) -> bool {
         let sides = self.at(end).and_then(|side| self.ends(side));
         sides.is_some_and(|[other, _]| other.writer_waits)
@@ -306,7 +308,7 @@ impl Streams {
         self.send(now, from, Item::Octets(octets));
     }
 
-    /// Ends a stream from one side: what was written before still arrives.
+    /// Closes a stream from one side: octets that were written before still arrive.
     pub(super) fn close(&mut self, now: Instant, from: SideId) {
         if let Some(Owner::Session(end)) = self.owner(from) {
             self.ends.remove(&end);
@@ -389,12 +391,12 @@ impl Streams {
         side.map_or_else(BytesMut::new, |side| side.arrived.split())
     }
 
-    /// Whether the other side has ended the stream, and nothing more comes.
+    /// Returns whether the other side has closed the stream, and nothing more arrives.
     pub(super) fn has_ended(&self, at: SideId) -> bool {
         self.ends(at).is_some_and(|[_, own]| own.ended)
     }
 
-    /// Forgets a stream; what is on its way is lost.
+    /// Removes a stream; octets in flight are lost.
     pub(super) fn forget(&mut self, stream: u64) {
         for side in self.streams.remove(&stream).into_iter().flatten() {
             if let Owner::Session(end) = side.owner
