@@ -13,7 +13,7 @@ trap 'exit 1' HUP INT TERM
 added=$("$cambric" lab workload add --name "$name" web --node node2)
 echo "$added"
 address=$(echo "$added" | sed -n 's/.*: \([0-9.]*\),.*/\1/p')
-# The first packets may be lost while neighbours ask for each other.
+# The first packets may be lost while neighbors ask for each other.
 tries=1
 until "$cambric" lab exec --name "$name" w1 -- ping -c 1 -W 3 "$address"; do
     [ "$tries" -lt 20 ] || exit 1

@@ -315,7 +315,7 @@ refuses h3 route-reflector
 refuses h1 bgp-client
 refuses h1 felix
 
-# A reload takes a neighbour over, and away, in the same process.
+# A reload takes a neighbor over, and away, in the same process.
 reload() { in_host h3 systemctl reload cambric-route-reflector || fail 'systemctl reload'; }
 knows() { in_host h3 cambric show neighbors | grep -qF 10.0.0.99; }
 knows_not() { ! knows; }
@@ -324,10 +324,10 @@ cd /mnt/h3/root/etc/cambric
 cp -p route-reflector.toml /mnt/h3/before.toml
 printf '[[neighbor]]\naddress = "10.0.0.99"\nasn = 64512\n' >>route-reflector.toml
 reload
-await 'a neighbour, by a reload' knows
+await 'a neighbor, by a reload' knows
 cat /mnt/h3/before.toml >route-reflector.toml
 reload
-await 'no such neighbour, by a reload' knows_not
+await 'no such neighbor, by a reload' knows_not
 cd /
 [ "$(property h3 route-reflector MainPID)" = "$before" ] || fail 'a reload is a restart'
 

@@ -3,7 +3,7 @@
 #
 # Uses the machine's protoc when one is on PATH. Otherwise builds the stand-in in tools/protoc,
 # once, into target/protoc, and runs that. Safe to run many times at once: cargo's own lock
-# serialises the build, and the finished program is moved into place in one step.
+# serializes the build, and the finished program is moved into place in one step.
 set -eu
 
 # A build script may run with next to nothing on PATH, and need not be started from here.

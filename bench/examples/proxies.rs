@@ -180,7 +180,7 @@ async fn main() {
     );
     {
         let etcd = Etcd::start().await.expect("an etcd");
-        round("nobody", &etcd, &[], &[], 0, writes).await;
+        round("no mirror", &etcd, &[], &[], 0, writes).await;
         round("straight", &etcd, &etcd.urls(), &[], hosts, writes).await;
     }
     let etcd = Etcd::start().await.expect("an etcd");

@@ -55,7 +55,7 @@ pub const BARS: &[Bar] = &[
     bar(
         S1,
         "conv_foreign_s",
-        "CPU of all else meanwhile, s",
+        "CPU of all other processes, s",
         f64::INFINITY,
         &[Bird],
     ),
@@ -79,7 +79,7 @@ pub const BARS: &[Bar] = &[
     bar(
         S2,
         "conv_foreign_s",
-        "CPU of all else meanwhile, s",
+        "CPU of all other processes, s",
         f64::INFINITY,
         &[Bird],
     ),
@@ -89,7 +89,7 @@ pub const BARS: &[Bar] = &[
     bar(
         S3,
         "conv_foreign_s",
-        "CPU of all else meanwhile, s",
+        "CPU of all other processes, s",
         f64::INFINITY,
         &[Bird, FrrFast],
     ),
@@ -155,7 +155,7 @@ pub const BARS: &[Bar] = &[
     bar(
         S3b,
         "conv_foreign_s",
-        "CPU of all else meanwhile, s",
+        "CPU of all other processes, s",
         f64::INFINITY,
         &[FrrFast],
     ),
@@ -236,7 +236,7 @@ pub const BARS: &[Bar] = &[
     bar(
         Keep,
         "keep_silent_s",
-        "longest silence to a neighbour, s",
+        "longest silence to a neighbor, s",
         1.5,
         &[],
     ),

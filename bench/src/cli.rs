@@ -1,4 +1,4 @@
-//! The command line: which workloads, which daemons, how many rounds.
+//! The command line: workloads, daemons and rounds.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -15,51 +15,51 @@ use crate::report::Report;
 use crate::stage::Options;
 use crate::work::Work;
 
-/// The route reflector beside its peers: time, CPU and memory, with exact checks
+/// Compares the route reflector with other daemons: time, CPU and memory, with every route checked
 #[derive(Debug, Parser)]
 #[command(name = "bench")]
 pub struct Arguments {
-    /// Workloads, in this order; all unless given
+    /// Workloads, in this order [default: all]
     #[arg(long, value_delimiter = ',')]
     work: Vec<Work>,
-    /// Daemons of each round, in this order; those that the bars name unless given
+    /// Daemons of each round, in this order [default: those of the workload's bars]
     #[arg(long, value_delimiter = ',')]
     daemons: Vec<Kind>,
-    /// Rounds: each runs every other daemon once, and ours right before each; the table shows
-    /// medians. Long workloads take fewer
+    /// Number of rounds: each runs every other daemon once, and Cambric right before each of them. The
+    /// table has medians. Long workloads have fewer rounds
     #[arg(long, default_value_t = 7)]
     pairs: usize,
-    /// Where to write all values as JSON
+    /// Write all values to this file as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Small sizes and one round: a minute's check that everything is right
+    /// Small sizes and one round: checks all workloads in a minute
     #[arg(long)]
     quick: bool,
-    /// Start the daemon under this: "perf record -g -o FILE --"
+    /// Start the daemon with this command, such as "perf record -g -o FILE --"
     #[arg(long, value_name = "COMMAND", default_value = "")]
     wrap: String,
-    /// Seconds of churn [default: 120, or 6 of a quick run]
+    /// Seconds of churn [default: 120, with --quick 6]
     #[arg(long, value_name = "SECONDS")]
     churn: Option<u64>,
-    /// What routes are drawn from
+    /// Seed of the random routes
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     #[command(subcommand)]
-    /// What else to be
+    /// Another task of this program.
     pub part: Option<Part>,
 }
 
-/// Other things that the program can be.
+/// Other tasks of the program.
 #[derive(Debug, Subcommand)]
 pub enum Part {
     /// Measure the load generator itself, without sockets
     Speed,
-    /// Be the blind relay (started by the benchmark itself)
+    /// Run the relay without tables (started by the benchmark itself)
     #[command(hide = true)]
     Relay {
-        /// Where to listen
+        /// The listening address
         address: Ipv4Addr,
-        /// Whose autonomous system to be
+        /// The AS number
         asn: u32,
     },
 }

@@ -16,9 +16,7 @@ use testkit::{Encode, Keepalive};
 use crate::chance::Chance;
 use crate::intake::Intake;
 use crate::ledger::Ledger;
-use crate::limits::{
-    DIALLED_WITHIN, DIALLING_MAX, EVENTS_MAX, QUIET, READ_OCTETS_MAX, REDIAL_AFTER,
-};
+use crate::limits::{DIALED_WITHIN, DIALING_MAX, EVENTS_MAX, QUIET, READ_OCTETS_MAX, REDIAL_AFTER};
 use crate::routes::Routes;
 use crate::session::{Session, State, dial};
 use crate::wire::{AddPath, Offer};
@@ -111,7 +109,7 @@ impl Generator {
                 .filter(|session| session.is_opening())
                 .count();
             let idle = (0..all).filter(|&at| self.sessions[at].state == State::Idle);
-            let next: Vec<_> = idle.take(DIALLING_MAX.saturating_sub(busy)).collect();
+            let next: Vec<_> = idle.take(DIALING_MAX.saturating_sub(busy)).collect();
             self.dial(&next)?;
             self.turn(Duration::from_millis(20))?;
             ensure!(
@@ -247,7 +245,7 @@ impl Generator {
     fn dial_again(&mut self, now: Instant) -> Result<()> {
         let due = |session: &Session| match session.state {
             State::Waiting(at) => at <= now,
-            State::Dialling(until) => until <= now,
+            State::Dialing(until) => until <= now,
             _ => false,
         };
         let all = 0..self.sessions.len();
@@ -265,24 +263,24 @@ impl Generator {
             .map(|&at| (self.sessions[at].source, self.sessions[at].window))
             .collect();
         let (daemon, password) = (self.daemon, self.password);
-        let dialled = self.host.run(|| {
+        let dialed = self.host.run(|| {
             let dial = |&(source, window)| dial(source, daemon, window, password);
             callers.iter().map(dial).collect::<Vec<_>>()
         })?;
-        for (&at, stream) in which.iter().zip(dialled) {
+        for (&at, stream) in which.iter().zip(dialed) {
             match stream {
                 Ok(stream) => {
                     let session = &mut self.sessions[at];
                     // Jittered, as RFC 4271 §10 requires for timers.
-                    let wait = DIALLED_WITHIN.mul_f64(self.chance.below(1000) as f64 / 1000.0);
-                    session.state = State::Dialling(Instant::now() + DIALLED_WITHIN + wait);
+                    let wait = DIALED_WITHIN.mul_f64(self.chance.below(1000) as f64 / 1000.0);
+                    session.state = State::Dialing(Instant::now() + DIALED_WITHIN + wait);
                     session.interest = EpollFlags::EPOLLOUT;
                     let event = EpollEvent::new(EpollFlags::EPOLLOUT, at as u64);
                     self.epoll.add(&stream, event).context("epoll")?;
                     session.stream = Some(stream);
                 }
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => self.end(at, "")?,
-                Err(error) => return Err(error).context("dialling"),
+                Err(error) => return Err(error).context("dialing"),
             }
         }
         Ok(())
@@ -290,7 +288,7 @@ impl Generator {
 
     fn writable(&mut self, at: usize) -> Result<()> {
         let session = &mut self.sessions[at];
-        if matches!(session.state, State::Dialling(_))
+        if matches!(session.state, State::Dialing(_))
             && let Some(stream) = &session.stream
         {
             if stream.take_error()?.is_some() {

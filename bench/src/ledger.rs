@@ -160,7 +160,10 @@ mod tests {
         ledger.note(1, 1, 8);
         assert!(ledger.is_right());
         ledger.note(0, 1, 8);
-        assert!(ledger.is_right(), "an echo that is told apart elsewhere");
+        assert!(
+            ledger.is_right(),
+            "an echo of the own value is counted elsewhere"
+        );
         ledger.note(2, 0, 9);
         assert!(ledger.is_right(), "a session that does not count");
         ledger.note(1, 0, NONE);
@@ -188,6 +191,10 @@ mod tests {
         ledger.count(1, false);
         ledger.forget(1);
         ledger.count(1, true);
-        assert_eq!(ledger.standing(), (3, 4), "what was forgotten meanwhile");
+        assert_eq!(
+            ledger.standing(),
+            (3, 4),
+            "the forgotten session is not counted"
+        );
     }
 }

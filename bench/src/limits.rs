@@ -24,11 +24,11 @@ pub const KEEPALIVE_EVERY: Duration = Duration::from_secs(20);
 pub const REDIAL_AFTER: Duration = Duration::from_millis(20);
 
 /// The least time until an unanswered connection is dialed again; the most is twice this.
-pub const DIALLED_WITHIN: Duration = Duration::from_millis(250);
+pub const DIALED_WITHIN: Duration = Duration::from_millis(250);
 
 /// Sessions that are being opened at once while a run is prepared: some daemons' accept queues are
 /// short, and a SYN that finds a full one costs a second.
-pub const DIALLING_MAX: usize = 8;
+pub const DIALING_MAX: usize = 8;
 
 /// How long one phase of a run may take.
 pub const PATIENCE: Duration = Duration::from_secs(300);

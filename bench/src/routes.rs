@@ -145,7 +145,7 @@ impl Sets {
     /// Identifies the set of received attributes; fails if any attribute is wrong.
     pub fn identify(&self, received: &Received<'_>) -> Result<Tag> {
         let Some(tag) = self.candidate(received) else {
-            bail!("attributes of nobody: {received:02x?}");
+            bail!("attributes that no generator sent: {received:02x?}");
         };
         let at = tag as usize - 1;
         let (set, (path, communities)) = (&self.sets[at], &self.seen[at]);

@@ -65,7 +65,7 @@ pub(crate) enum State {
     Waiting(Instant),
     /// Until then: a SYN that finds a full accept queue is dropped, and the kernel's own retries
     /// have growing intervals.
-    Dialling(Instant),
+    Dialing(Instant),
     Opening,
     Established,
 }
@@ -94,7 +94,7 @@ impl Session {
     pub(crate) const fn is_opening(&self) -> bool {
         matches!(
             self.state,
-            State::Dialling(_) | State::Opening | State::Waiting(_)
+            State::Dialing(_) | State::Opening | State::Waiting(_)
         )
     }
 }

@@ -117,7 +117,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         all.push(log_lines());
         all.extend(events::limits());
         if let Some((used, limit)) = daemon_common::daemon::open_files() {
-            let then = "no further connection is accepted or dialled";
+            let then = "no further connection is accepted or dialed";
             all.push(Limit::new("open files", limit, then).used(used));
         }
         all.extend(self.drivers.limits());

@@ -370,6 +370,8 @@ mod tests {
     use super::*;
     use alloc::string::ToString;
 
+    // Promise (BGP): Every event in every state of a session has a defined action, and the graph
+    // in `docs/design/fsm.dot` is the table that runs.
     #[test]
     fn every_cell_is_answered_by_exactly_one_row() {
         for state in State::ALL {
@@ -422,6 +424,7 @@ mod tests {
         }
     }
 
+    // Promise: as bgp-fsm every_cell_is_answered_by_exactly_one_row
     #[test]
     fn the_drawn_graph_is_the_table() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/design/fsm.dot");
@@ -432,7 +435,7 @@ mod tests {
         } else {
             assert_eq!(
                 drawn, graph,
-                "run the test with UPDATE_EXPECT=1 to draw it anew"
+                "run the test with UPDATE_EXPECT=1 to write it"
             );
         }
     }

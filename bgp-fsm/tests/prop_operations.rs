@@ -21,7 +21,7 @@ enum Op {
     Stop,
     Leave,
     Configure(SessionConfig),
-    Dialled(bool),
+    Dialed(bool),
     Accept,
     Close(Conn),
     Late(Conn),
@@ -52,7 +52,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Stop),
         1 => Just(Op::Leave),
         2 => configs().prop_map(Op::Configure),
-        6 => any::<bool>().prop_map(Op::Dialled),
+        6 => any::<bool>().prop_map(Op::Dialed),
         6 => Just(Op::Accept),
         2 => conn().prop_map(Op::Close),
         1 => conn().prop_map(Op::Late),
@@ -211,7 +211,7 @@ impl World {
                 self.drain();
             }
             Op::Leave => self.handle(Input::Leave(Notification::administrative_shutdown("x"))),
-            Op::Dialled(good) if self.at(Conn::Outbound).dialing => {
+            Op::Dialed(good) if self.at(Conn::Outbound).dialing => {
                 self.at(Conn::Outbound).dialing = false;
                 if good {
                     self.opened(Conn::Outbound)
@@ -378,6 +378,7 @@ fn configs() -> impl Strategy<Value = SessionConfig> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
+    // Promise (BGP): Any operations in any order keep the invariants of a session.
     #[test]
     fn invariants_hold(config in configs(), seed: u64, ops in prop::collection::vec(op(), 1..120)) {
         let mut world = World {

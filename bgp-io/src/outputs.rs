@@ -14,7 +14,7 @@ use crate::io::Entry;
 use crate::limits::{LINGER, LINGERING_MAX};
 use crate::linger::Lingering;
 use crate::link::{Dial, Link, Stage};
-use crate::sockets::{dialling, secure};
+use crate::sockets::{dialing, secure};
 use crate::{Event, Io};
 
 impl Io {
@@ -57,7 +57,7 @@ impl Io {
         ttl_security_hops: Option<u8>,
         password: Option<&str>,
     ) {
-        match dialling(remote, local, ttl_security_hops, password) {
+        match dialing(remote, local, ttl_security_hops, password) {
             Ok(socket) => {
                 let dial: Dial = Box::pin(async move { socket.connect(remote).await });
                 self.open(peer, Conn::Outbound, Stage::Dialing(dial));

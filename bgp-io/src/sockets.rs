@@ -65,7 +65,7 @@ pub(crate) fn accept_now(socket: &TcpListener) -> io::Result<(TcpStream, SocketA
 }
 
 /// Opens a socket that is ready to connect to `remote`.
-pub(crate) fn dialling(
+pub(crate) fn dialing(
     remote: SocketAddr,
     local: Option<IpAddr>,
     ttl_security_hops: Option<u8>,

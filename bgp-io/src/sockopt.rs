@@ -104,11 +104,11 @@ type TcpInfoWords = [u32; 40];
 /// The fields in use of `struct tcp_info`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TcpFigures {
-    /// Consecutive timeouts without an acknowledgement (`tcpi_retransmits`).
+    /// Consecutive timeouts without an acknowledgment (`tcpi_retransmits`).
     pub(crate) repeats: u32,
-    /// Segments in flight without an acknowledgement of any kind (`tcpi_unacked`, `tcpi_sacked`).
+    /// Segments in flight without an acknowledgment of any kind (`tcpi_unacked`, `tcpi_sacked`).
     pub(crate) in_flight: u32,
-    /// Milliseconds since the last acknowledgement or data arrived (`tcpi_last_ack_recv`,
+    /// Milliseconds since the last acknowledgment or data arrived (`tcpi_last_ack_recv`,
     /// `tcpi_last_data_recv`).
     pub(crate) heard_ms_ago: u32,
     /// Received segments of any kind (`tcpi_segs_in`).
@@ -135,7 +135,7 @@ pub(crate) fn tcp_figures(socket: &impl AsFd) -> io::Result<TcpFigures> {
 }
 
 /// Makes the kernel retransmit lost segments of a connection at even intervals at first: a peer
-/// whose host was unreachable for a second is then noticed by a missing acknowledgement, not after
+/// whose host was unreachable for a second is then noticed by a missing acknowledgment, not after
 /// a long retransmission timeout. The kernel does so only if the congestion control has a finite
 /// slow start, so BBR is replaced. On a kernel without these options the hold timer detects such a
 /// peer.

@@ -37,7 +37,7 @@ impl Io {
                 link.signal.clear();
                 match link.poll_dial() {
                     Some(Poll::Pending) => {}
-                    Some(Poll::Ready(done)) => self.dialled(token, done),
+                    Some(Poll::Ready(done)) => self.dialed(token, done),
                     None => {
                         self.read_link(token, octets_left);
                         self.write_blocked(token, octets_left);
@@ -62,7 +62,7 @@ impl Io {
         }
     }
 
-    fn dialled(&mut self, token: usize, done: io::Result<TcpStream>) {
+    fn dialed(&mut self, token: usize, done: io::Result<TcpStream>) {
         let Some(link) = self.link(token) else { return };
         let (peer, conn) = (link.peer, link.conn);
         let ends = done.and_then(|stream| Ok((stream.local_addr()?, stream.peer_addr()?, stream)));

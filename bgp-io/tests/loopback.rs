@@ -116,6 +116,7 @@ async fn is_heard(address: SocketAddr) -> bool {
     tokio::net::TcpStream::connect(address).await.is_ok()
 }
 
+// Promise (BGP): The listening addresses change without an effect on sessions.
 /// From one address to all and back, and on to another one: sessions stay, and so does a connection
 /// that waits at a socket that closes.
 #[tokio::test]
@@ -487,7 +488,7 @@ async fn keepalive_sent_in_time_is_read_in_time() {
 /// The number of KEEPALIVEs from a driver's first neighbor.
 fn keepalives(us: &Io) -> u64 {
     let mut peers = us.speaker().peers();
-    let first = peers.next().expect("a neighbour");
+    let first = peers.next().expect("a neighbor");
     first.session.stats().received.keepalive
 }
 

@@ -125,7 +125,7 @@ fn two(us: u8, of: [(u8, Option<Password>); 2]) -> SpeakerConfig {
 }
 
 /// The speaker at 127.0.0.`us` that connects, with a password.
-fn dialler(us: u8, them: u8, to: &Io, password: Option<Password>) -> Io {
+fn dialer(us: u8, them: u8, to: &Io, password: Option<Password>) -> Io {
     let mut peer = neighbor(us, host(them).into(), Some(support::port(to)));
     peer.password = password;
     let peers = vec![peer];
@@ -157,7 +157,7 @@ async fn a_key_that_fails_keeps_its_neighbor_out_and_nobody_else() {
         matches!(&keyless[..], [one] if one.contains("neighbor 127.0.0.65 has 81 octets")),
         "{keyless:?}"
     );
-    let other = dialler(66, 64, &us, secret());
+    let other = dialer(66, 64, &us, secret());
     let to = SocketAddr::from((host(64), support::port(&us)));
     let mut pair = [other, us];
     until(&mut pair, up).await;
@@ -172,7 +172,7 @@ async fn a_key_that_fails_keeps_its_neighbor_out_and_nobody_else() {
     us.reconfigure(two(64, [(65, secret()), (66, secret())]))
         .expect("the same speaker");
     assert_eq!(us.keyless().count(), 0);
-    let late = dialler(65, 64, &us, secret());
+    let late = dialer(65, 64, &us, secret());
     let mut pair = [late, us];
     until(&mut pair, |pair, _| is_up(&pair[0])).await;
     assert_eq!(flaps(&pair[1]), 0);
@@ -201,7 +201,7 @@ async fn connection_before_the_key_is_rejected() {
     };
     beside(&mut us, words, |event| events.push(event)).await;
     assert_eq!(unsigned(&events), 1, "{events:?}");
-    let signed = dialler(68, 67, &us, secret());
+    let signed = dialer(68, 67, &us, secret());
     until(&mut [signed, us], |pair, _| is_up(&pair[0])).await;
 }
 

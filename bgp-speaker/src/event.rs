@@ -282,9 +282,7 @@ impl fmt::Display for Refusal {
             Self::RangeFull { range, limit } => {
                 write!(f, "neighbor_range {range} is full: limit = {limit}")
             }
-            Self::WrongLocal => {
-                f.write_str("it dialled another address than the neighbor's source")
-            }
+            Self::WrongLocal => f.write_str("it dialed another address than the neighbor's source"),
             Self::TooManyPeers => f.write_str("this speaker holds no more peers"),
             Self::Session(notification) => {
                 write!(f, "the session does not want it now: {notification}")

@@ -377,7 +377,10 @@ impl std::fmt::Display for Finding {
                 named(handle)
             ),
             Self::Cooled { block, .. } => {
-                write!(f, "block {block} is nobody's and has addresses to forget")
+                write!(
+                    f,
+                    "block {block} has no affinity, and released addresses whose cooldown is over"
+                )
             }
             Self::Surplus { owner, block, .. } => {
                 write!(f, "block {block} of {owner} is empty, and not its only one")

@@ -62,7 +62,7 @@
 mod address;
 mod assign;
 mod block;
-mod catalogue;
+mod catalog;
 mod collect;
 mod error;
 pub mod limits;
@@ -78,7 +78,7 @@ mod time;
 pub use address::AddressRequest;
 pub use assign::Request;
 pub use block::{Block, BlockFault, Given, Holder, Release, Released, Taker};
-pub use catalogue::{NamedPool, Pools};
+pub use catalog::{NamedPool, Pools};
 pub use collect::{Collector, Finding, NotReady, findings};
 pub use error::IpamError;
 pub use picture::{NODE, OTHER_PLUGIN, Picture, TYPE, Use};

@@ -12,7 +12,7 @@ use calico_store::{KeyRange, Listing, Revision};
 use ipnet::IpNet;
 
 use crate::block::Block;
-use crate::catalogue::Pools;
+use crate::catalog::Pools;
 use crate::error::IpamError;
 use crate::store::Ipam;
 use crate::time::Time;

@@ -57,7 +57,7 @@ impl fmt::Display for FabricKey {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FabricKeyError {
     /// It is not below the prefix.
-    #[error("nothing of ours lives under this key")]
+    #[error("not a key of the fabric")]
     Foreign,
     /// The name of a reflector is invalid.
     #[error("a reflector's name is that of a host: lower-case letters, digits, '-' and '.'")]

@@ -90,7 +90,7 @@ async fn answered_write_survives_sigkill() {
         loop {
             if answered.0 == enough {
                 // At any point of the current request.
-                std::thread::spawn(move || kill(pid, Signal::SIGKILL).expect("signalled"));
+                std::thread::spawn(move || kill(pid, Signal::SIGKILL).expect("signaled"));
             }
             let next = (answered.0 + 1).to_string();
             match store.put("/n".into(), next.into(), LeaseId::NONE).await {
@@ -121,7 +121,7 @@ async fn it_serves_manifests_until_told_to_leave() {
     assert!(String::from_utf8_lossy(&found.value).contains("10.65.0.1/32"));
 
     let pid = Pid::from_raw(i32::try_from(program.0.id()).expect("a pid"));
-    kill(pid, Signal::SIGTERM).expect("signalled");
+    kill(pid, Signal::SIGTERM).expect("signaled");
     let status = program.0.wait().expect("it ends");
     assert!(status.success(), "{status}");
 }

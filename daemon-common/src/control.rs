@@ -193,7 +193,7 @@ pub enum BindError {
     NotASocket(PathBuf),
     /// No permission.
     #[error(
-        "control socket {0}: permission denied; run as a user who may write there, or set another `control`"
+        "control socket {0}: permission denied; run as a user with write permission there, or set another `control`"
     )]
     Denied(PathBuf),
     /// Anything else.

@@ -3,7 +3,7 @@
 
 mod netns;
 
-use cambric_felix::apply::Neighbours;
+use cambric_felix::apply::Neighbors;
 use netns::{lab, run};
 
 /// ff02::1:ff00:1, the solicited-node group of fe80::1.
@@ -12,7 +12,7 @@ const GROUP: &str = "ff0200000000000000000001ff000001";
 #[test]
 fn gateway_answers_solicitations_with_its_address() {
     lab("gateway_answers_solicitations_with_its_address", || {
-        let mut neighbours = Neighbours::open(80).unwrap();
+        let mut neighbors = Neighbors::open(80).unwrap();
         // Many, because the kernel's own join is often fast enough, too.
         for number in 1..=50 {
             run(&format!(
@@ -21,7 +21,7 @@ fn gateway_answers_solicitations_with_its_address() {
             // `7: cali1@p1: <…`
             let link = run(&format!("ip -o link show cali{number}"));
             let interface = link.split(':').next().unwrap().parse().unwrap();
-            neighbours.put_gateway_ipv6(interface).unwrap();
+            neighbors.put_gateway_ipv6(interface).unwrap();
             let groups = std::fs::read_to_string("/proc/thread-self/net/igmp6").unwrap();
             let name = format!("cali{number}");
             let joined = groups.lines().any(|line| {

@@ -40,10 +40,10 @@ fn open_workloads_reach_each_other_their_host_reaches_them() {
             );
             let routes = run("ip -6 route show proto 80");
             assert!(routes.contains("fd65::1 dev cali1 metric 256"), "{routes}");
-            let neighbours = run("ip neigh show nud permanent dev cali1");
+            let neighbors = run("ip neigh show nud permanent dev cali1");
             assert!(
-                neighbours.contains(&format!("10.65.0.1 lladdr {}", mac(1))),
-                "{neighbours}"
+                neighbors.contains(&format!("10.65.0.1 lladdr {}", mac(1))),
+                "{neighbors}"
             );
             assert!(host.counted("from-cali1", "profile projectcalico-default-allow") > 0);
             let Reply::Status(status) = host.ask(&Command::Status {}) else {
@@ -54,6 +54,7 @@ fn open_workloads_reach_each_other_their_host_reaches_them() {
     );
 }
 
+// Promise (Felix): Packets that no rule allows do not pass.
 #[test]
 fn a_source_address_that_is_not_the_endpoints_is_dropped() {
     lab(
@@ -94,6 +95,7 @@ fn a_source_address_that_is_not_the_endpoints_is_dropped() {
     );
 }
 
+// Promise: as felix a_source_address_that_is_not_the_endpoints_is_dropped
 #[test]
 fn an_interface_of_ours_without_endpoint_passes_nothing() {
     lab(
@@ -126,6 +128,7 @@ fn an_interface_of_ours_without_endpoint_passes_nothing() {
     );
 }
 
+// Promise: as felix a_source_address_that_is_not_the_endpoints_is_dropped
 #[test]
 fn an_endpoint_without_profile_passes_nothing_until_it_has_one() {
     lab(
@@ -396,6 +399,7 @@ fn connections_of_a_gone_address_are_forgotten() {
     });
 }
 
+// Promise (Felix): An endpoint that gets the address of another one inherits no connection.
 #[test]
 fn endpoint_with_a_reused_address_inherits_no_connection() {
     lab(

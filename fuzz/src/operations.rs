@@ -127,7 +127,7 @@ impl Rig {
         assert_eq!(
             self.up,
             self.session.established().is_some(),
-            "told what is"
+            "reported as established"
         );
         assert_eq!(
             self.up,

@@ -293,7 +293,7 @@ impl Guard {
         batch.push(batch_begin(on), 0);
         let mut sent = Vec::with_capacity(steps.len());
         for (at, step) in steps.iter().enumerate() {
-            // Errors are returned in any case; one acknowledgement confirms the end.
+            // Errors are returned in any case; one acknowledgment confirms the end.
             let ends = at + 1 == steps.len();
             let flags = step.flags | if ends { NLM_F_ACK } else { 0 };
             sent.push(batch.push(inet(step.message.clone()), flags));

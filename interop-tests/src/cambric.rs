@@ -220,7 +220,7 @@ pub(crate) async fn heard(
 pub(crate) async fn neighbors(kind: Kind, site: &Site) -> Result<report::Neighbors, String> {
     match call(socket(kind, site), &Command::Neighbors {}).await {
         Ok(Reply::Neighbors(neighbors)) => Ok(neighbors),
-        other => Err(format!("not neighbours: {other:?}")),
+        other => Err(format!("not neighbors: {other:?}")),
     }
 }
 

@@ -221,7 +221,7 @@ impl Setup {
     }
 
     fn last(&mut self) -> &mut Neighbor {
-        self.neighbors.last_mut().expect("a neighbour was added")
+        self.neighbors.last_mut().expect("a neighbor was added")
     }
 
     /// Accepts clients from a range of addresses.

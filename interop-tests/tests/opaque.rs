@@ -368,7 +368,7 @@ const BY_KEY: &[Row] = &[
         &[112, 0x80, 0, 0, 0, 0, 0xfc, 0, 0, 0, 0, 1, 10, 66, 0],
     ),
     (
-        "a labelled route, withdrawn with label 0",
+        "a labeled route, withdrawn with label 0",
         Family::IPV4_LABELED_UNICAST,
         HOP,
         &[48, 0, 6, 0x41, 10, 66, 0],

@@ -122,7 +122,7 @@ impl Requests {
         }
     }
 
-    /// Sends one request and waits for its acknowledgement.
+    /// Sends one request and waits for its acknowledgment.
     ///
     /// # Errors
     ///
@@ -272,7 +272,7 @@ impl<'r> Batch<'r> {
     }
 }
 
-/// Returns the number of messages in `octets` that request an acknowledgement.
+/// Returns the number of messages in `octets` that request an acknowledgment.
 fn acknowledged(octets: &[u8]) -> usize {
     let mut rest = octets;
     std::iter::from_fn(|| next_message(&mut rest))
@@ -291,7 +291,7 @@ fn next_message<'o>(rest: &mut &'o [u8]) -> Option<NetlinkBuffer<&'o [u8]>> {
     Some(message)
 }
 
-/// Returns the outcome in an `NLMSG_ERROR`; number 0 is an acknowledgement.
+/// Returns the outcome in an `NLMSG_ERROR`; number 0 is an acknowledgment.
 fn outcome(message: &NetlinkBuffer<&[u8]>) -> Result<(), Refused> {
     let payload = message.payload();
     match error_number(payload) {

@@ -41,7 +41,7 @@ pub const WORKLOADS_PER_NODE_MAX: u16 = 250;
 /// Maximum number of nodes that resolve each other's MAC addresses. The kernel has one neighbor
 /// table for all namespaces of a machine, with room for 1024 dynamic entries of each IP version by
 /// default. A larger fabric uses permanent entries, which do not count.
-pub const NEIGHBOURS_ASKED_MAX: usize = 20;
+pub const NEIGHBORS_ASKED_MAX: usize = 20;
 
 /// Maximum number of members of a fabric's store, each but the first on its own host.
 pub const STORE_MEMBERS_MAX: u16 = 3;

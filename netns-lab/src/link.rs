@@ -323,7 +323,7 @@ impl Links {
     /// # Errors
     ///
     /// If the link is missing or the kernel refuses.
-    pub async fn add_neighbour(
+    pub async fn add_neighbor(
         &self,
         name: &str,
         address: IpAddr,
@@ -335,7 +335,7 @@ impl Links {
             .link_layer_address(&mac)
             .execute()
             .await
-            .map_err(|e| Error::link("adding neighbour", address.to_string(), e))
+            .map_err(|e| Error::link("adding neighbor", address.to_string(), e))
     }
 
     async fn route_to(

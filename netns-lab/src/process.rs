@@ -194,7 +194,7 @@ impl Process {
     ///
     /// If the process has been waited for already, or the kernel refuses.
     pub fn signal(&self, signal: Signal) -> Result<(), Error> {
-        let fail = |e| Error::system("signalling", self.name.as_str(), e);
+        let fail = |e| Error::system("signaling", self.name.as_str(), e);
         // `id` is `None` once the child is reaped: its pid may belong to another process by then.
         let pid = self.child.id().ok_or(nix::Error::ESRCH).map_err(fail)?;
         let pid = i32::try_from(pid).map_err(|_| fail(nix::Error::ESRCH))?;

@@ -36,7 +36,7 @@ const STEPS: [Step; 10] = [
     },
     Step {
         name: "ingest-known",
-        what: "the same UPDATEs once more",
+        what: "the same UPDATEs again",
         run: ingest_known,
     },
     Step {

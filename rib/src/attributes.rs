@@ -41,7 +41,7 @@ pub(crate) struct Ranks {
     /// MULTI_EXIT_DISC; absent counts as 0 (RFC 4271 §9.1.2.2 c).
     pub(crate) med: u32,
     /// The neighboring AS of the route; 0 if the AS_PATH begins with a set.
-    pub(crate) neighbour_as: Asn,
+    pub(crate) neighbor_as: Asn,
     /// ORIGINATOR_ID, 0 if absent.
     pub(crate) originator: u32,
     /// Index into the next hops.
@@ -103,7 +103,7 @@ pub(crate) enum Scope {
 impl Ranks {
     pub(crate) fn new(attributes: &Attributes, local_asn: Asn, next_hop: u32) -> Self {
         let as_path = &attributes.as_path;
-        let neighbour_as = match as_path.first_as() {
+        let neighbor_as = match as_path.first_as() {
             Some(asn) => asn,
             // RFC 4271 §9.1.2.2: a route that originates in the local AS is its own neighbor AS.
             None if as_path.is_empty() => local_asn,
@@ -112,7 +112,7 @@ impl Ranks {
         Self {
             local_pref: attributes.local_pref.unwrap_or(LOCAL_PREF_DEFAULT),
             med: attributes.med.unwrap_or(0),
-            neighbour_as,
+            neighbor_as,
             originator: attributes.originator_id.map_or(0, u32::from),
             next_hop,
             as_path_length: saturate(as_path.length()),

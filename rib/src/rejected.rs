@@ -13,7 +13,7 @@ use bgp_proto::{Family, Net, Nlri, Prefix};
 
 use crate::limits::{REJECTED_OCTETS_MAX, REJECTED_PATHS_MAX};
 use crate::peer::PeerId;
-use crate::policy::{Judgement, PrefixSet};
+use crate::policy::{Judgment, PrefixSet};
 
 /// A path that an import policy rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct RejectedPath {
     /// Its path identifier; 0 for none (RFC 7911 §3).
     pub path_id: u32,
     /// The rules that rejected it; `None` if the policy has none and rejects all.
-    pub judged: Option<Judgement>,
+    pub judged: Option<Judgment>,
     destination: Destination,
 }
 
@@ -53,7 +53,7 @@ impl RejectedPath {
             Destination::Prefix(_) => 0,
             Destination::Opaque(octets) => octets.len(),
         };
-        let terms = |judged: &Judgement| {
+        let terms = |judged: &Judgment| {
             let terms = judged.terms.iter();
             judged.rules.len()
                 + terms
@@ -98,7 +98,7 @@ impl Rejections {
         &mut self,
         (peer, family): (PeerId, Family),
         nlri: Nlri<'_>,
-        judged: Option<Judgement>,
+        judged: Option<Judgment>,
     ) {
         let destination = match nlri.net {
             Net::V4(prefix) => Destination::Prefix(Prefix::V4(prefix)),

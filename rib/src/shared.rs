@@ -158,7 +158,7 @@ impl Shared {
             local_pref: ranks.local_pref,
             as_path_length: u32::from(ranks.as_path_length),
             origin: ranks.origin,
-            neighbour_as: ranks.neighbour_as,
+            neighbor_as: ranks.neighbor_as,
             med: ranks.med,
             external,
             igp_cost: cost.unwrap_or(u32::MAX),

@@ -33,7 +33,7 @@ pub(crate) enum Event {
         token: u64,
     },
     /// The result arrives at the dialing machine: the stream, or a rejection.
-    Dialled {
+    Dialed {
         from: At,
         peer: PeerId,
         token: u64,

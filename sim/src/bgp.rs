@@ -154,7 +154,7 @@ impl Bgp {
     }
 
     /// Handles the result of a dial.
-    pub(crate) fn dialled(&mut self, cx: &mut Cx<'_>, peer: PeerId, stream: Option<u32>) {
+    pub(crate) fn dialed(&mut self, cx: &mut Cx<'_>, peer: PeerId, stream: Option<u32>) {
         let conn = Conn::Outbound;
         let Some(stream) = stream else {
             return self.session(cx, peer, bgp_fsm::Input::Failed(conn));
@@ -311,7 +311,7 @@ impl Bgp {
                 peer,
                 token,
             },
-            None => Event::Dialled {
+            None => Event::Dialed {
                 from: self.at,
                 peer,
                 token,

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use netns_lab::fabric::Shape;
 use sim::{Options, Plants, demo, run};
 
-/// Whole fabrics in one process
+/// Simulates whole fabrics in one process
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct Args {
@@ -16,30 +16,30 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// A fabric comes up, a workload moves, another goes, a reflector is killed
+    /// Start a fabric, move a workload, remove another one, kill a reflector
     Demo {
-        /// How many nodes
+        /// Number of nodes
         #[arg(long, default_value_t = demo::SHAPE.nodes, value_name = "N")]
         nodes: u16,
-        /// How many route reflectors
+        /// Number of route reflectors
         #[arg(long, default_value_t = demo::SHAPE.reflectors, value_name = "R")]
         reflectors: u16,
-        /// How many workloads on each node
+        /// Number of workloads on each node
         #[arg(long, default_value_t = demo::SHAPE.workloads_per_node, value_name = "W")]
         workloads: u16,
-        /// Which of all possible runs
+        /// Seed of the run
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Chaos, then calm, checked by the oracles, a seed each
+    /// Run random failures, then a calm time, with a check of all invariants; once for each seed
     Run {
         /// The first seed
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// How many seeds
+        /// Number of seeds
         #[arg(long, default_value_t = 1)]
         count: u64,
-        /// How many nodes
+        /// Number of nodes
         #[arg(long, default_value_t = 8)]
         nodes: u16,
     },

@@ -194,7 +194,7 @@ impl Story<'_> {
         while sessions::up(&self.world) > nodes * (reflectors - 1) {
             self.world.pass(LOOK)?;
             if self.world.now() - begun > CONVERGE {
-                let what = format!("nobody notices that {name} is gone");
+                let what = format!("no session with {name} has ended");
                 return Err(self.world.violation("sessions", what).into());
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-use cambric_felix::agent::{Checked, Failed, HostCommand, HostEvent, Neighbour};
+use cambric_felix::agent::{Checked, Failed, HostCommand, HostEvent, Neighbor};
 
 use crate::chance::Chance;
 
@@ -11,7 +11,7 @@ use crate::chance::Chance;
 #[derive(Debug)]
 pub(crate) struct SimHost {
     has_rules: bool,
-    neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
+    neighbors: BTreeMap<(u32, IpAddr), Neighbor>,
     /// Commands that are not executed yet.
     queue: VecDeque<(u64, HostCommand)>,
     /// Addresses whose conntrack entries are deleted once these commands have ended.
@@ -25,7 +25,7 @@ impl SimHost {
     pub(crate) fn new(chance: Chance) -> Self {
         Self {
             has_rules: false,
-            neighbours: BTreeMap::new(),
+            neighbors: BTreeMap::new(),
             queue: VecDeque::new(),
             forgetting: BTreeSet::new(),
             fails: 0,
@@ -36,7 +36,7 @@ impl SimHost {
     /// Resets the host as a reboot does.
     pub(crate) fn wipe(&mut self) {
         self.has_rules = false;
-        self.neighbours.clear();
+        self.neighbors.clear();
     }
 
     /// Drops the commands that a stopped Felix has not passed to the kernel.
@@ -95,13 +95,13 @@ impl SimHost {
             }
             HostCommand::ListNeighbors => {
                 let listed = self.luck();
-                let listed = listed.map(|()| self.neighbours.values().copied().collect());
+                let listed = listed.map(|()| self.neighbors.values().copied().collect());
                 HostEvent::NeighborsListed(listed)
             }
             HostCommand::PutNeighbor(entry) => {
                 let outcome = self.luck();
                 if outcome.is_ok() {
-                    self.neighbours
+                    self.neighbors
                         .insert((entry.interface, entry.address), entry);
                 }
                 HostEvent::NeighborPut(entry, outcome)
@@ -109,7 +109,7 @@ impl SimHost {
             HostCommand::DeleteNeighbor(entry) => {
                 let outcome = self.luck();
                 if outcome.is_ok() {
-                    self.neighbours.remove(&(entry.interface, entry.address));
+                    self.neighbors.remove(&(entry.interface, entry.address));
                 }
                 HostEvent::NeighborDeleted(entry, outcome)
             }

@@ -178,7 +178,7 @@ impl Net {
         self.serial
     }
 
-    pub(crate) fn dialled(&mut self, machine: At, peer: PeerId, token: u64) -> bool {
+    pub(crate) fn dialed(&mut self, machine: At, peer: PeerId, token: u64) -> bool {
         let ours = self.dialing.get(&(machine, peer)) == Some(&token);
         if ours {
             self.dialing.remove(&(machine, peer));

@@ -251,12 +251,12 @@ impl World {
                 peer,
                 token,
             } => self.dial(from, to, peer, token),
-            Event::Dialled {
+            Event::Dialed {
                 from,
                 peer,
                 token,
                 stream,
-            } => self.dialled(from, peer, token, stream),
+            } => self.dialed(from, peer, token, stream),
             Event::Arrive { stream, side } => {
                 let mut sky = Sky {
                     now: self.now,
@@ -379,7 +379,7 @@ impl World {
         let delay = self.now + self.net.delay(&mut self.chance);
         self.agenda.push(
             delay,
-            Event::Dialled {
+            Event::Dialed {
                 from,
                 peer,
                 token,
@@ -390,20 +390,20 @@ impl World {
         self.wake(to, Daemon::Bgp);
     }
 
-    fn dialled(
+    fn dialed(
         &mut self,
         from: At,
         peer: bgp_speaker::rib::PeerId,
         token: u64,
         stream: Option<u32>,
     ) {
-        let ours = self.net.dialled(from, peer, token);
+        let ours = self.net.dialed(from, peer, token);
         let Some(machine) = self.machines.get_mut(from) else {
             return;
         };
         let mut cx = cx!(self);
         match (&mut machine.bgp.run, ours) {
-            (Some(bgp), true) => bgp.dialled(&mut cx, peer, stream),
+            (Some(bgp), true) => bgp.dialed(&mut cx, peer, stream),
             _ => {
                 if let Some(stream) = stream {
                     let (net, mut sky) = cx.sky();

@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use crate::limits::ENDED_WITHIN;
 use crate::meter::Reading;
 
-/// Which daemon, and how configured.
+/// The daemons, with their configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Kind {
     /// `cambric-route-reflector`
@@ -27,7 +27,7 @@ pub enum Kind {
     Bird,
     /// FRR's bgpd with `coalesce-time 10`
     FrrFast,
-    /// FRR's bgpd as it comes
+    /// FRR's bgpd with its defaults
     Frr,
     /// OpenBGPD
     Openbgpd,

@@ -95,11 +95,14 @@ impl<'a> Received<'a> {
             10 => &mut self.clusters,
             14 => return self.reach(value),
             15 => {
-                ensure!(value.starts_with(&[0, 2, 1]), "a family nobody asked for");
+                ensure!(
+                    value.starts_with(&[0, 2, 1]),
+                    "a family that was not negotiated"
+                );
                 self.withdrawn_v6 = &value[3..];
                 return Ok(());
             }
-            _ => bail!("an attribute {kind} that nobody sent"),
+            _ => bail!("an attribute {kind} that no generator sent"),
         };
         ensure!(place.is_none(), "attribute {kind} twice");
         *place = Some(value);
@@ -108,7 +111,7 @@ impl<'a> Received<'a> {
 
     fn reach(&mut self, value: &'a [u8]) -> Result<()> {
         let [0, 2, 1, length, rest @ ..] = value else {
-            bail!("a family nobody asked for");
+            bail!("a family that was not negotiated");
         };
         let length = usize::from(*length);
         ensure!(length < rest.len(), "an MP_REACH_NLRI that is too short");

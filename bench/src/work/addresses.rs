@@ -105,7 +105,10 @@ async fn many_hosts(etcd: &Etcd, hosts: usize, workloads: usize) -> Result<f64> 
     let all: Vec<IpAddr> = taken.iter().copied().collect();
     let holders = Ipam::new(store).holders(&all).await?;
     let handles: BTreeSet<_> = holders.iter().map(|holder| &holder.handle).collect();
-    ensure!(handles.len() == taken.len(), "some addresses are nobody's");
+    ensure!(
+        handles.len() == taken.len(),
+        "some addresses have no handle"
+    );
     Ok(took.as_secs_f64())
 }
 

@@ -18,7 +18,7 @@ const SENDER: usize = 0;
 const MONITOR: usize = 1;
 /// The first of the neighbors with a short hold time.
 const FIRST: usize = 2;
-const NEIGHBOURS: usize = 20;
+const NEIGHBORS: usize = 20;
 /// Hold time of the neighbors, in seconds (RFC 4271 §4.2: at least three).
 const HOLD_S: u16 = 3;
 /// The interval of samples of the daemon's sockets.
@@ -42,7 +42,7 @@ pub(super) async fn keep(lab: &Lab, kind: Kind, options: &Options) -> Result<Mea
         receives: at == MONITOR,
         hold_time_s: if at < FIRST { HOLD_TIME_S } else { HOLD_S },
     };
-    let parts: Vec<_> = (0..FIRST + NEIGHBOURS).map(part).collect();
+    let parts: Vec<_> = (0..FIRST + NEIGHBORS).map(part).collect();
     let routes = internet::routes(options.seed, count, 1, passing(kind, false));
     let mut stage = Stage::set(lab, kind, options, &parts, Rc::new(routes)).await?;
     stage.generator.redials = true;
@@ -94,7 +94,7 @@ fn turn(stage: &mut Stage, all: All, unread: &mut Unread) -> Result<()> {
 /// How long octets of the neighbors stay unread in the daemon's sockets.
 #[derive(Default)]
 struct Unread {
-    since: [Option<Instant>; NEIGHBOURS],
+    since: [Option<Instant>; NEIGHBORS],
     longest: Duration,
 }
 
@@ -115,9 +115,9 @@ impl Unread {
 }
 
 /// Returns how many octets of a neighbor the daemon has not read, by the kernel's table of sockets.
-fn waiting(table: &str, neighbour: usize) -> Option<u64> {
+fn waiting(table: &str, neighbor: usize) -> Option<u64> {
     // In the machine's byte order, as the kernel prints it.
-    let address = u32::from_ne_bytes(client(FIRST + neighbour).octets());
+    let address = u32::from_ne_bytes(client(FIRST + neighbor).octets());
     let remote = format!("{address:08X}:");
     // sl local_address rem_address st tx_queue:rx_queue
     let mut rows = table.lines().map(|line| line.split_whitespace());

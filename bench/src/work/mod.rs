@@ -24,7 +24,7 @@ use netns_lab::Lab;
 use crate::daemons::Kind;
 use crate::stage::{Measures, Options};
 
-/// Which workload.
+/// The workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Work {
     /// 1,000,000 routes from one external peer to one monitor
@@ -41,23 +41,23 @@ pub enum Work {
     Rack,
     /// One of the 200 clients of s3 stops reading
     Stall,
-    /// Neighbors with short hold times beside 1,000,000 routes that come and go
+    /// Neighbors with short hold times, and 1,000,000 routes that are announced and withdrawn
     Keep,
     /// Clients of s3 change at random
     Churn,
-    /// 1,000,000 routes into the kernel, beside a bare netlink loop
+    /// 1,000,000 routes into the kernel, compared with a bare netlink loop
     Fib,
     /// From etcd through Felix, BGP and a reflector into another node's kernel
     Path,
     /// Changes of the configuration in etcd, until a neighbor or the kernel has them
     Live,
-    /// 10,000 endpoints elsewhere: the memory of a node's daemons
+    /// 10,000 endpoints on other nodes: the memory of a node's daemons
     Many,
     /// etcd restarts under 200 watchers
     Watch,
     /// Addresses: 1,000 for one host, and 10 for each of 100 hosts that start at once
     Ipam,
-    /// Containers connected one after the other, beside the reference plugin ptp
+    /// Containers connected one after the other, compared with the reference plugin ptp
     Cni,
 }
 

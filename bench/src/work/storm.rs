@@ -84,7 +84,7 @@ fn dial_at_once(stage: &mut Stage, began: Instant) -> Result<()> {
         stage.generator.turn(Duration::from_millis(1))?;
         ensure!(
             began.elapsed() < STARTED_WITHIN,
-            "nobody listens after {STARTED_WITHIN:?}"
+            "no listener after {STARTED_WITHIN:?}"
         );
     }
     let all: Vec<_> = (0..stage.generator.sessions()).collect();

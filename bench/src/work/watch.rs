@@ -73,7 +73,10 @@ async fn measure(fabric: &mut Fabric, etcd: &Etcd, watchers: u64, keys: usize) -
     let sent = etcd.sent(fabric).await? / watchers as f64;
     ensure!(sent > 0.0, "etcd does not tell what it has sent");
     let gone: usize = pictures.iter().map(|picture| picture.borrow().gone).sum();
-    ensure!(gone == 0, "{gone} keys were told to be gone, and none was");
+    ensure!(
+        gone == 0,
+        "{gone} keys were reported as deleted, but no key was"
+    );
     Ok(Measures::from([
         ("watch_s", now.as_secs_f64()),
         ("watch_after_up_s", synced.as_secs_f64()),

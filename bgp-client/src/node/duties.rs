@@ -16,7 +16,7 @@ use crate::limits::ENDPOINT_METRIC;
 pub(super) struct Own {
     duties: Duties,
     /// Learned destinations that are reached through tunnels.
-    tunnelled: BTreeSet<IpNet>,
+    tunneled: BTreeSet<IpNet>,
 }
 
 /// The consequences of changed duties.
@@ -74,7 +74,7 @@ impl Own {
     /// each with the gateways and interfaces that the kernel would use for it, or in a tunnel.
     pub(super) fn hops(&mut self, watcher: &Watcher, net: IpNet, next_hops: &[IpAddr]) -> Vec<Hop> {
         let programming = &self.duties.programming;
-        let mut tunnelled = false;
+        let mut tunneled = false;
         let mut hops = Vec::new();
         for next_hop in next_hops {
             match programming.way(net, *next_hop) {
@@ -87,7 +87,7 @@ impl Own {
                     }
                 }
                 Way::Tunnel { .. } => {
-                    tunnelled = true;
+                    tunneled = true;
                     let tunnel = watcher.link_named(IPIP_INTERFACE);
                     hops.extend(tunnel.map(|tunnel| Hop {
                         interface: Some(tunnel.index),
@@ -97,9 +97,9 @@ impl Own {
                 }
             }
         }
-        match tunnelled {
-            true => self.tunnelled.insert(net),
-            false => self.tunnelled.remove(&net),
+        match tunneled {
+            true => self.tunneled.insert(net),
+            false => self.tunneled.remove(&net),
         };
         hops
     }
@@ -141,8 +141,8 @@ impl Own {
     }
 
     /// Returns the destinations that are reached through tunnels.
-    pub(super) const fn tunnelled(&self) -> &BTreeSet<IpNet> {
-        &self.tunnelled
+    pub(super) const fn tunneled(&self) -> &BTreeSet<IpNet> {
+        &self.tunneled
     }
 }
 

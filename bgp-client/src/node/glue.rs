@@ -146,7 +146,7 @@ impl Node {
         self.watcher.handle(event);
         self.reconciler.handle(now, event);
         if matches!(event, Event::Link(link) if link.name == IPIP_INTERFACE) {
-            for prefix in self.own.tunnelled().clone() {
+            for prefix in self.own.tunneled().clone() {
                 self.install(prefix);
             }
         }
@@ -190,7 +190,7 @@ impl Node {
             Some(_) => "is down",
             None => "is not there: the kernel makes it with its module ipip",
         };
-        let count = self.own.tunnelled().len();
+        let count = self.own.tunneled().len();
         (count > 0).then_some((count, why))
     }
 

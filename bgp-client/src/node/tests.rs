@@ -59,12 +59,12 @@ impl Host {
         Self::with("", Duration::ZERO)
     }
 
-    fn with(neighbours: &str, wait: Duration) -> Self {
+    fn with(neighbors: &str, wait: Duration) -> Self {
         let host = config(&format!(
             "router_id = \"10.0.0.11\"\n[[neighbor]]\naddress = \"10.0.0.1\"\nasn = 64512\n\
-             {neighbours}",
+             {neighbors}",
         ));
-        let neighbour = config(
+        let neighbor = config(
             "router_id = \"10.0.0.1\"\n[[neighbor]]\naddress = \"10.0.0.11\"\nasn = 64512\n\
              passive = true\n",
         );
@@ -87,7 +87,7 @@ impl Host {
             speakers: [
                 speaker,
                 Speaker::new(
-                    neighbour.intent().expect("all in the file").speaker.clone(),
+                    neighbor.intent().expect("all in the file").speaker.clone(),
                     2,
                 ),
             ],
@@ -184,7 +184,7 @@ impl Host {
     }
 
     /// Has the neighbor announce or withdraw the workload's address.
-    fn neighbour_has(&mut self, has: bool) {
+    fn neighbor_has(&mut self, has: bool) {
         self.announce(WORKLOAD, has);
     }
 
@@ -232,11 +232,11 @@ fn a_route_behind_our_own_goes_though_the_log_never_told_of_it() {
     let mut host = Host::restarted();
     assert!(!host.speakers[0].awaited().is_empty(), "it waits");
     host.workload_here(true);
-    host.neighbour_has(true);
+    host.neighbor_has(true);
     assert!(host.has_learned(), "kept behind our own");
     host.workload_here(false);
-    assert!(host.has_learned(), "the neighbour still has it");
-    host.neighbour_has(false);
+    assert!(host.has_learned(), "the neighbor still has it");
+    host.neighbor_has(false);
     assert!(!host.has_learned());
 }
 
@@ -244,13 +244,13 @@ fn a_route_behind_our_own_goes_though_the_log_never_told_of_it() {
 fn route_behind_a_local_one_follows_the_neighbor() {
     let mut host = Host::restarted();
     host.workload_here(true);
-    host.neighbour_has(true);
-    host.neighbour_has(false);
+    host.neighbor_has(true);
+    host.neighbor_has(false);
     assert!(!host.has_learned());
-    host.neighbour_has(true);
+    host.neighbor_has(true);
     host.workload_here(false);
     host.workload_here(true);
     assert!(host.has_learned());
-    host.neighbour_has(false);
+    host.neighbor_has(false);
     assert!(!host.has_learned());
 }

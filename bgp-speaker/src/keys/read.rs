@@ -189,7 +189,7 @@ fn limit(
     };
     let help = "import = \"deny\" accepts nothing from a neighbor";
     let max = number("max", u32::MAX, "paths", help);
-    let warn = number("warn", 100, "per cent of max", "");
+    let warn = number("warn", 100, "percent of max", "");
     let after = number("restart_after", LIMIT_REST_S_MAX, "seconds", "");
     let action = match field(keys, "action") {
         Some(given) => reader.read(ACTIONS, given)?,

@@ -88,7 +88,7 @@ peer_keys! {
         };
 
     "description": [description]: Option<String> = None,
-        "what the operator says about the neighbor; `cambric show neighbors NAME` and `show config` \
+        "a free text about the neighbor; `cambric show neighbors NAME` and `show config` \
          have it",
         Key {
             kind: Kind::Text(DESCRIPTION_OCTETS_MAX),

@@ -148,6 +148,7 @@ spec:
         );
     }
 
+    // Promise (Datastore): No client overwrites a resource that it has not read.
     pub(super) async fn resource_changed_by_others_is_not_overwritten(tool: &Tool) {
         tool.apply("peer.yaml", PEER);
         let read = tool.done(&["get", "bgppeer", "rack-tor", "-o", "yaml"]);
@@ -287,9 +288,9 @@ spec:
         tool.done(&["replace", "-f", &edited]);
         let stored = tool.stored("ippools/a").await;
         assert_eq!(stored["spec"]["newer"], json!({"x": 2}));
-        let misspelt = tool.file("misspelt.yaml", &read.replace("newer", "never"));
+        let misspelled = tool.file("misspelled.yaml", &read.replace("newer", "never"));
         for verb in ["create", "apply", "replace"] {
-            let refused = tool.refused(&[verb, "-f", &misspelt]);
+            let refused = tool.refused(&[verb, "-f", &misspelled]);
             assert!(refused.contains("spec.never: unknown field"), "{refused}");
         }
         tool.done(&["delete", "ippool", "a"]);

@@ -83,16 +83,16 @@ fn semantic_problems_come_in_one_report_in_text_order() {
     let mut problems = source.problems();
     let (first, second) = (&file.neighbor[0].address, &file.neighbor[1].address);
     problems.push(
-        Problem::at(second.span(), "neighbour 10.0.0.1 is given twice")
+        Problem::at(second.span(), "neighbor 10.0.0.1 is given twice")
             .label("again here")
             .related(first.span(), "first here")
-            .help("give each neighbour once"),
+            .help("give each neighbor once"),
     );
     problems.push(Problem::at(file.asn.span(), "AS 7 is not ours"));
     let report = problems.finish().expect_err("two problems");
     assert_eq!(
         report.messages(),
-        ["AS 7 is not ours", "neighbour 10.0.0.1 is given twice"]
+        ["AS 7 is not ours", "neighbor 10.0.0.1 is given twice"]
     );
     let shown = report.to_string();
     assert!(shown.contains("bgp.toml:5:11"), "{shown}");
@@ -100,7 +100,7 @@ fn semantic_problems_come_in_one_report_in_text_order() {
         shown.contains("first here") && shown.contains("again here"),
         "{shown}"
     );
-    assert!(shown.contains("help: give each neighbour once"), "{shown}");
+    assert!(shown.contains("help: give each neighbor once"), "{shown}");
 }
 
 #[test]

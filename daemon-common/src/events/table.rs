@@ -229,11 +229,11 @@ events! {
     SessionEndOfRib "session.end_of_rib" INFO "all routes received" {
         neighbor: Text, address: Option<IpAddr>, family: Text,
     }
-    #[doc = "The neighbor sent a family again, and what it did not send again is removed (RFC 7313)."]
+    #[doc = "The neighbor sent a family again, and routes that it did not send again are removed (RFC 7313)."]
     SessionRefreshed "session.refreshed" INFO "all routes received again" {
         neighbor: Text, address: Option<IpAddr>, family: Text,
     }
-    #[doc = "The neighbor began to send a family again and did not mark the end in time: what it had not sent again is removed (RFC 7313)."]
+    #[doc = "The neighbor began to send a family again and did not mark the end in time: routes that it had not sent again are removed (RFC 7313)."]
     SessionRefreshTimeout "session.refresh_timeout" WARN "route refresh without an end: stale routes removed" {
         neighbor: Text, address: Option<IpAddr>, family: Text,
     }
@@ -346,7 +346,7 @@ events! {
     PasswordInstalled "password.installed" INFO "password is in the kernel" {
         of: Text,
     }
-    #[doc = "Another path is the best one of its prefix, or its attributes changed (Loc-RIB). `neighbor` is who announced it, `local` for a route of this host; `paths` counts the paths in use. `next_best_lost` is why the path next to it lost, in the words of `cambric show routes --why`, for prefixes of up to 1024 paths. Families without IP prefixes have `nlri` instead of `prefix`. Changes that follow each other faster than they are read are reported once, with the last state."]
+    #[doc = "Another path is the best one of its prefix, or its attributes changed (Loc-RIB). `neighbor` is its source, `local` for a route of this host; `paths` counts the paths in use. `next_best_lost` is the reason why the second-best path lost, in the words of `cambric show routes --why`, for prefixes of up to 1024 paths. Families without IP prefixes have `nlri` instead of `prefix`. Changes that follow each other faster than they are read are reported once, with the last state."]
     RouteChosen "route.chosen" DEBUG [OnDemand] "best path chosen" {
         prefix: Option<IpNet>, nlri: Option<Text>, family: Text, neighbor: Text,
         address: Option<IpAddr>, next_hop: Option<Text>, paths: u64, next_best_lost: Option<Text>,

@@ -18,7 +18,7 @@ pub const GATEWAY_IPV6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 
 /// A permanent neighbor entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Neighbour {
+pub struct Neighbor {
     /// Interface index.
     pub interface: u32,
     /// The workload's address.
@@ -70,9 +70,9 @@ pub enum HostCommand {
     /// List the neighbor entries of this or an earlier run: [`HostEvent::NeighborsListed`].
     ListNeighbors,
     /// Create or change a permanent neighbor entry: [`HostEvent::NeighborPut`].
-    PutNeighbor(Neighbour),
+    PutNeighbor(Neighbor),
     /// Remove a neighbor entry: [`HostEvent::NeighborDeleted`].
-    DeleteNeighbor(Neighbour),
+    DeleteNeighbor(Neighbor),
     /// Delete the tracked connections of addresses after all other pending commands, at best
     /// effort: [`HostEvent::Forgotten`].
     Forget(BTreeSet<IpAddr>),
@@ -92,11 +92,11 @@ pub enum HostEvent {
     /// The interface of this index is configured, or a required setting failed.
     InterfaceConfigured(u32, Result<(), Failed>),
     /// The neighbor entries.
-    NeighborsListed(Result<Vec<Neighbour>, Failed>),
+    NeighborsListed(Result<Vec<Neighbor>, Failed>),
     /// An entry was written, or rejected.
-    NeighborPut(Neighbour, Result<(), Failed>),
+    NeighborPut(Neighbor, Result<(), Failed>),
     /// An entry was removed, or its removal failed.
-    NeighborDeleted(Neighbour, Result<(), Failed>),
+    NeighborDeleted(Neighbor, Result<(), Failed>),
     /// The connections of these addresses were deleted. An address that was requested again since
     /// is reported for the later request only.
     Forgotten(BTreeSet<IpAddr>),

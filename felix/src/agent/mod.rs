@@ -29,5 +29,5 @@ mod view;
 
 pub use config::AgentConfig;
 pub use core::Agent;
-pub use host::{Checked, Failed, GATEWAY_IPV4, GATEWAY_IPV6, HostCommand, HostEvent, Neighbour};
+pub use host::{Checked, Failed, GATEWAY_IPV4, GATEWAY_IPV6, HostCommand, HostEvent, Neighbor};
 pub use view::{EndpointView, Waiting};

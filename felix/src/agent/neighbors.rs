@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use daemon_common::events::{Event, Text, emit};
 use fib_sync::Instant;
 
-use super::host::{Failed, HostCommand, Neighbour, Orders};
+use super::host::{Failed, HostCommand, Neighbor, Orders};
 use super::retry::Retry;
 use crate::calc::Endpoint;
 
@@ -25,7 +25,7 @@ pub(super) struct Neighbors {
 /// An entry that the kernel has or is to get.
 #[derive(Clone, Debug)]
 struct Entry {
-    neighbor: Neighbour,
+    neighbor: Neighbor,
     put: Retry,
 }
 
@@ -42,7 +42,7 @@ impl Neighbors {
         &mut self,
         now: Instant,
         command: u64,
-        found: Result<Vec<Neighbour>, Failed>,
+        found: Result<Vec<Neighbor>, Failed>,
     ) -> Vec<u32> {
         if !self.adopted.awaits(command) {
             return Vec::new();
@@ -88,7 +88,7 @@ impl Neighbors {
         let mac = endpoint.mac?;
         let mut again = None;
         for address in &endpoint.addresses {
-            let neighbor = Neighbour {
+            let neighbor = Neighbor {
                 interface: index,
                 address: *address,
                 mac,
@@ -116,7 +116,7 @@ impl Neighbors {
         &mut self,
         now: Instant,
         command: u64,
-        neighbor: &Neighbour,
+        neighbor: &Neighbor,
         interface: &str,
         outcome: Result<(), Failed>,
     ) -> bool {
@@ -142,7 +142,7 @@ impl Neighbors {
         endpoint: Option<&Endpoint>,
         orders: &mut Orders,
     ) {
-        let is_wanted = |neighbor: &Neighbour| {
+        let is_wanted = |neighbor: &Neighbor| {
             endpoint.is_some_and(|endpoint| endpoint.mac_of(neighbor.address) == Some(neighbor.mac))
         };
         let on = self.on(index);
@@ -177,7 +177,7 @@ impl Neighbors {
         self.entries.get(&(index, address)).map(|entry| &entry.put)
     }
 
-    fn on(&self, index: u32) -> Vec<Neighbour> {
+    fn on(&self, index: u32) -> Vec<Neighbor> {
         let entries = self.entries.range((index, LOWEST)..);
         let entries = entries.take_while(|((interface, _), _)| *interface == index);
         entries.map(|(_, entry)| entry.neighbor).collect()

@@ -42,7 +42,7 @@ fn an_endpoint_before_its_interface_and_after() {
             ("fd65::1/128".to_owned(), index),
         ];
         assert_eq!(world.routes(), routes.into());
-        assert_eq!(world.host.neighbours.len(), 2);
+        assert_eq!(world.host.neighbors.len(), 2);
         assert!(world.host.ipv6.contains(&index));
         assert_eq!(world.state(), (EndpointState::Up, None));
         assert_eq!(world.agent.waiting_for(), []);
@@ -75,7 +75,7 @@ fn an_endpoint_that_goes_takes_everything_with_it_at_once() {
     world.agent.change(&key("a"), None);
     world.settle();
     assert_eq!(world.routes(), BTreeMap::new());
-    assert!(world.host.neighbours.is_empty());
+    assert!(world.host.neighbors.is_empty());
     assert!(!world.guards("cali1", [10, 65, 0, 1]));
     let gone: Vec<IpAddr> = world.host.forgotten.iter().copied().collect();
     assert_eq!(

@@ -221,7 +221,7 @@ impl Agent {
         }
         let all = || endpoint.addresses.iter();
         let missing = all().filter_map(|address| self.route_obstacle(name, *address));
-        let unknown = all().filter_map(|address| self.neighbour_obstacle(link.index, *address));
+        let unknown = all().filter_map(|address| self.neighbor_obstacle(link.index, *address));
         // An error is more specific than a missing object.
         let (mut errors, mut waits) = missing
             .chain(unknown)
@@ -248,10 +248,10 @@ impl Agent {
         (!is_there).then(|| Obstacle::down(format!("route to {address} is on its way")))
     }
 
-    fn neighbour_obstacle(&self, interface: u32, address: IpAddr) -> Option<Obstacle> {
+    fn neighbor_obstacle(&self, interface: u32, address: IpAddr) -> Option<Obstacle> {
         let put = self.neighbors.state(interface, address)?;
         if let Some(reason) = put.reason() {
-            let reason = format!("neighbour entry of {address} is refused: {reason}");
+            let reason = format!("neighbor entry of {address} is refused: {reason}");
             return Some(Obstacle::refused(put.is_lasting(), reason));
         }
         let is_there = put.is_done();

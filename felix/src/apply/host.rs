@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tracing::debug;
 
 use super::conntrack;
-use super::neighbours::Neighbours;
+use super::neighbors::Neighbors;
 use super::rules::{Rules, RulesError};
 use super::sysctl::{Setting, Sysctl, Weight, host_settings, interface_settings};
 use crate::agent::{Failed, HostCommand, HostEvent};
@@ -22,7 +22,7 @@ use crate::limits::{FORGET_GAP, LISTING_GAP, LISTING_SHARE};
 #[derive(Debug)]
 pub struct LinuxHost {
     rules: Rules,
-    neighbours: Neighbours,
+    neighbors: Neighbors,
     sysctl: Sysctl,
     has_ipv6: bool,
     rp_filter: String,
@@ -50,8 +50,8 @@ pub enum HostError {
     #[error(transparent)]
     Rules(#[from] RulesError),
     /// Neighbor entries are unavailable.
-    #[error("no netlink socket for neighbour entries: {0}")]
-    Neighbours(#[source] io::Error),
+    #[error("no netlink socket for neighbor entries: {0}")]
+    Neighbors(#[source] io::Error),
 }
 
 impl LinuxHost {
@@ -64,7 +64,7 @@ impl LinuxHost {
         let sysctl = Sysctl::default();
         Ok(Self {
             rules: Rules::open()?,
-            neighbours: Neighbours::open(protocol).map_err(HostError::Neighbours)?,
+            neighbors: Neighbors::open(protocol).map_err(HostError::Neighbors)?,
             has_ipv6: sysctl.has_ipv6(),
             rp_filter: sysctl.default_rp_filter(),
             sysctl,
@@ -202,15 +202,15 @@ impl LinuxHost {
                 HostEvent::InterfaceConfigured(link.index, outcome)
             }
             HostCommand::ListNeighbors => {
-                HostEvent::NeighborsListed(self.neighbours.list().map_err(failed))
+                HostEvent::NeighborsListed(self.neighbors.list().map_err(failed))
             }
             HostCommand::PutNeighbor(neighbor) => {
-                let outcome = self.neighbours.put(&neighbor).map_err(failed);
+                let outcome = self.neighbors.put(&neighbor).map_err(failed);
                 HostEvent::NeighborPut(neighbor, outcome)
             }
             HostCommand::DeleteNeighbor(neighbor) => {
                 let (interface, address) = (neighbor.interface, neighbor.address);
-                let outcome = self.neighbours.delete(interface, address).map_err(failed);
+                let outcome = self.neighbors.delete(interface, address).map_err(failed);
                 HostEvent::NeighborDeleted(neighbor, outcome)
             }
             HostCommand::Forget(addresses) => return self.forgetting.extend(addresses),
@@ -232,7 +232,7 @@ impl LinuxHost {
             // Then proxy ARP answers, given a route that covers the gateway's address.
             return Ok(());
         }
-        let put = self.neighbours.put_gateway_ipv4();
+        let put = self.neighbors.put_gateway_ipv4();
         put.map_err(|cause| Failed(format!("address of the IPv4 gateway: {cause}")))
     }
 
@@ -248,7 +248,7 @@ impl LinuxHost {
             self.has_ipv6,
         ))?;
         if ipv6 {
-            let put = self.neighbours.put_gateway_ipv6(link.index);
+            let put = self.neighbors.put_gateway_ipv6(link.index);
             put.map_err(|cause| Failed(format!("address of the IPv6 gateway: {cause}")))?;
         }
         Ok(())

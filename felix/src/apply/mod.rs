@@ -5,13 +5,13 @@ pub mod conntrack;
 mod encode;
 mod expression;
 mod host;
-mod neighbours;
+mod neighbors;
 mod rules;
 mod solicited;
 pub mod sysctl;
 
 pub use host::{HostError, LinuxHost};
-pub use neighbours::Neighbours;
+pub use neighbors::Neighbors;
 pub use netlink::Refused;
 pub use rules::{Rules, RulesError};
 pub use sysctl::Sysctl;

@@ -286,7 +286,7 @@ impl Rules {
             let parts = messages(step, &mut set_id);
             let last = parts.len().saturating_sub(1);
             for (part, (message, flags)) in parts.into_iter().enumerate() {
-                // Errors are returned in any case; one acknowledgement confirms the end.
+                // Errors are returned in any case; one acknowledgment confirms the end.
                 let ends = at + 1 == count && part == last;
                 let flags = if ends { flags | NLM_F_ACK } else { flags };
                 let sequence = batch.push(inet(message), flags);

@@ -46,7 +46,7 @@ pub const TABLE: &str = "cambric-felix";
 /// ICMPv6 types for neighbor discovery between a workload and its host, and for the workload's
 /// multicast groups: MLD query, report, done (RFC 2710), router and neighbor solicitation, neighbor
 /// advertisement (RFC 4861), MLDv2 report (RFC 3810).
-pub const NEIGHBOUR_DISCOVERY: [u8; 7] = [130, 131, 132, 133, 135, 136, 143];
+pub const NEIGHBOR_DISCOVERY: [u8; 7] = [130, 131, 132, 133, 135, 136, 143];
 
 const SOURCE_CHECK: &str = "workload-source";
 const SERVICES: &str = "workload-services";
@@ -243,7 +243,7 @@ pub(super) fn base_chains(frame: &Frame, used: Used) -> BTreeMap<String, Chain> 
 
 /// Returns the frame's sets, which are always there.
 pub(super) fn base_sets() -> BTreeMap<String, Set> {
-    let discovery = NEIGHBOUR_DISCOVERY.into_iter().map(Key::Icmpv6Type);
+    let discovery = NEIGHBOR_DISCOVERY.into_iter().map(Key::Icmpv6Type);
     let inside = Family::ALL.into_iter().zip(outgoing::INSIDE);
     let inside = inside.map(|(family, name)| (name, Set::of(SetKind::Nets(family), [])));
     let fabric = guard::empty_sets().into_iter().chain(inside);

@@ -21,7 +21,7 @@ mod translate;
 
 pub use assembly::{Assembly, Part, Touched};
 pub use build::{
-    EndpointRules, Frame, NEIGHBOUR_DISCOVERY, Passage, RuleInputs, TABLE, ToHostAction,
+    EndpointRules, Frame, NEIGHBOR_DISCOVERY, Passage, RuleInputs, TABLE, ToHostAction,
     endpoint_part, render, source,
 };
 pub use diff::{Change, changes, creation, preparation};

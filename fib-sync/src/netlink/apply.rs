@@ -31,7 +31,7 @@ pub(super) struct Batch {
     pub(super) octets: Vec<u8>,
     /// Where in `octets` the last request begins.
     last_at: usize,
-    /// Position of the last request sent: its acknowledgement arrives when all are carried out.
+    /// Position of the last request sent: its acknowledgment arrives when all are carried out.
     barrier: Option<usize>,
 }
 
@@ -64,7 +64,7 @@ impl Batch {
             batch.keys.push(key);
             queue.pop();
         }
-        batch.ask_for_acknowledgement();
+        batch.ask_for_acknowledgment();
         batch
     }
 
@@ -138,7 +138,7 @@ impl Batch {
         true
     }
 
-    fn ask_for_acknowledgement(&mut self) {
+    fn ask_for_acknowledgment(&mut self) {
         // `nlmsg_flags` is at octet six of the header.
         let at = self.last_at + 6;
         if let Some(flags) = self.octets.get_mut(at..at + 2)

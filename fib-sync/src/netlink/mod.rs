@@ -1,7 +1,7 @@
 //! The driver for Linux: routes, links and addresses over `NETLINK_ROUTE`.
 //!
 //! Two sockets. One carries requests and their answers: writes go out in batches of one `send` with
-//! sequence numbers of the driver and an acknowledgement requested for the last message only, so
+//! sequence numbers of the driver and an acknowledgment requested for the last message only, so
 //! that refused routes are found by their numbers and the last answer is the barrier; dumps use the
 //! kernel's strict checking, which lets it filter by table and owner. The other follows
 //! notifications with a large receive buffer and a socket filter that drops the notifications

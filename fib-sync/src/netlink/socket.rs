@@ -84,10 +84,10 @@ pub(super) fn open_requests() -> Result<Opened, OpenError> {
         .map_err(step("strict checking"))?;
     socket
         .set_ext_ack(true)
-        .map_err(step("extended acknowledgements"))?;
+        .map_err(step("extended acknowledgments"))?;
     socket
         .set_cap_ack(true)
-        .map_err(step("short acknowledgements"))?;
+        .map_err(step("short acknowledgments"))?;
     let large = grow(socket, REPLY_OCTETS);
     let address = socket.bind_auto().map_err(step("bind"))?;
     socket

@@ -120,7 +120,7 @@ impl Pair {
         let lines = keys.iter().map(|(key, value)| format!("{key} = {value}\n"));
         let section = lines.collect::<String>();
         let edit = |text: String| {
-            let (speaker, _) = text.split_once("[[neighbor]]").expect("a neighbour");
+            let (speaker, _) = text.split_once("[[neighbor]]").expect("a neighbor");
             format!("{speaker}[[neighbor]]\n{section}")
         };
         self.us.reconfigure(edit).await;
@@ -265,6 +265,7 @@ fn with(others: &[&'static str]) -> Keys {
     keys
 }
 
+// Promise: as bgp-speaker the_table_is_what_a_living_session_sees
 #[test]
 fn bird_keeps_the_sessions_that_the_page_says_stay() {
     in_ground(&[Kind::Bird], "changes", async |ground| {

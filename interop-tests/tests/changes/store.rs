@@ -106,7 +106,7 @@ impl Flip {
         Self { mesh, ipv6, ..self }
     }
 
-    const fn dialled_elsewhere(self) -> Self {
+    const fn dialed_elsewhere(self) -> Self {
         let elsewhere = true;
         Self { elsewhere, ..self }
     }

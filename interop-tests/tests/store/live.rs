@@ -201,7 +201,7 @@ impl Pair {
     /// Waits until the neighbor has left its back-off after the end of a session: that time is not
     /// measured.
     async fn would_take_a_session(&self) {
-        self.waits("a neighbour that rests no more", async || {
+        self.waits("a neighbor that rests no more", async || {
             let session = self.session().await?;
             let states = ["Established", "Active", "Connect"];
             Ok(states.iter().any(|state| session.contains(state)))

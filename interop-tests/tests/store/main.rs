@@ -40,7 +40,7 @@ async fn begun(ground: &Ground, kind: Kind, number: u8) -> Speaker {
 
 /// Waits until a daemon has exactly these neighbors; returns how long that took.
 async fn neighbors_are(speaker: &Speaker, expected: &[&str]) -> Duration {
-    let waited = netns_lab::until(PATIENCE, "its neighbours", async || {
+    let waited = netns_lab::until(PATIENCE, "its neighbors", async || {
         let names = names(speaker).await;
         let are = names == expected;
         Ok::<_, netns_lab::Error>(are.then_some(()).ok_or_else(|| format!("{names:?}")))

@@ -36,8 +36,8 @@ fn pools_in_tunnels_wait_for_the_interface_and_say_so() {
         let settings = r#"{"metadata":{"name":"default"},"spec":{"nodeToNodeMeshEnabled":false,
             "programClusterRoutes":"Enabled"}}"#;
         store.put("bgpconfigurations", "default", settings).await;
-        let tunnelled = r#"{"spec":{"cidr":"10.65.0.0/16","ipipMode":"Always"}}"#;
-        store.put("ippools", "pool-v4", tunnelled).await;
+        let tunneled = r#"{"spec":{"cidr":"10.65.0.0/16","ipipMode":"Always"}}"#;
+        store.put("ippools", "pool-v4", tunneled).await;
         let across = r#"{"spec":{"cidr":"10.66.0.0/16","ipipMode":"CrossSubnet"}}"#;
         store.put("ippools", "across", across).await;
         let peering = r#"{"spec":{"peerIP":"10.0.0.2","asNumber":64700}}"#;
@@ -94,10 +94,10 @@ fn pools_in_tunnels_wait_for_the_interface_and_say_so() {
         .await;
 
         // Within the node's subnet such a pool needs no encapsulation.
-        let across = tunnelled.replace("Always", "CrossSubnet");
+        let across = tunneled.replace("Always", "CrossSubnet");
         store.put("ippools", "pool-v4", &across).await;
         goes(&links, "10.65.8.0/26", direct).await;
-        store.put("ippools", "pool-v4", tunnelled).await;
+        store.put("ippools", "pool-v4", tunneled).await;
         goes(&links, "10.65.8.0/26", through).await;
         // Where Felix programs these routes the daemon does not.
         let felix = settings.replace("\"Enabled\"", "\"EnabledNoEncapOnly\"");

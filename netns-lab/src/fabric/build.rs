@@ -10,7 +10,7 @@ use super::config;
 use super::plan::{MachinePlan, Place, Plan};
 use super::workload::Workload;
 use crate::init::ensure_directory;
-use crate::limits::NEIGHBOURS_ASKED_MAX;
+use crate::limits::NEIGHBORS_ASKED_MAX;
 use crate::{Error, Host, Lab, Links, Process, Program, VethEnd};
 
 /// Paths of the daemons' programs.
@@ -138,7 +138,7 @@ impl Fabric {
             machine.host.sysctl("net/ipv6/conf/all/forwarding", "1")?;
             fabric.nodes.push(machine);
         }
-        if fabric.nodes.len() > NEIGHBOURS_ASKED_MAX {
+        if fabric.nodes.len() > NEIGHBORS_ASKED_MAX {
             fabric.introduce().await?;
         }
         Ok(fabric)
@@ -157,7 +157,7 @@ impl Fabric {
                 for address in [IpAddr::V4(other.plan.v4), IpAddr::V6(other.plan.v6)] {
                     machine
                         .links
-                        .add_neighbour(UPLINK, address, other.plan.mac)
+                        .add_neighbor(UPLINK, address, other.plan.mac)
                         .await?;
                 }
             }

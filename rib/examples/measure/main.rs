@@ -92,7 +92,7 @@ impl Bench {
         let rate = routes as f64 / all.as_secs_f64() / 1e6;
         println!(
             "  {what:<28} {routes:>8} routes: ingest {:>6.0} ms, decide {:>5.0} ms, export {:>5.0} ms; \
-             {rate:.2} M routes/s; {} routes told in {} UPDATEs",
+             {rate:.2} M routes/s; {} routes sent in {} UPDATEs",
             ingested.as_secs_f64() * 1e3,
             (decided - ingested).as_secs_f64() * 1e3,
             (all - decided).as_secs_f64() * 1e3,

@@ -87,18 +87,18 @@ fn keep_least_med(left: &mut Indices, paths: &[Candidate], lost: &mut dyn FnMut(
     let mut least: SmallVec<[(Asn, u32); 16]> = left
         .iter()
         .map(|&at| &paths[usize::from(at)])
-        .map(|path| (path.neighbour_as, path.med))
+        .map(|path| (path.neighbor_as, path.med))
         .collect();
     least.sort_unstable();
     least.dedup_by_key(|(asn, _)| *asn);
     keep(left, Step::Med, lost, |at| {
         let path = &paths[at];
-        let found = least.binary_search_by_key(&path.neighbour_as, |(asn, _)| *asn);
+        let found = least.binary_search_by_key(&path.neighbor_as, |(asn, _)| *asn);
         let least = found
             .ok()
             .and_then(|at| least.get(at))
             .map_or(path.med, |&(_, med)| med);
-        path.neighbour_as == Asn::ZERO || path.med <= least
+        path.neighbor_as == Asn::ZERO || path.med <= least
     });
 }
 

@@ -34,7 +34,7 @@ pub struct Candidate {
     /// ORIGIN, the smaller the better (RFC 4271 §9.1.2.2 b).
     pub origin: u8,
     /// The neighboring AS of the route; 0 if it is unknown.
-    pub neighbour_as: Asn,
+    pub neighbor_as: Asn,
     /// MULTI_EXIT_DISC, 0 if absent (RFC 4271 §9.1.2.2 c).
     pub med: u32,
     /// Whether it was received from an external peer (RFC 4271 §9.1.2.2 d).
@@ -154,7 +154,7 @@ impl fmt::Display for Step {
 /// always compare it). If they do, the better of two paths depends on the others.
 pub(crate) fn compare(one: &Candidate, two: &Candidate, rules: &DecisionRules) -> Ordering {
     for step in Step::ALL {
-        if step == Step::Med && !rules.always_compare_med && !same_neighbour(one, two) {
+        if step == Step::Med && !rules.always_compare_med && !same_neighbor(one, two) {
             continue;
         }
         match step.key(one).cmp(&step.key(two)) {
@@ -166,6 +166,6 @@ pub(crate) fn compare(one: &Candidate, two: &Candidate, rules: &DecisionRules) -
 }
 
 /// Returns whether both paths came from the same neighboring AS (RFC 4271 §9.1.2.2 c).
-fn same_neighbour(one: &Candidate, two: &Candidate) -> bool {
-    one.neighbour_as == two.neighbour_as && one.neighbour_as != Asn::ZERO
+fn same_neighbor(one: &Candidate, two: &Candidate) -> bool {
+    one.neighbor_as == two.neighbor_as && one.neighbor_as != Asn::ZERO
 }

@@ -15,7 +15,7 @@ fn plain(peer: u8) -> Candidate {
         local_pref: 100,
         as_path_length: 3,
         origin: 0,
-        neighbour_as: Asn(64_501),
+        neighbor_as: Asn(64_501),
         med: 0,
         external: true,
         igp_cost: 10,
@@ -55,6 +55,7 @@ fn worse_in(step: Step) -> Candidate {
     path
 }
 
+// Promise: as rib the_order_of_paths_does_not_matter
 #[test]
 fn every_step_decides_and_says_so() {
     for step in Step::ALL {
@@ -104,7 +105,7 @@ fn earlier_steps_outweigh_all_later_ones() {
 #[test]
 fn med_is_compared_within_an_as_before_anything_later() {
     let of = |peer, asn, med, id| Candidate {
-        neighbour_as: Asn(asn),
+        neighbor_as: Asn(asn),
         med,
         id: RouterId(Ipv4Addr::new(0, 0, 0, id)),
         ..plain(peer)
@@ -165,7 +166,7 @@ fn candidate() -> impl Strategy<Value = Candidate> {
             local_pref: 100 + pref,
             as_path_length: length,
             origin,
-            neighbour_as: Asn(asn),
+            neighbor_as: Asn(asn),
             med,
             external,
             igp_cost,
@@ -189,6 +190,8 @@ fn shuffled() -> impl Strategy<Value = (Vec<Candidate>, Vec<usize>)> {
 }
 
 proptest! {
+    // Promise (BGP): The decision process does not depend on the order of paths, and reports the
+    // step at which each path lost.
     #[test]
     fn the_order_of_paths_does_not_matter(
         (paths, order) in shuffled(), always in any::<bool>(), max in 1..4u16,

@@ -23,7 +23,7 @@ pub(crate) fn evaluate(shared: &Shared, set: AttrId, peer: &PeerInfo) -> Option<
     // RFC 4271 §6.3, RFC 7606 §7.2: treated as withdrawn. A path that begins with a set has no
     // first AS.
     let is_enforced = peer.as_path.enforce_first_as && peer.role == Role::External;
-    if is_enforced && ranks.neighbour_as != peer.asn {
+    if is_enforced && ranks.neighbor_as != peer.asn {
         return Some(Ineligible::FirstAs);
     }
     // RFC 4271 §9.1.2; inside an AS the number must not be in the path either.

@@ -3,7 +3,7 @@
 use bgp_proto::Nlri;
 
 use super::FamilyTable;
-use crate::explain::judgement;
+use crate::explain::judgment;
 use crate::path::Path;
 use crate::peer::PeerId;
 use crate::shared::Shared;
@@ -32,7 +32,7 @@ impl<K: Key> FamilyTable<K> {
             return;
         };
         if rejections.wants(net) {
-            let judged = judgement(&self.prefixes, shared, at, path);
+            let judged = judgment(&self.prefixes, shared, at, path);
             let of = (peer, self.prefixes.family());
             rejections.push(of, Nlri { path_id, net }, judged);
         }

@@ -7,7 +7,7 @@
 
 mod edits;
 mod interface;
-mod judgement;
+mod judgment;
 mod matches;
 mod prefixes;
 mod rules;
@@ -22,7 +22,7 @@ use crate::role::Role;
 
 pub use edits::Edit;
 pub use interface::{InterfaceGlob, InterfaceName, InterfaceNameError};
-pub use judgement::Judgement;
+pub use judgment::Judgment;
 pub use matches::{Match, Source};
 pub use prefixes::{PrefixRange, PrefixSet};
 pub use rules::{Outcome, Rules, Term, Then};

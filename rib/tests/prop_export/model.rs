@@ -166,7 +166,7 @@ impl Model {
         let all = left.clone();
         left.retain(|path| {
             !all.iter().any(|other| {
-                let same = self.always_compare_med || neighbour(path) == neighbour(other);
+                let same = self.always_compare_med || neighbor(path) == neighbor(other);
                 same && med(other) < med(path)
             })
         });
@@ -302,7 +302,7 @@ impl Model {
     }
 }
 
-fn neighbour(path: &Runner) -> Asn {
+fn neighbor(path: &Runner) -> Asn {
     path.attributes.as_path.first_as().unwrap_or(LOCAL_ASN)
 }
 

@@ -404,7 +404,7 @@ fn an_attribute_set_that_follows_another_of_its_number_is_told() {
 
 #[test]
 fn a_path_with_another_label_is_told_again() {
-    let labelled = |label| reach(5, 0, Variant { label, ..PLAIN });
+    let labeled = |label| reach(5, 0, Variant { label, ..PLAIN });
     let setup = Setup {
         sends: [Some(SendPaths::All); 9],
         family: Family::IPV4_LABELED_UNICAST,
@@ -417,10 +417,10 @@ fn a_path_with_another_label_is_told_again() {
     };
     let events = [
         Event::Settle,
-        labelled(0),
+        labeled(0),
         reach(7, 0, PLAIN),
         Event::Settle,
-        labelled(1),
+        labeled(1),
     ];
     play(setup, &events);
 }

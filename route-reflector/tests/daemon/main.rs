@@ -144,7 +144,7 @@ impl Reflector {
 
     fn signal(&self, signal: nix::sys::signal::Signal) {
         let pid = i32::try_from(self.process.id()).expect("a pid");
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).expect("signalled");
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).expect("signaled");
     }
 }
 
@@ -373,6 +373,7 @@ async fn it_leaves_with_administrative_shutdown() {
     assert!(status.success(), "{status}");
 }
 
+// Promise: as bgp-speaker nothing_is_passed_on_until_all_have_sent_theirs
 /// RFC 4724 and RFC 8538 from end to end: a client retains its routes over SIGKILL and SIGTERM of
 /// the reflector, and sees no change; SIGINT ends the retention.
 #[tokio::test]
@@ -457,6 +458,7 @@ async fn neighbor_configured_from_a_range_is_remembered() {
     assert!(session.params.is_some(), "the session stays up");
 }
 
+// Promise: as bgp-config mistakes_are_told_with_their_place
 #[tokio::test]
 async fn a_bad_reload_keeps_the_last_good_configuration() {
     let reflector = Reflector::start().await;

@@ -69,7 +69,7 @@ fn walk(world: &World, start: usize, to: IpAddr) -> Result<Option<(usize, u32)>,
                     .machines
                     .iter()
                     .position(|m| m.address(gateway.is_ipv6()) == *gateway);
-                at = next.ok_or_else(|| format!("black hole: nobody is {gateway}"))?;
+                at = next.ok_or_else(|| format!("black hole: no host has {gateway}"))?;
             }
         }
     }

@@ -331,12 +331,13 @@ fn reflectors_relieve_each_other_and_the_store_is_locked() {
     }
 }
 
+// Promise: as bgp-daemon from_mesh_to_reflectors_and_back_no_route_is_lost
 /// Reflectors by a label, which moves from one to the other while some machines are cut off from
 /// the datastore. No reflector is one of the fabric's own.
 #[test]
 fn a_label_moves_and_no_route_is_lost() {
     for (step, seconds) in [(100, 1), (1, 7), (2, 20), (3, 45), (5, 60)] {
-        let mut world = World::labelled(clients(), 2);
+        let mut world = World::labeled(clients(), 2);
         let [old, new] = [world.reflector(0), world.reflector(1)];
         world.write_node(old, Some(true));
         world.write_node(new, Some(false));

@@ -39,7 +39,7 @@ impl World {
 
     /// Makes clients, then nodes that are reflectors for the nodes whose BGPPeer selects their
     /// label, as with Calico's own daemons; all run.
-    pub(crate) fn labelled(clients: usize, reflectors: usize) -> Self {
+    pub(crate) fn labeled(clients: usize, reflectors: usize) -> Self {
         let mut world = Self::empty(clients);
         let all = r#"{"spec":{"peerSelector":"has(route-reflector)"}}"#;
         world.put(&format!("{RESOURCES_PREFIX}bgppeers/reflectors"), all);

@@ -27,7 +27,7 @@ const STRICT: &str =
     r#"{"spec":{"exportV4":[{"cidr":"10.65.9.0/24","matchOperator":"In","action":"Reject"}]}}"#;
 const OPEN: &str = r#"{"spec":{"cidr":"10.65.0.0/16"}}"#;
 const KEPT: &str = r#"{"spec":{"cidr":"10.65.0.0/16","disableBGPExport":true}}"#;
-const TUNNELLED: &str = r#"{"spec":{"cidr":"10.65.0.0/16","vxlanMode":"Always"}}"#;
+const TUNNELED: &str = r#"{"spec":{"cidr":"10.65.0.0/16","vxlanMode":"Always"}}"#;
 const PLAIN: &str = r#"{"spec":{"bgp":{"ipv4Address":"10.0.0.11/24"}}}"#;
 const EXCLUDED: &str = r#"{"metadata":{"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":"true"}},
     "spec":{"bgp":{"ipv4Address":"10.0.0.11/24"}}}"#;
@@ -120,7 +120,7 @@ pub(super) const CASES: &[Case] = &[
         ["live_mode_p50_ms", "live_mode_p99_ms"],
         POOL,
         Some(OPEN),
-        Some(TUNNELLED),
+        Some(TUNNELED),
         Seen::Kernel(KERNEL_ROUTE),
     ),
     case(

@@ -26,7 +26,7 @@ impl Host {
     }
 
     /// Has the neighbor announce the workload's address with this LOCAL_PREF.
-    fn neighbour_says(&mut self, degree: u32) {
+    fn neighbor_says(&mut self, degree: u32) {
         let (family, net) = net_of(WORKLOAD.parse().unwrap());
         let attributes = Attributes {
             local_pref: Some(degree),
@@ -103,7 +103,7 @@ fn a_workload_is_told_with_the_degree_of_its_metric() {
 #[test]
 fn a_learned_degree_is_a_metric_of_the_kernel() {
     let mut host = Host::begun();
-    host.neighbour_says(degree_of(512));
+    host.neighbor_says(degree_of(512));
     assert_eq!(host.metrics(), [OTHERS], "nothing is said about metrics");
     host.takes(&stored());
     assert_eq!(host.metrics(), [512]);
@@ -115,12 +115,12 @@ fn a_learned_degree_is_a_metric_of_the_kernel() {
         (u32::MAX, OTHERS),
         (degree_of(1), 1),
     ] {
-        host.neighbour_says(degree);
+        host.neighbor_says(degree);
         assert_eq!(host.metrics(), [metric], "{degree}");
     }
-    host.neighbour_has(false);
+    host.neighbor_has(false);
     assert!(host.metrics().is_empty());
-    host.neighbour_says(degree_of(512));
+    host.neighbor_says(degree_of(512));
     host.takes(&Duties::default());
     assert_eq!(host.metrics(), [OTHERS]);
 }
@@ -133,7 +133,7 @@ fn moved_workload_is_preferred_to_its_old_route() {
         let mut host = Host::begun();
         host.takes(&stored());
         host.felix_adds(left);
-        host.neighbour_says(degree_of(512));
+        host.neighbor_says(degree_of(512));
         let before = 512.min(left - 1);
         assert_eq!(host.metrics(), [before], "before Felix' route of {left}");
         host.felix_deletes(left);
@@ -141,14 +141,14 @@ fn moved_workload_is_preferred_to_its_old_route() {
         // It returns with its former metric.
         host.felix_adds(left);
         assert_eq!(host.metrics(), [before]);
-        host.neighbour_says(degree_of(2000));
+        host.neighbor_says(degree_of(2000));
         assert_eq!(host.metrics(), [2000], "ours is the better one");
     }
     // Both workload routes are temporary: the local one has precedence.
     let mut host = Host::begun();
     host.takes(&stored());
     host.felix_adds(300);
-    host.neighbour_says(degree_of(512));
+    host.neighbor_says(degree_of(512));
     assert_eq!(host.metrics(), [512]);
     // No route has precedence over one without a metric.
     host.felix_adds(0);

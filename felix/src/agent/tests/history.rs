@@ -96,7 +96,7 @@ impl Told {
     /// Removes neighbor entries as the kernel does with a link that goes down.
     fn drop_entries(&mut self, index: u32) {
         let host = &mut self.world.host;
-        host.neighbours.retain(|entry| entry.interface != index);
+        host.neighbors.retain(|entry| entry.interface != index);
         host.down.insert(index);
     }
 
@@ -202,7 +202,7 @@ impl Told {
         let world = &self.world;
         let name = |index: u32| world.agent.link_name(index).unwrap_or("none").to_owned();
         let routes = world.routes().into_iter();
-        let neighbours = world.host.neighbours.iter();
+        let neighbors = world.host.neighbors.iter();
         let unclaimed = world.agent.unclaimed().map(|(name, _)| name.to_owned());
         let views = self.views.iter().map(|(id, (state, reason))| {
             // Whether an interface existed earlier depends on the history.
@@ -217,7 +217,7 @@ impl Told {
             routes: routes
                 .map(|(address, index)| (address, name(index)))
                 .collect(),
-            neighbours: neighbours
+            neighbors: neighbors
                 .map(|entry| (name(entry.interface), entry.address))
                 .collect(),
             rules: world.host.rules(),
@@ -231,7 +231,7 @@ impl Told {
 #[derive(Debug, PartialEq)]
 struct Seen {
     routes: BTreeMap<String, String>,
-    neighbours: BTreeSet<(String, IpAddr)>,
+    neighbors: BTreeSet<(String, IpAddr)>,
     rules: Option<crate::render::Ruleset>,
     unclaimed: Vec<String>,
     views: Vec<(String, EndpointState, Option<String>)>,
@@ -241,6 +241,8 @@ struct Seen {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
+    // Promise (Felix): After any history, and with any delay of the kernel, Felix reaches the
+    // state of a fresh start.
     #[test]
     fn earlier_history_leaves_no_trace(acts in prop::collection::vec(any_act(), 1..40)) {
         let mut old = Told::new();

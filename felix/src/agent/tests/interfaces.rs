@@ -11,7 +11,7 @@ fn an_interface_that_goes_down_and_comes_up_is_set_up_anew() {
     assert_eq!(world.host.configured[&index], 1);
     world.kernel.borrow_mut().set_link_up(index, false);
     // The kernel drops entries with the link.
-    world.host.neighbours.clear();
+    world.host.neighbors.clear();
     world.settle();
     assert_eq!(world.routes(), BTreeMap::new());
     assert_eq!(world.state().1.as_deref(), Some("interface cali1 is down"));
@@ -23,7 +23,7 @@ fn an_interface_that_goes_down_and_comes_up_is_set_up_anew() {
     world.kernel.borrow_mut().set_link_up(index, true);
     world.settle();
     assert_eq!(world.host.configured[&index], 2);
-    assert_eq!((world.routes().len(), world.host.neighbours.len()), (2, 2));
+    assert_eq!((world.routes().len(), world.host.neighbors.len()), (2, 2));
 }
 
 #[test]
@@ -33,17 +33,17 @@ fn a_replaced_interface_is_a_new_one() {
     world.endpoint("a", "cali1", &["10.65.0.1/32"]);
     world.in_sync();
     world.kernel.borrow_mut().remove_link(old);
-    world.host.neighbours.clear();
+    world.host.neighbors.clear();
     world.settle();
     assert_eq!(world.routes(), BTreeMap::new());
     let new = world.link("cali1");
     world.settle();
     assert_eq!(world.routes(), [("10.65.0.1/32".to_owned(), new)].into());
-    assert_eq!(world.host.neighbours.len(), 1);
+    assert_eq!(world.host.neighbors.len(), 1);
     world.kernel.borrow_mut().rename_link(new, "other");
     world.settle();
     assert_eq!(world.routes(), BTreeMap::new());
-    assert!(world.host.neighbours.is_empty(), "it stays up");
+    assert!(world.host.neighbors.is_empty(), "it stays up");
 }
 
 #[test]
@@ -66,12 +66,12 @@ fn an_overrun_makes_no_gap_and_everything_is_looked_at_again() {
     let index = world.link("cali1");
     world.endpoint("a", "cali1", &["10.65.0.1/32"]);
     world.in_sync();
-    world.host.neighbours.clear();
+    world.host.neighbors.clear();
     let attachment = world.fib.attachment();
     world.kernel.borrow_mut().overrun(attachment);
     world.pass(Duration::from_secs(1));
     assert_eq!(world.host.configured[&index], 2);
-    assert_eq!((world.routes().len(), world.host.neighbours.len()), (1, 1));
+    assert_eq!((world.routes().len(), world.host.neighbors.len()), (1, 1));
 }
 
 #[test]

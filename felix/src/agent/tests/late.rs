@@ -20,7 +20,7 @@ fn interface_bounced_during_configuration_is_configured_again() {
     world.settle();
     assert_eq!(world.host.configured[&index], 2);
     assert_eq!(world.state(), (EndpointState::Up, None));
-    assert_eq!((world.routes().len(), world.host.neighbours.len()), (1, 1));
+    assert_eq!((world.routes().len(), world.host.neighbors.len()), (1, 1));
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn endpoint_deleted_while_its_entry_is_put_leaves_no_entry() {
     assert_eq!(world.routes(), BTreeMap::new(), "withdrawn at once");
     world.host.stalls = false;
     world.settle();
-    assert!(world.host.neighbours.is_empty());
+    assert!(world.host.neighbors.is_empty());
     assert!(!world.guards("cali1", [10, 65, 0, 2]));
 }
 

@@ -47,7 +47,7 @@ fn restart_keeps_rules_and_routes_then_removes_strays() {
     assert_eq!(world.routes().len(), 2, "strays have some grace");
     world.pass(Duration::from_secs(11));
     assert_eq!(world.routes(), [("10.65.0.1/32".to_owned(), index)].into());
-    assert_eq!(world.host.neighbours.len(), 1, "the entry of b is gone");
+    assert_eq!(world.host.neighbors.len(), 1, "the entry of b is gone");
 }
 
 #[test]
@@ -113,6 +113,8 @@ fn on_a_bare_host_a_snapshot_sets_endpoints_up() {
     assert_eq!(world.agent.waiting_for(), []);
 }
 
+// Promise (Datastore): A cached snapshot never causes a deletion, and a truncated snapshot is
+// rejected.
 #[test]
 fn nothing_is_removed_on_the_strength_of_a_snapshot() {
     let mut world = World::new();
@@ -126,8 +128,8 @@ fn nothing_is_removed_on_the_strength_of_a_snapshot() {
     }
     world.in_sync();
     let (rules, routes) = (world.host.rules(), world.routes());
-    let neighbours = world.host.neighbours.clone();
-    assert_eq!((routes.len(), neighbours.len()), (3, 3));
+    let neighbors = world.host.neighbors.clone();
+    assert_eq!((routes.len(), neighbors.len()), (3, 3));
 
     // The snapshot has one of the three.
     world.restart();
@@ -136,7 +138,7 @@ fn nothing_is_removed_on_the_strength_of_a_snapshot() {
     world.pass(Duration::from_secs(600));
     assert_eq!(world.host.rules(), rules);
     assert_eq!(world.routes(), routes);
-    assert_eq!(world.host.neighbours, neighbours);
+    assert_eq!(world.host.neighbors, neighbors);
 
     // The datastore is read: endpoints that it lacks are removed.
     world.endpoint("b", "cali2", &["10.65.0.2/32"]);
@@ -150,7 +152,7 @@ fn nothing_is_removed_on_the_strength_of_a_snapshot() {
         ]
         .into()
     );
-    assert_eq!(world.host.neighbours.len(), 2);
+    assert_eq!(world.host.neighbors.len(), 2);
     assert!(!world.guards("cali3", [10, 65, 0, 3]));
 }
 

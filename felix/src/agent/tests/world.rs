@@ -27,7 +27,7 @@ pub(super) struct Fake {
     pub(super) edited: bool,
     pub(super) configured: BTreeMap<u32, usize>,
     pub(super) ipv6: BTreeSet<u32>,
-    pub(super) neighbours: BTreeSet<Neighbour>,
+    pub(super) neighbors: BTreeSet<Neighbor>,
     pub(super) forgotten: BTreeSet<IpAddr>,
     /// Addresses with connections still to be deleted, and whether that is delayed.
     pub(super) forgetting: BTreeSet<IpAddr>,
@@ -106,20 +106,20 @@ impl Fake {
                 HostEvent::InterfaceConfigured(link.index, outcome)
             }
             HostCommand::ListNeighbors => {
-                let listed = self.neighbours.iter().copied().collect();
+                let listed = self.neighbors.iter().copied().collect();
                 HostEvent::NeighborsListed(Ok(listed))
             }
             HostCommand::PutNeighbor(neighbor) if self.down.contains(&neighbor.interface) => {
                 HostEvent::NeighborPut(neighbor, Err(refused("the network is down")))
             }
             HostCommand::PutNeighbor(neighbor) => {
-                let place = |n: &Neighbour| (n.interface, n.address);
-                self.neighbours.retain(|n| place(n) != place(&neighbor));
-                self.neighbours.insert(neighbor);
+                let place = |n: &Neighbor| (n.interface, n.address);
+                self.neighbors.retain(|n| place(n) != place(&neighbor));
+                self.neighbors.insert(neighbor);
                 HostEvent::NeighborPut(neighbor, Ok(()))
             }
             HostCommand::DeleteNeighbor(neighbor) => {
-                self.neighbours.remove(&neighbor);
+                self.neighbors.remove(&neighbor);
                 HostEvent::NeighborDeleted(neighbor, Ok(()))
             }
             HostCommand::Forget(_) => unreachable!("it is never queued"),

@@ -176,7 +176,7 @@ impl Index {
             self.ask_no_more(old.as_ref().map(|list| &list.selectors));
         }
         let labels = |list: &Option<List>| list.as_ref().map(|list| list.labels.clone());
-        let relabelled = labels(&old).unwrap_or_default() != labels(&list).unwrap_or_default();
+        let relabeled = labels(&old).unwrap_or_default() != labels(&list).unwrap_or_default();
         let subjects = |list: &Option<List>| list.as_ref().and_then(|list| list.subjects.clone());
         let resubjected = subjects(&old) != subjects(&list);
         let anchor = match resubjected {
@@ -187,7 +187,7 @@ impl Index {
             Some(list) => self.lists.insert(name, Kept { list, anchor }),
             None => self.lists.remove(key),
         };
-        if relabelled {
+        if relabeled {
             let names = self.named_by.get(key).cloned().unwrap_or_default();
             for name in names {
                 let entry = self.members.get(&name).cloned();

@@ -226,7 +226,7 @@ const FLIPS: &[(&str, &[Flip])] = &[
         &[
             field(PEERING, r#""spec":{"sourceAddress":"None","#),
             flip(PEERING, "\"None\"", "\"UseNodeIP\"")
-                .dialled_elsewhere()
+                .dialed_elsewhere()
                 .ends(),
         ],
     ),

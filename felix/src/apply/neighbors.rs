@@ -25,12 +25,12 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use tracing::debug;
 
 use super::solicited::SolicitedGroup;
-use crate::agent::{GATEWAY_IPV4, GATEWAY_IPV6, Neighbour};
+use crate::agent::{GATEWAY_IPV4, GATEWAY_IPV6, Neighbor};
 
 /// Netlink protocol of routes, links, addresses and neighbors.
 const NETLINK_ROUTE: isize = 0;
 /// `RTM_NEWNEIGH`.
-const NEW_NEIGHBOUR: u16 = 28;
+const NEW_NEIGHBOR: u16 = 28;
 
 /// Prefix length of the IPv6 gateway on the interface.
 const GATEWAY_PREFIX: u8 = 64;
@@ -40,14 +40,14 @@ const LOOPBACK: u32 = 1;
 
 /// Writes neighbor entries and addresses.
 #[derive(Debug)]
-pub struct Neighbours {
+pub struct Neighbors {
     requests: Requests,
     protocol: u8,
     /// `None` without IPv6.
     solicited: Option<SolicitedGroup>,
 }
 
-impl Neighbours {
+impl Neighbors {
     /// Opens a socket in the network namespace of the calling thread. `protocol` marks entries as
     /// Felix's, as with routes.
     ///
@@ -69,11 +69,11 @@ impl Neighbours {
     /// # Errors
     ///
     /// The kernel rejects it; an interface without ARP, or that is down, has no entries.
-    pub fn put(&mut self, neighbour: &Neighbour) -> Result<(), Refused> {
-        let mut message = entry(neighbour.interface, neighbour.address);
+    pub fn put(&mut self, neighbor: &Neighbor) -> Result<(), Refused> {
+        let mut message = entry(neighbor.interface, neighbor.address);
         message.header.state = NeighbourState::Permanent;
         message.attributes.extend([
-            NeighbourAttribute::LinkLayerAddress(neighbour.mac.0.into()),
+            NeighbourAttribute::LinkLayerAddress(neighbor.mac.0.into()),
             NeighbourAttribute::Protocol(RouteProtocol::from(self.protocol)),
         ]);
         let message = RouteNetlinkMessage::NewNeighbour(message);
@@ -101,13 +101,13 @@ impl Neighbours {
     /// # Errors
     ///
     /// The kernel rejects the request.
-    pub fn list(&mut self) -> Result<Vec<Neighbour>, Refused> {
+    pub fn list(&mut self) -> Result<Vec<Neighbor>, Refused> {
         let message = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
         let rows = self.requests.dump(message)?;
         let ours = RouteProtocol::from(self.protocol);
         Ok(rows
             .iter()
-            .filter(|row| row.kind == NEW_NEIGHBOUR)
+            .filter(|row| row.kind == NEW_NEIGHBOR)
             .filter_map(|row| NeighbourMessage::parse(row.payload.as_slice()).ok())
             .filter_map(|message| own(&message, ours))
             .collect())
@@ -177,7 +177,7 @@ fn entry(interface: u32, address: IpAddr) -> NeighbourMessage {
     message
 }
 
-fn own(message: &NeighbourMessage, ours: RouteProtocol) -> Option<Neighbour> {
+fn own(message: &NeighbourMessage, ours: RouteProtocol) -> Option<Neighbor> {
     let (mut address, mut mac, mut marked) = (None, None, false);
     for attribute in &message.attributes {
         match attribute {
@@ -195,10 +195,10 @@ fn own(message: &NeighbourMessage, ours: RouteProtocol) -> Option<Neighbour> {
         }
     }
     let interface = message.header.ifindex;
-    let neighbour = Neighbour {
+    let neighbor = Neighbor {
         interface,
         address: address?,
         mac: mac?,
     };
-    marked.then_some(neighbour)
+    marked.then_some(neighbor)
 }
