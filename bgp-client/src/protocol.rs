@@ -103,6 +103,7 @@ mod tests {
         said(directory.path(), "protocol = 12").unwrap();
     }
 
+    // Promise: as fib-sync second_program_with_a_protocol_is_refused
     #[test]
     fn protocol_in_felix_file_is_refused() {
         let directory = tempfile::tempdir().unwrap();

@@ -333,6 +333,7 @@ mod tests {
     use crate::{BgpFile, NoKernel};
     use std::collections::BTreeSet;
 
+    // Promise: as bgp-speaker the_table_is_what_a_living_session_sees
     #[test]
     fn the_page_is_made_from_the_table() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operate/changes.md");

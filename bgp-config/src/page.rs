@@ -76,6 +76,7 @@ fn stored(key: &Key<PeerConfig>) -> Option<String> {
 mod tests {
     use super::*;
 
+    // Promise: as bgp-speaker every_field_of_a_peer_has_a_key
     #[test]
     fn page_of_keys_is_made_from_the_table() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operate/neighbor.md");

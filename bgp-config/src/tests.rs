@@ -209,6 +209,8 @@ fn no_log_shows_a_password() {
     assert!(!format!("{file:?}").contains("hush"));
 }
 
+// Promise (BGP): An external neighbor without a policy neither sends nor receives routes (RFC
+// 8212).
 #[test]
 fn external_without_policy_is_denied_and_flagged() {
     let neighbor = "[[neighbor]]\nname = \"tor\"\naddress = \"10.0.0.1\"\nasn = 65001\n";
@@ -330,6 +332,8 @@ listen = ["0.0.0.0:179", "0.0.0.0:179"]                           | 3:26 | twice
 [kernel]; install = true                                          | 3:1  | never writes a route
 "#;
 
+// Promise (Daemons): A mistake in a configuration is reported with its place, and the running
+// daemon keeps the last valid one.
 #[test]
 fn mistakes_are_told_with_their_place() {
     for row in MISTAKES.trim().lines() {

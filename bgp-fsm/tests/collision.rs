@@ -64,6 +64,7 @@ fn comes_up(mut pair: Pair) -> bool {
     up
 }
 
+// Promise (BGP): Of two connections of a pair exactly one survives, in every order of events.
 #[test]
 fn one_connection_survives_whatever_the_order() {
     // RFC 4271 §6.8: different identifiers; RFC 6286 §2.3: equal ones, different AS numbers.

@@ -73,6 +73,7 @@ async fn until(us: &mut Io, what: &str, done: impl Fn(&Io) -> bool) -> Vec<Event
     told
 }
 
+// Promise (BGP): No session is lost because the daemon is busy.
 /// The process does not run for longer than the hold time, while all peers' KEEPALIVEs wait in
 /// their sockets; and the runtime reports two sockets at a time.
 #[test]

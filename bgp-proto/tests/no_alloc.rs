@@ -46,6 +46,7 @@ fn message(family: Family, next_hop: NextHop) -> BytesMut {
     out
 }
 
+// Promise (BGP): Receiving a known attribute set allocates nothing.
 #[test]
 fn receiving_a_known_set_allocates_nothing() {
     let params = SessionParams {

@@ -137,6 +137,7 @@ mod tests {
         "export",
     ];
 
+    // Promise: as bgp-speaker every_field_of_a_peer_has_a_key
     #[test]
     fn every_key_with_fields_is_decided_by_them() {
         let rows = PEER_KEYS.iter();

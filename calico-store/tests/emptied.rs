@@ -104,6 +104,7 @@ async fn another_cluster(until_lost: bool) {
     assert!(bench.held() == 1 && bench.picture.holds("/a/2", "x"));
 }
 
+// Promise (Datastore): A datastore that is emptied, locked or started empty deletes nothing.
 #[tokio::test]
 async fn an_etcd_that_lost_all_takes_nothing_away() {
     another_cluster(false).await;
@@ -166,6 +167,7 @@ async fn a_snapshot_is_not_forgotten_for_an_etcd_that_lost_all() {
     assert_eq!(std::fs::read(&options.file).unwrap(), snapshot);
 }
 
+// Promise: as calico-store an_etcd_that_lost_all_takes_nothing_away
 /// Deletes all keys as `etcdctl del --prefix` does, with mirrors running. Each range has its own
 /// watch, and the order of their events is random.
 #[tokio::test]

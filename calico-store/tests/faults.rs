@@ -54,6 +54,8 @@ async fn client(urls: Vec<String>) -> EtcdStore {
     EtcdStore::connect(&EtcdOptions::new(urls)).await.unwrap()
 }
 
+// Promise (Datastore): A mirror of a real cluster survives the loss of members, leaders and
+// proxies, and does not read again what it can continue to watch.
 #[tokio::test]
 async fn a_mirror_outlives_members_and_leaders_without_reading_again() {
     let Some(mut etcd) = Etcd::cluster(3).await else {
@@ -207,6 +209,7 @@ async fn compact(store: &EtcdStore) {
     .await;
 }
 
+// Promise: as calico-store a_mirror_outlives_members_and_leaders_without_reading_again
 #[tokio::test]
 async fn a_restart_under_many_mirrors_makes_none_of_them_read_again() {
     let Some(mut etcd) = Etcd::start().await else {

@@ -64,6 +64,8 @@ async fn backed_up(etcd: &Etcd, etcdctl: &Path) -> (tempfile::TempDir, EtcdStore
     (directory, store)
 }
 
+// Promise (Datastore): All mirrors accept a cluster that is restored as the operator's page
+// describes.
 #[tokio::test]
 async fn mirrors_take_what_was_restored() {
     let Some(etcdctl) = program("etcdctl") else {

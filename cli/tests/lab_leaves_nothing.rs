@@ -34,6 +34,7 @@ fn members(namespace: u64) -> Vec<String> {
         .collect()
 }
 
+// Promise (Workloads): A lab that is killed leaves nothing behind.
 #[test]
 fn sigkill_of_a_demo_leaves_no_process_and_no_mount() {
     if !netns_lab::allowed("sigkill_of_a_demo_leaves_no_process_and_no_mount") {

@@ -93,6 +93,7 @@ fn said(end: &str) -> (String, Option<i32>) {
     (text, ended(&mut child).code())
 }
 
+// Promise (Daemons): The last lines before an exit, and panics, are written.
 fn last_lines_before_exit_are_written() {
     let (text, code) = said("exit");
     let lines: Vec<&str> = text.lines().collect();

@@ -86,6 +86,8 @@ fn outside(host: &Host) -> Namespace {
     outside
 }
 
+// Promise (Felix): Encapsulated packets do not bypass policies: workloads send only those that a
+// rule names, and hosts accept them only from nodes.
 #[test]
 fn encapsulation_from_a_workload_is_dropped() {
     lab("encapsulation_from_a_workload_is_dropped", || {
@@ -215,6 +217,7 @@ fn rule_that_names_encapsulation_allows_it() {
     });
 }
 
+// Promise: as felix encapsulation_from_a_workload_is_dropped
 #[test]
 fn tunnel_to_the_host_comes_from_nodes_only() {
     lab("tunnel_to_the_host_comes_from_nodes_only", || {

@@ -102,6 +102,8 @@ fn connects(from: &Workload, to: &str, patience: Duration) -> bool {
     from.namespace.within(connect)
 }
 
+// Promise (Felix): A workload reaches no control port of the fabric, whatever its policies
+// allow.
 #[test]
 fn workload_reaches_no_control_port_of_the_fabric() {
     lab("workload_reaches_no_control_port_of_the_fabric", || {
@@ -246,6 +248,7 @@ fn established_session_ends_when_its_port_is_guarded() {
     });
 }
 
+// Promise: as felix workload_reaches_no_control_port_of_the_fabric
 #[test]
 fn fragments_and_extension_headers_do_not_pass_the_guard() {
     lab(

@@ -76,6 +76,8 @@ fn peer_of(from: &Workload, listener: &TcpListener, target: &str) -> SocketAddr 
     SocketAddr::new(peer.ip().to_canonical(), peer.port())
 }
 
+// Promise (Felix): Only traffic from a `natOutgoing` pool to a destination outside all pools is
+// masqueraded.
 #[test]
 fn only_traffic_leaving_the_pools_is_masqueraded() {
     lab("only_traffic_leaving_the_pools_is_masqueraded", || {

@@ -245,6 +245,8 @@ fn members_of_a_group_reach_each_other_and_others_do_not() {
     );
 }
 
+// Promise (Felix): A change of policies or their members applies to new connections and cuts no
+// established one.
 #[test]
 fn membership_is_live_and_does_not_cut_what_is_established() {
     lab(

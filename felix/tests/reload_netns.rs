@@ -28,6 +28,8 @@ fn wait_listed(host: &Host, set: &str, element: &str) {
     });
 }
 
+// Promise (Felix): A reload of Felix applies settings without a restart and names the keys that
+// need one.
 #[test]
 fn reload_applies_settings_and_names_the_rest() {
     lab("reload_applies_settings_and_names_the_rest", || {

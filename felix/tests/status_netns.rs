@@ -67,6 +67,7 @@ fn up(host: &Host, pod: &str) {
     });
 }
 
+// Promise: as felix plugins_find_a_file_while_an_endpoint_is_up
 #[test]
 fn rejected_endpoint_is_reported_with_its_reason() {
     lab("rejected_endpoint_is_reported_with_its_reason", || {
@@ -170,6 +171,7 @@ fn first_of(host: &Host, key: &str) -> Value {
     serde_json::from_slice(&told.events[0].item.value).unwrap()
 }
 
+// Promise (Felix): A dead agent is detected by its lease.
 #[test]
 fn a_dead_felix_is_seen_by_its_lease() {
     lab("a_dead_felix_is_seen_by_its_lease", || {
@@ -191,6 +193,8 @@ fn a_dead_felix_is_seen_by_its_lease() {
     });
 }
 
+// Promise (Felix): The reported state of an endpoint is its state in the kernel, and a rejected
+// endpoint has its reason.
 #[test]
 fn plugins_find_a_file_while_an_endpoint_is_up() {
     lab("plugins_find_a_file_while_an_endpoint_is_up", || {

@@ -263,6 +263,7 @@ fn kernel() -> String {
     routes.concat() + &parts.join("\n")
 }
 
+// Promise: as calico-store an_etcd_that_lost_all_takes_nothing_away
 #[test]
 fn a_store_that_is_emptied_changes_nothing_in_the_kernel() {
     lab(
@@ -320,6 +321,7 @@ fn a_store_that_is_emptied_changes_nothing_in_the_kernel() {
     );
 }
 
+// Promise: as interop-tests daemons_that_restart_without_the_store_go_on
 #[test]
 fn a_start_without_the_store_writes_nothing_into_the_kernel() {
     lab(

@@ -267,6 +267,7 @@ mod tests {
         }
     }
 
+    // Promise (Kernel routes): No two programs write kernel routes with one protocol.
     #[test]
     fn second_program_with_a_protocol_is_refused() {
         let first = Claim::take(FREE[0], "one").unwrap();

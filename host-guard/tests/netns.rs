@@ -70,6 +70,7 @@ const BOTH: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::LOCALHOST),
 ];
 
+// Promise: as interop-tests another_user_never_speaks_bgp_as_its_host
 #[test]
 fn another_user_cannot_dial_a_guarded_port() {
     in_lab("a guarded port is dialed", async |lab: Lab| {
@@ -98,6 +99,7 @@ fn another_user_cannot_dial_a_guarded_port() {
     });
 }
 
+// Promise: as interop-tests another_user_never_speaks_bgp_as_its_host
 /// Checks that a peer with another port is guarded as a destination; another destination with that
 /// port, or that port as source, is not.
 #[test]
@@ -177,6 +179,7 @@ fn read_from(host: &Host, user: u32, to: IpAddr) -> io::Result<Vec<u8>> {
     })
 }
 
+// Promise: as interop-tests another_user_never_speaks_bgp_as_its_host
 #[test]
 fn listener_of_another_user_sends_no_data_by_syn_cookies() {
     in_lab("listening with SYN cookies", async |lab: Lab| {

@@ -157,6 +157,7 @@ fn targets() -> [IpAddr; 4] {
     [a, b, c, d]
 }
 
+// Promise (Daemons): Other users of a host cannot speak BGP from its addresses.
 #[test]
 fn another_user_never_speaks_bgp_as_its_host() {
     in_ground(&[], "another user of a host", async |ground| {

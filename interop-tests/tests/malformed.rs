@@ -382,6 +382,7 @@ fn canonical(med: bool, besides: &[Attribute]) -> Attributes {
     attributes
 }
 
+// Promise (BGP): A malformed UPDATE is not propagated, and is kept for the operator.
 #[test]
 fn malformed_update_is_not_propagated() {
     let behind = [Kind::Bird, Kind::Gobgp, Kind::Frr, Kind::Openbgpd];

@@ -66,6 +66,7 @@ async fn nodes(ground: &Ground, store: &Store) -> (Speaker, Speaker) {
     (one.expect("started"), ground.stored(Kind::Client, 2).await)
 }
 
+// Promise (Daemons): Metrics are OpenMetrics text and follow the state of the fabric.
 #[test]
 fn a_scraped_client_tells_sessions_routes_and_its_store() {
     let name = "a_scraped_client_tells_sessions_routes_and_its_store";
@@ -172,6 +173,7 @@ fn endpoint(interface: &str, networks: &str) -> String {
     )
 }
 
+// Promise: as interop-tests a_scraped_client_tells_sessions_routes_and_its_store
 #[test]
 fn a_scraped_felix_tells_endpoints_by_state() {
     let name = "a_scraped_felix_tells_endpoints_by_state";

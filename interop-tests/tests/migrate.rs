@@ -184,6 +184,7 @@ async fn tools_are_answered(node: &Node) {
     assert!(text.contains("Access denied"), "{text}");
 }
 
+// Promise (Daemons): A node moves from Calico's BIRD to Cambric and back without a lost packet.
 #[test]
 fn nodes_of_a_mesh_move_over_and_back_and_no_ping_is_lost() {
     in_ground(&[Kind::Bird], "moving a mesh", async |ground| {
@@ -198,6 +199,7 @@ fn nodes_of_a_mesh_move_over_and_back_and_no_ping_is_lost() {
     });
 }
 
+// Promise: as interop-tests nodes_of_a_mesh_move_over_and_back_and_no_ping_is_lost
 #[test]
 fn node_moves_to_the_store_and_back_without_lost_ping() {
     in_ground(&[Kind::Bird], "moving to the store", async |ground| {

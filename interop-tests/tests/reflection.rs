@@ -188,6 +188,7 @@ fn two_clients() -> Setup {
 const NET: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 65, 2, 0), 24);
 const MARK: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 65, 9, 0), 24);
 
+// Promise (BGP): No client receives its own route, whichever way the best path moves.
 /// RFC 4456 §6: a client never receives its own route, for any change of the best path.
 #[test]
 fn nothing_returns_to_its_originator() {

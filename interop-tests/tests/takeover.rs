@@ -310,6 +310,7 @@ async fn all_come_back_with_their_routes(ours: &Speaker, guests: &mut [Guest], f
     }
 }
 
+// Promise: as interop-tests live_session_outlives_valid_opens_on_a_lossy_path
 #[test]
 fn dead_peer_is_back_before_the_hold_timer() {
     in_ground(
@@ -410,6 +411,8 @@ async fn attack(guest: &Guest) -> usize {
     refused
 }
 
+// Promise (BGP): No new connection from a peer's address closes an established session while the
+// peer's host acknowledges it, whatever its OPEN. A dead connection is replaced at once.
 /// On a path that loses one packet in ten in both directions, valid OPENs reset no session.
 #[test]
 fn live_session_outlives_valid_opens_on_a_lossy_path() {

@@ -62,6 +62,7 @@ fn net_of(prefix: Prefix) -> (Family, Net<'static>) {
 }
 
 proptest! {
+    // Promise (BGP): Policy rules do what their definition says.
     #[test]
     fn rules_say_what_their_words_say(
         rules in naive::rules(),

@@ -308,6 +308,7 @@ impl WireTap for Partial {
     }
 }
 
+// Promise: as sim chaos_then_calm
 #[test]
 fn a_route_that_is_not_held_as_it_was_sent() {
     let options = calm(2, false);
@@ -342,6 +343,7 @@ fn lost_event_of_a_session_is_found() {
     assert!(what.contains("last reported: closed, or nothing"), "{what}");
 }
 
+// Promise: as sim chaos_then_calm
 #[test]
 fn a_speaker_that_forgets_nothing() {
     let options = calm(2, false);

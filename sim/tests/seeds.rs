@@ -29,6 +29,8 @@ fn good(seed: u64, nodes: u16) -> Outcome {
     }
 }
 
+// Promise (BGP): After any chaos, a speaker at rest holds from a neighbor what the neighbor has
+// sent; without the neighbor it holds nothing.
 #[test]
 fn chaos_then_calm() {
     let nodes = number("CAMBRIC_SIM_NODES").map_or(8, |nodes| u16::try_from(nodes).expect("few"));

@@ -86,6 +86,8 @@ fn secrets_are_not_quoted_in_any_kind_of_mistake() {
     assert!(assert_discreet(&inline));
 }
 
+// Promise (Daemons): No report about a configuration quotes a secret, wherever the file is
+// damaged.
 #[test]
 fn secrets_are_not_quoted_wherever_a_file_is_damaged() {
     let good = file(&format!("password = \"{MARK}\""));

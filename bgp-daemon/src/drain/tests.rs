@@ -41,6 +41,8 @@ fn transition(of: impl Fn(u8) -> SpeakerConfig, alone: &[u8]) -> Network {
     network
 }
 
+// Promise (Route reflectors): Within its time limit, a drain closes no session that is the only
+// source of a route.
 #[test]
 fn static_clients_with_another_reflector_are_closed_later() {
     let mut network = transition(|number| by_hand(number, NODES), &[]);
@@ -67,6 +69,7 @@ fn client_that_may_move_itself_gets_more_time() {
     assert!(network.is_drained(11));
 }
 
+// Promise: as bgp-daemon static_clients_with_another_reflector_are_closed_later
 #[test]
 fn drain_waits_for_sole_client_until_timeout() {
     let mut network = transition(|number| by_hand(number, NODES), &[3]);

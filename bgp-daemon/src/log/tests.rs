@@ -137,6 +137,7 @@ fn strangers_of_any_number_have_few_lines_and_summaries() {
     );
 }
 
+// Promise (Daemons): Repeated events hide no state change of a neighbor.
 #[test]
 fn state_changes_of_neighbors_are_logged_amid_strangers() {
     let mut case = Case::new();

@@ -90,6 +90,9 @@ fn mesh() -> Network {
     network
 }
 
+// Promise (Route reflectors): No node loses a route while its peers change: mesh, reflectors and
+// nodes that a BGPPeer selects replace each other make-before-break. A killed member of the
+// datastore or of the cluster has no effect.
 #[test]
 fn from_mesh_to_reflectors_and_back_no_route_is_lost() {
     let mut network = mesh();
@@ -233,6 +236,7 @@ fn selecting(by: &[u8], with: &[u8]) -> Chosen {
     }
 }
 
+// Promise: as bgp-daemon from_mesh_to_reflectors_and_back_no_route_is_lost
 /// A label moves from one reflector to another, and the nodes receive it at different times. The
 /// old reflector wants no peer, and still reflects for the peers that are left.
 #[test]

@@ -162,6 +162,7 @@ fn it_registers_under_a_lease_and_its_own_cluster_id_and_stays() {
     assert!(claim.is_some(), "its cluster id is not");
 }
 
+// Promise: as route-reflector reflector_registers_only_after_it_listens
 #[test]
 fn reflector_that_does_not_listen_is_not_registered() {
     let mut world = World::new();

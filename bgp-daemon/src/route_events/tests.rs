@@ -145,6 +145,7 @@ fn words(record: &EventRecord) -> String {
     format!("{} {}", record.event, fields.join(" ").replace('"', ""))
 }
 
+// Promise (Daemons): Events of single routes are created only while a reader watches them.
 #[tokio::test]
 async fn routes_are_read_only_while_they_are_watched() {
     let _alone = ALONE.lock().await;
@@ -214,6 +215,7 @@ fn run(speaker: &mut Speaker) {
     while speaker.run(NOW, Budget(10_000)) == Progress::More {}
 }
 
+// Promise: as daemon-common reader_that_lags_learns_how_many_events_it_lost
 #[tokio::test]
 async fn watcher_that_does_not_read_loses_a_counted_number() {
     let _alone = ALONE.lock().await;
@@ -290,6 +292,8 @@ async fn changes_that_the_log_dropped_are_reported_as_missing() {
     reader.leave().await;
 }
 
+// Promise (Daemons): A question about events that the daemon does not keep or does not report is
+// rejected.
 #[tokio::test]
 async fn events_on_demand_are_never_answered_with_nothing() {
     let _alone = ALONE.lock().await;

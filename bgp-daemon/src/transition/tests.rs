@@ -62,6 +62,7 @@ fn known(weight: u32) -> Derived {
     derive(&view, &host, &Secrets::new())
 }
 
+// Promise (Route reflectors): A reflector that restarts is registered again as soon as it runs.
 /// A restarted reflector has all data by the first look at the datastore, and no further update may
 /// arrive.
 #[test]

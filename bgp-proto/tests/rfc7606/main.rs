@@ -57,6 +57,7 @@ use FaultKind as K;
 use PeerKind::{External, Internal};
 use Remedy::{AttributeDiscard, ResetSession, TreatAsWithdraw};
 
+// Promise (BGP): The most severe of several faults decides the remedy.
 #[test]
 fn several_faults_are_all_told_and_the_worst_counts() {
     let attributes: &[&[u8]] = &[

@@ -37,6 +37,8 @@ fn fields(of: &impl Debug, prefix: &str) -> BTreeSet<String> {
     names.map(|(name, _)| format!("{prefix}{name}")).collect()
 }
 
+// Promise (Daemons): Every field of a peer's configuration has a row in the table of keys, and
+// files, reports and pages have the keys of that table.
 #[test]
 fn every_field_of_a_peer_has_a_key() {
     let peer = vacant();

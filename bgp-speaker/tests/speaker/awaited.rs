@@ -24,6 +24,8 @@ fn waits_for(wire: &Wire) -> BTreeSet<IpAddr> {
     wire.speaker().awaited().into_iter().flatten().collect()
 }
 
+// Promise (Route reflectors): A reflector that restarts waits only for the clients that will
+// connect.
 /// As if the datastore shows that they have chosen other reflectors.
 #[test]
 fn unexpected_peer_is_awaited_only_after_it_connects() {

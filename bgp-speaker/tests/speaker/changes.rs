@@ -104,6 +104,8 @@ fn flip(row: &PeerKey) -> (Vec<Received>, Reconfigured, usize) {
     (heard, done, wire.prefixes().len())
 }
 
+// Promise (BGP): A reload resets only the sessions that it must reset, and every peer holds what
+// its current policy allows.
 #[test]
 fn the_table_is_what_a_living_session_sees() {
     for row in PEER_KEYS {

@@ -162,6 +162,7 @@ fn net(number: usize) -> String {
     format!("10.65.{number}.0/26")
 }
 
+// Promise (BGP): A fabric that changes its AS node by node loses no route.
 #[test]
 fn a_mesh_takes_another_as_node_by_node_and_loses_no_route() {
     let was = Asn(64_512);

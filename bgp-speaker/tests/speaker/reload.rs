@@ -361,6 +361,7 @@ fn own(wire: &mut Wire, number: u8, there: bool) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
+    // Promise: as bgp-speaker the_table_is_what_a_living_session_sees
     /// For any progress of the table dumps at policy changes, the peer finally holds the routes of
     /// the last policy.
     #[test]

@@ -68,6 +68,8 @@ fn our_graceful(heard: &[Received]) -> GracefulRestart {
     found.expect("we restart gracefully")
 }
 
+// Promise (BGP): A restart of either side withdraws no route, and stale routes are kept for a
+// limited time.
 #[test]
 fn nothing_is_passed_on_until_all_have_sent_theirs() {
     let mut wire = restarted(false);

@@ -121,6 +121,8 @@ fn set<'a>(chosen: &[&'a str]) -> BTreeSet<&'a str> {
 }
 
 proptest! {
+    // Promise (Route reflectors): A new, lost or drained reflector moves only the clients that
+    // must move.
     /// Addition and removal are the same change in opposite directions: only clients that chose the
     /// removed reflector move, and each by one session.
     #[test]

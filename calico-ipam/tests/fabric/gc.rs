@@ -139,6 +139,7 @@ async fn leaked_address_is_released_after_the_grace_period() {
     assert_eq!(found(&store).await, Vec::<String>::new());
 }
 
+// Promise: as calico-ipam nothing_is_collected_where_not_all_can_be_seen
 #[tokio::test]
 async fn a_finding_that_has_changed_is_another_one() {
     let store = ready().await;
@@ -168,6 +169,7 @@ async fn a_finding_that_has_changed_is_another_one() {
     assert_eq!(collector.look(now + 3 * GRACE, &second).unwrap().len(), 1);
 }
 
+// Promise (Workloads): Nothing is collected that may be in use.
 #[tokio::test]
 async fn nothing_is_collected_where_not_all_can_be_seen() {
     let store = Local::empty();

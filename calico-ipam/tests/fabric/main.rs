@@ -48,6 +48,8 @@ async fn hosts_that_start_at_once_get_different_addresses() {
     assert_eq!(sound(store.as_ref()).await.len(), 400);
 }
 
+// Promise (Workloads): No address is allocated twice and none is lost, whatever the requests and
+// answers of the datastore are.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_address_is_given_twice_or_lost_with_lost_answers() {
     for seed in 0..20 {

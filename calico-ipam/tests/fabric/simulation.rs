@@ -247,6 +247,8 @@ fn simulate(seed: u64) -> (usize, usize) {
     (world.given.get(), mended)
 }
 
+// Promise (Workloads): No address is allocated twice and none is lost while hosts die between
+// any two requests and a collector runs.
 #[test]
 fn a_hundred_hosts_lose_nothing_for_long_and_get_nothing_twice() {
     let (mut given, mut mended) = (0, 0);

@@ -448,6 +448,7 @@ proptest! {
         world.check_in_sync();
     }
 
+    // Promise: as calico-store an_etcd_that_lost_all_takes_nothing_away
     /// Checks that, whatever is late, lost or compacted, a key that was deleted together with
     /// ClusterInformation is not reported as deleted before the datastore is ready again.
     #[test]

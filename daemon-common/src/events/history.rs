@@ -213,6 +213,8 @@ mod tests {
         assert_eq!(short.records.len(), EVENTS_MAX);
     }
 
+    // Promise (Daemons): A slow reader of events learns how many events it lost, and never
+    // delays a daemon.
     #[test]
     fn reader_that_lags_learns_how_many_events_it_lost() {
         let mut history = History::new();

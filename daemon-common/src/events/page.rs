@@ -44,6 +44,8 @@ fn row(page: &mut String, kind: &Kind) {
     );
 }
 
+// Promise (Daemons): Names and fields of events come from one table, and the operators' page is
+// generated from it.
 #[test]
 fn page_of_events_is_made_from_the_table() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operate/events.md");

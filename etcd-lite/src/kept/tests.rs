@@ -189,6 +189,8 @@ fn after_everything_that_can_happen_it_is_as_it_was() {
     }
 }
 
+// Promise (Datastore): After a truncation at any point, the file of the small store has the
+// state of some flush.
 #[test]
 fn cut_at_any_octet_it_is_as_it_was_then() {
     let directory = tempfile::tempdir().unwrap();

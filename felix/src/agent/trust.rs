@@ -205,6 +205,8 @@ mod tests {
         format!("{of:?}")
     }
 
+    // Promise (Felix): Felix applies only complete data: a snapshot removes nothing, and an
+    // unreachable datastore changes nothing.
     #[test]
     fn knowledge_of_the_datastore_moves_as_documented() {
         use Knowledge::{Current, Interrupted, Provisional, Read, Restored, Unread};
@@ -221,6 +223,7 @@ mod tests {
         );
     }
 
+    // Promise: as felix knowledge_of_the_datastore_moves_as_documented
     #[test]
     fn filter_in_force_moves_as_documented() {
         use InForce::{Closed, Inherited, Nothing, Own, Unknown};

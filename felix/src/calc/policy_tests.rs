@@ -162,6 +162,7 @@ fn any_value() -> impl Strategy<Value = (String, Value)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
+    // Promise: as felix packets_meet_what_was_written
     #[test]
     fn the_incremental_result_is_that_of_the_values_alone(
         steps in prop::collection::vec((any_value(), any::<bool>()), 1..40),
@@ -193,6 +194,8 @@ proptest! {
         }
     }
 
+    // Promise (Felix): Policies are enforced as written, and an incremental change has the same
+    // result as a full computation.
     #[test]
     fn packets_meet_what_was_written(
         values in prop::collection::vec(any_value(), 1..25),

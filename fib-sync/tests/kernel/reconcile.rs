@@ -114,6 +114,8 @@ async fn second_look_is_quiet(host: &mut Host) {
     assert_eq!((sum.puts, sum.deletes), (0, 0), "{sum:?}");
 }
 
+// Promise (Kernel routes): A restart deletes no correct route: it adopts correct routes and
+// deletes strays later.
 #[test]
 fn a_restart_adopts_and_deletes_strays_after_the_grace_period() {
     in_namespace(async || {
@@ -176,6 +178,8 @@ fn a_stray_without_a_metric_goes_once_its_successor_is_there() {
     });
 }
 
+// Promise (Kernel routes): Foreign routes are not changed, and the route of an endpoint and a
+// BGP route for the same prefix can both be installed, even with a misbehaving kernel.
 #[test]
 fn a_foreign_route_of_another_metric_stays_beside_ours() {
     in_namespace(async || {

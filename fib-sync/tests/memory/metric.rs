@@ -89,6 +89,8 @@ fn a_stray_goes_where_its_successor_was_there_before_the_start() {
 proptest! {
     #![proptest_config(ProptestConfig { verbose: 0, ..ProptestConfig::with_cases(200) })]
 
+    // Promise (Kernel routes): A route with a changed metric is installed before the old one is
+    // deleted.
     #[test]
     fn a_route_that_changes_its_metric_is_never_missed(
         seed: u64,

@@ -226,6 +226,7 @@ fn check_second(world: &mut World) {
 proptest! {
     #![proptest_config(ProptestConfig { verbose: 0, ..ProptestConfig::with_cases(400) })]
 
+    // Promise: as fib-sync a_foreign_route_of_another_metric_stays_beside_ours
     #[test]
     fn it_always_converges(seed: u64, steps in prop::collection::vec(steps(), 1..80)) {
         let mut world = World::new(seed);

@@ -145,6 +145,7 @@ fn a_conflict_met_by_a_write_is_named_by_one_dump() {
     assert_eq!(dumps, 2, "the first, and one to name it");
 }
 
+// Promise: as fib-sync a_foreign_route_of_another_metric_stays_beside_ours
 #[test]
 fn felix_and_bgp_share_a_prefix() {
     let mut world = World::new(6);
@@ -312,6 +313,8 @@ fn world_of_metric_1024(seed: u64) -> World {
     world
 }
 
+// Promise (Kernel routes): A route with a daemon's own protocol is foreign if the daemon does
+// not write its metric or table.
 #[test]
 fn own_protocol_at_another_metric_or_table_stays() {
     let mut world = world_of_metric_1024(21);

@@ -25,6 +25,7 @@ fn lasts(full: u64, short: u64) -> Duration {
     }
 }
 
+// Promise: as bgp-daemon from_mesh_to_reflectors_and_back_no_route_is_lost
 #[test]
 fn a_cluster_of_reflectors_runs_itself() {
     let name = "a_cluster_of_reflectors_runs_itself";
@@ -54,6 +55,8 @@ fn a_cluster_of_reflectors_runs_itself() {
     });
 }
 
+// Promise (Datastore): Daemons that restart without the datastore continue with their last known
+// state.
 #[test]
 fn daemons_that_restart_without_the_store_go_on() {
     let name = "daemons_that_restart_without_the_store_go_on";
@@ -66,6 +69,7 @@ fn daemons_that_restart_without_the_store_go_on() {
     });
 }
 
+// Promise: as calico-store an_etcd_that_lost_all_takes_nothing_away
 #[test]
 fn a_store_that_is_emptied_ends_no_session() {
     let name = "a_store_that_is_emptied_ends_no_session";

@@ -120,6 +120,7 @@ fn container_is_connected_over_an_etcd_with_certificates() {
     });
 }
 
+// Promise (Workloads): A container is connected only if Felix reports its endpoint as up.
 #[test]
 fn an_endpoint_that_felix_refuses_is_no_connection() {
     on_a_host("cni and a refusing Felix", async |fabric, node| {
@@ -288,6 +289,8 @@ async fn cut(
     }
 }
 
+// Promise (Workloads): Wherever the CNI plugin is killed, DEL or GC removes the rest, and ADD
+// works again.
 #[test]
 fn killed_add_is_cleaned_by_del_or_gc_and_repeatable() {
     on_a_host("cni and SIGKILL", async |fabric, node| {

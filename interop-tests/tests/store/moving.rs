@@ -130,6 +130,7 @@ fn was_never_missed(monitor: &RouteMonitor, since: Instant, to: &str, metric: u3
     );
 }
 
+// Promise (Kernel routes): A workload that moves is preferred on its new node, also by BIRD.
 #[test]
 fn a_workload_that_moves_is_preferred_where_it_arrives() {
     let name = "a_workload_that_moves_is_preferred_where_it_arrives";

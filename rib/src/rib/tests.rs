@@ -210,6 +210,8 @@ fn routes_that_are_no_prefixes_are_all_evaluated() {
     assert_eq!(rib.counters(PeerId(1), LABELED).accepted, 0);
 }
 
+// Promise (BGP): Received routes of a range of prefixes are evaluated again without messages to
+// their peers, in bounded steps.
 #[test]
 fn covering_range_is_evaluated_in_bounded_bites() {
     const PREFIXES: u32 = 100_000;
@@ -366,6 +368,7 @@ fn evaluate(model: &mut Model, policies: &[u8], range: &PrefixRange) {
 }
 
 proptest! {
+    // Promise: as rib covering_range_is_evaluated_in_bounded_bites
     #[test]
     fn range_evaluated_again_is_as_the_model_has_it(
         events in prop::collection::vec(event(), 1..80),

@@ -46,6 +46,7 @@ async fn is_stored(store: &Local, key: &str) -> bool {
     found.expect("the store answers").is_some()
 }
 
+// Promise (Route reflectors): A reflector registers only after it listens.
 /// Nodes dial a reflector as soon as it is registered. It claims its cluster ID before.
 #[tokio::test]
 async fn reflector_registers_only_after_it_listens() {
@@ -72,6 +73,7 @@ async fn reflector_registers_only_after_it_listens() {
     TcpStream::connect((own, port)).expect("it listens");
 }
 
+// Promise: as bgp-io where_it_listens_changes_under_its_sessions
 /// The addresses and the port of a node change, and its bind mode changes to all addresses; each
 /// change takes effect without a restart.
 #[tokio::test]

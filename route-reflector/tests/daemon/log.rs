@@ -200,6 +200,8 @@ async fn strangers_cannot_stall(
     assert!(last.contains("daemon stopping"), "{last}");
 }
 
+// Promise (Daemons): A log that nothing reads does not block a daemon: sessions stay, control
+// commands are answered, and lost lines are counted.
 #[tokio::test]
 async fn stopped_reader_of_stderr_does_not_stall_the_daemon() {
     let (reader, writer) = pipe().expect("a pipe");
@@ -224,6 +226,7 @@ fn datagrams(socket: UnixDatagram) -> JoinHandle<String> {
     })
 }
 
+// Promise: as route-reflector stopped_reader_of_stderr_does_not_stall_the_daemon
 #[tokio::test]
 async fn stopped_reader_of_the_journal_does_not_stall_the_daemon() {
     let directory = tempfile::tempdir().expect("a directory");

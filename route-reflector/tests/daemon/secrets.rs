@@ -22,6 +22,7 @@ const MISTAKES: [&str; 8] = [
     "#password = \"QXZQXZQXZQXZ\"\nhold_time = 1",
 ];
 
+// Promise: as bgp-config secrets_are_not_quoted_wherever_a_file_is_damaged
 #[tokio::test]
 async fn secret_in_a_bad_file_reaches_no_output() {
     let mut reflector = Reflector::start().await;

@@ -138,6 +138,8 @@ fn assigned_id_belongs_to_its_node_alone() {
     assert_eq!(ids["rr2"], second, "it does not even ask for its router id");
 }
 
+// Promise (Route reflectors): No reflector has the cluster ID of another one, unless an operator
+// assigned it to both.
 #[test]
 fn claimed_id_is_released_to_its_assigned_node() {
     let mut pair = Pair::new();
@@ -173,6 +175,7 @@ fn an_id_of_a_node_that_never_registers_is_left_to_it() {
     assert_ne!(pair.ids()["rr1"], ONE);
 }
 
+// Promise: as bgp-daemon claimed_id_is_released_to_its_assigned_node
 #[test]
 fn two_that_are_given_one_id_have_it_both() {
     let mut pair = Pair::new();

@@ -188,6 +188,7 @@ fn the_address_of_a_node_is_that_node() {
     assert_eq!((listen("a"), listen("c")), (1179, 2179));
 }
 
+// Promise (Datastore): A peer whose TCP-MD5 password cannot be read stays down.
 #[test]
 fn a_password_that_is_missing_keeps_the_session_down() {
     let tor = r#"{"spec":{"peerIP":"10.0.0.254","asNumber":64700,"password":{"secretKeyRef":{"name":"bgp","key":"tor"}}}}"#;

@@ -18,6 +18,7 @@ fn choosers(view: &View, at: u8) -> BTreeSet<String> {
         .collect()
 }
 
+// Promise: as bgp-speaker unexpected_peer_is_awaited_only_after_it_connects
 #[test]
 fn clients_that_select_the_reflector_are_awaited() {
     let mut view = registered();

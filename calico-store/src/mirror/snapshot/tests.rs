@@ -92,6 +92,7 @@ fn old_or_incomplete_snapshot_is_rejected() {
     assert_eq!(fewer.unwrap().items, [], "what is not mirrored is left out");
 }
 
+// Promise: as felix nothing_is_removed_on_the_strength_of_a_snapshot
 #[test]
 fn cut_or_changed_anywhere_it_is_refused_as_a_whole() {
     let directory = tempfile::tempdir().unwrap();

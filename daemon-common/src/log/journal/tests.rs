@@ -131,6 +131,7 @@ fn event_has_its_priority_and_fields_in_the_journal() {
     assert!(time.ends_with('Z'), "{time}");
 }
 
+// Promise (Daemons): No value of a log line forges a field of the journal.
 #[test]
 fn newline_in_a_value_forges_no_field() {
     let honest = entry_of(Level::WARN, || emit(closed("gone")));

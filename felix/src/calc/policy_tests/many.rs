@@ -39,6 +39,7 @@ fn many() -> Calculator {
     told(&stored)
 }
 
+// Promise (Felix): The cost of a change depends on the change, not on the size of the datastore.
 #[test]
 fn a_change_among_many_is_a_few_steps() {
     let mut calculator = many();
