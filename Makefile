@@ -4,7 +4,7 @@ CARGO ?= cargo
 DEMO = -p cambric-cli -p cambric-bgp-client -p cambric-cni -p cambric-felix -p cambric-route-reflector
 XTASK = $(CARGO) run -q --locked --profile quick -p xtask --
 
-.PHONY: help build deb demo lint check test soak bench packages
+.PHONY: help build deb demo docs lint check test soak bench packages
 
 help:
 	@echo 'make demo    build quickly, then bring up a fabric on this machine and prove that it routes'
@@ -12,6 +12,7 @@ help:
 	@echo 'make deb     build, then Debian packages in target/debian'
 	@echo 'make check   lints, documentation and tests; labs are skipped, they need root (make test)'
 	@echo 'make test    everything that CI runs: check with its labs, fuzzing, the demo, the packages'
+	@echo 'make docs    the documentation as a searchable site in target/docs/html, with mdBook'
 	@echo 'make soak    the tests that draw, with seeds by chance (MINUTES=n)'
 	@echo 'make bench   reflector, kernel and store beside BIRD and FRR: time, CPU, memory (BENCH=... for options)'
 
@@ -26,6 +27,10 @@ build:
 
 deb: build
 	tools/package.sh release
+
+# The documentation as a site; installs mdBook in target/tools if it is missing.
+docs:
+	$(XTASK) docs
 
 # What needs no run: format, lints, the shape of the repository, documentation. In the profile of the
 # tests, so that nothing is built twice.

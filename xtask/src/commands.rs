@@ -5,6 +5,19 @@ use anyhow::{Context, Result};
 use crate::runner::{self, Setting, Stage, Summary, Table};
 use crate::{root, soak, tidy};
 
+/// The commands.
+pub const USAGE: &str = "usage: cargo run -p xtask -- COMMAND
+  tidy             checks the shape of the repository
+  test [PART ...]  builds and runs the tests with one of the parts in their names, or all
+  list             names all tests
+  programs         checks each program with the features that it asks for itself
+  ci               everything that continuous integration runs
+  api              writes the lists of the public items of the published crates, docs/api
+  promises         writes the page of promises from the comments at tests, docs/design/promises.md
+  docs             builds the documentation as a searchable site with mdBook, target/docs
+  package          packages the published crates, and builds the examples from the packages
+  soak MINUTES     the tests that draw, and the fuzz targets, with seeds by chance";
+
 /// Checks the shape of the repository.
 ///
 /// # Errors

@@ -8,6 +8,7 @@ pub mod fuzz;
 pub mod library;
 pub mod programs;
 pub mod runner;
+pub mod site;
 pub mod soak;
 pub mod tidy;
 

@@ -3,17 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use xtask::{commands, runner};
-
-const USAGE: &str = "usage: cargo run -p xtask -- COMMAND
-  tidy             checks the shape of the repository
-  test [PART ...]  builds and runs the tests whose names have one of the parts in them, or all
-  list             names all tests
-  programs         checks each program with the features that it asks for itself
-  ci               everything that continuous integration runs
-  api              writes the lists of the public items of the published crates, docs/api
-  package          packages the published crates, and builds the examples from the packages
-  soak MINUTES     the tests that draw, and the fuzz targets, with seeds by chance";
+use xtask::commands::{self, USAGE};
+use xtask::runner;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -28,6 +19,8 @@ fn main() -> ExitCode {
         "programs" => xtask::programs::check(&xtask::root()),
         "ci" => xtask::ci::run(&xtask::root()),
         "api" => xtask::tidy::api::write(&xtask::root()),
+        "promises" => xtask::tidy::promises::write(&xtask::root()),
+        "docs" => xtask::site::build(&xtask::root()),
         "package" => xtask::library::run(&xtask::root()),
         "soak" => commands::soak(rest),
         // The runner starts this for a test.

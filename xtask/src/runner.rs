@@ -139,7 +139,7 @@ pub fn run(setting: &Setting, mut jobs: Vec<Job>) -> Result<Vec<Outcome>> {
     }
     for outcome in &mut outcomes {
         if outcome.verdict == Verdict::Failed && outcome.job.needs.lab {
-            println!("once more, alone: {}", outcome.job.name);
+            println!("again, alone: {}", outcome.job.name);
             let mut again = runner.run(vec![outcome.job.clone()], cores as f64);
             if again
                 .pop()

@@ -7,10 +7,14 @@
 //! * [`circles`]: files that import each other in a circle;
 //! * [`words`]: markers of unfinished work, and paths of one machine;
 //! * [`plain`]: words that mark unclear sentences;
+//! * [`spelling`]: American spelling;
+//! * [`first`]: first words of sentences;
 //! * [`names`]: names of tests;
 //! * [`documents`]: dependencies with their reasons, the map with its files, invariants with their
 //!   tests;
+//! * [`promises`]: the page of promises;
 //! * [`links`]: links between documents;
+//! * [`pages`]: the pages of the built site;
 //! * [`api`]: the lists of public items of the published crates.
 
 use std::fmt;
@@ -22,12 +26,16 @@ pub mod directions;
 pub mod documents;
 pub mod fences;
 pub mod files;
+pub mod first;
 pub mod links;
 pub mod metadata;
 pub mod names;
+pub mod pages;
 pub mod plain;
+pub mod promises;
 pub mod prose;
 pub mod sizes;
+pub mod spelling;
 #[cfg(test)]
 mod tests;
 pub mod tree;
@@ -88,9 +96,13 @@ pub fn run(root: &Path) -> anyhow::Result<Vec<Finding>> {
     findings.extend(circles::check(&files));
     findings.extend(words::check(&files));
     findings.extend(plain::check(&files));
+    findings.extend(spelling::check(&files));
+    findings.extend(first::check(&files));
     findings.extend(names::check(&files));
     findings.extend(documents::check(&workspace, &files));
+    findings.extend(promises::check(&files));
     findings.extend(links::check(&files));
+    findings.extend(pages::check(&files));
     findings.extend(api::check(root, &workspace)?);
     findings.sort();
     Ok(findings)

@@ -13,9 +13,6 @@ const DEPENDENCIES: &str = "docs/dependencies.md";
 /// The map of the code.
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 
-/// The promises of the programs, with their tests.
-const PROMISES: &str = "docs/design/promises.md";
-
 /// In a page, a test that holds an invariant follows this mark: crate and function, each in
 /// backticks; the line may break between them.
 const TEST_MARK: &str = "§ `";
@@ -33,9 +30,6 @@ pub fn check(workspace: &Workspace, files: &[File]) -> Vec<Finding> {
             findings.extend(starts(file, files));
         }
         None => findings.push(Finding::file(ARCHITECTURE, "missing")),
-    }
-    if find(files, PROMISES).is_none() {
-        findings.push(Finding::file(PROMISES, "missing"));
     }
     let pages = files.iter().filter(|file| file.is_markdown());
     findings.extend(pages.flat_map(|page| tests_exist(page, files)));

@@ -35,7 +35,7 @@ pub fn check(files: &[File]) -> Vec<Finding> {
 }
 
 /// Returns the targets of `[text](target)` in a line, except URLs.
-fn links(line: &str) -> impl Iterator<Item = &str> {
+pub(super) fn links(line: &str) -> impl Iterator<Item = &str> {
     line.split("](")
         .skip(1)
         .filter_map(|rest| rest.split_once(')'))
@@ -68,7 +68,7 @@ fn leads(files: &[File], from: &File, link: &str) -> bool {
 }
 
 /// Converts a relative path to one from the root.
-fn resolved(from: &File, relative: &str) -> PathBuf {
+pub(super) fn resolved(from: &File, relative: &str) -> PathBuf {
     let mut target = from.path.parent().map(PathBuf::from).unwrap_or_default();
     for part in Path::new(relative).components() {
         match part {

@@ -2,12 +2,10 @@
 
 use super::Finding;
 use super::files::File;
+use super::first::BANNED;
 
 /// Characters of a test's name.
 const LENGTH_MAX: usize = 60;
-
-/// Words that begin no name: they stand in place of a subject.
-const BANNED: &[&str] = &["nobody", "those", "what", "who", "whoever", "whom", "whose"];
 
 /// Checks the names of all tests.
 pub fn check(files: &[File]) -> Vec<Finding> {

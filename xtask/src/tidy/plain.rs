@@ -46,20 +46,6 @@ const COMMENTS_MAX: usize = 2;
 /// Markers in 1,000 words of a crate's text literals.
 const TEXTS_MAX: usize = 1;
 
-/// Crates with more markers in comments. These rows only get smaller.
-const COMMENTS: &[(&str, usize)] = &[
-    ("bgp-daemon", 17),
-    ("bgp-io", 13),
-    ("bgp-proto", 5),
-    ("calico-bgp", 3),
-    ("cli", 10),
-    ("daemon-common", 8),
-    ("testkit", 6),
-];
-
-/// Crates with more markers in text literals. These rows only get smaller.
-const TEXTS: &[(&str, usize)] = &[("bench", 6)];
-
 /// Checks pages one by one, and the source of each crate as a whole.
 pub fn check(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -86,19 +72,12 @@ pub fn check(files: &[File]) -> Vec<Finding> {
         }
     }
     for (member, all) in &comments {
-        let most = most(COMMENTS, member, COMMENTS_MAX);
-        findings.extend(all.finding(member, "comments", most));
+        findings.extend(all.finding(member, "comments", COMMENTS_MAX));
     }
     for (member, all) in &texts {
-        findings.extend(all.finding(member, "messages", most(TEXTS, member, TEXTS_MAX)));
+        findings.extend(all.finding(member, "messages", TEXTS_MAX));
     }
     findings
-}
-
-/// Returns the limit of a crate.
-fn most(rows: &[(&str, usize)], member: &str, otherwise: usize) -> usize {
-    let row = rows.iter().find(|(name, _)| *name == member);
-    row.map_or(otherwise, |(_, most)| *most)
 }
 
 /// The words of a text, and its markers with their places.

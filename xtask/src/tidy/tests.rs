@@ -1,3 +1,5 @@
+mod words_of_pages;
+
 use super::files::File;
 use super::metadata::{Package, Workspace};
 use super::{

@@ -1,0 +1,104 @@
+//! First words: every sentence, heading and cell of a page begins with its subject.
+
+use super::Finding;
+use super::files::File;
+
+/// Words in place of a subject. They begin no sentence of a page and no name of a test.
+pub const BANNED: &[&str] = &["nobody", "those", "what", "who", "whoever", "whom", "whose"];
+
+/// Checks all pages. Questions may begin with any word.
+pub fn check(files: &[File]) -> Vec<Finding> {
+    let pages = files.iter().filter(|file| file.is_markdown());
+    pages.flat_map(check_page).collect()
+}
+
+fn check_page(page: &File) -> Vec<Finding> {
+    let tokens = tokens(&page.text);
+    let mut findings = Vec::new();
+    let mut starts = true;
+    for (at, token) in tokens.iter().enumerate() {
+        let word = token.text.trim_matches(|c: char| !c.is_alphanumeric());
+        let is_banned = BANNED.contains(&word.to_lowercase().as_str());
+        let rest = tokens.get(at..).unwrap_or_default();
+        if (token.begins || starts) && is_banned && !is_question(rest) {
+            let text = format!("`{word}` begins a sentence: begin it with its subject");
+            findings.push(Finding::line(&page.path, token.line, text));
+        }
+        starts = end(&token.text).is_some();
+    }
+    findings
+}
+
+/// Returns whether the sentence at the start of `tokens` is a question.
+fn is_question(tokens: &[Token]) -> bool {
+    let block = tokens.iter().enumerate();
+    let block = block.take_while(|(nth, token)| *nth == 0 || !token.begins);
+    let mut ends = block.filter_map(|(_, token)| end(&token.text));
+    ends.find(|end| *end != ':') == Some('?')
+}
+
+/// Returns the character that ends a sentence after this word, if it is the last one.
+fn end(word: &str) -> Option<char> {
+    let word = word.trim_end_matches([')', '*', '_', '"', ']']);
+    word.chars().last().filter(|last| ".!?:".contains(*last))
+}
+
+/// A word with its punctuation.
+struct Token {
+    text: String,
+    line: usize,
+    /// Whether it is the first one of a heading, cell, item or paragraph.
+    begins: bool,
+}
+
+/// Returns the words of a page outside of fenced blocks and block quotations.
+fn tokens(page: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    let (mut is_code, mut continues) = (false, false);
+    for (index, line) in page.lines().enumerate() {
+        let line = line.trim_start();
+        let is_fence = line.starts_with("```") || line.starts_with("~~~");
+        is_code ^= is_fence;
+        if is_fence || is_code || line.starts_with('>') || line.is_empty() {
+            continues = false;
+            continue;
+        }
+        let is_table = line.starts_with('|');
+        let text = plain(line);
+        for cell in text.split(|c| is_table && c == '|') {
+            let words = cell.split_whitespace();
+            let words = words.filter(|word| word.contains(char::is_alphanumeric));
+            tokens.extend(words.enumerate().map(|(nth, word)| Token {
+                text: word.to_owned(),
+                line: index + 1,
+                begins: nth == 0 && (!continues || is_item(line)),
+            }));
+        }
+        continues = !is_table && !line.starts_with('#');
+    }
+    tokens
+}
+
+/// Returns whether a line begins an item of a list.
+fn is_item(line: &str) -> bool {
+    let number = line.trim_start_matches(|c: char| c.is_ascii_digit());
+    line.starts_with("* ") || line.starts_with("- ") || number.starts_with(". ")
+}
+
+/// Returns a line with `X` in place of code and quotations, and without the targets of links.
+fn plain(line: &str) -> String {
+    let mut text = String::new();
+    for (index, part) in line.split('`').enumerate() {
+        text.push_str(if index % 2 == 1 { "X" } else { part });
+    }
+    let quoted = text.split('"').enumerate();
+    let quoted = quoted.map(|(index, part)| if index % 2 == 1 { "X" } else { part });
+    let quoted: String = quoted.collect();
+    let mut parts = quoted.split("](");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        text.push(']');
+        text.push_str(part.split_once(')').map_or("", |(_, behind)| behind));
+    }
+    text
+}
