@@ -30,6 +30,7 @@ use-default-preprocessors = false
 
 [output.html]
 no-section-label = true
+input-404 = \"\"
 
 [output.html.fold]
 enable = true
