@@ -4,9 +4,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use bgp_speaker::Refusal;
 use bgp_speaker::bgp_proto::MessageKind;
 use bgp_speaker::rib::{PeerId, Track};
+use bgp_speaker::{Record, Refusal};
 
 use crate::{Distance, IoError, Whose};
 
@@ -104,6 +104,9 @@ pub enum Event {
     /// Listening on an address failed, mostly because the machine does not have the address. It is tried
     /// again every [`crate::limits::LISTEN_RETRY`]. Reported once, see [`crate::Io::unheard`].
     ListenFailed(IoError),
+    /// A record of the speaker's monitor, see [`bgp_speaker::Speaker::start_monitor`]. The records of
+    /// a turn are in their order, after its other events.
+    Monitor(Record),
     /// A message of a traced peer, see [`crate::Io::trace`].
     Message(Box<TracedMessage>),
     /// Listening on this address succeeded.

@@ -277,6 +277,7 @@ impl Io {
         worked |= self.poll_clock(cx);
         worked |= self.run_bite();
         worked |= self.write_listed();
+        self.take_records();
         if !worked && self.events.is_empty() {
             return Poll::Pending;
         }
@@ -292,9 +293,20 @@ impl Io {
         let mut octets_left = crate::limits::TURN_OCTETS_MAX;
         for token in tokens.drain(..) {
             self.serve(token, &mut octets_left);
+            // The rest is read and written in the next turn, so that this one loses no record.
+            if self.speaker.is_monitor_busy() {
+                octets_left = 0;
+            }
         }
         self.tokens = tokens;
         worked
+    }
+
+    /// Passes the records of the monitor to the program.
+    fn take_records(&mut self) {
+        while let Some(record) = self.speaker.poll_record() {
+            self.events.push(Event::Monitor(record));
+        }
     }
 
     /// Waits for the next deadline, and handles it when it has passed.
@@ -350,6 +362,9 @@ impl Io {
     fn run_bite(&mut self) -> bool {
         if !self.work {
             return false;
+        }
+        if self.speaker.is_monitor_busy() {
+            return true; // It is done in the next turn, as the rest of the reads and writes.
         }
         let progress = self
             .speaker

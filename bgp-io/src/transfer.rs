@@ -195,6 +195,7 @@ impl Io {
     pub(crate) fn write_listed(&mut self) -> bool {
         let (mut worked, mut octets_left) = (false, TURN_OCTETS_MAX);
         while octets_left > 0
+            && !self.speaker.is_monitor_busy()
             && let Some(peer) = self.speaker.poll_writable()
         {
             worked = true;

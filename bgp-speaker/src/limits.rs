@@ -34,6 +34,14 @@ pub const HANDSHAKE_REPORT_EVERY: core::time::Duration = core::time::Duration::f
 /// the speaker itself.
 pub const PEERS_MAX: usize = 65_000;
 
+/// The default of the routes and events that wait for a monitor: the oldest are dropped first. A
+/// driver that reads at most 64 KiB at once and reads no more while
+/// [`crate::Speaker::is_monitor_busy`] loses no received route.
+pub const MONITOR_ENTRIES_MAX: usize = 1 << 18;
+
+/// The default of the octets that they take, with their attributes.
+pub const MONITOR_OCTETS_MAX: usize = 32 << 20;
+
 /// Malformed messages recorded for the operator.
 pub const MALFORMED_KEPT: usize = 32;
 

@@ -19,9 +19,8 @@ use rib::{Budget, Cursor, GroupId, GroupRules, PeerId, Progress, Rib, SentPath};
 use crate::{
     encode::Encoder,
     feed::{Feed, FeedPlace},
-    limits::{
-        BITE_PREFIXES, FEED_PREFIXES, RING_OCTETS_MAX, SESSION_OCTETS_MAX, SESSION_PIECES_MAX,
-    },
+    limits::{BITE_PREFIXES, FEED_PREFIXES, RING_OCTETS_MAX},
+    outlet::Outlet,
     segment::{Audience, Ring, Segment},
 };
 
@@ -72,7 +71,7 @@ impl MemberState {
         from: Cursor,
         family: Family,
         markers: RefreshMarkers,
-        session: &mut Session,
+        session: &mut Outlet<'_>,
     ) -> Self {
         if let Some(begin) = markers.message(family, RefreshSubtype::Begin) {
             session.queue(begin);
@@ -202,9 +201,9 @@ impl OutGroup {
         let mode = member.mode;
         let from = group.stand(mode, || rib.group_cursor(self.id, family));
         group.leave(peer);
-        group
-            .members
-            .insert(peer, MemberState::refreshed(from, family, markers, session));
+        let mut session = Outlet::new(session, None);
+        let member = MemberState::refreshed(from, family, markers, &mut session);
+        group.members.insert(peer, member);
     }
 
     /// Removes a peer that moves to another group, and returns its progress.
@@ -285,13 +284,11 @@ impl OutGroup {
     pub(crate) fn pull(
         &mut self,
         peer: PeerId,
-        session: &mut Session,
+        session: &mut Outlet<'_>,
         rib: &mut Rib,
     ) -> Result<(), Lost> {
         for (&family, group) in &mut self.families {
-            while session.queued_octets() < SESSION_OCTETS_MAX
-                && session.queued_pieces() < SESSION_PIECES_MAX
-            {
+            while session.has_room() {
                 let Some(member) = group.members.get_mut(&peer) else {
                     break;
                 };
@@ -506,7 +503,7 @@ impl FamilyGroup {
         &mut self,
         walk: &Walk,
         from: Cursor,
-        session: &mut Session,
+        session: &mut Outlet<'_>,
         rib: &mut Rib,
     ) -> Result<(), Lost> {
         let mut encoder = Encoder::new(walk.family, walk.params, BytesMut::new());
@@ -549,7 +546,7 @@ impl FamilyGroup {
 }
 
 /// Queues the pieces with this peer in their audience.
-fn queue(session: &mut Session, peer: PeerId, pieces: &[(Audience, Bytes)]) {
+fn queue(session: &mut Outlet<'_>, peer: PeerId, pieces: &[(Audience, Bytes)]) {
     for (audience, octets) in pieces {
         if audience.includes(peer) {
             session.queue(octets.clone());

@@ -67,6 +67,7 @@ impl Speaker {
             self.sweep(peer, family);
         }
         self.join(peer, families.difference(self.withheld(role)));
+        self.monitor_up(peer);
         if let Some(params) = self.roster.get(peer).and_then(|state| state.params.clone()) {
             let params = alloc::boxed::Box::new(params);
             let name = self.peer_name(peer).into();
@@ -159,6 +160,7 @@ impl Speaker {
             self.leave(peer, group);
         }
         self.marker_lost(remote, &reason);
+        self.monitor_down(peer, &reason, kept);
         let name = self.peer_name(peer).into();
         self.outputs
             .push_back(Output::Event(Event::Down { peer, name, reason }));
@@ -168,6 +170,7 @@ impl Speaker {
     /// 4724 §4.2).
     pub(crate) fn end_of_rib(&mut self, peer: PeerId, family: Family) {
         self.sweep(peer, family);
+        self.monitor_end_of_rib(peer, family);
         let name = self.peer_name(peer).into();
         self.outputs
             .push_back(Output::Event(Event::EndOfRib { peer, name, family }));

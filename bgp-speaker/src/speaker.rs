@@ -4,6 +4,7 @@
 //! [`crate::outgroup`], [`crate::refresh`], [`crate::restart`] and [`crate::defer`].
 
 use alloc::{
+    boxed::Box,
     collections::{BTreeSet, VecDeque},
     vec::Vec,
 };
@@ -22,7 +23,9 @@ use crate::{
     handshake::Tallies,
     keys::PeerConfig,
     limits::BITE_PREFIXES,
+    monitor::Monitoring,
     outgroup::OutGroup,
+    outlet::Outlet,
     peer::{Peer, PeerView},
     readers::{ReaderId, Readers},
     roster::Roster,
@@ -63,6 +66,8 @@ pub struct Speaker {
     pub(crate) addresses: Vec<InterfaceAddress>,
     /// Failed handshakes.
     pub(crate) tallies: Tallies,
+    /// The monitor, while there is one.
+    pub(crate) monitor: Option<Box<Monitoring>>,
 }
 
 impl Speaker {
@@ -90,6 +95,7 @@ impl Speaker {
             ring_octets: Level::default(),
             addresses: Vec::new(),
             tallies: Tallies::default(),
+            monitor: None,
         }
     }
 
@@ -103,6 +109,7 @@ impl Speaker {
 
     /// Handles one input.
     pub fn handle(&mut self, now: Instant, input: Input<'_>) {
+        self.monitor_at(now);
         match input {
             Input::Session(peer, input) => self.session_input(now, peer, input),
             Input::Local {
@@ -116,6 +123,7 @@ impl Speaker {
             Input::Reevaluate { family, range } => self.rib.reevaluate(family, &range),
             Input::Timeout => self.timeout(now),
         }
+        self.collect_routes();
         self.drain_tracks();
     }
 
@@ -192,11 +200,15 @@ impl Speaker {
         if let Some(group) = state
             .group
             .and_then(|group| self.groups.get_mut(group)?.as_mut())
-            && group.pull(peer, &mut state.session, &mut self.rib).is_err()
         {
-            self.lost.push(peer);
+            let noted = self.monitor.as_mut().and_then(|monitor| monitor.sent());
+            let mut outlet = Outlet::new(&mut state.session, noted);
+            if group.pull(peer, &mut outlet, &mut self.rib).is_err() {
+                self.lost.push(peer);
+            }
         }
         state.session.fill(conn, slices, octets_max);
+        self.monitor_sent(peer);
     }
 
     /// Records that the socket has accepted this many octets.
@@ -254,10 +266,12 @@ impl Speaker {
     /// Performs a bounded step of background work: route selection, export, sweeping. Call it again
     /// while it returns `More`, with I/O in between.
     pub fn run(&mut self, now: Instant, budget: Budget) -> Progress {
+        self.monitor_at(now);
         for peer in core::mem::take(&mut self.parted) {
             self.session_input(now, peer, bgp_fsm::Input::Start);
         }
         let mut progress = self.rib.decide(Budget(budget.0.min(BITE_PREFIXES)));
+        self.collect_routes();
         let mut woken = Vec::new();
         for group in self.groups.iter_mut().flatten() {
             if group.export(now, &mut self.rib, &mut woken, &mut self.lost) == Progress::More {
@@ -276,6 +290,7 @@ impl Speaker {
             && self.rib.is_settled(peer)
         {
             self.leaving.pop_front();
+            self.monitor_gone(peer);
             self.roster.release(peer);
         }
         self.trim();

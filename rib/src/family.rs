@@ -6,6 +6,7 @@
 
 mod eligible;
 mod import;
+mod record;
 mod rejected;
 mod sweep;
 

@@ -70,6 +70,7 @@ mod bite;
 mod config;
 mod decide;
 mod depend;
+mod destination;
 mod eligible;
 mod explain;
 mod export;
@@ -84,9 +85,11 @@ mod peer;
 mod policy;
 mod prefixes;
 mod raw;
+mod recorder;
 mod rejected;
 mod rib;
 mod role;
+mod routes;
 mod shared;
 mod slot;
 mod stale;
@@ -116,6 +119,7 @@ pub use policy::{
 pub use rejected::RejectedPath;
 pub use rib::Rib;
 pub use role::Role;
+pub use routes::{Routes, Stage, Stages};
 
 /// The example of the README, compiled and run.
 #[cfg(doctest)]

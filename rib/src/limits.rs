@@ -60,6 +60,15 @@ pub const REJECTED_PATHS_MAX: usize = 4096;
 /// Octets of these, including the names of the rules that rejected them.
 pub const REJECTED_OCTETS_MAX: usize = 1 << 20;
 
+/// Routes that are recorded until [`crate::Rib::take_recorded`] takes them; later ones are counted.
+pub const RECORDED_ROUTES_MAX: usize = 1 << 18;
+
+/// Octets of these, with their attributes.
+pub const RECORDED_OCTETS_MAX: usize = 16 << 20;
+
+/// Routes of one record.
+pub const RECORD_ROUTES_MAX: usize = 1024;
+
 /// A prefix with more paths is not decided again to find why the next best path lost.
 pub const NEXT_BEST_PATHS_MAX: usize = 1024;
 

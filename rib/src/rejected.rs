@@ -5,12 +5,12 @@
 //!
 //! [`Shared::rejections`]: crate::shared::Shared::rejections
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 
-use bgp_proto::{Family, Net, Nlri, Prefix};
+use bgp_proto::{Family, Net, Nlri};
 
+use crate::destination::Destination;
 use crate::limits::{REJECTED_OCTETS_MAX, REJECTED_PATHS_MAX};
 use crate::peer::PeerId;
 use crate::policy::{Judgment, PrefixSet};
@@ -29,30 +29,15 @@ pub struct RejectedPath {
     destination: Destination,
 }
 
-/// A stored destination.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Destination {
-    Prefix(Prefix),
-    Opaque(Box<[u8]>),
-}
-
 impl RejectedPath {
     /// Returns the destination.
     #[must_use]
     pub fn net(&self) -> Net<'_> {
-        match &self.destination {
-            Destination::Prefix(Prefix::V4(prefix)) => Net::V4(*prefix),
-            Destination::Prefix(Prefix::V6(prefix)) => Net::V6(*prefix),
-            Destination::Opaque(octets) => Net::Opaque(octets),
-        }
+        self.destination.net()
     }
 
     /// Returns its octets.
     fn octets(&self) -> usize {
-        let opaque = match &self.destination {
-            Destination::Prefix(_) => 0,
-            Destination::Opaque(octets) => octets.len(),
-        };
         let terms = |judged: &Judgment| {
             let terms = judged.terms.iter();
             judged.rules.len()
@@ -60,7 +45,7 @@ impl RejectedPath {
                     .map(|term| term.len() + size_of::<String>())
                     .sum::<usize>()
         };
-        size_of::<Self>() + opaque + self.judged.as_ref().map_or(0, terms)
+        size_of::<Self>() + self.destination.heap_octets() + self.judged.as_ref().map_or(0, terms)
     }
 }
 
@@ -100,17 +85,12 @@ impl Rejections {
         nlri: Nlri<'_>,
         judged: Option<Judgment>,
     ) {
-        let destination = match nlri.net {
-            Net::V4(prefix) => Destination::Prefix(Prefix::V4(prefix)),
-            Net::V6(prefix) => Destination::Prefix(Prefix::V6(prefix)),
-            Net::Opaque(octets) => Destination::Opaque(octets.into()),
-        };
         let path = RejectedPath {
             peer,
             family,
             path_id: nlri.path_id,
             judged,
-            destination,
+            destination: Destination::new(nlri.net),
         };
         self.octets += path.octets();
         self.waiting.push_back(path);

@@ -1,6 +1,7 @@
 //! The public interface of a speaker's tables.
 
 mod follow;
+mod record;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -186,6 +187,9 @@ impl Rib {
                 _ => Mark::Flush,
             };
             self.mark(peer, family, how);
+            if let (Mark::Flush, Some(recorder)) = (how, &mut self.shared.recorder) {
+                recorder.flush(peer, family);
+            }
         }
     }
 
@@ -233,6 +237,9 @@ impl Rib {
             return;
         }
         if let Some((table, shared)) = self.table_mut(family) {
+            if let Some(recorder) = &mut shared.recorder {
+                recorder.unflush(peer, family);
+            }
             table.mark(shared, peer, how);
         }
     }

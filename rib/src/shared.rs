@@ -14,6 +14,7 @@ use crate::intern::{Interner, Received};
 use crate::next_hop::NextHopTable;
 use crate::path::Path;
 use crate::peer::{PeerId, PeerInfo};
+use crate::recorder::Recorder;
 use crate::rejected::Rejections;
 use crate::role::Role;
 use crate::stale::Marks;
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) runs: u64,
     /// Paths that import policies rejected, while they are watched.
     pub(crate) rejections: Option<Box<Rejections>>,
+    /// Changes of the Adj-RIBs-In, while they are recorded.
+    pub(crate) recorder: Option<Box<Recorder>>,
 }
 
 impl Shared {
@@ -43,6 +46,7 @@ impl Shared {
             groups: Vec::new(),
             runs: 0,
             rejections: None,
+            recorder: None,
         }
     }
 

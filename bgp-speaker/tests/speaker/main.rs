@@ -11,6 +11,7 @@ mod extended;
 mod handshake;
 mod helper;
 mod identity;
+mod monitor;
 mod prefix_limit;
 mod refresh;
 mod reload;

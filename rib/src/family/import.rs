@@ -205,13 +205,18 @@ impl<K: Key> FamilyTable<K> {
         done: &mut Ingested,
     ) {
         let records = shared.rejections.is_some();
+        let is_monitored = shared.recorder.is_some();
         self.in_chunks(nlri, done, |this, route, done| {
             let evaluated = matches!(policy, Policy::Rules(_)).then(|| {
                 let row = this.prefixes.row();
                 import.evaluated(shared, peer, row, route.nlri.net)
             });
             let used = evaluated.as_ref().unwrap_or(import);
+            let was_accepted = is_monitored && this.has_accepted(peer, &route.nlri);
             let taken = this.reach(shared, route, peer, used);
+            if is_monitored && taken == Taken::Yes {
+                this.record_reach(shared, peer, &route.nlri, (used, was_accepted));
+            }
             let is_recorded = records && used.accepted.is_none();
             if let Some(evaluated) = evaluated {
                 evaluated.release_edited(shared, import);
@@ -288,9 +293,13 @@ impl<K: Key> FamilyTable<K> {
             evaluated.reason,
         );
         let is_rejected = evaluated.accepted.is_none() && old.accepted().is_some();
+        let is_changed = evaluated.accepted != old.accepted();
         self.replace_path(shared, at, index, path, how == Reevaluate::All);
         evaluated.release_edited(shared, &import);
         import.release(shared);
+        if is_changed && shared.recorder.is_some() {
+            self.record_reevaluated(shared, at, &path);
+        }
         if is_rejected {
             self.record_rejected_at(shared, at, &path);
         }
@@ -410,6 +419,10 @@ impl<K: Key> FamilyTable<K> {
     }
 
     pub(super) fn remove_path(&mut self, shared: &mut Shared, at: u32, index: usize) {
+        if shared.recorder.is_some() {
+            let path = self.prefixes.paths(at)[index];
+            self.record_removed(shared, at, &path);
+        }
         let path = self.prefixes.remove_path(at, index);
         self.received.unhold(shared, &path);
         let outcome = self.decider.path_removed(self.prefixes.slot_mut(at), at);
