@@ -216,7 +216,11 @@ impl ImportSection {
             problems.push(problem);
         }
         if protocols.contains(&own.0) {
-            let message = format!("protocol {} is our own: routes would come back", own.0);
+            let message = format!(
+                "protocol {} is kernel.protocol: the daemon would import its \
+                own routes",
+                own.0
+            );
             problems.push(Problem::at(self.protocols.span(), message));
         }
         let mut interfaces = Vec::new();
@@ -397,12 +401,12 @@ mod tests {
             ("table = 255", "table 255 is not one for routes"),
             (
                 "import = [{ protocols = [119] }]",
-                "protocol 119 is our own",
+                "protocol 119 is kernel.protocol",
             ),
             ("import = [{ protocols = [] }]", "nothing is imported"),
             (
                 "import = [{ protocols = [80], interfaces = [\"a*b\"] }]",
-                "only stand at the end",
+                "only at the end",
             ),
             ("on_exit = \"drop\"", "on_exit"),
         ] {

@@ -248,7 +248,7 @@ pub(crate) fn waiting(node: &Node) -> Vec<String> {
     let sum = node.reconciler().summary();
     let mut waiting = Vec::new();
     if sum.void || !node.watcher().is_certain() {
-        waiting.push("a whole read of the kernel's routes".to_owned());
+        waiting.push("a full read of the kernel's routes".to_owned());
     }
     if node.config().install && sum.pending + sum.failed > 0 {
         waiting.push(format!("{} kernel routes", sum.pending + sum.failed));

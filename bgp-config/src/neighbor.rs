@@ -99,7 +99,7 @@ fn missing_policies(name: &str, section: &Section) -> Option<String> {
         (Some(_), Some(_)) => return None,
     };
     Some(format!(
-        "neighbor {name}: external and without {missing} policy, so nothing passes there \
-         (RFC 8212); set import and export to \"accept\" or \"deny\""
+        "neighbor {name}: external without {missing} policy: all routes are rejected there (RFC \
+         8212); set import and export to \"accept\" or \"deny\""
     ))
 }

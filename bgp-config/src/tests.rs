@@ -314,7 +314,7 @@ NEIGHBOR port = 0                                                 | 6:8  | from 
 NEIGHBOR connect_retry = 0                                        | 6:17 | at least 1 second
 NEIGHBOR handshake_time = 0                                       | 6:18 | from 1 to 240 seconds
 RANGE limit = 5; prefix = "10.0.0.0/24"; handshake_time = 241     | 7:18 | from 1 to 240 seconds
-EXTERNAL route_reflector_client = true                            | 6:26 | our own AS
+EXTERNAL route_reflector_client = true                            | 6:26 | local AS
 NEIGHBOR EXTERNAL                                                 | 7:11 | neighbor 10.0.0.1 is given twice
 families = ["ipv4-unicast"]; NEIGHBOR families = ["ipv6-unicast"] | 7:13 | no table
 RANGE limit = 5; prefix = "10.0.0.7/24"                           | 6:10 | did you mean 10.0.0.0/24?

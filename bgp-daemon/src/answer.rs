@@ -105,7 +105,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             Limit::new(
                 "connections being closed",
                 limits::LINGERING_MAX as u64,
-                "further ones are closed at once, perhaps before the neighbor has read why",
+                "further ones are closed at once; the neighbor may miss the NOTIFICATION",
             )
             .used(self.io.lingering() as u64),
             Limit::new(

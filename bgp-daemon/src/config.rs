@@ -8,6 +8,8 @@ use bgp_config::{BgpFile, Intent, NextHops, Origin, Problem, Problems, Report, S
 use calico_bgp::Host;
 use calico_store::{EtcdOptions, OptionFault, SnapshotOptions};
 use daemon_common::bird::View;
+use daemon_common::daemon::LogFormat;
+use daemon_common::metrics::MetricsSection;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
@@ -170,30 +172,83 @@ impl<S: Settings> Config<S> {
             .collect()
     }
 
-    /// Returns the keys that only a start reads and that have another value in `new`.
-    pub(crate) fn restart_keys(&self, new: &Self) -> Vec<&'static str> {
-        let store = |config: &Self| config.file.datastore.clone().map(Spanned::into_inner);
-        let host = |config: &Self| config.store().map(|(_, host)| host.clone());
+    /// Returns the values of the keys that only a start reads.
+    pub(crate) fn start_keys(&self) -> StartKeys {
+        StartKeys {
+            control: self.file.control.clone(),
+            bird_control: self.file.bird_control.clone(),
+            bird6_control: self.file.bird6_control.clone(),
+            metrics: self.file.metrics,
+            log: self.file.log.get_ref().clone(),
+            log_format: self.file.log_format,
+            secrets: self.secrets(),
+            snapshot: self.snapshot().cloned(),
+            datastore: self.file.datastore.clone().map(Spanned::into_inner),
+            host: self.store().map(|(_, host)| host.clone()),
+        }
+    }
+}
+
+/// The values of the keys that only a start reads.
+#[derive(Clone, Debug)]
+pub(crate) struct StartKeys {
+    control: Option<PathBuf>,
+    bird_control: Option<PathBuf>,
+    bird6_control: Option<PathBuf>,
+    metrics: Option<MetricsSection>,
+    log: String,
+    log_format: LogFormat,
+    secrets: Option<PathBuf>,
+    snapshot: Option<SnapshotOptions>,
+    datastore: Option<EtcdOptions>,
+    /// With a datastore, the keys that it does not replace.
+    host: Option<Host>,
+}
+
+impl StartKeys {
+    /// Returns the keys with another value in `new`.
+    pub(crate) fn changed(&self, new: &Self) -> Vec<&'static str> {
         let changed = [
-            ("control", self.file.control != new.file.control),
+            ("control", self.control != new.control),
+            ("bird_control", self.bird_control != new.bird_control),
+            ("bird6_control", self.bird6_control != new.bird6_control),
+            ("metrics", self.metrics != new.metrics),
+            ("log", self.log != new.log),
+            ("log_format", self.log_format != new.log_format),
+            ("secrets", self.secrets != new.secrets),
+            ("datastore_snapshot", self.snapshot != new.snapshot),
+            ("datastore", self.datastore != new.datastore),
+            ("hostname", self.is_host_changed(new, |host| &host.name)),
+            ("families", self.is_host_changed(new, |host| &host.families)),
             (
-                "bird_control",
-                self.file.bird_control != new.file.bird_control,
+                "multipath",
+                self.is_host_changed(new, |host| &host.multipath_max),
             ),
             (
-                "bird6_control",
-                self.file.bird6_control != new.file.bird6_control,
+                "restart_wait",
+                self.is_host_changed(new, |host| &host.restart_wait),
             ),
-            ("metrics", self.file.metrics != new.file.metrics),
-            ("log", self.file.log.get_ref() != new.file.log.get_ref()),
-            ("log_format", self.file.log_format != new.file.log_format),
-            ("secrets", self.secrets() != new.secrets()),
-            ("datastore_snapshot", self.snapshot() != new.snapshot()),
-            ("datastore", store(self) != store(new)),
-            ("what the store does not tell", host(self) != host(new)),
+            (
+                "reflectors",
+                self.is_host_changed(new, |host| &host.reflectors),
+            ),
+            (
+                "registration_ttl",
+                self.is_host_changed(new, |host| &host.registration_ttl),
+            ),
+            (
+                "absence_wait",
+                self.is_host_changed(new, |host| &host.absence_wait),
+            ),
         ];
         let changed = changed.into_iter().filter(|(_, changed)| *changed);
         changed.map(|(key, _)| key).collect()
+    }
+
+    /// Returns whether both files name a datastore and differ in a part of the host.
+    fn is_host_changed<T: PartialEq>(&self, new: &Self, part: fn(&Host) -> &T) -> bool {
+        let hosts = self.host.as_ref().zip(new.host.as_ref());
+        hosts.is_some_and(|(old, new)| part(old) != part(new))
     }
 }
 
@@ -236,4 +291,35 @@ fn is_local(address: IpAddr) -> bool {
     let nonlocal = std::fs::read_to_string(nonlocal).unwrap_or_default();
     // If `ip_nonlocal_bind` is on, any address can be bound, so the bind proves nothing.
     nonlocal.trim() == "0" && UdpSocket::bind((address, 0)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::tests::Plain;
+
+    fn keys(keys: &str) -> StartKeys {
+        let text = format!("{keys}\n[datastore]\nendpoints = [\"http://127.0.0.1:2379\"]\n");
+        let config = Config::<Plain>::parse(&Source::new("daemon.toml", &*text));
+        config.expect("a valid file").start_keys()
+    }
+
+    #[test]
+    fn changed_start_keys_are_named() {
+        let start = keys("hostname = \"node1\"");
+        assert!(start.changed(&keys("hostname = \"node1\"")).is_empty());
+        assert_eq!(start.changed(&keys("hostname = \"node2\"")), ["hostname"]);
+        for (key, value) in [
+            ("families", "[\"ipv4-unicast\"]"),
+            ("multipath", "4"),
+            ("restart_wait", "7"),
+            ("reflectors", "3"),
+            ("absence_wait", "7"),
+            ("control", "\"/run/other.sock\""),
+            ("log", "\"debug\""),
+        ] {
+            let new = keys(&format!("hostname = \"node1\"\n{key} = {value}"));
+            assert_eq!(start.changed(&new), [key]);
+        }
+    }
 }

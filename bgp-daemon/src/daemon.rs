@@ -6,12 +6,12 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bgp_config::Intent;
-use bgp_io::bgp_speaker::RangeUsage;
 use bgp_io::{Event, Io, IoConfig, IoError, Parting, Speaker};
 use daemon_common::daemon::tell_ready;
 use daemon_common::report::{Fact, Status};
 use tokio::task::yield_now;
 
+use crate::config::StartKeys;
 use crate::{Config, Driver, DriverError, Order, Program, Round, Settings, report, startup};
 
 /// A speaker with its sockets, its configuration, and the drivers around it.
@@ -25,6 +25,8 @@ pub(crate) struct Daemon<P: Program, D> {
     pub(crate) config: Config<P::Settings>,
     /// The wanted configuration of the speaker.
     pub(crate) intent: Intent,
+    /// The keys that only a start reads, with the values that are in effect.
+    pub(crate) start_keys: StartKeys,
     /// Why the last reload was rejected, or applied in part only.
     pub(crate) config_error: Option<String>,
     /// Why the speaker rejected the last configuration, if it did.
@@ -50,6 +52,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         Ok(Self {
             io: Io::new(speaker, IoConfig::new(listen))?,
             drivers,
+            start_keys: config.start_keys(),
             config,
             intent,
             config_error: None,
@@ -173,7 +176,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             tables: Some(report::tables(self.io.speaker()).into()),
             ..startup::process::<P>(&self.config, self.started)
         };
-        status.notes.extend(self.full_ranges());
+        status.notes.extend(report::full_ranges(self.io.speaker()));
         self.drivers.report(&mut status);
         status.facts.push(self.listening());
         status.ready = status.waiting_for.is_empty();
@@ -213,16 +216,6 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             name: "listening".to_owned(),
             value: listening.join(" "),
         }
-    }
-
-    fn full_ranges(&self) -> Vec<String> {
-        let ranges = self.io.speaker().usage().ranges.into_iter();
-        let full = ranges.filter(|range| range.peers.now >= usize::from(range.limit));
-        full.map(|range| {
-            let RangeUsage { prefix, limit, .. } = range;
-            format!("neighbor_range {prefix} is full: limit = {limit}")
-        })
-        .collect()
     }
 }
 

@@ -28,7 +28,7 @@ impl<S: Settings> Driver<S> for Log {
         self.event(now, speaker, event);
     }
 
-    /// Adds why neighbors cannot be connected to.
+    /// Adds the reason why a neighbor cannot be connected to, as its last error.
     fn annotate(&self, now: Instant, all: &mut Neighbors) {
         for neighbor in &mut all.neighbors {
             let address = neighbor.address;
@@ -50,7 +50,7 @@ impl<S: Settings> Driver<S> for Log {
         status.facts.push(startup::log_fact(status));
     }
 
-    /// Logs all summaries.
+    /// Logs all summaries, also those that are not due.
     fn stopping(&mut self, _: &Speaker, now: Instant, _: Parting) {
         self.finish(now);
     }

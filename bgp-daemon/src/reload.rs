@@ -19,7 +19,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     }
 
     fn take_over(&mut self, config: Config<P::Settings>) {
-        let mut fixed = self.config.restart_keys(&config);
+        let mut fixed = self.start_keys.changed(&config.start_keys());
         if let (Some(intent), None) = (config.intent(), self.drivers.source())
             && !self.adopt(intent.clone())
         {

@@ -159,9 +159,9 @@ impl Source {
     /// Returns what is waited for, if the view is incomplete.
     pub(crate) fn waiting(&self) -> Option<String> {
         match self.resources.status() {
-            Status::Syncing => Some("a whole read of the store".to_owned()),
+            Status::Syncing => Some("a full read of the store".to_owned()),
             Status::Unready(why) if !self.resources.has_whole() => {
-                Some(format!("the store to be ready: {why}"))
+                Some(format!("the store is not ready: {why}"))
             }
             _ => None,
         }
@@ -193,7 +193,7 @@ impl Source {
         let derived = self.resources.derived();
         let origin = derived.and_then(|derived| derived.origins.get(&address));
         // Only peers that the fabric had chosen are kept.
-        let kept = "what was before: it is kept until others have its routes";
+        let kept = "an earlier configuration: kept until the other peers have sent its routes";
         origin.cloned().unwrap_or_else(|| kept.to_owned())
     }
 

@@ -54,7 +54,7 @@ pub(crate) async fn first<P: Program>(
 
 fn waiting(source: &Source) -> String {
     let waiting = source.waiting();
-    waiting.unwrap_or_else(|| "the store to say what this node is".to_owned())
+    waiting.unwrap_or_else(|| "the Node of this host in the store".to_owned())
 }
 
 fn status<P: Program>(config: &Config<P::Settings>, source: &Source, started: Instant) -> Status {

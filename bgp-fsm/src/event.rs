@@ -195,11 +195,11 @@ pub enum HeldEnd {
 impl fmt::Display for HeldEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Promoted => f.write_str("it takes the place of the older one"),
+            Self::Promoted => f.write_str("it replaces the older one"),
             Self::OlderAlive => f.write_str("the older connection is alive"),
-            Self::Expired => f.write_str("its time is over and the older connection is kept"),
-            Self::Replaced => f.write_str("a newer one came before its OPEN"),
-            Self::Invalid(sent) => write!(f, "refused: we sent {sent}"),
+            Self::Expired => f.write_str("its time limit is over; the older connection is kept"),
+            Self::Replaced => f.write_str("a newer connection replaced it before its OPEN"),
+            Self::Invalid(sent) => write!(f, "rejected: sent {sent}"),
             Self::Closed => f.write_str("the peer closed it"),
         }
     }
@@ -239,10 +239,10 @@ impl DownReason {
 impl fmt::Display for DownReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Sent(n) => write!(f, "we sent {n}"),
-            Self::Received(n) => write!(f, "the peer sent {n}"),
+            Self::Sent(n) => write!(f, "sent {n}"),
+            Self::Received(n) => write!(f, "received {n}"),
             Self::TransportLost => f.write_str("the connection was lost"),
-            Self::Left => f.write_str("we left without a word, for a restart"),
+            Self::Left => f.write_str("closed without a NOTIFICATION, for a restart"),
             Self::Reopened => f.write_str(
                 "the connection was dead: the peer opened a new one and did not acknowledge the old one",
             ),

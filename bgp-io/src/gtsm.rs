@@ -155,8 +155,8 @@ impl fmt::Display for Distance {
             Self::TooFar { ttl, least } => {
                 write!(f, "TTL {ttl}, ttl_security admits {least} and more")
             }
-            Self::Unknown => f.write_str("the kernel has no TTL of it"),
-            Self::Early => f.write_str("data came before its TTL could be looked at"),
+            Self::Unknown => f.write_str("the kernel did not record its TTL"),
+            Self::Early => f.write_str("data arrived before its TTL could be checked"),
         }
     }
 }

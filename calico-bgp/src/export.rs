@@ -131,7 +131,7 @@ impl<'v> Policies<'v> {
                 self.fault(Fault::new(
                     key,
                     "",
-                    "a peering names it, and it is not there",
+                    "a BGPPeer refers to this filter, but it does not exist",
                 ));
                 continue;
             };
@@ -139,7 +139,10 @@ impl<'v> Policies<'v> {
             match filter::terms(name, list, rules) {
                 Ok(terms) => all.extend(terms),
                 Err((field, reason)) => {
-                    let reason = format!("{reason}: nothing passes peers with this filter");
+                    let reason = format!(
+                        "{reason}: all routes of peers with this filter are \
+                        rejected"
+                    );
                     self.fault(Fault::new(key, field, reason));
                     return None;
                 }

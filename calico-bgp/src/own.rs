@@ -57,7 +57,7 @@ fn router_id(name: &str, node: &Node) -> RouterId {
 fn unknown_settings(view: &View, name: &str) -> Option<Fault> {
     let key = key_of(Kind::BgpConfiguration, name);
     let unknown = view.is_faulty(&key) && !view.configurations.contains_key(name);
-    let reason = "no value of it has been readable: this node waits for one before it speaks BGP";
+    let reason = "no valid value yet: this node opens no BGP session before there is one";
     unknown.then(|| Fault::new(key, "", reason))
 }
 

@@ -53,7 +53,10 @@ fn communities(own: &Own<'_>, spec: &BgpConfigurationSpec, tell: &mut impl FnMut
         for unknown in spec.communities_of(entry, own.cluster) {
             if let Err(unknown) = unknown {
                 let field = format!("spec.prefixAdvertisements[{at}].communities");
-                tell(field, &format!("no community is called \"{unknown}\""));
+                tell(
+                    field,
+                    &format!("there is no community with the name \"{unknown}\""),
+                );
             }
         }
     }
@@ -80,15 +83,15 @@ fn services(spec: &BgpConfigurationSpec, tell: &mut impl FnMut(String, &str)) {
     for (list, ranges) in ranges {
         let is_single = |range: &CidrBlock| !is_range(&range.cidr.0);
         if let Some(at) = ranges.iter().position(is_single) {
-            let reason = "a single address is advertised by the nodes that serve it, which are known only to \
-                          Kubernetes' API: not advertised";
+            let reason = "not advertised: only Kubernetes' API has the nodes that serve a single \
+                address";
             tell(format!("spec.{list}[{at}]"), reason);
         }
     }
     let apart = spec.service_load_balancer_aggregation == Some(LoadBalancerAggregation::Disabled);
     if apart && !spec.service_load_balancer_ips.is_empty() {
-        let reason = "addresses of load balancers by themselves are known to Kubernetes' API only: \
-                      not announced";
+        let reason = "not advertised: only Kubernetes' API has the single addresses of load \
+            balancers";
         tell("spec.serviceLoadBalancerAggregation".to_owned(), reason);
     }
 }

@@ -31,7 +31,7 @@ pub enum IpamError {
         fault: BlockFault,
     },
     /// Concurrent writes to a key prevented the change in every attempt.
-    #[error("{0} is written by others all the time")]
+    #[error("{0}: too many concurrent writes by other programs")]
     Contended(String),
     /// No pool applies to this host and use.
     #[error("no pool is for host {host}")]

@@ -138,7 +138,7 @@ fn load(part: &Part) -> Result<()> {
     println!("{holder}: host guard in force: {cover}");
     record::write(&part.record, cover).with_context(|| {
         let file = part.record.display();
-        format!("the host guard is in force, but {holder} cannot know: writing {file}")
+        format!("the host guard is in force, but {holder} cannot report it: writing {file}")
     })
 }
 

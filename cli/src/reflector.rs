@@ -91,8 +91,8 @@ async fn drain(store: &EtcdStore, name: &str, force: bool, no_wait: bool) -> Res
     }
     if !force && !fleet.others_take_clients(name) {
         bail!(
-            "no other reflector would take the clients of {name}; --force drains it all the same, \
-             as is right when the mesh of all nodes is on"
+            "no other active reflector can accept the clients of {name}; if the full mesh is on, \
+             use --force"
         );
     }
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -120,7 +120,7 @@ async fn undrain(store: &EtcdStore, name: &str) -> Result<()> {
         return Ok(());
     }
     follow(store, name, ReflectorState::Active).await?;
-    println!("reflector {name} takes clients");
+    println!("reflector {name} accepts clients");
     Ok(())
 }
 

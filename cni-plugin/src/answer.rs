@@ -181,7 +181,7 @@ impl Answer {
             }
         }
         if value.get("ip4").is_none() && value.get("ip6").is_none() {
-            let message = "a result without addresses cannot be said in version 0.2.0";
+            let message = "version 0.2.0 has no result without addresses";
             return Err(Failure::new(Code::Version, message));
         }
         Ok(value)

@@ -265,7 +265,7 @@ impl File {
         if self.ipam.subnet == "usePodCidr" {
             return refuse(
                 "ipam.subnet",
-                "\"usePodCidr\" is not supported: it takes Kubernetes' API server",
+                "\"usePodCidr\" is not supported: it needs Kubernetes' API server",
             );
         }
         Ok(())
@@ -283,12 +283,9 @@ impl File {
             Some(name) => Ok(name),
             None if self.nodename_file_optional => host_name(),
             None => {
-                let message = format!(
-                    "nodename is not given, and {} names no node",
-                    file.display()
-                );
-                let details = "nodename is what Felix has as `hostname`; \"nodename_file_optional\": \
-                               true takes the name of the host";
+                let message = format!("nodename is not set, and {} has no name", file.display());
+                let details = "nodename must equal `hostname` of Felix; with \
+                    \"nodename_file_optional\": true it is the host name";
                 Err(Failure::new(Code::Config, message).details(details))
             }
         }
@@ -321,7 +318,7 @@ impl File {
             None if !self.etcd_cert_file.is_empty() || !self.etcd_key_file.is_empty() => {
                 return Err(wrong(
                     "etcd_ca_cert_file",
-                    "is missing: a certificate of the plugin's own goes with that of the store's authority",
+                    "is missing: etcd_cert_file and etcd_key_file need it",
                 ));
             }
             None => {}

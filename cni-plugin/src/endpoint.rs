@@ -104,7 +104,7 @@ impl Endpoint<'_> {
             }
         }
         let message = format!(
-            "endpoint {} is written by others all the time",
+            "endpoint {}: too many concurrent writes by other programs",
             self.identity.name
         );
         Err(Failure::new(Code::Later, message))

@@ -119,9 +119,6 @@ pub(crate) async fn check(request: &Request) -> Result<(), Failure> {
     if lost.len() < addresses.len() {
         return Ok(());
     }
-    let message = format!(
-        "handle {} holds none of the addresses of prevResult",
-        identity.handle
-    );
+    let message = format!("handle {} has no address of prevResult", identity.handle);
     Err(Failure::new(Code::Changed, message).details(lost.join("; ")))
 }

@@ -90,7 +90,7 @@ async fn lock(at: i64, what: &str) -> Result<Lock, Failure> {
         Ok(Ok(Err(error))) => Err(fail(what, &error)),
         Ok(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
         Err(_) => {
-            let message = format!("another call has worked on {what} for {LOCK_TIMEOUT:?}");
+            let message = format!("{what} has been locked by another call for {LOCK_TIMEOUT:?}");
             Err(Failure::new(Code::Later, message))
         }
     }

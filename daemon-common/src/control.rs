@@ -300,7 +300,7 @@ async fn serve(stream: UnixStream, requests: mpsc::Sender<Request>) {
 async fn answer(line: &str, requests: &mpsc::Sender<Request>) -> Reply {
     let command = match serde_json::from_str(line) {
         Ok(command) => command,
-        Err(error) => return Reply::error(format!("not a command this daemon knows: {error}")),
+        Err(error) => return Reply::error(format!("unknown command: {error}")),
     };
     ask(requests, command).await
 }

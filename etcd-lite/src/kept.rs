@@ -108,18 +108,23 @@ impl Kept {
             }
         }
         if read < frames {
-            return Err(reading.fault(reading.at, "it is cut off in what it was begun with"));
+            return Err(reading.fault(
+                reading.at,
+                "the file is truncated within its initial \
+                content",
+            ));
         }
         let kept = reading.at;
         if kept < length {
             let dropped = length - kept;
-            warn!(file = %path.display(), at = kept, dropped, "the end of the store's file was cut off; what it began there is dropped");
+            warn!(file = %path.display(), at = kept, dropped, "the store's file is truncated; its \
+                last, incomplete write is dropped");
             file.set_len(kept).map_err(failed)?;
             file.sync_all().map_err(failed)?;
         }
         (&file).seek(SeekFrom::Start(kept)).map_err(failed)?;
         let revision = core.header().revision;
-        info!(file = %path.display(), %revision, "the store is as it was");
+        info!(file = %path.display(), %revision, "the content of the store's file is restored");
         core.keep_journal();
         let path = path.to_owned();
         let kept = Self {

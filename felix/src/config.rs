@@ -207,7 +207,7 @@ fn take_name(file: &File, environment: Option<String>, agent: &mut AgentConfig) 
     let fits = (1..=HOST_NAME_OCTETS_MAX).contains(&name.len()) && !name.contains('/');
     (!fits).then(|| {
         Problem::at(span, format!("`{name}` cannot be the name of a host"))
-            .help("`hostname` is what workload endpoints hold as `spec.node`")
+            .help("`hostname` must equal `spec.node` of this host's workload endpoints")
     })
 }
 

@@ -185,7 +185,7 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
     }
     if process.store.away {
         let words = "the store is away; the last configuration stays in effect";
-        waiting.push("the store to come back".into());
+        waiting.push("the store is away".into());
         notes.push(words.into());
     }
     notes.extend(process.store_troubles);
@@ -199,8 +199,9 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
     }
     if let Some(age_s) = process.store.snapshot_age_s {
         notes.push(format!(
-            "in force is a snapshot that was {age_s} s old at the start, and nothing is removed, \
-             until the store was read and is ready"
+            "a snapshot that was {age_s} s old at the start is in effect; nothing is removed \
+             until the \
+             store has been read and is ready"
         ));
     }
     if let Some(problem) = process.files_problem {
@@ -237,12 +238,12 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
 
 fn waiting(waiting: &Waiting) -> String {
     match waiting {
-        Waiting::Store => "the store to be read".into(),
-        Waiting::StoreReady(why) => format!("the store to be ready: {why}"),
-        Waiting::Rules(None) => "the packet filter to be written".into(),
+        Waiting::Store => "a full read of the store".into(),
+        Waiting::StoreReady(why) => format!("the store is not ready: {why}"),
+        Waiting::Rules(None) => "the packet filter is not written yet".into(),
         Waiting::Rules(Some(reason)) => format!("the packet filter: {reason}"),
         Waiting::Host(reason) => format!("the host to forward: {reason}"),
-        Waiting::Routes => "the routing table to be in step".into(),
+        Waiting::Routes => "the routing table is not in sync".into(),
     }
 }
 

@@ -276,17 +276,17 @@ fn a_store_that_is_emptied_changes_nothing_in_the_kernel() {
             // Reachable again at once, and empty.
             bench.wipe();
             bench.start_etcd();
-            bench.says("the store to be ready: it has no ClusterInformation default");
+            bench.says("the store is not ready: it has no ClusterInformation default");
             bench.stays(&before);
             // Another program starts to fill it, with one of the two endpoints.
             announce(&bench.host, 1, OPEN);
             bench.initialize();
-            bench.says("the store to be ready: its clusterGUID is not that of the store before");
+            bench.says("the store is not ready: its clusterGUID is not that of the store before");
             bench.stays(&before);
             bench.watch_routes();
             bench.restart_felix(86_400);
             bench.says("its clusterGUID is not that of the store before");
-            bench.says("in force is a snapshot");
+            bench.says("old at the start is in effect");
             bench.wrote_nothing(&before);
 
             // Restored in part, and locked; then it is unlocked, and applied.
@@ -332,7 +332,7 @@ fn a_start_without_the_store_writes_nothing_into_the_kernel() {
             bench.etcd = None;
             bench.watch_routes();
             bench.restart_felix(86_400);
-            bench.says("in force is a snapshot");
+            bench.says("old at the start is in effect");
             bench.host.wait_up("cali1");
             bench.host.wait_up("cali2");
             bench.wrote_nothing(&before);
@@ -353,7 +353,7 @@ fn a_start_without_the_store_writes_nothing_into_the_kernel() {
                 });
                 bench.watch_routes();
                 bench.restart_felix(max_age_s);
-                bench.says("the store to be read");
+                bench.says("a full read of the store");
                 assert!(bench.log().contains(reason), "{}", bench.log());
                 bench.wrote_nothing(&before);
             }

@@ -106,8 +106,8 @@ impl Claim {
 fn doubt(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "a local process that is not known to be root's or this user's \
-                                     occupies the claim"
+            "a local process, which is not verified to be of root or of this user, occupies the \
+             claim"
                 .to_owned()
         }
         _ => error.to_string(),

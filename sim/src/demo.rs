@@ -85,7 +85,7 @@ pub fn run_with(shape: Shape, seed: u64, out: &mut dyn Write) -> Result<(), Demo
     .tell();
     match told {
         Ok(()) => {
-            writeln!(out, "\nAll is as it should be.")?;
+            writeln!(out, "\nAll steps succeeded.")?;
             Ok(())
         }
         Err(error) => {
@@ -171,7 +171,7 @@ impl Story<'_> {
             let what = format!("{name} was withdrawn after {took:?} only");
             return Err(self.world.violation("withdrawn", what).into());
         }
-        let outcome = format!("{name} deleted from the store: gone from every kernel");
+        let outcome = format!("{name} deleted from the store: removed from every kernel");
         Ok(self.step("withdrawn", took, &outcome)?)
     }
 

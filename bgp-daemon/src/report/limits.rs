@@ -1,5 +1,6 @@
 //! The limits of a speaker.
 
+use bgp_proto::Prefix;
 use bgp_speaker::{HandshakeFailure, LimitAction, PeerView, RangeUsage, Speaker, limits};
 use daemon_common::report::Limit;
 
@@ -11,7 +12,7 @@ pub fn limits(speaker: &Speaker) -> Vec<Limit> {
         Limit::new(
             "neighbors",
             number(limits::PEERS_MAX),
-            "connections are refused with Cease, Out of Resources",
+            "connections are rejected with Cease, Out of Resources",
         )
         .level(number(usage.peers.now), number(usage.peers.peak)),
     ];
@@ -21,18 +22,18 @@ pub fn limits(speaker: &Speaker) -> Vec<Limit> {
         Limit::new(
             "paths in use for a prefix",
             config.multipath_max.into(),
-            "further equal paths are kept and not used",
+            "further equal paths are kept but not used",
         )
         .key("multipath"),
         Limit::new(
             "paths for a prefix, all neighbors",
             number(rib::limits::PATHS_PER_PREFIX_MAX),
-            "further paths are refused",
+            "further paths are rejected",
         ),
         Limit::new(
             "paths for a prefix, one neighbor (ADD-PATH)",
             number(rib::limits::PATHS_PER_PEER_MAX),
-            "further paths are refused",
+            "further paths are rejected",
         ),
         Limit::new(
             "path identifiers for a prefix, one source and group (ADD-PATH)",
@@ -54,7 +55,7 @@ pub fn limits(speaker: &Speaker) -> Vec<Limit> {
         Limit::new(
             "octets waiting for slow members of a group",
             number(limits::RING_OCTETS_MAX),
-            "a neighbor further behind is written to out of the tables",
+            "UPDATEs for a slower neighbor are encoded again from the tables",
         )
         .level(
             number(usage.ring_octets.now),
@@ -68,7 +69,7 @@ pub fn limits(speaker: &Speaker) -> Vec<Limit> {
         Limit::new(
             "malformed messages kept",
             number(limits::MALFORMED_KEPT),
-            "the oldest is forgotten",
+            "the oldest is dropped",
         )
         .used(number(speaker.malformed().count())),
         Limit::new(
@@ -84,17 +85,38 @@ pub fn limits(speaker: &Speaker) -> Vec<Limit> {
         Limit::new(
             "seconds that a route refresh of a neighbor may take",
             limits::REFRESH_MAX.as_secs(),
-            "what it has not sent again is removed",
+            "routes that were not sent again are removed",
         ),
     ]);
     all
+}
+
+/// Returns a note for each range that is full. A range of one address, such as a client of a
+/// reflector that the datastore configures, is full whenever its neighbor is connected: it has none.
+pub fn full_ranges(speaker: &Speaker) -> Vec<String> {
+    let ranges = speaker.usage().ranges.into_iter();
+    let full = ranges.filter(|range| {
+        range.peers.now >= usize::from(range.limit) && !is_single_address(range.prefix)
+    });
+    full.map(|RangeUsage { prefix, limit, .. }| {
+        format!("neighbor_range {prefix} is full: limit = {limit}")
+    })
+    .collect()
+}
+
+const fn is_single_address(prefix: Prefix) -> bool {
+    match prefix {
+        Prefix::V4(prefix) => prefix.len() == 32,
+        Prefix::V6(prefix) => prefix.len() == 128,
+    }
 }
 
 fn range(usage: &RangeUsage) -> Limit {
     let limit = Limit::new(
         "neighbors of a range",
         usage.limit.into(),
-        "the oldest connection without a session makes room, else Cease, Out of Resources",
+        "the oldest connection without a session is closed; without one, the new one gets Cease, \
+         Out of Resources",
     );
     let evicted = usage.failures.count(HandshakeFailure::Evicted);
     Limit {
@@ -111,10 +133,10 @@ fn paths(peer: &PeerView<'_>) -> Vec<Limit> {
     let limits = peer.families.iter().filter_map(|(family, counters)| {
         let limit = peer.config.prefix_limits.get(family)?;
         let then = match limit.action {
-            LimitAction::Warn => "the log says so".to_owned(),
-            LimitAction::Drop => "further paths are refused".to_owned(),
+            LimitAction::Warn => "a warning is logged".to_owned(),
+            LimitAction::Drop => "further paths are rejected".to_owned(),
             LimitAction::Restart { after_s } => {
-                format!("the session ends and rests for {after_s} s")
+                format!("the session is closed, then idle hold for {after_s} s")
             }
         };
         let peak = peer.path_peaks.get(family).copied().unwrap_or_default();

@@ -110,7 +110,7 @@ fn unheard(speaker: &Speaker, peer: &PeerView<'_>) -> Option<(Instant, String)> 
     let error = session.stats().last_error.as_ref();
     let is_newest = error.is_none_or(|(since, _)| *since <= at);
     let is_down = session.established_at().is_none();
-    (is_down && is_newest).then(|| (at, format!("a connection of it was refused: {failure}")))
+    (is_down && is_newest).then(|| (at, format!("a connection was rejected: {failure}")))
 }
 
 /// Returns the last error of a session or of an attempt at one, and when it happened.
@@ -199,7 +199,7 @@ pub fn waiting(speaker: &Speaker) -> Vec<String> {
     let awaited = speaker.awaited().into_iter();
     let awaited = awaited.map(|who| match who {
         Some(address) => format!("the routes of {address}, after a restart"),
-        None => "our own routes, after a restart".to_owned(),
+        None => "the routes of this host, after a restart".to_owned(),
     });
     down.chain(awaited).collect()
 }

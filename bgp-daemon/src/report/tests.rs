@@ -8,7 +8,7 @@ use daemon_common::events::Event as Emitted;
 use daemon_common::limits::PAGE_PATHS_MAX;
 use rib::{Budget, PeerId, Progress};
 
-use super::{event, facts, find, limits, malformed, neighbors, routes, waiting};
+use super::{event, facts, find, full_ranges, limits, malformed, neighbors, routes, waiting};
 use bgp_config::{BgpFile, NextHops, NoKernel, Source};
 
 mod lookup;
@@ -308,7 +308,7 @@ fn neighbor_beyond_its_hops_is_shown_with_its_ttl() {
     let neighbor = neighbors(&speaker, NOW).neighbors.remove(0);
     assert_eq!(neighbor.last_error, neighbor.last_down);
     let shown = neighbor.last_down;
-    let expected = "a connection of it was refused: TTL security: TTL 63, at least 255 expected";
+    let expected = "a connection was rejected: TTL security: TTL 63, at least 255 expected";
     assert_eq!(shown.as_deref(), Some(expected));
 }
 
@@ -496,6 +496,24 @@ fn limits_tell_what_is_used_and_was_at_most() {
 }
 
 #[test]
+fn full_range_of_one_address_is_no_note() {
+    let mut speaker = speaker(
+        "asn = 64512\nrouter_id = \"10.0.0.1\"\n\
+         [[neighbor_range]]\nprefix = \"10.0.0.11/32\"\nasn = 64512\nlimit = 1\n\
+         [[neighbor_range]]\nprefix = \"10.0.1.0/31\"\nasn = 64512\nlimit = 1\n",
+    );
+    speaker.start(NOW);
+    assert!(full_ranges(&speaker).is_empty());
+    let local = "10.0.0.1:179".parse().expect("an address");
+    for remote in [[10, 0, 0, 11], [10, 0, 1, 0]] {
+        let accepted = speaker.accept(NOW, local, SocketAddr::from((remote, 40_000)));
+        assert!(accepted.is_ok(), "{remote:?}");
+    }
+    let full = "neighbor_range 10.0.1.0/31 is full: limit = 1";
+    assert_eq!(full_ranges(&speaker), [full]);
+}
+
+#[test]
 fn limits_of_paths_stand_for_each_neighbor_and_family() {
     let mut speaker = speaker(
         "asn = 64512\nrouter_id = \"10.0.0.1\"\n[[neighbor]]\nname = \"tor\"\n\
@@ -511,7 +529,7 @@ fn limits_of_paths_stand_for_each_neighbor_and_family() {
         (limit.limit, limit.used, limit.met),
         (500, Some(0), Some(0))
     );
-    assert_eq!(limit.then, "the session ends and rests for 60 s");
+    assert_eq!(limit.then, "the session is closed, then idle hold for 60 s");
     assert_eq!(paths.count(), 0, "no other family has one");
 }
 

@@ -46,8 +46,8 @@ fn source(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
 /// RFC 4456 §1: clients are internal peers.
 fn client(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
     let place = given.place_of("route_reflector_client")?;
-    let message = "only a neighbor of our own AS can be a route reflector client";
-    let ours = format!("ours is AS {}", peer.session.local_asn);
+    let message = "only a neighbor of the local AS can be a route reflector client";
+    let ours = format!("the local AS is {}", peer.session.local_asn);
     let invalid = Invalid::at(place, message).related(given.place_of("asn"), ours);
     (peer.role == Role::Client && !peer.is_internal()).then_some(invalid)
 }

@@ -32,12 +32,14 @@ pub const RANGE_KEYS: &[RangeKey] = rows! { RangeConfig:
         Key { note: "its neighbors move to the range that now contains them, or are closed", ..RANGE };
 
     "limit": [limit],
-        "how many neighbors at once. In a full range a new connection takes the place of the oldest \
-         one without a session; see [Connections that fail](route-reflector.md#connections-that-fail)",
+        "the maximum number of neighbors at one time. In a full range a new connection replaces \
+         the \
+         oldest one without a session; see [Connections that \
+         fail](route-reflector.md#connections-that-fail)",
         Key {
             kind: Kind::Number { or_zero: false, least: 1, most: 65_535, unit: "" },
             note: "applied at once; existing neighbors stay",
-            help: "leave the range out, or give the most neighbors that may come from it",
+            help: "remove the range, or set the maximum number of its neighbors",
             example: || 100.into(),
             ..RANGE
         };

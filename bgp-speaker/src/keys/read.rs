@@ -197,7 +197,7 @@ fn limit(
     };
     let after = after.unwrap_or_else(|| LIMIT_REST_S.into());
     if let Some(given) = field(keys, "restart_after").filter(|_| action != "restart".into()) {
-        let message = "restart_after goes with action = \"restart\"";
+        let message = "restart_after needs action = \"restart\"";
         reader.faults.push(Invalid::at(&given.place, message));
     }
     if field(keys, "max").is_none() {

@@ -88,8 +88,7 @@ peer_keys! {
         };
 
     "description": [description]: Option<String> = None,
-        "a free text about the neighbor; `cambric show neighbors NAME` and `show config` \
-         have it",
+        "a note for operators; `cambric show neighbors NAME` and `cambric show config` show it",
         Key {
             kind: Kind::Text(DESCRIPTION_OCTETS_MAX),
             default: Fallback::Words("none"),
@@ -247,7 +246,7 @@ peer_keys! {
         IN_CODE;
 
     "open_delay": [session.open_delay_s],
-        "the seconds to wait for the neighbor's OPEN before ours is sent",
+        "the seconds to wait for the neighbor's OPEN before the own OPEN is sent",
         IN_CODE;
 
     "send_hold": [session.send_hold_s],
@@ -255,7 +254,7 @@ peer_keys! {
         Key { effect: Effect::Live, ..IN_CODE };
 
     "hostname": [session.hostname],
-        "our name in the OPEN",
+        "the local host name in the OPEN",
         Key { report: Report::Never, ..IN_CODE };
 
     "graceful_restart": [session.graceful_restart],
@@ -340,8 +339,9 @@ peer_keys! {
         };
 
     "import": [import]: Policy = Policy::AcceptAll,
-        "the routes that are accepted from the neighbor: all or none. Without a policy, an external \
-         neighbor has none (RFC 8212); the log and `cambric show neighbors` report it",
+        "the routes that are accepted from the neighbor: all or none. Without this key, no route \
+         of an \
+         external neighbor is accepted (RFC 8212); the log and `cambric show neighbors` report it",
         Key { effect: Effect::Reevaluated, ..POLICY };
 
     "export": [export]: Policy = Policy::AcceptAll,
@@ -404,7 +404,7 @@ peer_keys! {
         Key { effect: Effect::Reevaluated, ..BOTH };
 
     "add_path": [session.add_path_receive + session.add_path_send],
-        "several paths of a prefix (RFC 7911), as seen from here; see \
+        "whether this daemon receives or sends several paths of a prefix (RFC 7911); see \
          [Several paths](route-reflector.md#several-paths-to-a-prefix)",
         Key {
             kind: Kind::Word(&["off", "receive", "send", "both"]),
@@ -434,8 +434,9 @@ peer_keys! {
         };
 
     "add_path_send": [send_paths]: BTreeMap<Family, SendPaths> = BTreeMap::new(),
-        "which paths are sent where `add_path` lets several be sent: `\"all\"`, `\"equal-cost\"`, or \
-         how many of the best; or a table with one of these for each family",
+        "the paths that are sent if `add_path` is `\"send\"` or `\"both\"`: `\"all\"`, \
+         `\"equal-cost\"`, or \
+         this number of the best ones; or a table with one of these for each family",
         Key {
             kind: Kind::Paths,
             default: Fallback::Words("`\"all\"`"),
@@ -454,7 +455,8 @@ peer_keys! {
         };
 
     "prefix_limit": [prefix_limits]: BTreeMap<Family, PrefixLimit> = BTreeMap::new(),
-        "how many paths the neighbor may announce; see [Limits](route-reflector.md#limits)",
+        "the maximum number of paths that the neighbor may advertise; see \
+         [Limits](route-reflector.md#limits)",
         Key {
             kind: Kind::PathLimits,
             default: Fallback::Words("no limit"),
@@ -464,8 +466,9 @@ peer_keys! {
         };
 
     "extended_messages": [session.extended_messages],
-        "messages of up to 65535 octets (RFC 8654): received from every neighbor that is offered them, \
-         sent to those that offer them too",
+        "messages of up to 65535 octets (RFC 8654). The daemon offers them, and sends them to a \
+         neighbor \
+         that offers them too",
         Key { effect: Effect::Renegotiated, store: Store::Annotation, ..BOTH };
 
     "extended_next_hop": [session.extended_next_hop],

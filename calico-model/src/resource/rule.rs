@@ -77,7 +77,7 @@ impl Action {
     pub const fn when_unsupported(self) -> &'static str {
         match self {
             Self::Allow | Self::Log => "the rule is left out",
-            Self::Deny | Self::Pass => "all that comes to this rule is dropped",
+            Self::Deny | Self::Pass => "all packets that reach this rule are dropped",
         }
     }
 }

@@ -72,5 +72,5 @@ pub(super) const CALICO_NODE_STATUS: Fields = envelope!(no(
         record("updatePeriodSeconds", Any),
     ]),
     always,
-    "no status is written into it: ask the daemon of the node with cambric show",
+    "no status is written into it: use cambric show on the node",
 ));

@@ -146,8 +146,8 @@ fn has_named_port(ports: &Value) -> bool {
     ports.into_iter().any(is_named)
 }
 
-const OF_HOSTS: &str = "policies of this kind are for host endpoints alone, which are not \
-                        enforced: none of its rules has an effect";
+const OF_HOSTS: &str = "policies of this kind apply only to host endpoints, which are not \
+    enforced: their rules have no effect";
 
 pub(super) const NETWORK_POLICY: Fields = envelope!(parts("spec", Object(POLICY)));
 

@@ -149,8 +149,8 @@ fn rule_with_unsupported_condition_names_its_closed_side() {
     for (action, instead) in [
         ("Allow", "the rule is left out"),
         ("Log", "the rule is left out"),
-        ("Deny", "all that comes to this rule is dropped"),
-        ("Pass", "all that comes to this rule is dropped"),
+        ("Deny", "all packets that reach this rule are dropped"),
+        ("Pass", "all packets that reach this rule are dropped"),
     ] {
         let rule = json!({"action": action, "destination": {"ports": [80, "www"]}});
         let policy = json!({"spec": {"ingress": [rule]}});

@@ -27,8 +27,8 @@ impl fmt::Display for UnsupportedField {
 }
 
 const UNKNOWN: &str = "the field is unknown and has no effect";
-const NAME: &str = "only FelixConfiguration default and node.<hostname> are read: none of its \
-                    settings has an effect";
+const NAME: &str = "only FelixConfiguration default and node.<hostname> are read: the settings of \
+    this one have no effect";
 
 /// Returns the fields of a stored resource that are set and have no effect.
 pub fn unsupported_fields(kind: Kind, resource: &Value) -> Vec<UnsupportedField> {

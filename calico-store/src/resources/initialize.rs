@@ -53,7 +53,7 @@ impl Resources {
             };
             let mut value: Value = serde_json::from_slice(&found.value).unwrap_or_default();
             let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else {
-                let reason = "what is stored does not read, and is left as it is";
+                let reason = "the stored value is unreadable and is not changed";
                 return Err(ResourceError::refused(&key, reason));
             };
             if spec.insert("datastoreReady".into(), ready.into()) == Some(ready.into()) {

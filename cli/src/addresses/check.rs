@@ -158,7 +158,7 @@ impl<'a> Checked<'a> {
         text.push_str(&format!(
             "Found {shared} IPs that several workloads or nodes use.\n\n"
         ));
-        text.push_str("Scanning for handles, affinities and blocks that do not add up...\n");
+        text.push_str("Scanning for inconsistent handles, affinities and blocks...\n");
         let faults: Vec<&Finding> = self.faults().collect();
         for fault in &faults {
             text.push_str(&format!("  {}\n", clean(&fault.to_string())));
@@ -167,7 +167,7 @@ impl<'a> Checked<'a> {
             text.push_str(&format!("  {}: {}\n", clean(key), clean(why)));
         }
         let faults = faults.len() + self.picture.unreadable.len();
-        text.push_str(&format!("Found {faults} of them.\n\n"));
+        text.push_str(&format!("Found {faults} inconsistencies.\n\n"));
         let problems = self.problems().len();
         text.push_str(&format!("Check complete; found {problems} problems.\n"));
         text

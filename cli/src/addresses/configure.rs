@@ -54,7 +54,7 @@ pub(super) async fn run(args: Configure) -> Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
-    bail!("others write the settings all the time")
+    bail!("too many concurrent writes of the settings by other programs; try again")
 }
 
 impl Configure {

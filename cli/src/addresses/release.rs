@@ -53,7 +53,7 @@ async fn one(ipam: &Ipam<'_>, address: IpAddr, force: bool) -> Result<()> {
     if !force {
         let picture = ipam.picture().await?;
         if let Some(users) = users(&picture, address) {
-            bail!("{address} is used by {users}; --force gives it back all the same");
+            bail!("{address} is used by {users}; --force releases it anyway");
         }
         if !picture.unreadable.is_empty() {
             let (key, why) = &picture.unreadable[0];
@@ -68,7 +68,7 @@ async fn one(ipam: &Ipam<'_>, address: IpAddr, force: bool) -> Result<()> {
     Ok(())
 }
 
-/// Returns the users of an address, in words.
+/// Returns the users of an address as text; `None` without any.
 fn users(picture: &Picture, address: IpAddr) -> Option<String> {
     let users: Vec<String> = picture.users.get(&address)?.iter().cloned().collect();
     Some(users.join(", "))
@@ -94,7 +94,7 @@ async fn reported(ipam: &Ipam<'_>, args: &Release) -> Result<()> {
         if report.cluster_guid != picture.cluster_guid() {
             let path = path.display();
             bail!(
-                "{path} is of another store: its clusterGUID is \"{}\"",
+                "{path} is from a datastore with a different clusterGUID: \"{}\"",
                 report.cluster_guid
             );
         }
@@ -110,7 +110,7 @@ async fn reported(ipam: &Ipam<'_>, args: &Release) -> Result<()> {
         }
         let used = users(&picture, *address).filter(|_| !args.force);
         if let Some(users) = used {
-            println!("{address} is used by {users} by now");
+            println!("{address} is now used by {users}");
             passed += 1;
             continue;
         }
@@ -138,7 +138,7 @@ async fn reported(ipam: &Ipam<'_>, args: &Release) -> Result<()> {
     }
     println!(
         "Successfully released {released} IPs; {passed} have changed since the report; {mended} \
-         counts of handles set right"
+         counts of handles corrected"
     );
     Ok(())
 }

@@ -6,6 +6,7 @@ use bgp_proto::open::VERSION;
 use crate::decode::octets::to_hex;
 use crate::decode::schema::{CapabilityReport, OpenMessage};
 
+/// Returns the report of an OPEN, with each capability as text and as octets.
 pub(crate) fn report(open: &Open) -> OpenMessage {
     let capabilities = open.capabilities.iter().map(|capability| {
         let mut octets = Vec::new();

@@ -56,7 +56,8 @@ pub(super) fn claim(name: &str) -> Result<(UnixListener, PathBuf)> {
     if UnixStream::connect(&path).is_ok() {
         let option = option(name);
         bail!(
-            "there is a fabric already; look: cambric lab status{option}, or take it down: cambric lab down{option}"
+            "a fabric exists already; show it: cambric lab status{option}, or remove it: cambric \
+             lab down{option}"
         );
     }
     // Left over from a keeper that was killed.
@@ -157,7 +158,7 @@ pub(super) fn delete_workload(delete: &DelWorkloadArgs) -> Result<ExitCode> {
     let workload = delete.workload.clone();
     match Keeper::find(&delete.fabric.name)?.ask(&Request::DeleteWorkload { workload })? {
         Answer::Disconnected {} => {
-            println!("{}: gone from every kernel", delete.workload);
+            println!("{}: removed from every kernel", delete.workload);
             Ok(ExitCode::SUCCESS)
         }
         other => unexpected(other),
@@ -249,7 +250,7 @@ pub(super) fn down(name: &str) -> Result<ExitCode> {
     fs::remove_file(socket_path(name)).context("removing the keeper's socket")?;
     // Not empty if there are other fabrics.
     let _ = fs::remove_dir(runtime_directory());
-    println!("The fabric is down; nothing of it is left.");
+    println!("The fabric is removed.");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -356,6 +357,6 @@ pub(super) fn option(name: &str) -> String {
 fn unexpected<T>(answer: Answer) -> Result<T> {
     match answer {
         Answer::Error { message } => bail!("{message}"),
-        _ => bail!("the keeper answered something else than was asked; is it of another version?"),
+        _ => bail!("unexpected answer of the keeper; is it another version?"),
     }
 }

@@ -254,9 +254,9 @@ impl Show {
         if wrong.is_empty() {
             let pings = match sent {
                 0 => "no workload could be pinged".to_owned(),
-                sent => format!("none of {sent} pings under way was lost"),
+                sent => format!("none of the {sent} pings during this step was lost"),
             };
-            let noticed = "noticed everywhere: no route left any kernel";
+            let noticed = "detected everywhere: no route was removed from a kernel";
             let outcome = format!("{name} by SIGKILL, {noticed},\n{pings}");
             self.journal.good("killed", Some(took), outcome);
         } else {
@@ -278,7 +278,7 @@ impl Show {
             .kernels
             .agree(&mut stage.fabric, &stage.owners)
             .await?;
-        let outcome = format!("{name} disconnected by CNI: gone from every kernel");
+        let outcome = format!("{name} disconnected by CNI: removed from every kernel");
         self.journal
             .good("withdrawn", Some(agreed - began), outcome);
         stage.fabric.workloads.pop();
@@ -307,11 +307,9 @@ impl Show {
         say(&times.join(" · "));
         let took = milliseconds(took.as_secs_f64() * 1e3);
         if self.journal.all_good() {
-            say(&format!("All is as it should be, after {took}."));
+            say(&format!("All steps succeeded, after {took}."));
         } else {
-            say(&format!(
-                "Something is NOT as it should be (see ✗ above), after {took}."
-            ));
+            say(&format!("A step FAILED (see ✗ above), after {took}."));
         }
     }
 }

@@ -151,7 +151,7 @@ impl Settings {
             );
         }
         if !self.etcd_discovery_srv.is_empty() {
-            bail!("etcdDiscoverySrv (ETCD_DISCOVERY_SRV) is not known here: name the endpoints");
+            bail!("etcdDiscoverySrv (ETCD_DISCOVERY_SRV) is not supported: set ETCD_ENDPOINTS");
         }
         let endpoints: Vec<&str> = self
             .etcd_endpoints
@@ -161,7 +161,7 @@ impl Settings {
             .collect();
         if endpoints.is_empty() {
             bail!(
-                "no store is named: set ETCD_ENDPOINTS, such as http://127.0.0.1:2379, or \
+                "no datastore is configured: set ETCD_ENDPOINTS, such as http://127.0.0.1:2379, or \
                  etcdEndpoints in {CONFIG}"
             );
         }

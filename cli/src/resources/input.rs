@@ -108,7 +108,7 @@ impl Namespace {
         match (own, &self.named) {
             (_, Some(_)) if self.all => bail!("-n and --all-namespaces exclude each other"),
             (Some(own), Some(named)) if own != named => {
-                bail!("metadata.namespace is \"{own}\", but -n says \"{named}\"")
+                bail!("metadata.namespace is \"{own}\", but -n is \"{named}\"")
             }
             (Some(own), _) => Ok(Some(own.to_owned())),
             (None, Some(named)) => Ok(Some(named.clone())),

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use daemon_common::report::{Neighbor, NeighborFamily, Status};
 
-use super::cells::{clean, duration, last_error, list, or_dash};
+use super::cells::{clean, duration, last_error, or_dash};
 
 /// Returns whether `name` names this neighbor.
 pub(super) fn is_called(neighbor: &Neighbor, name: &str) -> bool {
@@ -74,7 +74,7 @@ fn family(counters: &NeighborFamily) -> String {
         text = format!("{text}, limit {limit}");
     }
     if counters.limited > 0 {
-        text = format!("{text}, {} refused for it", counters.limited);
+        text = format!("{text}, {} rejected", counters.limited);
     }
     if counters.ineligible > 0 {
         text = format!("{text}, {} of them unusable", counters.ineligible);
@@ -92,7 +92,7 @@ pub(super) fn status(status: &Status) -> String {
     let state = match (status.ready, status.waiting_for.as_slice()) {
         (true, _) => "ready".to_owned(),
         (false, []) => "not ready".to_owned(),
-        (false, waiting) => format!("not ready: {}", list(waiting)),
+        (false, waiting) => format!("not ready: {}", clean(&waiting.join("; "))),
     };
     block.fact("state", &state);
     block.fact(
@@ -104,6 +104,9 @@ pub(super) fn status(status: &Status) -> String {
         &or_dash(status.resident_kib.map(|kib| format!("{kib} KiB"))),
     );
     block.fact("config", &status.config);
+    if let Some(seconds) = status.configured_s {
+        block.fact("last change", &format!("{} ago", duration(seconds)));
+    }
     for fact in &status.facts {
         block.fact(&fact.name, &clean(&fact.value));
     }
@@ -111,7 +114,7 @@ pub(super) fn status(status: &Status) -> String {
         block.fact("note", &clean(note));
     }
     if let Some(error) = &status.config_error {
-        block.fact("config refused", "the last valid one is in effect");
+        block.fact("config error", "the last valid values stay in effect");
         block.text.push_str(error.trim_end());
         block.text.push('\n');
     }

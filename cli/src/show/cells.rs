@@ -72,7 +72,10 @@ pub(super) fn received(neighbor: &Neighbor) -> String {
                 text.push_str(&format!(" (stale, {} left)", duration(left)));
             }
             if let Some(left) = neighbor.barred_for_s {
-                text.push_str(&format!(" (limit passed, rests {})", duration(left)));
+                text.push_str(&format!(
+                    " (prefix limit exceeded, idle hold {})",
+                    duration(left)
+                ));
             }
             text
         }

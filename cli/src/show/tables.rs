@@ -109,7 +109,7 @@ fn neighbors(report: &Neighbors) -> String {
         if range.refused > 0 {
             let _ = write!(
                 text,
-                ", {} connections refused for the limit",
+                ", {} connections rejected because of the limit",
                 range.refused
             );
         }
@@ -245,15 +245,16 @@ fn endpoints(report: &Endpoints) -> String {
         ]);
     }
     let state = if report.in_sync {
-        "in sync with the store"
+        "in sync"
     } else {
-        "the store is not read yet"
+        "not in sync: `cambric show status` has the reason"
     };
     let mut text = finish(&table);
     for unclaimed in &report.unclaimed {
         let _ = writeln!(
             text,
-            "{}: unclaimed for {}; nothing passes until an endpoint of this host has it",
+            "{}: unclaimed for {}: all its traffic is dropped until an endpoint of this host has \
+             it",
             clean(&unclaimed.interface),
             duration(unclaimed.for_s),
         );
@@ -293,9 +294,9 @@ fn limits(report: &Limits) -> String {
         "Value",
         "Used",
         "Peak",
-        "Met",
+        "Reached",
         "Key",
-        "When it is met",
+        "When it is reached",
     ]);
     for limit in &report.limits {
         table.add_row([

@@ -225,7 +225,7 @@ fn neighbors_table() {
         }),
     );
     assert!(
-        rests.contains("ipv4 12 (limit passed, rests 5m00s)"),
+        rests.contains("ipv4 12 (prefix limit exceeded, idle hold 5m00s)"),
         "{rests}"
     );
     assert!(text.contains("1h06m"), "{text}");
@@ -234,7 +234,7 @@ fn neighbors_table() {
         "{text}"
     );
     assert!(
-        text.contains("range 10.0.0.0/24: 4 of 5 neighbors, 2 connections refused"),
+        text.contains("range 10.0.0.0/24: 4 of 5 neighbors, 2 connections rejected"),
         "{text}"
     );
     assert!(
@@ -365,7 +365,7 @@ fn endpoints_show_unclaimed_interfaces() {
     let text = shown("endpoints", "felix", Reply::Endpoints(report));
     assert!(text.contains("prod/vm1"), "{text}");
     assert!(
-        text.contains("\ncali9: unclaimed for 12s; nothing"),
+        text.contains("\ncali9: unclaimed for 12s: all its traffic is dropped"),
         "{text}"
     );
 }
@@ -393,15 +393,18 @@ fn rules_show_their_chain_and_packets() {
 fn status_shows_what_is_waited_for_and_a_bad_file() {
     let status = Status {
         daemon: "cambric-felix".to_owned(),
-        waiting_for: vec!["store".to_owned()],
+        configured_s: Some(182),
+        waiting_for: vec!["store".to_owned(), "12 kernel routes".to_owned()],
         config_error: Some("error: unknown key".to_owned()),
         ..Status::default()
     };
     let text = shown("status", "felix", Reply::Status(status));
     assert!(
-        text.contains("not ready: store") && text.contains("error: unknown key"),
+        text.contains("not ready: store; 12 kernel routes\n")
+            && text.contains("error: unknown key"),
         "{text}"
     );
+    assert!(text.contains("last change    3m02s ago\n"), "{text}");
 }
 
 #[tokio::test]

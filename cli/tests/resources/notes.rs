@@ -34,8 +34,8 @@ pub(crate) async fn fields_without_effect_are_reported(tool: &Tool) {
         "some.yaml:8:",
         "warning: GlobalNetworkPolicy p: spec.preDNAT: ",
         "warning: GlobalNetworkPolicy p: spec.applyOnForward: ",
-        "spec.ingress[0].destination.ports: named ports are not supported; all that comes to this \
-         rule is dropped",
+        "spec.ingress[0].destination.ports: named ports are not supported; all packets that \
+         reach this rule are dropped",
     ] {
         assert!(warned.contains(part), "{part}: {warned}");
     }

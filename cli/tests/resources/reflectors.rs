@@ -42,7 +42,7 @@ pub(crate) async fn reflectors_are_listed_drained_and_removed(tool: &Tool) {
     .await;
     let refused = tool.refused(&["reflector", "drain", "rr1"]);
     assert!(
-        refused.contains("no other reflector would take"),
+        refused.contains("no other active reflector can accept"),
         "{refused}"
     );
     assert!(!is_there(tool, request).await, "nothing was asked");
@@ -68,7 +68,7 @@ pub(crate) async fn reflectors_are_listed_drained_and_removed(tool: &Tool) {
 
     register(tool, "rr1", "active").await;
     let said = tool.done(&["reflector", "undrain", "rr1"]);
-    assert_eq!(said, "reflector rr1 takes clients\n");
+    assert_eq!(said, "reflector rr1 accepts clients\n");
     assert!(!is_there(tool, request).await);
     let refused = tool.refused(&["reflector", "undrain", "rr1"]);
     assert!(refused.contains("is not being drained"), "{refused}");

@@ -61,7 +61,7 @@ pub(crate) async fn make(host: &Links, netns: &Netns, pair: &Pair<'_>) -> Result
     match made {
         Ok(()) => {}
         Err(Refused::Kernel(libc::EEXIST, _)) => {
-            let message = format!("{}: one of them is there already", doing());
+            let message = format!("{}: one of them exists already", doing());
             return Err(Failure::new(Code::Kernel, message));
         }
         Err(refused) => return Err(refused.failure(&doing())),

@@ -64,9 +64,7 @@ fn query(asked: &EventQuery) -> Result<Query, String> {
             .any(|kind| filter.wants_kind(kind) && kind.has_prefix())
     {
         let name = filter.name.as_deref().unwrap_or_default();
-        return Err(format!(
-            "the events {name} have no prefix: ask for them without one"
-        ));
+        return Err(format!("the events {name} have no prefix: omit it"));
     }
     Ok(Query {
         filter,

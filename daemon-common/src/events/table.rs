@@ -213,7 +213,7 @@ events! {
         neighbor: Text, address: Option<IpAddr>, cause: Text, code: Option<u64>,
         subcode: Option<u64>, reason: Text,
     }
-    #[doc = "A neighbor cannot be connected to. Emitted once for each reason until the connection opens; `cambric show neighbors` has the last one and since when."]
+    #[doc = "The daemon cannot connect to a neighbor. Emitted once for each reason until the connection opens; `cambric show neighbors` has the last reason and its time."]
     SessionConnectFailed "session.connect_failed" WARN "cannot connect to neighbor" {
         neighbor: Text, address: IpAddr, port: u64, reason: Text, errno: Option<u64>,
     }
@@ -229,15 +229,15 @@ events! {
     SessionEndOfRib "session.end_of_rib" INFO "all routes received" {
         neighbor: Text, address: Option<IpAddr>, family: Text,
     }
-    #[doc = "The neighbor sent a family again, and routes that it did not send again are removed (RFC 7313)."]
+    #[doc = "The neighbor has sent a family again; its routes that were not sent again are removed (RFC 7313)."]
     SessionRefreshed "session.refreshed" INFO "all routes received again" {
         neighbor: Text, address: Option<IpAddr>, family: Text,
     }
-    #[doc = "The neighbor began to send a family again and did not mark the end in time: routes that it had not sent again are removed (RFC 7313)."]
+    #[doc = "The neighbor began to send a family again and did not send EoRR in time; its routes that were not sent again are removed (RFC 7313)."]
     SessionRefreshTimeout "session.refresh_timeout" WARN "route refresh without an end: stale routes removed" {
         neighbor: Text, address: Option<IpAddr>, family: Text,
     }
-    #[doc = "A session that the datastore no longer configures ends: other neighbors have sent its routes."]
+    #[doc = "A session that the datastore no longer configures is closed, because other neighbors have sent its routes."]
     SessionHandedOver "session.handed_over" INFO "session ends: other neighbors have its routes" {
         address: IpAddr,
     }
@@ -257,11 +257,11 @@ events! {
     ConnectionAbandoned "connection.abandoned" DEBUG "another connection while one was in use" {
         neighbor: Text, address: Option<IpAddr>, reason: Text,
     }
-    #[doc = "An incoming connection was refused: no neighbor has its address, or its neighbor wants none now."]
+    #[doc = "An incoming connection was rejected: no neighbor has its address, or the neighbor accepts no connection now."]
     ConnectionRefused "connection.refused" WARN "connection refused" {
         address: IpAddr, port: u64, local: SocketAddr, reason: Text,
     }
-    #[doc = "An incoming connection out of a `neighbor_range` was refused; `connection.handshakes_failed` counts them."]
+    #[doc = "An incoming connection of a `neighbor_range` was rejected; `connection.handshakes_failed` counts them."]
     ConnectionRefusedInRange "connection.refused_in_range" DEBUG "connection refused" {
         address: IpAddr, port: u64, local: SocketAddr, reason: Text,
     }
@@ -281,24 +281,24 @@ events! {
     ConnectionHandshakesFailed "connection.handshakes_failed" WARN "connections that became no session" {
         of: Text, failures: Text, address: IpAddr, reason: Text,
     }
-    #[doc = "A malformed UPDATE was handled as RFC 7606 says; `cambric show malformed` has its octets."]
+    #[doc = "A malformed UPDATE was handled as RFC 7606 requires; `cambric show malformed` has its octets."]
     UpdateMalformed "update.malformed" WARN "malformed UPDATE" {
         neighbor: Text, address: Option<IpAddr>, attribute: Text, octet: u64, fault: Text,
         remedy: Text,
     }
-    #[doc = "A message that a debugged neighbor sent. `text` is what it says: capabilities, routes and attributes, or the code. In the log alone."]
+    #[doc = "A message that a debugged neighbor sent. `text` has its content: capabilities, routes and attributes, or the code. Only in the log."]
     MessageReceived "message.received" DEBUG "message received" {
         neighbor: Text, address: IpAddr, kind: Text, octets: u64, text: Text,
     }
-    #[doc = "A message that was sent to a debugged neighbor. In the log alone."]
+    #[doc = "A message that was sent to a debugged neighbor. Only in the log."]
     MessageSent "message.sent" DEBUG "message sent" {
         neighbor: Text, address: IpAddr, kind: Text, octets: u64, text: Text,
     }
-    #[doc = "Messages of debugged neighbors that were too many to be logged. In the log alone."]
+    #[doc = "Messages of debugged neighbors that were not logged, because there were too many. Only in the log."]
     MessageLost "message.lost" DEBUG "messages of debugged neighbors not logged" {
         address: IpAddr, count: u64,
     }
-    #[doc = "The neighbor's paths of a family reached the share of `prefix_limit` that is warned of."]
+    #[doc = "The neighbor's paths of a family reached the share of `prefix_limit` at which a warning is logged."]
     PrefixLimitNear "prefix_limit.near" WARN "prefix limit nearly reached" {
         neighbor: Text, address: Option<IpAddr>, family: Text, limit: u64, warn_percent: u64,
     }
@@ -315,7 +315,7 @@ events! {
     RestartFileFailed "restart.file_failed" WARN "restart file not written; the next start is not a graceful restart" {
         file: Text, reason: Text,
     }
-    #[doc = "A drained reflector closes all sessions: its clients have their routes from others."]
+    #[doc = "A drained reflector closes all sessions: its clients receive their routes from other reflectors."]
     ReflectorDrained "reflector.drained" INFO "reflector drained: closing all sessions" {
     }
     #[doc = "The daemon listens on an address."]
@@ -338,20 +338,20 @@ events! {
     ListenerControlFailed "listener.control_failed" WARN "cannot accept operators' connections for now" {
         reason: Text,
     }
-    #[doc = "The kernel did not take the password of a neighbor or a range: its connections are refused until then."]
+    #[doc = "The kernel rejected the TCP-MD5 key of a neighbor or a range: its connections are rejected until the kernel accepts the key."]
     PasswordFailed "password.failed" ERROR "password is not in the kernel; connections are refused until then" {
         of: Text, reason: Text,
     }
-    #[doc = "The kernel took the password of a neighbor or a range that had failed."]
+    #[doc = "The kernel accepted the TCP-MD5 key of a neighbor or a range, after a failure."]
     PasswordInstalled "password.installed" INFO "password is in the kernel" {
         of: Text,
     }
-    #[doc = "Another path is the best one of its prefix, or its attributes changed (Loc-RIB). `neighbor` is its source, `local` for a route of this host; `paths` counts the paths in use. `next_best_lost` is the reason why the second-best path lost, in the words of `cambric show routes --why`, for prefixes of up to 1024 paths. Families without IP prefixes have `nlri` instead of `prefix`. Changes that follow each other faster than they are read are reported once, with the last state."]
+    #[doc = "Another path is the best one of its prefix, or its attributes changed (Loc-RIB). `neighbor` advertised it, `local` for a route of this host; `paths` counts the paths in use. `next_best_lost` is the reason why the second-best path lost, in the words of `cambric show routes --why`, for prefixes of up to 1024 paths. Families without IP prefixes have `nlri` instead of `prefix`. Changes in quick succession are reported once, with the last state."]
     RouteChosen "route.chosen" DEBUG [OnDemand] "best path chosen" {
         prefix: Option<IpNet>, nlri: Option<Text>, family: Text, neighbor: Text,
         address: Option<IpAddr>, next_hop: Option<Text>, paths: u64, next_best_lost: Option<Text>,
     }
-    #[doc = "A prefix has no best path any more: the last one was withdrawn, or cannot be used."]
+    #[doc = "A prefix has no best path any more: the last one was withdrawn or is unusable."]
     RouteWithdrawn "route.withdrawn" DEBUG [OnDemand] "best path withdrawn" {
         prefix: Option<IpNet>, nlri: Option<Text>, family: Text,
     }
@@ -360,7 +360,7 @@ events! {
         prefix: Option<IpNet>, nlri: Option<Text>, family: Text, neighbor: Text,
         address: Option<IpAddr>, path_id: Option<u64>, policy: Option<Text>,
     }
-    #[doc = "Changes that were too many to be reported each: at most `count` route events are missing here."]
+    #[doc = "There were too many changes to report each of them: at most `count` route events are missing here."]
     RouteMissed "route.missed" DEBUG [OnDemand] "route events are missing" {
         count: u64,
     }
@@ -368,11 +368,11 @@ events! {
     RouteInstalled "route.installed" DEBUG [OnDemand] "route is in the kernel" {
         prefix: IpNet, table: u64, metric: u64, gateways: Text,
     }
-    #[doc = "The kernel refused a route; it is tried again."]
+    #[doc = "The kernel rejected a route; it is tried again."]
     RouteRefused "route.refused" WARN [Each] "kernel refused the route" {
         prefix: IpNet, table: u64, metric: u64, reason: Text, errno: u64,
     }
-    #[doc = "A kernel route is being deleted. `cause` is `withdrawn`, `stray` or `rewrite`. A reader that watches gets it once the kernel has deleted the route."]
+    #[doc = "A kernel route is being deleted. `cause` is `withdrawn`, `stray` or `rewrite`. A watch gets the event when the kernel has deleted the route."]
     RouteDeleted "route.deleted" INFO [Each] "deleting kernel route" {
         prefix: IpNet, table: u64, metric: u64, gateways: Text, cause: Text,
     }
@@ -380,11 +380,11 @@ events! {
     RouteDeletedMore "route.deleted_more" INFO "deleted more kernel routes" {
         count: u64, within_s: u64,
     }
-    #[doc = "A foreign kernel route has this daemon's protocol, but a table or metric that this daemon does not write: it is left alone."]
+    #[doc = "A foreign kernel route has this daemon's protocol, but a table or metric that this daemon does not write; it is not changed."]
     RouteForeign "route.foreign" WARN "foreign kernel route with this daemon's protocol is left alone" {
         prefix: IpNet, table: u64, metric: u64, protocol: u64,
     }
-    #[doc = "The protocol of kernel routes cannot be claimed for this daemon."]
+    #[doc = "The daemon cannot verify that no other program writes kernel routes with its protocol."]
     RouteProtocolUnclaimed "route.protocol_unclaimed" WARN "a second program with the protocol of kernel routes would not be noticed" {
         protocol: u64, reason: Text,
     }
@@ -402,17 +402,17 @@ events! {
     KernelAddressesFailed "kernel.addresses_failed" WARN "interface addresses cannot be read; next hops are checked against the last ones" {
         reason: Text,
     }
-    #[doc = "The netlink sockets have small receive buffers: a burst of changes may cost another reading of the tables."]
+    #[doc = "The netlink sockets have small receive buffers: after a burst of changes the tables may have to be read again."]
     KernelBuffersSmall "kernel.buffers_small" INFO "netlink receive buffers are small; CAP_NET_ADMIN enlarges them" {
     }
-    #[doc = "The daemon stops and deletes its kernel routes, as `on_exit` says."]
+    #[doc = "The daemon stops and deletes its kernel routes, because of `on_exit = \"flush\"`."]
     KernelFlushing "kernel.flushing" INFO "deleting all kernel routes of this daemon" {
         protocol: u64,
     }
     #[doc = "The daemon stopped before all its kernel routes were deleted."]
     KernelFlushTimeout "kernel.flush_timeout" WARN "not all kernel routes were deleted in time" {
     }
-    #[doc = "The settings by which the host forwards cannot be made; it is tried again."]
+    #[doc = "The kernel settings for forwarding cannot be made; it is tried again."]
     KernelForwardingFailed "kernel.forwarding_failed" WARN "this host does not forward; trying again" {
         reason: Text,
     }
@@ -423,7 +423,7 @@ events! {
     KernelNeighborsFailed "kernel.neighbors_failed" WARN "neighbor entries cannot be read; trying again" {
         reason: Text,
     }
-    #[doc = "The table that keeps other users of the host from BGP sessions is loaded. `status` says how the daemon knows, `cover` which ports and users it has."]
+    #[doc = "The table that keeps other users of the host from BGP sessions is loaded. `status` has how the daemon knows it, `cover` the ports and users of the table."]
     HostGuardLoaded "host_guard.loaded" INFO "host guard" {
         status: Text, cover: Text,
     }
@@ -471,11 +471,11 @@ events! {
     DatastoreValueRejected "datastore.value_rejected" WARN "value rejected; the last valid one stays in effect" {
         reason: Text,
     }
-    #[doc = "A host name of the datastore cannot be resolved. Addresses that it had before stay closed to workloads; new ones are not closed yet."]
+    #[doc = "A host name of the datastore cannot be resolved. Its earlier addresses stay closed to workloads; new ones are not closed yet."]
     DatastoreLookupFailed "datastore.lookup_failed" WARN "host name of the datastore cannot be resolved" {
         name: Text, port: u64, reason: Text,
     }
-    #[doc = "A configuration took effect. The counts are of neighbors; `keyless` ones wait for their password. `revision` is that of the datastore, where the configuration comes from there."]
+    #[doc = "A configuration took effect. The counts are numbers of neighbors; `keyless` ones wait for their password. `revision` is that of the datastore, if the configuration comes from there."]
     ConfigApplied "config.applied" INFO "configuration applied" {
         added: u64, removed: u64, reset: u64, keyless: u64, revision: Option<u64>,
     }
@@ -506,7 +506,7 @@ events! {
     #[doc = "A reload was asked for while the daemon waits for its first configuration from the datastore."]
     ConfigReloadIgnored "config.reload_ignored" WARN "file not read again: the daemon waits for the datastore" {
     }
-    #[doc = "A workload endpoint is up: its interface, routes and rules are in the kernel. `problem` is what it lacks nevertheless, such as a profile."]
+    #[doc = "A workload endpoint is up: its interface, routes and rules are in the kernel. `problem` names something that is missing nevertheless, such as a profile."]
     EndpointUp "endpoint.up" INFO "endpoint up" {
         endpoint: Text, interface: Text, problem: Option<Text>,
     }
@@ -514,7 +514,7 @@ events! {
     EndpointDown "endpoint.down" INFO "endpoint down" {
         endpoint: Text, interface: Text, reason: Text,
     }
-    #[doc = "A workload endpoint is refused, by other resources of the datastore or by the kernel, or its interface does not appear."]
+    #[doc = "A workload endpoint is rejected because of other resources of the datastore, or by the kernel, or its interface does not appear."]
     EndpointFailed "endpoint.failed" WARN "endpoint failed" {
         endpoint: Text, interface: Text, reason: Text,
     }
@@ -522,7 +522,7 @@ events! {
     EndpointRemoved "endpoint.removed" INFO "endpoint removed" {
         endpoint: Text,
     }
-    #[doc = "The files by which plugins learn the state of endpoints cannot be written; it is tried again."]
+    #[doc = "The endpoint status files for plugins cannot be written; it is tried again."]
     EndpointFilesFailed "endpoint.files_failed" WARN "endpoint status files not written; trying again" {
         reason: Text,
     }
@@ -530,26 +530,26 @@ events! {
     InterfaceUnclaimed "interface.unclaimed" WARN "workload interface without an endpoint: all its traffic is dropped" {
         interface: Text,
     }
-    #[doc = "The kernel refused a setting of a workload interface; it is tried again."]
+    #[doc = "The kernel rejected a setting of a workload interface; it is tried again."]
     InterfaceFailed "interface.failed" WARN "interface not configured; trying again" {
         interface: Text, reason: Text,
     }
-    #[doc = "The kernel refused a permanent neighbor entry of an endpoint; it is tried again."]
+    #[doc = "The kernel rejected a permanent neighbor entry of an endpoint; it is tried again."]
     InterfaceNeighborFailed "interface.neighbor_failed" WARN "neighbor entry not added; trying again" {
         interface: Text, address: IpAddr, reason: Text,
     }
-    #[doc = "A permanent neighbor entry that no endpoint has any more cannot be removed."]
+    #[doc = "A permanent neighbor entry of a former endpoint cannot be removed."]
     InterfaceNeighborStays "interface.neighbor_stays" WARN "neighbor entry not removed" {
         address: IpAddr, reason: Text,
     }
-    #[doc = "The kernel took a change of the packet filter. `transactions` counts them since the start; `revision` is that of the datastore as known then."]
+    #[doc = "The kernel accepted a change of the packet filter. `transactions` counts them since the start; `revision` is the revision of the datastore at that time."]
     RulesApplied "rules.applied" INFO "packet filter changed" {
         transactions: u64, revision: Option<u64>,
     }
     #[doc = "Another program changed the packet filter of this daemon; the change was undone."]
     RulesRepaired "rules.repaired" WARN "foreign change of the packet filter undone" {
     }
-    #[doc = "The kernel refused a change of the packet filter; it is tried again, and the last one stays in effect."]
+    #[doc = "The kernel rejected a change of the packet filter; it is tried again, and the last valid filter stays in effect."]
     RulesFailed "rules.failed" WARN "packet filter not changed; trying again" {
         reason: Text,
     }
@@ -560,7 +560,7 @@ events! {
     RulesCheckFailed "rules.check_failed" WARN "packet filter cannot be read; trying again" {
         reason: Text,
     }
-    #[doc = "The daemon runs. `hostname` is the node that it acts for, where it has one."]
+    #[doc = "The daemon runs. `hostname` is the name of its node, if it has one."]
     DaemonStarted "daemon.started" INFO "daemon started" {
         version: Text, hostname: Option<Text>,
     }
@@ -587,7 +587,7 @@ events! {
     LogLevelChanged "log.level_changed" WARN "log level changed" {
         level: Text, for_s: Option<u64>,
     }
-    #[doc = "An operator debugs a neighbor: all its events are logged for `for_s` seconds, whatever the level of the log is."]
+    #[doc = "An operator debugs a neighbor: all its events are logged for `for_s` seconds, independent of the log level."]
     DebugStarted "debug.started" WARN "debugging of a neighbor started" {
         neighbor: Text, address: IpAddr, for_s: u64,
     }

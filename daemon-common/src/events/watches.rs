@@ -107,8 +107,8 @@ impl Watches {
     pub(super) fn open(&mut self, now: Instant, filter: Filter) -> Result<u64, String> {
         if self.open.len() >= EVENT_WATCHES_MAX {
             return Err(format!(
-                "{EVENT_WATCHES_MAX} readers watch events of routes already; one that is gone \
-                 counts for {} s more",
+                "{EVENT_WATCHES_MAX} readers watch events of routes already; a reader that has \
+                 disconnected counts for {} s more",
                 EVENT_WATCH_IDLE.as_secs()
             ));
         }

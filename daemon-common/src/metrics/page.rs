@@ -96,7 +96,7 @@ impl Page<'_> {
         self.gauge("ready", help, status.ready.into())?;
         let help = "Things that the daemon waits for.";
         self.gauge("waiting_for", help, count(&status.waiting_for))?;
-        let help = "Things that an operator should know: the notes of the status.";
+        let help = "Notes in the status.";
         self.gauge("notes", help, count(&status.notes))?;
         let help = "The last reload was rejected, or requires a restart.";
         self.gauge("config_error", help, status.config_error.is_some().into())
@@ -105,7 +105,7 @@ impl Page<'_> {
     fn log(&mut self, log: &LogFigures) -> fmt::Result {
         let help = "Log lines that wait to be written to standard error.";
         self.gauge("log_lines_waiting", help, log.waiting)?;
-        let help = "Log lines that were not written: standard error did not take them.";
+        let help = "Log lines that were lost because standard error was blocked.";
         let levels = [
             ("error", log.lost_error),
             ("warn", log.lost_warn),
@@ -140,7 +140,7 @@ impl Page<'_> {
         let Some(registered) = store.registered else {
             return Ok(());
         };
-        let help = "The registration in the store is as it should be.";
+        let help = "Whether the reflector is registered in the store.";
         self.gauge("store_registered", help, registered.into())
     }
 
@@ -208,10 +208,10 @@ impl Page<'_> {
             let each = named.iter();
             each.map(|(prefix, range)| (vec![("range", prefix.as_str())], *range))
         };
-        let help = "Neighbors that came out of the range.";
+        let help = "Neighbors of the range.";
         let used = ranges().map(|(labels, range)| (labels, u64::from(range.used)));
         self.gauges("range_neighbors", help, used)?;
-        let help = "How many neighbors may come out of the range.";
+        let help = "Maximum number of neighbors of the range.";
         let limits = ranges().map(|(labels, range)| (labels, u64::from(range.limit)));
         self.gauges("range_limit", help, limits)?;
         let help = "Connections out of the range that never became a session.";
@@ -249,7 +249,7 @@ impl Page<'_> {
         self.gauges("endpoints", "Workload endpoints of this host.", states)?;
         let help = "Interfaces of workloads that are no endpoint's.";
         self.gauge("unclaimed_interfaces", help, figures.unclaimed)?;
-        let help = "What the kernel holds of the packet filter is what is wanted.";
+        let help = "Whether the packet filter in the kernel is the wanted one.";
         self.gauge("rules_in_sync", help, figures.rules_in_sync.into())?;
         let help = "Changes of the packet filter.";
         self.counter("rules_transactions", help, figures.rules_transactions)?;

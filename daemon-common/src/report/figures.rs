@@ -143,8 +143,8 @@ impl LogFigures {
         let lost = self.lost();
         stalled_s.map(|seconds| {
             format!(
-                "standard error has taken no log line for {seconds} s: {waiting} wait, {lost} are \
-                 lost; look at what reads it (journald, a pipe, a full disk)"
+                "standard error has accepted no log line for {seconds} s: {waiting} lines wait, \
+                 {lost} are lost; check its reader (journald, a pipe, a full disk)"
             )
         })
     }

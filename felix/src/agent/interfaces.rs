@@ -1,5 +1,5 @@
-//! Workload interfaces: the settings made on each of them, as long as it keeps its index and stays
-//! up.
+//! Kernel settings of workload interfaces. They are made when an interface is up, checked at
+//! intervals, and made again when its index changes.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -35,7 +35,7 @@ struct Setup {
 }
 
 impl Interfaces {
-    /// Returns the names of all.
+    /// Returns the names of all these interfaces.
     pub(super) fn names(&self) -> impl Iterator<Item = &String> {
         self.setups.keys()
     }
@@ -84,7 +84,8 @@ impl Interfaces {
         setup.configured.is_done().then_some(setup.index)
     }
 
-    /// Handles the answer to a command, if it is the awaited one; `endpoint` is for the log.
+    /// Handles the host's answer to a command; answers to earlier commands are ignored. `endpoint`
+    /// is only for the log.
     pub(super) fn answer(
         &mut self,
         now: Instant,
@@ -138,7 +139,7 @@ impl Interfaces {
         }
     }
 
-    /// Schedules all of them for a check.
+    /// Schedules a check of the settings of all interfaces.
     pub(super) fn doubt(&mut self) {
         for setup in self.setups.values_mut() {
             setup.configured.doubt();

@@ -200,7 +200,7 @@ impl Agent {
             return Some(match self.discovery.is_overdue(name) {
                 true => {
                     let seconds = self.config.interface_patience.as_secs();
-                    let reason = format!("interface {name} has not come within {seconds} s");
+                    let reason = format!("interface {name} has not appeared within {seconds} s");
                     Obstacle::refused(true, reason)
                 }
                 false => Obstacle::down(format!("interface {name} does not exist")),
@@ -245,7 +245,7 @@ impl Agent {
             return Some(Obstacle::refused(true, reason));
         }
         let is_there = self.routes.is_installed(address);
-        (!is_there).then(|| Obstacle::down(format!("route to {address} is on its way")))
+        (!is_there).then(|| Obstacle::down(format!("route to {address} is pending")))
     }
 
     fn neighbor_obstacle(&self, interface: u32, address: IpAddr) -> Option<Obstacle> {
@@ -255,7 +255,7 @@ impl Agent {
             return Some(Obstacle::refused(put.is_lasting(), reason));
         }
         let is_there = put.is_done();
-        (!is_there).then(|| Obstacle::down(format!("neighbor entry of {address} is on its way")))
+        (!is_there).then(|| Obstacle::down(format!("neighbor entry of {address} is pending")))
     }
 }
 

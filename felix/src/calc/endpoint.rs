@@ -154,7 +154,7 @@ impl<'c> Builder<'c> {
             let reason = if !endpoint.addresses.contains(&inside) {
                 format!("{inside} is not an address of the endpoint")
             } else if outside.is_ipv4() != inside.is_ipv4() {
-                format!("{outside} cannot stand for {inside}")
+                format!("{outside} and {inside} are not of one IP version")
             } else if let Some(other) = other {
                 format!("{outside} belongs to the endpoint on {other}")
             } else {
@@ -252,7 +252,8 @@ impl<'c> Builder<'c> {
         policies: impl Iterator<Item = (&'p str, &'p Policy)>,
     ) {
         let reason = format!(
-            "there is no tier {tier}; it is taken for the last one, and for one that denies"
+            "tier {tier} does not exist: it is evaluated as the last one, with the default action \
+             Deny"
         );
         for (key, _) in policies.filter(|(_, policy)| policy.tier == tier) {
             self.problem_of(key, "spec.tier", &reason);

@@ -194,7 +194,11 @@ impl NetlinkFib {
                 self.failed_reads += 1;
                 self.reads.push_back(again);
             }
-            Some(what) => tracing::warn!(?what, "the kernel does not let us read these"),
+            Some(what) => tracing::warn!(
+                ?what,
+                "the kernel rejects the read; it is not tried \
+                again"
+            ),
             None => {}
         }
     }

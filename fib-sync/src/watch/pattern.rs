@@ -21,7 +21,7 @@ pub enum PatternError {
     #[error("an interface pattern must not be empty")]
     Empty,
     /// A `*` is elsewhere than at the end.
-    #[error("`*` may only stand at the end of an interface pattern")]
+    #[error("`*` is allowed only at the end of an interface pattern")]
     Star,
     /// It is longer than an interface name can be.
     #[error("an interface name has at most {NAME_MAX} characters")]

@@ -139,7 +139,7 @@ impl<'g> Fleet<'g> {
             let speaker = &mut self.nodes[nth].speaker;
             let started = speaker.start_keeping_again(&stores, max_age_s);
             started.expect("started");
-            let waits = "a whole read of the store";
+            let waits = "a full read of the store";
             speaker.reports(waits, says(waits)).await;
             let reason = format!("{max_age_s} s are allowed");
             speaker.writes(&reason).await;

@@ -81,7 +81,7 @@ fn nodes_in_the_store_are_a_mesh() {
         store.node(1, "").await;
         store.node(2, "").await;
         one.reports("that it has begun", |status| {
-            status.waiting_for != ["the store to say what this node is"]
+            status.waiting_for != ["the Node of this host in the store"]
         })
         .await;
         let two = begun(&ground, Kind::Client, 2).await;

@@ -494,6 +494,36 @@ async fn a_bad_reload_keeps_the_last_good_configuration() {
 }
 
 #[tokio::test]
+async fn key_of_the_start_is_reported_until_it_is_changed_back() {
+    let reflector = Reflector::start().await;
+    let good = std::fs::read_to_string(reflector.config()).expect("read");
+    let json = format!("log_format = \"json\"\n{good}");
+    let (first, second) = (json.replace("limit = 2", "limit = 3"), json);
+    for (text, limit) in [(first, 3), (second, 2)] {
+        std::fs::write(reflector.config(), text).expect("write");
+        reflector.signal(nix::sys::signal::Signal::SIGHUP);
+        let applied = async {
+            while reflector.neighbors().await.ranges[0].limit != limit {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(DEADLINE, applied).await.expect("the limit applies");
+        let status = reflector
+            .until("it is reported", |status| status.config_error.is_some())
+            .await;
+        let error = status.config_error.expect("there");
+        assert_eq!(error, "log_format changed: requires a restart");
+    }
+    std::fs::write(reflector.config(), good).expect("write");
+    reflector.signal(nix::sys::signal::Signal::SIGHUP);
+    reflector
+        .until("it is as at the start", |status| {
+            status.config_error.is_none()
+        })
+        .await;
+}
+
+#[tokio::test]
 async fn it_has_no_fib_and_says_so() {
     let reflector = Reflector::start().await;
     let said = reflector

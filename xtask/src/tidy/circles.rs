@@ -1,10 +1,11 @@
-//! Files that import each other in a circle. A reader of one must know all of them.
+//! Finds files that import each other in a circle: to understand one of them, a reader must know
+//! all.
 //!
 //! Each file below `src` of a crate is a module. It imports the files that define the names in its
 //! `use` statements and in paths that begin with `crate`, `self` or `super`; names are followed
 //! from `use` to `use` to their definition. A file below another one (`mirror/state.rs` below
 //! `mirror.rs`) is part of it: a part may name the whole, and a `pub use` of a part is no import.
-//! Tests do not count. What remains is a graph of files, and a circle is a set of two or more files
+//! Tests are ignored. The imports form a graph of files, and a circle is a set of two or more files
 //! each of which reaches all others.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,36 +36,39 @@ const fn allowed(file: &'static str, files_max: usize, reason: &'static str) -> 
     }
 }
 
-/// All of them.
+/// The allowed circles.
 pub const ALLOWED: &[Allowed] = &[
     allowed(
         "bgp-proto/src/attr/table.rs",
         20,
-        "the table names the file of every attribute, and each decodes with the codes and faults that \
-         the table generates: a new attribute is one file and one row",
+        "the table names the file of every attribute, and each file uses the codes and faults \
+         that the \
+         table generates: a new attribute is one file and one row",
     ),
     allowed(
         "bgp-speaker/src/speaker.rs",
         9,
-        "a speaker is one value; its methods stand in the files of what they are about, and it has the \
-         state that these files define",
+        "a speaker is one value; its methods are in the files of their subjects, and its fields \
+         have \
+         types of these files",
     ),
     allowed(
         "calico-bgp/src/own.rs",
         10,
-        "a view of the datastore is read with the functions of the resources that it holds, and what \
-         is derived for a peer asks the view",
+        "a view of the datastore calls the functions of its resources, and the functions that \
+         derive \
+         a peer read the view",
     ),
     allowed(
         "felix/src/render/build.rs",
         8,
-        "the base chains jump to the chains of each part, and each part is made with the rules that \
-         base chains are made of",
+        "the base chains jump to the chains of each part, and the parts use the rules of the base \
+         chains",
     ),
     allowed(
         "sim/src/world.rs",
         10,
-        "the world holds the machines, and a machine acts upon the world around it",
+        "the world has the machines, and a machine changes the world",
     ),
 ];
 

@@ -238,8 +238,8 @@ fn settings_that_were_never_readable_are_waited_for() {
         assert_eq!(
             told[1],
             format!(
-                "{PREFIX}{settings}: no value of it has been readable: \
-                 this node waits for one before it speaks BGP"
+                "{PREFIX}{settings}: no valid value yet: this node opens no BGP session before \
+                 there is one"
             )
         );
         // Settings of another node are no reason to wait.

@@ -179,7 +179,7 @@ fn filters_come_first_and_the_rest_is_as_without() {
     assert!(
         derived.faults[0]
             .to_string()
-            .ends_with("bgpfilters/none: a peering names it, and it is not there")
+            .ends_with("bgpfilters/none: a BGPPeer refers to this filter, but it does not exist")
     );
     assert_eq!(derived.faults.len(), 1);
     let policy = export(&derived, 0);

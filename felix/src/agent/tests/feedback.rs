@@ -47,13 +47,13 @@ fn an_interface_that_does_not_come_is_an_error_until_it_does() {
     let reported = world.agent.endpoints().next().unwrap().reported();
     assert_eq!(reported, EndpointState::Down.into(), "down needs no reason");
     world.pass(Duration::from_secs(1));
-    world.is_refused("cali1 has not come within 30 s");
+    world.is_refused("cali1 has not appeared within 30 s");
     // The name may have been wrong: another interface gets its own time.
     world.endpoint("a", "cali2", &["10.65.0.1/32"]);
     world.settle();
     assert_eq!(world.state().0, EndpointState::Down);
     world.pass(INTERFACE_PATIENCE);
-    world.is_refused("cali2 has not come within 30 s");
+    world.is_refused("cali2 has not appeared within 30 s");
     world.link("cali2");
     world.settle();
     assert_eq!(world.state(), (EndpointState::Up, None));

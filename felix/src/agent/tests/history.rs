@@ -207,7 +207,7 @@ impl Told {
         let views = self.views.iter().map(|(id, (state, reason))| {
             // Whether an interface existed earlier depends on the history.
             let is_missing = |reason: &String| {
-                reason.ends_with("does not exist") || reason.contains("has not come")
+                reason.ends_with("does not exist") || reason.contains("has not appeared")
             };
             let missing = reason.as_ref().is_some_and(is_missing);
             let state = if missing { EndpointState::Down } else { *state };

@@ -164,15 +164,18 @@ fn name(key: &ResourceKey, metadata: Option<&Value>, tier: Option<&str>) -> Stri
 /// Returns the description of the substitute.
 fn words(policy: &Policy, is_known: bool) -> String {
     let closes = match (&policy.ingress, &policy.egress) {
-        (None, None) => return "no workload asks it".into(),
+        (None, None) => return "it applies to no workload".into(),
         (Some(_), Some(_)) => "ingress and egress",
         (Some(_), None) => "ingress",
         (None, Some(_)) => "egress",
     };
     match is_known {
-        true => {
-            "what can be read is followed; a rule that cannot drops all that comes to it".into()
-        }
-        false => format!("until it can be read, it closes {closes} of all that it may be for"),
+        true => "its readable rules are applied; an unreadable rule drops all packets that reach \
+             it"
+        .into(),
+        false => format!(
+            "until it is readable, it closes {closes} of all workloads that it may \
+            apply to"
+        ),
     }
 }
