@@ -29,7 +29,6 @@ use calico_store::Error;
 use calico_store::Store;
 use calico_store::resources::{ResourceError, Resources};
 pub use read::{Document, documents, is_manifest};
-pub use secret::without_values;
 
 /// Why a directory of manifests cannot be applied.
 #[derive(Debug, thiserror::Error)]

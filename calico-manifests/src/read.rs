@@ -7,12 +7,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use calico_model::{EncodeError, ResourceKey, encode_strict};
+use calico_model::{EncodeError, ResourceKey, encode_strict, is_secretive, without_values};
 use serde_json::Value;
 
 use crate::Fault;
 use crate::limits::{MANIFEST_FILES_MAX, MANIFEST_OCTETS_MAX};
-use crate::secret::{is_secretive, line_is_secretive, without_values};
+use crate::secret::line_is_secretive;
 use crate::tree::{Place, Tree, place};
 
 /// A resource from a file.

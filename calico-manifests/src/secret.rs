@@ -1,35 +1,6 @@
 //! Removes secrets from messages about manifests.
 
-/// Parts of the names of fields that may hold secrets.
-const SECRETIVE: [&str; 7] = ["pass", "secret", "token", "key", "cred", "auth", "data"];
-
-/// Returns whether a field, by its path, may hold a secret.
-pub(super) fn is_secretive(field: &str) -> bool {
-    let field = field.to_ascii_lowercase();
-    SECRETIVE.iter().any(|part| field.contains(part))
-}
-
-/// Returns a message without quoted values, in quotation marks of any kind.
-pub fn without_values(message: &str) -> String {
-    const MARKS: [char; 3] = ['`', '"', '\''];
-    let mut out = String::with_capacity(message.len());
-    let mut rest = message;
-    while let Some((at, mark)) = rest.char_indices().find(|(_, c)| MARKS.contains(c)) {
-        let (before, quoted) = rest.split_at(at + mark.len_utf8());
-        out.push_str(before);
-        // The last mark of its kind, because the value may contain some.
-        let Some(end) = quoted.rfind(mark) else {
-            out.push('…');
-            return out;
-        };
-        out.push('…');
-        rest = &quoted[end..];
-        out.push(mark);
-        rest = &rest[mark.len_utf8()..];
-    }
-    out.push_str(rest);
-    out
-}
+use calico_model::is_secretive;
 
 /// Returns whether the text may hold a secret on this line, from 1, or on an adjacent one.
 pub(super) fn line_is_secretive(text: &str, line: u64) -> bool {
@@ -44,22 +15,7 @@ mod tests {
 
     use calico_model::encode_strict;
 
-    use super::*;
     use crate::read::documents;
-
-    #[test]
-    fn quoted_values_are_left_out() {
-        for (message, expected) in [
-            (
-                "invalid type: string \"a\"b\", expected u16",
-                "invalid type: string \"…\", expected u16",
-            ),
-            ("unknown anchor `x", "unknown anchor `…"),
-            ("nothing quoted", "nothing quoted"),
-        ] {
-            assert_eq!(without_values(message), expected);
-        }
-    }
 
     /// Returns the messages about a text of all readers of manifests.
     fn said(text: &str) -> String {

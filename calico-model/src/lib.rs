@@ -45,6 +45,7 @@ mod limits;
 mod parse_error;
 mod resource;
 mod schema;
+mod secret;
 mod selector;
 mod status;
 mod validate;
@@ -108,6 +109,7 @@ pub use schema::{
     Declared, Program, Standing, UnsupportedField, declared, unsupported_fields,
     unsupported_in_rule,
 };
+pub use secret::{is_secretive, without_values};
 pub use selector::{Selector, SelectorError};
 pub use status::{EndpointState, EndpointStatus, HostStatus, Region, StatusKey};
 pub use validate::{Invalid, Problem};

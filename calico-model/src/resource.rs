@@ -23,7 +23,7 @@ pub(crate) mod workload_endpoint;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -32,6 +32,7 @@ use crate::key::error::KeyError;
 use crate::key::kind::{Kind, Scope};
 use crate::lenient::{Unknown, or_default};
 use crate::parse_error::ParseError;
+use crate::secret::{is_secretive, without_values};
 use crate::validate::{Faults, Invalid, LABEL_KEY, LABEL_VALUE, NAME, Problem};
 
 /// The `apiVersion` of every resource.
@@ -213,7 +214,8 @@ impl<S: Spec> Resource<S> {
         resource
     }
 
-    /// Parses a stored value. Unknown fields are kept; missing ones and `null` get their defaults.
+    /// Parses a stored value. Unknown fields are kept; missing ones and `null` get their defaults. An
+    /// error does not quote the value of a field that may hold a secret.
     pub fn parse(octets: &[u8]) -> Result<Self, ParseError> {
         let mut json = serde_json::Deserializer::from_slice(octets);
         let resource = Self::read(&mut json)?;
@@ -230,10 +232,17 @@ impl<S: Spec> Resource<S> {
     where
         D: serde::Deserializer<'de, Error = serde_json::Error>,
     {
-        serde_path_to_error::deserialize(deserializer).map_err(|error| ParseError {
-            kind: S::KIND.map_or("resource", Kind::name),
-            field: error.path().to_string(),
-            source: error.into_inner(),
+        serde_path_to_error::deserialize(deserializer).map_err(|error| {
+            let field = error.path().to_string();
+            let source = error.into_inner();
+            ParseError {
+                kind: S::KIND.map_or("resource", Kind::name),
+                source: match is_secretive(&field) {
+                    true => serde_json::Error::custom(without_values(&source.to_string())),
+                    false => source,
+                },
+                field,
+            }
         })
     }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use calico_manifests::{documents, without_values};
+use calico_manifests::documents;
+use calico_model::without_values;
 use calico_store::resources::Resources;
 use calico_store::{EtcdOptions, EtcdStore, Password, TlsFiles};
 use serde::Deserialize;
