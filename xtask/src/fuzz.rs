@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use crate::runner::{self, Job, Setting, Table};
+use crate::tidy::compiler;
 
 /// A target of the crate `fuzz`, in its `src/bin`.
 #[derive(Clone, Copy, Debug)]
@@ -52,10 +52,7 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
 /// # Errors
 /// If there is no C++ compiler, or cargo fails.
 pub fn build(root: &Path) -> Result<PathBuf> {
-    let version = Command::new("rustc").arg("-vV").output().context("rustc")?;
-    let version = String::from_utf8(version.stdout)?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    let host = host.context("rustc does not say for which machine it compiles")?;
+    let host = compiler::host()?;
     let directory = root.join("target/fuzz");
     let mut cargo = runner::program("cargo", root);
     cargo.env("RUSTFLAGS", FLAGS);
@@ -69,7 +66,7 @@ pub fn build(root: &Path) -> Result<PathBuf> {
         "libfuzzer",
     ]);
     cargo
-        .args(["--target", host, "--target-dir"])
+        .args(["--target", &host, "--target-dir"])
         .arg(&directory);
     let status = cargo.status().context("cargo")?;
     if !status.success() {

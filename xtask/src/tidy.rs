@@ -15,18 +15,22 @@
 //! * [`promises`]: the page of promises;
 //! * [`links`]: links between documents;
 //! * [`pages`]: the pages of the built site;
-//! * [`api`]: the lists of public items of the published crates.
+//! * [`api`]: the lists of public items of the published crates;
+//! * [`licenses`]: licenses and sources of all packages;
+//! * [`versions`]: one version and one oldest compiler.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 pub mod api;
 pub mod circles;
+pub mod compiler;
 pub mod directions;
 pub mod documents;
 pub mod fences;
 pub mod files;
 pub mod first;
+pub mod licenses;
 pub mod links;
 pub mod metadata;
 pub mod names;
@@ -39,6 +43,7 @@ pub mod spelling;
 #[cfg(test)]
 mod tests;
 pub mod tree;
+pub mod versions;
 pub mod words;
 
 /// One violation of a check.
@@ -104,6 +109,8 @@ pub fn run(root: &Path) -> anyhow::Result<Vec<Finding>> {
     findings.extend(links::check(&files));
     findings.extend(pages::check(&files));
     findings.extend(api::check(root, &workspace)?);
+    findings.extend(licenses::check(root, &workspace)?);
+    findings.extend(versions::check(&workspace, &files));
     findings.sort();
     Ok(findings)
 }

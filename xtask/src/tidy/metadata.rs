@@ -19,6 +19,14 @@ pub struct Workspace {
 pub struct Package {
     /// Its package name.
     pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The oldest compiler that it promises to build with.
+    pub rust_version: Option<String>,
+    /// The versions that its manifest requires of other members, by package name.
+    pub required: BTreeMap<String, String>,
+    /// Its features, each with the features that it enables.
+    pub features: BTreeMap<String, Vec<String>>,
     /// Dependencies of its code.
     pub normal: BTreeSet<String>,
     /// Dependencies of its tests alone.
@@ -67,11 +75,19 @@ impl Workspace {
         for told in told.packages {
             let mut package = Package {
                 name: told.name,
+                version: told.version,
+                rust_version: told.rust_version,
+                features: told.features,
                 // Without a list of registries it may go to any.
                 is_published: told.publish.is_none(),
                 ..Package::default()
             };
             for dependency in told.dependencies {
+                // A path without a version, as tests may have, requires `*`.
+                if dependency.path.is_some() && dependency.req != "*" {
+                    let (name, req) = (&dependency.name, &dependency.req);
+                    package.required.insert(name.clone(), req.clone());
+                }
                 // Members are identified by their directory, other packages by their name.
                 let name = match (&dependency.path, directories.get(&dependency.name)) {
                     (Some(_), Some(directory)) => directory.clone(),
@@ -121,14 +137,18 @@ struct Told {
 #[derive(Deserialize)]
 struct ToldPackage {
     name: String,
+    version: String,
+    rust_version: Option<String>,
     manifest_path: PathBuf,
     publish: Option<Vec<String>>,
+    features: BTreeMap<String, Vec<String>>,
     dependencies: Vec<ToldDependency>,
 }
 
 #[derive(Deserialize)]
 struct ToldDependency {
     name: String,
+    req: String,
     kind: Option<String>,
     path: Option<PathBuf>,
     optional: bool,

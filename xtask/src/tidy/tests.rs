@@ -42,16 +42,23 @@ fn texts(findings: &[Finding]) -> String {
 #[test]
 fn metadata_names_members_by_directory() {
     let json = br#"{"packages":[
-        {"name":"cambric-cli","manifest_path":"/r/cli/Cargo.toml","dependencies":[
-            {"name":"cambric-daemon-common","kind":null,"path":"/r/daemon-common","optional":false},
-            {"name":"clap","kind":null,"path":null,"optional":true},
-            {"name":"tempfile","kind":"dev","path":null,"optional":false}]},
-        {"name":"cambric-daemon-common","manifest_path":"/r/daemon-common/Cargo.toml","dependencies":[]}]}"#;
+        {"name":"cambric-cli","version":"0.2.0","rust_version":"1.95","features":{"lab":["dep:clap"]},
+         "manifest_path":"/r/cli/Cargo.toml","dependencies":[
+            {"name":"cambric-daemon-common","req":"^0.2.0","kind":null,"path":"/r/daemon-common","optional":false},
+            {"name":"cambric-testkit","req":"*","kind":"dev","path":"/r/testkit","optional":false},
+            {"name":"clap","req":"^4","kind":null,"path":null,"optional":true},
+            {"name":"tempfile","req":"^3","kind":"dev","path":null,"optional":false}]},
+        {"name":"cambric-daemon-common","version":"0.2.0","rust_version":null,"features":{},
+         "manifest_path":"/r/daemon-common/Cargo.toml","dependencies":[]}]}"#;
     let workspace = Workspace::parse(json).expect("parses");
     let cli = &workspace.packages["cli"];
     assert_eq!(cli.name, "cambric-cli");
     assert!(cli.normal.contains("daemon-common") && cli.optional.contains("clap"));
     assert!(cli.dev.contains("tempfile") && !cli.normal.contains("tempfile"));
+    assert_eq!(cli.version, "0.2.0");
+    let required = [("cambric-daemon-common".to_owned(), "^0.2.0".to_owned())];
+    assert_eq!(cli.required, required.into());
+    assert_eq!(cli.features["lab"], ["dep:clap"]);
 }
 
 #[test]
