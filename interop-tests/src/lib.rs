@@ -35,7 +35,7 @@ pub use etcd::Etcd;
 pub use ground::Ground;
 pub use kind::Kind;
 pub use limits::PATIENCE;
-pub use programs::{foreign, own};
+pub use programs::{example, foreign, own};
 pub use setup::{Families, Neighbor, Own, Range, Setup};
 pub use site::Site;
 pub use speaker::Speaker;

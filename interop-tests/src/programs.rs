@@ -12,6 +12,19 @@ use std::{
 /// # Panics
 /// If it has not been built.
 pub fn own(name: &str) -> PathBuf {
+    built(name, "make demo")
+}
+
+/// Returns the path of a program in `examples/`, likewise.
+///
+/// # Panics
+/// If it has not been built.
+pub fn example(name: &str) -> PathBuf {
+    built(name, "cargo run -p xtask -- package")
+}
+
+/// Returns the path of a program that `command` builds.
+fn built(name: &str, command: &str) -> PathBuf {
     let named = env::var_os("CAMBRIC_PROGRAMS").map(PathBuf::from);
     let test = env::current_exe().expect("a running test has a path");
     let beside = test.ancestors().skip(2).take(2).flat_map(|target| {
@@ -33,7 +46,7 @@ pub fn own(name: &str) -> PathBuf {
         .filter_map(|path| Some((path.metadata().ok().filter(Metadata::is_file)?, path)));
     let newest = built.max_by_key(|(file, _)| file.modified().ok());
     let found = newest.map(|(_, path)| path.clone());
-    found.unwrap_or_else(|| panic!("{name} is in none of {candidates:?}: run `make demo`"))
+    found.unwrap_or_else(|| panic!("{name} is in none of {candidates:?}: run `{command}`"))
 }
 
 /// Returns the path of a foreign program, or `None` with a notice where it is not installed.

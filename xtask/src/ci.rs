@@ -5,7 +5,8 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::runner::{self, Job, Outcome, PROFILE, Setting, Stage, Summary, Table, Verdict};
-use crate::{fuzz, programs, tidy};
+use crate::tidy::{files, versions};
+use crate::{fuzz, library, programs, tidy};
 
 /// Runs all checks to the end, also after failures, and reports the failures at the end. After a
 /// failed build no test is run.
@@ -34,8 +35,15 @@ pub fn run(root: &Path) -> Result<bool> {
     for (name, words) in CHECKS {
         summary.stages.push(command(root, name, words));
     }
+    summary.stages.push(Stage::run("oldest compiler", || {
+        said(files::tracked(root).and_then(|files| versions::compiler(&files))).is_some()
+    }));
     summary.stages.push(Stage::run("programs, each alone", || {
         said(programs::check(root)) == Some(true)
+    }));
+    // Before the tests: labs start the examples that this builds.
+    summary.stages.push(Stage::run("published crates", || {
+        said(library::run(root)) == Some(true)
     }));
     let mut jobs = runner::jobs(&setting, &table, &executables)?;
     let tests = jobs.len();

@@ -16,36 +16,42 @@ use registry::Registry;
 
 /// Packages the published crates, then builds the examples from the packages alone.
 ///
-/// Cargo's own check of a package builds all that it depends on once more. The examples depend on
-/// every published crate and share the build directory of the tests.
+/// Cargo's own check of a package builds all that it depends on again. The examples depend on every
+/// published crate, and share the build directory and the third-party crates of the tests.
 ///
 /// # Errors
 /// If a crate cannot be packaged, or cargo cannot be run.
 pub fn run(root: &Path) -> Result<bool> {
     let target = Setting::new(root).target;
     let packed = target.join("package");
-    let names = published(root)?;
-    pack(root, &names)?;
-    let registry = Registry::read(root)?;
-    let at = packed.join("registry");
-    registry.write(&packed, &at, &names)?;
+    let published = published(root)?;
+    pack(root, &published)?;
+    let registry = Registry::unpack(&packed, &published)?;
     let examples = copy_examples(root, &packed)?;
-    build(&examples, &target, &packed, &at)
+    let config = packed.join("config.toml");
+    fs::write(&config, registry.config()).context("write cargo's configuration")?;
+    build(root, &examples, &target, &config)
 }
 
-/// The packages that are published, in the order of their names.
-fn published(root: &Path) -> Result<Vec<String>> {
+/// A published package: name and version.
+type Published = (String, String);
+
+/// Returns the published packages in the order of their names.
+fn published(root: &Path) -> Result<Vec<Published>> {
     let workspace = Workspace::read(root)?;
     let packages = workspace.packages.into_values();
-    let names = packages.filter(|package| package.is_published);
-    Ok(names.map(|package| package.name).collect())
+    let packages = packages.filter(|package| package.is_published);
+    let mut published: Vec<_> = packages.map(|one| (one.name, one.version)).collect();
+    published.sort();
+    Ok(published)
 }
 
-/// Has cargo write a `.crate` file for each.
-fn pack(root: &Path, names: &[String]) -> Result<()> {
+/// Runs cargo, which writes a `.crate` file for each package.
+fn pack(root: &Path, published: &[Published]) -> Result<()> {
     let mut command = cargo(root);
     command.args(["package", "--no-verify", "--allow-dirty", "--quiet"]);
-    for name in names {
+    command.args(["--offline", "--locked"]);
+    for (name, _) in published {
         command.args(["--package", name]);
     }
     let status = command.status().context("run cargo package")?;
@@ -53,13 +59,15 @@ fn pack(root: &Path, names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Copies the examples to where no manifest above them is this repository's workspace.
+/// Copies the examples, with the lock file of the workspace: the same third-party crates are built
+/// only once, and none is fetched.
 fn copy_examples(root: &Path, packed: &Path) -> Result<PathBuf> {
     let (from, to) = (root.join("examples"), packed.join("examples"));
     if to.exists() {
         fs::remove_dir_all(&to).context("remove the former examples")?;
     }
     copy(&from, &to).context("copy the examples")?;
+    fs::copy(root.join("Cargo.lock"), to.join("Cargo.lock")).context("copy Cargo.lock")?;
     Ok(to)
 }
 
@@ -76,22 +84,18 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds the examples against the registry, without network.
-fn build(examples: &Path, target: &Path, packed: &Path, registry: &Path) -> Result<bool> {
-    // Cargo keeps unpacked crates by version: those of the last run are not those of this one.
-    let home = packed.join("home");
-    if home.exists() {
-        fs::remove_dir_all(&home).context("remove the former unpacked crates")?;
-    }
-    let source = format!("source.packaged.local-registry={:?}", registry.display());
-    let mut command = cargo(examples);
+/// Builds the examples against the registry, without network. Cargo runs in the root of the repository,
+/// so that its configuration there is in effect: third-party crates are built as for the tests.
+fn build(root: &Path, examples: &Path, target: &Path, config: &Path) -> Result<bool> {
+    let mut command = cargo(root);
     command
         .args(["build", "--bins", "--offline", "--profile", PROFILE])
-        .args(["--config", "source.crates-io.replace-with=\"packaged\""])
-        .args(["--config", &source])
+        .arg("--manifest-path")
+        .arg(examples.join("Cargo.toml"))
+        .arg("--config")
+        .arg(config)
         .arg("--target-dir")
-        .arg(target)
-        .env("CARGO_HOME", home);
+        .arg(target);
     let status = command.status().context("run cargo build")?;
     Ok(status.success())
 }

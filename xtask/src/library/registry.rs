@@ -1,148 +1,96 @@
-//! A registry in a directory, as cargo reads one in place of crates.io: a `.crate` file for each
-//! package of `Cargo.lock`, and an index with what each depends on.
+//! A registry in a directory, as cargo reads one in place of crates.io: each package unpacked, beside
+//! the checksum of its `.crate` file.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
-/// What cargo knows of the workspace and of all that it depends on.
-#[derive(Debug, Deserialize)]
+use super::Published;
+
+/// The directories of registries begin so.
+const PREFIX: &str = "registry-";
+
+/// The packages of one state of the sources.
+#[derive(Debug)]
 pub(super) struct Registry {
-    packages: Vec<Package>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Package {
-    name: String,
-    version: String,
-    manifest_path: PathBuf,
-    source: Option<String>,
-    features: BTreeMap<String, Vec<String>>,
-    dependencies: Vec<Dependency>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Dependency {
-    name: String,
-    req: String,
-    kind: Option<String>,
-    rename: Option<String>,
-    optional: bool,
-    uses_default_features: bool,
-    features: Vec<String>,
-    target: Option<String>,
+    directory: PathBuf,
+    packages: Vec<Published>,
 }
 
 impl Registry {
-    /// Asks cargo, which fetches what is not there yet.
-    pub(super) fn read(root: &Path) -> Result<Self> {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let output = Command::new(cargo)
-            .args(["metadata", "--format-version", "1", "--locked"])
-            .current_dir(root)
-            .output()
-            .context("run cargo metadata")?;
-        let error = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "cargo metadata: {}", error.trim());
-        serde_json::from_slice(&output.stdout).context("read cargo metadata")
-    }
-
-    /// Writes the registry: the packages `own` out of `packed`, all others as cargo has fetched them.
-    pub(super) fn write(&self, packed: &Path, at: &Path, own: &[String]) -> Result<()> {
-        if at.exists() {
-            fs::remove_dir_all(at).context("remove the former registry")?;
+    /// Unpacks the `.crate` files in `packed`.
+    ///
+    /// Cargo takes two packages of one version and one path for the same, and would not build the
+    /// second one: the name of the directory has the checksum of all files.
+    pub(super) fn unpack(packed: &Path, packages: &[Published]) -> Result<Self> {
+        let mut all = Sha256::new();
+        let mut files = Vec::new();
+        for (name, version) in packages {
+            let file = packed.join(format!("{name}-{version}.crate"));
+            let octets = fs::read(&file).with_context(|| file.display().to_string())?;
+            let checksum = hex(&Sha256::digest(&octets));
+            all.update(&checksum);
+            files.push((file, checksum));
         }
-        let mut index: BTreeMap<PathBuf, String> = BTreeMap::new();
-        fs::create_dir_all(at)?;
-        for package in &self.packages {
-            let file = format!("{}-{}.crate", package.name, package.version);
-            let from = match &package.source {
-                Some(_) => package.fetched(&file),
-                None if own.contains(&package.name) => Some(packed.join(&file)),
-                None => None,
-            };
-            let Some(from) = from else { continue };
-            let octets = fs::read(&from).with_context(|| from.display().to_string())?;
-            let line = package.entry(&octets).to_string();
-            fs::write(at.join(&file), octets)?;
-            let entry = index.entry(place(&package.name)).or_default();
-            *entry = format!("{entry}{line}\n");
+        let name = hex(&all.finalize()).chars().take(16).collect::<String>();
+        let directory = packed.join(format!("{PREFIX}{name}"));
+        remove(packed)?;
+        fs::create_dir(&directory)?;
+        for (file, checksum) in files {
+            let unpacked = unpack(&file, &directory)?;
+            let checksum = json!({ "package": checksum, "files": {} });
+            fs::write(unpacked.join(".cargo-checksum.json"), checksum.to_string())?;
         }
-        for (place, lines) in index {
-            let place = at.join("index").join(place);
-            fs::create_dir_all(place.parent().unwrap_or(at))?;
-            fs::write(place, lines)?;
-        }
-        Ok(())
-    }
-}
-
-impl Package {
-    /// The file that cargo has fetched: `registry/src/X/NAME-VERSION` is unpacked out of
-    /// `registry/cache/X/NAME-VERSION.crate`.
-    fn fetched(&self, file: &str) -> Option<PathBuf> {
-        let source = self.manifest_path.parent()?.parent()?;
-        let home = source.parent()?.parent()?;
-        let path = home.join("cache").join(source.file_name()?).join(file);
-        path.exists().then_some(path)
-    }
-
-    /// A line of the index.
-    fn entry(&self, octets: &[u8]) -> Value {
-        // Packages of this repository are without those of their tests. Others have them: features
-        // may name them.
-        let is_own = self.source.is_none();
-        let used = self.dependencies.iter();
-        let used = used.filter(|used| !(is_own && used.kind.as_deref() == Some("dev")));
-        let checksum: String = Sha256::digest(octets)
-            .iter()
-            .map(|octet| format!("{octet:02x}"))
-            .collect();
-        json!({
-            "name": self.name,
-            "vers": self.version,
-            "deps": used.map(Dependency::entry).collect::<Vec<_>>(),
-            "cksum": checksum,
-            "features": {},
-            "features2": self.features,
-            "yanked": false,
-            "v": 2,
+        Ok(Self {
+            directory,
+            packages: packages.to_vec(),
         })
     }
-}
 
-impl Dependency {
-    fn entry(&self) -> Value {
-        json!({
-            "name": self.rename.as_ref().unwrap_or(&self.name),
-            "package": self.rename.as_ref().map(|_| &self.name),
-            "req": self.req,
-            "features": self.features,
-            "optional": self.optional,
-            "default_features": self.uses_default_features,
-            "target": self.target,
-            "kind": self.kind.as_deref().unwrap_or("normal"),
-            "registry": null,
-        })
+    /// Returns the configuration with which cargo takes the packages of crates.io that have these names
+    /// from this registry.
+    pub(super) fn config(&self) -> String {
+        // Never asked: the directory replaces it.
+        let index = "https://packaged.invalid/index";
+        let directory = self.directory.display().to_string();
+        let patches = self.packages.iter().map(|(name, version)| {
+            format!("{name} = {{ version = \"={version}\", registry = \"packaged\" }}\n")
+        });
+        format!(
+            "[registries.packaged]\nindex = \"{index}\"\n\n[source.packaged]\nregistry = \"{index}\"\n\
+             replace-with = \"unpacked\"\n\n[source.unpacked]\ndirectory = {directory:?}\n\n\
+             [patch.crates-io]\n{}",
+            patches.collect::<String>()
+        )
     }
 }
 
-/// Where a package's lines are in the index.
-fn place(name: &str) -> PathBuf {
-    let name = name.to_lowercase();
-    let part = |from: usize, to: usize| name.get(from..to).unwrap_or_default();
-    match name.len() {
-        1 => PathBuf::from("1").join(&name),
-        2 => PathBuf::from("2").join(&name),
-        3 => PathBuf::from("3").join(part(0, 1)).join(&name),
-        _ => PathBuf::from(part(0, 2)).join(part(2, 4)).join(&name),
+/// Removes the registries of former states.
+fn remove(packed: &Path) -> Result<()> {
+    for entry in fs::read_dir(packed)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            fs::remove_dir_all(entry.path()).context("remove the former registry")?;
+        }
     }
+    Ok(())
+}
+
+/// Unpacks a file; returns the directory of its content.
+fn unpack(file: &Path, directory: &Path) -> Result<PathBuf> {
+    let mut command = Command::new("tar");
+    command.arg("-xzf").arg(file).arg("-C").arg(directory);
+    let status = command.status().context("run tar")?;
+    ensure!(status.success(), "tar cannot unpack {}", file.display());
+    Ok(directory.join(file.file_stem().unwrap_or_default()))
+}
+
+fn hex(octets: &[u8]) -> String {
+    octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -150,36 +98,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn index_is_laid_out_by_first_letters() {
-        for (name, path) in [
-            ("a", "1/a"),
-            ("ab", "2/ab"),
-            ("nom", "3/n/nom"),
-            ("cambric-rib", "ca/mb/cambric-rib"),
-        ] {
-            assert_eq!(place(name), Path::new(path));
-        }
+    fn config_names_each_package_in_its_version() {
+        let registry = Registry {
+            directory: PathBuf::from("/r/registry-1"),
+            packages: vec![("cambric-rib".to_owned(), "1.2.3".to_owned())],
+        };
+        let config: toml::Table = registry.config().parse().expect("TOML");
+        let patch = &config["patch"]["crates-io"]["cambric-rib"];
+        assert_eq!(patch["version"].as_str(), Some("=1.2.3"));
+        assert_eq!(patch["registry"].as_str(), Some("packaged"));
+        let source = &config["source"]["unpacked"]["directory"];
+        assert_eq!(source.as_str(), Some("/r/registry-1"));
     }
 
     #[test]
-    fn renamed_dependency_keeps_its_package_name() {
-        let registry: Registry = serde_json::from_value(json!({ "packages": [{
-            "name": "cambric-rib", "version": "1.0.0", "manifest_path": "/r/rib/Cargo.toml",
-            "source": null, "features": { "std": ["dep:serde"] },
-            "dependencies": [
-                { "name": "cambric-bgp-proto", "req": "^1.0.0", "kind": null, "rename": "bgp-proto",
-                  "optional": false, "uses_default_features": true, "features": [], "target": null },
-                { "name": "proptest", "req": "^1", "kind": "dev", "rename": null,
-                  "optional": false, "uses_default_features": true, "features": [], "target": null },
-            ],
-        }]}))
-        .expect("metadata");
-        let entry = registry.packages[0].entry(b"octets");
-        let deps = entry["deps"].as_array().expect("dependencies");
-        assert_eq!(deps.len(), 1, "tests are not built from packages");
-        assert_eq!(deps[0]["name"], "bgp-proto");
-        assert_eq!(deps[0]["package"], "cambric-bgp-proto");
-        assert_eq!(entry["features2"]["std"][0], "dep:serde");
-        assert_eq!(entry["cksum"].as_str().map(str::len), Some(64));
+    fn changed_package_is_unpacked_to_another_directory() {
+        let packed = std::env::temp_dir().join(format!("registry-of-{}", std::process::id()));
+        let content = packed.join("one-1.0.0");
+        fs::create_dir_all(&content).expect("a directory");
+        let packages = [("one".to_owned(), "1.0.0".to_owned())];
+        let unpack = |text: &str| {
+            fs::write(content.join("lib.rs"), text).expect("a file");
+            let mut tar = Command::new("tar");
+            tar.args(["-czf", "one-1.0.0.crate", "one-1.0.0"]);
+            assert!(tar.current_dir(&packed).status().expect("tar").success());
+            Registry::unpack(&packed, &packages).expect("unpacked")
+        };
+        let (first, second) = (unpack("a").directory, unpack("b").directory);
+        assert_ne!(first, second);
+        assert!(!first.exists(), "the former registry is removed");
+        let unpacked = second.join("one-1.0.0");
+        let text = fs::read_to_string(unpacked.join("lib.rs")).expect("its content");
+        assert_eq!(text, "b");
+        assert!(unpacked.join(".cargo-checksum.json").exists());
+        fs::remove_dir_all(&packed).expect("removed");
     }
 }
