@@ -1,6 +1,8 @@
 #![no_std]
 #![doc = include_str!("../README.md")]
 //!
+//! The module `guide` leads from an empty directory to five small programs.
+//!
 //! # The crates
 //!
 //! | module | crate | what it is |
@@ -14,6 +16,9 @@
 //! | `fib` | `cambric-fib-sync` | routes of a kernel |
 //! | `netlink` | `cambric-netlink` | netlink requests |
 //! | `testkit` | `cambric-testkit` | test tools |
+
+#[cfg(feature = "speaker")]
+pub mod guide;
 
 pub use bgp_proto as proto;
 

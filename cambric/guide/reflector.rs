@@ -1,0 +1,1 @@
+../../examples/src/bin/reflector.rs

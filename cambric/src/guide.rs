@@ -1,0 +1,194 @@
+//! A guide from an empty directory to five programs: a collector, an injector, a reflector, a decoder, and
+//! a test peer.
+//!
+//! The programs are in the directory `examples` of the repository. Each is shown here in full. The
+//! tests of the repository build them from the packages of these crates and run them beside BIRD.
+//!
+//! 1. [Begin a program](#begin-a-program)
+//! 2. [Four terms](#four-terms)
+//! 3. [Receive routes: a collector](#receive-routes-a-collector)
+//! 4. [Advertise routes: an injector](#advertise-routes-an-injector)
+//! 5. [Pass routes on: a reflector](#pass-routes-on-a-reflector)
+//! 6. [Read messages: a decoder](#read-messages-a-decoder)
+//! 7. [Test a speaker: a scripted peer](#test-a-speaker-a-scripted-peer)
+//! 8. [Further steps](#further-steps)
+//!
+//! # Begin a program
+//!
+//! ```console
+//! $ cargo new collector
+//! $ cd collector
+//! $ cargo add cambric --features io,serde
+//! $ cargo add serde_json
+//! $ cargo add tokio --features macros,net,rt,time
+//! ```
+//!
+//! The feature `io` adds the driver, which needs Linux and tokio. Without it the crate has no I/O, no
+//! clock and no `std`: such a program reads and writes the octets of its connections itself.
+//!
+//! Port 179 needs root or the capability `CAP_NET_BIND_SERVICE`. For first steps take another port, for
+//! example `127.0.0.1:1179`.
+//!
+//! # Four terms
+//!
+//! A **configuration** is a [`SpeakerConfig`](crate::speaker::SpeakerConfig): the AS, the router ID, and
+//! the peers. `neighbor` returns a peer with defaults; its fields are public. A role says how routes pass
+//! between peers: `Internal`, `Client` (of a route reflector, RFC 4456), `External`.
+//!
+//! **Policy** is denied by default for external peers (RFC 8212): without `import` nothing is
+//! accepted, without `export` nothing is advertised.
+//!
+//! ```
+//! use cambric::fsm::PeerAs;
+//! use cambric::proto::{Asn, RouterId};
+//! use cambric::rib::{Policy, Role};
+//! use cambric::speaker::SpeakerConfig;
+//!
+//! let config = SpeakerConfig::new(Asn(64512), RouterId("192.0.2.1".parse()?));
+//! let mut peer = config.neighbor("192.0.2.2".parse()?, Role::External);
+//! assert_eq!(peer.import, Policy::RejectAll);
+//! peer.import = Policy::AcceptAll;
+//! peer.session.peer_asn = PeerAs::Exactly(Asn(64513));
+//! let config = config.with_peer(peer);
+//! assert_eq!(config.peers.len(), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A **speaker** is a [`Speaker`](crate::speaker::Speaker): the sessions and the tables of that
+//! configuration. It does no I/O. It takes inputs, such as a received message or the time, and returns
+//! outputs, such as octets to send or an address to connect to. The second argument is a seed: the same seed and the
+//! same inputs give the same outputs.
+//!
+//! ```
+//! use cambric::fsm::Instant;
+//! use cambric::proto::{Asn, RouterId};
+//! use cambric::rib::Role;
+//! use cambric::speaker::{Output, Speaker, SpeakerConfig};
+//!
+//! let config = SpeakerConfig::new(Asn(64512), RouterId("192.0.2.1".parse()?));
+//! let peer = config.neighbor("192.0.2.2".parse()?, Role::Internal);
+//! let mut speaker = Speaker::new(config.with_peer(peer), 7);
+//! speaker.start(Instant::ZERO);
+//! let mut outputs = std::iter::from_fn(|| speaker.poll_output());
+//! assert!(outputs.any(|output| matches!(output, Output::Dial { .. })));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A **driver** (`cambric::io::Io`) carries out these outputs with sockets and a clock. The program awaits
+//! `Io::next` in a loop. After each return it may read the tables and give the speaker inputs.
+//!
+//! # Receive routes: a collector
+//!
+//! The collector has one passive peer, which connects to it. `import` is `AcceptAll`. `add_reader`
+//! registers a reader of the best routes before the first one is received; `Io::read` then passes each
+//! change since the last call to a function, in bounded steps. With the feature `serde`, prefixes and
+//! attributes become JSON. A change without attributes is a withdrawal.
+//!
+//! `collector 192.0.2.1:179 64512 192.0.2.1 192.0.2.2 64513`
+//!
+#![cfg_attr(feature = "io", doc = "```no_run")]
+#![cfg_attr(not(feature = "io"), doc = "```ignore")]
+#![doc = include_str!("../guide/collector.rs")]
+//! ```
+//!
+//! # Advertise routes: an injector
+//!
+//! The injector announces local routes with `Input::Local`; `attributes: None` would withdraw one. It may
+//! do so before the session is up. The export policy of the peer is `AcceptAll`.
+//!
+//! `Io::all_sent` returns whether the kernel has taken everything that there is to send. A peer whose
+//! session is not up does not count, so the program also asks for the sessions. The kernel may
+//! still have to transmit the octets: a program that ends right away should close its sessions with
+//! `Io::shutdown`.
+//!
+//! `injector 64512 192.0.2.1 192.0.2.2 179 64513 10000`
+//!
+#![cfg_attr(feature = "io", doc = "```no_run")]
+#![cfg_attr(not(feature = "io"), doc = "```ignore")]
+#![doc = include_str!("../guide/injector.rs")]
+//! ```
+//!
+//! # Pass routes on: a reflector
+//!
+//! The reflector accepts every peer of a prefix as its client, up to a limit. No session needs a
+//! configuration of its own: a range has a template for them. Best paths, ORIGINATOR_ID, CLUSTER_LIST and
+//! the initial table transfer are the speaker's.
+//!
+//! `reflector 192.0.2.1:179 64512 192.0.2.1 192.0.2.0/24`
+//!
+#![cfg_attr(feature = "io", doc = "```no_run")]
+#![cfg_attr(not(feature = "io"), doc = "```ignore")]
+#![doc = include_str!("../guide/reflector.rs")]
+//! ```
+//!
+//! # Read messages: a decoder
+//!
+//! `decode_message` reads one message of any type. Its parameters are what the session has negotiated: the
+//! octets of an UPDATE mean something else with ADD-PATH (RFC 7911) or with four-octet AS numbers. `None`
+//! means that the message is not complete yet.
+//!
+//! ```
+//! use cambric::proto::{Message, SessionParams, decode_message};
+//!
+//! let mut octets = vec![0xff; 16];
+//! octets.extend([0, 19, 4]);
+//! let params = SessionParams::default();
+//! let (message, length) = decode_message(&octets, &params)?.expect("in full");
+//! assert!(matches!(message, Message::Keepalive));
+//! assert_eq!(length, 19);
+//! assert!(decode_message(&octets[..18], &params)?.is_none());
+//! # Ok::<(), cambric::proto::Notification>(())
+//! ```
+//!
+//! An error is the NOTIFICATION that would end the session. Malformed attributes that RFC 7606 tolerates
+//! are `faults` of an UPDATE. The decoder reads MRT files (RFC 6396), with the feature `mrt`:
+//!
+#![cfg_attr(feature = "io", doc = "```no_run")]
+#![cfg_attr(not(feature = "io"), doc = "```ignore")]
+#![doc = include_str!("../guide/decoder.rs")]
+//! ```
+//!
+//! # Test a speaker: a scripted peer
+//!
+//! The module `testkit` has a peer in two verbs, `send` and `expect`. It sends anything, malformed messages
+//! included. What it expects is a type of message, a NOTIFICATION by code and subcode, or a function; a
+//! failure prints what came instead. This one works over TCP, with the feature `testkit-tokio`:
+//!
+#![cfg_attr(feature = "io", doc = "```no_run")]
+#![cfg_attr(not(feature = "io"), doc = "```ignore")]
+#![doc = include_str!("../guide/bad-open.rs")]
+//! ```
+//!
+//! With the feature `testkit` alone, the same peer talks to speakers in memory and in virtual time. A
+//! program that embeds a speaker can be tested so, without sockets and without waiting:
+//!
+#![cfg_attr(feature = "io", doc = "```")]
+#![cfg_attr(not(feature = "io"), doc = "```ignore")]
+//! use std::time::Duration;
+//!
+//! use cambric::proto::Family;
+//! use cambric::rib::Role;
+//! use cambric::testkit::Network;
+//! use cambric::testkit::fixture::{address, neighbor, speaker_config};
+//!
+//! let mut network = Network::new(7);
+//! for (us, them) in [(1, 2), (2, 1)] {
+//!     let config = speaker_config(us).with_peer(neighbor(us, them, Role::Internal));
+//!     network.start(us, address(us).into(), config);
+//! }
+//! network.announce(1, "10.65.0.0/26");
+//! network.advance(Duration::from_secs(20));
+//! assert_eq!(network.loc_rib(2, Family::IPV4_UNICAST), ["10.65.0.0/26"]);
+//! ```
+//!
+//! # Further steps
+//!
+//! * Several tasks of a program command one driver: `io::Driver` and its `io::Handle`, which any task may
+//!   clone. A handle announces and withdraws sets of prefixes, adds and removes peers, and waits until all
+//!   is sent.
+//! * Kernel routes: the module `fib` compares wanted routes with those of a kernel, and `netlink` writes
+//!   the difference.
+//! * TCP-MD5, GTSM, ADD-PATH, graceful restart, prefix limits and policies are fields of a peer:
+//!   [`PeerConfig`](crate::speaker::PeerConfig).
+//! * Limits are constants in the module `limits` of each crate. A program never holds more for a peer than
+//!   they say.
