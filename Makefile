@@ -4,7 +4,7 @@ CARGO ?= cargo
 DEMO = -p cambric-cli -p cambric-bgp-client -p cambric-cni -p cambric-felix -p cambric-route-reflector
 XTASK = $(CARGO) run -q --locked --profile quick -p xtask --
 
-.PHONY: help build deb demo docs lint check test soak bench packages
+.PHONY: help build deb demo docs lint check test soak bench packages release-check
 
 help:
 	@echo 'make demo    build quickly, then bring up a fabric on this machine and prove that it routes'
@@ -15,6 +15,7 @@ help:
 	@echo 'make docs    the documentation as a searchable site in target/docs/html, with mdBook'
 	@echo 'make soak    the tests that draw, with seeds by chance (MINUTES=n)'
 	@echo 'make bench   reflector, kernel and store beside BIRD and FRR: time, CPU, memory (BENCH=... for options)'
+	@echo 'make release-check  what a release needs beside make test (RELEASE=... for options)'
 
 demo:
 	@echo 'Building the programs (some minutes the first time, seconds later).'
@@ -55,6 +56,10 @@ soak:
 bench: packages
 	$(CARGO) build --release --locked -p cambric-bench -p cambric-bgp-client -p cambric-cni -p cambric-felix -p cambric-route-reflector
 	target/release/bench $(BENCH)
+
+# What a release needs beside `make test`: RELEASING.md. RELEASE='--without cargo-deny --since v0.1.0'.
+release-check:
+	$(XTASK) release-check $(RELEASE)
 
 # Says at once what is missing, before anything is built.
 packages:

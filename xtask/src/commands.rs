@@ -1,11 +1,11 @@
-//! The smaller commands of this program.
+//! The commands of this program.
 
 use anyhow::{Context, Result};
 
 use crate::runner::{self, Setting, Stage, Summary, Table};
-use crate::{root, soak, tidy};
+use crate::{ci, costs, library, programs, release, root, site, soak, tidy};
 
-/// The commands.
+/// All commands.
 pub const USAGE: &str = "usage: cargo run -p xtask -- COMMAND
   tidy             checks the shape of the repository
   test [PART ...]  builds and runs the tests with one of the parts in their names, or all
@@ -16,13 +16,37 @@ pub const USAGE: &str = "usage: cargo run -p xtask -- COMMAND
   promises         writes the page of promises from the comments at tests, docs/design/promises.md
   docs             builds the documentation as a searchable site with mdBook, target/docs
   package          packages the published crates, and builds the examples from the packages
+  release-check [--without CHECK ...] [--since REVISION]
+                   everything that a release needs beside continuous integration
+  costs            what each published crate costs to build, as a table
   soak MINUTES     the tests that draw, and the fuzz targets, with seeds by chance";
 
-/// Checks the shape of the repository.
+/// Runs a command. Returns whether it passed; `None` if there is no such command.
 ///
 /// # Errors
-/// If a file cannot be read.
-pub fn tidy() -> Result<bool> {
+/// As the command.
+pub fn run(task: &str, rest: &[String]) -> Result<Option<bool>> {
+    let root = root();
+    let passed = match task {
+        "tidy" => tidy(),
+        "test" => test(rest),
+        "list" => list(),
+        "programs" => programs::check(&root),
+        "ci" => ci::run(&root),
+        "api" => tidy::api::write(&root),
+        "promises" => tidy::promises::write(&root),
+        "docs" => site::build(&root),
+        "package" => library::run(&root),
+        "release-check" => release::run(&root, rest),
+        "costs" => costs::run(&root),
+        "soak" => soak(rest),
+        _ => return Ok(None),
+    };
+    passed.map(Some)
+}
+
+/// Checks the shape of the repository.
+fn tidy() -> Result<bool> {
     let findings = tidy::run(&root())?;
     for finding in &findings {
         eprintln!("{finding}");
@@ -34,10 +58,7 @@ pub fn tidy() -> Result<bool> {
 }
 
 /// Builds and runs the tests with one of these parts in their names.
-///
-/// # Errors
-/// If the build fails.
-pub fn test(parts: &[String]) -> Result<bool> {
+fn test(parts: &[String]) -> Result<bool> {
     let root = root();
     let (table, setting) = (Table::read(&root)?, Setting::new(&root));
     let mut jobs = runner::jobs(&setting, &table, &runner::build(&root)?)?;
@@ -50,10 +71,7 @@ pub fn test(parts: &[String]) -> Result<bool> {
 }
 
 /// Lists all tests.
-///
-/// # Errors
-/// If the build fails.
-pub fn list() -> Result<bool> {
+fn list() -> Result<bool> {
     for executable in runner::build(&root())? {
         for test in runner::names(&executable)? {
             println!("{}::{test}", executable.name);
@@ -63,10 +81,7 @@ pub fn list() -> Result<bool> {
 }
 
 /// Runs the tests with random inputs, for so many minutes.
-///
-/// # Errors
-/// If the build fails, or no number of minutes is given.
-pub fn soak(arguments: &[String]) -> Result<bool> {
+fn soak(arguments: &[String]) -> Result<bool> {
     let minutes = arguments.first().context("how many minutes?")?;
     soak::run(&root(), minutes.parse().context("minutes")?)
 }

@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 
 pub mod ci;
 pub mod commands;
+pub mod costs;
 pub mod fuzz;
 pub mod library;
 pub mod programs;
+pub mod release;
 pub mod runner;
 pub mod site;
 pub mod soak;

@@ -12,28 +12,19 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let done = match task.as_str() {
-        "tidy" => commands::tidy(),
-        "test" => commands::test(rest),
-        "list" => commands::list(),
-        "programs" => xtask::programs::check(&xtask::root()),
-        "ci" => xtask::ci::run(&xtask::root()),
-        "api" => xtask::tidy::api::write(&xtask::root()),
-        "promises" => xtask::tidy::promises::write(&xtask::root()),
-        "docs" => xtask::site::build(&xtask::root()),
-        "package" => xtask::library::run(&xtask::root()),
-        "soak" => commands::soak(rest),
-        // The runner starts this for a test.
+    // The runner starts these for a test.
+    match task.as_str() {
         "enclose" => return ended(runner::enclose(rest)),
         "settle" => return ended(runner::settle(rest)),
-        _ => {
+        _ => {}
+    }
+    match commands::run(task, rest) {
+        Ok(Some(true)) => ExitCode::SUCCESS,
+        Ok(Some(false)) => ExitCode::FAILURE,
+        Ok(None) => {
             eprintln!("{USAGE}");
-            return ExitCode::from(2);
+            ExitCode::from(2)
         }
-    };
-    match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("{task}: {error:#}");
             ExitCode::FAILURE

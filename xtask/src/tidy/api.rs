@@ -15,7 +15,7 @@ use super::metadata::Workspace;
 mod items;
 
 /// Where the lists are.
-const LISTS: &str = "docs/api";
+pub(crate) const LISTS: &str = "docs/api";
 
 /// Writes the lists of all published crates.
 ///
@@ -66,7 +66,7 @@ fn lists(root: &Path, workspace: &Workspace) -> Result<Vec<(String, String)>> {
 }
 
 /// The lines that are gone, and those that are new.
-fn compare<'t>(former: &'t str, now: &'t str) -> (Vec<&'t str>, Vec<&'t str>) {
+pub(crate) fn compare<'t>(former: &'t str, now: &'t str) -> (Vec<&'t str>, Vec<&'t str>) {
     let [before, after] = [former, now].map(|text| text.lines().collect::<BTreeSet<_>>());
     let gone = before.difference(&after).copied().collect();
     (gone, after.difference(&before).copied().collect())
