@@ -32,8 +32,8 @@
 //! # Four terms
 //!
 //! A **configuration** is a [`SpeakerConfig`](crate::speaker::SpeakerConfig): the AS, the router ID, and
-//! the peers. `neighbor` returns a peer with defaults; its fields are public. A role says how routes pass
-//! between peers: `Internal`, `Client` (of a route reflector, RFC 4456), `External`.
+//! the peers. `neighbor` returns a peer with defaults; its fields are public. The role of a peer is
+//! one of `Internal`, `Client` (of a route reflector, RFC 4456), `External`.
 //!
 //! **Policy** is denied by default for external peers (RFC 8212): without `import` nothing is
 //! accepted, without `export` nothing is advertised.
@@ -79,10 +79,16 @@
 //!
 //! # Receive routes: a collector
 //!
-//! The collector has one passive peer, which connects to it. `import` is `AcceptAll`. `add_reader`
-//! registers a reader of the best routes before the first one is received; `Io::read` then passes each
-//! change since the last call to a function, in bounded steps. With the feature `serde`, prefixes and
-//! attributes become JSON. A change without attributes is a withdrawal.
+//! The collector has one passive peer, which connects to it. `start_monitor` begins a bounded queue of
+//! records before the first session: routes as they pass a stage, sessions that begin and end, and
+//! End-of-RIB markers, in their order. The stage here is `AdjRibInPrePolicy`, so the peer needs no import
+//! policy; `AdjRibOutPostPolicy` would be the routes that are sent. `Io::next` returns each record as
+//! `Event::Monitor`.
+//!
+//! With the feature `serde`, prefixes and attributes become JSON. A route without attributes is withdrawn.
+//! A record `Down` withdraws the routes of a session, except families that it lists as retained. A record
+//! `Lost` is at the place of records that the program took too late: `Speaker::ask_refresh` requests the
+//! routes again.
 //!
 //! `collector 192.0.2.1:179 64512 192.0.2.1 192.0.2.2 64513`
 //!
@@ -190,5 +196,4 @@
 //!   the difference.
 //! * TCP-MD5, GTSM, ADD-PATH, graceful restart, prefix limits and policies are fields of a peer:
 //!   [`PeerConfig`](crate::speaker::PeerConfig).
-//! * Limits are constants in the module `limits` of each crate. A program never holds more for a peer than
-//!   they say.
+//! * Limits are constants in the module `limits` of each crate. They bound the memory for each peer.

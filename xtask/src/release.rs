@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::library;
 use crate::runner;
-use crate::tidy::compiler;
 use crate::tidy::metadata::Workspace;
+use crate::tidy::{compiler, files, versions};
 
 mod api;
 mod features;
@@ -53,6 +53,7 @@ struct Request {
 type Check = (&'static str, fn(&Path, &Request) -> Result<Outcome>);
 
 const CHECKS: &[Check] = &[
+    ("oldest compiler", |root, _| oldest_compiler(root)),
     ("public items", |root, request| {
         api::check(root, request.since.as_deref())
     }),
@@ -143,6 +144,15 @@ fn published(workspace: &Workspace) -> impl Iterator<Item = &str> {
     let packages = workspace.packages.values();
     let packages = packages.filter(|package| package.is_published);
     packages.map(|package| package.name.as_str())
+}
+
+/// Whether this compiler is the oldest one that the manifests promise.
+fn oldest_compiler(root: &Path) -> Result<Outcome> {
+    let remark = versions::newer_compiler(&files::tracked(root)?)?;
+    Ok(match remark {
+        Some(remark) => Outcome::Missing(remark),
+        None => Outcome::Passed("all checks here, and CI, run with it".to_owned()),
+    })
 }
 
 /// Has cargo build each package alone, as before a publication.

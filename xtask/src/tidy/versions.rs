@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use serde::Deserialize;
 
 use super::Finding;
@@ -42,22 +42,17 @@ pub fn check(workspace: &Workspace, files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// Compares the compiler of this machine with the oldest one that the manifests promise. No run with a
-/// newer one would show that the promise holds.
+/// Compares the compiler of this machine with the oldest one that the manifests promise. Returns a remark
+/// if this one is newer: no run with it shows that the promise holds.
 ///
 /// # Errors
 ///
-/// They differ, or the compiler cannot be run.
-pub fn compiler(files: &[File]) -> Result<()> {
-    let (common, version) = (common(files)?, super::compiler::version()?);
-    ensure!(
-        is_release_of(&version, &common.rust_version),
-        "{MANIFEST} promises Rust {}, and this is Rust {version}: install the former (`rustup default \
-         {}`), or raise `rust-version`",
-        common.rust_version,
-        common.rust_version
-    );
-    Ok(())
+/// The manifest is invalid, or the compiler cannot be run.
+pub fn newer_compiler(files: &[File]) -> Result<Option<String>> {
+    let (oldest, version) = (common(files)?.rust_version, super::compiler::version()?);
+    Ok((!is_release_of(&version, &oldest)).then(|| {
+        format!("{MANIFEST} promises Rust {oldest}, and this is Rust {version}: not tested with the former")
+    }))
 }
 
 /// Returns whether `version`, such as 1.95.2, is a release of `minor`, such as 1.95.
@@ -213,6 +208,18 @@ mod tests {
         assert_eq!(found.len(), 1, "{found:?}");
         let found = check(&Workspace::default(), &[File::new(MANIFEST, ROOT)]);
         assert_eq!(found.len(), 1, "{found:?}");
+    }
+
+    #[test]
+    fn compiler_newer_than_promised_is_remarked() {
+        let version = super::super::compiler::version().expect("a compiler");
+        for (promised, is_remarked) in [(version.as_str(), false), ("1.0", true)] {
+            let root = format!(
+                "[workspace.package]\nversion = \"0.2.0\"\nrust-version = \"{promised}\"\n"
+            );
+            let remark = newer_compiler(&files(&root, "")).expect("a compiler");
+            assert_eq!(remark.is_some(), is_remarked, "{remark:?}");
+        }
     }
 
     #[test]
