@@ -22,11 +22,11 @@ use std::net::IpAddr;
 
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::{Instant, State};
-use bgp_io::bgp_proto::Family;
 use bgp_io::bgp_speaker::{Event, PeerConfig, PeerView, SpeakerConfig};
-use bgp_io::rib::{PeerId, Progress};
+use bgp_io::rib::Progress;
 use calico_bgp::Chosen;
 
+use crate::AwaitedEndOfRib;
 use crate::limits::{
     MAKE_BEFORE_BREAK_LOOK_EVERY, MAKE_BEFORE_BREAK_MAX, MAKE_BEFORE_BREAK_SETTLE,
 };
@@ -45,8 +45,7 @@ pub struct MakeBeforeBreak {
     /// Wanted peers that must be ready before leaving peers are removed.
     successors: BTreeSet<IpAddr>,
     leaving: BTreeMap<IpAddr, Leaving>,
-    /// Families of established peers whose End-of-RIB markers have not arrived.
-    awaited: BTreeMap<PeerId, BTreeSet<Family>>,
+    awaited: AwaitedEndOfRib,
     needed_peers: NeededPeers,
     /// When to look again.
     look_at: Option<Instant>,
@@ -149,20 +148,7 @@ impl MakeBeforeBreak {
 
     /// Records the state changes of sessions.
     pub fn hear(&mut self, event: &Event) {
-        match event {
-            Event::Up { peer, params, .. } => {
-                self.awaited.insert(*peer, params.families.iter().collect());
-            }
-            Event::EndOfRib { peer, family, .. } => {
-                if let Some(families) = self.awaited.get_mut(peer) {
-                    families.remove(family);
-                }
-            }
-            Event::Down { peer, .. } => {
-                self.awaited.remove(peer);
-            }
-            _ => {}
-        }
+        self.awaited.observe(event);
     }
 
     /// When to [`look`](Self::look) again.
@@ -241,13 +227,10 @@ impl MakeBeforeBreak {
 
     /// Returns whether all, some or none of the successors are up and have sent their End-of-RIB markers.
     fn successors_ready(&self, speaker: &Speaker) -> Ready {
-        let told = |peer: &PeerView<'_>| {
-            let awaited = self.awaited.get(&peer.id);
-            is_up(peer) && awaited.is_some_and(BTreeSet::is_empty)
-        };
+        let ready = |peer: &PeerView<'_>| is_up(peer) && self.awaited.has_all_of(peer.id);
         let peers = speaker.peers();
         let successors = peers.filter(|peer| self.successors.contains(&peer.config.remote));
-        match successors.filter(told).count() {
+        match successors.filter(ready).count() {
             0 => Ready::None,
             ready if ready >= self.successors.len() => Ready::All,
             _ => Ready::Some,

@@ -1,11 +1,8 @@
 //! Detection of the end of initial convergence after a start.
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use bgp_daemon::AwaitedEndOfRib;
 use bgp_io::Speaker;
-use bgp_io::bgp_proto::Family;
 use bgp_io::bgp_speaker::Event;
-use bgp_io::rib::PeerId;
 use fib_sync::Instant;
 
 use crate::limits::QUIET;
@@ -15,8 +12,7 @@ use crate::limits::QUIET;
 /// lasts until the end of the grace period.
 #[derive(Debug, Default)]
 pub(super) struct Settle {
-    /// Families for which the End-of-RIB marker of a connected neighbor is awaited.
-    awaited: BTreeMap<PeerId, BTreeSet<Family>>,
+    awaited: AwaitedEndOfRib,
     /// The end of the period without changes, unless another change occurs.
     quiet_at: Option<Instant>,
     over: bool,
@@ -25,20 +21,7 @@ pub(super) struct Settle {
 impl Settle {
     /// Applies a session event.
     pub(super) fn hear(&mut self, event: &Event) {
-        match event {
-            Event::Up { peer, params, .. } => {
-                self.awaited.insert(*peer, params.families.iter().collect());
-            }
-            Event::EndOfRib { peer, family, .. } => {
-                if let Some(families) = self.awaited.get_mut(peer) {
-                    families.remove(family);
-                }
-            }
-            Event::Down { peer, .. } => {
-                self.awaited.remove(peer);
-            }
-            _ => {}
-        }
+        self.awaited.observe(event);
     }
 
     /// Restarts the period after a change, or lets it continue.
@@ -48,9 +31,8 @@ impl Settle {
         }
         let mut peers = speaker.peers().filter(|peer| !peer.dynamic).peekable();
         let any = peers.peek().is_some();
-        let told = |id| self.awaited.get(&id).is_some_and(BTreeSet::is_empty);
         let deferred = !speaker.deferred().is_empty();
-        if deferred || !any || !peers.all(|peer| told(peer.id)) {
+        if deferred || !any || !peers.all(|peer| self.awaited.has_all_of(peer.id)) {
             self.quiet_at = None;
         } else if changed || self.quiet_at.is_none() {
             self.quiet_at = Some(now + QUIET);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use bgp_io::bgp_proto::{Community, Notification};
+use bgp_io::bgp_proto::{Community, Family, Notification};
 use bgp_io::bgp_speaker::{Input, Output};
 use bgp_io::rib::{Edit, Outcome, Rules, Term, Then};
 use calico_model::ReflectorState;
