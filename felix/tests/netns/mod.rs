@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "every test program uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+pub(crate) mod flow;
 pub(crate) mod host;
 pub(crate) mod packet;
 pub(crate) mod process;
