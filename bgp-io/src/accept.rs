@@ -3,21 +3,19 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bgp_speaker::bgp_fsm::{self, Conn};
 use bgp_speaker::rib::PeerId;
-use bgp_speaker::{HandshakeFailure, Input, PeerConfig, Refusal, SpeakerConfig};
+use bgp_speaker::{HandshakeFailure, Input, Refusal, SpeakerConfig};
 use bytes::BytesMut;
-use socket2::SockRef;
 use tokio::net::TcpStream;
 
 use crate::io::Entry;
 use crate::limits::{ACCEPT_PAUSE, BACKLOG, TURN_ACCEPTS_MAX};
 use crate::link::{Link, Stage};
-use crate::listener::Listener;
-use crate::sockets::{accept_now, secure_accepted};
-use crate::{Distance, Event, Io};
+use crate::listen_socket::{Insecure, ListenSocket, Required};
+use crate::sockets::accept_now;
+use crate::{Event, Io, Whose};
 
 impl Io {
     /// Accepts the connections that wait on the listening sockets.
@@ -49,7 +47,7 @@ impl Io {
     pub(crate) fn take_backlog(&mut self, at: usize) {
         let listener = self.listeners.get(at);
         let is_settled =
-            |listener: &Listener| listener.keys.fresh.is_empty() && !listener.guard.fresh;
+            |listener: &ListenSocket| listener.keys.fresh.is_empty() && !listener.guard.fresh;
         if listener.is_none_or(is_settled) {
             return;
         }
@@ -97,24 +95,10 @@ impl Io {
         };
         let local = stream.local_addr().unwrap_or(listener.address);
         // Only connections with the configured security reach the session.
-        if let Some(config) = configured(self.speaker.config(), remote.ip()) {
-            let password = config.password.as_ref();
-            let vouches = |key| (listener.keys).vouches(self.speaker.config(), remote.ip(), key);
-            if !password.is_none_or(vouches) {
-                self.events.push(Event::Unsigned { local, remote });
-                return self.failed(remote, HandshakeFailure::Unsigned);
-            }
-            if let Err(error) = secure_accepted(&stream, remote, password.map(|key| &**key)) {
-                self.events.push(Event::OptionFailed { remote, error });
-                return;
-            }
-            if let Some(hops) = config.ttl_security_hops
-                && let Err(why) = listener.guard.admit(&stream, remote, hops)
-            {
-                return self.too_far(&stream, local, remote, why);
-            }
+        let required = required(self.speaker.config(), remote.ip());
+        if let Err(why) = listener.secure(&stream, remote, required) {
+            return self.insecure(&stream, local, remote, why);
         }
-        listener.guard.release(&stream);
         let verdict = self.speaker.accept(self.clock.now(), local, remote);
         // The old connection is closed before the new one takes its place.
         self.drain();
@@ -124,18 +108,26 @@ impl Io {
         }
     }
 
-    /// Closes a connection that fails GTSM, without a NOTIFICATION.
-    fn too_far(
+    /// Closes a connection that is not secure, without a NOTIFICATION.
+    fn insecure(
         &mut self,
         stream: &TcpStream,
         local: SocketAddr,
         remote: SocketAddr,
-        why: Distance,
+        why: Insecure,
     ) {
-        // A reset: the acknowledgment of a FIN would arrive with the same low TTL, and be dropped.
-        let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
-        self.events.push(Event::TooFar { local, remote, why });
-        self.failed(remote, why.failure());
+        why.reset_if_far(stream);
+        match why {
+            Insecure::Unsigned => {
+                self.events.push(Event::Unsigned { local, remote });
+                self.failed(remote, HandshakeFailure::Unsigned);
+            }
+            Insecure::Option(error) => self.events.push(Event::OptionFailed { remote, error }),
+            Insecure::TooFar(why) => {
+                self.events.push(Event::TooFar { local, remote, why });
+                self.failed(remote, why.failure());
+            }
+        }
     }
 
     /// Makes the speaker count a connection that does not reach a session.
@@ -192,8 +184,15 @@ impl Io {
     }
 }
 
-/// Returns the configuration for connections from an address.
-fn configured(config: &SpeakerConfig, remote: IpAddr) -> Option<&PeerConfig> {
+/// Returns the requirements for connections from an address; none for an address that is not
+/// configured.
+fn required(config: &SpeakerConfig, remote: IpAddr) -> Option<Required<'_>> {
     let neighbor = config.peers.iter().find(|peer| peer.remote == remote);
-    neighbor.or_else(|| Some(&config.range_of(remote)?.1.template))
+    let range = config.range_of(remote).map(|(_, range)| range);
+    let peer = neighbor.or_else(|| range.map(|range| &range.template))?;
+    Some(Required {
+        password: peer.password.as_ref(),
+        ttl_security_hops: peer.ttl_security_hops,
+        range: range.map(|range| Whose::range(range.prefix)),
+    })
 }

@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::limits::MD5_KEY_OCTETS_MAX;
 use crate::whose::Whose;
 
-/// Why a driver could not be set up.
+/// Why a driver, a listener or a connection could not be set up.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum IoError {
@@ -54,6 +54,14 @@ pub enum IoError {
         /// The configured address.
         address: SocketAddr,
         /// The kernel's error.
+        error: io::Error,
+    },
+    /// A connection to a neighbor could not be opened.
+    #[error("cannot connect to {address}: {error}")]
+    Dial {
+        /// The address of the neighbor.
+        address: SocketAddr,
+        /// The error of the kernel, or `TimedOut`.
         error: io::Error,
     },
     /// The TCP-MD5 key of a neighbor is too long.
@@ -119,6 +127,14 @@ impl IoError {
             Some(libc::EADDRNOTAVAIL) => Self::NoSuchAddress { address },
             Some(libc::EAFNOSUPPORT) => Self::NoSuchProtocol { address },
             _ => Self::Listen { address, error },
+        }
+    }
+
+    /// Checks the length of a key.
+    pub(crate) fn check_key(whose: Whose, key: &str) -> Result<(), Self> {
+        match key.len() {
+            1..=MD5_KEY_OCTETS_MAX => Ok(()),
+            octets => Err(Self::KeyLength { whose, octets }),
         }
     }
 

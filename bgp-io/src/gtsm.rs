@@ -21,11 +21,11 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
-use bgp_speaker::bgp_proto::Prefix;
 use bgp_speaker::{HandshakeFailure, PeerConfig, SpeakerConfig};
 use socket2::{SockFilter, SockRef, Socket};
 use tokio::net::TcpStream;
 
+use crate::Whose;
 use crate::limits::FILTER_INSTRUCTIONS_MAX;
 use crate::sockopt::{handshake_ttl, least_ttl, save_syns, saved_syn_ttl, set_ttl_security};
 
@@ -170,29 +170,31 @@ pub(crate) struct Source {
     least: u8,
 }
 
-/// Returns the sources to filter on listening sockets, the most specific first.
-pub(crate) fn sources(config: &SpeakerConfig) -> Vec<Source> {
-    let least = |peer: &PeerConfig| peer.ttl_security_hops.map_or(0, least_ttl);
-    let neighbors = config.peers.iter().map(|peer| Source {
-        address: peer.remote,
-        prefix_len: if peer.remote.is_ipv4() { 32 } else { 128 },
-        least: least(peer),
-    });
-    let ranges = config.ranges.iter().map(|range| {
-        let (address, prefix_len) = match range.prefix {
-            Prefix::V4(prefix) => (IpAddr::V4(prefix.addr()), prefix.len()),
-            Prefix::V6(prefix) => (IpAddr::V6(prefix.addr()), prefix.len()),
-        };
-        let least = least(&range.template);
-        Source {
-            address,
-            prefix_len,
-            least,
+impl Source {
+    pub(crate) fn new(whose: Whose, ttl_security_hops: Option<u8>) -> Self {
+        Self {
+            address: whose.address,
+            prefix_len: whose.prefix_len,
+            least: ttl_security_hops.map_or(0, least_ttl),
         }
-    });
-    let mut ranges: Vec<Source> = ranges.collect();
+    }
+}
+
+/// What is to be filtered on the listening sockets of a speaker.
+pub(crate) fn sources(config: &SpeakerConfig) -> Vec<Source> {
+    let source = |whose, peer: &PeerConfig| Source::new(whose, peer.ttl_security_hops);
+    let neighbors = config.peers.iter();
+    let neighbors = neighbors.map(|peer| source(Whose::neighbor(peer.remote), peer));
+    let ranges = config.ranges.iter();
+    let ranges = ranges.map(|range| source(Whose::range(range.prefix), &range.template));
+    sources_of(neighbors.collect(), ranges.collect())
+}
+
+/// What is to be filtered on listening sockets, the most specific first.
+pub(crate) fn sources_of(neighbors: Vec<Source>, mut ranges: Vec<Source>) -> Vec<Source> {
     ranges.sort_by_key(|range| std::cmp::Reverse(range.prefix_len));
-    let mut all: Vec<Source> = neighbors.chain(ranges).collect();
+    let mut all = neighbors;
+    all.extend(ranges);
     // A source outside all ranges with GTSM needs no exception.
     let last = |source: &Source| source.least > 0 && !is_host(source);
     let ends = all.iter().rposition(last).map_or(0, |at| at + 1);

@@ -20,7 +20,7 @@ use crate::keys::Keyless;
 use crate::limits::{STALL, TURN_PREFIXES_MAX};
 use crate::linger::Lingering;
 use crate::link::Link;
-use crate::listener::Listener;
+use crate::listen_socket::ListenSocket;
 use crate::ready::{ReadyList, Signal};
 use crate::trace::Trace;
 use crate::{Clock, Event, IoError, ReconfigureError};
@@ -59,7 +59,7 @@ pub enum Parting {
 pub struct Io {
     pub(crate) speaker: Speaker,
     pub(crate) clock: Clock,
-    pub(crate) listeners: Vec<Listener>,
+    pub(crate) listeners: Vec<ListenSocket>,
     /// Addresses on which it cannot listen yet.
     pub(crate) unheard: Vec<SocketAddr>,
     /// Keys that are not set on all listening sockets.

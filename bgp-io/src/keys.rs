@@ -90,9 +90,7 @@ impl Keyring {
     }
 
     fn give(&mut self, socket: &impl AsFd, whose: Whose, key: &Password) -> Result<(), Lack> {
-        if key.is_empty() {
-            return Err(Lack::Failed(IoError::KeyLength { whose, octets: 0 }));
-        }
+        IoError::check_key(whose, key).map_err(Lack::Failed)?;
         set_md5_key(socket, whose.address, whose.prefix_len, key.as_bytes()).map_err(|error| {
             match error.raw_os_error() {
                 Some(libc::ENOMEM) => Lack::NoRoom,
@@ -104,10 +102,9 @@ impl Keyring {
         Ok(())
     }
 
-    /// Returns whether the kernel has checked connections from this address against this key.
-    pub(crate) fn vouches(&self, config: &SpeakerConfig, remote: IpAddr, key: &Password) -> bool {
-        let range = config.range_of(remote);
-        let range = range.map(|(_, range)| Whose::range(range.prefix));
+    /// Returns whether the kernel has checked connections from this address against this key. `range`
+    /// is the longest configured range that covers it.
+    pub(crate) fn vouches(&self, remote: IpAddr, range: Option<Whose>, key: &Password) -> bool {
         // The kernel takes the most specific key, too.
         let found = [Some(Whose::neighbor(remote)), range]
             .into_iter()

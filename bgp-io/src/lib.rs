@@ -1,5 +1,8 @@
-//! The Tokio driver of a BGP speaker: it owns the sockets and the clock, and does not interpret
-//! messages.
+//! BGP over Tokio: the driver of a whole speaker, and single sessions without a speaker.
+//!
+//! # A whole speaker
+//!
+//! The driver owns the sockets and the clock, and does not interpret messages.
 //!
 //! [`Io`] holds a [`Speaker`] and everything the speaker needs from the machine: listening sockets,
 //! connections, one timer. A program gives it a turn by awaiting [`Io::next`] in its own `select!`
@@ -21,9 +24,18 @@
 //! }
 //! # }
 //! ```
+//!
+//! # One session
+//!
+//! A program without tables of its own, such as a collector of what one peer sends or a test, runs a
+//! [`SessionStream`]. [`Connector`] and [`Listener`] open the TCP connections, with the same code, TCP-MD5
+//! and GTSM as the driver's. The session runs over any other [`Transport`], too: [`Memory`] needs no
+//! network. The example `updates` prints what a peer sends as lines of JSON.
 
 mod accept;
 mod clock;
+mod closing;
+mod connector;
 mod error;
 mod event;
 mod gtsm;
@@ -33,29 +45,40 @@ mod keys;
 pub mod limits;
 mod linger;
 mod link;
+mod listen_socket;
 mod listener;
 mod listeners;
 mod liveness;
+mod memory;
 mod outputs;
 mod probe;
 mod ready;
+mod security;
+mod session;
 mod sockets;
 mod sockopt;
 mod trace;
 mod traced;
 mod transfer;
+mod transport;
 mod whose;
 
 pub use bgp_speaker::{self, bgp_fsm, bgp_proto, rib};
 
 pub use bgp_speaker::{Input, Speaker};
 pub use clock::Clock;
+pub use connector::Connector;
 pub use error::{IoError, ReconfigureError};
 pub use event::{Event, TracedMessage};
 pub use gtsm::Distance;
 pub use handle::{Closed, Driver, Handle};
 pub use io::{Io, IoConfig, Parting};
+pub use listener::{AcceptError, Listener, Neighbor};
+pub use memory::Memory;
+pub use security::Security;
+pub use session::{ReceivedUpdate, Routes, SendError, SessionEvent, SessionStream};
 pub use sockopt::set_md5_key;
+pub use transport::Transport;
 pub use whose::Whose;
 
 /// The example of the README, compiled and run.

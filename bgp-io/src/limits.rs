@@ -70,3 +70,28 @@ pub const TRACED_MESSAGES_MAX: usize = 64;
 
 /// Octets of the text of a traced message; a longer one is truncated.
 pub const TRACED_TEXT_OCTETS_MAX: usize = 480;
+
+/// Octets that one end of a [`Memory`](crate::Memory) transport may be ahead of the other's reading.
+pub const MEMORY_OCTETS_MAX: usize = 64 << 10;
+
+/// Octets that a [`SessionStream`](crate::SessionStream) reads at once. Its buffer holds so many and one
+/// unfinished message at most.
+pub const SESSION_READ_OCTETS: usize = 16 << 10;
+
+/// Messages that a [`SessionStream`](crate::SessionStream) handles without an event before other tasks
+/// get their turn.
+pub const SESSION_TURN_STEPS: usize = 64;
+
+/// Turns of the runtime for which overdue timers of a [`SessionStream`](crate::SessionStream) wait after
+/// a stall: the runtime reports 1,024 sockets in each.
+pub const SESSION_STALL_TURNS: u8 = 64;
+
+/// Octets that the owner of a [`SessionStream`](crate::SessionStream) may have queued.
+pub const SESSION_QUEUE_OCTETS_MAX: usize = 1 << 20;
+
+/// Calls of [`SessionStream::send`](crate::SessionStream::send) whose messages may be queued.
+pub const SESSION_QUEUE_PIECES_MAX: usize = 4096;
+
+/// Refused connections of a [`Listener`](crate::Listener) that may linger at once; one more is closed at
+/// once.
+pub const LISTENER_REFUSED_MAX: usize = 64;

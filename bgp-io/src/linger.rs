@@ -1,26 +1,17 @@
-//! A connection that this side closes: its last octets are written, then it waits for a limited
-//! time until the peer has read them. An immediate close would let the kernel reset the connection
-//! and discard them.
+//! A connection that the driver closes, among its other connections.
 
-use std::collections::VecDeque;
-use std::net::Shutdown;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use bytes::{Buf, Bytes, BytesMut};
-use socket2::SockRef;
+use bytes::{Bytes, BytesMut};
 use tokio::net::TcpStream;
 
-use crate::link::{poll_read, poll_write};
+use crate::closing::Closing;
 use crate::ready::Signal;
 
 /// A connection that is being closed.
 pub(crate) struct Lingering {
-    stream: TcpStream,
-    /// What is still to be written.
-    words: VecDeque<Bytes>,
-    /// Whether the write side is shut down.
-    shut: bool,
+    closing: Closing<TcpStream>,
     pub(crate) signal: Arc<Signal>,
     waker: Waker,
     /// Distinguishes it from a later user of its token.
@@ -34,12 +25,10 @@ impl Lingering {
         signal: Arc<Signal>,
         serial: u64,
     ) -> Self {
-        let (words, waker) = (words.into_iter().collect(), Waker::from(signal.clone()));
+        let waker = Waker::from(signal.clone());
         signal.wake_by_ref();
         Self {
-            stream,
-            words,
-            shut: false,
+            closing: Closing::new(stream, words),
             signal,
             waker,
             serial,
@@ -48,44 +37,7 @@ impl Lingering {
 
     /// Continues; ready when there is nothing left to wait for.
     pub(crate) fn poll(&mut self, scratch: &mut BytesMut) -> Poll<()> {
-        let mut cx = Context::from_waker(&self.waker);
-        while !self.words.is_empty() {
-            match poll_write(&self.stream, &mut cx, self.words.make_contiguous()) {
-                Poll::Ready(Ok(octets)) => advance(&mut self.words, octets),
-                Poll::Ready(Err(_)) => return Poll::Ready(()),
-                Poll::Pending => return Poll::Pending,
-            }
-        }
-        if !std::mem::replace(&mut self.shut, true)
-            && SockRef::from(&self.stream)
-                .shutdown(Shutdown::Write)
-                .is_err()
-        {
-            return Poll::Ready(());
-        }
-        scratch.clear();
-        scratch.reserve(crate::limits::READ_OCTETS_MAX);
-        match poll_read(&self.stream, &mut cx, scratch) {
-            Poll::Ready(Ok(0) | Err(_)) => Poll::Ready(()),
-            Poll::Ready(Ok(_)) => {
-                // More octets to discard: poll again in the next turn.
-                self.signal.wake_by_ref();
-                Poll::Pending
-            }
-            Poll::Pending => Poll::Pending,
-        }
-    }
-}
-
-/// Removes `octets` from the front.
-fn advance(words: &mut VecDeque<Bytes>, mut octets: usize) {
-    while let Some(first) = words.front_mut() {
-        let taken = octets.min(first.len());
-        first.advance(taken);
-        octets -= taken;
-        if !first.is_empty() {
-            return;
-        }
-        words.pop_front();
+        self.closing
+            .poll(&mut Context::from_waker(&self.waker), scratch)
     }
 }

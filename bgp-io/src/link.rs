@@ -1,7 +1,7 @@
 //! One transport of a session as a socket.
 
 use std::future::Future;
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -11,9 +11,9 @@ use bgp_speaker::rib::PeerId;
 use bytes::{Bytes, BytesMut};
 use tokio::net::TcpStream;
 
-use crate::limits::WRITE_SLICES_MAX;
 use crate::liveness::Baseline;
 use crate::ready::Signal;
+use crate::transport::Transport;
 
 /// A pending connect.
 pub(crate) type Dial = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
@@ -81,56 +81,17 @@ impl Link {
     /// Reads available octets into `buffer`: 0 octets are the end. The link is woken if it is
     /// pending.
     pub(crate) fn poll_read(&mut self, buffer: &mut BytesMut) -> Poll<io::Result<usize>> {
-        let Stage::Open(stream) = &self.stage else {
+        let Stage::Open(stream) = &mut self.stage else {
             return Poll::Pending;
         };
-        poll_read(stream, &mut Context::from_waker(&self.waker), buffer)
+        stream.poll_read(&mut Context::from_waker(&self.waker), buffer)
     }
 
     /// Writes some of the slices in one call. The link is woken if it is pending.
     pub(crate) fn poll_write(&mut self, slices: &[Bytes]) -> Poll<io::Result<usize>> {
-        let Stage::Open(stream) = &self.stage else {
+        let Stage::Open(stream) = &mut self.stage else {
             return Poll::Pending;
         };
-        poll_write(stream, &mut Context::from_waker(&self.waker), slices)
-    }
-}
-
-/// Reads available octets without waiting.
-pub(crate) fn poll_read(
-    stream: &TcpStream,
-    cx: &mut Context<'_>,
-    buffer: &mut BytesMut,
-) -> Poll<io::Result<usize>> {
-    loop {
-        match stream.try_read_buf(buffer) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                std::task::ready!(stream.poll_read_ready(cx))?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => return Poll::Ready(other),
-        }
-    }
-}
-
-/// Writes as many octets as the socket accepts without waiting.
-pub(crate) fn poll_write(
-    stream: &TcpStream,
-    cx: &mut Context<'_>,
-    slices: &[Bytes],
-) -> Poll<io::Result<usize>> {
-    let mut vector = [IoSlice::new(&[]); WRITE_SLICES_MAX];
-    let count = slices.len().min(WRITE_SLICES_MAX);
-    for (place, slice) in vector.iter_mut().zip(slices) {
-        *place = IoSlice::new(slice);
-    }
-    loop {
-        match stream.try_write_vectored(&vector[..count]) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                std::task::ready!(stream.poll_write_ready(cx))?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => return Poll::Ready(other),
-        }
+        stream.poll_write(&mut Context::from_waker(&self.waker), slices)
     }
 }

@@ -8,7 +8,7 @@ use bgp_speaker::SpeakerConfig;
 use crate::gtsm::{Source, sources};
 use crate::keys::{Keyless, Keys, keys_of};
 use crate::limits::LISTEN_RETRY;
-use crate::listener::Listener;
+use crate::listen_socket::ListenSocket;
 use crate::sockets::Rules;
 use crate::{Event, Io, IoError, Whose};
 
@@ -45,7 +45,7 @@ impl Io {
         };
         let mut keyless = Keyless::new();
         for address in addresses {
-            match Listener::open(address, rules, &mut keyless) {
+            match ListenSocket::open(address, rules, &mut keyless) {
                 Ok(listener) => self.listeners.push(listener),
                 Err(error @ IoError::NoSuchAddress { .. }) => {
                     self.unheard.push(address);
@@ -61,7 +61,7 @@ impl Io {
     /// Changes the listening addresses. Sockets with an unchanged address and all connections stay.
     /// An address that cannot be used is tried again: see [`unheard`](Self::unheard).
     pub fn listen_on(&mut self, addresses: &[SocketAddr]) {
-        let is_gone = |listener: &Listener| !addresses.contains(&listener.wanted);
+        let is_gone = |listener: &ListenSocket| !addresses.contains(&listener.wanted);
         for at in 0..self.listeners.len() {
             if self.listeners.get(at).is_some_and(is_gone) {
                 // A connection that already waits is accepted, so that the peer need not repeat it.
@@ -82,7 +82,7 @@ impl Io {
                 continue;
             }
             // Its missing keys are reported below, for all sockets together.
-            match Listener::open(*address, rules, &mut Keyless::new()) {
+            match ListenSocket::open(*address, rules, &mut Keyless::new()) {
                 Ok(listener) => self.heard(listener),
                 Err(error) => {
                     self.unheard.push(*address);
@@ -93,7 +93,7 @@ impl Io {
         self.arm();
     }
 
-    fn heard(&mut self, listener: Listener) {
+    fn heard(&mut self, listener: ListenSocket) {
         self.events.push(Event::Listening(listener.address));
         self.listeners.push(listener);
     }
@@ -116,7 +116,7 @@ impl Io {
             self.take_backlog(at);
         }
         for address in std::mem::take(&mut self.unheard) {
-            match Listener::open(address, rules, &mut keyless) {
+            match ListenSocket::open(address, rules, &mut keyless) {
                 Ok(listener) => self.heard(listener),
                 Err(_) => self.unheard.push(address),
             }

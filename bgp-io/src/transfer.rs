@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use crate::io::Entry;
 use crate::limits::{HELD_OCTETS_MAX, READ_OCTETS_MAX, TURN_OCTETS_MAX, WRITE_OCTETS_MAX};
 use crate::link::{Link, Stage};
+use crate::transport::Transport;
 use crate::{Event, Io};
 
 /// How a read ended.
@@ -65,9 +66,9 @@ impl Io {
     fn dialed(&mut self, token: usize, done: io::Result<TcpStream>) {
         let Some(link) = self.link(token) else { return };
         let (peer, conn) = (link.peer, link.conn);
-        let ends = done.and_then(|stream| Ok((stream.local_addr()?, stream.peer_addr()?, stream)));
+        let ends = done.and_then(|stream| Ok((stream.ends()?, stream)));
         match ends {
-            Ok((local, remote, stream)) => {
+            Ok(((local, remote), stream)) => {
                 link.stage = Stage::Open(stream);
                 link.wake();
                 let opened = bgp_fsm::Input::Opened {

@@ -29,6 +29,11 @@ impl Whose {
         *self == Self::neighbor(self.address)
     }
 
+    /// Whether an address is one of those whose key it is.
+    pub(crate) fn covers(&self, address: IpAddr) -> bool {
+        Prefix::new(self.address, self.prefix_len).is_some_and(|prefix| prefix.contains(address))
+    }
+
     pub(crate) const fn range(prefix: Prefix) -> Self {
         let (address, prefix_len) = match prefix {
             Prefix::V4(prefix) => (IpAddr::V4(prefix.addr()), prefix.len()),

@@ -11,7 +11,7 @@
 //! | `fsm` | `cambric-bgp-fsm` | one session |
 //! | `rib` | `cambric-rib` | the tables |
 //! | `speaker` | `cambric-bgp-speaker` | sessions and tables as one speaker |
-//! | `io` | `cambric-bgp-io` | its tokio driver |
+//! | `io` | `cambric-bgp-io` | its tokio driver, and single sessions without a speaker |
 //! | `mrt` | `cambric-mrt` | MRT files |
 //! | `fib` | `cambric-fib-sync` | routes of a kernel |
 //! | `netlink` | `cambric-netlink` | netlink requests |
