@@ -67,44 +67,37 @@ impl World {
     }
 
     fn plug(&mut self, workload: usize, at: At, plug: bool) {
-        let Some(name) = self.workloads.get(workload).map(|w| w.plan.host_link()) else {
-            return;
-        };
-        let Some(node) = self
-            .machines
-            .get(at)
-            .and_then(|machine| machine.node.as_ref())
-        else {
-            return;
-        };
-        let mut kernel = node.kernel.borrow_mut();
-        let index = kernel.link(&name).map(|link| link.index);
-        match (index, plug) {
-            (None, true) => drop(kernel.add_link(&name)),
+        self.change_link(workload, at, |kernel, name, index| match (index, plug) {
+            (None, true) => drop(kernel.add_link(name)),
             (Some(index), false) => kernel.remove_link(index),
             _ => {}
-        }
-        drop(kernel);
-        self.changed = true;
-        self.stir(at);
+        });
     }
 
     /// Sets a workload's link down or up.
     pub(crate) fn set_link(&mut self, workload: usize, at: At, up: bool) {
-        let Some(name) = self.workloads.get(workload).map(|w| w.plan.host_link()) else {
+        self.change_link(workload, at, |kernel, _, index| {
+            if let Some(index) = index {
+                kernel.set_link_up(index, up);
+            }
+        });
+    }
+
+    /// Changes a workload's link by its name and, if it exists, its index.
+    fn change_link(
+        &mut self,
+        workload: usize,
+        at: At,
+        change: impl FnOnce(&mut memory::Kernel, &str, Option<u32>),
+    ) {
+        let workload = self.workloads.get(workload);
+        let node = self.machines.get(at).and_then(|m| m.node.as_ref());
+        let Some((workload, node)) = workload.zip(node) else {
             return;
         };
-        let Some(node) = self
-            .machines
-            .get(at)
-            .and_then(|machine| machine.node.as_ref())
-        else {
-            return;
-        };
-        let mut kernel = node.kernel.borrow_mut();
-        if let Some(index) = kernel.link(&name).map(|link| link.index) {
-            kernel.set_link_up(index, up);
-        }
+        let (name, mut kernel) = (workload.plan.host_link(), node.kernel.borrow_mut());
+        let index = kernel.link(&name).map(|link| link.index);
+        change(&mut kernel, &name, index);
         drop(kernel);
         self.changed = true;
         self.stir(at);
