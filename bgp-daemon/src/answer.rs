@@ -56,7 +56,13 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
                 self.clear(neighbor).map_or_else(Reply::error, Reply::Clear)
             }
             Command::Debug(request) => self.debug(request).map_or_else(Reply::error, Reply::Log),
-            other => {
+            // Listed, so that the compiler asks where a new command belongs.
+            other @ (Command::Fib {}
+            | Command::Endpoints {}
+            | Command::Rules {}
+            | Command::Events(_)
+            | Command::Log {}
+            | Command::SetLog(_)) => {
                 let own = self.drivers.answer(other);
                 own.unwrap_or_else(|| Reply::not_here(P::NAME, other))
             }

@@ -431,7 +431,19 @@ impl Daemon {
                 };
                 Reply::Status(report::status(&self.agent, &mut self.host, process))
             }
-            other => Reply::not_here(DAEMON, other),
+            // Listed, so that the compiler asks where a new command belongs.
+            other @ (Command::Neighbors {}
+            | Command::Routes { .. }
+            | Command::Lookup { .. }
+            | Command::Malformed {}
+            | Command::Limits {}
+            | Command::Config {}
+            | Command::Events(_)
+            | Command::Log {}
+            | Command::SetLog(_)
+            | Command::Debug(_)
+            | Command::Refresh { .. }
+            | Command::Clear { .. }) => Reply::not_here(DAEMON, other),
         };
         request.reply(reply);
     }

@@ -123,6 +123,9 @@ list!(A 0 B 1 C 2 D 3 E 4 F 5);
 list!(A 0 B 1 C 2 D 3 E 4 F 5 G 6);
 list!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7);
 list!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8);
+list!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9);
+list!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10);
+list!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11);
 
 /// No driver.
 impl<S: Settings> Driver<S> for () {
