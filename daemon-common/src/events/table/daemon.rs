@@ -1,0 +1,42 @@
+//! Events of a daemon itself.
+
+/// Appends these rows to `$rows`, and passes them to the first one of the macros in parentheses.
+macro_rules! daemon_events {
+    (($next:ident $($later:ident)*) $($rows:tt)*) => { $next! { ($($later)*) $($rows)*
+        #[doc = "The daemon runs. `hostname` is the name of its node, if it has one."]
+        DaemonStarted "daemon.started" INFO "daemon started" {
+            version: Text, hostname: Option<Text>,
+        }
+        #[doc = "A signal stops the daemon."]
+        DaemonStopping "daemon.stopping" INFO "daemon stopping" {
+        }
+        #[doc = "A part of the daemon did not stop within `within_s` seconds."]
+        DaemonStopTimeout "daemon.stop_timeout" WARN "drivers did not stop in time" {
+            within_s: u64,
+        }
+        #[doc = "systemd cannot be notified of the daemon's state."]
+        DaemonNotifyFailed "daemon.notify_failed" WARN "systemd cannot be notified" {
+            reason: Text,
+        }
+        #[doc = "Repeated events were counted instead of logged each: `more` within `within_s` seconds. `of` is their name, `last` the last one."]
+        EventsRepeated "events.repeated" INFO "repeated events" {
+            of: Text, more: u64, within_s: u64, last: Text,
+        }
+        #[doc = "The same of events of level `warn`."]
+        WarningsRepeated "events.warnings_repeated" WARN "repeated events" {
+            of: Text, more: u64, within_s: u64, last: Text,
+        }
+        #[doc = "An operator changed the level of the log; `for_s` is missing once the configured level is in effect again."]
+        LogLevelChanged "log.level_changed" WARN "log level changed" {
+            level: Text, for_s: Option<u64>,
+        }
+        #[doc = "An operator debugs a neighbor: all its events are logged for `for_s` seconds, independent of the log level."]
+        DebugStarted "debug.started" WARN "debugging of a neighbor started" {
+            neighbor: Text, address: IpAddr, for_s: u64,
+        }
+        #[doc = "An operator ended the debugging of a neighbor."]
+        DebugStopped "debug.stopped" WARN "debugging of a neighbor stopped" {
+            neighbor: Text, address: IpAddr,
+        }
+    } };
+}

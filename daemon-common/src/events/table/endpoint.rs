@@ -1,0 +1,61 @@
+//! Events of workload endpoints, their interfaces and rules.
+
+/// Appends these rows to `$rows`, and passes them to the first one of the macros in parentheses.
+macro_rules! endpoint_events {
+    (($next:ident $($later:ident)*) $($rows:tt)*) => { $next! { ($($later)*) $($rows)*
+        #[doc = "A workload endpoint is up: its interface, routes and rules are in the kernel. `problem` names something that is missing nevertheless, such as a profile."]
+        EndpointUp "endpoint.up" INFO "endpoint up" {
+            endpoint: Text, interface: Text, problem: Option<Text>,
+        }
+        #[doc = "A workload endpoint is down."]
+        EndpointDown "endpoint.down" INFO "endpoint down" {
+            endpoint: Text, interface: Text, reason: Text,
+        }
+        #[doc = "A workload endpoint is rejected because of other resources of the datastore, or by the kernel, or its interface does not appear."]
+        EndpointFailed "endpoint.failed" WARN "endpoint failed" {
+            endpoint: Text, interface: Text, reason: Text,
+        }
+        #[doc = "A workload endpoint of this host was deleted."]
+        EndpointRemoved "endpoint.removed" INFO "endpoint removed" {
+            endpoint: Text,
+        }
+        #[doc = "The endpoint status files for plugins cannot be written; it is tried again."]
+        EndpointFilesFailed "endpoint.files_failed" WARN "endpoint status files not written; trying again" {
+            reason: Text,
+        }
+        #[doc = "A workload interface has no endpoint in the datastore: all its traffic is dropped."]
+        InterfaceUnclaimed "interface.unclaimed" WARN "workload interface without an endpoint: all its traffic is dropped" {
+            interface: Text,
+        }
+        #[doc = "The kernel rejected a setting of a workload interface; it is tried again."]
+        InterfaceFailed "interface.failed" WARN "interface not configured; trying again" {
+            interface: Text, reason: Text,
+        }
+        #[doc = "The kernel rejected a permanent neighbor entry of an endpoint; it is tried again."]
+        InterfaceNeighborFailed "interface.neighbor_failed" WARN "neighbor entry not added; trying again" {
+            interface: Text, address: IpAddr, reason: Text,
+        }
+        #[doc = "A permanent neighbor entry of a former endpoint cannot be removed."]
+        InterfaceNeighborStays "interface.neighbor_stays" WARN "neighbor entry not removed" {
+            address: IpAddr, reason: Text,
+        }
+        #[doc = "The kernel accepted a change of the packet filter. `transactions` counts them since the start; `revision` is the revision of the datastore at that time."]
+        RulesApplied "rules.applied" INFO "packet filter changed" {
+            transactions: u64, revision: Option<u64>,
+        }
+        #[doc = "Another program changed the packet filter of this daemon; the change was undone."]
+        RulesRepaired "rules.repaired" WARN "foreign change of the packet filter undone" {
+        }
+        #[doc = "The kernel rejected a change of the packet filter; it is tried again, and the last valid filter stays in effect."]
+        RulesFailed "rules.failed" WARN "packet filter not changed; trying again" {
+            reason: Text,
+        }
+        #[doc = "Another program wrote to the packet filter right after this daemon did; the rules were written again."]
+        RulesRewritten "rules.rewritten" INFO "packet filter written again: another program wrote at the same time" {
+        }
+        #[doc = "The packet filter cannot be compared with the wanted one; it is tried again."]
+        RulesCheckFailed "rules.check_failed" WARN "packet filter cannot be read; trying again" {
+            reason: Text,
+        }
+    } };
+}
