@@ -53,7 +53,7 @@ impl Reflector {
         timeout(DEADLINE, asked).await.expect("the neighbor")
     }
 
-    async fn events(&self, query: EventQuery) -> EventPage {
+    pub(super) async fn events(&self, query: EventQuery) -> EventPage {
         match self.call(Command::Events(query)).await {
             Ok(Reply::Events(page)) => page,
             other => panic!("{other:?}"),
@@ -61,7 +61,7 @@ impl Reflector {
     }
 
     /// Waits for an event with a number above this one.
-    async fn event(&self, name: &str, after: u64) -> EventRecord {
+    pub(super) async fn event(&self, name: &str, after: u64) -> EventRecord {
         let mut query = EventQuery {
             name: Some(name.to_owned()),
             after: Some(after),
@@ -83,7 +83,7 @@ impl Reflector {
 
 /// A port of 127.0.0.1 where nothing listens. It is bound until the test program ends, so that no other
 /// program gets it.
-fn closed_port() -> u16 {
+pub(super) fn closed_port() -> u16 {
     static PORT: LazyLock<(OwnedFd, u16)> = LazyLock::new(|| {
         let kind = SockType::Stream;
         let bound = socket(AddressFamily::Inet, kind, SockFlag::SOCK_CLOEXEC, None);

@@ -144,7 +144,7 @@ async fn holds_out(reflector: &Reflector, one: &mut Io) {
 }
 
 /// Reads to the end of the stream in a thread.
-fn read_on(mut reader: impl Read + Send + 'static) -> JoinHandle<String> {
+pub(super) fn read_on(mut reader: impl Read + Send + 'static) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut text = Vec::new();
         reader.read_to_end(&mut text).expect("read");

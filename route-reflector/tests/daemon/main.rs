@@ -7,6 +7,7 @@ mod log;
 mod metrics;
 mod operator;
 mod relocations;
+mod runtime_secrets;
 mod secrets;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
