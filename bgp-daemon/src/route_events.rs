@@ -8,7 +8,8 @@ use bgp_io::Speaker;
 use bgp_io::bgp_proto::{Family, Net, Prefix};
 use bgp_io::bgp_speaker::ReaderId;
 use bgp_io::rib::{
-    Budget, Change, PeerId, PrefixRange, PrefixSet, Progress, RejectedPath, Route, Step,
+    Budget, Change, GroupId, PeerId, PolicyDirection, PrefixRange, PrefixSet, Progress,
+    RejectedPath, Route, Step,
 };
 use daemon_common::events::{self, Event, Text, Watched};
 use ipnet::IpNet;
@@ -19,6 +20,13 @@ use crate::{Driver, DriverError, Round, Settings};
 const CHOSEN: &str = "route.chosen";
 const WITHDRAWN: &str = "route.withdrawn";
 const FILTERED: &str = "route.filtered";
+const EXPORT_FILTERED: &str = "route.export_filtered";
+
+/// The events of rejected paths, and the policies that reject them.
+const REJECTIONS: [(&str, PolicyDirection); 2] = [
+    (FILTERED, PolicyDirection::Import),
+    (EXPORT_FILTERED, PolicyDirection::Export),
+];
 
 /// Reports best paths and rejected paths to the readers that watch them.
 ///
@@ -63,7 +71,7 @@ impl<S: Settings> Driver<S> for RouteEvents {
 impl RouteEvents {
     /// Creates a driver that watches nothing yet.
     pub fn new() -> Self {
-        events::offer(&[CHOSEN, WITHDRAWN, FILTERED]);
+        events::offer(&[CHOSEN, WITHDRAWN, FILTERED, EXPORT_FILTERED]);
         Self {
             watched: (0, Watched::default()),
             reader: None,
@@ -77,8 +85,10 @@ impl RouteEvents {
             self.take_over(speaker);
         }
         let mut looked = Looked::default();
-        if speaker.rib().watches_rejected() {
-            looked.has_read = report_rejected(speaker);
+        for (name, by) in REJECTIONS {
+            if speaker.rib().watches_rejected(by) {
+                looked.has_read |= report_rejected(speaker, name, by);
+            }
         }
         if let Some(reader) = self.reader {
             for family in speaker.config().families.iter() {
@@ -106,9 +116,11 @@ impl RouteEvents {
             }
             _ => {}
         }
-        match watched.has(FILTERED) {
-            true => speaker.watch_rejected(watched.prefixes(FILTERED).map(inside)),
-            false => speaker.unwatch_rejected(),
+        for (name, by) in REJECTIONS {
+            match watched.has(name) {
+                true => speaker.watch_rejected(by, watched.prefixes(name).map(inside)),
+                false => speaker.unwatch_rejected(by),
+            }
         }
     }
 
@@ -221,16 +233,19 @@ impl Changed {
     }
 }
 
-/// Reports paths that import policies rejected; returns whether there were any.
-fn report_rejected(speaker: &mut Speaker) -> bool {
+/// Reports paths that policies rejected; returns whether there were any.
+fn report_rejected(speaker: &mut Speaker, name: &str, by: PolicyDirection) -> bool {
     let mut has_read = false;
     // At most as many as the tables record, and none is added in between.
-    while let Some((lost, path)) = speaker.poll_rejected() {
+    while let Some((lost, path)) = speaker.poll_rejected(by) {
         has_read = true;
         if lost > 0 {
-            events::emit_missed(&[FILTERED], lost);
+            events::emit_missed(&[name], lost);
         }
-        report_filtered(speaker, &path);
+        match path.group {
+            None => report_filtered(speaker, &path),
+            Some(group) => report_export_filtered(speaker, &path, group),
+        }
     }
     has_read
 }
@@ -246,6 +261,30 @@ fn report_filtered(speaker: &Speaker, path: &RejectedPath) {
             neighbor: neighbor(speaker, path.peer),
             address: speaker.peer_config(path.peer).map(|config| config.remote),
             path_id: (path.path_id != 0).then_some(path.path_id.into()),
+            policy: path.judged.as_ref().map(Text::new),
+        }
+    });
+}
+
+/// Reports a path that is not advertised to the neighbors of an update group. Its source is not one of
+/// them: a path is never sent back.
+fn report_export_filtered(speaker: &Speaker, path: &RejectedPath, group: GroupId) {
+    let (to_count, receivers) = speaker.receivers(group, path.family, path.peer);
+    if to_count == 0 {
+        return;
+    }
+    let prefix = prefix_of(path.net());
+    events::emit_watched(EXPORT_FILTERED, prefix, || {
+        let Destination { prefix, nlri } = Destination::new(path.net());
+        Event::RouteExportFiltered {
+            prefix,
+            nlri,
+            family: Text::new(path.family),
+            neighbor: neighbor(speaker, path.peer),
+            address: speaker.peer_config(path.peer).map(|config| config.remote),
+            path_id: (path.path_id != 0).then_some(path.path_id.into()),
+            to: Text::listed(receivers.map(|peer| speaker.peer_name(peer))),
+            to_count: to_count as u64,
             policy: path.judged.as_ref().map(Text::new),
         }
     });

@@ -64,6 +64,7 @@ mod prefix_limit;
 mod readers;
 mod reconfigure;
 mod refresh;
+mod rejected;
 mod restart;
 mod roster;
 mod segment;

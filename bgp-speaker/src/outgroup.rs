@@ -355,6 +355,21 @@ impl OutGroup {
         rings.max().unwrap_or(0)
     }
 
+    /// Returns the members in a family except `source`, and their number.
+    pub(crate) fn receivers(
+        &self,
+        family: Family,
+        source: PeerId,
+    ) -> (usize, impl Iterator<Item = PeerId> + '_) {
+        let members = self.families.get(&family).map(|group| &group.members);
+        let is_member = members.is_some_and(|members| members.contains_key(&source));
+        let count = members.map_or(0, BTreeMap::len) - usize::from(is_member);
+        let peers = members
+            .into_iter()
+            .flat_map(|members| members.keys().copied());
+        (count, peers.filter(move |peer| *peer != source))
+    }
+
     /// Returns the members in a family, and the paths of a prefix that each receives, except a
     /// path's own source.
     pub(crate) fn sent<'a>(

@@ -13,7 +13,7 @@ use core::net::SocketAddr;
 use bgp_fsm::{Conn, Instant};
 use bgp_proto::{Family, FamilySet, Net, Notification, notification::cease};
 use bytes::Bytes;
-use rib::{Budget, Change, Cursor, PeerId, PrefixSet, Progress, RejectedPath, Rib, SentPath};
+use rib::{Budget, Change, Cursor, PeerId, Progress, Rib, SentPath};
 
 use crate::{
     addresses::InterfaceAddress,
@@ -343,21 +343,6 @@ impl Speaker {
     #[must_use]
     pub fn missed(&self, reader: ReaderId) -> u64 {
         self.readers.missed(reader)
-    }
-
-    /// Records the paths that import policies reject from now on, see [`Rib::watch_rejected`].
-    pub fn watch_rejected(&mut self, destinations: Option<PrefixSet>) {
-        self.rib.watch_rejected(destinations);
-    }
-
-    /// Stops recording rejected paths.
-    pub fn unwatch_rejected(&mut self) {
-        self.rib.unwatch_rejected();
-    }
-
-    /// Takes the oldest rejected path, see [`Rib::poll_rejected`].
-    pub fn poll_rejected(&mut self) -> Option<(u64, RejectedPath)> {
-        self.rib.poll_rejected()
     }
 
     /// Lets the tables drop the changes that every reader has read.

@@ -91,12 +91,7 @@ pub(crate) fn judgment<K: Key>(
         peer: info.role,
         interface: None,
     };
-    let mut terms = Vec::new();
-    rules.judge(&route, &mut |term| terms.push(term.name.clone()));
-    Some(Judgment {
-        rules: rules.name.clone(),
-        terms,
-    })
+    Some(rules.explain(&route))
 }
 
 /// Returns the view of a slot; `None` if it has no paths. The decision is repeated, so that the

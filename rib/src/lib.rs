@@ -116,7 +116,7 @@ pub use policy::{
     Edit, InterfaceGlob, InterfaceName, InterfaceNameError, Judgment, Match, Outcome, Policy,
     PrefixRange, PrefixSet, RouteContext, Rules, Source, Term, Then, Verdict,
 };
-pub use rejected::RejectedPath;
+pub use rejected::{PolicyDirection, RejectedPath};
 pub use rib::Rib;
 pub use role::Role;
 pub use routes::{Routes, Stage, Stages};

@@ -1,25 +1,39 @@
-//! Paths that an import policy rejects, recorded while they are watched.
+//! Paths that a policy rejects, recorded while they are watched.
 //!
-//! The tables store a rejected path like others, and count it. Each rejection is recorded for a
-//! watcher only: without one, a rejection costs one check of [`Shared::rejections`].
+//! The tables store a path that an import policy rejects like others, and count it; one that an
+//! export policy rejects is not sent. Each rejection is recorded for a watcher only: without one, a
+//! rejection costs one check of [`Shared::rejected`].
 //!
-//! [`Shared::rejections`]: crate::shared::Shared::rejections
+//! [`Shared::rejected`]: crate::shared::Shared::rejected
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 
 use bgp_proto::{Family, Net, Nlri};
 
 use crate::destination::Destination;
+use crate::export::GroupId;
 use crate::limits::{REJECTED_OCTETS_MAX, REJECTED_PATHS_MAX};
 use crate::peer::PeerId;
 use crate::policy::{Judgment, PrefixSet};
 
-/// A path that an import policy rejected.
+/// The policy that rejects a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PolicyDirection {
+    /// The import policy of the peer that announced it.
+    Import,
+    /// The export policy of an update group.
+    Export,
+}
+
+/// A path that a policy rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectedPath {
     /// The peer that announced it.
     pub peer: PeerId,
+    /// The update group with the export policy that rejected it; `None` if the import policy did.
+    pub group: Option<GroupId>,
     /// The family.
     pub family: Family,
     /// Its path identifier; 0 for none (RFC 7911 §3).
@@ -46,6 +60,29 @@ impl RejectedPath {
                     .sum::<usize>()
         };
         size_of::<Self>() + self.destination.heap_octets() + self.judged.as_ref().map_or(0, terms)
+    }
+}
+
+/// The rejected paths of both directions, while they are watched.
+#[derive(Debug, Default)]
+pub(crate) struct Rejected {
+    pub(crate) import: Option<Box<Rejections>>,
+    pub(crate) export: Option<Box<Rejections>>,
+}
+
+impl Rejected {
+    pub(crate) const fn is_watched(&self, by: PolicyDirection) -> bool {
+        match by {
+            PolicyDirection::Import => self.import.is_some(),
+            PolicyDirection::Export => self.export.is_some(),
+        }
+    }
+
+    pub(crate) const fn of(&mut self, by: PolicyDirection) -> &mut Option<Box<Rejections>> {
+        match by {
+            PolicyDirection::Import => &mut self.import,
+            PolicyDirection::Export => &mut self.export,
+        }
     }
 }
 
@@ -81,12 +118,13 @@ impl Rejections {
 
     pub(crate) fn push(
         &mut self,
-        (peer, family): (PeerId, Family),
+        (peer, group, family): (PeerId, Option<GroupId>, Family),
         nlri: Nlri<'_>,
         judged: Option<Judgment>,
     ) {
         let path = RejectedPath {
             peer,
+            group,
             family,
             path_id: nlri.path_id,
             judged,
@@ -117,7 +155,7 @@ mod tests {
 
     fn push(rejections: &mut Rejections, octets: &[u8]) {
         let nlri = Nlri::new(Net::Opaque(octets));
-        let of = (PeerId(1), Family::L2VPN_EVPN);
+        let of = (PeerId(1), None, Family::L2VPN_EVPN);
         rejections.push(of, nlri, None);
     }
 

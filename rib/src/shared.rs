@@ -15,7 +15,7 @@ use crate::next_hop::NextHopTable;
 use crate::path::Path;
 use crate::peer::{PeerId, PeerInfo};
 use crate::recorder::Recorder;
-use crate::rejected::Rejections;
+use crate::rejected::Rejected;
 use crate::role::Role;
 use crate::stale::Marks;
 
@@ -30,10 +30,10 @@ pub(crate) struct Shared {
     pub(crate) groups: Vec<Option<GroupRules>>,
     /// Runs of equal attributes handed out so far.
     pub(crate) runs: u64,
-    /// Paths that import policies rejected, while they are watched.
-    pub(crate) rejections: Option<Box<Rejections>>,
     /// Changes of the Adj-RIBs-In, while they are recorded.
     pub(crate) recorder: Option<Box<Recorder>>,
+    /// Paths that policies rejected, while they are watched.
+    pub(crate) rejected: Rejected,
 }
 
 impl Shared {
@@ -45,8 +45,8 @@ impl Shared {
             peers: Vec::new(),
             groups: Vec::new(),
             runs: 0,
-            rejections: None,
             recorder: None,
+            rejected: Rejected::default(),
         }
     }
 

@@ -157,7 +157,11 @@ async fn routes_are_read_only_while_they_are_watched() {
     let unwatched = |network: &mut Network, routes: &mut RouteEvents| {
         let speaker = network.speaker_mut(1);
         assert_eq!(routes.look(speaker), Looked::default());
-        speaker.readers() == 0 && !speaker.rib().watches_rejected() && !events::is_watched()
+        speaker.readers() == 0
+            && !REJECTIONS
+                .iter()
+                .any(|(_, by)| speaker.rib().watches_rejected(*by))
+            && !events::is_watched()
     };
     assert!(unwatched(&mut network, &mut routes));
     let asked = query("route", None);
@@ -196,6 +200,72 @@ async fn routes_are_read_only_while_they_are_watched() {
     reader.leave().await;
     routes.look(network.speaker_mut(1));
     assert!(unwatched(&mut network, &mut routes));
+}
+
+/// A speaker between two others, of which one is not sent the prefixes in 10.99.0.0/16.
+#[tokio::test]
+async fn rejected_export_names_the_neighbors_without_the_route() {
+    let _alone = ALONE.lock().await;
+    let mut network = Network::new(8);
+    for (us, peers) in [(1, &[2, 3][..]), (2, &[1]), (3, &[1])] {
+        let mut config = speaker_config(us);
+        for &them in peers {
+            let role = match us {
+                1 => Role::Client,
+                _ => Role::Internal,
+            };
+            let mut peer = neighbor(us, them, role);
+            if us == 1 && them == 3 {
+                peer.export = rejecting("10.99.0.0/16").into();
+            }
+            config.peers.push(peer);
+        }
+        network.start(us, address(us).into(), config);
+    }
+    network.advance(Duration::from_secs(20));
+    assert_eq!(network.established(1).len(), 2);
+    let mut routes = RouteEvents::new();
+    let asked = query("route.export_filtered", None);
+    let mut reader = Reader::open(&mut routes, network.speaker_mut(1), asked).await;
+    for prefix in ["10.65.1.0/24", "10.99.2.0/24"] {
+        network.announce(2, prefix);
+        network.settle();
+        routes.look(network.speaker_mut(1));
+    }
+    let [event] = &reader.read(1).await[..] else {
+        panic!("one event")
+    };
+    let fields: Vec<String> = event
+        .fields
+        .iter()
+        .map(|(name, value)| format!("{name}={value}").replace('"', ""))
+        .collect();
+    let expected = [
+        "prefix=10.99.2.0/24",
+        "family=ipv4-unicast",
+        "neighbor=n2",
+        "address=10.0.0.2",
+        "to=n3",
+        "to_count=1",
+        "policy=filter lab, rule 1",
+    ];
+    let mut expected: Vec<&str> = expected.into();
+    expected.sort_unstable_by_key(|field| field.split('=').next());
+    let mut fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+    fields.sort_unstable_by_key(|field| field.split('=').next());
+    assert_eq!(fields, expected);
+    // Its own routes are not sent back to a neighbor: its export policy is not the reason.
+    network.announce(3, "10.99.3.0/24");
+    network.settle();
+    routes.look(network.speaker_mut(1));
+    network.announce(2, "10.99.4.0/24");
+    network.settle();
+    routes.look(network.speaker_mut(1));
+    let [event] = &reader.read(1).await[..] else {
+        panic!("one event")
+    };
+    assert_eq!(event.fields["prefix"], "10.99.4.0/24");
+    reader.leave().await;
 }
 
 fn announce(speaker: &mut Speaker, number: u32, med: Option<u32>) {

@@ -28,6 +28,20 @@ impl Text {
         Self(clean.0.into_boxed_str())
     }
 
+    /// Formats a list of names as the text of an event, separated by spaces. The list is read only as
+    /// far as there is room.
+    pub fn listed<T: fmt::Display>(names: impl IntoIterator<Item = T>) -> Self {
+        let mut clean = Clean(String::new());
+        for name in names {
+            let space = if clean.0.is_empty() { "" } else { " " };
+            if fmt::Write::write_fmt(&mut clean, format_args!("{space}{name}")).is_err() {
+                clean.0.push_str(CUT);
+                break;
+            }
+        }
+        Self(clean.0.into_boxed_str())
+    }
+
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -212,6 +226,10 @@ mod tests {
         let text = Text::new("ä\u{7}".repeat(EVENT_TEXT_OCTETS_MAX));
         assert!(text.as_str().len() <= EVENT_TEXT_OCTETS_MAX);
         assert!(text.as_str().ends_with("ä…") || text.as_str().ends_with("}…"));
+        let names = (0..).map(|number| format!("n{number}"));
+        let listed = Text::listed(names);
+        assert!(listed.as_str().starts_with("n0 n1 n2") && listed.as_str().ends_with('…'));
+        assert!(listed.as_str().len() <= EVENT_TEXT_OCTETS_MAX);
         let fits = "x".repeat(EVENT_TEXT_OCTETS_MAX - CUT.len());
         assert_eq!(Text::new(&fits).as_str(), fits);
     }

@@ -383,7 +383,7 @@ impl Exporter {
         let Some(held) = groups.get_mut(&group) else {
             return Progress::Done;
         };
-        scratch.runs.clear();
+        scratch.runs.begin(group);
         let mut bite = Bite {
             rules: &rules,
             held,

@@ -5,7 +5,7 @@ use core::cell::LazyCell;
 
 use bgp_proto::{FamilyRow, Net, Nlri};
 
-use super::rules::{self, GroupRules, Origin};
+use super::rules::{self, GroupId, GroupRules, Origin};
 use super::sent::Chosen;
 use super::sink::{ExportSink, Run};
 use super::walk::View;
@@ -13,6 +13,7 @@ use crate::attributes::AttrId;
 use crate::path::Path;
 use crate::peer::PeerId;
 use crate::policy::{InterfaceName, Policy, RouteContext, Verdict};
+use crate::role::Role;
 use crate::shared::Shared;
 use crate::table::Key;
 
@@ -48,10 +49,14 @@ pub(crate) struct Runs {
     paths: Vec<PathRef>,
     /// Sets that a policy has made for this step.
     edited: Vec<AttrId>,
+    /// The group of this step.
+    group: Option<GroupId>,
 }
 
 impl Runs {
-    pub(super) fn clear(&mut self) {
+    /// Begins a step of a group.
+    pub(super) fn begin(&mut self, group: GroupId) {
+        self.group = Some(group);
         self.parts.clear();
         self.places.clear();
         self.paths.clear();
@@ -167,7 +172,12 @@ impl Runs {
     ) -> Option<AttrId> {
         match evaluate(shared, rules, row, path, place) {
             Verdict::Accept => path.accepted(),
-            Verdict::Reject => None,
+            Verdict::Reject => {
+                if shared.rejected.export.is_some() {
+                    record_rejected(shared, (self.group, rules), row, path, place);
+                }
+                None
+            }
             Verdict::AcceptWith(attributes) => {
                 let id = shared.intern(*attributes);
                 self.edited.push(id);
@@ -189,11 +199,8 @@ pub(super) fn evaluate(
         return Verdict::Reject;
     };
     let role = shared.role(path.peer());
-    let ranks = shared.interner.ranks(accepted);
-    let passes =
-        rules.passes(role, ranks.scope) && rules::has_next_hop(ranks.next_hop_form, rules, row);
     match &rules.export {
-        _ if !passes => Verdict::Reject,
+        _ if !passes(shared, rules, row, (role, accepted)) => Verdict::Reject,
         Policy::AcceptAll => Verdict::Accept,
         export => export.judge(&RouteContext {
             family: row.family,
@@ -204,4 +211,51 @@ pub(super) fn evaluate(
             interface,
         }),
     }
+}
+
+/// Returns whether the rules of the RFCs allow a route to a group, before its policy.
+#[inline]
+fn passes(
+    shared: &Shared,
+    rules: &GroupRules,
+    row: &FamilyRow,
+    (source, accepted): (Role, AttrId),
+) -> bool {
+    let ranks = shared.interner.ranks(accepted);
+    rules.passes(source, ranks.scope) && rules::has_next_hop(ranks.next_hop_form, rules, row)
+}
+
+/// Records for watchers that the export policy of a group rejected a path.
+#[cold]
+fn record_rejected(
+    shared: &mut Shared,
+    (group, rules): (Option<GroupId>, &GroupRules),
+    row: &FamilyRow,
+    path: &Path,
+    (net, interface): (Net<'_>, Option<InterfaceName>),
+) {
+    let Some(accepted) = path.accepted() else {
+        return;
+    };
+    let Some(mut rejections) = shared.rejected.export.take() else {
+        return;
+    };
+    let source = shared.role(path.peer());
+    if rejections.wants(net) && passes(shared, rules, row, (source, accepted)) {
+        let judged = match &rules.export {
+            Policy::Rules(export) => Some(export.explain(&RouteContext {
+                family: row.family,
+                net,
+                attributes: &LazyCell::new(|| shared.interner.get(accepted)),
+                source,
+                peer: rules.role,
+                interface,
+            })),
+            _ => None,
+        };
+        let path_id = path.path_id();
+        let of = (path.peer(), group, row.family);
+        rejections.push(of, Nlri { path_id, net }, judged);
+    }
+    shared.rejected.export = Some(rejections);
 }

@@ -204,8 +204,8 @@ impl<K: Key> FamilyTable<K> {
         nlri: NlriIter<'_>,
         done: &mut Ingested,
     ) {
-        let records = shared.rejections.is_some();
         let is_monitored = shared.recorder.is_some();
+        let records = shared.rejected.import.is_some();
         self.in_chunks(nlri, done, |this, route, done| {
             let evaluated = matches!(policy, Policy::Rules(_)).then(|| {
                 let row = this.prefixes.row();

@@ -28,14 +28,14 @@ impl<K: Key> FamilyTable<K> {
     pub(super) fn record_rejected_at(&self, shared: &mut Shared, at: u32, path: &Path) {
         let (peer, path_id) = (path.peer(), path.path_id());
         let net = self.prefixes.path_net(at, peer, path_id);
-        let Some(mut rejections) = shared.rejections.take() else {
+        let Some(mut rejections) = shared.rejected.import.take() else {
             return;
         };
         if rejections.wants(net) {
             let judged = judgment(&self.prefixes, shared, at, path);
-            let of = (peer, self.prefixes.family());
+            let of = (peer, None, self.prefixes.family());
             rejections.push(of, Nlri { path_id, net }, judged);
         }
-        shared.rejections = Some(rejections);
+        shared.rejected.import = Some(rejections);
     }
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use bgp_proto::Attributes;
 
-use super::{Edit, Match, RouteContext, Verdict};
+use super::{Edit, Judgment, Match, RouteContext, Verdict};
 
 /// A list of terms and the outcome for a route about which none of them decides.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,6 +81,16 @@ impl Rules {
             (Outcome::Reject, _) => Verdict::Reject,
             (Outcome::Accept, None) => Verdict::Accept,
             (Outcome::Accept, Some(edited)) => Verdict::AcceptWith(edited),
+        }
+    }
+
+    /// Evaluates the rules again, and returns the matching terms.
+    pub(crate) fn explain(&self, route: &RouteContext<'_>) -> Judgment {
+        let mut terms = Vec::new();
+        self.judge(route, &mut |term| terms.push(term.name.clone()));
+        Judgment {
+            rules: self.name.clone(),
+            terms,
         }
     }
 }

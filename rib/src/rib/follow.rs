@@ -7,7 +7,7 @@ use bgp_proto::Family;
 use super::Rib;
 use crate::export::Cursor;
 use crate::policy::PrefixSet;
-use crate::rejected::{RejectedPath, Rejections};
+use crate::rejected::{PolicyDirection, RejectedPath, Rejections};
 
 impl Rib {
     /// Returns the position of a reader that receives only later changes. Unlike a full dump it
@@ -25,29 +25,32 @@ impl Rib {
         table.map_or(0, |table| table.exporter().skip_missed(cursor))
     }
 
-    /// Records the paths that import policies reject from now on: those to these destinations, or
-    /// to all. Paths that were recorded before are kept.
-    pub fn watch_rejected(&mut self, destinations: Option<PrefixSet>) {
-        match &mut self.shared.rejections {
+    /// Records the paths that policies reject from now on: those to these destinations, or to all.
+    /// Paths that were recorded before are kept.
+    ///
+    /// An export policy is evaluated when a group reaches a changed route, and again for each full
+    /// table dump to a member. A path that other rules exclude from the group is not recorded.
+    pub fn watch_rejected(&mut self, by: PolicyDirection, destinations: Option<PrefixSet>) {
+        match self.shared.rejected.of(by) {
             Some(rejections) => rejections.watch(destinations),
             none => *none = Some(Box::new(Rejections::new(destinations))),
         }
     }
 
     /// Stops recording rejected paths, and drops the recorded ones.
-    pub fn unwatch_rejected(&mut self) {
-        self.shared.rejections = None;
+    pub fn unwatch_rejected(&mut self, by: PolicyDirection) {
+        *self.shared.rejected.of(by) = None;
     }
 
     /// Returns whether rejected paths are recorded.
     #[must_use]
-    pub const fn watches_rejected(&self) -> bool {
-        self.shared.rejections.is_some()
+    pub const fn watches_rejected(&self, by: PolicyDirection) -> bool {
+        self.shared.rejected.is_watched(by)
     }
 
     /// Takes the oldest rejected path, with the number of those before it that were dropped because
     /// there were too many.
-    pub fn poll_rejected(&mut self) -> Option<(u64, RejectedPath)> {
-        self.shared.rejections.as_mut()?.pop()
+    pub fn poll_rejected(&mut self, by: PolicyDirection) -> Option<(u64, RejectedPath)> {
+        self.shared.rejected.of(by).as_mut()?.pop()
     }
 }

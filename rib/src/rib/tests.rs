@@ -14,8 +14,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::eligible::Ineligible;
 use crate::explain::PathView;
+use crate::export::{NextHopMode, SendPaths};
 use crate::limits::{REEVALUATE_RANGES_MAX, SWEEP_PER_UNIT};
-use crate::policy::{Edit, Outcome, Policy, Rules, Term, Then};
+use crate::policy::{Edit, Match, Outcome, Policy, Rules, Term, Then};
+use crate::rejected::PolicyDirection;
 use crate::role::Role;
 
 const FAMILY: Family = Family::IPV4_UNICAST;
@@ -436,7 +438,7 @@ proptest! {
 }
 
 fn rejected(rib: &mut Rib) -> Vec<(u16, std::string::String)> {
-    let next = || rib.poll_rejected();
+    let next = || rib.poll_rejected(PolicyDirection::Import);
     let all = core::iter::from_fn(next);
     all.map(|(_, path)| (path.peer.0, std::format!("{}", path.net())))
         .collect()
@@ -448,9 +450,12 @@ fn rejected_paths_are_recorded_only_while_watched() {
     change_unseen(&mut rib, 1, Policy::RejectAll);
     send(&mut rib, 1, Some(100), &[host(1), host(2)]);
     send(&mut rib, 3, Some(100), &[host(2)]);
-    assert!(!rib.watches_rejected() && rejected(&mut rib).is_empty());
+    assert!(!rib.watches_rejected(PolicyDirection::Import) && rejected(&mut rib).is_empty());
     let of_two = PrefixRange::equal(Prefix::V4(host(2)));
-    rib.watch_rejected(Some([of_two.clone()].into_iter().collect()));
+    rib.watch_rejected(
+        PolicyDirection::Import,
+        Some([of_two.clone()].into_iter().collect()),
+    );
     send(&mut rib, 1, Some(90), &[host(1), host(2)]);
     send(&mut rib, 2, Some(90), &[host(2)]);
     assert_eq!(rejected(&mut rib), [(1, "10.65.0.2/32".into())]);
@@ -462,8 +467,101 @@ fn rejected_paths_are_recorded_only_while_watched() {
         assert_eq!(rejected(&mut rib), expected);
     }
     send(&mut rib, 1, Some(80), &[host(2)]);
-    rib.unwatch_rejected();
-    assert!(!rib.watches_rejected() && rejected(&mut rib).is_empty());
+    rib.unwatch_rejected(PolicyDirection::Import);
+    assert!(!rib.watches_rejected(PolicyDirection::Import) && rejected(&mut rib).is_empty());
+}
+
+/// Sends routes nowhere.
+struct Nowhere;
+
+impl ExportSink for Nowhere {
+    fn reach(&mut self, _: &Nlri<'_>, _: &crate::export::Run<'_>) {}
+    fn unreach(&mut self, _: &Nlri<'_>, _: Option<PeerId>) {}
+    fn unreach_only(&mut self, _: Net<'_>, _: PeerId) {}
+}
+
+/// Returns rules that reject the destinations of host 2.
+fn without_host_2(role: Role, add_path: Option<SendPaths>) -> GroupRules {
+    let range = PrefixRange::equal(Prefix::V4(host(2)));
+    let export = Rules {
+        name: "filter lab".into(),
+        terms: std::vec![Term {
+            name: "rule 1".into(),
+            when: std::vec![Match::Net([range].into_iter().collect())],
+            edit: Vec::new(),
+            then: Then::Reject,
+        }],
+        otherwise: Outcome::Accept,
+    };
+    GroupRules {
+        role,
+        local_asn: Asn(64_512),
+        peer_asn: Asn(64_512),
+        next_hop: NextHopMode::Auto,
+        own_next_hop_v4: None,
+        own_next_hop_v6: None,
+        extended_next_hop: false,
+        cluster_id: ClusterId::default(),
+        domain: Default::default(),
+        export: export.into(),
+        add_path: add_path.map(|send| (FAMILY, send)).into_iter().collect(),
+    }
+}
+
+/// Exports everything to groups, and returns the recorded rejections.
+fn exported(rib: &mut Rib, groups: &[GroupId]) -> Vec<(u32, u16, std::string::String)> {
+    settle(rib);
+    for &group in groups {
+        while rib.export(group, FAMILY, Budget(2), &mut Nowhere) != Progress::Done {}
+    }
+    recorded(rib)
+}
+
+fn recorded(rib: &mut Rib) -> Vec<(u32, u16, std::string::String)> {
+    let next = || rib.poll_rejected(PolicyDirection::Export);
+    let all = core::iter::from_fn(next).map(|(_, path)| {
+        let judged = path.judged.as_ref().expect("rules");
+        let words = std::format!("{} by {judged}", path.net());
+        (path.group.expect("a group").0, path.peer.0, words)
+    });
+    all.collect()
+}
+
+#[test]
+fn rejected_exports_are_recorded_only_while_watched() {
+    let mut rib = rib();
+    let best = rib.add_group(without_host_2(Role::Client, None));
+    let all = rib.add_group(without_host_2(Role::Client, Some(SendPaths::All)));
+    // No route is sent to this group, whatever its policy is.
+    let none = rib.add_group(without_host_2(Role::Local, None));
+    let groups = [best, all, none];
+    let words = || std::string::String::from("10.65.0.2/32 by filter lab, rule 1");
+    send(&mut rib, 1, Some(100), &[host(1), host(2)]);
+    assert_eq!(exported(&mut rib, &groups), []);
+    let watched = PrefixRange::equal(Prefix::V4(host(2)));
+    rib.watch_rejected(
+        PolicyDirection::Export,
+        Some([watched].into_iter().collect()),
+    );
+    assert!(!rib.watches_rejected(PolicyDirection::Import));
+    send(&mut rib, 1, Some(90), &[host(1), host(2)]);
+    send(&mut rib, 2, Some(80), &[host(2)]);
+    let expected = [
+        (best.0, 1, words()),
+        (all.0, 1, words()),
+        (all.0, 2, words()),
+    ];
+    assert_eq!(exported(&mut rib, &groups), expected);
+    assert_eq!(exported(&mut rib, &groups), [], "nothing has changed");
+    // The initial table transfer to a further member evaluates the policy again.
+    let mut cursor = Cursor::feed();
+    while rib.export_private(best, FAMILY, &mut cursor, Budget(1), &mut Nowhere) != Progress::Done {
+    }
+    assert_eq!(recorded(&mut rib), [(best.0, 1, words())]);
+    send(&mut rib, 1, Some(70), &[host(2)]);
+    rib.unwatch_rejected(PolicyDirection::Export);
+    assert!(!rib.watches_rejected(PolicyDirection::Export));
+    assert_eq!(exported(&mut rib, &groups), []);
 }
 
 #[test]

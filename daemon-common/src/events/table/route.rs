@@ -17,6 +17,12 @@ macro_rules! route_events {
             prefix: Option<IpNet>, nlri: Option<Text>, family: Text, neighbor: Text,
             address: Option<IpAddr>, path_id: Option<u64>, policy: Option<Text>,
         }
+        #[doc = "The export policy of neighbors rejected a path: it is not advertised to them. `neighbor` is the neighbor that announced it, `local` for a route of this host. `to` has the neighbors that share the policy, as far as there is room, and `to_count` their number. `policy` is as in `route.filtered`. A policy is evaluated when the path changes, and again for all routes when a neighbor receives its initial table transfer."]
+        RouteExportFiltered "route.export_filtered" DEBUG [OnDemand] "export policy rejected the path" {
+            prefix: Option<IpNet>, nlri: Option<Text>, family: Text, neighbor: Text,
+            address: Option<IpAddr>, path_id: Option<u64>, to: Text, to_count: u64,
+            policy: Option<Text>,
+        }
         #[doc = "There were too many changes to report each of them: at most `count` route events are missing here."]
         RouteMissed "route.missed" DEBUG [OnDemand] "route events are missing" {
             count: u64,
