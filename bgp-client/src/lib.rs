@@ -18,4 +18,5 @@ mod report;
 pub use client::Client;
 pub use config::{Config, KernelConfig, KernelSection, OnExit};
 pub use kernel::{Kernel, KernelError};
+pub use log::route_event;
 pub use node::{Node, Tables};

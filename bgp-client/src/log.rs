@@ -119,34 +119,35 @@ pub(crate) fn offer() {
 
 /// Reports an answer of the kernel to the readers that watch it, before the reconciler takes it.
 pub(crate) fn answered(reconciler: &Reconciler, event: &fib_sync::Event) {
-    if let fib_sync::Event::Applied(key, result) = event
+    if let fib_sync::Event::Applied(key, _) = event
         && events::is_watched()
+        && let Some(event) = route_event(reconciler, event)
     {
-        match (result, reconciler.pending_write(key)) {
-            (Err(_), _) => report_refused(key, event),
-            (Ok(()), Some(PendingWrite::Put(route))) => report_installed(key, route),
-            (Ok(()), Some(PendingWrite::Delete { route, cause })) => {
-                events::emit_watched(DELETED, Some(key.prefix), || deleted(key, route, cause));
-            }
-            // It wrote what nothing of this program asked for.
-            (Ok(()), None) => {}
-        }
+        events::emit_watched(event.kind().name, Some(key.prefix), || event);
     }
 }
 
-fn report_refused(key: &RouteKey, event: &fib_sync::Event) {
-    if let Some((_, refused)) = converted(event) {
-        events::emit_watched(REFUSED, Some(key.prefix), || refused);
+/// Returns the event of one route for an answer of the kernel, before the reconciler takes it.
+pub fn route_event(reconciler: &Reconciler, event: &fib_sync::Event) -> Option<Event> {
+    let fib_sync::Event::Applied(key, result) = event else {
+        return None;
+    };
+    match (result, reconciler.pending_write(key)) {
+        (Err(_), _) => converted(event).map(|(_, refused)| refused),
+        (Ok(()), Some(PendingWrite::Put(route))) => Some(installed(key, route)),
+        (Ok(()), Some(PendingWrite::Delete { route, cause })) => Some(deleted(key, route, cause)),
+        // The reconciler has not requested this write.
+        (Ok(()), None) => None,
     }
 }
 
-fn report_installed(key: &RouteKey, route: &Route) {
-    events::emit_watched(INSTALLED, Some(key.prefix), || Event::RouteInstalled {
+fn installed(key: &RouteKey, route: &Route) -> Event {
+    Event::RouteInstalled {
         prefix: key.prefix,
         table: key.table.into(),
         metric: key.metric.into(),
         gateways: Text::new(route.gateways()),
-    });
+    }
 }
 
 fn deleted(key: &RouteKey, route: Option<&Route>, cause: DeleteCause) -> Event {

@@ -11,15 +11,16 @@ use bgp_speaker::bgp_fsm::{self, Conn, Instant, Probed, State};
 use bgp_speaker::rib::{Budget, PeerId, Progress};
 use bgp_speaker::{Event as SpeakerEvent, Input, Output, Speaker};
 use bytes::{Bytes, BytesMut};
-use cambric_bgp_client::Node;
+use cambric_bgp_client::{Node, route_event};
 use fib_sync::Fib;
 use fib_sync::memory::Attachment;
 
 use crate::agenda::{At, Daemon, Event};
 use crate::limits::TURN_ROUNDS;
 use crate::machine::poll_kernel;
-use crate::plants::EventPlant;
+use crate::plants::{EventPlant, RouteEventPlant};
 use crate::reported::Reported;
+use crate::reported_routes::ReportedRoutes;
 use crate::world::Cx;
 
 /// The port that speakers listen on.
@@ -49,6 +50,8 @@ pub(crate) struct Bgp {
     pub(crate) reported: Reported,
     /// Loses events of the speaker before they are reported.
     pub(crate) event_plant: Option<EventPlant>,
+    /// Loses events of kernel routes.
+    pub(crate) route_event_plant: Option<RouteEventPlant>,
 }
 
 /// The connection between a node's speaker and its kernel.
@@ -56,6 +59,8 @@ pub(crate) struct Glue {
     pub(crate) node: Node,
     pub(crate) fib: Box<dyn Fib>,
     pub(crate) attachment: Attachment,
+    /// What its events have reported about the kernel's routes.
+    pub(crate) reported: ReportedRoutes,
 }
 
 impl Bgp {
@@ -197,6 +202,11 @@ impl Bgp {
         let Some(glue) = &mut self.kernel else { return };
         for event in poll_kernel(&mut *glue.fib, cx.chance) {
             cx.saw_kernel(&event);
+            let emitted = route_event(glue.node.reconciler(), &event);
+            let is_reported = |event: &_| self.route_event_plant.is_none_or(|keeps| keeps(event));
+            if let Some(emitted) = emitted.filter(is_reported) {
+                glue.reported.read(&emitted);
+            }
             glue.node.kernel(Instant(cx.now), &event);
         }
     }

@@ -15,6 +15,7 @@ use crate::bgp::{Bgp, Glue};
 use crate::felix::Felix;
 use crate::machine::boot;
 use crate::reported::Reported;
+use crate::reported_routes::ReportedRoutes;
 use crate::store::Follower;
 use crate::world::{Cx, World, cx};
 
@@ -83,7 +84,9 @@ impl World {
             let fib = MemoryFib::new(&node.kernel);
             let attachment = fib.attachment();
             let now = Instant(self.now);
+            let reported = ReportedRoutes::new(&node.kernel.borrow(), node.client.owner);
             Glue {
+                reported,
                 node: Node::new(now, node.client.clone(), &mut speaker),
                 fib: wrapped(self.wrap.as_ref(), &machine.name, "bgp-client", fib),
                 attachment,
@@ -103,6 +106,7 @@ impl World {
             paused: BTreeSet::new(),
             reported: Reported::default(),
             event_plant: self.event_plant,
+            route_event_plant: self.route_event_plant,
         });
         Some(true)
     }

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use bgp_speaker::{Event as SpeakerEvent, Speaker};
+use daemon_common::events::Event;
 use fib_sync::Fib;
 use fib_sync::memory::MemoryFib;
 
@@ -23,6 +24,9 @@ pub type SpeakerPlant = Box<dyn Fn(&str, &mut Speaker)>;
 /// Receives every event of a speaker: returns whether the daemon reports it.
 pub type EventPlant = fn(&SpeakerEvent) -> bool;
 
+/// Receives every event of a kernel route: returns whether the daemon reports it.
+pub type RouteEventPlant = fn(&Event) -> bool;
+
 /// The planted faults of a world. The default has none.
 #[derive(Default)]
 pub struct Plants {
@@ -34,6 +38,8 @@ pub struct Plants {
     pub speaker: Option<SpeakerPlant>,
     /// A filter of the events of every speaker.
     pub event: Option<EventPlant>,
+    /// A filter of the events of kernel routes.
+    pub route_event: Option<RouteEventPlant>,
     /// Disabled oracles, so that the others can find the fault.
     pub blind: &'static [&'static str],
 }
@@ -45,6 +51,7 @@ impl fmt::Debug for Plants {
             .field("fib", &self.fib.is_some())
             .field("speaker", &self.speaker.is_some())
             .field("event", &self.event.is_some())
+            .field("route_event", &self.route_event.is_some())
             .field("blind", &self.blind)
             .finish()
     }

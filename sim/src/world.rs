@@ -16,7 +16,7 @@ use crate::machine::Machine;
 use crate::net::{Net, Sky, nanos};
 use crate::options::Options;
 use crate::oracle;
-use crate::plants::{EventPlant, FibWrap, Plants, SpeakerPlant};
+use crate::plants::{EventPlant, FibWrap, Plants, RouteEventPlant, SpeakerPlant};
 use crate::store::Store;
 
 /// A fabric under simulation.
@@ -36,6 +36,7 @@ pub struct World {
     pub(crate) wrap: Option<FibWrap>,
     pub(crate) plant: Option<SpeakerPlant>,
     pub(crate) event_plant: Option<EventPlant>,
+    pub(crate) route_event_plant: Option<RouteEventPlant>,
     pub(crate) blind: &'static [&'static str],
     /// Whether a kernel, a link or the datastore has changed since the last comparison.
     pub(crate) changed: bool,
@@ -172,6 +173,7 @@ impl World {
             wrap: plants.fib,
             plant: plants.speaker,
             event_plant: plants.event,
+            route_event_plant: plants.route_event,
             blind: plants.blind,
             changed: true,
             found: None,

@@ -345,6 +345,25 @@ fn lost_event_of_a_session_is_found() {
 
 // Promise: as sim chaos_then_calm
 #[test]
+fn lost_event_of_a_kernel_route_is_found() {
+    let options = calm(2, false);
+    let installed: sim::RouteEventPlant = |event| event.kind().name != "route.installed";
+    let deleted: sim::RouteEventPlant = |event| event.kind().name != "route.deleted";
+    for (plant, says) in [
+        (installed, "reported None, listed Some"),
+        (deleted, ", listed None"),
+    ] {
+        let plants = || Plants {
+            route_event: Some(plant),
+            ..Plants::default()
+        };
+        let (_, oracle, what) = found(&options, plants).expect("found");
+        assert_eq!(oracle, "events");
+        assert!(what.contains(says), "{what}");
+    }
+}
+
+#[test]
 fn a_speaker_that_forgets_nothing() {
     let options = calm(2, false);
     let sleeper: fn(&str, &mut Speaker) = |_, speaker| {

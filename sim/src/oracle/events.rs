@@ -1,14 +1,18 @@
-//! What a daemon's events report about its sessions is what happened: an established session was
-//! reported so once, and each one that ended was reported closed, with its cause.
+//! What a daemon's events report is what happened: an established session was reported so once, and
+//! each one that ended was reported closed, with its cause; a route is in the kernel if and only if it
+//! was reported installed, and not deleted since.
 
 use crate::world::World;
 
-/// Returns the daemons whose events differ from their sessions, one line each.
+/// Returns the daemons whose events differ from their sessions or from their kernel, one line each.
 pub fn check(world: &World) -> Vec<String> {
     let mut wrong = Vec::new();
     for machine in &world.machines {
         if let Some(bgp) = &machine.bgp.run {
-            let found = bgp.reported.check(&bgp.speaker);
+            let mut found = bgp.reported.check(&bgp.speaker);
+            if let (Some(glue), Some(node)) = (&bgp.kernel, &machine.node) {
+                found.extend(glue.reported.check(&node.kernel.borrow()));
+            }
             wrong.extend(found.iter().map(|what| format!("{}: {what}", machine.name)));
         }
     }
