@@ -311,6 +311,14 @@ impl Speaker {
         self.tallies.retain(|of| configured.contains(&of));
     }
 
+    /// Removes the failures of a neighbor that is no longer configured.
+    pub(crate) fn forget_failures_of(&mut self, remote: IpAddr) {
+        let gone = host(remote);
+        if self.config.ranges.iter().all(|range| range.prefix != gone) {
+            self.tallies.retain(|of| of != gone);
+        }
+    }
+
     /// Returns the configured name of a neighbor or a range.
     fn name_of(&self, of: Prefix) -> String {
         let mut peers = self.config.peers.iter();

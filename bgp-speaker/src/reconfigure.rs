@@ -18,6 +18,7 @@ use crate::{
     config::SpeakerConfig,
     event::Output,
     keys::{Effect, PEER_KEYS, PeerConfig, changes},
+    peer::Peer,
     speaker::Speaker,
 };
 
@@ -110,14 +111,7 @@ impl Speaker {
             if wanted.contains(&remote) {
                 continue; // It is handled with the configured ones.
             }
-            // A limit applies to new peers, not to existing ones.
-            match self.config.range_of(remote).filter(|_| came) {
-                Some((at, range)) => self.revise(now, id, at, range.peer(remote), &mut done),
-                None => {
-                    done.removed.push(self.peer_name(id).into());
-                    self.deconfigure(now, id);
-                }
-            }
+            self.unconfigure(now, (id, remote), came, &mut done);
         }
         let clusters = new.cluster_ids();
         self.rib.set_identity(new.local_asn, new.router_id);
@@ -129,6 +123,79 @@ impl Speaker {
         self.review_awaited();
         self.forget_failures();
         Ok(done)
+    }
+
+    /// Adds a peer, or gives the one at its address another configuration: what
+    /// [`reconfigure`](Self::reconfigure) does for a whole configuration. The work for a new peer does
+    /// not depend on how many others there are.
+    pub fn set_peer(&mut self, now: Instant, peer: PeerConfig) -> Reconfigured {
+        let remote = peer.remote;
+        let known = self.roster.at(remote);
+        if let Some(state) = known.and_then(|id| self.roster.get_mut(id)) {
+            state.range = None;
+        }
+        // A configured peer without a place in the roster is known to the configuration alone.
+        let is_new = known.is_none() && !self.roster.was_full();
+        let mut peers = self.config.peers.iter_mut();
+        let old = match peers.find(|old| !is_new && old.remote == remote) {
+            Some(old) => core::mem::replace(old, peer.clone()).cluster_id,
+            None => {
+                self.config.peers.push(peer.clone());
+                None
+            }
+        };
+        let has_cluster = peer.cluster_id != old;
+        let mut done = Reconfigured::default();
+        self.configure(now, peer, &mut done);
+        self.settle_peer(remote, has_cluster);
+        done
+    }
+
+    /// Removes the configured peer at an address: see [`set_peer`](Self::set_peer). Returns `None` if
+    /// there is none.
+    pub fn remove_peer(&mut self, now: Instant, remote: IpAddr) -> Option<Reconfigured> {
+        let mut peers = self.config.peers.iter();
+        let at = peers.position(|peer| peer.remote == remote)?;
+        let old = self.config.peers.swap_remove(at);
+        let mut done = Reconfigured::default();
+        if let Some(id) = self.roster.at(remote) {
+            let came = self.roster.get(id).is_some_and(Peer::is_there);
+            self.unconfigure(now, (id, remote), came, &mut done);
+        }
+        self.settle_peer(remote, old.cluster_id.is_some());
+        self.review_awaited();
+        self.forget_failures_of(remote);
+        Some(done)
+    }
+
+    /// Completes the change of one peer in the tables. `has_cluster`: its CLUSTER_ID is another one.
+    fn settle_peer(&mut self, remote: IpAddr, has_cluster: bool) {
+        if has_cluster {
+            self.rib.set_cluster_ids(self.config.cluster_ids());
+        }
+        if let Some(id) = self.roster.at(remote) {
+            self.align_peer(id);
+            self.regroup(id, &mut BTreeSet::new());
+        }
+    }
+
+    /// Applies the configuration of the range that covers a peer which is not configured by address
+    /// any more, or removes the peer. `came`: it has dialed, or has state to lose.
+    fn unconfigure(
+        &mut self,
+        now: Instant,
+        (id, remote): (PeerId, IpAddr),
+        came: bool,
+        done: &mut Reconfigured,
+    ) {
+        // A limit applies to new peers, not to existing ones.
+        match self.config.range_of(remote).filter(|_| came) {
+            Some((at, range)) => self.revise(now, id, at, range.peer(remote), done),
+            None => {
+                done.removed.push(self.peer_name(id).into());
+                self.deconfigure(now, id);
+            }
+        }
     }
 
     fn same_tables(&self, new: &SpeakerConfig) -> Result<(), NeedsRestart> {

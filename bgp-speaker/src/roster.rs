@@ -34,6 +34,8 @@ pub(crate) struct Roster {
     seed: u64,
     /// The number of peers, and its highest value.
     level: Level,
+    /// Whether a peer has ever found no place.
+    was_full: bool,
     marks: AllRangeMarks,
 }
 
@@ -48,6 +50,7 @@ impl Roster {
             knocks: 0,
             seed,
             level: Level::default(),
+            was_full: false,
             marks: AllRangeMarks::new(),
         };
         for peer in &config.peers {
@@ -84,7 +87,10 @@ impl Roster {
 
     /// Adds a peer. Returns `None` when [`PEERS_MAX`] is reached.
     pub(crate) fn insert(&mut self, config: PeerConfig, range: Option<usize>) -> Option<PeerId> {
-        let at = self.free()?;
+        let Some(at) = self.free() else {
+            self.was_full = true;
+            return None;
+        };
         let id = id(at)?;
         self.by_address.insert(config.remote, id);
         self.made += 1;
@@ -92,6 +98,11 @@ impl Roster {
         *self.peers.get_mut(at)? = Some(Box::new(Peer::new(config, range, seed)));
         self.level.set(self.level.now + 1);
         Some(id)
+    }
+
+    /// Returns whether [`insert`](Self::insert) has ever failed.
+    pub(crate) const fn was_full(&self) -> bool {
+        self.was_full
     }
 
     /// Releases a peer's address; the peer itself stays until its remaining octets are written.

@@ -159,6 +159,32 @@ fn held(clients: usize, routes: u32) -> usize {
     counting::live().wrapping_sub(before)
 }
 
+/// Adds this many peers one by one; returns how often the last one allocates.
+fn allocations_of_last(peers: usize) -> usize {
+    let config = SpeakerConfig::new(ASN, RouterId(OURS));
+    let mut speaker = Speaker::new(config.clone(), 7);
+    speaker.start(NOW);
+    let mut allocations = 0;
+    for number in 1..=peers {
+        let peer = config.neighbor(address(number).into(), Role::Client);
+        let before = counting::allocations();
+        let done = speaker.set_peer(NOW, peer);
+        allocations = counting::allocations() - before;
+        assert_eq!(done.added.len(), 1);
+        while speaker.poll_output().is_some() {}
+    }
+    assert_eq!(speaker.peers().count(), peers);
+    allocations
+}
+
+/// Vectors grow at powers of two, and maps split a few nodes: neither of these is among the last.
+#[test]
+fn work_of_a_new_peer_does_not_grow_with_their_number() {
+    let (few, many) = (allocations_of_last(20), allocations_of_last(3000));
+    println!("{few} allocations for peer 20, {many} for peer 3000");
+    assert!(many <= few + 4, "{few} for peer 20, {many} for peer 3000");
+}
+
 #[test]
 fn a_client_takes_what_the_formula_says() {
     for routes in [100, 20_000] {

@@ -12,6 +12,7 @@ mod handshake;
 mod helper;
 mod identity;
 mod monitor;
+mod one_peer;
 mod prefix_limit;
 mod refresh;
 mod reload;
