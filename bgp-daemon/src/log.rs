@@ -95,10 +95,13 @@ impl Log {
 
     /// Emits one event of the driver, or counts it.
     pub(crate) fn event(&mut self, now: Instant, speaker: &Speaker, event: &Event) {
-        if let Event::Message(message) = event {
-            self.messages.log(now, speaker, message);
-        } else if let Some(event) = self.admit(now, speaker, event) {
-            events::emit(event);
+        match event {
+            Event::Message(message) => self.messages.log(now, speaker, message),
+            Event::MessagesMissed { address, count } => self.messages.lose(*address, *count),
+            event => self
+                .admit(now, speaker, event)
+                .into_iter()
+                .for_each(events::emit),
         }
     }
 

@@ -26,8 +26,6 @@ pub struct TracedMessage {
     /// Its content, on one line: at most
     /// [`TRACED_TEXT_OCTETS_MAX`](crate::limits::TRACED_TEXT_OCTETS_MAX) octets.
     pub text: String,
-    /// Messages of traced peers that are missing before this one.
-    pub lost: u64,
 }
 
 /// An event that a program may want to act on or log.
@@ -109,6 +107,13 @@ pub enum Event {
     Monitor(Record),
     /// A message of a traced peer, see [`crate::Io::trace`].
     Message(Box<TracedMessage>),
+    /// Messages of a traced peer were not reported in the last turn: there were too many.
+    MessagesMissed {
+        /// The address of the peer.
+        address: IpAddr,
+        /// How many.
+        count: u64,
+    },
     /// Listening on this address succeeded.
     Listening(SocketAddr),
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use bgp_speaker::bgp_fsm::{Conn, Instant};
 use bgp_speaker::bgp_proto::{Family, Notification};
 use bgp_speaker::rib::{Budget, Change, PeerId, Progress};
-use bgp_speaker::{Input, ReaderId, Reconfigured, Speaker, SpeakerConfig};
+use bgp_speaker::{Input, PeerConfig, ReaderId, Reconfigured, Speaker, SpeakerConfig};
 use bytes::{Bytes, BytesMut};
 use slab::Slab;
 use tokio::time::Sleep;
@@ -235,10 +235,33 @@ impl Io {
             .speaker
             .reconfigure(now, config)
             .map_err(ReconfigureError::NeedsRestart)?;
+        self.peers_changed(true);
+        Ok(done)
+    }
+
+    /// Adds a peer, or gives the one at its address another configuration, see [`Speaker::set_peer`].
+    pub fn set_peer(&mut self, peer: PeerConfig) -> Reconfigured {
+        let is_guarded = peer.password.is_some() || peer.ttl_security_hops.is_some();
+        let done = self.speaker.set_peer(self.clock.now(), peer);
+        self.peers_changed(is_guarded || done.added.is_empty());
+        done
+    }
+
+    /// Removes the configured peer at an address, see [`Speaker::remove_peer`].
+    pub fn remove_peer(&mut self, remote: IpAddr) -> Option<Reconfigured> {
+        let done = self.speaker.remove_peer(self.clock.now(), remote)?;
+        self.peers_changed(true);
+        Some(done)
+    }
+
+    /// Performs what follows from changed peers. `is_guarded`: the listening sockets may need other keys
+    /// or another filter, which are made of all peers.
+    fn peers_changed(&mut self, is_guarded: bool) {
         self.work = true;
         self.drain();
-        self.arm();
-        Ok(done)
+        if is_guarded {
+            self.arm();
+        }
     }
 
     /// Resets one session: sends the peer the notification `why`, closes the session and starts it
@@ -269,7 +292,7 @@ impl Io {
 
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Vec<Event>> {
         self.ready.register(cx.waker());
-        self.trace.turned();
+        self.trace_turn();
         let mut worked = self.accept_ready(cx);
         worked |= self.serve_ready();
         worked |= self.write_listed();

@@ -25,17 +25,13 @@ pub(crate) struct Trace {
     pub(crate) sent: BTreeMap<(PeerId, Conn), BytesMut>,
     /// Messages reported in this turn.
     pub(crate) reported: usize,
-    pub(crate) lost: u64,
+    /// Messages of each peer that were not reported in this turn.
+    pub(crate) missed: BTreeMap<IpAddr, u64>,
 }
 
 impl Trace {
     pub(crate) fn is_on(&self) -> bool {
         !self.addresses.is_empty()
-    }
-
-    /// Resets the number of reported messages in a new turn.
-    pub(crate) const fn turned(&mut self) {
-        self.reported = 0;
     }
 
     /// Removes a transport: nothing more will be written to it.

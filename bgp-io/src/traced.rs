@@ -20,11 +20,20 @@ impl Io {
     pub fn trace(&mut self, addresses: BTreeSet<IpAddr>) {
         self.trace = Trace {
             addresses,
+            missed: std::mem::take(&mut self.trace.missed),
             ..Trace::default()
         };
         let peers: Vec<PeerId> = self.places.keys().map(|(peer, _)| *peer).collect();
         for peer in peers {
             self.traced(peer);
+        }
+    }
+
+    /// Begins a turn, which may report messages again. What the last one did not is reported first.
+    pub(crate) fn trace_turn(&mut self) {
+        self.trace.reported = 0;
+        while let Some((address, count)) = self.trace.missed.pop_first() {
+            self.events.push(Event::MessagesMissed { address, count });
         }
     }
 
@@ -80,7 +89,7 @@ impl Io {
 
     fn report(&mut self, peer: PeerId, address: IpAddr, sent: bool, frame: &Frame) {
         if self.trace.reported >= TRACED_MESSAGES_MAX {
-            self.trace.lost += 1;
+            *self.trace.missed.entry(address).or_default() += 1;
             return;
         }
         self.trace.reported += 1;
@@ -95,8 +104,45 @@ impl Io {
             kind: frame.kind,
             octets: HEADER_OCTETS + frame.body.len(),
             text: text(frame, params.as_ref(), sent),
-            lost: std::mem::take(&mut self.trace.lost),
         };
         self.events.push(Event::Message(Box::new(message)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bgp_speaker::bgp_proto::{Asn, MessageKind, RouterId};
+    use bgp_speaker::{Speaker, SpeakerConfig};
+
+    use super::*;
+    use crate::IoConfig;
+
+    #[tokio::test]
+    async fn messages_beyond_the_limit_are_counted_for_each_peer() {
+        let address = |last: u16| IpAddr::from([192, 0, 2, last as u8]);
+        let config = SpeakerConfig::new(Asn(64512), RouterId([192, 0, 2, 9].into()));
+        let mut io = Io::new(Speaker::new(config, 1), IoConfig::default()).expect("no sockets");
+        let frame = Frame {
+            kind: MessageKind::Keepalive,
+            body: Bytes::new(),
+        };
+        for (peer, count) in [(1, TRACED_MESSAGES_MAX), (2, 3), (1, 2)] {
+            for _ in 0..count {
+                io.report(PeerId(peer), address(peer), false, &frame);
+            }
+        }
+        assert_eq!(io.events.len(), TRACED_MESSAGES_MAX);
+        io.trace_turn();
+        let missed = io.events.iter().filter_map(|event| match event {
+            Event::MessagesMissed { address, count } => Some((*address, *count)),
+            _ => None,
+        });
+        assert!(missed.eq([(address(1), 2), (address(2), 3)]));
+        io.report(PeerId(2), address(2), false, &frame);
+        let last = io.events.last();
+        assert!(
+            matches!(last, Some(Event::Message(_))),
+            "a new turn: {last:?}"
+        );
     }
 }

@@ -1,10 +1,12 @@
 //! The messages of debugged neighbors, with a limit per second.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::{Speaker, TracedMessage};
 use daemon_common::events::{self, Event, Text};
+use daemon_common::limits::DEBUGGED_NEIGHBORS_MAX;
 
 use crate::limits::{MESSAGES_LOGGED_MAX, MESSAGES_WINDOW};
 
@@ -14,9 +16,8 @@ pub(super) struct Messages {
     /// The end of the window.
     until: Option<Instant>,
     logged: u64,
-    lost: u64,
-    /// The neighbor of the last message that was not logged.
-    last: Option<IpAddr>,
+    /// Messages of each neighbor that were not logged.
+    lost: BTreeMap<IpAddr, u64>,
     /// Whether the traced neighbors differ from the debugged ones.
     is_over: bool,
 }
@@ -24,7 +25,6 @@ pub(super) struct Messages {
 impl Messages {
     /// Logs a message, or counts it.
     pub(super) fn log(&mut self, now: Instant, speaker: &Speaker, message: &TracedMessage) {
-        self.lose(message.address, message.lost);
         if !self.admits(now) {
             self.lose(message.address, 1);
             return;
@@ -36,7 +36,7 @@ impl Messages {
 
     /// When to call [`look`](Self::look) again.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.until.filter(|_| self.lost > 0)
+        self.until.filter(|_| !self.lost.is_empty())
     }
 
     /// Reports the number of messages that were not logged, after the window has ended.
@@ -60,16 +60,29 @@ impl Messages {
         self.logged <= MESSAGES_LOGGED_MAX
     }
 
-    fn lose(&mut self, address: IpAddr, count: u64) {
-        self.lost += count;
-        self.last = Some(address);
+    /// Counts messages of a neighbor that are not logged.
+    pub(super) fn lose(&mut self, address: IpAddr, count: u64) {
+        if count == 0 {
+            return;
+        }
+        // There are more only where the debugged neighbors change within a window.
+        if self.lost.len() >= DEBUGGED_NEIGHBORS_MAX && !self.lost.contains_key(&address) {
+            self.report();
+        }
+        *self.lost.entry(address).or_default() += count;
     }
 
     fn report(&mut self) {
-        let count = std::mem::take(&mut self.lost);
-        if let Some(address) = self.last.filter(|_| count > 0) {
-            events::log_debugged(&Event::MessageLost { address, count });
-        }
+        self.losses().iter().for_each(|lost| {
+            events::log_debugged(lost);
+        });
+    }
+
+    /// Takes what was lost, one event for each neighbor.
+    fn losses(&mut self) -> Vec<Event> {
+        let lost = std::mem::take(&mut self.lost).into_iter();
+        lost.map(|(address, count)| Event::MessageLost { address, count })
+            .collect()
     }
 }
 
@@ -111,14 +124,32 @@ mod tests {
             admitted
         });
         assert_eq!(admitted.count() as u64, MESSAGES_LOGGED_MAX);
-        assert_eq!(messages.lost, 2 * MESSAGES_LOGGED_MAX);
+        assert_eq!(messages.lost[&neighbor], 2 * MESSAGES_LOGGED_MAX);
         let end = messages
             .poll_timeout()
             .expect("there is something to report");
         messages.look(now);
-        assert_ne!(messages.lost, 0, "the window is not over");
+        assert!(!messages.lost.is_empty(), "the window is not over");
         messages.look(end);
-        assert_eq!((messages.lost, messages.poll_timeout()), (0, None));
+        assert!(messages.lost.is_empty() && messages.poll_timeout().is_none());
         assert!(messages.admits(end), "the next window");
+    }
+
+    #[test]
+    fn lost_messages_are_counted_for_each_neighbor() {
+        let mut messages = Messages::default();
+        let neighbor = |number: usize| IpAddr::from([10, 0, 0, number as u8]);
+        // The message of another neighbor follows, of which none was lost.
+        for (number, count) in [(1, 3), (2, 1), (1, 4), (3, 0)] {
+            messages.lose(neighbor(number), count);
+        }
+        let lost = |number, count| Event::MessageLost {
+            address: neighbor(number),
+            count,
+        };
+        assert_eq!(messages.losses(), [lost(1, 7), lost(2, 1)]);
+        assert!(messages.losses().is_empty());
+        (0..3 * DEBUGGED_NEIGHBORS_MAX).for_each(|number| messages.lose(neighbor(number), 1));
+        assert!(messages.lost.len() <= DEBUGGED_NEIGHBORS_MAX);
     }
 }
