@@ -84,10 +84,11 @@ impl Handle {
         self.in_parts(prefixes, Command::Withdraw).await
     }
 
-    /// Adds a peer, or changes the configuration of the peer at this address.
+    /// Adds a peer, or changes the configuration of the peer at this address. The work for a new peer
+    /// does not depend on how many others there are.
     ///
     /// # Errors
-    /// The driver has ended. The inner error is the speaker's.
+    /// The driver has ended. The inner error is the speaker's; at present there is none.
     pub async fn add_peer(&self, peer: PeerConfig) -> Result<Result<(), ReconfigureError>, Closed> {
         self.ask(|answer| Command::AddPeer(Box::new(peer), answer))
             .await
@@ -210,10 +211,11 @@ impl Driver {
             }
             // The caller may have stopped waiting for the answer.
             Command::AddPeer(peer, answer) => {
-                let _ = answer.send(self.add_peer(*peer));
+                self.io.set_peer(*peer);
+                let _ = answer.send(Ok(()));
             }
             Command::RemovePeer(remote, answer) => {
-                let _ = answer.send(self.remove_peer(remote));
+                let _ = answer.send(self.io.remove_peer(remote).is_some());
             }
             Command::AllSent(answer) => {
                 self.waiters.retain(|waiter| !waiter.is_closed());
@@ -250,19 +252,6 @@ impl Driver {
             attributes,
             interface: None,
         });
-    }
-
-    fn add_peer(&mut self, peer: PeerConfig) -> Result<(), ReconfigureError> {
-        let mut config = self.io.speaker().config().clone();
-        config.peers.retain(|other| other.remote != peer.remote);
-        self.io.reconfigure(config.with_peer(peer)).map(drop)
-    }
-
-    fn remove_peer(&mut self, remote: IpAddr) -> bool {
-        let mut config = self.io.speaker().config().clone();
-        let before = config.peers.len();
-        config.peers.retain(|peer| peer.remote != remote);
-        config.peers.len() < before && self.io.reconfigure(config).is_ok()
     }
 
     fn answer_waiters(&mut self) {

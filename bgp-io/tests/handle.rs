@@ -95,6 +95,27 @@ async fn routes_of_several_tasks_are_all_sent() {
     assert_eq!(announced, (3 * (EACH - 10)) as usize);
 }
 
+/// The peers of the configuration stay where they are in memory, except when the list grows.
+#[tokio::test]
+async fn peers_added_one_by_one_copy_no_configuration() {
+    const PEERS: u8 = 200;
+    let (handle, mut driver) = Driver::new(io(77, speaker(77)));
+    let (mut copies, mut peers) = (0, std::ptr::null());
+    for number in 1..=PEERS {
+        let mut peer = neighbor(77, host(77).into(), None);
+        peer.remote = [192, 0, 2, number].into();
+        peer.name = number.to_string();
+        tokio::select! {
+            added = handle.add_peer(peer) => added.expect("runs").expect("taken"),
+            () = async { while driver.next().await.is_some() {} } => panic!("it has ended"),
+        }
+        let now = driver.io().speaker().config().peers.as_ptr();
+        copies += u32::from(std::mem::replace(&mut peers, now) != now);
+    }
+    assert_eq!(driver.io().speaker().config().peers.len(), PEERS.into());
+    assert!(copies <= 2 + u32::from(PEERS).ilog2(), "{copies}");
+}
+
 #[tokio::test]
 async fn route_sent_is_a_route_received() {
     let ([one, two], tasks) = pair(72, 73).await;
