@@ -17,6 +17,7 @@
 //! * [`pages`]: the pages of the built site;
 //! * [`api`]: the lists of public items of the published crates;
 //! * [`licenses`]: licenses and sources of all packages;
+//! * [`logs`]: plain log calls in place of events;
 //! * [`versions`]: one version and one oldest compiler.
 
 use std::fmt;
@@ -32,6 +33,7 @@ pub mod files;
 pub mod first;
 pub mod licenses;
 pub mod links;
+pub mod logs;
 pub mod metadata;
 pub mod names;
 pub mod pages;
@@ -108,6 +110,7 @@ pub fn run(root: &Path) -> anyhow::Result<Vec<Finding>> {
     findings.extend(promises::check(&files));
     findings.extend(links::check(&files));
     findings.extend(pages::check(&files));
+    findings.extend(logs::check(&files));
     findings.extend(api::check(root, &workspace)?);
     findings.extend(licenses::check(root, &workspace)?);
     findings.extend(versions::check(&workspace, &files));
