@@ -34,7 +34,8 @@ impl InterfaceAddress {
 impl Speaker {
     /// Sets all addresses of the machine; call it whenever they may have changed. Received routes
     /// are evaluated again: a next hop must not be a local address, and that of an external peer
-    /// one hop away must be on its link (RFC 4271 §5.1.3). Without this call neither is checked.
+    /// one hop away must be its own address or on its link (RFC 4271 §5.1.3 and §6.3). Without this
+    /// call, or without an address, neither is checked.
     pub fn set_addresses(&mut self, mut addresses: Vec<InterfaceAddress>) {
         addresses.retain(|one| !one.is_link_local());
         addresses.sort();
@@ -54,12 +55,14 @@ impl Speaker {
     }
 
     /// Returns the subnets of the link to a peer: those of each interface that has the peer's
-    /// address in one of its subnets. There are none for internal peers, and for peers that may be
-    /// several hops away.
-    pub(crate) fn link_of(&self, peer: &PeerConfig) -> Vec<Prefix> {
+    /// address in one of its subnets. There are none if no local subnet contains the peer: only its
+    /// own address is then known to be on the link. `None` if next hops are not checked: for
+    /// internal peers, and for peers that may be several hops away.
+    pub(crate) fn link_of(&self, peer: &PeerConfig) -> Option<Vec<Prefix>> {
         let hops = peer.ttl_security_hops.unwrap_or(1);
-        if peer.role != Role::External || peer.multihop || hops > 1 {
-            return Vec::new();
+        let is_one_hop = peer.role == Role::External && !peer.multihop && hops == 1;
+        if !is_one_hop || self.addresses.is_empty() {
+            return None;
         }
         let leads = |one: &&InterfaceAddress| {
             let subnet = one.subnet();
@@ -70,6 +73,6 @@ impl Speaker {
             .collect();
         let on_link = self.addresses.iter();
         let on_link = on_link.filter(|one| interfaces.contains(one.interface.as_str()));
-        on_link.filter_map(InterfaceAddress::subnet).collect()
+        Some(on_link.filter_map(InterfaceAddress::subnet).collect())
     }
 }

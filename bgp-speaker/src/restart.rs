@@ -43,7 +43,7 @@ impl Speaker {
                 as_path: state.config.as_path,
                 cluster_id: cluster_id.unwrap_or_else(|| self.config.cluster_id()),
                 domain: state.config.domain(),
-                link: link.unwrap_or_default(),
+                link: link.flatten(),
             },
         );
         self.limit_paths(peer);

@@ -34,7 +34,7 @@
 //!     as_path: Default::default(),
 //!     cluster_id: Default::default(),
 //!     domain: Default::default(),
-//!     link: Vec::new(),
+//!     link: None,
 //! });
 //!
 //! let body = [

@@ -55,9 +55,9 @@ pub struct PeerInfo {
     /// Its cluster, if it is a client (RFC 4456 §7).
     pub cluster_id: ClusterId,
     /// The subnets of the link to an external peer that is one hop away: its next hops must be its
-    /// own address or in a subnet of their IP version (RFC 4271 §5.1.3). Without a subnet of that
-    /// version every next hop is accepted.
-    pub link: Vec<Prefix>,
+    /// own address, in one of these subnets, or link-local (RFC 4271 §5.1.3 and §6.3). `None` if
+    /// every next hop is accepted.
+    pub link: Option<Vec<Prefix>>,
 }
 
 /// The treatment of a peer's paths when its session ends.

@@ -73,7 +73,7 @@ fn tables(send: Option<SendPaths>) -> (Rib, GroupId) {
                 import: Policy::AcceptAll,
                 local_asn: ASN,
                 as_path: Default::default(),
-                link: Vec::new(),
+                link: None,
             },
         );
     }

@@ -143,7 +143,7 @@ fn fill(rib: &mut Rib, size: Size) {
                 import: Policy::AcceptAll,
                 local_asn: Asn(64_512),
                 as_path: Default::default(),
-                link: Vec::new(),
+                link: None,
             },
         );
         // Each peer has sets of its own.

@@ -83,7 +83,7 @@ fn rib(multipath_max: u16) -> Rib {
                 as_path: Default::default(),
                 cluster_id: Default::default(),
                 domain: Default::default(),
-                link: Vec::new(),
+                link: None,
             },
         );
     }
@@ -139,7 +139,7 @@ fn receiving_what_is_interned_allocates_nothing() {
                     as_path: Default::default(),
                     cluster_id: Default::default(),
                     domain: Default::default(),
-                    link: Vec::new(),
+                    link: None,
                 },
             );
             ingest(&mut rib, peer, message, &params);

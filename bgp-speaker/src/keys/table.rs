@@ -397,8 +397,9 @@ peer_keys! {
         Key { effect: Effect::Readvertised, store: Store::Annotation, ..BOTH };
 
     "multihop": [multihop]: bool = false,
-        "an external neighbor may be more than one hop away. Without it, and with the neighbor in a \
-         subnet of a local interface, the next hops of its routes must be on that interface too. \
+        "an external neighbor may be more than one hop away. Without it, the next hops of its routes \
+         must be its own address, or in a subnet of the local interface that has the neighbor in one \
+         of its subnets. If no local subnet contains the neighbor, only its own address is accepted. \
          Otherwise the route is not used, and `cambric show routes --why` gives `next hop not on the \
          link` as the reason. `ttl_security` of more than 1 has the same effect",
         Key { effect: Effect::Reevaluated, ..BOTH };

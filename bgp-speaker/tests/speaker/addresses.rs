@@ -1,13 +1,13 @@
 //! Next hops that are local addresses, next hops that are not on the peer's link, and paths that do
 //! not begin with the AS of an external peer.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use bgp_proto::{Asn, Capability, Family, Open};
+use bgp_proto::{Asn, AttrCode, Capability, Family, Ipv6Prefix, Net, Open};
 use bgp_speaker::{InterfaceAddress, PeerConfig};
 use rib::{Ineligible, PeerId, Policy, Role};
-use testkit::Update;
 use testkit::fixture::{neighbor, open, prefix, speaker_config};
+use testkit::{OPTIONAL, Update};
 
 use super::wire::Wire;
 
@@ -124,8 +124,61 @@ fn change_of_addresses_evaluates_routes_again() {
     wire.speaker_mut().set_addresses(machine(24));
     wire.settle();
     assert_eq!(standing(&wire), off_link);
-    // Without a subnet that contains the peer there is no check.
+    // Without the addresses of the machine there is no check.
+    wire.speaker_mut().set_addresses(Vec::new());
+    wire.settle();
+    assert_eq!(standing(&wire), None);
+}
+
+/// RFC 4271 §6.3: of a peer in no local subnet only its own address is known to be on the link.
+#[test]
+fn next_hop_of_peer_in_no_local_subnet_must_be_the_peer() {
+    let off_link = Some(Ineligible::NextHopOffLink);
+    let (mut wire, peer) = session(external());
     wire.speaker_mut().set_addresses(machine(32));
+    for next_hop in [ON_LINK, OFF_LINK] {
+        assert_eq!(refusal(&mut wire, peer, next_hop), off_link, "{next_hop}");
+    }
+    assert_eq!(refusal(&mut wire, peer, PEER), None);
+    assert_eq!(refusal(&mut wire, peer, OWN), Some(Ineligible::OwnNextHop));
+}
+
+/// RFC 4760 §3: the rule applies to the next hop of any family.
+#[test]
+fn ipv6_next_hop_needs_a_subnet_of_the_peers_link() {
+    let net = Ipv6Prefix::new("2001:db8:1::".parse().expect("an address"), 48);
+    let net = net.expect("a prefix");
+    let mut peer = external();
+    peer.session.families = [Family::IPV4_UNICAST, Family::IPV6_UNICAST]
+        .into_iter()
+        .collect();
+    let mut open = their_open();
+    let ipv6 = Capability::MultiProtocol(Family::IPV6_UNICAST);
+    open.capabilities.push(ipv6);
+    let mut config = speaker_config(1);
+    config.peers.push(peer);
+    let mut wire = Wire::prepared(config, |speaker| speaker.set_addresses(machine(24)));
+    let peer = wire.connect(2, &open);
+    let mut value = vec![0, 2, 1, 16];
+    value.extend("fd00::77".parse::<Ipv6Addr>().expect("an address").octets());
+    value.extend([0, 48]);
+    value.extend(&net.addr().octets()[..6]);
+    let update = Update::reach::<&str>([]).path(&[THEIR_AS], PEER);
+    let update = update.without(AttrCode::NextHop);
+    wire.send(peer, update.with(OPTIONAL, AttrCode::MpReachNlri, &value));
+    let standing = |wire: &Wire| {
+        let rib = wire.speaker().rib();
+        let view = rib.lookup(Family::IPV6_UNICAST, Net::V6(net));
+        view.expect("the route is there").paths[0].ineligible
+    };
+    assert_eq!(standing(&wire), Some(Ineligible::NextHopOffLink));
+    let mut addresses = machine(24);
+    addresses.push(InterfaceAddress {
+        interface: "eth0".to_string(),
+        address: "fd00::1".parse().expect("an address"),
+        prefix_len: 64,
+    });
+    wire.speaker_mut().set_addresses(addresses);
     wire.settle();
     assert_eq!(standing(&wire), None);
 }

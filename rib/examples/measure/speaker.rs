@@ -135,7 +135,7 @@ impl Bench {
                     as_path: Default::default(),
                     cluster_id: ClusterId(Ipv4Addr::new(1, 1, 1, 1)),
                     domain: Default::default(),
-                    link: Vec::new(),
+                    link: None,
                 },
             );
         }

@@ -53,13 +53,13 @@ pub(crate) fn evaluate(shared: &Shared, set: AttrId, peer: &PeerInfo) -> Option<
     is_off_link(peer, next_hop).then_some(Ineligible::NextHopOffLink)
 }
 
-/// Returns whether a next hop lies outside all subnets of the peer's link. RFC 4271 §5.1.3
+/// Returns whether a next hop other than the peer's own address lies outside all subnets of the
+/// peer's link. If the link has no subnet, this applies to every such next hop. RFC 4271 §5.1.3, §6.3
 fn is_off_link(peer: &PeerInfo, next_hop: IpAddr) -> bool {
-    let of_version = |subnet: &&Prefix| subnet.addr().is_ipv4() == next_hop.is_ipv4();
-    let mut subnets = peer.link.iter().filter(of_version).peekable();
     // A link-local address is on the link of its session.
     let is_link_local = matches!(next_hop, IpAddr::V6(v6) if v6.is_unicast_link_local());
-    subnets.peek().is_some() && !is_link_local && !subnets.any(|subnet| subnet.contains(next_hop))
+    let on_link = |subnets: &[Prefix]| subnets.iter().any(|subnet| subnet.contains(next_hop));
+    !is_link_local && (peer.link.as_deref()).is_some_and(|subnets| !on_link(subnets))
 }
 
 /// Returns whether the local AS number of the session, if it differs from the speaker's, is in the

@@ -42,7 +42,7 @@ fn rib() -> Rib {
             as_path: Default::default(),
             cluster_id: Default::default(),
             domain: Default::default(),
-            link: Vec::new(),
+            link: None,
         };
         rib.peer_up(PeerId(peer), info);
     }

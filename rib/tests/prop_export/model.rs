@@ -120,8 +120,12 @@ impl Model {
             return Err(Ineligible::OwnNextHop);
         }
         // Only the first next hop is on the link of the peer that has one.
-        let off_link = [Ipv4Addr::new(10, 9, 0, 2), Ipv4Addr::new(10, 9, 0, 3)];
-        if link_of(peer.0).is_some() && off_link.map(IpAddr::V4).map(Some).contains(&next_hop) {
+        let on_link = [
+            IpAddr::from([10, 9, 0, 1]),
+            IpAddr::from([0xfd00, 9, 0, 0, 0, 0, 0, 1]),
+        ];
+        let is_off_link = next_hop.is_some_and(|address| !on_link.contains(&address));
+        if link_of(peer.0).is_some() && is_off_link {
             return Err(Ineligible::NextHopOffLink);
         }
         self.cost(&attributes)

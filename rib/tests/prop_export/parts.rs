@@ -34,10 +34,12 @@ const fn session_asn_of(peer: u16) -> Asn {
     if peer == 2 { Asn(64_699) } else { LOCAL_ASN }
 }
 
-/// Returns the IPv4 subnet of the link to a peer, if it is one hop away: it contains the first next
-/// hop.
-pub fn link_of(peer: u16) -> Option<Ipv4Prefix> {
-    (peer == 2).then(|| Ipv4Prefix::new([10, 9, 0, 0].into(), 31).expect("short enough"))
+/// Returns the subnets of the link to a peer, if it is one hop away: they contain the first next hop
+/// of each IP version.
+pub fn link_of(peer: u16) -> Option<Vec<Prefix>> {
+    let v4 = Prefix::new([10, 9, 0, 0].into(), 31);
+    let v6 = Prefix::new([0xfd00, 9, 0, 0, 0, 0, 0, 0].into(), 127);
+    (peer == 2).then(|| v4.into_iter().chain(v6).collect())
 }
 
 /// Returns the attributes restricted to an administrative domain that a peer of another AS may
@@ -69,7 +71,7 @@ pub fn info_of(peer: u16, alias: bool, import: &Policy) -> PeerInfo {
         as_path: Default::default(),
         cluster_id: CLUSTER_ID,
         domain: domain_of(peer),
-        link: link_of(peer).into_iter().map(Prefix::V4).collect(),
+        link: link_of(peer),
     };
     info.as_path.own_as_max = u8::from(peer == 3 || peer == 5);
     info.as_path.allow_as_sets = peer.is_multiple_of(2);

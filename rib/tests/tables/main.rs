@@ -52,7 +52,7 @@ fn info(peer: u16) -> PeerInfo {
         as_path: Default::default(),
         cluster_id: Default::default(),
         domain: Default::default(),
-        link: Vec::new(),
+        link: None,
     }
 }
 
