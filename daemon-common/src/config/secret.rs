@@ -248,6 +248,13 @@ impl Shown {
             return Within::Nothing;
         }
         let known = self.covered.len();
+        if let Some((header, comment)) = header_and_comment(line) {
+            self.show(header);
+            self.cover(comment);
+            // No message quotes a comment.
+            self.covered.truncate(known);
+            return Within::Nothing;
+        }
         let after = self.entry(line, within);
         if bare.starts_with('#') {
             // No message quotes a comment.
@@ -391,6 +398,12 @@ fn is_table(bare: &str) -> bool {
     inner.is_some_and(|inner| !inner.is_empty() && inner.chars().all(is_name))
 }
 
+/// Splits a table's header from the comment behind it.
+fn header_and_comment(line: &str) -> Option<(&str, &str)> {
+    let (header, comment) = line.split_at(line.find('#')?);
+    is_table(header.trim()).then_some((header, comment))
+}
+
 /// Returns whether a line within an array continues it: it has only values.
 fn is_continuation(line: &str) -> bool {
     let begin = line.trim_start();
@@ -470,6 +483,8 @@ mod tests {
                 "[kernel]\n[[kernel.import]]\n",
                 "[kernel]\n[[kernel.import]]\n",
             ),
+            ("[secrets] # a: b\nasn = 7\n", "[secrets] * ** *\nasn = 7\n"),
+            ("[ab] \"x\" # c\n", "**** *** * *\n"),
             (
                 "endpoints = [\"http://u:p@h:1\"]",
                 "endpoints = [\"http://****h:1\"]",
@@ -521,6 +536,9 @@ mod tests {
         assert_eq!(told, "invalid type: integer `…`, expected a string");
         let plain = "unknown key `hold_tiem`";
         assert_eq!(shown.sentence(plain), plain);
+        let header = Shown::of("[secrets] # secrets, field\n", |_| false);
+        let sentence = "unknown field `secrets`";
+        assert_eq!(header.sentence(sentence), sentence);
         let bare = shown.sentence("what is 123456 here");
         assert!(bare.contains("not shown"), "{bare}");
     }
