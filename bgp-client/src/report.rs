@@ -71,6 +71,7 @@ fn fib_route(node: &Node, key: &RouteKey, route: &Route) -> FibRoute {
         table: key.table,
         metric: key.metric,
         protocol: route.protocol,
+        kind: route.kind.to_string(),
         next_hops: hops.collect(),
         ..FibRoute::default()
     }

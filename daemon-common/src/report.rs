@@ -309,6 +309,9 @@ pub struct FibRoute {
     pub state: String,
     /// The kernel's error, if it rejected the route.
     pub error: Option<String>,
+    /// What the kernel does with packets: `unicast` (it forwards them), `blackhole`, `unreachable`;
+    /// empty in reports of older daemons.
+    pub kind: String,
     /// Next hops; several for ECMP.
     pub next_hops: Vec<FibHop>,
 }

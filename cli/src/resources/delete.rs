@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::connect::Connection;
 use super::input::{Files, Namespace, key, kind};
-use super::write::summary;
+use super::results::{Results, Words};
 
 /// The arguments of `cambric delete`.
 #[derive(Debug, clap::Args)]
@@ -49,28 +49,29 @@ struct Target {
 pub(crate) async fn delete(args: Delete) -> Result<ExitCode> {
     let targets = args.targets()?;
     let all = args.connection.resources().await?;
-    let kinds: Vec<String> = targets
-        .iter()
-        .map(|target| target.key.kind().name().to_owned())
-        .collect();
-    let (mut done, mut failed) = (0, 0);
+    let mut results = Results::default();
     for target in targets {
-        match remove(&all, &target).await {
-            Ok(()) => done += 1,
-            Err(Failure::Resource(ResourceError::Missing(_))) if args.skip_not_exists => done += 1,
-            Err(error) => {
-                failed += 1;
-                eprintln!("cambric: {}{error}", target.place);
+        let is_done = match remove(&all, &target).await {
+            Ok(()) => true,
+            Err(Failure::Resource(ResourceError::Missing(_))) if args.skip_not_exists => {
+                results.skip();
+                continue;
             }
-        }
+            Err(error) => {
+                eprintln!("cambric: {}{error}", target.place);
+                false
+            }
+        };
+        results.add(target.key.kind().name(), is_done);
     }
-    println!("{}", summary("delete", "deleted", &kinds, done));
-    Ok(if failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(results.print(WORDS))
 }
+
+const WORDS: Words = Words {
+    verb: "delete",
+    done: "deleted",
+    skipped: "missing",
+};
 
 impl Delete {
     fn targets(&self) -> Result<Vec<Target>> {

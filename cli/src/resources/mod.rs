@@ -8,6 +8,7 @@ mod fetch;
 mod input;
 mod notes;
 mod print;
+mod results;
 #[cfg(test)]
 mod tests;
 mod write;

@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::columns::Around;
 use super::print::{Output, Shown};
-use super::write::summary;
+use super::results::{Results, Words};
 
 fn table(kind: Kind, output: &str, items: serde_json::Value) -> String {
     let around = Around {
@@ -94,27 +94,46 @@ fn long_lists_are_cut_and_control_characters_shown() {
 
 #[test]
 fn results_have_the_words_of_calicoctl() {
-    let kinds = |names: &[&str]| {
-        names
-            .iter()
-            .map(|name| (*name).to_owned())
-            .collect::<Vec<_>>()
+    let words = Words {
+        verb: "apply",
+        done: "applied",
+        skipped: "existing",
     };
-    for (names, count, text) in [
+    let (node, pool) = ("Node", "IPPool");
+    for (added, skipped, text) in [
         (
-            &["Node", "Node"][..],
-            2,
+            &[(node, true), (node, true)][..],
+            0,
             "Successfully applied 2 'Node' resource(s)",
         ),
-        (&["Node", "IPPool"], 2, "Successfully applied 2 resource(s)"),
         (
-            &["Node", "IPPool"],
-            1,
+            &[(node, true), (pool, true)],
+            0,
+            "Successfully applied 2 resource(s)",
+        ),
+        (
+            &[(node, true), (pool, false)],
+            0,
             "Partial success: applied 1 out of 2 resource(s)",
         ),
-        (&["Node"], 0, "Failed to apply any 'Node' resource(s)"),
+        (
+            &[(node, false)],
+            0,
+            "Failed to apply any 'Node' resource(s)",
+        ),
+        (&[], 2, "Skipped 2 existing resource(s)"),
+        (
+            &[(node, true)],
+            1,
+            "Successfully applied 1 'Node' resource(s)\nSkipped 1 existing resource(s)",
+        ),
     ] {
-        assert_eq!(summary("apply", "applied", &kinds(names), count), text);
+        let mut results = Results::default();
+        added
+            .iter()
+            .for_each(|(kind, is_done)| results.add(kind, *is_done));
+        (0..skipped).for_each(|_| results.skip());
+        assert_eq!(results.text(words), text);
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::connect::Connection;
 use super::input::{Files, Namespace, kind_of, resource};
 use super::notes;
+use super::results::{Results, Words};
 
 /// The arguments of `cambric apply` and `cambric replace`.
 #[derive(Debug, clap::Args)]
@@ -42,19 +43,16 @@ enum How {
 }
 
 impl How {
-    const fn verb(self) -> &'static str {
-        match self {
-            Self::Create { .. } => "create",
-            Self::Apply => "apply",
-            Self::Replace => "replace",
-        }
-    }
-
-    const fn done(self) -> &'static str {
-        match self {
-            Self::Create { .. } => "created",
-            Self::Apply => "applied",
-            Self::Replace => "replaced",
+    const fn words(self) -> Words {
+        let (verb, done) = match self {
+            Self::Create { .. } => ("create", "created"),
+            Self::Apply => ("apply", "applied"),
+            Self::Replace => ("replace", "replaced"),
+        };
+        Words {
+            verb,
+            done,
+            skipped: "existing",
         }
     }
 
@@ -156,61 +154,30 @@ impl Write {
         // A user without permission for this may still write the resource; an unreachable datastore
         // is reported by the next request.
         let _ = all.initialize().await;
-        let mut done = 0;
-        let mut failed = 0;
+        let mut results = Results::default();
         for (document, value) in &wanted {
-            match how.write(&all, value.clone()).await {
+            let is_done = match how.write(&all, value.clone()).await {
                 Ok(item) => {
-                    done += 1;
                     notes::report_written(document, item.key.kind(), &item.value);
+                    true
                 }
                 Err(ResourceError::Exists(_)) if how == How::Create { skip_exists: true } => {
-                    done += 1;
+                    results.skip();
+                    continue;
                 }
                 Err(ResourceError::Invalid(error)) => {
-                    failed += 1;
                     for fault in document.faults(&error) {
                         eprintln!("cambric: {fault}");
                     }
+                    false
                 }
                 Err(error) => {
-                    failed += 1;
                     eprintln!("cambric: {}", document.fault(".", error.to_string()));
+                    false
                 }
-            }
+            };
+            results.add(kind_of(document)?.name(), is_done);
         }
-        println!(
-            "{}",
-            summary(how.verb(), how.done(), &wanted_kinds(&wanted), done)
-        );
-        Ok(if failed == 0 {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
-    }
-}
-
-fn wanted_kinds(wanted: &[(Document, Value)]) -> Vec<String> {
-    wanted
-        .iter()
-        .filter_map(|(document, _)| kind_of(document).ok())
-        .map(|kind| kind.name().to_owned())
-        .collect()
-}
-
-/// Returns the summary, in calicoctl's words.
-pub(super) fn summary(verb: &str, done: &str, kinds: &[String], count: usize) -> String {
-    let one = kinds
-        .first()
-        .filter(|first| kinds.iter().all(|kind| kind == *first));
-    let what = one.map_or_else(
-        || "resource(s)".to_owned(),
-        |kind| format!("'{kind}' resource(s)"),
-    );
-    match (count, kinds.len()) {
-        (0, _) => format!("Failed to {verb} any {what}"),
-        (count, all) if count == all => format!("Successfully {done} {count} {what}"),
-        (count, all) => format!("Partial success: {done} {count} out of {all} {what}"),
+        Ok(results.print(how.words()))
     }
 }

@@ -1,6 +1,6 @@
 //! Values as the text of a table.
 
-use daemon_common::report::{FibHop, Neighbor, NeighborFamily};
+use daemon_common::report::{FibHop, FibRoute, Neighbor, NeighborFamily};
 
 /// Returns a duration with at most two units: `3d04h`, `2h05m`, `7m01s`, `12s`.
 pub(crate) fn duration(seconds: u64) -> String {
@@ -91,17 +91,18 @@ pub(super) fn last_error(neighbor: &Neighbor) -> Option<String> {
     })
 }
 
-/// Returns the next hops of a kernel route.
-pub(super) fn hops(hops: &[FibHop]) -> String {
+/// Returns the next hops of a kernel route, or what the kernel does with its packets instead.
+pub(super) fn via(route: &FibRoute) -> String {
     let one = |hop: &FibHop| match (&hop.gateway, &hop.interface) {
         (Some(gateway), Some(interface)) => format!("{gateway} on {interface}"),
         (Some(gateway), None) => gateway.to_string(),
         (None, Some(interface)) => interface.clone(),
         (None, None) => "-".to_owned(),
     };
-    match hops {
-        [] => "-".to_owned(),
-        hops => hops.iter().map(one).collect::<Vec<_>>().join(", "),
+    match (route.next_hops.as_slice(), route.kind.as_str()) {
+        ([], "" | "unicast") => "-".to_owned(),
+        ([], kind) => clean(kind),
+        (hops, _) => hops.iter().map(one).collect::<Vec<_>>().join(", "),
     }
 }
 

@@ -8,7 +8,7 @@ use daemon_common::report::{Endpoints, Fib, Limits, Neighbors, Path, Routes, Rul
 
 use crate::log;
 
-use super::cells::{clean, duration, family, hops, last_error, list, or_dash, received};
+use super::cells::{clean, duration, family, last_error, list, or_dash, received, via};
 use super::{Answers, What, blocks, malformed, sent, settings};
 
 /// Returns all answers, each under its daemon's name if there are several.
@@ -200,7 +200,7 @@ fn fib(report: &Fib) -> String {
     for route in &report.routes {
         table.add_row([
             or_dash(route.prefix),
-            hops(&route.next_hops),
+            via(route),
             route.table.to_string(),
             route.metric.to_string(),
             route.protocol.to_string(),

@@ -321,7 +321,7 @@ fn a_route_tells_who_is_sent_its_paths() {
 }
 
 #[test]
-fn kernel_routes_show_next_hops_and_a_shadow_run() {
+fn kernel_routes_show_next_hops_blackholes_and_shadow_run() {
     let hop = FibHop {
         gateway: "10.0.0.12".parse().ok(),
         interface: Some("eth0".into()),
@@ -335,15 +335,23 @@ fn kernel_routes_show_next_hops_and_a_shadow_run() {
         next_hops: vec![hop],
         ..FibRoute::default()
     };
+    let block = FibRoute {
+        prefix: "10.65.0.0/26".parse().ok(),
+        kind: "blackhole".to_owned(),
+        ..FibRoute::default()
+    };
     let text = shown(
         "fib",
         "bgp-client",
         Reply::Fib(Fib {
-            routes: vec![route],
+            routes: vec![route, block],
             ..Fib::default()
         }),
     );
     assert!(text.contains("10.0.0.12 on eth0"), "{text}");
+    let line = text.lines().find(|line| line.contains("10.65.0.0/26"));
+    let via = line.and_then(|line| line.split_whitespace().nth(1));
+    assert_eq!(via, Some("blackhole"), "{text}");
     assert!(text.contains("not in sync; shadow run"), "{text}");
 }
 

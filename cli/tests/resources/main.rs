@@ -110,7 +110,8 @@ spec:
             refused.contains("peer.yaml:1:1: BGPPeer(rack-tor) already exists"),
             "{refused}"
         );
-        tool.done(&["create", "--skip-exists", "-f", &file]);
+        let said = tool.done(&["create", "--skip-exists", "-f", &file]);
+        assert_eq!(said, "Skipped 1 existing resource(s)\n");
 
         // The output can be used as input.
         for form in ["yaml", "json"] {
@@ -138,7 +139,8 @@ spec:
             refused.contains("BGPPeer(rack-tor) does not exist"),
             "{refused}"
         );
-        tool.done(&["delete", "--skip-not-exists", "bgppeer", "rack-tor"]);
+        let said = tool.done(&["delete", "--skip-not-exists", "bgppeer", "rack-tor"]);
+        assert_eq!(said, "Skipped 1 missing resource(s)\n");
         let refused = tool.refused(&["replace", "-f", &file]);
         assert!(refused.contains("does not exist"), "{refused}");
         let refused = tool.refused(&["get", "bgppeer", "rack-tor"]);
