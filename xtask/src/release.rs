@@ -176,7 +176,7 @@ fn deny(root: &Path, _: &Request) -> Result<Outcome> {
         .output()
         .context("cargo")?;
     if !known.status.success() {
-        let reason = "`cargo install cargo-deny` does not install it here";
+        let reason = "install it with `cargo install --locked cargo-deny`";
         return Ok(Outcome::Missing(reason.to_owned()));
     }
     let version = String::from_utf8_lossy(&known.stdout).trim().to_owned();
