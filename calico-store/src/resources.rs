@@ -174,26 +174,15 @@ impl Resources {
         let resource = without_history(resource);
         let key = key_of(&resource)?;
         rules::to_write(&key)?;
-        for _ in 0..REPLACE_ATTEMPTS_MAX {
-            let Some((key, found)) = self.find(&key).await? else {
-                return Err(ResourceError::Missing(key));
-            };
-            let latest = found.mod_revision;
-            up_to_date(&key, given.as_deref(), latest)?;
+        let replace = |key: &ResourceKey, found: &[u8]| {
             // An unparsable value is overwritten.
-            let stored = serde_json::from_slice(&found.value).unwrap_or_default();
+            let stored = serde_json::from_slice(found).unwrap_or_default();
             let (_, value) = encode_over(resource.clone(), &stored)?;
-            rules::to_replace(&key, &stored, &value)?;
-            let octets = Bytes::from(merged(value, &stored).to_string());
-            let (at, none) = (found.key, LeaseId::NONE);
-            match self.store.update(at, octets.clone(), none, latest).await {
-                Ok(revision) => return item(key, &octets, revision),
-                // Read again: if a version was given, to report the present one.
-                Err(Error::Conflict { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(ResourceError::Contended(key))
+            rules::to_replace(key, &stored, &value)?;
+            Ok(Write::Put(merged(value, &stored).to_string().into()))
+        };
+        let written = self.write_over(&key, given.as_deref(), replace).await?;
+        item(written.key, &written.octets, written.revision)
     }
 
     /// Creates or replaces a resource.
@@ -264,28 +253,15 @@ impl Resources {
         version: Option<&str>,
     ) -> Result<Item, ResourceError> {
         rules::to_delete(self, key).await?;
-        for _ in 0..REPLACE_ATTEMPTS_MAX {
-            let Some((key, found)) = self.find(key).await? else {
-                return Err(ResourceError::Missing(key.clone()));
-            };
-            let latest = found.mod_revision;
-            up_to_date(&key, version, latest)?;
-            match self.store.delete_at(found.key.clone(), latest).await {
-                Ok(_) => {
-                    // An unparsable value is deleted nevertheless.
-                    let value = shown(&key, &found.value, latest.0).unwrap_or_default();
-                    let revision = latest;
-                    return Ok(Item {
-                        key,
-                        value,
-                        revision,
-                    });
-                }
-                Err(Error::Conflict { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(ResourceError::Contended(key.clone()))
+        let delete = |_: &ResourceKey, _: &[u8]| Ok(Write::Delete);
+        let deleted = self.write_over(key, version, delete).await?;
+        // An unparsable value is deleted nevertheless.
+        let value = shown(&deleted.key, &deleted.octets, deleted.revision.0);
+        Ok(Item {
+            key: deleted.key,
+            value: value.unwrap_or_default(),
+            revision: deleted.revision,
+        })
     }
 
     /// Reads a resource.
@@ -319,37 +295,21 @@ impl Resources {
         mut change: impl FnMut(&mut Value) -> bool,
     ) -> Result<Item, ResourceError> {
         rules::to_write(key)?;
-        for _ in 0..REPLACE_ATTEMPTS_MAX {
-            let Some((key, found)) = self.find(key).await? else {
-                return Err(ResourceError::Missing(key.clone()));
-            };
-            let latest = found.mod_revision;
-            up_to_date(&key, version, latest)?;
-            let mut value: Value = match serde_json::from_slice(&found.value) {
-                Ok(value) => value,
-                Err(error) => return Err(unreadable(key, error)),
-            };
-            let written = match change(&mut value) {
-                true => {
-                    let octets = Bytes::from(value.to_string());
-                    let update = self.store.update(found.key, octets, LeaseId::NONE, latest);
-                    update.await
-                }
-                false => Ok(latest),
-            };
-            match written {
-                Ok(revision) => {
-                    return Ok(Item {
-                        key,
-                        value,
-                        revision,
-                    });
-                }
-                Err(Error::Conflict { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(ResourceError::Contended(key.clone()))
+        let mut value = Value::Null;
+        let patch = |key: &ResourceKey, found: &[u8]| {
+            value =
+                serde_json::from_slice(found).map_err(|error| unreadable(key.clone(), error))?;
+            Ok(match change(&mut value) {
+                true => Write::Put(value.to_string().into()),
+                false => Write::Nothing,
+            })
+        };
+        let written = self.write_over(key, version, patch).await?;
+        Ok(Item {
+            key: written.key,
+            value,
+            revision: written.revision,
+        })
     }
 
     /// Reads all resources of a kind, or of a kind in a namespace.
@@ -386,6 +346,49 @@ impl Resources {
         Ok(items)
     }
 
+    /// Applies the change that `write` returns for the stored value. If another client writes at the
+    /// same time, reads the new value and calls `write` again. With a version, changes that version
+    /// only.
+    async fn write_over(
+        &self,
+        key: &ResourceKey,
+        version: Option<&str>,
+        mut write: impl FnMut(&ResourceKey, &[u8]) -> Result<Write, ResourceError>,
+    ) -> Result<Written, ResourceError> {
+        for _ in 0..REPLACE_ATTEMPTS_MAX {
+            let Some((key, found)) = self.find(key).await? else {
+                return Err(ResourceError::Missing(key.clone()));
+            };
+            let latest = found.mod_revision;
+            // Also in later attempts, so that the error names the current version.
+            up_to_date(&key, version, latest)?;
+            let (store, none) = (&self.store, LeaseId::NONE);
+            let (octets, written) = match write(&key, &found.value)? {
+                Write::Put(octets) => {
+                    let written = store.update(found.key, octets.clone(), none, latest).await;
+                    (octets, written)
+                }
+                Write::Delete => {
+                    let deleted = store.delete_at(found.key, latest).await;
+                    (found.value, deleted.map(|_| latest))
+                }
+                Write::Nothing => (found.value, Ok(latest)),
+            };
+            match written {
+                Ok(revision) => {
+                    return Ok(Written {
+                        key,
+                        octets,
+                        revision,
+                    });
+                }
+                Err(Error::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(ResourceError::Contended(key.clone()))
+    }
+
     /// Reads the value of a key; for a policy also the key of an older writer.
     async fn find(
         &self,
@@ -405,6 +408,20 @@ impl Resources {
         let found = self.store.get(older.to_string().into()).await?;
         Ok(found.map(|found| (older, found)))
     }
+}
+
+/// A change of a stored value.
+enum Write {
+    Put(Bytes),
+    Delete,
+    Nothing,
+}
+
+/// The stored resource after a write, or before its deletion.
+struct Written {
+    key: ResourceKey,
+    octets: Bytes,
+    revision: Revision,
 }
 
 impl std::fmt::Debug for Resources {

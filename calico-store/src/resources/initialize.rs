@@ -3,12 +3,11 @@
 use calico_model::{DEFAULT_TIER, Kind, ResourceKey, encode_strict};
 use serde_json::{Value, json};
 
-use super::Resources;
 use super::metadata::{complete, new_uid};
+use super::{ResourceError, Resources, Write};
 use crate::error::Error;
 use crate::kv::LeaseId;
 use crate::limits::REPLACE_ATTEMPTS_MAX;
-use crate::resources::ResourceError;
 
 /// The default tiers: name, order, and the action for packets that match no policy of the tier.
 pub(super) const TIERS: [(&str, u32, &str); 3] = [
@@ -46,28 +45,18 @@ impl Resources {
     pub async fn set_ready(&self, ready: bool) -> Result<(), ResourceError> {
         let cluster = json!({"kind": "ClusterInformation", "metadata": {"name": "default"}});
         let (key, _) = encode_strict(cluster)?;
-        let at = bytes::Bytes::from(key.to_string());
-        for _ in 0..REPLACE_ATTEMPTS_MAX {
-            let Some(found) = self.store.get(at.clone()).await? else {
-                return Err(ResourceError::Missing(key));
-            };
-            let mut value: Value = serde_json::from_slice(&found.value).unwrap_or_default();
+        let set = |key: &ResourceKey, found: &[u8]| {
+            let mut value: Value = serde_json::from_slice(found).unwrap_or_default();
             let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else {
                 let reason = "the stored value is unreadable and is not changed";
-                return Err(ResourceError::refused(&key, reason));
+                return Err(ResourceError::refused(key, reason));
             };
-            if spec.insert("datastoreReady".into(), ready.into()) == Some(ready.into()) {
-                return Ok(());
+            match spec.insert("datastoreReady".into(), ready.into()) == Some(ready.into()) {
+                true => Ok(Write::Nothing),
+                false => Ok(Write::Put(value.to_string().into())),
             }
-            let octets = value.to_string().into();
-            let (none, was) = (LeaseId::NONE, found.mod_revision);
-            match self.store.update(at.clone(), octets, none, was).await {
-                Ok(_) => return Ok(()),
-                Err(Error::Conflict { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(ResourceError::Contended(key))
+        };
+        self.write_over(&key, None, set).await.map(drop)
     }
 
     async fn describe_cluster(&self) -> Result<(), ResourceError> {
@@ -78,32 +67,11 @@ impl Resources {
         for _ in 0..REPLACE_ATTEMPTS_MAX {
             let guid = new_uid().replace('-', "");
             let key = self.put_once(cluster(guid.clone())).await?;
-            let at = bytes::Bytes::from(key.to_string());
-            let Some(found) = self.store.get(at.clone()).await? else {
-                continue;
-            };
-            // This function does not repair a value that is unparsable or has no spec.
-            let mut value: Value = serde_json::from_slice(&found.value).unwrap_or_default();
-            let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else {
-                return Ok(());
-            };
-            let unnamed = spec.get("clusterGUID").is_none_or(|guid| guid == "");
-            let unsaid = spec.get("datastoreReady").is_none_or(Value::is_null);
-            if !unnamed && !unsaid {
-                return Ok(());
-            }
-            if unnamed {
-                spec.insert("clusterGUID".into(), guid.into());
-            }
-            if unsaid {
-                spec.insert("datastoreReady".into(), true.into());
-            }
-            let octets = value.to_string().into();
-            let (none, was) = (LeaseId::NONE, found.mod_revision);
-            match self.store.update(at, octets, none, was).await {
-                Ok(_) => return Ok(()),
-                Err(Error::Conflict { .. }) => {}
-                Err(error) => return Err(error.into()),
+            let fill = |_: &ResourceKey, found: &[u8]| Ok(filled(found, &guid));
+            match self.write_over(&key, None, fill).await {
+                // Another client has deleted it again.
+                Err(ResourceError::Missing(_)) => {}
+                written => return written.map(drop),
             }
         }
         let (key, _) = encode_strict(cluster(String::new()))?;
@@ -122,6 +90,27 @@ impl Resources {
             }
         }
         Ok(key)
+    }
+}
+
+/// Returns the write of the missing fields of a ClusterInformation. A value that is unparsable or has
+/// no spec is not repaired.
+fn filled(found: &[u8], guid: &str) -> Write {
+    let mut value: Value = serde_json::from_slice(found).unwrap_or_default();
+    let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else {
+        return Write::Nothing;
+    };
+    let unnamed = spec.get("clusterGUID").is_none_or(|guid| guid == "");
+    let unsaid = spec.get("datastoreReady").is_none_or(Value::is_null);
+    if unnamed {
+        spec.insert("clusterGUID".into(), guid.into());
+    }
+    if unsaid {
+        spec.insert("datastoreReady".into(), true.into());
+    }
+    match unnamed || unsaid {
+        true => Write::Put(value.to_string().into()),
+        false => Write::Nothing,
     }
 }
 
