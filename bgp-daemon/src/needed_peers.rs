@@ -154,3 +154,41 @@ impl Walk {
         self.found.insert(spot, peers.collect());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::make_before_break::tests::network::Network;
+    use crate::make_before_break::tests::node;
+
+    /// A peer is needed after the second walk. With too many doubts to remember, it is needed after
+    /// the first.
+    #[test]
+    fn peer_with_too_many_doubts_is_needed_at_once() {
+        for (routes, at_once) in [
+            (NEEDED_PEERS_DOUBTS_MAX, false),
+            (NEEDED_PEERS_DOUBTS_MAX + 1, true),
+        ] {
+            let mut network = Network::default();
+            network.add(1, node(1, &[1, 2]));
+            network.add(2, node(2, &[1, 2]));
+            network.announce_many(2, routes);
+            network.advance(Duration::from_secs(20));
+            let speaker = network.speaker(1);
+            let peers: BTreeSet<PeerId> = speaker.peers().map(|peer| peer.id).collect();
+            let mut needed_peers = NeededPeers::default();
+            let mut walk = || loop {
+                if let Some(found) = needed_peers.step(speaker, || peers.clone()) {
+                    assert!(needed_peers.doubts.len() <= NEEDED_PEERS_DOUBTS_MAX);
+                    break found;
+                }
+            };
+            let first = walk();
+            assert_eq!(first.doubted, peers);
+            assert_eq!(first.needed == peers, at_once, "{routes} routes");
+            assert_eq!(walk().needed, peers, "{routes} routes");
+        }
+    }
+}

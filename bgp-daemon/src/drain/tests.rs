@@ -124,3 +124,21 @@ fn reflector_without_clients_is_drained_at_once() {
     assert!(network.is_drained(11));
     assert_eq!(network.sessions(13), [0_u8; 0]);
 }
+
+/// At that instant the routes with the new policy are not in the queues yet.
+#[test]
+fn no_client_has_all_routes_when_the_drain_begins() {
+    let network = transition(|number| by_hand(number, NODES), &[]);
+    let (now, speaker) = (network.now(), network.speaker(11));
+    let mut drain = Drain::default();
+    drain.want(
+        now,
+        true,
+        &BTreeMap::from([(Ipv4Addr::from([10, 0, 0, 12]).into(), TWELVE)]),
+    );
+    assert_eq!(drain.look(now, speaker), (false, Progress::Done));
+    assert_eq!(drain.told.len(), 0);
+    let next = drain.poll_timeout().expect("the drain waits");
+    assert_eq!(drain.look(next, speaker), (false, Progress::Done));
+    assert_eq!(drain.told.len(), NODES.count());
+}

@@ -1,6 +1,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use bgp_io::bgp_fsm::GracefulRestartConfig;
 use bgp_io::bgp_proto::{Asn, RouterId};
 use bgp_io::bgp_speaker::RangeConfig;
 use bgp_io::rib::{Policy, Role};
@@ -197,6 +198,63 @@ fn a_session_that_ends_by_itself_is_not_waited_for() {
     network.kill(3);
     network.advance(Duration::from_secs(1));
     assert_eq!(network.leaving(1), [address(2), address(4)]);
+}
+
+/// The session has ended by itself, but the peer may be restarting (RFC 4724 §4.2).
+#[test]
+fn leaving_peer_is_kept_until_its_stale_routes_expire() {
+    let graceful = |number, with: &[u8]| {
+        let mut config = node(number, with);
+        for peer in &mut config.peers {
+            peer.session.graceful_restart = Some(GracefulRestartConfig {
+                time_s: 30,
+                ..GracefulRestartConfig::default()
+            });
+        }
+        config
+    };
+    let mut network = Network::default();
+    for number in [1, 2] {
+        network.add(number, graceful(number, &[1, 2]));
+        network.announce(number);
+    }
+    network.want(1, graceful(1, &[2]), &choice(&[2], &[]));
+    network.advance(Duration::from_secs(20));
+    assert_eq!(network.sessions(1), [2]);
+    network.want(1, graceful(1, &[11]), &choice(&[11], &[]));
+    network.kill(2);
+    network.advance(Duration::from_secs(25));
+    assert_eq!(network.sessions(1), [0_u8; 0]);
+    assert_eq!(network.leaving(1), [address(2)]);
+    assert_eq!(network.holders_of(2), [1], "its route is stale");
+    network.forgive(2);
+    network.advance(Duration::from_secs(10));
+    assert!(network.leaving(1).is_empty());
+}
+
+/// The peer's route no longer depends on the session, in three situations.
+#[test]
+fn unneeded_peer_is_removed_after_its_settle_time() {
+    let at = |time: Duration| Instant::ZERO + time;
+    let second = Duration::from_secs(1);
+    let settle = MAKE_BEFORE_BREAK_SETTLE;
+    for (doubted, selects, time) in [
+        (false, false, settle),
+        (true, false, settle * 2),            // Routes arrive all the time.
+        (false, true, MAKE_BEFORE_BREAK_MAX), // The peer ends the session itself.
+    ] {
+        let mut make_before_break = MakeBeforeBreak::default();
+        make_before_break.want(Instant::ZERO, &node(1, &[2]), &choice(&[2], &[]));
+        make_before_break.want(Instant::ZERO, &node(1, &[11]), &choice(&[11], &[]));
+        let leaving = make_before_break.leaving.get_mut(&address(2));
+        let leaving = leaving.expect("is leaving");
+        (leaving.doubted, leaving.selects) = (doubted, selects);
+        leaving.free_since = Some(Instant::ZERO);
+        let early = make_before_break.take_free(at(time - second), true);
+        assert!(early.is_empty(), "{doubted} {selects}: {early:?}");
+        let gone = make_before_break.take_free(at(time), true);
+        assert_eq!(gone, [address(2)], "{doubted} {selects}");
+    }
 }
 
 /// A node's configuration as a reflector for clients, with its other peers.

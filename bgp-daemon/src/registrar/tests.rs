@@ -358,6 +358,53 @@ fn assigned_id_is_released_with_its_claim() {
     assert!(world.get(FabricKey::Cluster(held)).is_some());
 }
 
+/// A wish without a known ID that must not have these.
+fn avoiding(avoid: &[Ipv4Addr]) -> Wish {
+    Wish {
+        cluster: ClusterWish::Own {
+            router_id: ROUTER_ID,
+            held: None,
+            avoid: avoid.iter().copied().collect(),
+        },
+        ..wish(0, None)
+    }
+}
+
+/// The count of IDs that belong to others is valid for one list of candidates only.
+#[test]
+fn changed_candidates_are_tried_from_the_first() {
+    let mut world = World::new();
+    let other = ClusterClaim::of("rr2").encode();
+    world.put(FabricKey::Cluster(ROUTER_ID), other);
+    world.registrar.claim(wish(0, None));
+    let now = world.instant();
+    let job = world.registrar.poll(now).expect("a claim");
+    let answer = world.ask(job);
+    world.registrar.done(now, answer);
+    assert!(world.registrar.trouble().is_some(), "the ID is taken");
+    world.registrar.claim(avoiding(&[ROUTER_ID]));
+    world.pass(1, true);
+    let second = cluster_ids(NAME, ROUTER_ID).nth(1).expect("another");
+    assert!(world.get(FabricKey::Cluster(second)).is_some());
+    let third = cluster_ids(NAME, ROUTER_ID).nth(2).expect("another");
+    assert_eq!(world.get(FabricKey::Cluster(third)), None);
+}
+
+/// The reply to a claim arrives after the ID was configured for another node.
+#[test]
+fn late_claim_of_a_lost_id_is_replaced_at_once() {
+    let mut world = World::new();
+    world.registrar.claim(wish(0, None));
+    let now = world.instant();
+    let job = world.registrar.poll(now).expect("a claim");
+    world.registrar.claim(avoiding(&[ROUTER_ID]));
+    let answer = world.ask(job);
+    world.registrar.done(now, answer);
+    world.pass(1, true);
+    let second = cluster_ids(NAME, ROUTER_ID).nth(1).expect("another");
+    assert!(world.get(FabricKey::Cluster(second)).is_some());
+}
+
 #[test]
 fn registration_is_written_at_once_and_load_at_intervals() {
     let mut world = World::new();

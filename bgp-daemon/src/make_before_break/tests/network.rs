@@ -83,6 +83,22 @@ impl Network {
         self.announced.insert(number);
     }
 
+    /// Announces so many routes that the other nodes need not have.
+    pub(crate) fn announce_many(&mut self, number: u8, count: usize) {
+        for at in 0..count {
+            let net = format!("10.66.{}.{}/32", at / 256, at % 256);
+            self.nodes.announce(number.into(), &net);
+        }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.nodes.now()
+    }
+
+    pub(crate) fn speaker(&self, number: u8) -> &Speaker {
+        &self.node(number).speaker
+    }
+
     /// Allows all nodes to lack this node's route.
     pub(crate) fn forgive(&mut self, number: u8) {
         self.announced.remove(&number);
