@@ -111,12 +111,6 @@ pub enum Event {
 }
 
 impl Event {
-    /// Returns whether the event reports a change by another program, or the possible loss of such
-    /// a report.
-    pub(crate) fn tells(&self) -> bool {
-        self.changed_key().is_some() || *self == Self::Overrun
-    }
-
     /// Returns the key of the route that another program changed, if the event reports such a
     /// change.
     pub(crate) fn changed_key(&self) -> Option<&RouteKey> {

@@ -16,7 +16,7 @@ pub const USAGE: &str = "usage: cargo run -p xtask -- COMMAND
   promises         writes the page of promises from the comments at tests, docs/design/promises.md
   docs             builds the documentation as a searchable site with mdBook, target/docs
   package          packages the published crates, and builds the examples from the packages
-  release-check [--without CHECK ...] [--since REVISION]
+  release-check [--only CHECK ...] [--without CHECK ...] [--since REVISION]
                    everything that a release needs beside continuous integration
   costs            what each published crate costs to build, as a table
   soak MINUTES     the tests that draw, and the fuzz targets, with seeds by chance";

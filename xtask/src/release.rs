@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::library;
 use crate::runner;
@@ -43,6 +43,8 @@ impl Outcome {
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Request {
+    /// The only checks to make; all if there are none.
+    only: Vec<String>,
     /// The checks that may be missing.
     without: Vec<String>,
     /// The release to compare with; the last tag if there is no name.
@@ -70,6 +72,7 @@ const CHECKS: &[Check] = &[
         Ok(Outcome::of(built, "built from the packages alone"))
     }),
     ("cargo-deny", deny),
+    ("advisories", advisories),
     ("site", site),
 ];
 
@@ -82,6 +85,9 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<bool> {
     let mut rows = Vec::new();
     let mut passed = true;
     for (name, check) in CHECKS {
+        if !request.only.is_empty() && !request.only.iter().any(|only| only == name) {
+            continue;
+        }
         println!("== {name}");
         let since = Instant::now();
         let outcome = check(root, &request).unwrap_or_else(|error| {
@@ -118,18 +124,20 @@ fn request(arguments: &[String]) -> Result<Request> {
     while let Some(option) = arguments.next() {
         let mut value = || arguments.next().cloned().context("a name is missing");
         match option.as_str() {
-            "--without" => {
-                let name = value()?;
-                if !CHECKS.iter().any(|(known, _)| *known == name) {
-                    bail!("no check is called {name}");
-                }
-                request.without.push(name);
-            }
+            "--only" => request.only.push(known(&value()?)?),
+            "--without" => request.without.push(known(&value()?)?),
             "--since" => request.since = Some(value()?),
-            _ => bail!("unknown option {option}; --without CHECK, --since REVISION"),
+            _ => bail!("unknown option {option}; --only CHECK, --without CHECK, --since REVISION"),
         }
     }
     Ok(request)
+}
+
+/// Returns the name if a check has it.
+fn known(name: &str) -> Result<String> {
+    let is_known = CHECKS.iter().any(|(known, _)| *known == name);
+    ensure!(is_known, "no check is called {name}");
+    Ok(name.to_owned())
 }
 
 /// Returns the version of the workspace.
@@ -169,20 +177,51 @@ fn packages(root: &Path, _: &Request) -> Result<Outcome> {
     Ok(Outcome::of(status.success(), format!("{count} packages")))
 }
 
-/// Licenses, sources, bans and advisories of all platforms.
+/// Licenses, sources and bans of all platforms.
 fn deny(root: &Path, _: &Request) -> Result<Outcome> {
-    let known = runner::program("cargo", root)
+    let Some(version) = cargo_deny(root)? else {
+        return Ok(no_cargo_deny());
+    };
+    let checks = [
+        "deny",
+        "--workspace",
+        "check",
+        "licenses",
+        "bans",
+        "sources",
+    ];
+    let status = runner::program("cargo", root).args(checks).status()?;
+    let remark = format!("licenses, bans and sources, {version}");
+    Ok(Outcome::of(status.success(), remark))
+}
+
+/// Known vulnerabilities of all packages.
+fn advisories(root: &Path, _: &Request) -> Result<Outcome> {
+    let Some(version) = cargo_deny(root)? else {
+        return Ok(no_cargo_deny());
+    };
+    let cargo = |words: &[&str]| runner::program("cargo", root).args(words).status();
+    if !cargo(&["deny", "fetch", "db"])?.success() {
+        let reason = "the database of RustSec cannot be fetched";
+        return Ok(Outcome::Missing(reason.to_owned()));
+    }
+    let status = cargo(&["deny", "--workspace", "check", "advisories"])?;
+    Ok(Outcome::of(status.success(), version))
+}
+
+/// Returns the version of cargo-deny, if it is installed.
+fn cargo_deny(root: &Path) -> Result<Option<String>> {
+    let mut cargo = runner::program("cargo", root);
+    let known = cargo
         .args(["deny", "--version"])
         .output()
         .context("cargo")?;
-    if !known.status.success() {
-        let reason = "install it with `cargo install --locked cargo-deny`";
-        return Ok(Outcome::Missing(reason.to_owned()));
-    }
     let version = String::from_utf8_lossy(&known.stdout).trim().to_owned();
-    let mut deny = runner::program("cargo", root);
-    let status = deny.args(["deny", "--workspace", "check"]).status()?;
-    Ok(Outcome::of(status.success(), version))
+    Ok(known.status.success().then_some(version))
+}
+
+fn no_cargo_deny() -> Outcome {
+    Outcome::Missing("install it with `cargo install --locked cargo-deny`".to_owned())
 }
 
 /// The site of `make docs`.
@@ -207,10 +246,24 @@ mod tests {
 
     #[test]
     fn options_are_read_and_unknown_names_rejected() {
-        let asked = request(&words(&["--without", "wasm", "--since", "v0.1.0"])).expect("valid");
+        let asked = request(&words(&[
+            "--without",
+            "wasm",
+            "--since",
+            "v0.1.0",
+            "--only",
+            "site",
+        ]))
+        .expect("valid");
+        assert_eq!(asked.only, ["site"]);
         assert_eq!(asked.without, ["wasm"]);
         assert_eq!(asked.since.as_deref(), Some("v0.1.0"));
-        for invalid in [&["--without", "wsam"][..], &["--without"], &["wasm"]] {
+        for invalid in [
+            &["--without", "wsam"][..],
+            &["--only", "wsam"],
+            &["--without"],
+            &["wasm"],
+        ] {
             request(&words(invalid)).expect_err("invalid");
         }
     }

@@ -137,7 +137,7 @@ impl NetlinkFib {
                     .events
                     .iter()
                     .skip(before)
-                    .filter(|e| e.tells())
+                    .filter(|event| is_counted(event))
                     .count();
                 self.ahead += self.events.len() - before;
             }
@@ -262,9 +262,15 @@ impl NetlinkFib {
     /// Returns the next event to hand out.
     fn pop(&mut self) -> Option<Event> {
         let event = self.events.pop_front()?;
-        self.untold -= usize::from(event.tells());
+        self.untold -= usize::from(is_counted(&event));
         Some(event)
     }
+}
+
+/// Returns whether the event reports a change by another program, or the possible loss of such a
+/// report.
+fn is_counted(event: &Event) -> bool {
+    event.changed_key().is_some() || *event == Event::Overrun
 }
 
 impl fmt::Debug for NetlinkFib {
