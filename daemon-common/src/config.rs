@@ -47,6 +47,16 @@ fn value_in(path: &Path, keys: &[&str]) -> Option<toml::Value> {
     Some(at)
 }
 
+/// Returns the path of another configuration file of this host: beside `file`, else in the packages'
+/// directory. `None` if there is no such file.
+pub fn beside(file: &Path, name: &str) -> Option<PathBuf> {
+    let own = file.parent().map(|directory| directory.join(name));
+    let packaged = Path::new(PACKAGED).join(name);
+    own.into_iter()
+        .chain([packaged])
+        .find(|path| path.is_file())
+}
+
 /// Reads a file into `T`.
 ///
 /// # Errors
@@ -144,11 +154,7 @@ impl Source {
     /// Another configuration file of this host: beside this one, else in the packages' directory.
     /// `None` if there is no such file.
     pub fn beside(&self, name: &str) -> Option<PathBuf> {
-        let own = self.path.parent().map(|directory| directory.join(name));
-        let packaged = Path::new(PACKAGED).join(name);
-        own.into_iter()
-            .chain([packaged])
-            .find(|path| path.is_file())
+        beside(&self.path, name)
     }
 
     /// An empty list of problems in this file.

@@ -15,8 +15,9 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::agent::AgentConfig;
+pub use crate::bgp_files::BgpFilePaths;
 use crate::calc::interface_prefixes;
-use crate::limits::{CONTROL_PORT_EXCEPTIONS_MAX, HOST_NAME_OCTETS_MAX};
+use crate::limits::{BGP_FILES_MAX, CONTROL_PORT_EXCEPTIONS_MAX, HOST_NAME_OCTETS_MAX};
 use crate::report::DAEMON;
 
 /// `rtm_protocol` values below this belong to the kernel and the administrator (`RTPROT_STATIC` is
@@ -57,6 +58,8 @@ pub struct Config {
     /// Directory below which the status files of endpoints are written for plugins of this host, if
     /// enabled.
     pub endpoint_status_path_prefix: Option<PathBuf>,
+    /// The files of this host's BGP daemons, whose ports are closed to workloads.
+    pub bgp_files: BgpFilePaths,
     /// The configuration of the agent.
     pub agent: AgentConfig,
     /// The path of the file.
@@ -85,6 +88,7 @@ struct File {
     interface_patience_s: Option<u32>,
     #[serde(default)]
     control_port_exceptions: Vec<Spanned<String>>,
+    bgp_files: Option<Vec<Spanned<PathBuf>>>,
     #[serde(default)]
     police_host_traffic: bool,
     #[serde(default = "endpoint_status_path_prefix")]
@@ -153,6 +157,7 @@ impl Config {
             take_metric(&file, &mut agent),
             take_table(&file, &mut agent),
             take_exceptions(&file, &mut agent),
+            too_many_bgp_files(&file),
             log_problem(&file),
         ] {
             found.into_iter().for_each(|problem| problems.push(problem));
@@ -162,9 +167,9 @@ impl Config {
             .into_iter()
             .for_each(|problem| problems.push(problem));
         if machine {
-            protocol_clash(source, &agent)
-                .into_iter()
-                .for_each(|problem| problems.push(problem));
+            for found in [protocol_clash(source, &agent), missing_bgp_file(&file)] {
+                found.into_iter().for_each(|problem| problems.push(problem));
+            }
         }
         problems.finish()?;
         agent.settings = environment.settings.over(&agent.settings);
@@ -190,6 +195,12 @@ impl Config {
             datastore_snapshot: file.datastore_snapshot,
             endpoint_status_path_prefix: Some(status_path_prefix)
                 .filter(|prefix| !prefix.as_os_str().is_empty()),
+            bgp_files: match file.bgp_files {
+                None => BgpFilePaths::Beside(source.path().to_owned()),
+                Some(paths) => {
+                    BgpFilePaths::Named(paths.into_iter().map(Spanned::into_inner).collect())
+                }
+            },
             agent,
             path: source.path().to_owned(),
             ignored_variables: environment.ignored,
@@ -330,6 +341,20 @@ fn take_exceptions(file: &File, agent: &mut AgentConfig) -> Option<Problem> {
         agent.control_port_exceptions.push(net.trunc());
     }
     None
+}
+
+fn too_many_bgp_files(file: &File) -> Option<Problem> {
+    let beyond = file.bgp_files.as_ref()?.get(BGP_FILES_MAX)?;
+    let message = format!("more than {BGP_FILES_MAX} files in `bgp_files`");
+    Some(Problem::at(beyond.span(), message))
+}
+
+fn missing_bgp_file(file: &File) -> Option<Problem> {
+    let mut paths = file.bgp_files.iter().flatten();
+    let missing = paths.find(|path| !path.get_ref().is_file())?;
+    let message = format!("there is no file {}", missing.get_ref().display());
+    let help = "`bgp_files` lists the files of this host's BGP daemons; without the key,         bgp-client.toml and route-reflector.toml are read if they exist";
+    Some(Problem::at(missing.span(), message).help(help))
 }
 
 fn log_problem(file: &File) -> Option<Problem> {

@@ -23,6 +23,7 @@ use futures_util::FutureExt;
 
 use crate::agent::Agent;
 use crate::apply::{HostError, LinuxHost};
+use crate::bgp_files::BgpFiles;
 use crate::config::Config;
 use crate::datastore_address::DatastoreAddresses;
 use crate::endpoint_files::EndpointFiles;
@@ -100,6 +101,7 @@ pub struct Daemon {
     follower: Follower,
     /// The addresses of the datastore.
     addresses: DatastoreAddresses,
+    bgp_files: BgpFiles,
     /// Received changes of the datastore that are still to be applied, a part at a time.
     waiting: std::vec::IntoIter<Update>,
     /// When the datastore's next changes are applied.
@@ -174,6 +176,7 @@ impl Daemon {
             signals: None,
             follower: follow_ready(Arc::clone(&store), store::ranges(), chance, snapshot),
             addresses: DatastoreAddresses::of(&config.datastore.endpoints),
+            bgp_files: BgpFiles::new(clock.now(), config.bgp_files.clone()),
             store,
             waiting: Vec::new().into_iter(),
             updates_at: clock.now(),
@@ -232,6 +235,9 @@ impl Daemon {
     /// Performs all work that is due.
     fn turn(&mut self, errand: &mut Option<Errand>) {
         let now = self.clock.now();
+        if let Some(ports) = self.bgp_files.look(now) {
+            self.agent.bgp_files(ports);
+        }
         self.agent_turns(now);
         self.host.go_on(now);
         let transactions = self.host.rules().transactions();
@@ -307,6 +313,7 @@ impl Daemon {
             self.reporter.poll_timeout(),
             self.host.poll_timeout(),
             self.events.poll_timeout(),
+            Some(self.bgp_files.poll_timeout()),
             self.files.as_ref().and_then(EndpointFiles::poll_timeout),
         ];
         let deadline = deadline.into_iter().flatten().min();
@@ -424,6 +431,7 @@ impl Daemon {
                     config_error: self.config_error.clone(),
                     store: self.store_figures(),
                     store_troubles: self.follower.troubles(),
+                    bgp_file_problems: self.bgp_files.problems().collect(),
                     files_problem: self
                         .files
                         .as_ref()
@@ -466,6 +474,9 @@ impl Daemon {
         let applied = self.config.applied_keys(new);
         let fixed = self.config.restart_keys(new);
         self.agent.reconfigure(&new.agent);
+        self.bgp_files
+            .reconfigure(self.clock.now(), new.bgp_files.clone());
+        self.config.bgp_files.clone_from(&new.bgp_files);
         // A key that requires a restart keeps its value, and is named again by the next reload.
         self.config.agent = self.agent.config().clone();
         emit(Emitted::ConfigKeysApplied {

@@ -7,6 +7,7 @@
 //! * [`apply`]: nftables, neighbor entries, kernel settings, connection tracking.
 //! * `status`: decides the reports into the datastore, and their times. Pure.
 //! * `endpoint_files`: status files for plugins of this host.
+//! * `bgp_files`: the ports of this host's BGP daemons.
 //! * [`config`] and [`daemon`]: the program around it.
 //!
 //! Felix fails closed: traffic that is not known to be allowed is dropped. Rules are in force
@@ -14,6 +15,7 @@
 
 pub mod agent;
 pub mod apply;
+mod bgp_files;
 pub mod calc;
 pub mod config;
 pub mod daemon;

@@ -83,6 +83,12 @@ pub const INTERFACE_REFRESH: Duration = Duration::from_secs(90);
 /// kept.
 pub const ROUTE_GRACE: Duration = Duration::from_secs(10);
 
+/// Interval of looking for changed files of BGP daemons.
+pub const BGP_FILES_CHECK: Duration = Duration::from_secs(5);
+
+/// Maximum number of files of BGP daemons that are named.
+pub const BGP_FILES_MAX: usize = 16;
+
 /// Interval of resolving the names of the datastore's members.
 pub const DATASTORE_LOOKUP: Duration = Duration::from_secs(60);
 

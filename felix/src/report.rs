@@ -167,6 +167,8 @@ pub struct Process {
     pub store: StoreFigures,
     /// Why the datastore, or a part of it, cannot be read now.
     pub store_troubles: Vec<String>,
+    /// Which files of BGP daemons cannot be read.
+    pub bgp_file_problems: Vec<String>,
     /// Why the status files for plugins are outdated.
     pub files_problem: Option<String>,
 }
@@ -206,6 +208,7 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
              store has been read and is ready"
         ));
     }
+    notes.extend(process.bgp_file_problems);
     if let Some(problem) = process.files_problem {
         notes.push(format!(
             "endpoint status files for CNI plugins cannot be written: {problem}"

@@ -8,6 +8,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
+use daemon_common::{Command, Reply};
 use netns::host::{Host, PATIENCE, RESOURCES, pair};
 use netns::packet;
 use netns::{Namespace, Workload, count_at, count_of, lab, run};
@@ -190,6 +191,83 @@ fn workload_reaches_no_control_port_of_the_fabric() {
             "by IPv6 it is none"
         );
     });
+}
+
+// Promise: as felix workload_reaches_no_control_port_of_the_fabric
+#[test]
+fn bgp_ports_of_files_are_closed_to_workloads() {
+    lab("bgp_ports_of_files_are_closed_to_workloads", || {
+        let (mut host, one, _two) = pair();
+        let outside = outside();
+        fabric(&host);
+        let path = host.directory().join("bgp.toml");
+        let text = "listen = [\"0.0.0.0:1801\"]\nguard.ports = [1802]\n\
+            [[neighbor]]\naddress = \"10.0.0.1\"\nport = 1803\n\
+            [[neighbor]]\naddress = \"10.0.0.2\"\nport = 1804\n";
+        host.stop();
+        let ports = [1801, 1802, 1803, 1804, 80];
+        let _far = ports.map(|port| outside.within(|| listen(port)));
+        let _own = ports.map(listen);
+        assert!(connects(&one, "10.0.0.11:1801", PATIENCE), "no file yet");
+        std::fs::write(&path, text).unwrap();
+        host.settings = format!("bgp_files = [{path:?}]");
+        host.start();
+        host.wait_up("cali1");
+        count_at(&outside, "tcp dport 1801-1804");
+        for to in [
+            "10.0.0.11:1801",
+            "10.0.0.11:1802",
+            "169.254.1.1:1801",
+            "10.0.0.2:1801",
+            "10.0.0.1:1802",
+            "10.0.0.1:1803",
+            "10.0.0.2:1804",
+            "10.0.0.11:1804",
+            "[fd00::11]:1801",
+        ] {
+            let before = host.counted("control-closed", DROPPED);
+            assert!(!connects(&one, to, NEVER), "{to} is reached");
+            let dropped = host.counted("control-closed", DROPPED);
+            assert!(dropped > before, "{to}: not by the guard");
+        }
+        assert_eq!(count_of(&outside), 0, "a packet got through");
+        for to in ["10.0.0.11:80", "10.0.0.11:1803", "10.0.0.1:80"] {
+            assert!(connects(&one, to, PATIENCE), "{to} is not reached");
+        }
+
+        // The running Felix follows the file, and keeps its ports while it is damaged. A file that
+        // is replaced is never seen half written.
+        let replace = |text: &str| {
+            let new = host.directory().join("new");
+            std::fs::write(&new, text).unwrap();
+            std::fs::rename(new, &path).unwrap();
+        };
+        replace("listen = [\"0.0.0.0:4711\"]");
+        until_listed(&host, "set inet cambric-felix control-ports-tcp", "4711");
+        replace("listen = ");
+        host.until("a note", || notes(&host).contains("last ports"));
+        let held = run("nft list set inet cambric-felix control-ports-tcp");
+        assert!(held.contains("4711"), "{held}");
+
+        // Where the ports were never known, workloads open no connection to the host.
+        host.stop();
+        host.start();
+        host.wait_up("cali1");
+        for to in ["10.0.0.11:80", "10.0.0.11:1801", "[fd00::11]:1804"] {
+            assert!(!connects(&one, to, NEVER), "{to} is reached");
+        }
+        let service = one.namespace.within(|| listen(8080));
+        assert!(TcpStream::connect_timeout(&at("10.65.0.1:8080"), PATIENCE).is_ok());
+        drop(service);
+    });
+}
+
+/// Returns the notes of the status.
+fn notes(host: &Host) -> String {
+    match host.ask(&Command::Status {}) {
+        Reply::Status(status) => status.notes.join("\n"),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -52,6 +52,7 @@ fn control() -> Control {
     Control {
         ports: [(TCP, 179), (TCP, 1790), (TCP, 1791)].into(),
         node_ports: [2379].into(),
+        host_is_closed: true,
         nodes: ["10.0.0.11", "fd00::11"].map(address).into(),
         services: ["10.0.0.254", "fd00::1"]
             .map(|at| (address(at), 2379))
@@ -501,7 +502,7 @@ fn a_thousand_endpoints_fit_one_transaction() {
             "1000 endpoints {whole:?}, one fewer {one:?}, check {:?}",
             start.elapsed()
         );
-        assert_eq!(rules.rules.packets().unwrap().len(), 24 + 2 * 999);
+        assert_eq!(rules.rules.packets().unwrap().len(), 25 + 2 * 999);
         assert_listed(&ruleset(&endpoints[1..]));
     });
 }

@@ -19,7 +19,7 @@ use super::router::Router;
 use super::routes::RouteSync;
 use super::rules::RuleSync;
 use super::trust::{News, Trust};
-use crate::calc::{Calculator, Endpoint, EndpointId, Problem};
+use crate::calc::{BgpPorts, Calculator, Endpoint, EndpointId, Problem};
 use crate::render::{Frame, Key, RuleInputs, Ruleset, floating, render, source};
 
 /// The agent of one host.
@@ -130,6 +130,11 @@ impl Agent {
     /// Sets the addresses of the datastore, as this host resolves them.
     pub(crate) fn datastore_at(&mut self, at: BTreeSet<SocketAddr>) {
         self.calculator.datastore_at(at);
+    }
+
+    /// Sets the ports in the files of this host's BGP daemons.
+    pub(crate) fn bgp_files(&mut self, files: BgpPorts) {
+        self.calculator.bgp_files(files);
     }
 
     /// Records that the datastore has been read in full: a missing key does not exist.

@@ -11,7 +11,7 @@ use calico_model::{
 use ipnet::IpNet;
 
 use super::desired::Desired;
-use super::fabric::Fabric;
+use super::fabric::{BgpPorts, Fabric};
 use super::place::Places;
 use super::policy::{Index, List, Policy, Tiers, broken, policy};
 use super::pools::Pools;
@@ -163,6 +163,11 @@ impl Calculator {
     /// Sets the addresses of the datastore, as this host resolves them.
     pub(crate) fn datastore_at(&mut self, at: BTreeSet<SocketAddr>) {
         self.news.fabric |= self.fabric.datastore(at);
+    }
+
+    /// Sets the ports in the files of this host's BGP daemons.
+    pub(crate) fn bgp_files(&mut self, files: BgpPorts) {
+        self.news.fabric |= self.fabric.files(files);
     }
 
     /// Records that `key` has this `value` now, or was deleted. Keys of other kinds are ignored.

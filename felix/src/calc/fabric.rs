@@ -9,6 +9,17 @@ use ipnet::IpNet;
 
 use crate::render::{Control, TCP};
 
+/// The BGP ports in the files of this host's BGP daemons.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BgpPorts {
+    /// Ports of this host: those on which a daemon listens, and those of `[guard]`.
+    pub ports: BTreeSet<u16>,
+    /// Addresses and ports of neighbors.
+    pub neighbors: BTreeSet<SocketAddr>,
+    /// A file has not been readable since the start of Felix, so ports are missing.
+    pub incomplete: bool,
+}
+
 /// Nodes, BGP ports, BGP peers and reflectors in the datastore, by key, and additions of this
 /// host's configuration.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +29,7 @@ pub(super) struct Fabric {
     peers: BTreeMap<String, (IpAddr, u16)>,
     reflectors: BTreeMap<String, BTreeSet<(IpAddr, u16)>>,
     datastore: BTreeSet<SocketAddr>,
+    files: BgpPorts,
     exceptions: Vec<IpNet>,
 }
 
@@ -67,34 +79,44 @@ impl Fabric {
         different
     }
 
+    /// Records the ports in the files of this host's BGP daemons.
+    pub(super) fn files(&mut self, files: BgpPorts) -> bool {
+        let different = self.files != files;
+        self.files = files;
+        different
+    }
+
     /// Records the sources that may reach control ports.
     pub(super) fn exceptions(&mut self, sources: Vec<IpNet>) {
         self.exceptions = sources;
     }
 
-    /// Returns the whole. A datastore on a loopback address, or on the unspecified one, runs on the
-    /// host itself. Other hosts with the same configuration run theirs, so its port is closed on
-    /// all nodes. A datastore on a node may answer at every address of that node, including
-    /// addresses that no Node resource has.
+    /// Returns the whole. A datastore or a neighbor of a file on a loopback address, or on the
+    /// unspecified one, runs on the host itself. Other hosts with the same configuration run
+    /// theirs, so its port is closed on all nodes. One on a node may answer at every address of
+    /// that node, including addresses that no Node resource has.
     pub(super) fn control(&self, tunnel_sources: Vec<IpNet>) -> Control {
-        let ports = self.ports.values().copied().chain([BGP_PORT]);
+        let files = &self.files;
+        let ports = self.ports.values().chain(&files.ports).copied();
+        let ports: BTreeSet<u16> = ports.chain([BGP_PORT]).collect();
         let nodes: BTreeSet<IpAddr> = self.nodes.values().flatten().copied().collect();
         let is_own = |at: IpAddr| at.is_loopback() || at.is_unspecified();
-        let store = || {
-            self.datastore
-                .iter()
-                .map(|at| (at.ip().to_canonical(), at.port()))
+        let configured = || {
+            let all = self.datastore.iter().chain(&files.neighbors);
+            all.map(|at| (at.ip().to_canonical(), at.port()))
         };
-        let on_nodes = store().filter(|(at, _)| is_own(*at) || nodes.contains(at));
-        let node_ports = on_nodes.map(|(_, port)| port).collect();
-        let store = store().filter(|(at, _)| !is_own(*at));
+        let on_nodes = configured().filter(|(at, _)| is_own(*at) || nodes.contains(at));
+        let node_ports = on_nodes.map(|(_, port)| port);
+        let node_ports = node_ports.filter(|port| !ports.contains(port)).collect();
+        let configured = configured().filter(|(at, _)| !is_own(*at));
         let reflectors = self.reflectors.values().flatten();
         let peers = self.peers.values().chain(reflectors).copied();
         Control {
-            ports: ports.map(|port| (TCP, port)).collect(),
+            ports: ports.into_iter().map(|port| (TCP, port)).collect(),
             node_ports,
+            host_is_closed: files.incomplete,
             nodes,
-            services: peers.chain(store).collect(),
+            services: peers.chain(configured).collect(),
             exceptions: self.exceptions.clone(),
             tunnel_sources,
         }

@@ -22,6 +22,7 @@ mod unsupported;
 
 pub use calculator::{Calculator, KINDS};
 pub use desired::{Desired, Placement, Settled};
+pub use fabric::BgpPorts;
 pub(crate) use read::interface_prefixes;
 pub(crate) use settings::fault;
 pub use settings::{INTERFACE_PREFIXES, Settings};

@@ -39,7 +39,7 @@ const fn restart(name: &'static str, differs: fn(&Config, &Config) -> bool) -> K
 }
 
 /// Every key of the file.
-const KEYS: [Key; 17] = [
+const KEYS: [Key; 18] = [
     restart("hostname", |a, b| a.agent.hostname != b.agent.hostname),
     restart("control", |a, b| a.control != b.control),
     restart("log", |a, b| a.log != b.log),
@@ -64,6 +64,7 @@ const KEYS: [Key; 17] = [
     applied("control_port_exceptions", |a, b| {
         a.agent.control_port_exceptions != b.agent.control_port_exceptions
     }),
+    applied("bgp_files", |a, b| a.bgp_files != b.bgp_files),
     applied("police_host_traffic", |a, b| {
         a.agent.police_host_traffic != b.agent.police_host_traffic
     }),
@@ -172,6 +173,7 @@ mod tests {
             "route_refresh_s = 7",
             "interface_patience_s = 7",
             "control_port_exceptions = [\"10.65.0.7\"]",
+            "bgp_files = []",
             "police_host_traffic = true",
             "endpoint_status_path_prefix = \"/tmp/other\"",
             "datastore_snapshot.file = \"/tmp/other.snapshot\"",

@@ -20,12 +20,17 @@ use super::build::{Frame, base, chain, counted, dispatch_prefixes, rule};
 use super::encapsulation;
 use super::openstack::{self, OpenStack};
 use super::outgoing::INSIDE;
-use super::ruleset::{Chain, End, Family, Hook, Is, Key, Match, Rule, Set, SetKind, Side, Verdict};
+use super::ruleset::{
+    Chain, ConnectionStates, End, Family, Hook, Is, Key, Match, Rule, Set, SetKind, Side, Verdict,
+};
 
 /// The protocols with control ports, each with the set of these ports.
 const PROTOCOLS: [(u8, &str); 1] = [(TCP, "control-ports-tcp")];
 /// TCP ports that are closed on nodes, and open elsewhere.
 const NODE_PORTS: &str = "control-ports-of-nodes";
+/// TCP ports of this host to which workloads open no connection, because the ports of its BGP
+/// daemons are unknown: all of them, or none.
+const UNKNOWN_PORTS: &str = "control-ports-unknown";
 /// The sets of nodes' addresses, by family.
 pub(super) const NODES: [&str; 2] = ["nodes-ipv4", "nodes-ipv6"];
 /// The sets of single services: address and TCP port.
@@ -37,6 +42,7 @@ const FORWARD: &str = "workload-guard-forward";
 const INPUT: &str = "workload-guard-input";
 const DESTINATIONS: &str = "control-destinations";
 const HOST: &str = "control-host";
+const UNKNOWN: &str = "control-unknown";
 const CLOSED: &str = "control-closed";
 /// The protocol number of TCP.
 pub const TCP: u8 = 6;
@@ -48,6 +54,8 @@ pub struct Control {
     pub ports: BTreeSet<(u8, u16)>,
     /// TCP ports that are closed on this host and on all nodes.
     pub node_ports: BTreeSet<u16>,
+    /// Workloads open no TCP connection to this host.
+    pub host_is_closed: bool,
     /// Addresses of nodes, including those of their tunnels.
     pub nodes: BTreeSet<IpAddr>,
     /// Single services: address and TCP port.
@@ -68,6 +76,8 @@ pub(super) fn sets(control: &Control) -> Vec<(&'static str, BTreeSet<Key>)> {
         })
         .collect();
     sets.push((NODE_PORTS, ranges(control.node_ports.iter().copied())));
+    let unknown = control.host_is_closed.then_some(Key::Ports(0, u16::MAX));
+    sets.push((UNKNOWN_PORTS, unknown.into_iter().collect()));
     for (place, family) in Family::ALL.into_iter().enumerate() {
         let nodes = control.nodes.iter().copied();
         let nodes = nodes.filter(|address| Family::of(*address) == family);
@@ -102,7 +112,7 @@ fn nets(given: &[IpNet], family: Family) -> BTreeSet<Key> {
 pub(super) fn empty_sets() -> Vec<(&'static str, Set)> {
     let ports = PROTOCOLS.into_iter().map(|(_, name)| name);
     let mut sets: Vec<(&str, SetKind)> = ports
-        .chain([NODE_PORTS])
+        .chain([NODE_PORTS, UNKNOWN_PORTS])
         .map(|name| (name, SetKind::Ports))
         .chain([(encapsulation::ALLOWED, SetKind::InterfaceVerdict)])
         .collect();
@@ -164,6 +174,7 @@ fn own_chains(frame: &Frame, openstack: OpenStack) -> BTreeMap<String, Chain> {
         chain(INPUT, input),
         chain(DESTINATIONS, destinations()),
         chain(HOST, host()),
+        chain(UNKNOWN, unknown()),
         chain(CLOSED, closed()),
     ]
     .into()
@@ -218,7 +229,16 @@ fn host() -> Vec<Rule> {
     rules.push(close(vec![port_in(TCP, NODE_PORTS)]));
     let ports = PROTOCOLS.into_iter();
     rules.extend(ports.map(|(protocol, ports)| close(vec![port_in(protocol, ports)])));
+    let unknown = Verdict::Goto(UNKNOWN.into());
+    rules.push(rule(vec![port_in(TCP, UNKNOWN_PORTS)], unknown));
     rules
+}
+
+/// Returns the rules for the ports of this host while those of its BGP daemons are unknown: replies
+/// of a workload to its host pass.
+fn unknown() -> Vec<Rule> {
+    let answer = Match::Connection(ConnectionStates::EstablishedOrRelated);
+    vec![rule(vec![answer], Verdict::Return), close(Vec::new())]
 }
 
 fn closed() -> Vec<Rule> {

@@ -58,6 +58,7 @@ fn inputs() -> RuleInputs {
         control: Control {
             ports: [(TCP, 179), (TCP, 180), (TCP, 1790)].into(),
             node_ports: [2379].into(),
+            host_is_closed: true,
             nodes: [[10, 0, 0, 11].into(), "fd00::11".parse().unwrap()].into(),
             services: [("10.0.0.1".parse().unwrap(), 1179)].into(),
             exceptions: vec!["10.65.0.1/32".parse().unwrap()],
@@ -342,6 +343,7 @@ prop_compose! {
     fn any_control()(
         ports in prop::collection::btree_set(178_u16..183, 0..4),
         node_ports in prop::collection::btree_set(2379_u16..2382, 0..3),
+        host_is_closed in any::<bool>(),
         nodes in prop::collection::btree_set(0_u8..4, 0..4),
         services in prop::collection::btree_set((0_u8..3, 1_u16..3), 0..4),
         exceptions in prop::collection::vec((0_u8..4, 30_u8..=32), 0..3),
@@ -353,6 +355,7 @@ prop_compose! {
         Control {
             ports: ports.into_iter().map(|port| (TCP, port)).collect(),
             node_ports,
+            host_is_closed,
             nodes: nodes.into_iter().map(address).collect(),
             services: services.into_iter().map(|(n, port)| (address(n), port)).collect(),
             tunnel_sources: exceptions

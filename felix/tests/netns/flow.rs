@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::{Namespace, sysctl};
 
 /// Time between two requests.
-const PERIOD: Duration = Duration::from_millis(5);
+const PERIOD: Duration = Duration::from_millis(1);
 /// Maximum number of unanswered requests: their answers fit into the buffer of the socket.
 const UNANSWERED_MAX: usize = 100;
 /// Maximum time for pending answers. The kernel answers a request when it is sent, so this is only

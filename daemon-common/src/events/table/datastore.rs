@@ -27,6 +27,10 @@ macro_rules! datastore_events {
         DatastoreLookupFailed "datastore.lookup_failed" WARN "host name of the datastore cannot be resolved" {
             name: Text, port: u64, reason: Text,
         }
+        #[doc = "A file of a BGP daemon of this host cannot be read. Its last ports stay closed to workloads; if there are none, workloads open no TCP connection to the host."]
+        BgpFileUnreadable "bgp_file.unreadable" WARN "file of a BGP daemon cannot be read for its ports" {
+            path: Text, reason: Text,
+        }
         #[doc = "A configuration took effect. The counts are numbers of neighbors; `keyless` ones wait for their password. `revision` is that of the datastore, if the configuration comes from there."]
         ConfigApplied "config.applied" INFO "configuration applied" {
             added: u64, removed: u64, reset: u64, keyless: u64, revision: Option<u64>,

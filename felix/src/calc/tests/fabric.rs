@@ -152,3 +152,38 @@ fn registered_reflectors_are_guarded_at_their_port() {
     let prefix = calico_store::KeyRange::prefix(calico_model::FabricKey::REFLECTORS);
     assert!(read.contains(&prefix), "registrations are read");
 }
+
+#[test]
+fn ports_of_files_are_guarded_with_those_of_resources() {
+    let value = node(json!({"bgp": {"ipv4Address": "10.0.0.11/24"}}));
+    let mut calculator = told(&[(key("nodes", "n1"), value)]);
+    let neighbors = [
+        "10.0.0.1:8179",
+        "10.0.0.11:8180",
+        "127.0.0.1:8181",
+        "[::1]:179",
+    ];
+    let files = BgpPorts {
+        ports: [1790].into(),
+        neighbors: neighbors.map(|at| at.parse().unwrap()).into(),
+        incomplete: false,
+    };
+    calculator.bgp_files(files);
+    assert!(calculator.has_news());
+    let control = calculator.settled().control;
+    assert_eq!(ports(&control), [179, 1790]);
+    assert_eq!(control.node_ports, [8180, 8181].into());
+    let services = [("10.0.0.1", 8179), ("10.0.0.11", 8180)];
+    assert_eq!(
+        control.services,
+        services.map(|(at, port)| (ip(at), port)).into()
+    );
+    assert!(!control.host_is_closed);
+    calculator.bgp_files(BgpPorts {
+        incomplete: true,
+        ..BgpPorts::default()
+    });
+    assert!(calculator.settled().control.host_is_closed);
+    calculator.bgp_files(BgpPorts::default());
+    assert_eq!(ports(&calculator.settled().control), [179]);
+}
