@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 
 use bgp_fsm::State;
-use bgp_proto::{Asn, Open};
-use bgp_speaker::{Event, HandshakeFailure, HandshakeFailures, Refusal};
-use testkit::fixture::{address, clients, open, speaker_config};
-use testkit::{Octets, Raw};
+use bgp_proto::{Asn, Family, Open};
+use bgp_speaker::{Event, HandshakeFailure, HandshakeFailures, LimitAction, PrefixLimit, Refusal};
+use rib::Role;
+use testkit::fixture::{address, clients, neighbor, open, speaker_config};
+use testkit::{Octets, Raw, Update};
 
 use super::wire::Wire;
 
@@ -180,6 +181,34 @@ fn each_failed_handshake_has_its_reason() {
     let peer = wire.connect(6, &open(6));
     wire.lose(peer);
     assert_eq!(failures(&wire).total(), 5);
+}
+
+/// For a configured neighbor the event of its session says why.
+#[test]
+fn rejected_connection_is_counted_for_ranges_only() {
+    let mut neighbor = neighbor(1, 2, Role::Client);
+    neighbor.session.passive = true;
+    let mut config = speaker_config(1).with_peer(neighbor);
+    config.ranges.push(clients(1, 5));
+    let limit = PrefixLimit {
+        max: 1,
+        warn_percent: 100,
+        action: LimitAction::Restart { after_s: 120 },
+    };
+    let ranges = config.ranges.iter_mut().map(|range| &mut range.template);
+    for peer in config.peers.iter_mut().chain(ranges) {
+        peer.prefix_limits.insert(Family::IPV4_UNICAST, limit);
+    }
+    let mut wire = Wire::new(config);
+    for number in [2, 3] {
+        let peer = wire.connect(number, &open(number));
+        wire.send(peer, Update::reach(["10.65.0.1/32", "10.65.0.2/32"]));
+        let refused = wire.dial(number);
+        assert!(matches!(refused, Err(Refusal::Session(_))), "{refused:?}");
+    }
+    assert_eq!(wire.speaker().last_failure(address(2).into()), None);
+    assert_eq!(reports(&mut wire), [1]);
+    assert_eq!(failures(&wire).count(HandshakeFailure::Rejected), 1);
 }
 
 #[test]

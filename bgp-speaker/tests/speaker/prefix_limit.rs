@@ -1,7 +1,7 @@
 //! Limits of paths per peer and family (RFC 4271 §6.7, RFC 4486 §4), and of neighbors per range.
 
 use bgp_fsm::State;
-use bgp_proto::{Family, Notification, notification::cease};
+use bgp_proto::{Family, Notification, RefreshSubtype, RouteRefresh, notification::cease};
 use bgp_speaker::{Event, LimitAction, LimitLevel, PeerView, PrefixLimit, Refusal};
 use rib::PeerId;
 use testkit::fixture::{clients, graceful_open, open, speaker_config};
@@ -141,6 +141,24 @@ fn a_client_that_comes_back_at_once_has_its_whole_limit() {
         Update::reach(["10.67.0.1/32", "10.67.0.2/32", "10.67.0.3/32"]),
     );
     assert_eq!((wire.prefixes().len(), limited(&wire, client)), (3, 0));
+}
+
+/// The number contains them for a moment only.
+#[test]
+fn paths_to_be_swept_give_no_warning() {
+    let (mut wire, client) = reflector(LimitAction::Warn);
+    wire.send(client, Update::reach(&FOUR[..1]));
+    for subtype in [RefreshSubtype::Begin, RefreshSubtype::End] {
+        let family = V4;
+        wire.send_only(client, RouteRefresh { family, subtype });
+    }
+    // Before the sweep.
+    wire.send_only(client, Update::reach(&FOUR[1..2]));
+    assert_eq!(wire.speaker().rib().counters(client, V4).paths, 2);
+    assert_eq!(levels(&wire), []);
+    assert_eq!(wire.prefixes(), FOUR[1..2]);
+    wire.send(client, Update::reach(&FOUR[2..3]));
+    assert_eq!(levels(&wire), [LimitLevel::Near], "two that stay");
 }
 
 #[test]

@@ -168,6 +168,21 @@ fn an_end_that_never_comes_is_not_waited_for_for_ever() {
     );
 }
 
+/// The newer BoRR alone has a deadline.
+#[test]
+fn second_borr_extends_the_deadline() {
+    let (mut wire, source, _) = reflector(|_| {});
+    wire.send(source, begin());
+    wire.pass(REFRESH_MAX.as_secs() - 1, &[source]);
+    wire.send(source, begin());
+    wire.pass(REFRESH_MAX.as_secs() - 1, &[source]);
+    assert_eq!(wire.prefixes(), BOTH);
+    wire.pass(1, &[source]);
+    assert!(wire.prefixes().is_empty());
+    let overdue = |event: &&Event| matches!(event, Event::RefreshOverdue { .. });
+    assert_eq!(wire.events().iter().filter(overdue).count(), 1);
+}
+
 #[test]
 fn a_refresh_begun_anew_counts_from_then() {
     let (mut wire, source, _) = reflector(|_| {});
@@ -195,6 +210,16 @@ fn unnegotiated_refresh_is_ignored() {
     assert_eq!(wire.prefixes().len(), 3);
     assert!(wire.received(source).is_empty() && wire.received(client).is_empty());
     assert_eq!(wire.state(source), State::Established);
+    // No refresh has begun that would have to end.
+    wire.pass(REFRESH_MAX.as_secs(), &[source, client]);
+    assert_eq!(wire.prefixes().len(), 3);
+    let ended = |event: &Event| {
+        matches!(
+            event,
+            Event::Refreshed { .. } | Event::RefreshOverdue { .. }
+        )
+    };
+    assert!(!wire.events().iter().any(ended), "{:?}", wire.events());
 }
 
 /// RFC 7313 §5.

@@ -260,6 +260,28 @@ fn a_fellow_that_is_configured_during_the_wait_is_waited_for() {
     );
 }
 
+/// Its peers are hosts, which advertise their own routes only.
+#[test]
+fn new_peer_of_a_speaker_without_clients_is_not_awaited() {
+    let internal = |number| {
+        let mut peer = neighbor(1, number, rib::Role::Internal);
+        peer.session.passive = true;
+        peer.session.graceful_restart = graceful();
+        peer
+    };
+    let config = speaker_config(1).with_peer(internal(2));
+    let mut wire = Wire::prepared(config.clone(), |speaker| {
+        speaker.restarted(Restart {
+            wait: Duration::from_secs(WAIT),
+            ..Restart::default()
+        });
+    });
+    let more = config.with_peer(internal(9));
+    wire.reconfigure(more).expect("taken");
+    let waits_for = BTreeSet::from([Some(IpAddr::V4(address(2)))]);
+    assert_eq!(wire.speaker().awaited(), waits_for);
+}
+
 /// A late non-client peer receives all routes; one that stays away is not awaited forever.
 #[test]
 fn a_fellow_that_says_nothing_holds_no_other_fellow_up() {
