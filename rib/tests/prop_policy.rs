@@ -208,3 +208,50 @@ fn names_of_interfaces_are_short() {
     assert!("cali0123456789ab".parse::<InterfaceName>().is_err());
     assert!("".parse::<InterfaceName>().is_err());
 }
+
+/// The ASes of a set have no order.
+#[test]
+fn as_path_condition_matches_sequences_only() {
+    let (one, two) = (Asn(64_601), Asn(64_602));
+    let (sequence, set) = (SegmentKind::Sequence, SegmentKind::Set);
+    let rules = Rules {
+        name: "two".to_owned(),
+        terms: vec![Term {
+            name: String::new(),
+            when: vec![Match::AsPathPrefix([one, two].into())],
+            edit: vec![],
+            then: Then::Accept,
+        }],
+        otherwise: Outcome::Reject,
+    };
+    let policy = Policy::from(rules);
+    let cases = [
+        (vec![(sequence, vec![one, two])], true),
+        (
+            vec![(sequence, vec![one]), (sequence, vec![two, one])],
+            true,
+        ),
+        (vec![(sequence, vec![two, one])], false),
+        (vec![(set, vec![one, two])], false),
+        (vec![(sequence, vec![one]), (set, vec![two])], false),
+        (vec![(set, vec![one]), (sequence, vec![one, two])], false),
+    ];
+    for (segments, matches) in cases {
+        let parts = segments.iter().map(|(kind, asns)| (*kind, &asns[..]));
+        let attributes = Attributes {
+            as_path: AsPath::from_segments(parts),
+            ..Attributes::default()
+        };
+        let (family, net) = net_of(v4("10.65.0.0/16"));
+        let verdict = policy.judge(&RouteContext {
+            family,
+            net,
+            attributes: &&attributes,
+            source: Role::External,
+            peer: Role::External,
+            interface: None,
+        });
+        let accepted = matches!(verdict, Verdict::Accept);
+        assert_eq!(accepted, matches, "{segments:?}");
+    }
+}

@@ -128,6 +128,8 @@ fn med_is_compared_within_an_as_before_anything_later() {
         Some(0),
         "no AS, no comparison"
     );
+    let compared = compare(&unknown[0], &unknown[1], &DecisionRules::default());
+    assert!(compared.is_lt(), "nor between two");
 }
 
 #[test]

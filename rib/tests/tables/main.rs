@@ -1,6 +1,7 @@
 //! Views, counters and rejections of the tables.
 
 mod evaluated;
+mod link;
 mod recorded;
 
 use std::net::{IpAddr, Ipv4Addr};
