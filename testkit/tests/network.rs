@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use bgp_speaker::bgp_fsm::Instant;
+use bgp_speaker::bgp_fsm::{Conn, Instant, State};
 use bgp_speaker::bgp_proto::{AddPathMode, Capability, Family, MessageKind, Open};
 use bgp_speaker::rib::Role;
 use bgp_speaker::{Event, Speaker, SpeakerConfig};
 use testkit::fixture::{address, clients, neighbor, open, speaker_config};
-use testkit::limits::STEPS_MAX;
+use testkit::limits::{RETRANSMIT, STEPS_MAX, STREAM_OCTETS};
 use testkit::{
     Encode, EndOfRib, Keepalive, Link, Network, Node, Octets, Raw, Received, Update, matching,
     notification,
@@ -127,6 +127,103 @@ fn cut_is_noticed_by_the_hold_timer_alone() {
     network.mend(at(1), at(2));
     network.advance(Duration::from_secs(120));
     assert_eq!(network.loc_rib(2, V4), ["10.65.0.1/32"]);
+}
+
+#[test]
+fn dial_across_a_cut_arrives_after_it() {
+    let mut network = Network::new(1);
+    network.cut(at(1), at(2));
+    for us in [1, 2] {
+        network.start(us, at(us), member(us, &[1, 2]));
+    }
+    network.advance(Duration::from_secs(1));
+    assert!(network.established(1).is_empty());
+    network.mend(at(1), at(2));
+    // No speaker dials again in this time.
+    network.advance(RETRANSMIT);
+    assert_eq!(network.established(1), [at(2)]);
+}
+
+#[test]
+fn abandoned_dial_opens_no_connection() {
+    for is_abandoned in [false, true] {
+        let mut network = Network::new(1);
+        network.set_links(Link::late(Duration::from_millis(100)));
+        let mut passive = member(2, &[1, 2]);
+        passive.peers[0].session.passive = true;
+        network.start(2, at(2), passive);
+        network.start(1, at(1), member(1, &[1, 2]));
+        network.advance(Duration::from_millis(50));
+        if is_abandoned {
+            let (now, without_peers) = (network.now(), speaker_config(1));
+            let done = network.speaker_mut(1).reconfigure(now, without_peers);
+            done.expect("the same speaker");
+        }
+        // The dial arrives.
+        network.advance(Duration::from_millis(60));
+        let mut peers = network.speaker(2).peers();
+        let state = peers.next().expect("a neighbor").session.state();
+        assert_eq!(state == State::OpenSent, !is_abandoned, "{state}");
+    }
+}
+
+#[test]
+fn later_segment_does_not_overtake() {
+    let mut network = mesh(1, &[1, 2], Link::default());
+    network.advance(SOON);
+    for (milliseconds, net) in [(100, "10.65.0.1/32"), (10, "10.65.0.2/32")] {
+        network.set_links(Link::late(Duration::from_millis(milliseconds)));
+        network.announce(1, net);
+        network.settle();
+    }
+    network.advance(Duration::from_millis(99));
+    assert!(network.loc_rib(2, V4).is_empty());
+    network.advance(Duration::from_millis(1));
+    assert_eq!(network.loc_rib(2, V4), ["10.65.0.1/32", "10.65.0.2/32"]);
+}
+
+#[test]
+fn stream_to_a_stalled_speaker_is_bounded() {
+    const ROUTES: usize = STREAM_OCTETS / 4;
+    let mut network = mesh(1, &[1, 2], Link::default());
+    network.advance(SOON);
+    network.stall(2, true);
+    for number in 0..ROUTES {
+        network.announce(1, &format!("10.65.{}.{}/32", number / 250, number % 250));
+    }
+    network.settle();
+    let speaker = network.speaker(1);
+    let peer = speaker.peers().next().expect("a neighbor").id;
+    let waits = Conn::PLACES.map(|conn| speaker.wants_write(peer, conn));
+    assert!(waits.contains(&true), "a route takes 5 octets");
+    network.stall(2, false);
+    network.settle();
+    assert_eq!(network.loc_rib(2, V4).len(), ROUTES);
+}
+
+/// The speaker has two addresses, so that one of two paths to it can be cut.
+#[test]
+fn connection_over_a_cut_path_gives_way_to_a_newer_one() {
+    let other = IpAddr::from([10, 0, 1, 1]);
+    for is_cut in [false, true] {
+        let mut network = reflector();
+        network.add_address(1, other);
+        let older = network.dial(at(2), at(1)).expect("accepted");
+        network.send(older, open(2));
+        network.send(older, Keepalive);
+        assert_eq!(network.established(1), [at(2)]);
+        if is_cut {
+            network.cut(at(1), at(2));
+        }
+        let newer = network.dial(at(2), other).expect("held");
+        network.send(newer, open(2));
+        if is_cut {
+            network.expect(newer, MessageKind::Open);
+        } else {
+            network.expect(newer, notification(6, 7));
+        }
+        assert_eq!(network.is_open(older), !is_cut);
+    }
 }
 
 #[test]
@@ -256,6 +353,33 @@ fn failure_says_that_nothing_came() {
         network.expect(peer, Received::EndOfRib(family));
     }
     network.expect(peer, Received::Reach(vec!["10.65.0.1/32".into()]));
+}
+
+/// A program whose speaker's connections with octets to write are lost.
+struct Forgetful(Speaker);
+
+impl Node for Forgetful {
+    fn speaker(&self) -> Option<&Speaker> {
+        Some(&self.0)
+    }
+
+    fn speaker_mut(&mut self) -> Option<&mut Speaker> {
+        while self.0.poll_writable().is_some() {}
+        Some(&mut self.0)
+    }
+}
+
+#[test]
+#[should_panic(expected = "octets to write that are not listed")]
+fn connection_that_is_not_listed_is_found() {
+    let mut config = speaker_config(1);
+    config.ranges.push(clients(1, 10));
+    let mut speaker = Speaker::new(config, 1);
+    speaker.start(Instant::ZERO);
+    let mut network = Network::new(1);
+    network.add(1, at(1), Forgetful(speaker));
+    // Its OPEN.
+    let _ = network.dial(at(2), at(1));
 }
 
 /// A program without a speaker; its timer is due again so long after it was handled.
