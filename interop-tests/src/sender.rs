@@ -45,7 +45,8 @@ impl Opening<'_> {
         }
     }
 
-    fn open(&self) -> Open {
+    /// Returns its OPEN.
+    pub fn open(&self) -> Open {
         let families = self.families.iter().copied();
         let mut capabilities: Vec<_> = families.map(Capability::MultiProtocol).collect();
         capabilities.push(Capability::FourOctetAsn(Asn(self.asn)));

@@ -7,16 +7,18 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use bgp_proto::{Asn, Capability, Family, MessageKind, Open, RouterId, UpdateWriter, next_frame};
+use bgp_proto::{Family, MessageKind, next_frame};
 use bytes::BytesMut;
 use daemon_common::client::call;
 use daemon_common::report::Status;
 use daemon_common::{Command, Reply};
+use interop_tests::sender::Opening;
 use interop_tests::{Ground, Kind, PATIENCE, Setup, Site, Speaker, in_ground, own};
 use netns_lab::{Host, Process, Program, VethEnd};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeVal;
 use nix::unistd::{Uid, setfsuid};
+use testkit::{Encode, Keepalive};
 
 const ASN: u32 = 64512;
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
@@ -29,18 +31,14 @@ const IN_VAIN: Duration = Duration::from_millis(1500);
 
 /// Returns the first messages of the attacked node's daemon: OPEN and KEEPALIVE.
 fn greeting(family: Family) -> BytesMut {
-    let mut octets = BytesMut::new();
-    let open = Open {
-        asn: Asn(ASN),
+    let opening = Opening {
+        asn: ASN,
+        id: Site::v4(2),
         hold_time: 90,
-        id: RouterId(Site::v4(2)),
-        capabilities: vec![
-            Capability::MultiProtocol(family),
-            Capability::FourOctetAsn(Asn(ASN)),
-        ],
+        families: &[family],
     };
-    open.encode(&mut octets);
-    UpdateWriter::keepalive(&mut octets);
+    let mut octets = opening.open().octets();
+    Keepalive.encode(&mut octets);
     octets
 }
 

@@ -12,14 +12,13 @@ use std::{
 
 use bgp_io::set_md5_key;
 use bgp_proto::{
-    Asn, Capability, Family, MessageKind, Notification, Open, RouterId,
+    Family, MessageKind, Notification, Open,
     notification::{cease, code},
 };
-use bytes::BytesMut;
-use interop_tests::{Ground, Kind, Setup, Site, Speaker, foreign, in_ground};
+use interop_tests::{Ground, Kind, Setup, Site, Speaker, foreign, in_ground, sender::Opening};
 use netns_lab::{Error, Program, until};
+use testkit::TcpPeer;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
     net::TcpSocket,
     time::{sleep, timeout},
 };
@@ -333,29 +332,24 @@ fn dead_peer_is_back_before_the_hold_timer() {
 }
 
 /// Returns the OPEN of a peer, or that of another speaker at its address.
-fn open(guest: &Guest) -> BytesMut {
+fn open(guest: &Guest) -> Open {
     let family = if guest.v4 {
         Family::IPV4_UNICAST
     } else {
         Family::IPV6_UNICAST
     };
-    let open = Open {
-        asn: Asn(ASN),
+    let opening = Opening {
+        asn: ASN,
+        id: Site::v4(guest.number),
         hold_time: 90,
-        id: RouterId(Site::v4(guest.number)),
-        capabilities: vec![
-            Capability::MultiProtocol(family),
-            Capability::FourOctetAsn(Asn(ASN)),
-        ],
+        families: &[family],
     };
-    let mut octets = BytesMut::new();
-    open.encode(&mut octets);
-    octets
+    opening.open()
 }
 
 /// Dials from the peer's own host and sends an OPEN, or nothing. Returns the NOTIFICATION, if one
 /// is received.
-async fn dial(guest: &Guest, says: &[u8]) -> Option<Notification> {
+async fn dial(guest: &Guest, open: Option<&Open>) -> Option<Notification> {
     let to = address(1, guest.v4);
     let host = &guest.speaker().site.host;
     let make = || {
@@ -371,19 +365,11 @@ async fn dial(guest: &Guest, says: &[u8]) -> Option<Notification> {
         set_md5_key(&socket, to, length, KEY.as_bytes()).expect("a key");
     }
     let exchange = async {
-        let mut stream = socket.connect((to, 179).into()).await.ok()?;
-        if says.is_empty() {
-            return None;
-        }
-        stream.write_all(says).await.ok()?;
-        let mut octets = BytesMut::new();
-        while let Ok(1..) = stream.read_buf(&mut octets).await {
-            if let Ok(Some(frame)) = bgp_proto::next_frame(&mut octets, 4096) {
-                let notified = frame.kind == MessageKind::Notification;
-                return notified.then(|| Notification::parse(&frame.body)).flatten();
-            }
-        }
-        None
+        let mut peer = TcpPeer::new(socket.connect((to, 179).into()).await.ok()?);
+        peer.send(open?).await.ok()?;
+        let frame = peer.frame().await.ok()??;
+        let notified = frame.kind == MessageKind::Notification;
+        notified.then(|| Notification::parse(&frame.body)).flatten()
     };
     timeout(Duration::from_secs(5), exchange)
         .await
@@ -402,8 +388,8 @@ async fn attack(guest: &Guest) -> usize {
     let mut refused = 0;
     for _ in 0..ATTEMPTS {
         let next = Instant::now() + PAUSE;
-        let _ = timeout(PAUSE, dial(guest, &[])).await;
-        let answer = dial(guest, &open).await;
+        let _ = timeout(PAUSE, dial(guest, None)).await;
+        let answer = dial(guest, Some(&open)).await;
         let collision = (code::CEASE, cease::CONNECTION_COLLISION_RESOLUTION);
         refused += usize::from(answer.is_some_and(|n| (n.code, n.subcode) == collision));
         sleep(next.saturating_duration_since(Instant::now())).await;
