@@ -87,6 +87,16 @@ impl Store for EtcdStore {
     fn lease_state(&self, id: LeaseId) -> Answer<'_, LeaseState> {
         Box::pin(lease::state(&self.0, id))
     }
+
+    fn members(&self) -> Answer<'_, Vec<String>> {
+        Box::pin(async move {
+            let list = |client: Client| async move { client.cluster_client().member_list().await };
+            let (_, response) = self.0.ask(Again::Any, list).await?;
+            let urls = response.members().iter();
+            let urls = urls.flat_map(|member| [member.client_urls(), member.peer_urls()]);
+            Ok(urls.flatten().cloned().collect())
+        })
+    }
 }
 
 fn kv(client: &Client) -> KvClient {

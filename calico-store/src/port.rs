@@ -43,6 +43,12 @@ pub trait Store: Send + Sync {
     /// Returns the state of a lease.
     fn lease_state(&self, id: LeaseId) -> Answer<'_, LeaseState>;
 
+    /// Returns the URLs at which the members of the store's cluster serve clients and each other. A
+    /// store inside this process has none.
+    fn members(&self) -> Answer<'_, Vec<String>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
     /// Reads one key.
     fn get(&self, key: Bytes) -> Answer<'_, Option<KeyValue>> {
         Box::pin(async move {

@@ -1,9 +1,7 @@
 //! The program: one task that owns the agent, and all its inputs.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::future::{Future, pending};
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,10 +23,10 @@ use crate::agent::Agent;
 use crate::apply::{HostError, LinuxHost};
 use crate::bgp_files::BgpFiles;
 use crate::config::Config;
-use crate::datastore_address::DatastoreAddresses;
+use crate::datastore_address::{DatastoreAddresses, Found};
 use crate::endpoint_files::EndpointFiles;
 use crate::events::{self, Events};
-use crate::limits::{EVENTS_PER_TURN, UPDATE_OCTETS_PER_BITE, UPDATES_GAP};
+use crate::limits::{DATASTORE_MEMBERS_WAIT, EVENTS_PER_TURN, UPDATE_OCTETS_PER_BITE, UPDATES_GAP};
 use crate::report::{self, DAEMON, Process};
 use crate::status::{Outcome, Reporter};
 use crate::store;
@@ -101,6 +99,9 @@ pub struct Daemon {
     follower: Follower,
     /// The addresses of the datastore.
     addresses: DatastoreAddresses,
+    /// Until when the first changes of the datastore wait for its addresses: the packet filter
+    /// closes them from its first transaction on.
+    members_wait: Option<Instant>,
     bgp_files: BgpFiles,
     /// Received changes of the datastore that are still to be applied, a part at a time.
     waiting: std::vec::IntoIter<Update>,
@@ -128,7 +129,7 @@ impl fmt::Debug for Daemon {
 enum Wake {
     Kernel(Event),
     Store(Vec<Update>),
-    DatastoreAt(BTreeSet<SocketAddr>),
+    DatastoreAt(Found),
     More,
     Reported(Outcome),
     Request(Request),
@@ -175,7 +176,8 @@ impl Daemon {
             control,
             signals: None,
             follower: follow_ready(Arc::clone(&store), store::ranges(), chance, snapshot),
-            addresses: DatastoreAddresses::of(&config.datastore.endpoints),
+            addresses: DatastoreAddresses::of(&config.datastore.endpoints, Arc::clone(&store)),
+            members_wait: Some(clock.now() + DATASTORE_MEMBERS_WAIT),
             bgp_files: BgpFiles::new(clock.now(), config.bgp_files.clone()),
             store,
             waiting: Vec::new().into_iter(),
@@ -208,7 +210,12 @@ impl Daemon {
             }
             match self.wake(&mut stop, &mut errand).await {
                 Wake::Kernel(event) => self.kernel(event)?,
-                Wake::DatastoreAt(addresses) => self.agent.datastore_at(addresses),
+                Wake::DatastoreAt(found) => {
+                    if found.complete {
+                        self.members_wait = None;
+                    }
+                    self.agent.datastore_at(found.addresses);
+                }
                 Wake::Store(updates) => {
                     if self.agent.is_store_in_sync() {
                         self.updates_at = self.clock.now() + UPDATES_GAP;
@@ -235,6 +242,7 @@ impl Daemon {
     /// Performs all work that is due.
     fn turn(&mut self, errand: &mut Option<Errand>) {
         let now = self.clock.now();
+        self.members_wait = self.members_wait.filter(|until| now < *until);
         if let Some(ports) = self.bgp_files.look(now) {
             self.agent.bgp_files(ports);
         }
@@ -314,6 +322,7 @@ impl Daemon {
             self.host.poll_timeout(),
             self.events.poll_timeout(),
             Some(self.bgp_files.poll_timeout()),
+            self.members_wait,
             self.files.as_ref().and_then(EndpointFiles::poll_timeout),
         ];
         let deadline = deadline.into_iter().flatten().min();
@@ -324,7 +333,7 @@ impl Daemon {
             request = self.control.next() => Wake::Request(request),
             addresses = self.addresses.changed() => Wake::DatastoreAt(addresses),
             updates = next_updates(&mut self.follower, self.clock, self.updates_at),
-                if self.waiting.len() == 0 => Wake::Store(updates),
+                if self.waiting.len() == 0 && self.members_wait.is_none() => Wake::Store(updates),
             // Lets the runtime poll sockets in between.
             () = tokio::task::yield_now(),
                 if self.waiting.len() > 0 || self.agent.is_under_way() => Wake::More,
@@ -411,6 +420,19 @@ impl Daemon {
         }
     }
 
+    /// Returns why the datastore, or a part of it, cannot be read now.
+    fn store_troubles(&self) -> Vec<String> {
+        let members = self.addresses.problem().map(|problem| {
+            format!(
+                "the datastore does not list its members: {problem}; put all of them into \
+                 `datastore.endpoints`, or workloads reach the others"
+            )
+        });
+        let mut troubles = self.follower.troubles();
+        troubles.extend(members);
+        troubles
+    }
+
     fn answer(&mut self, request: Request) {
         let reply = match &request.command {
             Command::Endpoints {} => Reply::Endpoints(report::endpoints(
@@ -430,7 +452,7 @@ impl Daemon {
                     config: self.config.path.display().to_string(),
                     config_error: self.config_error.clone(),
                     store: self.store_figures(),
-                    store_troubles: self.follower.troubles(),
+                    store_troubles: self.store_troubles(),
                     bgp_file_problems: self.bgp_files.problems().collect(),
                     files_problem: self
                         .files

@@ -92,6 +92,15 @@ pub const BGP_FILES_MAX: usize = 16;
 /// Interval of resolving the names of the datastore's members.
 pub const DATASTORE_LOOKUP: Duration = Duration::from_secs(60);
 
+/// Interval of asking the datastore for its members while it does not answer.
+pub const DATASTORE_MEMBERS_RETRY: Duration = Duration::from_secs(5);
+
+/// Maximum time that the first changes of the datastore wait for the addresses of its members.
+pub const DATASTORE_MEMBERS_WAIT: Duration = Duration::from_secs(2);
+
+/// URLs of members of the datastore; etcd has at most seven members with some URLs each.
+pub const DATASTORE_URLS_MAX: usize = 64;
+
 /// Addresses kept for one name of the datastore.
 pub const DATASTORE_ADDRESSES_MAX: usize = 256;
 

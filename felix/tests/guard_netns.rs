@@ -6,10 +6,13 @@ mod netns;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
+use calico_store::resources::Resources;
+use calico_store::{EtcdOptions, EtcdStore, Store};
 use daemon_common::{Command, Reply};
-use netns::host::{Host, PATIENCE, RESOURCES, pair};
+use netns::host::{Host, OPEN, PATIENCE, RESOURCES, announce, pair, workload};
 use netns::packet;
 use netns::{Namespace, Workload, count_at, count_of, lab, run};
 use serde_json::json;
@@ -259,6 +262,84 @@ fn bgp_ports_of_files_are_closed_to_workloads() {
         let service = one.namespace.within(|| listen(8080));
         assert!(TcpStream::connect_timeout(&at("10.65.0.1:8080"), PATIENCE).is_ok());
         drop(service);
+    });
+}
+
+/// A real etcd in the thread's namespace, killed when dropped. It serves clients at
+/// 127.0.0.1:2391, and its cluster lists other addresses.
+struct Etcd {
+    process: std::process::Child,
+    _directory: tempfile::TempDir,
+}
+
+impl Etcd {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let process = std::process::Command::new("etcd")
+            .args(["--name", "m", "--data-dir"])
+            .arg(directory.path().join("data"))
+            .args(["--listen-client-urls", "http://127.0.0.1:2391"])
+            .args(["--advertise-client-urls", "http://10.0.0.1:7379"])
+            .args(["--listen-peer-urls", "http://127.0.0.1:2390"])
+            .args(["--initial-advertise-peer-urls", "http://10.0.0.1:7380"])
+            .args(["--initial-cluster", "m=http://10.0.0.1:7380"])
+            .stderr(std::process::Stdio::null())
+            .spawn();
+        Self {
+            process: process.expect("etcd is installed"),
+            _directory: directory,
+        }
+    }
+
+    async fn store() -> Arc<dyn Store> {
+        let options = EtcdOptions::new(["http://127.0.0.1:2391".to_owned()]);
+        let store: Arc<dyn Store> = Arc::new(EtcdStore::connect(&options).await.unwrap());
+        let begun = std::time::Instant::now();
+        let ready = Resources::from(Arc::clone(&store));
+        while let Err(error) = ready.declare_ready().await {
+            assert!(begun.elapsed() < PATIENCE, "{error}");
+        }
+        store
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+// Promise: as felix workload_reaches_no_control_port_of_the_fabric
+#[test]
+fn members_of_etcd_that_no_file_names_are_closed() {
+    lab("members_of_etcd_that_no_file_names_are_closed", || {
+        let _etcd = Etcd::start();
+        let mut host = Host::with(Etcd::store);
+        host.endpoints = vec!["http://127.0.0.1:2391".into()];
+        let one = workload(1);
+        announce(&host, 1, OPEN);
+        host.start();
+        host.wait_up("cali1");
+        // The first filter has them already.
+        let set = "set inet cambric-felix control-services-ipv4";
+        let listed = run(&format!("nft list {set}"));
+        assert!(
+            listed.contains("7379") && listed.contains("7380"),
+            "{listed}"
+        );
+        let outside = outside();
+        fabric(&host);
+        let _far = [7379, 7380, 7381].map(|port| outside.within(|| listen(port)));
+        for to in ["10.0.0.1:7379", "10.0.0.1:7380"] {
+            let before = host.counted("control-closed", DROPPED);
+            assert!(!connects(&one, to, NEVER), "{to} is reached");
+            let dropped = host.counted("control-closed", DROPPED);
+            assert!(dropped > before, "{to}: not by the guard");
+        }
+        for to in ["10.0.0.1:7381", "10.0.0.2:7379"] {
+            assert!(connects(&one, to, PATIENCE), "{to} is not reached");
+        }
     });
 }
 

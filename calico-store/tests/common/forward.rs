@@ -44,6 +44,10 @@ macro_rules! forward {
         ) -> calico_store::Answer<'_, calico_store::LeaseState> {
             self.$store.lease_state(id)
         }
+
+        fn members(&self) -> calico_store::Answer<'_, Vec<String>> {
+            self.$store.members()
+        }
     };
 }
 

@@ -27,6 +27,10 @@ macro_rules! datastore_events {
         DatastoreLookupFailed "datastore.lookup_failed" WARN "host name of the datastore cannot be resolved" {
             name: Text, port: u64, reason: Text,
         }
+        #[doc = "The datastore does not list its members to this user. Members that are in no `datastore.endpoints` and on no Node are open to workloads."]
+        DatastoreMembersUnknown "datastore.members_unknown" WARN "datastore does not list its members" {
+            reason: Text,
+        }
         #[doc = "A file of a BGP daemon of this host cannot be read. Its last ports stay closed to workloads; if there are none, workloads open no TCP connection to the host."]
         BgpFileUnreadable "bgp_file.unreadable" WARN "file of a BGP daemon cannot be read for its ports" {
             path: Text, reason: Text,
