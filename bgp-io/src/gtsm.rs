@@ -98,13 +98,14 @@ impl Guard {
         }
         Ok(())
     }
+}
 
-    /// Removes the inherited filter from an accepted connection, which has its own minimum TTL now.
-    pub(crate) fn release(&self, stream: &TcpStream) {
-        if self.attached {
-            let _ = SockRef::from(stream).detach_filter();
-        }
-    }
+/// Removes the inherited filter from an accepted connection, which has its own minimum TTL now. The
+/// connection may be older than a change of the configuration, and so have a filter although the
+/// listening socket has none.
+pub(crate) fn release(stream: &TcpStream) {
+    // An error means that there was no filter.
+    let _ = SockRef::from(stream).detach_filter();
 }
 
 /// Returns whether octets wait to be read.

@@ -8,7 +8,7 @@ use bgp_speaker::Password;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::gtsm::{Distance, Guard};
+use crate::gtsm::{self, Distance, Guard};
 use crate::keys::{Keyless, Keyring};
 use crate::sockets::{self, Rules, secure_accepted};
 use crate::{IoError, Whose};
@@ -76,7 +76,7 @@ impl ListenSocket {
     }
 
     /// Checks an accepted connection and sets its options; without requirements it only loses the
-    /// filter of the listening socket.
+    /// filter of the listening socket that it has inherited.
     pub(crate) fn secure(
         &self,
         stream: &TcpStream,
@@ -86,7 +86,7 @@ impl ListenSocket {
         if let Some(required) = required {
             self.check(stream, remote, required)?;
         }
-        self.guard.release(stream);
+        gtsm::release(stream);
         Ok(())
     }
 

@@ -202,6 +202,74 @@ async fn data_before_ttl_security_was_configured_is_refused() {
     takes_data_from_near_only(&mut io, them, near).await;
 }
 
+/// Removes GTSM of the neighbor, and asserts that its packets from afar reach the speaker.
+async fn takes_data_from_far_without_ttl_security(io: &mut Io, them: IpAddr, peer: &mut RawPeer) {
+    let mut config = io.speaker().config().clone();
+    config.peers[0].ttl_security_hops = None;
+    io.reconfigure(config).expect("the same speaker");
+    let before = heard(io, them).0;
+    let message = async {
+        match before {
+            0 => peer.open(9).await,
+            _ => peer.send(4, &[]).await,
+        }
+        std::future::pending::<()>().await;
+    };
+    let (io, mut message) = (std::cell::RefCell::new(io), std::pin::pin!(message));
+    let arrived = async {
+        loop {
+            let mut io = io.borrow_mut();
+            tokio::select! {
+                _ = io.next() => {}
+                () = &mut message => {}
+            }
+            if heard(&io, them).0 > before {
+                return;
+            }
+        }
+    };
+    let arrived = tokio::time::timeout(Duration::from_secs(20), arrived).await;
+    arrived.expect("the message arrives");
+}
+
+/// The connection has inherited the filter of the listening socket, which has none any more when it
+/// is accepted.
+#[tokio::test]
+async fn waiting_connection_loses_filter_of_removed_ttl_security() {
+    for (us, them) in LOOPBACK {
+        let mut io = listening(us, vec![secured(them)]);
+        let to = io.listening().next().expect("it listens");
+        let socket = dial(them, to, NEAR);
+        set_ttl(&socket, to.is_ipv4(), FAR);
+        let mut peer = RawPeer::of(socket.into());
+        takes_data_from_far_without_ttl_security(&mut io, them, &mut peer).await;
+    }
+}
+
+#[tokio::test]
+async fn removal_of_ttl_security_applies_to_a_session() {
+    for (us, them) in LOOPBACK {
+        let mut io = listening(us, vec![secured(them)]);
+        let to = io.listening().next().expect("it listens");
+        let socket = dial(them, to, NEAR);
+        let knob = socket.try_clone().expect("a descriptor");
+        let mut peer = RawPeer::of(socket.into());
+        peer.open(9).await;
+        let answers = async {
+            for _ in 0..2 {
+                peer.recv().await.expect("OPEN and KEEPALIVE");
+            }
+            peer.send(4, &[]).await;
+            // Its End-of-RIB or KEEPALIVE: the session is up.
+            peer.recv().await.expect("a message");
+        };
+        beside(&mut io, answers, |_| {}).await;
+        assert_eq!(heard(&io, them).1, State::Established);
+        set_ttl(&knob, to.is_ipv4(), FAR);
+        takes_data_from_far_without_ttl_security(&mut io, them, &mut peer).await;
+    }
+}
+
 /// A router beside this host, and a host behind it.
 async fn beyond_a_router(lab: &Lab) -> (netns_lab::Host, netns_lab::Host) {
     let router = lab.host("router").await.expect("a host");
