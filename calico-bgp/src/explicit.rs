@@ -222,6 +222,16 @@ fn take<'v>(
     let spec = &stored.spec;
     let key = || key_of(Kind::BgpPeer, name);
     let ourselves = |want: &Want<'_>| own.node.addresses().any(|at| at == want.remote);
+    // A BGPPeer of several nodes may have the address of one of them; one of this node alone may not.
+    if let Some(want) = found.iter().find(|want| ourselves(want))
+        && spec.peer_ip.is_some()
+        && spec.node == own.host.name
+        && !peering.reversed
+    {
+        let address = want.remote;
+        let reason = format!("{address} is an address of this node, which is no peer of itself");
+        faults.push(Fault::new(key(), "spec.peerIP", reason));
+    }
     let found: Vec<Want<'v>> = found.into_iter().filter(|want| !ourselves(want)).collect();
     if found.is_empty() {
         return;

@@ -188,6 +188,30 @@ fn the_address_of_a_node_is_that_node() {
     assert_eq!((listen("a"), listen("c")), (1179, 2179));
 }
 
+#[test]
+fn address_of_the_node_itself_is_no_peer_and_is_reported() {
+    for address in ["10.0.0.3", "10.0.0.3:1790"] {
+        let of = |spec: &str, node: &str| {
+            let peering = format!(r#"{{"spec":{{{spec}"peerIP":"{address}","asNumber":64700}}}}"#);
+            let derived = of(&with(&[NO_MESH, ("bgppeers/c", &peering)]), node);
+            let faults: Vec<String> = derived.faults.iter().map(Fault::to_string).collect();
+            (lines(&derived).len(), faults)
+        };
+        let (peers, faults) = of(r#""node":"c","#, "c");
+        assert_eq!(peers, 0);
+        let told = "/bgppeers/c: spec.peerIP: 10.0.0.3 is an address of this node, which is no peer of itself";
+        assert!(
+            matches!(&faults[..], [one] if one.ends_with(told)),
+            "{faults:?}"
+        );
+        // A BGPPeer of several nodes means all the others.
+        for spec in ["", r#""nodeSelector":"all()","#] {
+            assert_eq!(of(spec, "c"), (0, vec![]), "{spec}");
+            assert_eq!(of(spec, "a"), (1, vec![]), "{spec}");
+        }
+    }
+}
+
 // Promise (Datastore): A peer whose TCP-MD5 password cannot be read stays down.
 #[test]
 fn a_password_that_is_missing_keeps_the_session_down() {
