@@ -215,15 +215,14 @@ async fn takes_data_from_far_without_ttl_security(io: &mut Io, them: IpAddr, pee
         }
         std::future::pending::<()>().await;
     };
-    let (io, mut message) = (std::cell::RefCell::new(io), std::pin::pin!(message));
+    let mut message = std::pin::pin!(message);
     let arrived = async {
         loop {
-            let mut io = io.borrow_mut();
             tokio::select! {
                 _ = io.next() => {}
                 () = &mut message => {}
             }
-            if heard(&io, them).0 > before {
+            if heard(io, them).0 > before {
                 return;
             }
         }
