@@ -72,6 +72,49 @@ fn collector_prints_routes_of_bird_as_json() {
     });
 }
 
+/// Returns whether a line of `updates` has this prefix in a list of routes, with this AS_PATH.
+fn has_route(line: &str, list: &str, prefix: &str, as_path: Option<&str>) -> bool {
+    let message: Value = serde_json::from_str(line).unwrap_or_default();
+    let batches = message["routes"].as_array().into_iter().flatten();
+    let mut batches = batches.filter(|batch| batch["attributes"]["AS_PATH"].as_str() == as_path);
+    batches.any(|batch| {
+        let mut routes = batch[list].as_array().into_iter().flatten();
+        routes.any(|route| route["net"] == prefix)
+    })
+}
+
+#[test]
+fn updates_prints_messages_of_bird_as_json() {
+    let name = "updates_prints_messages_of_bird_as_json";
+    in_ground(&[Kind::Bird], name, async |ground| {
+        let setup = bird(EXTERNAL, ASN).announcing("10.65.1.0/24");
+        let bird = ground.speaker(Kind::Bird, 2, &setup).await;
+        let site = ground.site(1).await.expect("a host");
+        let arguments = ["64512", "10.0.0.1", "10.0.0.2:179", "64513"];
+        let mut updates = start(&site, "updates", &arguments);
+        // BIRD refuses connections until it listens, and the program dials once.
+        let established = until(PATIENCE, "a session with BIRD", async || {
+            if updates.check().is_err() {
+                updates = start(&site, "updates", &arguments);
+            }
+            let text = std::fs::read_to_string(updates.log()).unwrap_or_default();
+            let is_up = text.contains("Established");
+            Ok::<_, Error>(is_up.then_some(()).ok_or(text))
+        });
+        established.await.unwrap_or_else(|error| panic!("{error}"));
+        writes(&mut updates, "the route as JSON", |line| {
+            has_route(line, "announced", "10.65.1.0/24", Some("64513"))
+        })
+        .await;
+        let withdrawn = bird.withdraw("10.65.1.0/24".parse().expect("a prefix"));
+        withdrawn.await.expect("withdrawn");
+        writes(&mut updates, "its withdrawal", |line| {
+            has_route(line, "withdrawn", "10.65.1.0/24", None)
+        })
+        .await;
+    });
+}
+
 /// BIRD records the messages that it receives from the injector, and the decoder reads them.
 #[test]
 fn injector_sends_10_000_routes_and_decoder_reads_them() {
