@@ -385,6 +385,30 @@ async fn queue_is_bounded_for_a_peer_that_does_not_read() {
     assert_eq!(session.send(part), Ok(()));
 }
 
+/// RFC 9687: its KEEPALIVEs alone do not keep the session up.
+#[tokio::test(start_paused = true)]
+async fn peer_that_does_not_read_ends_after_the_send_hold_time() {
+    let (mut session, mut peer) = established().await;
+    while session.send(message(2, &[0; 4000])).is_ok() {}
+    let began = tokio::time::Instant::now();
+    let beats = async {
+        for _ in 0..30 {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            peer.send(4, &[]).await;
+        }
+    };
+    let event = tokio::select! {
+        event = session.next() => event,
+        () = beats => None,
+    };
+    let Some(SessionEvent::Down(DownReason::Sent(sent))) = event else {
+        panic!("{event:?}");
+    };
+    assert_eq!(sent, Notification::send_hold_timer_expired());
+    // Eight minutes, counted from the first input at which nothing could be written.
+    assert!((480..=510).contains(&began.elapsed().as_secs()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn invalid_messages_are_rejected_with_their_reason() {
     let [one, _two] = ends();
