@@ -46,6 +46,10 @@ impl Neighbor {
     }
 
     /// Returns all neighbors in a prefix, with the configuration of their sessions.
+    ///
+    /// The kernel checks each connection from a range with a TCP-MD5 key, also of a neighbor in it that
+    /// has no key of its own: such a neighbor signs with the key of the range, or its connection is
+    /// dropped.
     #[must_use]
     pub const fn range(prefix: Prefix, config: SessionConfig) -> Self {
         Self {

@@ -143,18 +143,25 @@ async fn password_admits_the_same_and_rejects_another() {
 async fn range_admits_its_addresses_with_one_password() {
     let range = Neighbor::range("127.0.0.184/29".parse().expect("a prefix"), config(192))
         .with_security(Security::new().with_password("secret"));
-    let open = Neighbor::new(host(200).into(), config(192));
-    let mut listener = match Listener::bind((host(192), 0).into(), [open, range]) {
+    let [open, inside] = [200, 186].map(|last| Neighbor::new(host(last).into(), config(192)));
+    let mut listener = match Listener::bind((host(192), 0).into(), [open, inside, range]) {
         Err(IoError::Key { .. }) => return println!("skipped: the kernel has no TCP-MD5"),
         other => other.expect("it listens"),
     };
     let signed = Security::new().with_password("secret");
-    for last in [184, 191] {
+    // The neighbor 186 has no key of its own.
+    for last in [184, 186, 191] {
         let member = connector(last).with_security(signed.clone());
         exchange(&mut pair(&member, &mut listener).await, last.into()).await;
     }
     let mut unsigned = pair(&connector(200), &mut listener).await;
     exchange(&mut unsigned, 1).await;
+    let (unsigned, to) = (impatient(186), listener.local());
+    let dialed = tokio::select! {
+        accepted = listener.accept() => panic!("{accepted:?}"),
+        dialed = unsigned.connect(to) => dialed,
+    };
+    assert!(matches!(dialed, Err(IoError::Dial { .. })), "{dialed:?}");
 }
 
 #[tokio::test]
