@@ -13,6 +13,9 @@ pub struct AsPathChecks {
     /// Whether the first AS of an external peer's routes must be its own (RFC 4271 §6.3). A route
     /// server does not prepend its AS (RFC 7947 §2.2.2.1).
     pub enforce_first_as: bool,
+    /// The maximum length of the path, counted as in the decision process (RFC 4271 §9.1.2.2); 0 for
+    /// no limit.
+    pub length_max: u16,
 }
 
 /// Why a path cannot be used.
@@ -44,6 +47,8 @@ pub enum Ineligible {
     NextHopOffLink = 9,
     /// The first AS in the AS_PATH is not that of the external peer (RFC 4271 §6.3).
     FirstAs = 10,
+    /// AS_PATH is longer than the limit of the peer.
+    AsPathTooLong = 11,
 }
 
 impl Ineligible {
@@ -59,6 +64,7 @@ impl Ineligible {
             8 => Self::AsSet,
             9 => Self::NextHopOffLink,
             10 => Self::FirstAs,
+            11 => Self::AsPathTooLong,
             _ => return None,
         })
     }
@@ -77,6 +83,7 @@ impl Ineligible {
             Self::AsSet => "AS_SET in AS_PATH",
             Self::NextHopOffLink => "next hop not on the link",
             Self::FirstAs => "first AS is not the neighbor's",
+            Self::AsPathTooLong => "AS_PATH too long",
         }
     }
 }
@@ -84,5 +91,23 @@ impl Ineligible {
 impl fmt::Display for Ineligible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{format, vec::Vec};
+
+    use super::*;
+
+    #[test]
+    fn page_of_symptoms_lists_every_reason() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operate/symptoms.md");
+        let page = std::fs::read_to_string(page).expect("the page is there");
+        let reasons: Vec<_> = (1..=u8::MAX).map_while(Ineligible::from_code).collect();
+        assert!(reasons.contains(&Ineligible::AsPathTooLong));
+        for reason in reasons {
+            assert!(page.contains(&format!("`{reason}")), "{reason}");
+        }
     }
 }

@@ -383,6 +383,18 @@ peer_keys! {
          its AS (RFC 7947 §2.2.2.1): leave it off there",
         Key { effect: Effect::Reevaluated, store: Store::Annotation, ..BOTH };
 
+    "as_path_max": [as_path.length_max],
+        "how many ASs the AS_PATH of its routes may have at most, or 0 for any number. They are counted as \
+         for the best path (RFC 4271 §9.1.2.2): a prepended AS each time, an AS_SET once. Routes with more \
+         are not used, and `cambric show routes --why` gives `AS_PATH too long` as the reason",
+        Key {
+            kind: Kind::Number { or_zero: true, least: 1, most: 65_534, unit: "ASs" },
+            effect: Effect::Reevaluated,
+            store: Store::Annotation,
+            example: || 50.into(),
+            ..BOTH
+        };
+
     "aigp": [aigp]: bool = false,
         "AIGP is exchanged with this external neighbor, of the same administration (RFC 7311 §3.3)",
         Key { effect: Effect::Readvertised, store: Store::Annotation, ..BOTH };

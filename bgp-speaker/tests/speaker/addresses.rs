@@ -113,6 +113,34 @@ fn first_as_of_internal_peers_is_not_enforced() {
     assert_eq!(standing(&wire), None);
 }
 
+/// A prepended AS counts each time (RFC 4271 §9.1.2.2).
+#[test]
+fn as_path_longer_than_the_limit_is_unused() {
+    let (mut wire, peer) = session(external());
+    let limit = |wire: &mut Wire, max| {
+        let (mut config, mut peer) = (speaker_config(1), external());
+        peer.as_path.length_max = max;
+        config.peers.push(peer);
+        let done = wire.reconfigure(config).expect("taken");
+        assert!(done.reset.is_empty() && done.later.is_empty(), "{done:?}");
+        wire.settle();
+        standing(wire)
+    };
+    let (other, too_long) = (Asn(64_998), Some(Ineligible::AsPathTooLong));
+    wire.send(
+        peer,
+        Update::reach([NET]).path(&[THEIR_AS, other, other], PEER),
+    );
+    for (max, expected) in [(3, None), (2, too_long), (0, None), (1, too_long)] {
+        assert_eq!(limit(&mut wire, max), expected, "at most {max}");
+    }
+    // A shorter path of the same neighbor is used at once, a longer one is not.
+    wire.send(peer, Update::reach([NET]).path(&[THEIR_AS], PEER));
+    assert_eq!(standing(&wire), None);
+    wire.send(peer, Update::reach([NET]).path(&[THEIR_AS, other], PEER));
+    assert_eq!(standing(&wire), too_long);
+}
+
 #[test]
 fn change_of_addresses_evaluates_routes_again() {
     let (mut wire, peer) = session(external());

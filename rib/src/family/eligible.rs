@@ -26,6 +26,10 @@ pub(crate) fn evaluate(shared: &Shared, set: AttrId, peer: &PeerInfo) -> Option<
     if is_enforced && ranks.neighbor_as != peer.asn {
         return Some(Ineligible::FirstAs);
     }
+    let length_max = peer.as_path.length_max;
+    if length_max != 0 && ranks.as_path_length > length_max {
+        return Some(Ineligible::AsPathTooLong);
+    }
     // RFC 4271 §9.1.2; inside an AS the number must not be in the path either.
     if ranks.own_as > peer.as_path.own_as_max || has_session_as(shared, set, peer) {
         return Some(Ineligible::AsLoop);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use bgp_proto::attr::FLAG_PARTIAL;
+use bgp_proto::attr::{FLAG_PARTIAL, SegmentKind};
 use bgp_proto::{
     Asn, AttrCode, Attributes, ClusterId, Community, ExtendedCommunity, Family, NextHop, RouterId,
 };
@@ -102,6 +102,18 @@ impl Model {
         let received = &path.received;
         if !info.as_path.allow_as_sets && received.as_path.to_string().contains('{') {
             return Err(Ineligible::AsSet);
+        }
+        let length = received
+            .as_path
+            .segments()
+            .map(|segment| match segment.kind {
+                SegmentKind::Sequence => segment.asns().count(),
+                SegmentKind::Set => 1,
+                _ => 0,
+            });
+        let length_max = usize::from(info.as_path.length_max);
+        if length_max > 0 && length.sum::<usize>() > length_max {
+            return Err(Ineligible::AsPathTooLong);
         }
         for own in [LOCAL_ASN, info.local_asn] {
             let times = received.as_path.asns().filter(|asn| *asn == own).count();

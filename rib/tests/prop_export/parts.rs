@@ -75,6 +75,8 @@ pub fn info_of(peer: u16, alias: bool, import: &Policy) -> PeerInfo {
     };
     info.as_path.own_as_max = u8::from(peer == 3 || peer == 5);
     info.as_path.allow_as_sets = peer.is_multiple_of(2);
+    // No limit, one that some paths exceed, and one that a path with an AS_SET just meets.
+    info.as_path.length_max = peer.saturating_sub(6);
     info
 }
 
