@@ -1,5 +1,5 @@
-//! A guide from an empty directory to five programs: a collector, an injector, a reflector, a decoder, and
-//! a test peer.
+//! A guide from an empty directory to six programs: two collectors, an injector, a reflector, a decoder,
+//! and a test peer.
 //!
 //! The programs are in the directory `examples` of the repository. Each is shown here in full. The
 //! tests of the repository build them from the packages of these crates and run them beside BIRD.
@@ -7,11 +7,12 @@
 //! 1. [Begin a program](#begin-a-program)
 //! 2. [Four terms](#four-terms)
 //! 3. [Receive routes: a collector](#receive-routes-a-collector)
-//! 4. [Advertise routes: an injector](#advertise-routes-an-injector)
-//! 5. [Pass routes on: a reflector](#pass-routes-on-a-reflector)
-//! 6. [Read messages: a decoder](#read-messages-a-decoder)
-//! 7. [Test a speaker: a scripted peer](#test-a-speaker-a-scripted-peer)
-//! 8. [Further steps](#further-steps)
+//! 4. [Receive from one peer: a session](#receive-from-one-peer-a-session)
+//! 5. [Advertise routes: an injector](#advertise-routes-an-injector)
+//! 6. [Pass routes on: a reflector](#pass-routes-on-a-reflector)
+//! 7. [Read messages: a decoder](#read-messages-a-decoder)
+//! 8. [Test a speaker: a scripted peer](#test-a-speaker-a-scripted-peer)
+//! 9. [Further steps](#further-steps)
 //!
 //! # Begin a program
 //!
@@ -95,6 +96,20 @@
 #![cfg_attr(feature = "io", doc = "```no_run")]
 #![cfg_attr(not(feature = "io"), doc = "```ignore")]
 #![doc = include_str!("../guide/collector.rs")]
+//! ```
+//!
+//! # Receive from one peer: a session
+//!
+//! A program with one peer needs no speaker and no tables. A `Connector` dials, a `Listener` accepts; both
+//! return a `SessionStream` for one session. Its method `next` returns the decoded messages of the peer, and
+//! does all work of the session, such as KEEPALIVE messages. After `Down` the session is over; the program
+//! decides whether it dials again.
+//!
+//! `updates 64512 192.0.2.1 192.0.2.2:179 64513`
+//!
+#![cfg_attr(feature = "io", doc = "```no_run")]
+#![cfg_attr(not(feature = "io"), doc = "```ignore")]
+#![doc = include_str!("../guide/updates.rs")]
 //! ```
 //!
 //! # Advertise routes: an injector

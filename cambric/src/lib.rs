@@ -1,7 +1,7 @@
 #![no_std]
 #![doc = include_str!("../README.md")]
 //!
-//! The module `guide` leads from an empty directory to five small programs.
+//! The module `guide` leads from an empty directory to six small programs.
 //!
 //! # The crates
 //!
