@@ -73,6 +73,7 @@ fn outside(host: &Host) -> Namespace {
         "ip link set eth0 up",
         "ip address add 10.0.0.1/24 dev eth0",
         "ip address add 10.0.0.2/24 dev eth0",
+        "ip address add fd00::1/64 dev eth0 nodad",
         "ip address add fd00::2/64 dev eth0 nodad",
     ] {
         outside.run(command);
@@ -249,6 +250,16 @@ fn tunnel_to_the_host_comes_from_nodes_only() {
             });
             arrived() > counted
         };
+        let passes_v6 = |from: &str| {
+            let made = packet::packet(ip(from), ip("fd00::11"), UDP, &datagram(4789));
+            let dropped = || dropped_as(&host, "tunnel of no node");
+            let (before, counted) = (dropped(), arrived());
+            host.until("it arrives or is dropped", || {
+                outside.within(|| packet::send(&made, ip("fd00::11")).unwrap());
+                dropped() >= before + 3 || arrived() > counted
+            });
+            arrived() > counted
+        };
         assert!(passes("10.0.0.1", 4), "nothing of the fabric uses IP in IP");
         assert!(passes("10.0.0.1", UDP), "nothing of the fabric uses VXLAN");
         for (name, mode, words) in [
@@ -270,12 +281,113 @@ fn tunnel_to_the_host_comes_from_nodes_only() {
         assert!(!passes("10.0.0.1", 4));
         assert!(passes("10.0.0.2", UDP));
         assert!(!passes("10.0.0.1", UDP));
+        assert!(passes_v6("fd00::2"));
+        assert!(!passes_v6("fd00::1"));
         host.configure(&json!({"externalNodesList": ["10.0.0.1"]}));
         host.until("the source is known", || {
             run("nft list set inet cambric-felix tunnel-sources-ipv4").contains("10.0.0.1")
         });
         assert!(passes("10.0.0.1", 4) && passes("10.0.0.1", UDP));
     });
+}
+
+/// Returns VXLAN over UDP to port 4789, with a packet for the device with this Ethernet address.
+fn vxlan(mac: &str, inner: &[u8]) -> Vec<u8> {
+    let to = mac.split(':');
+    let to: Vec<u8> = to
+        .map(|octet| u8::from_str_radix(octet, 16).unwrap())
+        .collect();
+    let kind: [u8; 2] = if inner[0] >> 4 == 4 {
+        [0x08, 0x00]
+    } else {
+        [0x86, 0xdd]
+    };
+    let frame = [&to[..], &[2, 0, 0, 0, 0, 0x77], &kind, inner].concat();
+    // The flag of the identifier, which is 77.
+    let header = [8, 0, 0, 0, 0, 0, 77, 0];
+    let length = u16::try_from(16 + frame.len()).unwrap();
+    let mut octets = vec![0x30, 0x39, 0x12, 0xb5];
+    octets.extend(length.to_be_bytes());
+    octets.extend([0, 0]);
+    [octets, header.to_vec(), frame].concat()
+}
+
+/// Calico's device stays after a migration, and decapsulates the packets of any sender.
+// Promise: as felix encapsulation_from_a_workload_is_dropped
+#[test]
+fn foreign_tunnel_forges_no_source_of_the_fabric() {
+    lab("foreign_tunnel_forges_no_source_of_the_fabric", || {
+        let (host, one, _two) = pair();
+        let outside = outside(&host);
+        for (name, cidr) in [("v4", "10.65.0.0/16"), ("v6", "fd65::/64")] {
+            let pool = json!({"spec": {"cidr": cidr}});
+            host.put(&format!("{RESOURCES}ippools/{name}"), &pool);
+        }
+        host.until("the pools are known", || {
+            run("nft list set inet cambric-felix cali60all-ipam-pools").contains("fd65::/64")
+        });
+        run("ip link add vxlan.calico type vxlan id 77 dstport 4789 local 10.0.0.11 dev uplink");
+        run("ip link set vxlan.calico up");
+        netns::sysctl("ipv4/conf/vxlan.calico/rp_filter", "0");
+        let shown = run("ip link show dev vxlan.calico");
+        let mut words = shown
+            .split_whitespace()
+            .skip_while(|word| *word != "link/ether");
+        let mac = words.nth(1).unwrap();
+        count_at(&one.namespace, "udp dport 9");
+        let passes = |source: &str| {
+            let to = if source.contains(':') {
+                "fd65::1"
+            } else {
+                "10.65.0.1"
+            };
+            let inner = packet::packet(ip(source), ip(to), UDP, &checked(source, to));
+            let payload = vxlan(mac, &inner);
+            let made = packet::packet(ip("10.0.0.1"), ip("10.0.0.11"), UDP, &payload);
+            let words = "source is not behind this tunnel";
+            let (dropped, counted) = (dropped_as(&host, words), count_of(&one.namespace));
+            host.until(
+                &format!("a packet of {source} arrives or is dropped"),
+                || {
+                    outside.within(|| packet::send(&made, ip("10.0.0.11")).unwrap());
+                    dropped_as(&host, words) >= dropped + 3 || count_of(&one.namespace) > counted
+                },
+            );
+            count_of(&one.namespace) > counted
+        };
+        // Another workload, an address of a pool on another host, a node.
+        for forged in ["10.65.0.2", "10.65.7.9", "10.0.0.2", "fd65::2", "fd00::2"] {
+            assert!(!passes(forged), "{forged}");
+        }
+        // What other programs send through their tunnels: sources outside the fabric, whatever the
+        // way back, and sources that are routed to the tunnel.
+        assert!(passes("203.0.113.5") && passes("2001:db8::5"));
+        run("ip route add 10.65.7.0/24 dev vxlan.calico");
+        run("ip -6 route add fd65::7:0/112 dev vxlan.calico");
+        assert!(passes("10.65.7.9") && passes("fd65::7:9"));
+        assert!(!passes("10.65.0.2"));
+
+        // The fabric's own tunnels are checked by the sender instead.
+        let pool = json!({"spec": {"cidr": "10.65.0.0/16", "vxlanMode": "Always"}});
+        host.put(&format!("{RESOURCES}ippools/v4"), &pool);
+        let nodes = json!({"externalNodesList": ["10.0.0.1"]});
+        host.configure(&nodes);
+        host.until("VXLAN is in use", || {
+            !run("nft list set inet cambric-felix foreign-tunnel-kinds").contains("vxlan")
+                && run("nft list set inet cambric-felix tunnel-sources-ipv4").contains("10.0.0.1")
+        });
+        assert!(passes("10.65.8.9"));
+    });
+}
+
+/// Returns a datagram to port 9; over IPv6 it needs a checksum.
+fn checked(from: &str, to: &str) -> Vec<u8> {
+    let mut octets = datagram(9);
+    if to.contains(':') {
+        let sum = packet::transport_checksum(ip(from), ip(to), UDP, &octets);
+        octets[6..8].copy_from_slice(&sum.to_be_bytes());
+    }
+    octets
 }
 
 /// Without the guard, the masqueraded packet would count as one of a node, and the far node would

@@ -29,13 +29,16 @@ const CT_STATE: u32 = 0;
 /// `NFT_CT_DIRECTION`, `IP_CT_DIR_REPLY`.
 const CT_DIRECTION: u32 = 1;
 const DIRECTION_REPLY: u8 = 1;
-/// `NFTA_FIB_DREG`, `NFTA_FIB_RESULT`, `NFTA_FIB_FLAGS`; `NFT_FIB_RESULT_ADDRTYPE`, `NFTA_FIB_F_SADDR`;
-/// `RTN_LOCAL`.
+/// `NFTA_FIB_DREG`, `NFTA_FIB_RESULT`, `NFTA_FIB_FLAGS`; `NFT_FIB_RESULT_OIF`,
+/// `NFT_FIB_RESULT_ADDRTYPE`; `NFTA_FIB_F_SADDR`, `NFTA_FIB_F_IIF`, `NFTA_FIB_F_PRESENT`; `RTN_LOCAL`.
 const FIB_DESTINATION: u16 = 1;
 const FIB_RESULT: u16 = 2;
 const FIB_FLAGS: u16 = 3;
+const FIB_INTERFACE: u32 = 1;
 const FIB_ADDRESS_TYPE: u32 = 3;
 const FIB_OF_SOURCE: u32 = 1;
+const FIB_BY_INPUT: u32 = 1 << 3;
+const FIB_PRESENT: u32 = 1 << 5;
 const ROUTE_LOCAL: u32 = 2;
 /// Bits of the connection tracking state.
 const ESTABLISHED: u32 = 2;
@@ -245,9 +248,14 @@ impl Asked {
             Match::ReplyDirection => {
                 into.extend([connection(CT_DIRECTION), equal(&[DIRECTION_REPLY])]);
             }
+            Match::InputKindIn(set) => into.extend([meta(MetaKey::Iifkind), lookup(set, None)]),
+            Match::SourceElsewhere => {
+                let present = FIB_OF_SOURCE | FIB_BY_INPUT | FIB_PRESENT;
+                into.extend([source_route(FIB_INTERFACE, present), equal(&[0; 4])]);
+            }
             Match::SourceLocal => {
                 let local = ROUTE_LOCAL.to_ne_bytes();
-                into.extend([source_type(), equal(&local)]);
+                into.extend([source_route(FIB_ADDRESS_TYPE, FIB_OF_SOURCE), equal(&local)]);
             }
             other => self.of_policy(other, into),
         }
@@ -410,14 +418,14 @@ fn connection(key: u32) -> Expressions {
     }
 }
 
-/// Loads the address type of the source according to the routing table.
-fn source_type() -> Expressions {
+/// Loads a property of the route to the source.
+fn source_route(result: u32, flags: u32) -> Expressions {
     Expressions::Other {
         expression_type: "fib".into(),
         attributes: vec![
             number(FIB_DESTINATION, Register::Reg1.into()),
-            number(FIB_RESULT, FIB_ADDRESS_TYPE),
-            number(FIB_FLAGS, FIB_OF_SOURCE),
+            number(FIB_RESULT, result),
+            number(FIB_FLAGS, flags),
         ],
     }
 }

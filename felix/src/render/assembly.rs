@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::build::{Frame, base_chains, base_sets};
+use super::encapsulation;
 use super::guard::{self, Control};
 use super::openstack;
 use super::outgoing::{self, Pools};
@@ -155,6 +156,8 @@ impl Assembly {
 
     /// Sets another frame.
     pub(crate) fn set_frame(&mut self, frame: Frame) {
+        let kinds = encapsulation::kinds(frame.encapsulation);
+        self.put_keys(encapsulation::KINDS, &kinds);
         self.frame = frame;
     }
 

@@ -5,18 +5,24 @@
 //! explicitly allows them, or the settings allow them. This check is separate from the policies,
 //! which have to allow them as well. The host accepts encapsulated packets from nodes only.
 //!
+//! A tunnel device that the fabric does not use, left over or of another program, decapsulates
+//! packets of any sender. A decapsulated packet to a workload must not have a source in a pool or
+//! of a node, unless the source is routed to that device: policies trust such a source, and no
+//! border sees it inside the tunnel.
+//!
 //! A workload in a pool with `natOutgoing` appears outside with the address of its node, so its
 //! packets to a tunnel end would count there as packets of a node. Therefore no rule and no setting
 //! allows them from a workload to a node, to a source of tunnels, or to the host itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use calico_model::{Action as Decision, Rule as Stored};
 
 use super::assembly::Part;
-use super::build::{EndpointRules, Frame, chain, counted, rule};
+use super::build::{EndpointRules, Frame, chain, counted, dispatch_prefixes, rule};
 use super::guard::NODES;
+use super::outgoing::INSIDE;
 use super::ruleset::{Action, Chain, End, Family, Is, Key, Match, Rule, Side, Value, Verdict};
 
 const UDP: u8 = 17;
@@ -39,6 +45,25 @@ pub(super) const TO_TUNNEL_END: &str = "workload-tunnel";
 /// The same chain for packets to the host, which is a tunnel end itself.
 pub(super) const TO_OWN_HOST: &str = "workload-tunnel-to-host";
 const TO_HOST: &str = "tunnel-to-host";
+/// The set of kinds of tunnel devices that the fabric does not use. Their tunnels have no
+/// authentication of their own.
+pub(super) const KINDS: &str = "foreign-tunnel-kinds";
+const FROM_TUNNEL: &str = "foreign-tunnel";
+const TUNNEL_TO_WORKLOAD: &str = "foreign-tunnel-to-workload";
+const IPIP_KIND: &str = "ipip";
+const VXLAN_KIND: &str = "vxlan";
+const OTHER_KINDS: [&str; 10] = [
+    "sit",
+    "gre",
+    "gretap",
+    "ip6tnl",
+    "ip6gre",
+    "ip6gretap",
+    "erspan",
+    "ip6erspan",
+    "geneve",
+    "bareudp",
+];
 
 /// The settings of encapsulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,6 +90,33 @@ impl Default for Encapsulation {
             allows_ipip: false,
         }
     }
+}
+
+/// Returns the elements of the set of kinds: packets of the fabric's own tunnels have been checked
+/// before they were decapsulated.
+pub(super) fn kinds(settings: Encapsulation) -> BTreeSet<Key> {
+    let ipip = (!settings.ipip).then_some(IPIP_KIND);
+    let vxlan = (!settings.vxlan).then_some(VXLAN_KIND);
+    let kinds = OTHER_KINDS.into_iter().chain(ipip).chain(vxlan);
+    kinds.map(|kind| Key::Interface(kind.to_owned())).collect()
+}
+
+/// Returns the rule for packets through the host.
+pub(super) fn forwarded() -> Rule {
+    let kind = Match::InputKindIn(KINDS.into());
+    rule(vec![kind], Verdict::Jump(FROM_TUNNEL.into()))
+}
+
+/// Returns the rules for decapsulated packets to workloads.
+fn tunnel_to_workload() -> Vec<Rule> {
+    let families = Family::ALL.into_iter().zip(INSIDE.into_iter().zip(NODES));
+    let sets = families.flat_map(|(family, (pools, nodes))| [(family, pools), (family, nodes)]);
+    let words = "source is not behind this tunnel";
+    sets.map(|(family, set)| {
+        let from = Match::InSet(End::Source, family, set.into(), Is::Yes);
+        counted(vec![from, Match::SourceElsewhere], Verdict::Drop, words)
+    })
+    .collect()
 }
 
 fn datagrams(port: u16) -> Match {
@@ -112,6 +164,15 @@ pub(super) fn chains(frame: &Frame) -> BTreeMap<String, Chain> {
         chain(FROM_WORKLOAD, from_workload(settings)),
         chain(TO_TUNNEL_END, tunnel_ends(End::Destination, to_end)),
         chain(TO_OWN_HOST, vec![to_end(Vec::new())]),
+        chain(
+            FROM_TUNNEL,
+            dispatch_prefixes(
+                frame,
+                Side::Output,
+                &Verdict::Goto(TUNNEL_TO_WORKLOAD.into()),
+            ),
+        ),
+        chain(TUNNEL_TO_WORKLOAD, tunnel_to_workload()),
     ]);
     if settings.ipip || settings.vxlan {
         chains.extend([chain(TO_HOST, sources)]);

@@ -7,7 +7,7 @@
 //! ```text
 //! guard          (raw)     before any address translation: loopback, encapsulation to ends of
 //!                          tunnels, control-destinations
-//! guard-forward  (filter)  after it: encapsulation, control-destinations
+//! guard-forward  (filter)  after it: encapsulation, control-destinations; tunnels to workloads
 //! guard-input    (filter)  after it: loopback, encapsulation, control-host; tunnels of others
 //! ```
 
@@ -114,7 +114,10 @@ pub(super) fn empty_sets() -> Vec<(&'static str, Set)> {
     let mut sets: Vec<(&str, SetKind)> = ports
         .chain([NODE_PORTS, UNKNOWN_PORTS])
         .map(|name| (name, SetKind::Ports))
-        .chain([(encapsulation::ALLOWED, SetKind::InterfaceVerdict)])
+        .chain([
+            (encapsulation::ALLOWED, SetKind::InterfaceVerdict),
+            (encapsulation::KINDS, SetKind::Interface),
+        ])
         .collect();
     for (place, family) in Family::ALL.into_iter().enumerate() {
         sets.extend([
@@ -163,11 +166,13 @@ fn own_chains(frame: &Frame, openstack: OpenStack) -> BTreeMap<String, Chain> {
     input.push(goto(HOST));
     let mut forward = asked(encapsulation::FROM_WORKLOAD);
     forward.push(goto(DESTINATIONS));
+    let mut through = enter(FORWARD);
+    through.push(encapsulation::forwarded());
     let mut all = enter(INPUT);
     all.extend(encapsulation::to_host(frame.encapsulation));
     [
         base("guard", Hook::Guard, enter(RAW)),
-        base("guard-forward", Hook::GuardForward, enter(FORWARD)),
+        base("guard-forward", Hook::GuardForward, through),
         base("guard-input", Hook::GuardInput, all),
         chain(RAW, raw),
         chain(FORWARD, forward),

@@ -160,6 +160,11 @@ pub enum Match {
     Connection(ConnectionStates),
     /// It is in the reply direction of its connection.
     ReplyDirection,
+    /// The kind of the input interface (`vxlan`, `ipip`) is in a set; interfaces of hardware have
+    /// none.
+    InputKindIn(String),
+    /// No route to the source address leads to the input interface.
+    SourceElsewhere,
     /// The source address is one of the host itself.
     SourceLocal,
     /// The IP version.

@@ -108,6 +108,7 @@ fn a_host_without_endpoints_passes_nothing_of_ours() {
 fn set_of(condition: &Match) -> Option<&String> {
     match condition {
         Match::InterfaceIn(_, set)
+        | Match::InputKindIn(set)
         | Match::SourceIpv4In(set)
         | Match::SourceIpv6In(set)
         | Match::Icmpv6TypeIn(set)

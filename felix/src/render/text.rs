@@ -155,6 +155,8 @@ impl Display for Match {
             Self::Connection(ConnectionStates::Established) => f.write_str("ct state established"),
             Self::Connection(ConnectionStates::Invalid) => f.write_str("ct state invalid"),
             Self::ReplyDirection => f.write_str("ct direction reply"),
+            Self::InputKindIn(set) => write!(f, "meta iifkind @{set}"),
+            Self::SourceElsewhere => f.write_str("fib saddr . iif oif missing"),
             Self::SourceLocal => f.write_str("fib saddr type local"),
             Self::Family(Family::V4) => f.write_str("meta nfproto ipv4"),
             Self::Family(Family::V6) => f.write_str("meta nfproto ipv6"),

@@ -32,6 +32,20 @@ fn octets(address: IpAddr) -> Vec<u8> {
     }
 }
 
+/// Computes the checksum of a transport protocol over a segment with its pseudo-header (RFC 9293
+/// §3.1, RFC 8200 §8.1).
+pub(crate) fn transport_checksum(from: IpAddr, to: IpAddr, protocol: u8, segment: &[u8]) -> u16 {
+    let length = u16::try_from(segment.len()).unwrap();
+    let parts = [
+        octets(from),
+        octets(to),
+        vec![0, protocol],
+        length.to_be_bytes().into(),
+        segment.to_vec(),
+    ];
+    checksum(&parts.concat())
+}
+
 /// Octets of the header of [`syn`].
 const HEADER: usize = 24;
 
@@ -63,14 +77,7 @@ pub(crate) fn syn(from: IpAddr, source_port: u16, to: SocketAddr) -> Vec<u8> {
         1,
     ]);
     segment.extend([0; 8]);
-    let length = u16::try_from(segment.len()).unwrap();
-    let pseudo = [
-        octets(from),
-        octets(to.ip()),
-        vec![0, TCP],
-        length.to_be_bytes().into(),
-    ];
-    let sum = checksum(&[pseudo.concat(), segment.clone()].concat());
+    let sum = transport_checksum(from, to.ip(), TCP, &segment);
     segment[16..18].copy_from_slice(&sum.to_be_bytes());
     segment
 }
