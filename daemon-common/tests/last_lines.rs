@@ -2,6 +2,8 @@
 //! has stopped does not keep the process from ending. The test starts itself as that process.
 
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,6 +11,7 @@ use std::time::{Duration, Instant};
 use daemon_common::daemon::{LogFormat, init_logging};
 use daemon_common::log::Logging;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::stat::fstat;
 
 /// Longer than anything here takes.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -31,6 +34,8 @@ fn main() -> ExitCode {
     panics_are_written_behind_the_lines_before_them();
     panics_are_written_as_json();
     stopped_reader_delays_neither_exit_nor_panic();
+    panics_reach_the_journal_behind_the_lines_before_them();
+    stopped_journal_delays_neither_exit_nor_panic();
     ExitCode::SUCCESS
 }
 
@@ -62,12 +67,18 @@ fn child(end: &str) -> ExitCode {
     panic!("in main");
 }
 
-fn start(end: &str, stderr: PipeWriter) -> Child {
+fn command(end: &str) -> Command {
     let program = std::env::current_exe().expect("this program");
     let mut command = Command::new(program);
     command.args([CHILD, end]).env_remove("CAMBRIC_LOG");
-    command.env_remove("RUST_BACKTRACE").stderr(stderr);
-    command.spawn().expect("it starts")
+    command.env_remove("RUST_BACKTRACE");
+    command.env_remove("JOURNAL_STREAM");
+    command
+}
+
+fn start(end: &str, stderr: PipeWriter) -> Child {
+    let mut command = command(end);
+    command.stderr(stderr).spawn().expect("it starts")
 }
 
 fn ended(child: &mut Child) -> ExitStatus {
@@ -138,5 +149,81 @@ fn stopped_reader_delays_neither_exit_nor_panic() {
         let writer = writer.try_clone().expect("duplicated");
         let mut child = start(end, writer);
         assert_eq!(ended(&mut child).code(), Some(code), "{end}");
+    }
+}
+
+/// A journal, and its stream that a process has as standard error.
+struct Journal {
+    directory: tempfile::TempDir,
+    socket: UnixDatagram,
+    _stream: UnixStream,
+    stderr: OwnedFd,
+}
+
+impl Journal {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let socket = UnixDatagram::bind(directory.path().join("journal")).expect("bound");
+        let (stream, stderr) = UnixStream::pair().expect("a pair");
+        Self {
+            directory,
+            socket,
+            _stream: stream,
+            stderr: stderr.into(),
+        }
+    }
+
+    fn start(&self, end: &str) -> Child {
+        let file = fstat(&self.stderr).expect("an open file");
+        let mut command = command(end);
+        // systemd describes the journal's stream in this form (systemd.exec(5)).
+        command.env("JOURNAL_STREAM", format!("{}:{}", file.st_dev, file.st_ino));
+        command.env(
+            "CAMBRIC_JOURNAL_SOCKET",
+            self.directory.path().join("journal"),
+        );
+        let stderr = self.stderr.try_clone().expect("duplicated");
+        command.stderr(stderr).spawn().expect("it starts")
+    }
+
+    /// Reads one datagram as text.
+    fn read(&self) -> String {
+        let mut datagram = vec![0; 64 * 1024];
+        let length = self.socket.recv(&mut datagram).expect("received");
+        String::from_utf8_lossy(&datagram[..length]).into_owned()
+    }
+}
+
+fn panics_reach_the_journal_behind_the_lines_before_them() {
+    let journal = Journal::new();
+    journal
+        .socket
+        .set_read_timeout(Some(DEADLINE))
+        .expect("set");
+    let mut child = journal.start("panic");
+    let lines: Vec<String> = (0..LINES + 2).map(|_| journal.read()).collect();
+    assert!(
+        lines[LINES - 1].contains("line=999"),
+        "{}",
+        lines[LINES - 1]
+    );
+    for (line, words) in lines[LINES..].iter().zip(["in a thread", "in main"]) {
+        let is_whole = line.starts_with("PRIORITY=3\n") && line.contains("last_lines.rs:");
+        assert!(is_whole && line.contains(words), "{line}");
+    }
+    assert_eq!(ended(&mut child).code(), Some(101));
+}
+
+fn stopped_journal_delays_neither_exit_nor_panic() {
+    for (end, code) in [("exit", 1), ("panic", 101)] {
+        let journal = Journal::new();
+        // Its queue is full.
+        let filler = UnixDatagram::unbound().expect("a socket");
+        filler.set_nonblocking(true).expect("set");
+        let path = journal.directory.path().join("journal");
+        while filler.send_to(b"before", &path).is_ok() {}
+        let mut child = journal.start(end);
+        assert_eq!(ended(&mut child).code(), Some(code), "{end}");
+        assert_eq!(journal.read(), "before", "nothing is lost that was there");
     }
 }

@@ -7,6 +7,7 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -39,7 +40,8 @@ limit = 1000
 route_reflector_client = true
 "#;
 
-/// The hold time of the client: short, so that it notices soon when the reflector is silent.
+/// The hold time of the client: shorter than the flood, so that it notices when the reflector is
+/// silent.
 const HOLD: Duration = Duration::from_secs(6);
 
 /// The interval between two strangers.
@@ -47,6 +49,13 @@ const EVERY: Duration = Duration::from_millis(1);
 
 /// The limit of unfinished connections from strangers.
 const AT_ONCE: usize = 100;
+
+/// The shortest duration of the flood.
+const FLOOD: Duration = Duration::from_secs(9);
+
+/// The least number of connections from strangers: those of the flood at a thousand per second. On a
+/// slow machine the flood takes longer.
+const STRANGERS_MIN: u64 = 9_000;
 
 fn write_config(directory: &tempfile::TempDir, keys: &str) {
     let control = directory.path().join("rr.sock");
@@ -86,8 +95,8 @@ fn hasty_client(reflector: SocketAddr) -> Io {
     Io::new(Speaker::new(intent.speaker, 2), IoConfig::default()).expect("no sockets")
 }
 
-/// Connects from changing addresses, up to a thousand per second, forever.
-async fn strangers(to: SocketAddr) {
+/// Connects from changing addresses, up to a thousand per second, forever; counts the connections.
+async fn strangers(to: SocketAddr, connected: &Arc<AtomicU64>) {
     let room = Arc::new(Semaphore::new(AT_ONCE));
     let mut tick = interval(EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
@@ -97,11 +106,13 @@ async fn strangers(to: SocketAddr) {
         let [_, _, high, low] = (nth / 2).to_be_bytes();
         let [_, _, _, half] = (1 + nth % 2).to_be_bytes();
         let from = SocketAddr::from(([127, half, high, low], 0));
+        let connected = Arc::clone(connected);
         tokio::spawn(async move {
             let socket = TcpSocket::new_v4().expect("a socket");
             // A connection that is not accepted in time is closed.
             if socket.bind(from).is_ok() {
-                let _ = timeout(Duration::from_secs(1), socket.connect(to)).await;
+                let made = timeout(Duration::from_secs(1), socket.connect(to)).await;
+                connected.fetch_add(u64::from(matches!(made, Ok(Ok(_)))), Ordering::Relaxed);
             }
             drop(permit);
         });
@@ -112,6 +123,7 @@ async fn strangers(to: SocketAddr) {
 /// reader.
 async fn holds_out(reflector: &Reflector, one: &mut Io) {
     let began = Instant::now();
+    let connected = Arc::new(AtomicU64::new(0));
     let lines_are_lost = async {
         loop {
             let status = reflector.until("it answers", |_| true).await;
@@ -120,13 +132,14 @@ async fn holds_out(reflector: &Reflector, one: &mut Io) {
                 .notes
                 .iter()
                 .any(|note| note.contains("standard error"));
-            if log.lost() > 0 && noted && began.elapsed() > HOLD + HOLD / 2 {
+            let is_reached = connected.load(Ordering::Relaxed) >= STRANGERS_MIN;
+            if log.lost() > 0 && noted && is_reached && began.elapsed() > FLOOD {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    let flood = strangers(reflector.address().await);
+    let flood = strangers(reflector.address().await, &connected);
     let session = async {
         loop {
             for event in one.next().await {
@@ -137,7 +150,7 @@ async fn holds_out(reflector: &Reflector, one: &mut Io) {
         }
     };
     tokio::select! {
-        lost = timeout(DEADLINE, lines_are_lost) => lost.expect("lines are lost"),
+        lost = timeout(DEADLINE, lines_are_lost) => lost.expect("lines are lost, and all strangers come"),
         () = flood => {}
         () = session => {}
     }
