@@ -363,6 +363,9 @@ fn log_problem(file: &File) -> Option<Problem> {
 }
 
 #[cfg(test)]
+mod secret_tests;
+
+#[cfg(test)]
 mod tests {
     use calico_model::FelixConfigurationSpec;
 
