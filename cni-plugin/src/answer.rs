@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::failure::{Code, Failure};
+use crate::failure::{Code, Failure, mistyped};
 use crate::version::Version;
 
 /// A result. Unknown fields are kept.
@@ -87,7 +87,10 @@ impl Answer {
     /// The value is not a result.
     pub(crate) fn read(value: &Value) -> Result<Self, Failure> {
         let decode = |error: serde_json::Error| {
-            Failure::new(Code::Decode, format!("a plugin's result: {error}"))
+            Failure::new(
+                Code::Decode,
+                format!("a plugin's result {}", mistyped(&error)),
+            )
         };
         if value.get("ip4").is_none() && value.get("ip6").is_none() {
             return serde_json::from_value(value.clone()).map_err(decode);

@@ -44,6 +44,19 @@ pub enum Code {
     Store = 105,
 }
 
+/// Returns the problem of a value of another type, without the value: it may be a secret in the wrong
+/// place.
+pub(crate) fn mistyped(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    if text.starts_with("missing field") {
+        return format!("is incomplete: {text}");
+    }
+    match text.rsplit_once(", expected ") {
+        Some((_, expected)) => format!("has another type; expected {expected}"),
+        None => "is invalid".to_owned(),
+    }
+}
+
 /// A failed operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
