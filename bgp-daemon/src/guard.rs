@@ -415,7 +415,8 @@ mod tests {
     }
 
     fn refused() -> GuardError {
-        GuardError::NotPermitted(netlink::Refused::of(1))
+        let error = netlink::nftables::OpenError::NotPermitted(netlink::Refused::of(1));
+        error.into()
     }
 
     #[test]

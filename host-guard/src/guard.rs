@@ -2,15 +2,13 @@
 //! the network namespace of the calling thread.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 
-use netlink::attributes::{find, of_netfilter, text, walk};
-use netlink::nftables::{ERESTART, NETLINK_NETFILTER, batch_begin, batch_end, generation, inet};
-use netlink::{Refused, Requests, Row};
-use netlink_packet_core::NLM_F_ACK;
+use netlink::attributes::{find, of_netfilter};
+use netlink::nftables::{self, ERESTART, OpenError, generation};
+use netlink::{Refused, Requests, listing, message};
 use netlink_packet_netfilter::nftables::{
-    ChainAttribute, ChainMessage, NfTablesMessage, RuleAttribute, RuleMessage, SetElementList,
-    SetElementMessage, TableAttribute, TableMessage,
+    ChainAttribute, ChainMessage, NfTablesMessage, RuleAttribute, RuleMessage, TableAttribute,
+    TableMessage,
 };
 
 use crate::cover::{Cover, Holder};
@@ -18,16 +16,9 @@ use crate::limits::TRANSACTION_ATTEMPTS;
 use crate::rules::{Family, JUDGE, OUTPUT, peers_of, ports_of, users_of};
 use crate::table::{self, Step, TABLE};
 
-/// Attributes of a table, of a chain, of a rule, of an expression, of a counter, of an element.
+/// Attributes of a table, of a chain, of an element.
 const TABLE_FLAGS: u16 = 2;
 const CHAIN_HOOK: u16 = 4;
-const OF_TABLE: u16 = 1;
-const RULE_CHAIN: u16 = 2;
-const RULE_EXPRESSIONS: u16 = 4;
-const EXPRESSION_NAME: u16 = 1;
-const EXPRESSION_DATA: u16 = 2;
-const COUNTER_PACKETS: u16 = 2;
-const ELEMENTS: u16 = 3;
 const ELEMENT_KEY: u16 = 1;
 const DATA_VALUE: u16 = 1;
 /// `NFT_TABLE_F_DORMANT`: the table exists, but its chains are at no hook.
@@ -36,18 +27,9 @@ const DORMANT: u32 = 1;
 /// Why the table is not in force.
 #[derive(Debug, thiserror::Error)]
 pub enum GuardError {
-    /// The socket cannot be opened.
-    #[error("no netlink socket for nftables: {0}; the kernel needs CONFIG_NETFILTER_NETLINK")]
-    Socket(#[source] io::Error),
-    /// Privileges are missing.
-    #[error("the kernel refuses nftables to this process: {0}; it needs CAP_NET_ADMIN")]
-    NotPermitted(Refused),
-    /// The kernel lacks nftables.
-    #[error(
-        "the kernel has no nftables: {0}; load the module nf_tables, or run a kernel with \
-         CONFIG_NF_TABLES and CONFIG_NF_TABLES_INET"
-    )]
-    Absent(Refused),
+    /// This process cannot use nftables.
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// One step of a transaction was rejected, and with it the whole transaction.
     #[error("the kernel refused to {what} of table inet {TABLE}: {cause}")]
     Step {
@@ -76,9 +58,9 @@ impl GuardError {
     pub fn is_permission(&self) -> bool {
         const REFUSALS: [i32; 3] = [libc::EPERM, libc::EACCES, libc::EAFNOSUPPORT];
         match self {
-            Self::NotPermitted(_) => true,
+            Self::Open(OpenError::NotPermitted(_)) => true,
             // For example, if systemd's RestrictAddressFamilies= excludes netlink.
-            Self::Socket(error) => error
+            Self::Open(OpenError::Socket(error)) => error
                 .raw_os_error()
                 .is_some_and(|no| REFUSALS.contains(&no)),
             _ => false,
@@ -119,14 +101,8 @@ impl Guard {
     ///
     /// The kernel lacks nftables, or denies access to this process.
     pub fn open() -> Result<Self, GuardError> {
-        let mut requests = Requests::open(NETLINK_NETFILTER).map_err(GuardError::Socket)?;
-        match generation(&mut requests) {
-            Ok(_) => Ok(Self { requests }),
-            Err(cause) if matches!(cause.errno, libc::EPERM | libc::EACCES) => {
-                Err(GuardError::NotPermitted(cause))
-            }
-            Err(cause) => Err(GuardError::Absent(cause)),
-        }
+        let requests = nftables::open()?;
+        Ok(Self { requests })
     }
 
     /// Loads the table, in one transaction, with `cover` as the entries of this daemon; those of
@@ -182,11 +158,8 @@ impl Guard {
     pub fn read(&mut self) -> Result<Option<Loaded>, GuardError> {
         let attributes = vec![TableAttribute::Name(TABLE.into())];
         let asked = NfTablesMessage::GetTable(TableMessage { attributes });
-        let row = match self.requests.fetch(inet(asked)) {
-            Ok(Some(row)) => row,
-            Ok(None) => return Ok(None),
-            Err(cause) if cause.errno == libc::ENOENT => return Ok(None),
-            Err(cause) => return Err(cause.into()),
+        let Some(row) = listing::object(&mut self.requests, asked)? else {
+            return Ok(None);
         };
         let mut loaded = Loaded::default();
         let flags = find(of_netfilter(&row), TABLE_FLAGS).and_then(|octets| octets.first_chunk());
@@ -218,21 +191,19 @@ impl Guard {
             ChainAttribute::Name(OUTPUT.into()),
         ];
         let asked = NfTablesMessage::GetChain(ChainMessage { attributes });
-        match self.requests.fetch(inet(asked)) {
-            Ok(row) => Ok(row.is_some_and(|row| find(of_netfilter(&row), CHAIN_HOOK).is_some())),
-            Err(cause) if cause.errno == libc::ENOENT => Ok(false),
-            Err(cause) => Err(cause),
-        }
+        let row = listing::object(&mut self.requests, asked)?;
+        Ok(row.is_some_and(|row| find(of_netfilter(&row), CHAIN_HOOK).is_some()))
     }
 
     fn read_rules(&mut self, loaded: &mut Loaded) -> Result<(), Refused> {
         let attributes = vec![RuleAttribute::Table(TABLE.into())];
         let asked = NfTablesMessage::GetRule(RuleMessage { attributes });
-        let rows = self.dump(asked)?;
-        loaded.dropped = rows.iter().filter_map(counted).sum();
+        let rows = listing::objects(&mut self.requests, TABLE, asked)?;
+        loaded.dropped = rows.iter().filter_map(listing::packets).sum();
         for chain in [OUTPUT, JUDGE] {
             let wanted = table::rules_in(chain);
-            let found = rows.iter().filter(|row| is_in(row, chain)).count();
+            let chains = rows.iter().filter_map(listing::chain_of);
+            let found = chains.filter(|found| found == chain).count();
             if found != wanted && loaded.broken.is_none() {
                 let why = format!("chain {chain} has {found} rules, not {wanted}");
                 loaded.broken = Some(why);
@@ -243,31 +214,14 @@ impl Guard {
 
     /// Returns the keys of a set.
     fn keys(&mut self, set: &str) -> Result<Vec<Vec<u8>>, Refused> {
-        let attributes = vec![
-            SetElementList::Table(TABLE.into()),
-            SetElementList::Set(set.into()),
-        ];
-        let asked = NfTablesMessage::GetSetElement(SetElementMessage { attributes });
-        let rows = self.dump(asked)?;
-        let lists = rows
-            .iter()
-            .filter_map(|row| find(of_netfilter(row), ELEMENTS));
-        let keys = lists.flat_map(walk).filter_map(|(_, element)| {
+        let asked = NfTablesMessage::GetSetElement(message::all_elements(TABLE, set));
+        let rows = listing::objects(&mut self.requests, TABLE, asked)?;
+        let elements = rows.iter().flat_map(listing::elements);
+        let keys = elements.filter_map(|element| {
             let key = find(element, ELEMENT_KEY)?;
             Some(find(key, DATA_VALUE)?.to_vec())
         });
         Ok(keys.collect())
-    }
-
-    /// Returns a dump without objects of other tables: not every kernel filters every dump.
-    fn dump(&mut self, asked: NfTablesMessage) -> Result<Vec<Row>, Refused> {
-        let mut rows = match self.requests.dump(inet(asked)) {
-            Err(cause) if cause.errno == libc::ENOENT => return Ok(Vec::new()),
-            rows => rows?,
-        };
-        let is_ours = |row: &Row| find(of_netfilter(row), OF_TABLE).map(text);
-        rows.retain(|row| is_ours(row).as_deref() == Some(TABLE));
-        Ok(rows)
     }
 
     fn transact(&mut self, steps: &[Step]) -> Result<(), GuardError> {
@@ -289,38 +243,12 @@ impl Guard {
 
     fn send(&mut self, steps: &[Step]) -> Result<(), GuardError> {
         let on = generation(&mut self.requests)?;
-        let mut batch = self.requests.batch();
-        batch.push(batch_begin(on), 0);
-        let mut sent = Vec::with_capacity(steps.len());
-        for (at, step) in steps.iter().enumerate() {
-            // Errors are returned in any case; one acknowledgment confirms the end.
-            let ends = at + 1 == steps.len();
-            let flags = step.flags | if ends { NLM_F_ACK } else { 0 };
-            sent.push(batch.push(inet(step.message.clone()), flags));
-        }
-        batch.push(batch_end(), 0);
-        batch.commit().map_err(|cause| {
-            let at = cause
-                .sequence
-                .and_then(|refused| sent.iter().position(|one| *one == refused));
+        let messages = steps.iter().map(|step| vec![step.message.clone()]);
+        let sent = nftables::transact(&mut self.requests, on, messages);
+        sent.map_err(|(at, cause)| {
             let what = at.and_then(|at| steps.get(at));
             let what = what.map_or_else(|| "commit the change".into(), |step| step.what.clone());
             GuardError::Step { what, cause }
         })
     }
-}
-
-fn is_in(row: &Row, chain: &str) -> bool {
-    let of = find(of_netfilter(row), RULE_CHAIN).map(text);
-    of.as_deref() == Some(chain)
-}
-
-/// Returns the packets counted by a rule, if it has a counter.
-fn counted(row: &Row) -> Option<u64> {
-    let list = find(of_netfilter(row), RULE_EXPRESSIONS)?;
-    let named = |expression| find(expression, EXPRESSION_NAME).map(text);
-    let mut expressions = walk(list).map(|(_, expression)| expression);
-    let counter = expressions.find(|one| named(one).as_deref() == Some("counter"))?;
-    let packets = find(find(counter, EXPRESSION_DATA)?, COUNTER_PACKETS)?;
-    Some(u64::from_be_bytes(*packets.first_chunk()?))
 }

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use netlink::message::{
+    self, HOST_ORDER, NETWORK_ORDER, TYPE_BITS, TYPE_IPV4_ADDRESS, TYPE_IPV6_ADDRESS, TYPE_PORT,
+};
+use netlink::nftables;
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE};
 use netlink_packet_netfilter::nftables::{
-    ChainAttribute, ChainMessage, DataAttribute, ExpressionAttribute, Hook, InetHookNumber,
-    ListAttribute, NfTablesMessage, RuleAttribute, RuleMessage, SetAttribute, SetDescription,
-    SetElementAttribute, SetElementList, SetElementMessage, SetFlags, SetMessage, TableAttribute,
-    TableFlags, TableMessage,
+    DataAttribute, InetHookNumber, ListAttribute, NfTablesMessage, RuleMessage, SetAttribute,
+    SetDescription, SetElementAttribute, SetFlags, SetMessage,
 };
 
 use crate::cover::{Cover, Holder};
@@ -22,36 +24,21 @@ pub const TABLE: &str = "cambric-guard";
 
 /// After destination NAT (-100), so that a translated destination is seen as sent.
 const PRIORITY: i32 = -10;
-/// `NF_ACCEPT`.
-const NF_ACCEPT: u32 = 1;
-/// nft's numbers of data types, so that `nft list` prints keys in their proper form.
-const TYPE_IPV4_ADDRESS: u32 = 7;
-const TYPE_IPV6_ADDRESS: u32 = 8;
-const TYPE_PORT: u32 = 13;
+/// nft's number of the data type of users, so that `nft list` prints keys in their proper form.
 const TYPE_USER: u32 = 24;
-/// A concatenation's type contains the types of its parts, this many bits each.
-const TYPE_BITS: u32 = 6;
-/// nft's userdata of a set with keys in host byte order, or in network byte order.
-const HOST_ORDER: [u8; 6] = [0, 4, 1, 0, 0, 0];
-const NETWORK_ORDER: [u8; 6] = [0, 4, 2, 0, 0, 0];
-/// nft's userdata type of a rule comment.
-const NOTE_COMMENT: u8 = 0;
 
 /// One step of a transaction.
 pub(crate) struct Step {
-    pub(crate) message: NfTablesMessage,
-    pub(crate) flags: u16,
+    pub(crate) message: nftables::Step,
     /// Its description, for an error.
     pub(crate) what: String,
 }
 
 impl Step {
     fn new(message: NfTablesMessage, flags: u16, what: impl Into<String>) -> Self {
-        let what = what.into();
         Self {
-            message,
-            flags,
-            what,
+            message: (message, flags),
+            what: what.into(),
         }
     }
 }
@@ -60,21 +47,19 @@ impl Step {
 /// of a holder to `cover`. Entries of other holders stay.
 pub(crate) fn load(holder: Holder, cover: &Cover) -> Vec<Step> {
     let make = |message, what: &str| Step::new(message, NLM_F_CREATE, format!("make {what}"));
-    let mut steps = vec![make(NfTablesMessage::NewTable(table()), "the table")];
+    let table = message::table(TABLE);
+    let mut steps = vec![make(NfTablesMessage::NewTable(table), "the table")];
     for (id, set) in (1..).zip(sets()) {
         let what = format!("set {}", set.name);
         steps.push(make(NfTablesMessage::NewSet(set.message(id)), &what));
     }
-    steps.push(make(
-        NfTablesMessage::NewChain(chain(OUTPUT, true)),
-        "chain output",
-    ));
-    steps.push(make(
-        NfTablesMessage::NewChain(chain(JUDGE, false)),
-        "chain judge",
-    ));
+    let hook = (InetHookNumber::LocalOut, PRIORITY, "filter");
+    for (name, base) in [(OUTPUT, Some(hook)), (JUDGE, None)] {
+        let chain = NfTablesMessage::NewChain(message::chain(TABLE, name, base));
+        steps.push(make(chain, &format!("chain {name}")));
+    }
     for name in [OUTPUT, JUDGE] {
-        let message = NfTablesMessage::DeleteRule(rules_of(name));
+        let message = NfTablesMessage::DeleteRule(message::rules(TABLE, name));
         steps.push(Step::new(message, 0, format!("empty chain {name}")));
     }
     for rule in rules::all() {
@@ -114,7 +99,7 @@ fn key(family: Family, peer: &SocketAddr) -> Option<Vec<u8>> {
 /// Returns the steps that remove the table.
 pub(crate) fn remove() -> Vec<Step> {
     vec![Step::new(
-        NfTablesMessage::DeleteTable(table()),
+        NfTablesMessage::DeleteTable(message::table(TABLE)),
         0,
         "remove the table",
     )]
@@ -122,53 +107,18 @@ pub(crate) fn remove() -> Vec<Step> {
 
 /// Returns the steps that set the keys of a set.
 fn refill(set: &str, keys: Vec<Vec<u8>>) -> Vec<Step> {
-    let empty = SetElementMessage {
-        attributes: vec![
-            SetElementList::Table(TABLE.into()),
-            SetElementList::Set(set.into()),
-        ],
-    };
-    let message = NfTablesMessage::DeleteSetElement(empty.clone());
-    let mut steps = vec![Step::new(message, 0, format!("empty set {set}"))];
+    let empty = NfTablesMessage::DeleteSetElement(message::all_elements(TABLE, set));
+    let mut steps = vec![Step::new(empty, 0, format!("empty set {set}"))];
     for part in keys.chunks(ELEMENTS_PER_MESSAGE) {
         let elements = part.iter().map(|key| {
             let key = DataAttribute::Value(key.clone());
             ListAttribute::Element(vec![SetElementAttribute::Key(key)])
         });
-        let mut filled = empty.clone();
-        filled
-            .attributes
-            .push(SetElementList::Elements(elements.collect()));
+        let filled = message::elements(TABLE, set, elements.collect());
         let message = NfTablesMessage::NewSetElement(filled);
         steps.push(Step::new(message, NLM_F_CREATE, format!("fill set {set}")));
     }
     steps
-}
-
-pub(crate) fn table() -> TableMessage {
-    let attributes = vec![
-        TableAttribute::Name(TABLE.into()),
-        TableAttribute::Flags(TableFlags::empty()),
-    ];
-    TableMessage { attributes }
-}
-
-fn chain(name: &str, hooked: bool) -> ChainMessage {
-    let mut attributes = vec![
-        ChainAttribute::Table(TABLE.into()),
-        ChainAttribute::Name(name.into()),
-    ];
-    if hooked {
-        attributes.extend([
-            ChainAttribute::Hook(vec![
-                Hook::Number(InetHookNumber::LocalOut.into()),
-                Hook::Priority(PRIORITY.cast_unsigned()),
-            ]),
-            ChainAttribute::Policy(NF_ACCEPT),
-            ChainAttribute::Type("filter".into()),
-        ]);
-    }
-    ChainMessage { attributes }
 }
 
 struct Set {
@@ -252,33 +202,8 @@ impl Set {
     }
 }
 
-fn rules_of(chain: &str) -> RuleMessage {
-    let attributes = vec![
-        RuleAttribute::Table(TABLE.into()),
-        RuleAttribute::Chain(chain.into()),
-    ];
-    RuleMessage { attributes }
-}
-
 fn new_rule(rule: Rule) -> RuleMessage {
-    let mut message = rules_of(rule.chain);
-    let expressions: Vec<ListAttribute<ExpressionAttribute>> = rule
-        .expressions
-        .into_iter()
-        .map(ListAttribute::from)
-        .collect();
-    let text = rule.comment.as_bytes();
-    let mut note = vec![
-        NOTE_COMMENT,
-        u8::try_from(text.len() + 1).unwrap_or(u8::MAX),
-    ];
-    note.extend(text);
-    note.push(0);
-    message.attributes.extend([
-        RuleAttribute::Expressions(expressions),
-        RuleAttribute::UserData(note),
-    ]);
-    message
+    message::rule(TABLE, rule.chain, rule.expressions, Some(rule.comment))
 }
 
 /// Returns the number of rules in a chain.

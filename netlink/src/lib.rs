@@ -6,6 +6,8 @@
 pub mod attributes;
 pub mod expression;
 pub mod limits;
+pub mod listing;
+pub mod message;
 pub mod nftables;
 mod requests;
 mod row;

@@ -2,47 +2,36 @@
 
 use std::net::IpAddr;
 
+use netlink::message::{
+    self, HOST_ORDER, NETWORK_ORDER, TYPE_BITS, TYPE_IPV4_ADDRESS, TYPE_IPV6_ADDRESS, TYPE_PORT,
+};
+use netlink::nftables::Step;
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE};
 use netlink_packet_netfilter::nftables::{
-    ChainAttribute, ChainMessage, DataAttribute, ExpressionAttribute, Hook as HookAttribute,
-    InetHookNumber, ListAttribute, NfTablesMessage, RuleAttribute, RuleMessage, SetAttribute,
-    SetElementAttribute, SetElementFlags, SetElementList, SetElementMessage, SetFlags, SetMessage,
-    TableAttribute, TableFlags, TableMessage,
+    ChainMessage, DataAttribute, InetHookNumber, ListAttribute, NfTablesMessage, RuleMessage,
+    SetAttribute, SetElementAttribute, SetElementFlags, SetElementMessage, SetFlags, SetMessage,
 };
 
 use super::expression;
 use crate::limits::{ELEMENTS_PER_MESSAGE, INTERFACE_NAME_OCTETS_MAX};
 use crate::render::{Change, Family, Hook, Key, Rule, SetKind, TABLE, Value};
 
-/// `NF_ACCEPT`: the policy of a base chain, and the verdict.
-const NF_ACCEPT: u32 = 1;
 /// nft's numbers of data types, so that `nft list` prints keys in their proper form.
-const TYPE_IPV4_ADDRESS: u32 = 7;
-const TYPE_IPV6_ADDRESS: u32 = 8;
-const TYPE_PORT: u32 = 13;
 const TYPE_ICMPV6: u32 = 29;
 const TYPE_INTERFACE: u32 = 41;
-/// A concatenation's type contains the types of its parts, this many bits each.
-const TYPE_BITS: u32 = 6;
 /// `NFT_DATA_VERDICT`.
 const TYPE_VERDICT: u32 = 0xffff_ff00;
-/// nft's userdata of a set with keys in host byte order.
-const HOST_ORDER: [u8; 6] = [0, 4, 1, 0, 0, 0];
-/// nft's userdata of a set with keys in network byte order.
-const NETWORK_ORDER: [u8; 6] = [0, 4, 2, 0, 0, 0];
-/// nft's userdata type of a rule comment.
-const NOTE_COMMENT: u8 = 0;
 /// Octets of an interface name in a key, NULs included.
 const NAME_OCTETS: usize = INTERFACE_NAME_OCTETS_MAX + 1;
-
-/// A message with its netlink flags.
-pub(super) type Step = (NfTablesMessage, u16);
 
 /// Returns the messages of one step.
 pub(super) fn messages(change: &Change, set_id: &mut u32) -> Vec<Step> {
     match change {
-        Change::AddTable => vec![(NfTablesMessage::NewTable(table()), NLM_F_CREATE)],
-        Change::DeleteTable => vec![(NfTablesMessage::DeleteTable(table()), 0)],
+        Change::AddTable => vec![(
+            NfTablesMessage::NewTable(message::table(TABLE)),
+            NLM_F_CREATE,
+        )],
+        Change::DeleteTable => vec![(NfTablesMessage::DeleteTable(message::table(TABLE)), 0)],
         Change::AddChain(name, hook) => {
             vec![(NfTablesMessage::NewChain(chain(name, *hook)), NLM_F_CREATE)]
         }
@@ -55,7 +44,9 @@ pub(super) fn messages(change: &Change, set_id: &mut u32) -> Vec<Step> {
             )]
         }
         Change::DeleteSet(name) => vec![(NfTablesMessage::DeleteSet(named_set(name)), 0)],
-        Change::FlushChain(name) => vec![(NfTablesMessage::DeleteRule(rules_of(name)), 0)],
+        Change::FlushChain(name) => {
+            vec![(NfTablesMessage::DeleteRule(message::rules(TABLE, name)), 0)]
+        }
         Change::AddRule(name, rule) => {
             vec![(
                 NfTablesMessage::NewRule(new_rule(name, rule)),
@@ -88,20 +79,8 @@ pub(super) fn messages(change: &Change, set_id: &mut u32) -> Vec<Step> {
     }
 }
 
-fn table() -> TableMessage {
-    let attributes = vec![
-        TableAttribute::Name(TABLE.into()),
-        TableAttribute::Flags(TableFlags::empty()),
-    ];
-    TableMessage { attributes }
-}
-
 fn chain(name: &str, hook: Option<Hook>) -> ChainMessage {
-    let mut attributes = vec![
-        ChainAttribute::Table(TABLE.into()),
-        ChainAttribute::Name(name.into()),
-    ];
-    if let Some(hook) = hook {
+    let base = hook.map(|hook| {
         let number = match hook {
             Hook::Prerouting | Hook::Guard | Hook::TranslateDestination => {
                 InetHookNumber::PreRouting
@@ -112,16 +91,9 @@ fn chain(name: &str, hook: Option<Hook>) -> ChainMessage {
             Hook::TranslateSource => InetHookNumber::PostRouting,
         };
         let kind = if hook.translates() { "nat" } else { "filter" };
-        attributes.extend([
-            ChainAttribute::Hook(vec![
-                HookAttribute::Number(number.into()),
-                HookAttribute::Priority(hook.priority().cast_unsigned()),
-            ]),
-            ChainAttribute::Policy(NF_ACCEPT),
-            ChainAttribute::Type(kind.into()),
-        ]);
-    }
-    ChainMessage { attributes }
+        (number, hook.priority(), kind)
+    });
+    message::chain(TABLE, name, base)
 }
 
 fn named_set(name: &str) -> SetMessage {
@@ -188,12 +160,7 @@ const fn address_type(family: Family) -> (u32, u32) {
 }
 
 fn elements_of(name: &str, elements: Vec<ListAttribute<SetElementAttribute>>) -> SetElementMessage {
-    let attributes = vec![
-        SetElementList::Table(TABLE.into()),
-        SetElementList::Set(name.into()),
-        SetElementList::Elements(elements),
-    ];
-    SetElementMessage { attributes }
+    message::elements(TABLE, name, elements)
 }
 
 /// Returns the kernel's element or elements of a key: a range consists of its first value and,
@@ -274,40 +241,11 @@ fn name_octets(name: &str) -> [u8; NAME_OCTETS] {
     octets
 }
 
-fn rules_of(chain: &str) -> RuleMessage {
-    let attributes = vec![
-        RuleAttribute::Table(TABLE.into()),
-        RuleAttribute::Chain(chain.into()),
-    ];
-    RuleMessage { attributes }
-}
-
 fn new_rule(chain: &str, rule: &Rule) -> RuleMessage {
-    let mut message = rules_of(chain);
-    let expressions: Vec<ListAttribute<ExpressionAttribute>> = expression::of_rule(rule)
-        .into_iter()
-        .map(ListAttribute::from)
-        .collect();
-    message
-        .attributes
-        .push(RuleAttribute::Expressions(expressions));
-    if let Some(comment) = &rule.comment {
-        message
-            .attributes
-            .push(RuleAttribute::UserData(comment_note(comment)));
-    }
-    message
-}
-
-/// Returns nft's encoding of a comment: type, length with the terminating NUL, text, NUL.
-fn comment_note(comment: &str) -> Vec<u8> {
-    let text = comment.as_bytes();
-    let text = text.get(..text.len().min(127)).unwrap_or_default();
-    let mut note = vec![
-        NOTE_COMMENT,
-        u8::try_from(text.len() + 1).unwrap_or(u8::MAX),
-    ];
-    note.extend(text);
-    note.push(0);
-    note
+    message::rule(
+        TABLE,
+        chain,
+        expression::of_rule(rule),
+        rule.comment.as_deref(),
+    )
 }

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
 
 use netlink::attributes::{find, of_netfilter, text, walk};
-use netlink::nftables::{ERESTART, NETLINK_NETFILTER, batch_begin, batch_end, generation, inet};
-use netlink::{Refused, Requests, Row};
-use netlink_packet_core::NLM_F_ACK;
+use netlink::listing::{self, RULE_EXPRESSIONS, expressions};
+use netlink::nftables::{self, ERESTART, OpenError, generation};
+use netlink::{Refused, Requests, Row, message};
 use netlink_packet_netfilter::nftables::{
-    ChainMessage, NfTablesMessage, RuleAttribute, RuleMessage, SetAttribute, SetElementList,
-    SetElementMessage, SetMessage, TableAttribute, TableMessage,
+    ChainMessage, NfTablesMessage, RuleAttribute, RuleMessage, SetAttribute, SetMessage,
+    TableAttribute, TableMessage,
 };
 
 use super::encode::messages;
@@ -18,31 +17,15 @@ use crate::agent::Checked;
 use crate::limits::TRANSACTION_ATTEMPTS;
 use crate::render::{Change, TABLE, rule_text};
 
-/// Attributes of objects in a table, of a rule, of an expression, of a counter.
-const OF_TABLE: u16 = 1;
-const RULE_CHAIN: u16 = 2;
+/// `NFTA_SET_NAME`.
 const SET_NAME: u16 = 2;
-const RULE_EXPRESSIONS: u16 = 4;
-const EXPRESSION_NAME: u16 = 1;
-const EXPRESSION_DATA: u16 = 2;
-const COUNTER_PACKETS: u16 = 2;
-const ELEMENTS: u16 = 3;
 
 /// Why the rules are not in force.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesError {
-    /// The socket cannot be opened.
-    #[error("no netlink socket for nftables: {0}; the kernel needs CONFIG_NETFILTER_NETLINK")]
-    Socket(#[source] io::Error),
-    /// Privileges are missing.
-    #[error("the kernel refuses nftables to this process: {0}; it needs CAP_NET_ADMIN")]
-    NotPermitted(Refused),
-    /// The kernel lacks nftables.
-    #[error(
-        "the kernel has no nftables: {0}; load the module nf_tables, or run a kernel with \
-         CONFIG_NF_TABLES and CONFIG_NF_TABLES_INET"
-    )]
-    Absent(Refused),
+    /// This process cannot use nftables.
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// One step of a transaction was rejected, and with it the whole transaction.
     #[error("the kernel refused to {step}: {cause}")]
     Step {
@@ -96,19 +79,11 @@ impl Rules {
     ///
     /// The kernel lacks nftables, or denies access to this process.
     pub fn open() -> Result<Self, RulesError> {
-        let requests = Requests::open(NETLINK_NETFILTER).map_err(RulesError::Socket)?;
-        let mut rules = Self {
-            requests,
+        Ok(Self {
+            requests: nftables::open()?,
             known: Known::Unwritten,
             transactions: 0,
-        };
-        match rules.generation() {
-            Ok(_) => Ok(rules),
-            Err(cause) if matches!(cause.errno, libc::EPERM | libc::EACCES) => {
-                Err(RulesError::NotPermitted(cause))
-            }
-            Err(cause) => Err(RulesError::Absent(cause)),
-        }
+        })
     }
 
     /// Returns whether the kernel has Felix's table, from an earlier run.
@@ -119,11 +94,7 @@ impl Rules {
     pub fn present(&mut self) -> Result<bool, RulesError> {
         let attributes = vec![TableAttribute::Name(TABLE.into())];
         let message = NfTablesMessage::GetTable(TableMessage { attributes });
-        match self.requests.fetch(inet(message)) {
-            Ok(row) => Ok(row.is_some()),
-            Err(cause) if cause.errno == libc::ENOENT => Ok(false),
-            Err(cause) => Err(cause.into()),
-        }
+        Ok(listing::object(&mut self.requests, message)?.is_some())
     }
 
     /// Carries out steps in one transaction. Steps that begin with [`Change::AddTable`] replace any
@@ -169,10 +140,9 @@ impl Rules {
     pub fn packets(&mut self) -> Result<BTreeMap<String, Vec<Option<u64>>>, RulesError> {
         let mut packets: BTreeMap<String, Vec<Option<u64>>> = BTreeMap::new();
         for row in self.rule_rows()? {
-            let chain = find(of_netfilter(&row), RULE_CHAIN)
-                .map(text)
-                .unwrap_or_default();
-            packets.entry(chain).or_default().push(counted(&row));
+            let chain = listing::chain_of(&row).unwrap_or_default();
+            let counted = listing::packets(&row);
+            packets.entry(chain).or_default().push(counted);
         }
         Ok(packets)
     }
@@ -277,30 +247,12 @@ impl Rules {
     }
 
     fn send(&mut self, steps: &[Change], generation: u32) -> Result<(), RulesError> {
-        let mut batch = self.requests.batch();
-        batch.push(batch_begin(generation), 0);
-        let mut sent: Vec<u32> = Vec::with_capacity(steps.len());
         let mut set_id = 0;
-        let count = steps.len();
-        for (at, step) in steps.iter().enumerate() {
-            let parts = messages(step, &mut set_id);
-            let last = parts.len().saturating_sub(1);
-            for (part, (message, flags)) in parts.into_iter().enumerate() {
-                // Errors are returned in any case; one acknowledgment confirms the end.
-                let ends = at + 1 == count && part == last;
-                let flags = if ends { flags | NLM_F_ACK } else { flags };
-                let sequence = batch.push(inet(message), flags);
-                if part == last {
-                    sent.push(sequence);
-                }
-            }
-        }
-        batch.push(batch_end(), 0);
-        batch.commit().map_err(|cause| {
-            let at = cause.sequence.map_or(count, |refused| {
-                sent.partition_point(|sequence| *sequence < refused)
-            });
-            let step = steps.get(at).map_or_else(|| "commit".into(), describe);
+        let parts = steps.iter().map(|step| messages(step, &mut set_id));
+        let sent = nftables::transact(&mut self.requests, generation, parts);
+        sent.map_err(|(at, cause)| {
+            let step = at.and_then(|at| steps.get(at));
+            let step = step.map_or_else(|| "commit".into(), describe);
             RulesError::Step { step, cause }
         })
     }
@@ -315,15 +267,8 @@ impl Rules {
         self.ours(message)
     }
 
-    /// Returns a dump without objects of other tables: not every kernel filters every dump.
     fn ours(&mut self, message: NfTablesMessage) -> Result<Vec<Row>, Refused> {
-        let mut rows = match self.requests.dump(inet(message)) {
-            // The table does not exist.
-            Err(cause) if cause.errno == libc::ENOENT => return Ok(Vec::new()),
-            rows => rows?,
-        };
-        rows.retain(|row| table_of(row).as_deref() == Some(TABLE));
-        Ok(rows)
+        listing::objects(&mut self.requests, TABLE, message)
     }
 
     /// Returns a hash over chains, rules, sets and elements as the kernel lists them.
@@ -349,20 +294,10 @@ impl Rules {
 
     /// Returns the elements of a set, sorted: the kernel lists them in the order of its hash table.
     fn elements(&mut self, set: &str) -> Result<Vec<Vec<u8>>, Refused> {
-        let attributes = vec![
-            SetElementList::Table(TABLE.into()),
-            SetElementList::Set(set.into()),
-        ];
-        let message = NfTablesMessage::GetSetElement(SetElementMessage { attributes });
-        let rows = match self.requests.dump(inet(message)) {
-            Err(cause) if cause.errno == libc::ENOENT => return Ok(Vec::new()),
-            rows => rows?,
-        };
-        let mut elements: Vec<Vec<u8>> = rows
-            .iter()
-            .filter_map(|row| find(of_netfilter(row), ELEMENTS))
-            .flat_map(|list| walk(list).map(|(_, element)| element.to_vec()))
-            .collect();
+        let message = NfTablesMessage::GetSetElement(message::all_elements(TABLE, set));
+        let rows = self.ours(message)?;
+        let elements = rows.iter().flat_map(listing::elements);
+        let mut elements: Vec<Vec<u8>> = elements.map(<[u8]>::to_vec).collect();
         elements.sort_unstable();
         Ok(elements)
     }
@@ -390,28 +325,6 @@ fn describe(step: &Change) -> String {
         Change::DeleteChain(name) => format!("remove chain {name}"),
         Change::DeleteSet(name) => format!("remove set {name}"),
     }
-}
-
-/// Returns the table of a listed object.
-fn table_of(row: &Row) -> Option<String> {
-    find(of_netfilter(row), OF_TABLE).map(text)
-}
-
-/// Returns name and data of each expression of a rule.
-fn expressions(list: &[u8]) -> impl Iterator<Item = (String, &[u8])> {
-    walk(list).map(|(_, expression)| {
-        let name = find(expression, EXPRESSION_NAME)
-            .map(text)
-            .unwrap_or_default();
-        (name, find(expression, EXPRESSION_DATA).unwrap_or_default())
-    })
-}
-
-fn counted(row: &Row) -> Option<u64> {
-    let list = find(of_netfilter(row), RULE_EXPRESSIONS)?;
-    let (_, counter) = expressions(list).find(|(name, _)| name == "counter")?;
-    let packets = find(counter, COUNTER_PACKETS)?;
-    Some(u64::from_be_bytes(*packets.first_chunk()?))
 }
 
 fn hash_rule(row: &Row, hasher: &mut DefaultHasher) {
