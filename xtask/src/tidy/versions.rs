@@ -18,6 +18,19 @@ const MANIFEST: &str = "Cargo.toml";
 /// The manifest of the examples.
 const EXAMPLES: &str = "examples/Cargo.toml";
 
+/// The changes of each release.
+const CHANGELOG: &str = "CHANGELOG.md";
+
+/// The parts of a release, as <https://keepachangelog.com> has them.
+const PARTS: &[&str] = &[
+    "Added",
+    "Changed",
+    "Deprecated",
+    "Removed",
+    "Fixed",
+    "Security",
+];
+
 /// The oldest compiler stands in pages between these words.
 const SENTENCE: (&str, &str) = ("Rust ", " or later");
 
@@ -37,6 +50,7 @@ pub fn check(workspace: &Workspace, files: &[File]) -> Vec<Finding> {
     };
     let mut findings = members(workspace, &common);
     findings.extend(examples(files, &common));
+    findings.extend(changelog(text(files, CHANGELOG), &common.version));
     let pages = files.iter().filter(|file| file.is_markdown());
     findings.extend(pages.flat_map(|page| compilers(page, &common)));
     findings
@@ -141,6 +155,26 @@ fn examples(files: &[File], common: &Common) -> Vec<Finding> {
     findings
 }
 
+/// Checks that the first release is this version, and that each part of a release has a known name.
+fn changelog(text: &str, version: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut releases = text.lines().filter_map(|line| line.strip_prefix("## "));
+    let first = releases.next().unwrap_or_default();
+    if first.split(',').next() != Some(version) {
+        let text = format!("begin the first section with {version}, the version of the workspace");
+        findings.push(Finding::file(CHANGELOG, text));
+    }
+    for (index, line) in text.lines().enumerate() {
+        if let Some(part) = line.strip_prefix("### ")
+            && !PARTS.contains(&part)
+        {
+            let text = format!("{part} is no part of a release: {}", PARTS.join(", "));
+            findings.push(Finding::line(CHANGELOG, index + 1, text));
+        }
+    }
+    findings
+}
+
 /// Checks the compilers that a page names as the oldest one.
 fn compilers(page: &File, common: &Common) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -169,6 +203,7 @@ mod tests {
             File::new(MANIFEST, manifest),
             File::new(EXAMPLES, examples),
             File::new("rib/README.md", page),
+            File::new(CHANGELOG, "## 0.2.0, not yet released\n"),
         ]
     }
 
@@ -203,11 +238,23 @@ mod tests {
     }
 
     #[test]
+    fn changelog_with_other_version_or_part_is_found() {
+        let text =
+            "# Changelog\n\n## 0.2.0, not yet released\n\n### Fixed\n\n## 0.1.0\n\n### News\n";
+        let found = changelog(text, "0.2.0");
+        let found: Vec<_> = found.iter().map(Finding::to_string).collect();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("CHANGELOG.md:9: News"), "{found:?}");
+        assert_eq!(changelog("## 0.1.0\n", "0.2.0").len(), 1);
+        assert_eq!(changelog("", "0.2.0").len(), 1);
+    }
+
+    #[test]
     fn missing_manifest_is_found() {
         let found = check(&Workspace::default(), &[]);
         assert_eq!(found.len(), 1, "{found:?}");
         let found = check(&Workspace::default(), &[File::new(MANIFEST, ROOT)]);
-        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found.len(), 2, "{found:?}");
     }
 
     #[test]
