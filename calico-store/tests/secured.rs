@@ -59,10 +59,17 @@ async fn users_may_do_what_they_may_do() {
     let again = insist("a read", async || felix.get("/calico/a".into()).await).await;
     assert!(again.is_some());
 
-    std::fs::write(files.path().join("password"), "wrong").unwrap();
-    let stranger = EtcdStore::connect(&options).await.unwrap();
-    let error = stranger.get("/calico/a".into()).await.unwrap_err();
-    assert!(matches!(error, Error::Denied(_)), "{error}");
+    // No error quotes the password.
+    for wrong in ["QXZQXZQXZQXZ", "QXZQXZ\nQXZQXZ", "QXZ\u{0}QXZ"] {
+        std::fs::write(files.path().join("password"), wrong).unwrap();
+        let error = match EtcdStore::connect(&options).await {
+            Ok(stranger) => stranger.get("/calico/a".into()).await.unwrap_err(),
+            Err(error) => error,
+        };
+        assert!(matches!(error, Error::Denied(_)), "{error}");
+        let outputs = format!("{error}\n{error:?}\n{options:?}");
+        assert!(!outputs.contains("QXZ"), "{outputs}");
+    }
 }
 
 /// A role created for Calico alone, and a mirror that needs more permissions.
