@@ -162,7 +162,11 @@ fn deleted(key: &RouteKey, route: Option<&Route>, cause: DeleteCause) -> Event {
 
 /// Logs an event of kernel routes.
 pub(crate) fn notice(notice: &Notice) {
-    events::emit(match notice {
+    events::emit(noticed(notice));
+}
+
+fn noticed(notice: &Notice) -> Event {
+    match notice {
         Notice::Deleting { key, route, cause } => deleted(key, route.as_ref(), *cause),
         Notice::DeletedMore { count } => Event::RouteDeletedMore {
             count: *count,
@@ -175,7 +179,7 @@ pub(crate) fn notice(notice: &Notice) {
             protocol: owner.0.into(),
         },
         Notice::ForeignMore => Event::RouteForeignMore {},
-    });
+    }
 }
 
 #[cfg(test)]
@@ -184,6 +188,21 @@ mod tests {
     use fib_sync::OpError;
 
     use super::*;
+
+    #[test]
+    fn deletions_beyond_the_limit_are_one_line_with_their_count() {
+        let event = noticed(&Notice::DeletedMore { count: 7 });
+        let kind = event.kind();
+        assert_eq!(
+            (kind.name, kind.message),
+            ("route.deleted_more", "deleted more kernel routes")
+        );
+        let fields = event.fields();
+        assert_eq!(
+            (&fields["count"], &fields["within_s"]),
+            (&7.into(), &NOTICE_WINDOW.as_secs().into())
+        );
+    }
 
     #[test]
     fn refused_routes_are_summarized_by_error() {
