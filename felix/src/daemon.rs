@@ -99,8 +99,10 @@ pub struct Daemon {
     follower: Follower,
     /// The addresses of the datastore.
     addresses: DatastoreAddresses,
-    /// Until when the first changes of the datastore wait for its addresses: the packet filter
-    /// closes them from its first transaction on.
+    /// The members of the datastore are known.
+    has_members: bool,
+    /// Until when the first content of the datastore waits for them: the packet filter closes them
+    /// from its first transaction on.
     members_wait: Option<Instant>,
     bgp_files: BgpFiles,
     /// Received changes of the datastore that are still to be applied, a part at a time.
@@ -177,7 +179,8 @@ impl Daemon {
             signals: None,
             follower: follow_ready(Arc::clone(&store), store::ranges(), chance, snapshot),
             addresses: DatastoreAddresses::of(&config.datastore.endpoints, Arc::clone(&store)),
-            members_wait: Some(clock.now() + DATASTORE_MEMBERS_WAIT),
+            has_members: false,
+            members_wait: None,
             bgp_files: BgpFiles::new(clock.now(), config.bgp_files.clone()),
             store,
             waiting: Vec::new().into_iter(),
@@ -211,17 +214,21 @@ impl Daemon {
             match self.wake(&mut stop, &mut errand).await {
                 Wake::Kernel(event) => self.kernel(event)?,
                 Wake::DatastoreAt(found) => {
-                    if found.complete {
-                        self.members_wait = None;
-                    }
+                    self.has_members = found.complete;
                     self.agent.datastore_at(found.addresses);
                 }
                 Wake::Store(updates) => {
                     if self.agent.is_store_in_sync() {
                         self.updates_at = self.clock.now() + UPDATES_GAP;
                     }
+                    let is_whole = updates.iter().any(is_in_sync);
                     self.waiting = updates.into_iter();
-                    self.updates();
+                    if is_whole && !self.has_members {
+                        self.addresses.ask();
+                        self.members_wait = Some(self.clock.now() + DATASTORE_MEMBERS_WAIT);
+                    } else {
+                        self.updates();
+                    }
                 }
                 Wake::More => self.updates(),
                 Wake::Reported(outcome) => {
@@ -242,7 +249,6 @@ impl Daemon {
     /// Performs all work that is due.
     fn turn(&mut self, errand: &mut Option<Errand>) {
         let now = self.clock.now();
-        self.members_wait = self.members_wait.filter(|until| now < *until);
         if let Some(ports) = self.bgp_files.look(now) {
             self.agent.bgp_files(ports);
         }
@@ -316,16 +322,20 @@ impl Daemon {
         stop: &mut Pin<&mut impl Future<Output = ()>>,
         errand: &mut Option<Errand>,
     ) -> Wake {
+        let now = self.clock.now();
+        let waits = |until: &Instant| now < *until && !self.has_members;
+        self.members_wait = self.members_wait.filter(waits);
         let deadline = [
             self.agent.poll_timeout(),
             self.reporter.poll_timeout(),
             self.host.poll_timeout(),
             self.events.poll_timeout(),
             Some(self.bgp_files.poll_timeout()),
-            self.members_wait,
             self.files.as_ref().and_then(EndpointFiles::poll_timeout),
         ];
         let deadline = deadline.into_iter().flatten().min();
+        // No turn is performed during the wait, so earlier deadlines would stay due.
+        let deadline = self.members_wait.or(deadline);
         tokio::select! {
             () = stop => Wake::Stop,
             signal = next_signal(self.signals.as_mut()) => Wake::Signal(signal),
@@ -333,10 +343,11 @@ impl Daemon {
             request = self.control.next() => Wake::Request(request),
             addresses = self.addresses.changed() => Wake::DatastoreAt(addresses),
             updates = next_updates(&mut self.follower, self.clock, self.updates_at),
-                if self.waiting.len() == 0 && self.members_wait.is_none() => Wake::Store(updates),
+                if self.waiting.len() == 0 => Wake::Store(updates),
             // Lets the runtime poll sockets in between.
             () = tokio::task::yield_now(),
-                if self.waiting.len() > 0 || self.agent.is_under_way() => Wake::More,
+                if self.members_wait.is_none()
+                    && (self.waiting.len() > 0 || self.agent.is_under_way()) => Wake::More,
             outcome = run_errand(errand) => Wake::Reported(outcome),
             () = self.host.round_over() => Wake::Time,
             () = self.clock.reach(deadline) => Wake::Time,
@@ -510,6 +521,10 @@ impl Daemon {
             self.config_error = Some(format!("{keys} changed: requires a restart"));
         }
     }
+}
+
+fn is_in_sync(update: &Update) -> bool {
+    matches!(update, Update::Status(Status::InSync))
 }
 
 /// Returns the weight of an update: the time to apply it grows with its size.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use calico_store::Store;
 use daemon_common::events::{Event, Text, emit};
 use tokio::net::lookup_host;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::timeout;
 
 use crate::limits::{
     DATASTORE_ADDRESSES_MAX, DATASTORE_LOOKUP, DATASTORE_MEMBERS_RETRY, DATASTORE_URLS_MAX,
@@ -43,7 +43,7 @@ fn authority(url: &str) -> Option<(String, u16)> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) addresses: BTreeSet<SocketAddr>,
-    /// The datastore has been asked for its members once, and all names have been resolved once.
+    /// The datastore has answered with its members, or that it does not list them.
     pub(crate) complete: bool,
     /// Why the members are unknown, if that is no outage of the datastore.
     pub(crate) problem: Option<String>,
@@ -54,6 +54,7 @@ pub(crate) struct Found {
 #[derive(Debug)]
 pub(crate) struct DatastoreAddresses {
     found: watch::Receiver<Found>,
+    due: Arc<Notify>,
     task: JoinHandle<()>,
 }
 
@@ -66,8 +67,9 @@ impl DatastoreAddresses {
             ..Found::default()
         });
         found.mark_changed();
-        let task = tokio::spawn(follow(configured, store, report));
-        Self { found, task }
+        let due = Arc::new(Notify::new());
+        let task = tokio::spawn(follow(configured, store, report, Arc::clone(&due)));
+        Self { found, due, task }
     }
 
     /// Waits until the addresses differ from the last returned ones.
@@ -76,6 +78,11 @@ impl DatastoreAddresses {
             std::future::pending::<()>().await;
         }
         self.found.borrow_and_update().clone()
+    }
+
+    /// Asks the datastore at once, which has just answered something else.
+    pub(crate) fn ask(&self) {
+        self.due.notify_one();
     }
 
     /// Returns why the members are unknown.
@@ -107,17 +114,19 @@ async fn follow(
     configured: BTreeSet<Authority>,
     store: Arc<dyn Store>,
     report: watch::Sender<Found>,
+    due: Arc<Notify>,
 ) {
     let mut names = Names::default();
     let mut members = BTreeSet::new();
     let mut problem = None;
+    let mut complete = false;
     loop {
         let mut pause = DATASTORE_LOOKUP;
         match store.members().await {
             Ok(urls) => {
                 let urls = urls.iter().filter_map(|url| authority(url));
                 members = urls.take(DATASTORE_URLS_MAX).collect();
-                problem = None;
+                (problem, complete) = (None, true);
             }
             // An outage is reported elsewhere; the last members stay.
             Err(error) if error.is_transient() => pause = DATASTORE_MEMBERS_RETRY,
@@ -126,7 +135,7 @@ async fn follow(
                     let reason = Text::new(&error);
                     emit(Event::DatastoreMembersUnknown { reason });
                 }
-                problem = Some(error.to_string());
+                (problem, complete) = (Some(error.to_string()), true);
             }
         }
         let hosts: BTreeSet<_> = configured.union(&members).cloned().collect();
@@ -134,7 +143,7 @@ async fn follow(
         addresses.extend(names.look_up(hosts).await);
         let found = Found {
             addresses,
-            complete: true,
+            complete,
             problem: problem.clone(),
         };
         report.send_if_modified(|held| {
@@ -142,7 +151,8 @@ async fn follow(
             *held = found;
             different
         });
-        sleep(pause).await;
+        // An early request is for one that has not answered yet.
+        let _ = timeout(pause, due.notified()).await;
     }
 }
 
@@ -284,12 +294,15 @@ mod tests {
     ) -> Vec<(Vec<String>, bool, Option<String>)> {
         let mut answers: Vec<_> = answers.into_iter().collect();
         let count = answers.len();
+        let is_outage = |answer: &&Result<_, Error>| matches!(answer, Err(Error::Unavailable(_)));
+        let outages = answers.iter().filter(is_outage).count();
         answers.reverse();
         let store = Arc::new(Listed(answers.into()));
         let urls = ["http://10.0.0.254:2379".to_owned()];
         let mut addresses = DatastoreAddresses::of(&urls, store);
         let mut found = Vec::new();
-        for _ in 0..=count {
+        // An outage alone changes nothing.
+        for _ in 0..=count - outages {
             let now = addresses.changed().await;
             let texts = now.addresses.iter().map(ToString::to_string);
             found.push((texts.collect(), now.complete, now.problem));
@@ -320,7 +333,6 @@ mod tests {
         let denied = Some(Error::Denied("no".into()).to_string());
         let wanted = [
             (vec![own.clone()], false, None),
-            (vec![own.clone()], true, None),
             (both.clone(), true, None),
             (both, true, denied),
             (vec!["10.0.0.8:2379".to_owned(), own], true, None),
