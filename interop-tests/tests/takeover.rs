@@ -383,9 +383,8 @@ async fn dial(guest: &Guest, open: Option<&Open>) -> Option<Notification> {
         .flatten()
 }
 
-/// How often an attacker dials, and how many times: as many attempts as in a minute at one per
-/// second.
-const PAUSE: Duration = Duration::from_millis(500);
+/// How often an attacker dials, and how many times: for a minute.
+const PAUSE: Duration = Duration::from_secs(1);
 const ATTEMPTS: usize = 60;
 
 /// Dials from a peer's host repeatedly; returns how often the older connection was kept.
