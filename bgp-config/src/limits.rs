@@ -1,4 +1,4 @@
-//! Every limit of the configuration (invariant I7 of ARCHITECTURE.md).
+//! Every limit of the configuration.
 
 use std::net::Ipv4Addr;
 

@@ -189,11 +189,11 @@ impl Drain {
             Stage::No => None,
             Stage::Waits {
                 free_since: None, ..
-            } => {
-                Some("draining: waits until all clients have gone, or need this reflector no more")
-            }
+            } => Some(
+                "draining: waits until all clients have disconnected or no longer need this reflector",
+            ),
             Stage::Waits { .. } => Some(
-                "draining: the clients that are left need this reflector no more, and may settle",
+                "draining: the remaining clients no longer need this reflector; sessions are closed soon",
             ),
             Stage::Done => Some("drained: accepts no session until it is undrained"),
         }

@@ -1,4 +1,4 @@
-//! Every limit of the derivation (invariant I7 of ARCHITECTURE.md).
+//! Every limit of the derivation.
 
 /// Route reflectors that a client peers with by default.
 pub const REFLECTORS: usize = 2;

@@ -1,4 +1,4 @@
-//! Every limit of manifests (invariant I7 of ARCHITECTURE.md).
+//! Every limit of manifests.
 
 use std::time::Duration;
 

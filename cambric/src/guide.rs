@@ -24,8 +24,8 @@
 //! $ cargo add tokio --features macros,net,rt,time
 //! ```
 //!
-//! The feature `io` adds the driver, which needs Linux and tokio. Without it the crate has no I/O, no
-//! clock and no `std`: such a program reads and writes the octets of its connections itself.
+//! The feature `io` adds the driver, which needs Linux and tokio. With the default features the crate has
+//! no I/O, no clock and no `std`: such a program reads and writes the octets of its connections itself.
 //!
 //! Port 179 needs root or the capability `CAP_NET_BIND_SERVICE`. For first steps take another port, for
 //! example `127.0.0.1:1179`.
@@ -36,8 +36,8 @@
 //! the peers. `neighbor` returns a peer with defaults; its fields are public. The role of a peer is
 //! one of `Internal`, `Client` (of a route reflector, RFC 4456), `External`.
 //!
-//! **Policy** is denied by default for external peers (RFC 8212): without `import` nothing is
-//! accepted, without `export` nothing is advertised.
+//! **Policy**: routes from and to external peers are rejected by default (RFC 8212). Without `import`
+//! nothing is accepted, without `export` nothing is advertised.
 //!
 //! ```
 //! use cambric::fsm::PeerAs;
@@ -57,8 +57,8 @@
 //!
 //! A **speaker** is a [`Speaker`](crate::speaker::Speaker): the sessions and the tables of that
 //! configuration. It does no I/O. It takes inputs, such as a received message or the time, and returns
-//! outputs, such as octets to send or an address to connect to. The second argument is a seed: the same seed and the
-//! same inputs give the same outputs.
+//! outputs, such as an address to connect to; `fill` returns the octets to send. The second argument is
+//! a seed: the same seed and the same inputs give the same outputs.
 //!
 //! ```
 //! use cambric::fsm::Instant;
@@ -181,7 +181,7 @@
 //! ```
 //!
 //! With the feature `testkit` alone, the same peer talks to speakers in memory and in virtual time. A
-//! program that embeds a speaker can be tested so, without sockets and without waiting:
+//! program that embeds a speaker can be tested in this way, without sockets and without waiting:
 //!
 #![cfg_attr(feature = "io", doc = "```")]
 #![cfg_attr(not(feature = "io"), doc = "```ignore")]

@@ -1,4 +1,4 @@
-//! Every limit of the plugin (I7 of ARCHITECTURE.md).
+//! Every limit of the plugin.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Every limit of the embedded store (invariant I7 of ARCHITECTURE.md).
+//! Every limit of the embedded store.
 
 use std::time::Duration;
 

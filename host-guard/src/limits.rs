@@ -1,4 +1,4 @@
-//! Every limit of this crate (invariant I7 of ARCHITECTURE.md).
+//! Every limit of this crate.
 
 /// Attempts of a transaction while other programs write to nftables at the same time.
 pub const TRANSACTION_ATTEMPTS: u32 = 8;

@@ -1,4 +1,4 @@
-//! Every limit of this crate (invariant I7 of ARCHITECTURE.md).
+//! Every limit of this crate.
 
 use std::time::Duration;
 

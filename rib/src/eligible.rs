@@ -79,7 +79,7 @@ impl Ineligible {
             Self::ClusterLoop => "own CLUSTER_ID in CLUSTER_LIST",
             Self::OwnNextHop => "next hop is ourselves",
             Self::NextHopUnresolved => "next hop not resolved",
-            Self::PeerGone => "peer gone",
+            Self::PeerGone => "peer disconnected",
             Self::AsSet => "AS_SET in AS_PATH",
             Self::NextHopOffLink => "next hop not on the link",
             Self::FirstAs => "first AS is not the neighbor's",
