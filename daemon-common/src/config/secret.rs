@@ -17,6 +17,7 @@ const SHOWN: &[&str] = &[
     "address",
     "allow_as_sets",
     "asn",
+    "bgp_files",
     "bird6_control",
     "bird_control",
     "ca_file",
