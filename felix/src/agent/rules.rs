@@ -106,7 +106,10 @@ impl RuleSync {
         closed: impl FnOnce() -> Ruleset,
         orders: &mut Orders,
     ) {
-        if self.in_force.guards() || self.work.is_some() || !self.written.is_due(now) {
+        // After a refused repair it is unknown whether the closed table still exists.
+        let is_lost = self.in_force == InForce::Closed && self.held.is_none();
+        let is_needed = is_lost || !self.in_force.guards();
+        if !is_needed || self.work.is_some() || !self.written.is_due(now) {
             return;
         }
         let command = match self.in_force {

@@ -23,6 +23,24 @@ fn unread_store_drops_traffic_and_changes_nothing() {
 }
 
 #[test]
+fn closed_rules_return_after_a_flush_and_a_refused_write() {
+    let mut world = World::new();
+    world.settle();
+    assert!(world.host.rules().is_some(), "the closed rules");
+    world.host.tables = Default::default();
+    (world.host.edited, world.host.refuse_rules) = (true, true);
+    world.pass(Duration::from_secs(60));
+    assert!(world.agent.poll_timeout() > Some(world.now), "it waits");
+    world.host.refuse_rules = false;
+    world.pass(RETRY_MAX);
+    let rules = world.host.rules().expect("the closed rules");
+    assert!(rules.sets["workloads"].elements.is_empty());
+    let writes = world.host.writes;
+    world.pass(Duration::from_secs(60));
+    assert_eq!(world.host.writes, writes, "it rests");
+}
+
+#[test]
 fn restart_keeps_rules_and_routes_then_removes_strays() {
     let mut world = World::new();
     let index = world.link("cali1");

@@ -143,8 +143,8 @@ impl Fake {
 
     fn check(&self) -> Checked {
         match (&self.tables.0, self.edited) {
-            (None, _) => Checked::Nothing,
-            (Some(_), true) => Checked::Changed,
+            (_, true) => Checked::Changed,
+            (None, false) => Checked::Nothing,
             (Some(_), false) => Checked::Intact,
         }
     }
