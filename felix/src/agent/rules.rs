@@ -39,6 +39,8 @@ pub(super) struct RuleSync {
 enum Work {
     /// Check for an earlier run's filter.
     Find,
+    /// Check whether an earlier run's filter is still present.
+    FindAgain,
     /// Write the filter that drops all workload traffic.
     Close,
     /// Write a part that no packet reaches before the rest is written.
@@ -89,11 +91,16 @@ impl RuleSync {
         }
     }
 
-    /// Requests a comparison of the table with the written one, if it is due.
+    /// Requests a comparison of the table with the written one, if it is due. Of the table of an
+    /// earlier run only the presence is checked, because its content is unknown.
     pub(super) fn check(&mut self, now: Instant, orders: &mut Orders) {
         if self.check_at <= now && self.work.is_none() {
             self.check_at = now + RULES_CHECK;
-            self.work = Some((orders.push(HostCommand::CheckRules), Work::Check));
+            let (command, work) = match self.is_inherited() {
+                true => (HostCommand::FindRules, Work::FindAgain),
+                false => (HostCommand::CheckRules, Work::Check),
+            };
+            self.work = Some((orders.push(command), work));
         }
     }
 
@@ -201,8 +208,11 @@ impl RuleSync {
         let mistaken = || Failed("the answer is one to another command".into());
         match (work, event) {
             (Work::Find, HostEvent::RulesFound(found)) => self.found(now, found),
+            (Work::FindAgain, HostEvent::RulesFound(found)) => self.found_again(now, found),
             (Work::Check, HostEvent::RulesChecked(checked)) => self.checked(now, checked, orders),
-            (work @ (Work::Find | Work::Check), _) => self.failed(now, work, mistaken()),
+            (work @ (Work::Find | Work::FindAgain | Work::Check), _) => {
+                self.failed(now, work, mistaken())
+            }
             (work, HostEvent::RulesWritten(Ok(()))) => self.done(now, work),
             (work, HostEvent::RulesWritten(Err(reason))) => self.failed(now, work, reason),
             (work, _) => self.failed(now, work, mistaken()),
@@ -226,6 +236,21 @@ impl RuleSync {
         }
     }
 
+    /// Handles whether the filter of an earlier run is still present. If it is not, a filter of this
+    /// run is written at once.
+    fn found_again(&mut self, now: Instant, found: Result<bool, Failed>) {
+        match found {
+            Ok(true) => {}
+            Ok(false) => {
+                self.foreign_edits += 1;
+                self.take(Filter::Absent);
+                self.held = None;
+                self.written.doubt();
+            }
+            Err(reason) => self.failed(now, Work::FindAgain, reason),
+        }
+    }
+
     fn checked(&mut self, now: Instant, checked: Result<Checked, Failed>, orders: &mut Orders) {
         match (checked, &self.held) {
             (Ok(found @ (Checked::Changed | Checked::Doubtful)), Some(held)) => {
@@ -240,7 +265,7 @@ impl RuleSync {
     /// Records that a transaction was carried out.
     fn done(&mut self, now: Instant, work: Work) {
         match work {
-            Work::Find | Work::Check => {}
+            Work::Find | Work::FindAgain | Work::Check => {}
             Work::Close => {
                 self.take(Filter::ClosedWritten);
                 self.written.note::<Failed>(now, Ok(()));
@@ -266,7 +291,7 @@ impl RuleSync {
 
     /// Records that a transaction was rejected. Nothing of it was carried out.
     fn failed(&mut self, now: Instant, work: Work, reason: Failed) {
-        if !matches!(work, Work::Find | Work::Check) {
+        if !matches!(work, Work::Find | Work::FindAgain | Work::Check) {
             self.held = None;
         }
         match work {
@@ -285,7 +310,7 @@ impl RuleSync {
                 self.unwritten.merge(touched);
                 self.written.note(now, Err(reason));
             }
-            Work::Check => {
+            Work::FindAgain | Work::Check => {
                 let reason = Text::new(reason);
                 emit(Event::RulesCheckFailed { reason });
             }

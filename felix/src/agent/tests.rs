@@ -16,7 +16,7 @@ use calico_store::Unready;
 use fib_sync::{Owner, Route, RouteKey};
 
 use super::*;
-use crate::limits::{HOST_COMMANDS_MAX, INTERFACE_REFRESH, RETRY_MAX};
+use crate::limits::{HOST_COMMANDS_MAX, INTERFACE_REFRESH, RETRY_MAX, RULES_CHECK};
 use world::{HOST, World, key};
 
 #[test]

@@ -125,7 +125,7 @@ impl Trust {
 pub(super) enum InForce {
     /// It is unknown whether an earlier run left one.
     Unknown,
-    /// None: an earlier run left none.
+    /// None: an earlier run left none, or another program removed it.
     Nothing,
     /// A filter of this run that drops all workload traffic.
     Closed,
@@ -140,7 +140,7 @@ pub(super) enum InForce {
 pub(super) enum Filter {
     /// The filter of an earlier run was found.
     Found,
-    /// No filter of an earlier run was found.
+    /// No filter of an earlier run was found, or it no longer exists.
     Absent,
     /// The filter that drops all workload traffic was written.
     ClosedWritten,
@@ -155,15 +155,15 @@ impl InForce {
     pub(super) const fn after(self, filter: Filter) -> Option<Self> {
         use InForce::{Closed, Inherited, Nothing, Own, Unknown};
         Some(match (self, filter) {
-            (Unknown, Filter::Found) => Inherited,
-            (Unknown, Filter::Absent) => Nothing,
+            (Unknown | Inherited, Filter::Found) => Inherited,
+            (Unknown | Inherited, Filter::Absent) => Nothing,
             (Nothing | Closed, Filter::ClosedWritten) => Closed,
             (_, Filter::WantedWritten) => Own,
             // It is written again, perhaps for other interfaces.
             (Nothing | Closed, Filter::Reconfigured) => Nothing,
             (Unknown | Inherited | Own, Filter::Reconfigured) => self,
-            // The check is made once, before anything is written.
-            (Nothing | Closed | Inherited | Own, Filter::Found | Filter::Absent)
+            // It is checked only before anything is written.
+            (Nothing | Closed | Own, Filter::Found | Filter::Absent)
             // Only if no other filter protects the workloads.
             | (Unknown | Inherited | Own, Filter::ClosedWritten) => return None,
         })

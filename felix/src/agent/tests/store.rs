@@ -41,6 +41,35 @@ fn closed_rules_return_after_a_flush_and_a_refused_write() {
 }
 
 #[test]
+fn inherited_rules_that_are_flushed_are_closed() {
+    for from_snapshot in [false, true] {
+        let mut world = World::new();
+        world.link("cali1");
+        world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+        world.in_sync();
+        world.restart();
+        if from_snapshot {
+            world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+            world.agent.store_restored();
+        }
+        world.pass(RULES_CHECK * 3);
+        assert!(world.guards("cali1", [10, 65, 0, 1]), "the table stays");
+        assert_eq!(world.agent.foreign_edits(), 0);
+        world.host.tables = Default::default();
+        world.pass(RULES_CHECK);
+        // The snapshot's rules follow, as on a host without any.
+        assert_eq!(world.guards("cali1", [10, 65, 0, 1]), from_snapshot);
+        assert_eq!(world.agent.foreign_edits(), 1);
+        let writes = world.host.writes;
+        world.pass(RULES_CHECK * 3);
+        assert_eq!(world.host.writes, writes, "it rests");
+        world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+        world.in_sync();
+        assert!(world.guards("cali1", [10, 65, 0, 1]));
+    }
+}
+
+#[test]
 fn restart_keeps_rules_and_routes_then_removes_strays() {
     let mut world = World::new();
     let index = world.link("cali1");
