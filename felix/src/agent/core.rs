@@ -337,10 +337,14 @@ impl Agent {
     /// Applies the data read, and processes everything if requested.
     fn recalculate(&mut self) {
         // During a new read of the datastore, and before the first one after a snapshot, the
-        // previous desired state stays in effect.
+        // previous desired state stays in effect, with additions of this host itself.
         let is_news = self.scope == Scope::All || self.calculator.has_news();
         if self.trust.must_apply() || (self.trust.may_apply() && is_news) {
             self.apply();
+        } else if self.trust.is_applied()
+            && let Some(touched) = self.calculator.settle_local()
+        {
+            self.rules.touch(touched);
         }
         if self.trust.is_applied() && self.scope == Scope::All {
             self.scope = Scope::Agenda;

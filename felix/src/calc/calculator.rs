@@ -20,7 +20,7 @@ use super::read::{self, Read, profile_key};
 use super::settings::{Settings, fault};
 use super::types::{Endpoint, Problem};
 use super::unsupported::unsupported;
-use crate::render::{Compiled, SetId};
+use crate::render::{Compiled, Control, SetId};
 
 /// The kinds of resource that Felix reads. The datastore is watched for no others, except for the
 /// ClusterInformation.
@@ -78,6 +78,8 @@ pub struct Calculator {
     pub(super) news: News,
     /// The result of the last settlement, with its inputs.
     pub(super) desired: Desired,
+    /// The addresses and ports of the last full settlement, if some were added since.
+    pub(super) settled_control: Option<Control>,
     pub(super) places: Places,
 }
 
@@ -92,6 +94,8 @@ pub(super) struct News {
     pub(super) tiers: bool,
     pub(super) pools: bool,
     pub(super) fabric: bool,
+    /// What this host knows of the fabric without the content of the datastore.
+    pub(super) local: bool,
     pub(super) settings: bool,
     /// The previous and present unsupported fields of a value, for each value where they differ.
     pub(super) unsupported: Vec<[BTreeSet<Problem>; 2]>,
@@ -99,7 +103,8 @@ pub(super) struct News {
 
 impl News {
     fn is_empty(&self) -> bool {
-        let single = self.tiers || self.pools || self.fabric || self.settings;
+        let fabric = self.fabric || self.local;
+        let single = self.tiers || self.pools || fabric || self.settings;
         let none = self.endpoints.is_empty() && self.refused.is_empty();
         none && self.unsupported.is_empty() && !single
     }
@@ -129,6 +134,7 @@ impl Calculator {
                 ..News::default()
             },
             desired: Desired::default(),
+            settled_control: None,
             places: Places::default(),
         }
     }
@@ -162,12 +168,12 @@ impl Calculator {
 
     /// Sets the addresses of the datastore, as this host resolves them.
     pub(crate) fn datastore_at(&mut self, at: BTreeSet<SocketAddr>) {
-        self.news.fabric |= self.fabric.datastore(at);
+        self.news.local |= self.fabric.datastore(at);
     }
 
     /// Sets the ports in the files of this host's BGP daemons.
     pub(crate) fn bgp_files(&mut self, files: BgpPorts) {
-        self.news.fabric |= self.fabric.files(files);
+        self.news.local |= self.fabric.files(files);
     }
 
     /// Records that `key` has this `value` now, or was deleted. Keys of other kinds are ignored.

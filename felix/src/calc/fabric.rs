@@ -96,29 +96,38 @@ impl Fabric {
     /// theirs, so its port is closed on all nodes. One on a node may answer at every address of
     /// that node, including addresses that no Node resource has.
     pub(super) fn control(&self, tunnel_sources: Vec<IpNet>) -> Control {
-        let files = &self.files;
-        let ports = self.ports.values().chain(&files.ports).copied();
-        let ports: BTreeSet<u16> = ports.chain([BGP_PORT]).collect();
-        let nodes: BTreeSet<IpAddr> = self.nodes.values().flatten().copied().collect();
-        let is_own = |at: IpAddr| at.is_loopback() || at.is_unspecified();
-        let configured = || {
-            let all = self.datastore.iter().chain(&files.neighbors);
-            all.map(|at| (at.ip().to_canonical(), at.port()))
-        };
-        let on_nodes = configured().filter(|(at, _)| is_own(*at) || nodes.contains(at));
-        let node_ports = on_nodes.map(|(_, port)| port);
-        let node_ports = node_ports.filter(|port| !ports.contains(port)).collect();
-        let configured = configured().filter(|(at, _)| !is_own(*at));
+        let ports = self.ports.values().copied().chain([BGP_PORT]);
         let reflectors = self.reflectors.values().flatten();
         let peers = self.peers.values().chain(reflectors).copied();
-        Control {
-            ports: ports.into_iter().map(|port| (TCP, port)).collect(),
-            node_ports,
-            host_is_closed: files.incomplete,
-            nodes,
-            services: peers.chain(configured).collect(),
+        let mut control = Control {
+            ports: ports.map(|port| (TCP, port)).collect(),
+            nodes: self.nodes.values().flatten().copied().collect(),
+            services: peers.collect(),
             exceptions: self.exceptions.clone(),
             tunnel_sources,
+            ..Control::default()
+        };
+        self.close_local(&mut control);
+        control
+    }
+
+    /// Adds what this host knows without the content of the datastore: the ports in the files of
+    /// its BGP daemons, and the addresses of the datastore.
+    pub(super) fn close_local(&self, control: &mut Control) {
+        let files = &self.files;
+        control.host_is_closed = files.incomplete;
+        let ports = files.ports.iter().map(|port| (TCP, *port));
+        control.ports.extend(ports);
+        for at in self.datastore.iter().chain(&files.neighbors) {
+            let (address, port) = (at.ip().to_canonical(), at.port());
+            let is_own = address.is_loopback() || address.is_unspecified();
+            let is_on_nodes = is_own || control.nodes.contains(&address);
+            if is_on_nodes && !control.ports.contains(&(TCP, port)) {
+                control.node_ports.insert(port);
+            }
+            if !is_own {
+                control.services.insert((address, port));
+            }
         }
     }
 }

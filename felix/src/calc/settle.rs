@@ -11,7 +11,7 @@ use super::place::{Order, Place};
 use super::policy::Touched;
 use super::read::local_id;
 use super::types::{Endpoint, EndpointId, Problem};
-use crate::render::{Encapsulation, Family, Frame};
+use crate::render::{self, Encapsulation, Family, Frame};
 
 impl Calculator {
     /// Updates `desired` with all recorded changes. The result equals that of a
@@ -27,7 +27,8 @@ impl Calculator {
             self.desired.rules.set_pools(&self.pools.ranges());
             self.put_frame();
         }
-        if news.fabric || settled.settings {
+        let was_added = self.settled_control.take().is_some();
+        if news.fabric || news.local || was_added || settled.settings {
             let sources = self.desired.settings.tunnel_sources.clone();
             self.desired.control = self.fabric.control(sources);
             self.desired.rules.set_control(&self.desired.control);
@@ -61,6 +62,23 @@ impl Calculator {
         self.desired.rules.close();
         settled.rules = self.desired.rules.take_touched();
         settled
+    }
+
+    /// Adds to `desired` what this host itself has learned of the fabric, if that has changed, while
+    /// the stored values may be incomplete. No port or address of the last full settlement is
+    /// removed. Returns the changed parts of the packet filter.
+    pub(crate) fn settle_local(&mut self) -> Option<render::Touched> {
+        if !std::mem::take(&mut self.news.local) {
+            return None;
+        }
+        let desired = &mut self.desired;
+        let settled = self.settled_control.take();
+        let settled = settled.unwrap_or_else(|| desired.control.clone());
+        desired.control = settled.clone();
+        self.settled_control = Some(settled);
+        self.fabric.close_local(&mut desired.control);
+        desired.rules.set_control(&desired.control);
+        Some(desired.rules.take_touched())
     }
 
     /// Returns whether the settings have changed.

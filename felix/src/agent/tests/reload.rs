@@ -1,6 +1,7 @@
 //! A configuration that is applied at run time.
 
 use super::*;
+use crate::calc::BgpPorts;
 use crate::render::Key;
 
 fn config() -> AgentConfig {
@@ -42,6 +43,51 @@ fn settings_wait_while_the_store_is_away() {
     assert!(!has_exception(&world));
     world.in_sync();
     assert!(has_exception(&world));
+}
+
+#[test]
+fn ports_of_files_are_closed_while_the_store_is_away() {
+    let files = |port: u16| BgpPorts {
+        ports: [port].into(),
+        neighbors: [([10, 0, 0, 1], port).into()].into(),
+        incomplete: false,
+    };
+    let node = "/calico/resources/v3/projectcalico.org/nodes/n2";
+    let value = br#"{"spec":{"bgp":{"ipv4Address":"10.0.0.12/24"}}}"#;
+    for from_snapshot in [false, true] {
+        let mut world = World::new();
+        world.agent.change(node, Some(value));
+        world.agent.bgp_files(files(1790));
+        match from_snapshot {
+            true => world.agent.store_restored(),
+            false => world.in_sync(),
+        }
+        world.settle();
+        world.agent.store_unread();
+        world.agent.change(node, None);
+        // The last file counts, and what was applied stays.
+        for port in [4711, 4712] {
+            world.agent.bgp_files(files(port));
+            world.settle();
+            assert!(world.agent.rules_in_sync());
+            let control = &world.agent.desired().control;
+            assert_eq!(control.ports, [(6, 179), (6, 1790), (6, port)].into());
+            assert_eq!(control.services.len(), 2);
+            assert_eq!(control.nodes.len(), 1, "a partial read does not count");
+        }
+        world.in_sync();
+        let control = &world.agent.desired().control;
+        assert_eq!(control.ports, [(6, 179), (6, 4712)].into());
+        assert_eq!((control.services.len(), control.nodes.len()), (1, 0));
+        // Also if nothing else has changed.
+        world.agent.store_unread();
+        world.agent.bgp_files(files(4713));
+        world.settle();
+        assert_eq!(world.agent.desired().control.ports.len(), 3);
+        world.in_sync();
+        let ports = &world.agent.desired().control.ports;
+        assert_eq!(*ports, [(6, 179), (6, 4713)].into());
+    }
 }
 
 #[test]
