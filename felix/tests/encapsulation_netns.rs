@@ -101,7 +101,7 @@ fn encapsulation_from_a_workload_is_dropped() {
         let wrapped = "meta l4proto { 4, 41, 47, 50, 51, 115 }";
         for at in [&two.namespace, &outside] {
             count_at(at, wrapped);
-            at.run("nft add rule inet t c udp dport { 4789, 6081 } counter");
+            at.run("nft add rule inet t c udp dport { 1701, 4789, 6081 } counter");
             at.run("nft add chain inet t plain { type filter hook input priority 1 ; }");
         }
         let dropped = || host.counted("workload-encapsulation", DROPPED) + to_tunnel_ends(&host);
@@ -114,7 +114,7 @@ fn encapsulation_from_a_workload_is_dropped() {
             for to in targets {
                 let mut packets: Vec<(u8, Vec<u8>)> =
                     PROTOCOLS.map(|protocol| (protocol, vec![0; 24])).into();
-                packets.extend([4789, 6081].map(|port| (UDP, datagram(port))));
+                packets.extend([1701, 4789, 6081].map(|port| (UDP, datagram(port))));
                 if from.contains(':') {
                     // After destination options.
                     let options = [&[GRE, 0, 1, 4, 0, 0, 0, 0], &[0; 24][..]].concat();
@@ -189,6 +189,7 @@ fn rule_that_names_encapsulation_allows_it() {
             (second, raw(4), false),
             (second, udp(4789), true),
             (second, udp(6081), false),
+            (second, udp(1701), false),
             (second, udp(6500), true),
         ] {
             let found = passes(to, at, protocol, &payload, none);
@@ -414,7 +415,7 @@ fn tunnel_of_a_workload_to_a_node_is_always_dropped() {
         let named = PROTOCOLS.map(|protocol| json!({"action": "Allow", "protocol": protocol}));
         let mut egress = named.to_vec();
         egress.push(json!({"action": "Allow", "protocol": "UDP",
-            "destination": {"ports": [4789, 6081]}}));
+            "destination": {"ports": [1701, 4789, 6081]}}));
         egress.push(json!({"action": "Allow"}));
         let spec = json!({"selector": "all()", "types": ["Egress"], "egress": egress});
         host.put(
@@ -438,14 +439,14 @@ fn tunnel_of_a_workload_to_a_node_is_always_dropped() {
         run("nft add rule ip services c ip daddr 192.0.2.2 dnat to 10.0.0.11");
         run("ip route add 192.0.2.0/24 via 10.0.0.1");
         count_at(&outside, "meta l4proto { 4, 41, 47, 50, 51, 115 }");
-        outside.run("nft add rule inet t c udp dport { 4789, 6081 } counter");
+        outside.run("nft add rule inet t c udp dport { 1701, 4789, 6081 } counter");
         run("nft add table inet own");
         run("nft add chain inet own c { type filter hook input priority 10 ; }");
         run("nft add rule inet own c meta l4proto { 4, 41, 47, 50, 51, 115 } counter");
-        run("nft add rule inet own c udp dport { 4789, 6081 } counter");
+        run("nft add rule inet own c udp dport { 1701, 4789, 6081 } counter");
         let mut packets: Vec<(u8, Vec<u8>)> =
             PROTOCOLS.map(|protocol| (protocol, vec![0; 24])).into();
-        packets.extend([4789, 6081].map(|port| (UDP, datagram(port))));
+        packets.extend([1701, 4789, 6081].map(|port| (UDP, datagram(port))));
         let v4 = [
             "10.0.0.2",
             "10.0.0.4",

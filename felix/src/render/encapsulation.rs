@@ -34,6 +34,10 @@ const PROTOCOLS: [u8; 6] = [IPIP, 41, 47, 50, 51, 115];
 pub const VXLAN_PORT: u16 = 4789;
 /// The UDP port of Geneve (RFC 8926).
 const GENEVE_PORT: u16 = 6081;
+/// The UDP port of L2TP (RFC 2661, RFC 3931).
+const L2TP_PORT: u16 = 1701;
+/// The UDP ports that are always those of encapsulation.
+const PORTS: [u16; 3] = [VXLAN_PORT, GENEVE_PORT, L2TP_PORT];
 /// The map from interfaces to the chains of rules that explicitly allow encapsulation.
 pub(super) const ALLOWED: &str = "encapsulation-allowed";
 /// The sets of sources of tunnels that are not nodes, by family.
@@ -125,7 +129,7 @@ fn datagrams(port: u16) -> Match {
 
 /// Returns the rules that send encapsulated packets of workloads to a chain.
 pub(super) fn of_workloads(settings: Encapsulation, chain: &str) -> Vec<Rule> {
-    let mut ports = vec![VXLAN_PORT, GENEVE_PORT];
+    let mut ports = PORTS.to_vec();
     ports.extend(Some(settings.vxlan_port).filter(|port| !ports.contains(port)));
     let protocols = PROTOCOLS.into_iter();
     let protocols = protocols.map(|protocol| Match::Protocol(protocol, Is::Yes));
@@ -241,10 +245,36 @@ pub(super) fn named(stored: &Stored) -> Option<Stored> {
         return Some(stored.clone());
     }
     let mut named = stored.clone();
-    let names = |first, last| first == last && [VXLAN_PORT, GENEVE_PORT].contains(&first);
+    let names = |first, last| first == last && PORTS.contains(&first);
     named.destination.ports.retain(|port| {
         let range = port.range();
         range.is_some_and(|range| names(*range.start(), *range.end()))
     });
     (number == UDP && !named.destination.ports.is_empty()).then_some(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn udp_rule_names_only_ports_of_encapsulation() {
+        let rule = |ports| {
+            let destination = json!({ "ports": ports });
+            let rule = json!({"action": "Allow", "protocol": "UDP", "destination": destination});
+            let rule: Stored = serde_json::from_value(rule).unwrap();
+            let found = named(&rule)?.destination.ports;
+            Some(
+                found
+                    .iter()
+                    .filter_map(|port| Some(*port.range()?.start()))
+                    .collect(),
+            )
+        };
+        let all = json!([53, 1701, 4789, 6081, "1700:1702"]);
+        assert_eq!(rule(all), Some(vec![1701, 4789, 6081]));
+        assert_eq!(rule(json!([53, "1701:1702"])), None);
+    }
 }
