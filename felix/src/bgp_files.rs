@@ -177,7 +177,8 @@ impl Known {
                     .wrapping_add(of.ctime_nsec()),
             )
         });
-        if stamp.is_some() && stamp == self.stamp {
+        // A file that could not be read is read again: the reason may have been a shortage.
+        if stamp.is_some() && stamp == self.stamp && self.problem.is_none() {
             return;
         }
         self.stamp = stamp;
@@ -294,6 +295,17 @@ mod tests {
         }
         world.write("guard.ports = [8]\n");
         assert_eq!(world.look(), Some(ports(&[8], &[])));
+        assert_eq!(world.files.problems().count(), 0);
+    }
+
+    #[test]
+    fn unreadable_file_is_read_again_without_a_change() {
+        let mut world = World::new("guard.ports = [7]\n");
+        assert_eq!(world.look(), Some(ports(&[7], &[])));
+        // Reading failed once, as without free file descriptors.
+        let known = world.files.files.values_mut().next().unwrap();
+        (known.ports, known.problem) = (None, Some("too many open files".into()));
+        assert_eq!(world.look(), None, "the ports are the same");
         assert_eq!(world.files.problems().count(), 0);
     }
 
