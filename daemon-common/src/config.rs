@@ -48,13 +48,23 @@ fn value_in(path: &Path, keys: &[&str]) -> Option<toml::Value> {
 }
 
 /// Returns the path of another configuration file of this host: beside `file`, else in the packages'
-/// directory. `None` if there is no such file.
+/// directory. `None` if there is no such file. One that cannot be examined counts as present, so that
+/// reading it has the reason.
 pub fn beside(file: &Path, name: &str) -> Option<PathBuf> {
     let own = file.parent().map(|directory| directory.join(name));
     let packaged = Path::new(PACKAGED).join(name);
-    own.into_iter()
-        .chain([packaged])
-        .find(|path| path.is_file())
+    own.into_iter().chain([packaged]).find(|path| may_be(path))
+}
+
+/// Returns whether there is a file, or that cannot be found out.
+fn may_be(path: &Path) -> bool {
+    match path.metadata() {
+        Ok(found) => found.is_file(),
+        Err(error) => {
+            let kind = error.kind();
+            kind != io::ErrorKind::NotFound && kind != io::ErrorKind::NotADirectory
+        }
+    }
 }
 
 /// Reads a file into `T`.

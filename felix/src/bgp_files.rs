@@ -310,6 +310,15 @@ mod tests {
     }
 
     #[test]
+    fn file_that_cannot_be_examined_leaves_ports_unknown() {
+        let mut world = World::new(FILE);
+        std::fs::remove_file(world.path()).unwrap();
+        std::os::unix::fs::symlink(world.path(), world.path()).unwrap();
+        assert!(world.look().unwrap().incomplete);
+        assert_eq!(world.files.problems().count(), 1);
+    }
+
+    #[test]
     fn file_that_was_never_readable_leaves_ports_unknown() {
         let mut world = World::new("listen =");
         assert!(world.look().unwrap().incomplete);

@@ -1,7 +1,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Problem, Source, load};
+use super::{Problem, Source, beside, load};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -116,6 +116,26 @@ fn unreadable_files_say_what_to_do() {
     std::fs::write(&path, [0xff, 0xfe]).expect("write");
     let shown = load::<File>(&path).expect_err("octets").to_string();
     assert!(shown.contains("not UTF-8"), "{shown}");
+}
+
+#[test]
+fn file_that_cannot_be_examined_counts_as_present() {
+    let directory = tempfile::tempdir().expect("directory");
+    let own = directory.path().join("own.toml");
+    let name = "cambric-test-other.toml";
+    let other = directory.path().join(name);
+    assert_eq!(beside(&own, name), None);
+    std::fs::create_dir(&other).expect("directory");
+    assert_eq!(beside(&own, name), None, "a directory is no file");
+    assert_eq!(beside(&other.join("own.toml"), name), None);
+    std::fs::remove_dir(&other).expect("removed");
+    std::os::unix::fs::symlink(&other, &other).expect("a link to itself");
+    assert_eq!(beside(&own, name), Some(other.clone()));
+    std::fs::remove_file(&other).expect("removed");
+    std::fs::write(&other, "").expect("written");
+    assert_eq!(beside(&own, name), Some(other.clone()));
+    // Its directory is a file.
+    assert_eq!(beside(&other.join("own.toml"), name), None);
 }
 
 #[test]
