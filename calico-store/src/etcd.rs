@@ -15,6 +15,7 @@ mod watch;
 use std::sync::Arc;
 
 use etcd_client::{Client, KvClient, WatchClient};
+use tonic::Code;
 
 use crate::error::Error;
 use crate::kv::{Lease, LeaseId, LeaseState, Listing, Query, Revision};
@@ -90,12 +91,27 @@ impl Store for EtcdStore {
 
     fn members(&self) -> Answer<'_, Vec<String>> {
         Box::pin(async move {
-            let list = |client: Client| async move { client.cluster_client().member_list().await };
+            let list = |client: Client| async move {
+                offered(client.cluster_client().member_list().await)
+            };
             let (_, response) = self.0.ask(Again::Any, list).await?;
+            let response = response.ok_or(Error::BadRequest(NO_MEMBERS.into()))?;
             let urls = response.members().iter();
             let urls = urls.flat_map(|member| [member.client_urls(), member.peer_urls()]);
             Ok(urls.flatten().cloned().collect())
         })
+    }
+}
+
+const NO_MEMBERS: &str = "the server does not list the members of its cluster";
+
+/// Returns `None` if the server does not have this request: asking again would not help.
+fn offered<T>(answer: Result<T, etcd_client::Error>) -> Result<Option<T>, etcd_client::Error> {
+    match answer {
+        Err(etcd_client::Error::GRpcStatus(status)) if status.code() == Code::Unimplemented => {
+            Ok(None)
+        }
+        answer => answer.map(Some),
     }
 }
 
@@ -119,5 +135,59 @@ fn error_in(error: etcd_client::Error) -> Error {
         | etcd_client::Error::InvalidMetadataValue(_)
         | etcd_client::Error::EndpointError(_) => Error::Options(error.to_string()),
         error => Error::Unavailable(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// Serves HTTP/2 (RFC 9113) and answers every request with the gRPC status 12, UNIMPLEMENTED.
+    fn implement_nothing(mut client: TcpStream) -> std::io::Result<()> {
+        const ANSWER: &[u8] =
+            b"\x88\x00\x0ccontent-type\x10application/grpc\x00\x0bgrpc-status\x0212";
+        let frame = |kind: u8, flags: u8, stream: [u8; 4], payload: &[u8]| {
+            let head = [0, 0, u8::try_from(payload.len()).unwrap(), kind, flags];
+            [&head, &stream[..], payload].concat()
+        };
+        client.read_exact(&mut [0; 24])?;
+        client.write_all(&frame(4, 0, [0; 4], &[]))?;
+        loop {
+            let mut head = [0; 9];
+            client.read_exact(&mut head)?;
+            let [a, b, c, kind, flags, stream @ ..] = head;
+            let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+            client.read_exact(&mut payload)?;
+            match kind {
+                1 => client.write_all(&frame(1, 5, stream, ANSWER))?,
+                4 | 6 if flags & 1 == 0 => {
+                    let payload = if kind == 6 { &payload[..] } else { &[] };
+                    client.write_all(&frame(kind, 1, stream, payload))?;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn server_without_a_list_of_members_is_no_outage() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                // The client closes the connection.
+                std::thread::spawn(move || implement_nothing(client));
+            }
+        });
+        let store = EtcdStore::connect(&EtcdOptions::new([url])).await.unwrap();
+        let error = store.members().await.unwrap_err();
+        assert_eq!(error, Error::BadRequest(NO_MEMBERS.into()));
+        assert!(!error.is_transient());
+        // Another member may have the other requests.
+        let error = store.get("/a".into()).await.unwrap_err();
+        assert!(error.is_transient(), "{error}");
     }
 }
