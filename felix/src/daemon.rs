@@ -433,14 +433,8 @@ impl Daemon {
 
     /// Returns why the datastore, or a part of it, cannot be read now.
     fn store_troubles(&self) -> Vec<String> {
-        let members = self.addresses.problem().map(|problem| {
-            format!(
-                "the datastore does not list its members: {problem}; put all of them into \
-                 `datastore.endpoints`, or workloads reach the others"
-            )
-        });
         let mut troubles = self.follower.troubles();
-        troubles.extend(members);
+        troubles.extend(self.addresses.problems());
         troubles
     }
 

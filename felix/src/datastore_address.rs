@@ -2,7 +2,9 @@
 //! its cluster. The packet filter closes them to workloads.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use calico_store::Store;
@@ -10,7 +12,7 @@ use daemon_common::events::{Event, Text, emit};
 use tokio::net::lookup_host;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until};
 
 use crate::limits::{
     DATASTORE_ADDRESSES_MAX, DATASTORE_LOOKUP, DATASTORE_MEMBERS_RETRY, DATASTORE_URLS_MAX,
@@ -47,6 +49,8 @@ pub(crate) struct Found {
     pub(crate) complete: bool,
     /// Why the members are unknown, if that is no outage of the datastore.
     pub(crate) problem: Option<String>,
+    /// The names that cannot be resolved now.
+    unresolved: Option<Text>,
 }
 
 /// The addresses of the configured endpoints of the datastore, and of the members of its cluster.
@@ -61,6 +65,10 @@ pub(crate) struct DatastoreAddresses {
 impl DatastoreAddresses {
     /// Starts to resolve the URLs. Must be called inside a tokio runtime.
     pub(crate) fn of(urls: &[String], store: Arc<dyn Store>) -> Self {
+        Self::resolved_by(Box::new(|name| Box::pin(resolve(name))), urls, store)
+    }
+
+    fn resolved_by(resolve: Resolve, urls: &[String], store: Arc<dyn Store>) -> Self {
         let configured: BTreeSet<_> = urls.iter().filter_map(|url| authority(url)).collect();
         let (report, mut found) = watch::channel(Found {
             addresses: literals(&configured),
@@ -68,7 +76,7 @@ impl DatastoreAddresses {
         });
         found.mark_changed();
         let due = Arc::new(Notify::new());
-        let task = tokio::spawn(follow(configured, store, report, Arc::clone(&due)));
+        let task = tokio::spawn(follow(resolve, configured, store, report, Arc::clone(&due)));
         Self { found, due, task }
     }
 
@@ -85,9 +93,20 @@ impl DatastoreAddresses {
         self.due.notify_one();
     }
 
-    /// Returns why the members are unknown.
-    pub(crate) fn problem(&self) -> Option<String> {
-        self.found.borrow().problem.clone()
+    /// Describes which addresses are unknown.
+    pub(crate) fn problems(&self) -> impl Iterator<Item = String> {
+        let found = self.found.borrow();
+        let members = found.problem.as_ref().map(|problem| {
+            format!(
+                "the datastore does not list its members: {problem}; put all of them into \
+                 `datastore.endpoints`, or workloads reach the others"
+            )
+        });
+        let names = found.unresolved.as_ref().map(|names| {
+            let names = names.as_str();
+            format!("names of the datastore cannot be resolved: {names}; workloads may reach them")
+        });
+        members.into_iter().chain(names)
     }
 }
 
@@ -109,50 +128,137 @@ fn literals(hosts: &BTreeSet<Authority>) -> BTreeSet<SocketAddr> {
     found.collect()
 }
 
+/// Resolves a name to its addresses.
+type Resolve = Box<dyn Fn(Authority) -> Lookup + Send + Sync>;
+type Lookup = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+
+async fn resolve((host, port): Authority) -> io::Result<Vec<SocketAddr>> {
+    let found = lookup_host((host.as_str(), port)).await?;
+    Ok(found.take(DATASTORE_ADDRESSES_MAX).collect())
+}
+
 /// Lists members and resolves names periodically, and reports all addresses.
 async fn follow(
+    resolve: Resolve,
     configured: BTreeSet<Authority>,
     store: Arc<dyn Store>,
     report: watch::Sender<Found>,
     due: Arc<Notify>,
 ) {
+    let mut members = Members::default();
     let mut names = Names::default();
-    let mut members = BTreeSet::new();
-    let mut problem = None;
-    let mut complete = false;
     loop {
-        let mut pause = DATASTORE_LOOKUP;
-        match store.members().await {
-            Ok(urls) => {
-                let urls = urls.iter().filter_map(|url| authority(url));
-                members = urls.take(DATASTORE_URLS_MAX).collect();
-                (problem, complete) = (None, true);
-            }
-            // An outage is reported elsewhere; the last members stay.
-            Err(error) if error.is_transient() => pause = DATASTORE_MEMBERS_RETRY,
-            Err(error) => {
-                if problem.is_none() {
-                    let reason = Text::new(&error);
-                    emit(Event::DatastoreMembersUnknown { reason });
-                }
-                (problem, complete) = (Some(error.to_string()), true);
-            }
+        // A call or a lookup that hangs does not delay the answer to a request.
+        tokio::select! {
+            () = members.list(&*store) => {}
+            () = due.notified() => continue,
         }
-        let hosts: BTreeSet<_> = configured.union(&members).cloned().collect();
-        let mut addresses = literals(&hosts);
-        addresses.extend(names.look_up(hosts).await);
-        let found = Found {
+        let pause = match members.is_away {
+            true => DATASTORE_MEMBERS_RETRY,
+            false => DATASTORE_LOOKUP,
+        };
+        let until = Instant::now() + pause;
+        let hosts = configured.union(&members.urls).cloned().collect();
+        names.keep(&hosts);
+        tokio::select! {
+            () = look_up_until(until, &resolve, &hosts, &members, &mut names, &report) => {}
+            () = due.notified() => {}
+        }
+    }
+}
+
+/// Resolves the names among hosts, and again while some fail, until this time: that is no load on the
+/// datastore.
+async fn look_up_until(
+    until: Instant,
+    resolve: &Resolve,
+    hosts: &BTreeSet<Authority>,
+    members: &Members,
+    names: &mut Names,
+    report: &watch::Sender<Found>,
+) {
+    loop {
+        look_up(resolve, hosts, members, names, report).await;
+        let next = match names.failing.is_empty() {
+            true => until,
+            false => until.min(Instant::now() + DATASTORE_MEMBERS_RETRY),
+        };
+        sleep_until(next).await;
+        if next == until {
+            return;
+        }
+    }
+}
+
+/// Resolves the names among hosts. Reports the known addresses first and after each name, because
+/// a name server that does not answer takes seconds for each.
+async fn look_up(
+    resolve: &Resolve,
+    hosts: &BTreeSet<Authority>,
+    members: &Members,
+    names: &mut Names,
+    report: &watch::Sender<Found>,
+) {
+    let publish = |names: &Names, is_whole: bool| {
+        let mut addresses = literals(hosts);
+        addresses.extend(names.known.values().flatten());
+        let failing = names.failing.iter();
+        let failing = Text::listed(failing.map(|(host, port)| format!("{host}:{port}")));
+        let mut found = Found {
             addresses,
-            complete,
-            problem: problem.clone(),
+            complete: members.complete && is_whole,
+            problem: members.problem.clone(),
+            unresolved: (!names.failing.is_empty()).then_some(failing),
         };
         report.send_if_modified(|held| {
+            found.complete |= held.complete;
             let different = *held != found;
             *held = found;
             different
         });
-        // An early request is for one that has not answered yet.
-        let _ = timeout(pause, due.notified()).await;
+    };
+    let is_name = |host: &str| host.parse::<IpAddr>().is_err();
+    let mut left: Vec<Authority> = hosts.iter().filter(|of| is_name(&of.0)).cloned().collect();
+    publish(names, left.is_empty());
+    while let Some(name) = left.pop() {
+        match resolve(name.clone()).await {
+            Ok(found) => names.resolved(name, found),
+            Err(error) => names.failed(name, &error),
+        }
+        publish(names, left.is_empty());
+    }
+}
+
+/// The members that the datastore has listed last.
+#[derive(Default)]
+struct Members {
+    urls: BTreeSet<Authority>,
+    complete: bool,
+    problem: Option<String>,
+    /// The datastore did not answer.
+    is_away: bool,
+}
+
+impl Members {
+    async fn list(&mut self, store: &dyn Store) {
+        let answer = store.members().await;
+        self.is_away = false;
+        match answer {
+            Ok(urls) => {
+                let urls = urls.iter().filter_map(|url| authority(url));
+                self.urls = urls.take(DATASTORE_URLS_MAX).collect();
+                (self.problem, self.complete) = (None, true);
+            }
+            // An outage is reported elsewhere; the last members stay.
+            Err(error) if error.is_transient() => self.is_away = true,
+            Err(error) => {
+                if self.problem.is_none() {
+                    let reason = Text::new(&error);
+                    emit(Event::DatastoreMembersUnknown { reason });
+                }
+                (self.problem, self.complete) = (Some(error.to_string()), true);
+            }
+        }
     }
 }
 
@@ -165,27 +271,21 @@ struct Names {
 }
 
 impl Names {
-    /// Resolves the names among hosts, and returns their addresses. Other names are forgotten.
-    async fn look_up(&mut self, mut hosts: BTreeSet<Authority>) -> BTreeSet<SocketAddr> {
-        hosts.retain(|(host, _)| host.parse::<IpAddr>().is_err());
+    /// Forgets all names but these.
+    fn keep(&mut self, hosts: &BTreeSet<Authority>) {
         self.known.retain(|name, _| hosts.contains(name));
         self.failing.retain(|name| hosts.contains(name));
-        for name in hosts {
-            let found = lookup_host((name.0.as_str(), name.1)).await;
-            match found.map(|found| found.take(DATASTORE_ADDRESSES_MAX).collect()) {
-                Ok(found) => self.resolved(name, found),
-                Err(error) => {
-                    if self.failing.insert(name.clone()) {
-                        emit(Event::DatastoreLookupFailed {
-                            name: Text::new(&name.0),
-                            port: name.1.into(),
-                            reason: Text::new(error),
-                        });
-                    }
-                }
-            }
+    }
+
+    fn failed(&mut self, name: Authority, error: &io::Error) {
+        if !self.failing.contains(&name) {
+            emit(Event::DatastoreLookupFailed {
+                name: Text::new(&name.0),
+                port: name.1.into(),
+                reason: Text::new(error),
+            });
+            self.failing.insert(name);
         }
-        self.known.values().flatten().copied().collect()
     }
 
     fn resolved(&mut self, name: Authority, found: Vec<SocketAddr>) {
@@ -203,10 +303,14 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use calico_store::{
         Answer, Error, Lease, LeaseId, LeaseState, Listing, Query, Revision, Txn, TxnReply, Watch,
         WatchRequest,
     };
+
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -245,6 +349,9 @@ mod tests {
         }
     }
 
+    /// Stands for a call without an answer.
+    const HANGS: Error = Error::NoKey;
+
     /// A store that answers with these members, one answer after the other.
     struct Listed(std::sync::Mutex<Vec<Result<Vec<String>, Error>>>);
 
@@ -252,7 +359,12 @@ mod tests {
         fn members(&self) -> Answer<'_, Vec<String>> {
             let mut answers = self.0.lock().unwrap();
             let answer = answers.pop().unwrap_or_else(|| Ok(Vec::new()));
-            Box::pin(async { answer })
+            Box::pin(async {
+                match answer {
+                    Err(HANGS) => std::future::pending().await,
+                    answer => answer,
+                }
+            })
         }
 
         fn range(&self, _: Query) -> Answer<'_, Listing> {
@@ -305,6 +417,7 @@ mod tests {
         for _ in 0..=count - outages {
             let now = addresses.changed().await;
             let texts = now.addresses.iter().map(ToString::to_string);
+            assert_eq!(now.unresolved, None);
             found.push((texts.collect(), now.complete, now.problem));
         }
         found
@@ -345,5 +458,71 @@ mod tests {
         let urls = (0..200_u8).map(|n| format!("http://10.0.1.{n}:2379"));
         let found = after([Ok(urls.collect())]).await;
         assert_eq!(found[1].0.len(), 1 + DATASTORE_URLS_MAX);
+    }
+
+    const NAME: &str = "http://etcd.example:2379";
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    /// Returns the next addresses, within this time.
+    async fn within(limit: Duration, addresses: &mut DatastoreAddresses) -> Found {
+        timeout(limit, addresses.changed()).await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn members_with_an_address_do_not_wait_for_names() {
+        let urls = vec!["http://10.0.0.7:2379".to_owned(), NAME.to_owned()];
+        let store = Arc::new(Listed(vec![Ok(urls)].into()));
+        let hang = Box::new(|_| -> Lookup { Box::pin(std::future::pending()) });
+        let own = ["http://own.example:1".to_owned()];
+        let mut addresses = DatastoreAddresses::resolved_by(hang, &own, store);
+        within(Duration::ZERO, &mut addresses).await;
+        let found = within(Duration::from_secs(1), &mut addresses).await;
+        assert_eq!(found.addresses, [at("10.0.0.7:2379")].into());
+        assert!(!found.complete, "the names are unknown");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn name_that_fails_is_shown_and_resolved_soon() {
+        let tries = std::sync::atomic::AtomicUsize::new(0);
+        let late = Box::new(move |_| -> Lookup {
+            let first = tries.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
+            let answer = match first {
+                true => Err(io::ErrorKind::TimedOut.into()),
+                false => Ok(vec![at("10.0.0.7:2379")]),
+            };
+            Box::pin(std::future::ready(answer))
+        });
+        let store = Arc::new(Listed(Vec::new().into()));
+        let mut addresses = DatastoreAddresses::resolved_by(late, &[NAME.to_owned()], store);
+        let soon = DATASTORE_MEMBERS_RETRY + Duration::from_secs(1);
+        while !within(soon, &mut addresses).await.complete {}
+        let problems: Vec<_> = addresses.problems().collect();
+        assert!(problems[0].contains(": etcd.example:2379;"), "{problems:?}");
+        let found = within(soon, &mut addresses).await;
+        assert_eq!(found.addresses, [at("10.0.0.7:2379")].into());
+        assert_eq!(addresses.problems().count(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn request_does_not_wait_for_what_hangs() {
+        for before in [Err(Error::Unavailable("away".into())), Err(HANGS)] {
+            request_is_answered_after(before).await;
+        }
+    }
+
+    async fn request_is_answered_after(before: Result<Vec<String>, Error>) {
+        let urls = Ok(vec!["http://10.0.0.7:2379".to_owned()]);
+        let store = Arc::new(Listed(vec![urls, before].into()));
+        let hang = Box::new(|_| -> Lookup { Box::pin(std::future::pending()) });
+        let mut addresses = DatastoreAddresses::resolved_by(hang, &[NAME.to_owned()], store);
+        within(Duration::ZERO, &mut addresses).await;
+        let waiting = timeout(Duration::from_secs(100), addresses.changed()).await;
+        assert!(waiting.is_err(), "it hangs");
+        addresses.ask();
+        let found = within(Duration::from_secs(1), &mut addresses).await;
+        assert_eq!(found.addresses, [at("10.0.0.7:2379")].into());
     }
 }

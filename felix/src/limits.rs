@@ -92,7 +92,8 @@ pub const BGP_FILES_MAX: usize = 16;
 /// Interval of resolving the names of the datastore's members.
 pub const DATASTORE_LOOKUP: Duration = Duration::from_secs(60);
 
-/// Interval of asking the datastore for its members while it does not answer.
+/// Interval of asking the datastore for its members while it does not answer, and of resolving
+/// names that fail.
 pub const DATASTORE_MEMBERS_RETRY: Duration = Duration::from_secs(5);
 
 /// Maximum time that the first changes of the datastore wait for the addresses of its members.
