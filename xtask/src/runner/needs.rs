@@ -116,7 +116,7 @@ mod tests {
         lab = true
         cores = 0.3
         [[needs]]
-        tests = "felix/start_netns"
+        tests = "felix/netns::start::"
         alone = true
     "#;
 
@@ -124,17 +124,17 @@ mod tests {
     fn longest_row_that_fits_holds() {
         let table: Table = toml::from_str(TEXT).expect("a table");
         assert_eq!(table.needs("felix::calc::x"), Needs::default());
-        assert!(table.needs("felix/guard_netns::y").lab);
-        let start = table.needs("felix/start_netns::z");
+        assert!(table.needs("felix/netns::guard::y").lab);
+        let start = table.needs("felix/netns::start::z");
         assert!(start.alone && !start.lab);
     }
 
     #[test]
     fn row_about_no_test_is_found() {
         let table: Table = toml::from_str(TEXT).expect("a table");
-        let stale = table.stale(&["felix/start_netns::z"]);
+        let stale = table.stale(&["felix/netns::start::z"]);
         assert_eq!(stale, ["mrt/files::dumps"]);
-        assert!(table.may_skip("mrt/files::dumps") && !table.may_skip("felix/start_netns::z"));
+        assert!(table.may_skip("mrt/files::dumps") && !table.may_skip("felix/netns::start::z"));
     }
 
     #[test]

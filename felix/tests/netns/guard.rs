@@ -1,20 +1,17 @@
 //! The guard: packets that no workload may send, against real packets. Needs root and
 //! `CAMBRIC_LAB=1`.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod netns;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::world::host::{Host, OPEN, PATIENCE, RESOURCES, announce, pair, workload};
+use crate::world::packet;
+use crate::world::{self, Namespace, Workload, count_at, count_of, lab, run};
 use calico_store::resources::Resources;
 use calico_store::{EtcdOptions, EtcdStore, Store};
 use daemon_common::{Command, Reply};
-use netns::host::{Host, OPEN, PATIENCE, RESOURCES, announce, pair, workload};
-use netns::packet;
-use netns::{Namespace, Workload, count_at, count_of, lab, run};
 use serde_json::json;
 
 /// How long the test waits for a connection that must not be established.
@@ -463,7 +460,7 @@ fn loopback_service_of_the_host_stays_its_own() {
             one.namespace.run(command);
         }
         one.namespace
-            .within(|| netns::sysctl("ipv4/conf/all/route_localnet", "1"));
+            .within(|| world::sysctl("ipv4/conf/all/route_localnet", "1"));
         run("nft add table ip services");
         run("nft add chain ip services c { type nat hook prerouting priority -100 ; }");
         run("nft add rule ip services c ip daddr 192.0.2.1 dnat to 127.0.0.1");

@@ -1,6 +1,4 @@
 //! Network namespaces for tests: each test thread enters its own namespace and never leaves it.
-#![allow(dead_code, reason = "every test program uses a part of it")]
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 pub(crate) mod flow;
 pub(crate) mod host;
@@ -161,8 +159,6 @@ pub(crate) fn count_of(namespace: &Namespace) -> u64 {
 pub(crate) struct Workload {
     /// The namespace.
     pub(crate) namespace: Namespace,
-    /// The workload's Ethernet address.
-    pub(crate) mac: String,
 }
 
 impl Workload {
@@ -188,9 +184,6 @@ impl Workload {
             }
         });
         run(&format!("ip link set {interface} up"));
-        Self {
-            namespace,
-            mac: mac.into(),
-        }
+        Self { namespace }
     }
 }

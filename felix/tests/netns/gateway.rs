@@ -1,10 +1,7 @@
 //! The workloads' gateways on a real kernel. Needs root and `CAMBRIC_LAB=1`.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod netns;
-
+use crate::world::{lab, run};
 use cambric_felix::apply::Neighbors;
-use netns::{lab, run};
 
 /// ff02::1:ff00:1, the solicited-node group of fe80::1.
 const GROUP: &str = "ff0200000000000000000001ff000001";

@@ -1,8 +1,6 @@
 //! The packet filter in a real kernel. Needs root and `CAMBRIC_LAB=1`; `nft` is only the oracle.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod netns;
-
+use crate::world::{lab, run};
 use cambric_felix::agent::Checked;
 use cambric_felix::apply::Rules;
 use cambric_felix::render::{
@@ -10,7 +8,6 @@ use cambric_felix::render::{
     Ruleset, Set, SetKind, TCP, Touched, changes, compile, creation, render, table_text,
     tier_chain, tier_name,
 };
-use netns::{lab, run};
 
 fn passage(allowed: bool) -> Passage {
     Passage {

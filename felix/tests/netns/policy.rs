@@ -1,15 +1,12 @@
 //! Policies in the form of OpenStack's driver, with real packets through the real packet filter.
 //! Needs root and `CAMBRIC_LAB=1`.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod netns;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use netns::host::{Host, RESOURCES};
-use netns::{Workload, lab, run};
+use crate::world::host::{Host, RESOURCES};
+use crate::world::{self, Workload, lab, run};
 use serde_json::{Value, json};
 
 /// Initial wait for an answer that must not arrive.
@@ -140,7 +137,7 @@ fn no_ping(from: Option<&Workload>, to: &str) -> bool {
     };
     is_dropped(to.parse().unwrap(), protocol, |within| {
         let options = format!("-w {} {to}", within.as_secs().max(1));
-        let ping = || netns::ping(&options);
+        let ping = || world::ping(&options);
         !from.map_or_else(ping, |from| from.namespace.within(ping))
     })
 }
@@ -181,7 +178,7 @@ fn is_dropped(to: IpAddr, packets: &str, silent: impl Fn(Duration) -> bool) -> b
             break silent && left == 0;
         }
         within *= 2;
-        assert!(within < netns::host::PATIENCE, "nothing was sent to {to}");
+        assert!(within < world::host::PATIENCE, "nothing was sent to {to}");
     };
     run("nft delete table inet probe");
     dropped
@@ -219,7 +216,7 @@ fn members_of_a_group_reach_each_other_and_others_do_not() {
             assert!(all[0].namespace.pings("10.65.0.2") && all[1].namespace.pings("fd65::1"));
             assert!(no_ping(Some(&all[0]), "10.65.0.3"));
             assert!(no_ping(Some(&all[2]), "fd65::1"));
-            assert!(netns::pings("10.65.0.1"), "the host reaches its own");
+            assert!(world::pings("10.65.0.1"), "the host reaches its own");
 
             // A rule for a port, from any source.
             let ports = json!([{"action": "Allow", "ipVersion": 4, "protocol": 6,

@@ -1,14 +1,11 @@
 //! Source translation of pools: real packets to an outside without a route back to a workload.
 //! Needs root and `CAMBRIC_LAB=1`.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod netns;
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use netns::host::{Host, RESOURCES, pair};
-use netns::{Namespace, Workload, count_at, count_of, lab, run, try_run};
+use crate::world::host::{Host, RESOURCES, pair};
+use crate::world::{Namespace, Workload, count_at, count_of, lab, run, try_run};
 use serde_json::json;
 
 /// Maximum time to establish a connection.

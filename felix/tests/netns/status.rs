@@ -1,14 +1,11 @@
 //! Felix's reports about endpoints, with a real kernel. Needs root and `CAMBRIC_LAB=1`.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod netns;
 
 use std::collections::BTreeMap;
 
+use crate::world::host::{Host, OPEN, announce, key, mac, workload};
+use crate::world::{Workload, lab, run};
 use calico_model::EndpointFile;
 use calico_store::{KeyRange, Revision, WatchRequest};
-use netns::host::{Host, OPEN, announce, key, mac, workload};
-use netns::{Workload, lab, run};
 use serde_json::{Value, json};
 
 const UP: &str = EndpointFile::UP;

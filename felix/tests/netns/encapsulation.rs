@@ -1,15 +1,12 @@
 //! Encapsulated packets, from workloads and from other sources, as real packets. Needs root and
 //! `CAMBRIC_LAB=1`.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod netns;
 
 use std::net::IpAddr;
 
+use crate::world::host::{Host, OPEN, RESOURCES, announce, pair, workload};
+use crate::world::packet;
+use crate::world::{self, Namespace, Workload, count_at, count_of, lab, run};
 use daemon_common::{Command, Reply};
-use netns::host::{Host, RESOURCES, pair};
-use netns::packet;
-use netns::{Namespace, Workload, count_at, count_of, lab, run};
 use serde_json::json;
 
 const UDP: u8 = 17;
@@ -149,8 +146,8 @@ fn encapsulation_from_a_workload_is_dropped() {
 fn rule_that_names_encapsulation_allows_it() {
     lab("rule_that_names_encapsulation_allows_it", || {
         let (host, one, two) = pair();
-        let three = netns::host::workload(3);
-        netns::host::announce(&host, 3, netns::host::OPEN);
+        let three = workload(3);
+        announce(&host, 3, OPEN);
         host.wait_up("cali3");
         let spec = json!({"selector": "all()", "types": ["Egress"], "egress": [
             {"action": "Deny", "protocol": 50, "destination": {"nets": ["10.65.0.3/32"]}},
@@ -329,7 +326,7 @@ fn foreign_tunnel_forges_no_source_of_the_fabric() {
         });
         run("ip link add vxlan.calico type vxlan id 77 dstport 4789 local 10.0.0.11 dev uplink");
         run("ip link set vxlan.calico up");
-        netns::sysctl("ipv4/conf/vxlan.calico/rp_filter", "0");
+        world::sysctl("ipv4/conf/vxlan.calico/rp_filter", "0");
         let shown = run("ip link show dev vxlan.calico");
         let mut words = shown
             .split_whitespace()

@@ -1,8 +1,5 @@
 //! Felix as a process, with a real kernel and a real etcd that becomes unreachable, loses all its
 //! data, and returns. Needs root and `CAMBRIC_LAB=1`.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod netns;
 
 use std::fs::{self, File};
 use std::net::TcpStream;
@@ -11,12 +8,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::world::host::{Host, OPEN, PATIENCE, RESOURCES, announce, key, workload};
+use crate::world::{Workload, lab, run};
 use calico_store::resources::{ResourceError, Resources};
 use calico_store::{EtcdOptions, EtcdStore, Store};
 use daemon_common::report::Status;
 use daemon_common::{Command as Ask, Reply};
-use netns::host::{Host, OPEN, PATIENCE, RESOURCES, announce, key, workload};
-use netns::{Workload, lab, run};
 use serde_json::{Value, json};
 
 const CLIENTS: &str = "127.0.0.1:2379";

@@ -1,12 +1,9 @@
 //! Rules that select network sets, with real packets through the real packet filter. Needs root and
 //! `CAMBRIC_LAB=1`.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod netns;
-
+use crate::world::host::{Host, OPEN, RESOURCES, announce, workload};
+use crate::world::{lab, run};
 use daemon_common::{Command, Reply};
-use netns::host::{Host, OPEN, RESOURCES, announce, workload};
-use netns::{lab, run};
 use serde_json::{Value, json};
 
 /// Writes the only policy, for all ingress of workloads.

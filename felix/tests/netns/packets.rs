@@ -1,18 +1,15 @@
 //! The whole daemon on a real kernel: workloads in network namespaces behind one host, real
 //! packets. Needs root and `CAMBRIC_LAB=1`.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod netns;
 
 use std::net::{TcpListener, TcpStream};
 
+use crate::world::flow::Flow;
+use crate::world::host::{Host, OPEN, PATIENCE, RESOURCES, announce, key, mac, pair, workload};
+use crate::world::{self, Workload, count_at, count_of, lab, pings, run, try_run};
 use calico_store::KeyRange;
 use cambric_felix::apply::conntrack;
 use daemon_common::report::Endpoint;
 use daemon_common::{Command, Reply};
-use netns::flow::Flow;
-use netns::host::{Host, OPEN, PATIENCE, RESOURCES, announce, key, mac, pair, workload};
-use netns::{Workload, count_at, count_of, lab, pings, run, try_run};
 use serde_json::json;
 
 #[test]
@@ -98,8 +95,8 @@ fn an_interface_of_ours_without_endpoint_passes_nothing() {
             run("ip route add 10.65.0.9 dev cali9");
             run("ip -6 route add fd65::9 dev cali9");
             run("ip -6 address add fe80::1/64 dev cali9 nodad");
-            netns::sysctl("ipv4/conf/cali9/proxy_arp", "1");
-            netns::sysctl("ipv4/conf/cali9/rp_filter", "0");
+            world::sysctl("ipv4/conf/cali9/proxy_arp", "1");
+            world::sysctl("ipv4/conf/cali9/rp_filter", "0");
             for (theirs, ours, own) in [
                 ("10.65.0.1", "10.65.0.9", "10.0.0.11"),
                 ("fd65::1", "fd65::9", "fd00::11"),
@@ -107,7 +104,7 @@ fn an_interface_of_ours_without_endpoint_passes_nothing() {
                 assert!(nine.namespace.is_cut_off(theirs), "from it");
                 assert!(one.namespace.is_cut_off(ours), "to it");
                 assert!(nine.namespace.is_cut_off(own), "to the host");
-                assert!(netns::is_cut_off(ours), "from the host");
+                assert!(world::is_cut_off(ours), "from the host");
             }
             run("ip route del 10.65.0.9 dev cali9");
             run("ip -6 route del fd65::9 dev cali9");
@@ -360,7 +357,7 @@ fn states_are_reported_into_the_store() {
 #[test]
 fn host_with_strict_arp_and_default_route_uses_proxy() {
     lab("host_with_strict_arp_and_default_route_uses_proxy", || {
-        netns::sysctl("ipv4/conf/all/arp_ignore", "1");
+        world::sysctl("ipv4/conf/all/arp_ignore", "1");
         let host = Host::new();
         run("ip route add default via 10.0.0.1");
         let (one, _two) = (workload(1), workload(2));

@@ -1,13 +1,11 @@
 //! Traffic of the host to its own workloads, with real packets. Needs root and `CAMBRIC_LAB=1`.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod netns;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use netns::host::{PATIENCE, RESOURCES, announce, pair};
-use netns::{count_at, count_of, lab, run};
+use crate::world::host::{PATIENCE, RESOURCES, announce, pair};
+use crate::world::packet;
+use crate::world::{count_at, count_of, lab, run};
 use serde_json::json;
 
 /// How long the test waits for a connection that must not be established.
@@ -88,7 +86,7 @@ fn output_packet_with_foreign_source_is_policed() {
         let send = |from: &str| {
             let (from, to) = (from.parse().unwrap(), "10.65.0.2".parse().unwrap());
             let datagram = [0, 9, 0, 9, 0, 8, 0, 0];
-            netns::packet::send(&netns::packet::packet(from, to, 17, &datagram), to).is_ok()
+            packet::send(&packet::packet(from, to, 17, &datagram), to).is_ok()
         };
         let dropped = || host.counted("to-cali2", "no profile or policy");
         let before = dropped();

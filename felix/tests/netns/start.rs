@@ -4,17 +4,14 @@
 //! `CAMBRIC_START=<policies>,<remote>,<local>` sets other numbers of policies and of endpoints of
 //! other hosts and of this one, `CAMBRIC_FELIX` another program. `docs/numbers.md` has the measured
 //! values.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod netns;
 
 use std::time::{Duration, Instant};
 
+use crate::world::host::{Host, PATIENCE, RESOURCES};
+use crate::world::process::{Process, served};
+use crate::world::{lab, run};
 use daemon_common::report::EndpointFigures;
 use daemon_common::{Command as Ask, Reply};
-use netns::host::{Host, PATIENCE, RESOURCES};
-use netns::process::{Process, served};
-use netns::{lab, run};
 use serde_json::{Value, json};
 
 /// Default sizes: policies, endpoints of other hosts, endpoints of this host.

@@ -1,12 +1,10 @@
 //! Felix reads its file again on SIGHUP. Needs root and `CAMBRIC_LAB=1`.
 
-mod netns;
-
+use crate::world::host::{Host, OPEN, PATIENCE, announce, workload};
+use crate::world::process::{Process, served};
+use crate::world::{lab, run};
 use daemon_common::report::Status;
 use daemon_common::{Command, Reply};
-use netns::host::{Host, OPEN, PATIENCE, announce, workload};
-use netns::process::{Process, served};
-use netns::{lab, run};
 
 fn status(host: &Host) -> Status {
     match host.ask(&Command::Status {}) {

@@ -1,0 +1,20 @@
+//! Felix and its parts on a real kernel, each test in a network namespace of its own. Needs root
+//! and `CAMBRIC_LAB=1`.
+//!
+//! The tests are one program, so that their helpers are compiled and linked once.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod encapsulation;
+mod gateway;
+mod guard;
+mod host_traffic;
+mod network_set;
+mod outgoing;
+mod packets;
+mod policy;
+mod reload;
+mod rules;
+mod start;
+mod status;
+mod store;
+mod world;
