@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_are_found_by_what_they_are() {
+    fn prefix_is_found_by_address_and_length() {
         let prefixes = Prefixes::new(
             vec![Prefix::V4(0x0a00_0100, 24), Prefix::V4(0x0a00_0200, 23)],
             8,

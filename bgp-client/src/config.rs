@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn how_many_reflectors_is_a_matter_of_the_store() {
+    fn reflectors_key_requires_a_datastore() {
         let read = |head: &str, count: u16, rest: &str| {
             let text = format!("{head}reflectors = {count}\n{rest}");
             Config::parse(&Source::new("client.toml", text))

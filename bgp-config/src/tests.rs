@@ -335,7 +335,7 @@ listen = ["0.0.0.0:179", "0.0.0.0:179"]                           | 3:26 | twice
 // Promise (Daemons): A mistake in a configuration is reported with its place, and the running
 // daemon keeps the last valid one.
 #[test]
-fn mistakes_are_told_with_their_place() {
+fn mistakes_are_reported_with_their_place() {
     for row in MISTAKES.trim().lines() {
         let cells: Vec<&str> = row.split(" | ").map(str::trim).collect();
         let [mistake, place, said] = cells[..] else {

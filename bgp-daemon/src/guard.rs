@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn unprivileged_daemon_never_says_in_force() {
+    fn unprivileged_daemon_never_reports_guard_in_force() {
         let directory = tempfile::tempdir().expect("a directory");
         let guard = guard(directory.path());
         let State::Missing(why) = guard.without(&refused()) else {

@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn our_open_says_what_fits_its_fields() {
+    fn sent_open_limits_values_to_its_fields() {
         let long = SessionConfig {
             hostname: Some("node1".into()),
             graceful_restart: Some(GracefulRestartConfig {
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_must_be_who_we_expect() {
+    fn peer_with_unexpected_as_or_identifier_is_rejected() {
         let ours = config(64512, 1);
         let expect = |peer_asn| SessionConfig {
             peer_asn,

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_stand_in_the_order_of_the_enum() {
+    fn timer_rows_are_in_the_order_of_the_enum() {
         for (index, row) in TIMERS.iter().enumerate() {
             assert_eq!(row.timer as usize, index);
             assert!(row.cite.starts_with("RFC "));

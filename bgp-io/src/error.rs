@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_error_says_what_to_do() {
+    fn each_error_has_a_remedy() {
         let address: SocketAddr = "192.0.2.1:179".parse().expect("an address");
         let listen =
             |code| IoError::listen(address, io::Error::from_raw_os_error(code)).to_string();

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_stands_in_the_list_once() {
+    fn connection_is_listed_as_ready_once() {
         let list = Arc::new(ReadyList::default());
         let (a, b) = (Signal::new(1, &list), Signal::new(2, &list));
         a.wake_by_ref();

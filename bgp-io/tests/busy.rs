@@ -77,7 +77,7 @@ async fn until(us: &mut Io, what: &str, done: impl Fn(&Io) -> bool) -> Vec<Event
 /// The process does not run for longer than the hold time, while all peers' KEEPALIVEs wait in
 /// their sockets; and the runtime reports two sockets at a time.
 #[test]
-fn keepalives_that_lie_unread_are_heard_before_hold_timers_fire() {
+fn unread_keepalives_are_handled_before_hold_timers() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_io_events_per_tick(2)

@@ -51,7 +51,7 @@ async fn both_may_dial_at_once() {
 }
 
 #[tokio::test]
-async fn a_big_table_goes_through() {
+async fn large_table_is_transferred() {
     const ROUTES: u32 = 40_000;
     let mut pair = pair(15, 16, |_, _| {});
     (0..ROUTES).for_each(|number| announce(&mut pair[0], number));
@@ -95,7 +95,7 @@ async fn a_port_in_use_is_named() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_not_there_keeps_nobody_from_the_others() {
+async fn missing_listen_address_does_not_block_the_others() {
     let absent: SocketAddr = "192.0.2.1:0".parse().expect("an address");
     let listen = vec![absent, SocketAddr::from((host(19), 0))];
     let mut us = Io::new(Speaker::new(speaker(19), 1), IoConfig::new(listen)).expect("one of them");
@@ -120,7 +120,7 @@ async fn is_heard(address: SocketAddr) -> bool {
 /// From one address to all and back, and on to another one: sessions stay, and so does a connection
 /// that waits at a socket that closes.
 #[tokio::test]
-async fn where_it_listens_changes_under_its_sessions() {
+async fn listen_addresses_change_without_session_reset() {
     let base = two_ports();
     let first = SocketAddr::from((host(61), base));
     let second = SocketAddr::from((host(64), base + 1));
@@ -186,7 +186,7 @@ async fn where_it_listens_changes_under_its_sessions() {
 }
 
 #[tokio::test]
-async fn a_stranger_is_told_and_closed() {
+async fn unknown_peer_gets_a_cease_and_is_closed() {
     let mut us = io(20, speaker(20));
     let to = SocketAddr::from((host(20), port(&us)));
     let stranger = async {
@@ -212,7 +212,7 @@ async fn a_stranger_is_told_and_closed() {
 }
 
 #[tokio::test]
-async fn a_range_takes_those_who_come_up_to_its_limit() {
+async fn range_accepts_peers_up_to_its_limit() {
     let prefix = "127.0.0.0/8".parse().expect("a prefix");
     let range = RangeConfig::new(prefix, 1, neighbor(22, host(0).into(), None));
     let mut us = io(22, speaker(22).with_range(range));
@@ -280,7 +280,7 @@ async fn a_guest_that_leaves_before_its_open_frees_its_place() {
 }
 
 #[tokio::test]
-async fn a_dial_that_is_refused_is_told_and_repeated() {
+async fn refused_dial_is_reported_and_repeated() {
     let closed = {
         let there = io(25, speaker(25));
         port(&there)
@@ -370,7 +370,7 @@ async fn a_configuration_is_taken_while_running() {
 }
 
 #[tokio::test]
-async fn a_peer_that_stops_reading_is_given_up_and_harms_nobody() {
+async fn peer_that_stops_reading_is_closed_and_others_served() {
     const ROUTES: u32 = 65_000;
     let mut stalled = neighbor(33, host(34).into(), None);
     stalled.session.send_hold_s = Some(1);

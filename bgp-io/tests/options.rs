@@ -146,7 +146,7 @@ fn unsigned(events: &[Event]) -> usize {
 }
 
 #[tokio::test]
-async fn a_key_that_fails_keeps_its_neighbor_out_and_nobody_else() {
+async fn invalid_key_blocks_only_its_neighbor() {
     if !has_md5().await {
         return;
     }
@@ -206,7 +206,7 @@ async fn connection_before_the_key_is_rejected() {
 }
 
 #[tokio::test]
-async fn a_session_whose_new_key_fails_ends() {
+async fn session_with_an_invalid_new_key_is_closed() {
     if !has_md5().await {
         return;
     }

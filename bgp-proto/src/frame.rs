@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn names_what_is_wrong_with_a_header() {
+    fn invalid_header_has_its_error_subcode() {
         let mut broken = message(19, 4, &[]);
         broken[3] = 0;
         assert_eq!(refused(broken, 4096), (1, 1, Bytes::new()));

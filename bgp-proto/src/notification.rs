@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn says_which_limit_was_passed() {
+    fn notification_of_a_limit_names_it() {
         let limit = Notification::prefix_limit(Family::IPV6_UNICAST, 1000);
         // covers RFC 4486 §4: AFI, SAFI, upper bound
         assert_eq!(&body(&limit)[..], [6, 1, 0, 2, 1, 0, 0, 3, 232]);
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn prints_what_it_does_not_know() {
+    fn notification_with_unknown_code_is_printed() {
         assert_eq!(Notification::new(0, 0).to_string(), "code 0");
         assert_eq!(Notification::new(6, 77).to_string(), "Cease/subcode 77");
         assert_eq!(

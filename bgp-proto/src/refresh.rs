@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_border_has_nothing_after_it() {
+    fn borr_with_trailing_octets_is_rejected() {
         // covers RFC 7313 §5
         let error = RouteRefresh::parse(&[0, 1, 1, 1, 0]).unwrap_err();
         assert_eq!((error.code, error.subcode, error.data.len()), (7, 1, 24));

@@ -74,7 +74,7 @@ mod tests {
     use crate::{MessageKind, UpdateWriter};
 
     #[test]
-    fn decodes_what_it_encodes() {
+    fn codec_reads_back_what_was_encoded() {
         let mut message = BytesMut::new();
         UpdateWriter::keepalive(&mut message);
         let mut codec = MessageCodec::default();

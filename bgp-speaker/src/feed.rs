@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_when_nobody_comes() {
+    fn initial_transfer_without_readers_is_dropped() {
         let cursors = cursors(1);
         let mut feed = Feed::default();
         feed.push(cursors[0], cursors[1], pieces(1));

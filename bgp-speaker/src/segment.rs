@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_hears_only_what_is_for_it_alone() {
+    fn audience_includes_only_its_peers() {
         let (a, b) = (PeerId(1), PeerId(2));
         assert!(Audience::All.includes(a));
         assert!(!Audience::Except(a).includes(a) && Audience::Except(a).includes(b));

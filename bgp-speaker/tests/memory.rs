@@ -186,7 +186,7 @@ fn work_of_a_new_peer_does_not_grow_with_their_number() {
 }
 
 #[test]
-fn a_client_takes_what_the_formula_says() {
+fn memory_of_a_client_matches_the_formula() {
     for routes in [100, 20_000] {
         for clients in [100, 250, 500] {
             let (few, many) = (held(clients, routes), held(2 * clients, routes));

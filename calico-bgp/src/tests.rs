@@ -146,7 +146,7 @@ fn one_of_each_pair_dials() {
 }
 
 #[test]
-fn the_last_good_value_stays_and_the_bad_one_is_told() {
+fn invalid_value_is_reported_and_the_last_valid_kept() {
     let mut known = view(&[
         ("a", r#""ipv4Address":"10.0.0.1/24""#),
         ("b", r#""ipv4Address":"10.0.0.2/24""#),

@@ -161,7 +161,7 @@ async fn a_list_is_its_items() {
 }
 
 #[tokio::test]
-async fn every_fault_is_told_with_its_place_and_nothing_is_stored() {
+async fn faults_are_reported_with_place_and_nothing_is_stored() {
     let broken = ENDPOINT.replace("ipNetworks: [10.65.0.1/32]", "ipNetwork: [10.65.0.1/32]");
     let typed = NODE.replace("64512", "many");
     let bench = Bench::new(&[
@@ -237,7 +237,7 @@ async fn applying_again_changes_nothing_and_keeps_what_others_report() {
 }
 
 #[tokio::test]
-async fn a_fault_beside_a_deletion_changes_nothing_until_it_is_gone() {
+async fn fault_beside_a_deletion_blocks_changes_until_corrected() {
     let bench = Bench::new(&[("a.yaml", NODE), ("b.yaml", ENDPOINT)]);
     bench
         .store

@@ -171,7 +171,7 @@ async fn a_snapshot_is_not_forgotten_for_an_etcd_that_lost_all() {
 /// Deletes all keys as `etcdctl del --prefix` does, with mirrors running. Each range has its own
 /// watch, and the order of their events is random.
 #[tokio::test]
-async fn an_etcd_whose_keys_are_all_deleted_takes_nothing_away() {
+async fn etcd_with_all_keys_deleted_removes_nothing() {
     let Some(mut bench) = Bench::new().await else {
         return;
     };

@@ -77,7 +77,7 @@ async fn a_follower_survives_restarts_of_the_store() {
 }
 
 #[tokio::test]
-async fn a_store_with_a_file_goes_on_where_it_stopped() {
+async fn store_with_a_file_continues_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let data = Some(directory.path().join("store"));
     let served = Served::keeping("127.0.0.1:0".parse().unwrap(), data.clone()).await;
@@ -120,7 +120,7 @@ async fn a_store_with_a_file_goes_on_where_it_stopped() {
 }
 
 #[tokio::test]
-async fn a_watch_ends_with_its_server_and_says_so() {
+async fn watch_of_a_stopped_server_ends_with_an_error() {
     let served = Served::start().await;
     let client = served.client().await;
     let request = WatchRequest {
@@ -168,7 +168,7 @@ async fn many_watchers_see_every_change() {
 }
 
 #[tokio::test]
-async fn a_port_in_use_is_told() {
+async fn port_in_use_is_reported() {
     let served = Served::start().await;
     let config = ServeConfig {
         listen: vec![served.address],
@@ -185,7 +185,7 @@ async fn a_port_in_use_is_told() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_not_there_is_told() {
+async fn unreachable_store_is_reported() {
     let free = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

@@ -141,7 +141,7 @@ async fn unknown_fields_survive_read_and_write() {
 }
 
 #[tokio::test]
-async fn a_patch_leaves_what_it_does_not_know() {
+async fn patch_keeps_unknown_fields() {
     let all = resources();
     let read = newer_pool(&all).await;
     let version = read.revision.to_string();
@@ -163,7 +163,7 @@ async fn a_patch_leaves_what_it_does_not_know() {
 }
 
 #[tokio::test]
-async fn a_version_that_is_out_of_date_is_told_with_the_latest() {
+async fn outdated_version_is_rejected_with_the_latest_one() {
     let all = resources();
     let read = all.create(set(&["10.0.0.0/8"])).await.unwrap();
     let other = all.apply(set(&["192.0.2.0/24"])).await.unwrap();

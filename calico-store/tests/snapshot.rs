@@ -39,7 +39,7 @@ async fn written(path: &Path) {
 }
 
 #[tokio::test]
-async fn a_restart_without_the_store_goes_on_from_the_snapshot() {
+async fn restart_without_the_store_uses_the_snapshot() {
     let directory = tempfile::tempdir().unwrap();
     let options = SnapshotOptions::new(directory.path().join("snapshot"));
     let served = Served::start().await;

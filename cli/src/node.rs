@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sessions_stand_in_calicoctls_table() {
+    async fn sessions_are_shown_in_the_table_of_calicoctl() {
         let directory = tempfile::tempdir().expect("directory");
         let socket = directory.path().join("bgp-client.sock");
         let mut control = Control::bind(socket).expect("bound");
@@ -213,7 +213,7 @@ IPv6 BGP status
     }
 
     #[tokio::test]
-    async fn without_a_speaker_there_is_nothing_to_say() {
+    async fn status_without_a_daemon_is_an_error() {
         let directory = tempfile::tempdir().expect("directory");
         let error = status(directory.path(), &Zoned::now())
             .await

@@ -106,7 +106,7 @@ async fn answered_write_survives_sigkill() {
 }
 
 #[tokio::test]
-async fn it_serves_manifests_until_told_to_leave() {
+async fn store_serves_manifests_until_sigterm() {
     let directory = tempfile::tempdir().expect("a directory");
     std::fs::write(directory.path().join("vm1.yaml"), ENDPOINT).expect("write");
     let manifests = directory.path().to_str().expect("text");

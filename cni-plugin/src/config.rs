@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_the_node_comes_from_a_file() {
+    fn node_name_is_read_from_a_file() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("nodename");
         let named = |optional: bool| {

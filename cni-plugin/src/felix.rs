@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn calicos_agent_says_less_and_is_believed() {
+    fn endpoint_file_of_calico_felix_is_accepted() {
         run(async |directory| {
             let file = EndpointFile {
                 if_index: None,
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_with_its_reason() {
+    fn refusal_is_returned_with_its_reason() {
         run(async |directory| {
             let waiting = expected(directory);
             let refusals = waiting.refusals();

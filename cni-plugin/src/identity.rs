@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_tells_whose_an_interface_is() {
+    fn alias_names_the_attachment_of_an_interface() {
         let its = attachment_of(&alias("net", ID, "eth0"), "net").expect("an attachment");
         assert_eq!((&*its.container_id, &*its.ifname), (ID, "eth0"));
         for (alias, network) in [

@@ -378,7 +378,7 @@ mod tests {
     const STORE: &str = "[datastore]\nendpoints = [\"http://10.0.0.254:2379\"]\n";
 
     #[test]
-    fn little_needs_to_be_said() {
+    fn minimal_file_has_defaults() {
         let config = read(STORE).unwrap();
         assert_eq!(config.control, PathBuf::from("/run/cambric/felix.sock"));
         let agent = &config.agent;
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_can_be_said() {
+    fn every_key_of_the_file_is_read() {
         let config = read(&format!(
             "hostname = \"node1\"\ncontrol = \"/tmp/f.sock\"\nlog = \"debug\"\nlog_format = \"json\"\n\
              interface_prefix = [\"tap\", \"cali\"]\nroute_protocol = 81\nendpoint_metric = 100\n\

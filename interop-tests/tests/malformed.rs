@@ -305,8 +305,8 @@ const FROM_OUTSIDE: &[Row] = &[
 ];
 
 #[test]
-fn another_as_has_no_say_within_ours() {
-    in_ground(&[], "another_as_has_no_say_within_ours", async |ground| {
+fn ebgp_peer_sets_no_ibgp_attributes() {
+    in_ground(&[], "ebgp_peer_sets_no_ibgp_attributes", async |ground| {
         const OUTSIDE: u32 = 64513;
         let setup = Setup::fabric().neighbor(Site::v4(3), ASN).carrying(IPV4);
         let setup = setup.reflecting(CLUSTER);

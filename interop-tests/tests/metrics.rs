@@ -68,8 +68,8 @@ async fn nodes(ground: &Ground, store: &Store) -> (Speaker, Speaker) {
 
 // Promise (Daemons): Metrics are OpenMetrics text and follow the state of the fabric.
 #[test]
-fn a_scraped_client_tells_sessions_routes_and_its_store() {
-    let name = "a_scraped_client_tells_sessions_routes_and_its_store";
+fn client_metrics_have_sessions_routes_and_store() {
+    let name = "client_metrics_have_sessions_routes_and_store";
     in_ground(&[], name, async |ground| {
         let store = ground.store().await.expect("a store");
         let (mut one, mut two) = nodes(&ground, &store).await;
@@ -173,10 +173,10 @@ fn endpoint(interface: &str, networks: &str) -> String {
     )
 }
 
-// Promise: as interop-tests a_scraped_client_tells_sessions_routes_and_its_store
+// Promise: as interop-tests client_metrics_have_sessions_routes_and_store
 #[test]
-fn a_scraped_felix_tells_endpoints_by_state() {
-    let name = "a_scraped_felix_tells_endpoints_by_state";
+fn felix_metrics_count_endpoints_by_state() {
+    let name = "felix_metrics_count_endpoints_by_state";
     in_ground(&[], name, async |ground| {
         let store = ground.store().await.expect("a store");
         let site = ground.site(1).await.expect("a host");

@@ -65,8 +65,8 @@ fn two_hosts_on_a_veth_ping_each_other() {
 }
 
 #[test]
-fn routes_are_read_and_their_changes_heard() {
-    in_lab("routes_are_read_and_their_changes_heard", async |lab| {
+fn routes_and_their_changes_are_read() {
+    in_lab("routes_and_their_changes_are_read", async |lab| {
         let host = lab.host("a").await.unwrap();
         let links = host.links().unwrap();
         links.add_bridge("br0").await.unwrap();

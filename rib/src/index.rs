@@ -210,7 +210,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_holds_what_a_set_holds(events in prop::collection::vec(event(), 0..200)) {
+        fn index_is_equivalent_to_a_set(events in prop::collection::vec(event(), 0..200)) {
             let mut index = Index::default();
             let mut set: BTreeSet<(u32, u32)> = BTreeSet::new();
             for (number, event) in (0..).zip(events) {

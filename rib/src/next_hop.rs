@@ -218,7 +218,7 @@ mod tests {
     const TWO: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
     #[test]
-    fn asks_once_and_takes_it_back_once() {
+    fn next_hop_is_watched_once_and_unwatched_once() {
         let mut table = NextHopTable::new(NextHops::Track);
         let one = table.acquire(Some(ONE));
         assert_eq!(table.acquire(Some(ONE)), one);

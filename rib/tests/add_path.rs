@@ -177,7 +177,7 @@ fn stuck_member_costs_bounded_identifiers() {
 }
 
 #[test]
-fn plain_groups_hear_nothing_of_paths_that_are_not_the_best() {
+fn plain_group_gets_only_changes_of_the_best_path() {
     let (mut rib, several) = tables(Some(SendPaths::All));
     let plain = group(&mut rib, None);
     let (mut many, mut one) = (Member::default(), Member::default());
@@ -202,7 +202,7 @@ fn plain_groups_hear_nothing_of_paths_that_are_not_the_best() {
 }
 
 #[test]
-fn nothing_is_kept_where_nobody_is_sent_several_paths() {
+fn no_path_ids_are_kept_without_an_add_path_group() {
     let (mut rib, plain) = tables(None);
     let mut one = Member::default();
     say(&mut rib, 1, 0, Some(0));

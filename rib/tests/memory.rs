@@ -198,7 +198,7 @@ fn held(size: Size) -> usize {
 }
 
 #[test]
-fn tables_take_what_the_formula_says() {
+fn memory_of_tables_matches_the_formula() {
     let sizes = [
         (false, 100_000, 1, 10_000),
         (false, 70_000, 1, 100),

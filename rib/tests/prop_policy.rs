@@ -64,7 +64,7 @@ fn net_of(prefix: Prefix) -> (Family, Net<'static>) {
 proptest! {
     // Promise (BGP): Policy rules do what their definition says.
     #[test]
-    fn rules_say_what_their_words_say(
+    fn rules_match_their_definition(
         rules in naive::rules(),
         prefix in naive::prefix(),
         attributes in attributes(),
@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn patterns_match_as_their_characters_say(pattern in "[ab*?]{0,8}", name in "[ab]{0,8}") {
+    fn patterns_match_like_a_naive_matcher(pattern in "[ab*?]{0,8}", name in "[ab]{0,8}") {
         let glob = InterfaceGlob::from(pattern.as_str());
         let like = naive::like(pattern.as_bytes(), name.as_bytes());
         prop_assert_eq!(glob.matches(&name), like, "{} {}", pattern, name);
@@ -155,7 +155,7 @@ fn ranges_hold_their_edges() {
 }
 
 #[test]
-fn the_terms_that_are_about_a_route_are_told() {
+fn terms_that_apply_to_a_route_are_reported() {
     let term = |name: &str, when: Vec<Match>, then| Term {
         name: name.to_owned(),
         when,

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn how_many_reflectors_a_node_has_is_no_business_of_a_reflector() {
+    fn reflectors_key_is_rejected_for_a_reflector() {
         let text = "reflectors = 2\n[datastore]\nendpoints = [\"http://s:2379\"]\n";
         let report = Config::parse(&Source::new("rr.toml", text)).expect_err("refused");
         let report = report.to_string();

@@ -327,7 +327,7 @@ fn octets_that_are_no_message_are_answered() {
 
 #[test]
 #[should_panic(expected = "expected NOTIFICATION 2/1\n  came: NOTIFICATION 2/4")]
-fn failure_says_what_was_expected_and_what_came() {
+fn failure_names_expected_and_received_message() {
     let mut network = reflector();
     let peer = network.dial(at(2), at(1)).expect("accepted");
     network.expect(peer, MessageKind::Open);
@@ -339,7 +339,7 @@ fn failure_says_what_was_expected_and_what_came() {
 
 #[test]
 #[should_panic(expected = "came: nothing within 300s of virtual time\n  before: OPEN of AS 64512")]
-fn failure_says_that_nothing_came() {
+fn failure_reports_that_nothing_was_received() {
     let mut network = reflector();
     let peer = network.dial(at(2), at(1)).expect("accepted");
     let without_timers = Open {

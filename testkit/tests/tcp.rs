@@ -15,7 +15,7 @@ async fn pair() -> [TcpPeer; 2] {
 }
 
 #[tokio::test]
-async fn session_comes_up_and_ends_as_scripted() {
+async fn scripted_session_is_established_and_ended() {
     let [mut one, mut two] = pair().await;
     let first = open(1);
     let (established, ()) = tokio::join!(one.establish(&first), async {
@@ -44,7 +44,7 @@ async fn session_comes_up_and_ends_as_scripted() {
 }
 
 #[tokio::test]
-async fn refused_session_is_an_error_that_says_why() {
+async fn refused_session_is_an_error_with_its_reason() {
     let [mut one, mut two] = pair().await;
     two.send(Notification::new(6, 5)).await.expect("sent");
     let refused = one.establish(&open(1)).await.expect_err("refused");

@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_update_is_what_goes_and_what_comes_with_its_communities() {
+    fn update_yields_changed_prefixes_with_communities() {
         let net = |text: &str| text.parse::<Ipv4Net>().unwrap();
         let prefix = |net: Ipv4Net| Prefix::V4(net.network().to_bits(), net.prefix_len());
         let [one, other] = [net("10.65.1.0/26"), net("10.65.9.9/32")];

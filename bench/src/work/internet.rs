@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_the_shape_that_is_told() {
+    fn table_has_the_documented_shape() {
         let mut chance = Chance::new(1);
         let bundles = bundles(&mut chance, 100_000);
         assert!(

@@ -228,7 +228,7 @@ impl Host {
 /// The speaker's log never reported a learned route to an originated prefix if all routes disappear
 /// while route selection is deferred.
 #[test]
-fn a_route_behind_our_own_goes_though_the_log_never_told_of_it() {
+fn unlogged_route_behind_a_local_one_is_removed() {
     let mut host = Host::restarted();
     assert!(!host.speakers[0].awaited().is_empty(), "it waits");
     host.workload_here(true);

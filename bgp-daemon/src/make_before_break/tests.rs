@@ -112,7 +112,7 @@ fn from_mesh_to_reflectors_and_back_no_route_is_lost() {
 }
 
 #[test]
-fn a_node_that_has_not_heard_of_it_keeps_the_others_waiting() {
+fn mesh_session_is_kept_until_both_nodes_have_moved() {
     let mut network = mesh();
     for number in 1..=3 {
         network.want(number, node(number, REFLECTORS), &choice(REFLECTORS, &[]));
@@ -140,7 +140,7 @@ fn handover_to_a_missing_peer_times_out() {
 }
 
 #[test]
-fn without_anybody_to_carry_on_nobody_goes() {
+fn mesh_is_kept_while_no_reflector_is_reachable() {
     let mut network = mesh();
     network.kill(11);
     network.kill(12);
@@ -369,7 +369,7 @@ fn former_reflector_reflects_for_remaining_clients() {
 }
 
 #[test]
-fn equal_wish_does_not_restart_the_walk() {
+fn equal_peers_do_not_restart_the_needed_peers_check() {
     let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
     let mut make_before_break = MakeBeforeBreak::default();
     make_before_break.want(at(0), &node(1, MESH), &choice(MESH, &[]));

@@ -223,7 +223,7 @@ fn reflector_listening_before_its_claim_registers() {
 }
 
 #[test]
-fn after_a_lost_lease_it_registers_anew() {
+fn reflector_registers_again_after_a_lost_lease() {
     let mut world = World::new();
     world.registrar.want(wish(0, None));
     world.pass(1, true);
@@ -273,7 +273,7 @@ fn after_another_store_has_come_in_its_place_it_registers_there() {
 }
 
 #[test]
-fn a_cluster_id_that_is_anothers_is_left_to_it() {
+fn cluster_id_claimed_by_another_reflector_is_not_taken() {
     let mut world = World::new();
     let other = ClusterClaim::of("rr2").encode();
     world.put(FabricKey::Cluster(ROUTER_ID), other.clone());
@@ -293,7 +293,7 @@ fn a_cluster_id_that_is_anothers_is_left_to_it() {
 }
 
 #[test]
-fn own_claim_comes_first_whoever_wrote_it() {
+fn existing_claim_of_the_reflector_is_used_unchanged() {
     let mut world = World::new();
     let held = Ipv4Addr::new(0, 0, 0, 7);
     let claim = br#"{"reflector":"rr1","note":"kept"}"#.to_vec();
@@ -310,7 +310,7 @@ fn own_claim_comes_first_whoever_wrote_it() {
 }
 
 #[test]
-fn a_given_cluster_id_is_shared_with_whomever_it_was_given_to() {
+fn given_cluster_id_is_used_despite_another_claim() {
     let mut world = World::new();
     let id = Ipv4Addr::new(0, 0, 0, 1);
     world.put(FabricKey::Cluster(id), ClusterClaim::of("rr2").encode());

@@ -159,7 +159,7 @@ fn carry(from: End<'_>, to: End<'_>) -> bool {
 }
 
 #[test]
-fn neighbors_tell_state_role_and_range() {
+fn neighbor_report_has_state_role_and_range() {
     let mut pair = Pair::new();
     assert_eq!(waiting(&pair.client), ["neighbor rr1 (Connect)"]);
     pair.announce([0x0a41_0001]);
@@ -313,7 +313,7 @@ fn neighbor_beyond_its_hops_is_shown_with_its_ttl() {
 }
 
 #[test]
-fn routes_tell_what_is_assumed_and_why_paths_lost() {
+fn route_report_has_next_hop_state_and_lost_step() {
     let mut pair = Pair::new();
     pair.announce([0x0a41_0001]);
     pair.settle();
@@ -365,7 +365,7 @@ fn routes_tell_what_is_assumed_and_why_paths_lost() {
 }
 
 #[test]
-fn routes_tell_who_is_sent_which_path() {
+fn route_report_has_receivers_of_each_path() {
     let several = ("add_path = \"send\"\n", "add_path = \"receive\"\n");
     for ((at_reflector, at_client), id) in [(("", ""), None), (several, Some(1))] {
         let mut pair = Pair::with(at_reflector, at_client);
@@ -424,7 +424,7 @@ fn pages_cover_every_route_once() {
 }
 
 #[test]
-fn malformed_messages_tell_who_when_where_and_what_was_done() {
+fn malformed_report_has_neighbor_time_offset_and_remedy() {
     let mut pair = Pair::new();
     pair.settle();
     let (peer, _) = pair.ids.expect("connected");
@@ -462,7 +462,7 @@ fn malformed_messages_tell_who_when_where_and_what_was_done() {
 }
 
 #[test]
-fn limits_tell_what_is_used_and_was_at_most() {
+fn limit_report_has_current_and_peak_use() {
     let mut pair = Pair::new();
     pair.settle();
     let limit = |pair: &Pair, name: &str| {
@@ -514,7 +514,7 @@ fn full_range_of_one_address_is_no_note() {
 }
 
 #[test]
-fn limits_of_paths_stand_for_each_neighbor_and_family() {
+fn path_limits_are_reported_by_neighbor_and_family() {
     let mut speaker = speaker(
         "asn = 64512\nrouter_id = \"10.0.0.1\"\n[[neighbor]]\nname = \"tor\"\n\
          address = \"10.0.9.9\"\nasn = 64512\n[[neighbor.prefix_limit]]\n\

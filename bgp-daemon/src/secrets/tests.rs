@@ -107,7 +107,7 @@ async fn another_value_is_taken_when_it_was_read_twice_in_a_row() {
 }
 
 #[tokio::test]
-async fn only_regular_files_are_read_and_none_keeps_anybody_waiting() {
+async fn only_regular_files_are_read_and_none_blocks() {
     let (directory, mut keeper) = keeper(&["directory", "pipe", "socket"]);
     let at = |key: &str| directory.path().join("bgp").join(key);
     fs::create_dir(at("directory")).expect("made");

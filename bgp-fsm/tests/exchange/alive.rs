@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_peer_that_is_silent_is_told_and_left() {
+fn silent_peer_gets_hold_timer_expired() {
     let mut peer = Exchange::established(config(), peer_open());
     peer.pass(89);
     while peer.recv().is_some() {}
@@ -115,7 +115,7 @@ fn keepalives_come_at_a_third_of_the_smaller_hold_time() {
 }
 
 #[test]
-fn without_a_hold_time_nothing_is_expected_and_nothing_said() {
+fn session_without_hold_time_has_no_keepalives() {
     let mut peer = Exchange::established(
         config(),
         Open {

@@ -72,7 +72,7 @@ fn a_notification_overtakes_what_waits_but_cuts_no_message() {
 }
 
 #[test]
-fn a_fault_in_an_update_resets_and_the_session_comes_back() {
+fn session_is_restarted_after_an_update_error() {
     let mut peer = Exchange::established(config(), peer_open());
     let fault = Notification::update_message(1, Bytes::new());
     peer.handle(Input::Rejected(fault.clone()));
@@ -129,7 +129,7 @@ fn establish(peer: &mut Exchange) {
 }
 
 #[test]
-fn a_session_ended_by_a_limit_rests_for_as_long_as_it_is_told() {
+fn idle_hold_after_a_limit_lasts_the_given_time() {
     let mut peer = Exchange::established(config(), peer_open());
     let limit = Notification::prefix_limit(Family::IPV4_UNICAST, 7);
     peer.handle(Input::Limited {
@@ -156,7 +156,7 @@ fn a_session_ended_by_a_limit_rests_for_as_long_as_it_is_told() {
 }
 
 #[test]
-fn a_peer_that_lost_its_connection_is_let_in_at_once() {
+fn peer_is_accepted_at_once_after_a_lost_connection() {
     let mut peer = Exchange::established(config(), peer_open());
     peer.handle(Input::Closed(Conn::Inbound));
     assert_eq!(downs(&mut peer), [DownReason::TransportLost]);

@@ -35,7 +35,7 @@ fn families_of_restart_are_those_of_the_session() {
 }
 
 #[test]
-fn our_open_tells_of_our_restart_until_it_is_over() {
+fn open_has_restart_state_until_the_restart_ends() {
     let (config, open) = graceful();
     let mut peer = Exchange::start(config);
     peer.session.set_restarting(true);
@@ -152,7 +152,7 @@ fn unestablished_session_stopped_for_good_sends_cease() {
 }
 
 #[test]
-fn which_ends_keep_the_routes() {
+fn routes_are_kept_after_graceful_ends_only() {
     // RFC 4724 §4.2, RFC 8538 §3
     let reset = Notification::cease(cease::HARD_RESET);
     let bye = Notification::cease(cease::ADMINISTRATIVE_RESET);
@@ -163,7 +163,7 @@ fn which_ends_keep_the_routes() {
 }
 
 #[test]
-fn a_session_knows_when_its_peer_has_left() {
+fn session_is_abandoned_once_its_connection_is_lost() {
     let mut peer = Exchange::start(config());
     assert!(!peer.session.is_deserted(), "nobody has come yet");
     peer.session.admit(peer.now).expect("admitted");

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn known_tlv_that_comes_again_is_left_out() {
+    fn repeated_known_tlv_is_left_out() {
         let (index, others) = (&INDEX[3..], &[99, 0, 0, 99, 0, 0]);
         let again = attribute(0xc0, 40, &[index, index, others].concat());
         let kept = attribute(0xc0, 40, &[index, others].concat());

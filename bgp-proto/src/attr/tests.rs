@@ -23,7 +23,7 @@ fn length_counts_as_the_decision_process_does() {
 }
 
 #[test]
-fn tells_where_a_route_came_from() {
+fn as_path_has_first_and_origin_as() {
     let rows = [
         ("", None, None),
         ("1 2 3", Some(1), Some(3)),

@@ -89,7 +89,7 @@ fn uses_the_extended_form_when_it_must() {
 }
 
 #[test]
-fn borders_of_the_plain_form() {
+fn plain_form_holds_up_to_253_octets() {
     // 253 octets of capabilities fit, 254 do not.
     for (len, extended) in [(251, false), (252, true)] {
         let open = open(vec![Capability::Unknown {
@@ -127,7 +127,7 @@ fn accepts_one_parameter_for_each_capability() {
 }
 
 #[test]
-fn keeps_a_value_it_cannot_read() {
+fn unreadable_capability_is_kept_as_unknown() {
     let octets = [
         4, 0xfc, 0, 0, 90, 10, 0, 0, 4, 9, 2, 7, 65, 2, 0, 1, 2, 1, 0,
     ];
@@ -195,7 +195,7 @@ fn refuses_with_the_right_subcode() {
 }
 
 #[test]
-fn tells_families_and_the_real_asn() {
+fn open_has_families_and_four_octet_asn() {
     let none = open(vec![]);
     assert_eq!(none.families().collect::<Vec<_>>(), [Family::IPV4_UNICAST]);
     assert_eq!(none.real_asn(), Asn(64_512));

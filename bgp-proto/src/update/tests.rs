@@ -39,7 +39,7 @@ const ORIGIN_AND_PATH: [u8; 7] = [0x40, 1, 1, 0, 0x40, 2, 0];
 const LOCAL_PREF: [u8; 7] = [0x40, 5, 4, 0, 0, 0, 100];
 
 #[test]
-fn ipv4_routes_stand_in_the_body() {
+fn ipv4_routes_are_in_the_nlri_field() {
     let (mut out, block) = (BytesMut::new(), block());
     let next_hop = NextHop::V4([10, 0, 0, 1].into());
     let mut writer =
@@ -77,7 +77,7 @@ fn a_flow_specification_needs_no_next_hop() {
 }
 
 #[test]
-fn other_routes_stand_in_mp_reach_ahead_of_all() {
+fn other_families_are_in_mp_reach_as_first_attribute() {
     // covers RFC 7606 §5.1
     let (mut out, block) = (BytesMut::new(), block());
     let vpn = [88, 0, 0, 0x11, 0, 0, 0, 1, 0, 0, 0, 2];

@@ -59,7 +59,7 @@ use Remedy::{AttributeDiscard, ResetSession, TreatAsWithdraw};
 
 // Promise (BGP): The most severe of several faults decides the remedy.
 #[test]
-fn several_faults_are_all_told_and_the_worst_counts() {
+fn all_faults_are_reported_and_the_worst_decides() {
     let attributes: &[&[u8]] = &[
         ORIGIN,
         AS_PATH,

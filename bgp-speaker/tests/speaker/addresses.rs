@@ -212,7 +212,7 @@ fn ipv6_next_hop_needs_a_subnet_of_the_peers_link() {
 }
 
 #[test]
-fn multihop_peer_may_name_any_next_hop_but_ours() {
+fn multihop_peer_may_send_any_next_hop_but_the_local_one() {
     for change in [
         |peer: &mut PeerConfig| peer.multihop = true,
         |peer: &mut PeerConfig| peer.ttl_security_hops = Some(2),
@@ -242,7 +242,7 @@ fn peer_on_this_machine_may_name_its_addresses() {
 }
 
 #[test]
-fn internal_peer_may_name_any_next_hop_but_ours() {
+fn internal_peer_may_send_any_next_hop_but_the_local_one() {
     let mut config = speaker_config(1);
     config.peers.push(neighbor(1, 2, Role::Internal));
     let mut wire = Wire::prepared(config, |speaker| speaker.set_addresses(machine(24)));

@@ -118,7 +118,7 @@ fn run(wire: &mut Wire, number: usize, op: &Op) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    // Promise: as bgp-speaker nothing_is_passed_on_until_all_have_sent_theirs
+    // Promise: as bgp-speaker routes_are_deferred_until_all_peers_sent_end_of_rib
     /// When all peers have become silent, their sessions end with the hold timer, and their
     /// remaining state is removed within its time limits: stale paths, refreshes, idle holds, the
     /// peers.

@@ -57,7 +57,7 @@ fn reflected_route_has_source_and_target_clusters() {
 
 /// RFC 4456 §8, for every local cluster.
 #[test]
-fn a_route_that_has_been_in_any_cluster_of_ours_is_no_use() {
+fn route_with_a_local_cluster_id_is_ineligible() {
     for (list, used) in [
         (vec![cluster(1)], false),
         (vec![cluster(7), cluster(3)], false),
@@ -93,7 +93,7 @@ fn a_cluster_that_is_joined_later_counts_from_then_on() {
 }
 
 #[test]
-fn routes_are_told_by_the_clusters_of_now() {
+fn changed_clusters_apply_to_advertised_routes() {
     let (mut wire, [two, three, four]) = connected(3);
     wire.send(three, Update::reach(["10.65.0.3/32"]));
     wire.received(two);

@@ -116,7 +116,7 @@ fn two_reflectors_survive_the_loss_of_one() {
 }
 
 #[test]
-fn a_late_client_is_fed_whole_and_hears_the_end_of_rib() {
+fn late_client_gets_all_routes_and_end_of_rib() {
     let mut fabric = reflector_and_clients();
     for host in 0..250 {
         fabric.announce(2, &format!("10.66.0.{host}/32"));

@@ -41,7 +41,7 @@ fn back(wire: &mut Wire) -> PeerId {
 }
 
 #[test]
-fn a_dynamic_client_comes_back_and_nobody_hears_of_it() {
+fn returning_dynamic_client_causes_no_updates() {
     let (mut wire, client) = reflector(|_| {});
     let other = wire.connect(3, &open(3));
     wire.received(other);
@@ -78,7 +78,7 @@ fn absent_peer_is_forgotten_after_the_restart_time() {
 }
 
 #[test]
-fn a_marker_that_never_comes_is_not_waited_for_for_ever() {
+fn stale_paths_are_removed_without_an_end_of_rib() {
     let (mut wire, client) = reflector(|_| {});
     wire.lose(client);
     let client = back(&mut wire);
@@ -131,7 +131,7 @@ fn families_without_kept_forwarding_go_when_the_session_is_back() {
 }
 
 #[test]
-fn without_the_capability_everything_goes_at_once() {
+fn routes_are_removed_at_once_without_graceful_restart() {
     let mut wire = Wire::new(config());
     let client = wire.connect(2, &open(2));
     wire.send(client, Update::reach(BOTH));
@@ -141,7 +141,7 @@ fn without_the_capability_everything_goes_at_once() {
 
 /// RFC 8538 §3: with the N bit a NOTIFICATION is like a lost connection, except for a hard reset.
 #[test]
-fn a_notification_keeps_the_routes_if_both_said_so() {
+fn notification_keeps_routes_if_both_set_the_n_bit() {
     let reset = Notification::cease(cease::ADMINISTRATIVE_RESET);
     let hard = Notification::cease(cease::HARD_RESET);
     for (n_bit, notification, kept) in [
@@ -159,7 +159,7 @@ fn a_notification_keeps_the_routes_if_both_said_so() {
 /// RFC 8538 §3.1: this also applies to NOTIFICATIONs of this speaker, such as that of the hold
 /// timer.
 #[test]
-fn a_silent_client_keeps_its_routes_if_both_said_so() {
+fn expired_hold_timer_keeps_routes_if_both_set_the_n_bit() {
     for n_bit in [false, true] {
         let (mut wire, client) = reflector(|graceful| graceful.notification = n_bit);
         wire.pass(91, &[]);
@@ -172,7 +172,7 @@ fn a_silent_client_keeps_its_routes_if_both_said_so() {
 }
 
 #[test]
-fn the_limit_of_a_range_counts_those_whose_routes_are_kept() {
+fn range_limit_counts_peers_with_retained_routes() {
     let (mut wire, client) = reflector(|_| {});
     wire.connect(3, &open(3));
     wire.lose(client);

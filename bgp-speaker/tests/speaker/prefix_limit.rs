@@ -131,7 +131,7 @@ fn a_limit_is_a_hard_reset() {
 }
 
 #[test]
-fn a_client_that_comes_back_at_once_has_its_whole_limit() {
+fn returning_client_has_its_whole_prefix_limit() {
     let (mut wire, client) = reflector(LimitAction::Drop);
     wire.send(client, Update::reach(&FOUR[..3]));
     wire.lose(client);

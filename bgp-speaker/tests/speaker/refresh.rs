@@ -60,7 +60,7 @@ fn reached(heard: &[Received]) -> Vec<String> {
 const BOTH: [&str; 2] = ["10.65.0.1/32", "10.65.0.2/32"];
 
 #[test]
-fn a_request_is_answered_between_borders() {
+fn refresh_is_answered_between_borr_and_eorr() {
     let (mut wire, _, client) = reflector(|_| {});
     wire.send(client, request());
     let heard = wire.received(client);
@@ -105,7 +105,7 @@ fn an_empty_table_is_refreshed_too() {
 
 /// RFC 7313 §4.1: no refresh begins before the End-of-RIB marker; and many requests count as one.
 #[test]
-fn requests_during_a_walk_are_answered_once_after_it() {
+fn requests_during_a_transfer_get_one_refresh_after_it() {
     let mut config = speaker_config(1);
     config.ranges.push(clients(1, 10));
     let mut wire = Wire::new(config);
@@ -149,7 +149,7 @@ fn path_not_refreshed_is_removed_at_eorr() {
 }
 
 #[test]
-fn an_end_that_never_comes_is_not_waited_for_for_ever() {
+fn refresh_without_eorr_ends_at_its_deadline() {
     let (mut wire, source, _) = reflector(|_| {});
     wire.send(source, begin());
     wire.send(source, Update::reach(["10.65.0.2/32"]));
@@ -184,7 +184,7 @@ fn second_borr_extends_the_deadline() {
 }
 
 #[test]
-fn a_refresh_begun_anew_counts_from_then() {
+fn second_borr_restarts_the_refresh() {
     let (mut wire, source, _) = reflector(|_| {});
     wire.send(source, begin());
     wire.send(source, Update::reach(["10.65.0.1/32"]));
@@ -224,7 +224,7 @@ fn unnegotiated_refresh_is_ignored() {
 
 /// RFC 7313 §5.
 #[test]
-fn a_border_of_the_wrong_length_ends_the_session() {
+fn borr_of_wrong_length_ends_the_session() {
     let (mut wire, source, _) = reflector(|_| {});
     wire.send(source, Raw(5, &[0, 1, 1, 1, 0]));
     let heard = wire.received(source);

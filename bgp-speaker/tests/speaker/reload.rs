@@ -89,7 +89,7 @@ fn an_export_policy_gives_and_takes_under_a_living_session() {
 }
 
 #[test]
-fn another_next_hop_is_told_with_all_routes() {
+fn changed_next_hop_is_advertised_with_all_routes() {
     let (mut wire, two, three) = connected(|_| {});
     wire.send(two, Update::reach(&FOUR[..1]));
     wire.received(three);
@@ -101,7 +101,7 @@ fn another_next_hop_is_told_with_all_routes() {
 }
 
 #[test]
-fn an_import_policy_judges_what_has_been_sent_before() {
+fn changed_import_policy_applies_to_received_routes() {
     let mut wire = Wire::new(config(|_| {}));
     let mut plain: Open = open(3);
     plain
@@ -268,7 +268,7 @@ fn a_client_of_a_range_becomes_a_neighbor_and_back() {
 
 /// A client that has connected and not yet sent its OPEN is not rejected.
 #[test]
-fn a_client_of_a_range_comes_while_the_configuration_changes() {
+fn connecting_client_survives_a_change_of_its_range() {
     let mut wire = Wire::new(config(|_| {}));
     let client = wire.dial(7).expect("room");
     wire.settle();
@@ -306,7 +306,7 @@ fn peer_that_does_not_read_is_closed_once() {
 
 /// Another range covers a client from now on.
 #[test]
-fn a_client_goes_from_range_to_range() {
+fn client_moves_to_another_range_without_reset() {
     let mut wire = Wire::new(config(|_| {}));
     let client = wire.connect(7, &open(7));
     let mut new = config(|_| {});

@@ -71,7 +71,7 @@ fn our_graceful(heard: &[Received]) -> GracefulRestart {
 // Promise (BGP): A restart of either side withdraws no route, and stale routes are kept for a
 // limited time.
 #[test]
-fn nothing_is_passed_on_until_all_have_sent_theirs() {
+fn routes_are_deferred_until_all_peers_sent_end_of_rib() {
     let mut wire = restarted(false);
     let two = wire.connect(2, &client(2));
     wire.send(two, Update::reach(["10.65.0.2/32"]));
@@ -239,7 +239,7 @@ fn restarting_reflectors_sync_before_their_clients() {
 
 /// Reflectors that were all down for long register one after the other.
 #[test]
-fn a_fellow_that_is_configured_during_the_wait_is_waited_for() {
+fn peer_configured_during_the_deferral_is_awaited() {
     let mut wire = restarted(false);
     let two = wire.connect(2, &client(2));
     whole(&mut wire, two);
@@ -284,7 +284,7 @@ fn new_peer_of_a_speaker_without_clients_is_not_awaited() {
 
 /// A late non-client peer receives all routes; one that stays away is not awaited forever.
 #[test]
-fn a_fellow_that_says_nothing_holds_no_other_fellow_up() {
+fn silent_non_client_does_not_delay_another_one() {
     let mut config = config();
     for number in [8, 9] {
         let mut fellow = neighbor(1, number, rib::Role::Internal);
@@ -312,7 +312,7 @@ fn a_fellow_that_says_nothing_holds_no_other_fellow_up() {
 }
 
 #[test]
-fn our_open_says_what_outlived_us() {
+fn open_lists_families_with_kept_forwarding_state() {
     let mut wire = restarted(false);
     let two = wire.dial(2).expect("admitted");
     let said = our_graceful(&wire.received(two));
@@ -338,7 +338,7 @@ fn our_open_says_what_outlived_us() {
 }
 
 #[test]
-fn a_first_start_waits_for_nobody() {
+fn first_start_defers_no_routes() {
     let mut wire = Wire::new(config());
     let (_, heard) = wire.greet(2, &client(2));
     assert_eq!(heard, [Received::EndOfRib(V4), Received::EndOfRib(V6)]);

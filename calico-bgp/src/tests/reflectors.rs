@@ -188,7 +188,7 @@ fn peers_of_before_are_derived_as_they_would_be() {
 }
 
 #[test]
-fn a_client_dials_as_many_reflectors_as_it_is_told() {
+fn client_dials_the_configured_number_of_reflectors() {
     let mut view = registered();
     let set = |view: &mut View, name: &str, count: &str| {
         let key = format!("/calico/resources/v3/projectcalico.org/bgpconfigurations/{name}");
@@ -363,7 +363,7 @@ fn expired_registration_counts_until_it_was_checked() {
 }
 
 #[test]
-fn a_bad_registration_leaves_the_last_good_one_and_is_told() {
+fn invalid_registration_is_reported_and_the_last_valid_kept() {
     let mut view = registered();
     let before = choice(&view, "n1");
     for (key, value, says) in [

@@ -20,7 +20,7 @@ fn told(contents: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn settings_that_nobody_looks_at() {
+fn settings_without_effect_are_reported() {
     let default = "bgpconfigurations/default";
     for (spec, field) in [
         (

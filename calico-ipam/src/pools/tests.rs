@@ -10,7 +10,7 @@ fn pool(cidr: &str, block_size: u8) -> Pool {
 }
 
 #[test]
-fn every_block_of_a_pool_comes_once() {
+fn every_block_of_a_pool_is_listed_once() {
     for host in ["a", "b", "node-17"] {
         for (pool, count) in [
             (pool("10.65.0.0/24", 26), 4),

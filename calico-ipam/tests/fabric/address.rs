@@ -39,7 +39,7 @@ async fn values(store: &dyn Store) -> Vec<(String, Value)> {
 }
 
 #[tokio::test]
-async fn an_address_makes_its_block_the_hosts() {
+async fn requested_address_claims_its_block_for_the_host() {
     let store = Local::empty();
     let pools = [pool("10.66.0.0/16", 26), pool("10.65.0.0/16", 30)];
     let given = take_address(&store, "a", "a.1", "10.65.3.65", &pools).await;
@@ -123,7 +123,7 @@ async fn requested_address_is_given_once_and_owner_named() {
 }
 
 #[tokio::test]
-async fn where_hosts_keep_to_their_own_so_do_those_who_name_addresses() {
+async fn strict_affinity_applies_to_requested_addresses() {
     let store = Local::empty();
     let pools = [pool("10.65.0.0/24", 26)];
     configure(
@@ -146,7 +146,7 @@ async fn where_hosts_keep_to_their_own_so_do_those_who_name_addresses() {
 }
 
 #[tokio::test]
-async fn an_address_is_in_a_pool_or_nobodys() {
+async fn address_outside_all_pools_is_rejected() {
     let store = Local::empty();
     let pools = [pool("10.65.0.0/24", 26)];
     for address in ["10.65.1.0", "fd65::1"] {

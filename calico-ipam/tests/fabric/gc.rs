@@ -141,7 +141,7 @@ async fn leaked_address_is_released_after_the_grace_period() {
 
 // Promise: as calico-ipam nothing_is_collected_where_not_all_can_be_seen
 #[tokio::test]
-async fn a_finding_that_has_changed_is_another_one() {
+async fn changed_finding_waits_for_its_own_grace_period() {
     let store = ready().await;
     let pools = [pool("10.65.0.0/32", 32)];
     node(&store, "a").await;
@@ -216,7 +216,7 @@ async fn nothing_is_collected_where_not_all_can_be_seen() {
 }
 
 #[tokio::test]
-async fn addresses_that_are_no_workloads_are_judged_by_what_they_are() {
+async fn addresses_of_other_types_are_collected_by_their_type() {
     let store = ready().await;
     let pools = [pool("10.65.0.0/24", 28)];
     node(&store, "a").await;
@@ -408,7 +408,7 @@ async fn cooled_address_of_an_unowned_block_is_released() {
 }
 
 #[tokio::test]
-async fn a_node_that_comes_back_keeps_its_blocks() {
+async fn returning_node_keeps_its_blocks() {
     let store = ready().await;
     let pools = [pool("10.65.0.0/24", 28)];
     node(&store, "b").await;
@@ -424,7 +424,7 @@ async fn a_node_that_comes_back_keeps_its_blocks() {
 }
 
 #[tokio::test]
-async fn a_store_that_was_begun_anew_is_not_looked_at() {
+async fn datastore_with_another_guid_is_not_collected() {
     let store = ready().await;
     let pools = [pool("10.65.0.0/24", 28)];
     node(&store, "b").await;

@@ -169,7 +169,7 @@ async fn own_blocks_come_first_then_new_ones_then_those_of_others() {
 }
 
 #[tokio::test]
-async fn all_that_are_asked_for_or_none() {
+async fn request_for_too_many_addresses_assigns_none() {
     let store = Local::empty();
     let pools = [pool("10.65.0.0/29", 30)];
     let error = take(&store, "a", "a.1", 9, &pools).await.unwrap_err();
@@ -313,7 +313,7 @@ async fn a_host_that_leaves_gives_its_blocks_back() {
 }
 
 #[tokio::test]
-async fn a_range_is_taken_from_everybody() {
+async fn release_of_a_range_applies_to_all_hosts() {
     let store = Local::empty();
     let pools = [pool("10.65.0.0/28", 30)];
     take(&store, "a", "a.1", 1, &pools).await.unwrap();

@@ -181,7 +181,7 @@ fn a_block_is_written_as_it_was_read() {
 }
 
 #[test]
-fn a_block_that_belongs_to_nobody_says_so() {
+fn block_without_affinity_has_no_owner() {
     let mut value = block();
     value["affinity"] = Value::Null;
     let read = AllocationBlock::parse(value.to_string().as_bytes()).unwrap();

@@ -86,7 +86,7 @@ fn kinds_are_found_by_both_names() {
 }
 
 #[test]
-fn endpoint_names_that_cannot_be_told_apart_are_refused() {
+fn ambiguous_endpoint_names_are_rejected() {
     for (text, error) in [
         ("a-b-c", EndpointNameError::Parts),
         ("a-b-c-d-e", EndpointNameError::Parts),

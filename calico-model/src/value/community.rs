@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_of_parts_tells_which() {
+    fn number_of_parts_selects_the_community_type() {
         assert_eq!(
             "64512:300".parse(),
             Ok(CommunityValue::Standard(64512, 300))

@@ -91,7 +91,7 @@ fn a_store_that_was_emptied_takes_nothing_away() {
 }
 
 #[test]
-fn a_store_that_somebody_else_began_anew_is_not_acted_upon() {
+fn datastore_with_another_guid_is_not_applied() {
     let mut world = world();
     let before = world.consumer.state.clone();
     world.replace();
@@ -119,7 +119,7 @@ fn a_store_that_somebody_else_began_anew_is_not_acted_upon() {
 }
 
 #[test]
-fn a_number_that_is_missing_is_no_other_one() {
+fn missing_guid_is_not_a_different_one() {
     let mut world = world();
     world.replace();
     world.say("", true);
@@ -135,7 +135,7 @@ fn a_number_that_is_missing_is_no_other_one() {
 }
 
 #[test]
-fn a_restored_store_is_told_when_all_of_it_was_read() {
+fn restored_datastore_is_reported_once_fully_read() {
     let mut world = world();
     world.replace();
     world.put("/a/1", "saved");
@@ -173,7 +173,7 @@ fn a_restored_store_is_told_when_all_of_it_was_read() {
 }
 
 #[test]
-fn a_store_that_is_locked_is_told_when_it_is_unlocked() {
+fn changes_of_a_locked_datastore_are_reported_at_unlock() {
     let mut world = world();
     world.say("one", false);
     world.settle();
@@ -333,7 +333,7 @@ fn deletion_with_cluster_information_is_not_reported() {
 }
 
 #[test]
-fn a_lone_deletion_is_told_without_a_question() {
+fn single_deletion_is_reported_without_a_request() {
     let mut world = world();
     world.delete(KeyRange::key("/a/2"));
     assert!(world.bring_of(FeedId(1)) && world.consume(usize::MAX));
@@ -352,7 +352,7 @@ fn a_lone_deletion_is_told_without_a_question() {
 
 /// However many ranges become empty while the request is pending, its answer is awaited.
 #[test]
-fn a_question_is_not_asked_anew_before_it_is_answered() {
+fn pending_request_is_not_sent_again() {
     let mut world = world();
     let lists = |world: &World| lists(world)[0];
     let before = lists(&world);
@@ -378,7 +378,7 @@ fn a_question_is_not_asked_anew_before_it_is_answered() {
 }
 
 #[test]
-fn without_a_picture_an_empty_store_is_none() {
+fn empty_datastore_without_prior_state_is_not_ready() {
     let mut world = World::gated();
     pass(&mut world, LONG);
     let silent = Status::Unready(Unready::Silent);
@@ -452,7 +452,7 @@ proptest! {
     /// Checks that, whatever is late, lost or compacted, a key that was deleted together with
     /// ClusterInformation is not reported as deleted before the datastore is ready again.
     #[test]
-    fn nothing_of_an_emptying_is_told(
+    fn deletions_of_an_emptied_store_are_never_reported(
         actions in prop::collection::vec(emptied(), 1..80),
         restart in any::<bool>(),
     ) {

@@ -65,7 +65,7 @@ fn a_consumer_that_sleeps_gets_the_latest_once() {
 }
 
 #[test]
-fn the_revision_is_that_of_what_was_told() {
+fn revision_is_that_of_delivered_changes() {
     let mut world = World::new();
     world.put("/a/1", "x");
     world.put("/b/1", "x");
@@ -366,7 +366,7 @@ fn a_list_of_a_new_history_that_does_not_end_is_begun_again() {
 }
 
 #[test]
-fn in_sync_comes_after_all_that_was_known() {
+fn in_sync_is_reported_after_all_known_values() {
     let mut world = World::new();
     for nth in 0..10 {
         world.put(&format!("/a/{nth}"), "x");

@@ -21,7 +21,7 @@ fn message(kind: u8, body: &str) -> String {
 }
 
 #[test]
-fn an_update_says_what_it_announces_and_withdraws() {
+fn update_is_decoded_with_routes_and_attributes() {
     let attributes =
         "40010100 40020a0202 0000fc00fa56ea00 4003040a000001 c00804fc000064 c06302abcd";
     let attributes = attributes.replace(' ', "");
@@ -49,7 +49,7 @@ fn an_update_says_what_it_announces_and_withdraws() {
 }
 
 #[test]
-fn path_identifiers_are_read_when_told() {
+fn path_identifiers_are_read_if_ap_is_set() {
     let body = "00060000002a080b0000";
     let lines = decode(&format!("ap=1 {}", message(2, body)));
     let nlri = &lines[0]["unreach"][0]["nlri"];
@@ -138,7 +138,7 @@ fn capabilities_and_reasons_are_printed() {
 }
 
 #[test]
-fn a_wrong_field_is_told() {
+fn invalid_field_is_reported() {
     let lines = decode("as4=2 00");
     assert_eq!(lines[0]["error"], "as4=2: write as4=0 or as4=1");
 }

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn hosts_are_alive_dead_or_unheard_of() {
+    async fn hosts_are_listed_as_alive_dead_or_unreported() {
         let store = Local::empty();
         let report = r#"{"time":"2026-03-04T10:22:00Z","uptime":84.2,"first_update":false}"#;
         let refused = r#"{"status":"error","reason":"cali1 is taken"}"#;

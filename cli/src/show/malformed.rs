@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_octet_of_the_fault_stands_in_brackets() {
+    fn faulty_octet_is_shown_in_brackets() {
         assert_eq!(
             lines(2),
             [

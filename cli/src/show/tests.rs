@@ -249,7 +249,7 @@ fn neighbors_table() {
 }
 
 #[test]
-fn routes_table_says_why() {
+fn routes_table_has_the_reason_of_lost_paths() {
     let best = BgpPath {
         best: true,
         neighbor: "rr1".to_owned(),
@@ -284,7 +284,7 @@ fn routes_table_says_why() {
 }
 
 #[test]
-fn a_route_tells_who_is_sent_its_paths() {
+fn shown_route_lists_receivers_of_its_paths() {
     let sent = |host: u8, path_id| SentTo {
         neighbor: format!("node{host}"),
         path_id,
@@ -519,7 +519,7 @@ fn help_has_the_number_of_routes_shown() {
 }
 
 #[tokio::test]
-async fn silence_says_what_to_do() {
+async fn unanswered_command_is_reported_with_remedy() {
     let directory = tempfile::tempdir().expect("directory");
     let error = ask(&args("endpoints"), directory.path())
         .await

@@ -216,7 +216,7 @@ pub(crate) async fn leaks_are_reported_and_given_back(tool: &Tool) {
     tool.refused(&["ipam", "release"]);
 }
 
-pub(crate) async fn what_nobody_uses_is_collected(tool: &Tool) {
+pub(crate) async fn unused_addresses_are_collected(tool: &Tool) {
     let (used, leaked) = fabric(tool).await;
     tool.assign("gone", "net.gone", POOL).await;
     let words = ["ipam", "gc", "--grace", "0s"];

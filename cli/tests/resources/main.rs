@@ -35,22 +35,22 @@ macro_rules! against_both {
 }
 
 against_both! {
-    a_resource_goes_round
+    resource_is_created_read_changed_and_deleted
     resource_changed_by_others_is_not_overwritten
-    faults_are_all_told_before_anything_is_written
+    all_faults_are_reported_before_any_write
     manifest_with_overlapping_pools_writes_nothing
     directories_lists_and_the_standard_input_are_read
-    a_node_goes_with_what_is_its
-    addresses_go_with_their_node_and_their_pool
-    what_a_newer_writer_has_stored_stays_and_goes
-    nothing_goes_with_a_version_that_is_out_of_date
-    addresses_that_have_come_to_others_stay_with_them
+    node_is_deleted_with_its_resources
+    addresses_are_released_with_their_node_or_pool
+    unknown_stored_fields_survive_until_deletion
+    outdated_version_deletes_nothing
+    addresses_now_used_by_others_are_kept
     words_and_namespaces_are_calicoctls
     policies_and_profiles_are_calicos
     reflectors_are_listed_drained_and_removed
     addresses_are_shown_and_settings_changed
     leaks_are_reported_and_given_back
-    what_nobody_uses_is_collected
+    unused_addresses_are_collected
     the_store_is_locked_and_unlocked
     fields_without_effect_are_reported
 }
@@ -60,15 +60,14 @@ mod scenario {
 
     pub(super) use crate::addresses::{
         addresses_are_shown_and_settings_changed, leaks_are_reported_and_given_back,
-        what_nobody_uses_is_collected,
+        unused_addresses_are_collected,
     };
     pub(super) use crate::locks::the_store_is_locked_and_unlocked;
     pub(super) use crate::notes::fields_without_effect_are_reported;
     pub(super) use crate::reflectors::reflectors_are_listed_drained_and_removed;
     pub(super) use crate::removal::{
-        a_node_goes_with_what_is_its, addresses_go_with_their_node_and_their_pool,
-        addresses_that_have_come_to_others_stay_with_them,
-        nothing_goes_with_a_version_that_is_out_of_date,
+        addresses_are_released_with_their_node_or_pool, addresses_now_used_by_others_are_kept,
+        node_is_deleted_with_its_resources, outdated_version_deletes_nothing,
     };
 
     const PEER: &str = "\
@@ -83,7 +82,7 @@ spec:
   asNumber: 64700
 ";
 
-    pub(super) async fn a_resource_goes_round(tool: &Tool) {
+    pub(super) async fn resource_is_created_read_changed_and_deleted(tool: &Tool) {
         let file = tool.file("peer.yaml", PEER);
         let said = tool.done(&["create", "-f", &file]);
         assert_eq!(said, "Successfully created 1 'BGPPeer' resource(s)\n");
@@ -172,7 +171,7 @@ spec:
         assert_eq!(stored["spec"]["asNumber"], 64777);
     }
 
-    pub(super) async fn faults_are_all_told_before_anything_is_written(tool: &Tool) {
+    pub(super) async fn all_faults_are_reported_before_any_write(tool: &Tool) {
         let text = format!(
             "{PEER}---\n\
              kind: BGPPeer\nmetadata: {{name: other}}\nspec:\n  peerIP: 10.0.0.1\n  peerSelector: all()\n---\n\
@@ -281,7 +280,7 @@ spec:
         );
     }
 
-    pub(super) async fn what_a_newer_writer_has_stored_stays_and_goes(tool: &Tool) {
+    pub(super) async fn unknown_stored_fields_survive_until_deletion(tool: &Tool) {
         let pool = json!({"kind": "IPPool", "metadata": {"name": "a"},
             "spec": {"cidr": "10.65.0.0/24", "newer": {"x": 1}}});
         tool.put("ippools/a", &pool).await;

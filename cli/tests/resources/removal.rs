@@ -2,7 +2,7 @@
 
 use super::tool::Tool;
 
-pub(crate) async fn a_node_goes_with_what_is_its(tool: &Tool) {
+pub(crate) async fn node_is_deleted_with_its_resources(tool: &Tool) {
     let of = |node: &str| {
         format!(
             "kind: Node\nmetadata: {{name: {node}}}\nspec: {{bgp: {{ipv4Address: 10.0.0.1/24}}}}\n---\n\
@@ -45,7 +45,7 @@ pub(crate) async fn a_node_goes_with_what_is_its(tool: &Tool) {
     assert!(wide.contains("n1.b   (64512)   10.0.0.1/24"), "{wide}");
 }
 
-pub(crate) async fn addresses_go_with_their_node_and_their_pool(tool: &Tool) {
+pub(crate) async fn addresses_are_released_with_their_node_or_pool(tool: &Tool) {
     let pools = "kind: IPPool\nmetadata: {name: a}\nspec: {cidr: 10.65.0.0/24}\n---\n\
                  kind: IPPool\nmetadata: {name: b}\nspec: {cidr: 10.66.0.0/24}\n";
     tool.done(&["create", "-f", &tool.file("pools.yaml", pools)]);
@@ -104,7 +104,7 @@ fn node_with(address: impl std::fmt::Display) -> String {
     )
 }
 
-pub(crate) async fn nothing_goes_with_a_version_that_is_out_of_date(tool: &Tool) {
+pub(crate) async fn outdated_version_deletes_nothing(tool: &Tool) {
     let pool = "kind: IPPool\nmetadata: {name: a}\nspec: {cidr: 10.65.0.0/24, disabled: true}\n";
     tool.apply("pool.yaml", pool);
     let address = tool.assign("n1", "web", "10.65.0.0/24").await;
@@ -125,7 +125,7 @@ pub(crate) async fn nothing_goes_with_a_version_that_is_out_of_date(tool: &Tool)
     assert_eq!(tool.addresses().await, (Vec::new(), Vec::new()));
 }
 
-pub(crate) async fn addresses_that_have_come_to_others_stay_with_them(tool: &Tool) {
+pub(crate) async fn addresses_now_used_by_others_are_kept(tool: &Tool) {
     let theirs = tool.assign("n2", "db", "10.65.0.0/24").await;
     let node = node_with(theirs);
     tool.apply("node.yaml", &node);

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_never_stops_talking_is_not_heard_out() {
+    fn delegate_with_endless_output_is_rejected() {
         let failure = asked("yes").unwrap_err();
         assert_eq!(failure.code, Code::Delegate as u16);
         let message = failure.message;
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn one_may_talk_before_it_listens_or_not_listen_at_all() {
+    fn delegate_may_write_before_reading_or_not_read() {
         let long = "printf '\"%0500000d\"' 7";
         let said = asked(&format!("{long}; cat >/dev/null")).unwrap();
         assert_eq!(said.as_str().unwrap().len(), 500_000);

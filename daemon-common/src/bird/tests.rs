@@ -144,7 +144,7 @@ fn listed(view: View, name: Option<&str>, all: bool) -> String {
 }
 
 #[test]
-fn status_is_told_in_birds_lines() {
+fn status_has_the_lines_of_bird() {
     let mut out = Lines::default();
     status::write(&mut out, &state(), &noon());
     let version = env!("CARGO_PKG_VERSION");
@@ -167,7 +167,7 @@ fn status_is_told_in_birds_lines() {
 }
 
 #[test]
-fn neighbors_stand_in_birds_columns() {
+fn neighbors_have_the_columns_of_bird() {
     assert_eq!(
         listed(View::Both, None, false),
         "2002-name     proto    table    state  since       info\n\
@@ -220,7 +220,7 @@ fn details_name_the_state_and_the_address() {
 }
 
 #[test]
-fn routes_are_told_a_line_each() {
+fn each_path_is_shown_on_one_line() {
     assert_eq!(
         shown(&page(), "show route"),
         "1007-10.65.2.0/26       via 10.20.1.8 on eth0 [Mesh_10_20_1_8 --:--:--] * (100/?) [AS64701i]\n \

@@ -68,7 +68,7 @@ fn missing_key_is_named() {
 }
 
 #[test]
-fn every_syntax_error_is_told() {
+fn every_syntax_error_is_reported() {
     let shown = failure("asn = \nneighbor = [\n  = 3\n");
     assert!(shown.matches("error: ").count() >= 2, "{shown}");
     assert!(shown.contains("bgp.toml:1"), "{shown}");
@@ -104,7 +104,7 @@ fn semantic_problems_come_in_one_report_in_text_order() {
 }
 
 #[test]
-fn unreadable_files_say_what_to_do() {
+fn unreadable_file_is_reported_with_its_cause() {
     let directory = tempfile::tempdir().expect("directory");
     let path = directory.path().join("none.toml");
     let shown = load::<File>(&path).expect_err("absent").to_string();

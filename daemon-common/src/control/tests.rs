@@ -67,7 +67,7 @@ async fn stale_socket_is_replaced_live_one_is_not() {
 }
 
 #[tokio::test]
-async fn an_absent_daemon_is_told_apart() {
+async fn absent_and_stopped_daemons_are_distinguished() {
     let directory = tempfile::tempdir().expect("directory");
     let path = directory.path().join("test.sock");
     let absent = client::call(&path, &Command::Status {})
@@ -144,7 +144,7 @@ async fn idle_clients_do_not_lock_out_others() {
 }
 
 #[tokio::test]
-async fn a_dropped_request_is_told() {
+async fn dropped_request_is_an_error() {
     let directory = tempfile::tempdir().expect("directory");
     let path = directory.path().join("test.sock");
     let mut control = Control::bind(&path).expect("bind");

@@ -98,7 +98,7 @@ fn a_page_is_open_metrics_text() {
 }
 
 #[test]
-fn a_page_says_what_the_reports_say() {
+fn page_has_the_values_of_the_reports() {
     let page = page();
     for line in [
         "cambric_build_info{daemon=\"cambric-test\",version=\"1.2.3\"} 1",
@@ -128,7 +128,7 @@ fn a_page_says_what_the_reports_say() {
 
 /// Metrics of a status; counters without an event start at 0.
 #[test]
-fn a_store_is_told_in_words_and_numbers() {
+fn store_state_is_shown_in_words_and_metrics() {
     let of = |figures: StoreFigures| {
         let words = figures.to_string();
         let status = Status {
@@ -290,7 +290,7 @@ async fn silent_scraper_is_closed_and_blocks_no_other() {
 }
 
 #[tokio::test]
-async fn an_address_that_cannot_be_had_is_told() {
+async fn unavailable_listen_address_is_reported() {
     let (_directory, taken) = daemon().await;
     let directory = tempfile::tempdir().expect("a directory");
     let mut control = Control::bind(directory.path().join("c.sock")).expect("bound");

@@ -278,7 +278,7 @@ fn one_store_has_it_open() {
 }
 
 #[tokio::test]
-async fn it_does_not_grow_beyond_twice_what_it_holds() {
+async fn file_stays_below_twice_its_content() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let config = CoreConfig {

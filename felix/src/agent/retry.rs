@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_grow_to_a_limit_and_a_reason_is_told_once() {
+    fn delays_grow_to_a_limit_and_reason_is_returned_once() {
         let mut retry = Retry::default();
         let mut now = Instant(0);
         assert!(retry.is_due(now));

@@ -67,7 +67,7 @@ fn routes_have_the_metric_and_protocol_asked_for() {
 }
 
 #[test]
-fn an_endpoint_that_goes_takes_everything_with_it_at_once() {
+fn removed_endpoint_leaves_nothing_behind() {
     let mut world = World::new();
     world.link("cali1");
     world.endpoint("a", "cali1", &["10.65.0.1/32", "fd65::1/128"]);
@@ -166,7 +166,7 @@ fn a_failed_setting_keeps_the_endpoint_down_and_is_tried_again() {
 }
 
 #[test]
-fn a_host_that_does_not_forward_is_said_and_tried_again() {
+fn failed_host_setting_is_reported_and_retried() {
     let mut world = World::new();
     world.host.refuse_host = true;
     world.in_sync();

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn member_inside_network_is_left_out_until_that_goes() {
+    fn member_is_left_out_while_a_network_contains_it() {
         let (mut rules, mut members) = (Assembly::default(), Networks::default());
         let all = ["10.0.0.1/32", "10.0.1.1/32"];
         put(&mut rules, &mut members, &all, &[]);

@@ -123,7 +123,7 @@ fn remote_and_addressless_endpoints_are_ignored() {
 }
 
 #[test]
-fn an_endpoint_that_loses_its_addresses_or_moves_away_goes() {
+fn endpoint_without_addresses_or_moved_away_is_removed() {
     for gone in [
         Some(open("a", "cali1", &[])),
         Some(endpoint("r1-c08", "a", "cali1", &["10.65.0.1/32"], &[])),

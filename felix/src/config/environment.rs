@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn none_is_nothing() {
+    fn value_none_disables_a_setting() {
         let environment = environment(&[
             ("FELIX_REPORTINGINTERVALSECS", "none"),
             ("FELIX_IPV6SUPPORT", "None"),

@@ -80,7 +80,7 @@ fn text_is_the_golden_one() {
 }
 
 #[test]
-fn a_host_without_endpoints_passes_nothing_of_ours() {
+fn host_without_endpoints_drops_workload_traffic() {
     let frame = Frame {
         interface_prefixes: vec!["cali".into()],
         ..Frame::default()

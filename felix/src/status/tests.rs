@@ -194,7 +194,7 @@ fn flapping_costs_one_write_a_tick() {
 }
 
 #[test]
-fn a_key_goes_with_its_endpoint() {
+fn status_key_is_deleted_with_its_endpoint() {
     let mut reporter = without_own();
     state(&mut reporter, EndpointState::Down);
     let (now, _) = next(&mut reporter);
@@ -241,7 +241,7 @@ fn the_store_is_looked_through_now_and_then() {
 }
 
 #[test]
-fn nothing_is_reported_before_the_store_has_said_how() {
+fn nothing_is_reported_before_settings_are_read() {
     let mut reporter = Reporter::new(at(0), "n1", 7);
     assert_eq!(reporter.poll_timeout(), None);
     assert_eq!(reporter.poll(at(60_000), 0), None);
@@ -301,7 +301,7 @@ fn an_error_has_its_reason_beside_it() {
 }
 
 #[test]
-fn one_that_flaps_keeps_no_other_back() {
+fn flapping_endpoint_delays_no_other_report() {
     let mut reporter = without_own();
     let ids: Vec<EndpointId> = (0..5)
         .map(|n| EndpointId {

@@ -218,8 +218,8 @@ fn rule_that_names_encapsulation_allows_it() {
 
 // Promise: as felix encapsulation_from_a_workload_is_dropped
 #[test]
-fn tunnel_to_the_host_comes_from_nodes_only() {
-    lab("tunnel_to_the_host_comes_from_nodes_only", || {
+fn tunnel_to_the_host_is_accepted_from_nodes_only() {
+    lab("tunnel_to_the_host_is_accepted_from_nodes_only", || {
         let (host, _one, _two) = pair();
         let outside = outside(&host);
         // Packets that pass the guard, in the host's own namespace.

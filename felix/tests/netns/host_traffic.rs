@@ -17,8 +17,8 @@ fn connects(to: &str, patience: Duration) -> bool {
 }
 
 #[test]
-fn probe_of_the_host_passes_whatever_policies_say() {
-    lab("probe_of_the_host_passes_whatever_policies_say", || {
+fn probe_of_the_host_passes_despite_policies() {
+    lab("probe_of_the_host_passes_despite_policies", || {
         let (mut host, one, two) = pair();
         let _server = two
             .namespace

@@ -122,9 +122,9 @@ fn only_traffic_leaving_the_pools_is_masqueraded() {
 }
 
 #[test]
-fn the_host_has_the_address_and_the_ports_that_are_said() {
+fn masqueraded_packets_have_configured_address_and_ports() {
     lab(
-        "the_host_has_the_address_and_the_ports_that_are_said",
+        "masqueraded_packets_have_configured_address_and_ports",
         || {
             let (host, one, _two) = pair();
             let outside = outside();

@@ -85,9 +85,9 @@ fn a_source_address_that_is_not_the_endpoints_is_dropped() {
 
 // Promise: as felix a_source_address_that_is_not_the_endpoints_is_dropped
 #[test]
-fn an_interface_of_ours_without_endpoint_passes_nothing() {
+fn workload_interface_without_endpoint_drops_all_traffic() {
     lab(
-        "an_interface_of_ours_without_endpoint_passes_nothing",
+        "workload_interface_without_endpoint_drops_all_traffic",
         || {
             let (host, one, _two) = pair();
             let nine = workload(9);
@@ -167,8 +167,8 @@ fn a_profile_of_one_direction_lets_answers_through() {
 }
 
 #[test]
-fn workloads_reach_their_host_only_if_told_so() {
-    lab("workloads_reach_their_host_only_if_told_so", || {
+fn workloads_reach_their_host_only_if_configured() {
+    lab("workloads_reach_their_host_only_if_configured", || {
         let (host, one, _two) = pair();
         let is_open = || one.namespace.pings("10.0.0.11") && one.namespace.pings("fd00::11");
         let is_closed =
@@ -283,9 +283,9 @@ fn restart_interrupts_no_flow() {
 }
 
 #[test]
-fn nothing_passes_before_felix_knows_and_rules_outlive_it() {
+fn workload_is_cut_off_before_felix_starts_and_rules_stay() {
     lab(
-        "nothing_passes_before_felix_knows_and_rules_outlive_it",
+        "workload_is_cut_off_before_felix_starts_and_rules_stay",
         || {
             let (mut host, one, _two) = pair();
             host.stop();
@@ -371,8 +371,8 @@ fn host_with_strict_arp_and_default_route_uses_proxy() {
 }
 
 #[test]
-fn connections_of_a_gone_address_are_forgotten() {
-    lab("connections_of_a_gone_address_are_forgotten", || {
+fn connections_of_a_removed_address_are_flushed() {
+    lab("connections_of_a_removed_address_are_flushed", || {
         let (_host, one, _two) = pair();
         assert!(one.namespace.pings("10.65.0.2") && one.namespace.pings("fd65::2"));
         let flush = |address: &str| conntrack::flush(&[address.parse().unwrap()].into()).unwrap();

@@ -324,8 +324,8 @@ fn host_services_of_openstack_workloads_pass() {
 }
 
 #[test]
-fn an_address_outside_stands_for_a_workloads() {
-    lab("an_address_outside_stands_for_a_workloads", || {
+fn external_address_is_translated_to_the_workload() {
+    lab("external_address_is_translated_to_the_workload", || {
         let host = Host::new();
         let all: Vec<Workload> = (1..=2).map(workload).collect();
         default_group(&host, "a");

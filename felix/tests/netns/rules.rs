@@ -254,8 +254,8 @@ fn with_policies() -> Ruleset {
 }
 
 #[test]
-fn policies_are_in_the_kernel_what_their_text_says() {
-    lab("policies_are_in_the_kernel_what_their_text_says", || {
+fn policies_in_the_kernel_match_their_text() {
+    lab("policies_in_the_kernel_match_their_text", || {
         let wanted = with_policies();
         let mut rules = Keeper::open();
         apply(&mut rules, &wanted);

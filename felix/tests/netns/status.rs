@@ -101,8 +101,8 @@ fn rejected_endpoint_is_reported_with_its_reason() {
 }
 
 #[test]
-fn an_interface_that_nobody_claims_is_told() {
-    lab("an_interface_that_nobody_claims_is_told", || {
+fn unclaimed_interface_is_reported() {
+    lab("unclaimed_interface_is_reported", || {
         let host = reporting();
         let (one, two) = (workload(1), workload(2));
         announce(&host, 2, OPEN);

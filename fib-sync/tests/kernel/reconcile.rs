@@ -152,7 +152,7 @@ fn a_restart_adopts_and_deletes_strays_after_the_grace_period() {
 /// An IPv4 delete with metric 0 matches any metric: it deletes the first route, which is the one
 /// without a metric.
 #[test]
-fn a_stray_without_a_metric_goes_once_its_successor_is_there() {
+fn stray_without_metric_is_removed_after_its_successor() {
     in_namespace(async || {
         ip("route add 10.65.0.1/32 via 10.0.0.12 proto 119");
         ip("route add 10.65.0.2/32 via 10.0.0.12 proto 119");
@@ -181,7 +181,7 @@ fn a_stray_without_a_metric_goes_once_its_successor_is_there() {
 // Promise (Kernel routes): Foreign routes are not changed, and the route of an endpoint and a
 // BGP route for the same prefix can both be installed, even with a misbehaving kernel.
 #[test]
-fn a_foreign_route_of_another_metric_stays_beside_ours() {
+fn foreign_route_of_another_metric_is_kept() {
     in_namespace(async || {
         ip("route add 10.65.0.1/32 dev up0 metric 256 proto 80");
         ip("-6 route add fd65::1/128 dev up0 metric 256 proto 80");
@@ -288,7 +288,7 @@ fn a_delete_is_noticed_at_once() {
 }
 
 #[test]
-fn a_refused_route_says_why_and_holds_nobody_up() {
+fn rejected_route_has_its_error_and_delays_no_other() {
     in_namespace(async || {
         let mut host = Host::new();
         host.reconciler

@@ -45,7 +45,7 @@ fn workload_routes_are_imported_and_retracted_at_once() {
 }
 
 #[test]
-fn a_route_that_comes_before_its_interface_is_known_is_imported() {
+fn route_added_before_its_interface_is_known_is_imported() {
     in_namespace(async || {
         let mut host = Host::new();
         host.until_in_sync().await;

@@ -82,7 +82,7 @@ fn refusals_are_those_of_the_real_kernel() {
 }
 
 #[test]
-fn a_link_that_goes_down_takes_its_routes_along() {
+fn link_that_is_set_down_loses_its_routes() {
     let mut world = World::new(3);
     world.run(std::time::Duration::from_millis(1));
     for (prefix, gateways) in [

@@ -57,7 +57,7 @@ fn a_route_that_cannot_come_holds_the_old_one_no_longer() {
 }
 
 #[test]
-fn a_stray_of_another_metric_goes_once_its_successor_is_there() {
+fn stray_of_another_metric_is_removed_after_its_successor() {
     for (before, after) in [(512, 1024), (1024, 512)] {
         let mut world = World::new(2);
         world.want(at(before), via(US, &["10.0.0.12"]));
@@ -73,7 +73,7 @@ fn a_stray_of_another_metric_goes_once_its_successor_is_there() {
 }
 
 #[test]
-fn a_stray_goes_where_its_successor_was_there_before_the_start() {
+fn stray_is_removed_if_its_successor_predates_the_start() {
     let mut world = World::new(3);
     for metric in METRICS {
         let route = via(US, &["10.0.0.12"]);

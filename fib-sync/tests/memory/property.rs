@@ -226,7 +226,7 @@ fn check_second(world: &mut World) {
 proptest! {
     #![proptest_config(ProptestConfig { verbose: 0, ..ProptestConfig::with_cases(400) })]
 
-    // Promise: as fib-sync a_foreign_route_of_another_metric_stays_beside_ours
+    // Promise: as fib-sync foreign_route_of_another_metric_is_kept
     #[test]
     fn it_always_converges(seed: u64, steps in prop::collection::vec(steps(), 1..80)) {
         let mut world = World::new(seed);
@@ -283,6 +283,6 @@ proptest! {
 }
 
 #[test]
-fn the_watcher_knows_the_tables_it_needs() {
+fn watcher_lists_the_tables_it_reads() {
     assert_eq!(WatcherConfig::new(US).tables(), BTreeSet::from([254]));
 }

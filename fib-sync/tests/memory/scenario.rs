@@ -77,7 +77,7 @@ fn route_wanted_before_is_deleted_without_grace() {
 }
 
 #[test]
-fn a_foreign_route_is_named_and_ours_follows_when_it_goes() {
+fn foreign_route_is_named_and_replaced_after_its_removal() {
     let mut world = World::new(4);
     let at = key("10.65.0.1/32");
     world
@@ -145,7 +145,7 @@ fn a_conflict_met_by_a_write_is_named_by_one_dump() {
     assert_eq!(dumps, 2, "the first, and one to name it");
 }
 
-// Promise: as fib-sync a_foreign_route_of_another_metric_stays_beside_ours
+// Promise: as fib-sync foreign_route_of_another_metric_is_kept
 #[test]
 fn felix_and_bgp_share_a_prefix() {
     let mut world = World::new(6);
@@ -197,7 +197,7 @@ fn a_refused_route_backs_off_alone() {
 }
 
 #[test]
-fn a_delete_by_somebody_is_repaired_without_a_scan() {
+fn foreign_delete_is_repaired_without_a_dump() {
     let mut world = World::new(8);
     world.want(key("10.65.0.1/32"), via(US, &["10.0.0.12"]));
     world.run(MOMENT);

@@ -267,7 +267,7 @@ fn with(others: &[&'static str]) -> Keys {
 
 // Promise: as bgp-speaker the_table_is_what_a_living_session_sees
 #[test]
-fn bird_keeps_the_sessions_that_the_page_says_stay() {
+fn bird_keeps_the_sessions_that_the_page_lists() {
     in_ground(&[Kind::Bird], "changes", async |ground| {
         let mut pair = Pair::new(&ground).await;
         for row in PEER_KEYS.iter().filter(|row| row.is_in(Place::Neighbor)) {

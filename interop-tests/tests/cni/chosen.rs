@@ -57,7 +57,7 @@ async fn refuses(fabric: &Fabric, node: &Node, config: &Value, code: u16, words:
 }
 
 #[test]
-fn pools_and_families_are_those_that_configuration_and_pod_name() {
+fn pools_and_families_follow_configuration_and_pod() {
     on_a_host("cni and pools by name", async |fabric, node| {
         for (name, cidr) in [("other-v4", "10.66.0.0/16"), ("other-v6", "fd66::/64")] {
             fabric.create("IPPool", name, json!({"cidr": cidr})).await;
@@ -117,7 +117,7 @@ fn pools_and_families_are_those_that_configuration_and_pod_name() {
 }
 
 #[test]
-fn addresses_are_those_that_runtime_and_pod_name() {
+fn addresses_follow_runtime_and_pod() {
     on_a_host("cni and addresses by name", async |fabric, node| {
         let container = Container::bare(ID);
         let both = r#"["10.65.3.3", "fd65::3"]"#;

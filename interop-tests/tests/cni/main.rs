@@ -333,7 +333,7 @@ fn killed_add_is_cleaned_by_del_or_gc_and_repeatable() {
 }
 
 #[test]
-fn a_pod_keeps_its_name_when_its_sandbox_is_made_anew() {
+fn pod_keeps_its_name_with_a_new_sandbox() {
     on_a_host("cni and pods", async |fabric, node| {
         let address = r#"["10.65.7.7"]"#;
         let annotations = json!({"cni.projectcalico.org/ipAddrs": address, "cni.projectcalico.org/hwAddr": "02:00:00:00:07:07"});
@@ -386,7 +386,7 @@ fn a_pod_keeps_its_name_when_its_sandbox_is_made_anew() {
 }
 
 #[test]
-fn address_management_can_be_anothers_and_ours_can_serve_others() {
+fn ipam_works_across_plugins_in_both_directions() {
     on_a_host("cni and other address management", async |fabric, node| {
         if interop_tests::foreign("/usr/lib/cni/host-local").is_none() {
             return;
@@ -436,7 +436,7 @@ fn address_management_can_be_anothers_and_ours_can_serve_others() {
 }
 
 #[test]
-fn status_tells_whether_a_container_could_be_added() {
+fn status_reports_whether_add_is_possible() {
     on_a_host("cni and STATUS", async |fabric, mut node| {
         let config = node.network(json!({}));
         let container = Container::bare(ID);

@@ -63,10 +63,10 @@ async fn elected(cloud: &Cloud) -> String {
 }
 
 #[test]
-fn neutron_drives_two_hosts_and_hears_back() {
+fn neutron_drives_two_hosts_and_gets_their_status() {
     in_ground(
         &[],
-        "neutron_drives_two_hosts_and_hears_back",
+        "neutron_drives_two_hosts_and_gets_their_status",
         async |ground| {
             if let Some(cloud) = Cloud::start(ground).await {
                 from_ports_to_restarts(cloud).await;

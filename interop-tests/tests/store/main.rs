@@ -156,8 +156,8 @@ async fn drops(speaker: &Speaker, block: &str, wanted: bool) {
 }
 
 #[test]
-fn a_peering_has_a_password_and_is_told_blocks() {
-    let name = "a_peering_has_a_password_and_is_told_blocks";
+fn peering_with_password_advertises_blocks() {
+    let name = "peering_with_password_advertises_blocks";
     in_ground(&[Kind::Bird], name, async |ground| {
         let store = ground.store().await.expect("a store");
         store.node(1, "").await;

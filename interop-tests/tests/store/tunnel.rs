@@ -28,8 +28,8 @@ async fn goes(links: &Links, to: &str, wanted: Option<(u32, IpAddr)>) {
 }
 
 #[test]
-fn pools_in_tunnels_wait_for_the_interface_and_say_so() {
-    let name = "pools_in_tunnels_wait_for_the_interface_and_say_so";
+fn tunnel_routes_wait_for_the_interface_with_a_note() {
+    let name = "tunnel_routes_wait_for_the_interface_with_a_note";
     in_ground(&[Kind::Bird], name, async |ground| {
         let store = ground.store().await.expect("a store");
         store.node(1, "").await;

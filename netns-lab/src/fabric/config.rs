@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn felix_knows_its_host_and_the_store() {
+    fn felix_file_has_host_and_store() {
         let text = felix(&plan(false), 2);
         assert!(text.contains("hostname = \"node3\""), "{text}");
         assert!(

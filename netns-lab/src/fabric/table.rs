@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_elsewhere_and_stale_are_told_apart() {
+    fn absent_misdirected_and_stale_routes_are_distinguished() {
         let net = |text: &str| text.parse::<IpNet>().unwrap();
         let bad = [
             route("10.65.0.1/32", 1024, Some("10.0.0.12")),

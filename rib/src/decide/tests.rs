@@ -57,7 +57,7 @@ fn worse_in(step: Step) -> Candidate {
 
 // Promise: as rib the_order_of_paths_does_not_matter
 #[test]
-fn every_step_decides_and_says_so() {
+fn every_step_decides_and_is_reported() {
     for step in Step::ALL {
         let mut better = plain(1);
         better.local = step == Step::Local;
@@ -213,7 +213,7 @@ proptest! {
     }
 
     #[test]
-    fn the_best_is_left_when_a_loser_goes(
+    fn best_path_is_unchanged_by_removal_of_a_loser(
         (paths, order) in shuffled(), always in any::<bool>(),
     ) {
         // Not every loser: one that lost by MED may have eliminated none, one that beat another by

@@ -302,7 +302,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn readers_hear_of_each_change_once_and_in_order(
+        fn readers_get_each_change_once_and_in_order(
             events in prop::collection::vec(event(), 1..80),
         ) {
             let mut log = Log::default();

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_run_out_for_nobody() {
+    fn path_ids_never_run_out() {
         let mut sent = SentIds::default();
         let max = PATHS_PER_PEER_MAX as u32;
         for round in 0..5 {

@@ -98,7 +98,7 @@ proptest! {
     }
 
     #[test]
-    fn the_way_there_does_not_matter(
+    fn tables_do_not_depend_on_earlier_events(
         setup in setup(),
         (straight, crooked) in events::two_ways(),
     ) {

@@ -155,7 +155,7 @@ fn undecided_slot_is_skipped_and_published_later() {
 }
 
 #[test]
-fn a_loser_by_med_that_goes_may_make_another_the_best() {
+fn removed_loser_by_med_may_change_the_best_path() {
     let first = Variant {
         as_path: 1,
         med: 0,
@@ -307,7 +307,7 @@ fn lost_reader_still_gets_withdrawals() {
 }
 
 #[test]
-fn a_path_used_beside_the_best_is_taken_back_when_it_goes() {
+fn removed_multipath_member_is_withdrawn() {
     let beside = Variant {
         next_hop: 1,
         ..PLAIN
@@ -328,7 +328,7 @@ fn a_path_used_beside_the_best_is_taken_back_when_it_goes() {
 }
 
 #[test]
-fn a_peer_that_comes_back_with_less_is_no_longer_the_best() {
+fn returning_peer_with_worse_path_is_not_the_best() {
     let (better, worse) = (
         Variant {
             local_pref: 2,
@@ -359,7 +359,7 @@ fn a_peer_that_comes_back_with_less_is_no_longer_the_best() {
 }
 
 #[test]
-fn a_peer_that_comes_back_as_another_is_told_of_anew() {
+fn returning_peer_with_a_new_id_is_advertised_again() {
     // With the very same attributes, except another ORIGINATOR_ID.
     plays(
         false,
@@ -381,7 +381,7 @@ fn a_peer_that_comes_back_as_another_is_told_of_anew() {
 }
 
 #[test]
-fn an_attribute_set_that_follows_another_of_its_number_is_told() {
+fn attribute_set_with_a_reused_number_is_advertised() {
     // Every set is removed and its number is reused; the group has not read that in between.
     plays(
         false,
@@ -403,7 +403,7 @@ fn an_attribute_set_that_follows_another_of_its_number_is_told() {
 }
 
 #[test]
-fn a_path_with_another_label_is_told_again() {
+fn path_with_another_label_is_advertised_again() {
     let labeled = |label| reach(5, 0, Variant { label, ..PLAIN });
     let setup = Setup {
         sends: [Some(SendPaths::All); 9],

@@ -42,7 +42,7 @@ fn route_with_graceful_shutdown_is_the_last_choice() {
 }
 
 #[test]
-fn a_path_says_which_term_of_the_rules_refused_it() {
+fn rejected_path_has_the_term_that_rejected_it() {
     let mut rib = rib();
     let term = |name: &str, when, edit, then| Term {
         name: name.to_owned(),

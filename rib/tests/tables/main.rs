@@ -120,7 +120,7 @@ fn settle(rib: &mut Rib) {
 }
 
 #[test]
-fn every_path_says_why_it_lost() {
+fn every_path_has_the_step_at_which_it_lost() {
     let mut rib = rib();
     announce(&mut rib, 1, &attributes(1, 2), [(1, 0)].into_iter());
     announce(&mut rib, 2, &attributes(2, 2), [(1, 0)].into_iter());
@@ -419,7 +419,7 @@ fn depends(rib: &Rib, peers: &[u16], bite: u32) -> bool {
 }
 
 #[test]
-fn it_is_told_whose_going_would_lose_a_prefix() {
+fn peers_that_are_the_only_source_of_a_prefix_are_found() {
     let mut rib = rib();
     announce(&mut rib, 1, &attributes(1, 1), (0..50).map(|n| (n, 0)));
     announce(&mut rib, 2, &attributes(2, 2), (0..50).map(|n| (n, 0)));

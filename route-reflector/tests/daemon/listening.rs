@@ -73,7 +73,7 @@ async fn reflector_registers_only_after_it_listens() {
     TcpStream::connect((own, port)).expect("it listens");
 }
 
-// Promise: as bgp-io where_it_listens_changes_under_its_sessions
+// Promise: as bgp-io listen_addresses_change_without_session_reset
 /// The addresses and the port of a node change, and its bind mode changes to all addresses; each
 /// change takes effect without a restart.
 #[tokio::test]

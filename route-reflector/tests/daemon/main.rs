@@ -374,7 +374,7 @@ async fn it_leaves_with_administrative_shutdown() {
     assert!(status.success(), "{status}");
 }
 
-// Promise: as bgp-speaker nothing_is_passed_on_until_all_have_sent_theirs
+// Promise: as bgp-speaker routes_are_deferred_until_all_peers_sent_end_of_rib
 /// RFC 4724 and RFC 8538 from end to end: a client retains its routes over SIGKILL and SIGTERM of
 /// the reflector, and sees no change; SIGINT ends the retention.
 #[tokio::test]
@@ -459,7 +459,7 @@ async fn neighbor_configured_from_a_range_is_remembered() {
     assert!(session.params.is_some(), "the session stays up");
 }
 
-// Promise: as bgp-config mistakes_are_told_with_their_place
+// Promise: as bgp-config mistakes_are_reported_with_their_place
 #[tokio::test]
 async fn a_bad_reload_keeps_the_last_good_configuration() {
     let reflector = Reflector::start().await;
@@ -525,7 +525,7 @@ async fn key_of_the_start_is_reported_until_it_is_changed_back() {
 }
 
 #[tokio::test]
-async fn it_has_no_fib_and_says_so() {
+async fn reflector_rejects_the_fib_command() {
     let reflector = Reflector::start().await;
     let said = reflector
         .call(Command::Fib {})
@@ -536,7 +536,7 @@ async fn it_has_no_fib_and_says_so() {
 }
 
 #[test]
-fn check_tells_without_starting() {
+fn check_reports_without_starting() {
     let directory = tempfile::tempdir().expect("a directory");
     let config = directory.path().join("rr.toml");
     std::fs::write(&config, CONFIG).expect("write");
@@ -572,7 +572,7 @@ fn failed_start_is_reported_in_one_line() {
 }
 
 #[tokio::test]
-async fn systemd_is_told_when_it_is_ready_and_when_it_leaves() {
+async fn systemd_is_notified_of_start_and_stop() {
     let directory = tempfile::tempdir().expect("a directory");
     let (config, control) = (
         directory.path().join("rr.toml"),

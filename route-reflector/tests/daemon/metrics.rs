@@ -107,7 +107,7 @@ async fn values_that_are_refused_are_counted_while_they_are() {
 /// Counts of sessions change with the sessions; a silent connection to the metrics port does not
 /// block other scrapers.
 #[tokio::test]
-async fn sessions_are_told_while_a_scraper_is_slow() {
+async fn metrics_are_served_while_a_scraper_is_slow() {
     let metrics = own_address();
     let directory = tempfile::tempdir().expect("a directory");
     let (config, control) = (
@@ -136,7 +136,7 @@ async fn sessions_are_told_while_a_scraper_is_slow() {
 }
 
 #[test]
-fn an_address_that_is_none_or_is_taken_is_told() {
+fn invalid_or_used_metrics_address_is_reported() {
     let directory = tempfile::tempdir().expect("a directory");
     let config = directory.path().join("rr.toml");
     let control = directory.path().join("rr.sock");

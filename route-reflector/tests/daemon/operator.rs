@@ -95,7 +95,7 @@ async fn an_operator_asks_for_routes_again() {
 
 /// RFC 4486.
 #[tokio::test]
-async fn an_operator_clears_a_session_and_it_comes_back() {
+async fn cleared_session_is_established_again() {
     let reflector = Reflector::start().await;
     let mut one = client(2, reflector.address().await);
     up(&mut [&mut one]).await;

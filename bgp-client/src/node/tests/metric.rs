@@ -77,7 +77,7 @@ impl Host {
 }
 
 #[test]
-fn a_workload_is_told_with_the_degree_of_its_metric() {
+fn workload_is_advertised_with_degree_of_its_metric() {
     let mut host = Host::begun();
     host.felix_adds(1024);
     assert_eq!(host.told(), Some(100), "nothing is said about metrics");

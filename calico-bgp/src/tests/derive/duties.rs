@@ -53,7 +53,7 @@ fn duties_of_a_node() {
 }
 
 #[test]
-fn pools_with_tunnels_when_they_are_ours() {
+fn pools_use_tunnels_if_the_client_programs_them() {
     let settings = (
         "bgpconfigurations/default",
         r#"{"metadata":{"name":"default"},"spec":{"programClusterRoutes":"EnabledIPIPOnly"}}"#,

@@ -44,7 +44,7 @@ fn clients_that_select_the_reflector_are_awaited() {
 /// A reflector includes itself before it has registered again, and also while it is drained: a node
 /// that has not seen the drain yet is still its client.
 #[test]
-fn a_reflector_expects_its_clients_whatever_is_said_of_itself() {
+fn reflector_awaits_clients_while_drained_or_unregistered() {
     let mut view = registered();
     let before = choosers(&view, 1);
     assert!((1..8).contains(&before.len()));

@@ -46,7 +46,7 @@ fn a_reflector_waits_for_its_cluster_id_unless_it_is_given_one() {
 }
 
 #[test]
-fn a_cluster_id_is_avoided_that_is_anothers() {
+fn cluster_ids_of_others_are_avoided() {
     let mut view = registered();
     let [one, two, nine] = [
         Ipv4Addr::new(10, 0, 1, 1),
@@ -79,7 +79,7 @@ fn a_cluster_id_is_avoided_that_is_anothers() {
 }
 
 #[test]
-fn a_weight_that_is_no_number_is_told() {
+fn invalid_weight_is_reported() {
     let mut view = registered();
     for (text, weight) in [
         ("0", 0),
@@ -114,7 +114,7 @@ fn a_weight_that_is_no_number_is_told() {
 
 /// A host that was a reflector before, and is now an ordinary node.
 #[test]
-fn a_node_that_counts_as_a_reflector_is_told() {
+fn node_registered_as_reflector_has_a_note() {
     let mut view = registered();
     let notes = |view: &View, name: &str| {
         let derived = derive(view, &host(name), &Secrets::new());

@@ -237,7 +237,7 @@ fn cluster_only_fields_are_rejected_elsewhere() {
 }
 
 #[test]
-fn fields_of_a_peer_that_exclude_each_other_are_told() {
+fn conflicting_fields_of_a_peer_are_reported() {
     let of = |spec: Value| of("BGPPeer", &spec);
     let all = "all()";
     for (spec, field) in [

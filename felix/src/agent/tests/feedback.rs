@@ -60,7 +60,7 @@ fn an_interface_that_does_not_come_is_an_error_until_it_does() {
 }
 
 #[test]
-fn an_interface_that_was_there_once_is_down_when_it_goes() {
+fn endpoint_is_down_after_its_interface_is_removed() {
     for by_this_run in [true, false] {
         let mut world = World::new();
         world.endpoint("a", "cali1", &["10.65.0.1/32"]);
@@ -172,7 +172,7 @@ fn higher_id_is_rejected_until_the_lower_is_removed() {
 }
 
 #[test]
-fn an_interface_of_ours_is_unclaimed_until_an_endpoint_has_it() {
+fn workload_interface_is_unclaimed_without_an_endpoint() {
     let mut world = World::new();
     world.link("cali1");
     world.link("eth0");

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_interface_that_goes_down_and_comes_up_is_set_up_anew() {
+fn interface_back_up_is_configured_again() {
     let mut world = World::new();
     let index = world.link("cali1");
     world.endpoint("a", "cali1", &["10.65.0.1/32", "fd65::1/128"]);

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_held_once_and_as_long_as_somebody_has_it() {
+    fn shared_value_is_stored_once_until_last_release() {
         let mut pool = Pool::default();
         let (one, two) = (pool.share("web".to_owned()), pool.share("web".to_owned()));
         assert!(Arc::ptr_eq(&one, &two));

@@ -98,7 +98,7 @@ fn unreadable_pool_keeps_its_last_value() {
 }
 
 #[test]
-fn address_and_ports_of_the_host_are_those_that_are_said() {
+fn masquerade_uses_configured_address_and_ports() {
     let settings = |spec: Value| {
         let mut calculator = told(&[
             (key("ippools", "a"), pool("10.65.0.0/16", true)),

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn settings_that_are_set_and_not_followed_are_told_in_one_note() {
+fn settings_without_effect_are_reported_in_one_note() {
     let name = key("felixconfigurations", "default");
     let mut calculator = Calculator::new(HOST, None);
     let mut notes = |spec: &Value| {
@@ -42,7 +42,7 @@ fn remote_endpoints_are_ignored_and_deleted_ones_cleared() {
 }
 
 #[test]
-fn a_pool_over_vxlan_is_told_while_it_is_one() {
+fn vxlan_pool_is_reported_until_changed() {
     let pool = |mode: &str| json!({"spec": {"cidr": "10.65.0.0/16", "vxlanMode": mode}});
     let name = key("ippools", "a");
     let mut calculator = told(&[(name.clone(), pool("CrossSubnet"))]);

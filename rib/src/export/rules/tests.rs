@@ -133,7 +133,7 @@ fn second_reflector_keeps_originator_and_prepends_itself() {
 }
 
 #[test]
-fn another_as_is_told_what_is_for_it() {
+fn external_peer_gets_only_external_attributes() {
     let route = Attributes {
         local_pref: Some(300),
         originator_id: Some(SOURCE),

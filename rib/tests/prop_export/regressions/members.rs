@@ -70,7 +70,7 @@ fn unknown_member_is_lost_with_its_identifier() {
 }
 
 #[test]
-fn a_group_that_is_lost_knows_what_a_member_ahead_of_it_holds() {
+fn lost_group_tracks_routes_of_a_member_ahead() {
     let brief = |net| [reach(5, net, PLAIN), unreach(5, net)];
     let mut events = vec![
         Event::Settle,
@@ -93,7 +93,7 @@ fn a_group_that_is_lost_knows_what_a_member_ahead_of_it_holds() {
 }
 
 #[test]
-fn all_readers_of_a_version_are_told_the_same() {
+fn readers_of_one_version_get_the_same_routes() {
     // One member receives a path whose peer then disconnects, and the group reaches the slot after
     // that. The group must send the withdrawal: the member will not reach the slot again.
     for trim in [false, true] {
