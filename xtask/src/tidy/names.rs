@@ -7,6 +7,14 @@ use super::first::BANNED;
 /// Characters of a test's name.
 const LENGTH_MAX: usize = 60;
 
+/// Words that do not name an action or a state. They are nowhere in the name of a test.
+const UNCLEAR: &[&str] = &[
+    "anew", "any_more", "anybody", "comes", "fellow", "goes", "gone", "hear", "heard", "hears",
+    "knows", "nobody", "nobodys", "ours", "said", "say", "says", "somebody", "stand", "stands",
+    "tell", "tells", "theirs", "told", "unheard", "untold", "what_it", "who", "whoever", "whom",
+    "whomever", "whose",
+];
+
 /// Checks the names of all tests.
 pub fn check(files: &[File]) -> Vec<Finding> {
     let rust = files.iter().filter(|file| file.is_rust());
@@ -40,6 +48,11 @@ fn mistake(name: &str) -> Option<String> {
     let first = name.split('_').next().unwrap_or_default();
     if BANNED.contains(&first) {
         return Some(format!("`{name}`: begin the name with its subject"));
+    }
+    let words = format!("_{name}_");
+    let mut unclear = UNCLEAR.iter();
+    if let Some(word) = unclear.find(|word| words.contains(&format!("_{word}_"))) {
+        return Some(format!("`{name}`: replace `{word}`"));
     }
     let length = name.chars().count();
     (length > LENGTH_MAX).then(|| format!("`{name}` has {length} characters, at most {LENGTH_MAX}"))

@@ -449,3 +449,18 @@ fn test_names_without_subject_or_too_long_are_found() {
     assert!(found.contains("rib/src/a.rs:4: `who_is_there`"), "{found}");
     assert!(found.contains("has 61 characters"), "{found}");
 }
+
+#[test]
+fn test_names_with_unclear_words_are_found() {
+    let test = |name: &str| format!("#[test]\nfn {name}() {{}}\n");
+    let text = test("route_is_told") + &test("file_is_what_it_was") + &test("hearsay_is_plain");
+    let found = texts(&names::check(&[File::new("rib/src/a.rs", text)]));
+    let found: Vec<&str> = found.lines().collect();
+    assert_eq!(
+        found,
+        [
+            "rib/src/a.rs:2: `route_is_told`: replace `told`",
+            "rib/src/a.rs:4: `file_is_what_it_was`: replace `what_it`",
+        ]
+    );
+}
