@@ -210,7 +210,7 @@ pub const BARS: &[Bar] = &[
         &[],
     ),
     // The buffers that `bgp-speaker` keeps for a member that still writes and for its socket,
-    // RING_OCTETS_MAX and SESSION_OCTETS_MAX, and the log of changes, four octets each, at most
+    // RING_OCTETS_MAX and half of SESSION_OCTETS_MAX, and the log of changes, four octets each, at most
     // twice as many as there are routes, with a capacity of the next power of two.
     bar(
         Stall,

@@ -9,10 +9,16 @@ use bgp_proto::{
     Attributes, EncodeParams, Family, Ipv4Prefix, Ipv6Prefix, Net, NextHop, Nlri, UpdateWriter,
 };
 use bytes::{Bytes, BytesMut};
-use rib::{ExportSink, PeerId, Run};
+use rib::{ExportSink, PeerId, Room, Run};
 
 use crate::limits::PIECE_OCTETS;
 use crate::segment::Audience;
+
+/// Octets of an UPDATE beside its routes and attributes, at most: header, lengths, next hop.
+const MESSAGE_OCTETS: usize = 320;
+
+/// Octets of a prefix with a path identifier, at most; those of opaque ones come in addition.
+const NET_OCTETS: usize = 21;
 
 /// A prefix to be encoded, with its path identifier.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +49,8 @@ enum Verb {
 pub(crate) struct Encoder {
     family: Family,
     params: EncodeParams,
+    /// Octets that a step may encode.
+    octets_max: usize,
     verb: Verb,
     audience: Audience,
     /// The attributes of the run, encoded once for all its messages.
@@ -55,11 +63,18 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// Makes an encoder that writes into the remaining capacity of `out`.
-    pub(crate) fn new(family: Family, params: EncodeParams, out: BytesMut) -> Self {
+    /// Makes an encoder that writes into the remaining capacity of `out`, at most about `octets_max`
+    /// octets.
+    pub(crate) fn new(
+        family: Family,
+        params: EncodeParams,
+        octets_max: usize,
+        out: BytesMut,
+    ) -> Self {
         Self {
             family,
             params,
+            octets_max,
             verb: Verb::Unreach,
             audience: Audience::All,
             block: Vec::new(),
@@ -148,7 +163,9 @@ impl Encoder {
             })
             .peekable();
         while nets.peek().is_some() {
-            let octets_max = params.octets_max;
+            // A short message must not begin an allocation for the longest one.
+            let all = MESSAGE_OCTETS + self.block.len() + nets.len() * NET_OCTETS + opaque.len();
+            let octets_max = params.octets_max.min(all);
             if out.capacity() - out.len() < octets_max {
                 // Sealed first, so that its octets need not be moved.
                 if !out.is_empty() {
@@ -175,6 +192,19 @@ impl Encoder {
         }
         self.nets.clear();
         self.opaque.clear();
+    }
+
+    /// Returns the pieces of a step that is kept: each in an allocation of its own if they are
+    /// short, so that they do not keep a long one.
+    pub(crate) fn finish_exact(self) -> Vec<(Audience, Bytes)> {
+        let (mut pieces, _) = self.finish();
+        let octets: usize = pieces.iter().map(|(_, octets)| octets.len()).sum();
+        if octets < PIECE_OCTETS / 2 {
+            for (_, octets) in &mut pieces {
+                *octets = Bytes::copy_from_slice(octets);
+            }
+        }
+        pieces
     }
 
     /// Returns the pieces with their audiences, in order, and the remaining capacity.
@@ -207,6 +237,20 @@ fn write_one<'a>(
 }
 
 impl ExportSink for Encoder {
+    /// The last prefix may take one more message. Without four-octet AS numbers, AS_PATH is followed
+    /// by AS4_PATH, so that it takes half as many octets more than in the tables.
+    fn room(&self) -> Room {
+        let octets = self.octets_max.saturating_sub(self.params.octets_max);
+        Room {
+            octets: if self.params.as4 {
+                octets
+            } else {
+                octets / 3 * 2
+            },
+            message_octets: self.params.octets_max,
+        }
+    }
+
     fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>) {
         self.announce(nlri, run, Audience::Except(run.source));
     }

@@ -31,10 +31,14 @@ pub(crate) struct Bite {
 /// Approximate octets of a bite without its pieces.
 const BITE_OCTETS: usize = 96;
 
+/// Octets of a piece beside its messages.
+const PIECE_OCTETS: usize = size_of::<(Audience, Bytes)>();
+
 impl Bite {
     fn octets(&self) -> usize {
         let pieces = self.pieces.iter();
-        BITE_OCTETS + pieces.map(|(_, octets)| octets.len()).sum::<usize>()
+        let octets = pieces.map(|(_, octets)| PIECE_OCTETS + octets.len());
+        BITE_OCTETS + octets.sum::<usize>()
     }
 }
 

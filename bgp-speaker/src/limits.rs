@@ -1,8 +1,11 @@
 //! Every limit of the speaker, in one place.
 
-/// Octets of encoded UPDATEs that one group keeps per family for members that are still writing. A
-/// member that is further behind reads the log itself.
+/// Octets of encoded UPDATEs that one group keeps per family for members that are still writing,
+/// with [`SEGMENT_OCTETS`] for each segment. A member that is further behind reads the log itself.
 pub const RING_OCTETS_MAX: usize = 4 << 20;
+
+/// Octets that a segment takes beside its messages.
+pub const SEGMENT_OCTETS: usize = 80;
 
 /// Octets after which messages for the same members begin a new piece; also the unit of allocation.
 pub const PIECE_OCTETS: usize = 32 << 10;
@@ -14,18 +17,26 @@ pub const FEED_OCTETS_MAX: usize = 4 << 20;
 /// How long they are kept after the last member joined.
 pub const FEED_KEPT: core::time::Duration = core::time::Duration::from_secs(1);
 
-/// Octets of UPDATEs queued in one session before its socket has to accept some.
-pub const SESSION_OCTETS_MAX: usize = 256 << 10;
+/// Octets of UPDATEs queued in one session. Nothing more is queued as long as a step of
+/// [`FEED_BITE_OCTETS_MAX`] might not fit.
+pub const SESSION_OCTETS_MAX: usize = 512 << 10;
 
-/// Pieces of UPDATEs queued in one session before its socket has to accept some. A write takes half
-/// as many.
+/// Pieces of UPDATEs queued in one session before its socket has to accept some; the last step may
+/// add more of them. A write takes half as many.
 pub const SESSION_PIECES_MAX: usize = 128;
 
 /// Prefixes that one call of [`crate::Speaker::run`] decides or exports per family and group.
 pub const BITE_PREFIXES: u32 = 8192;
 
+/// Octets that one call of [`crate::Speaker::run`] encodes per family and group. With fewer than
+/// 128 octets for each of its prefixes, [`BITE_PREFIXES`] is reached first.
+pub const BITE_OCTETS_MAX: usize = 1 << 20;
+
 /// Prefixes per step of a member's full table dump, so that one dump does not delay the others.
 pub const FEED_PREFIXES: u32 = 4096;
+
+/// Octets of such a step.
+pub const FEED_BITE_OCTETS_MAX: usize = 256 << 10;
 
 /// The least interval between two reports of failed handshakes of a neighbor or range.
 pub const HANDSHAKE_REPORT_EVERY: core::time::Duration = core::time::Duration::from_secs(10);

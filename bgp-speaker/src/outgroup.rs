@@ -19,7 +19,9 @@ use rib::{Budget, Cursor, GroupId, GroupRules, PeerId, Progress, Rib, SentPath};
 use crate::{
     encode::Encoder,
     feed::{Feed, FeedPlace},
-    limits::{BITE_PREFIXES, FEED_PREFIXES, RING_OCTETS_MAX},
+    limits::{
+        BITE_OCTETS_MAX, BITE_PREFIXES, FEED_BITE_OCTETS_MAX, FEED_PREFIXES, RING_OCTETS_MAX,
+    },
     outlet::Outlet,
     segment::{Audience, Ring, Segment},
 };
@@ -257,7 +259,8 @@ impl OutGroup {
             let tip = group.ring.tip();
             let from = rib.group_cursor(self.id, family);
             let room = core::mem::take(&mut group.room);
-            let mut encoder = Encoder::new(family, self.key.params(family), room);
+            let params = self.key.params(family);
+            let mut encoder = Encoder::new(family, params, BITE_OCTETS_MAX, room);
             match rib.export(self.id, family, Budget(BITE_PREFIXES), &mut encoder) {
                 Progress::Done => {}
                 Progress::More => progress = Progress::More,
@@ -477,10 +480,15 @@ impl FamilyGroup {
         }
     }
 
-    /// Returns whether the ring has room for another step. A full ring waits while every member is
+    /// Returns whether another step fits into the ring.
+    fn has_room(&self) -> bool {
+        self.ring.octets() <= RING_OCTETS_MAX - BITE_OCTETS_MAX
+    }
+
+    /// Makes room for another step in the ring; returns whether there is. A full ring waits while every member is
     /// behind; as soon as one member has taken all segments, the slowest lose their place in it.
     fn make_room(&mut self) -> bool {
-        if self.ring.octets() < RING_OCTETS_MAX {
+        if self.has_room() {
             return true;
         }
         let tip = self.ring.tip();
@@ -497,7 +505,7 @@ impl FamilyGroup {
         let at_tip =
             |member: &MemberState| matches!(member.mode, Mode::Shared(next) if next == tip);
         if !self.members.values().any(at_tip) {
-            return self.ring.octets() < RING_OCTETS_MAX;
+            return self.has_room();
         }
         while self.ring.octets() >= RING_OCTETS_MAX / 2 {
             let Some((number, from)) = self.ring.evict() else {
@@ -521,12 +529,13 @@ impl FamilyGroup {
         session: &mut Outlet<'_>,
         rib: &mut Rib,
     ) -> Result<(), Lost> {
-        let mut encoder = Encoder::new(walk.family, walk.params, BytesMut::new());
+        let octets_max = FEED_BITE_OCTETS_MAX;
+        let mut encoder = Encoder::new(walk.family, walk.params, octets_max, BytesMut::new());
         let mut cursor = from;
         let budget = Budget(FEED_PREFIXES);
         let progress =
             rib.export_private(walk.group, walk.family, &mut cursor, budget, &mut encoder);
-        let (pieces, _) = encoder.finish();
+        let pieces = encoder.finish_exact();
         queue(session, walk.peer, &pieces);
         let Some(member) = self.members.get_mut(&walk.peer) else {
             return Ok(());

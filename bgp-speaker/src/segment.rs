@@ -5,6 +5,8 @@ use alloc::collections::VecDeque;
 use bytes::Bytes;
 use rib::{Cursor, PeerId};
 
+use crate::limits::SEGMENT_OCTETS;
+
 /// The receivers of a segment among a group's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Audience {
@@ -39,6 +41,15 @@ pub(crate) struct Segment {
     pub(crate) from: Cursor,
 }
 
+impl Segment {
+    /// Returns the octets that it takes.
+    fn octets(&self) -> usize {
+        SEGMENT_OCTETS + self.octets.len()
+    }
+}
+
+const _: () = assert!(size_of::<Segment>() <= SEGMENT_OCTETS);
+
 /// The segments of one group and family, numbered consecutively, bounded in octets.
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
@@ -54,14 +65,14 @@ impl Ring {
         self.first + self.segments.len() as u64
     }
 
-    /// Returns the waiting octets.
+    /// Returns the octets that the segments take.
     pub(crate) fn octets(&self) -> usize {
         self.octets
     }
 
     /// Appends a segment.
     pub(crate) fn push(&mut self, segment: Segment) {
-        self.octets += segment.octets.len();
+        self.octets += segment.octets();
         self.segments.push_back(segment);
     }
 
@@ -87,7 +98,7 @@ impl Ring {
         let segment = self.segments.pop_front()?;
         let number = self.first;
         self.first += 1;
-        self.octets -= segment.octets.len();
+        self.octets -= segment.octets();
         Some((number, segment.from))
     }
 }
@@ -110,12 +121,12 @@ mod tests {
         for octets in [&b"one"[..], b"three", b"four"] {
             ring.push(segment(octets));
         }
-        assert_eq!((ring.tip(), ring.octets()), (3, 12));
+        assert_eq!((ring.tip(), ring.octets()), (3, 12 + 3 * SEGMENT_OCTETS));
         ring.release(1);
         assert!(ring.segment(0).is_none());
         assert_eq!(&ring.segment(1).expect("kept").octets[..], b"three");
         assert_eq!(ring.evict().map(|(number, _)| number), Some(1));
-        assert_eq!((ring.tip(), ring.octets()), (3, 4));
+        assert_eq!((ring.tip(), ring.octets()), (3, 4 + SEGMENT_OCTETS));
         assert!(ring.segment(3).is_none(), "yet to come");
         ring.release(9);
         assert_eq!((ring.tip(), ring.octets()), (3, 0));

@@ -8,10 +8,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use bgp_fsm::{Conn, Instant, State};
 use bgp_proto::{
-    Asn, Attributes, Capability, EncodeParams, Family, Ipv4Prefix, Net, NextHop, Nlri, Open,
-    RouterId, UpdateWriter, next_frame,
+    Asn, Attributes, Capability, Community, EncodeParams, Family, Ipv4Prefix, Net, NextHop, Nlri,
+    Open, RouterId, UpdateWriter, next_frame,
 };
-use bgp_speaker::limits::FEED_KEPT;
+use bgp_speaker::limits::{
+    BITE_OCTETS_MAX, FEED_KEPT, FEED_OCTETS_MAX, PIECE_OCTETS, RING_OCTETS_MAX, SESSION_OCTETS_MAX,
+};
 use bgp_speaker::{Input, RangeConfig, Speaker, SpeakerConfig};
 use bytes::BytesMut;
 use rib::{Budget, PeerId, Progress, Role};
@@ -24,11 +26,13 @@ const ASN: Asn = Asn(64_512);
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const NOW: Instant = Instant(1_000_000_000);
 
-/// Returns a reflector that accepts any client.
+/// Returns a reflector that accepts any client, and messages of up to 65,535 octets if that is
+/// negotiated.
 fn reflector(clients: usize) -> Speaker {
     let mut config = SpeakerConfig::new(ASN, RouterId(OURS));
     let limit = u16::try_from(clients).expect("not so many");
-    let template = config.neighbor(Ipv4Addr::UNSPECIFIED.into(), Role::Client);
+    let mut template = config.neighbor(Ipv4Addr::UNSPECIFIED.into(), Role::Client);
+    template.session.extended_messages = true;
     let prefix = "10.0.0.0/8".parse().expect("a prefix");
     config
         .ranges
@@ -45,7 +49,7 @@ fn address(number: usize) -> Ipv4Addr {
 fn say(speaker: &mut Speaker, peer: PeerId, encode: impl FnOnce(&mut BytesMut)) {
     let mut octets = BytesMut::new();
     encode(&mut octets);
-    let frame = next_frame(&mut octets, 4096).expect("a message");
+    let frame = next_frame(&mut octets, 65_535).expect("a message");
     let received = bgp_fsm::Input::Received {
         conn: Conn::Inbound,
         frame: frame.expect("a whole message"),
@@ -55,6 +59,10 @@ fn say(speaker: &mut Speaker, peer: PeerId, encode: impl FnOnce(&mut BytesMut)) 
 
 /// Dials from a client, and establishes its session.
 fn connect(speaker: &mut Speaker, number: usize) -> PeerId {
+    connect_with(speaker, number, false)
+}
+
+fn connect_with(speaker: &mut Speaker, number: usize, extended: bool) -> PeerId {
     let local = SocketAddr::from((OURS, 179));
     let remote = SocketAddr::from((address(number), 40_000));
     let (peer, conn) = speaker.accept(NOW, local, remote).expect("admitted");
@@ -64,7 +72,7 @@ fn connect(speaker: &mut Speaker, number: usize) -> PeerId {
         remote,
     };
     speaker.handle(NOW, Input::Session(peer, opened));
-    let open = Open {
+    let mut open = Open {
         asn: ASN,
         hold_time: 90,
         id: RouterId(address(number)),
@@ -75,6 +83,9 @@ fn connect(speaker: &mut Speaker, number: usize) -> PeerId {
             Capability::FourOctetAsn(ASN),
         ],
     };
+    if extended {
+        open.capabilities.push(Capability::ExtendedMessage);
+    }
     say(speaker, peer, |out| open.encode(out));
     say(speaker, peer, UpdateWriter::keepalive);
     peer
@@ -201,5 +212,195 @@ fn memory_of_a_client_matches_the_formula() {
                 "{each} octets a client: the formula's {CLIENT} says nothing"
             );
         }
+    }
+}
+
+/// Clients that do not read.
+const SLOW: usize = 50;
+
+/// Octets that the socket of each takes, and how many at once.
+const SLOW_OCTETS: usize = 700_000;
+const SLOW_OCTETS_AT_ONCE: usize = 30_000;
+
+/// What the sender advertises while others do not read.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    routes: u32,
+    /// Octets of communities of each route.
+    octets: u32,
+    /// Whether each route has communities of its own.
+    own: bool,
+    /// Whether messages have up to 65,535 octets (RFC 8654).
+    extended: bool,
+}
+
+const LOADS: [Load; 5] = [
+    Load {
+        routes: 3000,
+        octets: 3960,
+        own: true,
+        extended: false,
+    },
+    Load {
+        routes: 5000,
+        octets: 3960,
+        own: false,
+        extended: false,
+    },
+    Load {
+        routes: 300,
+        octets: 64_000,
+        own: true,
+        extended: true,
+    },
+    Load {
+        routes: 1000,
+        octets: 64_000,
+        own: false,
+        extended: true,
+    },
+    Load {
+        routes: 10_000,
+        octets: 40,
+        own: true,
+        extended: true,
+    },
+];
+
+impl Load {
+    fn encode(self, number: u32, out: &mut BytesMut) {
+        let first = if self.own { number << 14 } else { 0 };
+        let communities = (first..first + self.octets / 4).map(Community);
+        let attributes = Attributes {
+            local_pref: Some(100),
+            communities: communities.collect(),
+            ..Attributes::default()
+        };
+        let mut block = Vec::new();
+        attributes.encode(true, &mut block);
+        let params = EncodeParams {
+            as4: true,
+            add_path: false,
+            octets_max: if self.extended { 65_535 } else { 4096 },
+        };
+        let next_hop = NextHop::V4(address(1));
+        let mut writer = UpdateWriter::reach(out, Family::IPV4_UNICAST, &block, &next_hop, &params);
+        let net = Net::V4(Ipv4Prefix::host(Ipv4Addr::from(0x0a80_0000 + number)));
+        writer.push(&Nlri::new(net)).expect("room");
+        writer.finish();
+    }
+}
+
+/// A reflector with one client that reads, one that sends, and others that do not read: after a third
+/// of the load, one by one, their sockets take a few octets and then none.
+struct Stalled {
+    speaker: Speaker,
+    reader: PeerId,
+    sender: PeerId,
+    /// The others with the turn from which on they take octets, and how many they still take.
+    slow: Vec<(PeerId, usize, usize)>,
+    turns: usize,
+}
+
+impl Stalled {
+    fn new(slow: usize, load: Load) -> Self {
+        let mut speaker = reflector(slow + 2);
+        let mut peer = |number| connect_with(&mut speaker, number, load.extended);
+        let (reader, sender) = (peer(1), peer(2));
+        let third = load.routes as usize / 3;
+        let from = |at| third + at * third / SLOW;
+        let slow = (0..slow).map(|at| (peer(at + 3), from(at), SLOW_OCTETS));
+        let slow = slow.collect();
+        settle(&mut speaker);
+        Self {
+            speaker,
+            reader,
+            sender,
+            slow,
+            turns: 0,
+        }
+    }
+
+    /// Lets the socket of a client take some octets; returns their number.
+    fn take(speaker: &mut Speaker, peer: PeerId, octets_max: usize) -> usize {
+        if octets_max == 0 || !speaker.wants_write(peer, Conn::Inbound) {
+            return 0;
+        }
+        let mut slices = Vec::new();
+        speaker.fill(peer, Conn::Inbound, &mut slices, 256 << 10);
+        let octets = slices.iter().map(|slice| slice.len()).sum::<usize>();
+        drop(slices);
+        let taken = octets.min(octets_max);
+        speaker.sent(peer, Conn::Inbound, taken);
+        taken
+    }
+
+    fn turn(&mut self) {
+        let Self {
+            speaker,
+            reader,
+            sender,
+            slow,
+            turns,
+        } = self;
+        *turns += 1;
+        let mut progress = Progress::More;
+        while progress == Progress::More {
+            while speaker.poll_output().is_some() {}
+            progress = speaker.run(NOW, Budget(8192));
+            while speaker.poll_writable().is_some() {}
+            for peer in [*reader, *sender] {
+                while Self::take(speaker, peer, usize::MAX) > 0 {}
+            }
+        }
+        for (peer, from, left) in slow {
+            if *from <= *turns {
+                *left -= Self::take(speaker, *peer, (*left).min(SLOW_OCTETS_AT_ONCE));
+            }
+        }
+    }
+
+    /// Sends everything; returns what the process holds more than before, after each message.
+    fn run(&mut self, load: Load, before: usize) -> Vec<usize> {
+        let each = (0..load.routes).map(|number| {
+            say(&mut self.speaker, self.sender, |out| {
+                load.encode(number, out);
+            });
+            self.turn();
+            counting::live().wrapping_sub(before)
+        });
+        each.collect()
+    }
+}
+
+/// Returns the octets of a speaker with so many slow clients, and after each message of a load.
+fn stalled(slow: usize, load: Load) -> Vec<usize> {
+    let before = counting::live();
+    let mut stalled = Stalled::new(slow, load);
+    let held = stalled.run(load, before);
+    let up = stalled
+        .speaker
+        .peers()
+        .filter(|peer| peer.session.state() == State::Established);
+    assert_eq!(up.count(), slow + 2);
+    held
+}
+
+// Promise (BGP): queued octets stay below the limits of `show limits`, however long messages are.
+#[test]
+fn slow_readers_of_long_updates_take_what_limits_state() {
+    // Of the group and family, and of each client. Octets are allocated in pieces.
+    let shared = RING_OCTETS_MAX + FEED_OCTETS_MAX + BITE_OCTETS_MAX + (2 << 20);
+    let most = shared + SLOW * (SESSION_OCTETS_MAX + PIECE_OCTETS + 2 * CLIENT);
+    for load in LOADS {
+        let (alone, slow) = (stalled(0, load), stalled(SLOW, load));
+        let for_slow = slow
+            .iter()
+            .zip(&alone)
+            .map(|(slow, alone)| slow.saturating_sub(*alone));
+        let peak = for_slow.max().unwrap_or_default();
+        println!("{load:?}: {peak} octets for {SLOW} slow clients, {most} at most");
+        assert!(peak <= most, "{load:?}: {peak} octets, {most} at most");
+        assert!(peak > 512 << 10, "{load:?}: {peak} octets: none was slow");
     }
 }

@@ -244,6 +244,12 @@ impl Interner {
         Stamp::new(id, self.meta[id.index()].generation)
     }
 
+    /// Returns the packed octets of a set; 0 if it is not in use.
+    pub(crate) fn octets(&self, id: AttrId) -> usize {
+        let set = self.sets.get(id.index()).and_then(Option::as_ref);
+        set.map_or(0, |set| set.octets().len())
+    }
+
     pub(crate) fn ranks(&self, id: AttrId) -> &Ranks {
         &self.ranks[id.index()]
     }

@@ -105,8 +105,8 @@ pub use depend::Dependence;
 pub use eligible::{AsPathChecks, Ineligible};
 pub use explain::{PathView, RouteView};
 pub use export::{
-    Change, Cursor, ExportSink, GroupId, GroupRules, NextHopMode, Route, RoutePath, Run, SendPaths,
-    SentPath,
+    Change, Cursor, ExportSink, GroupId, GroupRules, NextHopMode, Room, Route, RoutePath, Run,
+    SendPaths, SentPath,
 };
 pub use family::Ingested;
 pub use next_hop::{NextHops, Reach, Track};

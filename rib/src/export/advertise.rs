@@ -10,7 +10,10 @@
 //! members receive its whole state. So a member may join the shared walk whenever it has read the
 //! log to its end.
 
+use core::ops::ControlFlow;
+
 use super::group::{AdjRibOut, Held, Withdrawals};
+use super::meter::{Meter, nlri_octets};
 use super::paths::Choice;
 use super::rules::{GroupRules, SendPaths};
 use super::runs::Runs;
@@ -27,9 +30,18 @@ pub(super) struct Bite<'b> {
     pub(super) by_themselves: bool,
     pub(super) runs: &'b mut Runs,
     pub(super) withdrawals: &'b mut Withdrawals,
+    pub(super) meter: Meter,
 }
 
 impl Bite<'_> {
+    /// Returns the number of announcements of a visit, and whether the step goes on.
+    pub(super) const fn count(&self, announcements: u32) -> ControlFlow<u32, u32> {
+        match self.meter.is_full() {
+            false => ControlFlow::Continue(announcements),
+            true => ControlFlow::Break(announcements),
+        }
+    }
+
     /// Advertises the route of a slot, or withdraws the one that members may hold. Returns the
     /// number of announcements.
     pub(super) fn route<K: Key>(&mut self, view: &mut View<'_, K>, visit: Visit) -> u32 {
@@ -58,17 +70,28 @@ impl Bite<'_> {
             let attributes = (self.runs).admit(view.shared, self.rules, row, path, place)?;
             Some((attributes, path.peer()))
         });
+        let nlri = nlri_octets(view.prefixes.net(at));
         match (new, held) {
             (Some((attributes, source)), held) => {
-                self.runs.push(attributes, source, at);
+                if self.runs.push(attributes, source, at) {
+                    self.meter.begin_run(&view.shared.interner, attributes);
+                }
+                self.meter.announce(nlri);
                 // The source held another peer's route until now, or may have.
                 let holds = held != Held::Nothing && held != Held::From(source);
                 if holds && view.shared.role(source) == self.rules.role {
                     self.withdrawals.push_only(source, at);
+                    self.meter.withdraw(nlri);
                 }
             }
-            (None, Held::Unknown) => self.withdrawals.push(None, at, 0),
-            (None, Held::From(source)) => self.withdrawals.push(Some(source), at, 0),
+            (None, Held::Unknown) => {
+                self.withdrawals.push(None, at, 0);
+                self.meter.withdraw(nlri);
+            }
+            (None, Held::From(source)) => {
+                self.withdrawals.push(Some(source), at, 0);
+                self.meter.withdraw(nlri);
+            }
             (None, Held::Nothing) => return 0,
         }
         if !self.by_themselves {
@@ -97,11 +120,22 @@ impl Bite<'_> {
             held,
             runs,
             withdrawals,
+            meter,
             ..
         } = self;
+        let nlri = nlri_octets(view.prefixes.net(at));
+        let interner = &view.shared.interner;
         let mut each = |word: Word<'_>| match word {
-            Word::Reach(path, id) => runs.push_path(path, at, id),
-            Word::Unreach(source, id) if !fresh => withdrawals.push(Some(source), at, id),
+            Word::Reach(path, id) => {
+                if runs.push_path(path, at, id) {
+                    meter.begin_run(interner, path.stamp.id());
+                }
+                meter.announce(nlri);
+            }
+            Word::Unreach(source, id) if !fresh => {
+                withdrawals.push(Some(source), at, id);
+                meter.withdraw(nlri);
+            }
             Word::Unreach(..) => {}
         };
         if self.by_themselves {

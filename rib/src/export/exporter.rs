@@ -4,6 +4,7 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::ops::ControlFlow;
 
 use bgp_proto::{Family, Net};
 
@@ -12,6 +13,7 @@ use super::changes::{Change, Route};
 use super::cursor::Cursor;
 use super::group::{AdjRibOut, Withdrawals};
 use super::log::Log;
+use super::meter::Meter;
 use super::path_log::PathLog;
 use super::paths::{Choice, SentPath, sent_paths};
 use super::rules::GroupId;
@@ -340,7 +342,7 @@ impl Exporter {
                     reader(Change { net, route });
                 }
             }
-            1
+            ControlFlow::Continue(1)
         };
         let place = (cursor, budget.0);
         walk(&self.log, view, place, &mut self.scratch.slots, visit).0
@@ -390,13 +392,15 @@ impl Exporter {
             by_themselves: own.is_some(),
             runs: &mut scratch.runs,
             withdrawals: &mut scratch.withdrawals,
+            meter: Meter::new(sink.room()),
         };
         let slots = &mut scratch.slots;
         let progress = match rules.send_paths(*family) {
             None => {
                 let place = (&mut cursor, budget.0);
                 walk(log, view, place, slots, |view, visit| {
-                    bite.route(view, visit)
+                    let announcements = bite.route(view, visit);
+                    bite.count(announcements)
                 })
                 .0
             }
@@ -408,10 +412,12 @@ impl Exporter {
                     let place = (&mut cursor, left.min(PATH_BITE_PREFIXES));
                     let (progress, cost) = walk(log, view, place, slots, |view, visit| {
                         let version = paths.map_or(0, |paths| paths.version(visit.at));
-                        bite.paths(view, visit, (send, version), &mut scratch.choice)
+                        let announcements =
+                            bite.paths(view, visit, (send, version), &mut scratch.choice);
+                        bite.count(announcements)
                     });
                     left = left.saturating_sub(cost);
-                    if progress == Progress::Done || left == 0 {
+                    if progress == Progress::Done || left == 0 || bite.meter.is_full() {
                         break progress;
                     }
                 }

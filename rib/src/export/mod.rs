@@ -7,6 +7,7 @@ mod cursor;
 mod exporter;
 mod group;
 mod log;
+mod meter;
 mod path_log;
 mod paths;
 pub(crate) mod rules;
@@ -19,7 +20,7 @@ pub use changes::{Change, Route, RoutePath};
 pub use cursor::Cursor;
 pub use paths::SentPath;
 pub use rules::{GroupId, GroupRules, NextHopMode, SendPaths};
-pub use sink::{ExportSink, Run};
+pub use sink::{ExportSink, Room, Run};
 
 pub(crate) use exporter::Exporter;
 pub(crate) use walk::View;

@@ -62,22 +62,30 @@ impl Runs {
         self.paths.clear();
     }
 
-    pub(super) fn push(&mut self, attributes: AttrId, source: PeerId, slot: u32) {
+    /// Adds the announcement of a slot; returns whether it begins a part.
+    pub(super) fn push(&mut self, attributes: AttrId, source: PeerId, slot: u32) -> bool {
         let from = self.len();
         self.places.push(slot);
         match self.parts.last_mut() {
-            Some(part) if (part.attributes, part.source) == (attributes, source) => part.len += 1,
-            _ => self.parts.push(Part {
-                source,
-                attributes,
-                from,
-                len: 1,
-            }),
+            Some(part) if (part.attributes, part.source) == (attributes, source) => {
+                part.len += 1;
+                false
+            }
+            _ => {
+                self.parts.push(Part {
+                    source,
+                    attributes,
+                    from,
+                    len: 1,
+                });
+                true
+            }
         }
     }
 
-    /// Adds one path of several, sent with the identifier `path_id`.
-    pub(super) fn push_path(&mut self, path: &Chosen, slot: u32, path_id: u32) {
+    /// Adds one path of several, sent with the identifier `path_id`; returns whether it begins a
+    /// part.
+    pub(super) fn push_path(&mut self, path: &Chosen, slot: u32, path_id: u32) -> bool {
         let place = self.len();
         self.paths.push(PathRef {
             slot,
@@ -85,7 +93,7 @@ impl Runs {
             received_id: path.received_id,
             path_id,
         });
-        self.push(path.stamp.id(), path.source, place);
+        self.push(path.stamp.id(), path.source, place)
     }
 
     /// Returns the number of announcements so far.

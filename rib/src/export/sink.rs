@@ -16,12 +16,35 @@ pub struct Run<'a> {
     pub source: PeerId,
 }
 
+/// The octets that a sink takes in one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// The octets of all messages, about: a step ends with the prefix that reaches them. With
+    /// several paths per prefix (RFC 7911), all paths of a prefix are in one step.
+    pub octets: usize,
+    /// The octets of the longest message. Attributes that nearly fill it are repeated for each few
+    /// routes.
+    pub message_octets: usize,
+}
+
+impl Room {
+    /// Room for any output: only the [`crate::Budget`] ends a step.
+    pub const UNBOUNDED: Self = Self {
+        octets: usize::MAX,
+        message_octets: 4096,
+    };
+}
+
 /// The receiver of a walk's output: of the shared walk of a group, or of the walk of private
 /// members, which does not concern the other members. "All" are the members of this walk.
 ///
 /// With one path per prefix, all path identifiers are 0. With several (RFC 7911), a withdrawal
 /// concerns only the path with its identifier.
 pub trait ExportSink {
+    /// Returns the octets that it takes in one step.
+    fn room(&self) -> Room {
+        Room::UNBOUNDED
+    }
     /// Advertises a route to all members except `run.source`.
     fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>);
     /// Withdraws a route from all members except `except`, which never received it.

@@ -1,6 +1,7 @@
 //! The walk that all readers of the log perform, step by step.
 
 use alloc::vec::Vec;
+use core::ops::ControlFlow;
 
 use super::cursor::Cursor;
 use super::log::Log;
@@ -30,21 +31,22 @@ pub(super) struct Visit {
 }
 
 /// Advances a cursor by up to `budget` slots and passes those in use to `visit`, which returns the
-/// number of routes to advertise. Returns the sum of these, where a slot counts as at least one,
-/// with the progress.
+/// number of routes to advertise. The step ends behind a slot for which it breaks. Returns the sum
+/// of the routes, where a slot counts as at least one, with the progress.
 pub(super) fn walk<K: Key>(
     log: &Log,
     view: &mut View<'_, K>,
     (cursor, budget): (&mut Cursor, u32),
     slots: &mut Vec<u32>,
-    mut visit: impl FnMut(&mut View<'_, K>, Visit) -> u32,
+    mut visit: impl FnMut(&mut View<'_, K>, Visit) -> ControlFlow<u32, u32>,
 ) -> (Progress, u32) {
-    let step = log.read(cursor, view.prefixes.len(), budget, slots);
-    let mut cost = 0;
+    let from = *cursor;
+    let mut step = log.read(cursor, view.prefixes.len(), budget, slots);
+    let (mut cost, mut visited, mut is_cut) = (0, 0, false);
     for chunk in slots.chunks(CHUNK) {
         warm(view, chunk);
         for &at in chunk {
-            let mut advertised = 0;
+            let mut advertised = ControlFlow::Continue(0);
             if view.prefixes.used(at).is_some() {
                 let is_readable = view.prefixes.slot_mut(at).is_readable();
                 let fresh = step.fresh;
@@ -55,8 +57,22 @@ pub(super) fn walk<K: Key>(
                 };
                 advertised = visit(view, slot);
             }
-            cost += advertised.max(1);
+            let (ControlFlow::Continue(routes) | ControlFlow::Break(routes)) = advertised;
+            cost += routes.max(1);
+            visited += 1;
+            is_cut = advertised.is_break();
+            if is_cut {
+                break;
+            }
         }
+        if is_cut {
+            break;
+        }
+    }
+    if is_cut {
+        // The position behind the slots that were visited: the log has not changed since.
+        *cursor = from;
+        step = log.read(cursor, view.prefixes.len(), visited, slots);
     }
     (step.progress, cost)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rib::{Budget, Cursor, PeerId, Progress, Step};
+use rib::{Budget, Cursor, PeerId, Progress, Room, Step};
 
 use crate::ear::{Ear, Said};
 use crate::events::{NETS, PEERS};
@@ -124,6 +124,7 @@ impl World {
                     add_path: key.1.is_some(),
                     said: Vec::new(),
                     last_run: 0,
+                    room: Room::UNBOUNDED,
                     transcript: &mut transcript,
                 };
                 let progress =

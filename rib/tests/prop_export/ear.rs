@@ -1,7 +1,7 @@
 //! A sink that records output, and checks its form.
 
 use bgp_proto::{Family, Net, Nlri};
-use rib::{ExportSink, PeerId, Run};
+use rib::{ExportSink, PeerId, Room, Run};
 
 use crate::model::Told;
 use crate::parts::index_of;
@@ -32,6 +32,7 @@ pub struct Ear<'a> {
     pub add_path: bool,
     pub said: Vec<Said>,
     pub last_run: u64,
+    pub room: Room,
     pub transcript: &'a mut Vec<Said>,
 }
 
@@ -67,6 +68,10 @@ impl Ear<'_> {
 }
 
 impl ExportSink for Ear<'_> {
+    fn room(&self) -> Room {
+        self.room
+    }
+
     fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>) {
         self.hear(nlri, run);
     }

@@ -2,11 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use rib::{Budget, Change, Cursor, PeerId, Progress, SendPaths};
+use rib::{Budget, Change, Cursor, PeerId, Progress, Room, SendPaths};
 
 use crate::ear::Ear;
 use crate::parts::{GroupKey, index_of, rules_of};
 use crate::world::{Member, Mode, World};
+
+/// Returns the room of a step: with a budget of two prefixes it ends with the first output.
+const fn room(budget: u32) -> Room {
+    match budget {
+        2 => Room {
+            octets: 1,
+            ..Room::UNBOUNDED
+        },
+        _ => Room::UNBOUNDED,
+    }
+}
 
 impl World {
     pub(crate) fn export(&mut self, group: GroupKey, budget: u32) -> Progress {
@@ -16,6 +27,7 @@ impl World {
             add_path: group.1.is_some(),
             said: Vec::new(),
             last_run: 0,
+            room: room(budget),
             transcript: &mut self.transcript,
         };
         let progress = self
@@ -51,6 +63,7 @@ impl World {
             add_path: group.1.is_some(),
             said: Vec::new(),
             last_run: 0,
+            room: room(budget),
             transcript: &mut self.transcript,
         };
         let (id, budget) = (self.groups[&group], Budget(budget));
