@@ -3,7 +3,7 @@ use calico_store::{
     Revision, Txn,
 };
 
-use crate::suite::{Bench, values};
+use super::suite::{Bench, values};
 
 pub(crate) async fn creating_updating_and_deleting_compare_first(bench: Bench) {
     let (store, key) = (&bench.store, bench.key("a"));

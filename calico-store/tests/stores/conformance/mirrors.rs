@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use calico_store::{Delete, Op, Status, Txn, follow};
 
+use super::suite::Bench;
 use crate::common::Picture;
-use crate::suite::Bench;
 
 /// Mirrors two ranges of this store: existing keys, changes, deletions, and a compaction during the
 /// mirroring.

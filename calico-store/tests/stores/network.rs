@@ -1,17 +1,13 @@
 //! The client driver and mirrors over a real network, through restarts of the store.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::common::{Counted, Picture, Served, insist, put, soon};
 use bytes::Bytes;
 use calico_store::{
     Error, EtcdOptions, EtcdStore, KeyRange, LeaseId, Status, Store, WatchRequest, follow,
 };
-use common::{Counted, Picture, Served, insist, put, soon};
 use etcd_lite::serve::{ServeConfig, ServeError, Server};
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 use calico_store::{EventKind, KeyRange, LeaseId, Txn, WatchRequest};
 
+use super::suite::{Bench, events};
 use crate::common::soon;
-use crate::suite::{Bench, events};
 
 pub(crate) async fn a_watch_from_the_past_misses_nothing(bench: Bench) {
     let first = bench.put("a", "1").await;

@@ -1,18 +1,14 @@
 //! A follower that starts with the snapshot of an earlier one.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::common::{Picture, Served, free_port, soon};
 use calico_store::resources::Resources;
 use calico_store::{
     EtcdOptions, EtcdStore, Follower, KeyRange, LeaseId, SnapshotOptions, Status, Store,
     follow_ready,
 };
-use common::{Picture, Served, free_port, soon};
 
 fn begin(store: &EtcdStore, options: &SnapshotOptions) -> Follower {
     let ranges = ["/a/", "/b/"].map(KeyRange::prefix);

@@ -1,17 +1,13 @@
 //! Gated mirrors, and a real etcd that loses all its data.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::common::{Etcd, Picture, initialize, insist, put, soon};
 use calico_store::{
     Delete, EtcdOptions, EtcdStore, Follower, KeyRange, LeaseId, Op, Revision, SnapshotOptions,
     Status, Store, Txn, Unready, follow_ready,
 };
-use common::{Etcd, Picture, initialize, insist, put, soon};
 
 /// Number of deletions of all keys.
 const ROUNDS: usize = 30;

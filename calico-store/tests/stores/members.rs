@@ -1,13 +1,9 @@
 //! The list of a cluster's members.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod common;
-
 use std::collections::BTreeSet;
 
+use crate::common::{Etcd, Served, insist, users};
 use calico_store::{EtcdOptions, EtcdStore, Store};
-use common::{Etcd, Served, insist, users};
 use etcd_lite::Local;
 
 /// Returns the members that a client of these endpoints lists.

@@ -1,16 +1,12 @@
 //! Mirrors of a real cluster of which members and proxies die, freeze and recover.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::common::{Counted, Cut, Etcd, Picture, Proxy, command, insist, program, put};
 use calico_store::limits::RETRY_MAX;
 use calico_store::{Error, EtcdOptions, EtcdStore, Follower, KeyRange, Status, Store, follow};
-use common::{Counted, Cut, Etcd, Picture, Proxy, command, insist, program, put};
 use futures_util::future::join_all;
 
 /// A mirror of `/a/` and `/b/`, in sync.

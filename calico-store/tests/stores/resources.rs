@@ -1,14 +1,10 @@
 //! Resources as Calico's clients write them, on the embedded store.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod common;
-
+use crate::common::forward;
 use bytes::Bytes;
 use calico_model::{DEFAULT_ALLOW_PROFILE, Kind, ResourceKey};
 use calico_store::resources::*;
 use calico_store::*;
-use common::forward;
 use etcd_lite::Local;
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@ use bytes::Bytes;
 use calico_store::limits::REQUEST_OCTETS_MAX;
 use calico_store::{Error, LeaseId};
 
-use crate::suite::{Bench, events};
+use super::suite::{Bench, events};
 
 /// Checks that readers and watchers get exactly the written octets.
 pub(crate) async fn any_octets_are_kept(bench: Bench) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::ready_key;
+use super::ready_key;
 use calico_store::Error;
 use calico_store::limits::{PROBE_TIMEOUT, QUIET_MAX, RETRY_MAX};
 use calico_store::mirror::{Change, FeedId, Mirror, Output, Status, Update};

@@ -1,6 +1,6 @@
 use calico_store::{KeyRange, Order, OrderBy, Query, Revision, RevisionBounds};
 
-use crate::suite::Bench;
+use super::suite::Bench;
 
 pub(crate) async fn a_written_key_reads_back(bench: Bench) {
     let first = bench.put("a", "1").await;

@@ -8,8 +8,8 @@ use calico_store::{
 };
 use futures_util::future::BoxFuture;
 
+use super::{history, leases, mirrors, reads, transactions, values, watches};
 use crate::common::soon;
-use crate::{history, leases, mirrors, reads, transactions, values, watches};
 
 /// A store, and a part of its keys that belongs to one case.
 pub(crate) struct Bench {

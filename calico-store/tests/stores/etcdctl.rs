@@ -1,12 +1,8 @@
 //! Debian's etcdctl against the served store.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod common;
-
 use std::process::Stdio;
 
-use common::{PATIENT, Served, program, soon};
+use crate::common::{PATIENT, Served, program, soon};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 

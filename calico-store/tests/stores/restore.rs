@@ -1,14 +1,10 @@
 //! The recovery procedure of docs/operate/etcd.md after the loss of all data, with real etcds.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::common::{Etcd, Picture, command, initialize, insist, program, put};
 use calico_store::{EtcdOptions, EtcdStore, Follower, KeyRange, Status, Store, follow_ready};
-use common::{Etcd, Picture, command, initialize, insist, program, put};
 
 fn mirror(store: &EtcdStore) -> Follower {
     let store = Arc::new(store.clone());

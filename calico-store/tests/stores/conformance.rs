@@ -2,10 +2,6 @@
 //! three with an additional dead endpoint, the same through etcd's proxy, and one with TLS and
 //! users.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-#[path = "../common/mod.rs"]
-mod common;
 mod history;
 mod leases;
 mod mirrors;
@@ -17,8 +13,8 @@ mod watches;
 
 use std::sync::Arc;
 
+use crate::common::{Etcd, Proxy, Served, certificates, free_port, users};
 use calico_store::{EtcdOptions, EtcdStore};
-use common::{Etcd, Proxy, Served, certificates, free_port, users};
 use etcd_lite::Local;
 
 #[tokio::test]

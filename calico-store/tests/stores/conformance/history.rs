@@ -1,7 +1,7 @@
 use calico_store::{Error, Query, Revision};
 
+use super::suite::{Bench, events};
 use crate::common::soon;
-use crate::suite::{Bench, events};
 
 pub(crate) async fn what_is_compacted_is_gone(bench: Bench) {
     let first = bench.put("a", "1").await;

@@ -1,17 +1,13 @@
 //! The client driver against an etcd with users, and one with TLS.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::common::{Etcd, Picture, certificates, command, insist, program, soon, tls, users};
 use calico_store::{
     Error, EtcdOptions, EtcdStore, Follower, KeyRange, LeaseId, Status, Store, TlsFiles,
     WatchRequest, follow,
 };
-use common::{Etcd, Picture, certificates, command, insist, program, soon, tls, users};
 
 #[tokio::test]
 async fn users_may_do_what_they_may_do() {

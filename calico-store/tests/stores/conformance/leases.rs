@@ -2,7 +2,7 @@ use std::time::Instant;
 
 use calico_store::{Error, EventKind, LeaseId};
 
-use crate::suite::{Bench, events};
+use super::suite::{Bench, events};
 
 pub(crate) async fn keys_go_with_their_lease(bench: Bench) {
     let began = Instant::now();
