@@ -1,17 +1,15 @@
 //! GTSM (RFC 5082) on incoming connections, with SYNs and data from too far away.
 
-mod support;
-
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use crate::support::{RawPeer, beside, host, neighbor, speaker};
 use bgp_io::bgp_fsm::State;
 use bgp_io::bgp_proto::MessageKind;
 use bgp_io::bgp_speaker::{self, HandshakeFailure, PeerConfig};
 use bgp_io::{Distance, Event, Io, IoConfig, Speaker};
 use netns_lab::{Lab, VethEnd, in_lab};
 use socket2::{Domain, Socket, Type};
-use support::{RawPeer, beside, host, neighbor, speaker};
 
 const NEAR: u32 = 255;
 const FAR: u32 = 64;

@@ -1,15 +1,13 @@
 //! Many connections from a range that never become sessions: a valid peer connects all the same,
 //! and the program gets sums of the others.
 
-mod support;
-
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use crate::support::{self, PATIENCE, RawPeer, beside, host, is_up, neighbor, port, speaker};
 use bgp_io::bgp_fsm::limits::HANDSHAKE_S_MAX;
 use bgp_io::bgp_speaker::{self, HandshakeFailure, HandshakeFailures, RangeConfig};
 use bgp_io::{Event, Io};
-use support::{PATIENCE, RawPeer, beside, host, is_up, neighbor, port, speaker};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 

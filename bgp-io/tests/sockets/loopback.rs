@@ -1,18 +1,16 @@
 //! Speakers over real sockets on this machine's loopback addresses.
 
-mod support;
-
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use crate::support::{
+    PATIENCE, RawPeer, announce, beside, down, held, host, io, is_up, local, med, neighbor, pair,
+    port, speaker, stall, two_ports, until, up,
+};
 use bgp_io::bgp_fsm::DownReason;
 use bgp_io::bgp_proto::{MessageKind, Notification};
 use bgp_io::bgp_speaker::{Input, RangeConfig, Refusal};
 use bgp_io::{Event, Io, IoConfig, IoError, Parting, ReconfigureError, Speaker};
-use support::{
-    PATIENCE, RawPeer, announce, beside, down, held, host, io, is_up, local, med, neighbor, pair,
-    port, speaker, stall, two_ports, until, up,
-};
 
 #[tokio::test]
 async fn two_speakers_exchange_routes() {

@@ -1,16 +1,16 @@
 //! A peer's new connection while its older one is in use, over real sockets: the kernel's figures
 //! of the older one decide.
 
-mod support;
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::support::{
+    self, PATIENCE, RawPeer, announce, beside, host, io, is_up, neighbor, port, speaker,
+};
 use bgp_io::bgp_fsm::{DownReason, HeldEnd};
 use bgp_io::bgp_proto::{MessageKind, Notification};
 use bgp_io::bgp_speaker;
 use bgp_io::{Event, Io};
-use support::{PATIENCE, RawPeer, announce, beside, host, io, is_up, neighbor, port, speaker};
 
 /// A driver at 127.0.0.`us` that waits for its neighbor at 127.0.0.`them`, and its address.
 fn waiting(us: u8, them: u8) -> (Io, SocketAddr) {

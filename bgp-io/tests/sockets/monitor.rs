@@ -1,16 +1,16 @@
 //! The records of a monitor as events of the driver.
 
-mod support;
-
 use std::io::Write;
 use std::net::TcpStream;
 
+use crate::support::{
+    self, PATIENCE, RawPeer, announce, beside, host, neighbor, port, prefix, speaker,
+};
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::bgp_proto::{Family, MessageKind};
 use bgp_io::bgp_speaker::{Monitor, Record};
 use bgp_io::rib::Stage;
 use bgp_io::{Event, Io, IoConfig, Speaker};
-use support::{PATIENCE, RawPeer, announce, beside, host, neighbor, port, prefix, speaker};
 
 const STAGE: Stage = Stage::AdjRibInPrePolicy;
 

@@ -1,5 +1,4 @@
 //! Speakers on loopback addresses, and a scripted peer.
-#![allow(dead_code)] // Each test binary uses its own part.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};

@@ -1,15 +1,13 @@
 //! A program that is busy, or was suspended: no session is lost if its peer's messages arrived in
 //! time.
 
-mod support;
-
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
 
+use crate::support::{PATIENCE, RawPeer, beside, host, io, neighbor, port, speaker, stall};
 use bgp_io::bgp_fsm::State;
 use bgp_io::{Event, Io};
-use support::{PATIENCE, RawPeer, beside, host, io, neighbor, port, speaker, stall};
 
 const PEERS: u8 = 12;
 const KEEPALIVE: u8 = 4;

@@ -1,7 +1,5 @@
 //! A driver in a task of its own, with handles in other tasks.
 
-mod support;
-
 use std::time::Duration;
 
 use bgp_io::bgp_proto::{Attributes, NextHop, Notification, Prefix, notification::cease};
@@ -9,7 +7,7 @@ use bgp_io::{Closed, Driver, Event, Handle, Parting};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use support::{host, io, is_up, neighbor, port, speaker};
+use crate::support::{self, host, io, is_up, neighbor, port, speaker};
 
 /// Runs a driver; returns it at the end.
 fn run(mut driver: Driver, events: mpsc::Sender<Event>) -> JoinHandle<Driver> {

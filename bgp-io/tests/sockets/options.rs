@@ -1,17 +1,15 @@
 //! Socket options: connections and packets that they exclude stay excluded.
 
-mod support;
-
 use std::net::SocketAddr;
 
+use crate::support::{
+    self, DOUBT, RawPeer, announce, beside, down, host, is_up, med, neighbor, pair, run, speaker,
+    until, up,
+};
 use bgp_io::bgp_fsm::DownReason;
 use bgp_io::bgp_proto::{MessageKind, Notification, notification::cease};
 use bgp_io::bgp_speaker::{Password, PeerConfig, RangeConfig, Reconfigured, SpeakerConfig};
 use bgp_io::{Event, Io, IoConfig, Speaker};
-use support::{
-    DOUBT, RawPeer, announce, beside, down, host, is_up, med, neighbor, pair, run, speaker, until,
-    up,
-};
 
 /// Whether this kernel has TCP-MD5; prints a note if not.
 async fn has_md5() -> bool {

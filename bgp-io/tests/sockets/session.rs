@@ -1,11 +1,10 @@
 //! Sessions without a speaker, over TCP on loopback.
 
-mod support;
-
 use std::io::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::support::{PATIENCE, RawPeer, host, prefix, stall};
 use bgp_io::bgp_fsm::{DownReason, PeerAs, SessionConfig};
 use bgp_io::bgp_proto::{
     Asn, Attributes, Family, FamilySet, MessageKind, Net, NextHop, Nlri, Notification, RouterId,
@@ -15,7 +14,6 @@ use bgp_io::{
     SessionStream,
 };
 use socket2::{Domain, Socket, Type};
-use support::{PATIENCE, RawPeer, host, prefix, stall};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
