@@ -7,7 +7,7 @@ use netns_lab::fabric::{Fabric, Plan, Shape};
 use netns_lab::{Host, Lab, Process, Program, in_lab, within};
 use tokio::net::UnixDatagram;
 
-const README: &str = include_str!("../../README.md");
+const README: &str = include_str!("../../../README.md");
 
 const SECTION: &str = "\n## On real hosts\n";
 

@@ -1,0 +1,22 @@
+//! Cambric's programs beside other implementations, each test on hosts of its own. Needs root and
+//! `CAMBRIC_LAB=1`.
+//!
+//! The tests are one program, so that the crates are linked once.
+
+mod add_path;
+mod admission;
+mod attributes;
+mod classic;
+mod examples;
+mod exchange;
+mod full_table;
+mod host_guard;
+mod malformed;
+mod metrics;
+mod migrate;
+mod next_hops;
+mod opaque;
+mod readme;
+mod reflection;
+mod restart;
+mod takeover;
