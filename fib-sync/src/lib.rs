@@ -56,7 +56,9 @@ pub use self::port::{Command, Event, Fib, OpError, PutMode};
 pub use self::reconcile::{
     DeleteCause, FibStatus, FibSummary, FibView, Notice, PendingWrite, Reconciler, ReconcilerConfig,
 };
-pub use self::route::{Hop, InterfaceAddress, Link, Route, RouteKey, RouteKind, Scope, TABLE_MAIN};
+pub use self::route::{
+    Hop, InterfaceAddress, Link, Route, RouteKey, RouteKind, Scope, TABLE_MAIN, Tunnel,
+};
 pub use instant::Instant;
 
 /// The example of the README, compiled and run.

@@ -328,6 +328,21 @@ pub struct Link {
     pub up: bool,
     /// Up and with carrier (`IFF_RUNNING`). Without carrier routes stay but forward nothing.
     pub running: bool,
+    /// Its encapsulation, if it is a tunnel device.
+    pub tunnel: Option<Tunnel>,
+}
+
+/// The encapsulation of a tunnel device. Other encapsulations are not distinguished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Tunnel {
+    /// IP in IP over IPv4 (RFC 2003).
+    Ipip,
+    /// VXLAN (RFC 7348).
+    Vxlan {
+        /// The UDP port on which the host receives its packets.
+        port: u16,
+    },
 }
 
 /// An address of an interface.

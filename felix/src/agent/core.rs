@@ -176,6 +176,7 @@ impl Agent {
                 self.forget_setup(*index);
                 self.neighbors.drop_interface(*index);
                 self.links.remove(*index);
+                self.calculator.tunnels(self.links.tunnels());
             }
             Event::AddressGone(gone) if gone.address.addr() == IpAddr::V6(GATEWAY_IPV6) => {
                 self.forget_setup(gone.interface);
@@ -323,6 +324,7 @@ impl Agent {
             self.neighbors.drop_interface(link.index);
         }
         self.links.put(link);
+        self.calculator.tunnels(self.links.tunnels());
         self.agenda.add(&link.name);
     }
 

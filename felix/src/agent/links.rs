@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use fib_sync::Link;
+use fib_sync::{Link, Tunnel};
+
+use crate::render::TUNNEL_DEVICES;
 
 /// The kernel's links, by index and by name.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +40,13 @@ impl Links {
 
     pub(super) fn at(&self, index: u32) -> Option<&Link> {
         self.by_index.get(&index)
+    }
+
+    /// Returns the tunnel devices that may be the fabric's, by name.
+    pub(super) fn tunnels(&self) -> BTreeMap<String, Tunnel> {
+        let devices = TUNNEL_DEVICES.into_iter();
+        let tunnel = |name: &str| Some((name.to_owned(), self.named(name)?.tunnel?));
+        devices.filter_map(tunnel).collect()
     }
 
     /// Returns the name of a link.

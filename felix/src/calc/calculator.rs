@@ -8,6 +8,7 @@ use calico_model::{
     FelixConfigurationSpec, IpPoolSpec, Key, Kind, NodeSpec, ProfileSpec, Registration,
     ResourceKey, Selector, Spec, TierSpec,
 };
+use fib_sync::Tunnel;
 use ipnet::IpNet;
 
 use super::desired::Desired;
@@ -64,6 +65,8 @@ pub struct Calculator {
     pub(super) pools: Pools,
     /// Addresses and ports of the fabric itself.
     pub(super) fabric: Fabric,
+    /// The tunnel devices of this host that may be the fabric's, by name.
+    pub(super) tunnels: BTreeMap<String, Tunnel>,
     /// The rules that this host needs, and the addresses that they select.
     pub(super) index: Index,
     /// FelixConfiguration `default`.
@@ -96,6 +99,8 @@ pub(super) struct News {
     pub(super) fabric: bool,
     /// What this host knows of the fabric without the content of the datastore.
     pub(super) local: bool,
+    /// The tunnel devices of this host.
+    pub(super) tunnels: bool,
     pub(super) settings: bool,
     /// The previous and present unsupported fields of a value, for each value where they differ.
     pub(super) unsupported: Vec<[BTreeSet<Problem>; 2]>,
@@ -103,7 +108,7 @@ pub(super) struct News {
 
 impl News {
     fn is_empty(&self) -> bool {
-        let fabric = self.fabric || self.local;
+        let fabric = self.fabric || self.local || self.tunnels;
         let single = self.tiers || self.pools || fabric || self.settings;
         let none = self.endpoints.is_empty() && self.refused.is_empty();
         none && self.unsupported.is_empty() && !single
@@ -123,6 +128,7 @@ impl Calculator {
             tiers: Tiers::default(),
             pools: Pools::default(),
             fabric: Fabric::default(),
+            tunnels: BTreeMap::new(),
             index: Index::default(),
             cluster_wide: None,
             own: None,
@@ -174,6 +180,12 @@ impl Calculator {
     /// Sets the ports in the files of this host's BGP daemons.
     pub(crate) fn bgp_files(&mut self, files: BgpPorts) {
         self.news.local |= self.fabric.files(files);
+    }
+
+    /// Sets the tunnel devices of this host that may be the fabric's, by name.
+    pub(crate) fn tunnels(&mut self, tunnels: BTreeMap<String, Tunnel>) {
+        self.news.tunnels |= self.tunnels != tunnels;
+        self.tunnels = tunnels;
     }
 
     /// Records that `key` has this `value` now, or was deleted. Keys of other kinds are ignored.

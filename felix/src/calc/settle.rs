@@ -27,6 +27,7 @@ impl Calculator {
             self.desired.rules.set_pools(&self.pools.ranges());
             self.put_frame();
         }
+        self.put_tunnels(news.tunnels);
         let was_added = self.settled_control.take().is_some();
         if news.fabric || news.local || was_added || settled.settings {
             let sources = self.desired.settings.tunnel_sources.clone();
@@ -68,9 +69,22 @@ impl Calculator {
     /// the stored values may be incomplete. No port or address of the last full settlement is
     /// removed. Returns the changed parts of the packet filter.
     pub(crate) fn settle_local(&mut self) -> Option<render::Touched> {
-        if !std::mem::take(&mut self.news.local) {
-            return None;
+        let has_tunnels = std::mem::take(&mut self.news.tunnels);
+        let has_fabric = std::mem::take(&mut self.news.local);
+        self.put_tunnels(has_tunnels);
+        if has_fabric {
+            self.add_local_control();
         }
+        (has_tunnels || has_fabric).then(|| self.desired.rules.take_touched())
+    }
+
+    fn put_tunnels(&mut self, changed: bool) {
+        if changed {
+            self.desired.rules.set_tunnels(self.tunnels.clone());
+        }
+    }
+
+    fn add_local_control(&mut self) {
         let desired = &mut self.desired;
         let settled = self.settled_control.take();
         let settled = settled.unwrap_or_else(|| desired.control.clone());
@@ -78,7 +92,6 @@ impl Calculator {
         self.settled_control = Some(settled);
         self.fabric.close_local(&mut desired.control);
         desired.rules.set_control(&desired.control);
-        Some(desired.rules.take_touched())
     }
 
     /// Returns whether the settings have changed.

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use fib_sync::Tunnel;
+
 use super::build::{Frame, base_chains, base_sets};
 use super::encapsulation;
 use super::guard::{self, Control};
@@ -103,6 +105,8 @@ impl Touched {
 #[derive(Clone, Debug)]
 pub struct Assembly {
     frame: Frame,
+    /// The tunnel devices of the host, by name.
+    tunnels: BTreeMap<String, Tunnel>,
     ruleset: Ruleset,
     /// Number of parts with a chain or a set; zero counts are removed.
     chains: BTreeMap<String, usize>,
@@ -132,6 +136,7 @@ impl Default for Assembly {
         Self {
             touched: Touched::between(&ruleset, &Ruleset::default()),
             frame: Frame::default(),
+            tunnels: BTreeMap::new(),
             ruleset,
             chains: BTreeMap::new(),
             sets: BTreeMap::new(),
@@ -156,9 +161,19 @@ impl Assembly {
 
     /// Sets another frame.
     pub(crate) fn set_frame(&mut self, frame: Frame) {
-        let kinds = encapsulation::kinds(frame.encapsulation);
-        self.put_keys(encapsulation::KINDS, &kinds);
         self.frame = frame;
+        self.put_tunnels();
+    }
+
+    /// Sets the tunnel devices of the host, by name.
+    pub(crate) fn set_tunnels(&mut self, tunnels: BTreeMap<String, Tunnel>) {
+        self.tunnels = tunnels;
+        self.put_tunnels();
+    }
+
+    fn put_tunnels(&mut self) {
+        let own = encapsulation::of_fabric(self.frame.encapsulation, &self.tunnels);
+        self.put_keys(encapsulation::OF_FABRIC, &own);
     }
 
     /// Sets other pools. Elements in both stay unchanged.

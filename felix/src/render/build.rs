@@ -29,6 +29,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use fib_sync::Tunnel;
+
 use super::assembly::{Assembly, Part, Used};
 use super::encapsulation::{self, Encapsulation};
 use super::guard::{self, Control};
@@ -71,6 +73,8 @@ pub struct RuleInputs {
     pub pools: Pools,
     /// The addresses and ports of the fabric itself.
     pub control: Control,
+    /// The tunnel devices of the host, by name.
+    pub tunnels: BTreeMap<String, Tunnel>,
     /// Endpoints by interface name.
     pub endpoints: BTreeMap<String, EndpointRules>,
     /// Chains that passages use, and the chains that these use.
@@ -149,6 +153,7 @@ pub fn render(inputs: &RuleInputs) -> Ruleset {
     assembly.set_frame(inputs.frame.clone());
     assembly.set_pools(&inputs.pools);
     assembly.set_control(&inputs.control);
+    assembly.set_tunnels(inputs.tunnels.clone());
     assembly.add(&Part {
         chains: inputs.chains.clone(),
         sets: inputs.sets.clone(),
@@ -255,6 +260,10 @@ pub(super) fn base_sets() -> BTreeMap<String, Set> {
         (SOURCES_IPV6.into(), Set::of(SetKind::InterfaceIpv6, [])),
         (WORKLOADS.into(), Set::of(SetKind::Interface, [])),
         (DISCOVERY.into(), Set::of(SetKind::Icmpv6Type, discovery)),
+        (
+            encapsulation::KINDS.into(),
+            Set::of(SetKind::Interface, encapsulation::kinds()),
+        ),
     ]
     .into();
     sets.extend(fabric);

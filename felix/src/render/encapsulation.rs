@@ -6,7 +6,8 @@
 //! which have to allow them as well. The host accepts encapsulated packets from nodes only.
 //!
 //! A tunnel device that the fabric does not use, left over or of another program, decapsulates
-//! packets of any sender. A decapsulated packet to a workload must not have a source in a pool or
+//! packets of any sender. The devices of the fabric are recognized by name, kind and UDP port: the
+//! packets that reach them come from nodes only. Any other device is foreign. A decapsulated packet to a workload must not have a source in a pool or
 //! of a node, unless the source is routed to that device: policies trust such a source, and no
 //! border sees it inside the tunnel.
 //!
@@ -18,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use calico_model::{Action as Decision, Rule as Stored};
+use fib_sync::Tunnel;
 
 use super::assembly::Part;
 use super::build::{EndpointRules, Frame, chain, counted, dispatch_prefixes, rule};
@@ -49,14 +51,15 @@ pub(super) const TO_TUNNEL_END: &str = "workload-tunnel";
 /// The same chain for packets to the host, which is a tunnel end itself.
 pub(super) const TO_OWN_HOST: &str = "workload-tunnel-to-host";
 const TO_HOST: &str = "tunnel-to-host";
-/// The set of kinds of tunnel devices that the fabric does not use. Their tunnels have no
-/// authentication of their own.
+/// The set of kinds of tunnel devices of which the tunnels have no authentication of their own.
 pub(super) const KINDS: &str = "foreign-tunnel-kinds";
+/// The set of tunnel devices of the fabric.
+pub(super) const OF_FABRIC: &str = "fabric-tunnels";
 const FROM_TUNNEL: &str = "foreign-tunnel";
 const TUNNEL_TO_WORKLOAD: &str = "foreign-tunnel-to-workload";
-const IPIP_KIND: &str = "ipip";
-const VXLAN_KIND: &str = "vxlan";
-const OTHER_KINDS: [&str; 10] = [
+const ALL_KINDS: [&str; 12] = [
+    "ipip",
+    "vxlan",
     "sit",
     "gre",
     "gretap",
@@ -68,6 +71,12 @@ const OTHER_KINDS: [&str; 10] = [
     "geneve",
     "bareudp",
 ];
+/// The device through which the BGP daemons install routes for IP in IP.
+const IPIP_DEVICE: &str = "tunl0";
+/// Calico's VXLAN devices.
+const VXLAN_DEVICES: [&str; 2] = ["vxlan.calico", "vxlan-v6.calico"];
+/// The names that a tunnel device of the fabric may have.
+pub const TUNNEL_DEVICES: [&str; 3] = [IPIP_DEVICE, VXLAN_DEVICES[0], VXLAN_DEVICES[1]];
 
 /// The settings of encapsulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,19 +105,44 @@ impl Default for Encapsulation {
     }
 }
 
-/// Returns the elements of the set of kinds: packets of the fabric's own tunnels have been checked
-/// before they were decapsulated.
-pub(super) fn kinds(settings: Encapsulation) -> BTreeSet<Key> {
-    let ipip = (!settings.ipip).then_some(IPIP_KIND);
-    let vxlan = (!settings.vxlan).then_some(VXLAN_KIND);
-    let kinds = OTHER_KINDS.into_iter().chain(ipip).chain(vxlan);
-    kinds.map(|kind| Key::Interface(kind.to_owned())).collect()
+/// Returns the elements of the set of kinds.
+pub(super) fn kinds() -> impl Iterator<Item = Key> {
+    let kinds = ALL_KINDS.into_iter();
+    kinds.map(|kind| Key::Interface(kind.to_owned()))
+}
+
+/// Returns the tunnel devices of the fabric among those of the host, by name: [`to_host`] accepts
+/// their tunnels from nodes only. A device with another port than the fabric's is foreign.
+pub(super) fn of_fabric(
+    settings: Encapsulation,
+    devices: &BTreeMap<String, Tunnel>,
+) -> BTreeSet<Key> {
+    let is_own = |name: &str, tunnel: Tunnel| match tunnel {
+        Tunnel::Ipip => settings.ipip && name == IPIP_DEVICE,
+        Tunnel::Vxlan { port } => {
+            settings.vxlan && port == settings.vxlan_port && VXLAN_DEVICES.contains(&name)
+        }
+        _ => false,
+    };
+    let own = devices
+        .iter()
+        .filter(|(name, tunnel)| is_own(name, **tunnel));
+    own.map(|(name, _)| Key::Interface(name.clone())).collect()
 }
 
 /// Returns the rule for packets through the host.
 pub(super) fn forwarded() -> Rule {
     let kind = Match::InputKindIn(KINDS.into());
     rule(vec![kind], Verdict::Jump(FROM_TUNNEL.into()))
+}
+
+/// Returns the rules for packets from a tunnel.
+fn from_tunnel(frame: &Frame) -> Vec<Rule> {
+    let own = Match::InterfaceIn(Side::Input, OF_FABRIC.into());
+    let goto = Verdict::Goto(TUNNEL_TO_WORKLOAD.into());
+    let mut rules = vec![rule(vec![own], Verdict::Return)];
+    rules.extend(dispatch_prefixes(frame, Side::Output, &goto));
+    rules
 }
 
 /// Returns the rules for decapsulated packets to workloads.
@@ -168,14 +202,7 @@ pub(super) fn chains(frame: &Frame) -> BTreeMap<String, Chain> {
         chain(FROM_WORKLOAD, from_workload(settings)),
         chain(TO_TUNNEL_END, tunnel_ends(End::Destination, to_end)),
         chain(TO_OWN_HOST, vec![to_end(Vec::new())]),
-        chain(
-            FROM_TUNNEL,
-            dispatch_prefixes(
-                frame,
-                Side::Output,
-                &Verdict::Goto(TUNNEL_TO_WORKLOAD.into()),
-            ),
-        ),
+        chain(FROM_TUNNEL, from_tunnel(frame)),
         chain(TUNNEL_TO_WORKLOAD, tunnel_to_workload()),
     ]);
     if settings.ipip || settings.vxlan {
@@ -258,6 +285,39 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn tunnel_of_fabric_has_its_name_kind_and_port() {
+        let vxlan = |port| Tunnel::Vxlan { port };
+        let devices = [
+            ("tunl0", Tunnel::Ipip),
+            ("tunl1", Tunnel::Ipip),
+            ("vxlan.calico", vxlan(4790)),
+            ("vxlan-v6.calico", vxlan(4789)),
+            ("vxlan0", vxlan(4790)),
+        ];
+        let found = |ipip, vxlan, vxlan_port, devices: &[(&str, Tunnel)]| {
+            let settings = Encapsulation {
+                vxlan_port,
+                ipip,
+                vxlan,
+                ..Encapsulation::default()
+            };
+            let devices = devices.iter().map(|(name, kind)| ((*name).into(), *kind));
+            let keys = of_fabric(settings, &devices.collect());
+            let names = keys.into_iter().map(|key| match key {
+                Key::Interface(name) => name,
+                other => panic!("{other:?}"),
+            });
+            names.collect::<Vec<_>>()
+        };
+        assert!(found(false, false, 4789, &devices).is_empty());
+        assert_eq!(found(true, false, 4789, &devices), ["tunl0"]);
+        assert_eq!(found(false, true, 4789, &devices), ["vxlan-v6.calico"]);
+        assert_eq!(found(true, true, 4790, &devices), ["tunl0", "vxlan.calico"]);
+        let swapped = [("tunl0", vxlan(4789)), ("vxlan.calico", Tunnel::Ipip)];
+        assert!(found(true, true, 4789, &swapped).is_empty());
+    }
 
     #[test]
     fn udp_rule_names_only_ports_of_encapsulation() {

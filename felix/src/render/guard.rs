@@ -116,7 +116,7 @@ pub(super) fn empty_sets() -> Vec<(&'static str, Set)> {
         .map(|name| (name, SetKind::Ports))
         .chain([
             (encapsulation::ALLOWED, SetKind::InterfaceVerdict),
-            (encapsulation::KINDS, SetKind::Interface),
+            (encapsulation::OF_FABRIC, SetKind::Interface),
         ])
         .collect();
     for (place, family) in Family::ALL.into_iter().enumerate() {

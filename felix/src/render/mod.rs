@@ -25,7 +25,7 @@ pub use build::{
     endpoint_part, render, source,
 };
 pub use diff::{Change, changes, creation, preparation};
-pub use encapsulation::{Encapsulation, VXLAN_PORT};
+pub use encapsulation::{Encapsulation, TUNNEL_DEVICES, VXLAN_PORT};
 pub use guard::{Control, TCP};
 pub use names::SetId;
 pub use outgoing::{Outgoing, Pools};

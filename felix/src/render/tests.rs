@@ -1,3 +1,4 @@
+use fib_sync::Tunnel;
 use ipnet::IpNet;
 
 use super::*;
@@ -64,6 +65,9 @@ fn inputs() -> RuleInputs {
             exceptions: vec!["10.65.0.1/32".parse().unwrap()],
             tunnel_sources: vec!["192.0.2.0/24".parse().unwrap()],
         },
+        tunnels: ["tunl0", "tunl1"]
+            .map(|name| (name.to_owned(), Tunnel::Ipip))
+            .into(),
         ..RuleInputs::default()
     }
 }

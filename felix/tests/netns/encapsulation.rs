@@ -289,8 +289,8 @@ fn tunnel_to_the_host_is_accepted_from_nodes_only() {
     });
 }
 
-/// Returns VXLAN over UDP to port 4789, with a packet for the device with this Ethernet address.
-fn vxlan(mac: &str, inner: &[u8]) -> Vec<u8> {
+/// Returns VXLAN over UDP, with a packet for the device with this Ethernet address.
+fn vxlan(port: u16, mac: &str, inner: &[u8]) -> Vec<u8> {
     let to = mac.split(':');
     let to: Vec<u8> = to
         .map(|octet| u8::from_str_radix(octet, 16).unwrap())
@@ -304,10 +304,52 @@ fn vxlan(mac: &str, inner: &[u8]) -> Vec<u8> {
     // The flag of the identifier, which is 77.
     let header = [8, 0, 0, 0, 0, 0, 77, 0];
     let length = u16::try_from(16 + frame.len()).unwrap();
-    let mut octets = vec![0x30, 0x39, 0x12, 0xb5];
+    let mut octets = vec![0x30, 0x39];
+    octets.extend(port.to_be_bytes());
     octets.extend(length.to_be_bytes());
     octets.extend([0, 0]);
     [octets, header.to_vec(), frame].concat()
+}
+
+/// Creates a VXLAN device, and returns its Ethernet address.
+fn vxlan_device(name: &str, port: u16) -> String {
+    run(&format!(
+        "ip link add {name} type vxlan id 77 dstport {port} local 10.0.0.11 dev uplink"
+    ));
+    run(&format!("ip link set {name} up"));
+    world::sysctl(&format!("ipv4/conf/{name}/rp_filter"), "0");
+    let shown = run(&format!("ip link show dev {name}"));
+    let mut words = shown
+        .split_whitespace()
+        .skip_while(|word| *word != "link/ether");
+    words.nth(1).unwrap().to_owned()
+}
+
+/// Returns whether a packet with this inner source reaches workload `one` through a VXLAN device of
+/// the host.
+fn passes_vxlan(
+    (host, outside, one): (&Host, &Namespace, &Workload),
+    (port, mac): (u16, &str),
+    source: &str,
+) -> bool {
+    let to = if source.contains(':') {
+        "fd65::1"
+    } else {
+        "10.65.0.1"
+    };
+    let inner = packet::packet(ip(source), ip(to), UDP, &checked(source, to));
+    let payload = vxlan(port, mac, &inner);
+    let made = packet::packet(ip("10.0.0.1"), ip("10.0.0.11"), UDP, &payload);
+    let words = "source is not behind this tunnel";
+    let (dropped, counted) = (dropped_as(host, words), count_of(&one.namespace));
+    host.until(
+        &format!("a packet of {source} arrives or is dropped"),
+        || {
+            outside.within(|| packet::send(&made, ip("10.0.0.11")).unwrap());
+            dropped_as(host, words) >= dropped + 3 || count_of(&one.namespace) > counted
+        },
+    );
+    count_of(&one.namespace) > counted
 }
 
 /// Calico's device stays after a migration, and decapsulates the packets of any sender.
@@ -324,35 +366,9 @@ fn foreign_tunnel_forges_no_source_of_the_fabric() {
         host.until("the pools are known", || {
             run("nft list set inet cambric-felix cali60all-ipam-pools").contains("fd65::/64")
         });
-        run("ip link add vxlan.calico type vxlan id 77 dstport 4789 local 10.0.0.11 dev uplink");
-        run("ip link set vxlan.calico up");
-        world::sysctl("ipv4/conf/vxlan.calico/rp_filter", "0");
-        let shown = run("ip link show dev vxlan.calico");
-        let mut words = shown
-            .split_whitespace()
-            .skip_while(|word| *word != "link/ether");
-        let mac = words.nth(1).unwrap();
+        let mac = vxlan_device("vxlan.calico", 4789);
         count_at(&one.namespace, "udp dport 9");
-        let passes = |source: &str| {
-            let to = if source.contains(':') {
-                "fd65::1"
-            } else {
-                "10.65.0.1"
-            };
-            let inner = packet::packet(ip(source), ip(to), UDP, &checked(source, to));
-            let payload = vxlan(mac, &inner);
-            let made = packet::packet(ip("10.0.0.1"), ip("10.0.0.11"), UDP, &payload);
-            let words = "source is not behind this tunnel";
-            let (dropped, counted) = (dropped_as(&host, words), count_of(&one.namespace));
-            host.until(
-                &format!("a packet of {source} arrives or is dropped"),
-                || {
-                    outside.within(|| packet::send(&made, ip("10.0.0.11")).unwrap());
-                    dropped_as(&host, words) >= dropped + 3 || count_of(&one.namespace) > counted
-                },
-            );
-            count_of(&one.namespace) > counted
-        };
+        let passes = |source: &str| passes_vxlan((&host, &outside, &one), (4789, &mac), source);
         // Another workload, an address of a pool on another host, a node.
         for forged in ["10.65.0.2", "10.65.7.9", "10.0.0.2", "fd65::2", "fd00::2"] {
             assert!(!passes(forged), "{forged}");
@@ -364,17 +380,54 @@ fn foreign_tunnel_forges_no_source_of_the_fabric() {
         run("ip -6 route add fd65::7:0/112 dev vxlan.calico");
         assert!(passes("10.65.7.9") && passes("fd65::7:9"));
         assert!(!passes("10.65.0.2"));
+    });
+}
 
-        // The fabric's own tunnels are checked by the sender instead.
+/// The sender of a packet to the fabric's own device is checked instead: only nodes reach its port.
+#[test]
+fn vxlan_device_of_another_name_or_port_is_foreign() {
+    lab("vxlan_device_of_another_name_or_port_is_foreign", || {
+        let (host, one, _two) = pair();
+        let outside = outside(&host);
+        count_at(&one.namespace, "udp dport 9");
         let pool = json!({"spec": {"cidr": "10.65.0.0/16", "vxlanMode": "Always"}});
         host.put(&format!("{RESOURCES}ippools/v4"), &pool);
-        let nodes = json!({"externalNodesList": ["10.0.0.1"]});
-        host.configure(&nodes);
-        host.until("VXLAN is in use", || {
-            !run("nft list set inet cambric-felix foreign-tunnel-kinds").contains("vxlan")
-                && run("nft list set inet cambric-felix tunnel-sources-ipv4").contains("10.0.0.1")
+        let of_fabric = |name: &str| {
+            run("nft list set inet cambric-felix fabric-tunnels").contains(&format!("\"{name}\""))
+        };
+        let use_port = |port: u16| {
+            let external = ["10.0.0.1"];
+            host.configure(&json!({"vxlanPort": port, "externalNodesList": external}));
+            host.until("the port is in use", || {
+                let chain = run("nft list chain inet cambric-felix guard-input");
+                chain.contains(&format!("{port} goto tunnel-to-host"))
+            });
+        };
+        let passes =
+            |device: (u16, &str)| passes_vxlan((&host, &outside, &one), device, "10.65.8.9");
+        use_port(4789);
+        let own = vxlan_device("vxlan.calico", 4789);
+        let other = vxlan_device("vxlan0", 8472);
+        host.until("the device is known", || of_fabric("vxlan.calico"));
+        assert!(passes((4789, &own)));
+        assert!(!passes((8472, &other)), "another port and name");
+
+        use_port(8472);
+        host.until("the device is foreign", || !of_fabric("vxlan.calico"));
+        assert!(!passes((4789, &own)), "another port");
+        assert!(!passes((8472, &other)), "another name");
+
+        run("ip link del vxlan.calico");
+        run("ip link set vxlan0 down");
+        run("ip link set vxlan0 name vxlan.calico");
+        run("ip link set vxlan.calico up");
+        world::sysctl("ipv4/conf/vxlan.calico/rp_filter", "0");
+        host.until("the device is known", || of_fabric("vxlan.calico"));
+        assert!(passes((8472, &other)));
+        run("ip link del vxlan.calico");
+        host.until("the device is no longer known", || {
+            !of_fabric("vxlan.calico")
         });
-        assert!(passes("10.65.8.9"));
     });
 }
 

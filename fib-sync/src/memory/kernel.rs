@@ -42,6 +42,7 @@ impl Kernel {
             name: String::from("lo"),
             up: true,
             running: true,
+            tunnel: None,
         };
         Self {
             links: BTreeMap::from([(1, lo)]),

@@ -5,7 +5,7 @@ use ipnet::IpNet;
 use super::kernel::Kernel;
 use crate::owner::Owner;
 use crate::port::Event;
-use crate::route::{Hop, InterfaceAddress, Link, Route, RouteKey, TABLE_MAIN};
+use crate::route::{Hop, InterfaceAddress, Link, Route, RouteKey, TABLE_MAIN, Tunnel};
 
 /// `RTPROT_KERNEL`: routes the kernel itself makes.
 const KERNEL: Owner = Owner(2);
@@ -23,6 +23,7 @@ impl Kernel {
             name: name.to_owned(),
             up: true,
             running: true,
+            tunnel: None,
         };
         self.links.insert(index, link.clone());
         self.notify(None, &Event::Link(link));
@@ -37,6 +38,15 @@ impl Kernel {
     /// Returns the interface of this index.
     pub fn link_by_index(&self, index: u32) -> Option<&Link> {
         self.links.get(&index)
+    }
+
+    /// Makes an interface a tunnel device, or another one.
+    pub fn set_tunnel(&mut self, index: u32, tunnel: Option<Tunnel>) {
+        if let Some(link) = self.links.get_mut(&index) {
+            link.tunnel = tunnel;
+            let event = Event::Link(link.clone());
+            self.notify(None, &event);
+        }
     }
 
     /// Gives an interface another name.

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 use netlink_packet_core::NlasIterator;
 
-use crate::route::{Hop, InterfaceAddress, Link, Route, RouteKey, RouteKind, Scope};
+use crate::route::{Hop, InterfaceAddress, Link, Route, RouteKey, RouteKind, Scope, Tunnel};
 
 const AF_INET: u8 = libc::AF_INET as u8;
 const AF_INET6: u8 = libc::AF_INET6 as u8;
@@ -28,6 +28,10 @@ const RTA_TABLE: u16 = 15;
 const RTA_VIA: u16 = 18;
 
 const IFLA_IFNAME: u16 = 3;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_VXLAN_PORT: u16 = 15;
 const IFF_UP: u32 = 1;
 const IFF_RUNNING: u32 = 0x40;
 
@@ -100,10 +104,7 @@ pub(super) fn link(payload: &[u8]) -> Option<Link> {
     }
     let index = u32::from_ne_bytes(*header.get(4..8)?.first_chunk()?);
     let flags = u32::from_ne_bytes(*header.get(8..12)?.first_chunk()?);
-    let name = NlasIterator::new(attributes)
-        .flatten()
-        .find(|nla| nla.kind() == IFLA_IFNAME)?;
-    let name = String::from_utf8_lossy(name.value())
+    let name = String::from_utf8_lossy(&attribute(attributes, IFLA_IFNAME)?)
         .trim_end_matches('\0')
         .to_owned();
     let up = flags & IFF_UP != 0;
@@ -112,7 +113,29 @@ pub(super) fn link(payload: &[u8]) -> Option<Link> {
         name,
         up,
         running: up && flags & IFF_RUNNING != 0,
+        tunnel: attribute(attributes, IFLA_LINKINFO).and_then(|info| tunnel(&info)),
     })
+}
+
+/// Parses `IFLA_LINKINFO`.
+fn tunnel(info: &[u8]) -> Option<Tunnel> {
+    let kind = attribute(info, IFLA_INFO_KIND)?;
+    match kind.strip_suffix(b"\0").unwrap_or(&kind) {
+        b"ipip" => Some(Tunnel::Ipip),
+        b"vxlan" => {
+            let port = attribute(&attribute(info, IFLA_INFO_DATA)?, IFLA_VXLAN_PORT)?;
+            let port = u16::from_be_bytes(*port.first_chunk()?);
+            Some(Tunnel::Vxlan { port })
+        }
+        _ => None,
+    }
+}
+
+/// Returns the value of the first attribute of this kind.
+fn attribute(attributes: &[u8], kind: u16) -> Option<Vec<u8>> {
+    let mut all = NlasIterator::new(attributes).flatten();
+    all.find(|nla| nla.kind() == kind)
+        .map(|nla| nla.value().to_vec())
 }
 
 /// Parses an address message.
@@ -209,5 +232,53 @@ fn route_scope(scope: u8) -> Scope {
         libc::RT_SCOPE_LINK => Scope::Link,
         libc::RT_SCOPE_HOST => Scope::Host,
         other => Scope::Other(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns an attribute, padded to four octets.
+    fn nla(kind: u16, value: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(4 + value.len()).unwrap();
+        let mut octets = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+        octets.extend(value);
+        octets.resize(octets.len().next_multiple_of(4), 0);
+        octets
+    }
+
+    /// Returns the tunnel of a link message with these nested attributes of `IFLA_LINKINFO`.
+    fn tunnel_of(info: &[Vec<u8>]) -> Option<Tunnel> {
+        let mut message = vec![0; 16];
+        message[4] = 7;
+        message.extend(nla(IFLA_IFNAME, b"t0\0"));
+        message.extend(nla(IFLA_LINKINFO, &info.concat()));
+        let link = link(&message).unwrap();
+        assert_eq!((link.index, &*link.name), (7, "t0"));
+        link.tunnel
+    }
+
+    #[test]
+    fn link_message_has_kind_and_port_of_tunnel() {
+        let kind = |name: &str| nla(IFLA_INFO_KIND, format!("{name}\0").as_bytes());
+        let data = |port: u16| {
+            // The kernel marks a nested attribute.
+            let port = nla(IFLA_VXLAN_PORT, &port.to_be_bytes());
+            nla(
+                IFLA_INFO_DATA | 0x8000,
+                &[nla(1, &[77, 0, 0, 0]), port].concat(),
+            )
+        };
+        let vxlan = Some(Tunnel::Vxlan { port: 8472 });
+        assert_eq!(tunnel_of(&[kind("vxlan"), data(8472)]), vxlan);
+        assert_eq!(tunnel_of(&[kind("ipip"), data(8472)]), Some(Tunnel::Ipip));
+        for other in ["vxlan0", "ipip6", "veth", ""] {
+            assert_eq!(tunnel_of(&[kind(other), data(8472)]), None, "{other}");
+        }
+        assert_eq!(tunnel_of(&[kind("vxlan")]), None, "no port");
+        let short = nla(IFLA_INFO_DATA, &nla(IFLA_VXLAN_PORT, &[18]));
+        assert_eq!(tunnel_of(&[kind("vxlan"), short]), None, "half a port");
+        assert_eq!(tunnel_of(&[]), None);
     }
 }

@@ -1,6 +1,10 @@
 //! Interfaces that are removed, added, and replaced.
 
+use fib_sync::Tunnel;
+use serde_json::json;
+
 use super::*;
+use crate::render::Key;
 
 #[test]
 fn interface_back_up_is_configured_again() {
@@ -86,4 +90,50 @@ fn address_moved_to_an_interface_is_flushed_and_routed() {
     assert_eq!(world.routes(), [("10.65.0.1/32".to_owned(), second)].into());
     assert!(world.guards("cali2", [10, 65, 0, 1]) && !world.guards("cali1", [10, 65, 0, 1]));
     assert_eq!(world.host.forgotten.len(), 1);
+}
+
+#[test]
+fn fabric_tunnel_is_exempt_while_kind_and_port_fit() {
+    let mut world = World::new();
+    let exempt = |world: &World| {
+        let rules = world.host.rules().expect("rules");
+        let keys = rules.sets["fabric-tunnels"].keys();
+        keys.into_iter().cloned().collect::<Vec<_>>()
+    };
+    let name = |name: &str| [Key::Interface(name.into())];
+    let vxlan = |port| Some(Tunnel::Vxlan { port });
+    let set = |world: &mut World, index, tunnel| {
+        world.kernel.borrow_mut().set_tunnel(index, tunnel);
+        world.settle();
+    };
+    let pool = "/calico/resources/v3/projectcalico.org/ippools/v4";
+    let value = json!({"spec": {"cidr": "10.65.0.0/16", "vxlanMode": "Always"}}).to_string();
+    world.agent.change(pool, Some(value.as_bytes()));
+    let device = world.link("vxlan.calico");
+    set(&mut world, device, vxlan(4789));
+    assert_eq!(exempt(&world), [], "the datastore was not read yet");
+    world.in_sync();
+    assert_eq!(exempt(&world), name("vxlan.calico"));
+
+    // The devices are the kernel's, whatever the state of the datastore.
+    world.agent.store_unread();
+    world.settle();
+    set(&mut world, device, vxlan(8472));
+    assert_eq!(exempt(&world), [], "another port");
+    set(&mut world, device, None);
+    assert_eq!(exempt(&world), [], "another kind");
+    set(&mut world, device, vxlan(4789));
+    assert_eq!(exempt(&world), name("vxlan.calico"));
+    world.kernel.borrow_mut().rename_link(device, "vxlan0");
+    world.settle();
+    assert_eq!(exempt(&world), [], "another name");
+    world
+        .kernel
+        .borrow_mut()
+        .rename_link(device, "vxlan-v6.calico");
+    world.settle();
+    assert_eq!(exempt(&world), name("vxlan-v6.calico"));
+    world.kernel.borrow_mut().remove_link(device);
+    world.settle();
+    assert_eq!(exempt(&world), [], "it was removed");
 }
