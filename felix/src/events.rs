@@ -218,7 +218,11 @@ pub(crate) fn routing_table(claim: &Claim, protocol: u8, fib: &NetlinkFib) {
 
 /// Reports changes of kernel routes.
 pub(crate) fn notice(notice: &Notice) {
-    events::emit(match notice {
+    events::emit(noticed(notice));
+}
+
+pub(crate) fn noticed(notice: &Notice) -> Event {
+    match notice {
         Notice::Deleting { key, route, cause } => Event::RouteDeleted {
             prefix: key.prefix,
             table: key.table.into(),
@@ -242,5 +246,5 @@ pub(crate) fn notice(notice: &Notice) {
             protocol: owner.0.into(),
         },
         Notice::ForeignMore => Event::RouteForeignMore {},
-    });
+    }
 }

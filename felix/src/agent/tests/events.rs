@@ -1,10 +1,13 @@
 //! Events of an agent.
 
+use std::iter::from_fn;
+
 use daemon_common::events::Event;
+use fib_sync::limits::{NOTICE_WINDOW, NOTICES_PER_WINDOW};
 
 use super::*;
 use crate::calc::EndpointId;
-use crate::events::Events;
+use crate::events::{Events, noticed};
 
 /// Returns the events of the only endpoint, or of its deletion.
 fn changes(events: &mut Events, world: &World, id: &EndpointId) -> Option<Event> {
@@ -74,4 +77,43 @@ fn refused_rules_are_one_event_for_each_reason() {
         matches!(&emitted[..], [(_, event)] if *event == applied),
         "{emitted:?}"
     );
+}
+
+/// Returns the events of kernel routes since the last call.
+fn noticed_by(world: &mut World) -> Vec<Event> {
+    let notices = from_fn(|| world.agent.poll_notice());
+    notices.map(|notice| noticed(&notice)).collect()
+}
+
+#[test]
+fn many_deleted_routes_are_single_events_and_a_count() {
+    const MORE: u32 = 8;
+    let mut world = World::new();
+    let pods = 0..NOTICES_PER_WINDOW + MORE;
+    for n in pods.clone() {
+        world.link(&format!("cali{n}"));
+        let address = format!("10.65.0.{n}/32");
+        world.endpoint(&format!("w{n}"), &format!("cali{n}"), &[&address]);
+    }
+    world.in_sync();
+    assert_eq!(world.routes().len(), pods.len());
+    assert_eq!(world.agent.poll_notice(), None, "nothing was deleted");
+    for n in pods {
+        world.agent.change(&key(&format!("w{n}")), None);
+    }
+    world.settle();
+    let single = noticed_by(&mut world);
+    assert_eq!(single.len(), NOTICES_PER_WINDOW as usize);
+    for event in &single {
+        assert_eq!(event.kind().name, "route.deleted");
+        assert_eq!(event.fields()["cause"], "withdrawn");
+    }
+    world.pass(NOTICE_WINDOW);
+    let rest = noticed_by(&mut world);
+    let [more] = &rest[..] else {
+        panic!("{rest:?}")
+    };
+    assert_eq!(more.kind().name, "route.deleted_more");
+    assert_eq!(more.fields()["count"], MORE);
+    assert_eq!(more.fields()["within_s"], NOTICE_WINDOW.as_secs());
 }
