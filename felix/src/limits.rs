@@ -76,6 +76,10 @@ pub const PROBLEMS_SHOWN_MAX: usize = 100;
 /// Interval of comparing the packet filter with the one that was written.
 pub const RULES_CHECK: Duration = Duration::from_secs(10);
 
+/// Time after the packet filter of an earlier run was found until it is listed to detect later
+/// changes, unless it is replaced before: a large one takes long to list.
+pub const INHERITED_CHECK: Duration = Duration::from_secs(1);
+
 /// Interval of checking the settings of interfaces (Calico's `InterfaceRefreshInterval`).
 pub const INTERFACE_REFRESH: Duration = Duration::from_secs(90);
 

@@ -34,9 +34,10 @@ pub enum Checked {
     Intact,
     /// Another program has changed it.
     Changed,
-    /// Another program wrote to some table before the result of the last own transaction was known.
+    /// Another program wrote to some table before the result of the last own transaction, or the
+    /// table of an earlier run, was known.
     Doubtful,
-    /// No table was written yet.
+    /// No table was written yet, and there is none of an earlier run.
     Nothing,
 }
 
@@ -52,7 +53,9 @@ pub enum HostCommand {
     /// with [`Change::AddTable`] replace any present table; all others are rejected if another
     /// program has changed the table.
     WriteRules(Vec<Change>),
-    /// Compare the packet filter with the one that was written: [`HostEvent::RulesChecked`].
+    /// Compare the packet filter with the one that was written: [`HostEvent::RulesChecked`]. Before
+    /// this run writes one, the filter of an earlier run is compared with itself at the first such
+    /// command.
     CheckRules,
     /// Make the host a router, optionally for IPv6 too: [`HostEvent::HostConfigured`].
     ConfigureHost {

@@ -9,7 +9,7 @@ use tracing::warn;
 use super::host::{Checked, Failed, HostCommand, HostEvent, Orders};
 use super::retry::Retry;
 use super::trust::{Filter, InForce};
-use crate::limits::{PREPARATIONS_PER_WRITE_MAX, PREPARED_AT_ONCE, RULES_CHECK};
+use crate::limits::{INHERITED_CHECK, PREPARATIONS_PER_WRITE_MAX, PREPARED_AT_ONCE, RULES_CHECK};
 use crate::render::{Change, Key, Ruleset, Touched, changes, creation, preparation};
 
 /// The packet filter of the host, and its missing parts.
@@ -31,6 +31,8 @@ pub(super) struct RuleSync {
     /// Time of the next comparison of the table with the written one.
     check_at: Instant,
     foreign_edits: u64,
+    /// The filter of an earlier run was listed, so later changes are detected.
+    is_inherited_listed: bool,
     /// Interfaces with routes that wait for their rules.
     waiting: BTreeSet<String>,
 }
@@ -39,8 +41,8 @@ pub(super) struct RuleSync {
 enum Work {
     /// Check for an earlier run's filter.
     Find,
-    /// Check whether an earlier run's filter is still present.
-    FindAgain,
+    /// Compare an earlier run's filter with its first listing by this run.
+    CheckInherited,
     /// Write the filter that drops all workload traffic.
     Close,
     /// Write a part that no packet reaches before the rest is written.
@@ -67,6 +69,7 @@ impl RuleSync {
             at_once: PREPARED_AT_ONCE,
             check_at: now + RULES_CHECK,
             foreign_edits: 0,
+            is_inherited_listed: false,
             waiting: BTreeSet::new(),
         }
     }
@@ -91,16 +94,16 @@ impl RuleSync {
         }
     }
 
-    /// Requests a comparison of the table with the written one, if it is due. Of the table of an
-    /// earlier run only the presence is checked, because its content is unknown.
+    /// Requests a comparison of the table with the written one, or with the first listing of the
+    /// table of an earlier run, if it is due.
     pub(super) fn check(&mut self, now: Instant, orders: &mut Orders) {
         if self.check_at <= now && self.work.is_none() {
             self.check_at = now + RULES_CHECK;
-            let (command, work) = match self.is_inherited() {
-                true => (HostCommand::FindRules, Work::FindAgain),
-                false => (HostCommand::CheckRules, Work::Check),
+            let work = match self.is_inherited() {
+                true => Work::CheckInherited,
+                false => Work::Check,
             };
-            self.work = Some((orders.push(command), work));
+            self.work = Some((orders.push(HostCommand::CheckRules), work));
         }
     }
 
@@ -208,9 +211,11 @@ impl RuleSync {
         let mistaken = || Failed("the answer is one to another command".into());
         match (work, event) {
             (Work::Find, HostEvent::RulesFound(found)) => self.found(now, found),
-            (Work::FindAgain, HostEvent::RulesFound(found)) => self.found_again(now, found),
+            (Work::CheckInherited, HostEvent::RulesChecked(checked)) => {
+                self.inherited_checked(now, checked);
+            }
             (Work::Check, HostEvent::RulesChecked(checked)) => self.checked(now, checked, orders),
-            (work @ (Work::Find | Work::FindAgain | Work::Check), _) => {
+            (work @ (Work::Find | Work::CheckInherited | Work::Check), _) => {
                 self.failed(now, work, mistaken())
             }
             (work, HostEvent::RulesWritten(Ok(()))) => self.done(now, work),
@@ -228,26 +233,29 @@ impl RuleSync {
             Ok(found) => {
                 self.take(if found { Filter::Found } else { Filter::Absent });
                 self.written.note::<Failed>(now, Ok(()));
-                if !found {
-                    self.written.again();
+                match found {
+                    true => self.check_at = now + INHERITED_CHECK,
+                    false => self.written.again(),
                 }
             }
             Err(reason) => self.failed(now, Work::Find, reason),
         }
     }
 
-    /// Handles whether the filter of an earlier run is still present. If it is not, a filter of this
-    /// run is written at once.
-    fn found_again(&mut self, now: Instant, found: Result<bool, Failed>) {
-        match found {
-            Ok(true) => {}
-            Ok(false) => {
+    /// Handles whether another program has changed the filter of an earlier run, or removed it. Then
+    /// a filter of this run is written at once.
+    fn inherited_checked(&mut self, now: Instant, checked: Result<Checked, Failed>) {
+        match checked {
+            Ok(Checked::Intact) => self.is_inherited_listed = true,
+            // Its first listing failed because another program was writing to some table.
+            Ok(Checked::Doubtful) => {}
+            Ok(Checked::Changed | Checked::Nothing) => {
                 self.foreign_edits += 1;
                 self.take(Filter::Absent);
                 self.held = None;
                 self.written.doubt();
             }
-            Err(reason) => self.failed(now, Work::FindAgain, reason),
+            Err(reason) => self.failed(now, Work::CheckInherited, reason),
         }
     }
 
@@ -265,7 +273,7 @@ impl RuleSync {
     /// Records that a transaction was carried out.
     fn done(&mut self, now: Instant, work: Work) {
         match work {
-            Work::Find | Work::FindAgain | Work::Check => {}
+            Work::Find | Work::CheckInherited | Work::Check => {}
             Work::Close => {
                 self.take(Filter::ClosedWritten);
                 self.written.note::<Failed>(now, Ok(()));
@@ -291,7 +299,7 @@ impl RuleSync {
 
     /// Records that a transaction was rejected. Nothing of it was carried out.
     fn failed(&mut self, now: Instant, work: Work, reason: Failed) {
-        if !matches!(work, Work::Find | Work::FindAgain | Work::Check) {
+        if !matches!(work, Work::Find | Work::CheckInherited | Work::Check) {
             self.held = None;
         }
         match work {
@@ -310,7 +318,7 @@ impl RuleSync {
                 self.unwritten.merge(touched);
                 self.written.note(now, Err(reason));
             }
-            Work::FindAgain | Work::Check => {
+            Work::CheckInherited | Work::Check => {
                 let reason = Text::new(reason);
                 emit(Event::RulesCheckFailed { reason });
             }
@@ -335,6 +343,18 @@ impl RuleSync {
     /// Returns whether the filter of an earlier run is in force.
     pub(super) const fn is_inherited(&self) -> bool {
         matches!(self.in_force, InForce::Inherited)
+    }
+
+    /// Returns the filter in force, for operators.
+    pub(super) const fn in_force(&self) -> &'static str {
+        match self.in_force {
+            InForce::Unknown => "unknown",
+            InForce::Nothing => "none",
+            InForce::Closed => "drops all workload traffic",
+            InForce::Inherited if self.is_inherited_listed => "of an earlier run, and watched",
+            InForce::Inherited => "of an earlier run",
+            InForce::Own => "of this run",
+        }
     }
 
     /// Returns whether an element of the wanted rules is in force, or not wanted.

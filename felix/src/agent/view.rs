@@ -90,6 +90,11 @@ impl Agent {
         self.rules.foreign_edits()
     }
 
+    /// Returns the packet filter in force, for operators.
+    pub(crate) const fn filter_in_force(&self) -> &'static str {
+        self.rules.in_force()
+    }
+
     /// Returns why the packet filter in force is not the wanted one.
     pub(crate) fn rules_problem(&self) -> Option<&str> {
         self.rules.problem()

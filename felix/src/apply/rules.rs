@@ -55,12 +55,13 @@ pub struct Rules {
 /// program on any table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
-    /// Nothing was written yet.
+    /// Nothing was written yet, and no table of an earlier run was listed.
     Unwritten,
     /// Unchanged since the own transaction that created this generation; the kernel's listing has
     /// not been read yet.
     Unlisted(u32),
-    /// Unchanged since the last own transaction, at least until this generation.
+    /// Unchanged since the last own transaction, or since the table of an earlier run was listed, at
+    /// least until this generation.
     Listed {
         generation: u32,
         /// A hash of the kernel's listing, with handles, without counters.
@@ -111,15 +112,16 @@ impl Rules {
         }
     }
 
-    /// Compares the table with the one that was written. Costs one small request as long as no
-    /// program changes any nftables rules.
+    /// Compares the table with the one that was written, or, before that, the table of an earlier run
+    /// with its first listing. Costs one small request as long as no program changes any nftables
+    /// rules.
     ///
     /// # Errors
     ///
     /// The kernel did not answer.
     pub fn check(&mut self) -> Result<Checked, RulesError> {
         if self.known == Known::Unwritten {
-            return Ok(Checked::Nothing);
+            return self.adopt();
         }
         self.list()?;
         self.look()?;
@@ -244,6 +246,24 @@ impl Rules {
             };
         }
         Ok(())
+    }
+
+    /// Reads the table of an earlier run, to detect later changes.
+    fn adopt(&mut self) -> Result<Checked, RulesError> {
+        let generation = self.generation()?;
+        if !self.present()? {
+            return Ok(Checked::Nothing);
+        }
+        let listing = self.listing()?;
+        // The listing is valid only if no other program wrote in between.
+        if self.generation()? != generation {
+            return Ok(Checked::Doubtful);
+        }
+        self.known = Known::Listed {
+            generation,
+            listing,
+        };
+        Ok(Checked::Intact)
     }
 
     fn send(&mut self, steps: &[Change], generation: u32) -> Result<(), RulesError> {

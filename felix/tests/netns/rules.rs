@@ -464,6 +464,29 @@ fn an_earlier_runs_table_is_replaced_as_a_whole() {
 }
 
 #[test]
+fn change_of_an_earlier_runs_table_is_detected() {
+    lab("change_of_an_earlier_runs_table_is_detected", || {
+        for edit in [
+            "nft flush table inet cambric-felix",
+            "nft delete element inet cambric-felix dispatch-from { \"cali1\" }",
+            "nft insert rule inet cambric-felix forward accept",
+            "nft delete table inet cambric-felix",
+        ] {
+            apply(&mut Keeper::open(), &two());
+            let mut rules = Rules::open().unwrap();
+            assert_eq!(rules.check().unwrap(), Checked::Intact);
+            run("nft add table ip elsewhere");
+            assert_eq!(rules.check().unwrap(), Checked::Intact, "another table");
+            run(edit);
+            assert_eq!(rules.check().unwrap(), Checked::Changed, "{edit}");
+        }
+        // Removed before it was listed.
+        let mut rules = Rules::open().unwrap();
+        assert_eq!(rules.check().unwrap(), Checked::Nothing);
+    });
+}
+
+#[test]
 fn a_thousand_endpoints_fit_one_transaction() {
     lab("a_thousand_endpoints_fit_one_transaction", || {
         let names: Vec<(String, [String; 2])> = (0..1000)

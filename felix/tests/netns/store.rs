@@ -318,6 +318,40 @@ fn a_store_that_is_emptied_changes_nothing_in_the_kernel() {
     );
 }
 
+#[test]
+fn inherited_table_that_is_flushed_is_closed() {
+    lab("inherited_table_that_is_flushed_is_closed", || {
+        let mut bench = Bench::new();
+        bench.etcd = None;
+        // Without a snapshot only the table of the earlier run protects the workloads.
+        bench.restart_felix(0);
+        bench.says("a full read of the store");
+        let filter = |bench: &Bench| {
+            let status = bench.status();
+            let facts = status.facts.into_iter();
+            let mut filters = facts.filter(|fact| fact.name == "packet filter");
+            filters.next().unwrap().value
+        };
+        until("it watches the table", || {
+            filter(&bench) == "of an earlier run, and watched"
+        });
+        assert!(bench.one.namespace.pings("10.65.0.2"));
+        // Without rules all workload traffic passes, whatever its source.
+        run("nft flush table inet cambric-felix");
+        until("the table that drops all workload traffic", || {
+            filter(&bench) == "drops all workload traffic"
+        });
+        assert!(bench.one.namespace.is_cut_off("10.65.0.2"));
+        let words = "foreign change of the packet filter undone";
+        assert!(bench.log().contains(words), "{}", bench.log());
+
+        // The rules of the datastore follow, once it is read.
+        bench.start_etcd();
+        until("the wanted rules", || filter(&bench) == "of this run");
+        assert!(bench.one.namespace.pings("10.65.0.2"));
+    });
+}
+
 // Promise: as interop-tests daemons_that_restart_without_the_store_go_on
 #[test]
 fn a_start_without_the_store_writes_nothing_into_the_kernel() {

@@ -41,8 +41,9 @@ fn closed_rules_return_after_a_flush_and_a_refused_write() {
 }
 
 #[test]
-fn inherited_rules_that_are_flushed_are_closed() {
-    for from_snapshot in [false, true] {
+fn inherited_rules_that_are_changed_are_closed() {
+    for (from_snapshot, is_removed) in [(false, true), (true, true), (false, false), (true, false)]
+    {
         let mut world = World::new();
         world.link("cali1");
         world.endpoint("a", "cali1", &["10.65.0.1/32"]);
@@ -55,7 +56,10 @@ fn inherited_rules_that_are_flushed_are_closed() {
         world.pass(RULES_CHECK * 3);
         assert!(world.guards("cali1", [10, 65, 0, 1]), "the table stays");
         assert_eq!(world.agent.foreign_edits(), 0);
-        world.host.tables = Default::default();
+        match is_removed {
+            true => world.host.tables = Default::default(),
+            false => world.host.edited = true,
+        }
         world.pass(RULES_CHECK);
         // The snapshot's rules follow, as on a host without any.
         assert_eq!(world.guards("cali1", [10, 65, 0, 1]), from_snapshot);
