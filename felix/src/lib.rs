@@ -27,3 +27,4 @@ pub mod render;
 pub mod report;
 mod status;
 pub mod store;
+mod work;

@@ -10,7 +10,7 @@ use super::host::{Checked, Failed, HostCommand, HostEvent, Orders};
 use super::retry::Retry;
 use super::trust::{Filter, InForce};
 use crate::limits::{INHERITED_CHECK, PREPARATIONS_PER_WRITE_MAX, PREPARED_AT_ONCE, RULES_CHECK};
-use crate::render::{Change, Key, Ruleset, Touched, changes, creation, preparation};
+use crate::render::{Change, Key, Ruleset, Touched, changes, creation, prepare};
 
 /// The packet filter of the host, and its missing parts.
 #[derive(Debug)]
@@ -183,10 +183,9 @@ impl RuleSync {
         };
         // A continuously changing datastore must not delay denying rules.
         let prepares = self.preparations < PREPARATIONS_PER_WRITE_MAX;
-        let part = prepares.then(|| preparation(held, wanted, &self.unwritten, self.at_once));
-        if let Some(part) = part.flatten() {
-            let steps = changes(held, wanted, &part);
-            held.follow(wanted, &part);
+        let differences = &mut self.unwritten;
+        let steps = prepares.then(|| prepare(held, wanted, differences, self.at_once));
+        if let Some(steps) = steps.flatten() {
             return (steps, Work::Prepare);
         }
         let touched = std::mem::take(&mut self.unwritten);

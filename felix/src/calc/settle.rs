@@ -12,6 +12,7 @@ use super::policy::Touched;
 use super::read::local_id;
 use super::types::{Endpoint, EndpointId, Problem};
 use crate::render::{self, Encapsulation, Family, Frame};
+use crate::work;
 
 impl Calculator {
     /// Updates `desired` with all recorded changes. The result equals that of a
@@ -134,6 +135,7 @@ impl Calculator {
                 .map(|endpoint| self.place(&order, endpoint));
             let old = self.places.exchange(&order, new);
             let new = self.places.get(&order);
+            work::count(1 + new.map_or(0, |place| place.part.chains.len()));
             let takes = |place: Option<&Place>| place.map(Place::takes).unwrap_or_default();
             let (before, after) = (takes(old.as_ref()), takes(new));
             if before != after {
@@ -193,6 +195,7 @@ impl Calculator {
     fn exchange_members(&mut self, touched: Touched) {
         for (id, changed) in touched.sets {
             let members = self.index.addresses(&id);
+            work::count(changed.len());
             for family in Family::ALL {
                 let name = id.set_name(family);
                 members::exchange(&mut self.desired.rules, &name, family, members, &changed);

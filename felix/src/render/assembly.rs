@@ -13,6 +13,7 @@ use super::openstack;
 use super::outgoing::{self, Pools};
 use super::ruleset::{Chain, Key, Ruleset, Set, SetKind, Value};
 use super::translate::FLOATING;
+use crate::work;
 
 /// The part of one endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +49,16 @@ impl Touched {
             }
         }
         touched
+    }
+
+    /// Removes whole chains and sets.
+    pub(crate) fn remove(&mut self, part: &Self) {
+        for name in &part.chains {
+            self.chains.remove(name);
+        }
+        for name in part.sets.keys() {
+            self.sets.remove(name);
+        }
     }
 
     /// Returns whether it is empty.
@@ -200,6 +211,7 @@ impl Assembly {
     fn put_keys(&mut self, name: &str, keys: &BTreeSet<Key>) {
         let held = self.ruleset.sets.get(name).map(Set::keys);
         let held: BTreeSet<Key> = held.into_iter().flatten().cloned().collect();
+        work::count(held.len() + keys.len());
         for key in held.difference(keys) {
             self.put_element(name, key, None);
         }
@@ -210,6 +222,7 @@ impl Assembly {
 
     /// Adds a part.
     pub fn add(&mut self, part: &Part) {
+        work::count(part.chains.len() + part.sets.len());
         for (name, chain) in &part.chains {
             *self.chains.entry(name.clone()).or_default() += 1;
             let held = self.ruleset.chains.get(name);
@@ -233,6 +246,7 @@ impl Assembly {
 
     /// Removes a part that was added.
     pub fn remove(&mut self, part: &Part) {
+        work::count(part.chains.len() + part.sets.len());
         for (name, key, _) in &part.elements {
             self.put_element(name, key, None);
         }
@@ -267,6 +281,7 @@ impl Assembly {
 
     /// Puts an element with its value into an existing set, or removes it.
     pub(crate) fn put_element(&mut self, set: &str, key: &Key, value: Option<Option<Value>>) {
+        work::count(1);
         let Some(elements) = self.ruleset.sets.get_mut(set).map(|set| &mut set.elements) else {
             return;
         };

@@ -7,6 +7,8 @@ use super::ruleset::{
     Action, Chain, Hook, Key, Match, Rule, Ruleset, Set, SetKind, Value, Verdict,
 };
 
+use crate::work;
+
 /// Number of elements that weigh as much as one rule.
 const ELEMENTS_PER_STEP: usize = 10;
 
@@ -68,39 +70,63 @@ pub fn changes(held: &Ruleset, wanted: &Ruleset, touched: &Touched) -> Vec<Chang
 /// that no packet reaches before the rest is written. It contains at most `limit` of them, and no
 /// chain that refers to a chain that does not exist yet. Returns `None` if one transaction is
 /// enough for the rest; existing, changed and removed objects do not count.
-pub fn preparation(
+pub(crate) fn preparation(
     held: &Ruleset,
     wanted: &Ruleset,
     touched: &Touched,
     limit: usize,
 ) -> Option<Touched> {
     let sets = touched.sets.keys().filter_map(|name| {
+        work::count(1);
         let set = wanted.sets.get(name).filter(|set| set.is_plain())?;
         (!held.sets.contains_key(name)).then_some((name, set))
     });
     let chains = touched.chains.iter().filter_map(|name| {
+        work::count(1);
         let chain = wanted.chains.get(name)?;
         let is_new = chain.hook.is_none() && !held.chains.contains_key(name);
         is_new.then_some((name, chain))
     });
-    if sets.clone().count() + chains.clone().count() <= limit {
+    // Not more than the limit are looked at, for each of the parts.
+    let new = sets.clone().map(drop).chain(chains.clone().map(drop));
+    if new.take(limit.saturating_add(1)).count() <= limit {
         return None;
     }
     let mut part = Touched::default();
     let mut left = limit;
     for (name, set) in sets {
-        if left > 0 {
-            part.sets.insert(name.clone(), BTreeSet::new());
-            left = left.saturating_sub(1 + set.elements.len() / ELEMENTS_PER_STEP);
+        if left == 0 {
+            break;
         }
+        part.sets.insert(name.clone(), BTreeSet::new());
+        left = left.saturating_sub(1 + set.elements.len() / ELEMENTS_PER_STEP);
     }
     for (name, chain) in chains {
-        if left > 0 && chain.rules.iter().all(|rule| has_all(held, rule)) {
+        if left == 0 {
+            break;
+        }
+        if chain.rules.iter().all(|rule| has_all(held, rule)) {
             part.chains.insert(name.clone());
             left = left.saturating_sub(1 + chain.rules.len());
         }
     }
     (!part.is_empty()).then_some(part)
+}
+
+/// Takes the next part that can be [written in advance](preparation) out of the differences, and
+/// brings `held` into the state after it. Returns its steps, or `None` if one transaction is enough
+/// for the rest.
+pub fn prepare(
+    held: &mut Ruleset,
+    wanted: &Ruleset,
+    differences: &mut Touched,
+    limit: usize,
+) -> Option<Vec<Change>> {
+    let part = preparation(held, wanted, differences, limit)?;
+    let steps = changes(held, wanted, &part);
+    held.follow(wanted, &part);
+    differences.remove(&part);
+    Some(steps)
 }
 
 /// Returns whether the ruleset has all objects that a rule refers to. Not called for rules of
@@ -152,6 +178,7 @@ impl<'r> SetPair<'r> {
         let Some(other) = other else {
             return one.elements.iter().collect();
         };
+        work::count(self.keys.len());
         let touched = self.keys.iter();
         let touched = touched.filter_map(|key| one.elements.get_key_value(key));
         touched
@@ -163,6 +190,7 @@ impl<'r> SetPair<'r> {
 impl<'r> Pairs<'r> {
     fn of(held: &'r Ruleset, wanted: &'r Ruleset, touched: &'r Touched) -> Self {
         let chain = |ruleset: &'r Ruleset, name| ruleset.chains.get(name).map(|chain| &**chain);
+        work::count(touched.chains.len() + touched.sets.len());
         let chains = touched.chains.iter();
         let sets = touched.sets.iter();
         Self {

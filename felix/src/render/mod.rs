@@ -24,7 +24,9 @@ pub use build::{
     EndpointRules, Frame, NEIGHBOR_DISCOVERY, Passage, RuleInputs, TABLE, ToHostAction,
     endpoint_part, render, source,
 };
-pub use diff::{Change, changes, creation, preparation};
+#[cfg(test)]
+pub(crate) use diff::preparation;
+pub use diff::{Change, changes, creation, prepare};
 pub use encapsulation::{Encapsulation, TUNNEL_DEVICES, VXLAN_PORT};
 pub use guard::{Control, TCP};
 pub use names::SetId;

@@ -16,6 +16,7 @@ use super::super::members::Networks;
 use super::anchors::{Anchor, Anchors, Labels};
 use super::pool::Pool;
 use crate::render::SetId;
+use crate::work;
 
 /// A workload endpoint of any host, a host endpoint or a network set, in the form that rules need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -355,6 +356,7 @@ impl Index {
             }
         }
         let local: Vec<Arc<str>> = self.used.keys().cloned().collect();
+        work::count(lists.len() + local.len());
         for endpoint in local {
             if others.contains(&endpoint) {
                 continue;
@@ -473,6 +475,7 @@ impl Index {
             return;
         }
         let mut known: HashMap<*const Labels, Vec<&SetId>> = HashMap::new();
+        work::count(self.members.len());
         for entry in self.members.values() {
             let ids = known.entry(Arc::as_ptr(&entry.labels)).or_insert_with(|| {
                 let mut ids = asked.candidates(&entry.labels);
@@ -487,6 +490,7 @@ impl Index {
                 let Some(set) = self.sets.get_mut(*id) else {
                     continue;
                 };
+                work::count(1);
                 let come = set.exchange(&[], &entry.addresses);
                 let touched = self.touched.sets.get_mut(*id);
                 touched.into_iter().for_each(|set| set.extend(&come));
