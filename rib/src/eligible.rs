@@ -3,19 +3,30 @@
 use core::fmt;
 
 /// The restrictions on the AS_PATHs of a peer's routes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsPathChecks {
     /// How often the local AS number, the speaker's or that of the session, may occur: more than 0
     /// where several sites of one AS are connected through another (RFC 4271 §9.1.2).
     pub own_as_max: u8,
     /// Whether an AS_SET or AS_CONFED_SET is accepted (RFC 9774).
     pub allow_as_sets: bool,
-    /// Whether the first AS of an external peer's routes must be its own (RFC 4271 §6.3). A route
-    /// server does not prepend its AS (RFC 7947 §2.2.2.1).
+    /// Whether the first AS of an external peer's routes must be its own (RFC 4271 §6.3); the
+    /// default. A route server does not prepend its AS (RFC 7947 §2.2.2.1).
     pub enforce_first_as: bool,
     /// The maximum length of the path, counted as in the decision process (RFC 4271 §9.1.2.2); 0 for
     /// no limit.
     pub length_max: u16,
+}
+
+impl Default for AsPathChecks {
+    fn default() -> Self {
+        Self {
+            own_as_max: 0,
+            allow_as_sets: false,
+            enforce_first_as: true,
+            length_max: 0,
+        }
+    }
 }
 
 /// Why a path cannot be used.

@@ -380,8 +380,13 @@ peer_keys! {
         "whether the first AS in the AS_PATH of its routes must be its own (RFC 4271 §6.3); external \
          neighbors only. Routes that begin with another AS are not used, and `cambric show routes \
          --why` gives `first AS is not the neighbor's` as the reason. A route server does not prepend \
-         its AS (RFC 7947 §2.2.2.1): leave it off there",
-        Key { effect: Effect::Reevaluated, store: Store::Annotation, ..BOTH };
+         its AS (RFC 7947 §2.2.2.1): set `false` for that neighbor",
+        Key {
+            effect: Effect::Reevaluated,
+            store: Store::Annotation,
+            example: || false.into(),
+            ..BOTH
+        };
 
     "as_path_max": [as_path.length_max],
         "how many ASs the AS_PATH of its routes may have at most, or 0 for any number. They are counted as \

@@ -77,7 +77,8 @@ fn external_next_hop_must_be_on_the_link() {
 
 /// RFC 4271 §6.3
 #[test]
-fn first_as_of_another_is_unused_where_it_is_enforced() {
+fn first_as_of_another_is_unused_unless_accepted() {
+    assert!(external().as_path.enforce_first_as, "the default");
     let (mut wire, peer) = session(external());
     let enforce = |wire: &mut Wire, enforce| {
         let (mut config, mut peer) = (speaker_config(1), external());
@@ -96,17 +97,17 @@ fn first_as_of_another_is_unused_where_it_is_enforced() {
         (vec![other, THEIR_AS], refused),
     ] {
         wire.send(peer, Update::reach([NET]).path(&path, PEER));
-        assert_eq!(enforce(&mut wire, true), expected, "{path:?}");
+        assert_eq!(standing(&wire), expected, "{path:?}");
         assert_eq!(enforce(&mut wire, false), None, "{path:?}");
+        assert_eq!(enforce(&mut wire, true), expected, "{path:?}");
     }
 }
 
 #[test]
 fn first_as_of_internal_peers_is_not_enforced() {
     let mut config = speaker_config(1);
-    let mut peer = neighbor(1, 2, Role::Internal);
-    peer.as_path.enforce_first_as = true;
-    config.peers.push(peer);
+    config.peers.push(neighbor(1, 2, Role::Internal));
+    assert!(config.peers[0].as_path.enforce_first_as);
     let mut wire = Wire::new(config);
     let peer = wire.connect(2, &open(2));
     wire.send(peer, Update::reach([NET]).path(&[THEIR_AS], PEER));

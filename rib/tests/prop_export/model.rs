@@ -103,6 +103,10 @@ impl Model {
         if !info.as_path.allow_as_sets && received.as_path.to_string().contains('{') {
             return Err(Ineligible::AsSet);
         }
+        let is_external = info.role == Role::External && info.as_path.enforce_first_as;
+        if is_external && received.as_path.asns().next() != Some(info.asn) {
+            return Err(Ineligible::FirstAs);
+        }
         let length = received
             .as_path
             .segments()

@@ -75,6 +75,8 @@ pub fn info_of(peer: u16, alias: bool, import: &Policy) -> PeerInfo {
     };
     info.as_path.own_as_max = u8::from(peer == 3 || peer == 5);
     info.as_path.allow_as_sets = peer.is_multiple_of(2);
+    // Only one of the two external peers; it means nothing for internal ones.
+    info.as_path.enforce_first_as = peer != 2;
     // No limit, one that some paths exceed, and one that a path with an AS_SET just meets.
     info.as_path.length_max = peer.saturating_sub(6);
     info
@@ -155,11 +157,19 @@ pub fn address_of(family: Family, next_hop: u8) -> NextHop {
     }
 }
 
-/// Returns the AS_PATH of a variant: an external peer prepends its own AS. The last variant ends
-/// with an AS_SET.
+/// Returns the AS_PATH of a variant: an external peer prepends its own AS, except in variant 4. The
+/// last variant ends with an AS_SET.
 fn as_path_of(external: Option<u16>, number: u8) -> AsPath {
     let after: [&[u32]; 7] = match external {
-        Some(_) => [&[], &[65_001], &[65_002], &[64_512], &[], &[64_699], &[]],
+        Some(_) => [
+            &[],
+            &[65_001],
+            &[65_002],
+            &[64_512],
+            &[65_001],
+            &[64_699],
+            &[],
+        ],
         None => [
             &[],
             &[64_601],
@@ -170,7 +180,8 @@ fn as_path_of(external: Option<u16>, number: u8) -> AsPath {
             &[64_601],
         ],
     };
-    let first = external.map(|peer| 64_600 + u32::from(peer));
+    let first = external.filter(|_| number != 4);
+    let first = first.map(|peer| 64_600 + u32::from(peer));
     let after = after[usize::from(number)].iter().copied();
     let path: Vec<Asn> = first.into_iter().chain(after).map(Asn).collect();
     let set: &[Asn] = match number {
