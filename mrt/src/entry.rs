@@ -1,11 +1,13 @@
 //! The content of a record, by its type and subtype (RFC 6396 §4, RFC 8050 §3).
 
+use bgp_proto::MessageKind;
 use thiserror::Error;
 
+use crate::bgp::{self, BgpStateChange};
 use crate::bgp4mp::{self, Bgp4mpMessage, Session, StateChange, TableEntry};
 use crate::cursor::Cursor;
 use crate::reader::Record;
-use crate::record_type::{BGP4MP, BGP4MP_ET, TABLE_DUMP, TABLE_DUMP_V2};
+use crate::record_type::{BGP, BGP4MP, BGP4MP_ET, TABLE_DUMP, TABLE_DUMP_V2};
 use crate::table::TableDump;
 use crate::table_v2::{PeerIndex, Rib, RibForm};
 
@@ -17,6 +19,8 @@ pub enum Entry {
     Message(Bgp4mpMessage),
     /// A state transition of a session.
     StateChange(StateChange),
+    /// A state transition of a session in the retired format of BGP_STATE_CHANGE.
+    BgpStateChange(BgpStateChange),
     /// The peers that RIB records refer to (RFC 6396 §4.3.1).
     PeerIndex(PeerIndex),
     /// The paths of a prefix, of all peers (RFC 6396 §4.3.2, §4.3.3).
@@ -62,6 +66,7 @@ impl Record {
     pub fn entry(&self) -> Result<Entry, EntryError> {
         let mut body = Cursor::new(self.body.clone());
         let entry = match self.kind {
+            BGP => self.bgp(&mut body),
             TABLE_DUMP => TableDump::read(&mut body, self.subtype).map(Entry::TableDump),
             TABLE_DUMP_V2 => self.table_dump_v2(&mut body),
             BGP4MP | BGP4MP_ET => self.bgp4mp(&mut body),
@@ -83,6 +88,20 @@ impl Record {
             Some(form) => Rib::read(body, form).map(Entry::Rib),
             None => Some(Entry::Unknown),
         }
+    }
+
+    /// Parses the subtypes of RFC 6396 appendix B.2.1. The format of BGP_NULL and BGP_PREF_UPDATE is
+    /// not defined, and BGP_SYNC should be ignored.
+    fn bgp(&self, body: &mut Cursor) -> Option<Entry> {
+        let kind = match self.subtype {
+            1 => MessageKind::Update,
+            3 => return bgp::state_change(body).map(Entry::BgpStateChange),
+            5 => MessageKind::Open,
+            6 => MessageKind::Notification,
+            7 => MessageKind::Keepalive,
+            _ => return Some(Entry::Unknown),
+        };
+        bgp::message(body, kind).map(Entry::Message)
     }
 
     /// Parses the subtypes of RFC 6396 §4.4 and RFC 8050 §3; 2 and 3 are those of its appendix B.

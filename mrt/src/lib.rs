@@ -26,6 +26,7 @@
     )
 )]
 
+mod bgp;
 mod bgp4mp;
 mod cursor;
 mod entry;
@@ -36,6 +37,7 @@ mod record_type;
 mod table;
 mod table_v2;
 
+pub use bgp::BgpStateChange;
 pub use bgp4mp::{Bgp4mpMessage, Session, StateChange, TableEntry};
 pub use entry::{Entry, EntryError};
 pub use file::{Source, open};

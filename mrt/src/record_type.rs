@@ -1,5 +1,7 @@
 //! Types of records.
 
+/// The retired type BGP (RFC 6396 appendix B.2.1).
+pub(crate) const BGP: u16 = 5;
 /// Types of records (RFC 6396 §4).
 pub(crate) const TABLE_DUMP: u16 = 12;
 pub(crate) const TABLE_DUMP_V2: u16 = 13;

@@ -11,7 +11,7 @@ use bgp_proto::{
     NlriIter, Open, PeerKind, SessionParams, next_frame,
 };
 use bytes::BytesMut;
-use mrt::{Entry, PeerIndex, Record, Rib, StateChange, TableDump, TableEntry};
+use mrt::{BgpStateChange, Entry, PeerIndex, Record, Rib, StateChange, TableDump, TableEntry};
 
 use crate::decode::output::Output;
 use crate::decode::schema::{Content, End, Line, NlriReport, Place, RibPath, Routes};
@@ -89,8 +89,9 @@ fn lines(record: &Record, known: &mut Known) -> Vec<(Place<'static>, Content)> {
         Entry::Message(message) => known.messages(&message, place),
         Entry::StateChange(change) => {
             let place = with_session(place, &change.session);
-            vec![(place, state_change(&change))]
+            vec![(place, state_change(change.old, change.new))]
         }
+        Entry::BgpStateChange(change) => vec![bgp_state_change(&change, place)],
         Entry::PeerIndex(index) => {
             let content = peer_index(&index);
             known.peers = index;
@@ -211,13 +212,25 @@ fn with_session(place: Place<'static>, session: &mrt::Session) -> Place<'static>
     }
 }
 
-fn state_change(change: &StateChange) -> Content {
+fn bgp_state_change(
+    change: &BgpStateChange,
+    mut place: Place<'static>,
+) -> (Place<'static>, Content) {
+    place.peer = Some(End {
+        address: change.peer_address.into(),
+        asn: change.peer_asn.0,
+        id: None,
+    });
+    (place, state_change(change.old, change.new))
+}
+
+fn state_change(old: u16, new: u16) -> Content {
     let name = |state: u16| {
         StateChange::state_name(state).map_or_else(|| state.to_string(), ToString::to_string)
     };
     Content::StateChange {
-        old: name(change.old),
-        new: name(change.new),
+        old: name(old),
+        new: name(new),
     }
 }
 

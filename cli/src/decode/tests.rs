@@ -1,12 +1,16 @@
 use serde_json::{Value, json};
 
-use super::hex;
 use super::output::Output;
+use super::{hex, mrt_file};
 
 /// The printed objects of a text file.
 fn decode(text: &str) -> Vec<Value> {
     let mut out = Output(Vec::new());
     hex::lines(text.as_bytes(), &mut out).unwrap();
+    objects(out)
+}
+
+fn objects(out: Output<Vec<u8>>) -> Vec<Value> {
     let text = String::from_utf8(out.0).unwrap();
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -141,4 +145,37 @@ fn capabilities_and_reasons_are_printed() {
 fn invalid_field_is_reported() {
     let lines = decode("as4=2 00");
     assert_eq!(lines[0]["error"], "as4=2: write as4=0 or as4=1");
+}
+
+/// Octets of RFC 6396 appendix B.2.1: time, type 5 with its subtype, length; then AS number and
+/// address of the peer, in messages also the local ones, and no header of a message.
+#[test]
+fn mrt_records_of_the_retired_type_are_printed() {
+    let update = "00000007 0005 0001 00000012 fde9 c0000201 fdea c0000202 0002080a0000";
+    let change = "00000008 0005 0003 0000000a fde9 c0000201 0005 0006";
+    let sync = "00000009 0005 0004 00000004 0001 6100";
+    let octets = super::octets::from_hex(&[update, change, sync].concat()).unwrap();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    std::io::Write::write_all(&mut file, &octets).unwrap();
+    let mut out = Output(Vec::new());
+    mrt_file::run(file.path(), &mut out).unwrap();
+    let peer = json!({"address": "192.0.2.1", "asn": 65001});
+    let local = json!({"address": "192.0.2.2", "asn": 65002});
+    assert_eq!(
+        objects(out),
+        [
+            json!({
+                "message": 1, "offset": 0, "time": 7, "peer": peer, "local": local,
+                "type": "UPDATE",
+                "unreach": [{"family": "ipv4-unicast", "nlri": [{"prefix": "10.0.0.0/8"}]}],
+            }),
+            json!({
+                "message": 2, "offset": 30, "time": 8, "peer": peer, "type": "STATE-CHANGE",
+                "old": "OpenConfirm", "new": "Established",
+            }),
+            json!({
+                "message": 3, "offset": 52, "time": 9, "type": "RECORD", "kind": 5, "subtype": 4,
+            }),
+        ]
+    );
 }
