@@ -88,6 +88,12 @@ impl Reading<'_, '_> {
         if peer.role == Role::External {
             self.notes.extend(missing_policies(&peer.name, section));
         }
+        if peer.prefix_limits.max() == 0 {
+            self.notes.push(format!(
+                "neighbor {}: prefix_limit = 0: the number of its routes is not limited",
+                peer.name
+            ));
+        }
     }
 }
 

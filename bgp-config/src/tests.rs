@@ -180,7 +180,7 @@ fn prefix_limits_are_by_family() {
         prefix_limit = [{ max = 64, action = "warn" }]
         "#,
     );
-    let limits = &intent.speaker.peers[0].prefix_limits;
+    let limits = intent.speaker.peers[0].prefix_limits.by_family();
     let v4 = PrefixLimit {
         max: 1000,
         warn_percent: 90,
@@ -193,12 +193,35 @@ fn prefix_limits_are_by_family() {
     };
     assert_eq!(limits[&Family::IPV4_UNICAST], v4);
     assert_eq!(limits[&Family::IPV6_UNICAST], v6);
-    let limits = &intent.speaker.ranges[0].template.prefix_limits;
+    let limits = intent.speaker.ranges[0].template.prefix_limits.by_family();
     assert_eq!(limits.len(), 2, "every family");
     assert!(
         limits
             .values()
             .all(|limit| limit.action == LimitAction::Warn)
+    );
+}
+
+#[test]
+fn prefix_limit_has_a_default_and_0_is_no_limit() {
+    let limit = |keys: &str| {
+        let intent = good(&format!(
+            "[[neighbor]]\naddress = \"10.0.0.1\"\nasn = 64512\n{keys}"
+        ));
+        let limits = &intent.speaker.peers[0].prefix_limits;
+        let max = |family| limits.get(family).map(|limit| (limit.max, limit.action));
+        let both = [Family::IPV4_UNICAST, Family::IPV6_UNICAST].map(max);
+        (both, intent.notes)
+    };
+    let drop = |max| Some((max, LimitAction::Drop));
+    assert_eq!(limit(""), ([drop(2_000_000); 2], vec![]));
+    assert_eq!(limit("prefix_limit = 500"), ([drop(500); 2], vec![]));
+    let of_one = "prefix_limit = [{ max = 7, families = [\"ipv4-unicast\"] }]";
+    assert_eq!(limit(of_one), ([drop(7), drop(2_000_000)], vec![]));
+    let note = "neighbor 10.0.0.1: prefix_limit = 0: the number of its routes is not limited";
+    assert_eq!(
+        limit("prefix_limit = 0"),
+        ([None; 2], vec![note.to_owned()])
     );
 }
 
@@ -296,6 +319,7 @@ NEIGHBOR add_path = "send"; add_path_send = { l2vpn-evpn = 2 }    | 7:19 | no ta
 restart_wait = 9999; NEIGHBOR                                     | 3:16 | at most 3600
 registration_ttl = 15; NEIGHBOR                                   | 3:20 | no [datastore]
 absence_wait = 60; NEIGHBOR                                       | 3:16 | no [datastore]
+NEIGHBOR prefix_limit = "many"                                    | 6:16 | 0 for no limit, or a list of tables
 NEIGHBOR prefix_limit = [{ max = 0 }]                             | 6:25 | at least 1
 NEIGHBOR prefix_limit = [{ max = 9, warn = 101 }]                 | 6:35 | 1 to 100
 NEIGHBOR prefix_limit = [{ max = 9, restart_after = 5 }]          | 6:44 | action = "restart"

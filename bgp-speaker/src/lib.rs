@@ -76,7 +76,9 @@ pub use bgp_proto;
 pub use rib;
 
 pub use addresses::InterfaceAddress;
-pub use config::{LimitAction, Password, PrefixLimit, RangeConfig, SpeakerConfig, no_policy};
+pub use config::{
+    LimitAction, Password, PrefixLimit, PrefixLimits, RangeConfig, SpeakerConfig, no_policy,
+};
 pub use defer::Restart;
 pub use event::{Event, Input, Malformed, Output, Refusal};
 pub use handshake::{HandshakeFailure, HandshakeFailures};

@@ -91,6 +91,10 @@ pub const RESTART_TIME_S_MAX: u16 = 4095;
 /// The greatest distance in hops of a peer with TTL security (RFC 5082).
 pub const TTL_SECURITY_HOPS_MAX: u8 = 254;
 
+/// The default of `prefix_limit`: the paths of a peer in one family. Twice a full table of the
+/// internet, which has about a million prefixes.
+pub const PREFIXES_MAX: u32 = 2_000_000;
+
 /// The default of `warn`: the share of a prefix limit, in percent, from which on a warning is
 /// logged.
 pub const LIMIT_WARN_PERCENT: u8 = 75;

@@ -32,7 +32,7 @@ impl Speaker {
         };
         state.limit_levels.clear();
         for family in self.config.families.iter() {
-            let limit = state.config.prefix_limits.get(&family);
+            let limit = state.config.prefix_limits.get(family);
             let limit = limit.map(|limit| PathLimit {
                 max: limit.max,
                 refuse: limit.action == LimitAction::Drop,
@@ -49,7 +49,7 @@ impl Speaker {
         ingested: &Ingested,
     ) -> Option<bgp_fsm::Input> {
         let state = self.roster.get_mut(peer)?;
-        let limit = *state.config.prefix_limits.get(&family)?;
+        let limit = state.config.prefix_limits.get(family)?;
         let passed = ingested.exceeded || ingested.limited > 0;
         // Stale paths that wait for the sweep do not count for this session.
         let paths = self.rib.counters(peer, family).paths;
@@ -61,12 +61,13 @@ impl Speaker {
             (false, true) => LimitLevel::Near,
             (false, false) => LimitLevel::Below,
         };
-        let told = state.limit_levels.entry(family).or_default();
-        let news = level > *told;
-        if news || level == LimitLevel::Below {
-            *told = level;
+        let reported = state.limit_levels.get(&family).copied().unwrap_or_default();
+        let news = level > reported;
+        if level == LimitLevel::Below && reported != LimitLevel::Below {
+            state.limit_levels.remove(&family);
         }
         if news {
+            state.limit_levels.insert(family, level);
             let name = state.config.name.clone();
             self.outputs.push_back(Output::Event(Event::PrefixLimit {
                 peer,

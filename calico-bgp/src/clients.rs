@@ -32,9 +32,13 @@ pub(crate) fn of_reflector<'v>(own: &Own<'v>) -> Vec<Client<'v>> {
         addresses.filter_map(move |remote| {
             let local = own.node.address_beside(remote)?;
             let asn = own.asn_of(node);
+            let want = reflectors::reflector_want(own, remote, BGP_PORT, asn, local, true);
             Some(Client {
                 name,
-                want: reflectors::reflector_want(own, remote, BGP_PORT, asn, local, true),
+                want: Want {
+                    is_plain_node: true,
+                    ..want
+                },
                 chooses_us: chooses_us(own, contenders, name, remote),
             })
         })
@@ -107,5 +111,5 @@ pub(crate) fn range(client: Client<'_>, own: &Own<'_>, policies: &mut Policies<'
 }
 
 fn is_client(own: &Own<'_>, name: &str, node: &Node) -> bool {
-    node.cluster_id.is_none() && !own.view.fleet.has(name) && name != own.host.name
+    !own.reflects(name, node) && name != own.host.name
 }

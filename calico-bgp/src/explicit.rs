@@ -160,6 +160,7 @@ fn forward<'v>(own: &Own<'v>, spec: &'v BgpPeerSpec, origin: Origin) -> Vec<Want
         ..Want::new(own, origin, peer.address)
     };
     if let Some((name, node)) = own.node_at(peer.address) {
+        want.is_plain_node = !own.reflects(name, node);
         if own.asn_of(node) == asn {
             want.port = own.port_of(name);
         }

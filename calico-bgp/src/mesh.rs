@@ -10,11 +10,10 @@ use crate::view::Node;
 /// Returns a peer for each address of each other node, unless one of the two nodes is a route
 /// reflector.
 pub(crate) fn wants<'v>(own: &Own<'v>) -> Vec<Want<'v>> {
-    let reflects = |name: &str, node: &Node| node.cluster_id.is_some() || own.view.fleet.has(name);
-    if !own.cluster.mesh() || own.host.reflects || reflects(&own.host.name, own.node) {
+    if !own.cluster.mesh() || own.host.reflects || own.reflects(&own.host.name, own.node) {
         return Vec::new();
     }
-    of(own, |name, node, _| !reflects(name, node))
+    of(own, |name, node, _| !own.reflects(name, node))
 }
 
 /// Returns the same for former mesh peers at these addresses.

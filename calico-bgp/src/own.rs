@@ -111,6 +111,11 @@ impl<'v> Own<'v> {
         port.unwrap_or_else(|| self.cluster.port())
     }
 
+    /// Returns whether a node is a route reflector.
+    pub(crate) fn reflects(&self, name: &str, node: &Node) -> bool {
+        node.cluster_id.is_some() || self.view.fleet.has(name)
+    }
+
     /// Returns the node with this address.
     pub(crate) fn node_at(&self, address: IpAddr) -> Option<(&'v str, &'v Node)> {
         let mut nodes = self.view.nodes.iter();

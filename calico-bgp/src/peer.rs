@@ -5,11 +5,12 @@ use std::net::IpAddr;
 use bgp_config::limits::{BGP_PORT, RESTART_TIME_S};
 use bgp_fsm::{GracefulRestartConfig, PeerAs};
 use bgp_proto::{Asn, ClusterId, Family, FamilySet};
-use bgp_speaker::{Password, PeerConfig, SpeakerConfig};
+use bgp_speaker::{Password, PeerConfig, PrefixLimits, SpeakerConfig};
 use rib::{NextHopMode, Role, SendPaths};
 
 use crate::export::Policies;
 use crate::fields;
+use crate::limits::NODE_PREFIXES_MAX;
 use crate::own::Own;
 use crate::view::{Node, Peering};
 
@@ -57,6 +58,8 @@ pub(crate) struct Want<'v> {
     pub(crate) local_asn: Asn,
     /// The node that it is, if known.
     pub(crate) node: Option<&'v Node>,
+    /// Whether it is a node without route reflector.
+    pub(crate) is_plain_node: bool,
     /// The local address of the session.
     pub(crate) source: Option<IpAddr>,
     pub(crate) passive: bool,
@@ -85,6 +88,7 @@ impl<'v> Want<'v> {
             asn: own.asn,
             local_asn: own.asn,
             node: None,
+            is_plain_node: false,
             source: own.node.address_beside(remote),
             passive: false,
             restart_time_s: None,
@@ -108,6 +112,7 @@ impl<'v> Want<'v> {
             port: own.port_of(name),
             asn: own.asn_of(node),
             node: Some(node),
+            is_plain_node: !own.reflects(name, node),
             ..Self::new(own, origin, remote)
         }
     }
@@ -166,6 +171,9 @@ impl<'v> Want<'v> {
         peer.session.hostname = Some(own.host.name.clone());
         peer.import = policies.import(&self);
         peer.export = policies.export(&self);
+        if self.is_plain_node {
+            peer.prefix_limits = PrefixLimits::of_all(NODE_PREFIXES_MAX);
+        }
         if let Some(peering) = self.peering {
             fields::apply(peering, &mut peer);
         }

@@ -1,6 +1,8 @@
 //! The limits of a speaker.
 
-use bgp_proto::Prefix;
+use std::collections::BTreeMap;
+
+use bgp_proto::{Family, Prefix};
 use bgp_speaker::{HandshakeFailure, LimitAction, PeerView, RangeUsage, Speaker, limits};
 use daemon_common::report::Limit;
 
@@ -18,6 +20,7 @@ pub fn limits(speaker: &Speaker) -> Vec<Limit> {
     ];
     all.extend(usage.ranges.iter().map(range));
     all.extend(speaker.peers().flat_map(|peer| paths(&peer)));
+    all.extend(paths_by_default(speaker));
     all.extend([
         Limit::new(
             "paths in use for a prefix",
@@ -128,10 +131,10 @@ fn range(usage: &RangeUsage) -> Limit {
     }
 }
 
-/// Returns the limits of a neighbor's paths, family by family.
+/// Returns the limits of a neighbor's paths that are given for single families.
 fn paths(peer: &PeerView<'_>) -> Vec<Limit> {
     let limits = peer.families.iter().filter_map(|(family, counters)| {
-        let limit = peer.config.prefix_limits.get(family)?;
+        let limit = peer.config.prefix_limits.by_family().get(family)?;
         let then = match limit.action {
             LimitAction::Warn => "a warning is logged".to_owned(),
             LimitAction::Drop => "further paths are rejected".to_owned(),
@@ -150,6 +153,34 @@ fn paths(peer: &PeerView<'_>) -> Vec<Limit> {
         })
     });
     limits.collect()
+}
+
+/// Returns the other limits of paths: one for all neighbors with the same number in a family, since
+/// every neighbor has one. The usage is that of the neighbor with the most paths.
+fn paths_by_default(speaker: &Speaker) -> Vec<Limit> {
+    let mut all: BTreeMap<(u32, Family), Limit> = BTreeMap::new();
+    for peer in speaker.peers() {
+        let limits = &peer.config.prefix_limits;
+        for (family, counters) in &peer.families {
+            if limits.max() == 0 || limits.by_family().contains_key(family) {
+                continue;
+            }
+            let peak = peer.path_peaks.get(family).copied().unwrap_or_default();
+            let limit = all.entry((limits.max(), *family)).or_insert_with(|| Limit {
+                of: Some(format!("each other {family}")),
+                ..Limit::new(
+                    "paths of a neighbor",
+                    limits.max().into(),
+                    "further paths are rejected",
+                )
+                .key("prefix_limit")
+            });
+            limit.used = limit.used.max(Some(counters.paths.into()));
+            limit.peak = limit.peak.max(Some(peak.into()));
+            limit.met = Some(limit.met.unwrap_or_default() + counters.limited);
+        }
+    }
+    all.into_values().collect()
 }
 
 fn number(count: usize) -> u64 {

@@ -155,11 +155,7 @@ fn neighbor_family(
         received: counters.paths.into(),
         accepted: counters.accepted.into(),
         ineligible: counters.ineligible.into(),
-        limit: peer
-            .config
-            .prefix_limits
-            .get(&family)
-            .map(|limit| limit.max),
+        limit: (peer.config.prefix_limits.get(family)).map(|limit| limit.max),
         limited: counters.limited,
         add_path: add_path.map(str::to_owned),
         add_path_send: holds(|params| params.add_path_send).then(|| {

@@ -530,7 +530,25 @@ fn path_limits_are_reported_by_neighbor_and_family() {
         (500, Some(0), Some(0))
     );
     assert_eq!(limit.then, "the session is closed, then idle hold for 60 s");
-    assert_eq!(paths.count(), 0, "no other family has one");
+    let limit = paths.next().expect("that of the other family");
+    assert_eq!(limit.of.as_deref(), Some("each other ipv4-unicast"));
+    assert_eq!(
+        (limit.limit, limit.used, limit.met),
+        (2_000_000, Some(0), Some(0))
+    );
+    assert_eq!(paths.count(), 0);
+}
+
+#[test]
+fn default_path_limits_of_neighbors_share_a_line() {
+    let more = "[[neighbor]]\naddress = \"10.0.9.8\"\nasn = 65001\n";
+    let pair = Pair::with(more, "");
+    assert_eq!(pair.reflector.peers().count(), 2);
+    let limits = limits(&pair.reflector);
+    let paths = limits.iter().filter(|l| l.name == "paths of a neighbor");
+    let paths: Vec<_> = paths.map(|l| (l.of.as_deref(), l.limit)).collect();
+    let families = ["each other ipv4-unicast", "each other ipv6-unicast"];
+    assert_eq!(paths, families.map(|of| (Some(of), 2_000_000)));
 }
 
 #[test]

@@ -1,7 +1,74 @@
 //! Values of a peer's configuration.
 
-use alloc::string::String;
+use alloc::{collections::BTreeMap, string::String};
 use core::{fmt, ops::Deref};
+
+use bgp_proto::Family;
+
+use crate::limits::{LIMIT_WARN_PERCENT, PREFIXES_MAX};
+
+/// The limits of the paths that a peer may announce, family by family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrefixLimits {
+    by_family: BTreeMap<Family, PrefixLimit>,
+    max: u32,
+}
+
+impl Default for PrefixLimits {
+    fn default() -> Self {
+        Self::of_all(PREFIXES_MAX)
+    }
+}
+
+impl PrefixLimits {
+    /// Returns limits of this many paths in every family, beyond which paths are rejected; 0 means
+    /// no limit.
+    #[must_use]
+    pub const fn of_all(max: u32) -> Self {
+        Self {
+            by_family: BTreeMap::new(),
+            max,
+        }
+    }
+
+    /// Returns these limits, and in every other family the default one.
+    #[must_use]
+    pub const fn of(by_family: BTreeMap<Family, PrefixLimit>) -> Self {
+        Self {
+            by_family,
+            max: PREFIXES_MAX,
+        }
+    }
+
+    /// Sets the limit of one family.
+    pub fn insert(&mut self, family: Family, limit: PrefixLimit) {
+        self.by_family.insert(family, limit);
+    }
+
+    /// Returns the limit that applies to a family; `None` if there is none.
+    #[must_use]
+    pub fn get(&self, family: Family) -> Option<PrefixLimit> {
+        let given = self.by_family.get(&family).copied();
+        let of_all = PrefixLimit {
+            max: self.max,
+            warn_percent: LIMIT_WARN_PERCENT,
+            action: LimitAction::Drop,
+        };
+        given.or_else(|| (self.max > 0).then_some(of_all))
+    }
+
+    /// Returns the limits that were given for single families.
+    #[must_use]
+    pub const fn by_family(&self) -> &BTreeMap<Family, PrefixLimit> {
+        &self.by_family
+    }
+
+    /// Returns the limit of every other family; 0 means no limit.
+    #[must_use]
+    pub const fn max(&self) -> u32 {
+        self.max
+    }
+}
 
 /// The maximum number of paths of a family that a peer may announce (RFC 4271 §6.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Conversion between fields of a configuration and values of keys.
 
 use alloc::{
-    collections::BTreeMap,
     string::{String, ToString},
     vec::Vec,
 };
@@ -15,7 +14,7 @@ use super::{
     read::{by_family, set_of},
     value::Value,
 };
-use crate::config::{LimitAction, Password, PrefixLimit};
+use crate::config::{LimitAction, Password, PrefixLimit, PrefixLimits};
 
 /// The type of a field.
 pub(super) trait Field: Sized {
@@ -155,16 +154,21 @@ impl Field for FamilySet {
     }
 }
 
-impl Field for BTreeMap<Family, PrefixLimit> {
+impl Field for PrefixLimits {
     fn of(value: &Value) -> Option<Self> {
-        by_family(value, prefix_limit)
+        match value {
+            Value::Number(_) => u32::of(value).map(Self::of_all),
+            value => by_family(value, prefix_limit).map(Self::of),
+        }
     }
 
     fn value(&self) -> Option<Value> {
-        let limits = self
-            .iter()
-            .map(|(family, limit)| limit_value(*family, limit));
-        (!self.is_empty()).then(|| Value::list(limits))
+        let limits = self.by_family().iter();
+        let limits = limits.map(|(family, limit)| limit_value(*family, limit));
+        Some(match self.by_family().is_empty() {
+            true => self.max().into(),
+            false => Value::list(limits),
+        })
     }
 }
 

@@ -51,7 +51,7 @@ pub enum Kind {
     Families,
     /// The paths that are sent with ADD-PATH (RFC 7911).
     Paths,
-    /// A list of path limits.
+    /// A limit of paths in every family, 0 for none; or a list of limits by family.
     PathLimits,
     /// Without a written form: set in code, or derived.
     InCode,
@@ -106,7 +106,7 @@ impl fmt::Display for Kind {
                  families with one of these each",
                 rib::limits::BEST_PATHS_MAX
             ),
-            Self::PathLimits => f.write_str("a list of tables"),
+            Self::PathLimits => f.write_str("a number of paths, 0 for no limit, or a list of tables"),
             Self::InCode => f.write_str("not set in a file"),
         }
     }

@@ -325,6 +325,7 @@ impl Reader<'_> {
             },
             (Kind::Families, Value::List(names)) => return families(self, names, given),
             (Kind::Paths, value) => return paths(self, value, given),
+            (Kind::PathLimits, Value::Number(max)) => number_in(*max, true, 1, u32::MAX),
             (Kind::PathLimits, Value::List(entries)) => {
                 return path_limits(self, entries);
             }

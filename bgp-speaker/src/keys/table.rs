@@ -22,7 +22,7 @@ use super::{
     value::Value,
 };
 use crate::{
-    config::{Password, PrefixLimit},
+    config::{Password, PrefixLimits},
     limits::{
         BGP_PORT, DESCRIPTION_OCTETS_MAX, NAME_OCTETS_MAX, PASSWORD_OCTETS_MAX, RESTART_TIME_S,
         RESTART_TIME_S_MAX, TTL_SECURITY_HOPS_MAX,
@@ -472,14 +472,17 @@ peer_keys! {
             peer.session.add_path_send = peer.session.add_path_send.intersection(named);
         };
 
-    "prefix_limit": [prefix_limits]: BTreeMap<Family, PrefixLimit> = BTreeMap::new(),
-        "the maximum number of paths that the neighbor may advertise; see \
+    "prefix_limit": [prefix_limits]: PrefixLimits = PrefixLimits::default(),
+        "the maximum number of paths that the neighbor may advertise in each family; further ones \
+         are rejected. A list of tables has other actions, and limits for single families; see \
          [Limits](route-reflector.md#limits)",
         Key {
             kind: Kind::PathLimits,
-            default: Fallback::Words("no limit"),
+            default: Fallback::Words("`2000000`; `20000` for a node of the datastore"),
             effect: Effect::Refreshed,
-            example: || Value::list([Value::table([("max", 100.into())])]),
+            store: Store::Annotation,
+            help: "`prefix_limit = 5000`, or a [[neighbor.prefix_limit]] with `max`",
+            example: || 100.into(),
             ..BOTH
         };
 

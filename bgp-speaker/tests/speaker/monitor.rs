@@ -274,7 +274,7 @@ fn refused_route_is_not_reported() {
         action: bgp_speaker::LimitAction::Drop,
     };
     let template = &mut config.ranges[0].template;
-    template.prefix_limits = [(V4, limit)].into_iter().collect();
+    template.prefix_limits.insert(V4, limit);
     let mut wire = Wire::prepared(config, |speaker| {
         speaker.start_monitor(Instant::ZERO, Monitor::new([PRE]));
     });
@@ -294,7 +294,7 @@ fn routes_are_reported_before_the_session_that_they_end() {
         action: bgp_speaker::LimitAction::Restart { after_s: 300 },
     };
     let template = &mut config.ranges[0].template;
-    template.prefix_limits = [(V4, limit)].into_iter().collect();
+    template.prefix_limits.insert(V4, limit);
     let mut wire = Wire::prepared(config, |speaker| {
         speaker.start_monitor(Instant::ZERO, Monitor::new([PRE]));
     });

@@ -64,6 +64,8 @@ fn annotation_that_is_refused_is_a_fault() {
         ("hold-time", "2", "0 or at least 3 seconds"),
         ("hold-time", "soon", "0 or at least 3 seconds"),
         ("allow-as-sets", "yes", "true or false"),
+        ("prefix-limit", "-1", "0 for no limit"),
+        ("prefix-limit", "true", "0 for no limit"),
         ("hold-tiem", "30", "no key of a BGPPeer"),
         ("password", "x", "no key of a BGPPeer"),
     ] {

@@ -124,6 +124,58 @@ fn a_client_dials_two_reflectors_beside_the_mesh() {
     assert_eq!(all.len(), 3, "each is somebody's");
 }
 
+/// Returns the prefix limit of a peer.
+fn prefix_limit(peer: &PeerConfig) -> u32 {
+    let family = peer.session.families.iter().next().expect("a family");
+    let limit = peer.prefix_limits.get(family);
+    limit.expect("a limit").max
+}
+
+// Promise (BGP): The number of routes that is accepted from a neighbor is limited by default: 20,000
+// in each family from a node of the datastore, 2,000,000 from a route reflector or another neighbor.
+#[test]
+fn node_of_the_store_has_a_lower_prefix_limit() {
+    let mut view = registered();
+    for (name, peer, annotation) in [
+        ("tor", "10.0.0.254", ""),
+        ("node", "10.0.0.2", ""),
+        ("node-more", "10.0.0.3", r#""cambric.io/prefix-limit":"70""#),
+        ("node-all", "10.0.0.4", r#""cambric.io/prefix-limit":"0""#),
+        ("reflector", "10.0.1.1", ""),
+    ] {
+        let key = format!("/calico/resources/v3/projectcalico.org/bgppeers/{name}");
+        let text = format!(
+            r#"{{"metadata":{{"name":"{name}","annotations":{{{annotation}}}}},
+                "spec":{{"node":"n1","peerIP":"{peer}","asNumber":64512}}}}"#
+        );
+        assert!(view.take(key.as_bytes(), Some(text.as_bytes())));
+    }
+    for peer in &speaker(&view, "n1").peers {
+        let expected = match peer.remote.to_string().as_str() {
+            "10.0.0.3" => 70,
+            "10.0.0.4" => {
+                assert_eq!(peer.prefix_limits.get(Family::IPV4_UNICAST), None);
+                continue;
+            }
+            "10.0.0.254" | "10.0.1.1" | "10.0.1.2" | "10.0.1.3" => 2_000_000,
+            _ => 20_000, // Nodes, by the mesh and by a BGPPeer.
+        };
+        assert_eq!(prefix_limit(peer), expected, "{}", peer.name);
+    }
+    let reflector = speaker(&view, "rr1");
+    for peer in &reflector.peers {
+        let expected = match peer.name.starts_with("Reflector_") {
+            true => 2_000_000,
+            false => 20_000, // n1, as the other side of its BGPPeer.
+        };
+        assert_eq!(prefix_limit(peer), expected, "{}", peer.name);
+    }
+    assert_eq!(reflector.peers.len(), 3);
+    let clients = reflector.ranges.iter();
+    let clients = clients.map(|range| prefix_limit(&range.template));
+    assert_eq!(clients.collect::<BTreeSet<_>>(), [20_000].into());
+}
+
 /// Two of the three reflectors have IPv4 only, one has IPv6 only.
 #[test]
 fn a_client_chooses_for_each_family_among_those_that_it_reaches() {
