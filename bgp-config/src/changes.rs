@@ -288,7 +288,7 @@ session. A session that is not up is opened again at once after any change. Stal
 neighbor that restarts are kept.
 
 A reset because of changed OPENs is a graceful restart. If both sides support it, each retains the
-other's routes, and no route is lost. If the change is another neighbor or a removed family, the
+other's routes, and no route is lost. If the neighbor's address changes or a family is removed, the
 routes are removed at once.
 
 This page is made from the speaker's own table. A test changes every key of a neighbor and of the

@@ -104,7 +104,7 @@ peer_keys! {
             kind: Kind::Address,
             default: Fallback::Required,
             effect: Effect::Reset,
-            note: "it is another neighbor",
+            note: "the neighbor with the old address is removed",
             store: Store::Fields(&["spec.peerIP"]),
             report: Report::Never,
             example: || "10.0.0.9".into(),
@@ -143,7 +143,8 @@ peer_keys! {
             kind: Kind::Asn,
             default: Fallback::Required,
             effect: Effect::Renegotiated,
-            note: "not if a word and a number mean the same AS",
+            note: "not if the value allows the same AS as before, as `internal` and the number of the \
+                   local AS",
             store: Store::Fields(&["spec.asNumber"]),
             report: Report::Always,
             example: || 64_513.into(),
