@@ -126,7 +126,7 @@ pub struct Listener {
 impl Listener {
     /// Starts to listen in the namespace of the calling thread, and passes on each datagram with
     /// the instant of its reading.
-    pub fn start(mut hear: impl FnMut(&[u8], Instant) + Send + 'static) -> Result<Self> {
+    pub fn start(mut on_message: impl FnMut(&[u8], Instant) + Send + 'static) -> Result<Self> {
         let fd = open(RTMGRP_IPV4_ROUTE)?;
         // Without the privilege the buffer may overrun, as a daemon's may.
         let _ = setsockopt(&fd, sockopt::RcvBufForce, &LISTEN_OCTETS);
@@ -137,7 +137,9 @@ impl Listener {
             let mut buffer = vec![0; READ_OCTETS];
             while !stop.load(Ordering::Relaxed) {
                 match recv(fd.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
-                    Ok(octets) => hear(buffer.get(..octets).unwrap_or_default(), Instant::now()),
+                    Ok(octets) => {
+                        on_message(buffer.get(..octets).unwrap_or_default(), Instant::now())
+                    }
                     Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::EINTR) => {}
                     Err(_) => return,
                 }

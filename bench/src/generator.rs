@@ -33,7 +33,7 @@ pub struct Generator {
     /// Since when the state has been correct without interruption.
     right_at: Option<Instant>,
     /// When octets of an UPDATE were last received.
-    heard_at: Instant,
+    received_at: Instant,
     scratch: Vec<u8>,
     chance: Chance,
     /// Whether a connection that ends is dialed again, or ends the run.
@@ -62,7 +62,7 @@ impl Generator {
             sessions: sessions.collect(),
             intake,
             right_at: None,
-            heard_at: now,
+            received_at: now,
             scratch: vec![0; READ_OCTETS_MAX],
             chance: Chance::new(0),
             redials: true,
@@ -176,8 +176,8 @@ impl Generator {
     /// Waits until only KEEPALIVEs have arrived for a while.
     pub fn rest(&mut self, limit: Duration) -> Result<()> {
         let began = Instant::now();
-        self.heard_at = began;
-        while self.heard_at.elapsed() < QUIET {
+        self.received_at = began;
+        while self.received_at.elapsed() < QUIET {
             self.turn(Duration::from_millis(20))?;
             ensure!(began.elapsed() < limit, "no rest within {limit:?}");
         }
@@ -361,18 +361,18 @@ impl Generator {
 
     /// Takes the messages received over a session.
     fn take(&mut self, at: usize, mut octets: &[u8]) -> Result<()> {
-        let mut said = false;
+        let mut has_sent = false;
         while let Some(length) =
             testkit::message_octets(octets)?.filter(|&length| length <= octets.len())
         {
             let (message, rest) = octets.split_at(length);
             octets = rest;
-            said = true;
+            has_sent = true;
             let body = &message[HEADER_OCTETS..];
             match MessageKind(message[18]) {
                 MessageKind::Update => {
                     self.intake.update(at, body)?;
-                    self.heard_at = Instant::now();
+                    self.received_at = Instant::now();
                 }
                 MessageKind::Notification => {
                     return self.end(at, &format!("NOTIFICATION {body:02x?}"));
@@ -383,7 +383,7 @@ impl Generator {
             }
         }
         let session = &mut self.sessions[at];
-        if said {
+        if has_sent {
             session.signs.note(Instant::now());
         }
         session.rest.extend_from_slice(octets);

@@ -21,7 +21,7 @@ pub struct Ledger {
 }
 
 /// No session originates the prefix.
-pub const NOBODY: usize = usize::MAX;
+pub const NO_SOURCE: usize = usize::MAX;
 
 impl Ledger {
     /// Makes an empty ledger in which no route is expected. Rows are those of sessions; `receivers`
@@ -31,7 +31,7 @@ impl Ledger {
         Self {
             prefixes,
             expected: vec![NONE; prefixes],
-            owner: vec![NOBODY; prefixes],
+            owner: vec![NO_SOURCE; prefixes],
             // Written once, so that no page fault occurs during a measurement.
             held: (0..prefixes * receivers.len()).map(|_| NONE).collect(),
             counted: receivers.to_vec(),

@@ -3,7 +3,7 @@
 //! Every run starts one daemon in a namespace of its own, opens the workload's sessions to it from
 //! one thread, sends tables that were drawn from a seed and encoded before the measurement starts,
 //! and ends when every receiver holds exactly the right path of every prefix.
-//! `docs/design/bench.md` says how it measures and how to read the table.
+//! `docs/design/bench.md` explains the measurements and the table.
 
 pub mod bare;
 pub mod bars;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use bgp_io::bgp_proto::HEADER_OCTETS;
 
 use crate::intake::Intake;
-use crate::ledger::{Ledger, NOBODY};
+use crate::ledger::{Ledger, NO_SOURCE};
 use crate::meter::generator;
 use crate::routes::{Passing, Routes};
 use crate::work::fanout::Fleet;
@@ -49,7 +49,7 @@ fn print(name: &str, routes: Routes, senders: usize) -> Result<()> {
     let mut ledger = Ledger::new(routes.prefixes.count(), &receivers);
     let winners = routes.winners.iter().enumerate();
     let news: Vec<_> = winners
-        .map(|(number, &tag)| (number, tag, NOBODY))
+        .map(|(number, &tag)| (number, tag, NO_SOURCE))
         .collect();
     ledger.expect_all(&news);
     let mut intake = Intake::new(routes.clone(), ledger, false, receivers);
@@ -62,10 +62,10 @@ fn print(name: &str, routes: Routes, senders: usize) -> Result<()> {
             }
         }
     }
-    let judged = millions(TIMES, began)?;
+    let checked = millions(TIMES, began)?;
     anyhow::ensure!(intake.ledger.is_right(), "{}", intake.fault());
     println!(
-        "{name}: {encoded:.1} M prefixes/s encoded, {judged:.1} M prefixes/s judged, by CPU time"
+        "{name}: {encoded:.1} M prefixes/s encoded, {checked:.1} M prefixes/s checked, by CPU time"
     );
     Ok(())
 }

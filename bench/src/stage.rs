@@ -145,11 +145,11 @@ impl Stage {
     /// Establishes all sessions.
     pub fn establish(&mut self) -> Result<()> {
         let established = self.generator.establish(self.patience);
-        self.told(established)
+        self.with_logs(established)
     }
 
     /// Adds the end of the daemon's log to an error.
-    pub fn told<T>(&self, result: Result<T>) -> Result<T> {
+    pub fn with_logs<T>(&self, result: Result<T>) -> Result<T> {
         result.with_context(|| {
             let tail = self.daemon.log_tail();
             format!("{}; the end of its log:\n{tail}", self.kind.name())
@@ -175,7 +175,7 @@ impl Stage {
                 let after = if late { self.daemon.used()? } else { after };
                 Ok((last, after))
             });
-        let (at, after) = self.told(done)?;
+        let (at, after) = self.with_logs(done)?;
         Ok(Measured::between(began, at, before, after))
     }
 

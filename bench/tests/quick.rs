@@ -9,25 +9,25 @@ fn bench(arguments: &[&str]) -> String {
         .args(arguments)
         .output()
         .expect("the benchmark can be started");
-    let said = String::from_utf8_lossy(&bench.stdout);
+    let output = String::from_utf8_lossy(&bench.stdout);
     let complained = String::from_utf8_lossy(&bench.stderr);
-    assert!(bench.status.success(), "{said}\n{complained}");
-    said.into_owned()
+    assert!(bench.status.success(), "{output}\n{complained}");
+    output.into_owned()
 }
 
 /// Returns whether a goal is met, by the title of its row. Goals of time need an otherwise idle
 /// machine.
-fn is_met(said: &str, title: &str) -> bool {
-    has_row(said, title, &["| met"])
+fn is_met(output: &str, title: &str) -> bool {
+    has_row(output, title, &["| met"])
 }
 
 /// Returns whether a goal's measure was taken, with any value.
-fn is_judged(said: &str, title: &str) -> bool {
-    has_row(said, title, &["| met", "| MISSED"])
+fn has_verdict(output: &str, title: &str) -> bool {
+    has_row(output, title, &["| met", "| MISSED"])
 }
 
-fn has_row(said: &str, title: &str, verdicts: &[&str]) -> bool {
-    let mut rows = said.lines().filter(|line| line.starts_with('|'));
+fn has_row(output: &str, title: &str, verdicts: &[&str]) -> bool {
+    let mut rows = output.lines().filter(|line| line.starts_with('|'));
     let is = |row: &str| verdicts.iter().any(|verdict| row.contains(verdict));
     rows.any(|row| row.contains(title) && is(row))
 }
@@ -37,22 +37,25 @@ fn every_workload_ends_right() {
     if !netns_lab::allowed("every_workload_ends_right") {
         return;
     }
-    let said = bench(&["--work", "s1,s2,s3,s3b,storm,rack,stall,keep,fib"]);
+    let output = bench(&["--work", "s1,s2,s3,s3b,storm,rack,stall,keep,fib"]);
     for work in [
         "s1", "s2", "s3", "s3b", "storm", "rack", "stall", "keep", "fib",
     ] {
-        assert!(said.contains(&format!("{work} 1/1 cambric: ")), "{said}");
+        assert!(
+            output.contains(&format!("{work} 1/1 cambric: ")),
+            "{output}"
+        );
     }
     for title in [
         "sessions lost on the way",
         "routes written then",
         "memory for the stalled one",
     ] {
-        assert!(is_met(&said, title), "{title}:\n{said}");
+        assert!(is_met(&output, title), "{title}:\n{output}");
     }
     // A busy machine can miss hold times of 3 s.
     let title = "sessions lost while a table loads";
-    assert!(is_judged(&said, title), "{title}:\n{said}");
+    assert!(has_verdict(&output, title), "{title}:\n{output}");
 }
 
 #[test]
@@ -60,8 +63,11 @@ fn two_minutes_of_churn_leave_nothing_wrong_and_nothing_behind() {
     if !netns_lab::allowed("two_minutes_of_churn_leave_nothing_wrong_and_nothing_behind") {
         return;
     }
-    let said = bench(&["--work", "churn", "--churn", "120"]);
-    assert!(is_met(&said, "memory, second half less first"), "{said}");
+    let output = bench(&["--work", "churn", "--churn", "120"]);
+    assert!(
+        is_met(&output, "memory, second half less first"),
+        "{output}"
+    );
 }
 
 #[test]
@@ -73,13 +79,13 @@ fn a_fabric_is_measured_from_its_store_to_its_kernels() {
         println!("skipped: there is no etcd, or our daemons are not built (make build)");
         return;
     }
-    let said = bench(&["--work", "path,live,many,watch,ipam"]);
+    let output = bench(&["--work", "path,live,many,watch,ipam"]);
     for title in [
         "of it for 10,000 endpoints",
         "lists that etcd served again",
         "sent to each of them then",
     ] {
-        assert!(is_met(&said, title), "{title}:\n{said}");
+        assert!(is_met(&output, title), "{title}:\n{output}");
     }
     for title in [
         "idle: put to kernel p50",
@@ -95,6 +101,6 @@ fn a_fabric_is_measured_from_its_store_to_its_kernels() {
         "etcd killed until all in sync",
         "100 hosts start",
     ] {
-        assert!(is_judged(&said, title), "{title}:\n{said}");
+        assert!(has_verdict(&output, title), "{title}:\n{output}");
     }
 }

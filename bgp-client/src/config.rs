@@ -395,7 +395,7 @@ mod tests {
             text.contains("client.toml:4") && text.contains("metric"),
             "{text}"
         );
-        for (key, says) in [
+        for (key, expected) in [
             ("metric = 0", "metric 0 means another metric"),
             ("protocol = 2", "2 (kernel) is the system's own"),
             ("table = 255", "table 255 is not one for routes"),
@@ -412,7 +412,7 @@ mod tests {
         ] {
             let text = refusal(&format!("[kernel]\n{key}\n"));
             assert!(
-                text.contains(says) && text.contains("client.toml:4"),
+                text.contains(expected) && text.contains("client.toml:4"),
                 "{key}: {text}"
             );
         }
@@ -472,13 +472,13 @@ mod tests {
             format!("hostname = \"a\"\n{key}\n[datastore]\nendpoints = [\"http://s:2379\"]\n")
         };
         assert!(read(&stored("absence_wait = 5")).is_ok());
-        for (key, said) in [
+        for (key, expected) in [
             ("absence_wait = 4000", "at most 3600 seconds"),
             ("registration_ttl = 15", "registers nowhere"),
         ] {
             let report = read(&stored(key)).expect_err("refused").to_string();
             assert!(
-                report.contains("page.toml:2") && report.contains(said),
+                report.contains("page.toml:2") && report.contains(expected),
                 "{report}"
             );
         }
@@ -503,7 +503,7 @@ mod tests {
             panic!("the store says it");
         };
         assert_eq!((host.reflectors, host.reflects), (Some(3), false));
-        for (head, count, rest, says) in [
+        for (head, count, rest, expected) in [
             ("", 0, store, "reflectors is from 1 to 8"),
             ("", 9, store, "reflectors is from 1 to 8"),
             (HEAD, 2, "", "no [datastore] is given"),
@@ -511,7 +511,10 @@ mod tests {
             let report = read(head, count, rest).expect_err("refused").to_string();
             let line = head.lines().count() + 1;
             let place = format!("client.toml:{line}:14");
-            assert!(report.contains(says) && report.contains(&place), "{report}");
+            assert!(
+                report.contains(expected) && report.contains(&place),
+                "{report}"
+            );
         }
     }
 

@@ -68,7 +68,7 @@ impl Driver<KernelConfig> for Kernel {
         while let Some(input) = self.node.poll_input() {
             io.handle(input);
         }
-        if self.node.has_told_own() && io.speaker().awaited().contains(&None) {
+        if self.node.has_announced_own() && io.speaker().awaited().contains(&None) {
             io.speaker_mut().own_routes_complete();
         }
         if self.node.read(round.now, io) != Progress::Done {

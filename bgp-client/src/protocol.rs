@@ -83,7 +83,7 @@ mod tests {
     const HEAD: &str = "asn = 64512\nrouter_id = \"10.0.0.11\"\nlisten = []\n[kernel]\n";
 
     /// Returns the report about a file in this directory.
-    fn said(directory: &Path, kernel: &str) -> Result<(), String> {
+    fn check_file(directory: &Path, kernel: &str) -> Result<(), String> {
         let path = directory.join("bgp-client.toml");
         fs::write(&path, format!("{HEAD}{kernel}\n")).unwrap();
         let read = Config::read(&path);
@@ -94,13 +94,13 @@ mod tests {
     fn protocol_of_another_program_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         for (number, name) in [(80, "felix"), (186, "bgp"), (11, "zebra"), (16, "dhcp")] {
-            let report = said(directory.path(), &format!("protocol = {number}")).unwrap_err();
+            let report = check_file(directory.path(), &format!("protocol = {number}")).unwrap_err();
             let words = format!("protocol {number} ({name}) is another program's");
             assert!(report.contains(&words), "{report}");
             assert!(report.contains("bgp-client.toml:5:12"), "{report}");
             assert!(report.contains("no other program of this host"), "{report}");
         }
-        said(directory.path(), "protocol = 12").unwrap();
+        check_file(directory.path(), "protocol = 12").unwrap();
     }
 
     // Promise: as fib-sync second_program_with_a_protocol_is_refused
@@ -109,16 +109,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let felix = directory.path().join("felix.toml");
         fs::write(&felix, "route_protocol = 131\n").unwrap();
-        let report = said(directory.path(), "protocol = 131").unwrap_err();
+        let report = check_file(directory.path(), "protocol = 131").unwrap_err();
         assert!(report.contains("protocol 131 is Felix's"), "{report}");
         assert!(report.contains("bgp-client.toml:5:12"), "{report}");
         // A shadow run does not write routes.
-        said(directory.path(), "protocol = 131\ninstall = false").unwrap();
-        said(directory.path(), "protocol = 132").unwrap();
+        check_file(directory.path(), "protocol = 131\ninstall = false").unwrap();
+        check_file(directory.path(), "protocol = 132").unwrap();
         // The default protocol conflicts with Felix's file.
         fs::write(&felix, "route_protocol = 119\n").unwrap();
         assert!(
-            said(directory.path(), "")
+            check_file(directory.path(), "")
                 .unwrap_err()
                 .contains("119 is Felix's")
         );
@@ -128,11 +128,11 @@ mod tests {
     fn protocol_of_a_running_program_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let _other = Claim::take(Owner(133), "other").unwrap();
-        let report = said(directory.path(), "protocol = 133").unwrap_err();
+        let report = check_file(directory.path(), "protocol = 133").unwrap_err();
         assert!(report.contains("protocol 133 is in use by"), "{report}");
         // A running daemon is not compared with its own claim at a reload.
         let _own = Claim::take(Owner(134), PROGRAM).unwrap();
-        said(directory.path(), "protocol = 134").unwrap();
+        check_file(directory.path(), "protocol = 134").unwrap();
     }
 
     #[test]

@@ -212,7 +212,7 @@ pub(crate) fn notes(node: &Node) -> Vec<String> {
     let unreachable = node
         .watcher()
         .resolutions()
-        .filter_map(|(address, told)| match told {
+        .filter_map(|(address, resolution)| match resolution {
             Resolution::Unreachable(why) => {
                 Some(format!("next hop {address} is unreachable: {why}"))
             }

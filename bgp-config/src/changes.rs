@@ -257,9 +257,9 @@ impl fmt::Display for Key {
 }
 
 fn line(name: &str, effect: Option<Effect>, note: &str) -> String {
-    let said = effect.map(words).into_iter().chain(Some(note));
-    let said: Vec<&str> = said.filter(|said| !said.is_empty()).collect();
-    format!("| {} | {} |\n", code(name), said.join("; "))
+    let parts = effect.map(words).into_iter().chain(Some(note));
+    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+    format!("| {} | {} |\n", code(name), parts.join("; "))
 }
 
 /// Formats a name as code, unless a part of it already is.
@@ -413,12 +413,16 @@ mod tests {
         );
         let of = |kind: &'static str, fields: &[String]| {
             for field in fields {
-                let said = |key: &&Key| {
+                let is_of_field = |key: &&Key| {
                     let text = key.key.to_lowercase();
                     let name = format!("`spec.{}`", field.to_lowercase());
                     key.key.starts_with(kind) && text.contains(&name)
                 };
-                assert_eq!(STORE_KEYS.iter().filter(said).count(), 1, "{kind} {field}");
+                assert_eq!(
+                    STORE_KEYS.iter().filter(is_of_field).count(),
+                    1,
+                    "{kind} {field}"
+                );
             }
         };
         of("BGPConfiguration ", &configuration);

@@ -362,7 +362,7 @@ listen = ["0.0.0.0:179", "0.0.0.0:179"]                           | 3:26 | twice
 fn mistakes_are_reported_with_their_place() {
     for row in MISTAKES.trim().lines() {
         let cells: Vec<&str> = row.split(" | ").map(str::trim).collect();
-        let [mistake, place, said] = cells[..] else {
+        let [mistake, place, expected] = cells[..] else {
             panic!("not three cells: {row}");
         };
         let text = mistake
@@ -378,7 +378,7 @@ fn mistakes_are_reported_with_their_place() {
             .replace("; ", "\n");
         let text = text.trim_end_matches(';');
         let report = bad(&format!("{text}\n"), place);
-        assert!(report.contains(said), "{said:?} not in\n{report}");
+        assert!(report.contains(expected), "{expected:?} not in\n{report}");
     }
 }
 

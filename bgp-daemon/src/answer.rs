@@ -73,9 +73,9 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     /// has no TCP-MD5 key for them.
     fn neighbors(&self) -> Neighbors {
         let mut all = report::neighbors(self.io.speaker(), self.io.clock().now());
-        let keyless = (self.io.keyless()).filter(|(whose, _)| whose.is_neighbor());
+        let keyless = (self.io.keyless()).filter(|(scope, _)| scope.is_neighbor());
         let keyless: BTreeMap<_, _> = keyless
-            .map(|(whose, error)| (whose.address, error))
+            .map(|(scope, error)| (scope.address, error))
             .collect();
         for neighbor in all.neighbors.iter_mut().filter(|n| n.since_s.is_none()) {
             let address = neighbor.address;

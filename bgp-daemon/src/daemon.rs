@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bgp_config::Intent;
 use bgp_io::{Event, Io, IoConfig, IoError, Parting, Speaker};
-use daemon_common::daemon::tell_ready;
+use daemon_common::daemon::notify_ready;
 use daemon_common::report::{Fact, Status};
 use tokio::task::yield_now;
 
@@ -70,7 +70,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     /// A driver cannot continue.
     pub(crate) async fn serve(&mut self) -> Result<Parting, DriverError> {
         let mut next = self.round()?;
-        tell_ready();
+        notify_ready();
         loop {
             match next {
                 Next::Stop(parting) => return Ok(parting),
@@ -194,12 +194,12 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
 
     /// Returns the missing functions of the listening sockets.
     fn sockets_notes(&self) -> Vec<String> {
-        let unheard = self.io.unheard();
-        let mut notes: Vec<String> = unheard
+        let unbound = self.io.unbound();
+        let mut notes: Vec<String> = unbound
             .map(|address| format!("cannot listen on {address} yet: it is tried again"))
             .collect();
         let (neighbors, ranges): (Vec<_>, Vec<_>) =
-            (self.io.keyless()).partition(|(whose, _)| whose.is_neighbor());
+            (self.io.keyless()).partition(|(scope, _)| scope.is_neighbor());
         notes.extend(ranges.iter().map(|(_, error)| error.to_string()));
         if let Some((_, error)) = neighbors.first() {
             let count = neighbors.len();

@@ -34,9 +34,9 @@ pub const FAREWELL: &str = "drained by the operator";
 pub struct Drain {
     stage: Stage,
     /// The addresses of the other reflectors, with their cluster ids.
-    fellows: BTreeMap<IpAddr, Ipv4Addr>,
+    others: BTreeMap<IpAddr, Ipv4Addr>,
     /// Clients that have been sent all routes since the drain began.
-    told: BTreeSet<PeerId>,
+    up_to_date: BTreeSet<PeerId>,
     needed_peers: NeededPeers,
 }
 
@@ -60,12 +60,12 @@ enum Stage {
 
 impl Drain {
     /// Sets whether a drain is requested, and the other reflectors with their cluster IDs.
-    pub fn want(&mut self, now: Instant, asked: bool, fellows: &BTreeMap<IpAddr, Ipv4Addr>) {
-        self.fellows.clone_from(fellows);
+    pub fn want(&mut self, now: Instant, asked: bool, others: &BTreeMap<IpAddr, Ipv4Addr>) {
+        self.others.clone_from(others);
         self.stage = match (asked, self.stage) {
             (false, _) => Stage::No,
             (true, Stage::No) => {
-                self.told.clear();
+                self.up_to_date.clear();
                 self.needed_peers.forget();
                 Stage::Waits {
                     since: now,
@@ -96,10 +96,12 @@ impl Drain {
             self.stage = Stage::Done;
             return (true, Progress::Done);
         }
-        self.note_told(now > since, speaker, &clients);
-        let all_told = clients.iter().all(|peer| self.told.contains(&peer.id));
+        self.note_up_to_date(now > since, speaker, &clients);
+        let all_up_to_date = clients
+            .iter()
+            .all(|peer| self.up_to_date.contains(&peer.id));
         let witnessed = self.has_witness(speaker);
-        let free = match (all_told, witnessed) {
+        let free = match (all_up_to_date, witnessed) {
             (false, _) => false,
             (true, false) => true,
             (true, true) => {
@@ -120,7 +122,7 @@ impl Drain {
             self.stage = Stage::Done;
             return (true, Progress::Done);
         }
-        let pause = match all_told && witnessed {
+        let pause = match all_up_to_date && witnessed {
             true => DRAIN_NEEDED_PEERS_EVERY,
             false => DRAIN_LOOK_EVERY,
         };
@@ -134,16 +136,16 @@ impl Drain {
 
     /// Records the clients that have nothing left to receive. While `begun` is false, no client is
     /// recorded, because nothing has been sent yet.
-    fn note_told(&mut self, begun: bool, speaker: &Speaker, clients: &[PeerView<'_>]) {
+    fn note_up_to_date(&mut self, begun: bool, speaker: &Speaker, clients: &[PeerView<'_>]) {
         let has_all = |peer: &&PeerView<'_>| {
             let conn = peer.session.established();
             conn.is_some_and(|conn| !speaker.wants_write(peer.id, conn))
         };
-        let told = clients.iter().filter(has_all).map(|peer| peer.id);
-        let told: BTreeSet<PeerId> = told.filter(|_| begun).collect();
+        let up_to_date = clients.iter().filter(has_all).map(|peer| peer.id);
+        let up_to_date: BTreeSet<PeerId> = up_to_date.filter(|_| begun).collect();
         let there: BTreeSet<PeerId> = clients.iter().map(|peer| peer.id).collect();
-        self.told.retain(|id| there.contains(id));
-        self.told.extend(told);
+        self.up_to_date.retain(|id| there.contains(id));
+        self.up_to_date.extend(up_to_date);
     }
 
     /// Returns whether a session with a reflector of another cluster is up, through which the routes of
@@ -151,7 +153,7 @@ impl Drain {
     fn has_witness(&self, speaker: &Speaker) -> bool {
         let own = speaker.config().cluster_id().0;
         speaker.peers().filter(is_up).any(|peer| {
-            let cluster = self.fellows.get(&peer.config.remote);
+            let cluster = self.others.get(&peer.config.remote);
             cluster.is_some_and(|cluster| *cluster != own)
         })
     }
@@ -162,7 +164,7 @@ impl Drain {
         let clients = speaker
             .peers()
             .filter(|peer| peer.config.role == Role::Client);
-        let clients = clients.filter(|peer| !self.fellows.contains_key(&peer.config.remote));
+        let clients = clients.filter(|peer| !self.others.contains_key(&peer.config.remote));
         clients.filter(is_up)
     }
 

@@ -168,7 +168,7 @@ impl<'d> Round<'d> {
         }
     }
 
-    /// Asks for another turn soon, after the sockets and the other drivers had theirs.
+    /// Requests another turn after those of the sockets and the other drivers.
     pub const fn more(&mut self) {
         self.more = true;
     }

@@ -177,12 +177,12 @@ impl HostGuard {
             return State::Off;
         }
         match Guard::open().and_then(|mut guard| guard.read()) {
-            Ok(loaded) => self.judge(loaded),
+            Ok(loaded) => self.state_of(loaded),
             Err(error) => self.without(&error),
         }
     }
 
-    fn judge(&self, loaded: Option<Loaded>) -> State {
+    fn state_of(&self, loaded: Option<Loaded>) -> State {
         let Some(loaded) = loaded else {
             return State::Missing("the kernel has no such table".to_owned());
         };
@@ -204,12 +204,12 @@ impl HostGuard {
                        loaded it for this daemon since the host started";
             return State::Missing(why.to_owned());
         };
-        self.judge_record(&recorded)
+        self.state_of_record(&recorded)
     }
 
     /// Returns the state by a record. Only ports and users count: peers of the datastore are
     /// covered only if the daemon loads the table.
-    fn judge_record(&self, recorded: &Cover) -> State {
+    fn state_of_record(&self, recorded: &Cover) -> State {
         let peers = recorded.lacks_peers(&self.wanted);
         let why = match recorded.lacks(&self.wanted) {
             why if why == peers => return State::Recorded { lacks: peers },
@@ -465,21 +465,21 @@ mod tests {
     fn table_that_lacks_a_port_is_not_in_force() {
         let directory = tempfile::tempdir().expect("a directory");
         let guard = guard(directory.path());
-        assert!(matches!(guard.judge(None), State::Missing(_)));
+        assert!(matches!(guard.state_of(None), State::Missing(_)));
         let mut loaded = Loaded::default();
         loaded
             .entries
             .insert(Holder::BgpClient, guard.wanted.clone());
         assert!(matches!(
-            guard.judge(Some(loaded.clone())),
+            guard.state_of(Some(loaded.clone())),
             State::Missing(_)
         ));
         let own = guard.wanted.clone();
         loaded.entries.insert(Holder::RouteReflector, own);
-        let found = guard.judge(Some(loaded.clone()));
+        let found = guard.state_of(Some(loaded.clone()));
         assert_eq!(found, State::InForce { dropped: 0 });
         loaded.broken = Some("it is dormant".to_owned());
-        assert!(matches!(guard.judge(Some(loaded)), State::Missing(_)));
+        assert!(matches!(guard.state_of(Some(loaded)), State::Missing(_)));
     }
 
     /// An intent that listens at 1790 and connects to these peers.
@@ -538,7 +538,7 @@ mod tests {
         cover.users.clear();
         let mut loaded = Loaded::default();
         loaded.entries.insert(Holder::RouteReflector, cover.clone());
-        let state = guard.judge(Some(loaded.clone()));
+        let state = guard.state_of(Some(loaded.clone()));
         let warnings = guard.warnings(&state);
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert_eq!(names(&guard, &state), ["host_guard.blocks"]);
@@ -549,6 +549,6 @@ mod tests {
         // The other daemon's entries allow it.
         cover.users.insert(geteuid().as_raw());
         loaded.entries.insert(Holder::BgpClient, cover);
-        assert!(matches!(guard.judge(Some(loaded)), State::Missing(_)));
+        assert!(matches!(guard.state_of(Some(loaded)), State::Missing(_)));
     }
 }

@@ -20,7 +20,7 @@ pub const ADDRESSES_DELAY: Duration = Duration::from_millis(100);
 pub const GUARD_CHECK: Duration = Duration::from_secs(30);
 
 /// Minimum interval between writes of a registration in which only the load has changed.
-pub const LOAD_TOLD_EVERY: Duration = Duration::from_secs(10);
+pub const LOAD_WRITE_MIN: Duration = Duration::from_secs(10);
 
 /// Interval at which a reflector writes an unchanged registration again: it may have been deleted.
 pub const REREGISTER_EVERY: Duration = Duration::from_secs(60);

@@ -186,7 +186,7 @@ impl Log {
                     .then(|| failed_dial(name, *remote, error, is_new))
             }
             Event::Speaker(event) => {
-                self.errors.hear(speaker, event);
+                self.errors.observe(speaker, event);
                 report::event(speaker, event)
             }
             event => converted(speaker, event),

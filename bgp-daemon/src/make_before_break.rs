@@ -147,7 +147,7 @@ impl MakeBeforeBreak {
     }
 
     /// Records the state changes of sessions.
-    pub fn hear(&mut self, event: &Event) {
+    pub fn observe(&mut self, event: &Event) {
         self.awaited.observe(event);
     }
 
@@ -204,8 +204,8 @@ impl MakeBeforeBreak {
     }
 
     /// Removes and returns the leaving peers that were unneeded for the settle time or reached
-    /// their maximum time. `somebody`: at least one wanted peer is ready.
-    fn take_free(&mut self, now: Instant, somebody: bool) -> Vec<IpAddr> {
+    /// their maximum time. `any_ready`: at least one wanted peer is ready.
+    fn take_free(&mut self, now: Instant, any_ready: bool) -> Vec<IpAddr> {
         let alone = self.successors.is_empty();
         let may_go = |leaving: &Leaving| {
             let settle = match leaving.doubted {
@@ -215,7 +215,7 @@ impl MakeBeforeBreak {
             let free_since = leaving.free_since;
             let settled = free_since.is_some_and(|since| since + settle <= now);
             let settled = settled && !leaving.selects; // The peer ends this session itself.
-            settled || ((somebody || alone) && leaving.since + MAKE_BEFORE_BREAK_MAX <= now)
+            settled || ((any_ready || alone) && leaving.since + MAKE_BEFORE_BREAK_MAX <= now)
         };
         let (gone, left) = std::mem::take(&mut self.leaving)
             .into_iter()

@@ -26,7 +26,7 @@ use calico_store::{
 };
 
 use crate::limits::{
-    CLUSTER_ID_TRIES_MAX, LOAD_TOLD_EVERY, REGISTRY_RETRY_MAX, REGISTRY_RETRY_MIN, REREGISTER_EVERY,
+    CLUSTER_ID_TRIES_MAX, LOAD_WRITE_MIN, REGISTRY_RETRY_MAX, REGISTRY_RETRY_MIN, REREGISTER_EVERY,
 };
 
 #[cfg(test)]
@@ -69,7 +69,7 @@ pub struct Registrar {
     /// When the lease was last renewed.
     alive_at: Instant,
     /// The registration as stored under the lease, and since when.
-    told: Option<(Registration, Instant)>,
+    stored: Option<(Registration, Instant)>,
     /// Number of cluster IDs that turned out to belong to others.
     taken: usize,
     /// Own claim as stored, where its text differs from the text that this daemon would write.
@@ -102,7 +102,7 @@ impl Registrar {
             claimed: None,
             lease: None,
             alive_at: Instant(0),
-            told: None,
+            stored: None,
             taken: 0,
             claim: None,
             under_way: None,
@@ -133,14 +133,14 @@ impl Registrar {
         if matches!(before, Some(ClusterWish::Given(_)))
             && matches!(wish.cluster, ClusterWish::Own { .. })
         {
-            self.told = None; // An assigned cluster ID is not claimed yet.
+            self.stored = None; // An assigned cluster ID is not claimed yet.
         }
         self.wish = Some(wish);
     }
 
     /// Returns the registration that was last written, if it is known to be stored.
     pub fn registered(&self) -> Option<&Registration> {
-        self.told.as_ref().map(|(told, _)| told)
+        self.stored.as_ref().map(|(stored, _)| stored)
     }
 
     /// Returns why the datastore lacks the registration, if it does.
@@ -200,7 +200,7 @@ impl Registrar {
                 let ttl = Duration::from_secs(u64::try_from(lease.ttl_s).unwrap_or(1).max(1));
                 self.lease = Some((lease.id, ttl));
                 self.alive_at = now;
-                self.told = None;
+                self.stored = None;
             }),
             (UnderWay::KeepAlive, Answer::KeptAlive(kept)) => match kept {
                 Ok(_) => {
@@ -224,7 +224,7 @@ impl Registrar {
             (UnderWay::Register(registration), Answer::Done(reply)) => match reply {
                 Ok(reply) => {
                     if self.answered(now, &registration, &reply) {
-                        self.told = Some((registration, now));
+                        self.stored = Some((registration, now));
                     }
                     Ok(())
                 }
@@ -245,7 +245,7 @@ impl Registrar {
 
     fn lose_lease(&mut self) {
         self.lease = None;
-        self.told = None;
+        self.stored = None;
     }
 
     fn failed(&mut self, now: Instant, error: &Error) {
@@ -289,27 +289,27 @@ impl Registrar {
         self.lease.map(|(_, ttl)| self.alive_at + ttl / 3)
     }
 
-    /// Returns the time of the next write: at once after a relevant change, after [`LOAD_TOLD_EVERY`] if
+    /// Returns the time of the next write: at once after a relevant change, after [`LOAD_WRITE_MIN`] if
     /// only the load changed, and otherwise after [`REREGISTER_EVERY`], in case the key was deleted.
     fn register_due(&self, wish: &Wish) -> Instant {
-        let Some((told, at)) = &self.told else {
+        let Some((stored, at)) = &self.stored else {
             return self.not_before;
         };
-        let told_now = Registration {
-            cluster_id: told.cluster_id,
+        let current = Registration {
+            cluster_id: stored.cluster_id,
             ..wish.registration.clone()
         };
-        if !wish.cluster.allows(told.cluster_id)
+        if !wish.cluster.allows(stored.cluster_id)
             || (Registration {
-                clients: told.clients,
-                ..told_now.clone()
-            }) != *told
+                clients: stored.clients,
+                ..current.clone()
+            }) != *stored
         {
             return self.not_before;
         }
-        match told_now.clients == told.clients {
+        match current.clients == stored.clients {
             true => *at + REREGISTER_EVERY,
-            false => *at + LOAD_TOLD_EVERY,
+            false => *at + LOAD_WRITE_MIN,
         }
     }
 
@@ -321,8 +321,8 @@ impl Registrar {
             ClusterWish::Own {
                 router_id, held, ..
             } => {
-                let told = self.told.as_ref().map(|(told, _)| told.cluster_id);
-                let candidates = told
+                let stored = self.stored.as_ref().map(|(stored, _)| stored.cluster_id);
+                let candidates = stored
                     .into_iter()
                     .chain(*held)
                     .chain(cluster_ids(&self.name, *router_id));
@@ -430,7 +430,7 @@ impl Registrar {
                     registration.cluster_id
                 ));
                 self.claim = None;
-                self.told = None;
+                self.stored = None;
                 self.taken += 1;
             }
         }

@@ -261,7 +261,7 @@ fn report_filtered(speaker: &Speaker, path: &RejectedPath) {
             neighbor: neighbor(speaker, path.peer),
             address: speaker.peer_config(path.peer).map(|config| config.remote),
             path_id: (path.path_id != 0).then_some(path.path_id.into()),
-            policy: path.judged.as_ref().map(Text::new),
+            policy: path.evaluation.as_ref().map(Text::new),
         }
     });
 }
@@ -285,7 +285,7 @@ fn report_export_filtered(speaker: &Speaker, path: &RejectedPath, group: GroupId
             path_id: (path.path_id != 0).then_some(path.path_id.into()),
             to: Text::listed(receivers.map(|peer| speaker.peer_name(peer))),
             to_count: to_count as u64,
-            policy: path.judged.as_ref().map(Text::new),
+            policy: path.evaluation.as_ref().map(Text::new),
         }
     });
 }

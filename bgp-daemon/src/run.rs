@@ -6,7 +6,7 @@ use std::time::Duration;
 use bgp_io::bgp_proto::Notification;
 use bgp_io::{IoError, Parting, Speaker};
 use daemon_common::control::BindError;
-use daemon_common::daemon::{LogError, chance, init_logging, tell_ready, tell_stopping};
+use daemon_common::daemon::{LogError, chance, init_logging, notify_ready, notify_stopping};
 use daemon_common::events::{Event, Text, emit};
 use daemon_common::program::{About, start};
 use tokio::time::timeout;
@@ -80,7 +80,7 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
     let intent = match (config.intent(), &mut source) {
         (None, Some(source)) => {
             // Another start of the daemon would not make the datastore reachable.
-            tell_ready();
+            notify_ready();
             let derived = startup::first::<P>(&config, source, &mut sockets, &mut signals).await;
             duties = derived.as_ref().map(|derived| derived.duties.clone());
             derived.and_then(|derived| transition.begin(derived))
@@ -127,7 +127,7 @@ async fn stop<P: Program, D: Driver<P::Settings>>(
     parting: Parting,
     limit: Duration,
 ) {
-    tell_stopping();
+    notify_stopping();
     let clock = *daemon.io.clock();
     let speaker = daemon.io.speaker();
     daemon.drivers.stopping(speaker, clock.now(), parting);

@@ -183,9 +183,9 @@ impl Secret {
         if another {
             self.value = taken;
         }
-        let told = trouble != self.trouble;
+        let trouble_changed = trouble != self.trouble;
         self.trouble = trouble;
-        first || another || told
+        first || another || trouble_changed
     }
 }
 

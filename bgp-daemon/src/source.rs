@@ -207,7 +207,7 @@ impl Source {
             unready: matches!(status, Status::Unready(_)),
             snapshot_age_s: self.snapshot_age_s,
             revision: self.follower.revision().map(|revision| revision.0),
-            answered_s: self.follower.heard().map(|ago| ago.as_secs()),
+            answered_s: self.follower.last_answer().map(|ago| ago.as_secs()),
             bad_values: self.resources.view().faults().count() as u64,
             registered: registration.map(|RegistrationTask { registrar, .. }| {
                 registrar.registered().is_some() && registrar.trouble().is_none()

@@ -123,7 +123,7 @@ impl<S: Settings> Driver<S> for Store {
 
     fn observe(&mut self, _: Instant, _: &Speaker, event: &Event) {
         if let Event::Speaker(event) = event {
-            self.transition.hear(event);
+            self.transition.observe(event);
         }
     }
 

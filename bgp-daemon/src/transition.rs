@@ -86,8 +86,8 @@ impl Transition {
     }
 
     /// Records the state changes of sessions.
-    pub fn hear(&mut self, event: &Event) {
-        self.make_before_break.hear(event);
+    pub fn observe(&mut self, event: &Event) {
+        self.make_before_break.observe(event);
     }
 
     /// Checks whether the speaker can come nearer to the wanted configuration.
@@ -214,7 +214,7 @@ impl Absences {
         }
         let lives = |name: &str, since: Instant| {
             let of = fleet.absent().filter(|(absent, _)| *absent == name);
-            let mut addresses = of.flat_map(|(_, said)| said.addresses());
+            let mut addresses = of.flat_map(|(_, registration)| registration.addresses());
             let up = addresses.any(|address| {
                 let mut peers = speaker.peers();
                 let peer = peers.find(|peer| peer.config.remote == address);

@@ -78,8 +78,8 @@ impl Session {
     pub(crate) fn end(&mut self, now: Instant) {
         self.settle_held(now);
         let state = self.state();
-        if state != self.told {
-            self.told = state;
+        if state != self.reported {
+            self.reported = state;
             self.outputs.push_back(Output::State(state));
         }
     }

@@ -76,7 +76,7 @@ impl Session {
         self.stats.received.add(frame.kind.0);
         let unexpected = Notification::fsm(fsm::UNEXPECTED_IN_OPEN_SENT);
         let refused = match frame.kind {
-            MessageKind::Open => match self.judge_held(&frame.body) {
+            MessageKind::Open => match self.check_held(&frame.body) {
                 Ok(open) => return self.keep_open(now, open),
                 Err(notification) => notification,
             },
@@ -89,7 +89,7 @@ impl Session {
 
     /// Returns the OPEN of the held connection, if it is valid and from the session's speaker. The
     /// capabilities may differ: the peer may come back with another configuration.
-    fn judge_held(&self, body: &[u8]) -> Result<Open, Notification> {
+    fn check_held(&self, body: &[u8]) -> Result<Open, Notification> {
         let theirs = Open::parse(body)?;
         let params = negotiate(self.config(), &theirs)?;
         match self.params() {

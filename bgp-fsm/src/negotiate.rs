@@ -431,7 +431,10 @@ mod tests {
         assert!(meets(PeerAs::External, 64512).is_err());
         assert!(meets(PeerAs::Exactly(Asn(7)), 8).is_err());
         assert!(meets(PeerAs::Any, 0).is_err(), "RFC 7607");
-        assert!(meets(PeerAs::Any, 23_456).is_err(), "AS_TRANS is nobody's");
+        assert!(
+            meets(PeerAs::Any, 23_456).is_err(),
+            "AS_TRANS belongs to no speaker"
+        );
         // RFC 6286 §2.2: the same identifier is valid for a speaker in another AS only.
         assert_eq!(
             meet(&ours, &config(64512, 1)),

@@ -35,7 +35,7 @@ pub struct Session {
     /// The Established connection, and since when.
     pub(crate) established: Option<(Conn, Instant)>,
     /// The last reported state.
-    pub(crate) told: State,
+    pub(crate) reported: State,
     pub(crate) stats: Stats,
 }
 
@@ -64,7 +64,7 @@ impl Session {
             stopped: true,
             barred_until: None,
             established: None,
-            told: State::Idle,
+            reported: State::Idle,
             stats: Stats::default(),
         }
     }
@@ -258,7 +258,7 @@ impl Session {
     /// Returns whether there was a transport and there is none now, nor one requested or just
     /// accepted: the final state of a peer that is never dialed.
     #[must_use]
-    pub fn is_deserted(&self) -> bool {
+    pub fn is_abandoned(&self) -> bool {
         let machines = [&self.outbound, &self.inbound];
         machines
             .iter()

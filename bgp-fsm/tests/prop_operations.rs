@@ -327,7 +327,11 @@ impl World {
             .filter(|state| **state == State::Established)
             .count();
         assert!(established <= 1, "{states:?}");
-        assert_eq!(established == 1, self.up, "what was told is so");
+        assert_eq!(
+            established == 1,
+            self.up,
+            "the reported state is the current one"
+        );
         assert_eq!(self.session.params().is_some(), self.up);
         for (conn, timer) in self.session.running_timers() {
             let row = TIMERS.iter().find(|row| row.timer == timer).expect("a row");

@@ -15,18 +15,18 @@ fn keepalives_come_as_often_as_configured_from_the_moment_it_is() {
         ..config()
     };
     peer.reconfigure(often);
-    let heard = |peer: &mut Exchange, seconds| {
-        let mut heard = 0;
+    let keepalives = |peer: &mut Exchange, seconds| {
+        let mut keepalives = 0;
         for _ in 0..seconds {
             peer.pass(1);
             send!(peer, Msg::Keepalive);
             while peer.recv().is_some() {
-                heard += 1;
+                keepalives += 1;
             }
         }
-        heard
+        keepalives
     };
-    assert!((19..=27).contains(&heard(&mut peer, 100)));
+    assert!((19..=27).contains(&keepalives(&mut peer, 100)));
     assert_eq!(peer.session.state(), State::Established);
     let settled = peer.session.params().map(|params| params.hold_time_s);
     assert_eq!(settled, Some(90), "what is settled stays so");
@@ -35,7 +35,7 @@ fn keepalives_come_as_often_as_configured_from_the_moment_it_is() {
         keepalive_s: Some(1_000),
         ..config()
     });
-    assert!((3..=5).contains(&heard(&mut peer, 100)));
+    assert!((3..=5).contains(&keepalives(&mut peer, 100)));
 }
 
 #[test]

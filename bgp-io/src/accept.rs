@@ -15,7 +15,7 @@ use crate::limits::{ACCEPT_PAUSE, BACKLOG, TURN_ACCEPTS_MAX};
 use crate::link::{Link, Stage};
 use crate::listen_socket::{Insecure, ListenSocket, Required};
 use crate::sockets::accept_now;
-use crate::{Event, Io, Whose};
+use crate::{Event, Io, PeerScope};
 
 impl Io {
     /// Accepts the connections that wait on the listening sockets.
@@ -193,6 +193,6 @@ fn required(config: &SpeakerConfig, remote: IpAddr) -> Option<Required<'_>> {
     Some(Required {
         password: peer.password.as_ref(),
         ttl_security_hops: peer.ttl_security_hops,
-        range: range.map(|range| Whose::range(range.prefix)),
+        range: range.map(|range| PeerScope::range(range.prefix)),
     })
 }

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::sockets::dialing;
-use crate::{IoError, Security, SessionStream, Whose};
+use crate::{IoError, PeerScope, Security, SessionStream};
 
 /// Dials a neighbor for a session without a speaker.
 ///
@@ -79,7 +79,7 @@ impl Connector {
             ttl_security_hops,
         } = &self.security;
         if let Some(key) = password {
-            IoError::check_key(Whose::neighbor(remote.ip()), key)?;
+            IoError::check_key(PeerScope::neighbor(remote.ip()), key)?;
         }
         let dial = async {
             let socket = dialing(remote, self.local, *ttl_security_hops, password.as_deref())?;

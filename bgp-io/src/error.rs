@@ -7,7 +7,7 @@ use bgp_speaker::NeedsRestart;
 use thiserror::Error;
 
 use crate::limits::MD5_KEY_OCTETS_MAX;
-use crate::whose::Whose;
+use crate::scope::PeerScope;
 
 /// Why a driver, a listener or a connection could not be set up.
 #[derive(Debug, Error)]
@@ -66,24 +66,24 @@ pub enum IoError {
     },
     /// The TCP-MD5 key of a neighbor is too long.
     #[error(
-        "the password of {whose} has {octets} octets: TCP-MD5 allows 1 to {MD5_KEY_OCTETS_MAX}"
+        "the password of {scope} has {octets} octets: TCP-MD5 allows 1 to {MD5_KEY_OCTETS_MAX}"
     )]
     KeyLength {
         /// The neighbors of the key.
-        whose: Whose,
+        scope: PeerScope,
         /// Length of the key.
         octets: usize,
     },
     /// The kernel accepts no more keys.
     #[error(
-        "the kernel has no room for the password of {whose}, after {held} of {wanted} on one \
+        "the kernel has no room for the password of {scope}, after {held} of {wanted} on one \
          socket: raise the sysctl net.core.optmem_max{}, or use a neighbor_range, which needs only \
          one key",
         advice(*.held, *.wanted, *.optmem_max)
     )]
     KeyRoom {
         /// The neighbors of the key.
-        whose: Whose,
+        scope: PeerScope,
         /// Number of keys on the socket.
         held: usize,
         /// Number of wanted keys.
@@ -92,10 +92,10 @@ pub enum IoError {
         optmem_max: Option<u64>,
     },
     /// The kernel does not support keys.
-    #[error("the kernel rejects the password of {whose}: {error} (it needs CONFIG_TCP_MD5SIG)")]
+    #[error("the kernel rejects the password of {scope}: {error} (it needs CONFIG_TCP_MD5SIG)")]
     Key {
         /// The neighbors of the key.
-        whose: Whose,
+        scope: PeerScope,
         /// The kernel's error.
         error: io::Error,
     },
@@ -131,20 +131,20 @@ impl IoError {
     }
 
     /// Checks the length of a key.
-    pub(crate) fn check_key(whose: Whose, key: &str) -> Result<(), Self> {
+    pub(crate) fn check_key(scope: PeerScope, key: &str) -> Result<(), Self> {
         match key.len() {
             1..=MD5_KEY_OCTETS_MAX => Ok(()),
-            octets => Err(Self::KeyLength { whose, octets }),
+            octets => Err(Self::KeyLength { scope, octets }),
         }
     }
 
     /// Converts an error of setting a key.
-    pub(crate) fn key(whose: Whose, octets: usize, error: io::Error) -> Self {
+    pub(crate) fn key(scope: PeerScope, octets: usize, error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EINVAL) if octets == 0 || octets > MD5_KEY_OCTETS_MAX => {
-                Self::KeyLength { whose, octets }
+                Self::KeyLength { scope, octets }
             }
-            _ => Self::Key { whose, error },
+            _ => Self::Key { scope, error },
         }
     }
 }
@@ -176,15 +176,15 @@ mod tests {
         assert!(listen(libc::EADDRINUSE).contains("ss -lntp sport = :179"));
         assert!(listen(libc::EACCES).contains("CAP_NET_BIND_SERVICE"));
         assert!(listen(libc::EADDRNOTAVAIL).contains("no interface"));
-        let whose = Whose::neighbor(address.ip());
+        let scope = PeerScope::neighbor(address.ip());
         let key = |code, octets| {
-            IoError::key(whose, octets, io::Error::from_raw_os_error(code)).to_string()
+            IoError::key(scope, octets, io::Error::from_raw_os_error(code)).to_string()
         };
         assert!(key(libc::EINVAL, 81).contains("neighbor 192.0.2.1 has 81 octets"));
         assert!(key(libc::ENOPROTOOPT, 8).contains("CONFIG_TCP_MD5SIG"));
         let room = |held, optmem_max| {
             let error = IoError::KeyRoom {
-                whose: Whose {
+                scope: PeerScope {
                     address: address.ip(),
                     prefix_len: 24,
                 },

@@ -8,7 +8,7 @@ use bgp_speaker::bgp_proto::MessageKind;
 use bgp_speaker::rib::{PeerId, Track};
 use bgp_speaker::{Record, Refusal};
 
-use crate::{Distance, IoError, Whose};
+use crate::{Distance, IoError, PeerScope};
 
 /// A message of a traced peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,14 +93,14 @@ pub enum Event {
     /// tried again every [`crate::limits::LISTEN_RETRY`]. Reported once, see [`crate::Io::keyless`].
     KeyFailed {
         /// The neighbors of the key.
-        whose: Whose,
+        scope: PeerScope,
         /// The error.
         error: Arc<IoError>,
     },
     /// A key that had failed is set on all listening sockets, or is no longer wanted.
-    KeySettled(Whose),
+    KeySettled(PeerScope),
     /// Listening on an address failed, mostly because the machine does not have the address. It is tried
-    /// again every [`crate::limits::LISTEN_RETRY`]. Reported once, see [`crate::Io::unheard`].
+    /// again every [`crate::limits::LISTEN_RETRY`]. Reported once, see [`crate::Io::unbound`].
     ListenFailed(IoError),
     /// A record of the speaker's monitor, see [`bgp_speaker::Speaker::start_monitor`]. The records of
     /// a turn are in their order, after its other events.

@@ -25,7 +25,7 @@ use bgp_speaker::{HandshakeFailure, PeerConfig, SpeakerConfig};
 use socket2::{SockFilter, SockRef, Socket};
 use tokio::net::TcpStream;
 
-use crate::Whose;
+use crate::PeerScope;
 use crate::limits::FILTER_INSTRUCTIONS_MAX;
 use crate::sockopt::{handshake_ttl, least_ttl, save_syns, saved_syn_ttl, set_ttl_security};
 
@@ -172,10 +172,10 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    pub(crate) fn new(whose: Whose, ttl_security_hops: Option<u8>) -> Self {
+    pub(crate) fn new(scope: PeerScope, ttl_security_hops: Option<u8>) -> Self {
         Self {
-            address: whose.address,
-            prefix_len: whose.prefix_len,
+            address: scope.address,
+            prefix_len: scope.prefix_len,
             least: ttl_security_hops.map_or(0, least_ttl),
         }
     }
@@ -183,11 +183,11 @@ impl Source {
 
 /// What is to be filtered on the listening sockets of a speaker.
 pub(crate) fn sources(config: &SpeakerConfig) -> Vec<Source> {
-    let source = |whose, peer: &PeerConfig| Source::new(whose, peer.ttl_security_hops);
+    let source = |scope, peer: &PeerConfig| Source::new(scope, peer.ttl_security_hops);
     let neighbors = config.peers.iter();
-    let neighbors = neighbors.map(|peer| source(Whose::neighbor(peer.remote), peer));
+    let neighbors = neighbors.map(|peer| source(PeerScope::neighbor(peer.remote), peer));
     let ranges = config.ranges.iter();
-    let ranges = ranges.map(|range| source(Whose::range(range.prefix), &range.template));
+    let ranges = ranges.map(|range| source(PeerScope::range(range.prefix), &range.template));
     sources_of(neighbors.collect(), ranges.collect())
 }
 

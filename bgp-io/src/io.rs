@@ -61,7 +61,7 @@ pub struct Io {
     pub(crate) clock: Clock,
     pub(crate) listeners: Vec<ListenSocket>,
     /// Addresses on which it cannot listen yet.
-    pub(crate) unheard: Vec<SocketAddr>,
+    pub(crate) unbound: Vec<SocketAddr>,
     /// Keys that are not set on all listening sockets.
     pub(crate) keyless: Keyless,
     /// When missing addresses and keys of the listening sockets are tried again.
@@ -110,13 +110,13 @@ impl Io {
     ///
     /// An address that cannot be listened on, with the remedy. An address that the machine does not
     /// have yet is tried again, and so is a TCP-MD5 key that the kernel rejects:
-    /// [`unheard`](Self::unheard) and [`keyless`](Self::keyless) return them.
+    /// [`unbound`](Self::unbound) and [`keyless`](Self::keyless) return them.
     pub fn new(speaker: Speaker, config: IoConfig) -> Result<Self, IoError> {
         let mut io = Self {
             speaker,
             clock: Clock::new(),
             listeners: Vec::new(),
-            unheard: Vec::new(),
+            unbound: Vec::new(),
             keyless: Keyless::new(),
             arm_at: None,
             entries: Slab::new(),
@@ -277,7 +277,7 @@ impl Io {
     /// [`crate::limits::LINGER`].
     pub async fn shutdown(&mut self, parting: Parting, why: &Notification) {
         self.listeners.clear();
-        self.unheard.clear();
+        self.unbound.clear();
         self.arm_at = None;
         let now = self.clock.now();
         match parting {

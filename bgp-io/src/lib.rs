@@ -53,6 +53,7 @@ mod memory;
 mod outputs;
 mod probe;
 mod ready;
+mod scope;
 mod security;
 mod session;
 mod sockets;
@@ -61,7 +62,6 @@ mod trace;
 mod traced;
 mod transfer;
 mod transport;
-mod whose;
 
 pub use bgp_speaker::{self, bgp_fsm, bgp_proto, rib};
 
@@ -75,11 +75,11 @@ pub use handle::{Closed, Driver, Handle};
 pub use io::{Io, IoConfig, Parting};
 pub use listener::{AcceptError, Listener, Neighbor};
 pub use memory::Memory;
+pub use scope::PeerScope;
 pub use security::Security;
 pub use session::{ReceivedUpdate, Routes, SendError, SessionEvent, SessionStream};
 pub use sockopt::set_md5_key;
 pub use transport::Transport;
-pub use whose::Whose;
 
 /// The example of the README, compiled and run.
 #[cfg(doctest)]

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::gtsm::{self, Distance, Guard};
 use crate::keys::{Keyless, Keyring};
 use crate::sockets::{self, Rules, secure_accepted};
-use crate::{IoError, Whose};
+use crate::{IoError, PeerScope};
 
 /// A listening socket.
 pub(crate) struct ListenSocket {
@@ -34,7 +34,7 @@ pub(crate) struct Required<'r> {
     /// The distance for GTSM.
     pub(crate) ttl_security_hops: Option<u8>,
     /// The longest configured range that covers its remote address.
-    pub(crate) range: Option<Whose>,
+    pub(crate) range: Option<PeerScope>,
 }
 
 /// Why a connection is not as secure as it must be.

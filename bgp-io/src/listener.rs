@@ -24,12 +24,12 @@ use crate::keys::{Keyless, Keys};
 use crate::limits::{ACCEPT_PAUSE, LINGER, LISTENER_REFUSED_MAX};
 use crate::listen_socket::{Insecure, ListenSocket, Required};
 use crate::sockets::Rules;
-use crate::{Distance, IoError, Security, SessionStream, Whose};
+use crate::{Distance, IoError, PeerScope, Security, SessionStream};
 
 /// A neighbor, or a range of neighbors, that may dial a [`Listener`].
 #[derive(Clone, Debug)]
 pub struct Neighbor {
-    whose: Whose,
+    scope: PeerScope,
     config: SessionConfig,
     security: Security,
 }
@@ -39,7 +39,7 @@ impl Neighbor {
     #[must_use]
     pub const fn new(address: IpAddr, config: SessionConfig) -> Self {
         Self {
-            whose: Whose::neighbor(address),
+            scope: PeerScope::neighbor(address),
             config,
             security: Security::new(),
         }
@@ -53,7 +53,7 @@ impl Neighbor {
     #[must_use]
     pub const fn range(prefix: Prefix, config: SessionConfig) -> Self {
         Self {
-            whose: Whose::range(prefix),
+            scope: PeerScope::range(prefix),
             config,
             security: Security::new(),
         }
@@ -66,14 +66,14 @@ impl Neighbor {
     }
 
     fn source(&self) -> Source {
-        Source::new(self.whose, self.security.ttl_security_hops)
+        Source::new(self.scope, self.security.ttl_security_hops)
     }
 
     fn required(&self) -> Required<'_> {
         Required {
             password: self.security.password.as_ref(),
             ttl_security_hops: self.security.ttl_security_hops,
-            range: Some(self.whose),
+            range: Some(self.scope),
         }
     }
 }
@@ -113,7 +113,7 @@ impl Neighbor {
 pub struct Listener {
     socket: ListenSocket,
     /// The longest prefix first.
-    neighbors: BTreeMap<(Reverse<u8>, Whose), Neighbor>,
+    neighbors: BTreeMap<(Reverse<u8>, PeerScope), Neighbor>,
     /// Connections that are refused and have not read the NOTIFICATION yet.
     refused: Vec<Refused>,
     /// Until when no connection is accepted.
@@ -188,17 +188,17 @@ impl Listener {
         address: SocketAddr,
         neighbors: impl IntoIterator<Item = Neighbor>,
     ) -> Result<Self, IoError> {
-        let place = |neighbor: &Neighbor| (Reverse(neighbor.whose.prefix_len), neighbor.whose);
+        let place = |neighbor: &Neighbor| (Reverse(neighbor.scope.prefix_len), neighbor.scope);
         let neighbors = neighbors.into_iter().map(|one| (place(&one), one));
         let neighbors: BTreeMap<_, _> = neighbors.collect();
         let keys = neighbors.values().filter_map(|neighbor| {
             let password = neighbor.security.password.clone()?;
-            Some((neighbor.whose, password))
+            Some((neighbor.scope, password))
         });
         let keys: Keys = keys.collect();
         let (hosts, ranges): (Vec<_>, Vec<_>) = neighbors
             .values()
-            .partition(|neighbor| neighbor.whose.is_neighbor());
+            .partition(|neighbor| neighbor.scope.is_neighbor());
         let of = |some: Vec<&Neighbor>| some.into_iter().map(Neighbor::source).collect();
         let sources = sources_of(of(hosts), of(ranges));
         let rules = Rules {
@@ -237,7 +237,7 @@ impl Listener {
         let neighbor = self
             .neighbors
             .values()
-            .find(|one| one.whose.covers(remote.ip()));
+            .find(|one| one.scope.covers(remote.ip()));
         let required = neighbor.map(Neighbor::required);
         if let Err(why) = self.socket.secure(&stream, remote, required) {
             why.reset_if_far(&stream);

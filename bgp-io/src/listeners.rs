@@ -10,7 +10,7 @@ use crate::keys::{Keyless, Keys, keys_of};
 use crate::limits::LISTEN_RETRY;
 use crate::listen_socket::ListenSocket;
 use crate::sockets::Rules;
-use crate::{Event, Io, IoError, Whose};
+use crate::{Event, Io, IoError, PeerScope};
 
 /// Returns the configuration's requirements on listening sockets.
 fn rules_of(config: &SpeakerConfig) -> (Keys, Vec<Source>) {
@@ -25,14 +25,14 @@ impl Io {
 
     /// Returns the addresses on which it cannot listen yet, usually because the machine does not
     /// have them.
-    pub fn unheard(&self) -> impl Iterator<Item = SocketAddr> + '_ {
-        self.unheard.iter().copied()
+    pub fn unbound(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.unbound.iter().copied()
     }
 
     /// Returns the TCP-MD5 keys that are missing on a listening socket, each with the error. Connections
     /// of their peers are rejected.
-    pub fn keyless(&self) -> impl Iterator<Item = (Whose, &IoError)> + '_ {
-        self.keyless.iter().map(|(whose, error)| (*whose, &**error))
+    pub fn keyless(&self) -> impl Iterator<Item = (PeerScope, &IoError)> + '_ {
+        self.keyless.iter().map(|(scope, error)| (*scope, &**error))
     }
 
     /// Opens the first listening sockets. An address that the machine does not have yet is not an
@@ -48,18 +48,18 @@ impl Io {
             match ListenSocket::open(address, rules, &mut keyless) {
                 Ok(listener) => self.listeners.push(listener),
                 Err(error @ IoError::NoSuchAddress { .. }) => {
-                    self.unheard.push(address);
+                    self.unbound.push(address);
                     self.events.push(Event::ListenFailed(error));
                 }
                 Err(error) => return Err(error),
             }
         }
-        self.tell_keyless(keyless);
+        self.report_keyless(keyless);
         Ok(())
     }
 
     /// Changes the listening addresses. Sockets with an unchanged address and all connections stay.
-    /// An address that cannot be used is tried again: see [`unheard`](Self::unheard).
+    /// An address that cannot be used is tried again: see [`unbound`](Self::unbound).
     pub fn listen_on(&mut self, addresses: &[SocketAddr]) {
         let is_gone = |listener: &ListenSocket| !addresses.contains(&listener.wanted);
         for at in 0..self.listeners.len() {
@@ -70,7 +70,7 @@ impl Io {
         }
         // Removal comes first: a socket for all addresses conflicts with a socket for one of them.
         self.listeners.retain(|listener| !is_gone(listener));
-        self.unheard.retain(|address| addresses.contains(address));
+        self.unbound.retain(|address| addresses.contains(address));
         let (keys, sources) = rules_of(self.speaker.config());
         let rules = Rules {
             keys: &keys,
@@ -78,14 +78,14 @@ impl Io {
         };
         for address in addresses {
             let mut listeners = self.listeners.iter();
-            if listeners.any(|one| one.wanted == *address) || self.unheard.contains(address) {
+            if listeners.any(|one| one.wanted == *address) || self.unbound.contains(address) {
                 continue;
             }
             // Its missing keys are reported below, for all sockets together.
             match ListenSocket::open(*address, rules, &mut Keyless::new()) {
-                Ok(listener) => self.heard(listener),
+                Ok(listener) => self.add_listener(listener),
                 Err(error) => {
-                    self.unheard.push(*address);
+                    self.unbound.push(*address);
                     self.events.push(Event::ListenFailed(error));
                 }
             }
@@ -93,7 +93,7 @@ impl Io {
         self.arm();
     }
 
-    fn heard(&mut self, listener: ListenSocket) {
+    fn add_listener(&mut self, listener: ListenSocket) {
         self.events.push(Event::Listening(listener.address));
         self.listeners.push(listener);
     }
@@ -115,28 +115,28 @@ impl Io {
             // At once, so that few connections are older than the keys.
             self.take_backlog(at);
         }
-        for address in std::mem::take(&mut self.unheard) {
+        for address in std::mem::take(&mut self.unbound) {
             match ListenSocket::open(address, rules, &mut keyless) {
-                Ok(listener) => self.heard(listener),
-                Err(_) => self.unheard.push(address),
+                Ok(listener) => self.add_listener(listener),
+                Err(_) => self.unbound.push(address),
             }
         }
-        self.tell_keyless(keyless);
+        self.report_keyless(keyless);
     }
 
-    fn tell_keyless(&mut self, keyless: Keyless) {
+    fn report_keyless(&mut self, keyless: Keyless) {
         let old = std::mem::replace(&mut self.keyless, keyless);
-        let new = (self.keyless.iter()).filter(|(whose, _)| !old.contains_key(whose));
+        let new = (self.keyless.iter()).filter(|(scope, _)| !old.contains_key(scope));
         self.events
-            .extend(new.map(|(&whose, error)| Event::KeyFailed {
-                whose,
+            .extend(new.map(|(&scope, error)| Event::KeyFailed {
+                scope,
                 error: error.clone(),
             }));
         let settled = old
             .into_keys()
-            .filter(|whose| !self.keyless.contains_key(whose));
+            .filter(|scope| !self.keyless.contains_key(scope));
         self.events.extend(settled.map(Event::KeySettled));
-        let waits = !self.keyless.is_empty() || !self.unheard.is_empty();
+        let waits = !self.keyless.is_empty() || !self.unbound.is_empty();
         self.arm_at = waits.then(|| self.clock.now() + LISTEN_RETRY);
     }
 }

@@ -24,7 +24,7 @@ impl Baseline {
 
     /// Returns what has happened since the probe began.
     pub(crate) fn compare(&self, now: Instant, figures: &TcpFigures) -> Probed {
-        let age = Duration::from_millis(u64::from(figures.heard_ms_ago));
+        let age = Duration::from_millis(u64::from(figures.received_ms_ago));
         let since = now.saturating_duration_since(self.at);
         // The count excludes segments from just before the probe; the age excludes segments that
         // TCP did not accept, for example outside the window.
@@ -48,7 +48,7 @@ mod tests {
         TcpFigures {
             repeats: 0,
             in_flight: 0,
-            heard_ms_ago: 3,
+            received_ms_ago: 3,
             segments_in: 100,
             data_out: 50,
         }
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn segment_since_the_probe_began_is_an_answer() {
         let now = TcpFigures {
-            heard_ms_ago: 30,
+            received_ms_ago: 30,
             segments_in: 101,
             data_out: 51,
             ..figures()
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn silence_counts_what_was_sent() {
         let now = TcpFigures {
-            heard_ms_ago: 43,
+            received_ms_ago: 43,
             data_out: 52,
             ..figures()
         };
@@ -89,11 +89,11 @@ mod tests {
     fn segment_just_before_the_probe_is_no_answer() {
         // The age alone, as rounded by the kernel, might be younger than the probe.
         let before = TcpFigures {
-            heard_ms_ago: 0,
+            received_ms_ago: 0,
             ..figures()
         };
         let now = TcpFigures {
-            heard_ms_ago: 40,
+            received_ms_ago: 40,
             ..figures()
         };
         assert!(matches!(after(40, before, now), Probed::Silent { .. }));
@@ -102,12 +102,12 @@ mod tests {
     #[test]
     fn segment_that_tcp_did_not_accept_is_no_answer() {
         let now = TcpFigures {
-            heard_ms_ago: 9_040,
+            received_ms_ago: 9_040,
             segments_in: 105,
             ..figures()
         };
         let before = TcpFigures {
-            heard_ms_ago: 9_000,
+            received_ms_ago: 9_000,
             ..figures()
         };
         assert!(matches!(after(40, before, now), Probed::Silent { .. }));
@@ -121,7 +121,7 @@ mod tests {
             ..figures()
         };
         let now = TcpFigures {
-            heard_ms_ago: 203,
+            received_ms_ago: 203,
             data_out: 51,
             ..before
         };

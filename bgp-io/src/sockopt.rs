@@ -110,7 +110,7 @@ pub(crate) struct TcpFigures {
     pub(crate) in_flight: u32,
     /// Milliseconds since the last acknowledgment or data arrived (`tcpi_last_ack_recv`,
     /// `tcpi_last_data_recv`).
-    pub(crate) heard_ms_ago: u32,
+    pub(crate) received_ms_ago: u32,
     /// Received segments of any kind (`tcpi_segs_in`).
     pub(crate) segments_in: u32,
     /// Sent data segments, including retransmissions (`tcpi_data_segs_out`).
@@ -128,7 +128,7 @@ pub(crate) fn tcp_figures(socket: &impl AsFd) -> io::Result<TcpFigures> {
     Ok(TcpFigures {
         repeats: u32::from(repeats),
         in_flight: words[6].saturating_sub(words[7]),
-        heard_ms_ago: words[13].min(words[14]),
+        received_ms_ago: words[13].min(words[14]),
         segments_in: words[35],
         data_out: words[39],
     })

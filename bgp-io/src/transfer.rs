@@ -107,8 +107,8 @@ impl Io {
         buffer.clear();
         self.scratch = buffer;
         match read {
-            Read::Drained => self.tell_unread(token, false),
-            Read::Budget => self.tell_unread(token, true),
+            Read::Drained => self.report_unread(token, false),
+            Read::Budget => self.report_unread(token, true),
             Read::Lost => self.lost(token),
             Read::Closed => {}
         }
@@ -171,7 +171,7 @@ impl Io {
     }
 
     /// Notifies the session whether octets of its peer are unread, if that has changed.
-    fn tell_unread(&mut self, token: usize, unread: bool) {
+    fn report_unread(&mut self, token: usize, unread: bool) {
         let Some(link) = self.link(token) else { return };
         if unread {
             link.wake();

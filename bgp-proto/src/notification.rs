@@ -370,7 +370,7 @@ mod tests {
         assert_eq!(
             other.shutdown_text(),
             None,
-            "data of somebody else's making"
+            "data of another implementation"
         );
     }
 

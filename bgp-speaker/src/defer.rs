@@ -56,13 +56,13 @@ enum Awaited {
     /// The End-of-RIB marker of this peer.
     Peer(IpAddr),
     /// The End-of-RIB marker of a non-client iBGP peer.
-    Fellow(IpAddr),
+    NonClient(IpAddr),
 }
 
 impl Awaited {
     const fn peer(address: IpAddr, role: Role) -> Self {
         match role {
-            Role::Internal => Self::Fellow(address),
+            Role::Internal => Self::NonClient(address),
             _ => Self::Peer(address),
         }
     }
@@ -71,7 +71,7 @@ impl Awaited {
     const fn address(&self) -> Option<IpAddr> {
         match self {
             Self::OwnRoutes => None,
-            Self::Peer(address) | Self::Fellow(address) => Some(*address),
+            Self::Peer(address) | Self::NonClient(address) => Some(*address),
         }
     }
 }
@@ -103,11 +103,11 @@ impl Deferral {
     /// Opens the families to non-client iBGP peers in which at most such peers are still awaited.
     /// Returns those that were not open before.
     fn open_half(&mut self) -> FamilySet {
-        let fellow = |awaited: &Awaited| matches!(awaited, Awaited::Fellow(_));
+        let non_client = |awaited: &Awaited| matches!(awaited, Awaited::NonClient(_));
         let ready = self
             .waiting
             .iter()
-            .filter(|(_, who)| who.iter().all(fellow));
+            .filter(|(_, who)| who.iter().all(non_client));
         let ready: FamilySet = ready.map(|(&family, _)| family).collect();
         let news = ready.difference(self.half_open);
         self.half_open = self.half_open.union(news);
@@ -208,7 +208,7 @@ impl Speaker {
 
     /// Waits for a non-client iBGP peer that is configured during the wait, too: such reflectors
     /// find each other as they come back.
-    pub(crate) fn await_fellow(&mut self, peer: PeerId) {
+    pub(crate) fn await_non_client(&mut self, peer: PeerId) {
         let Some(config) = self.roster.get(peer).map(|state| &state.config) else {
             return;
         };
@@ -216,7 +216,7 @@ impl Speaker {
         let mut peers = self.config.peers.iter().chain(ranges);
         let keeps = config.session.graceful_restart.is_some();
         let awaited = Awaited::peer(config.remote, config.role);
-        if let (true, Awaited::Fellow(_)) = (keeps, awaited)
+        if let (true, Awaited::NonClient(_)) = (keeps, awaited)
             && let Some(deferral) = self.deferral.as_mut().filter(|d| d.until.is_some())
             && peers.any(|peer| peer.role == Role::Client)
         {
@@ -251,7 +251,7 @@ impl Speaker {
         };
         let awaited = Awaited::peer(state.config.remote, state.config.role);
         let families = match (awaited, restarts(&state.session)) {
-            (Awaited::Fellow(_), _) | (_, false) => markers_of(&state.session),
+            (Awaited::NonClient(_), _) | (_, false) => markers_of(&state.session),
             _ => FamilySet::EMPTY,
         };
         if let Some(deferral) = &mut self.deferral {
@@ -307,7 +307,7 @@ impl Speaker {
 
     /// The peer may have had another role when the wait began.
     fn stop_waiting_for(&mut self, address: IpAddr, families: FamilySet) {
-        for awaited in [Awaited::Peer(address), Awaited::Fellow(address)] {
+        for awaited in [Awaited::Peer(address), Awaited::NonClient(address)] {
             self.stop_waiting(awaited, families);
         }
     }

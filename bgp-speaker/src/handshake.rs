@@ -98,13 +98,13 @@ impl HandshakeFailure {
     /// Returns why a connection ended before its session was established; `None` for a regular end,
     /// and for an eviction, which is counted where it is decided.
     fn of(reason: &DownReason) -> Option<Self> {
-        let said = match reason {
+        let notification = match reason {
             DownReason::TransportLost => return Some(Self::Closed),
             DownReason::Received(_) => return Some(Self::Notified),
             DownReason::Reopened | DownReason::Left => return None,
-            DownReason::Sent(said) => said,
+            DownReason::Sent(notification) => notification,
         };
-        match (said.code, said.subcode) {
+        match (notification.code, notification.subcode) {
             (code::OPEN_MESSAGE, open::BAD_PEER_AS) => Some(Self::WrongAs),
             (code::OPEN_MESSAGE, _) => Some(Self::BadOpen),
             (code::HOLD_TIMER_EXPIRED, _) => Some(Self::Timeout),

@@ -38,14 +38,14 @@ impl Speaker {
             limited = limited.or_else(|| self.watch_limit(peer, batch.family, &ingested));
             faults.extend(ingested.faults);
         }
-        let rejected = self.judge(now, peer, body, faults);
+        let rejected = self.record_faults(now, peer, body, faults);
         rejected.map(bgp_fsm::Input::Rejected).or(limited)
     }
 
     /// Records a malformed message for the operator and returns the strongest action.
     /// Treat-as-withdraw and attribute discard are already done; the caller performs a session
     /// reset.
-    fn judge(
+    fn record_faults(
         &mut self,
         now: Instant,
         peer: PeerId,

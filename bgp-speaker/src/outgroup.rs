@@ -216,7 +216,7 @@ impl OutGroup {
                 continue;
             };
             let from = group.stand(member.mode, || rib.group_cursor(self.id, family));
-            let mode = Mode::Private(from.anew(), FeedPlace::ELSEWHERE);
+            let mode = Mode::Private(from.with_new_rules(), FeedPlace::ELSEWHERE);
             members.0.push((family, MemberState { mode, ..member }));
             group.leave(peer);
         }

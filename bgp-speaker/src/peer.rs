@@ -102,7 +102,7 @@ impl Peer {
         (self.doomed || self.range.is_some())
             && self.stale_until.is_none()
             && self.session.barred_until().is_none()
-            && (self.session.state() == State::Idle || self.session.is_deserted())
+            && (self.session.state() == State::Idle || self.session.is_abandoned())
             && Conn::PLACES
                 .iter()
                 .all(|&conn| !self.session.wants_write(conn))

@@ -280,7 +280,7 @@ impl Speaker {
         }
         if let Some(id) = self.roster.insert(config, None) {
             self.introduce(id);
-            self.await_fellow(id);
+            self.await_non_client(id);
             self.session_input(now, id, bgp_fsm::Input::Start);
         }
     }

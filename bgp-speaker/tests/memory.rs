@@ -46,7 +46,7 @@ fn address(number: usize) -> Ipv4Addr {
     Ipv4Addr::from(0x0a01_0000 + u32::try_from(number).expect("not so many"))
 }
 
-fn say(speaker: &mut Speaker, peer: PeerId, encode: impl FnOnce(&mut BytesMut)) {
+fn receive(speaker: &mut Speaker, peer: PeerId, encode: impl FnOnce(&mut BytesMut)) {
     let mut octets = BytesMut::new();
     encode(&mut octets);
     let frame = next_frame(&mut octets, 65_535).expect("a message");
@@ -86,8 +86,8 @@ fn connect_with(speaker: &mut Speaker, number: usize, extended: bool) -> PeerId 
     if extended {
         open.capabilities.push(Capability::ExtendedMessage);
     }
-    say(speaker, peer, |out| open.encode(out));
-    say(speaker, peer, UpdateWriter::keepalive);
+    receive(speaker, peer, |out| open.encode(out));
+    receive(speaker, peer, UpdateWriter::keepalive);
     peer
 }
 
@@ -107,7 +107,7 @@ fn announce(speaker: &mut Speaker, peer: PeerId, count: u32) {
     attributes.encode(true, &mut block);
     let all: Vec<u32> = (0..count).collect();
     for some in all.chunks(500) {
-        say(speaker, peer, |out| {
+        receive(speaker, peer, |out| {
             let next_hop = attributes.next_hop.as_ref();
             let mut writer =
                 UpdateWriter::reach(out, Family::IPV4_UNICAST, &block, next_hop, &params);
@@ -363,7 +363,7 @@ impl Stalled {
     /// Sends everything; returns what the process holds more than before, after each message.
     fn run(&mut self, load: Load, before: usize) -> Vec<usize> {
         let each = (0..load.routes).map(|number| {
-            say(&mut self.speaker, self.sender, |out| {
+            receive(&mut self.speaker, self.sender, |out| {
                 load.encode(number, out);
             });
             self.turn();

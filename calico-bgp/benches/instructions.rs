@@ -133,12 +133,12 @@ fn with_reflectors() -> View {
                 "spec":{{"bgp":{{"ipv4Address":"10.1.99.{at}/16","ipv6Address":"fd01::99:{at}/64"}}}}}}"#
         );
         put(&mut view, &format!("nodes/rr{at}"), &value);
-        let said = format!(
+        let registration = format!(
             r#"{{"asNumber":64512,"ipv4Address":"10.1.99.{at}","ipv6Address":"fd01::99:{at}",
                 "clusterID":"10.1.99.{at}","zone":"z{at}","state":"active"}}"#
         );
         let keys = [
-            (format!("/cambric/v1/reflector/rr{at}"), said),
+            (format!("/cambric/v1/reflector/rr{at}"), registration),
             (
                 format!("/cambric/v1/cluster/10.1.99.{at}"),
                 format!(r#"{{"reflector":"rr{at}"}}"#),

@@ -62,7 +62,7 @@ fn contenders<'v>(own: &Own<'v>) -> Vec<(&'v str, Registration)> {
     let ours = &*own.host.name;
     let others = own.view.fleet.eligible(false).into_iter();
     let others = others.filter(|(name, _)| *name != ours);
-    let others = others.map(|(name, said)| (name, said.clone()));
+    let others = others.map(|(name, registration)| (name, registration.clone()));
     others
         .chain([(ours, reflectors::wish(own).registration)])
         .collect()
@@ -77,15 +77,17 @@ fn chooses_us(
     client: &str,
     remote: IpAddr,
 ) -> bool {
-    let beside = |said: &Registration| {
-        let mut addresses = said.addresses();
+    let beside = |registration: &Registration| {
+        let mut addresses = registration.addresses();
         addresses.any(|address| address.is_ipv4() == remote.is_ipv4())
     };
-    let reached = contenders.iter().filter(|(_, said)| beside(said));
-    let candidates = reached.map(|(name, said)| Candidate {
+    let reached = contenders
+        .iter()
+        .filter(|(_, registration)| beside(registration));
+    let candidates = reached.map(|(name, registration)| Candidate {
         name,
-        zone: &said.zone,
-        weight: said.weight,
+        zone: &registration.zone,
+        weight: registration.weight,
     });
     let count = reflectors::count_of(own.view, client, &mut Vec::new()); // Its host reports its faults.
     choose(client, candidates, count).contains(&&*own.host.name)

@@ -76,7 +76,7 @@ fn others(own: &Own<'_>) -> BTreeSet<Ipv4Addr> {
     let given = nodes.filter_map(|(_, node)| node.cluster_id);
     let fleet = &own.view.fleet;
     let registered = fleet.all().filter(|(other, _)| *other != name);
-    let registered = registered.map(|(_, said)| said.cluster_id);
+    let registered = registered.map(|(_, registration)| registration.cluster_id);
     let registered = registered.filter(|id| !fleet.claims_of(name).any(|claimed| claimed == *id));
     given.chain(registered).collect()
 }
@@ -88,7 +88,7 @@ fn held(own: &Own<'_>, avoid: &BTreeSet<Ipv4Addr>) -> Option<Ipv4Addr> {
     let mut all = fleet.all();
     let registered = all
         .find(|(of, _)| *of == name)
-        .map(|(_, said)| said.cluster_id);
+        .map(|(_, registration)| registration.cluster_id);
     fleet
         .claims_of(name)
         .min_by_key(|id| (avoid.contains(id), Some(*id) != registered, *id))

@@ -14,7 +14,7 @@ use crate::fault::Fault;
 use crate::own::{Own, Secrets};
 use crate::peer::Want;
 use crate::reflectors::{self, Wish};
-use crate::unheeded::unheeded;
+use crate::unsupported::unsupported;
 use crate::view::{Node, View};
 use crate::{clients, explicit, mesh};
 
@@ -103,14 +103,17 @@ fn fill(mut own: Own<'_>, before: &Placed, derived: &mut Derived) {
 
 fn hosts(view: &View) -> BTreeSet<IpAddr> {
     let nodes = view.nodes.values().flat_map(Node::addresses);
-    let reflectors = view.fleet.all().flat_map(|(_, said)| said.addresses());
+    let reflectors = view
+        .fleet
+        .all()
+        .flat_map(|(_, registration)| registration.addresses());
     nodes.chain(reflectors).collect()
 }
 
 fn intent(own: &Own<'_>, before: &Placed, derived: &mut Derived) -> Intent {
     let node = own.node;
     let [v4, v6] = [node.v4, node.v6].map(|network| network.map(|network| network.address()));
-    derived.faults.extend(unheeded(own));
+    derived.faults.extend(unsupported(own));
     let (peers, ranges) = peers(own, before, derived);
     let mut speaker = SpeakerConfig::new(own.asn, own.router_id);
     speaker.cluster_id = own.cluster_id;

@@ -97,7 +97,7 @@ impl<'v> Peering<'v> {
     }
 
     /// Returns the origin of its peers, as text for operators.
-    fn told(self) -> String {
+    fn description(self) -> String {
         let name = self.name;
         match self.reversed {
             true => format!("the other side of BGPPeer {name}"),
@@ -263,7 +263,7 @@ fn take<'v>(
         }
         want.peering = Some(stored);
         want.filters = &spec.filters;
-        want.from = peering.told();
+        want.from = peering.description();
         want.selected = spec.peer_selector.is_some().then_some(name);
         want.selects_us = peering.reversed;
         want.password.clone_from(&password);

@@ -208,7 +208,7 @@ impl<'v> Policies<'v> {
             pools.map(|(_, net)| *net).collect()
         };
         let mut kept = pools.iter().filter(|(pool, _)| pool.disable_bgp_export);
-        let mut told = pools.iter().filter(|(pool, _)| !pool.disable_bgp_export);
+        let mut exported = pools.iter().filter(|(pool, _)| !pool.disable_bgp_export);
         let own = Match::Net(equal(blocks.iter().copied()));
         let first = [
             about(
@@ -235,7 +235,7 @@ impl<'v> Policies<'v> {
                 None,
                 Then::Accept,
             ),
-            about("pools", nets(&mut told), None, Then::Accept),
+            about("pools", nets(&mut exported), None, Then::Accept),
         ];
         let first = first.into_iter().flatten();
         let last = last.into_iter().flatten();

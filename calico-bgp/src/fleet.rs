@@ -68,7 +68,7 @@ impl Fleet {
     /// Returns all reflectors that count, by name.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &Registration)> {
         let all = self.registered.iter().chain(&self.absent);
-        all.map(|(name, said)| (name.as_str(), said))
+        all.map(|(name, registration)| (name.as_str(), registration))
     }
 
     /// Returns the reflectors that clients may choose: those that are not drained, or otherwise
@@ -76,7 +76,7 @@ impl Fleet {
     pub(crate) fn eligible(&self, alone: bool) -> Vec<(&str, &Registration)> {
         let of = |state| {
             let all = self.all();
-            all.filter(move |(_, said)| said.state == state)
+            all.filter(move |(_, registration)| registration.state == state)
                 .collect::<Vec<_>>()
         };
         let active = of(ReflectorState::Active);

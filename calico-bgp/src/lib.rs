@@ -22,7 +22,7 @@ mod peer;
 pub mod placement;
 mod priority;
 mod reflectors;
-mod unheeded;
+mod unsupported;
 mod view;
 
 #[cfg(test)]

@@ -92,7 +92,7 @@ pub(crate) fn fault(own: &Own<'_>) -> Option<Fault> {
 /// reflectors, of a client with its chosen ones. `alone` states that the client has no other peers.
 pub(crate) fn wants<'v>(own: &Own<'v>, alone: bool, faults: &mut Vec<Fault>) -> Vec<Want<'v>> {
     match own.host.reflects {
-        true => of_fellows(own),
+        true => of_other_reflectors(own),
         false => of_client(own, count(own, faults), alone),
     }
 }
@@ -136,16 +136,16 @@ fn of_client<'v>(own: &Own<'v>, count: usize, alone: bool) -> Vec<Want<'v>> {
     let eligible = own.view.fleet.eligible(alone);
     let families: [fn(&IpAddr) -> bool; 2] = [IpAddr::is_ipv4, IpAddr::is_ipv6];
     let sessions = families.into_iter().flat_map(|is_of_family| {
-        let reached = eligible.iter().map(|(name, said)| {
-            let mut wants = with(own, name, said, |_, _| false);
+        let reached = eligible.iter().map(|(name, registration)| {
+            let mut wants = with(own, name, registration, |_, _| false);
             wants.retain(|want| is_of_family(&want.remote));
-            (*name, *said, wants)
+            (*name, *registration, wants)
         });
         let reached: Vec<_> = reached.filter(|(_, _, wants)| !wants.is_empty()).collect();
-        let candidates = reached.iter().map(|(name, said, _)| Candidate {
+        let candidates = reached.iter().map(|(name, registration, _)| Candidate {
             name,
-            zone: &said.zone,
-            weight: said.weight,
+            zone: &registration.zone,
+            weight: registration.weight,
         });
         let chosen = choose(&own.host.name, candidates, count);
         let chosen = reached
@@ -165,18 +165,19 @@ pub(crate) fn at<'v>(own: &Own<'v>, addresses: &BTreeSet<IpAddr>) -> Vec<Want<'v
     let all = own.view.fleet.all();
     let others = all.filter(|(name, _)| *name != own.host.name);
     others
-        .flat_map(|(name, said)| with(own, name, said, passive))
+        .flat_map(|(name, registration)| with(own, name, registration, passive))
         .filter(|want| addresses.contains(&want.remote))
         .collect()
 }
 
 /// Returns the sessions of a reflector with the other reflectors.
-fn of_fellows<'v>(own: &Own<'v>) -> Vec<Want<'v>> {
+fn of_other_reflectors<'v>(own: &Own<'v>) -> Vec<Want<'v>> {
     let all = own.view.fleet.all();
-    let others =
-        all.filter(|(name, said)| *name != own.host.name && said.state != ReflectorState::Drained);
+    let others = all.filter(|(name, registration)| {
+        *name != own.host.name && registration.state != ReflectorState::Drained
+    });
     others
-        .flat_map(|(name, said)| with(own, name, said, waits_for))
+        .flat_map(|(name, registration)| with(own, name, registration, waits_for))
         .collect()
 }
 
@@ -189,8 +190,12 @@ pub(crate) fn others(own: &Own<'_>) -> BTreeMap<IpAddr, Ipv4Addr> {
     let given = given.flat_map(|(id, node)| node.addresses().map(move |at| (at, id)));
     let fleet = own.view.fleet.all();
     let fleet = fleet.filter(|(name, _)| *name != own.host.name);
-    let said = fleet.flat_map(|(_, said)| said.addresses().map(|at| (at, said.cluster_id)));
-    given.chain(said).collect()
+    let registration = fleet.flat_map(|(_, registration)| {
+        registration
+            .addresses()
+            .map(|at| (at, registration.cluster_id))
+    });
+    given.chain(registration).collect()
 }
 
 /// Returns a session for each address of a reflector for which this node has an address of the same
@@ -199,14 +204,14 @@ pub(crate) fn others(own: &Own<'_>) -> BTreeMap<IpAddr, Ipv4Addr> {
 fn with<'v>(
     own: &Own<'v>,
     name: &str,
-    said: &Registration,
+    registration: &Registration,
     passive: fn(IpAddr, IpAddr) -> bool,
 ) -> Vec<Want<'v>> {
     let node = own.view.nodes.get(name);
-    let asn = node.map_or(Asn(said.as_number.0), |node| own.asn_of(node));
-    let addresses = said.addresses().filter_map(|remote| {
+    let asn = node.map_or(Asn(registration.as_number.0), |node| own.asn_of(node));
+    let addresses = registration.addresses().filter_map(|remote| {
         let local = own.node.address_beside(remote)?;
-        let port = said.port.unwrap_or(BGP_PORT);
+        let port = registration.port.unwrap_or(BGP_PORT);
         let passive = passive(local, remote);
         Some(reflector_want(own, remote, port, asn, local, passive))
     });

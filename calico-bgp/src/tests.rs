@@ -10,7 +10,7 @@ use crate::*;
 mod annotations;
 mod derive;
 mod reflectors;
-mod unheeded;
+mod unsupported;
 
 const NODES: &str = "/calico/resources/v3/projectcalico.org/nodes/";
 
@@ -68,7 +68,7 @@ fn a_mesh_is_every_other_node_that_reflects_nothing() {
         ),
         ("mute", ""),
     ]);
-    let told = |peer: &PeerConfig| {
+    let fault = |peer: &PeerConfig| {
         let families: Vec<Family> = peer.session.families.iter().collect();
         (
             peer.name.clone(),
@@ -82,7 +82,7 @@ fn a_mesh_is_every_other_node_that_reflects_nothing() {
     let of_a = peers(&view, "a");
     // As text, "10.0.0.9" is the greatest.
     assert_eq!(
-        of_a.iter().map(told).collect::<Vec<_>>(),
+        of_a.iter().map(fault).collect::<Vec<_>>(),
         [
             (
                 "Mesh_10_0_0_11".to_owned(),
@@ -153,7 +153,7 @@ fn invalid_value_is_reported_and_the_last_valid_kept() {
     ]);
     let good = known.clone();
     let key = format!("{NODES}b");
-    for (value, says) in [
+    for (value, expected) in [
         ("{", "EOF"),
         (
             r#"{"spec":{"bgp":{"ipv4Address":"x"}}}"#,
@@ -175,10 +175,10 @@ fn invalid_value_is_reported_and_the_last_valid_kept() {
         let derived = derive(&known, &host("a"), &Secrets::new());
         let peers = derived.intent.expect("as before").speaker.peers;
         assert_eq!(peers[0].name, "Mesh_10_0_0_2");
-        let told = derived.faults[0].to_string();
+        let fault = derived.faults[0].to_string();
         assert!(
-            told.starts_with(&format!("{key}: ")) && told.contains(says),
-            "{told}"
+            fault.starts_with(&format!("{key}: ")) && fault.contains(expected),
+            "{fault}"
         );
     }
     let value = r#"{"spec":{"bgp":{"ipv4Address":"10.0.0.2/24"}}}"#;

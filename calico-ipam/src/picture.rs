@@ -91,8 +91,8 @@ impl Picture {
 
     /// Returns the `clusterGUID` of the datastore; empty if it has none.
     pub fn cluster_guid(&self) -> &str {
-        let said = self.information.as_ref();
-        said.map_or("", |(said, _)| &said.cluster_guid)
+        let information = self.information.as_ref();
+        information.map_or("", |(information, _)| &information.cluster_guid)
     }
 
     /// Returns the revision of a handle; zero if it does not exist.
@@ -114,9 +114,9 @@ impl Picture {
         }
         let of_host = !matches!(block.owner(), Some(AffinityOwner::Virtual(_)));
         let (node, kind) = (known.active_owner.get(NODE), known.active_owner.get(TYPE));
-        let judged = kind
+        let is_checkable = kind
             .is_none_or(|kind| TUNNELS.contains(&kind.as_str()) || kind.starts_with(OTHER_PLUGIN));
-        let (Some(node), true) = (node, of_host && judged) else {
+        let (Some(node), true) = (node, of_host && is_checkable) else {
             return Use::Kept;
         };
         let obscure = self.obscure.as_ref();
@@ -164,25 +164,25 @@ impl Picture {
     }
 
     fn own_value(&mut self, key: IpamKey, value: &[u8]) -> Result<(), String> {
-        let told = |error: ParseError| error.to_string();
+        let to_text = |error: ParseError| error.to_string();
         match key {
             IpamKey::Block(cidr) => {
-                let block = AllocationBlock::parse(value).map_err(told)?;
+                let block = AllocationBlock::parse(value).map_err(to_text)?;
                 let block = Block::stored(block).map_err(|fault| fault.to_string())?;
                 self.blocks.insert(cidr, block);
             }
             IpamKey::Affinity { owner, block } => {
-                let affinity = BlockAffinity::parse(value).map_err(told)?;
+                let affinity = BlockAffinity::parse(value).map_err(to_text)?;
                 self.affinities.insert((owner, block), affinity);
             }
             IpamKey::Handle(id) => {
-                let handle = IpamHandle::parse(value).map_err(told)?;
+                let handle = IpamHandle::parse(value).map_err(to_text)?;
                 self.handles.insert(id, handle);
             }
             IpamKey::Host(name) => {
                 self.hosts.insert(name);
             }
-            IpamKey::Config => self.config = IpamConfig::parse(value).map_err(told)?,
+            IpamKey::Config => self.config = IpamConfig::parse(value).map_err(to_text)?,
         }
         Ok(())
     }
@@ -237,9 +237,10 @@ impl Picture {
 
     fn information(&mut self, listing: &Listing) {
         let found = self.resources::<ClusterInformationSpec>(listing);
-        for ((name, said), item) in found.into_iter().zip(&listing.items) {
+        for ((name, information), item) in found.into_iter().zip(&listing.items) {
             if name == "default" {
-                self.information = said.map(|said| (said.spec, item.mod_revision));
+                self.information =
+                    information.map(|information| (information.spec, item.mod_revision));
             }
         }
     }
@@ -263,8 +264,9 @@ impl Ipam<'_> {
         picture.information(&list(Kind::ClusterInformation.prefix()).await?);
         // A datastore without nodes, but with blocks of hosts, is being restored.
         let emptied = picture.nodes.is_empty() && !picture.blocks.is_empty();
-        let said = picture.information.as_ref();
-        picture.ready = !emptied && said.is_some_and(|(said, _)| said.is_ready());
+        let information = picture.information.as_ref();
+        picture.ready =
+            !emptied && information.is_some_and(|(information, _)| information.is_ready());
         Ok(picture)
     }
 }

@@ -119,8 +119,8 @@ impl Manifests {
             directory: directory.clone(),
             source,
         };
-        let mut watcher =
-            notify::recommended_watcher(move |event| tell(&changed, event)).map_err(failed)?;
+        let mut watcher = notify::recommended_watcher(move |event| notify_changed(&changed, event))
+            .map_err(failed)?;
         watcher
             .watch(&directory, RecursiveMode::Recursive)
             .map_err(failed)?;
@@ -182,7 +182,7 @@ impl Manifests {
     }
 }
 
-fn tell(changed: &mpsc::Sender<()>, event: notify::Result<notify::Event>) {
+fn notify_changed(changed: &mpsc::Sender<()>, event: notify::Result<notify::Event>) {
     // Read accesses are not changes, and this program reads after each change. An error may hide a
     // change.
     if event.is_ok_and(|event| event.kind.is_access()) {

@@ -18,7 +18,7 @@ mod tests {
     use crate::read::documents;
 
     /// Returns the messages about a text of all readers of manifests.
-    fn said(text: &str) -> String {
+    fn error_of(text: &str) -> String {
         let documents = match documents(Path::new("peer.yaml"), text) {
             Ok(documents) => documents,
             Err(fault) => return fault.to_string(),
@@ -52,13 +52,16 @@ mod tests {
             "password: 'QXZQXZQXZ' x",
             "pasword: QXZQXZQXZ",
         ] {
-            let said = said(&format!("{head}  {field}\n  peerIP: 10.0.0.1\n"));
-            assert!(!said.is_empty(), "accepted: {field}");
-            assert!(!said.contains(PART), "{field}: {said}");
+            let error_of = error_of(&format!("{head}  {field}\n  peerIP: 10.0.0.1\n"));
+            assert!(!error_of.is_empty(), "accepted: {field}");
+            assert!(!error_of.contains(PART), "{field}: {error_of}");
         }
         let secret =
             "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\ndata:\n  key: QXZQXZQXZ\n";
-        let said = said(secret);
-        assert!(!said.is_empty() && !said.contains(PART), "{said}");
+        let error_of = error_of(secret);
+        assert!(
+            !error_of.is_empty() && !error_of.contains(PART),
+            "{error_of}"
+        );
     }
 }

@@ -173,7 +173,7 @@ async fn faults_are_reported_with_place_and_nothing_is_stored() {
     ]);
     let text = bench.refused().await;
     let lines: Vec<&str> = text.lines().collect();
-    let told = |name: &str, place: &str, message: &str| {
+    let has_fault = |name: &str, place: &str, message: &str| {
         let start = format!("{}:{place}", bench.directory.path().join(name).display());
         assert!(
             lines
@@ -182,16 +182,16 @@ async fn faults_are_reported_with_place_and_nothing_is_stored() {
             "{start} {message}\n{text}"
         );
     };
-    told(
+    has_fault(
         "a.yaml",
         "21:3:",
         "spec.ipNetwork: unknown field; did you mean \"ipNetworks\"?",
     );
-    told("a.yaml", "15:1:", "spec.ipNetworks: is required");
-    told("b.yaml", "8:5:", "spec.bgp.asNumber");
-    told("c.yaml", "2:", "");
-    told("d.yaml", "1:1:", "\"Nod\" is not a kind of resource");
-    told("e.yaml", "1:1:", "Node n1 is already in");
+    has_fault("a.yaml", "15:1:", "spec.ipNetworks: is required");
+    has_fault("b.yaml", "8:5:", "spec.bgp.asNumber");
+    has_fault("c.yaml", "2:", "");
+    has_fault("d.yaml", "1:1:", "\"Nod\" is not a kind of resource");
+    has_fault("e.yaml", "1:1:", "Node n1 is already in");
     assert_eq!(
         bench.store.list(KeyRange::all()).await.unwrap().items.len(),
         0

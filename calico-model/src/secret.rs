@@ -59,15 +59,15 @@ mod tests {
         ] {
             let text = format!(r#"{{"spec":{spec}}}"#);
             let error = Resource::<BgpPeerSpec>::parse(text.as_bytes()).expect_err(spec);
-            let said = format!("{error} {error:?}");
-            assert!(!said.contains("QXZ"), "{said}");
+            let text = format!("{error} {error:?}");
+            assert!(!text.contains("QXZ"), "{text}");
             assert!(
-                said.contains("spec.password") && said.contains("line 1"),
-                "{said}"
+                text.contains("spec.password") && text.contains("line 1"),
+                "{text}"
             );
         }
         let error = Resource::<BgpPeerSpec>::parse(br#"{"spec":{"peerIP":["shown"]}}"#);
-        let said = error.expect_err("a list").to_string();
-        assert!(said.contains("spec.peerIP"), "{said}");
+        let text = error.expect_err("a list").to_string();
+        assert!(text.contains("spec.peerIP"), "{text}");
     }
 }

@@ -157,7 +157,7 @@ pub struct Mirror {
     state: State,
     outputs: VecDeque<Output>,
     /// The last status returned to the consumer.
-    told: Option<Status>,
+    reported: Option<Status>,
     /// The age of the snapshot that the mirror started with, in seconds.
     restored: Option<u64>,
     /// Whether the consumer ever got a complete picture.
@@ -184,7 +184,7 @@ impl Mirror {
             feeds,
             state: State::default(),
             outputs: VecDeque::new(),
-            told: None,
+            reported: None,
             restored: None,
             has_picture: false,
         }
@@ -243,9 +243,9 @@ impl Mirror {
     /// Returns the newest revision of which the consumer has got all changes; `None` while there
     /// are undelivered changes.
     pub fn revision(&self) -> Option<Revision> {
-        let is_told = self.has_picture && self.state.is_told() && !self.is_held();
+        let is_reported = self.has_picture && self.state.is_reported() && !self.is_held();
         let newest = self.feeds.iter().map(Feed::whole).max();
-        newest.filter(|_| is_told)
+        newest.filter(|_| is_reported)
     }
 
     /// Returns the cluster ID that all ranges were read from.
@@ -343,25 +343,25 @@ impl Mirror {
         let status = self.status(now);
         // A status that reports a complete picture follows the changes, every other status precedes
         // them.
-        if self.told.is_none() {
-            self.tell(Status::Syncing, &mut updates);
+        if self.reported.is_none() {
+            self.report(Status::Syncing, &mut updates);
         } else if !status.is_picture() {
-            self.tell(status, &mut updates);
+            self.report(status, &mut updates);
         }
         if !self.is_held() {
             updates.extend(self.state.take(max).map(Update::Change));
         }
-        if self.state.is_told() && status.is_picture() {
-            self.tell(status, &mut updates);
+        if self.state.is_reported() && status.is_picture() {
+            self.report(status, &mut updates);
         }
         updates
     }
 
-    fn tell(&mut self, status: Status, updates: &mut Vec<Update>) {
-        if self.told == Some(status) {
+    fn report(&mut self, status: Status, updates: &mut Vec<Update>) {
+        if self.reported == Some(status) {
             return;
         }
-        self.told = Some(status);
+        self.reported = Some(status);
         self.has_picture |= status.is_picture();
         if let (Status::InSync, Some(gate)) = (status, &mut self.state.gate) {
             gate.pass();
@@ -371,8 +371,8 @@ impl Mirror {
 
     /// Returns whether [`Self::take`] has updates.
     pub fn has_updates(&self, now: Duration) -> bool {
-        let has_changes = !self.state.is_told() && !self.is_held();
-        has_changes || self.told.is_none() || self.told != Some(self.status(now))
+        let has_changes = !self.state.is_reported() && !self.is_held();
+        has_changes || self.reported.is_none() || self.reported != Some(self.status(now))
     }
 
     /// Returns the status of the picture. Short losses of contact do not count.
@@ -392,7 +392,7 @@ impl Mirror {
                 .map_or(Status::InSync, Status::Unready)
         } else {
             // Recovering within the time allowed for a loss: unchanged.
-            self.told.unwrap_or(Status::Syncing)
+            self.reported.unwrap_or(Status::Syncing)
         }
     }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use daemon_common::{Command, Reply};
 
-use crate::ask::{Answers, BGP_DAEMONS, SOCKETS, Whom, json};
+use crate::ask::{Answers, BGP_DAEMONS, SOCKETS, Targets, json};
 
 /// The neighbor of the session, and the daemons to query.
 #[derive(Debug, clap::Args)]
@@ -59,22 +59,22 @@ impl Session {
         if self.json {
             print!("{}", json(&answers)?);
         } else {
-            print!("{}", said(&answers));
+            print!("{}", text_of(&answers));
         }
         Ok(ExitCode::SUCCESS)
     }
 
     async fn ask(&self, command: &Command, directory: &Path) -> anyhow::Result<Answers> {
-        let whom = Whom {
+        let targets = Targets {
             daemons: BGP_DAEMONS,
             socket: self.socket.as_deref(),
             directory,
         };
-        whom.ask(command, usize::MAX).await
+        targets.ask(command, usize::MAX).await
     }
 }
 
-fn said(answers: &Answers) -> String {
+fn text_of(answers: &Answers) -> String {
     let lines = answers.iter().map(|(daemon, reply)| match reply {
         Reply::Refresh(done) => format!(
             "{daemon}: route refresh sent to neighbor {}: {}\n",
@@ -137,7 +137,7 @@ mod tests {
             other => Reply::error(format!("{other:?}")),
         })
         .await;
-        let text = said(&answers.expect("an answer"));
+        let text = text_of(&answers.expect("an answer"));
         assert_eq!(
             text,
             "route-reflector: route refresh sent to neighbor tor: ipv4-unicast\n"
@@ -145,7 +145,7 @@ mod tests {
         let cleared = Reply::Clear(Cleared {
             neighbor: "tor".to_owned(),
         });
-        let text = said(&[("bgp-client".to_owned(), cleared)].into());
+        let text = text_of(&[("bgp-client".to_owned(), cleared)].into());
         assert_eq!(text, "bgp-client: session with neighbor tor is reset\n");
     }
 

@@ -23,7 +23,7 @@ pub(crate) type Answers = BTreeMap<String, Reply>;
 
 /// The daemons of a query.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Whom<'a> {
+pub(crate) struct Targets<'a> {
     /// The daemons that can answer.
     pub(crate) daemons: &'static [&'static str],
     /// The socket that the user gave.
@@ -32,7 +32,7 @@ pub(crate) struct Whom<'a> {
     pub(crate) directory: &'a Path,
 }
 
-impl Whom<'_> {
+impl Targets<'_> {
     /// Queries the given socket, or all daemons that can answer; for at most `limit` routes.
     pub(crate) async fn ask(&self, command: &Command, limit: usize) -> anyhow::Result<Answers> {
         let mut answers = Answers::new();
@@ -48,7 +48,7 @@ impl Whom<'_> {
             }
         }
         if answers.is_empty() {
-            return Err(self.nobody(&failures));
+            return Err(self.no_answer(&failures));
         }
         for failure in failures
             .iter()
@@ -71,7 +71,7 @@ impl Whom<'_> {
     }
 
     /// Returns the error for no answer, in one line.
-    pub(crate) fn nobody(&self, failures: &[CallError]) -> anyhow::Error {
+    pub(crate) fn no_answer(&self, failures: &[CallError]) -> anyhow::Error {
         let absent = |failure: &CallError| matches!(failure, CallError::Absent(_));
         match failures
             .iter()

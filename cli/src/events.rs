@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use crate::ask::{DAEMONS, SOCKETS, Whom};
+use crate::ask::{DAEMONS, SOCKETS, Targets};
 use crate::duration;
 use crate::show::clean;
 
@@ -86,14 +86,14 @@ type Daemons = BTreeMap<PathBuf, (String, EventPage)>;
 
 /// Reads the histories of all running daemons.
 async fn first_pages(args: &Args, directory: &Path, query: &EventQuery) -> anyhow::Result<Daemons> {
-    let whom = Whom {
+    let targets = Targets {
         daemons: DAEMONS,
         socket: args.socket.as_deref(),
         directory,
     };
     let mut daemons = Daemons::new();
     let mut failures = Vec::new();
-    for socket in whom.sockets() {
+    for socket in targets.sockets() {
         let name = socket.file_stem().unwrap_or_default();
         let name = name.to_string_lossy().into_owned();
         match history(&socket, query.clone()).await {
@@ -109,7 +109,7 @@ async fn first_pages(args: &Args, directory: &Path, query: &EventQuery) -> anyho
         }
     }
     match daemons.is_empty() {
-        true => Err(whom.nobody(&failures)),
+        true => Err(targets.no_answer(&failures)),
         false => Ok(daemons),
     }
 }

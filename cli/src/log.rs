@@ -9,7 +9,7 @@ use daemon_common::command::{DebugRequest, LogRequest};
 use daemon_common::report::LogState;
 use daemon_common::{Command, Reply};
 
-use crate::ask::{Answers, BGP_DAEMONS, DAEMONS, SOCKETS, Whom, json};
+use crate::ask::{Answers, BGP_DAEMONS, DAEMONS, SOCKETS, Targets, json};
 use crate::{duration, show};
 
 /// The arguments of `cambric log`.
@@ -91,12 +91,12 @@ impl Daemon {
         daemons: &'static [&'static str],
         command: &Command,
     ) -> anyhow::Result<ExitCode> {
-        let whom = Whom {
+        let targets = Targets {
             daemons,
             socket: self.socket.as_deref(),
             directory: Path::new(SOCKETS),
         };
-        let answers = whom.ask(command, usize::MAX).await?;
+        let answers = targets.ask(command, usize::MAX).await?;
         match self.json {
             true => print!("{}", json(&answers)?),
             false => print!("{}", text(&answers)),

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
 /// Prints the error of a command. A store ends also if its standard error is not read.
 fn report(error: &anyhow::Error) {
     match Logging::begin() {
-        Ok(log) => log.say(format_args!("cambric: {error:#}")),
+        Ok(log) => log.write(format_args!("cambric: {error:#}")),
         Err(_) => eprintln!("cambric: {error:#}"),
     }
 }

@@ -10,7 +10,7 @@ use daemon_common::report::{Neighbor, Neighbors, Status};
 use daemon_common::{Command, Reply};
 use jiff::Zoned;
 
-use crate::ask::{BGP_DAEMONS, SOCKETS, Whom};
+use crate::ask::{BGP_DAEMONS, SOCKETS, Targets};
 use crate::resources::Connection;
 use crate::show::clean;
 use crate::table::boxed;
@@ -46,15 +46,15 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 async fn status(directory: &Path, now: &Zoned) -> anyhow::Result<String> {
-    let whom = |daemons| Whom {
+    let targets = |daemons| Targets {
         daemons,
         socket: None,
         directory,
     };
-    let felix = whom(&["felix"]).ask(&Command::Status {}, 0).await;
+    let felix = targets(&["felix"]).ask(&Command::Status {}, 0).await;
     let state = if felix.is_ok() { "" } else { "not " };
     let mut text = format!("felix is {state}running.\n");
-    let speakers = whom(BGP_DAEMONS);
+    let speakers = targets(BGP_DAEMONS);
     let neighbors = speakers.ask(&Command::Neighbors {}, 0).await?;
     let states = speakers.ask(&Command::Status {}, 0).await?;
     for (daemon, reply) in &neighbors {

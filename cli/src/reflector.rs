@@ -147,7 +147,7 @@ async fn remove(store: &impl Store, name: &str) -> Result<()> {
 async fn follow(store: &EtcdStore, name: &str, wanted: ReflectorState) -> Result<()> {
     let key = FabricKey::Reflector(name.to_owned()).to_string();
     let range = KeyRange::key(key.clone());
-    let mut told = None;
+    let mut printed = None;
     loop {
         let listing = store.list(range.clone()).await?;
         let mut watch = store
@@ -159,14 +159,16 @@ async fn follow(store: &EtcdStore, name: &str, wanted: ReflectorState) -> Result
         let Some(found) = listing.items.first() else {
             bail!("reflector {name} is not running; the request takes effect when it returns");
         };
-        let said = Registration::parse(&found.value).with_context(|| key.clone())?;
-        if said.state == wanted {
+        let registration = Registration::parse(&found.value).with_context(|| key.clone())?;
+        if registration.state == wanted {
             return Ok(());
         }
-        if told.replace((said.state, said.clients)) != Some((said.state, said.clients)) {
+        if printed.replace((registration.state, registration.clients))
+            != Some((registration.state, registration.clients))
+        {
             println!(
                 "reflector {name} is {}, clients: {}",
-                said.state, said.clients
+                registration.state, registration.clients
             );
         }
         // After any event and any error: read again.
@@ -182,9 +184,9 @@ impl Fleet {
             let text = String::from_utf8_lossy(&item.key);
             match text.parse() {
                 Ok(FabricKey::Reflector(name)) => {
-                    let said = Registration::parse(&item.value);
-                    let said = said.with_context(|| text.clone().into_owned())?;
-                    fleet.registered.insert(name, said);
+                    let registration = Registration::parse(&item.value);
+                    let registration = registration.with_context(|| text.clone().into_owned())?;
+                    fleet.registered.insert(name, registration);
                 }
                 Ok(FabricKey::Cluster(id)) => {
                     let claim = ClusterClaim::parse(&item.value);
@@ -235,7 +237,9 @@ impl Fleet {
 
     fn others_take_clients(&self, name: &str) -> bool {
         let mut others = self.registered.iter().filter(|(other, _)| *other != name);
-        others.any(|(_, said)| said.state == ReflectorState::Active && said.weight > 0)
+        others.any(|(_, registration)| {
+            registration.state == ReflectorState::Active && registration.weight > 0
+        })
     }
 
     /// Returns one line for each current or former reflector.
@@ -256,7 +260,7 @@ impl Fleet {
     }
 
     fn row(&self, name: &str) -> Vec<String> {
-        let Some(said) = self.registered.get(name) else {
+        let Some(registration) = self.registered.get(name) else {
             let claims = self.claims.get(name).into_iter().flatten();
             let claims: Vec<String> = claims.map(|(id, _)| id.to_string()).collect();
             let state = match self.drains.contains(name) {
@@ -274,15 +278,15 @@ impl Fleet {
                 unknown(),
             ];
         };
-        let addresses: Vec<String> = said.addresses().map(|at| at.to_string()).collect();
-        let zone = Some(said.zone.as_str()).filter(|zone| !zone.is_empty());
+        let addresses: Vec<String> = registration.addresses().map(|at| at.to_string()).collect();
+        let zone = Some(registration.zone.as_str()).filter(|zone| !zone.is_empty());
         vec![
             name.to_owned(),
-            said.state.to_string(),
+            registration.state.to_string(),
             crate::show::clean(zone.unwrap_or("-")),
-            said.weight.to_string(),
-            said.clients.to_string(),
-            said.cluster_id.to_string(),
+            registration.weight.to_string(),
+            registration.clients.to_string(),
+            registration.cluster_id.to_string(),
             addresses.join(","),
         ]
     }

@@ -11,7 +11,7 @@ use clap::Subcommand;
 use daemon_common::{Command, Reply};
 use ipnet::IpNet;
 
-use crate::ask::{Answers, BGP_DAEMONS, DAEMONS, SOCKETS, Whom, json};
+use crate::ask::{Answers, BGP_DAEMONS, DAEMONS, SOCKETS, Targets, json};
 
 mod blocks;
 mod cells;
@@ -193,12 +193,13 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Queries the given socket, or all daemons that can answer.
 async fn ask(args: &Args, directory: &Path) -> anyhow::Result<Answers> {
-    let whom = Whom {
+    let targets = Targets {
         daemons: args.what.daemons(),
         socket: args.socket.as_deref(),
         directory,
     };
-    whom.ask(&args.what.command(), args.what.limit(args.json))
+    targets
+        .ask(&args.what.command(), args.what.limit(args.json))
         .await
 }
 

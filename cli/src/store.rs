@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use daemon_common::daemon::{LogFormat, Signal, Signals, init_logging, tell_ready};
+use daemon_common::daemon::{LogFormat, Signal, Signals, init_logging, notify_ready};
 use daemon_common::log::Logging;
 use etcd_lite::serve::{ServeConfig, Server};
 
@@ -57,8 +57,8 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         data,
     })
     .await?;
-    tell_ready();
-    let told = async { while signals.next().await == Signal::Reload {} };
-    server.run(told).await?;
+    notify_ready();
+    let stopped = async { while signals.next().await == Signal::Reload {} };
+    server.run(stopped).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -97,8 +97,8 @@ async fn endpoint_facts(
 
 /// Returns the differences between the result that the runtime received and the present state.
 fn answer_faults(previous: &Answer, identity: &Identity, addresses: &[IpAddr]) -> Vec<String> {
-    let told: Vec<IpAddr> = previous.ips.iter().map(|ip| ip.address.addr()).collect();
-    let lost = addresses.iter().filter(|address| !told.contains(address));
+    let given: Vec<IpAddr> = previous.ips.iter().map(|ip| ip.address.addr()).collect();
+    let lost = addresses.iter().filter(|address| !given.contains(address));
     let mut faults: Vec<String> = lost
         .map(|address| format!("{address} is not in prevResult"))
         .collect();

@@ -135,11 +135,11 @@ async fn delete_links(site: &Site<'_>, host: &Links, valid: &Valid) -> Result<()
 }
 
 fn is_left_over(link: &Link, network: &str, valid: &Valid) -> bool {
-    let is_nobodys = match attachment_of(&link.alias, network) {
+    let has_no_owner = match attachment_of(&link.alias, network) {
         Some(attachment) => !valid.contains(&attachment),
         None => link.alias.is_empty() && !link.up,
     };
-    link.is_veth && is_nobodys
+    link.is_veth && has_no_owner
 }
 
 /// Releases the addresses of this node's attachments that no longer exist.

@@ -59,8 +59,8 @@ async fn unplug(
     // An interface without an alias was left incomplete, or belongs to another plugin, perhaps to
     // the pod's new sandbox. The endpoint decides, and only an answer of the datastore proves that
     // there is no endpoint.
-    let nobody_elses = link.alias.is_empty() && (own.is_some() || matches!(item, Ok(None)));
-    if link.is_veth && (ours || nobody_elses) {
+    let is_unowned = link.alias.is_empty() && (own.is_some() || matches!(item, Ok(None)));
+    if link.is_veth && (ours || is_unowned) {
         host.delete(&link).await?;
     }
     Ok(())

@@ -59,20 +59,20 @@ impl Expected<'_> {
         let text = fs::read(directory.join(self.file)).ok()?;
         let file: EndpointFile = serde_json::from_slice(&text).ok()?;
         let networks = file.ipv4_nets.iter().chain(&file.ipv6_nets);
-        let told: BTreeSet<IpAddr> = networks.map(Network::address).collect();
+        let reported: BTreeSet<IpAddr> = networks.map(Network::address).collect();
         // Calico's agent writes neither of these fields; then the other fields decide.
         let is_new = file.if_index.is_none_or(|index| self.index == Some(index))
             && [self.container_id, ""].contains(&&*file.container_id);
         let is_its = is_new
             && file.iface_name == self.interface
             && file.mac == self.mac
-            && told == self.addresses.iter().copied().collect();
+            && reported == self.addresses.iter().copied().collect();
         is_its.then_some(file)
     }
 
     /// Waits until Felix has set the endpoint up.
     pub(crate) async fn wait(&self, limit: Duration) -> Result<(), Failure> {
-        match timeout(limit, self.heard()).await {
+        match timeout(limit, self.answer()).await {
             Ok(Ok(Word::Up)) => Ok(()),
             Ok(Ok(Word::Refused(reason))) => {
                 let message = format!("Felix refuses the endpoint of {}: {reason}", self.interface);
@@ -97,11 +97,11 @@ impl Expected<'_> {
         }
     }
 
-    async fn heard(&self) -> Result<Word, notify::Error> {
+    async fn answer(&self) -> Result<Word, notify::Error> {
         let changed = Arc::new(Notify::new());
-        let tell = changed.clone();
+        let notifier = changed.clone();
         // An error also triggers another look.
-        let mut watcher = notify::recommended_watcher(move |_| tell.notify_one())?;
+        let mut watcher = notify::recommended_watcher(move |_| notifier.notify_one())?;
         for directory in [self.directory, &self.refusals()] {
             // The plugin or the agent creates the directories, whichever runs first.
             make(directory)?;
@@ -167,7 +167,7 @@ mod tests {
     }
 
     /// Returns the report of Felix for the endpoint.
-    fn told() -> EndpointFile {
+    fn endpoint_file() -> EndpointFile {
         EndpointFile {
             iface_name: "cali1".into(),
             if_index: Some(7),
@@ -214,16 +214,16 @@ mod tests {
                 |file| file.container_id = "77aa".into(),
             ];
             for change in others {
-                let mut file = told();
+                let mut file = endpoint_file();
                 change(&mut file);
                 write(directory, &file);
                 assert_eq!(waiting.word(), None, "{file:?}");
             }
             let late = waiting.wait(Duration::ZERO).await.unwrap_err();
             assert_eq!(late.code, 11);
-            let write = async { write(directory, &told()) };
-            let (heard, ()) = tokio::join!(waiting.heard(), write);
-            assert_eq!(heard.unwrap(), Word::Up);
+            let write = async { write(directory, &endpoint_file()) };
+            let (answer, ()) = tokio::join!(waiting.answer(), write);
+            assert_eq!(answer.unwrap(), Word::Up);
         });
     }
 
@@ -233,7 +233,7 @@ mod tests {
             let file = EndpointFile {
                 if_index: None,
                 container_id: String::new(),
-                ..told()
+                ..endpoint_file()
             };
             write(directory, &file);
             assert_eq!(expected(directory).word(), Some(Word::Up));
@@ -247,11 +247,11 @@ mod tests {
             let refusals = waiting.refusals();
             let file = EndpointFile {
                 reason: "no such prefix".into(),
-                ..told()
+                ..endpoint_file()
             };
             let write = async { write(&refusals, &file) };
-            let (heard, ()) = tokio::join!(waiting.wait(Duration::from_secs(60)), write);
-            let failure = heard.unwrap_err();
+            let (answer, ()) = tokio::join!(waiting.wait(Duration::from_secs(60)), write);
+            let failure = answer.unwrap_err();
             assert_eq!(failure.code, 102);
             assert!(failure.message.ends_with("no such prefix"), "{failure}");
         });

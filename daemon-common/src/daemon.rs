@@ -158,17 +158,17 @@ impl Signals {
 
 /// Notifies systemd, if it has started this process, that the sockets are open and the
 /// configuration is applied. Sessions, kernel and datastore may take longer: see the status.
-pub fn tell_ready() {
-    tell(&[NotifyState::Ready]);
+pub fn notify_ready() {
+    notify(&[NotifyState::Ready]);
 }
 
 /// Notifies systemd that this daemon stops, and keeps capacity for the last lines of its log.
-pub fn tell_stopping() {
+pub fn notify_stopping() {
     log::open_reserve();
-    tell(&[NotifyState::Stopping]);
+    notify(&[NotifyState::Stopping]);
 }
 
-fn tell(states: &[NotifyState<'_>]) {
+fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         let reason = Text::new(error);
         emit(Event::DaemonNotifyFailed { reason });

@@ -57,8 +57,8 @@ impl Logging {
     }
 
     /// Writes a text for people, in any format of the log.
-    pub fn say(&self, text: impl Display) {
-        SINK.push(Level::ERROR, lines::said(SINK.style(), text));
+    pub fn write(&self, text: impl Display) {
+        SINK.push(Level::ERROR, lines::plain_text(SINK.style(), text));
     }
 }
 

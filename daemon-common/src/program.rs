@@ -66,7 +66,7 @@ pub fn start<C, E: Display>(
     let config = match read(&arguments.config) {
         Ok(config) => config,
         Err(report) => {
-            log.say(report);
+            log.write(report);
             return ExitCode::FAILURE;
         }
     };
@@ -90,7 +90,7 @@ pub fn start<C, E: Display>(
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            log.say(format_args!("{}: {failure}", about.name));
+            log.write(format_args!("{}: {failure}", about.name));
             ExitCode::FAILURE
         }
     }

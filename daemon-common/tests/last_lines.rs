@@ -59,7 +59,7 @@ fn child(end: &str) -> ExitCode {
         tracing::info!(line, "before the end");
     }
     if end == "exit" {
-        log.say("the last words");
+        log.write("the last words");
         return ExitCode::FAILURE;
     }
     let survived = thread::spawn(|| panic!("in a thread")).join();
@@ -96,7 +96,7 @@ fn ended(child: &mut Child) -> ExitStatus {
 }
 
 /// The output of a process that ends in this way, and its exit code.
-fn said(end: &str) -> (String, Option<i32>) {
+fn output_of(end: &str) -> (String, Option<i32>) {
     let (mut reader, writer) = pipe().expect("a pipe");
     let mut child = start(end, writer);
     let mut text = String::new();
@@ -106,7 +106,7 @@ fn said(end: &str) -> (String, Option<i32>) {
 
 // Promise (Daemons): The last lines before an exit, and panics, are written.
 fn last_lines_before_exit_are_written() {
-    let (text, code) = said("exit");
+    let (text, code) = output_of("exit");
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), LINES + 1, "{text}");
     assert!(lines[LINES - 1].ends_with("line=999"), "{text}");
@@ -114,7 +114,7 @@ fn last_lines_before_exit_are_written() {
 }
 
 fn panics_are_written_behind_the_lines_before_them() {
-    let (text, code) = said("panic");
+    let (text, code) = output_of("panic");
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!((lines.len(), code), (LINES + 2, Some(101)), "{text}");
     assert!(lines[LINES - 1].ends_with("line=999"), "{text}");
@@ -125,7 +125,7 @@ fn panics_are_written_behind_the_lines_before_them() {
 }
 
 fn panics_are_written_as_json() {
-    let (text, _) = said("json");
+    let (text, _) = output_of("json");
     let last = text.lines().last().expect("a line");
     let line: serde_json::Value = serde_json::from_str(last).expect("an object");
     let message = line["fields"]["message"].as_str().expect("a message");

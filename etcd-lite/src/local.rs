@@ -16,9 +16,9 @@ use calico_store::{Txn, TxnReply};
 
 /// A command for the owner task: it runs with the core and the time since the core was created, and
 /// returns the notification of its caller, which is sent after the changes are stored.
-type Command = Box<dyn FnOnce(&mut Core, Duration) -> Telling + Send>;
+type Command = Box<dyn FnOnce(&mut Core, Duration) -> Reply + Send>;
 
-type Telling = Box<dyn FnOnce() + Send>;
+type Reply = Box<dyn FnOnce() + Send>;
 
 /// A handle to a core in a task. Cheap to clone; the task ends with the last handle.
 #[derive(Debug, Clone)]
@@ -96,30 +96,30 @@ async fn own(
     changed: watch::Sender<u64>,
 ) -> Result<(), KeptError> {
     let origin = Instant::now();
-    let mut told = core.stamp();
-    let mut to_tell: Vec<Telling> = Vec::new();
+    let mut published = core.stamp();
+    let mut replies: Vec<Reply> = Vec::new();
     loop {
         let expiry = core.next_expiry().map(|ends| origin + ends);
         tokio::select! {
             command = commands.recv() => match command {
-                Some(command) => to_tell.push(command(&mut core, origin.elapsed())),
+                Some(command) => replies.push(command(&mut core, origin.elapsed())),
                 None => return Ok(()),
             },
             () = wait_until(expiry) => core.expire(origin.elapsed()),
         }
         if let Some(open) = kept.take() {
             // Queued commands share the same write to disk.
-            while to_tell.len() < MAILBOX_COMMANDS_MAX
+            while replies.len() < MAILBOX_COMMANDS_MAX
                 && let Ok(command) = commands.try_recv()
             {
-                to_tell.push(command(&mut core, origin.elapsed()));
+                replies.push(command(&mut core, origin.elapsed()));
             }
             kept = Some(keep(open, &mut core).await?);
         }
-        to_tell.drain(..).for_each(|tell| tell());
+        replies.drain(..).for_each(|reply| reply());
         let stamp = core.stamp();
-        if stamp != told {
-            told = stamp;
+        if stamp != published {
+            published = stamp;
             changed.send_modify(|count| *count += 1);
         }
     }

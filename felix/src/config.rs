@@ -525,7 +525,7 @@ mod tests {
     fn protocol_of_the_bgp_client_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("felix.toml");
-        let said = |text: &str| {
+        let check_file = |text: &str| {
             std::fs::write(&path, format!("{text}\n{STORE}")).unwrap();
             Config::read(&path)
                 .map(drop)
@@ -533,14 +533,14 @@ mod tests {
         };
         let other = directory.path().join("bgp-client.toml");
         std::fs::write(&other, "[kernel]\n").unwrap();
-        let report = said("route_protocol = 119").unwrap_err();
+        let report = check_file("route_protocol = 119").unwrap_err();
         assert!(report.contains("119 is cambric-bgp-client's"), "{report}");
         assert!(report.contains("felix.toml:1:18"), "{report}");
         std::fs::write(&other, "[kernel]\nprotocol = 141\n").unwrap();
-        said("route_protocol = 142").unwrap();
-        assert!(said("route_protocol = 141").is_err());
+        check_file("route_protocol = 142").unwrap();
+        assert!(check_file("route_protocol = 141").is_err());
         let _running = claim::Claim::take(Owner(143), "other").unwrap();
-        let report = said("route_protocol = 143").unwrap_err();
+        let report = check_file("route_protocol = 143").unwrap_err();
         assert!(report.contains("143 is in use by"), "{report}");
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use calico_store::{Change, EtcdStore, Follower, Status, Store, Update, follow_ready};
 use daemon_common::control::{BindError, Control, Request};
 use daemon_common::daemon::{
-    LogError, Signal, Signals, chance, init_logging, tell_ready, tell_stopping,
+    LogError, Signal, Signals, chance, init_logging, notify_ready, notify_stopping,
 };
 use daemon_common::events::{Event as Emitted, Text, emit};
 use daemon_common::report::StoreFigures;
@@ -75,10 +75,10 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     let store = EtcdStore::connect(&config.datastore).await?;
     let mut daemon = Daemon::open(config, Arc::new(store))?;
     daemon.signals = Some(signals);
-    tell_ready();
+    notify_ready();
     let done = daemon.serve(pending()).await;
     daemon.events.finish(daemon.clock.now());
-    tell_stopping();
+    notify_stopping();
     emit(Emitted::DaemonStopping {});
     done
 }
@@ -260,7 +260,7 @@ impl Daemon {
         self.events.look(now);
         // A snapshot is not reported: the datastore has newer data.
         if self.agent.is_active() && self.agent.is_store_in_sync() {
-            self.tell(now);
+            self.publish_states(now);
         }
         if errand.is_none()
             && let Some(job) = self.reporter.poll(now, unix_s())
@@ -300,9 +300,9 @@ impl Daemon {
     }
 
     /// Publishes the states of the endpoints.
-    fn tell(&mut self, now: Instant) {
+    fn publish_states(&mut self, now: Instant) {
         self.reporter.settings(now, &self.agent.desired().settings);
-        let changed = self.agent.take_untold();
+        let changed = self.agent.take_changed_states();
         if !changed.is_empty() {
             self.host.before_telling(now);
         }
@@ -311,7 +311,7 @@ impl Daemon {
             self.events.endpoint(now, id, view.as_ref());
         }
         if let Some(files) = &mut self.files {
-            files.tell(now, views(), self.agent.is_settled());
+            files.update(now, views(), self.agent.is_settled());
         }
         let states = views().map(|(id, view)| (id, view.map(|view| view.reported())));
         self.reporter.endpoints(states);
@@ -425,7 +425,7 @@ impl Daemon {
             unready: matches!(self.store_status, Status::Unready(_)),
             snapshot_age_s: self.snapshot_age_s,
             revision: self.follower.revision().map(|revision| revision.0),
-            answered_s: self.follower.heard().map(|ago| ago.as_secs()),
+            answered_s: self.follower.last_answer().map(|ago| ago.as_secs()),
             bad_values: self.agent.desired().refused as u64,
             registered: None,
         }

@@ -27,7 +27,7 @@ pub(crate) struct EndpointFiles {
     up: Directory,
     error: Directory,
     /// All endpoints of this host.
-    endpoints: BTreeMap<EndpointId, (EndpointState, Told)>,
+    endpoints: BTreeMap<EndpointId, (EndpointState, Content)>,
     /// Endpoints of which the files may be outdated.
     pending: BTreeSet<EndpointId>,
     retry: Retry,
@@ -43,12 +43,12 @@ struct Directory {
     /// Names of an earlier run's files; `None`: not read yet.
     left: Option<BTreeSet<String>>,
     /// This run's files.
-    held: BTreeMap<EndpointId, Told>,
+    held: BTreeMap<EndpointId, Content>,
 }
 
 /// The content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Told {
+struct Content {
     endpoint: Endpoint,
     link: Option<u32>,
     reason: Option<String>,
@@ -76,15 +76,15 @@ impl EndpointFiles {
     /// Updates the files with the state of these endpoints of this host, some of which may be
     /// deleted; all others are unchanged. Must be called only after the datastore has been read in
     /// full; `settled` is whether endpoints have had the time to come up since.
-    pub(crate) fn tell<'v>(
+    pub(crate) fn update<'v>(
         &mut self,
         now: Instant,
         changed: impl IntoIterator<Item = (&'v EndpointId, Option<EndpointView<'v>>)>,
         settled: bool,
     ) {
         for (id, view) in changed {
-            match view.map(|view| (view.state, Told::of(view))) {
-                Some(told) => self.endpoints.insert(id.clone(), told),
+            match view.map(|view| (view.state, Content::of(view))) {
+                Some(content) => self.endpoints.insert(id.clone(), content),
                 None => self.endpoints.remove(id),
             };
             self.pending.insert(id.clone());
@@ -95,9 +95,9 @@ impl EndpointFiles {
         let mut undone = BTreeSet::new();
         let mut outcome = Ok(());
         for id in std::mem::take(&mut self.pending) {
-            let told = self.endpoints.get(&id);
-            let up = self.up.tell(&id, told);
-            let done = self.error.tell(&id, told).and(up);
+            let content = self.endpoints.get(&id);
+            let up = self.up.update(&id, content);
+            let done = self.error.update(&id, content).and(up);
             if done.is_err() {
                 undone.insert(id);
             }
@@ -130,16 +130,16 @@ impl EndpointFiles {
 
 impl Directory {
     /// Writes the file of an endpoint, or removes it.
-    fn tell(
+    fn update(
         &mut self,
         id: &EndpointId,
-        told: Option<&(EndpointState, Told)>,
+        content: Option<&(EndpointState, Content)>,
     ) -> Result<(), String> {
         self.look()?;
-        let told = told.filter(|(state, _)| *state == self.state);
-        match told {
-            Some((_, told)) if self.held.get(id) == Some(told) => Ok(()),
-            Some((_, told)) => self.write(id, told),
+        let content = content.filter(|(state, _)| *state == self.state);
+        match content {
+            Some((_, content)) if self.held.get(id) == Some(content) => Ok(()),
+            Some((_, content)) => self.write(id, content),
             None if self.held.contains_key(id) => {
                 self.remove(&name(id))?;
                 self.held.remove(id);
@@ -165,10 +165,10 @@ impl Directory {
         Ok(())
     }
 
-    fn write(&mut self, id: &EndpointId, told: &Told) -> Result<(), String> {
+    fn write(&mut self, id: &EndpointId, content: &Content) -> Result<(), String> {
         let name = name(id);
         let path = self.path.join(&name);
-        let octets = serde_json::to_vec(&told.file()).map_err(|error| error.to_string())?;
+        let octets = serde_json::to_vec(&content.file()).map_err(|error| error.to_string())?;
         let written = fs::write(&self.draft, octets);
         let written = written.and_then(|()| fs::rename(&self.draft, &path));
         if let Err(error) = written {
@@ -178,7 +178,7 @@ impl Directory {
             }
             return Err(at(&path, &error));
         }
-        self.held.insert(id.clone(), told.clone());
+        self.held.insert(id.clone(), content.clone());
         if let Some(left) = &mut self.left {
             left.remove(&name);
         }
@@ -188,7 +188,7 @@ impl Directory {
     /// Removes an earlier run's files that this run does not want.
     fn clean(
         &mut self,
-        endpoints: &BTreeMap<EndpointId, (EndpointState, Told)>,
+        endpoints: &BTreeMap<EndpointId, (EndpointState, Content)>,
         settled: bool,
     ) -> Result<(), String> {
         self.look()?;
@@ -217,7 +217,7 @@ impl Directory {
     }
 }
 
-impl Told {
+impl Content {
     fn of(view: EndpointView<'_>) -> Self {
         Self {
             endpoint: view.placement.endpoint.clone(),

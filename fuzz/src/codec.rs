@@ -84,7 +84,7 @@ fn update(body: &[u8], params: &SessionParams) {
         return;
     };
     for fault in &faults {
-        let _told = (fault.to_string(), fault.notification(body));
+        let _report = (fault.to_string(), fault.notification(body));
     }
     let _end = view.end_of_rib();
     for batch in view.batches() {

@@ -13,7 +13,7 @@ use netlink_packet_netfilter::nftables::{
 
 use crate::cover::{Cover, Holder};
 use crate::limits::TRANSACTION_ATTEMPTS;
-use crate::rules::{Family, JUDGE, OUTPUT, peers_of, ports_of, users_of};
+use crate::rules::{Family, OUTPUT, VERDICT, peers_of, ports_of, users_of};
 use crate::table::{self, Step, TABLE};
 
 /// Attributes of a table, of a chain, of an element.
@@ -200,7 +200,7 @@ impl Guard {
         let asked = NfTablesMessage::GetRule(RuleMessage { attributes });
         let rows = listing::objects(&mut self.requests, TABLE, asked)?;
         loaded.dropped = rows.iter().filter_map(listing::packets).sum();
-        for chain in [OUTPUT, JUDGE] {
+        for chain in [OUTPUT, VERDICT] {
             let wanted = table::rules_in(chain);
             let chains = rows.iter().filter_map(listing::chain_of);
             let found = chains.filter(|found| found == chain).count();

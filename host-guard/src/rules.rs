@@ -15,7 +15,7 @@ use crate::cover::Holder;
 /// Chain of the output hook: finds the segments of BGP ports.
 pub(crate) const OUTPUT: &str = "output";
 /// Chain that decides about them.
-pub(crate) const JUDGE: &str = "judge";
+pub(crate) const VERDICT: &str = "judge";
 /// Sets of connections of other users.
 pub(crate) const REFUSED_IPV4: &str = "refused-ipv4";
 pub(crate) const REFUSED_IPV6: &str = "refused-ipv6";
@@ -84,22 +84,25 @@ pub(crate) fn all() -> Vec<Rule> {
     let mut rules: Vec<_> = users.map(pass_users).into();
     for holder in Holder::ALL {
         for offset in [2, 0] {
-            rules.push(to_judge(&ports_of(holder), offset));
+            rules.push(to_verdict(&ports_of(holder), offset));
         }
-        rules.extend(Family::ALL.map(|family| dialed_to_judge(holder, family)));
+        rules.extend(Family::ALL.map(|family| dialed_to_verdict(holder, family)));
     }
     rules.extend(Family::ALL.map(remember));
     let mut another = of_a_user();
     another.extend(drop_counted());
-    rules.push(judge(another, "another user"));
-    rules.push(judge(unowned_syn(), "a SYN of a socket without a user"));
+    rules.push(verdict_of(another, "another user"));
+    rules.push(verdict_of(
+        unowned_syn(),
+        "a SYN of a socket without a user",
+    ));
     rules.extend(Family::ALL.map(remembered));
     rules
 }
 
-fn judge(expressions: Vec<Expressions>, comment: &'static str) -> Rule {
+fn verdict_of(expressions: Vec<Expressions>, comment: &'static str) -> Rule {
     Rule {
-        chain: JUDGE,
+        chain: VERDICT,
         expressions,
         comment,
     }
@@ -120,12 +123,12 @@ fn pass_users(holder: Holder) -> Rule {
 }
 
 /// Sends segments to or from the ports of a set to the other chain.
-fn to_judge(ports: &str, offset: u32) -> Rule {
+fn to_verdict(ports: &str, offset: u32) -> Rule {
     let mut expressions = tcp();
     expressions.extend([
         payload(TRANSPORT, offset, 2, Register::Reg1),
         lookup(ports, None),
-        verdict(Verdict::Jump, Some(JUDGE)),
+        verdict(Verdict::Jump, Some(VERDICT)),
     ]);
     Rule {
         chain: OUTPUT,
@@ -136,7 +139,7 @@ fn to_judge(ports: &str, offset: u32) -> Rule {
 
 /// Sends segments to the peers of a set to the other chain. The replies go to a socket of the same
 /// user, and a listener's port is guarded separately.
-fn dialed_to_judge(holder: Holder, family: Family) -> Rule {
+fn dialed_to_verdict(holder: Holder, family: Family) -> Rule {
     let (number, octets, [_, destination]) = addresses(family);
     let port = match family {
         Family::V4 => Register::Reg32_01,
@@ -148,7 +151,7 @@ fn dialed_to_judge(holder: Holder, family: Family) -> Rule {
         payload(NETWORK, destination, octets, Register::Reg1),
         payload(TRANSPORT, 2, 2, port),
         lookup(&peers_of(holder, family), None),
-        verdict(Verdict::Jump, Some(JUDGE)),
+        verdict(Verdict::Jump, Some(VERDICT)),
     ]);
     Rule {
         chain: OUTPUT,
@@ -176,7 +179,7 @@ fn remember(family: Family) -> Rule {
             number(DYNSET_KEY, key),
         ],
     });
-    judge(expressions, "a connection of another user")
+    verdict_of(expressions, "a connection of another user")
 }
 
 /// Drops the remaining segments of such a connection.
@@ -184,7 +187,7 @@ fn remembered(family: Family) -> Rule {
     let mut expressions = connection(family);
     expressions.push(lookup(refused(family), None));
     expressions.extend(drop_counted());
-    judge(expressions, "left by another user")
+    verdict_of(expressions, "left by another user")
 }
 
 /// Matches a SYN without a user. A daemon never sends one: only sockets that the kernel creates for

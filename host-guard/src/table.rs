@@ -16,7 +16,7 @@ use netlink_packet_netfilter::nftables::{
 use crate::cover::{Cover, Holder};
 use crate::limits::{ELEMENTS_PER_MESSAGE, REFUSED_CONNECTION_MS, REFUSED_CONNECTIONS_MAX};
 use crate::rules::{
-    self, Family, JUDGE, OUTPUT, REFUSED_IPV4, REFUSED_IPV6, Rule, peers_of, ports_of, users_of,
+    self, Family, OUTPUT, REFUSED_IPV4, REFUSED_IPV6, Rule, VERDICT, peers_of, ports_of, users_of,
 };
 
 /// The table, of family `inet`.
@@ -54,11 +54,11 @@ pub(crate) fn load(holder: Holder, cover: &Cover) -> Vec<Step> {
         steps.push(make(NfTablesMessage::NewSet(set.message(id)), &what));
     }
     let hook = (InetHookNumber::LocalOut, PRIORITY, "filter");
-    for (name, base) in [(OUTPUT, Some(hook)), (JUDGE, None)] {
+    for (name, base) in [(OUTPUT, Some(hook)), (VERDICT, None)] {
         let chain = NfTablesMessage::NewChain(message::chain(TABLE, name, base));
         steps.push(make(chain, &format!("chain {name}")));
     }
-    for name in [OUTPUT, JUDGE] {
+    for name in [OUTPUT, VERDICT] {
         let message = NfTablesMessage::DeleteRule(message::rules(TABLE, name));
         steps.push(Step::new(message, 0, format!("empty chain {name}")));
     }

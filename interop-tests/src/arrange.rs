@@ -96,7 +96,7 @@ pub fn table(routes: impl IntoIterator<Item = (&'static str, Route)>) -> Table {
 
 /// Returns a route that a speaker originates or reflects as its internal peers receive it: FRR
 /// sends MED 0 where the route has no MED.
-pub fn told(kind: Kind, route: Route) -> Route {
+pub fn as_received(kind: Kind, route: Route) -> Route {
     match kind {
         Kind::Frr => Route {
             med: route.med.or(Some(0)),

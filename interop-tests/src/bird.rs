@@ -186,7 +186,7 @@ pub(crate) async fn withdraw(site: &Site, net: IpNet) -> Result<(), Error> {
 }
 
 /// Returns its best routes, or all its paths, without the routes that it originates.
-pub(crate) async fn heard(site: &Site, all: bool) -> Result<Vec<(IpNet, Route)>, String> {
+pub(crate) async fn learned_paths(site: &Site, all: bool) -> Result<Vec<(IpNet, Route)>, String> {
     let words: &[&str] = match all {
         true => &["show", "route", "all"],
         false => &["show", "route", "primary", "all"],

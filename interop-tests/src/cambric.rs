@@ -183,12 +183,12 @@ pub(crate) async fn withdraw(site: &Site, net: IpNet) -> Result<(), Error> {
 }
 
 /// Returns its best routes, or all its paths, without the routes that it originates.
-pub(crate) async fn heard(
+pub(crate) async fn learned_paths(
     kind: Kind,
     site: &Site,
     all: bool,
 ) -> Result<Vec<(IpNet, Route)>, String> {
-    let mut heard = Vec::new();
+    let mut learned_paths = Vec::new();
     let mut after = None;
     loop {
         let ask = Command::Routes {
@@ -208,11 +208,11 @@ pub(crate) async fn heard(
             };
             let paths = entry.paths.iter().filter(|path| path.neighbor != "local");
             let paths = paths.filter(|path| all || path.best);
-            heard.extend(paths.map(|path| (net, route(path))));
+            learned_paths.extend(paths.map(|path| (net, route(path))));
         }
         after = page.next;
         if after.is_none() {
-            return Ok(heard);
+            return Ok(learned_paths);
         }
     }
 }

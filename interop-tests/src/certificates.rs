@@ -29,8 +29,8 @@ impl Certificates {
             let mut command = Command::new(&openssl);
             command.args(arguments.split(' ')).current_dir(directory);
             let output = command.output().expect("OpenSSL runs");
-            let told = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{arguments}: {told}");
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{arguments}: {errors}");
         };
         let request = "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -x509 -days 2";
         let leaf = "-CA ca.pem -CAkey ca.key -addext basicConstraints=critical,CA:FALSE";

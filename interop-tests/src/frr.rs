@@ -172,8 +172,8 @@ pub(crate) async fn ask(site: &Site, commands: &[String]) -> Result<String, Erro
 async fn configure(site: &Site, lines: &str) -> Result<(), Error> {
     let lines = std::iter::once("configure terminal").chain(lines.lines());
     let lines: Vec<String> = lines.map(|line| line.trim().to_owned()).collect();
-    let said = ask(site, &lines).await?;
-    assert!(said.trim().is_empty(), "FRR on {lines:?}: {said}");
+    let output = ask(site, &lines).await?;
+    assert!(output.trim().is_empty(), "FRR on {lines:?}: {output}");
     Ok(())
 }
 
@@ -208,8 +208,8 @@ const fn words_of(net: IpNet) -> &'static str {
 }
 
 /// Returns its best routes, or all its paths, without the routes that it originates.
-pub(crate) async fn heard(site: &Site, all: bool) -> Result<Vec<(IpNet, Route)>, String> {
-    let mut heard = Vec::new();
+pub(crate) async fn learned_paths(site: &Site, all: bool) -> Result<Vec<(IpNet, Route)>, String> {
+    let mut learned_paths = Vec::new();
     for words in ["ipv4 unicast", "ipv6 unicast"] {
         let json = shows(site, &format!("show bgp {words} json")).await?;
         for net in json["routes"].as_object().into_iter().flatten() {
@@ -217,10 +217,10 @@ pub(crate) async fn heard(site: &Site, all: bool) -> Result<Vec<(IpNet, Route)>,
             let Ok(net) = net.0.parse() else { continue };
             let paths = json["paths"].as_array().into_iter().flatten();
             let paths = paths.filter(|path| all || path["bestpath"]["overall"] == true);
-            heard.extend(paths.filter_map(route).map(|route| (net, route)));
+            learned_paths.extend(paths.filter_map(route).map(|route| (net, route)));
         }
     }
-    Ok(heard)
+    Ok(learned_paths)
 }
 
 async fn shows(site: &Site, question: &str) -> Result<Value, String> {

@@ -148,24 +148,24 @@ pub(crate) async fn withdraw(site: &Site, net: IpNet) -> Result<(), Error> {
 }
 
 pub(crate) async fn ask(site: &Site, words: &str) -> Result<String, Error> {
-    say(site, &words.split_whitespace().collect::<Vec<_>>()).await
+    run_until_accepted(site, &words.split_whitespace().collect::<Vec<_>>()).await
 }
 
 async fn run(site: &Site, words: &[String]) -> Result<(), Error> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    say(site, &words).await.map(drop)
+    run_until_accepted(site, &words).await.map(drop)
 }
 
 /// Repeats a command until the daemon has accepted it: the program fails when it has no connection
 /// within a second, which a busy machine may not give it.
-async fn say(site: &Site, words: &[&str]) -> Result<String, Error> {
+async fn run_until_accepted(site: &Site, words: &[&str]) -> Result<String, Error> {
     let what = format!("gobgp {words:?}");
-    let said = until(PATIENCE, &what, async || try_to_say(site, words).await);
-    said.await.map(|(text, _)| text)
+    let output = until(PATIENCE, &what, async || run_once(site, words).await);
+    output.await.map(|(text, _)| text)
 }
 
 /// Runs a command once: its output, or its error message.
-async fn try_to_say(site: &Site, words: &[&str]) -> Result<Result<String, String>, Error> {
+async fn run_once(site: &Site, words: &[&str]) -> Result<Result<String, String>, Error> {
     let (status, text) = site.host.output(&gobgp(words)).await?;
     let text = String::from_utf8_lossy(&text).into_owned();
     Ok(if status.success() {
@@ -176,11 +176,11 @@ async fn try_to_say(site: &Site, words: &[&str]) -> Result<Result<String, String
 }
 
 /// Returns its best routes, or all its paths, without the routes that it originates.
-pub(crate) async fn heard(site: &Site, all: bool) -> Result<Vec<(IpNet, Route)>, String> {
-    let mut heard = Vec::new();
+pub(crate) async fn learned_paths(site: &Site, all: bool) -> Result<Vec<(IpNet, Route)>, String> {
+    let mut learned_paths = Vec::new();
     for family in ["ipv4", "ipv6"] {
-        let said = try_to_say(site, &["global", "rib", "-a", family, "-j"]).await;
-        let text = said.map_err(|error| error.to_string())??;
+        let output = run_once(site, &["global", "rib", "-a", family, "-j"]).await;
+        let text = output.map_err(|error| error.to_string())??;
         // Without routes the output is empty.
         let json: Value = match text.trim() {
             "" => Value::Null,
@@ -192,10 +192,10 @@ pub(crate) async fn heard(site: &Site, all: bool) -> Result<Vec<(IpNet, Route)>,
             let paths = paths.filter(|path| all || path["best"] == true);
             let learned =
                 |path: &&Value| path.get("neighbor-ip").is_some_and(|from| from != "<nil>");
-            heard.extend(paths.filter(learned).map(|path| (net, route(path))));
+            learned_paths.extend(paths.filter(learned).map(|path| (net, route(path))));
         }
     }
-    Ok(heard)
+    Ok(learned_paths)
 }
 
 fn route(path: &Value) -> Route {

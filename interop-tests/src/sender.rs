@@ -11,14 +11,14 @@ use bgp_proto::{Asn, Capability, Family, Open, RouterId};
 use testkit::{Encode, TcpPeer};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::{PATIENCE, Site, heard::Heard};
+use crate::{PATIENCE, Site, received::Received};
 
 /// An established session.
 #[derive(Debug)]
 pub struct Sender {
     peer: TcpPeer,
     /// The messages received so far.
-    pub heard: Heard,
+    pub received: Received,
 }
 
 /// The identity that a [`Sender`] sends in its OPEN.
@@ -104,8 +104,8 @@ impl Sender {
         if opening.hold_time > 0 {
             peer.keep_alive(ALIVE);
         }
-        let heard = Heard::default();
-        Ok(Self { peer, heard })
+        let received = Received::default();
+        Ok(Self { peer, received })
     }
 
     /// Connects and sends an OPEN, and nothing else.
@@ -115,8 +115,8 @@ impl Sender {
     pub async fn dial(site: &Site, to: IpAddr, opening: &Opening<'_>) -> io::Result<Self> {
         let mut peer = connect(site, to).await?;
         peer.send(opening.open()).await?;
-        let heard = Heard::default();
-        Ok(Self { peer, heard })
+        let received = Received::default();
+        Ok(Self { peer, received })
     }
 
     /// Sends a message and reads received messages at the same time: the other side would stop
@@ -127,7 +127,7 @@ impl Sender {
     pub async fn send(&mut self, message: impl Encode) -> io::Result<()> {
         let sent = self.peer.send(message).await;
         while let Some(frame) = self.peer.try_frame()? {
-            self.heard.take(&frame);
+            self.received.take(&frame);
         }
         sent
     }
@@ -136,15 +136,15 @@ impl Sender {
     ///
     /// # Panics
     /// If they do not in time; the panic message shows the received messages.
-    pub async fn hears(&mut self, what: &str, is: impl Fn(&Heard) -> bool) {
+    pub async fn receives(&mut self, what: &str, is: impl Fn(&Received) -> bool) {
         let deadline = Instant::now() + PATIENCE;
-        while !is(&self.heard) {
+        while !is(&self.received) {
             let frame = timeout_at(deadline, self.peer.frame()).await;
             match frame.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-                Ok(Some(frame)) => self.heard.take(&frame),
-                Ok(None) if !self.heard.ended => self.heard.ended = true,
-                Ok(None) => panic!("not heard: {what}; it has ended; but: {:#?}", self.heard),
-                Err(error) => panic!("not heard: {what}: {error}; but: {:#?}", self.heard),
+                Ok(Some(frame)) => self.received.take(&frame),
+                Ok(None) if !self.received.ended => self.received.ended = true,
+                Ok(None) => panic!("not heard: {what}; it has ended; but: {:#?}", self.received),
+                Err(error) => panic!("not heard: {what}: {error}; but: {:#?}", self.received),
             }
         }
     }

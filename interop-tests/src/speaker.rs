@@ -122,7 +122,7 @@ impl Speaker {
     /// # Errors
     /// If the program does not answer.
     pub async fn learned(&self) -> Result<Table, String> {
-        self.heard(false).await.map(Table::from_iter)
+        self.learned_paths(false).await.map(Table::from_iter)
     }
 
     /// Returns all its paths, without the routes that it originates.
@@ -130,16 +130,18 @@ impl Speaker {
     /// # Errors
     /// If the program does not answer.
     pub async fn all_paths(&self) -> Result<Vec<(IpNet, Route)>, String> {
-        self.heard(true).await
+        self.learned_paths(true).await
     }
 
-    async fn heard(&self, all: bool) -> Result<Vec<(IpNet, Route)>, String> {
+    async fn learned_paths(&self, all: bool) -> Result<Vec<(IpNet, Route)>, String> {
         match self.kind {
-            Kind::Client | Kind::Reflector => cambric::heard(self.kind, &self.site, all).await,
-            Kind::Bird => bird::heard(&self.site, all).await,
-            Kind::Gobgp => gobgp::heard(&self.site, all).await,
-            Kind::Frr => frr::heard(&self.site, all).await,
-            Kind::Openbgpd => openbgpd::heard(&self.site, all).await,
+            Kind::Client | Kind::Reflector => {
+                cambric::learned_paths(self.kind, &self.site, all).await
+            }
+            Kind::Bird => bird::learned_paths(&self.site, all).await,
+            Kind::Gobgp => gobgp::learned_paths(&self.site, all).await,
+            Kind::Frr => frr::learned_paths(&self.site, all).await,
+            Kind::Openbgpd => openbgpd::learned_paths(&self.site, all).await,
         }
     }
 
@@ -229,7 +231,7 @@ impl Speaker {
     ///
     /// # Errors
     /// If the command fails.
-    pub async fn tell(&self, words: &str) -> Result<String, Error> {
+    pub async fn command(&self, words: &str) -> Result<String, Error> {
         match self.kind {
             Kind::Client | Kind::Reflector => panic!("Cambric's programs are asked otherwise"),
             Kind::Bird => bird::ask(&self.site, &words.split(' ').collect::<Vec<_>>()).await,

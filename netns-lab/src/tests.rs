@@ -49,8 +49,8 @@ fn two_hosts_on_a_veth_ping_each_other() {
             let to: IpAddr = to.parse().unwrap();
             assert!(pinger.ping(to, SOON).await.is_some(), "no answer from {to}");
         }
-        let nobody = "192.0.2.3".parse().unwrap();
-        assert_eq!(pinger.ping(nobody, Duration::from_millis(50)).await, None);
+        let unused = "192.0.2.3".parse().unwrap();
+        assert_eq!(pinger.ping(unused, Duration::from_millis(50)).await, None);
 
         let there = "192.0.2.2".parse().unwrap();
         let mut flow = pinger.flow(there, Duration::from_millis(5));
@@ -138,7 +138,7 @@ fn a_question_that_is_given_up_does_not_keep_the_lab() {
         let program = Program::new("/bin/sleep").arg("1000");
         let soon = Duration::from_millis(100);
         let asked = within(soon, "an answer", host.output(&program)).await;
-        assert!(asked.is_err(), "nobody waits that long");
+        assert!(asked.is_err(), "the deadline is earlier");
         // The end of the lab would wait for it.
     });
 }

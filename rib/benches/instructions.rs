@@ -104,7 +104,7 @@ impl Routes {
     }
 
     /// Makes tables with the routes of so many senders; those of the first one are the best.
-    fn told(&mut self, senders: u16) -> Bench {
+    fn tables_of(&mut self, senders: u16) -> Bench {
         let mut bench = Bench::new(Role::External, 6);
         for sender in 1..=senders {
             bench.ingest(sender, &self.updates(sender, 3 + usize::from(sender > 1)));
@@ -147,13 +147,13 @@ impl ExportSink for Deaf {
     fn unreach_only(&mut self, _: Net<'_>, _: PeerId) {}
 }
 
-fn tell(bench: &mut Bench, sink: &mut dyn ExportSink) {
+fn export_to(bench: &mut Bench, sink: &mut dyn ExportSink) {
     while bench.rib.export(bench.group, FAMILY, Budget(8192), sink) != Progress::Done {}
 }
 
-fn tell_all(bench: &mut Bench) {
+fn export_all(bench: &mut Bench) {
     let mut deaf = Deaf::default();
-    counted(|| tell(bench, &mut deaf));
+    counted(|| export_to(bench, &mut deaf));
     assert_eq!(deaf.0, ROUTES);
 }
 
@@ -189,7 +189,7 @@ fn ingest_known() {
 
 fn ingest_worse() {
     let mut routes = Routes::new();
-    let mut bench = routes.told(3);
+    let mut bench = routes.tables_of(3);
     let messages = routes.updates(4, 4);
     counted(|| bench.ingest(4, &messages));
     assert_eq!(bench.rib.stats().paths, 4 * ROUTES);
@@ -197,7 +197,7 @@ fn ingest_worse() {
 
 fn ingest_withdrawn() {
     let mut routes = Routes::new();
-    let mut bench = routes.told(1);
+    let mut bench = routes.tables_of(1);
     bench.export();
     let messages = withdrawals(&routes.prefixes);
     counted(|| bench.ingest(1, &messages));
@@ -206,7 +206,7 @@ fn ingest_withdrawn() {
 
 fn decide() {
     let mut routes = Routes::new();
-    let mut bench = routes.told(4);
+    let mut bench = routes.tables_of(4);
     bench.export();
     bench.ingest(1, &withdrawals(&routes.prefixes));
     assert_eq!(bench.rib.stats().pending, ROUTES);
@@ -214,13 +214,13 @@ fn decide() {
 }
 
 fn export() {
-    tell_all(&mut Routes::new().told(1));
+    export_all(&mut Routes::new().tables_of(1));
 }
 
 fn encode_runs() {
-    let mut bench = Routes::new().told(1);
+    let mut bench = Routes::new().tables_of(1);
     let mut runs = Runs::default();
-    tell(&mut bench, &mut runs);
+    export_to(&mut bench, &mut runs);
     let mut writer = Writer::default();
     counted(|| {
         for (id, attributes, prefixes) in &runs.0 {
@@ -240,18 +240,18 @@ fn encode_runs() {
 
 fn export_withdrawn() {
     let mut routes = Routes::new();
-    let mut bench = routes.told(1);
+    let mut bench = routes.tables_of(1);
     bench.export();
     bench.ingest(1, &withdrawals(&routes.prefixes));
-    tell_all(&mut bench);
+    export_all(&mut bench);
 }
 
 fn trim() {
     let mut routes = Routes::new();
-    let mut bench = routes.told(1);
+    let mut bench = routes.tables_of(1);
     bench.export();
     bench.ingest(1, &withdrawals(&routes.prefixes));
-    tell(&mut bench, &mut Deaf::default());
+    export_to(&mut bench, &mut Deaf::default());
     assert_eq!(bench.rib.stats().tombstones, ROUTES);
     counted(|| bench.rib.trim(FAMILY, &[]));
     assert_eq!(bench.rib.stats().tombstones, 0);

@@ -97,7 +97,7 @@ pub(crate) enum Scope {
     /// NO_EXPORT_SUBCONFED.
     OwnAs,
     /// To no peer: NO_ADVERTISE.
-    Nobody,
+    NoPeer,
 }
 
 impl Ranks {
@@ -136,7 +136,7 @@ impl Scope {
         let mut scope = Self::Everywhere;
         for &community in communities {
             match community {
-                Community::NO_ADVERTISE => return Self::Nobody,
+                Community::NO_ADVERTISE => return Self::NoPeer,
                 Community::NO_EXPORT | Community::NO_EXPORT_SUBCONFED => scope = Self::OwnAs,
                 _ => {}
             }

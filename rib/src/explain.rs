@@ -10,7 +10,7 @@ use crate::eligible::Ineligible;
 use crate::family::Arrival;
 use crate::path::Path;
 use crate::peer::PeerId;
-use crate::policy::{Judgment, Policy, RouteContext};
+use crate::policy::{Evaluation, Policy, RouteContext};
 use crate::prefixes::Prefixes;
 use crate::shared::Shared;
 use crate::table::Key;
@@ -36,7 +36,7 @@ pub struct PathView {
     /// Its attributes after import; `None` if the import policy rejected it.
     pub accepted: Option<Attributes>,
     /// The matching rules of the import policy, if that consists of rules.
-    pub judged: Option<Judgment>,
+    pub evaluation: Option<Evaluation>,
     /// Why it cannot be used at all.
     pub ineligible: Option<Ineligible>,
     /// The step of the decision process at which it lost; `None` for the best.
@@ -69,12 +69,12 @@ fn is_used(selection: &Selection, index: usize) -> bool {
 }
 
 /// Evaluates the import rules for a path again and returns the matching ones.
-pub(crate) fn judgment<K: Key>(
+pub(crate) fn evaluation<K: Key>(
     prefixes: &Prefixes<K>,
     shared: &Shared,
     at: u32,
     path: &Path,
-) -> Option<Judgment> {
+) -> Option<Evaluation> {
     let info = shared.peer(path.peer())?;
     let Policy::Rules(rules) = &info.import else {
         return None;
@@ -140,7 +140,7 @@ pub(crate) fn view<'a, K: Key>(
                 path_id: path.path_id(),
                 received: shared.interner.get(path.received()),
                 accepted: path.accepted().map(|id| shared.interner.get(id)),
-                judged: judgment(prefixes, shared, at, path),
+                evaluation: evaluation(prefixes, shared, at, path),
                 ineligible: shared.ineligible(path, marks),
                 lost,
                 best: selection.best == Some(index),

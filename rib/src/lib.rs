@@ -113,7 +113,7 @@ pub use next_hop::{NextHops, Reach, Track};
 pub use path::Path;
 pub use peer::{DownMode, PathLimit, PeerCounters, PeerId, PeerInfo};
 pub use policy::{
-    Edit, InterfaceGlob, InterfaceName, InterfaceNameError, Judgment, Match, Outcome, Policy,
+    Edit, Evaluation, InterfaceGlob, InterfaceName, InterfaceNameError, Match, Outcome, Policy,
     PrefixRange, PrefixSet, RouteContext, Rules, Source, Term, Then, Verdict,
 };
 pub use rejected::{PolicyDirection, RejectedPath};

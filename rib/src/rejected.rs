@@ -16,7 +16,7 @@ use crate::destination::Destination;
 use crate::export::GroupId;
 use crate::limits::{REJECTED_OCTETS_MAX, REJECTED_PATHS_MAX};
 use crate::peer::PeerId;
-use crate::policy::{Judgment, PrefixSet};
+use crate::policy::{Evaluation, PrefixSet};
 
 /// The policy that rejects a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,7 +39,7 @@ pub struct RejectedPath {
     /// Its path identifier; 0 for none (RFC 7911 §3).
     pub path_id: u32,
     /// The rules that rejected it; `None` if the policy has none and rejects all.
-    pub judged: Option<Judgment>,
+    pub evaluation: Option<Evaluation>,
     destination: Destination,
 }
 
@@ -52,14 +52,16 @@ impl RejectedPath {
 
     /// Returns its octets.
     fn octets(&self) -> usize {
-        let terms = |judged: &Judgment| {
-            let terms = judged.terms.iter();
-            judged.rules.len()
+        let terms = |evaluation: &Evaluation| {
+            let terms = evaluation.terms.iter();
+            evaluation.rules.len()
                 + terms
                     .map(|term| term.len() + size_of::<String>())
                     .sum::<usize>()
         };
-        size_of::<Self>() + self.destination.heap_octets() + self.judged.as_ref().map_or(0, terms)
+        size_of::<Self>()
+            + self.destination.heap_octets()
+            + self.evaluation.as_ref().map_or(0, terms)
     }
 }
 
@@ -120,14 +122,14 @@ impl Rejections {
         &mut self,
         (peer, group, family): (PeerId, Option<GroupId>, Family),
         nlri: Nlri<'_>,
-        judged: Option<Judgment>,
+        evaluation: Option<Evaluation>,
     ) {
         let path = RejectedPath {
             peer,
             group,
             family,
             path_id: nlri.path_id,
-            judged,
+            evaluation,
             destination: Destination::new(nlri.net),
         };
         self.octets += path.octets();

@@ -351,7 +351,7 @@ impl Rib {
     }
 
     /// Prepares for members of the group `from` that move to the group `to`, each from its own
-    /// position ([`Cursor::anew`]): paths that they may hold by path identifiers of the one group
+    /// position ([`Cursor::with_new_rules`]): paths that they may hold by path identifiers of the one group
     /// (RFC 7911) are withdrawn in the other. Visits all prefixes at once, once for all these
     /// members.
     pub fn adopt(&mut self, to: GroupId, from: GroupId) {

@@ -11,7 +11,7 @@ pub(crate) struct Tombstones {
     /// Some withdrawals below this version have been dropped.
     forgotten: u64,
     /// Every reader has read the withdrawals below this version.
-    heard: u64,
+    read_below: u64,
 }
 
 impl Tombstones {
@@ -21,11 +21,11 @@ impl Tombstones {
     }
 
     /// Takes the oldest ones that all readers have read, at most `max`.
-    pub(crate) fn take_heard(&mut self, max: usize, slots: &mut Vec<u32>) {
+    pub(crate) fn take_read(&mut self, max: usize, slots: &mut Vec<u32>) {
         let oldest = self.queue.iter().take(max);
-        let heard = oldest.take_while(|(version, _)| *version < self.heard);
-        let heard = heard.count();
-        slots.extend(self.queue.drain(..heard).map(|(_, slot)| slot));
+        let read_below = oldest.take_while(|(version, _)| *version < self.read_below);
+        let read_below = read_below.count();
+        slots.extend(self.queue.drain(..read_below).map(|(_, slot)| slot));
         if self.queue.is_empty() && self.queue.capacity() > 4096 {
             self.queue = VecDeque::new();
         }
@@ -45,13 +45,13 @@ impl Tombstones {
     }
 
     /// Records that every reader has read the withdrawals below `version`.
-    pub(crate) fn set_heard(&mut self, version: u64) {
-        self.heard = self.heard.max(version);
+    pub(crate) fn set_read(&mut self, version: u64) {
+        self.read_below = self.read_below.max(version);
     }
 
     /// Returns whether every reader has read it.
-    pub(crate) const fn all_heard(&self, version: u64) -> bool {
-        version < self.heard
+    pub(crate) const fn all_have_read(&self, version: u64) -> bool {
+        version < self.read_below
     }
 
     /// Returns whether a reader that has read the withdrawals below `version` only has missed some.

@@ -100,7 +100,7 @@ fn group(rib: &mut Rib, send: Option<SendPaths>) -> GroupId {
 }
 
 /// Announces a peer's path with one community, or withdraws it.
-fn say(rib: &mut Rib, peer: u16, path_id: u32, community: Option<u16>) {
+fn receive(rib: &mut Rib, peer: u16, path_id: u32, community: Option<u16>) {
     let attributes = Attributes {
         next_hop: Some(NextHop::V4(Ipv4Addr::new(10, 0, 0, peer as u8))),
         local_pref: Some(100),
@@ -145,22 +145,22 @@ fn export(rib: &mut Rib, group: GroupId, member: &mut Member) {
 fn stuck_member_costs_bounded_identifiers() {
     let (mut rib, group) = tables(Some(SendPaths::All));
     let (mut reads, mut lags) = (Member::default(), Member::default());
-    say(&mut rib, 1, 0, Some(0));
-    say(&mut rib, 2, 0, Some(0));
+    receive(&mut rib, 1, 0, Some(0));
+    receive(&mut rib, 2, 0, Some(0));
     export(&mut rib, group, &mut reads);
     // Both were members of the shared walk until now.
     lags.holds.clone_from(&reads.holds);
     let mut cursor = rib.group_cursor(group, FAMILY);
     for round in 1..1000 {
-        say(&mut rib, 1, round, Some(1));
+        receive(&mut rib, 1, round, Some(1));
         export(&mut rib, group, &mut reads);
-        say(&mut rib, 1, round, None);
+        receive(&mut rib, 1, round, None);
         export(&mut rib, group, &mut reads);
         rib.trim(FAMILY, &[cursor]);
         assert!(rib.stats().sent_ids <= PATHS_PER_PEER_MAX + 1);
     }
     assert_eq!(rib.stats().sent_ids, PATHS_PER_PEER_MAX + 1);
-    say(&mut rib, 2, 0, Some(9));
+    receive(&mut rib, 2, 0, Some(9));
     export(&mut rib, group, &mut reads);
     loop {
         let walk = rib.export_private(group, FAMILY, &mut cursor, Budget(1), &mut lags);
@@ -172,7 +172,7 @@ fn stuck_member_costs_bounded_identifiers() {
     assert_eq!(lags.holds.len(), 2);
     // With all readers at the end, the next change drops identifiers that no member holds.
     rib.trim(FAMILY, &[]);
-    say(&mut rib, 2, 0, Some(10));
+    receive(&mut rib, 2, 0, Some(10));
     assert_eq!(rib.stats().sent_ids, 2);
 }
 
@@ -181,12 +181,12 @@ fn plain_group_gets_only_changes_of_the_best_path() {
     let (mut rib, several) = tables(Some(SendPaths::All));
     let plain = group(&mut rib, None);
     let (mut many, mut one) = (Member::default(), Member::default());
-    say(&mut rib, 1, 0, Some(0));
+    receive(&mut rib, 1, 0, Some(0));
     for round in 0..=50 {
-        say(&mut rib, 2, 0, Some(round));
-        say(&mut rib, 3, 1, Some(round));
+        receive(&mut rib, 2, 0, Some(round));
+        receive(&mut rib, 3, 1, Some(round));
         if round % 7 == 0 {
-            say(&mut rib, 3, 1, None);
+            receive(&mut rib, 3, 1, None);
         }
         export(&mut rib, several, &mut many);
         export(&mut rib, plain, &mut one);
@@ -196,7 +196,7 @@ fn plain_group_gets_only_changes_of_the_best_path() {
     assert_eq!(many.holds.len(), 3);
     // An unchanged path causes no message to members that receive all paths.
     let before = many.words;
-    say(&mut rib, 2, 0, Some(99));
+    receive(&mut rib, 2, 0, Some(99));
     export(&mut rib, several, &mut many);
     assert_eq!(many.words, before + 1);
 }
@@ -205,10 +205,10 @@ fn plain_group_gets_only_changes_of_the_best_path() {
 fn no_path_ids_are_kept_without_an_add_path_group() {
     let (mut rib, plain) = tables(None);
     let mut one = Member::default();
-    say(&mut rib, 1, 0, Some(0));
+    receive(&mut rib, 1, 0, Some(0));
     export(&mut rib, plain, &mut one);
     rib.trim(FAMILY, &[]);
-    say(&mut rib, 2, 0, Some(1));
+    receive(&mut rib, 2, 0, Some(1));
     let stats = rib.stats();
     assert_eq!((stats.sent_ids, stats.log_entries), (0, 0), "a loser came");
 
@@ -220,7 +220,7 @@ fn no_path_ids_are_kept_without_an_add_path_group() {
     assert_eq!(done, Progress::Done);
     assert_eq!((many.holds.len(), rib.stats().sent_ids), (2, 2));
     rib.remove_group(several);
-    say(&mut rib, 2, 0, Some(2));
+    receive(&mut rib, 2, 0, Some(2));
     let stats = rib.stats();
     assert_eq!((stats.sent_ids, stats.log_entries), (0, 0));
 }

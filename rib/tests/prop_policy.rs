@@ -79,8 +79,8 @@ proptest! {
         let context = RouteContext {
             family, net, attributes: &&attributes, source, peer, interface,
         };
-        let wanted = naive::judge(&rules, seen);
-        let found = match Policy::from(rules).judge(&context) {
+        let wanted = naive::evaluate(&rules, seen);
+        let found = match Policy::from(rules).evaluate(&context) {
             Verdict::Accept => Some(attributes),
             Verdict::AcceptWith(edited) => Some(*edited),
             Verdict::Reject => None,
@@ -186,10 +186,10 @@ fn terms_that_apply_to_a_route_are_reported() {
         peer: Role::External,
         interface: None,
     };
-    let mut told = Vec::new();
-    let verdict = rules.judge(&context, &mut |term| told.push(term.name.clone()));
+    let mut matched = Vec::new();
+    let verdict = rules.evaluate(&context, &mut |term| matched.push(term.name.clone()));
     assert_eq!(
-        (verdict, told),
+        (verdict, matched),
         (
             Verdict::Reject,
             vec!["first".to_owned(), "second".to_owned()]
@@ -243,7 +243,7 @@ fn as_path_condition_matches_sequences_only() {
             ..Attributes::default()
         };
         let (family, net) = net_of(v4("10.65.0.0/16"));
-        let verdict = policy.judge(&RouteContext {
+        let verdict = policy.evaluate(&RouteContext {
             family,
             net,
             attributes: &&attributes,

@@ -66,7 +66,7 @@ pub(crate) struct Glue {
 impl Bgp {
     /// Performs the pending work, as the daemon does after each wakeup.
     pub(crate) fn turn(&mut self, cx: &mut Cx<'_>) {
-        self.hear_kernel(cx);
+        self.read_kernel(cx);
         let mut worked = self.drain(cx);
         worked |= self.read(cx);
         for _ in 0..TURN_ROUNDS {
@@ -198,7 +198,7 @@ impl Bgp {
         self.drain(cx);
     }
 
-    fn hear_kernel(&mut self, cx: &mut Cx<'_>) {
+    fn read_kernel(&mut self, cx: &mut Cx<'_>) {
         let Some(glue) = &mut self.kernel else { return };
         for event in poll_kernel(&mut *glue.fib, cx.chance) {
             cx.saw_kernel(&event);
@@ -228,7 +228,7 @@ impl Bgp {
         let Some(glue) = &mut self.kernel else {
             return worked;
         };
-        if glue.node.has_told_own() && self.speaker.awaited().contains(&None) {
+        if glue.node.has_announced_own() && self.speaker.awaited().contains(&None) {
             self.speaker.own_routes_complete();
         }
         worked |= glue.node.read(now, &mut self.speaker) != Progress::Done;
@@ -251,7 +251,7 @@ impl Bgp {
                         glue.node.track(track);
                     }
                 }
-                Output::Event(event) => self.hear(cx, &event),
+                Output::Event(event) => self.observe(cx, &event),
                 Output::Promote(peer) => self.promote(cx, peer),
                 Output::Probe { begins: true, .. } => {}
                 Output::Probe { peer, conn, .. } => self.probe(cx, peer, conn),
@@ -288,7 +288,7 @@ impl Bgp {
         self.speaker.handle(Instant(cx.now), input);
     }
 
-    fn hear(&mut self, cx: &mut Cx<'_>, event: &SpeakerEvent) {
+    fn observe(&mut self, cx: &mut Cx<'_>, event: &SpeakerEvent) {
         let line = match event {
             SpeakerEvent::Up { name, .. } => Some(format!("session with {name} is up")),
             SpeakerEvent::Down { name, reason, .. } => {
@@ -300,7 +300,7 @@ impl Bgp {
             _ => None,
         };
         if let Some(line) = line {
-            cx.say(self.at, &line);
+            cx.trace(self.at, &line);
         }
         let is_reported = self.event_plant.is_none_or(|keeps| keeps(event));
         if let (true, Some(emitted)) = (is_reported, report::event(&self.speaker, event)) {

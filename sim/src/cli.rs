@@ -61,7 +61,7 @@ impl Args {
                     workloads_per_node: workloads,
                     mesh: false,
                 };
-                tell(shape, seed)
+                run_story(shape, seed)
             }
             Command::Run { seed, count, nodes } => {
                 (seed..seed.saturating_add(count)).all(|seed| chaos(seed, nodes))
@@ -74,12 +74,12 @@ impl Args {
     }
 }
 
-fn tell(shape: Shape, seed: u64) -> bool {
-    let told = demo::run_with(shape, seed, &mut std::io::stdout().lock());
-    if let Err(error) = &told {
+fn run_story(shape: Shape, seed: u64) -> bool {
+    let outcome = demo::run_with(shape, seed, &mut std::io::stdout().lock());
+    if let Err(error) = &outcome {
         eprintln!("{error}");
     }
-    told.is_ok()
+    outcome.is_ok()
 }
 
 fn chaos(seed: u64, nodes: u16) -> bool {

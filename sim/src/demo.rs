@@ -78,12 +78,12 @@ pub fn run_with(shape: Shape, seed: u64, out: &mut dyn Write) -> Result<(), Demo
          the times are virtual.\n",
         shape.nodes, shape.reflectors, shape.workloads_per_node,
     )?;
-    let told = Story {
+    let outcome = Story {
         world,
         out: &mut *out,
     }
-    .tell();
-    match told {
+    .run();
+    match outcome {
         Ok(()) => {
             writeln!(out, "\nAll steps succeeded.")?;
             Ok(())
@@ -101,7 +101,7 @@ struct Story<'o> {
 }
 
 impl Story<'_> {
-    fn tell(&mut self) -> Result<(), DemoError> {
+    fn run(&mut self) -> Result<(), DemoError> {
         self.come_up()?;
         if self.world.plan.nodes.len() > 1 {
             self.move_one()?;

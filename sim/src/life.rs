@@ -61,7 +61,7 @@ impl World {
             Daemon::Felix => self.start_felix(at),
         };
         if started == Some(true) {
-            self.say(at, &format!("{daemon:?} starts"));
+            self.trace(at, &format!("{daemon:?} starts"));
             self.wake(at, daemon);
         }
     }
@@ -161,7 +161,7 @@ impl World {
                 net.crash(&mut sky, at, how == End::Silent);
             }
         }
-        self.say(at, &format!("{daemon:?} ends: {how:?}"));
+        self.trace(at, &format!("{daemon:?} ends: {how:?}"));
     }
 
     /// Gives a daemon no CPU for so many nanoseconds.
@@ -176,7 +176,7 @@ impl World {
         };
         *due = None;
         *stalled = until;
-        self.say(at, &format!("{daemon:?} stalls"));
+        self.trace(at, &format!("{daemon:?} stalls"));
         self.wake(at, daemon);
     }
 
@@ -186,7 +186,7 @@ impl World {
         let bgp = self.machines.get_mut(at).and_then(|m| m.bgp.run.as_mut());
         if let Some(bgp) = bgp {
             bgp.deaf_until = until;
-            self.say(at, "stops reading");
+            self.trace(at, "stops reading");
             self.wake(at, Daemon::Bgp);
         }
     }
@@ -204,12 +204,12 @@ impl World {
         };
         *node.kernel.borrow_mut() = kernel;
         node.host.wipe();
-        self.say(at, "boots");
+        self.trace(at, "boots");
         self.furnish(at);
     }
 
     /// Adds a line to the trace.
-    pub(crate) fn say(&mut self, at: At, what: &str) {
+    pub(crate) fn trace(&mut self, at: At, what: &str) {
         let name = self.net.names.get(at).cloned().unwrap_or_default();
         self.log.line(self.now, format!("{name}: {what}"));
     }

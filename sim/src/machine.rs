@@ -146,7 +146,7 @@ impl Machine {
     }
 
     /// Returns whether a daemon of it has pending events of its kernel or host.
-    pub(crate) fn hears_kernel(&self, daemon: Daemon) -> bool {
+    pub(crate) fn has_kernel_events(&self, daemon: Daemon) -> bool {
         let Some(node) = &self.node else { return false };
         let attachment = match daemon {
             Daemon::Bgp => self

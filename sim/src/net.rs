@@ -75,21 +75,21 @@ struct Side {
     tries: u32,
     /// A message that the tap has not received completely.
     partial: BytesMut,
-    said: Said,
+    messages: Messages,
     /// The other side has more octets to write than there was room for.
     writer_waits: bool,
 }
 
 /// The messages sent to one side of a stream.
 #[derive(Debug, Default)]
-struct Said {
+struct Messages {
     partial: BytesMut,
     /// The bodies of UPDATEs.
     updates: Vec<Bytes>,
 }
 
-impl Said {
-    fn hear(&mut self, octets: &[u8]) {
+impl Messages {
+    fn record(&mut self, octets: &[u8]) {
         self.partial.extend_from_slice(octets);
         while let Some(length) = message_octets(&self.partial)
             && self.partial.len() >= length
@@ -204,7 +204,7 @@ impl Net {
             last_due: 0,
             tries: 0,
             partial: BytesMut::new(),
-            said: Said::default(),
+            messages: Messages::default(),
             writer_waits: false,
         };
         let theirs = acceptor.map_or(Place::Closed, |(peer, conn)| Place::Open(peer, conn));
@@ -263,7 +263,7 @@ impl Net {
     pub(crate) fn updates_to(&self, machine: At, peer: PeerId, conn: Conn) -> &[Bytes] {
         let end = self.ends.get(&(machine, peer, conn));
         let side = end.and_then(|(stream, side)| self.streams.get(stream)?.get(*side));
-        side.map_or(&[], |side| &side.said.updates)
+        side.map_or(&[], |side| &side.messages.updates)
     }
 
     /// Returns the connections of a machine.
@@ -322,7 +322,7 @@ impl Net {
     /// Puts octets into flight to a side.
     pub(crate) fn put(&mut self, sky: &mut Sky<'_>, stream: u32, to: usize, octets: &[u8]) {
         if let Some(side) = self.streams.get_mut(&stream).and_then(|s| s.get_mut(to)) {
-            side.said.hear(octets);
+            side.messages.record(octets);
         }
         let tapped = self.tapped(stream, to, octets);
         let mut rest = tapped.as_deref().unwrap_or(octets);

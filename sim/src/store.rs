@@ -37,11 +37,11 @@ pub(crate) struct Answer {
     pub(crate) at: At,
     feed: usize,
     token: u64,
-    what: Told,
+    what: Content,
 }
 
 #[derive(Debug)]
-enum Told {
+enum Content {
     Page(Result<Listing, Error>),
     Opened(Result<Header, Error>),
     Batch(Result<Batch, Error>),
@@ -122,8 +122,8 @@ impl Store {
             what,
         } = question;
         let what = match what {
-            Ask::List(query) => Told::Page(self.core.range(&query)),
-            Ask::Watch(request) => Told::Opened(self.core.watch(request).map(|cursor| {
+            Ask::List(query) => Content::Page(self.core.range(&query)),
+            Ask::Watch(request) => Content::Opened(self.core.watch(request).map(|cursor| {
                 let watcher = Watcher {
                     token,
                     cursor,
@@ -180,7 +180,7 @@ impl Store {
             at,
             feed,
             token,
-            what: Told::Batch(batch),
+            what: Content::Batch(batch),
         })
     }
 }
@@ -188,7 +188,7 @@ impl Store {
 impl Answer {
     /// Returns the feed and the watch that has started, if this is such a response.
     pub(crate) fn opened(&self) -> Option<(usize, u64)> {
-        matches!(self.what, Told::Opened(Ok(_))).then_some((self.feed, self.token))
+        matches!(self.what, Content::Opened(Ok(_))).then_some((self.feed, self.token))
     }
 }
 
@@ -260,9 +260,9 @@ impl Follower {
         }
         let feed = FeedId(answer.feed);
         match answer.what {
-            Told::Page(page) => self.mirror.listed(now, feed, page),
-            Told::Opened(opened) => self.mirror.opened(now, feed, opened),
-            Told::Batch(batch) => self.mirror.watched(now, feed, batch),
+            Content::Page(page) => self.mirror.listed(now, feed, page),
+            Content::Opened(opened) => self.mirror.opened(now, feed, opened),
+            Content::Batch(batch) => self.mirror.watched(now, feed, batch),
         }
         true
     }

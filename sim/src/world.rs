@@ -107,7 +107,7 @@ impl Cx<'_> {
     }
 
     /// Adds a line to the trace.
-    pub(crate) fn say(&mut self, at: At, what: &str) {
+    pub(crate) fn trace(&mut self, at: At, what: &str) {
         let name = self.net.names.get(at).cloned().unwrap_or_default();
         self.log.line(self.now, format!("{name}: {what}"));
     }
@@ -350,7 +350,7 @@ impl World {
             if self
                 .machines
                 .get(at)
-                .is_some_and(|machine| machine.hears_kernel(daemon))
+                .is_some_and(|machine| machine.has_kernel_events(daemon))
             {
                 self.wake(at, daemon);
             }

@@ -313,7 +313,7 @@ impl WireTap for Partial {
 fn a_route_that_is_not_held_as_it_was_sent() {
     let options = calm(2, false);
     assert_eq!(found(&options, Plants::default), None);
-    for (plant, says) in [
+    for (plant, expected) in [
         (Partial::Loses, "is not held"),
         (Partial::Rewrites, "is held as"),
     ] {
@@ -325,7 +325,7 @@ fn a_route_that_is_not_held_as_it_was_sent() {
         println!("seed {seed}: {oracle}: {what}");
         assert_eq!(oracle, "sent");
         assert!(
-            what.contains("node1 from rr1") && what.contains(says),
+            what.contains("node1 from rr1") && what.contains(expected),
             "{what}"
         );
     }
@@ -349,7 +349,7 @@ fn lost_event_of_a_kernel_route_is_found() {
     let options = calm(2, false);
     let installed: sim::RouteEventPlant = |event| event.kind().name != "route.installed";
     let deleted: sim::RouteEventPlant = |event| event.kind().name != "route.deleted";
-    for (plant, says) in [
+    for (plant, expected) in [
         (installed, "reported None, listed Some"),
         (deleted, ", listed None"),
     ] {
@@ -359,7 +359,7 @@ fn lost_event_of_a_kernel_route_is_found() {
         };
         let (_, oracle, what) = found(&options, plants).expect("found");
         assert_eq!(oracle, "events");
-        assert!(what.contains(says), "{what}");
+        assert!(what.contains(expected), "{what}");
     }
 }
 
@@ -387,7 +387,7 @@ fn a_speaker_that_forgets_nothing() {
             },
         );
     };
-    for (plant, says) in [
+    for (plant, expected) in [
         (sleeper, "withdrawn prefixes kept"),
         (ghost, "attribute sets"),
     ] {
@@ -398,6 +398,6 @@ fn a_speaker_that_forgets_nothing() {
         let (seed, oracle, what) = found(&options, plants).expect("found");
         println!("seed {seed}: {oracle}: {what}");
         assert_eq!(oracle, "empty");
-        assert!(what.contains(says), "{what}");
+        assert!(what.contains(expected), "{what}");
     }
 }

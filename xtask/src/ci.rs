@@ -25,7 +25,7 @@ pub fn run(root: &Path) -> Result<bool> {
     }
     let mut built = None;
     summary.stages.push(Stage::run("build", || {
-        built = said(runner::build(root));
+        built = ok_or_print(runner::build(root));
         built.is_some()
     }));
     let Some(executables) = built else {
@@ -37,22 +37,25 @@ pub fn run(root: &Path) -> Result<bool> {
     }
     // A newer compiler on the machine fails no run; it fails `release-check`.
     if let Some(remark) =
-        said(files::tracked(root).and_then(|files| versions::newer_compiler(&files))).flatten()
+        ok_or_print(files::tracked(root).and_then(|files| versions::newer_compiler(&files)))
+            .flatten()
     {
         println!("{remark}");
     }
     summary.stages.push(Stage::run("programs, each alone", || {
-        said(programs::check(root)) == Some(true)
+        ok_or_print(programs::check(root)) == Some(true)
     }));
     // Before the tests: labs start the examples that this builds.
     summary.stages.push(Stage::run("published crates", || {
-        said(library::run(root)) == Some(true)
+        ok_or_print(library::run(root)) == Some(true)
     }));
     let mut jobs = runner::jobs(&setting, &table, &executables)?;
     let tests = jobs.len();
     summary.stages.push(Stage::run("fuzz targets", || {
         let targets = fuzz::build(root).and_then(|at| fuzz::jobs(&setting, &table, &at));
-        said(targets).map(|targets| jobs.extend(targets)).is_some()
+        ok_or_print(targets)
+            .map(|targets| jobs.extend(targets))
+            .is_some()
     }));
     if setting.labs {
         summary.stages.push(command(root, "packages", PACKAGES));
@@ -61,7 +64,7 @@ pub fn run(root: &Path) -> Result<bool> {
     run_tests(&mut summary, &setting, jobs);
     run_examples(&mut summary, root, tests);
     if setting.labs {
-        summary.judge(&table);
+        summary.check(&table);
     }
     Ok(summary.print())
 }
@@ -69,7 +72,7 @@ pub fn run(root: &Path) -> Result<bool> {
 /// Runs all tests, and the jobs beside them.
 fn run_tests(summary: &mut Summary, setting: &Setting, jobs: Vec<Job>) {
     let stage = Stage::run("tests", || {
-        let Some(outcomes) = said(runner::run(setting, jobs)) else {
+        let Some(outcomes) = ok_or_print(runner::run(setting, jobs)) else {
             return false;
         };
         let failed = |outcome: &Outcome| outcome.verdict == Verdict::Failed;
@@ -82,13 +85,13 @@ fn run_tests(summary: &mut Summary, setting: &Setting, jobs: Vec<Job>) {
 /// Runs the examples in documentation, and compares the number of all tests with cargo's.
 fn run_examples(summary: &mut Summary, root: &Path, tests: usize) {
     let stage = Stage::run("examples in documentation", || {
-        summary.doctests = said(runner::doctests(root)).unwrap_or((0, 1));
+        summary.doctests = ok_or_print(runner::doctests(root)).unwrap_or((0, 1));
         summary.doctests.1 == 0
     });
     summary.stages.push(stage);
     let ours = tests + summary.doctests.0 + summary.doctests.1;
     let stage = Stage::run("as many tests as cargo finds", || {
-        let cargo = said(runner::count(root));
+        let cargo = ok_or_print(runner::count(root));
         println!("{ours} here, {cargo:?} there");
         cargo == Some(ours)
     });
@@ -162,12 +165,12 @@ fn command(root: &Path, name: &str, words: &[&str]) -> Stage {
         let mut command = runner::program(program, root);
         command.args(arguments).env("RUSTDOCFLAGS", "-D warnings");
         let status = command.status();
-        said(status.map_err(Into::into)).is_some_and(|status| status.success())
+        ok_or_print(status.map_err(Into::into)).is_some_and(|status| status.success())
     })
 }
 
 fn tidy(root: &Path) -> bool {
-    let findings = said(tidy::run(root));
+    let findings = ok_or_print(tidy::run(root));
     findings.is_some_and(|findings| {
         findings.iter().for_each(|finding| println!("{finding}"));
         findings.is_empty()
@@ -175,6 +178,6 @@ fn tidy(root: &Path) -> bool {
 }
 
 /// Returns a result's value; prints its error.
-fn said<T>(result: Result<T>) -> Option<T> {
+fn ok_or_print<T>(result: Result<T>) -> Option<T> {
     result.inspect_err(|error| println!("{error:#}")).ok()
 }

@@ -1,8 +1,8 @@
 //! A whole fabric under measurement: etcd, nodes with Felix and the BGP client, reflectors, and
 //! listeners to the nodes' kernels.
 
-mod heard;
 mod neighbor;
+mod notifications;
 mod records;
 mod store;
 
@@ -17,8 +17,8 @@ use calico_store::resources::Resources;
 use netns_lab::fabric::{Fabric, Plan, Programs, Shape};
 use netns_lab::{Lab, VethEnd};
 
-pub use heard::{Heard, News};
 pub use neighbor::{Neighbor, Picture};
+pub use notifications::{News, Notifications};
 pub use records::{Endpoint, write};
 pub use store::Etcd;
 
@@ -123,18 +123,20 @@ impl Ground {
     /// sessions in between are established.
     pub async fn first(&mut self, from: usize, to: usize) -> Result<()> {
         let endpoints = self.endpoints(from, 1).await?;
-        let mut heard = self.listen(to)?;
+        let mut notifications = self.listen(to)?;
         for endpoint in endpoints {
             write(&*self.etcd.store, &endpoint, endpoint.address()).await?;
-            heard.until(endpoint.address(), FABRIC_WITHIN).await?;
+            notifications
+                .until(endpoint.address(), FABRIC_WITHIN)
+                .await?;
         }
         self.fabric.check()?;
         Ok(())
     }
 
     /// Listens to route notifications of a node's kernel.
-    pub fn listen(&self, node: usize) -> Result<Heard> {
-        Heard::listen(&self.fabric.node(node)?.host)
+    pub fn listen(&self, node: usize) -> Result<Notifications> {
+        Notifications::listen(&self.fabric.node(node)?.host)
     }
 
     /// Returns the resident octets of a daemon of a node.
@@ -160,7 +162,7 @@ impl Ground {
     }
 
     /// Adds the end of the daemons' logs to an error.
-    pub fn told<T>(&self, result: Result<T>) -> Result<T> {
+    pub fn with_logs<T>(&self, result: Result<T>) -> Result<T> {
         result.with_context(|| {
             let machines = self.fabric.reflectors.iter().chain(&self.fabric.nodes);
             let logs = machines.flat_map(|machine| &machine.daemons).map(|daemon| {

@@ -56,7 +56,7 @@ impl Neighbor {
         let socket = host.run(|| std::net::TcpListener::bind(local))??;
         socket.set_nonblocking(true)?;
         let listener = TcpListener::from_std(socket)?;
-        let (told, picture) = watch::channel(Picture {
+        let (published, picture) = watch::channel(Picture {
             at: Instant::now(),
             is_up: false,
             sessions: 0,
@@ -66,8 +66,8 @@ impl Neighbor {
         let words = Words::of(asn, address, route);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let ended = keep(stream, &words, &told).await;
-                told.send_modify(|picture| {
+                let ended = keep(stream, &words, &published).await;
+                published.send_modify(|picture| {
                     picture.at = Instant::now();
                     picture.is_up = false;
                     picture.routes.clear();
@@ -126,11 +126,11 @@ impl Words {
 }
 
 /// Keeps a session until the daemon closes it or sends a NOTIFICATION.
-async fn keep(stream: TcpStream, words: &Words, told: &watch::Sender<Picture>) -> Result<()> {
+async fn keep(stream: TcpStream, words: &Words, published: &watch::Sender<Picture>) -> Result<()> {
     stream.set_nodelay(true)?;
     let mut peer = TcpPeer::new(stream);
     peer.establish(&words.open).await?;
-    told.send_modify(|picture| {
+    published.send_modify(|picture| {
         picture.at = Instant::now();
         picture.is_up = true;
         picture.sessions += 1;
@@ -143,7 +143,7 @@ async fn keep(stream: TcpStream, words: &Words, told: &watch::Sender<Picture>) -
             MessageKind::Keepalive => {}
             MessageKind::Update => {
                 let changes = changes(&frame.body)?;
-                told.send_modify(|picture| {
+                published.send_modify(|picture| {
                     picture.at = at;
                     for (net, communities) in changes {
                         match communities {

@@ -81,7 +81,7 @@ impl Churn {
             .generator
             .settle("all hold what is announced", stage.patience);
         stage
-            .told(done)
+            .with_logs(done)
             .with_context(|| format!("round {}", self.rounds))
             .map(drop)
     }
@@ -93,7 +93,7 @@ impl Churn {
             self.change(stage, client, 0..self.fleet.each)?;
         }
         let done = stage.generator.settle("all hold all", stage.patience);
-        stage.told(done).map(drop)
+        stage.with_logs(done).map(drop)
     }
 
     fn change(&mut self, stage: &mut Stage, client: usize, share: Share) -> Result<()> {

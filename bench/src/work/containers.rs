@@ -29,7 +29,7 @@ pub(super) fn containers(options: &Options) -> Result<Measures> {
     fabric::apart(async |lab: Lab| {
         let ground = Ground::raise(lab, 1).await?;
         let measured = measure(&ground, count).await;
-        ground.told(measured)
+        ground.with_logs(measured)
     })
 }
 

@@ -10,7 +10,7 @@ use netns_lab::Lab;
 use crate::chance::Chance;
 use crate::daemons::Kind;
 use crate::generator::Generator;
-use crate::ledger::NOBODY;
+use crate::ledger::NO_SOURCE;
 use crate::limits::HOLD_TIME_S;
 use crate::routes::{Bundle, CLIENTS, NONE, Passing, Prefixes, Routes, Set, Sets, Tag};
 use crate::stage::{DAEMON_AS, Measured, Options, Part, Stage, passing, scene};
@@ -128,7 +128,7 @@ impl Fleet {
 /// Expects the routes of all clients at all clients.
 pub fn expect_all(stage: &mut Stage) {
     let routes = stage.generator.routes();
-    let owner = |tag| routes.sets.get(tag).map_or(NOBODY, |set| set.source);
+    let owner = |tag| routes.sets.get(tag).map_or(NO_SOURCE, |set| set.source);
     let winners = routes.winners.iter().enumerate();
     let news = winners.map(|(number, &tag)| (number, tag, owner(tag)));
     stage

@@ -8,7 +8,7 @@ use netns_lab::Lab;
 
 use crate::chance::Chance;
 use crate::daemons::Kind;
-use crate::ledger::NOBODY;
+use crate::ledger::NO_SOURCE;
 use crate::limits::HOLD_TIME_S;
 use crate::routes::{
     Bundle, CLIENTS, NONE, Passing, Prefixes, Routes, Set, Sets, Tag, path_of_set,
@@ -209,7 +209,9 @@ impl All {
             Self::Announce => winner,
             Self::Withdraw => NONE,
         });
-        let news = tags.enumerate().map(|(number, tag)| (number, tag, NOBODY));
+        let news = tags
+            .enumerate()
+            .map(|(number, tag)| (number, tag, NO_SOURCE));
         stage
             .generator
             .ledger()

@@ -52,7 +52,7 @@ pub(super) async fn keep(lab: &Lab, kind: Kind, options: &Options) -> Result<Mea
     while tables < 2 || began.elapsed() < time {
         for all in [All::Announce, All::Withdraw] {
             let watched = turn(&mut stage, all, &mut unread);
-            stage.told(watched)?;
+            stage.with_logs(watched)?;
         }
         tables += 1;
     }

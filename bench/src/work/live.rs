@@ -161,8 +161,8 @@ impl<'e> Scene<'e> {
                 self.outside.until(&what, routes(text, stays)?).await
             }
             Seen::Kernel(text) => {
-                let told = told(&mut self.kernel, text.parse()?, there, since);
-                netns_lab::within(FABRIC_WITHIN, &what, told).await?
+                let notified = notified(&mut self.kernel, text.parse()?, there, since);
+                netns_lab::within(FABRIC_WITHIN, &what, notified).await?
             }
             Seen::Outside => {
                 self.outside
@@ -179,7 +179,7 @@ impl<'e> Scene<'e> {
 }
 
 /// Waits until the kernel reports that a route was added or deleted; returns when that was read.
-async fn told(
+async fn notified(
     kernel: &mut RouteMonitor,
     net: IpNet,
     there: bool,

@@ -23,7 +23,7 @@ pub(super) fn many(options: &Options) -> Result<Measures> {
     fabric::apart(async |lab: Lab| {
         let mut ground = Ground::raise(lab, NODES).await?;
         let measured = measure(&mut ground, each).await;
-        ground.told(measured)
+        ground.with_logs(measured)
     })
 }
 
@@ -34,7 +34,7 @@ async fn measure(ground: &mut Ground, each: u32) -> Result<Measures> {
     for node in NODE + 1..NODES.into() {
         endpoints.extend(ground.endpoints(node, each).await?);
     }
-    let mut heard = ground.listen(NODE)?;
+    let mut notifications = ground.listen(NODE)?;
     let began = Instant::now();
     let mut puts = JoinSet::new();
     for endpoint in &endpoints {
@@ -51,7 +51,7 @@ async fn measure(ground: &mut Ground, each: u32) -> Result<Measures> {
         done??;
     }
     let all = endpoints.iter().map(Endpoint::address).collect();
-    heard.all(all, FABRIC_WITHIN).await?;
+    notifications.all(all, FABRIC_WITHIN).await?;
     let took = began.elapsed();
     sleep(SETTLED).await;
     ground.fabric.check()?;

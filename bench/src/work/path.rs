@@ -10,7 +10,7 @@ use netns_lab::Lab;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
 
-use crate::fabric::{self, Endpoint, Ground, Heard, milliseconds, write};
+use crate::fabric::{self, Endpoint, Ground, Notifications, milliseconds, write};
 use crate::limits::{FABRIC_WITHIN, PAUSE, PUTS_MAX};
 use crate::stage::{Measures, Options, quantiles};
 
@@ -60,7 +60,7 @@ pub(super) fn path(options: &Options) -> Result<Measures> {
     fabric::apart(async |lab: Lab| {
         let mut ground = Ground::raise(lab, NODES).await?;
         let measured = measure(&mut ground, size).await;
-        ground.told(measured)
+        ground.with_logs(measured)
     })
 }
 
@@ -172,14 +172,14 @@ async fn moves<'e>(
 
 /// Waits for the routes of so many moves; returns the milliseconds from the scheduled time of each.
 async fn arrivals(
-    heard: &mut Heard,
+    notifications: &mut Notifications,
     count: u32,
     began: Instant,
     each: Duration,
 ) -> Result<Vec<f64>> {
     let mut samples = BTreeMap::new();
     while samples.len() < count as usize {
-        let news = heard.next(FABRIC_WITHIN).await;
+        let news = notifications.next(FABRIC_WITHIN).await;
         let news = news.with_context(|| format!("{} of {count} moves have come", samples.len()))?;
         let number = news
             .address

@@ -5,7 +5,7 @@ use netns_lab::Lab;
 
 use super::fanout::{converge, s3b_fleet};
 use crate::daemons::Kind;
-use crate::ledger::NOBODY;
+use crate::ledger::NO_SOURCE;
 use crate::routes::NONE;
 use crate::stage::{Measures, Options};
 
@@ -19,7 +19,7 @@ pub(super) async fn rack(lab: &Lab, kind: Kind, options: &Options) -> Result<Mea
     gone().for_each(|client| ledger.count(client, false));
     let lost = gone()
         .flat_map(|client| fleet.own(client))
-        .map(|number| (number, NONE, NOBODY));
+        .map(|number| (number, NONE, NO_SOURCE));
     ledger.expect_all(&lost.collect::<Vec<_>>());
     let measured = stage.measure("the others hold all withdrawals", |generator| {
         gone().for_each(|client| generator.cut(client));

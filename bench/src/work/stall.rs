@@ -60,7 +60,7 @@ pub(super) async fn stall(lab: &Lab, kind: Kind, options: &Options) -> Result<Me
     let whole = stage
         .generator
         .settle("the stalled client holds all again", stage.patience);
-    stage.told(whole)?;
+    stage.with_logs(whole)?;
     stage.strike().await?;
     let ratio = |free, held_up| -> Result<f64> {
         let ([free], [held_up]) = (quantiles(free, [0.99])?, quantiles(held_up, [0.99])?);
@@ -115,7 +115,9 @@ fn turn_over(stage: &mut Stage, fleet: Fleet, rounds: usize) -> Result<()> {
             let done = stage
                 .generator
                 .until_right("all others hold it", stage.patience);
-            stage.told(done).with_context(|| format!("round {round}"))?;
+            stage
+                .with_logs(done)
+                .with_context(|| format!("round {round}"))?;
         }
     }
     Ok(())

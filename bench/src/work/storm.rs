@@ -48,7 +48,7 @@ pub(super) async fn storm(lab: &Lab, kind: Kind, options: &Options) -> Result<Me
         stage.generator.send(client, table)?;
     }
     let first = stage.generator.settle("all hold all", stage.patience);
-    stage.told(first)?;
+    stage.with_logs(first)?;
 
     stage.daemon.kill().await?;
     (0..fleet.clients).for_each(|client| stage.generator.cut(client));
@@ -59,7 +59,7 @@ pub(super) async fn storm(lab: &Lab, kind: Kind, options: &Options) -> Result<Me
     let before = stage.daemon.used()?;
     let done = dial_at_once(&mut stage, began)
         .and_then(|()| stage.generator.settle("all hold all again", stage.patience));
-    let at = stage.told(done)?;
+    let at = stage.with_logs(done)?;
     let after = stage.daemon.used()?;
     let lost = stage.generator.lost;
     stage.strike().await?;

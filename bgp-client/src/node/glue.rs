@@ -99,7 +99,7 @@ pub struct Node {
     /// The duties from the datastore.
     own: Own,
     /// Prefixes of the duties that are to be announced (true) or withdrawn (false).
-    untold: BTreeMap<IpNet, bool>,
+    unannounced: BTreeMap<IpNet, bool>,
 }
 
 impl Node {
@@ -136,7 +136,7 @@ impl Node {
             looked_up: None,
             settle: Settle::default(),
             own: Own::default(),
-            untold: BTreeMap::new(),
+            unannounced: BTreeMap::new(),
             config,
         }
     }
@@ -158,20 +158,21 @@ impl Node {
         for prefix in changed.announce {
             self.announced.insert(prefix);
             self.looked_behind.insert(prefix);
-            self.untold.insert(prefix, true);
+            self.unannounced.insert(prefix, true);
         }
         for prefix in changed.withdraw {
             // The kernel may have a foreign route to it, which is announced nevertheless.
             if self.watcher.imported_routes_to(prefix).next().is_none() {
                 self.retract(prefix);
-                self.untold.insert(prefix, false);
+                self.unannounced.insert(prefix, false);
             }
         }
         if changed.degrees {
             // LOCAL_PREF sets metrics from now on, and did so in a former run.
             self.reconciler.adopt_metrics(&METRICS_OF_LOCAL_PREF);
             let imported = self.watcher.imported();
-            self.untold.extend(imported.map(|prefix| (prefix, true)));
+            self.unannounced
+                .extend(imported.map(|prefix| (prefix, true)));
         }
         let all = if changed.all {
             self.learned.prefixes()
@@ -196,7 +197,7 @@ impl Node {
 
     /// Applies a session event.
     pub fn session(&mut self, event: &SessionEvent) {
-        self.settle.hear(event);
+        self.settle.record(event);
     }
 
     /// Starts or stops tracking a next hop of the speaker's tables.
@@ -210,7 +211,7 @@ impl Node {
     /// Returns the next input of the speaker: an originated route, or the reachability of a next
     /// hop.
     pub fn poll_input(&mut self) -> Option<Input<'static>> {
-        while let Some((prefix, announce)) = self.untold.pop_first() {
+        while let Some((prefix, announce)) = self.unannounced.pop_first() {
             let attributes = announce.then(|| self.own_attributes(prefix));
             if let Some(input) = self.local(prefix, attributes) {
                 return Some(input);
@@ -251,7 +252,7 @@ impl Node {
 
     /// Returns whether the kernel's routes have been read completely, so that all originated routes
     /// are passed on once [`poll_input`](Self::poll_input) returns `None`.
-    pub fn has_told_own(&self) -> bool {
+    pub fn has_announced_own(&self) -> bool {
         self.watcher.is_certain()
     }
 

@@ -20,7 +20,7 @@ pub(super) struct Settle {
 
 impl Settle {
     /// Applies a session event.
-    pub(super) fn hear(&mut self, event: &Event) {
+    pub(super) fn record(&mut self, event: &Event) {
         self.awaited.observe(event);
     }
 

@@ -137,8 +137,8 @@ fn no_client_has_all_routes_when_the_drain_begins() {
         &BTreeMap::from([(Ipv4Addr::from([10, 0, 0, 12]).into(), TWELVE)]),
     );
     assert_eq!(drain.look(now, speaker), (false, Progress::Done));
-    assert_eq!(drain.told.len(), 0);
+    assert_eq!(drain.up_to_date.len(), 0);
     let next = drain.poll_timeout().expect("the drain waits");
     assert_eq!(drain.look(next, speaker), (false, Progress::Done));
-    assert_eq!(drain.told.len(), NODES.count());
+    assert_eq!(drain.up_to_date.len(), NODES.count());
 }

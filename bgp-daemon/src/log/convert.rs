@@ -70,12 +70,12 @@ pub(super) fn converted(speaker: &Speaker, event: &Event) -> Option<Emitted> {
             address: remote.ip(),
             port: remote.port().into(),
         },
-        Event::KeyFailed { whose, error } => Emitted::PasswordFailed {
-            of: Text::new(whose),
+        Event::KeyFailed { scope, error } => Emitted::PasswordFailed {
+            of: Text::new(scope),
             reason: Text::new(error),
         },
-        Event::KeySettled(whose) => Emitted::PasswordInstalled {
-            of: Text::new(whose),
+        Event::KeySettled(scope) => Emitted::PasswordInstalled {
+            of: Text::new(scope),
         },
         Event::ListenFailed(error) => Emitted::ListenerFailed {
             reason: Text::new(error),

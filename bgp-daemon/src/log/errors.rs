@@ -55,7 +55,7 @@ impl ConnectErrors {
     }
 
     /// Removes the failures of a neighbor whose connection opened.
-    pub(crate) fn hear(&mut self, speaker: &Speaker, event: &Event) {
+    pub(crate) fn observe(&mut self, speaker: &Speaker, event: &Event) {
         let peer = match event {
             Event::State { peer, state, .. } if *state > State::Active => peer,
             Event::Up { peer, .. } => peer,

@@ -300,13 +300,13 @@ fn selecting(by: &[u8], with: &[u8]) -> Chosen {
 #[test]
 fn the_peers_of_a_label_move_with_it_and_no_route_is_lost() {
     let all: Vec<u8> = NODES.collect();
-    for (fellow, last) in [(vec![], 11), (vec![12], 12)] {
+    for (others, last) in [(vec![], 11), (vec![12], 12)] {
         let mut network = selected();
         let old = |network: &mut Network| {
-            network.want(11, reflecting(11, &[], &fellow), &choice(&fellow, &[]));
+            network.want(11, reflecting(11, &[], &others), &choice(&others, &[]));
         };
         let new = |network: &mut Network| {
-            let reflects = match fellow.is_empty() {
+            let reflects = match others.is_empty() {
                 true => all.clone(),
                 false => [all.as_slice(), &[11]].concat(),
             };
@@ -337,7 +337,7 @@ fn the_peers_of_a_label_move_with_it_and_no_route_is_lost() {
             assert_eq!(network.sessions(number), [12]);
         }
         assert!(network.leaving(1).is_empty() && network.leaving(11).is_empty());
-        assert_eq!(network.sessions(11), fellow);
+        assert_eq!(network.sessions(11), others);
     }
 }
 
@@ -393,6 +393,6 @@ fn equal_peers_do_not_restart_the_needed_peers_check() {
     make_before_break.want(at(4), &node(1, &[11]), &choice(&[11], &[4]));
     assert!(
         !make_before_break.needed_peers.is_under_way(),
-        "one goes who was waited for"
+        "an awaited peer is removed"
     );
 }

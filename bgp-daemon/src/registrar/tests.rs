@@ -139,9 +139,9 @@ fn it_registers_under_a_lease_and_its_own_cluster_id_and_stays() {
     assert_eq!(world.jobs, 0, "there is nothing to say yet");
     world.registrar.want(wish(0, None));
     world.pass(1, true);
-    let told = world.registered().expect("there");
-    assert_eq!(told.cluster_id, ROUTER_ID, "RFC 4456 §7");
-    assert_eq!(world.registrar.registered(), Some(&told));
+    let registration = world.registered().expect("there");
+    assert_eq!(registration.cluster_id, ROUTER_ID, "RFC 4456 §7");
+    assert_eq!(world.registrar.registered(), Some(&registration));
     let claim = world.get(FabricKey::Cluster(ROUTER_ID)).expect("claimed");
     assert_eq!(ClusterClaim::parse(&claim).expect("reads").reflector, NAME);
 

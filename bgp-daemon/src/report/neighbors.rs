@@ -72,7 +72,7 @@ fn neighbor(speaker: &Speaker, peer: &PeerView<'_>, now: Instant) -> Neighbor {
             .map(|until| until.saturating_duration_since(now).as_secs()),
         flaps: stats.flaps,
         held: stats.held,
-        last_down: unheard(speaker, peer)
+        last_down: unbound(speaker, peer)
             .map(|(_, why)| why)
             .or_else(|| last_down(session)),
         last_error_for_s: error
@@ -104,7 +104,7 @@ fn keys(config: &PeerConfig) -> Vec<Fact> {
 
 /// Returns why the last connection of a neighbor was closed before it reached the session, if no
 /// later event of the session exists.
-fn unheard(speaker: &Speaker, peer: &PeerView<'_>) -> Option<(Instant, String)> {
+fn unbound(speaker: &Speaker, peer: &PeerView<'_>) -> Option<(Instant, String)> {
     let (at, failure) = speaker.last_failure(peer.config.remote)?;
     let session = peer.session;
     let error = session.stats().last_error.as_ref();
@@ -119,7 +119,7 @@ fn last_error(speaker: &Speaker, peer: &PeerView<'_>) -> Option<(Instant, String
         let (at, reason) = peer.session.stats().last_error.as_ref()?;
         Some((*at, reason.to_string()))
     };
-    unheard(speaker, peer).or_else(of_session)
+    unbound(speaker, peer).or_else(of_session)
 }
 
 fn last_down(session: &bgp_fsm::Session) -> Option<String> {

@@ -194,8 +194,8 @@ fn attribute_words(attributes: &Attributes) -> Path {
 /// Returns why a path is not the best.
 fn lost(view: &PathView) -> Option<String> {
     match (view.ineligible, view.lost) {
-        (Some(reason @ Ineligible::Policy), _) => Some(match &view.judged {
-            Some(judged) => format!("not eligible: {reason} {judged}"),
+        (Some(reason @ Ineligible::Policy), _) => Some(match &view.evaluation {
+            Some(evaluation) => format!("not eligible: {reason} {evaluation}"),
             None => format!("not eligible: {reason}"),
         }),
         (Some(reason), _) => Some(format!("not eligible: {reason}")),

@@ -392,8 +392,8 @@ fn route_report_has_receivers_of_each_path() {
         assert!(lost.sent_to.is_empty(), "it came from there");
         let report = routes(&pair.client, prefix, true, None, None).expect("a page");
         let paths = &report.routes[0].paths;
-        let told = neighbors(&pair.reflector, NOW).neighbors.remove(1);
-        let sent = &told.families[0].add_path_send;
+        let neighbor = neighbors(&pair.reflector, NOW).neighbors.remove(1);
+        let sent = &neighbor.families[0].add_path_send;
         assert_eq!(sent.as_deref(), id.map(|_| "all"));
         let learned = paths.iter().find(|path| path.neighbor == "rr1");
         assert_eq!(learned.expect("learned").path_id, id);

@@ -82,11 +82,7 @@ fn a_password_counts_while_the_store_is_away() {
     for status in [Status::Lost, unready, Status::InSync] {
         let mut resources = whole();
         resources.take(Update::Status(status));
-        assert_eq!(
-            peers(&mut resources, &word("new")),
-            None,
-            "nobody has said so"
-        );
+        assert_eq!(peers(&mut resources, &word("new")), None, "without a touch");
         resources.touch();
         assert_eq!(
             peers(&mut resources, &word("new")),

@@ -33,7 +33,7 @@ fn word(keeper: &Keeper, key: &str) -> Option<String> {
     found.map(|password| password.0.clone())
 }
 
-fn told(keeper: &Keeper) -> String {
+fn notes(keeper: &Keeper) -> String {
     let faults: Vec<String> = keeper.faults().map(|fault| fault.to_string()).collect();
     faults.join("\n")
 }
@@ -68,18 +68,18 @@ async fn read_password_stays_while_referenced() {
     let path = directory.path().join("bgp/mesh");
     assert!(read_again(&mut keeper).await);
     assert_eq!(word(&keeper, "mesh"), None, "it was never there");
-    assert_eq!(told(&keeper), "", "whoever needs it says so");
+    assert_eq!(notes(&keeper), "", "whoever needs it says so");
     fs::write(&path, "word\n").expect("written");
     assert!(read_again(&mut keeper).await);
     assert_eq!(word(&keeper, "mesh").as_deref(), Some("word"));
-    assert_eq!(told(&keeper), "");
+    assert_eq!(notes(&keeper), "");
 
     fs::remove_file(&path).expect("removed");
     assert!(read_again(&mut keeper).await, "there is something to tell");
     assert!(!read_again(&mut keeper).await, "once");
     assert_eq!(word(&keeper, "mesh").as_deref(), Some("word"));
     assert!(
-        told(&keeper)
+        notes(&keeper)
             .contains("bgp/mesh: No such file or directory (os error 2): the last password stays")
     );
     fs::write(&path, "").expect("written");
@@ -116,13 +116,13 @@ async fn only_regular_files_are_read_and_none_blocks() {
     let _socket = UnixListener::bind(at("socket")).expect("bound");
     assert!(read_again(&mut keeper).await);
     assert!(keeper.passwords().is_empty());
-    let told = told(&keeper);
+    let notes = notes(&keeper);
     for line in [
         "/bgp/directory: is no regular file",
         "/bgp/pipe: is no regular file",
         "/bgp/socket: No such device or address (os error 6)",
     ] {
-        assert!(told.contains(line), "{told}");
+        assert!(notes.contains(line), "{notes}");
     }
 }
 
@@ -133,5 +133,5 @@ async fn a_directory_that_does_not_answer_is_waited_for_only_so_long() {
     assert!(!keeper.is_settled());
     assert!(keeper.next().await);
     assert!(keeper.is_settled());
-    assert!(told(&keeper).contains("does not answer"));
+    assert!(notes(&keeper).contains("does not answer"));
 }

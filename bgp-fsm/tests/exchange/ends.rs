@@ -237,10 +237,10 @@ fn a_dial_that_fails_or_hangs_is_repeated() {
     );
     // This connection hangs: it is abandoned and dialed again.
     peer.pass(4);
-    let told = peer.outputs();
+    let outputs = peer.outputs();
     assert!(
-        matches!(told[..], [Output::Close(Conn::Outbound), Output::Dial]),
-        "{told:?}"
+        matches!(outputs[..], [Output::Close(Conn::Outbound), Output::Dial]),
+        "{outputs:?}"
     );
     peer.handle(Input::Opened {
         conn: Conn::Outbound,

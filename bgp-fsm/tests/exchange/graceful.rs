@@ -78,10 +78,11 @@ fn session_stopped_for_a_restart_sends_no_cease() {
     let mut peer = Exchange::established(config.clone(), graceful_peer(false));
     peer.handle(Input::Leave(bye.clone()));
     recv!(peer, nothing);
-    let told = peer.outputs();
-    assert!(told.iter().any(|o| matches!(o, Output::Close(_))));
+    let outputs = peer.outputs();
+    assert!(outputs.iter().any(|o| matches!(o, Output::Close(_))));
     assert!(
-        told.iter()
+        outputs
+            .iter()
             .any(|o| matches!(o, Output::Down(DownReason::Left)))
     );
     assert!(peer.connect().is_err(), "left, not just down");
@@ -165,16 +166,16 @@ fn routes_are_kept_after_graceful_ends_only() {
 #[test]
 fn session_is_abandoned_once_its_connection_is_lost() {
     let mut peer = Exchange::start(config());
-    assert!(!peer.session.is_deserted(), "nobody has come yet");
+    assert!(!peer.session.is_abandoned(), "no connection yet");
     peer.session.admit(peer.now).expect("admitted");
-    assert!(!peer.session.is_deserted(), "one is coming");
+    assert!(!peer.session.is_abandoned(), "one is coming");
     peer.connect().expect("admitted");
-    assert!(!peer.session.is_deserted());
+    assert!(!peer.session.is_abandoned());
     // Lost before its OPEN: the machine waits in Active, without a dial.
     peer.handle(Input::Closed(Conn::Inbound));
     assert_eq!(peer.session.state(), State::Active);
-    assert!(peer.session.is_deserted());
+    assert!(peer.session.is_abandoned());
     peer.connect().expect("back again");
-    peer.connect().expect("anew, in the place of the older");
-    assert!(!peer.session.is_deserted());
+    peer.connect().expect("replaced by the new one");
+    assert!(!peer.session.is_abandoned());
 }

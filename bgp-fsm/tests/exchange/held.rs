@@ -85,12 +85,12 @@ fn dead_connection_gives_way_to_an_open_of_the_same_peer() {
         find(&mut peer, DEAD, Duration::from_secs(2));
         let took = peer.now - begun;
         assert!((PROBE_TIME..PROBE_TIME * 2).contains(&took), "{took:?}");
-        let told = peer.outputs();
-        let at = |wanted: fn(&Output) -> bool| told.iter().position(wanted).expect("told");
+        let outputs = peer.outputs();
+        let at = |wanted: fn(&Output) -> bool| outputs.iter().position(wanted).expect("an output");
         let closed = at(|o| matches!(o, Output::Close(Conn::Inbound)));
         let down = at(|o| matches!(o, Output::Down(DownReason::Reopened)));
         let promoted = at(|o| matches!(o, Output::Promote));
-        assert!(closed < promoted && down < promoted, "{told:?}");
+        assert!(closed < promoted && down < promoted, "{outputs:?}");
         // Its OPEN has already been processed.
         assert_eq!(peer.session.state(), State::OpenConfirm);
         recv!(peer, Msg::Open(_), Msg::Keepalive);

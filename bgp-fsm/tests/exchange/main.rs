@@ -65,8 +65,8 @@ fn a_session_opens_step_by_step() {
     );
     assert_eq!(peer.session.peer_open(), Some(&peer_open()));
     assert_eq!(peer.session.ends(Conn::Inbound), Some((end(1), end(2))));
-    let told: Vec<Output> = peer.outputs();
-    let states: Vec<State> = told
+    let outputs: Vec<Output> = peer.outputs();
+    let states: Vec<State> = outputs
         .iter()
         .filter_map(|o| {
             if let Output::State(s) = o {
@@ -86,7 +86,8 @@ fn a_session_opens_step_by_step() {
         ]
     );
     assert_eq!(
-        told.iter()
+        outputs
+            .iter()
             .filter(|o| matches!(o, Output::Established(_)))
             .count(),
         1
@@ -148,8 +149,8 @@ fn a_refresh_is_handed_on_and_a_malformed_one_ends_the_session() {
         subtype: RefreshSubtype::Begin,
     };
     send!(peer, Msg::Refresh(request), Msg::Refresh(begin));
-    let told = peer.outputs();
-    let refreshes = told.iter().filter_map(|o| {
+    let outputs = peer.outputs();
+    let refreshes = outputs.iter().filter_map(|o| {
         if let Output::Refresh(r) = o {
             Some(*r)
         } else {

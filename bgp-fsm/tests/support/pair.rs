@@ -194,7 +194,11 @@ impl Pair {
                 .filter(|state| **state == State::Established)
                 .count();
             assert!(established <= 1, "{states:?}");
-            assert_eq!(established == 1, side.up, "Established and Down are told");
+            assert_eq!(
+                established == 1,
+                side.up,
+                "Established and Down are reported"
+            );
         }
     }
 

@@ -53,22 +53,22 @@ fn up(us: &Io) -> usize {
 }
 
 /// Whether so many KEEPALIVEs of every peer were received.
-fn heard(us: &Io, keepalives: u64) -> bool {
+fn have_received(us: &Io, keepalives: u64) -> bool {
     let mut sessions = us.speaker().peers();
     sessions.all(|peer| peer.session.stats().received.keepalive >= keepalives)
 }
 
 /// Drives the speaker until `done`; returns the events.
 async fn until(us: &mut Io, what: &str, done: impl Fn(&Io) -> bool) -> Vec<Event> {
-    let mut told = vec![];
+    let mut events = vec![];
     let going = async {
         while !done(us) {
-            told.extend(us.next().await);
+            events.extend(us.next().await);
         }
     };
     let in_time = tokio::time::timeout(PATIENCE, going).await;
     in_time.unwrap_or_else(|_| panic!("never happened: {what}"));
-    told
+    events
 }
 
 // Promise (BGP): No session is lost because the daemon is busy.
@@ -93,10 +93,10 @@ fn unread_keepalives_are_handled_before_hold_timers() {
         stall(STALL).await;
         // The first one and two more from each. Hold timers with priority would end sessions with
         // unread KEEPALIVEs.
-        let told = until(&mut us, "all peers are heard", |us| heard(us, 3)).await;
-        let lost = told.iter().filter(|event| {
-            use bgp_io::bgp_speaker::Event as Told;
-            matches!(event, Event::Speaker(Told::Down { .. }))
+        let events = until(&mut us, "all peers are heard", |us| have_received(us, 3)).await;
+        let lost = events.iter().filter(|event| {
+            use bgp_io::bgp_speaker::Event as SpeakerEvent;
+            matches!(event, Event::Speaker(SpeakerEvent::Down { .. }))
         });
         assert_eq!((lost.count(), up(&us)), (0, usize::from(PEERS)));
 

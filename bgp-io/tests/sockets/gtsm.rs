@@ -72,7 +72,7 @@ impl Seen {
 
 /// Number of messages that the speaker has received from the peer at an address, and the session's
 /// state.
-fn heard(io: &Io, them: IpAddr) -> (u64, State) {
+fn received(io: &Io, them: IpAddr) -> (u64, State) {
     let mut peers = io.speaker().peers();
     let peer = peers.find(|peer| peer.config.remote == them);
     let session = peer.expect("configured").session;
@@ -82,12 +82,16 @@ fn heard(io: &Io, them: IpAddr) -> (u64, State) {
 /// A connection with a SYN from too far away is rejected, and reported to the operator.
 async fn refuses(io: &mut Io, them: IpAddr, socket: Socket, ttl: u8) {
     let mut seen = Seen::default();
-    let before = heard(io, them);
+    let before = received(io, them);
     let mut peer = RawPeer::of(socket.into());
     let end = async { assert_eq!(peer.recv().await, None, "not a word") };
     beside(io, end, |event| seen.note(event)).await;
     assert_eq!(seen.too_far, [Distance::TooFar { ttl, least: 255 }]);
-    assert_eq!(heard(io, them), before, "the session has not heard of it");
+    assert_eq!(
+        received(io, them),
+        before,
+        "the session has not heard of it"
+    );
     let failure = HandshakeFailure::TtlSecurity {
         ttl: Some(ttl),
         least: 255,
@@ -111,7 +115,7 @@ async fn takes_data_from_near_only(io: &mut Io, them: IpAddr, socket: Socket) {
         tokio::time::sleep(WAIT).await;
     };
     beside(io, answer, |_| {}).await;
-    assert_eq!(heard(io, them), (0, State::OpenSent));
+    assert_eq!(received(io, them), (0, State::OpenSent));
     set_ttl(&knob, ipv4, NEAR);
     let answer = async {
         let answer = peer.recv().await.expect("an answer to the OPEN");
@@ -205,7 +209,7 @@ async fn takes_data_from_far_without_ttl_security(io: &mut Io, them: IpAddr, pee
     let mut config = io.speaker().config().clone();
     config.peers[0].ttl_security_hops = None;
     io.reconfigure(config).expect("the same speaker");
-    let before = heard(io, them).0;
+    let before = received(io, them).0;
     let message = async {
         match before {
             0 => peer.open(9).await,
@@ -220,7 +224,7 @@ async fn takes_data_from_far_without_ttl_security(io: &mut Io, them: IpAddr, pee
                 _ = io.next() => {}
                 () = &mut message => {}
             }
-            if heard(io, them).0 > before {
+            if received(io, them).0 > before {
                 return;
             }
         }
@@ -261,7 +265,7 @@ async fn removal_of_ttl_security_applies_to_a_session() {
             peer.recv().await.expect("a message");
         };
         beside(&mut io, answers, |_| {}).await;
-        assert_eq!(heard(&io, them).1, State::Established);
+        assert_eq!(received(&io, them).1, State::Established);
         set_ttl(&knob, to.is_ipv4(), FAR);
         takes_data_from_far_without_ttl_security(&mut io, them, &mut peer).await;
     }

@@ -97,20 +97,20 @@ async fn missing_listen_address_does_not_block_the_others() {
     let absent: SocketAddr = "192.0.2.1:0".parse().expect("an address");
     let listen = vec![absent, SocketAddr::from((host(19), 0))];
     let mut us = Io::new(Speaker::new(speaker(19), 1), IoConfig::new(listen)).expect("one of them");
-    assert_eq!(us.unheard().collect::<Vec<_>>(), [absent]);
+    assert_eq!(us.unbound().collect::<Vec<_>>(), [absent]);
     assert_eq!(us.listening().count(), 1);
-    let told = us.next().await;
+    let events = us.next().await;
     assert!(
         matches!(
-            &told[..],
+            &events[..],
             [Event::ListenFailed(IoError::NoSuchAddress { .. })]
         ),
-        "{told:?}"
+        "{events:?}"
     );
 }
 
 /// Whether a socket listens there.
-async fn is_heard(address: SocketAddr) -> bool {
+async fn accepts_connections(address: SocketAddr) -> bool {
     tokio::net::TcpStream::connect(address).await.is_ok()
 }
 
@@ -147,24 +147,25 @@ async fn listen_addresses_change_without_session_reset() {
     let greeted = beside(&mut us, waiting.recv(), |_| {}).await;
     assert_eq!(greeted.map(|frame| frame.kind), Some(MessageKind::Open));
     drop(waiting);
-    assert!(is_heard(SocketAddr::from((host(65), base))).await);
+    assert!(accepts_connections(SocketAddr::from((host(65), base))).await);
 
     // One of these addresses again, and one that another program uses for a while.
     let taken = std::net::TcpListener::bind(second).expect("an address");
     us.listen_on(&[first, second]);
     assert_eq!(us.listening().collect::<Vec<_>>(), [first]);
-    assert_eq!(us.unheard().collect::<Vec<_>>(), [second]);
-    assert!(!is_heard(SocketAddr::from((host(65), base))).await);
-    let is_told = |event: &Event| matches!(event, Event::ListenFailed(IoError::PortInUse { .. }));
-    let told = async { while !us.next().await.iter().any(is_told) {} };
-    let told = tokio::time::timeout(PATIENCE, told).await;
-    told.expect("the port is in use");
+    assert_eq!(us.unbound().collect::<Vec<_>>(), [second]);
+    assert!(!accepts_connections(SocketAddr::from((host(65), base))).await);
+    let is_failure =
+        |event: &Event| matches!(event, Event::ListenFailed(IoError::PortInUse { .. }));
+    let failure = async { while !us.next().await.iter().any(is_failure) {} };
+    let failure = tokio::time::timeout(PATIENCE, failure).await;
+    failure.expect("the port is in use");
     drop(taken);
     us.listen_on(&[first, second]);
     assert_eq!(us.listening().collect::<Vec<_>>(), [first, second]);
     us.listen_on(&[second]);
     assert_eq!(us.listening().collect::<Vec<_>>(), [second]);
-    assert!(!is_heard(first).await);
+    assert!(!accepts_connections(first).await);
 
     // The first session is not affected; the other one uses the new socket.
     let mut pair = [us, one];
@@ -233,12 +234,12 @@ async fn range_accepts_peers_up_to_its_limit() {
         let mut second = RawPeer::dial(24, to, None).await;
         let word = second.recv().await.expect("a last word");
         let word = Notification::parse(&word.body).expect("a NOTIFICATION");
-        let said = word.to_string();
+        let text = word.to_string();
         assert!(
-            said.starts_with("Cease/Out of Resources: neighbor_range "),
-            "{said}"
+            text.starts_with("Cease/Out of Resources: neighbor_range "),
+            "{text}"
         );
-        assert!(said.ends_with(" is full: limit = 1"), "{said}");
+        assert!(text.ends_with(" is full: limit = 1"), "{text}");
     };
     let mut events = Vec::new();
     beside(&mut us, guests, |event| events.push(event)).await;
@@ -305,13 +306,13 @@ async fn the_last_words_arrive() {
     })
     .await;
     // This side has closed; the peer reads the rest in its own time.
-    let heard = async {
+    let read = async {
         while reason.is_none() {
             reason = them.next().await.iter().find_map(down).cloned();
         }
     };
-    let heard = tokio::time::timeout(PATIENCE, heard).await;
-    heard.expect("they have read it");
+    let read = tokio::time::timeout(PATIENCE, read).await;
+    read.expect("they have read it");
     assert_eq!(reason, Some(DownReason::Received(bye)));
     assert!(!is_up(&them));
     assert!(us.listening().next().is_none());
@@ -462,14 +463,14 @@ async fn keepalive_sent_in_time_is_read_in_time() {
     let hold_time = Duration::from_secs(60);
     stall(hold_time + Duration::from_secs(1)).await;
     let mut ends = Vec::new();
-    let heard = async {
+    let read = async {
         // The first KEEPALIVE, and that one.
         while keepalives(&us) < 2 {
             ends.extend(us.next().await.iter().filter_map(down).cloned());
         }
     };
-    let heard = tokio::time::timeout(PATIENCE, heard).await;
-    assert!(heard.is_ok() && is_up(&us), "{ends:?}");
+    let read = tokio::time::timeout(PATIENCE, read).await;
+    assert!(read.is_ok() && is_up(&us), "{ends:?}");
     // Without further KEEPALIVEs the hold timer expires.
     stall(hold_time + Duration::from_secs(1)).await;
     let end = async {

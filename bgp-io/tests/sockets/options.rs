@@ -164,8 +164,11 @@ async fn invalid_key_blocks_only_its_neighbor() {
     let mut events = Vec::new();
     beside(&mut us, without_a_key(65, to), |event| events.push(event)).await;
     assert_eq!(unsigned(&events), 1, "{events:?}");
-    let told = |event: &&Event| matches!(event, Event::KeyFailed { .. });
-    assert!(events.iter().filter(told).count() <= 1, "once: {events:?}");
+    let is_failure = |event: &&Event| matches!(event, Event::KeyFailed { .. });
+    assert!(
+        events.iter().filter(is_failure).count() <= 1,
+        "once: {events:?}"
+    );
     // A key that works takes its place, and the other session is not affected.
     us.reconfigure(two(64, [(65, secret()), (66, secret())]))
         .expect("the same speaker");

@@ -170,9 +170,9 @@ fn multiprotocol_attributes_that_cannot_be_used() {
         view(&[ORIGIN, AS_PATH, &vpn]),
         (vec![K::FamilyNotNegotiated], none.clone())
     );
-    let unheard = mp_reach(Family::new(16_388, 71), &[], &[1, 2, 3]);
+    let unknown_family = mp_reach(Family::new(16_388, 71), &[], &[1, 2, 3]);
     assert_eq!(
-        view(&[&unheard]),
+        view(&[&unknown_family]),
         (vec![K::FamilyNotNegotiated], none.clone())
     );
     assert_eq!(

@@ -44,12 +44,12 @@ fn unexpected_peer_is_awaited_only_after_it_connects() {
     assert_eq!(waits_for(&wire), [IpAddr::V4(address(3))].into());
     assert_eq!(wire.received(two), []);
     whole(&mut wire, three);
-    let told = [
+    let expected = [
         Received::Reach(vec!["10.65.0.3/32".into()]),
         Received::EndOfRib(V4),
         Received::EndOfRib(V6),
     ];
-    assert_eq!(wire.received(two), told, "and nobody waits for client 4");
+    assert_eq!(wire.received(two), expected, "client 4 is not awaited");
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn flip(row: &PeerKey) -> (Vec<Received>, Reconfigured, usize) {
     assert!(row.differs(&peer(), &new), "{}", row.name);
     let done = wire.reconfigure(config(new)).expect("taken");
     wire.settle();
-    let heard = wire.received(three);
+    let received = wire.received(three);
     let stays = wire.state(three) == State::Established;
     assert_eq!(stays, row.effect < Effect::Renegotiated, "{}", row.name);
     // And back again: no session is lost that was not lost before.
@@ -101,7 +101,7 @@ fn flip(row: &PeerKey) -> (Vec<Received>, Reconfigured, usize) {
         assert_eq!(wire.prefixes().len(), 2, "{}", row.name);
         assert_eq!(wire.state(three), State::Established);
     }
-    (heard, done, wire.prefixes().len())
+    (received, done, wire.prefixes().len())
 }
 
 // Promise (BGP): A reload resets only the sessions that it must reset, and every peer holds what
@@ -109,20 +109,21 @@ fn flip(row: &PeerKey) -> (Vec<Received>, Reconfigured, usize) {
 #[test]
 fn the_table_is_what_a_living_session_sees() {
     for row in PEER_KEYS {
-        let (heard, done, _) = flip(row);
+        let (received, done, _) = flip(row);
         let field = row.name;
-        let asks = heard
+        let asks = received
             .iter()
-            .any(|heard| matches!(heard, Received::Refresh(_)));
-        let tells = |heard: &Received| matches!(heard, Received::Reach(_) | Received::Unreach(_));
-        let told = heard.iter().any(tells);
+            .any(|received| matches!(received, Received::Refresh(_)));
+        let is_route =
+            |received: &Received| matches!(received, Received::Reach(_) | Received::Unreach(_));
+        let has_routes = received.iter().any(is_route);
         match row.effect {
-            Effect::Live | Effect::Reevaluated => assert_eq!(heard, [], "{field}"),
-            Effect::Refreshed => assert!(asks && !told, "{field}: {heard:?}"),
-            Effect::Readvertised => assert!(told && !asks, "{field}: {heard:?}"),
+            Effect::Live | Effect::Reevaluated => assert_eq!(received, [], "{field}"),
+            Effect::Refreshed => assert!(asks && !has_routes, "{field}: {received:?}"),
+            Effect::Readvertised => assert!(has_routes && !asks, "{field}: {received:?}"),
             Effect::NextSession => {
                 assert_eq!(
-                    (heard, &*done.later),
+                    (received, &*done.later),
                     (vec![], &["n3".into()][..]),
                     "{field}"
                 );
@@ -131,8 +132,8 @@ fn the_table_is_what_a_living_session_sees() {
                 let ended = done.reset.len() + done.removed.len();
                 assert_eq!(ended, 1, "{field}: {done:?}");
                 assert!(
-                    matches!(heard[..], [Received::Notification(_)]),
-                    "{field}: {heard:?}"
+                    matches!(received[..], [Received::Notification(_)]),
+                    "{field}: {received:?}"
                 );
             }
         }

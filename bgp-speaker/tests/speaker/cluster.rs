@@ -118,6 +118,6 @@ fn changed_clusters_apply_to_advertised_routes() {
     assert_eq!(last(&mut wire, two), Some(vec![cluster(9)]));
     wire.received(three);
     wire.send(four, Update::reach(["10.65.0.4/32"]));
-    let told = |heard: &Received| matches!(heard, Received::Reach(_));
-    assert!(!wire.received(three).iter().any(told));
+    let is_route = |message: &Received| matches!(message, Received::Reach(_));
+    assert!(!wire.received(three).iter().any(is_route));
 }

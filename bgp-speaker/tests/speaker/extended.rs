@@ -78,7 +78,7 @@ fn a_route_too_long_for_a_peer_is_withdrawn_from_it() {
     let late = wire.connect(5, &open(5));
     assert!(!wire.received(late).contains(&reach[0]));
     wire.send(source, Update::reach(NET));
-    assert_eq!(wire.received(short), reach, "and told again when it fits");
+    assert_eq!(wire.received(short), reach, "advertised again when it fits");
 }
 
 /// RFC 8654 §4: the capability advertises what its sender can receive.
@@ -97,9 +97,9 @@ fn extended_update_is_refused_where_it_was_not_offered() {
     let mut wire = Wire::new(config);
     let peer = wire.connect(2, &extended(2));
     wire.send(peer, heavy(&NET));
-    let heard = wire.received(peer);
-    let Some(Received::Notification(sent)) = heard.last() else {
-        panic!("{heard:?}");
+    let received = wire.received(peer);
+    let Some(Received::Notification(sent)) = received.last() else {
+        panic!("{received:?}");
     };
     // RFC 4271 §6.1: the data is the length.
     assert_eq!((sent.code, sent.subcode, sent.data.len()), (1, 2, 2));
@@ -110,8 +110,8 @@ fn keepalive_never_has_more_octets_than_its_header() {
     let (mut wire, [source, ..]) = reflector();
     // RFC 8654 §4: a KEEPALIVE is never extended.
     wire.send(source, Raw(4, &[0; 5000]));
-    let heard = wire.received(source);
+    let received = wire.received(source);
     assert!(
-        matches!(heard.last(), Some(Received::Notification(n)) if (n.code, n.subcode) == (1, 2))
+        matches!(received.last(), Some(Received::Notification(n)) if (n.code, n.subcode) == (1, 2))
     );
 }

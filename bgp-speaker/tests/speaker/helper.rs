@@ -163,9 +163,9 @@ fn expired_hold_timer_keeps_routes_if_both_set_the_n_bit() {
     for n_bit in [false, true] {
         let (mut wire, client) = reflector(|graceful| graceful.notification = n_bit);
         wire.pass(91, &[]);
-        let heard = wire.received(client);
+        let received = wire.received(client);
         let expired = Notification::hold_timer_expired();
-        assert_eq!(heard.last(), Some(&Received::Notification(expired)));
+        assert_eq!(received.last(), Some(&Received::Notification(expired)));
         let expected = if n_bit { &BOTH[..] } else { &[] };
         assert_eq!(wire.prefixes(), expected);
     }

@@ -76,21 +76,25 @@ fn sessions_reset_for_a_new_router_id_keep_routes() {
     let kept = ["10.65.0.3/32", "10.65.0.33/32", "10.65.0.4/32"];
     assert_eq!(wire.prefixes(), kept);
     let [.., Received::Notification(why)] = &wire.received(two)[..] else {
-        panic!("it is told");
+        panic!("a NOTIFICATION");
     };
     let changed = (code::CEASE, cease::OTHER_CONFIGURATION_CHANGE);
     assert_eq!((why.code, why.subcode), changed);
-    let heard = wire.received(three);
-    assert_eq!(heard, [], "a word would be the end: RFC 4724 §4.2");
+    let received = wire.received(three);
+    assert_eq!(
+        received,
+        [],
+        "a NOTIFICATION would remove the routes: RFC 4724 §4.2"
+    );
 
     // A peer without the new configuration is rejected, and no state is lost by that.
     wire.try_connect(3, &graceful(3));
     assert_eq!(wire.prefixes(), kept);
     let three = wire.dial(3).expect("let in");
-    let [Received::Open(told)] = &wire.received(three)[..] else {
+    let [Received::Open(open)] = &wire.received(three)[..] else {
         panic!("its OPEN");
     };
-    assert!(told.capabilities.contains(&Capability::FourOctetAsn(OTHER)));
+    assert!(open.capabilities.contains(&Capability::FourOctetAsn(OTHER)));
     wire.lose(three);
     let three = wire.connect(3, &of_as(graceful(3), OTHER));
     wire.connect(4, &of_as(graceful(4), OTHER));
@@ -120,10 +124,10 @@ fn changed_identifier_is_sent_and_later_changes_apply() {
     assert_eq!(become_another(&mut wire, seven.clone()), ["n3"]);
     wire.received(three);
     let three = wire.dial(3).expect("let in");
-    let [Received::Open(told)] = &wire.received(three)[..] else {
+    let [Received::Open(open)] = &wire.received(three)[..] else {
         panic!("its OPEN");
     };
-    assert_eq!(told.id, RouterId(address(7)));
+    assert_eq!(open.id, RouterId(address(7)));
     wire.lose(three);
     let three = wire.connect(3, &graceful_open(3, |_| {}));
     assert_eq!(wire.prefixes(), ["10.65.0.3/32"]);

@@ -35,11 +35,11 @@ fn reflector(action: LimitAction) -> (Wire, PeerId) {
 }
 
 fn levels(wire: &Wire) -> Vec<LimitLevel> {
-    let told = wire.events().iter().filter_map(|event| match event {
+    let levels = wire.events().iter().filter_map(|event| match event {
         Event::PrefixLimit { level, .. } => Some(*level),
         _ => None,
     });
-    told.collect()
+    levels.collect()
 }
 
 fn limited(wire: &Wire, peer: PeerId) -> u64 {
@@ -94,8 +94,8 @@ fn session_over_its_limit_is_held_and_peer_remembered() {
     wire.send(client, Update::reach(&FOUR[..3]));
     assert_eq!(wire.state(client), State::Established);
     wire.send(client, Update::reach(&FOUR[3..]));
-    let told = Received::Notification(Notification::prefix_limit(V4, 3));
-    assert_eq!(wire.received(client).last(), Some(&told));
+    let expected = Received::Notification(Notification::prefix_limit(V4, 3));
+    assert_eq!(wire.received(client).last(), Some(&expected));
     assert!(wire.prefixes().is_empty());
     wire.pass(119, &[]);
     let rejected = Notification::cease(cease::CONNECTION_REJECTED);
@@ -166,9 +166,12 @@ fn neighbor_over_the_limit_gets_a_text() {
     let (mut wire, _) = reflector(LimitAction::Warn);
     wire.connect(3, &open(3));
     let refusal = wire.dial(4).expect_err("full");
-    let told = refusal.notification();
-    assert_eq!((told.code, told.subcode), (6, cease::OUT_OF_RESOURCES));
-    let text = told.shutdown_text().expect("a text");
+    let notification = refusal.notification();
+    assert_eq!(
+        (notification.code, notification.subcode),
+        (6, cease::OUT_OF_RESOURCES)
+    );
+    let text = notification.shutdown_text().expect("a text");
     assert!(text.starts_with("neighbor_range "), "{text}");
     assert!(text.ends_with(" is full: limit = 2"), "{text}");
 }

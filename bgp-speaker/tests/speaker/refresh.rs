@@ -47,8 +47,8 @@ fn reflector(edit: impl FnOnce(&mut Vec<Capability>)) -> (Wire, PeerId, PeerId) 
 }
 
 /// Returns the prefixes in received messages.
-fn reached(heard: &[Received]) -> Vec<String> {
-    let nets = heard.iter().filter_map(|heard| match heard {
+fn reached(received: &[Received]) -> Vec<String> {
+    let nets = received.iter().filter_map(|received| match received {
         Received::Reach(nets) => Some(nets.clone()),
         _ => None,
     });
@@ -63,10 +63,10 @@ const BOTH: [&str; 2] = ["10.65.0.1/32", "10.65.0.2/32"];
 fn refresh_is_answered_between_borr_and_eorr() {
     let (mut wire, _, client) = reflector(|_| {});
     wire.send(client, request());
-    let heard = wire.received(client);
-    assert_eq!(heard.first(), Some(&Received::Refresh(begin())));
-    assert_eq!(heard.last(), Some(&Received::Refresh(end())));
-    assert_eq!(reached(&heard), BOTH);
+    let received = wire.received(client);
+    assert_eq!(received.first(), Some(&Received::Refresh(begin())));
+    assert_eq!(received.last(), Some(&Received::Refresh(end())));
+    assert_eq!(reached(&received), BOTH);
     // Changes are sent as before.
     let source = wire.connect(4, &open(4));
     wire.send(source, Update::reach(["10.65.0.3/32"]));
@@ -81,14 +81,14 @@ fn peer_without_enhanced_refresh_gets_no_borr() {
     let (mut wire, _, client) =
         reflector(|offer| offer.retain(|c| *c != Capability::EnhancedRouteRefresh));
     wire.send(client, request());
-    let heard = wire.received(client);
+    let received = wire.received(client);
     assert!(
-        heard
+        received
             .iter()
-            .all(|heard| matches!(heard, Received::Reach(_))),
-        "{heard:?}"
+            .all(|received| matches!(received, Received::Reach(_))),
+        "{received:?}"
     );
-    assert_eq!(reached(&heard), BOTH);
+    assert_eq!(reached(&received), BOTH);
 }
 
 #[test]
@@ -118,17 +118,17 @@ fn requests_during_a_transfer_get_one_refresh_after_it() {
     for _ in 0..5 {
         wire.send_only(peer, RouteRefresh::request(V4));
     }
-    let heard = wire.received(peer);
-    let place = |wanted: &Received| heard.iter().position(|heard| heard == wanted);
-    let marks = heard
+    let received = wire.received(peer);
+    let place = |wanted: &Received| received.iter().position(|received| received == wanted);
+    let marks = received
         .iter()
-        .filter(|heard| matches!(heard, Received::Refresh(_)));
-    assert_eq!(marks.count(), 2, "{heard:?}");
+        .filter(|received| matches!(received, Received::Refresh(_)));
+    assert_eq!(marks.count(), 2, "{received:?}");
     assert!(
         place(&Received::EndOfRib(V4)) < place(&Received::Refresh(begin())),
-        "{heard:?}"
+        "{received:?}"
     );
-    assert_eq!(reached(&heard).len(), 4, "the feed and one refresh");
+    assert_eq!(reached(&received).len(), 4, "the feed and one refresh");
 }
 
 #[test]
@@ -144,8 +144,9 @@ fn path_not_refreshed_is_removed_at_eorr() {
         [Received::Unreach(vec!["10.65.0.1/32".into()])],
         "what was sent again unchanged is no news"
     );
-    let told = |event: &Event| matches!(event, Event::Refreshed { peer, .. } if *peer == source);
-    assert!(wire.events().iter().any(told));
+    let is_expected =
+        |event: &Event| matches!(event, Event::Refreshed { peer, .. } if *peer == source);
+    assert!(wire.events().iter().any(is_expected));
 }
 
 #[test]
@@ -157,8 +158,14 @@ fn refresh_without_eorr_ends_at_its_deadline() {
     assert_eq!(wire.prefixes(), BOTH);
     wire.pass(1, &[source]);
     assert_eq!(wire.prefixes(), ["10.65.0.2/32"]);
-    let told = |event: &Event| matches!(event, Event::RefreshOverdue { .. });
-    assert_eq!(wire.events().iter().filter(|event| told(event)).count(), 1);
+    let is_expected = |event: &Event| matches!(event, Event::RefreshOverdue { .. });
+    assert_eq!(
+        wire.events()
+            .iter()
+            .filter(|event| is_expected(event))
+            .count(),
+        1
+    );
     wire.send(source, end());
     wire.pass(REFRESH_MAX.as_secs(), &[source]);
     assert_eq!(
@@ -227,11 +234,18 @@ fn unnegotiated_refresh_is_ignored() {
 fn borr_of_wrong_length_ends_the_session() {
     let (mut wire, source, _) = reflector(|_| {});
     wire.send(source, Raw(5, &[0, 1, 1, 1, 0]));
-    let heard = wire.received(source);
-    let Some(Received::Notification(told)) = heard.last() else {
-        panic!("{heard:?}");
+    let received = wire.received(source);
+    let Some(Received::Notification(notification)) = received.last() else {
+        panic!("{received:?}");
     };
-    assert_eq!((told.code, told.subcode, told.data.len()), (7, 1, 24));
+    assert_eq!(
+        (
+            notification.code,
+            notification.subcode,
+            notification.data.len()
+        ),
+        (7, 1, 24)
+    );
 }
 
 #[test]

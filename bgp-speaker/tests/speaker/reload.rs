@@ -69,19 +69,19 @@ fn an_export_policy_gives_and_takes_under_a_living_session() {
     assert_eq!(wire.received(three), [Received::Unreach(all.clone())]);
     assert!(wire.received(two).is_empty(), "no business of the others");
     wire.send(two, Update::unreach(&FOUR[3..]));
-    let heard = wire.received(three);
+    let received = wire.received(three);
     assert!(
-        heard
+        received
             .iter()
-            .all(|heard| matches!(heard, Received::Unreach(_))),
-        "{heard:?}"
+            .all(|received| matches!(received, Received::Unreach(_))),
+        "{received:?}"
     );
     gently(&mut wire, config(|_| {}));
-    let heard = wire.received(three);
+    let received = wire.received(three);
     // It may receive withdrawals of routes that it does not have.
     assert!(
-        heard.ends_with(&[Received::Reach(all[..3].to_vec())]),
-        "{heard:?}"
+        received.ends_with(&[Received::Reach(all[..3].to_vec())]),
+        "{received:?}"
     );
     wire.send(two, Update::reach(&FOUR[3..]));
     assert_eq!(wire.received(three), [Received::Reach(all[3..].to_vec())]);
@@ -369,9 +369,9 @@ proptest! {
         let (mut wire, _, three) = connected(|_| {});
         let (mut held, mut wanted) = (BTreeSet::<String>::new(), BTreeSet::new());
         let (mut export, mut next_hop) = (Policy::AcceptAll, NextHopMode::Auto);
-        let hear = |wire: &mut Wire, held: &mut BTreeSet<String>| {
-            for heard in wire.received_so_far(three) {
-                match heard {
+        let update = |wire: &mut Wire, held: &mut BTreeSet<String>| {
+            for received in wire.received_so_far(three) {
+                match received {
                     Received::Reach(nets) => held.extend(nets),
                     Received::Unreach(nets) => nets.iter().for_each(|net| { held.remove(net); }),
                     _ => {}
@@ -407,12 +407,12 @@ proptest! {
                 Op::Read(octets) => wire.take_some(three, octets),
                 Op::Settle => {
                     wire.settle();
-                    hear(&mut wire, &mut held);
+                    update(&mut wire, &mut held);
                 }
             }
         }
         wire.settle();
-        hear(&mut wire, &mut held);
+        update(&mut wire, &mut held);
         if export == Policy::RejectAll {
             wanted.clear();
         }

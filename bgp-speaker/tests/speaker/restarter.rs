@@ -55,8 +55,8 @@ pub(super) fn whole(wire: &mut Wire, peer: PeerId) {
     wire.send(peer, EndOfRib(V6));
 }
 
-fn our_graceful(heard: &[Received]) -> GracefulRestart {
-    let opens = heard.iter().filter_map(|heard| match heard {
+fn our_graceful(received: &[Received]) -> GracefulRestart {
+    let opens = received.iter().filter_map(|received| match received {
         Received::Open(open) => Some(open),
         _ => None,
     });
@@ -85,13 +85,13 @@ fn routes_are_deferred_until_all_peers_sent_end_of_rib() {
     wire.send(three, Update::reach(["10.65.0.3/32"]));
     assert!(wire.received(two).is_empty() && wire.received(three).is_empty());
     wire.send(three, EndOfRib(V4));
-    let told = vec![
+    let expected = vec![
         Received::Reach(vec!["10.65.0.3/32".into()]),
         Received::EndOfRib(V4),
     ];
     assert_eq!(
         wire.received(two),
-        told,
+        expected,
         "everything, and only then the marker"
     );
     assert_eq!(wire.speaker().deferred(), V6.into(), "family by family");
@@ -170,8 +170,8 @@ fn peer_without_end_of_rib_is_not_awaited() {
 fn two_that_restart_at_once_do_not_wait_for_each_other() {
     let mut wire = restarted(false);
     let both = |number| graceful_open(number, |graceful| graceful.restart_state = true);
-    let (two, heard) = wire.greet(2, &both(2));
-    assert_eq!(heard, []);
+    let (two, received) = wire.greet(2, &both(2));
+    assert_eq!(received, []);
     let markers = [Received::EndOfRib(V4), Received::EndOfRib(V6)];
     assert_eq!(wire.greet(3, &both(3)).1, markers);
     assert_eq!(wire.received(two), markers);
@@ -184,10 +184,10 @@ fn two_that_restart_at_once_do_not_wait_for_each_other() {
 fn restarting_reflectors_sync_before_their_clients() {
     for restart_state in [false, true] {
         let mut config = config();
-        let mut fellow = neighbor(1, 9, rib::Role::Internal);
-        fellow.session.passive = true;
-        fellow.session.graceful_restart = graceful();
-        config.peers.push(fellow);
+        let mut non_client = neighbor(1, 9, rib::Role::Internal);
+        non_client.session.passive = true;
+        non_client.session.graceful_restart = graceful();
+        config.peers.push(non_client);
         let mut wire = Wire::prepared(config, |speaker| {
             speaker.restarted(Restart {
                 wait: Duration::from_secs(WAIT),
@@ -198,17 +198,21 @@ fn restarting_reflectors_sync_before_their_clients() {
             graceful.families.push((V6, true));
             graceful.restart_state = restart_state;
         });
-        let (nine, heard) = wire.greet(9, &nine);
-        assert_eq!(heard, [], "our clients' routes are not there yet");
+        let (nine, received) = wire.greet(9, &nine);
+        assert_eq!(received, [], "our clients' routes are not there yet");
         let two = wire.connect(2, &client(2));
         wire.send(two, Update::reach(["10.65.0.2/32"]));
         whole(&mut wire, two);
-        let told = vec![
+        let expected = vec![
             Received::Reach(vec!["10.65.0.2/32".into()]),
             Received::EndOfRib(V4),
             Received::EndOfRib(V6),
         ];
-        assert_eq!(wire.received(nine), told, "all that a fellow is told");
+        assert_eq!(
+            wire.received(nine),
+            expected,
+            "all that a non-client receives"
+        );
         assert_eq!(
             wire.received(two),
             [],
@@ -219,21 +223,21 @@ fn restarting_reflectors_sync_before_their_clients() {
         wire.send(nine, Update::reach(["10.65.0.9/32"]));
         assert_eq!(wire.received(two), []);
         whole(&mut wire, nine);
-        let told = vec![
+        let expected = vec![
             Received::Reach(vec!["10.65.0.9/32".into()]),
             Received::EndOfRib(V4),
             Received::EndOfRib(V6),
         ];
         assert_eq!(
             wire.received(two),
-            told,
+            expected,
             "everything, and only then the markers"
         );
         let again = wire.received(nine).into_iter();
         let again: Vec<_> = again
             .filter(|h| !matches!(h, Received::Unreach(_)))
             .collect();
-        assert_eq!(again, [], "nothing is told twice");
+        assert_eq!(again, [], "no route is sent twice");
     }
 }
 
@@ -244,10 +248,10 @@ fn peer_configured_during_the_deferral_is_awaited() {
     let two = wire.connect(2, &client(2));
     whole(&mut wire, two);
     let mut more = config();
-    let mut fellow = neighbor(1, 9, rib::Role::Internal);
-    fellow.session.passive = true;
-    fellow.session.graceful_restart = graceful();
-    more.peers.push(fellow);
+    let mut non_client = neighbor(1, 9, rib::Role::Internal);
+    non_client.session.passive = true;
+    non_client.session.graceful_restart = graceful();
+    more.peers.push(non_client);
     wire.reconfigure(more).expect("taken");
     let three = wire.connect(3, &client(3));
     whole(&mut wire, three);
@@ -287,10 +291,10 @@ fn new_peer_of_a_speaker_without_clients_is_not_awaited() {
 fn silent_non_client_does_not_delay_another_one() {
     let mut config = config();
     for number in [8, 9] {
-        let mut fellow = neighbor(1, number, rib::Role::Internal);
-        fellow.session.passive = true;
-        fellow.session.graceful_restart = graceful();
-        config.peers.push(fellow);
+        let mut non_client = neighbor(1, number, rib::Role::Internal);
+        non_client.session.passive = true;
+        non_client.session.graceful_restart = graceful();
+        config.peers.push(non_client);
     }
     let mut wire = Wire::prepared(config, |speaker| {
         speaker.restarted(Restart {
@@ -301,8 +305,8 @@ fn silent_non_client_does_not_delay_another_one() {
     let two = wire.connect(2, &client(2));
     whole(&mut wire, two);
     let markers = [Received::EndOfRib(V4), Received::EndOfRib(V6)];
-    let (nine, heard) = wire.greet(9, &client(9));
-    assert_eq!(heard, markers);
+    let (nine, received) = wire.greet(9, &client(9));
+    assert_eq!(received, markers);
     whole(&mut wire, nine);
     wire.pass(WAIT - 1, &[two, nine]);
     assert_eq!(wire.received(two), []);
@@ -315,9 +319,9 @@ fn silent_non_client_does_not_delay_another_one() {
 fn open_lists_families_with_kept_forwarding_state() {
     let mut wire = restarted(false);
     let two = wire.dial(2).expect("admitted");
-    let said = our_graceful(&wire.received(two));
-    assert!(said.restart_state && said.notification);
-    assert_eq!(said.families, [(V4, true), (V6, true)]);
+    let graceful_restart = our_graceful(&wire.received(two));
+    assert!(graceful_restart.restart_state && graceful_restart.notification);
+    assert_eq!(graceful_restart.families, [(V4, true), (V6, true)]);
 
     // The client's machine has been restarted, too: it has not preserved its forwarding state.
     let mut wire = Wire::prepared(config(), |speaker| {
@@ -326,22 +330,22 @@ fn open_lists_families_with_kept_forwarding_state() {
     let two = wire.connect(2, &client(2));
     wire.lose(two);
     let dynamic = wire.dial(5).expect("admitted");
-    let said = our_graceful(&wire.received(dynamic));
+    let graceful_restart = our_graceful(&wire.received(dynamic));
     assert_eq!(
-        (said.restart_state, said.families),
+        (graceful_restart.restart_state, graceful_restart.families),
         (false, vec![(V4, false), (V6, false)])
     );
     // After an established session, a lost session does not affect the local forwarding state.
     let two = wire.dial(2).expect("admitted");
-    let said = our_graceful(&wire.received(two));
-    assert_eq!(said.families, [(V4, true), (V6, true)]);
+    let graceful_restart = our_graceful(&wire.received(two));
+    assert_eq!(graceful_restart.families, [(V4, true), (V6, true)]);
 }
 
 #[test]
 fn first_start_defers_no_routes() {
     let mut wire = Wire::new(config());
-    let (_, heard) = wire.greet(2, &client(2));
-    assert_eq!(heard, [Received::EndOfRib(V4), Received::EndOfRib(V6)]);
+    let (_, received) = wire.greet(2, &client(2));
+    assert_eq!(received, [Received::EndOfRib(V4), Received::EndOfRib(V6)]);
     assert!(wire.speaker().deferred().is_empty());
 }
 
@@ -407,11 +411,7 @@ fn refreshes_and_losses_during_the_wait_do_no_harm() {
     );
     wire.pass(WAIT - 59, &[two]);
     let markers = [Received::EndOfRib(V4), Received::EndOfRib(V6)];
-    assert_eq!(
-        wire.received(two),
-        markers,
-        "what came and went is not told"
-    );
+    assert_eq!(wire.received(two), markers, "a withdrawn route is not sent");
 }
 
 #[test]
@@ -441,10 +441,10 @@ fn reflector_stopped_for_a_restart_sends_no_cease() {
         let why = Notification::cease(cease::ADMINISTRATIVE_SHUTDOWN);
         let now = wire.now();
         wire.speaker_mut().leave_all(now, &why);
-        let told: Vec<Received> = n_bit
+        let expected: Vec<Received> = n_bit
             .then_some(Received::Notification(why))
             .into_iter()
             .collect();
-        assert_eq!(wire.received(three), told);
+        assert_eq!(wire.received(three), expected);
     }
 }

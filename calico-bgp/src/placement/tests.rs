@@ -65,8 +65,12 @@ fn cluster_ids_begin_with_the_identifier_and_go_on_for_ever() {
 fn reflector_without_weight_is_not_selected() {
     let candidates = [of("rr-1", "a", 0), of("rr-2", "b", 1)];
     assert_eq!(choose("node-1", candidates, 2), ["rr-2"]);
-    let nobody = [of("rr-1", "a", 0), of("rr-2", "b", 0)];
-    assert_eq!(choose("node-1", nobody, 2).len(), 2, "there is nobody else");
+    let unselected = [of("rr-1", "a", 0), of("rr-2", "b", 0)];
+    assert_eq!(
+        choose("node-1", unselected, 2).len(),
+        2,
+        "there is no other"
+    );
     assert!(choose("node-1", [], 2).is_empty());
 }
 

@@ -121,7 +121,7 @@ fn a_client_dials_two_reflectors_beside_the_mesh() {
     let all: BTreeSet<String> = (1..=8)
         .flat_map(|at| choice(&view, &format!("n{at}")))
         .collect();
-    assert_eq!(all.len(), 3, "each is somebody's");
+    assert_eq!(all.len(), 3, "each has an owner");
 }
 
 /// Returns the prefix limit of a peer.
@@ -249,7 +249,7 @@ fn client_dials_the_configured_number_of_reflectors() {
         );
         assert!(view.take(key.as_bytes(), Some(value.as_bytes())));
     };
-    let told = |view: &View, reflectors: Option<usize>| {
+    let outcome = |view: &View, reflectors: Option<usize>| {
         let host = Host {
             reflectors,
             ..host("n1")
@@ -262,21 +262,25 @@ fn client_dials_the_configured_number_of_reflectors() {
         let faults: Vec<String> = derived.faults.iter().map(Fault::to_string).collect();
         (chosen.count(), faults)
     };
-    assert_eq!(told(&view, None), (2, vec![]));
+    assert_eq!(outcome(&view, None), (2, vec![]));
     for (count, wanted) in [("1", 1), ("3", 3), ("8", 3)] {
         set(&mut view, "default", count);
-        assert_eq!(told(&view, None), (wanted, vec![]));
+        assert_eq!(outcome(&view, None), (wanted, vec![]));
     }
     set(&mut view, "node.n1", "1");
-    assert_eq!(told(&view, None), (1, vec![]), "its own goes before");
     assert_eq!(
-        told(&view, Some(2)),
+        outcome(&view, None),
+        (1, vec![]),
+        "its own setting has precedence"
+    );
+    assert_eq!(
+        outcome(&view, Some(2)),
         (2, vec![]),
         "its machine's first of all"
     );
     for bad in ["0", "9", "many", "-1", ""] {
         set(&mut view, "node.n1", bad);
-        let (count, faults) = told(&view, None);
+        let (count, faults) = outcome(&view, None);
         assert_eq!(count, 3, "that of the cluster holds");
         let key = "/calico/resources/v3/projectcalico.org/bgpconfigurations/node.n1";
         assert_eq!(
@@ -286,28 +290,24 @@ fn client_dials_the_configured_number_of_reflectors() {
                  number from 1 to 8"
             )]
         );
-        assert_eq!(
-            told(&view, Some(2)),
-            (2, vec![]),
-            "which is nobody's trouble"
-        );
+        assert_eq!(outcome(&view, Some(2)), (2, vec![]), "without a fault");
     }
     set(&mut view, "default", "no");
-    assert_eq!(told(&view, None).0, 2);
+    assert_eq!(outcome(&view, None).0, 2);
 }
 
 #[test]
 fn a_reflector_accepts_every_node_and_peers_with_the_others() {
     let view = registered();
     let rr1 = speaker(&view, "rr1");
-    let fellows: Vec<_> = rr1
+    let others: Vec<_> = rr1
         .peers
         .iter()
         .map(|peer| (peer.name.as_str(), peer.role))
         .collect();
     let internal = Role::Internal;
     assert_eq!(
-        fellows,
+        others,
         [
             ("Reflector_10_0_1_2", internal),
             ("Reflector_10_0_1_3", internal)
@@ -418,7 +418,7 @@ fn expired_registration_counts_until_it_was_checked() {
 fn invalid_registration_is_reported_and_the_last_valid_kept() {
     let mut view = registered();
     let before = choice(&view, "n1");
-    for (key, value, says) in [
+    for (key, value, expected) in [
         ("reflector/rr1", r#"{"asNumber":64512}"#, "clusterID"),
         ("cluster/10.0.1.2", "[]", "invalid"),
         ("reflector/RR9", "{}", "a reflector's name"),
@@ -426,10 +426,10 @@ fn invalid_registration_is_reported_and_the_last_valid_kept() {
         assert!(put(&mut view, key, value));
         let faults = derived(&view, "n1").faults;
         assert_eq!(faults.len(), 1);
-        let told = faults[0].to_string();
+        let fault = faults[0].to_string();
         assert!(
-            told.starts_with(&format!("{FABRIC}{key}: ")) && told.contains(says),
-            "{told}"
+            fault.starts_with(&format!("{FABRIC}{key}: ")) && fault.contains(expected),
+            "{fault}"
         );
         delete(&mut view, key);
         if key.starts_with("reflector/rr") {
@@ -460,7 +460,7 @@ fn a_reflector_passes_on_the_services_of_others() {
         let peer = template.unwrap_or(&speaker.peers[0]);
         for net in ["192.0.2.9/32", "198.51.100.7/32"] {
             assert_eq!(
-                told(&peer.export, net, Role::Client),
+                accepts(&peer.export, net, Role::Client),
                 passes,
                 "{name} {net}"
             );
@@ -469,10 +469,10 @@ fn a_reflector_passes_on_the_services_of_others() {
 }
 
 /// Returns whether a policy accepts a route.
-fn told(policy: &Policy, net: &str, source: Role) -> bool {
+fn accepts(policy: &Policy, net: &str, source: Role) -> bool {
     let net: Ipv4Net = net.parse().expect("a prefix");
     let attributes = Box::default();
-    let verdict = policy.judge(&RouteContext {
+    let verdict = policy.evaluate(&RouteContext {
         family: Family::IPV4_UNICAST,
         net: Net::V4(net.into()),
         attributes: &attributes,
@@ -486,11 +486,11 @@ fn told(policy: &Policy, net: &str, source: Role) -> bool {
 #[test]
 fn the_load_of_a_reflector_changes_nothing() {
     let mut view = registered();
-    let told = |clients: u32| {
+    let with_load = |clients: u32| {
         format!(
             r#"{{"asNumber":64512,"ipv4Address":"10.0.1.1","clusterID":"10.0.1.1","zone":"z1","clients":{clients}}}"#
         )
     };
-    assert!(!put(&mut view, "reflector/rr1", &told(7)));
-    assert!(!put(&mut view, "reflector/rr1", &told(900)));
+    assert!(!put(&mut view, "reflector/rr1", &with_load(7)));
+    assert!(!put(&mut view, "reflector/rr1", &with_load(900)));
 }

@@ -110,10 +110,10 @@ async fn leaked_address_is_released_after_the_grace_period() {
             block(&picture, gone)
         ),
     ];
-    let mut said = found(&store).await;
+    let mut leaks = found(&store).await;
     expected.sort();
-    said.sort();
-    assert_eq!(said, expected);
+    leaks.sort();
+    assert_eq!(leaks, expected);
 
     let mut collector = Collector::new(GRACE);
     let now = Instant::now();
@@ -210,8 +210,8 @@ async fn nothing_is_collected_where_not_all_can_be_seen() {
     delete(&store, &endpoint).await;
     put(&store, &other, &json!({"spec": {"ipNetworks": 7}})).await;
     assert_eq!(look().await.unwrap().len(), 1, "that is not its node");
-    let nobodys = format!("{RESOURCES}workloadendpoints/default/no_name");
-    put(&store, &nobodys, &json!({"spec": {"ipNetworks": 7}})).await;
+    let unnamed = format!("{RESOURCES}workloadendpoints/default/no_name");
+    put(&store, &unnamed, &json!({"spec": {"ipNetworks": 7}})).await;
     assert_eq!(look().await, Ok(vec![]), "it may be any node");
 }
 
@@ -432,9 +432,9 @@ async fn datastore_with_another_guid_is_not_collected() {
     let ipam = Ipam::new(&store);
     let mut collector = Collector::new(Duration::ZERO);
     let mut look = async |guid: &str| {
-        let mut said = information(&json!(true));
-        said["spec"]["clusterGUID"] = guid.into();
-        put(&store, INFORMATION, &said).await;
+        let mut information_value = information(&json!(true));
+        information_value["spec"]["clusterGUID"] = guid.into();
+        put(&store, INFORMATION, &information_value).await;
         let picture = ipam.picture().await.unwrap();
         let found = collector.look(Instant::now(), &picture)?;
         Ok(found.len())

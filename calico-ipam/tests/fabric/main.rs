@@ -71,7 +71,10 @@ async fn no_address_is_given_twice_or_lost_with_lost_answers() {
         }
         store.heal();
         let held = sound(store.as_ref()).await;
-        assert_eq!(held, kept, "seed {seed}: what nobody has is nobody's");
+        assert_eq!(
+            held, kept,
+            "seed {seed}: no address without a holder is assigned"
+        );
     }
 }
 

@@ -89,14 +89,14 @@ fn missing_field_is_default_and_unknown_field_stays() {
 
 #[test]
 fn faults_name_their_field() {
-    let told = |text: &str| {
+    let error_of = |text: &str| {
         Registration::parse(text.as_bytes())
             .unwrap_err()
             .to_string()
     };
-    let error = told(r#"{"asNumber":1,"clusterID":"10.0.0","ipv4Address":"10.0.0.1"}"#);
+    let error = error_of(r#"{"asNumber":1,"clusterID":"10.0.0","ipv4Address":"10.0.0.1"}"#);
     assert!(error.starts_with("clusterID: "), "{error}");
-    assert!(told("[]").contains("invalid"), "{}", told("[]"));
+    assert!(error_of("[]").contains("invalid"), "{}", error_of("[]"));
     let wrong = Registration {
         as_number: AsNumber(0),
         ipv4_address: None,

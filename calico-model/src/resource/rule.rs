@@ -301,7 +301,7 @@ impl Rule {
             unknown: self.unknown.clone(),
             ..Self::every(self.action)
         };
-        *self == bare && self.unknown.values().all(says_nothing)
+        *self == bare && self.unknown.values().all(is_empty_value)
     }
 
     fn validate(&self, path: &str, faults: &mut Faults) {
@@ -400,6 +400,6 @@ pub(super) fn selector(field: impl Into<String>, text: &str, faults: &mut Faults
     }
 }
 
-fn says_nothing(value: &Value) -> bool {
+fn is_empty_value(value: &Value) -> bool {
     value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty)
 }

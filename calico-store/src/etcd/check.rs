@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn endpoints_are_urls_with_host_and_port() {
-        for (endpoint, said) in [
+        for (endpoint, expected) in [
             ("http://10.0.0.254:2379", ""),
             ("http://etcd-1.example:2379/", ""),
             ("http://[2001:db8::1]:2379", ""),
@@ -268,8 +268,12 @@ mod tests {
             ("", "no scheme"),
         ] {
             let message = first(&EtcdOptions::new([endpoint]));
-            assert!(message.contains(said), "{endpoint}: {message}");
-            assert_eq!(message.is_empty(), said.is_empty(), "{endpoint}: {message}");
+            assert!(message.contains(expected), "{endpoint}: {message}");
+            assert_eq!(
+                message.is_empty(),
+                expected.is_empty(),
+                "{endpoint}: {message}"
+            );
             assert!(!message.contains("MARK"), "{message}");
         }
     }

@@ -110,7 +110,7 @@ impl Open {
             if let Some(error) = refusal(&response) {
                 return Err(error);
             }
-            self.hear(header)?;
+            self.observe(header)?;
             return Ok(Some(batch(response)));
         }
         if !response.created() {
@@ -118,7 +118,7 @@ impl Open {
         }
         let id = response.watch_id();
         self.requests.cancel(id).await.map_err(error_in)?;
-        self.hear(header)?;
+        self.observe(header)?;
         Ok(Some(Batch {
             revision: self.header.revision,
             events: Vec::new(),
@@ -128,7 +128,7 @@ impl Open {
     /// Records a received header. The cluster ID is checked because a proxy does not report that
     /// the store behind it was replaced; a header without cluster ID was made by a proxy and is
     /// ignored.
-    fn hear(&mut self, header: Header) -> Result<(), Error> {
+    fn observe(&mut self, header: Header) -> Result<(), Error> {
         if header.cluster == 0 {
             return Ok(());
         }

@@ -274,7 +274,7 @@ impl Feed {
         let (at, query, until) = match &mut self.phase {
             Phase::Listing { at, query, until } => (at, query, until),
             Phase::Asking { .. } => {
-                self.told_newer(now, id, page, state, outputs);
+                self.listed_newer(now, id, page, state, outputs);
                 return Listed::InPart;
             }
             _ => return Listed::InPart,

@@ -41,7 +41,7 @@ struct Progress {
     /// Their revision; an older one while there are more to send.
     revision: Option<Revision>,
     /// When the store last answered.
-    heard: Option<Instant>,
+    last_answer: Option<Instant>,
 }
 
 impl Follower {
@@ -78,9 +78,9 @@ impl Follower {
 
     /// Returns the time since the store last answered, even without changes; `None` if it never
     /// did. Progress of a store without events is requested about every minute.
-    pub fn heard(&self) -> Option<Duration> {
-        let heard = self.progress.borrow().heard;
-        heard.map(|at| at.elapsed())
+    pub fn last_answer(&self) -> Option<Duration> {
+        let last_answer = self.progress.borrow().last_answer;
+        last_answer.map(|at| at.elapsed())
     }
 }
 
@@ -127,7 +127,7 @@ fn run(store: Arc<dyn Store>, mirror: Mirror, keeper: Option<Keeper>) -> Followe
     // One batch is queued here; everything else is coalesced in the mirror.
     let (sender, updates) = mpsc::channel(1);
     let (troubles, why) = watch::channel(Vec::new());
-    let (told, progress) = watch::channel(Progress::default());
+    let (published, progress) = watch::channel(Progress::default());
     let runner = Runner {
         slots: (0..mirror.feeds()).map(|_| Slot::default()).collect(),
         mirror,
@@ -137,7 +137,7 @@ fn run(store: Arc<dyn Store>, mirror: Mirror, keeper: Option<Keeper>) -> Followe
         origin: Instant::now(),
         troubles: Troubles::new(troubles),
         progress: Progress::default(),
-        told,
+        published,
     };
     Follower {
         updates,
@@ -161,7 +161,7 @@ struct Runner {
     troubles: Troubles,
     progress: Progress,
     /// Publishes the progress to the consumer's end.
-    told: watch::Sender<Progress>,
+    published: watch::Sender<Progress>,
 }
 
 /// The pending request of a feed.
@@ -196,7 +196,7 @@ impl Runner {
             while let Some(output) = self.mirror.poll_output() {
                 self.carry_out(output);
             }
-            self.tell_progress();
+            self.publish_progress();
             let now = self.now();
             let deadline = self.mirror.poll_timeout(now).map(|at| self.origin + at);
             tokio::select! {
@@ -233,13 +233,13 @@ impl Runner {
         self.origin.elapsed()
     }
 
-    fn tell_progress(&mut self) {
+    fn publish_progress(&mut self) {
         if let Some(revision) = self.mirror.revision() {
             self.progress.revision = Some(revision);
         }
-        self.told.send_if_modified(|told| {
-            let is_new = *told != self.progress;
-            *told = self.progress;
+        self.published.send_if_modified(|published| {
+            let is_new = *published != self.progress;
+            *published = self.progress;
             is_new
         });
     }
@@ -290,7 +290,7 @@ impl Runner {
     fn handle(&mut self, arrived: Arrived) {
         let now = self.now();
         if arrived.is_answer() {
-            self.progress.heard = Some(self.origin + now);
+            self.progress.last_answer = Some(self.origin + now);
         }
         match arrived {
             Arrived::Page(feed, page) => {

@@ -42,7 +42,7 @@ impl fmt::Display for Unready {
 
 /// The content of the ClusterInformation.
 #[derive(Debug)]
-struct Said {
+struct Information {
     is_ready: bool,
     /// Its `clusterGUID`, empty if it has none.
     guid: String,
@@ -53,7 +53,7 @@ struct Said {
 pub(super) struct Gate {
     key: Bytes,
     /// The present ClusterInformation; `None` if it does not exist.
-    said: Option<Said>,
+    information: Option<Information>,
     /// The `clusterGUID` of the applied datastore, empty if it has none.
     guid: String,
     /// The revision as of which ClusterInformation must be read before it counts again.
@@ -69,7 +69,7 @@ impl Gate {
     pub(super) fn new() -> Self {
         Self {
             key: key(),
-            said: None,
+            information: None,
             guid: String::new(),
             doubt: None,
             since: Revision::ZERO,
@@ -86,13 +86,13 @@ impl Gate {
         let was_ready = self.unready().is_none();
         match value.map(Resource::<ClusterInformationSpec>::parse) {
             Some(Ok(Resource { spec, .. })) => {
-                self.said = Some(Said {
+                self.information = Some(Information {
                     is_ready: spec.is_ready(),
                     guid: spec.cluster_guid,
                 });
             }
             Some(Err(_)) => {}
-            None => self.said = None,
+            None => self.information = None,
         }
         if !was_ready {
             self.since = revision;
@@ -102,7 +102,7 @@ impl Gate {
     /// Drops the recorded ClusterInformation, because it was read from another history.
     pub(super) fn forget(&mut self, key: &Bytes) {
         if *key == self.key {
-            self.said = None;
+            self.information = None;
         }
     }
 
@@ -121,18 +121,23 @@ impl Gate {
 
     /// Accepts the datastore with its present `clusterGUID`.
     pub(super) fn pass(&mut self) {
-        if let Some(said) = self.said.as_ref().filter(|said| !said.guid.is_empty()) {
-            self.guid.clone_from(&said.guid);
+        if let Some(information) = self
+            .information
+            .as_ref()
+            .filter(|information| !information.guid.is_empty())
+        {
+            self.guid.clone_from(&information.guid);
         }
     }
 
     /// Returns why the datastore must not be applied, if it must not.
     pub(super) fn unready(&self) -> Option<Unready> {
-        let Some(said) = &self.said else {
+        let Some(information) = &self.information else {
             return Some(Unready::Silent);
         };
-        let is_same = [&said.guid, &self.guid].contains(&&String::new()) || said.guid == self.guid;
-        match (said.is_ready, is_same) {
+        let is_same = [&information.guid, &self.guid].contains(&&String::new())
+            || information.guid == self.guid;
+        match (information.is_ready, is_same) {
             (false, _) => Some(Unready::Locked),
             (true, false) => Some(Unready::Other),
             (true, true) => None,

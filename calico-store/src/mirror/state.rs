@@ -14,7 +14,7 @@ use crate::kv::{KeyRange, KeyValue, Revision};
 pub(super) struct State {
     keys: BTreeMap<Bytes, Known>,
     /// Keys with an undelivered change.
-    untold: BTreeSet<Bytes>,
+    unreported: BTreeSet<Bytes>,
     /// Receives every change.
     pub(super) gate: Option<Gate>,
 }
@@ -82,7 +82,7 @@ impl State {
         known.seen = list;
         known.revision = item.mod_revision;
         known.sum = sum(&item.value);
-        self.untold.insert(item.key.clone());
+        self.unreported.insert(item.key.clone());
         known.pending = Some(Pending::Put(Box::new(item)));
         is_new
     }
@@ -105,10 +105,10 @@ impl State {
         if known.delivered {
             known.revision = revision;
             known.pending = Some(Pending::Delete);
-            self.untold.insert(key.clone());
+            self.unreported.insert(key.clone());
         } else {
             self.keys.remove(key);
-            self.untold.remove(key);
+            self.unreported.remove(key);
         }
         was_there
     }
@@ -136,15 +136,15 @@ impl State {
     }
 
     /// Returns whether every known change was delivered to the consumer.
-    pub(super) fn is_told(&self) -> bool {
-        self.untold.is_empty()
+    pub(super) fn is_reported(&self) -> bool {
+        self.unreported.is_empty()
     }
 
     /// Takes changes for the consumer, in the order of the keys.
     pub(super) fn take(&mut self, max: usize) -> impl Iterator<Item = Change> {
-        let mut changes = Vec::with_capacity(max.min(self.untold.len()));
+        let mut changes = Vec::with_capacity(max.min(self.unreported.len()));
         while changes.len() < max
-            && let Some(key) = self.untold.pop_first()
+            && let Some(key) = self.unreported.pop_first()
         {
             let Some(known) = self.keys.get_mut(&key) else {
                 continue;

@@ -13,14 +13,14 @@ use crate::kv::KeyRange;
 pub(super) struct Troubles {
     known: BTreeMap<FeedId, String>,
     /// Publishes the errors.
-    told: watch::Sender<Vec<String>>,
+    published: watch::Sender<Vec<String>>,
 }
 
 impl Troubles {
-    pub(super) const fn new(told: watch::Sender<Vec<String>>) -> Self {
+    pub(super) const fn new(published: watch::Sender<Vec<String>>) -> Self {
         Self {
             known: BTreeMap::new(),
-            told,
+            published,
         }
     }
 
@@ -33,7 +33,7 @@ impl Troubles {
         };
         let is_new = !self.has(&trouble);
         self.known.insert(feed, trouble.clone());
-        self.tell();
+        self.publish();
         is_new.then_some(trouble)
     }
 
@@ -41,7 +41,7 @@ impl Troubles {
     /// the same.
     pub(super) fn is_over(&mut self, feed: FeedId) -> Option<String> {
         let trouble = self.known.remove(&feed)?;
-        self.tell();
+        self.publish();
         (!self.has(&trouble)).then_some(trouble)
     }
 
@@ -49,12 +49,12 @@ impl Troubles {
         self.known.values().any(|known| known == trouble)
     }
 
-    fn tell(&self) {
+    fn publish(&self) {
         let now: BTreeSet<&String> = self.known.values().collect();
-        self.told.send_if_modified(|told| {
-            let is_new = !told.iter().eq(now.iter().copied());
+        self.published.send_if_modified(|published| {
+            let is_new = !published.iter().eq(now.iter().copied());
             if is_new {
-                *told = now.into_iter().cloned().collect();
+                *published = now.into_iter().cloned().collect();
             }
             is_new
         });
@@ -67,21 +67,21 @@ mod tests {
 
     #[test]
     fn trouble_of_all_is_noted_once_and_of_a_range_by_name() {
-        let (told, now) = watch::channel(Vec::new());
-        let mut troubles = Troubles::new(told);
+        let (published, now) = watch::channel(Vec::new());
+        let mut troubles = Troubles::new(published);
         let [a, b] = ["/a/", "/b/"].map(KeyRange::prefix);
-        let away = Error::Unavailable("nobody is there".into());
-        let said = "the store is unavailable: nobody is there".to_owned();
-        assert_eq!(troubles.note(FeedId(0), &a, &away), Some(said.clone()));
+        let away = Error::Unavailable("connection refused".into());
+        let away_text = "the store is unavailable: connection refused".to_owned();
+        assert_eq!(troubles.note(FeedId(0), &a, &away), Some(away_text.clone()));
         assert_eq!(troubles.note(FeedId(1), &b, &away), None);
-        assert_eq!(*now.borrow(), [said.as_str()]);
+        assert_eq!(*now.borrow(), [away_text.as_str()]);
 
         let denied = Error::Denied("no".into());
         let of_b = "cannot read /b/ from the store: access denied: no".to_owned();
         assert_eq!(troubles.note(FeedId(1), &b, &denied), Some(of_b.clone()));
         assert_eq!(troubles.note(FeedId(1), &b, &denied), None);
-        assert_eq!(*now.borrow(), [of_b.clone(), said.clone()]);
-        assert_eq!(troubles.is_over(FeedId(0)), Some(said));
+        assert_eq!(*now.borrow(), [of_b.clone(), away_text.clone()]);
+        assert_eq!(troubles.is_over(FeedId(0)), Some(away_text));
         assert_eq!(troubles.is_over(FeedId(0)), None);
         assert_eq!(*now.borrow(), [of_b.as_str()]);
         assert_eq!(troubles.is_over(FeedId(1)), Some(of_b));

@@ -63,7 +63,7 @@ pub(crate) async fn metric(url: &str, name: &str) -> f64 {
     let line = text
         .lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("{url} tells no {name}"))
+    line.unwrap_or_else(|| panic!("{url} has no metric {name}"))
         .parse()
         .unwrap()
 }

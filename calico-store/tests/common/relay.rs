@@ -19,8 +19,8 @@ pub(crate) struct Relay {
 #[derive(Clone, Default)]
 pub(crate) enum Cut {
     #[default]
-    Nobody,
-    Everybody,
+    None,
+    All,
     /// The member with this id.
     One(String),
 }
@@ -28,8 +28,8 @@ pub(crate) enum Cut {
 impl Cut {
     fn holds(&self, sender: &str) -> bool {
         match self {
-            Self::Nobody => false,
-            Self::Everybody => true,
+            Self::None => false,
+            Self::All => true,
             Self::One(id) => id == sender,
         }
     }
@@ -39,7 +39,7 @@ impl Relay {
     pub(crate) async fn before(member: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (cut, cuts) = watch::channel(Cut::Nobody);
+        let (cut, cuts) = watch::channel(Cut::None);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(pass(stream, member, cuts.clone()));

@@ -114,7 +114,7 @@ async fn a_mirror_leaves_a_member_that_is_cut_off_from_the_others() {
     let (id, _) = line.unwrap().split_once(',').unwrap();
     for (nth, wire) in wires.iter().enumerate() {
         wire.cut(match nth == at {
-            true => Cut::Everybody,
+            true => Cut::All,
             false => Cut::One(id.to_owned()),
         });
     }
@@ -124,7 +124,7 @@ async fn a_mirror_leaves_a_member_that_is_cut_off_from_the_others() {
     others.remove(at);
     put(&client(others).await, "/a/1", "the majority's").await;
     mirror.gets("/a/1", "the majority's").await;
-    wires.iter().for_each(|wire| wire.cut(Cut::Nobody));
+    wires.iter().for_each(|wire| wire.cut(Cut::None));
     put(&client(vec![url.clone()]).await, "/a/1", "everybody's").await;
     mirror.gets("/a/1", "everybody's").await;
     assert_eq!(mirror.asked.reads(), reads);

@@ -73,7 +73,7 @@ fn revision_is_that_of_delivered_changes() {
     let revision = |world: &World| world.core.header().revision;
     assert_eq!(world.mirror.revision(), None);
     while world.answer() || world.bring() {}
-    assert_eq!(world.mirror.revision(), None, "known, but not told");
+    assert_eq!(world.mirror.revision(), None, "known, but not reported");
     world.settle();
     let read = revision(&world);
     assert_eq!(world.mirror.revision(), Some(read));
@@ -84,7 +84,7 @@ fn revision_is_that_of_delivered_changes() {
     assert_eq!(world.mirror.revision(), Some(read));
     world.put("/b/1", "y");
     while world.answer() || world.bring() {}
-    assert_eq!(world.mirror.revision(), None, "known, but not told");
+    assert_eq!(world.mirror.revision(), None, "known, but not reported");
     world.settle();
     assert_eq!(world.mirror.revision(), Some(revision(&world)));
 
@@ -166,7 +166,7 @@ fn a_store_that_is_away_deletes_nothing_and_is_reported_lost() {
         world.pass();
         assert!(
             world.now < start + LOST_AFTER * 2,
-            "it must be told in time"
+            "it must be reported in time"
         );
     }
     assert!(world.now >= start + LOST_AFTER);

@@ -39,7 +39,7 @@ async fn a_follower_survives_restarts_of_the_store() {
         }
     };
     soon("the revision of the change", in_force).await;
-    assert!(follower.heard().is_some(), "it has answered");
+    assert!(follower.last_answer().is_some(), "it has answered");
 
     served.stop().await;
     picture
@@ -48,9 +48,13 @@ async fn a_follower_survives_restarts_of_the_store() {
         })
         .await;
     assert_eq!(picture.state.len(), 3, "nothing is forgotten");
-    assert_eq!(follower.revision(), Some(as_of), "what was told stays so");
+    assert_eq!(
+        follower.revision(),
+        Some(as_of),
+        "the reported state is kept"
+    );
     // It reported no change until it was lost.
-    assert!(follower.heard() > Some(Duration::from_secs(3)));
+    assert!(follower.last_answer() > Some(Duration::from_secs(3)));
 
     // The store in memory is empty after the restart, has another history, and gets other content.
     let served = Served::at(address).await;

@@ -19,8 +19,8 @@ async fn users_may_do_what_they_may_do() {
         return;
     };
     let anonymous = EtcdOptions::new(etcd.urls());
-    let nobody = EtcdStore::connect(&anonymous).await.unwrap();
-    let error = nobody.get("/calico/a".into()).await.unwrap_err();
+    let unauthenticated = EtcdStore::connect(&anonymous).await.unwrap();
+    let error = unauthenticated.get("/calico/a".into()).await.unwrap_err();
     assert!(matches!(error, Error::Denied(_)), "{error}");
 
     let felix = EtcdStore::connect(&options).await.unwrap();
@@ -100,12 +100,12 @@ async fn missing_permission_of_a_role_is_named() {
 }
 
 async fn wait_for_troubles(follower: &Follower, done: impl Fn(&[String]) -> bool) {
-    let told = async {
+    let reported = async {
         while !done(&follower.troubles()) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    soon("word of it", told).await;
+    soon("the reported troubles", reported).await;
 }
 
 #[tokio::test]

@@ -54,9 +54,9 @@ async fn restart_without_the_store_uses_the_snapshot() {
     served.stop().await;
 
     // The store is unreachable, but the snapshot exists.
-    let nobody = EtcdOptions::new([format!("http://{}", free_port())]);
-    let nobody = EtcdStore::connect(&nobody).await.unwrap();
-    let mut follower = begin(&nobody, &options);
+    let unreachable = EtcdOptions::new([format!("http://{}", free_port())]);
+    let unreachable = EtcdStore::connect(&unreachable).await.unwrap();
+    let mut follower = begin(&unreachable, &options);
     let mut picture = Picture::default();
     let restored = |p: &Picture| match p.status {
         Some(Status::Snapshot { age_s }) => age_s <= began.elapsed().as_secs() + 1,

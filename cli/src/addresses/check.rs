@@ -114,10 +114,10 @@ impl<'a> Checked<'a> {
             (&self.not_given, "was not allocated"),
             (&self.shared, "must not be used by several"),
         ] {
-            let told = addresses
+            let listed = addresses
                 .iter()
                 .map(|address| format!("{address}, used by {}, {what}", users(address)));
-            problems.extend(told);
+            problems.extend(listed);
         }
         for (key, why) in &self.picture.unreadable {
             problems.push(format!("{key}: {why}"));

@@ -36,7 +36,7 @@ pub(super) async fn run(args: Configure) -> Result<()> {
             Some(found) => (IpamConfig::parse(&found.value)?, found.mod_revision),
             None => (IpamConfig::default(), Revision::ZERO),
         };
-        let told = args.set(&mut config);
+        let text = args.set(&mut config);
         let value = config.encode();
         let done = if was == Revision::ZERO {
             store.create(key.into(), value.into(), LeaseId::NONE).await
@@ -47,7 +47,7 @@ pub(super) async fn run(args: Configure) -> Result<()> {
         };
         match done {
             Ok(_) => {
-                print!("{told}");
+                print!("{text}");
                 return Ok(());
             }
             Err(Error::Conflict { .. }) => {}
@@ -80,21 +80,21 @@ impl Configure {
 
     /// Sets the given settings; returns them in words.
     fn set(&self, config: &mut IpamConfig) -> String {
-        let mut told = String::new();
+        let mut text = String::new();
         if let Some(strict) = self.strictaffinity {
             config.strict_affinity = strict;
-            told.push_str(&format!("Successfully set StrictAffinity to: {strict}\n"));
+            text.push_str(&format!("Successfully set StrictAffinity to: {strict}\n"));
         }
         if let Some(most) = self.max_blocks_per_host {
             config.max_blocks_per_host = most;
-            told.push_str(&format!("Successfully set MaxBlocksPerHost to: {most}\n"));
+            text.push_str(&format!("Successfully set MaxBlocksPerHost to: {most}\n"));
         }
         if let Some(seconds) = self.ip_cooldown_seconds {
             config.ip_cooldown_seconds = seconds;
-            told.push_str(&format!(
+            text.push_str(&format!(
                 "Successfully set IPCooldownSeconds to: {seconds}\n"
             ));
         }
-        told
+        text
     }
 }

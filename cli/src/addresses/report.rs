@@ -79,10 +79,10 @@ impl Report {
             problems: problems.to_vec(),
             ..Self::default()
         };
-        if let Some((said, written)) = &picture.information {
-            report.datastore_locked = said.datastore_ready == Some(false);
+        if let Some((information, written)) = &picture.information {
+            report.datastore_locked = information.datastore_ready == Some(false);
             report.cluster_information_revision = written.to_string();
-            report.cluster_type.clone_from(&said.cluster_type);
+            report.cluster_type.clone_from(&information.cluster_type);
         }
         let mut named = BTreeSet::new();
         for block in picture.blocks.values() {

@@ -161,13 +161,18 @@ fn borrowed(blocks: &[(IpNet, Option<Block>)]) -> Sheet {
             if node.is_none() || node == owner.as_ref() {
                 continue;
             }
-            let (node, kind, whom) = (node.cloned().unwrap_or_default(), kind(known), whom(known));
+            let (node, kind, allocated_to) = (
+                node.cloned().unwrap_or_default(),
+                kind(known),
+                allocated_to(known),
+            );
             let owned = owner.clone().unwrap_or_default();
-            let cells = [&node, &cidr.to_string(), &owned, &kind, &whom].map(|cell| clean(cell));
+            let cells =
+                [&node, &cidr.to_string(), &owned, &kind, &allocated_to].map(|cell| clean(cell));
             let row = std::iter::once(address.to_string()).chain(cells);
             rows.push(row.collect());
             values.push(json!({"ip": address, "borrowingNode": node, "block": cidr,
-                "blockOwner": owner, "type": kind, "allocatedTo": whom}));
+                "blockOwner": owner, "type": kind, "allocatedTo": allocated_to}));
         }
     }
     let headings = [
@@ -190,7 +195,7 @@ fn kind(known: &AllocationAttribute) -> String {
 }
 
 /// Returns the holder of an address: the pod, or the handle.
-fn whom(known: &AllocationAttribute) -> String {
+fn allocated_to(known: &AllocationAttribute) -> String {
     let attribute = |name: &str| known.active_owner.get(name);
     match (attribute("namespace"), attribute("pod")) {
         (Some(namespace), Some(pod)) => format!("{namespace}/{pod}"),

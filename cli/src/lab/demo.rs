@@ -10,7 +10,7 @@ use serde::Serialize;
 use tokio::time::{Duration, Instant, sleep};
 
 use super::args::{DemoArgs, Inside};
-use super::journal::{Journal, Step, milliseconds, say};
+use super::journal::{Journal, Step, milliseconds, print_line};
 use super::limits::{
     CONVERGE, DIFFERENCES_SHOWN_MAX, FLOW_MARGIN, FLOW_PERIOD, LOG_LINES_SHOWN_MAX, MOVED_LINGER,
     PING,
@@ -29,7 +29,7 @@ pub(super) async fn run(args: &DemoArgs, inside: Inside, directory: PathBuf) -> 
     } else {
         format!("under {}", count(shape.reflectors, "route reflector"))
     };
-    say(&format!(
+    print_line(&format!(
         "A fabric of {} {reflectors}, {} on each; store: {}\n",
         count(shape.nodes, "node"),
         count(shape.workloads_per_node, "workload"),
@@ -291,12 +291,12 @@ impl Show {
     }
 
     fn finish(&self, stage: &Stage, took: Duration) {
-        say(&format!(
+        print_line(&format!(
             "\n{}",
             Scene::of(&stage.fabric, &self.dead).draw()
         ));
         if !self.usage.is_empty() {
-            say(&format!("{}\n", usage::table(&self.usage)));
+            print_line(&format!("{}\n", usage::table(&self.usage)));
         }
         let times = ["sessions", "converged", "moved", "withdrawn"].map(|name| {
             format!(
@@ -304,12 +304,12 @@ impl Show {
                 self.journal.took(name).as_deref().unwrap_or("-")
             )
         });
-        say(&times.join(" · "));
+        print_line(&times.join(" · "));
         let took = milliseconds(took.as_secs_f64() * 1e3);
         if self.journal.all_good() {
-            say(&format!("All steps succeeded, after {took}."));
+            print_line(&format!("All steps succeeded, after {took}."));
         } else {
-            say(&format!("A step FAILED (see ✗ above), after {took}."));
+            print_line(&format!("A step FAILED (see ✗ above), after {took}."));
         }
     }
 }
@@ -337,9 +337,9 @@ fn show_logs(stage: &Stage) {
     for daemon in daemons {
         let tail = daemon.process.log_tail();
         let lines: Vec<_> = tail.lines().rev().take(LOG_LINES_SHOWN_MAX).collect();
-        say(&format!("--- {}", daemon.process.name()));
+        print_line(&format!("--- {}", daemon.process.name()));
         for line in lines.iter().rev() {
-            say(line);
+            print_line(line);
         }
     }
 }

@@ -44,7 +44,7 @@ impl Journal {
             took_ms,
             outcome,
         };
-        say(&step.line());
+        print_line(&step.line());
         self.steps.push(step);
     }
 
@@ -83,7 +83,7 @@ impl Step {
 }
 
 /// Prints a line. A closed output does not stop the run.
-pub(super) fn say(line: &str) {
+pub(super) fn print_line(line: &str) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{line}");
     let _ = out.flush();

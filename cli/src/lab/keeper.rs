@@ -16,7 +16,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
 use super::args::{Inside, UpArgs};
-use super::journal::{Journal, say};
+use super::journal::{Journal, print_line};
 use super::limits::{ANSWER, REQUEST_OCTETS_MAX};
 use super::picture::Scene;
 use super::stage::{self, Stage};
@@ -131,7 +131,7 @@ pub(super) async fn run(
     let mut stage = stage::build(&up.fabric, inside, directory, &mut journal).await?;
     stage.start_daemons(&mut journal).await?;
     stage.add_workloads(&mut journal).await?;
-    say(&format!(
+    print_line(&format!(
         "\n{}",
         Scene::of(&stage.fabric, &[]).draw().trim_end()
     ));
@@ -145,7 +145,7 @@ pub(super) async fn run(
         // One client at a time: answers take milliseconds, and a silent client is disconnected.
         let served = timeout(ANSWER, serve(stream, &mut stage)).await;
         if let Ok(Err(error)) = served {
-            say(&format!("a request failed: {error:#}"));
+            print_line(&format!("a request failed: {error:#}"));
         }
     }
 }

@@ -11,8 +11,8 @@ fn registration(state: &str, weight: u32) -> Registration {
 #[test]
 fn all_that_there_are_or_were_are_listed() {
     let mut fleet = Fleet::default();
-    let said = registration("draining", 100);
-    fleet.registered.insert("rr1".to_owned(), said);
+    let draining = registration("draining", 100);
+    fleet.registered.insert("rr1".to_owned(), draining);
     let id = "0.0.0.7".parse().expect("an id");
     fleet
         .claims

@@ -35,9 +35,9 @@ fn json_of(tool: &Tool, arguments: &[&str]) -> Value {
 
 pub(crate) async fn addresses_are_shown_and_settings_changed(tool: &Tool) {
     let (used, _) = fabric(tool).await;
-    let said = tool.done(&["ipam", "show"]);
+    let output = tool.done(&["ipam", "show"]);
     assert_eq!(
-        said,
+        output,
         "\
 +----------+--------------+-----------+------------+--------------+
 | GROUPING | CIDR         | IPS TOTAL | IPS IN USE | IPS FREE     |
@@ -46,24 +46,24 @@ pub(crate) async fn addresses_are_shown_and_settings_changed(tool: &Tool) {
 +----------+--------------+-----------+------------+--------------+
 "
     );
-    let said = tool.done(&["ipam", "show", "--show-blocks"]);
-    assert!(said.contains("| Block    | 10.65."), "{said}");
+    let output = tool.done(&["ipam", "show", "--show-blocks"]);
+    assert!(output.contains("| Block    | 10.65."), "{output}");
     assert!(
-        said.contains("| 64        | 2 (3%)     | 62 (97%)"),
-        "{said}"
+        output.contains("| 64        | 2 (3%)     | 62 (97%)"),
+        "{output}"
     );
     let value = json_of(tool, &["--show-blocks"]);
     assert_eq!(value[0]["pool"], "vm-pool");
     assert_eq!(value[0]["blocks"][0]["affinity"], "host:a");
     assert_eq!(value[0]["blocks"][0]["inUse"], 2);
 
-    let said = tool.done(&["ipam", "show", &format!("--ip={used}")]);
+    let output = tool.done(&["ipam", "show", &format!("--ip={used}")]);
     assert_eq!(
-        said,
+        output,
         format!("IP {used} is in use\nHandle: net.used\nAttributes:\n  node: a\n")
     );
-    let said = tool.done(&["ipam", "show", "--ip", "10.65.255.255"]);
-    assert_eq!(said, "10.65.255.255 is not assigned\n");
+    let output = tool.done(&["ipam", "show", "--ip", "10.65.255.255"]);
+    assert_eq!(output, "10.65.255.255 is not assigned\n");
     tool.refused(&["ipam", "show", "--ip", "10.65.255"]);
 
     // Without blocks of its own, a host borrows.
@@ -81,19 +81,19 @@ pub(crate) async fn addresses_are_shown_and_settings_changed(tool: &Tool) {
         json!([{"ip": borrowed, "borrowingNode": "b", "block": value[0]["block"], "blockOwner": "a",
             "type": "workload", "allocatedTo": "net.borrowed"}])
     );
-    let said = tool.done(&["ipam", "show", "--show-borrowed"]);
-    assert!(said.contains(&format!("| {borrowed} ")), "{said}");
+    let output = tool.done(&["ipam", "show", "--show-borrowed"]);
+    assert!(output.contains(&format!("| {borrowed} ")), "{output}");
 
-    let said = tool.done(&["ipam", "configure", "--strictaffinity=true"]);
-    assert_eq!(said, "Successfully set StrictAffinity to: true\n");
+    let output = tool.done(&["ipam", "configure", "--strictaffinity=true"]);
+    assert_eq!(output, "Successfully set StrictAffinity to: true\n");
     tool.done(&["ipam", "configure", "--max-blocks-per-host", "7"]);
     let found = store.get(config.into()).await.unwrap().unwrap();
     let now: Value = serde_json::from_slice(&found.value).unwrap();
     let expected = json!({"strict_affinity": true, "maxBlocksPerHost": 7, "newer": [1]});
     assert_eq!(now, expected, "what is not known here stays");
-    let said = tool.done(&["ipam", "show", "--show-configuration"]);
+    let output = tool.done(&["ipam", "show", "--show-configuration"]);
     assert_eq!(
-        said,
+        output,
         "\
 +--------------------+-------+
 | PROPERTY           | VALUE |
@@ -129,7 +129,7 @@ pub(crate) async fn leaks_are_reported_and_given_back(tool: &Tool) {
     tool.put(&format!("workloadendpoints/default/{name}"), &stray)
         .await;
     let file = tool.path("report");
-    let said = tool.done(&["ipam", "check", "--show-problem-ips", "-o", &file]);
+    let output = tool.done(&["ipam", "check", "--show-problem-ips", "-o", &file]);
     for part in [
         "Found 1 IPAM blocks.",
         "IPAM blocks record 2 allocations.",
@@ -140,7 +140,7 @@ pub(crate) async fn leaks_are_reported_and_given_back(tool: &Tool) {
         "Found 1 in-use IPs that are in active IP pools but have no corresponding IPAM allocation.",
         "Check complete; found 3 problems.\n",
     ] {
-        assert!(said.contains(part), "{part}\n{said}");
+        assert!(output.contains(part), "{part}\n{output}");
     }
     let report: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
     let of = |address: IpAddr| &report["allocations"][address.to_string()][0];
@@ -168,9 +168,9 @@ pub(crate) async fn leaks_are_reported_and_given_back(tool: &Tool) {
         (&of(leaked)["owners"], &of(leaked)["node"]),
         (&Value::Null, &json!("a"))
     );
-    let said = tool.done(&["ipam", "check", "--show-all-ips"]);
+    let output = tool.done(&["ipam", "check", "--show-all-ips"]);
     let line = format!("  {used} belongs to Workload(default/a-cni-w-eth0)\n");
-    assert!(said.contains(&line), "{said}");
+    assert!(output.contains(&line), "{output}");
 
     let refused = tool.refused(&["ipam", "release", "--ip", &used.to_string()]);
     assert!(
@@ -183,16 +183,16 @@ pub(crate) async fn leaks_are_reported_and_given_back(tool: &Tool) {
         again,
         format!("Successfully released IP address {leaked}\n")
     );
-    let said = tool.done(&["ipam", "release", "--ip", &leaked.to_string()]);
-    assert_eq!(said, format!("IP address {leaked} is not assigned\n"));
+    let output = tool.done(&["ipam", "release", "--ip", &leaked.to_string()]);
+    assert_eq!(output, format!("IP address {leaked} is not assigned\n"));
     let mut next = tool.assign("a", "net.next", POOL).await;
     while next != leaked {
         next = tool.assign("a", "net.next", POOL).await;
     }
-    let said = tool.done(&["ipam", "release", "--from-report", &file]);
+    let output = tool.done(&["ipam", "release", "--from-report", &file]);
     assert!(
-        said.contains("Successfully released 0 IPs; 1 have changed"),
-        "{said}"
+        output.contains("Successfully released 0 IPs; 1 have changed"),
+        "{output}"
     );
     tool.done(&["ipam", "check", "-o", &file]);
     let second = tool.path("second");
@@ -205,14 +205,14 @@ pub(crate) async fn leaks_are_reported_and_given_back(tool: &Tool) {
         "--from-report",
         &second,
     ];
-    let said = tool.done(&both);
+    let output = tool.done(&both);
     assert!(
-        said.contains("Successfully released 63 IPs; 0 have"),
-        "{said}"
+        output.contains("Successfully released 63 IPs; 0 have"),
+        "{output}"
     );
     assert_eq!(tool.addresses().await.0, ["net.used"]);
-    let said = tool.done(&["ipam", "release", "--force", "--ip", &used.to_string()]);
-    assert_eq!(said, format!("Successfully released IP address {used}\n"));
+    let output = tool.done(&["ipam", "release", "--force", "--ip", &used.to_string()]);
+    assert_eq!(output, format!("Successfully released IP address {used}\n"));
     tool.refused(&["ipam", "release"]);
 }
 
@@ -223,24 +223,24 @@ pub(crate) async fn unused_addresses_are_collected(tool: &Tool) {
     tool.refused(&words);
     let ready = json!({"metadata": {"name": "default"}, "spec": {"datastoreReady": true}});
     tool.put("clusterinformations/default", &ready).await;
-    let said = tool.done(&[words.as_slice(), &["--dry-run"]].concat());
+    let output = tool.done(&[words.as_slice(), &["--dry-run"]].concat());
     let line = format!("{leaked} of net.leaked is leaked: no endpoint has it\n");
-    assert!(said.contains(&line), "{said}");
-    assert!(said.ends_with("Would collect 3 things.\n"), "{said}");
+    assert!(output.contains(&line), "{output}");
+    assert!(output.ends_with("Would collect 3 things.\n"), "{output}");
     assert_eq!(tool.addresses().await.0.len(), 3);
 
-    let said = tool.done(&words);
+    let output = tool.done(&words);
     assert!(
-        said.contains("belongs to node gone, which is deleted: done\n"),
-        "{said}"
+        output.contains("belongs to node gone, which is deleted: done\n"),
+        "{output}"
     );
-    assert!(said.ends_with("Collected 3 of 3 things.\n"), "{said}");
+    assert!(output.ends_with("Collected 3 of 3 things.\n"), "{output}");
     let (handles, affinities) = tool.addresses().await;
     assert_eq!(handles, ["net.used"]);
     assert_eq!(affinities.len(), 1);
     assert_eq!(tool.done(&words), "Nothing to collect.\n");
-    let said = tool.done(&["ipam", "check"]);
-    assert!(said.ends_with("found 0 problems.\n"), "{used}: {said}");
+    let output = tool.done(&["ipam", "check"]);
+    assert!(output.ends_with("found 0 problems.\n"), "{used}: {output}");
 
     // Periodic collection, until it is stopped.
     let later = tool.assign("a", "net.later", POOL).await;

@@ -21,7 +21,7 @@ pub(crate) async fn the_store_is_locked_and_unlocked(tool: &Tool) {
     before["spec"]["clusterType"] = json!("openstack");
     before["spec"]["ofTheFuture"] = json!({"kept": true});
     tool.put(CLUSTER, &before).await;
-    let said = |ready: bool| {
+    let information = |ready: bool| {
         let mut cluster = before.clone();
         cluster["spec"]["datastoreReady"] = json!(ready);
         cluster
@@ -33,19 +33,19 @@ pub(crate) async fn the_store_is_locked_and_unlocked(tool: &Tool) {
             tool.done(&["datastore", "migrate", "lock"]),
             "Datastore locked.\n"
         );
-        assert_eq!(tool.stored(CLUSTER).await, said(false));
+        assert_eq!(tool.stored(CLUSTER).await, information(false));
     }
     // The datastore can be filled, and stays locked.
     tool.fed(
         &["apply", "-f", "-"],
         &pool.replace("65", "66").replace("name: p", "name: q"),
     );
-    assert_eq!(tool.stored(CLUSTER).await, said(false));
+    assert_eq!(tool.stored(CLUSTER).await, information(false));
     assert_eq!(
         tool.done(&["datastore", "migrate", "unlock"]),
         "Datastore unlocked.\n"
     );
-    assert_eq!(tool.stored(CLUSTER).await, said(true));
+    assert_eq!(tool.stored(CLUSTER).await, information(true));
 
     // An invalid ClusterInformation is left unchanged.
     tool.put(CLUSTER, &json!({"spec": "what?"})).await;

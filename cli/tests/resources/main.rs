@@ -84,8 +84,8 @@ spec:
 
     pub(super) async fn resource_is_created_read_changed_and_deleted(tool: &Tool) {
         let file = tool.file("peer.yaml", PEER);
-        let said = tool.done(&["create", "-f", &file]);
-        assert_eq!(said, "Successfully created 1 'BGPPeer' resource(s)\n");
+        let output = tool.done(&["create", "-f", &file]);
+        assert_eq!(output, "Successfully created 1 'BGPPeer' resource(s)\n");
         let stored = tool.stored("bgppeers/rack-tor").await;
         let (uid, time) = (
             &stored["metadata"]["uid"],
@@ -109,15 +109,15 @@ spec:
             refused.contains("peer.yaml:1:1: BGPPeer(rack-tor) already exists"),
             "{refused}"
         );
-        let said = tool.done(&["create", "--skip-exists", "-f", &file]);
-        assert_eq!(said, "Skipped 1 existing resource(s)\n");
+        let output = tool.done(&["create", "--skip-exists", "-f", &file]);
+        assert_eq!(output, "Skipped 1 existing resource(s)\n");
 
         // The output can be used as input.
         for form in ["yaml", "json"] {
             let printed = tool.done(&["get", "bgppeer", "rack-tor", "-o", form]);
             let again = tool.file("again", &printed.replace("64700", "64701"));
-            let said = tool.done(&["replace", "-f", &again]);
-            assert_eq!(said, "Successfully replaced 1 'BGPPeer' resource(s)\n");
+            let output = tool.done(&["replace", "-f", &again]);
+            assert_eq!(output, "Successfully replaced 1 'BGPPeer' resource(s)\n");
             let now = tool.stored("bgppeers/rack-tor").await;
             assert_eq!(now["spec"]["asNumber"], 64701);
             assert_eq!(now["metadata"], stored["metadata"]);
@@ -130,16 +130,16 @@ spec:
             (&json!("BGPPeerList"), 1)
         );
 
-        let said = tool.done(&["delete", "-f", &file]);
-        assert_eq!(said, "Successfully deleted 1 'BGPPeer' resource(s)\n");
+        let output = tool.done(&["delete", "-f", &file]);
+        assert_eq!(output, "Successfully deleted 1 'BGPPeer' resource(s)\n");
         assert_eq!(tool.value("bgppeers/rack-tor").await, None);
         let refused = tool.refused(&["delete", "bgppeer", "rack-tor"]);
         assert!(
             refused.contains("BGPPeer(rack-tor) does not exist"),
             "{refused}"
         );
-        let said = tool.done(&["delete", "--skip-not-exists", "bgppeer", "rack-tor"]);
-        assert_eq!(said, "Skipped 1 missing resource(s)\n");
+        let output = tool.done(&["delete", "--skip-not-exists", "bgppeer", "rack-tor"]);
+        assert_eq!(output, "Skipped 1 missing resource(s)\n");
         let refused = tool.refused(&["replace", "-f", &file]);
         assert!(refused.contains("does not exist"), "{refused}");
         let refused = tool.refused(&["get", "bgppeer", "rack-tor"]);
@@ -248,14 +248,14 @@ spec:
             "all/deeper/three.yml",
             &json!({"kind": "GlobalNetworkSetList", "items": [set("d")]}).to_string(),
         );
-        let said = tool.done(&["apply", "-f", &tool.path("all")]);
-        assert_eq!(said, "Successfully applied 4 resource(s)\n");
+        let output = tool.done(&["apply", "-f", &tool.path("all")]);
+        assert_eq!(output, "Successfully applied 4 resource(s)\n");
         assert_eq!(tool.value("globalnetworksets/d").await, None);
-        let said = tool.done(&["apply", "-R", "-f", &tool.path("all")]);
-        assert_eq!(said, "Successfully applied 5 resource(s)\n");
-        let said = tool.fed(&["create", "-f", "-"], &set("e").to_string());
+        let output = tool.done(&["apply", "-R", "-f", &tool.path("all")]);
+        assert_eq!(output, "Successfully applied 5 resource(s)\n");
+        let output = tool.fed(&["create", "-f", "-"], &set("e").to_string());
         assert_eq!(
-            said,
+            output,
             "Successfully created 1 'GlobalNetworkSet' resource(s)\n"
         );
         let names = tool.done(&["get", "gnetsets", "-o", "custom-columns=NAME"]);
@@ -446,11 +446,11 @@ async fn calicoctls_file_selects_the_store() {
         file("client.key")
     );
     let config = tool.file("calicoctl.cfg", &text);
-    let said = tool.fed(
+    let output = tool.fed(
         &["apply", "-c", &config, "-f", "-"],
         "kind: Tier\nmetadata: {name: t}\n",
     );
-    assert_eq!(said, "Successfully applied 1 'Tier' resource(s)\n");
+    assert_eq!(output, "Successfully applied 1 'Tier' resource(s)\n");
     let wrong = tool.file("wrong.cfg", &text.replace("secret", "guessed"));
     let refused = tool.refused(&["get", "tiers", "-c", &wrong]);
     assert!(refused.contains("access denied"), "{refused}");

@@ -60,15 +60,15 @@ pub(crate) async fn reflectors_are_listed_drained_and_removed(tool: &Tool) {
     }
     register(tool, "rr1", "draining").await;
     register(tool, "rr1", "drained").await;
-    let said = waits.join().unwrap();
+    let output = waits.join().unwrap();
     assert!(
-        said.ends_with("reflector rr1 is drained: it accepts no session until it is undrained\n"),
-        "{said}"
+        output.ends_with("reflector rr1 is drained: it accepts no session until it is undrained\n"),
+        "{output}"
     );
 
     register(tool, "rr1", "active").await;
-    let said = tool.done(&["reflector", "undrain", "rr1"]);
-    assert_eq!(said, "reflector rr1 accepts clients\n");
+    let output = tool.done(&["reflector", "undrain", "rr1"]);
+    assert_eq!(output, "reflector rr1 accepts clients\n");
     assert!(!is_there(tool, request).await);
     let refused = tool.refused(&["reflector", "undrain", "rr1"]);
     assert!(refused.contains("is not being drained"), "{refused}");

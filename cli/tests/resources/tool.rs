@@ -127,10 +127,10 @@ impl Tool {
     /// Runs it with this on its standard input.
     pub(crate) fn fed(&self, arguments: &[&str], input: &str) -> String {
         let output = self.run(arguments, input);
-        let said = String::from_utf8(output.stdout).unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{arguments:?}: {said}{errors}");
-        said
+        assert!(output.status.success(), "{arguments:?}: {text}{errors}");
+        text
     }
 
     /// Runs it, and returns its errors. It must fail.
@@ -140,8 +140,8 @@ impl Tool {
 
     pub(crate) fn fed_refused(&self, arguments: &[&str], input: &str) -> String {
         let output = self.run(arguments, input);
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(!output.status.success(), "{arguments:?}: {said}");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(!output.status.success(), "{arguments:?}: {text}");
         String::from_utf8(output.stderr).unwrap()
     }
 

@@ -38,13 +38,13 @@ pub(crate) async fn run(plugin: &str, request: &Request) -> Result<Value, Failur
     if status.success() {
         return Ok(answer.unwrap_or_default());
     }
-    let said = answer.unwrap_or_default();
-    let message = said["msg"]
+    let error = answer.unwrap_or_default();
+    let message = error["msg"]
         .as_str()
         .map_or_else(|| status.to_string(), str::to_owned);
-    let mut failure = fail(&message).details(said["details"].as_str().unwrap_or_default());
+    let mut failure = fail(&message).details(error["details"].as_str().unwrap_or_default());
     // The plugin's own code is more useful to the runtime than the code for a failed plugin.
-    if let Some(code) = said["code"]
+    if let Some(code) = error["code"]
         .as_u64()
         .and_then(|code| u16::try_from(code).ok())
         .filter(|code| *code != 0)
@@ -58,14 +58,14 @@ pub(crate) async fn run(plugin: &str, request: &Request) -> Result<Value, Failur
 /// plugin may write more than a pipe holds before it reads.
 async fn converse(child: &mut Child, input: String) -> io::Result<(ExitStatus, Vec<u8>)> {
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-    let tell = async {
+    let write = async {
         if let Some(mut stdin) = stdin {
             // A plugin that does not read its input reports the reason on its output.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         io::Result::Ok(())
     };
-    let hear = async {
+    let read = async {
         let mut output = Vec::new();
         if let Some(stdout) = stdout {
             let mut stdout = stdout.take(ANSWER_OCTETS_MAX + 1);
@@ -78,7 +78,7 @@ async fn converse(child: &mut Child, input: String) -> io::Result<(ExitStatus, V
         Ok(output)
     };
     // The write stops if the output exceeds the limit.
-    let (output, ()) = tokio::try_join!(hear, tell)?;
+    let (output, ()) = tokio::try_join!(read, write)?;
     Ok((child.wait().await?, output))
 }
 
@@ -153,8 +153,8 @@ mod tests {
     #[test]
     fn delegate_may_write_before_reading_or_not_read() {
         let long = "printf '\"%0500000d\"' 7";
-        let said = asked(&format!("{long}; cat >/dev/null")).unwrap();
-        assert_eq!(said.as_str().unwrap().len(), 500_000);
+        let answer = asked(&format!("{long}; cat >/dev/null")).unwrap();
+        assert_eq!(answer.as_str().unwrap().len(), 500_000);
         assert_eq!(
             asked("echo '{\"ips\": []}'").unwrap()["ips"],
             Value::Array(vec![])

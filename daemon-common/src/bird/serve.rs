@@ -74,11 +74,11 @@ impl Client {
             Ask::Route(which) => return self.routes(which).await,
             Ask::Status => {
                 let answered = self.status().await;
-                self.told(answered);
+                self.finish(answered);
             }
             Ask::Protocols { all, name } => {
                 let answered = self.protocols(all, name.as_deref()).await;
-                self.told(answered);
+                self.finish(answered);
             }
             Ask::Restrict => self.out.end(16, "Access restricted"),
             Ask::Denied => self.out.end(8007, "Access denied"),
@@ -88,7 +88,7 @@ impl Client {
     }
 
     /// Ends the answer; an error of the daemon becomes one of BIRD's errors.
-    fn told(&mut self, answered: Result<(), String>) {
+    fn finish(&mut self, answered: Result<(), String>) {
         if let Err(why) = answered {
             self.out.end(8004, why);
         }
@@ -126,7 +126,7 @@ impl Client {
                 let page = match ask(&self.requests, command).await {
                     Reply::Routes(page) => page,
                     other => {
-                        self.told(Err(unexpected(&other)));
+                        self.finish(Err(unexpected(&other)));
                         return Ok(());
                     }
                 };

@@ -161,8 +161,8 @@ fn status_has_the_lines_of_bird() {
         ..state()
     };
     status::write(&mut out, &restarting, &noon());
-    let (told, router_id, restarting) = reader::status(&out.take());
-    assert_eq!(told, format!("{version}+cambric"));
+    let (shown_version, router_id, restarting) = reader::status(&out.take());
+    assert_eq!(shown_version, format!("{version}+cambric"));
     assert_eq!((router_id.as_str(), restarting), ("10.20.1.7", true));
 }
 

@@ -533,8 +533,8 @@ mod tests {
     #[test]
     fn a_sentence_does_not_quote_what_is_covered() {
         let shown = Shown::of("asn = 7\npassword = 123456\n", |_| false);
-        let told = shown.sentence("invalid type: integer `123456`, expected a string");
-        assert_eq!(told, "invalid type: integer `…`, expected a string");
+        let sentence = shown.sentence("invalid type: integer `123456`, expected a string");
+        assert_eq!(sentence, "invalid type: integer `…`, expected a string");
         let plain = "unknown key `hold_tiem`";
         assert_eq!(shown.sentence(plain), plain);
         let header = Shown::of("[secrets] # secrets, field\n", |_| false);

@@ -54,7 +54,7 @@ async fn call_and_answer() {
 async fn stale_socket_is_replaced_live_one_is_not() {
     let directory = tempfile::tempdir().expect("directory");
     let path = directory.path().join("test.sock");
-    drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket nobody serves"));
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket without a server"));
     let control = Control::bind(&path).expect("replace");
     assert!(matches!(Control::bind(&path), Err(BindError::InUse(_))));
     drop(control);
@@ -91,18 +91,18 @@ async fn nonsense_is_answered_and_survived() {
         .write_all(b"hello\n{\"command\":\"reboot\"}\n")
         .await
         .expect("write");
-    let mut said = String::new();
-    while said.lines().count() < 2 || !said.ends_with('\n') {
+    let mut text = String::new();
+    while text.lines().count() < 2 || !text.ends_with('\n') {
         let mut octets = [0; 1024];
         let count = stream.read(&mut octets).await.expect("read");
-        assert_ne!(count, 0, "closed early: {said}");
-        said.push_str(std::str::from_utf8(&octets[..count]).expect("text"));
+        assert_ne!(count, 0, "closed early: {text}");
+        text.push_str(std::str::from_utf8(&octets[..count]).expect("text"));
     }
     assert!(
-        said.lines().all(|line| line.starts_with(r#"{"error""#)),
-        "{said}"
+        text.lines().all(|line| line.starts_with(r#"{"error""#)),
+        "{text}"
     );
-    assert!(said.contains("reboot"), "{said}");
+    assert!(text.contains("reboot"), "{text}");
     let call = client::call(&path, &Command::Status {});
     let ((), reply) = tokio::join!(answer(&mut control, 1), call);
     assert!(reply.is_ok(), "{reply:?}");
@@ -117,10 +117,10 @@ async fn an_endless_line_ends_the_connection() {
     let endless = vec![b'x'; REQUEST_OCTETS_MAX + 1];
     // The daemon may close while we still write.
     let _ = stream.write_all(&endless).await;
-    let mut said = Vec::new();
-    let _ = stream.read_to_end(&mut said).await;
-    let said = String::from_utf8(said).expect("text");
-    assert!(said.contains("at most"), "{said}");
+    let mut text = Vec::new();
+    let _ = stream.read_to_end(&mut text).await;
+    let text = String::from_utf8(text).expect("text");
+    assert!(text.contains("at most"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

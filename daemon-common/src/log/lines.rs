@@ -51,7 +51,7 @@ pub(super) fn panicked(style: Style, panic: &PanicHookInfo<'_>) -> Vec<u8> {
 }
 
 /// Returns a text for people, in any format of the log. It has no fields.
-pub(super) fn said(style: Style, text: impl Display) -> Vec<u8> {
+pub(super) fn plain_text(style: Style, text: impl Display) -> Vec<u8> {
     let before = if style.with_fields { "\n" } else { "" };
     format!("{before}{text}\n").into_bytes()
 }

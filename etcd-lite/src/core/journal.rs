@@ -20,7 +20,7 @@ const BASE: u8 = 5;
 /// A key that existed then.
 const ITEM: u8 = 6;
 /// The changes of the oldest revision, of which the items already hold the result.
-const TOLD: u8 = 7;
+const OLDEST: u8 = 7;
 
 /// Kinds of change within a revision.
 const PUT: u8 = 1;
@@ -90,7 +90,7 @@ impl Core {
         }
         for entry in &self.log {
             let kind = if entry.revision <= oldest {
-                TOLD
+                OLDEST
             } else {
                 REVISION
             };
@@ -120,7 +120,7 @@ impl Core {
 
     fn replay_one(&mut self, taker: &mut Taker) -> Option<()> {
         match taker.tag()? {
-            kind @ (REVISION | TOLD) => {
+            kind @ (REVISION | OLDEST) => {
                 let revision = Revision(taker.signed()?);
                 let changes = take_changes(taker)?;
                 let in_order = match kind {

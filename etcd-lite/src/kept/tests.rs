@@ -175,7 +175,11 @@ fn after_everything_that_can_happen_it_is_as_it_was() {
                 event.previous = None;
             }
         }
-        assert_eq!(picture(&open(&path).unwrap()), wanted, "anew after {stop}");
+        assert_eq!(
+            picture(&open(&path).unwrap()),
+            wanted,
+            "read again after {stop}"
+        );
         // The restored store continues as the original would.
         let (mut kept, mut again) = Kept::open(&path, OTHER).unwrap();
         for happens in &story()[stop..] {
@@ -206,7 +210,7 @@ fn cut_at_any_octet_it_is_as_it_was_then() {
             assert_eq!(
                 opened.unwrap().header().cluster,
                 OTHER.cluster,
-                "it begins anew"
+                "it starts empty"
             );
             continue;
         }

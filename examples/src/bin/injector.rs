@@ -43,13 +43,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
             interface: None,
         });
     }
-    let mut is_said = false;
+    let mut is_reported = false;
     loop {
         for event in io.next().await {
             eprintln!("{event:?}");
         }
         let is_up = io.speaker().peers().all(|peer| peer.params.is_some());
-        if is_up && io.all_sent() && !std::mem::replace(&mut is_said, true) {
+        if is_up && io.all_sent() && !std::mem::replace(&mut is_reported, true) {
             println!("{count} routes are sent");
         }
     }

@@ -38,8 +38,8 @@ pub struct Agent {
     scope: Scope,
     agenda: Agenda,
     /// Endpoints of which the state may have changed since the last
-    /// [`take_untold`](Self::take_untold).
-    pub(super) untold: BTreeSet<EndpointId>,
+    /// [`take_changed_states`](Self::take_changed_states).
+    pub(super) changed_states: BTreeSet<EndpointId>,
     /// Released addresses with connections that are not yet deleted. No endpoint gets such an
     /// address before, so that a new holder inherits no connection and loses none of its own.
     pub(super) resting: BTreeSet<IpAddr>,
@@ -72,7 +72,7 @@ impl Agent {
             trust: Trust::new(),
             scope: Scope::All,
             agenda: Agenda::default(),
-            untold: BTreeSet::new(),
+            changed_states: BTreeSet::new(),
             resting: BTreeSet::new(),
             links: Links::default(),
             interfaces: Interfaces::default(),
@@ -355,7 +355,8 @@ impl Agent {
             self.agenda.extend(self.routes.interfaces());
             self.agenda.extend(self.interfaces.names());
             self.agenda.extend(self.links.names());
-            self.untold.extend(desired.endpoints.keys().cloned());
+            self.changed_states
+                .extend(desired.endpoints.keys().cloned());
         }
     }
 
@@ -366,7 +367,7 @@ impl Agent {
         self.trust.take(News::Applied);
         self.rules.touch(settled.rules);
         self.agenda.extend(settled.interfaces);
-        self.untold.extend(settled.endpoints);
+        self.changed_states.extend(settled.endpoints);
         if settled.settings {
             self.scope = Scope::All;
         }
@@ -444,7 +445,7 @@ impl Agent {
                 }
                 self.announce(index, &endpoint);
             }
-            self.untold.insert(endpoint.id);
+            self.changed_states.insert(endpoint.id);
         }
         if self.trust.is_in_sync() {
             let (patience, desired) = (self.config.interface_patience, self.calculator.desired());
@@ -490,7 +491,7 @@ impl Agent {
         let endpoints = looked_at
             .into_iter()
             .filter_map(|name| desired.interfaces.get(name));
-        self.untold
+        self.changed_states
             .extend(endpoints.map(|endpoint| endpoint.id.clone()));
     }
 }

@@ -35,7 +35,7 @@ enum Coming {
 #[derive(Clone, Copy, Debug)]
 struct Unclaimed {
     since: Instant,
-    told: bool,
+    reported: bool,
 }
 
 impl Discovery {
@@ -132,14 +132,14 @@ impl Discovery {
         }
         let new = Unclaimed {
             since: now,
-            told: false,
+            reported: false,
         };
         let one = all.entry(name.to_owned()).or_insert(new);
         let at = one.since + UNCLAIMED_NOTICE;
-        if one.told || now < at {
-            return (!one.told).then_some(at);
+        if one.reported || now < at {
+            return (!one.reported).then_some(at);
         }
-        one.told = true;
+        one.reported = true;
         let interface = Text::new(name);
         emit(Event::InterfaceUnclaimed { interface });
         None

@@ -130,8 +130,8 @@ impl Agent {
 
     /// Returns the endpoints that may have been deleted or have changed their state since the last
     /// call.
-    pub(crate) fn take_untold(&mut self) -> BTreeSet<EndpointId> {
-        std::mem::take(&mut self.untold)
+    pub(crate) fn take_changed_states(&mut self) -> BTreeSet<EndpointId> {
+        std::mem::take(&mut self.changed_states)
     }
 
     fn view<'a>(&'a self, id: &'a EndpointId, placement: &'a Placement) -> EndpointView<'a> {

@@ -41,15 +41,15 @@ fn policy(name: &str, spec: &Value) -> (String, Value) {
     (key, json!({"metadata": {"name": name}, "spec": spec}))
 }
 
-fn tell(calculator: &mut Calculator, key: &str, value: Option<&Value>) {
+fn change(calculator: &mut Calculator, key: &str, value: Option<&Value>) {
     let octets = value.map(Value::to_string);
     calculator.change(key, octets.as_ref().map(String::as_bytes));
 }
 
-fn told<'v>(values: impl IntoIterator<Item = (&'v String, &'v Value)>) -> Calculator {
+fn calculator_of<'v>(values: impl IntoIterator<Item = (&'v String, &'v Value)>) -> Calculator {
     let mut calculator = Calculator::new("h0", None);
     for (key, value) in values {
-        tell(&mut calculator, key, Some(value));
+        change(&mut calculator, key, Some(value));
     }
     calculator
 }
@@ -174,15 +174,15 @@ proptest! {
         for ((key, value), keep) in steps {
             if keep {
                 stored.insert(key.clone(), value.clone());
-                tell(&mut calculator, &key, Some(&value));
+                change(&mut calculator, &key, Some(&value));
             } else {
                 stored.remove(&key);
-                tell(&mut calculator, &key, None);
+                change(&mut calculator, &key, None);
             }
             let news = calculator.has_news();
             let touched = calculator.settle().rules;
             let desired = calculator.desired().clone();
-            prop_assert_eq!(&desired, &told(&stored).settled());
+            prop_assert_eq!(&desired, &calculator_of(&stored).settled());
             // Every difference is among the touched parts.
             held.follow(desired.rules(), &touched);
             prop_assert_eq!(&held, desired.rules());
@@ -205,7 +205,7 @@ proptest! {
         let mut stored: BTreeMap<String, Value> = values.into_iter().collect();
         let (key, value) = endpoint(0, 1, &["a", "b"], profile);
         stored.insert(key, value);
-        let desired = told(&stored).settled();
+        let desired = calculator_of(&stored).settled();
         prop_assert_eq!(unreachable(&desired), Vec::<&String>::new());
         for packet in packets {
             for ingress in [true, false] {

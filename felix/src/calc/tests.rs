@@ -47,15 +47,15 @@ fn open(pod: &str, interface: &str, networks: &[&str]) -> Value {
 }
 
 /// Returns a calculator with these values, and its result for the last.
-fn told(values: &[(String, Value)]) -> Calculator {
+fn calculator_of(values: &[(String, Value)]) -> Calculator {
     let mut calculator = Calculator::new(HOST, None);
     for (key, value) in values {
-        tell(&mut calculator, key, Some(value));
+        change(&mut calculator, key, Some(value));
     }
     calculator
 }
 
-fn tell(calculator: &mut Calculator, key: &str, value: Option<&Value>) -> Option<Problem> {
+fn change(calculator: &mut Calculator, key: &str, value: Option<&Value>) -> Option<Problem> {
     let octets = value.map(ToString::to_string);
     calculator
         .change(key, octets.as_ref().map(String::as_bytes))
@@ -89,7 +89,8 @@ fn last_rule(desired: &Desired, chain: &str) -> String {
 #[test]
 fn an_endpoint_of_this_host_gets_all_it_needs() {
     let networks = ["fd65::3:70/128", "10.65.3.70/32"];
-    let desired = told(&[(endpoint_key("web"), open("web", "cali1", &networks))]).settled();
+    let desired =
+        calculator_of(&[(endpoint_key("web"), open("web", "cali1", &networks))]).settled();
     assert_eq!(desired.interfaces.keys().collect::<Vec<_>>(), ["cali1"]);
     assert_eq!(
         desired.interfaces["cali1"].resource,
@@ -117,7 +118,7 @@ fn an_endpoint_of_this_host_gets_all_it_needs() {
 fn remote_and_addressless_endpoints_are_ignored() {
     let other = endpoint("r1-c08", "a", "cali1", &["10.65.0.1/32"], &[]);
     let bare = open("b", "cali2", &[]);
-    let mut calculator = told(&[(endpoint_key("a"), other), (endpoint_key("b"), bare)]);
+    let mut calculator = calculator_of(&[(endpoint_key("a"), other), (endpoint_key("b"), bare)]);
     let mut none = Calculator::new(HOST, None);
     assert_eq!(calculator.settled(), none.settled());
 }
@@ -129,9 +130,10 @@ fn endpoint_without_addresses_or_moved_away_is_removed() {
         Some(endpoint("r1-c08", "a", "cali1", &["10.65.0.1/32"], &[])),
         None,
     ] {
-        let mut calculator = told(&[(endpoint_key("a"), open("a", "cali1", &["10.65.0.1/32"]))]);
+        let mut calculator =
+            calculator_of(&[(endpoint_key("a"), open("a", "cali1", &["10.65.0.1/32"]))]);
         assert_eq!(calculator.settled().routes.len(), 1);
-        tell(&mut calculator, &endpoint_key("a"), gone.as_ref());
+        change(&mut calculator, &endpoint_key("a"), gone.as_ref());
         assert_eq!(calculator.settled(), Calculator::new(HOST, None).settled());
     }
 }
@@ -139,7 +141,7 @@ fn endpoint_without_addresses_or_moved_away_is_removed() {
 #[test]
 fn lower_id_gets_the_interface_and_the_other_waits() {
     let (a, b) = (endpoint_key("a"), endpoint_key("b"));
-    let mut calculator = told(&[
+    let mut calculator = calculator_of(&[
         (b.clone(), open("b", "cali1", &["10.65.0.2/32"])),
         (a.clone(), open("a", "cali1", &["10.65.0.1/32"])),
     ]);
@@ -160,7 +162,7 @@ fn lower_id_gets_the_interface_and_the_other_waits() {
             "{b}: spec.interfaceName: cali1 is the interface of endpoint k8s/prod/a/eth0"
         )]
     );
-    tell(&mut calculator, &a, None);
+    change(&mut calculator, &a, None);
     let desired = calculator.settled();
     assert_eq!(
         desired.routes.keys().collect::<Vec<_>>(),
@@ -171,7 +173,7 @@ fn lower_id_gets_the_interface_and_the_other_waits() {
 
 #[test]
 fn an_address_belongs_to_one_endpoint() {
-    let desired = told(&[
+    let desired = calculator_of(&[
         (endpoint_key("a"), open("a", "cali1", &["10.65.0.1/32"])),
         (
             endpoint_key("b"),
@@ -223,10 +225,10 @@ fn invalid_value_keeps_the_last_valid_and_is_named() {
             "'' is not the name",
         ),
     ];
-    let mut calculator = told(&[(a.clone(), good.clone())]);
+    let mut calculator = calculator_of(&[(a.clone(), good.clone())]);
     let before = calculator.settled();
     for (bad, field, words) in cases {
-        let problem = tell(&mut calculator, &a, Some(&bad)).expect(field);
+        let problem = change(&mut calculator, &a, Some(&bad)).expect(field);
         assert_eq!(
             (problem.key.as_str(), problem.field.as_str()),
             (a.as_str(), field)
@@ -241,7 +243,7 @@ fn invalid_value_keeps_the_last_valid_and_is_named() {
         calculator.change(&a, Some(b"{")).map(|p| p.field.clone()),
         Some(String::new())
     );
-    assert_eq!(tell(&mut calculator, &a, Some(&good)), None);
+    assert_eq!(change(&mut calculator, &a, Some(&good)), None);
     assert_eq!(calculator.settled(), before);
 }
 
@@ -259,7 +261,8 @@ fn invalid_remote_value_rejects_no_local_endpoint() {
 
 #[test]
 fn foreign_prefix_is_rejected_until_configured() {
-    let mut calculator = told(&[(endpoint_key("a"), open("a", "veth1", &["10.65.0.1/32"]))]);
+    let mut calculator =
+        calculator_of(&[(endpoint_key("a"), open("a", "veth1", &["10.65.0.1/32"]))]);
     let desired = calculator.settled();
     assert!(desired.routes.is_empty());
     assert!(
@@ -267,7 +270,7 @@ fn foreign_prefix_is_rejected_until_configured() {
             .ends_with("veth1 does not begin with an interface prefix (cali, tap)")
     );
     let config = json!({"spec": {"interfacePrefix": "veth, tap"}});
-    tell(
+    change(
         &mut calculator,
         &key("felixconfigurations", "default"),
         Some(&config),
@@ -277,7 +280,7 @@ fn foreign_prefix_is_rejected_until_configured() {
 
 /// Returns the rules of the chains of both directions, with those of the profile's chains inserted.
 fn rules_of(profile: &Value) -> ([Vec<String>; 2], Vec<String>) {
-    let desired = told(&[
+    let desired = calculator_of(&[
         (
             key("profiles", "p"),
             json!({"metadata": {"name": "p"}, "spec": profile}),
@@ -306,14 +309,14 @@ fn rules_of_profiles_decide() {
     let both = |ingress: &Value, egress: &Value| json!({"ingress": ingress, "egress": egress});
     let open = "accept comment \"profile p\"";
     let closed = "drop comment \"profile p\"";
-    let nobody = "drop comment \"no profile allows it\"";
+    let no_profile = "drop comment \"no profile allows it\"";
     for (profile, to, from) in [
         (both(&allow, &allow), open, open),
         (both(&deny, &allow), closed, open),
         (
             both(&json!([]), &json!([{"action": "Pass"}])),
-            nobody,
-            nobody,
+            no_profile,
+            no_profile,
         ),
     ] {
         let expected = [vec![to.to_owned()], vec![from.to_owned()]];
@@ -361,7 +364,7 @@ fn a_rule_that_cannot_be_followed_errs_on_the_closed_side() {
 fn missing_profile_drops_all_traffic() {
     let reasons = |profiles: &[&str]| {
         let value = endpoint(HOST, "a", "cali1", &["10.65.0.1/32"], profiles);
-        let desired = told(&[(endpoint_key("a"), value)]).settled();
+        let desired = calculator_of(&[(endpoint_key("a"), value)]).settled();
         (last_rule(&desired, "from-cali1"), desired.problems.len())
     };
     assert_eq!(
@@ -378,7 +381,7 @@ fn missing_profile_drops_all_traffic() {
 #[test]
 fn default_allow_cannot_be_overwritten() {
     let deny = json!({"spec": {"ingress": [{"action": "Deny"}], "egress": [{"action": "Deny"}]}});
-    let desired = told(&[
+    let desired = calculator_of(&[
         (key("profiles", "projectcalico-default-allow"), deny),
         (endpoint_key("a"), open("a", "cali1", &["10.65.0.1/32"])),
     ])
@@ -388,7 +391,7 @@ fn default_allow_cannot_be_overwritten() {
 
 #[test]
 fn settings_of_this_host_go_before_those_of_all() {
-    let mut calculator = told(&[
+    let mut calculator = calculator_of(&[
         (
             key("felixconfigurations", "default"),
             json!({"spec": {"defaultEndpointToHostAction": "Accept", "reportingInterval": "5s",
@@ -410,10 +413,10 @@ fn settings_of_this_host_go_before_those_of_all() {
     assert_eq!(settings.region.to_string(), "region-east");
     let bad = json!({"spec": {"interfacePrefix": "cali,,tap"}});
     let name = key("felixconfigurations", "default");
-    let problem = tell(&mut calculator, &name, Some(&bad)).unwrap();
+    let problem = change(&mut calculator, &name, Some(&bad)).unwrap();
     assert_eq!(problem.field, "spec.interfacePrefix");
     assert_eq!(calculator.settings(), settings);
-    tell(&mut calculator, &name, None);
+    change(&mut calculator, &name, None);
     assert_eq!(calculator.settings().reporting_interval.as_secs(), 30);
 }
 
@@ -425,7 +428,7 @@ fn local_setting_precedes_the_stored_one() {
     let config = json!({"spec": {
         "interfacePrefix": "cali", "openstackRegion": "east", "reportingInterval": "7s",
     }});
-    tell(
+    change(
         &mut calculator,
         &key("felixconfigurations", "default"),
         Some(&config),
@@ -438,7 +441,7 @@ fn local_setting_precedes_the_stored_one() {
 
 #[test]
 fn without_ipv6_support_ipv6_addresses_are_left_out() {
-    let desired = told(&[
+    let desired = calculator_of(&[
         (
             key("felixconfigurations", "default"),
             json!({"spec": {"ipv6Support": false}}),
@@ -503,6 +506,6 @@ fn only_what_concerns_this_host_is_a_change() {
     assert_eq!(
         changes((profile, r#"{"spec":{}}"#.into()), true),
         (false, false),
-        "nobody names it"
+        "no policy names it"
     );
 }

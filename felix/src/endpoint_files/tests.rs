@@ -15,7 +15,7 @@ struct World {
     now: Instant,
     link: Option<u32>,
     placements: BTreeMap<EndpointId, (Placement, EndpointState, Option<String>)>,
-    told: BTreeMap<EndpointId, (Placement, EndpointState, Option<String>)>,
+    reported: BTreeMap<EndpointId, (Placement, EndpointState, Option<String>)>,
 }
 
 impl World {
@@ -27,7 +27,7 @@ impl World {
             now: Instant(0),
             link: Some(7),
             placements: BTreeMap::new(),
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
         }
     }
 
@@ -63,9 +63,9 @@ impl World {
             .insert(id, (placement, state, reason.map(str::to_owned)));
     }
 
-    fn tell(&mut self, settled: bool) {
-        let ids = self.placements.keys().chain(self.told.keys());
-        let changed = ids.filter(|id| self.placements.get(*id) != self.told.get(*id));
+    fn update(&mut self, settled: bool) {
+        let ids = self.placements.keys().chain(self.reported.keys());
+        let changed = ids.filter(|id| self.placements.get(*id) != self.reported.get(*id));
         let changed: BTreeSet<&EndpointId> = changed.collect();
         let views = changed.into_iter().map(|id| {
             let now = self.placements.get(id);
@@ -78,8 +78,8 @@ impl World {
             });
             (id, view)
         });
-        self.files.tell(self.now, views, settled);
-        self.told = self.placements.clone();
+        self.files.update(self.now, views, settled);
+        self.reported = self.placements.clone();
     }
 
     fn files(&self) -> Vec<String> {
@@ -104,29 +104,29 @@ impl World {
 fn a_file_is_there_while_the_endpoint_is_up() {
     let mut world = World::new();
     world.endpoint("web-0", EndpointState::Down, Some("no carrier"));
-    world.tell(false);
+    world.update(false);
     assert!(world.files().is_empty());
     world.endpoint("web-0", EndpointState::Up, None);
-    world.tell(false);
+    world.update(false);
     assert_eq!(world.files(), [WEB]);
-    let told = json!({
+    let reported = json!({
         "ifaceName": "cali1", "mac": "aa:bb:cc:00:11:22",
         "ipv4Nets": ["10.65.3.70/32"], "ipv6Nets": ["fd65::70/128"],
         "ifIndex": 7, "containerID": "9f3c",
     });
-    assert_eq!(world.read(WEB), told);
+    assert_eq!(world.read(WEB), reported);
     // Its interface was created again, and it was up again before the next check.
     world.link = Some(9);
-    world.told.clear();
-    world.tell(false);
+    world.reported.clear();
+    world.update(false);
     assert_eq!(world.read(WEB)["ifIndex"], 9);
     world.endpoint("web-0", EndpointState::Down, Some("no carrier"));
-    world.tell(false);
+    world.update(false);
     assert!(world.files().is_empty());
     world.endpoint("web-0", EndpointState::Up, None);
-    world.tell(true);
+    world.update(true);
     world.placements.clear();
-    world.tell(true);
+    world.update(true);
     assert!(world.files().is_empty());
 }
 
@@ -134,14 +134,14 @@ fn a_file_is_there_while_the_endpoint_is_up() {
 fn a_refusal_has_its_reason_beside() {
     let mut world = World::new();
     world.endpoint("web-0", EndpointState::Error, Some("it is taken"));
-    world.tell(false);
+    world.update(false);
     assert_eq!(world.files(), [WEB_ERROR]);
     assert_eq!(world.read(WEB_ERROR)["reason"], "it is taken");
     world.endpoint("web-0", EndpointState::Error, Some("otherwise"));
-    world.tell(false);
+    world.update(false);
     assert_eq!(world.read(WEB_ERROR)["reason"], "otherwise");
     world.endpoint("web-0", EndpointState::Up, None);
-    world.tell(false);
+    world.update(false);
     assert_eq!(world.files(), [WEB]);
     assert_eq!(world.read(WEB).get("reason"), None);
 }
@@ -156,10 +156,10 @@ fn stale_object_of_an_earlier_run_is_removed() {
     }
     world.endpoint("web-0", EndpointState::Down, Some("not yet"));
     world.endpoint("up", EndpointState::Up, None);
-    world.tell(false);
+    world.update(false);
     assert_eq!(world.files(), [up, WEB]);
-    assert_eq!(world.read(up)["ifaceName"], "cali1", "written anew");
-    world.tell(true);
+    assert_eq!(world.read(up)["ifaceName"], "cali1", "written again");
+    world.update(true);
     assert_eq!(world.files(), [up]);
 }
 
@@ -172,16 +172,16 @@ fn failed_write_is_retried_and_blocks_no_other() {
     fs::set_permissions(&stone, fs::Permissions::from_mode(0o700)).unwrap();
     world.endpoint("web-0", EndpointState::Up, None);
     world.endpoint("web-1", EndpointState::Up, None);
-    world.tell(true);
+    world.update(true);
     let problem = world.files.problem().unwrap();
     assert!(problem.contains("web-0"), "{problem}");
     let other = "endpoint-status/k8s prod%2Fweb-1 eth0";
     assert_eq!(world.read(other)["ifaceName"], "cali1");
     fs::remove_dir(&stone).unwrap();
-    world.tell(true);
+    world.update(true);
     assert!(world.files.problem().is_some(), "not yet");
     world.now = world.files.poll_timeout().unwrap();
-    world.tell(true);
+    world.update(true);
     assert_eq!(world.files.problem(), None);
     assert_eq!(world.files(), [WEB, other]);
 }
@@ -191,13 +191,13 @@ fn failed_write_is_retried_and_blocks_no_other() {
 fn a_directory_that_is_taken_away_is_filled_again() {
     let mut world = World::new();
     world.endpoint("web-0", EndpointState::Up, None);
-    world.tell(true);
+    world.update(true);
     fs::remove_dir_all(world.directory.path().join(EndpointFile::UP)).unwrap();
     world.endpoint("web-1", EndpointState::Up, None);
-    world.tell(true);
+    world.update(true);
     assert!(world.files.problem().is_some());
     world.now = world.files.poll_timeout().unwrap();
-    world.tell(true);
+    world.update(true);
     assert_eq!(world.files.problem(), None);
     assert_eq!(
         world.files(),

@@ -309,19 +309,19 @@ fn flapping_endpoint_delays_no_other_report() {
             ..id()
         })
         .collect();
-    let tell = |reporter: &mut Reporter, flap: EndpointState| {
+    let report = |reporter: &mut Reporter, flap: EndpointState| {
         let state = |id: &EndpointId| match id.endpoint.as_str() {
             "eth0" => flap.into(),
             _ => EndpointState::Up.into(),
         };
         reporter.endpoints(ids.iter().map(|id| (id, Some(state(id)))));
     };
-    tell(&mut reporter, EndpointState::Up);
+    report(&mut reporter, EndpointState::Up);
     let (now, _) = next(&mut reporter);
     reporter.done(now, Outcome::Listed(Vec::new()));
     let mut written = BTreeSet::new();
     for n in 0..6 {
-        tell(
+        report(
             &mut reporter,
             [EndpointState::Up, EndpointState::Down][n % 2],
         );

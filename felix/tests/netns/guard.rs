@@ -185,10 +185,10 @@ fn workload_reaches_no_control_port_of_the_fabric() {
             connects(&one, "10.0.0.11:179", PATIENCE),
             "it is an exception"
         );
-        assert!(!connects(&two, "10.0.0.2:179", NEVER), "it is none");
+        assert!(!connects(&two, "10.0.0.2:179", NEVER), "no connection");
         assert!(
             !connects(&one, "[fd00::2]:179", NEVER),
-            "by IPv6 it is none"
+            "no connection by IPv6"
         );
     });
 }

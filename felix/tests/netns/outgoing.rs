@@ -82,7 +82,7 @@ fn only_traffic_leaving_the_pools_is_masqueraded() {
         let outside = outside();
         assert!(
             one.namespace.is_cut_off("10.0.0.1"),
-            "nobody knows the way back"
+            "no host has a route back"
         );
         let hidden = |cidr: &str| json!({"cidr": cidr, "natOutgoing": true});
         pool(&host, "v6", &hidden("fd65::/64"));

@@ -177,20 +177,20 @@ fn workloads_reach_their_host_only_if_configured() {
             assert!(is_closed());
             host.counted("workload-to-host", "endpoint to host: drop") > 0
         });
-        let says = |words: &str| {
+        let counts = |words: &str| {
             let words = words.to_owned();
             host.until(&words, || {
                 run("nft list chain inet cambric-felix workload-to-host").contains(&words)
             });
         };
         host.configure(&json!({"defaultEndpointToHostAction": "Accept"}));
-        says("endpoint to host: accept");
+        counts("endpoint to host: accept");
         assert!(is_open());
         host.configure(&json!({"defaultEndpointToHostAction": "Return"}));
-        says("endpoint to host: return");
+        counts("endpoint to host: return");
         assert!(is_open());
         host.configure(&json!({"defaultEndpointToHostAction": "Drop"}));
-        says("endpoint to host: drop");
+        counts("endpoint to host: drop");
         assert!(is_closed());
         assert!(pings("10.65.0.1"), "answers to the host pass");
     });

@@ -160,12 +160,12 @@ fn prefixes_of_interfaces_change_while_it_runs() {
 /// Returns the first report under a key, whatever the later ones.
 fn first_of(host: &Host, key: &str) -> Value {
     let range = KeyRange::key(format!("{STATUS}{key}"));
-    let told = host.handle().block_on(async {
+    let expected = host.handle().block_on(async {
         let from = WatchRequest::from(range, Revision(1));
         let mut watch = host.store.watch(from).await.unwrap();
         watch.next().await.unwrap()
     });
-    serde_json::from_slice(&told.events[0].item.value).unwrap()
+    serde_json::from_slice(&expected.events[0].item.value).unwrap()
 }
 
 // Promise (Felix): A dead agent is detected by its lease.
@@ -207,11 +207,11 @@ fn plugins_find_a_file_while_an_endpoint_is_up() {
         assert!(rules.contains("\"cali1\" . 10.65.0.1"), "{rules}");
         let link = run("ip -o link show cali1");
         let index: u32 = link.split(':').next().unwrap().parse().unwrap();
-        let told = json!({
+        let expected = json!({
             "ifaceName": "cali1", "mac": mac(1), "ifIndex": index,
             "ipv4Nets": ["10.65.0.1/32"], "ipv6Nets": ["fd65::1/128"],
         });
-        assert_eq!(host.file(UP, "w1"), Some(told));
+        assert_eq!(host.file(UP, "w1"), Some(expected));
 
         run("ip link set cali1 down");
         host.until("no file", || host.file(UP, "w1").is_none());

@@ -161,14 +161,14 @@ impl Bench {
     }
 
     /// Waits until Felix reports this text, as an unmet condition or in a note.
-    fn says(&self, what: &str) {
+    fn reports(&self, what: &str) {
         until_or(
             what,
             || self.log(),
             || {
                 let status = self.status();
-                let mut said = status.waiting_for.iter().chain(&status.notes);
-                said.any(|line| line.contains(what))
+                let mut lines = status.waiting_for.iter().chain(&status.notes);
+                lines.any(|line| line.contains(what))
             },
         );
     }
@@ -211,11 +211,11 @@ impl Bench {
     fn wrote_nothing(&mut self, before: &str) {
         assert_eq!(kernel(), before);
         until("the monitor", || self.mark());
-        let heard = fs::read_to_string(self.file("routes")).unwrap();
+        let dump = fs::read_to_string(self.file("routes")).unwrap();
         // The kernel writes some routes itself; that of a link-local address after duplicate
         // address detection.
         let by_felix = |line: &&str| line.contains("cali") && !line.contains("proto kernel");
-        let routes = heard.lines().filter(by_felix);
+        let routes = dump.lines().filter(by_felix);
         assert_eq!(routes.collect::<Vec<_>>(), [""; 0]);
         let status = self.status();
         let facts = status.facts.iter();
@@ -273,17 +273,18 @@ fn a_store_that_is_emptied_changes_nothing_in_the_kernel() {
             // Reachable again at once, and empty.
             bench.wipe();
             bench.start_etcd();
-            bench.says("the store is not ready: it has no ClusterInformation default");
+            bench.reports("the store is not ready: it has no ClusterInformation default");
             bench.stays(&before);
             // Another program starts to fill it, with one of the two endpoints.
             announce(&bench.host, 1, OPEN);
             bench.initialize();
-            bench.says("the store is not ready: its clusterGUID is not that of the store before");
+            bench
+                .reports("the store is not ready: its clusterGUID is not that of the store before");
             bench.stays(&before);
             bench.watch_routes();
             bench.restart_felix(86_400);
-            bench.says("its clusterGUID is not that of the store before");
-            bench.says("old at the start is in effect");
+            bench.reports("its clusterGUID is not that of the store before");
+            bench.reports("old at the start is in effect");
             bench.wrote_nothing(&before);
 
             // Restored in part, and locked; then it is unlocked, and applied.
@@ -291,7 +292,7 @@ fn a_store_that_is_emptied_changes_nothing_in_the_kernel() {
             let mut locked = cluster.clone();
             locked["spec"]["datastoreReady"] = json!(false);
             bench.host.put(&key, &locked);
-            bench.says("does not say datastoreReady: true");
+            bench.reports("does not say datastoreReady: true");
             bench.wrote_nothing(&before);
             bench.host.put(&key, &cluster);
             bench.host.until("one endpoint", || {
@@ -305,14 +306,14 @@ fn a_store_that_is_emptied_changes_nothing_in_the_kernel() {
 
             // Unreachable for longer, and empty afterwards.
             bench.wipe();
-            bench.says("the store is away");
+            bench.reports("the store is away");
             bench.start_etcd();
-            bench.says("it has no ClusterInformation default");
+            bench.reports("it has no ClusterInformation default");
             bench.stays(&before);
             // Without a snapshot, Felix waits for the datastore.
             bench.watch_routes();
             bench.restart_felix(0);
-            bench.says("it has no ClusterInformation default");
+            bench.reports("it has no ClusterInformation default");
             bench.wrote_nothing(&before);
         },
     );
@@ -363,7 +364,7 @@ fn a_start_without_the_store_writes_nothing_into_the_kernel() {
             bench.etcd = None;
             bench.watch_routes();
             bench.restart_felix(86_400);
-            bench.says("old at the start is in effect");
+            bench.reports("old at the start is in effect");
             bench.host.wait_up("cali1");
             bench.host.wait_up("cali2");
             bench.wrote_nothing(&before);
@@ -384,7 +385,7 @@ fn a_start_without_the_store_writes_nothing_into_the_kernel() {
                 });
                 bench.watch_routes();
                 bench.restart_felix(max_age_s);
-                bench.says("a full read of the store");
+                bench.reports("a full read of the store");
                 assert!(bench.log().contains(reason), "{}", bench.log());
                 bench.wrote_nothing(&before);
             }

@@ -53,11 +53,14 @@ impl Queues {
     /// Accepts a command. A replace of a key for which a notification is still queued is marked as
     /// overtaken.
     pub(super) fn submit(&mut self, command: Command) {
-        let tells = |event: &Event| match event.changed_key() {
+        let concerns_key = |event: &Event| match event.changed_key() {
             Some(key) => command.replaced_key() == Some(key),
             None => *event == Event::Overrun,
         };
-        let overtaken = self.notifications.iter().any(|(_, event)| tells(event));
+        let overtaken = self
+            .notifications
+            .iter()
+            .any(|(_, event)| concerns_key(event));
         self.commands.push_back(Pending { command, overtaken });
     }
 

@@ -74,7 +74,7 @@ impl Kernel {
         let attachment = Attachment(self.next_attachment);
         self.next_attachment += 1;
         self.attached.insert(attachment, Queues::default());
-        self.tell_links(attachment);
+        self.notify_links(attachment);
         attachment
     }
 
@@ -119,7 +119,7 @@ impl Kernel {
             };
             let event = queue.pop_front().map(|(_, event)| event);
             if event == Some(Event::Overrun) {
-                self.tell_links(attachment);
+                self.notify_links(attachment);
             }
             return event;
         }
@@ -295,7 +295,7 @@ impl Kernel {
         }
     }
 
-    fn tell_links(&mut self, attachment: Attachment) {
+    fn notify_links(&mut self, attachment: Attachment) {
         self.stamp += 1;
         let Some(queues) = self.attached.get_mut(&attachment) else {
             return;

@@ -217,14 +217,14 @@ impl Kernel {
                 .partition(|hop| hop.interface == Some(index));
             let gone: Vec<Hop> = gone;
             route.next_hops = left;
-            let told = Route {
+            let reported = Route {
                 next_hops: gone,
                 ..route.clone()
             };
             if !route.next_hops.is_empty() {
                 self.routes.insert(key, route);
             }
-            self.notify(None, &Event::Gone(key, told));
+            self.notify(None, &Event::Gone(key, reported));
         }
     }
 }

@@ -57,7 +57,7 @@ pub struct NetlinkFib {
     /// Events to hand out.
     events: VecDeque<Event>,
     /// Number of `events` that report changes by other programs.
-    untold: usize,
+    unreported: usize,
     /// Answers held back until the older notifications have been handed out.
     held: VecDeque<Event>,
     /// Notifications read while answers are pending.
@@ -94,7 +94,7 @@ impl NetlinkFib {
             job: None,
             sequence: 1,
             events: VecDeque::new(),
-            untold: 0,
+            unreported: 0,
             held: VecDeque::new(),
             ahead: 0,
             known: Known::default(),
@@ -133,7 +133,7 @@ impl NetlinkFib {
                         .extend(self.known.event(&message, &self.config.tables));
                 }
                 self.queue.overtake(self.events.iter().skip(before));
-                self.untold += self
+                self.unreported += self
                     .events
                     .iter()
                     .skip(before)
@@ -143,7 +143,7 @@ impl NetlinkFib {
             }
             Ok(Read::Lost) => {
                 self.events.push_back(Event::Overrun);
-                self.untold += 1;
+                self.unreported += 1;
                 self.queue.overtake(self.events.iter());
                 self.failed_reads = 0;
                 for what in [What::Links, What::Addresses] {
@@ -262,7 +262,7 @@ impl NetlinkFib {
     /// Returns the next event to hand out.
     fn pop(&mut self) -> Option<Event> {
         let event = self.events.pop_front()?;
-        self.untold -= usize::from(is_counted(&event));
+        self.unreported -= usize::from(is_counted(&event));
         Some(event)
     }
 }
@@ -283,9 +283,9 @@ impl fmt::Debug for NetlinkFib {
 
 impl Fib for NetlinkFib {
     fn submit(&mut self, command: Command) {
-        let told_all = self.untold == 0;
-        let untold = self.events.iter().take_while(|_| !told_all);
-        self.queue.push(command, untold);
+        let all_reported = self.unreported == 0;
+        let unreported = self.events.iter().take_while(|_| !all_reported);
+        self.queue.push(command, unreported);
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }

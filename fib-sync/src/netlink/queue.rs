@@ -22,16 +22,16 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Adds a command; `untold` are events that its caller has not received yet.
+    /// Adds a command; `unreported` are events that its caller has not received yet.
     pub(super) fn push<'a>(
         &mut self,
         command: Command,
-        mut untold: impl Iterator<Item = &'a Event>,
+        mut unreported: impl Iterator<Item = &'a Event>,
     ) {
         let mut overtaken = false;
         if let Some(key) = command.replaced_key() {
             self.replaces += 1;
-            overtaken = untold.any(|event| match event.changed_key() {
+            overtaken = unreported.any(|event| match event.changed_key() {
                 Some(changed) => changed == key,
                 None => *event == Event::Overrun,
             });

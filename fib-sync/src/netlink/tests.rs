@@ -126,14 +126,14 @@ fn an_overtaken_replace_is_not_sent() {
     let route = Route::blackhole(Owner(1));
     let (a, b) = (key(254, "10.0.0.0/24", 1), key(254, "10.0.1.0/24", 1));
     let mut queue = Queue::default();
-    let untold = VecDeque::from([Event::Gone(b, route.clone())]);
+    let unreported = VecDeque::from([Event::Gone(b, route.clone())]);
     queue.push(
         Command::Put(a, route.clone(), PutMode::Replace),
-        untold.iter(),
+        unreported.iter(),
     );
     queue.push(
         Command::Put(b, route.clone(), PutMode::Replace),
-        untold.iter(),
+        unreported.iter(),
     );
     let mut batch = Batch::take(&mut queue, 5, 100);
     assert_eq!(raw::messages(&batch.octets).count(), 1);

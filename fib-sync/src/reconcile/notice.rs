@@ -190,8 +190,8 @@ mod tests {
         for _ in 0..NOTICES_PER_WINDOW + 7 {
             notices.deleting(start, key, None, DeleteCause::Stray);
         }
-        let told = core::iter::from_fn(|| notices.poll()).count();
-        assert_eq!(told, NOTICES_PER_WINDOW as usize);
+        let reported = core::iter::from_fn(|| notices.poll()).count();
+        assert_eq!(reported, NOTICES_PER_WINDOW as usize);
         assert_eq!(notices.deadline(), Some(start + NOTICE_WINDOW));
         notices.pass_time(start + NOTICE_WINDOW);
         assert_eq!(notices.poll(), Some(Notice::DeletedMore { count: 7 }));

@@ -148,10 +148,10 @@ impl Watcher {
         }
         while let Some(address) = self.dirty_next_hops.pop_first() {
             let now = resolve(&self.mirror, self.config.resolve_table, address);
-            if let Some(told) = self.next_hops.get_mut(&address)
-                && told.as_ref() != Some(&now)
+            if let Some(reported) = self.next_hops.get_mut(&address)
+                && reported.as_ref() != Some(&now)
             {
-                *told = Some(now.clone());
+                *reported = Some(now.clone());
                 return Some(WatchChange::NextHop(address, now));
             }
         }
@@ -172,7 +172,7 @@ impl Watcher {
     pub fn resolutions(&self) -> impl Iterator<Item = (IpAddr, &Resolution)> {
         self.next_hops
             .iter()
-            .filter_map(|(address, told)| Some((*address, told.as_ref()?)))
+            .filter_map(|(address, reported)| Some((*address, reported.as_ref()?)))
     }
 
     /// Returns the imported prefixes.

@@ -26,7 +26,7 @@ fn it_is_a_fib_and_outlives_its_users() {
     let kernel = Rc::new(RefCell::new(kernel));
     let mut one = MemoryFib::new(&kernel);
     let mut two = MemoryFib::new(&kernel);
-    assert_eq!(drain(&mut one).len(), 2, "both links are told");
+    assert_eq!(drain(&mut one).len(), 2, "both links are reported");
     drain(&mut two);
     one.submit(Command::Put(
         key("10.65.0.1/32"),
@@ -45,7 +45,7 @@ fn it_is_a_fib_and_outlives_its_users() {
         },
     ] = &drain(&mut two)[..]
     else {
-        panic!("the other one is told");
+        panic!("the other one is reported");
     };
     assert_eq!(route.owner(), US);
     drop(one);
@@ -105,13 +105,13 @@ fn link_that_is_set_down_loses_its_routes() {
         .map(|(key, _)| key.prefix.to_string())
         .collect();
     assert_eq!(left, ["10.65.0.2/32", "fd65::2/128"]);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     while let Some(event) = world.kernel.poll(world.attachment) {
         if let Event::Gone(key, route) = event
             && route.owner() == STATIC
         {
-            told.push(key.prefix.to_string());
+            reported.push(key.prefix.to_string());
         }
     }
-    assert_eq!(told, ["fd65::1/128"], "IPv4 says nothing");
+    assert_eq!(reported, ["fd65::1/128"], "IPv4 says nothing");
 }

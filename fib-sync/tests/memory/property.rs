@@ -157,7 +157,7 @@ fn check_kernel(world: &World) {
         assert_eq!(world.status(key), Some(FibStatus::Acked), "{key}");
     }
     for key in world.ours().keys() {
-        assert!(world.wanted.contains_key(key), "{key} is nobody's");
+        assert!(world.wanted.contains_key(key), "{key} has no owner");
     }
 }
 
@@ -175,7 +175,7 @@ fn check_watcher(world: &World) {
         .collect();
     assert_eq!(world.watcher.imported().collect::<BTreeSet<_>>(), naive);
     let foreign = world.foreign();
-    for (address, told) in world.watcher.resolutions() {
+    for (address, resolution) in world.watcher.resolutions() {
         let covers = |key: &RouteKey| key.prefix.contains(&address);
         let best = foreign
             .iter()
@@ -186,8 +186,12 @@ fn check_watcher(world: &World) {
             .addresses()
             .any(|a| a.address.addr() == address);
         let reach = best.is_some_and(|(_, route)| route.kind.forwards()) && !own;
-        assert_eq!(told.is_reachable(), reach, "{address}: {told:?}, {best:?}");
-        if let (Resolution::Reachable { hops, .. }, Some((_, route))) = (told, best) {
+        assert_eq!(
+            resolution.is_reachable(),
+            reach,
+            "{address}: {resolution:?}, {best:?}"
+        );
+        if let (Resolution::Reachable { hops, .. }, Some((_, route))) = (resolution, best) {
             let links = |hops: &[Hop]| hops.iter().map(|h| h.interface).collect::<Vec<_>>();
             assert_eq!(links(hops), links(&route.next_hops));
         }

@@ -112,7 +112,7 @@ impl Pair {
     }
 
     async fn ask(&self, words: &str) -> String {
-        self.bird.tell(words).await.expect("BIRD answers")
+        self.bird.command(words).await.expect("BIRD answers")
     }
 
     /// Replaces the daemon's configuration of its neighbor.
@@ -194,7 +194,7 @@ impl Pair {
     /// everything that the daemon sent before.
     async fn mark(&mut self) {
         let net = self.announce_mark().await;
-        self.hears(net).await;
+        self.receives(net).await;
     }
 
     /// Asserts that the session is the same after BIRD has processed everything that the daemon
@@ -222,11 +222,11 @@ impl Pair {
         net.parse().expect("a net")
     }
 
-    async fn hears(&self, net: IpNet) {
+    async fn receives(&self, net: IpNet) {
         let waited = until(PATIENCE, "a route of BIRD's", async || {
             let paths = self.us.all_paths().await.unwrap_or_default();
-            let heard = paths.iter().any(|(heard, _)| *heard == net);
-            Ok::<_, Error>(heard.then_some(()).ok_or_else(String::new))
+            let received = paths.iter().any(|(received, _)| *received == net);
+            Ok::<_, Error>(received.then_some(()).ok_or_else(String::new))
         });
         if let Err(error) = waited.await {
             panic!("{error}\n{}\n{}", self.us.log_tail(), self.bird.log_tail());
@@ -239,13 +239,13 @@ impl Pair {
         let before = self.us.site.tcp_counter("TCPMD5Failure");
         let other = with(&["password"]);
         self.set(&other).await;
-        let net = self.is_not_heard(before).await;
+        let net = self.does_not_receive(before).await;
         self.set(&keys()).await;
-        self.hears(net).await;
+        self.receives(net).await;
     }
 
     /// Has BIRD announce another route, which does not arrive: the passwords differ.
-    async fn is_not_heard(&mut self, before: u64) -> IpNet {
+    async fn does_not_receive(&mut self, before: u64) -> IpNet {
         let net = self.announce_mark().await;
         let waited = until(PATIENCE, "segments of another key", async || {
             let found = self.us.site.tcp_counter("TCPMD5Failure") > before;

@@ -233,9 +233,9 @@ impl Stored {
             BLOCK => format!("{beside}/10.66.{}.0-26", self.marks),
             _ => format!("{beside}/mark-{}", self.marks),
         };
-        let told = format!("key=\"{mark}\"");
+        let logged = format!("key=\"{mark}\"");
         let change = async || self.store.write(&mark, "not a value").await;
-        self.pair.us.answers(&told, change).await;
+        self.pair.us.answers(&logged, change).await;
         self.store.remove(&mark).await;
     }
 
@@ -276,7 +276,7 @@ impl Stored {
         self.set(flip.contents()).await;
         let mut lost = None;
         if flip.is_password() {
-            lost = Some(self.pair.is_not_heard(failures).await);
+            lost = Some(self.pair.does_not_receive(failures).await);
         } else if flip.ends && flip.ipv6 {
             self.pair.is_over(OVER_IPV6, &what, &before_ipv6).await;
         } else if flip.ends {
@@ -288,7 +288,7 @@ impl Stored {
         }
         self.set(flip.base()).await;
         if let Some(net) = lost {
-            self.pair.hears(net).await;
+            self.pair.receives(net).await;
         }
         self.pair.is_up().await;
         if stays {

@@ -33,7 +33,7 @@ impl Fleet<'_> {
 
     /// Cuts a running reflector off from the datastore: its established sessions count for a while,
     /// then its clients choose others.
-    pub(crate) async fn a_reflector_is_not_heard_of(&mut self, nth: usize) {
+    pub(crate) async fn one_reflector_loses_the_datastore(&mut self, nth: usize) {
         self.settled().await;
         let watch = self.watch("a reflector is not heard of");
         let before = self.choices().await;
@@ -48,7 +48,7 @@ impl Fleet<'_> {
     /// Cuts all reflectors off from the datastore for longer than an unregistered reflector counts.
     /// That is a failure of the datastore, and no client changes its choice, also while the
     /// reflectors register again one by one.
-    pub(crate) async fn no_reflector_is_heard_of(&mut self, absence_wait: Duration) {
+    pub(crate) async fn all_reflectors_lose_the_datastore(&mut self, absence_wait: Duration) {
         let watch = self.watch("no reflector is heard of");
         let before = self.choices().await;
         for nth in 0..REFLECTORS.len() {

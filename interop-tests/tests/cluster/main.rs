@@ -48,8 +48,10 @@ fn a_cluster_of_reflectors_runs_itself() {
         fleet.the_store_is_away(Duration::from_secs(60)).await;
         fleet.all_reflectors_are_away(Duration::from_secs(10)).await;
         fleet.a_reflector_stays_away(0).await;
-        fleet.a_reflector_is_not_heard_of(1).await;
-        fleet.no_reflector_is_heard_of(patience.absence_wait).await;
+        fleet.one_reflector_loses_the_datastore(1).await;
+        fleet
+            .all_reflectors_lose_the_datastore(patience.absence_wait)
+            .await;
         fleet.a_reflector_is_drained_under_load(1).await;
         fleet.move_to_mesh().await;
     });

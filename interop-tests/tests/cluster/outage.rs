@@ -29,10 +29,10 @@ const BEGUN: &str = r#"{"spec":{"clusterGUID":"begun anew","datastoreReady":true
 const LOCKED: &str = r#"{"spec":{"clusterGUID":"lab","datastoreReady":false}}"#;
 
 /// Returns a predicate: a daemon reports this text in a note or as its reason for waiting.
-fn says(what: &str) -> impl Fn(&Status) -> bool {
+fn reports(what: &str) -> impl Fn(&Status) -> bool {
     move |status| {
-        let mut said = status.notes.iter().chain(&status.waiting_for);
-        said.any(|line| line.contains(what))
+        let mut lines = status.notes.iter().chain(&status.waiting_for);
+        lines.any(|line| line.contains(what))
     }
 }
 
@@ -113,8 +113,8 @@ impl<'g> Fleet<'g> {
                 None => &mut self.reflectors[0],
             };
             restart(speaker, &stores, DAY_S).await;
-            let told = "the store is away: a snapshot of ";
-            speaker.reports(told, says(told)).await;
+            let from_snapshot = "the store is away: a snapshot of ";
+            speaker.reports(from_snapshot, reports(from_snapshot)).await;
             self.sessions(CHOSEN).await;
             self.whole().await;
             self.settled().await;
@@ -140,7 +140,7 @@ impl<'g> Fleet<'g> {
             let started = speaker.start_keeping_again(&stores, max_age_s);
             started.expect("started");
             let waits = "a full read of the store";
-            speaker.reports(waits, says(waits)).await;
+            speaker.reports(waits, reports(waits)).await;
             let reason = format!("{max_age_s} s are allowed");
             speaker.writes(&reason).await;
         }
@@ -175,13 +175,15 @@ impl<'g> Fleet<'g> {
         self.etcd.wipe();
         if later {
             for speaker in self.speakers() {
-                speaker.reports("the loss", says("the store is away")).await;
+                speaker
+                    .reports("the loss", reports("the store is away"))
+                    .await;
             }
         }
         self.etcd.run(0).expect("started");
         for speaker in self.speakers() {
             let empty = "it has no ClusterInformation default";
-            speaker.reports(empty, says(empty)).await;
+            speaker.reports(empty, reports(empty)).await;
         }
         // The datastore is initialized with another clusterGUID; one Node is stored, so the mesh
         // has no other members.
@@ -190,14 +192,14 @@ impl<'g> Fleet<'g> {
         self.cluster(BEGUN).await;
         for speaker in self.speakers() {
             let other = "its clusterGUID is not that of the store before";
-            speaker.reports(other, says(other)).await;
+            speaker.reports(other, reports(other)).await;
         }
         // The original clusterGUID is restored, and the data is written before the datastore is
         // unlocked.
         self.cluster(LOCKED).await;
         for speaker in self.speakers() {
             let locked = "does not say datastoreReady: true";
-            speaker.reports(locked, says(locked)).await;
+            speaker.reports(locked, reports(locked)).await;
         }
         for number in NODES {
             self.write_node(number).await;

@@ -134,8 +134,8 @@ fn answer_of_another_ipam_plugin_is_kept() {
 
         // An attachment that was changed is made again, although host-local never assigns an
         // address twice.
-        let anew = node.asks("ADD", &container, &config).await;
-        assert_eq!(anew.expect("connected")["routes"], first["routes"]);
+        let second = node.asks("ADD", &container, &config).await;
+        assert_eq!(second.expect("connected")["routes"], first["routes"]);
         let removed = node.asks("DEL", &container, &config).await;
         removed.expect("disconnected");
         assert_eq!(fabric.left().await, [""; 0]);
@@ -161,9 +161,9 @@ fn status_of_an_old_sandbox_is_no_answer_for_the_new() {
             // A stopped Felix does not withdraw its report.
             node.felix.kill().await.unwrap();
             node.asks("DEL", &old, &config).await.expect("disconnected");
-            let said = "k8s prod%2Fweb-0 eth0";
-            let said = node.site.load(&format!("endpoint-status/{said}"));
-            assert!(said.contains("10.65.7.7/32"), "{said}");
+            let file = "k8s prod%2Fweb-0 eth0";
+            let file = node.site.load(&format!("endpoint-status/{file}"));
+            assert!(file.contains("10.65.7.7/32"), "{file}");
             let mut hurried = config.clone();
             hurried["policy_setup_timeout_seconds"] = 1.into();
             let late = node.asks("ADD", &new, &hurried).await.unwrap_err();

@@ -275,7 +275,7 @@ impl Node {
     }
 
     /// Runs a program on the host and returns its output. The program must succeed.
-    pub(crate) async fn says(&self, command: &str) -> String {
+    pub(crate) async fn output(&self, command: &str) -> String {
         let program = Program::new("/bin/sh").args(["-c", command]);
         let (status, output) = self.site.host.output(&program).await.expect("it runs");
         assert!(status.success(), "{command}");

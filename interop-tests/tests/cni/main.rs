@@ -453,11 +453,13 @@ fn status_reports_whether_add_is_possible() {
             };
             netns_lab::until::<(), netns_lab::Error>(PATIENCE, what, async || {
                 let status = node.asks("STATUS", &container, &config).await;
-                let told = match &status {
+                let is_reported = match &status {
                     Ok(_) => lives,
                     Err(error) => !lives && error["code"] == 50,
                 };
-                Ok(told.then_some(()).ok_or_else(|| format!("{status:?}")))
+                Ok(is_reported
+                    .then_some(())
+                    .ok_or_else(|| format!("{status:?}")))
             })
             .await
             .unwrap();
@@ -511,14 +513,14 @@ const SERVER: &str = "use IO::Socket::INET; \
 /// Returns the server's greeting through the host's port, as soon as it listens.
 async fn greeting() -> String {
     let greets = netns_lab::until::<String, netns_lab::Error>(PATIENCE, "a greeting", async || {
-        let heard = async {
+        let read = async {
             let mut stream = TcpStream::connect("10.0.0.1:8080").await?;
             let mut greeting = String::new();
             stream.read_to_string(&mut greeting).await.map(|_| greeting)
         };
-        let heard = timeout(Duration::from_secs(10), heard).await;
-        Ok(match heard {
-            Ok(heard) => heard.map_err(|error| error.to_string()),
+        let read = timeout(Duration::from_secs(10), read).await;
+        Ok(match read {
+            Ok(read) => read.map_err(|error| error.to_string()),
             Err(late) => Err(late.to_string()),
         })
     });

@@ -46,7 +46,7 @@ fn connect(from: &Container, to: IpAddr, port: u16, within: Duration) -> io::Res
 
 /// Returns how many packets the end of a tier has dropped on this host.
 async fn dropped(node: &Node) -> u64 {
-    let rules = node.says("nft list table inet cambric-felix").await;
+    let rules = node.output("nft list table inet cambric-felix").await;
     let ends = rules
         .lines()
         .filter(|line| line.contains("drop comment \"tier default: no policy decides\""));

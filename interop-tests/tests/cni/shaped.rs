@@ -46,15 +46,15 @@ async fn let_go(node: &Node, containers: [&mut Container; 2]) {
     for container in containers {
         let file = format!("/run/cambric/{}.netns", container.id);
         let bind = format!("touch {file} && mount --bind {} {file}", container.netns);
-        node.says(&bind).await;
+        node.output(&bind).await;
         container.netns = file;
     }
-    node.says("mount -t proc proc /proc").await;
+    node.output("mount -t proc proc /proc").await;
 }
 
 /// Returns the token buckets of the host, by device.
 async fn buckets(node: &Node) -> Vec<Value> {
-    let text = node.says("tc -s -j qdisc show").await;
+    let text = node.output("tc -s -j qdisc show").await;
     let all: Vec<Value> = serde_json::from_str(&text).expect("JSON");
     all.into_iter()
         .filter(|qdisc| qdisc["kind"] == "tbf")

@@ -74,8 +74,8 @@ fn bird_holds_the_paths_of_both_clients_behind_our_reflector() {
         holds(&two, NET, &[2]).await;
 
         // The reflector reports all paths.
-        let told = reflector.paths(net(NET)).await;
-        let sent: Vec<_> = told
+        let paths = reflector.paths(net(NET)).await;
+        let sent: Vec<_> = paths
             .iter()
             .map(|path| {
                 (

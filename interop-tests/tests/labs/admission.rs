@@ -4,9 +4,8 @@
 use std::net::Ipv4Addr;
 
 use interop_tests::{
-    Ground, Kind, PATIENCE, Range, Route, Setup, Site, Speaker, Table, in_ground,
+    Ground, Kind, PATIENCE, Range, Route, Setup, Site, Speaker, Table, as_received, in_ground,
     sender::{Opening, Sender},
-    told,
 };
 use ipnet::{IpNet, Ipv4Net};
 use testkit::Update;
@@ -56,9 +55,9 @@ async fn the_one_too_many(kind: Kind, ground: Ground) {
     let mut stays = by_hand(&ground, 2).await.expect("a session");
     let leaves = by_hand(&ground, 3).await.expect("a session");
     let refused = by_hand(&ground, 4).await.expect_err("there is no room");
-    let told = refused.to_string();
+    let text = refused.to_string();
     assert_eq!(
-        told,
+        text,
         format!("NOTIFICATION 6/8 (Cease/Out of Resources: {FULL})")
     );
 
@@ -79,8 +78,8 @@ async fn the_one_too_many(kind: Kind, ground: Ground) {
             Ok::<_, netns_lab::Error>(gone.then_some(()).ok_or_else(|| format!("{up:?}")))
         });
         left.await.expect("gone");
-        let again = guest.tell("neighbor 10.0.0.1 clear").await;
-        again.expect("it is told to try again");
+        let again = guest.command("neighbor 10.0.0.1 clear").await;
+        again.expect("it accepts the command to try again");
     }
     let net = Ipv4Net::new(Ipv4Addr::new(10, 65, 2, 0), 24).expect("a prefix");
     let update = Update::via(Site::v4(2)).announcing(net);
@@ -147,7 +146,7 @@ async fn keys(kind: Kind, ground: Ground) {
         .await;
     let _three = ground.speaker(kind, 4, &v6).await;
     let reflected = |number| {
-        let route = told(kind, Route::via(Site::v4(number)).local_pref(100));
+        let route = as_received(kind, Route::via(Site::v4(number)).local_pref(100));
         let net: IpNet = format!("10.65.{number}.0/24").parse().expect("a prefix");
         (net, route.reflected(Site::v4(number), CLUSTER))
     };
@@ -196,7 +195,7 @@ async fn ttl_security(kind: Kind, ground: Ground) {
     // The reflector resets the connection, before or after the OPEN is written.
     let _far = Sender::dial(&site, Site::v4(1).into(), &opening).await;
     let reflected = |number| {
-        let route = told(kind, Route::via(Site::v4(number)).local_pref(100));
+        let route = as_received(kind, Route::via(Site::v4(number)).local_pref(100));
         let net: IpNet = format!("10.65.{number}.0/24").parse().expect("a prefix");
         (net, route.reflected(Site::v4(number), CLUSTER))
     };
@@ -241,11 +240,11 @@ fn too_many_keys_for_the_kernel() {
             .filter(|neighbor| neighbor.address == Some(Site::v4(250).into()))
             .filter_map(|neighbor| neighbor.last_down)
             .collect();
-        let told = |why: &String| {
+        let is_full = |why: &String| {
             why.contains("the kernel has no room for the password of neighbor 10.0.0.250")
                 && why.contains("net.core.optmem_max from 8192 to ")
         };
-        assert!(matches!(&why[..], [why] if told(why)), "{why:?}");
+        assert!(matches!(&why[..], [why] if is_full(why)), "{why:?}");
         let room = reflector.site.host.sysctl("net/core/optmem_max", "131072");
         room.expect("it was set before");
         reflector

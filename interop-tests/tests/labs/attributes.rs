@@ -8,9 +8,8 @@ use std::net::Ipv4Addr;
 
 use bgp_proto::{AttrCode as Code, Family};
 use interop_tests::{
-    Ground, Kind, Setup, Site,
-    heard::Attributes,
-    in_ground,
+    Ground, Kind, Setup, Site, in_ground,
+    received::Attributes,
     sender::{Opening, Sender},
 };
 use testkit::{OPTIONAL, OPTIONAL_TRANSITIVE, Update};
@@ -35,7 +34,7 @@ async fn scripted(ground: &Ground, number: u8, to: u8) -> Sender {
 
 /// Returns the attributes of the only route that has an attribute of this type.
 fn with(sender: &Sender, code: Code) -> Option<&Attributes> {
-    let mut routes = sender.heard.routes.values();
+    let mut routes = sender.received.routes.values();
     routes.find(|attributes| attributes.contains_key(&code.0))
 }
 
@@ -74,17 +73,17 @@ fn attributes_of_gobgp_pass_unchanged() {
         let mut reflected = scripted(&ground, 3, 1).await;
         let mut direct = scripted(&ground, 4, 2).await;
         for (code, announce) in ROUTES {
-            source.tell(announce).await.expect("announced");
-            let there = |peer: &interop_tests::heard::Heard| {
+            source.command(announce).await.expect("announced");
+            let there = |peer: &interop_tests::received::Received| {
                 let mut routes = peer.routes.values();
                 routes.any(|attributes| attributes.contains_key(&code.0))
             };
-            direct.hears(announce, there).await;
-            reflected.hears(announce, there).await;
+            direct.receives(announce, there).await;
+            reflected.receives(announce, there).await;
             let octets = |sender| with(sender, *code).map(|found| found[&code.0].clone());
             assert_eq!(octets(&reflected), octets(&direct), "{announce}");
         }
-        assert_eq!(reflected.heard.oddities, Vec::<String>::new());
+        assert_eq!(reflected.received.oddities, Vec::<String>::new());
     });
 }
 
@@ -104,11 +103,11 @@ fn only_to_customer_of_frr_passes_without_partial() {
         reflector.is_up().await;
         let role = "configure terminal\nrouter bgp 65002\nneighbor 10.0.0.1 local-role provider\n\
                     address-family ipv4 unicast\nnetwork 10.72.0.0/24";
-        source.tell(role).await.expect("configured");
+        source.command(role).await.expect("configured");
         let marked = (OPTIONAL_TRANSITIVE, OTHER_ASN.to_be_bytes().to_vec());
         reflected
-            .hears(name, |heard| {
-                let mut routes = heard.routes.values();
+            .receives(name, |received| {
+                let mut routes = received.routes.values();
                 routes.any(|attributes| attributes.get(&Code::OnlyToCustomer.0) == Some(&marked))
             })
             .await;
@@ -161,7 +160,8 @@ fn scripted_attributes_pass_and_are_understood() {
         }
         update = update.with(OPTIONAL, Code::Aigp, &aigp);
         from.send(update).await.expect("sent");
-        to.hears(name, |heard| !heard.routes.is_empty()).await;
+        to.receives(name, |received| !received.routes.is_empty())
+            .await;
         let found = with(&to, Code::Aigp).expect("a route with AIGP");
         assert_eq!(found[&Code::Aigp.0], (OPTIONAL, aigp.to_vec()));
         for (code, value, _) in SCRIPTED {
@@ -172,7 +172,7 @@ fn scripted_attributes_pass_and_are_understood() {
             );
         }
         let shown = netns_lab::until(interop_tests::PATIENCE, name, async || {
-            let text = behind.tell("global rib 10.74.0.0/24 -j -a ipv4").await?;
+            let text = behind.command("global rib 10.74.0.0/24 -j -a ipv4").await?;
             let missing = SCRIPTED.iter().find(|(_, _, shown)| !text.contains(shown));
             Ok::<_, netns_lab::Error>(match missing {
                 None => Ok(()),

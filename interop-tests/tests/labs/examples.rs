@@ -148,7 +148,7 @@ fn injector_sends_10_000_routes_and_decoder_reads_them() {
 /// Has BIRD record the messages of all sessions.
 async fn records(bird: &Speaker) {
     let waited = until(PATIENCE, "BIRD", async || {
-        let answer = bird.tell("mrtdump all all").await?;
+        let answer = bird.command("mrtdump all all").await?;
         let is_up = answer.contains("ready") && !answer.contains("syntax error");
         Ok::<_, Error>(is_up.then_some(()).ok_or(answer))
     });

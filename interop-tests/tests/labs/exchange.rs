@@ -15,17 +15,17 @@
 use std::net::Ipv4Addr;
 
 use interop_tests::{
-    Ground, Kind, PATIENCE, Route, Setup, Site, Speaker, shown_external, table, told,
+    Ground, Kind, PATIENCE, Route, Setup, Site, Speaker, as_received, shown_external, table,
 };
 
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 const FOREIGN_AS: u32 = 64513;
 
 /// Returns a route that a foreign speaker originates as an external peer receives it.
-fn told_external(kind: Kind, route: Route) -> Route {
+fn as_received_externally(kind: Kind, route: Route) -> Route {
     match kind {
         Kind::Bird => Route { med: None, ..route },
-        _ => told(kind, route),
+        _ => as_received(kind, route),
     }
 }
 
@@ -44,15 +44,15 @@ async fn external(kind: Kind, ground: Ground) {
     us.holds(&table([
         (
             "10.70.1.0/24",
-            told_external(kind, Route::via(Site::v4(2)).path("64513").adorned()),
+            as_received_externally(kind, Route::via(Site::v4(2)).path("64513").adorned()),
         ),
         (
             "fd70:1::/64",
-            told_external(kind, Route::via(Site::v6(2)).path("64513").adorned()),
+            as_received_externally(kind, Route::via(Site::v6(2)).path("64513").adorned()),
         ),
         (
             "10.70.2.0/24",
-            told_external(kind, Route::via(Site::v4(2)).path("64513")),
+            as_received_externally(kind, Route::via(Site::v4(2)).path("64513")),
         ),
     ]))
     .await;
@@ -80,11 +80,11 @@ async fn external(kind: Kind, ground: Ground) {
     us.holds(&table([
         (
             "fd70:1::/64",
-            told_external(kind, Route::via(Site::v6(2)).path("64513").adorned()),
+            as_received_externally(kind, Route::via(Site::v6(2)).path("64513").adorned()),
         ),
         (
             "10.70.2.0/24",
-            told_external(kind, Route::via(Site::v4(2)).path("64513")),
+            as_received_externally(kind, Route::via(Site::v4(2)).path("64513")),
         ),
     ]))
     .await;
@@ -155,8 +155,8 @@ async fn our_reflector(kind: Kind, ground: Ground) {
         .reflected(Site::v4(2), CLUSTER);
     let routes = [
         ("10.65.2.1/32", from(2).adorned()),
-        ("fd65::2/128", told(kind, v6)),
-        ("10.65.3.1/32", told(kind, from(3))),
+        ("fd65::2/128", as_received(kind, v6)),
+        ("10.65.3.1/32", as_received(kind, from(3))),
         ("10.65.4.1/32", from(4)),
     ];
     let all_but = |own: &[&str]| {
@@ -196,10 +196,10 @@ async fn their_reflector(kind: Kind, ground: Ground) {
     let two = ground.speaker(Kind::Client, 3, &two).await;
     let from = |number| {
         let route = Route::via(Site::v4(number)).local_pref(100);
-        told(kind, route.reflected(Site::v4(number), CLUSTER))
+        as_received(kind, route.reflected(Site::v4(number), CLUSTER))
     };
     let v6 = Route::via(Site::v6(2)).local_pref(100);
-    let v6 = told(kind, v6.reflected(Site::v4(2), CLUSTER));
+    let v6 = as_received(kind, v6.reflected(Site::v4(2), CLUSTER));
     one.holds(&table([("10.65.3.1/32", from(3))])).await;
     two.holds(&table([("10.65.2.1/32", from(2)), ("fd65::2/128", v6)]))
         .await;
@@ -231,12 +231,12 @@ async fn mesh(kind: Kind, ground: Ground) {
     let from = |number| Route::via(Site::v4(number)).local_pref(100);
     one.holds(&table([
         ("10.65.2.1/32", from(2)),
-        ("10.65.3.1/32", told(kind, from(3))),
+        ("10.65.3.1/32", as_received(kind, from(3))),
     ]))
     .await;
     two.holds(&table([
         ("10.65.1.1/32", from(1)),
-        ("10.65.3.1/32", told(kind, from(3))),
+        ("10.65.3.1/32", as_received(kind, from(3))),
     ]))
     .await;
     them.holds(&table([

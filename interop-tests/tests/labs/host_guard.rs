@@ -243,8 +243,8 @@ fn unprivileged_reflector_reports_what_guard_has_loaded() {
             .arg(own("cambric-route-reflector"))
             .args(["--config", file]);
         let part = ["--route-reflector", file];
-        let (said, notes) = started(&site, &daemon, &control).await;
-        assert!(said.starts_with("not in force"), "{said}");
+        let (state, notes) = started(&site, &daemon, &control).await;
+        assert!(state.starts_with("not in force"), "{state}");
         assert!(
             notes.contains("port 1790 is open to local users"),
             "{notes}"
@@ -252,12 +252,15 @@ fn unprivileged_reflector_reports_what_guard_has_loaded() {
         let (done, text) = cambric_guard(&site, &part).await;
         let wanted = "ports 179 1790, allowed user ids 0 4242";
         assert!(done && text.contains(wanted), "{text}");
-        let (said, notes) = started(&site, &daemon, &control).await;
+        let (state, notes) = started(&site, &daemon, &control).await;
         assert!(
-            said.starts_with("loaded by `cambric guard`, not verified"),
-            "{said}"
+            state.starts_with("loaded by `cambric guard`, not verified"),
+            "{state}"
         );
-        assert!(said.contains("1790") && !notes.contains("guard"), "{notes}");
+        assert!(
+            state.contains("1790") && !notes.contains("guard"),
+            "{notes}"
+        );
 
         let (done, text) = cambric_guard(&site, &["--check", part[0], part[1]]).await;
         assert!(done && text.contains(wanted), "{text}");
@@ -265,8 +268,8 @@ fn unprivileged_reflector_reports_what_guard_has_loaded() {
         assert!(done);
         let (done, text) = cambric_guard(&site, &["--check", part[0], part[1]]).await;
         assert!(!done && text.contains("there is no table"), "{text}");
-        let (said, _) = started(&site, &daemon, &control).await;
-        assert!(said.starts_with("not in force"), "{said}");
+        let (state, _) = started(&site, &daemon, &control).await;
+        assert!(state.starts_with("not in force"), "{state}");
     });
 }
 

@@ -7,9 +7,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use bgp_proto::AttrCode as Code;
 use interop_tests::{
-    Ground, Kind, Route, Setup, Site, Speaker, Table,
-    heard::{Attributes, Destination},
-    in_ground,
+    Ground, Kind, Route, Setup, Site, Speaker, Table, in_ground,
+    received::{Attributes, Destination},
     sender::{Opening, Sender},
 };
 use ipnet::Ipv4Net;
@@ -27,7 +26,7 @@ type Attribute = (Code, u8, &'static [u8]);
 /// The outcome of a message.
 enum Outcome {
     /// No error: the route is advertised like any other, with these attributes added.
-    Told(&'static [Attribute]),
+    Advertised(&'static [Attribute]),
     /// No error, but the route is looped. RFC 4271 §9.1.2, RFC 4456 §8
     Unused,
     /// The route is advertised without the malformed attribute. RFC 7606 §2
@@ -37,13 +36,13 @@ enum Outcome {
     /// The session ends with this NOTIFICATION.
     Reset(u8, u8),
 }
-use Outcome::{Discarded, Reset, Told, Unused, Withdrawn};
+use Outcome::{Advertised, Discarded, Reset, Unused, Withdrawn};
 
 impl Outcome {
     /// Returns the action that `cambric show malformed` reports; `None` without an error.
     const fn remedy(&self) -> Option<&'static str> {
         match self {
-            Told(_) | Unused => None,
+            Advertised(_) | Unused => None,
             Discarded => Some("attribute discard"),
             Withdrawn => Some("treat-as-withdraw"),
             Reset(..) => Some("session reset"),
@@ -57,7 +56,11 @@ type Row = (&'static str, fn(Update) -> Update, Outcome);
 /// Messages that do not reset the session.
 const BORNE: &[Row] = &[
     // RFC 4271 §5.1.5: a missing LOCAL_PREF is no error, and the route is advertised with one.
-    ("no LOCAL_PREF", |u| u.without(Code::LocalPref), Told(&[])),
+    (
+        "no LOCAL_PREF",
+        |u| u.without(Code::LocalPref),
+        Advertised(&[]),
+    ),
     ("no ORIGIN", |u| u.without(Code::Origin), Withdrawn),
     ("no AS_PATH", |u| u.without(Code::AsPath), Withdrawn),
     ("no NEXT_HOP", |u| u.without(Code::NextHop), Withdrawn),
@@ -164,7 +167,7 @@ const BORNE: &[Row] = &[
                 &[0, 9, 0, 9, 0, 1, 0, 1, 0, 9, 0, 9],
             )
         },
-        Told(&[(
+        Advertised(&[(
             Code::Communities,
             OPTIONAL_TRANSITIVE,
             &[0, 1, 0, 1, 0, 9, 0, 9],
@@ -220,12 +223,12 @@ const BORNE: &[Row] = &[
     (
         "an unknown optional attribute",
         |u| u.with(OPTIONAL, Code(201), &[1]),
-        Told(&[]),
+        Advertised(&[]),
     ),
     (
         "an unknown transitive attribute",
         |u| u.with(OPTIONAL_TRANSITIVE, Code(202), &[1, 2]),
-        Told(&[(Code(202), PARTIAL, &[1, 2])]),
+        Advertised(&[(Code(202), PARTIAL, &[1, 2])]),
     ),
     // RFC 7606 §4.
     (
@@ -328,13 +331,17 @@ fn ebgp_peer_sets_no_ibgp_attributes() {
             wanted.remove(&Code::OriginatorId.0);
             wanted.remove(&Code::ClusterList.0);
             let destination = Destination::v4(prefix(row));
-            to.hears(name, |heard| {
-                heard.routes.get(&destination) == Some(&wanted)
+            to.receives(name, |received| {
+                received.routes.get(&destination) == Some(&wanted)
             })
             .await;
             kept(&reflector, name, &message.octets(), outcome).await;
         }
-        assert!(to.heard.oddities.is_empty(), "{:?}", to.heard.oddities);
+        assert!(
+            to.received.oddities.is_empty(),
+            "{:?}",
+            to.received.oddities
+        );
     });
 }
 
@@ -421,7 +428,11 @@ fn malformed_update_is_not_propagated() {
             for other in &others {
                 other.holds(&expected).await;
             }
-            assert!(to.heard.oddities.is_empty(), "{:?}", to.heard.oddities);
+            assert!(
+                to.received.oddities.is_empty(),
+                "{:?}",
+                to.received.oddities
+            );
             let fatal: Vec<String> = (FATAL_HOST..FATAL_HOST + senders)
                 .map(|number| Site::v4(number).to_string())
                 .collect();
@@ -445,18 +456,21 @@ async fn fatal_ones(ground: &Ground, to: &mut Sender, reflector: &Speaker) {
         let source = ground.site(number).await.expect("a host");
         let mut from = session(&source).await;
         from.send(good(row)).await.expect("sent");
-        to.hears("a good route", |heard| heard.has(prefix(row)))
+        to.receives("a good route", |received| received.has(prefix(row)))
             .await;
         from.send(odd(row, *alter)).await.expect("sent");
         let Reset(code, subcode) = outcome else {
             panic!("{name} is in the wrong table");
         };
-        from.hears(name, |heard| {
-            let said = heard.notification.as_ref();
-            said.is_some_and(|said| (said.code, said.subcode) == (*code, *subcode))
+        from.receives(name, |received| {
+            let notification = received.notification.as_ref();
+            notification.is_some_and(|notification| {
+                (notification.code, notification.subcode) == (*code, *subcode)
+            })
         })
         .await;
-        to.hears(name, |heard| heard.routes.is_empty()).await;
+        to.receives(name, |received| received.routes.is_empty())
+            .await;
         kept(reflector, name, &odd(row, *alter).octets(), outcome).await;
     }
 }
@@ -487,30 +501,33 @@ async fn borne_ones(source: &Site, to: &mut Sender, reflector: &Speaker) -> Tabl
     let mut expected = Table::new();
     for (row, (name, alter, outcome)) in BORNE.iter().enumerate() {
         let destination = Destination::v4(prefix(row));
-        let told = |to: &Sender| to.heard.routes.get(&destination).cloned();
+        let attributes_at = |to: &Sender| to.received.routes.get(&destination).cloned();
         from.send(good(row)).await.expect("sent");
-        to.hears("a good route", |heard| heard.has(prefix(row)))
+        to.receives("a good route", |received| received.has(prefix(row)))
             .await;
         assert_eq!(
-            told(to),
+            attributes_at(to),
             Some(canonical(false, &[])),
             "{name}: the good route"
         );
         from.send(odd(row, *alter)).await.expect("sent");
         match outcome {
-            Told(_) | Discarded => {
+            Advertised(_) | Discarded => {
                 let besides = match outcome {
-                    Told(besides) => *besides,
+                    Advertised(besides) => *besides,
                     _ => &[],
                 };
                 let wanted = canonical(true, besides);
-                to.hears(name, |heard| {
-                    heard.routes.get(&destination) == Some(&wanted)
+                to.receives(name, |received| {
+                    received.routes.get(&destination) == Some(&wanted)
                 })
                 .await;
                 expected.insert(prefix(row).into(), shown(besides));
             }
-            Unused | Withdrawn => to.hears(name, |heard| !heard.has(prefix(row))).await,
+            Unused | Withdrawn => {
+                to.receives(name, |received| !received.has(prefix(row)))
+                    .await
+            }
             Reset(..) => panic!("{name} is in the wrong table"),
         }
         kept(reflector, name, &odd(row, *alter).octets(), outcome).await;
@@ -520,7 +537,7 @@ async fn borne_ones(source: &Site, to: &mut Sender, reflector: &Speaker) -> Tabl
     let update = Update::via(Site::v4(2)).announcing_octets(&stray);
     from.send(update).await.expect("sent");
     let net = Ipv4Net::new(Ipv4Addr::new(10, 99, 0, 0), 20).expect("a prefix");
-    to.hears("a prefix without stray bits", |heard| heard.has(net))
+    to.receives("a prefix without stray bits", |received| received.has(net))
         .await;
     expected.insert(
         net.into(),

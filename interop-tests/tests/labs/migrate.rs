@@ -32,7 +32,7 @@ fn mesh_and_shadows(number: u8) -> Vec<Peer> {
 }
 
 /// Returns the route that a node announces: BIRD its block, Cambric with a file its workload.
-fn told_by(number: u8, moved: &[u8]) -> IpNet {
+fn announced_by(number: u8, moved: &[u8]) -> IpNet {
     match moved.contains(&number) {
         true => Node::workload(number),
         false => Node::block(number),
@@ -108,8 +108,10 @@ impl Fabric {
     }
 
     async fn move_over(&mut self, number: u8) {
-        let told = others(number).into_iter();
-        let routes: Vec<IpNet> = told.map(|other| told_by(other, &self.moved)).collect();
+        let announced = others(number).into_iter();
+        let routes: Vec<IpNet> = announced
+            .map(|other| announced_by(other, &self.moved))
+            .collect();
         let (node, daemon) = self.at(number);
         replace(node, daemon, &mesh(number), &routes, Run::InPlace).await;
         self.moved.push(number);
@@ -131,8 +133,10 @@ impl Fabric {
     async fn rests(&self) {
         for node in &self.nodes {
             let number = node.site.number;
-            let told = others(number).into_iter();
-            let mut routes: Vec<IpNet> = told.map(|other| told_by(other, &self.moved)).collect();
+            let announced = others(number).into_iter();
+            let mut routes: Vec<IpNet> = announced
+                .map(|other| announced_by(other, &self.moved))
+                .collect();
             if self.moved.contains(&number) {
                 node.settles(&routes).await;
             } else {
@@ -267,7 +271,7 @@ fn clients_and_reflector_move_without_lost_ping() {
             .await;
 
         // The reflector is replaced: the second one serves before the first one stops.
-        let both_told = async |rr: u8| {
+        let both_learn = async |rr: u8| {
             let from = format!("Global_{}", Site::v4(rr).to_string().replace('.', "_"));
             nodes[0].learns("bird.ctl", &from, Node::workload(2)).await;
             nodes[1].learns("tools.ctl", &from, Node::block(1)).await;
@@ -276,7 +280,7 @@ fn clients_and_reflector_move_without_lost_ping() {
             .speaker(Kind::Reflector, SECOND_RR, &reflector())
             .await;
         nodes[1].repeer(&second, &peers);
-        both_told(SECOND_RR).await;
+        both_learn(SECOND_RR).await;
         nodes[1].kernel_holds(&[Node::block(1)]).await;
         bird.stop().await.expect("BIRD ends");
         nodes[0]
@@ -285,7 +289,7 @@ fn clients_and_reflector_move_without_lost_ping() {
 
         // And back to BIRD.
         let _bird = bird.start_again(&reflector()).await.expect("BIRD starts");
-        both_told(RR).await;
+        both_learn(RR).await;
         cambric.stop().await.expect("the reflector ends");
         nodes[0]
             .kernel_holds(&[Node::block(1), Node::workload(2)])

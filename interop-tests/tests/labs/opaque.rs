@@ -16,9 +16,8 @@ use std::net::Ipv4Addr;
 
 use bgp_proto::{AttrCode as Code, Family};
 use interop_tests::{
-    Ground, Kind, PATIENCE, Setup, Site, Speaker,
-    heard::{Attributes, Heard},
-    in_ground,
+    Ground, Kind, PATIENCE, Setup, Site, Speaker, in_ground,
+    received::{Attributes, Received},
     sender::{Opening, Sender},
 };
 use testkit::{OPTIONAL, Update};
@@ -223,7 +222,7 @@ fn unreflected(attributes: &Attributes) -> Attributes {
     attributes
 }
 
-fn same(direct: &Heard, reflected: &Heard) -> bool {
+fn same(direct: &Received, reflected: &Received) -> bool {
     let reflected = reflected.routes.iter();
     let reflected = reflected.map(|(net, attributes)| (net, unreflected(attributes)));
     let direct = direct.routes.iter();
@@ -267,33 +266,33 @@ async fn octet_for_octet(source: Kind, own: &[Origin], ground: Ground) {
     let mut direct = by_hand(&ground, 4, 2, &FAMILIES).await;
 
     for (at, origin) in own.iter().enumerate() {
-        source.tell(origin.announce).await.expect("announced");
+        source.command(origin.announce).await.expect("announced");
         direct
-            .hears(origin.announce, |heard| heard.routes.len() == at + 1)
+            .receives(origin.announce, |received| received.routes.len() == at + 1)
             .await;
-        let heard = direct.heard.clone();
+        let received = direct.received.clone();
         reflected
-            .hears(origin.announce, |reflected| same(&heard, reflected))
+            .receives(origin.announce, |reflected| same(&received, reflected))
             .await;
         shown(&behind, origin, true).await;
     }
     for (at, origin) in own.iter().enumerate() {
-        source.tell(origin.withdraw).await.expect("withdrawn");
+        source.command(origin.withdraw).await.expect("withdrawn");
         direct
-            .hears(origin.withdraw, |heard| {
-                heard.routes.len() == own.len() - at - 1
+            .receives(origin.withdraw, |received| {
+                received.routes.len() == own.len() - at - 1
             })
             .await;
-        let heard = direct.heard.clone();
+        let received = direct.received.clone();
         reflected
-            .hears(origin.withdraw, |reflected| same(&heard, reflected))
+            .receives(origin.withdraw, |reflected| same(&received, reflected))
             .await;
         shown(&behind, origin, false).await;
     }
     assert!(
-        reflected.heard.oddities.is_empty(),
+        reflected.received.oddities.is_empty(),
         "{:?}",
-        reflected.heard.oddities
+        reflected.received.oddities
     );
     reflector.stood(|_| true).await;
     let neighbors = reflector.neighbors().await.neighbors;
@@ -310,7 +309,7 @@ async fn shown(behind: &[Speaker], origin: &Origin, is: bool) {
         let speaker = speaker.expect("one of each kind");
         let what = format!("{kind:?} on {}", origin.announce);
         let found = netns_lab::until(PATIENCE, &what, async || {
-            let text = speaker.tell(question).await?;
+            let text = speaker.command(question).await?;
             Ok::<_, netns_lab::Error>(if text.contains(answer) == is {
                 Ok(())
             } else {
@@ -436,20 +435,25 @@ fn withdrawals_find_their_route() {
             from.send(reach(*family, hop, announced))
                 .await
                 .expect("sent");
-            to.hears(name, |heard| {
-                let routes: Vec<_> = heard.routes.iter().collect();
+            to.receives(name, |received| {
+                let routes: Vec<_> = received.routes.iter().collect();
                 let [(destination, attributes)] = routes[..] else {
                     return false;
                 };
-                let told = attributes
+                let next_hop = attributes
                     .get(&Code::MpReach.0)
                     .map(|(_, hop)| hop.as_slice());
-                destination.nlri == *announced && told.unwrap_or_default() == *hop
+                destination.nlri == *announced && next_hop.unwrap_or_default() == *hop
             })
             .await;
             from.send(unreach(*family, withdrawn)).await.expect("sent");
-            to.hears(name, |heard| heard.routes.is_empty()).await;
+            to.receives(name, |received| received.routes.is_empty())
+                .await;
         }
-        assert!(to.heard.oddities.is_empty(), "{:?}", to.heard.oddities);
+        assert!(
+            to.received.oddities.is_empty(),
+            "{:?}",
+            to.received.oddities
+        );
     });
 }

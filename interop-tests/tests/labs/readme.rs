@@ -139,11 +139,11 @@ impl<'f> Shell<'f> {
         let mut process = self.host.spawn(&name, &program).expect("a daemon");
         let what = format!("{command} is ready on {}", self.host.name());
         let is_ready = within(PATIENCE, &what, async {
-            let mut said = [0; 256];
-            while let Ok(length) = socket.recv(&mut said).await {
-                if said
+            let mut output = [0; 256];
+            while let Ok(length) = socket.recv(&mut output).await {
+                if output
                     .get(..length)
-                    .is_some_and(|said| said.starts_with(b"READY=1"))
+                    .is_some_and(|output| output.starts_with(b"READY=1"))
                 {
                     return;
                 }
@@ -159,9 +159,9 @@ impl<'f> Shell<'f> {
         let what = format!("{}# {command}", self.host.name());
         let program = self.program(command);
         let run = within(PATIENCE, &what, self.host.output(&program)).await;
-        let (status, said) = run.expect("in time").expect("a shell");
-        let said = String::from_utf8_lossy(&said);
-        println!("{what}\n{said}");
+        let (status, output) = run.expect("in time").expect("a shell");
+        let output = String::from_utf8_lossy(&output);
+        println!("{what}\n{output}");
         if !status.success() {
             for daemon in &self.daemons {
                 println!("{}: {}", daemon.name(), daemon.log_tail());
@@ -221,9 +221,9 @@ fn readme_on_real_hosts_works_as_written() {
         // The two clients receive each other's routes from the reflector.
         let peers = "cambric show neighbors --json | grep '\"address\"'";
         let program = shells[2].program(peers);
-        let (_, said) = fabric.nodes[2].host.output(&program).await.expect("asked");
-        let said = String::from_utf8_lossy(&said);
-        assert_eq!(said.lines().count(), 1, "{said}");
-        assert!(said.contains("10.0.0.11"), "{said}");
+        let (_, output) = fabric.nodes[2].host.output(&program).await.expect("asked");
+        let output = String::from_utf8_lossy(&output);
+        assert_eq!(output.lines().count(), 1, "{output}");
+        assert!(output.contains("10.0.0.11"), "{output}");
     });
 }

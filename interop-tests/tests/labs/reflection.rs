@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use bgp_proto::AttrCode;
 use interop_tests::{
-    Ground, Kind, Route, Setup, Site, Speaker, Table, in_ground,
+    Ground, Kind, Route, Setup, Site, Speaker, Table, as_received, in_ground,
     sender::{Opening, Sender},
-    shown_external, told,
+    shown_external,
 };
 use ipnet::{IpNet, Ipv4Net};
 use testkit::{OPTIONAL, Update, WELL_KNOWN};
@@ -100,10 +100,12 @@ fn expected(kind: Kind, version: Version, (number, seat): (u8, Seat)) -> Table {
         let own = Route::via(address);
         let route = match passed(source, seat) {
             Passed::Nothing => return None,
-            Passed::Reflected => told(kind, own.local_pref(100)).reflected(Site::v4(from), CLUSTER),
+            Passed::Reflected => {
+                as_received(kind, own.local_pref(100)).reflected(Site::v4(from), CLUSTER)
+            }
             Passed::Enters => {
                 let route = own.path(&asn(from, source).to_string()).local_pref(100);
-                told(kind, route)
+                as_received(kind, route)
             }
             Passed::Leaves => {
                 let route = Route::via(ours).path(&ASN.to_string());
@@ -204,39 +206,42 @@ fn nothing_returns_to_its_originator() {
         };
         // Its route is the only one, then the better, then the worse, then withdrawn.
         one.send(preferred(2, 100)).await.expect("sent");
-        two.hears("the route of one", |heard| heard.has(NET)).await;
+        two.receives("the route of one", |received| received.has(NET))
+            .await;
         assert_eq!(
-            two.heard.reflection_of(NET),
+            two.received.reflection_of(NET),
             (Some(Site::v4(2)), vec![CLUSTER])
         );
         two.send(preferred(3, 50)).await.expect("sent");
         two.send(preferred(3, 200)).await.expect("sent");
-        one.hears("the better route of two", |heard| heard.has(NET))
+        one.receives("the better route of two", |received| received.has(NET))
             .await;
         assert_eq!(
-            one.heard.reflection_of(NET),
+            one.received.reflection_of(NET),
             (Some(Site::v4(3)), vec![CLUSTER])
         );
-        two.hears("that its own is the best", |heard| !heard.has(NET))
+        two.receives("that its own is the best", |received| !received.has(NET))
             .await;
         let gone = Update::default().withdrawing(NET);
         two.send(&gone).await.expect("sent");
-        one.hears("that the better one is gone", |heard| !heard.has(NET))
+        one.receives("that the better one is gone", |received| !received.has(NET))
             .await;
-        two.hears("the route of one again", |heard| heard.has(NET))
+        two.receives("the route of one again", |received| received.has(NET))
             .await;
         one.send(&gone).await.expect("sent");
-        two.hears("that all is gone", |heard| !heard.has(NET)).await;
+        two.receives("that all is gone", |received| !received.has(NET))
+            .await;
         // The last route proves that no other message is in flight.
         let mark = Update::via(Site::v4(3)).announcing(MARK);
         two.send(&mark).await.expect("sent");
-        one.hears("the mark", |heard| heard.has(MARK)).await;
+        one.receives("the mark", |received| received.has(MARK))
+            .await;
         // A route may be sent twice: with the initial table, and as a change while that is sent.
         let of = |number: u8| Some(Site::v4(number));
-        let (to_one, to_two) = (&one.heard.originators, &two.heard.originators);
+        let (to_one, to_two) = (&one.received.originators, &two.received.originators);
         assert!(to_one.iter().all(|id| *id == of(3)), "{to_one:?}");
         assert!(to_two.iter().all(|id| *id == of(2)), "{to_two:?}");
-        assert!(one.heard.oddities.is_empty() && two.heard.oddities.is_empty());
+        assert!(one.received.oddities.is_empty() && two.received.oddities.is_empty());
     });
 }
 
@@ -296,8 +301,8 @@ fn loops_end_at_import() {
         for (name, attributes, expected) in rows {
             let good = Update::via(Site::v4(2)).announcing(NET);
             from.send(&good).await.expect("sent");
-            to.hears("the route as it should be", |heard| {
-                heard.has(NET) && heard.reflection_of(NET).1.len() == 1
+            to.receives("the route as it should be", |received| {
+                received.has(NET) && received.reflection_of(NET).1.len() == 1
             })
             .await;
             let update = attributes
@@ -310,13 +315,13 @@ fn loops_end_at_import() {
                 Ok((originator, list)) => {
                     let list = [vec![CLUSTER], list].concat();
                     let reflection = (Some(originator), list);
-                    to.hears(name, |heard| {
-                        heard.has(NET) && heard.reflection_of(NET) == reflection
+                    to.receives(name, |received| {
+                        received.has(NET) && received.reflection_of(NET) == reflection
                     })
                     .await;
                 }
                 Err(reason) => {
-                    to.hears(name, |heard| !heard.has(NET)).await;
+                    to.receives(name, |received| !received.has(NET)).await;
                     let paths = reflector.paths(NET.into()).await;
                     let lost = paths.first().and_then(|path| path.lost.clone());
                     assert_eq!(lost.as_deref(), Some(reason), "{name}");
@@ -387,7 +392,7 @@ impl Pair {
     async fn settle(&self, announced: bool, by: Kind) {
         for (client, other) in self.clients.iter().zip([4, 3]) {
             let route = Route::via(Site::v4(other)).local_pref(100);
-            let route = told(by, route).reflected(Site::v4(other), CLUSTER);
+            let route = as_received(by, route).reflected(Site::v4(other), CLUSTER);
             let routes = announced.then(|| (prefix(other), route));
             let mend = |_: &IpNet, route: &mut Route| {
                 if self.theirs.kind == Kind::Gobgp && route.originator_id == Some(Site::v4(2)) {
@@ -440,7 +445,7 @@ async fn two_clusters(kind: Kind, ground: Ground) {
             let route = Route::via(Site::v4(4)).local_pref(100);
             route.reflected(Site::v4(2), CLUSTER)
         }
-        _ => told(kind, through(4, OTHER_CLUSTER, CLUSTER)),
+        _ => as_received(kind, through(4, OTHER_CLUSTER, CLUSTER)),
     };
     let [one, two] = &pair.clients;
     two.holds(&Table::from([(prefix(3), from_ours)])).await;

@@ -13,7 +13,9 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use interop_tests::{Ground, Kind, PATIENCE, Route, Setup, Site, Speaker, in_ground, table, told};
+use interop_tests::{
+    Ground, Kind, PATIENCE, Route, Setup, Site, Speaker, as_received, in_ground, table,
+};
 use ipnet::IpNet;
 use netns_lab::{Error, until};
 
@@ -64,7 +66,7 @@ const fn source(kind: Kind) -> Kind {
 
 /// Returns a route of host `number`, as the other peers hold it.
 fn reflected(from: Kind, number: u8) -> Route {
-    told(
+    as_received(
         from,
         Route::via(Site::v4(number))
             .local_pref(100)
@@ -235,14 +237,14 @@ async fn refreshes_are_marked(ground: Ground) {
         .await;
     let held = table([("10.65.3.1/32", reflected(Kind::Bird, 3))]);
     one.holds(&held).await;
-    one.tell("debug peer0 all").await.expect("told");
+    one.command("debug peer0 all").await.expect("accepted");
     let asked = async {
-        one.tell("reload in peer0").await.expect("told");
+        one.command("reload in peer0").await.expect("accepted");
         one.writes("Got END-OF-RR").await;
     };
     never_lost(&one, net("10.65.3.1/32"), asked).await;
     one.writes("Got BEGIN-OF-RR").await;
-    two.tell("reload out peer0").await.expect("told");
+    two.command("reload out peer0").await.expect("accepted");
     one.holds(&held).await;
     // The other direction: BIRD's markers.
     ours.refresh("n10-0-0-3").await;

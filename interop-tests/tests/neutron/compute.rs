@@ -313,7 +313,7 @@ impl Port {
 
     /// Waits until the machine gets an answer from another machine, with one of its additional
     /// addresses as source.
-    pub(crate) async fn hears_from(&self, own: IpAddr, other: &Self) {
+    pub(crate) async fn receives_from(&self, own: IpAddr, other: &Self) {
         let (v4, v6, to) = match own {
             IpAddr::V4(own) => (own, Ipv6Addr::UNSPECIFIED, other.address.into()),
             IpAddr::V6(own) => (Ipv4Addr::UNSPECIFIED, own, other.address_v6.into()),
@@ -334,12 +334,12 @@ impl Port {
     /// Waits until the machine gets answers from another machine's addresses.
     pub(crate) async fn reaches(&self, other: &Self) {
         for address in other.addresses() {
-            self.hears(address).await;
+            self.receives(address).await;
         }
     }
 
     /// Waits until the machine gets an answer from an address.
-    pub(crate) async fn hears(&self, address: IpAddr) {
+    pub(crate) async fn receives(&self, address: IpAddr) {
         let what = format!("pings from {} to {address}", self.device);
         eventually(&what, async || {
             let answer = self.pinger().ping(address, SOON).await;
@@ -351,11 +351,11 @@ impl Port {
     /// Waits until the machine gets no answer from another machine's addresses.
     pub(crate) async fn reaches_not(&self, other: &Self) {
         let [v4, v6] = other.addresses();
-        tokio::join!(self.hears_not(v4), self.hears_not(v6));
+        tokio::join!(self.receives_no(v4), self.receives_no(v6));
     }
 
     /// Waits until the machine gets no answer from an address.
-    pub(crate) async fn hears_not(&self, address: IpAddr) {
+    pub(crate) async fn receives_no(&self, address: IpAddr) {
         let what = format!("no pings from {} to {address}", self.device);
         eventually(&what, async || {
             for _ in 0..3 {

@@ -111,11 +111,11 @@ lock_path = /run/cambric/locks
         for (family, expected) in [("-4", v4), ("-6", v6)] {
             let path = machine.directory().join(format!("heard{family}"));
             let what = format!("an answer to DHCP {family}");
-            let heard = eventually(&what, async || {
+            let received = eventually(&what, async || {
                 std::fs::read_to_string(&path)
                     .map_err(|error| format!("{error}: {}", self.0.log_tail()))
             });
-            assert_eq!(heard.await, expected);
+            assert_eq!(received.await, expected);
         }
         port.runs(machine);
         port.reaches(other).await;

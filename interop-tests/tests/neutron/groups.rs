@@ -89,7 +89,7 @@ async fn ports(cloud: &Cloud, [a, b, c]: [&Port; 3], group: &str) {
         b.connects_not(v6, 22),
         b.connects_not(v6, 8011),
         a.connects_not(v6, 8000),
-        a.hears_not(v4),
+        a.receives_no(v4),
     );
     delete(cloud, &one).await;
     delete(cloud, &range).await;
@@ -103,7 +103,7 @@ pub(crate) async fn pairs(cloud: &Cloud, [a, b]: [&Port; 2], network: &str, grou
     let [v4, v6] = addresses;
     b.adds(v4).await;
     b.adds(v6).await;
-    tokio::join!(a.hears_not(v4), a.hears_not(v6));
+    tokio::join!(a.receives_no(v4), a.receives_no(v6));
     let pairs: Vec<Value> = addresses
         .iter()
         .map(|address| json!({"ip_address": address.to_string()}))
@@ -113,12 +113,12 @@ pub(crate) async fn pairs(cloud: &Cloud, [a, b]: [&Port; 2], network: &str, grou
     let as_written = ["10.65.0.200/32", "fd65::c8/128"];
     written::endpoint(cloud, b, network, (group, "default"), &as_written).await;
     for address in addresses {
-        a.hears(address).await;
-        b.hears_from(address, a).await;
+        a.receives(address).await;
+        b.receives_from(address, a).await;
     }
     let none = json!({"allowed_address_pairs": []});
     cloud.change_port(&b.id, none).await;
     written::endpoint(cloud, b, network, (group, "default"), &[]).await;
-    tokio::join!(a.hears_not(v4), a.hears_not(v6));
+    tokio::join!(a.receives_no(v4), a.receives_no(v6));
     a.reaches(b).await;
 }

@@ -120,7 +120,7 @@ async fn from_ports_to_restarts(mut cloud: Cloud) {
     groups::decide(&cloud, &one, [&a, &b, &c], [&default, &other]).await;
     groups::pairs(&cloud, [&a, &b], &network, &default).await;
     metadata(&one, &c).await;
-    hears_down_and_error(&cloud, &one, &a, &c).await;
+    receives_down_and_error(&cloud, &one, &a, &c).await;
     outlives(&mut cloud, (&mut one, &two), [&a, &b, &c], &subnet_key).await;
     drop(served);
 }
@@ -177,7 +177,7 @@ async fn metadata(at: &Compute, port: &Port) {
 }
 
 /// Sets the interface of a port down and up again; another port is rejected.
-async fn hears_down_and_error(cloud: &Cloud, one: &Compute, a: &Port, c: &Port) {
+async fn receives_down_and_error(cloud: &Cloud, one: &Compute, a: &Port, c: &Port) {
     let links = one.site.host.links().unwrap();
     links.down(&a.tap).await.unwrap();
     cloud.port_is(&a.id, "DOWN").await;
@@ -188,10 +188,10 @@ async fn hears_down_and_error(cloud: &Cloud, one: &Compute, a: &Port, c: &Port) 
     let pair = json!({"allowed_address_pairs": [{"ip_address": a.address.to_string()}]});
     cloud.change_port(&c.id, pair).await;
     cloud.port_is(&c.id, "ERROR").await;
-    let told = cloud.stored(&c.status_key()).await.unwrap();
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!(told["status"], "error");
-    let reason = told["reason"].as_str().unwrap();
+    let as_received = cloud.stored(&c.status_key()).await.unwrap();
+    let as_received: Value = serde_json::from_str(&as_received).unwrap();
+    assert_eq!(as_received["status"], "error");
+    let reason = as_received["reason"].as_str().unwrap();
     assert!(
         reason.contains(&a.address.to_string()) && reason.contains(&a.id),
         "{reason}"

@@ -160,8 +160,8 @@ impl Pair {
             Seen::Route(text) => self.tor_has(net(text)).await?.is_some(),
             Seen::Staying => {
                 let leaving = |communities: Vec<String>| communities.contains(&"65535:0".into());
-                let told = self.tor_has(net("10.65.1.0/26")).await?;
-                told.is_some_and(|communities| !leaving(communities))
+                let found = self.tor_has(net("10.65.1.0/26")).await?;
+                found.is_some_and(|communities| !leaving(communities))
             }
             Seen::Kernel(text) => {
                 let links = self.us.site.host.links().expect("links");
@@ -180,11 +180,11 @@ impl Pair {
     }
 
     async fn session(&self) -> Result<String, String> {
-        let told = self.tor.tell("show protocols peer0").await;
-        let told = told.map_err(|error| error.to_string())?;
-        let answers = told.contains("peer0");
+        let found = self.tor.command("show protocols peer0").await;
+        let found = found.map_err(|error| error.to_string())?;
+        let answers = found.contains("peer0");
         answers
-            .then_some(told)
+            .then_some(found)
             .ok_or_else(|| "it does not answer".to_owned())
     }
 

@@ -74,10 +74,11 @@ fn nodes_in_the_store_are_a_mesh() {
         let one = ground.stored(Kind::Client, 1).await;
         // It reports why it does not start, and changes nothing.
         let missing = "nodes/h1: this node is not in the store";
-        let told = |wanted: &'static str| {
+        let reports = |wanted: &'static str| {
             move |status: &Status| status.notes.iter().any(|note| note.contains(wanted))
         };
-        one.reports("that its node is missing", told(missing)).await;
+        one.reports("that its node is missing", reports(missing))
+            .await;
         store.node(1, "").await;
         store.node(2, "").await;
         one.reports("that it has begun", |status| {
@@ -117,7 +118,7 @@ fn nodes_in_the_store_are_a_mesh() {
         store
             .put("nodes", "h3", r#"{"spec":{"bgp":{"asNumber":[]}}}"#)
             .await;
-        one.reports("a bad value", told("nodes/h3: spec.bgp.asNumber: "))
+        one.reports("a bad value", reports("nodes/h3: spec.bgp.asNumber: "))
             .await;
         one.stood(|_| true).await;
 
@@ -172,11 +173,11 @@ fn peering_with_password_advertises_blocks() {
         let tor = tor.carrying(&["ipv4-unicast"]).password("hush");
 
         // Without the password there is no session, and never one without a password.
-        let told = |status: &Status| {
+        let reports = |status: &Status| {
             let missing = "spec.password: the secret tor/word is not there";
             status.notes.iter().any(|note| note.contains(missing))
         };
-        us.reports("that the password is missing", told).await;
+        us.reports("that the password is missing", reports).await;
         assert!(us.neighbors().await.neighbors.is_empty());
         std::fs::create_dir(us.site.host.directory().join("tor")).expect("made");
         us.site.save("tor/word", "hush\n");

@@ -69,7 +69,7 @@ async fn has_no_more(speaker: &Speaker, to: &str, metric: u32) {
 }
 
 /// Waits until a speaker has learned this route to an address.
-async fn hears(speaker: &Speaker, to: &str, wanted: Option<(u8, u32)>) {
+async fn receives(speaker: &Speaker, to: &str, wanted: Option<(u8, u32)>) {
     let route = wanted.map(|(from, degree)| Route::via(Site::v4(from)).local_pref(degree));
     let waited = until(PATIENCE, to, async || {
         let table = speaker.learned().await;
@@ -102,7 +102,7 @@ async fn fabric(ground: &Ground) -> (Store, [Speaker; 3]) {
     }
     setup.extra = CALICO.to_owned();
     let three = ground.speaker(Kind::Bird, 3, &setup).await;
-    hears(&three, "10.65.1.0/26", Some((1, NORMAL))).await;
+    receives(&three, "10.65.1.0/26", Some((1, NORMAL))).await;
     (store, [one, two, three])
 }
 
@@ -140,7 +140,7 @@ fn a_workload_that_moves_is_preferred_where_it_arrives() {
         has(&one, moves, SETTLED).await;
         // It arrives at the new node while the old one still has it.
         has(&two, moves, ARRIVED).await;
-        hears(&three, moves, Some((2, NORMAL + ARRIVED))).await;
+        receives(&three, moves, Some((2, NORMAL + ARRIVED))).await;
         goes(&three, moves, &[(ARRIVED, Some(2))]).await;
         goes(&one, moves, &[(ARRIVED, Some(2)), (SETTLED, None)]).await;
         goes(&two, moves, &[(ARRIVED, None)]).await;
@@ -152,20 +152,20 @@ fn a_workload_that_moves_is_preferred_where_it_arrives() {
         has(&two, moves, SETTLED).await;
         has_no_more(&two, moves, ARRIVED).await;
         // BIRD 2 keeps the route with the former metric.
-        hears(&three, moves, Some((2, NORMAL))).await;
+        receives(&three, moves, Some((2, NORMAL))).await;
         goes(&one, moves, &[(SETTLED, Some(2))]).await;
         was_never_missed(&monitor, since, moves, ARRIVED);
         has_no_more(&two, moves, SETTLED).await;
-        hears(&three, moves, None).await;
+        receives(&three, moves, None).await;
         goes(&one, moves, &[]).await;
         // It returns to the node of its block: as long as it has just arrived, it is announced
         // beside the block.
         has(&one, moves, ARRIVED).await;
-        hears(&three, moves, Some((1, NORMAL + ARRIVED))).await;
+        receives(&three, moves, Some((1, NORMAL + ARRIVED))).await;
         goes(&two, moves, &[(ARRIVED, Some(1))]).await;
         has(&one, moves, SETTLED).await;
         has_no_more(&one, moves, ARRIVED).await;
-        hears(&three, moves, None).await;
+        receives(&three, moves, None).await;
         goes(&two, moves, &[]).await;
     });
 }
@@ -179,7 +179,7 @@ fn workload_moved_to_bird_is_preferred_to_its_old_route() {
         // The node that it leaves runs Cambric's Felix.
         has(&one, moves, OURS).await;
         has(&three, moves, ARRIVED).await;
-        hears(&two, moves, Some((3, NORMAL + ARRIVED))).await;
+        receives(&two, moves, Some((3, NORMAL + ARRIVED))).await;
         goes(&two, moves, &[(ARRIVED, Some(3))]).await;
         goes(&one, moves, &[(OURS - 1, Some(3)), (OURS, None)]).await;
         has_no_more(&one, moves, OURS).await;

@@ -55,7 +55,7 @@ fn tunnel_routes_wait_for_the_interface_with_a_note() {
         for to in ["192.0.2.0/24", "10.66.8.0/26"] {
             goes(&links, to, direct).await;
         }
-        let told = |words: &'static str| {
+        let reports = |words: &'static str| {
             move |status: &Status| {
                 let begins = "kernel routes not installed: 1: pools with ipipMode need";
                 let mut notes = status.notes.iter();
@@ -69,7 +69,7 @@ fn tunnel_routes_wait_for_the_interface_with_a_note() {
         } else {
             us.reports(
                 "that the interface is missing",
-                told("tunl0, which is not there"),
+                reports("tunl0, which is not there"),
             )
             .await;
             assert_eq!(way(&links, "10.65.8.0/26").await, None);
@@ -82,8 +82,11 @@ fn tunnel_routes_wait_for_the_interface_with_a_note() {
             let made = links.add_veth(end("tunl0"), end("tunl0-end"));
             made.await.expect("an interface");
         }
-        us.reports("that the interface is down", told("tunl0, which is down"))
-            .await;
+        us.reports(
+            "that the interface is down",
+            reports("tunl0, which is down"),
+        )
+        .await;
         links.up("tunl0").await.expect("up");
         let tunnel = links.index("tunl0").await.expect("links").expect("tunl0");
         let through = Some((tunnel, Site::v4(2).into()));

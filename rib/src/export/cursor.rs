@@ -11,7 +11,7 @@ pub struct Cursor {
     /// The next slot of the dump; [`WALKED`] if the dump is complete.
     pub(super) walk: u32,
     /// The reader has read all withdrawals below this version.
-    pub(super) heard: u64,
+    pub(super) read_below: u64,
     /// The reader had no routes when the dump began.
     pub(super) fresh: bool,
 }
@@ -28,7 +28,7 @@ impl Cursor {
         Self {
             at: UNSTARTED,
             walk: 0,
-            heard: UNSTARTED,
+            read_below: UNSTARTED,
             fresh: true,
         }
     }
@@ -52,7 +52,7 @@ impl Cursor {
     /// Returns the position of a reader at this position that keeps its routes from other rules,
     /// and receives everything by new ones: including withdrawals of routes that it may hold.
     #[must_use]
-    pub const fn anew(self) -> Self {
+    pub const fn with_new_rules(self) -> Self {
         if self.at == UNSTARTED {
             return self;
         }
@@ -74,7 +74,7 @@ impl Cursor {
         Self {
             at: version,
             walk: WALKED,
-            heard: version,
+            read_below: version,
             fresh: false,
         }
     }
@@ -90,8 +90,8 @@ impl Cursor {
     }
 
     /// Returns the version from which on it needs withdrawals.
-    pub(crate) const fn heard(&self) -> u64 {
-        self.heard
+    pub(crate) const fn read_below(&self) -> u64 {
+        self.read_below
     }
 }
 

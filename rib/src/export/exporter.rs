@@ -128,7 +128,7 @@ impl Exporter {
         debug_assert_eq!(paths.log.next(), self.log.next(), "the logs are in step");
         // Once all readers have read the slot in its former state, none holds the routes withdrawn
         // then.
-        if self.tombstones.all_heard(old) {
+        if self.tombstones.all_have_read(old) {
             let mut pruned = false;
             for group in self.groups.values_mut() {
                 pruned |= group.prune(at);
@@ -149,7 +149,7 @@ impl Exporter {
     fn retain<K: Key>(&mut self, prefixes: &mut Prefixes<K>, at: u32) {
         let slot = prefixes.slot_mut(at);
         let version = slot.version();
-        if version == 0 || self.tombstones.all_heard(version) {
+        if version == 0 || self.tombstones.all_have_read(version) {
             if !slot.is_tombstone() {
                 self.release(prefixes, &[at]);
             }
@@ -171,7 +171,7 @@ impl Exporter {
             return false;
         }
         let version = slot.version();
-        if forced || self.tombstones.all_heard(version) {
+        if forced || self.tombstones.all_have_read(version) {
             self.log.blank(version);
             return true;
         }
@@ -208,20 +208,20 @@ impl Exporter {
     /// Drops state that no reader needs any more: see [`crate::Rib::trim`].
     pub(crate) fn trim<K: Key>(&mut self, prefixes: &mut Prefixes<K>, held: &[Cursor]) {
         let groups = self.groups.values().map(AdjRibOut::cursor);
-        let (mut at, mut heard) = (self.log.next(), self.log.next());
+        let (mut at, mut read_below) = (self.log.next(), self.log.next());
         for cursor in groups.chain(held.iter().copied()) {
             at = at.min(cursor.at());
-            heard = heard.min(cursor.heard());
+            read_below = read_below.min(cursor.read_below());
         }
         self.log.trim(at);
         if let Some(paths) = self.path_log.as_deref_mut() {
             paths.log.trim(at);
         }
-        self.tombstones.set_heard(heard);
+        self.tombstones.set_read(read_below);
         loop {
             let mut chunk = core::mem::take(&mut self.scratch.slots);
             chunk.clear();
-            self.tombstones.take_heard(CHUNK, &mut chunk);
+            self.tombstones.take_read(CHUNK, &mut chunk);
             let more = chunk.len() == CHUNK;
             chunk.retain(|&slot| self.exhume(prefixes, slot, false));
             prefixes.warm_slots(&chunk);
@@ -313,7 +313,7 @@ impl Exporter {
 
     /// Advances a reader that has lost its position: see [`crate::Rib::skip_missed`].
     pub(crate) fn skip_missed(&self, cursor: &mut Cursor) -> u64 {
-        if !self.log.is_cut_before(cursor) && !self.tombstones.are_lost_to(cursor.heard()) {
+        if !self.log.is_cut_before(cursor) && !self.tombstones.are_lost_to(cursor.read_below()) {
             return 0;
         }
         let latest = self.latest();
@@ -329,7 +329,7 @@ impl Exporter {
         (cursor, budget): (&mut Cursor, Budget),
         reader: &mut dyn FnMut(Change<'_>),
     ) -> Progress {
-        if self.tombstones.are_lost_to(cursor.heard()) {
+        if self.tombstones.are_lost_to(cursor.read_below()) {
             *cursor = Cursor::feed();
             return Progress::Lost;
         }
@@ -361,7 +361,7 @@ impl Exporter {
             return Progress::Done;
         };
         if let Some(cursor) = own.as_deref_mut()
-            && self.tombstones.are_lost_to(cursor.heard())
+            && self.tombstones.are_lost_to(cursor.read_below())
         {
             *cursor = Cursor::feed();
             return Progress::Lost;
@@ -369,7 +369,7 @@ impl Exporter {
         // Later changes are relevant for the group, too.
         let table_len = view.prefixes.len();
         let shared = self.group(view.shared, table_len, group).cursor();
-        if own.is_none() && self.tombstones.are_lost_to(shared.heard()) {
+        if own.is_none() && self.tombstones.are_lost_to(shared.read_below()) {
             self.restart_group(group, table_len);
             return Progress::Lost;
         }

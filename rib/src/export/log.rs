@@ -163,12 +163,12 @@ impl Log {
     fn place(&self, cursor: &mut Cursor) {
         if cursor.at == UNSTARTED {
             cursor.at = self.next();
-            cursor.heard = cursor.at;
+            cursor.read_below = cursor.at;
         } else if self.is_cut_before(cursor) {
             *cursor = Cursor {
                 at: self.next(),
                 walk: 0,
-                heard: cursor.heard,
+                read_below: cursor.read_below,
                 fresh: false,
             };
         }

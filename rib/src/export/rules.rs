@@ -97,7 +97,7 @@ impl GroupRules {
         match scope {
             Scope::Everywhere => {}
             Scope::OwnAs if self.role.is_internal() => {}
-            Scope::OwnAs | Scope::Nobody => return false,
+            Scope::OwnAs | Scope::NoPeer => return false,
         }
         match (source, self.role) {
             (_, Role::Local) => false,

@@ -210,7 +210,7 @@ pub(super) fn evaluate(
     match &rules.export {
         _ if !passes(shared, rules, row, (role, accepted)) => Verdict::Reject,
         Policy::AcceptAll => Verdict::Accept,
-        export => export.judge(&RouteContext {
+        export => export.evaluate(&RouteContext {
             family: row.family,
             net,
             attributes: &LazyCell::new(|| shared.interner.get(accepted)),
@@ -250,7 +250,7 @@ fn record_rejected(
     };
     let source = shared.role(path.peer());
     if rejections.wants(net) && passes(shared, rules, row, (source, accepted)) {
-        let judged = match &rules.export {
+        let evaluation = match &rules.export {
             Policy::Rules(export) => Some(export.explain(&RouteContext {
                 family: row.family,
                 net,
@@ -263,7 +263,7 @@ fn record_rejected(
         };
         let path_id = path.path_id();
         let of = (path.peer(), group, row.family);
-        rejections.push(of, Nlri { path_id, net }, judged);
+        rejections.push(of, Nlri { path_id, net }, evaluation);
     }
     shared.rejected.export = Some(rejections);
 }

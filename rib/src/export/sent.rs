@@ -396,12 +396,12 @@ mod tests {
     fn a_member_by_itself_leaves_its_trace() {
         let mut sent = SentIds::default();
         assert!(sent.update_member((0, 1), &[path(1, 0, 1)], &mut |_| {}));
-        let mut said = Vec::new();
+        let mut words = Vec::new();
         assert!(
-            !sent.update_member((0, 1), &[], &mut |word| said.push(word)),
+            !sent.update_member((0, 1), &[], &mut |word| words.push(word)),
             "the group was sent nothing"
         );
-        assert!(matches!(said[..], [Word::Unreach(PeerId(1), 0x1_0001)]));
+        assert!(matches!(words[..], [Word::Unreach(PeerId(1), 0x1_0001)]));
         let (mut reach, mut unreach) = (0, 0);
         let repeat = Repeat {
             all: true,

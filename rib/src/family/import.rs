@@ -145,7 +145,7 @@ impl Import {
             peer: info.role,
             interface: None,
         };
-        match info.import.judge(&context) {
+        match info.import.evaluate(&context) {
             Verdict::Accept => self,
             Verdict::Reject => Self {
                 accepted: None,

@@ -3,7 +3,7 @@
 use bgp_proto::Nlri;
 
 use super::FamilyTable;
-use crate::explain::judgment;
+use crate::explain::evaluation;
 use crate::path::Path;
 use crate::peer::PeerId;
 use crate::shared::Shared;
@@ -32,9 +32,9 @@ impl<K: Key> FamilyTable<K> {
             return;
         };
         if rejections.wants(net) {
-            let judged = judgment(&self.prefixes, shared, at, path);
+            let evaluation = evaluation(&self.prefixes, shared, at, path);
             let of = (peer, None, self.prefixes.family());
-            rejections.push(of, Nlri { path_id, net }, judged);
+            rejections.push(of, Nlri { path_id, net }, evaluation);
         }
         shared.rejected.import = Some(rejections);
     }

@@ -6,8 +6,8 @@
 //! update group.
 
 mod edits;
+mod evaluation;
 mod interface;
-mod judgment;
 mod matches;
 mod prefixes;
 mod rules;
@@ -21,8 +21,8 @@ use bgp_proto::{Attributes, Family, Net};
 use crate::role::Role;
 
 pub use edits::Edit;
+pub use evaluation::Evaluation;
 pub use interface::{InterfaceGlob, InterfaceName, InterfaceNameError};
-pub use judgment::Judgment;
 pub use matches::{Match, Source};
 pub use prefixes::{PrefixRange, PrefixSet};
 pub use rules::{Outcome, Rules, Term, Then};
@@ -77,11 +77,11 @@ pub enum Verdict {
 impl Policy {
     /// Applies the policy.
     #[must_use]
-    pub fn judge(&self, route: &RouteContext<'_>) -> Verdict {
+    pub fn evaluate(&self, route: &RouteContext<'_>) -> Verdict {
         match self {
             Self::AcceptAll => Verdict::Accept,
             Self::RejectAll => Verdict::Reject,
-            Self::Rules(rules) => rules.judge(route, &mut |_| {}),
+            Self::Rules(rules) => rules.evaluate(route, &mut |_| {}),
         }
     }
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use bgp_proto::Attributes;
 
-use super::{Edit, Judgment, Match, RouteContext, Verdict};
+use super::{Edit, Evaluation, Match, RouteContext, Verdict};
 
 /// A list of terms and the outcome for a route about which none of them decides.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,7 +56,7 @@ pub enum Outcome {
 impl Rules {
     /// Applies the rules; calls `on` for every matching term, in order. The last one decided,
     /// unless its verdict is [`Then::Next`].
-    pub fn judge(&self, route: &RouteContext<'_>, on: &mut dyn FnMut(&Term)) -> Verdict {
+    pub fn evaluate(&self, route: &RouteContext<'_>, on: &mut dyn FnMut(&Term)) -> Verdict {
         let mut edited: Option<Box<Attributes>> = None;
         let mut outcome = self.otherwise;
         for term in &self.terms {
@@ -85,10 +85,10 @@ impl Rules {
     }
 
     /// Evaluates the rules again, and returns the matching terms.
-    pub(crate) fn explain(&self, route: &RouteContext<'_>) -> Judgment {
+    pub(crate) fn explain(&self, route: &RouteContext<'_>) -> Evaluation {
         let mut terms = Vec::new();
-        self.judge(route, &mut |term| terms.push(term.name.clone()));
-        Judgment {
+        self.evaluate(route, &mut |term| terms.push(term.name.clone()));
+        Evaluation {
             rules: self.name.clone(),
             terms,
         }

@@ -520,8 +520,8 @@ fn exported(rib: &mut Rib, groups: &[GroupId]) -> Vec<(u32, u16, std::string::St
 fn recorded(rib: &mut Rib) -> Vec<(u32, u16, std::string::String)> {
     let next = || rib.poll_rejected(PolicyDirection::Export);
     let all = core::iter::from_fn(next).map(|(_, path)| {
-        let judged = path.judged.as_ref().expect("rules");
-        let words = std::format!("{} by {judged}", path.net());
+        let evaluation = path.evaluation.as_ref().expect("rules");
+        let words = std::format!("{} by {evaluation}", path.net());
         (path.group.expect("a group").0, path.peer.0, words)
     });
     all.collect()
@@ -589,7 +589,7 @@ fn follower_gets_what_changes_and_never_the_table() {
             ("10.65.0.1/32".into(), None)
         ]
     );
-    // A reader that `trim` was not told of has lost its place.
+    // A reader whose cursor `trim` did not get has lost its position.
     send(&mut rib, 1, Some(70), &[host(3)]);
     settle(&mut rib);
     rib.trim(FAMILY, &[]);

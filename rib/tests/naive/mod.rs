@@ -18,7 +18,7 @@ pub struct Seen<'a> {
 }
 
 /// Returns the result of rules for a route: its attributes, or `None`.
-pub fn judge(rules: &Rules, mut route: Seen<'_>) -> Option<Attributes> {
+pub fn evaluate(rules: &Rules, mut route: Seen<'_>) -> Option<Attributes> {
     for term in &rules.terms {
         if term.when.iter().any(|when| !holds(when, &route)) {
             continue;

@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 
 use rib::{Budget, Cursor, PeerId, Progress, Room, Step};
 
-use crate::ear::{Ear, Said};
+use crate::ear::{Ear, Sent};
 use crate::events::{NETS, PEERS};
-use crate::model::Told;
+use crate::model::Exported;
 use crate::parts::{GroupKey, net_of, octets_of};
 use crate::world::{Fib, Member, Mode, World};
 
 impl World {
     /// Returns the routes of all members, without identifiers.
-    pub fn held(&self) -> (Vec<(PeerId, u8, Told)>, &Fib) {
+    pub fn held(&self) -> (Vec<(PeerId, u8, Exported)>, &Fib) {
         let members = self.members.iter();
         let mut held: Vec<_> = members
             .flat_map(|(&id, member)| {
                 let holds = member.holds.iter();
-                holds.map(move |(&(net, _), told)| (id, net, told.clone()))
+                holds.map(move |(&(net, _), exported)| (id, net, exported.clone()))
             })
             .collect();
         held.sort();
@@ -49,19 +49,19 @@ impl World {
 
     /// Returns the expected routes by prefix and path identifier; the identifiers are those that
     /// the tables report.
-    fn expected(&self, member: PeerId, key: GroupKey) -> BTreeMap<(u8, u32), Told> {
+    fn expected(&self, member: PeerId, key: GroupKey) -> BTreeMap<(u8, u32), Exported> {
         let family = self.setup.family;
         let mut expected = BTreeMap::new();
         for net in 0..NETS {
             let octets = octets_of(family, net, 0);
             let net_octets = net_of(family, net, &octets);
             let sent = self.rib.sent(self.groups[&key], family, net_octets);
-            for (from, told) in self.model.told(net, member, key) {
+            for (from, exported) in self.model.exported(net, member, key) {
                 let sent = sent.iter();
                 let mut same = sent.filter(|sent| (sent.source, sent.received_id) == from);
                 let path_id = same.next().expect("sent").path_id.unwrap_or_default();
                 assert_eq!(path_id != 0, key.1.is_some());
-                let same = expected.insert((net, path_id), told);
+                let same = expected.insert((net, path_id), exported);
                 assert_eq!(same, None, "an identifier of two paths of {net}");
             }
         }
@@ -122,7 +122,7 @@ impl World {
                 let mut ear = Ear {
                     family,
                     add_path: key.1.is_some(),
-                    said: Vec::new(),
+                    sent: Vec::new(),
                     last_run: 0,
                     room: Room::UNBOUNDED,
                     transcript: &mut transcript,
@@ -130,9 +130,9 @@ impl World {
                 let progress =
                     self.rib
                         .export_private(id, family, &mut cursor, Budget(3), &mut ear);
-                for said in &ear.said {
-                    assert!(matches!(said, Said::Reach { .. }), "nothing to take back");
-                    member.take(newcomer, said);
+                for sent in &ear.sent {
+                    assert!(matches!(sent, Sent::Reach { .. }), "nothing to take back");
+                    member.take(newcomer, sent);
                 }
                 if progress == Progress::Done {
                     break;

@@ -3,17 +3,17 @@
 use bgp_proto::{Family, Net, Nlri};
 use rib::{ExportSink, PeerId, Room, Run};
 
-use crate::model::Told;
+use crate::model::Exported;
 use crate::parts::index_of;
 
 /// One call of a sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)]
-pub enum Said {
+pub enum Sent {
     Reach {
         net: u8,
         path_id: u32,
-        told: Told,
+        exported: Exported,
         source: PeerId,
     },
     Unreach {
@@ -30,28 +30,32 @@ pub enum Said {
 pub struct Ear<'a> {
     pub family: Family,
     pub add_path: bool,
-    pub said: Vec<Said>,
+    pub sent: Vec<Sent>,
     pub last_run: u64,
     pub room: Room,
-    pub transcript: &'a mut Vec<Said>,
+    pub transcript: &'a mut Vec<Sent>,
 }
 
 impl Ear<'_> {
-    fn hear(&mut self, nlri: &Nlri<'_>, run: &Run<'_>) {
+    fn record_reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>) {
         assert!(run.id >= self.last_run, "runs come whole");
-        if let (Some(Said::Reach { told, source, .. }), true) =
-            (self.said.last(), run.id == self.last_run)
+        if let (
+            Some(Sent::Reach {
+                exported, source, ..
+            }),
+            true,
+        ) = (self.sent.last(), run.id == self.last_run)
         {
-            assert_eq!((&told.0, *source), (run.attributes, run.source));
+            assert_eq!((&exported.0, *source), (run.attributes, run.source));
         }
         self.last_run = run.id;
         let net = self.index(nlri);
         let octets = index_of(self.family, nlri.net).1;
-        let told = (run.attributes.clone(), octets);
-        self.say(Said::Reach {
+        let exported = (run.attributes.clone(), octets);
+        self.record(Sent::Reach {
             net,
             path_id: nlri.path_id,
-            told,
+            exported,
             source: run.source,
         });
     }
@@ -61,9 +65,9 @@ impl Ear<'_> {
         index_of(self.family, nlri.net).0
     }
 
-    fn say(&mut self, said: Said) {
-        self.transcript.push(said.clone());
-        self.said.push(said);
+    fn record(&mut self, sent: Sent) {
+        self.transcript.push(sent.clone());
+        self.sent.push(sent);
     }
 }
 
@@ -73,12 +77,12 @@ impl ExportSink for Ear<'_> {
     }
 
     fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>) {
-        self.hear(nlri, run);
+        self.record_reach(nlri, run);
     }
 
     fn unreach(&mut self, nlri: &Nlri<'_>, except: Option<PeerId>) {
         let (net, path_id) = (self.index(nlri), nlri.path_id);
-        self.say(Said::Unreach {
+        self.record(Sent::Unreach {
             net,
             path_id,
             except,
@@ -88,6 +92,6 @@ impl ExportSink for Ear<'_> {
     fn unreach_only(&mut self, net: Net<'_>, to: PeerId) {
         assert!(!self.add_path, "one identifier never has two sources");
         let net = index_of(self.family, net).0;
-        self.say(Said::UnreachOnly { net, to });
+        self.record(Sent::UnreachOnly { net, to });
     }
 }

@@ -19,7 +19,7 @@ pub const OWN_V4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 100);
 pub const OWN_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x100);
 
 /// The output for a peer about one prefix: attributes and NLRI.
-pub type Told = (Attributes, Vec<u8>);
+pub type Exported = (Attributes, Vec<u8>);
 
 /// The source of a path: peer and path identifier.
 pub type From = (PeerId, u32);
@@ -96,7 +96,7 @@ impl Model {
                     peer: info.role,
                     interface: None,
                 };
-                attributes = naive::judge(rules, seen).ok_or(Ineligible::Policy)?;
+                attributes = naive::evaluate(rules, seen).ok_or(Ineligible::Policy)?;
             }
         }
         let received = &path.received;
@@ -246,23 +246,34 @@ impl Model {
 
     /// Returns the paths that a member of a group must hold, each with its source: peer and
     /// identifier.
-    pub fn told(&self, net: u8, member: PeerId, (receiver, send): GroupKey) -> Vec<(From, Told)> {
+    pub fn exported(
+        &self,
+        net: u8,
+        member: PeerId,
+        (receiver, send): GroupKey,
+    ) -> Vec<(From, Exported)> {
         let sent = self.sent(net, send).into_iter();
         sent.filter_map(|path| {
             let from = (path.peer, path.path_id);
-            Some((from, self.tell(net, path, member, receiver)?))
+            Some((from, self.export_one(net, path, member, receiver)?))
         })
         .collect()
     }
 
     /// Returns the output for a member about one path.
-    fn tell(&self, net: u8, best: Runner, member: PeerId, receiver: Role) -> Option<Told> {
+    fn export_one(
+        &self,
+        net: u8,
+        best: Runner,
+        member: PeerId,
+        receiver: Role,
+    ) -> Option<Exported> {
         let source = self.role(best.peer);
         if best.peer == member || source == Role::Internal && receiver == Role::Internal {
             return None;
         }
-        let mut told = best.attributes;
-        let has = |community| told.communities.contains(&community);
+        let mut exported = best.attributes;
+        let has = |community| exported.communities.contains(&community);
         if has(Community::NO_ADVERTISE)
             || receiver == Role::External
                 && (has(Community::NO_EXPORT) || has(Community::NO_EXPORT_SUBCONFED))
@@ -276,49 +287,51 @@ impl Model {
             let seen = Seen {
                 family: self.family,
                 net: crate::parts::net_of(self.family, net, &best.octets),
-                attributes: told,
+                attributes: exported,
                 source,
                 peer: receiver,
                 interface: best.interface,
             };
-            told = naive::judge(rules, seen)?;
+            exported = naive::evaluate(rules, seen)?;
         }
-        if receiver == Role::External || told.next_hop.is_none() {
-            told.next_hop = Some(match self.family {
+        if receiver == Role::External || exported.next_hop.is_none() {
+            exported.next_hop = Some(match self.family {
                 Family::IPV4_UNICAST => NextHop::V4(OWN_V4),
                 Family::IPV6_UNICAST => NextHop::v6(OWN_V6),
                 _ => return None,
             });
         }
         if source != Role::Local {
-            told.unknown.retain(|unknown| unknown.is_transitive());
-            told.unknown
+            exported.unknown.retain(|unknown| unknown.is_transitive());
+            exported
+                .unknown
                 .iter_mut()
                 .for_each(|unknown| unknown.flags |= FLAG_PARTIAL);
         }
         if receiver == Role::External {
-            told.as_path.prepend(LOCAL_ASN);
-            told.local_pref = None;
-            told.originator_id = None;
-            told.cluster_list = Vec::new();
-            told.rare.tunnel_encapsulation = None;
-            told.extended_communities
+            exported.as_path.prepend(LOCAL_ASN);
+            exported.local_pref = None;
+            exported.originator_id = None;
+            exported.cluster_list = Vec::new();
+            exported.rare.tunnel_encapsulation = None;
+            exported
+                .extended_communities
                 .retain(ExtendedCommunity::is_transitive);
             if source != Role::Local {
-                told.med = None;
+                exported.med = None;
             }
-            return Some((told, best.octets));
+            return Some((exported, best.octets));
         }
-        told.local_pref = told.local_pref.or(Some(100));
+        exported.local_pref = exported.local_pref.or(Some(100));
         if let Some(info) = self
             .peers
             .get(&best.peer)
             .filter(|info| info.role != Role::External)
         {
-            told.originator_id = told.originator_id.or(Some(info.id));
-            told.cluster_list.insert(0, CLUSTER_ID);
+            exported.originator_id = exported.originator_id.or(Some(info.id));
+            exported.cluster_list.insert(0, CLUSTER_ID);
         }
-        Some((told, best.octets))
+        Some((exported, best.octets))
     }
 }
 

@@ -25,7 +25,7 @@ impl World {
         let mut ear = Ear {
             family,
             add_path: group.1.is_some(),
-            said: Vec::new(),
+            sent: Vec::new(),
             last_run: 0,
             room: room(budget),
             transcript: &mut self.transcript,
@@ -33,12 +33,12 @@ impl World {
         let progress = self
             .rib
             .export(self.groups[&group], family, Budget(budget), &mut ear);
-        let said = ear.said;
+        let sent = ear.sent;
         for (&id, member) in &mut self.members {
             if self.setup.group_of(id) != group || !matches!(member.mode, Mode::Shared) {
                 continue;
             }
-            said.iter().for_each(|said| member.take(id, said));
+            sent.iter().for_each(|sent| member.take(id, sent));
             if progress == Progress::Lost {
                 *member = Member {
                     mode: Mode::Private(Cursor::feed()),
@@ -61,7 +61,7 @@ impl World {
         let mut ear = Ear {
             family,
             add_path: group.1.is_some(),
-            said: Vec::new(),
+            sent: Vec::new(),
             last_run: 0,
             room: room(budget),
             transcript: &mut self.transcript,
@@ -70,9 +70,9 @@ impl World {
         let progress = self
             .rib
             .export_private(id, family, cursor, budget, &mut ear);
-        let said = ear.said;
-        for said in &said {
-            member.take(peer, said);
+        let sent = ear.sent;
+        for sent in &sent {
+            member.take(peer, sent);
         }
         match progress {
             Progress::Done => member.mode = Mode::Shared,
@@ -115,8 +115,8 @@ impl World {
         {
             self.rib.adopt(to, from);
             member.mode = Mode::Private(match member.mode {
-                Mode::Shared => cursor.anew(),
-                Mode::Private(cursor) => cursor.anew(),
+                Mode::Shared => cursor.with_new_rules(),
+                Mode::Private(cursor) => cursor.with_new_rules(),
             });
         }
     }

@@ -13,9 +13,9 @@ use rib::{
     Progress, Reach, Rib, RibConfig, RibLimits, RibStats, Role, SendPaths, Track,
 };
 
-use crate::ear::Said;
+use crate::ear::Sent;
 use crate::events::{Event, NETS, PEERS, Variant};
-use crate::model::{CLUSTER_ID, From, LOCAL_ASN, Model, ModelPath, ROUTER_ID, Told};
+use crate::model::{CLUSTER_ID, Exported, From, LOCAL_ASN, Model, ModelPath, ROUTER_ID};
 use crate::parts::{
     GroupKey, address_of, attributes_of, info_of, interface_of, net_of, octets_of, role_of,
     rules_of,
@@ -53,7 +53,7 @@ pub enum Mode {
 pub struct Member {
     pub mode: Mode,
     /// By prefix and path identifier.
-    pub holds: BTreeMap<(u8, u32), Told>,
+    pub holds: BTreeMap<(u8, u32), Exported>,
 }
 
 /// Paths in use by prefix, the best one first.
@@ -74,29 +74,29 @@ pub struct World {
     pub reader: Cursor,
     /// The routes of the reader of changes: the paths in use.
     pub fib: Fib,
-    pub transcript: Vec<Said>,
+    pub transcript: Vec<Sent>,
 }
 
 impl Member {
     /// Applies a message as the peer `me` would.
-    pub fn take(&mut self, me: PeerId, said: &Said) {
-        match said {
-            Said::Reach {
+    pub fn take(&mut self, me: PeerId, sent: &Sent) {
+        match sent {
+            Sent::Reach {
                 net,
                 path_id,
-                told,
+                exported,
                 source,
             } if *source != me => {
-                self.holds.insert((*net, *path_id), told.clone());
+                self.holds.insert((*net, *path_id), exported.clone());
             }
-            Said::Unreach {
+            Sent::Unreach {
                 net,
                 path_id,
                 except,
             } if *except != Some(me) => {
                 self.holds.remove(&(*net, *path_id));
             }
-            Said::UnreachOnly { net, to } if *to == me => {
+            Sent::UnreachOnly { net, to } if *to == me => {
                 self.holds.remove(&(*net, 0));
             }
             _ => {}

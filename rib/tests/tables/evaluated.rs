@@ -73,15 +73,19 @@ fn rejected_path_has_the_term_that_rejected_it() {
     rib.change_peer(PeerId(2), |info| info.import = rules.into());
     announce(&mut rib, 2, &attributes(2, 1), [(1, 0), (2, 0)].into_iter());
     settle(&mut rib);
-    let judged = |number| {
+    let evaluation = |number| {
         let view = rib.lookup(FAMILY, Net::V4(prefix(number))).expect("there");
         let path = view.paths.into_iter().next().expect("a path");
-        let judged = path.judged.expect("by rules");
-        (path.ineligible, judged.to_string(), judged.terms.len())
+        let evaluation = path.evaluation.expect("by rules");
+        (
+            path.ineligible,
+            evaluation.to_string(),
+            evaluation.terms.len(),
+        )
     };
     let refused = Some(Ineligible::Policy);
-    assert_eq!(judged(1), (refused, "to-tor, [3]".to_owned(), 2));
-    assert_eq!(judged(2), (None, "to-tor, [1]".to_owned(), 1));
+    assert_eq!(evaluation(1), (refused, "to-tor, [3]".to_owned(), 2));
+    assert_eq!(evaluation(2), (None, "to-tor, [1]".to_owned(), 1));
 }
 
 /// Routes that another AS and identifier accepted are evaluated again, and back again.
@@ -104,23 +108,25 @@ fn path_with_a_new_local_number_is_rejected() {
     };
     assert_eq!(reasons(&mut rib), [None; 3]);
     let mut cursor = Cursor::default();
-    let mut told = |rib: &mut Rib| {
-        let mut told = 0;
-        while rib.changes(FAMILY, &mut cursor, Budget(64), &mut |_| told += 1) == Progress::More {}
-        told
+    let mut changes_of = |rib: &mut Rib| {
+        let mut changes_of = 0;
+        while rib.changes(FAMILY, &mut cursor, Budget(64), &mut |_| changes_of += 1)
+            == Progress::More
+        {}
+        changes_of
     };
-    assert_eq!(told(&mut rib), 3);
+    assert_eq!(changes_of(&mut rib), 3);
     rib.set_identity(Asn(65_009), RouterId(Ipv4Addr::new(10, 0, 0, 101)));
     let refused = [Some(Ineligible::AsLoop), Some(Ineligible::OwnOriginator)];
     assert_eq!(reasons(&mut rib), [refused[0], refused[1], None]);
-    assert_eq!(told(&mut rib), 2, "readers hear of it");
+    assert_eq!(changes_of(&mut rib), 2, "readers hear of it");
     let was = (Asn(64_512), RouterId(Ipv4Addr::new(10, 0, 0, 100)));
     rib.set_identity(was.0, was.1);
     assert_eq!(reasons(&mut rib), [None; 3]);
-    assert_eq!(told(&mut rib), 2);
+    assert_eq!(changes_of(&mut rib), 2);
     rib.set_identity(was.0, was.1);
     settle(&mut rib);
-    assert_eq!(told(&mut rib), 0, "the same is nothing new");
+    assert_eq!(changes_of(&mut rib), 0, "the same is nothing new");
 }
 
 /// Returns why the only path of prefix 1 cannot be used.

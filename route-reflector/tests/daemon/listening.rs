@@ -110,12 +110,14 @@ async fn a_node_that_moves_listens_where_it_is() {
     listen(port + 1, "NodeIP").await;
     live(IpAddr::from([192, 0, 2, 1])).await;
     let named = format!("cannot listen on 192.0.2.1:{} yet", port + 1);
-    let told = |status: &Status| status.notes.iter().any(|note| note.starts_with(&named));
+    let is_reported = |status: &Status| status.notes.iter().any(|note| note.starts_with(&named));
     reflector
-        .until("it says where it cannot listen", told)
+        .until("it says where it cannot listen", is_reported)
         .await;
     live(first).await;
     listens(&reflector, &format!("{first}:{}", port + 1)).await;
-    let told = |status: &Status| status.notes.iter().all(|note| !note.contains("listen"));
-    reflector.until("it says nothing of listening", told).await;
+    let is_reported = |status: &Status| status.notes.iter().all(|note| !note.contains("listen"));
+    reflector
+        .until("it says nothing of listening", is_reported)
+        .await;
 }

@@ -196,7 +196,7 @@ async fn strangers_cannot_stall(
         .find(|limit| limit.name.starts_with("log lines"));
     assert!(lines.and_then(|limit| limit.met).is_some_and(|met| met > 0));
 
-    let said = read();
+    let output = read();
     let is_read = |status: &Status| {
         let log = status.log.clone().unwrap_or_default();
         log.stalled_s.is_none() && log.waiting == 0
@@ -205,11 +205,11 @@ async fn strangers_cannot_stall(
     reflector.signal(SIGTERM);
     assert!(ended(&mut reflector.process).await.success());
     end();
-    let said = said.join().expect("read");
-    assert!(said.contains("log lines lost: "), "{said}");
+    let output = output.join().expect("read");
+    assert!(output.contains("log lines lost: "), "{output}");
     let summary = "of=\"connection.refused\" more=";
-    assert!(said.contains(summary), "{said}");
-    let last = said.lines().last().expect("a line");
+    assert!(output.contains(summary), "{output}");
+    let last = output.lines().last().expect("a line");
     assert!(last.contains("daemon stopping"), "{last}");
 }
 

@@ -140,7 +140,11 @@ impl Reflector {
     async fn address(&self) -> SocketAddr {
         let status = self.until("it listens", |_| true).await;
         let listening = status.facts.iter().find(|fact| fact.name == "listening");
-        listening.expect("told").value.parse().expect("one address")
+        listening
+            .expect("in time")
+            .value
+            .parse()
+            .expect("one address")
     }
 
     fn signal(&self, signal: nix::sys::signal::Signal) {
@@ -193,10 +197,10 @@ fn outcome(config: &Path, more: &[&str]) -> (bool, String) {
     let output = start(config, more)
         .and_then(Child::wait_with_output)
         .expect("it ends");
-    let said = [output.stdout, output.stderr].concat();
+    let text = [output.stdout, output.stderr].concat();
     (
         output.status.success(),
-        String::from_utf8_lossy(&said).into_owned(),
+        String::from_utf8_lossy(&text).into_owned(),
     )
 }
 
@@ -226,8 +230,8 @@ async fn drive<T>(
     let turns = std::future::poll_fn(|cx| {
         for io in clients.iter_mut() {
             while let Poll::Ready(events) = pin!(io.next()).poll(cx) {
-                if let Some(told) = events.iter().find_map(&mut done) {
-                    return Poll::Ready(told);
+                if let Some(found) = events.iter().find_map(&mut done) {
+                    return Poll::Ready(found);
                 }
             }
         }
@@ -338,7 +342,9 @@ async fn a_full_range_refuses_and_shows_that_it_did() {
             }
         }
     };
-    let why = timeout(DEADLINE, asked).await.expect("the third is told");
+    let why = timeout(DEADLINE, asked)
+        .await
+        .expect("the third receives it");
     let text = "Cease/Out of Resources: neighbor_range 127.0.0.0/24 is full: limit = 2";
     assert_eq!(why, text);
     let range = reflector.neighbors().await.ranges.remove(0);
@@ -358,7 +364,7 @@ async fn it_leaves_with_administrative_shutdown() {
     up(&mut [&mut one, &mut two]).await;
     reflector.signal(nix::sys::signal::Signal::SIGTERM);
     let mut reasons = Vec::new();
-    drive(&mut [&mut one, &mut two], "both are told", |event| {
+    drive(&mut [&mut one, &mut two], "both receive it", |event| {
         if let Event::Speaker(SpeakerEvent::Down { reason, .. }) = event {
             reasons.push(reason.to_string());
         }
@@ -488,7 +494,7 @@ async fn a_bad_reload_keeps_the_last_good_configuration() {
         }
     };
     let ours = timeout(DEADLINE, ours).await;
-    ours.expect("another AS of ours is taken without a restart");
+    ours.expect("another local AS is applied without a restart");
     reflector
         .until("it is taken", |status| status.config_error.is_none())
         .await;
@@ -527,12 +533,12 @@ async fn key_of_the_start_is_reported_until_it_is_changed_back() {
 #[tokio::test]
 async fn reflector_rejects_the_fib_command() {
     let reflector = Reflector::start().await;
-    let said = reflector
+    let output = reflector
         .call(Command::Fib {})
         .await
         .expect_err("no fib")
         .to_string();
-    assert!(said.contains("never writes a route"), "{said}");
+    assert!(output.contains("never writes a route"), "{output}");
 }
 
 #[test]
@@ -540,12 +546,12 @@ fn check_reports_without_starting() {
     let directory = tempfile::tempdir().expect("a directory");
     let config = directory.path().join("rr.toml");
     std::fs::write(&config, CONFIG).expect("write");
-    let (good, said) = outcome(&config, &["--check"]);
-    assert!(good && said.contains("rr.toml: good"), "{said}");
+    let (good, output) = outcome(&config, &["--check"]);
+    assert!(good && output.contains("rr.toml: good"), "{output}");
     std::fs::write(&config, CONFIG.replace("limit", "limti")).expect("write");
-    let (good, said) = outcome(&config, &["--check"]);
-    assert!(!good && said.contains("rr.toml:11:1"), "{said}");
-    assert!(said.contains("did you mean `limit`?"), "{said}");
+    let (good, output) = outcome(&config, &["--check"]);
+    assert!(!good && output.contains("rr.toml:11:1"), "{output}");
+    assert!(output.contains("did you mean `limit`?"), "{output}");
 }
 
 #[test]
@@ -561,13 +567,13 @@ fn failed_start_is_reported_in_one_line() {
         format!("log = \"warn\"\ncontrol = {control:?}\n{text}"),
     )
     .expect("write");
-    let (good, said) = outcome(&config, &[]);
+    let (good, output) = outcome(&config, &[]);
     assert!(
-        !good && said.contains(&format!("127.0.0.1:{port}")),
-        "{said}"
+        !good && output.contains(&format!("127.0.0.1:{port}")),
+        "{output}"
     );
-    assert!(said.contains("the port is in use"), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(output.contains("the port is in use"), "{output}");
+    assert_eq!(output.lines().count(), 1, "{output}");
     assert!(!control.exists(), "nothing is left behind");
 }
 
@@ -581,21 +587,21 @@ async fn systemd_is_notified_of_start_and_stop() {
     std::fs::write(&config, format!("control = {control:?}\n{CONFIG}")).expect("write");
     let path = directory.path().join("notify");
     let systemd = tokio::net::UnixDatagram::bind(&path).expect("a socket");
-    let mut heard = [0; 64];
+    let mut message = [0; 64];
     let process = command(&config, &[]).env("NOTIFY_SOCKET", &path).spawn();
     let mut reflector = Reflector {
         process: process.expect("the program starts"),
         directory,
     };
-    let octets = timeout(DEADLINE, systemd.recv(&mut heard)).await;
-    let octets = octets.expect("told in time").expect("octets");
-    assert_eq!(&heard[..octets], b"READY=1\n");
+    let octets = timeout(DEADLINE, systemd.recv(&mut message)).await;
+    let octets = octets.expect("received in time").expect("octets");
+    assert_eq!(&message[..octets], b"READY=1\n");
     // Readiness means that it answers at once.
     let answer = reflector.call(Command::Status {}).await;
     assert!(matches!(answer, Ok(Reply::Status(_))), "{answer:?}");
     reflector.signal(nix::sys::signal::Signal::SIGTERM);
-    let octets = timeout(DEADLINE, systemd.recv(&mut heard)).await;
-    let octets = octets.expect("told in time").expect("octets");
-    assert_eq!(&heard[..octets], b"STOPPING=1\n");
+    let octets = timeout(DEADLINE, systemd.recv(&mut message)).await;
+    let octets = octets.expect("received in time").expect("octets");
+    assert_eq!(&message[..octets], b"STOPPING=1\n");
     assert!(reflector.process.wait().expect("it ends").success());
 }

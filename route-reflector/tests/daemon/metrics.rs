@@ -145,13 +145,13 @@ fn invalid_or_used_metrics_address_is_reported() {
         std::fs::write(&config, keys).expect("written");
     };
     write("127.0.0.1");
-    let (good, said) = outcome(&config, &["--check"]);
-    assert!(!good && said.contains("rr.toml:16:10"), "{said}");
+    let (good, output) = outcome(&config, &["--check"]);
+    assert!(!good && output.contains("rr.toml:16:10"), "{output}");
 
     let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
     let address = taken.local_addr().expect("an address");
     write(&address.to_string());
-    let (good, said) = outcome(&config, &[]);
+    let (good, output) = outcome(&config, &[]);
     let words = format!("metrics: cannot listen on {address}");
-    assert!(!good && said.contains(&words), "{said}");
+    assert!(!good && output.contains(&words), "{output}");
 }

@@ -103,7 +103,7 @@ async fn cleared_session_is_established_again() {
         neighbor: "127.0.0.2".to_owned(),
     };
     assert!(matches!(reflector.call(clear).await, Ok(Reply::Clear(_))));
-    let why = drive(&mut [&mut one], "it is told", |event| match event {
+    let why = drive(&mut [&mut one], "it is reported", |event| match event {
         Event::Speaker(SpeakerEvent::Down { reason, .. }) => Some(reason.to_string()),
         _ => None,
     })

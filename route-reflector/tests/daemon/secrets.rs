@@ -40,13 +40,13 @@ async fn secret_in_a_bad_file_reaches_no_output() {
         ] {
             std::fs::write(reflector.config(), text).expect("write");
             reflector.signal(nix::sys::signal::Signal::SIGHUP);
-            let told = |status: &Status| status.config_error.is_some() == refused;
-            let status = reflector.until("it is read", told).await;
+            let is_read = |status: &Status| status.config_error.is_some() == refused;
+            let status = reflector.until("it is read", is_read).await;
             outputs.push(format!("{status:?}"));
         }
-        let (passed, said) = outcome(&reflector.config(), &["--check"]);
+        let (passed, output) = outcome(&reflector.config(), &["--check"]);
         assert!(!passed, "{mistake}");
-        outputs.push(said);
+        outputs.push(output);
         for command in [
             Command::Status {},
             Command::Config {},
@@ -64,8 +64,8 @@ async fn secret_in_a_bad_file_reaches_no_output() {
     std::io::Read::read_to_string(&mut stderr, &mut log).expect("a log");
     assert!(log.contains("configuration rejected"), "{log}");
     outputs.push(log);
-    let (_, said) = outcome(&reflector.config(), &[]);
-    outputs.push(said);
+    let (_, output) = outcome(&reflector.config(), &[]);
+    outputs.push(output);
     for output in outputs {
         assert!(!output.contains(PART), "a secret is in:\n{output}");
     }
@@ -96,14 +96,14 @@ fn log_level_and_keepalive_that_do_not_fit_are_refused() {
     ] {
         std::fs::write(&config, text).expect("write");
         for more in [&["--check"][..], &[]] {
-            let (passed, said) = outcome(&config, more);
-            assert!(!passed, "{said}");
+            let (passed, output) = outcome(&config, more);
+            assert!(!passed, "{output}");
             for words in words {
-                assert!(said.contains(words), "{words} not in:\n{said}");
+                assert!(output.contains(words), "{words} not in:\n{output}");
             }
         }
     }
     std::fs::write(&config, format!("log = \"Warning\"\n{CONFIG}")).expect("write");
-    let (passed, said) = outcome(&config, &["--check"]);
-    assert!(passed, "{said}");
+    let (passed, output) = outcome(&config, &["--check"]);
+    assert!(passed, "{output}");
 }

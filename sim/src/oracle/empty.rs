@@ -1,4 +1,4 @@
-//! When all neighbors have disconnected, a speaker holds no state of theirs: no path, no attribute
+//! When all neighbors have disconnected, a speaker holds no state from them: no path, no attribute
 //! set, no entry of a log, no octets to send.
 
 use bgp_speaker::rib::{PeerId, RibStats};

@@ -23,8 +23,8 @@ pub fn check(world: &World) -> Vec<String> {
         for peer in bgp.speaker.peers() {
             if let Some(sent) = sent(world, at, &peer) {
                 let held = held(&bgp.speaker, &peer);
-                let whom = format!("{} from {}", machine.name, peer.config.name);
-                wrong.extend(differences(&sent, &held).map(|line| format!("{whom}: {line}")));
+                let of = format!("{} from {}", machine.name, peer.config.name);
+                wrong.extend(differences(&sent, &held).map(|line| format!("{of}: {line}")));
             }
         }
     }

@@ -172,7 +172,7 @@ impl World {
         } else {
             self.net.name(other).to_owned()
         };
-        self.say(one, &format!("is cut off from {with}"));
+        self.trace(one, &format!("is cut off from {with}"));
     }
 
     fn break_any(&mut self) {
@@ -183,7 +183,7 @@ impl World {
         };
         if let Some((one, other)) = self.net.break_one(&mut sky) {
             let with = self.net.name(other).to_owned();
-            self.say(one, &format!("a stream with {with} is reset"));
+            self.trace(one, &format!("a stream with {with} is reset"));
         }
     }
 
@@ -219,7 +219,7 @@ impl World {
         for attachment in [bgp, felix].into_iter().flatten() {
             node.kernel.borrow_mut().overrun(attachment);
         }
-        self.say(at, "kernel notifications are lost");
+        self.trace(at, "kernel notifications are lost");
         self.stir(at);
     }
 
@@ -253,7 +253,7 @@ impl World {
         let later = self.up_to(STALL_MAX);
         self.later(later, Act::StoreWell);
         let place = self.store.place;
-        self.say(place, what);
+        self.trace(place, what);
         self.stir_store();
     }
 }

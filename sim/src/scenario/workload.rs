@@ -133,7 +133,7 @@ impl World {
         let from = state.place.replace(to);
         state.busy_until = self.now + link.max(endpoint) + 1;
         let name = state.plan.name.clone();
-        self.say(to, &format!("gets {name}"));
+        self.trace(to, &format!("gets {name}"));
         if from == Some(to) {
             return;
         }
@@ -157,7 +157,7 @@ impl World {
         let from = state.place.take()?;
         state.busy_until = self.now + link.max(endpoint) + 1;
         let name = state.plan.name.clone();
-        self.say(from, &format!("loses {name}"));
+        self.trace(from, &format!("loses {name}"));
         self.later(link, Act::Unplug { workload, at: from });
         self.later(
             endpoint,

@@ -156,7 +156,7 @@ impl testkit::Node for Machine {
         let (Some(run), SpeakerOutput::Event(event)) = (&mut self.run, output) else {
             return;
         };
-        run.transition.hear(&event);
+        run.transition.observe(&event);
         if let (Event::Down { peer, .. }, Some(speaker)) = (&event, &run.speaker)
             && let Some(config) = speaker.peer_config(*peer)
         {

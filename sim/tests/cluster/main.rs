@@ -103,8 +103,12 @@ fn rest(
     assert!(world.whole, "{what:?}: routes are missing");
     for machine in world.machines() {
         let awaited = machine.speaker().map(Speaker::awaited);
-        let nobody = awaited.is_none_or(|awaited| awaited.is_empty());
-        assert!(nobody, "{what:?}: {} is still restarting", machine.name);
+        let nothing_awaited = awaited.is_none_or(|awaited| awaited.is_empty());
+        assert!(
+            nothing_awaited,
+            "{what:?}: {} is still restarting",
+            machine.name
+        );
     }
     let target = about.map(|nth| IpAddr::from(world.machine(world.reflector(nth)).address));
     for client in 0..world.clients {

@@ -128,10 +128,10 @@ impl World {
     /// Sets whether the datastore is locked.
     pub(crate) fn lock(&mut self, locked: bool) {
         let ready = !locked;
-        let said = format!(r#"{{"spec":{{"clusterGUID":"one","datastoreReady":{ready}}}}}"#);
+        let information = format!(r#"{{"spec":{{"clusterGUID":"one","datastoreReady":{ready}}}}}"#);
         self.put(
             &format!("{RESOURCES_PREFIX}clusterinformations/default"),
-            &said,
+            &information,
         );
     }
 

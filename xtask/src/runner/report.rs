@@ -48,7 +48,7 @@ pub struct Summary {
 
 impl Summary {
     /// Records tests that were skipped without permission, and rows without a test.
-    pub fn judge(&mut self, table: &Table) {
+    pub fn check(&mut self, table: &Table) {
         for outcome in &self.outcomes {
             if let Some(why) = &outcome.skipped
                 && !table.may_skip(&outcome.job.name)

@@ -74,11 +74,11 @@ pub const ALLOWED: &[Allowed] = &[
 
 /// Compares the circles of the repository with those that are allowed.
 pub fn check(files: &[File]) -> Vec<Finding> {
-    judge(&circles(files), ALLOWED)
+    findings_of(&circles(files), ALLOWED)
 }
 
 /// Compares circles with the allowed ones.
-pub fn judge(circles: &[Circle], allowed: &[Allowed]) -> Vec<Finding> {
+pub fn findings_of(circles: &[Circle], allowed: &[Allowed]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for circle in circles {
         let row = |row: &&Allowed| circle.contains(Path::new(row.file));

@@ -48,7 +48,7 @@ fn reasons(workspace: &Workspace, file: &File) -> Vec<Finding> {
         .flat_map(|package| package.normal.iter().chain(&package.dev))
         .filter(|name| !workspace.packages.contains_key(*name))
         .collect();
-    let told: BTreeSet<&str> = file
+    let described: BTreeSet<&str> = file
         .text
         .lines()
         .filter_map(|line| {
@@ -57,9 +57,9 @@ fn reasons(workspace: &Workspace, file: &File) -> Vec<Finding> {
                 .map(|(name, _)| name)
         })
         .collect();
-    let missing = used.iter().filter(|name| !told.contains(name.as_str()));
+    let missing = used.iter().filter(|name| !described.contains(name.as_str()));
     let missing = missing.map(|name| format!("{name} is used: add a line with its reason"));
-    let idle = told
+    let idle = described
         .iter()
         .filter(|name| !used.iter().any(|used| used == *name));
     let idle = idle.map(|name| format!("{name} is used nowhere: delete its line"));

@@ -65,24 +65,24 @@ impl Workspace {
     ///
     /// The JSON is invalid.
     pub fn parse(json: &[u8]) -> anyhow::Result<Self> {
-        let told: Told = serde_json::from_slice(json).context("read cargo metadata")?;
-        let directories: BTreeMap<String, String> = told
+        let metadata: Metadata = serde_json::from_slice(json).context("read cargo metadata")?;
+        let directories: BTreeMap<String, String> = metadata
             .packages
             .iter()
             .map(|package| (package.name.clone(), directory(&package.manifest_path)))
             .collect();
         let mut packages = BTreeMap::new();
-        for told in told.packages {
+        for found in metadata.packages {
             let mut package = Package {
-                name: told.name,
-                version: told.version,
-                rust_version: told.rust_version,
-                features: told.features,
+                name: found.name,
+                version: found.version,
+                rust_version: found.rust_version,
+                features: found.features,
                 // Without a list of registries it may go to any.
-                is_published: told.publish.is_none(),
+                is_published: found.publish.is_none(),
                 ..Package::default()
             };
-            for dependency in told.dependencies {
+            for dependency in found.dependencies {
                 // A path without a version, as tests may have, requires `*`.
                 if dependency.path.is_some() && dependency.req != "*" {
                     let (name, req) = (&dependency.name, &dependency.req);
@@ -101,7 +101,7 @@ impl Workspace {
                     _ => package.normal.insert(name),
                 };
             }
-            packages.insert(directory(&told.manifest_path), package);
+            packages.insert(directory(&found.manifest_path), package);
         }
         Ok(Self { packages })
     }
@@ -130,23 +130,23 @@ fn directory(manifest: &Path) -> String {
 }
 
 #[derive(Deserialize)]
-struct Told {
-    packages: Vec<ToldPackage>,
+struct Metadata {
+    packages: Vec<MetadataPackage>,
 }
 
 #[derive(Deserialize)]
-struct ToldPackage {
+struct MetadataPackage {
     name: String,
     version: String,
     rust_version: Option<String>,
     manifest_path: PathBuf,
     publish: Option<Vec<String>>,
     features: BTreeMap<String, Vec<String>>,
-    dependencies: Vec<ToldDependency>,
+    dependencies: Vec<MetadataDependency>,
 }
 
 #[derive(Deserialize)]
-struct ToldDependency {
+struct MetadataDependency {
     name: String,
     req: String,
     kind: Option<String>,

@@ -26,7 +26,7 @@ pub const DAEMON_PACKAGES_MAX: usize = 150;
 ///
 /// Cargo cannot be run or fails.
 pub fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
-    let mut findings = judge(&tree(root, TOP, &["--no-default-features"])?);
+    let mut findings = findings_of(&tree(root, TOP, &["--no-default-features"])?);
     for daemon in DAEMONS {
         findings.extend(count(daemon, &tree(root, daemon, &[])?));
     }
@@ -54,7 +54,7 @@ fn tree(root: &Path, directory: &str, options: &[&str]) -> anyhow::Result<String
 }
 
 /// Checks the tree of the core.
-pub fn judge(tree: &str) -> Vec<Finding> {
+pub fn findings_of(tree: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for line in tree.lines() {
         let name = line.split(' ').next().unwrap_or_default();

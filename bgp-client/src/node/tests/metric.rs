@@ -26,7 +26,7 @@ impl Host {
     }
 
     /// Has the neighbor announce the workload's address with this LOCAL_PREF.
-    fn neighbor_says(&mut self, degree: u32) {
+    fn receive(&mut self, degree: u32) {
         let (family, net) = net_of(WORKLOAD.parse().unwrap());
         let attributes = Attributes {
             local_pref: Some(degree),
@@ -60,7 +60,7 @@ impl Host {
     }
 
     /// Returns the LOCAL_PREF of the workload's route that was advertised to the neighbor.
-    fn told(&self) -> Option<u32> {
+    fn local_pref(&self) -> Option<u32> {
         let (_, net) = net_of(WORKLOAD.parse().unwrap());
         let view = self.speakers[1].rib().lookup(Family::IPV4_UNICAST, net)?;
         let mut paths = view.paths.iter();
@@ -80,30 +80,38 @@ impl Host {
 fn workload_is_advertised_with_degree_of_its_metric() {
     let mut host = Host::begun();
     host.felix_adds(1024);
-    assert_eq!(host.told(), Some(100), "nothing is said about metrics");
+    assert_eq!(
+        host.local_pref(),
+        Some(100),
+        "nothing is said about metrics"
+    );
     host.takes(&stored());
-    assert_eq!(host.told(), Some(degree_of(1024)));
+    assert_eq!(host.local_pref(), Some(degree_of(1024)));
     host.felix_adds(512);
-    assert_eq!(host.told(), Some(degree_of(512)), "the kernel uses this");
+    assert_eq!(
+        host.local_pref(),
+        Some(degree_of(512)),
+        "the kernel uses this"
+    );
     host.felix_deletes(512);
-    assert_eq!(host.told(), Some(degree_of(1024)));
+    assert_eq!(host.local_pref(), Some(degree_of(1024)));
     host.felix_deletes(1024);
-    assert_eq!(host.told(), None);
+    assert_eq!(host.local_pref(), None);
     // Cambric's Felix, and earlier versions of Calico's: the policy sets the normal degree.
     for metric in [256, 0] {
         host.felix_adds(metric);
-        assert_eq!(host.told(), Some(100), "{metric}");
+        assert_eq!(host.local_pref(), Some(100), "{metric}");
         host.felix_deletes(metric);
     }
     host.felix_adds(512);
     host.takes(&Duties::default());
-    assert_eq!(host.told(), Some(100));
+    assert_eq!(host.local_pref(), Some(100));
 }
 
 #[test]
 fn a_learned_degree_is_a_metric_of_the_kernel() {
     let mut host = Host::begun();
-    host.neighbor_says(degree_of(512));
+    host.receive(degree_of(512));
     assert_eq!(host.metrics(), [OTHERS], "nothing is said about metrics");
     host.takes(&stored());
     assert_eq!(host.metrics(), [512]);
@@ -115,12 +123,12 @@ fn a_learned_degree_is_a_metric_of_the_kernel() {
         (u32::MAX, OTHERS),
         (degree_of(1), 1),
     ] {
-        host.neighbor_says(degree);
+        host.receive(degree);
         assert_eq!(host.metrics(), [metric], "{degree}");
     }
     host.neighbor_has(false);
     assert!(host.metrics().is_empty());
-    host.neighbor_says(degree_of(512));
+    host.receive(degree_of(512));
     host.takes(&Duties::default());
     assert_eq!(host.metrics(), [OTHERS]);
 }
@@ -133,7 +141,7 @@ fn moved_workload_is_preferred_to_its_old_route() {
         let mut host = Host::begun();
         host.takes(&stored());
         host.felix_adds(left);
-        host.neighbor_says(degree_of(512));
+        host.receive(degree_of(512));
         let before = 512.min(left - 1);
         assert_eq!(host.metrics(), [before], "before Felix' route of {left}");
         host.felix_deletes(left);
@@ -141,14 +149,14 @@ fn moved_workload_is_preferred_to_its_old_route() {
         // It returns with its former metric.
         host.felix_adds(left);
         assert_eq!(host.metrics(), [before]);
-        host.neighbor_says(degree_of(2000));
+        host.receive(degree_of(2000));
         assert_eq!(host.metrics(), [2000], "ours is the better one");
     }
     // Both workload routes are temporary: the local one has precedence.
     let mut host = Host::begun();
     host.takes(&stored());
     host.felix_adds(300);
-    host.neighbor_says(degree_of(512));
+    host.receive(degree_of(512));
     assert_eq!(host.metrics(), [512]);
     // No route has precedence over one without a metric.
     host.felix_adds(0);

@@ -203,7 +203,7 @@ impl testkit::Node for Node {
 
     fn output(&mut self, output: Output) {
         if let Output::Event(event) = output {
-            self.make_before_break.hear(&event);
+            self.make_before_break.observe(&event);
         }
     }
 

@@ -97,12 +97,12 @@ impl Pair {
     fn ids(&self) -> BTreeMap<&'static str, Ipv4Addr> {
         let view = self.view();
         let ids = self.registrars.iter().map(|(name, registrar)| {
-            let told = registrar.registered().expect("registered").cluster_id;
+            let cluster_id = registrar.registered().expect("registered").cluster_id;
             let derived = derive(&view, &reflector(name), &Secrets::new());
             assert_eq!(derived.faults, []);
             let speaker = derived.intent.expect("a speaker").speaker;
-            assert_eq!(speaker.cluster_id().0, told, "{name}");
-            (*name, told)
+            assert_eq!(speaker.cluster_id().0, cluster_id, "{name}");
+            (*name, cluster_id)
         });
         ids.collect()
     }
@@ -149,12 +149,12 @@ fn claimed_id_is_released_to_its_assigned_node() {
     pair.node("rr1", 1, TWO_BY_HAND);
     let host = reflector("rr2");
     let moment = derive(&pair.view(), &host, &Secrets::new());
-    let told: Vec<String> = moment.faults.iter().map(ToString::to_string).collect();
+    let faults: Vec<String> = moment.faults.iter().map(ToString::to_string).collect();
     assert!(
-        told.len() == 1 && told[0].starts_with("/cambric/v1/cluster/10.0.0.2: "),
-        "{told:?}"
+        faults.len() == 1 && faults[0].starts_with("/cambric/v1/cluster/10.0.0.2: "),
+        "{faults:?}"
     );
-    assert!(moment.intent.is_some(), "it goes on meanwhile");
+    assert!(moment.intent.is_some(), "it continues until then");
     pair.settle();
     let ids = pair.ids();
     assert_eq!(ids["rr1"], TWO);

@@ -117,11 +117,7 @@ fn a_pool_that_was_never_readable_is_left_to_felix() {
     assert_eq!(view, known(NODES));
     for useless in ["{", r#"{"spec":{"cidr":"ten"}}"#, "[]"] {
         assert!(view.take(pool.as_bytes(), Some(useless.as_bytes())));
-        assert_eq!(
-            way(&view),
-            (Way::Direct, 1),
-            "a range that nobody can have read"
-        );
+        assert_eq!(way(&view), (Way::Direct, 1), "a range without a reader");
     }
 }
 

@@ -79,9 +79,9 @@ fn global_peering_precedes_others_then_names_decide() {
     );
     let derived = of(&with(&[NO_MESH, global, port]), "a");
     assert_eq!(lines(&derived), expected);
-    let told = "bgppeers/c: spec.peerIP: 10.0.0.254 is a peer already, at another port";
+    let expected = "bgppeers/c: spec.peerIP: 10.0.0.254 is a peer already, at another port";
     assert!(
-        derived.faults[0].to_string().ends_with(told),
+        derived.faults[0].to_string().ends_with(expected),
         "{:?}",
         derived.faults
     );
@@ -199,9 +199,9 @@ fn address_of_the_node_itself_is_no_peer_and_is_reported() {
         };
         let (peers, faults) = of(r#""node":"c","#, "c");
         assert_eq!(peers, 0);
-        let told = "/bgppeers/c: spec.peerIP: 10.0.0.3 is an address of this node, which is no peer of itself";
+        let expected = "/bgppeers/c: spec.peerIP: 10.0.0.3 is an address of this node, which is no peer of itself";
         assert!(
-            matches!(&faults[..], [one] if one.ends_with(told)),
+            matches!(&faults[..], [one] if one.ends_with(expected)),
             "{faults:?}"
         );
         // A BGPPeer of several nodes means all the others.
@@ -222,14 +222,14 @@ fn a_password_that_is_missing_keeps_the_session_down() {
     let view = known(&contents);
     let derived = derive(&view, &host("a"), &Secrets::new());
     assert!(lines(&derived).is_empty(), "{:?}", lines(&derived));
-    let told: Vec<String> = derived.faults.iter().map(Fault::to_string).collect();
+    let faults: Vec<String> = derived.faults.iter().map(Fault::to_string).collect();
     assert!(
-        told[0].contains("bgppeers/tor: spec.password: the secret bgp/tor is not there"),
-        "{told:?}"
+        faults[0].contains("bgppeers/tor: spec.password: the secret bgp/tor is not there"),
+        "{faults:?}"
     );
     assert!(
-        told[1].contains("default: spec.nodeMeshPassword: the secret bgp/mesh"),
-        "{told:?}"
+        faults[1].contains("default: spec.nodeMeshPassword: the secret bgp/mesh"),
+        "{faults:?}"
     );
     assert_eq!(view.secrets().len(), 2);
     let mut secrets = Secrets::new();
@@ -257,10 +257,10 @@ fn settings_that_were_never_readable_are_waited_for() {
         let derived = derive(&view, &host("a"), &Secrets::new());
         assert!(derived.intent.is_none(), "{name}");
         assert_eq!(derived.duties, Duties::default());
-        let told: Vec<String> = derived.faults.iter().map(Fault::to_string).collect();
-        assert!(told[0].contains("nodeToNodeMeshEnabled"), "{told:?}");
+        let faults: Vec<String> = derived.faults.iter().map(Fault::to_string).collect();
+        assert!(faults[0].contains("nodeToNodeMeshEnabled"), "{faults:?}");
         assert_eq!(
-            told[1],
+            faults[1],
             format!(
                 "{PREFIX}{settings}: no valid value yet: this node opens no BGP session before \
                  there is one"

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Evaluates a policy for a route; `None` if it is rejected.
-fn judged(
+fn evaluated(
     policy: &Policy,
     net: &str,
     source: Role,
@@ -23,7 +23,7 @@ fn judged(
         peer: Role::Internal,
         interface: interface.map(|name| name.parse().expect("a name")),
     };
-    match policy.judge(&route) {
+    match policy.evaluate(&route) {
         Verdict::Accept => Some(*attributes),
         Verdict::AcceptWith(edited) => Some(*edited),
         Verdict::Reject => None,
@@ -51,7 +51,7 @@ fn routes_of_pools_and_blocks_are_advertised() {
     assert_eq!(derived.faults, []);
     let [internal, external] = [export(&derived, 0), export(&derived, 1)];
     let own = |policy: &Policy, net: &str, interface: Option<&str>| {
-        judged(policy, net, Role::Local, interface, Attributes::default())
+        evaluated(policy, net, Role::Local, interface, Attributes::default())
     };
     for (net, passes) in [
         ("10.65.1.0/26", true),   // an own block
@@ -68,11 +68,11 @@ fn routes_of_pools_and_blocks_are_advertised() {
         assert_eq!(own(&internal, net, None).is_some(), passes, "{net}");
         assert_eq!(own(&external, net, None).is_some(), passes, "{net}");
     }
-    let told = own(&internal, "10.65.1.0/26", None).expect("announced");
-    assert_eq!(told.local_pref, Some(NORMAL));
+    let announced = own(&internal, "10.65.1.0/26", None).expect("announced");
+    assert_eq!(announced.local_pref, Some(NORMAL));
     // A degree that comes from a metric is kept; one better than normal belongs to a workload that
     // has just arrived, which is announced inside the node's own blocks, too.
-    for (net, given, told) in [
+    for (net, given, announced) in [
         ("10.65.2.7/32", 100, Some(NORMAL)),
         ("10.65.2.7/32", NORMAL - 7, Some(NORMAL - 7)),
         ("10.65.1.5/32", NORMAL, None),
@@ -84,9 +84,9 @@ fn routes_of_pools_and_blocks_are_advertised() {
             local_pref: Some(given),
             ..Attributes::default()
         };
-        let judged = judged(&internal, net, Role::Local, None, attributes);
-        let degree = judged.and_then(|judged| judged.local_pref);
-        assert_eq!(degree, told, "{net} {given}");
+        let evaluated = evaluated(&internal, net, Role::Local, None, attributes);
+        let degree = evaluated.and_then(|evaluated| evaluated.local_pref);
+        assert_eq!(degree, announced, "{net} {given}");
     }
     // Routes of Felix's tunnels are advertised to other ASes only, and some to no peer.
     for (interface, inside, outside) in [
@@ -109,7 +109,7 @@ fn routes_of_pools_and_blocks_are_advertised() {
             local_pref: Some(local_pref),
             ..Attributes::default()
         };
-        judged(&external, "10.65.1.5/32", Role::Internal, None, attributes)
+        evaluated(&external, "10.65.1.5/32", Role::Internal, None, attributes)
     };
     assert!(learned(NORMAL).is_none() && learned(100).is_none());
     assert_eq!(
@@ -144,7 +144,9 @@ fn communities_by_prefix() {
     let derived = of(&contents, "a");
     assert_eq!(derived.faults, []);
     let policy = export(&derived, 0);
-    let own = |net| judged(&policy, net, Role::Local, None, Attributes::default()).expect("told");
+    let own = |net| {
+        evaluated(&policy, net, Role::Local, None, Attributes::default()).expect("advertised")
+    };
     let block = own("10.65.1.0/26");
     assert_eq!(block.communities.len(), 1);
     assert_eq!(block.large_communities.len(), 1);
@@ -183,7 +185,8 @@ fn filters_come_first_and_the_rest_is_as_without() {
     );
     assert_eq!(derived.faults.len(), 1);
     let policy = export(&derived, 0);
-    let own = |net, interface| judged(&policy, net, Role::Local, interface, Attributes::default());
+    let own =
+        |net, interface| evaluated(&policy, net, Role::Local, interface, Attributes::default());
     let inside = own("10.65.1.5/32", None).expect("the filter says so");
     assert_eq!(inside.communities.len(), 1);
     assert_eq!(inside.as_path.to_string(), "64611 64612");
@@ -193,7 +196,7 @@ fn filters_come_first_and_the_rest_is_as_without() {
     );
     assert!(own("10.67.1.1/32", None).is_none());
     assert!(own("10.65.2.7/32", Some("eth7")).is_none());
-    let learned = judged(
+    let learned = evaluated(
         &policy,
         "10.65.2.7/32",
         Role::Client,
@@ -209,7 +212,7 @@ fn filters_come_first_and_the_rest_is_as_without() {
             local_pref: Some(local_pref),
             ..Attributes::default()
         };
-        judged(&import, net, Role::Internal, None, attributes).map(|it| it.local_pref)
+        evaluated(&import, net, Role::Internal, None, attributes).map(|it| it.local_pref)
     };
     assert_eq!(taken("0.0.0.0/0", 100), None);
     assert_eq!(taken("10.1.0.0/16", 2_147_483_647 - 900), None);

@@ -105,7 +105,7 @@ fn peer_without_its_password_is_not_kept() {
         assert_eq!(lines(&without), ["Node_10_0_0_254 AS64700 external"]);
         assert_eq!(&without.chosen.hosts & &at(&[2, 3, 4]), at(&[]));
         assert!(without.chosen.former.is_empty());
-        let told = "bgppeers/to-rr: spec.password: the secret bgp/rr";
-        assert!(without.faults[0].to_string().contains(told));
+        let expected = "bgppeers/to-rr: spec.password: the secret bgp/rr";
+        assert!(without.faults[0].to_string().contains(expected));
     }
 }

@@ -37,12 +37,16 @@ fn a_reflector_waits_for_its_cluster_id_unless_it_is_given_one() {
     assert!(view.take(format!("{NODES}rr1").as_bytes(), Some(value.as_bytes())));
     let wish = derived(&view, "rr1").wish.expect("it has one");
     assert_eq!(wish.cluster, ClusterWish::Given(Ipv4Addr::new(0, 0, 0, 1)));
-    let told = wish.registration;
+    let reported = wish.registration;
     assert_eq!(
-        (told.zone.as_str(), told.weight, told.as_number.0),
+        (
+            reported.zone.as_str(),
+            reported.weight,
+            reported.as_number.0
+        ),
         ("east", 250, 64999)
     );
-    assert_eq!(told.ipv4_address, Some(router_id));
+    assert_eq!(reported.ipv4_address, Some(router_id));
 }
 
 #[test]
@@ -55,7 +59,7 @@ fn cluster_ids_of_others_are_avoided() {
     ];
     let wish = |view: &View| match derived(view, "rr1").wish.expect("it has one").cluster {
         ClusterWish::Own { held, avoid, .. } => (held, avoid),
-        ClusterWish::Given(id) => panic!("nobody gave it {id}"),
+        ClusterWish::Given(id) => panic!("{id} was not assigned"),
     };
     let of_others = BTreeSet::from([two, Ipv4Addr::new(10, 0, 1, 3)]);
     assert_eq!(wish(&view), (Some(one), of_others.clone()));
@@ -68,10 +72,10 @@ fn cluster_ids_of_others_are_avoided() {
         r#"{"spec":{"bgp":{"ipv4Address":"10.0.0.1/24","routeReflectorClusterID":"10.0.1.1"}}}"#;
     assert!(view.take(format!("{NODES}n1").as_bytes(), Some(given.as_bytes())));
     assert_eq!(wish(&view), (Some(one), BTreeSet::from([one, two])));
-    let told = derived(&view, "rr1").faults;
+    let reported = derived(&view, "rr1").faults;
     assert!(
-        told.len() == 1 && told[0].to_string().contains("gives it up"),
-        "{told:?}"
+        reported.len() == 1 && reported[0].to_string().contains("gives it up"),
+        "{reported:?}"
     );
     assert!(put(&mut view, "cluster/0.0.0.9", r#"{"reflector":"rr1"}"#));
     assert_eq!(wish(&view), (Some(nine), BTreeSet::from([one, two])));
@@ -98,11 +102,11 @@ fn invalid_weight_is_reported() {
             derived.wish.expect("it has one").registration.weight,
             weight
         );
-        let told: Vec<String> = derived.faults.iter().map(Fault::to_string).collect();
+        let reported: Vec<String> = derived.faults.iter().map(Fault::to_string).collect();
         match text.parse::<u32>() {
-            Ok(_) => assert!(told.is_empty(), "{told:?}"),
+            Ok(_) => assert!(reported.is_empty(), "{reported:?}"),
             Err(_) => assert_eq!(
-                told,
+                reported,
                 [format!(
                     "{NODES}rr1: metadata.labels[cambric.io/reflector-weight]: \"{text}\" is no \
                      whole number from 0 to 4294967295: the weight is 100"
@@ -124,13 +128,17 @@ fn node_registered_as_reflector_has_a_note() {
             .collect::<Vec<_>>()
     };
     assert_eq!(notes(&view, "n1").len(), 0);
-    let told = notes(&view, "rr1");
+    let reported = notes(&view, "rr1");
     assert!(
-        told.len() == 1 && told[0].contains("\"cambric reflector remove rr1\""),
-        "{told:?}"
+        reported.len() == 1 && reported[0].contains("\"cambric reflector remove rr1\""),
+        "{reported:?}"
     );
     assert!(delete(&mut view, "reflector/rr1") && view.fleet_mut().forget("rr1"));
-    assert_eq!(notes(&view, "rr1"), told, "its cluster id is still held");
+    assert_eq!(
+        notes(&view, "rr1"),
+        reported,
+        "its cluster id is still held"
+    );
     let reflector = derived(&view, "rr1").intent.expect("a speaker");
     assert!(!reflector.notes.iter().any(|note| note.contains("remove")));
     assert!(delete(&mut view, "cluster/10.0.1.1"));

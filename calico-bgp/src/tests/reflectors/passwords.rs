@@ -28,10 +28,11 @@ fn sessions_with_reflectors_have_the_password_of_the_mesh() {
     let secrets = Secrets::from([(("bgp".into(), "mesh".into()), "word".into())]);
     for (name, peers, ranges) in [("n1", 2, 0), ("rr1", 2, 8)] {
         let without = derived(&view, name, &none);
-        let told: Vec<String> = without.faults.iter().map(Fault::to_string).collect();
+        let reported: Vec<String> = without.faults.iter().map(Fault::to_string).collect();
         assert!(
-            told.len() == 1 && told[0].contains("spec.nodeMeshPassword: the secret bgp/mesh"),
-            "{told:?}"
+            reported.len() == 1
+                && reported[0].contains("spec.nodeMeshPassword: the secret bgp/mesh"),
+            "{reported:?}"
         );
         assert!(without.chosen.peers.is_empty());
         let speaker = without.intent.expect("a speaker").speaker;

@@ -89,7 +89,7 @@ fn unknown_fields_survive_at_every_level() {
     rewritten::<IpReservationSpec>(reservation);
     rewritten::<IpamConfigurationSpec>(ipam);
     for value in values {
-        assert!(!faults(value).is_empty(), "people are told of typos");
+        assert!(!faults(value).is_empty(), "misspelled fields are reported");
     }
 }
 

@@ -35,7 +35,7 @@ impl Feed {
 
     /// Handles the answer. A key that was not written since the known revision was there before and
     /// is unchanged. So if the number of keys equals the number of known keys, none was deleted.
-    pub(super) fn told_newer(
+    pub(super) fn listed_newer(
         &mut self,
         now: Duration,
         id: FeedId,

@@ -25,7 +25,7 @@ pub(crate) async fn what_is_compacted_is_gone(bench: Bench) {
     ));
 
     // A watch from there fails, when it is opened or immediately after.
-    let told = match bench
+    let outcome = match bench
         .store
         .watch(calico_store::WatchRequest::from(bench.all(), first))
         .await
@@ -33,7 +33,7 @@ pub(crate) async fn what_is_compacted_is_gone(bench: Bench) {
         Ok(mut watch) => soon("the end of the watch", watch.next()).await.map(|_| ()),
         Err(error) => Err(error),
     };
-    assert_eq!(told, Err(Error::Compacted { at: second }));
+    assert_eq!(outcome, Err(Error::Compacted { at: second }));
     let mut watch = bench.watch(third).await;
     assert_eq!(events(&mut watch, 1).await[0].item.value.as_ref(), b"3");
 }

@@ -31,9 +31,9 @@ const CASES: &[(&str, Case)] = cases! {
     transactions: creating_updating_and_deleting_compare_first, everything_happens_at_one_revision,
         every_comparison_compares, a_range_of_keys_can_be_compared, transactions_nest,
         a_key_is_written_once, limits_are_kept, value_and_lease_can_be_kept, deleting_nothing_is_no_change,
-        deleting_a_range_tells_what_was_there;
-    watches: a_watch_from_the_past_misses_nothing, a_watch_tells_of_its_range_only,
-        a_revision_comes_whole, a_watch_can_tell_what_was_before, a_watch_answers_a_probe,
+        deletion_of_a_range_returns_its_items;
+    watches: a_watch_from_the_past_misses_nothing, watch_reports_only_its_range,
+        a_revision_comes_whole, watch_can_report_previous_items, a_watch_answers_a_probe,
         a_watch_from_now_begins_now, watches_of_one_range_do_not_disturb_each_other;
     values: any_octets_are_kept, the_largest_value_fits_and_no_larger_one;
     leases: keys_go_with_their_lease, a_lease_that_is_not_kept_ends, a_key_moves_between_leases,

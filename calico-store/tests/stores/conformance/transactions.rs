@@ -304,7 +304,7 @@ pub(crate) async fn deleting_nothing_is_no_change(bench: Bench) {
     assert_eq!(bench.now().await, before);
 }
 
-pub(crate) async fn deleting_a_range_tells_what_was_there(bench: Bench) {
+pub(crate) async fn deletion_of_a_range_returns_its_items(bench: Bench) {
     for name in ["a", "b", "c"] {
         bench.put(name, name).await;
     }

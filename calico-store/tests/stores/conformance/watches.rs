@@ -12,12 +12,12 @@ pub(crate) async fn a_watch_from_the_past_misses_nothing(bench: Bench) {
     let mut seen = events(&mut watch, 3).await;
     bench.put("a", "2").await;
     seen.extend(events(&mut watch, 1).await);
-    let told: Vec<_> = seen
+    let events: Vec<_> = seen
         .iter()
         .map(|event| (event.kind, bench.name(&event.item.key), event.item.version))
         .collect();
     assert_eq!(
-        told,
+        events,
         [
             (EventKind::Put, "a".into(), 1),
             (EventKind::Put, "b".into(), 1),
@@ -32,7 +32,7 @@ pub(crate) async fn a_watch_from_the_past_misses_nothing(bench: Bench) {
     assert!(seen[2].item.value.is_empty());
 }
 
-pub(crate) async fn a_watch_tells_of_its_range_only(bench: Bench) {
+pub(crate) async fn watch_reports_only_its_range(bench: Bench) {
     let from = bench.now().await.next();
     let range = KeyRange::key(bench.key("b"));
     let mut watch = bench
@@ -73,7 +73,7 @@ pub(crate) async fn a_revision_comes_whole(bench: Bench) {
     );
 }
 
-pub(crate) async fn a_watch_can_tell_what_was_before(bench: Bench) {
+pub(crate) async fn watch_can_report_previous_items(bench: Bench) {
     let from = bench.put("a", "1").await;
     let request = WatchRequest {
         previous: true,

@@ -12,7 +12,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// Returns a ready store with a `clusterGUID`, and a consumer with a picture of it.
 fn world() -> World {
     let mut world = World::gated();
-    world.say("one", true);
+    world.set_information("one", true);
     fill(&mut world);
     world.settle();
     world.check_in_sync();
@@ -73,7 +73,7 @@ fn a_store_that_was_emptied_takes_nothing_away() {
             (world.consumer.state == before, world.consumer.deletes),
             (true, 0)
         );
-        world.say("one", false);
+        world.set_information("one", false);
         pass(&mut world, LONG);
         assert_eq!(
             world.consumer.status,
@@ -81,7 +81,7 @@ fn a_store_that_was_emptied_takes_nothing_away() {
         );
         assert_eq!(world.consumer.state, before);
         assert_eq!(world.mirror.revision(), None, "it is held back");
-        world.say("one", true);
+        world.set_information("one", true);
         world.calm();
         world.check_in_sync();
         assert_eq!(held(&world), ["/b/2"]);
@@ -95,7 +95,7 @@ fn datastore_with_another_guid_is_not_applied() {
     let mut world = world();
     let before = world.consumer.state.clone();
     world.replace();
-    world.say("two", true);
+    world.set_information("two", true);
     world.put("/a/1", "other");
     world.calm();
     let other = Some(Status::Unready(Unready::Other));
@@ -122,13 +122,13 @@ fn datastore_with_another_guid_is_not_applied() {
 fn missing_guid_is_not_a_different_one() {
     let mut world = world();
     world.replace();
-    world.say("", true);
+    world.set_information("", true);
     world.put("/a/1", "other");
     world.calm();
     world.check_in_sync();
     assert_eq!(held(&world), ["/a/1"]);
     // The earlier GUID is still known.
-    world.say("two", true);
+    world.set_information("two", true);
     world.calm();
     let other = Some(Status::Unready(Unready::Other));
     assert_eq!(world.consumer.status, other);
@@ -139,7 +139,7 @@ fn restored_datastore_is_reported_once_fully_read() {
     let mut world = world();
     world.replace();
     world.put("/a/1", "saved");
-    world.say("one", true);
+    world.set_information("one", true);
     world.calm();
     world.check_in_sync();
     let statuses = &world.consumer.statuses;
@@ -149,7 +149,7 @@ fn restored_datastore_is_reported_once_fully_read() {
 
     // One range of the new history was read, the others were not.
     world.replace();
-    world.say("one", true);
+    world.set_information("one", true);
     let (puts, deletes) = (world.consumer.puts, world.consumer.deletes);
     let now = world.clusters;
     let read = |world: &World| {
@@ -175,7 +175,7 @@ fn restored_datastore_is_reported_once_fully_read() {
 #[test]
 fn changes_of_a_locked_datastore_are_reported_at_unlock() {
     let mut world = world();
-    world.say("one", false);
+    world.set_information("one", false);
     world.settle();
     let before = world.consumer.state.clone();
     world.put("/a/1", "y");
@@ -183,7 +183,7 @@ fn changes_of_a_locked_datastore_are_reported_at_unlock() {
     pass(&mut world, LONG);
     assert_eq!(world.consumer.state, before);
     assert_eq!(world.mirror.cluster(), None, "no snapshot of it");
-    world.say("one", true);
+    world.set_information("one", true);
     world.settle();
     world.check_in_sync();
     assert_eq!(
@@ -213,18 +213,18 @@ fn changes_of_a_locked_datastore_are_reported_at_unlock() {
 fn writes_before_an_unlocking_are_reported_with_it() {
     let feeds = [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 2, 1], [1, 0, 2]];
     for order in feeds.map(|feeds| feeds.map(FeedId)) {
-        for is_anew in [false, true] {
+        for is_new_mirror in [false, true] {
             let mut world = world();
             let all = held(&world);
-            match is_anew {
+            match is_new_mirror {
                 true => world.replace(),
                 false => world.delete(KeyRange::prefix("/a/")),
             }
-            world.say("one", false);
+            world.set_information("one", false);
             world.calm();
             let is_whole = |world: &World| held(world) == all;
             fill(&mut world);
-            world.say("one", true);
+            world.set_information("one", true);
             for feed in order {
                 world.bring_of(feed);
                 world.consume(usize::MAX);
@@ -243,14 +243,14 @@ fn writes_before_an_unlocking_are_reported_with_it() {
 /// A consumer without an earlier picture is not in sync with less, either.
 #[test]
 fn first_state_has_writes_before_the_store_was_ready() {
-    for says in [None, Some(false)] {
+    for information in [None, Some(false)] {
         let mut world = World::gated();
-        if let Some(is_ready) = says {
-            world.say("one", is_ready);
+        if let Some(is_ready) = information {
+            world.set_information("one", is_ready);
         }
         world.settle();
         fill(&mut world);
-        world.say("one", true);
+        world.set_information("one", true);
         for feed in (0..3).map(FeedId) {
             world.bring_of(feed);
             world.consume(usize::MAX);
@@ -265,7 +265,7 @@ fn first_state_has_writes_before_the_store_was_ready() {
 /// The same cluster ID, as an etcd has that is created again with the same members and token.
 #[test]
 fn emptied_store_is_read_again_before_it_counts() {
-    for says in [None, Some("two")] {
+    for information in [None, Some("two")] {
         let mut world = world();
         for nth in 0..20 {
             world.put("/b/1", &nth.to_string());
@@ -276,8 +276,8 @@ fn emptied_store_is_read_again_before_it_counts() {
         world.watches.clear();
         // Up to the revision at which ClusterInformation was read; it is watched from there,
         // therefore.
-        if let Some(guid) = says {
-            world.say(guid, true);
+        if let Some(guid) = information {
+            world.set_information(guid, true);
         }
         for nth in 0..8 {
             world.put("/c/1", &nth.to_string());
@@ -296,7 +296,7 @@ fn emptied_store_is_read_again_before_it_counts() {
             world.put("/c/1", &nth.to_string());
         }
         world.calm();
-        let unready = says.map_or(Unready::Silent, |_| Unready::Other);
+        let unready = information.map_or(Unready::Silent, |_| Unready::Other);
         assert_eq!(
             (&world.consumer.state, world.consumer.status),
             (&before, Some(Status::Unready(unready)))
@@ -325,7 +325,7 @@ fn deletion_with_cluster_information_is_not_reported() {
             (&world.consumer.state, world.consumer.status),
             (&before, silent)
         );
-        world.say("one", true);
+        world.set_information("one", true);
         world.calm();
         world.check_in_sync();
         assert_eq!(held(&world), ["/a/9"]);
@@ -386,23 +386,23 @@ fn empty_datastore_without_prior_state_is_not_ready() {
     world.put("/a/1", "x");
     world.calm();
     assert_eq!(world.consumer.status, Some(silent));
-    world.say("one", true);
+    world.set_information("one", true);
     world.settle();
     world.check_in_sync();
 }
 
 #[derive(Debug, Clone)]
-enum Saying {
-    Says(bool),
+enum Step {
+    Information(bool),
     Nothing,
     Else(Action),
 }
 
-fn saying() -> impl Strategy<Value = Saying> {
+fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        2 => any::<bool>().prop_map(Saying::Says),
-        1 => Just(Saying::Nothing),
-        8 => action().prop_map(Saying::Else),
+        2 => any::<bool>().prop_map(Step::Information),
+        1 => Just(Step::Nothing),
+        8 => action().prop_map(Step::Else),
     ]
 }
 
@@ -423,17 +423,17 @@ proptest! {
     /// ready, and gets no update between two reports that it is not ready.
     #[test]
     fn every_gated_mirror_catches_up(
-        sayings in prop::collection::vec(saying(), 1..120),
+        steps in prop::collection::vec(step(), 1..120),
         restart in any::<bool>(),
     ) {
         let mut world = World::gated();
-        for saying in sayings {
+        for step in steps {
             let held = world.consumer.state.clone();
             let was_held = world.is_held();
-            match saying {
-                Saying::Says(is_ready) => world.say("one", is_ready),
-                Saying::Nothing => world.delete(KeyRange::key(ready_key())),
-                Saying::Else(action) => world.act(action),
+            match step {
+                Step::Information(is_ready) => world.set_information("one", is_ready),
+                Step::Nothing => world.delete(KeyRange::key(ready_key())),
+                Step::Else(action) => world.act(action),
             }
             if was_held && world.is_held() {
                 prop_assert_eq!(&held, &world.consumer.state);
@@ -443,7 +443,7 @@ proptest! {
             world.restart();
         }
         world.core.set_faults(Faults::default());
-        world.say("one", true);
+        world.set_information("one", true);
         world.calm();
         world.check_in_sync();
     }
@@ -469,7 +469,7 @@ proptest! {
         }
         world.calm();
         prop_assert_eq!(&before, &world.consumer.state);
-        world.say("one", true);
+        world.set_information("one", true);
         world.calm();
         world.check_in_sync();
     }

@@ -106,7 +106,7 @@ impl World {
     }
 
     /// Writes the ClusterInformation: its `clusterGUID`, and whether it is ready.
-    pub(crate) fn say(&mut self, guid: &str, is_ready: bool) {
+    pub(crate) fn set_information(&mut self, guid: &str, is_ready: bool) {
         let text = format!(r#"{{"spec":{{"clusterGUID":"{guid}","datastoreReady":{is_ready}}}}}"#);
         self.write(ready_key(), &text);
     }
@@ -285,9 +285,9 @@ impl World {
             "{:?}\n{listing:?}",
             self.consumer.state
         );
-        let told = self.consumer.state.values().map(|item| item.mod_revision);
-        let newest = told.max().unwrap_or_default();
-        let revision = self.mirror.revision().expect("it was told all");
+        let revisions = self.consumer.state.values().map(|item| item.mod_revision);
+        let newest = revisions.max().unwrap_or_default();
+        let revision = self.mirror.revision().expect("all was reported");
         assert!((newest..=listing.header.revision).contains(&revision));
     }
 
@@ -312,7 +312,7 @@ impl Consumer {
     fn take(&mut self, update: Update) {
         match update {
             Update::Status(status) => {
-                assert_ne!(self.status, Some(status), "told twice");
+                assert_ne!(self.status, Some(status), "reported twice");
                 self.status = Some(status);
                 self.statuses.push(status);
             }
@@ -323,8 +323,8 @@ impl Consumer {
                     item.value.slice(..4.min(item.value.len())),
                     item.mod_revision,
                 );
-                let tells_history = item.key != ready_key();
-                assert!(seen >= *newest || !tells_history, "back in time: {item:?}");
+                let is_in_history = item.key != ready_key();
+                assert!(seen >= *newest || !is_in_history, "back in time: {item:?}");
                 *newest = seen;
                 self.puts += 1;
                 self.state.insert(item.key.clone(), item);

@@ -198,7 +198,7 @@ fn line_of_the_sink_itself_has_fields() {
     assert!(text(&entry, "MESSAGE").starts_with("log lines lost: "));
     let mut entry = Vec::new();
     let report = "first\n\nsecond";
-    let line = lines::said(style, report);
+    let line = lines::plain_text(style, report);
     encode(&mut entry, "cambric-test", Level::ERROR, &line);
     assert_eq!(text(&decoded(&entry), "MESSAGE"), report);
 }
@@ -292,8 +292,8 @@ fn line_that_the_journal_refuses_is_on_the_stream() {
     sink.push(Level::WARN, b"CAMBRIC_A=b\n\nthird\n".to_vec());
     assert_eq!(received(&socket)["MESSAGE"], b"third");
     // The journal cannot find the unit of a process that has ended.
-    let said = lines::said(sink.style(), "said");
-    sink.push(Level::ERROR, said);
+    let plain_text = lines::plain_text(sink.style(), "said");
+    sink.push(Level::ERROR, plain_text);
     let mut text = [0; 8];
     reader.read_exact(&mut text).expect("read");
     assert_eq!(&text, b"<3>said\n");

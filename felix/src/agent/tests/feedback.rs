@@ -234,7 +234,7 @@ fn a_value_that_cannot_be_read_is_an_error_of_its_endpoint() {
 fn missing_profile_is_named_while_the_endpoint_is_up() {
     let mut world = World::new();
     world.link("cali1");
-    let tell = |world: &mut World, profiles: &[&str]| {
+    let change = |world: &mut World, profiles: &[&str]| {
         let value = json!({"spec": {
             "orchestrator": "k8s", "node": HOST, "pod": "a", "endpoint": "eth0",
             "interfaceName": "cali1", "ipNetworks": ["10.65.0.1/32"], "profiles": profiles,
@@ -249,20 +249,20 @@ fn missing_profile_is_named_while_the_endpoint_is_up() {
         world.agent.change(key, Some(value.as_bytes()));
         world.settle();
     };
-    let said = |world: &World| {
+    let problem = |world: &World| {
         let view = world.agent.endpoints().next().unwrap();
         assert_eq!((view.state, &view.reason), (EndpointState::Up, &None));
         assert_eq!(view.reported().reason, view.problem());
         view.problem()
     };
-    tell(&mut world, &["first", "kns.prod"]);
+    change(&mut world, &["first", "kns.prod"]);
     world.in_sync();
     let all = "profile \"first\" does not exist: all traffic dropped";
-    assert_eq!(said(&world).as_deref(), Some(all));
+    assert_eq!(problem(&world).as_deref(), Some(all));
     profile(&mut world, &json!({"egress": [{"action": "Allow"}]}));
     let ingress = "profile \"kns.prod\" does not exist: ingress traffic that nothing else allows \
         is dropped";
-    assert_eq!(said(&world).as_deref(), Some(ingress));
-    tell(&mut world, &["projectcalico-default-allow"]);
-    assert_eq!(said(&world), None);
+    assert_eq!(problem(&world).as_deref(), Some(ingress));
+    change(&mut world, &["projectcalico-default-allow"]);
+    assert_eq!(problem(&world), None);
 }

@@ -67,13 +67,13 @@ fn any_act() -> impl Strategy<Value = Act> {
 }
 
 /// A world, the content of its datastore, and the last reported states of its endpoints.
-struct Told {
+struct History {
     world: World,
     stored: BTreeMap<String, Option<String>>,
     views: BTreeMap<String, (EndpointState, Option<String>)>,
 }
 
-impl Told {
+impl History {
     fn new() -> Self {
         Self {
             world: World::new(),
@@ -82,7 +82,7 @@ impl Told {
         }
     }
 
-    fn tell(&mut self, key: &str, value: Option<String>) {
+    fn change(&mut self, key: &str, value: Option<String>) {
         let octets = value.as_ref().map(String::as_bytes);
         self.world.agent.change(key, octets);
         self.stored.insert(key.to_owned(), value);
@@ -109,13 +109,13 @@ impl Told {
                     "interfaceName": INTERFACES[*interface], "mac": "aa:bb:cc:00:11:22",
                     "ipNetworks": addresses, "profiles": ["projectcalico-default-allow"],
                 }});
-                self.tell(&key(&pod), Some(value.to_string()));
+                self.change(&key(&pod), Some(value.to_string()));
             }
-            Act::Unreadable(n) => self.tell(&key(&format!("p{n}")), Some("{".into())),
-            Act::Gone(n) => self.tell(&key(&format!("p{n}")), None),
+            Act::Unreadable(n) => self.change(&key(&format!("p{n}")), Some("{".into())),
+            Act::Gone(n) => self.change(&key(&format!("p{n}")), None),
             Act::Settings(ipv6, prefixes) => {
                 let spec = json!({"ipv6Support": ipv6, "interfacePrefix": prefixes});
-                self.tell(SETTINGS, Some(json!({ "spec": spec }).to_string()));
+                self.change(SETTINGS, Some(json!({ "spec": spec }).to_string()));
             }
             Act::Comes(interface, running) => {
                 if self.link(*interface).is_none() {
@@ -164,13 +164,13 @@ impl Told {
             Act::Pass(ms) => self.world.pass(Duration::from_millis(*ms)),
         }
         self.world.settle();
-        self.hear();
+        self.check_reports();
     }
 
     /// Checks that every difference was reported.
-    fn hear(&mut self) {
+    fn check_reports(&mut self) {
         let agent = &mut self.world.agent;
-        for id in agent.take_untold() {
+        for id in agent.take_changed_states() {
             match agent.endpoint(&id) {
                 Some(view) => self.views.insert(id.to_string(), (view.state, view.reason)),
                 None => self.views.remove(&id.to_string()),
@@ -194,7 +194,7 @@ impl Told {
         }
         self.world.agent.store_in_sync();
         self.world.pass(Duration::from_secs(300));
-        self.hear();
+        self.check_reports();
     }
 
     /// Returns the externally visible state, by the names of interfaces.
@@ -245,7 +245,7 @@ proptest! {
     // state of a fresh start.
     #[test]
     fn earlier_history_leaves_no_trace(acts in prop::collection::vec(any_act(), 1..40)) {
-        let mut old = Told::new();
+        let mut old = History::new();
         old.world.in_sync();
         for act in &acts {
             old.act(act);
@@ -256,11 +256,11 @@ proptest! {
             .map(|(key, _)| key.clone())
             .collect();
         for key in unreadable {
-            old.tell(&key, None);
+            old.change(&key, None);
         }
         old.calm();
 
-        let mut new = Told::new();
+        let mut new = History::new();
         for (nth, name) in INTERFACES.iter().enumerate() {
             let link = old.world.kernel.borrow().link(name).cloned();
             if let Some(link) = link {
@@ -269,7 +269,7 @@ proptest! {
             }
         }
         for (key, value) in &old.stored {
-            new.tell(key, value.clone());
+            new.change(key, value.clone());
         }
         new.calm();
         prop_assert_eq!(old.seen(), new.seen());

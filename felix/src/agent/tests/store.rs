@@ -105,19 +105,19 @@ fn restart_keeps_rules_and_routes_then_removes_strays() {
 fn partial_store_counts_when_it_is_complete() {
     for (lost, from_snapshot) in [(true, false), (false, false), (false, true)] {
         let mut world = World::new();
-        let tell = |world: &mut World| {
+        let change = |world: &mut World| {
             world.endpoint("a", "cali1", &["10.65.0.1/32"]);
             world.endpoint("b", "cali2", &["10.65.0.2/32"]);
         };
         world.link("cali1");
         world.link("cali2");
-        tell(&mut world);
+        change(&mut world);
         world.in_sync();
         let (rules, routes) = (world.host.rules(), world.routes());
         assert_eq!(routes.len(), 2);
         if from_snapshot {
             world.restart();
-            tell(&mut world);
+            change(&mut world);
             world.agent.store_restored();
             world.settle();
         }

@@ -132,7 +132,7 @@ impl Fake {
             return Err("no nftables");
         }
         if self.edited && !replaces {
-            return Err("somebody else has changed the table");
+            return Err("another program has changed the table");
         }
         self.edited = false;
         let before = self.rules();

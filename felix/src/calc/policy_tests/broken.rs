@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{PREFIX, Packet, endpoint, policy, tell, told, walk};
+use super::{PREFIX, Packet, calculator_of, change, endpoint, policy, walk};
 use crate::calc::Calculator;
 use crate::calc::tests::Settled as _;
 use crate::render::{Action, ConnectionStates, Match, Rule, Side};
@@ -31,13 +31,13 @@ fn all_open() -> Calculator {
     let rules = json!([{"action": "Allow"}]);
     let allow = json!({"order": 1, "selector": "", "ingress": rules, "egress": rules});
     let (open, allow) = policy("open", &allow);
-    told([(&key, &value), (&open, &allow)])
+    calculator_of([(&key, &value), (&open, &allow)])
 }
 
 #[test]
 fn unreadable_policy_closes_its_endpoints() {
     let (key, value) = endpoint(0, 1, &["a"], false);
-    let mut calculator = told([(&key, &value)]);
+    let mut calculator = calculator_of([(&key, &value)]);
     let packet = Packet {
         source: "10.65.1.1".parse().unwrap(),
         destination: "10.65.0.1".parse().unwrap(),
@@ -48,12 +48,12 @@ fn unreadable_policy_closes_its_endpoints() {
         "q",
         &json!({"order": 2, "selector": "has(a)", "ingress": [{"action": "Allow"}]}),
     );
-    tell(&mut calculator, &open, Some(&allow));
+    change(&mut calculator, &open, Some(&allow));
     let passes = |calculator: &Calculator| walk(&calculator.clone().settled(), "to-tap1", &packet);
     assert_eq!(passes(&calculator), Some(true));
     let bad = json!({"order": 1, "selector": "has(a)", "ingress": [{"action": "Sing"}]});
     let (other, bad) = policy("p", &bad);
-    tell(&mut calculator, &other, Some(&bad));
+    change(&mut calculator, &other, Some(&bad));
     assert_eq!(passes(&calculator), Some(false), "it comes first");
     let problems = calculator.clone().settled().problems;
     assert!(
@@ -62,10 +62,10 @@ fn unreadable_policy_closes_its_endpoints() {
             .any(|p| p.to_string().contains("p: spec.ingress[0].action: ")),
         "{problems:?}"
     );
-    tell(&mut calculator, &other, None);
+    change(&mut calculator, &other, None);
     assert_eq!(passes(&calculator), Some(true));
     // The last valid value stays in effect.
-    tell(&mut calculator, &open, Some(&bad));
+    change(&mut calculator, &open, Some(&bad));
     assert_eq!(passes(&calculator), Some(true));
     let rule = Rule::clone(&calculator.clone().settled().rules().chains["to-tap1"].rules[0]);
     assert_eq!(
@@ -190,8 +190,8 @@ fn unreadable_policy_part_closes_only_its_scope() {
         ),
     ] {
         let mut calculator = all_open();
-        let told = calculator.change(key, Some(value.as_bytes())).cloned();
-        let problem = told.unwrap_or_else(|| panic!("{value}: not told"));
+        let calculator_of = calculator.change(key, Some(value.as_bytes())).cloned();
+        let problem = calculator_of.unwrap_or_else(|| panic!("{value}: not reported"));
         assert!(problem.reason.contains("; "), "{problem}");
         assert_eq!(open_sides(&calculator), sides, "{key} {value}");
         calculator.change(key, None);
@@ -204,7 +204,7 @@ fn a_policy_for_hosts_that_can_no_longer_be_read_stays_one() {
     let mut calculator = all_open();
     let key = format!("{PREFIX}globalnetworkpolicies/hosts");
     let value = json!({"spec": {"doNotTrack": true, "ingress": [{"action": "Deny"}]}});
-    tell(&mut calculator, &key, Some(&value));
+    change(&mut calculator, &key, Some(&value));
     assert!(calculator.change(&key, Some(b"{")).is_some());
     assert_eq!(open_sides(&calculator), [true, true]);
 }
@@ -215,7 +215,7 @@ fn a_restart_opens_nothing() {
     let mut calculator = all_open();
     let deny = json!({"order": 0, "ingress": [{"action": "Deny"}]});
     let (key, deny) = policy("deny", &deny);
-    tell(&mut calculator, &key, Some(&deny));
+    change(&mut calculator, &key, Some(&deny));
     calculator.change(&key, Some(b"not JSON"));
     assert_eq!(open_sides(&calculator), [false, true], "the last good one");
     let mut restarted = all_open();
@@ -234,23 +234,23 @@ fn invalid_remote_address_does_not_drop_the_others() {
         walk(&calculator.clone().settled(), "to-tap1", &between(true)) == Some(true)
     };
     for bad in ["10.65.1.300/32", "10.65.0.0/24", "127.0.0.1/32"] {
-        let mut calculator = told([(&key, &value), (&rules, &deny)]);
-        assert!(reach(&calculator), "nobody has that address");
+        let mut calculator = calculator_of([(&key, &value), (&rules, &deny)]);
+        assert!(reach(&calculator), "no endpoint has that address");
         let mut some = good.clone();
         some["spec"]["ipNetworks"] = json!([bad, "10.65.1.1/32"]);
-        let told = calculator
+        let calculator_of = calculator
             .change(&other, Some(some.to_string().as_bytes()))
             .cloned();
-        let words = told.expect("a problem").to_string();
+        let words = calculator_of.expect("a problem").to_string();
         assert!(words.contains("spec.ipNetworks[0]"), "{words}");
         assert!(words.ends_with("the other addresses count"), "{words}");
         assert!(!reach(&calculator), "{bad}");
         // Without a valid address the endpoint stays unchanged.
         some["spec"]["ipNetworks"] = json!([bad]);
-        tell(&mut calculator, &other, Some(&some));
+        change(&mut calculator, &other, Some(&some));
         assert!(!reach(&calculator), "{bad}");
         assert!(!calculator.clone().settled().problems.is_empty());
-        tell(&mut calculator, &other, None);
+        change(&mut calculator, &other, None);
         assert!(reach(&calculator) && calculator.clone().settled().problems.is_empty());
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{PREFIX, endpoint, policy, tell, told};
+use super::{PREFIX, calculator_of, change, endpoint, policy};
 use crate::calc::Calculator;
 use crate::render::changes;
 
@@ -36,7 +36,7 @@ fn many() -> Calculator {
         let (key, value) = policy(&format!("g{n}"), &spec);
         stored.insert(key, value);
     }
-    told(&stored)
+    calculator_of(&stored)
 }
 
 // Promise (Felix): The cost of a change depends on the change, not on the size of the datastore.
@@ -61,10 +61,10 @@ fn a_change_among_many_is_a_few_steps() {
     let mut held = before;
     for (key, value, places, steps_max) in changes_of_one {
         let start = std::time::Instant::now();
-        tell(&mut calculator, &key, Some(&value));
-        let told = start.elapsed();
+        change(&mut calculator, &key, Some(&value));
+        let changed = start.elapsed();
         let settled = calculator.settle();
-        println!("told {told:?}, and settled {:?}", start.elapsed());
+        println!("changed in {changed:?}, settled in {:?}", start.elapsed());
         // Only changed endpoints are processed.
         assert_eq!(settled.endpoints.len(), places);
         assert_eq!(settled.interfaces.len(), places);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{PREFIX, tell};
+use super::{PREFIX, change};
 use crate::calc::{Calculator, Desired};
 use crate::render::{Action, Change, Match, Rule, Touched, Verdict, changes, preparation, prepare};
 use crate::work;
@@ -67,7 +67,7 @@ fn started<'v>(
 ) -> (Desired, u64) {
     let mut calculator = Calculator::new("h0", None);
     for (at, (key, value)) in values.into_iter().enumerate() {
-        tell(&mut calculator, key, Some(value));
+        change(&mut calculator, key, Some(value));
         if (at + 1).is_multiple_of(bite) {
             calculator.settle();
         }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{PREFIX, endpoint, tell};
+use super::{PREFIX, change, endpoint};
 use crate::calc::Calculator;
 
 /// Kind, namespace and name of a policy, its tier and its order.
@@ -26,10 +26,10 @@ fn key((kind, namespace, name, ..): Row) -> String {
 fn met(rows: &[Row]) -> Vec<String> {
     let mut calculator = Calculator::new("h0", None);
     let (endpoint_key, value) = endpoint(0, 1, &[], false);
-    tell(&mut calculator, &endpoint_key, Some(&value));
+    change(&mut calculator, &endpoint_key, Some(&value));
     for (name, order) in [("b", json!(5)), ("a", json!(5)), ("no-order", Value::Null)] {
         let spec = json!({"spec": {"order": order, "defaultAction": "Pass"}});
-        tell(
+        change(
             &mut calculator,
             &format!("{PREFIX}tiers/{name}"),
             Some(&spec),
@@ -40,7 +40,7 @@ fn met(rows: &[Row]) -> Vec<String> {
         let spec = json!({"tier": tier, "order": order, "types": ["Ingress"],
             "ingress": [{"action": "Allow"}]});
         let value = json!({"metadata": {"name": name}, "spec": spec});
-        tell(&mut calculator, &key(*row), Some(&value));
+        change(&mut calculator, &key(*row), Some(&value));
     }
     calculator.settle();
     let rules = calculator.desired().rules();

@@ -41,7 +41,7 @@ fn control_ports_follow_the_store_and_end_with_it() {
         ),
     ];
     for (key, value) in &values {
-        assert_eq!(tell(&mut calculator, key, Some(value)), None);
+        assert_eq!(change(&mut calculator, key, Some(value)), None);
     }
     calculator.datastore_at(
         ["10.0.0.254:2379", "127.0.0.1:2380", "[::1]:2381"]
@@ -75,10 +75,10 @@ fn control_ports_follow_the_store_and_end_with_it() {
 
     // An unparsable value leaves the previous one in effect.
     let bad = json!({"spec": {"listenPort": "many"}});
-    assert!(tell(&mut calculator, &values[1].0, Some(&bad)).is_some());
+    assert!(change(&mut calculator, &values[1].0, Some(&bad)).is_some());
     assert_eq!(ports(&calculator.settled().control), [179, 1790, 1791]);
     for (key, _) in &values {
-        tell(&mut calculator, key, None);
+        change(&mut calculator, key, None);
     }
     calculator.datastore_at(BTreeSet::new());
     let fresh = Calculator::new(HOST, None).settled();
@@ -88,16 +88,16 @@ fn control_ports_follow_the_store_and_end_with_it() {
 #[test]
 fn same_value_of_the_fabric_is_no_news() {
     let value = node(json!({"bgp": {"ipv4Address": "10.0.0.11/24"}}));
-    let mut calculator = told(&[(key("nodes", "n1"), value.clone())]);
+    let mut calculator = calculator_of(&[(key("nodes", "n1"), value.clone())]);
     calculator.settle();
-    tell(&mut calculator, &key("nodes", "n1"), Some(&value));
+    change(&mut calculator, &key("nodes", "n1"), Some(&value));
     assert!(!calculator.has_news());
 }
 
 #[test]
 fn datastore_on_a_node_closes_its_port_on_all_nodes() {
     let value = node(json!({"bgp": {"ipv4Address": "10.0.0.11/24"}}));
-    let mut calculator = told(&[(key("nodes", "n1"), value)]);
+    let mut calculator = calculator_of(&[(key("nodes", "n1"), value)]);
     let mut ports_at = |at: &str| {
         let at = at.parse().unwrap();
         calculator.datastore_at([at].into());
@@ -114,14 +114,14 @@ fn datastore_on_a_node_closes_its_port_on_all_nodes() {
     assert_eq!(ports_at("10.0.0.254:2379"), single);
     // The node may arrive later than the datastore.
     let value = self::node(json!({"bgp": {"ipv4Address": "10.0.0.254/24"}}));
-    tell(&mut calculator, &key("nodes", "n2"), Some(&value));
+    change(&mut calculator, &key("nodes", "n2"), Some(&value));
     assert_eq!(calculator.settled().control.node_ports, [2379].into());
 }
 
 #[test]
 fn bgp_settings_of_another_name_close_no_port() {
     let listen = |port: u16| json!({"spec": {"listenPort": port}});
-    let mut calculator = told(&[
+    let mut calculator = calculator_of(&[
         (key("bgpconfigurations", "default"), listen(1790)),
         (key("bgpconfigurations", "node.n2"), listen(1791)),
         (key("bgpconfigurations", "racks"), listen(80)),
@@ -139,7 +139,7 @@ fn registered_reflectors_are_guarded_at_their_port() {
     };
     let mut calculator = Calculator::new(HOST, None);
     let mut services = |value: Option<&Value>| {
-        let problem = tell(&mut calculator, &at("r1"), value);
+        let problem = change(&mut calculator, &at("r1"), value);
         (calculator.settled().control.services, problem.is_some())
     };
     let guarded = |port| [(ip("10.65.0.9"), port), (ip("fd65::9"), port)].into();
@@ -156,7 +156,7 @@ fn registered_reflectors_are_guarded_at_their_port() {
 #[test]
 fn ports_of_files_are_guarded_with_those_of_resources() {
     let value = node(json!({"bgp": {"ipv4Address": "10.0.0.11/24"}}));
-    let mut calculator = told(&[(key("nodes", "n1"), value)]);
+    let mut calculator = calculator_of(&[(key("nodes", "n1"), value)]);
     let neighbors = [
         "10.0.0.1:8179",
         "10.0.0.11:8180",

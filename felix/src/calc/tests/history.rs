@@ -116,7 +116,7 @@ fn any_changes() -> impl Strategy<Value = Vec<(String, Option<Value>)>> {
 fn outcome(changes: &[(String, Option<Value>)]) -> Desired {
     let mut calculator = Calculator::new(HOST, None);
     for (key, value) in changes {
-        tell(&mut calculator, key, value.as_ref());
+        change(&mut calculator, key, value.as_ref());
     }
     calculator.settled()
 }
@@ -126,7 +126,7 @@ fn followed(changes: &[(String, Option<Value>)]) -> Desired {
     let mut calculator = Calculator::new(HOST, None);
     let mut rules = Ruleset::default();
     for (key, value) in changes {
-        tell(&mut calculator, key, value.as_ref());
+        change(&mut calculator, key, value.as_ref());
         let before = calculator.desired().clone();
         let settled = calculator.settle();
         let after = calculator.desired();

@@ -5,7 +5,7 @@ use super::*;
 /// Returns a local endpoint, and a policy of its namespace with one ingress rule.
 fn policed(rule: &Value) -> Calculator {
     let policy = json!({"spec": {"ingress": [rule, {"action": "Allow"}]}});
-    told(&[
+    calculator_of(&[
         (endpoint_key("a"), open("a", "cali1", &["10.65.0.1/32"])),
         (key("networkpolicies", "prod/p"), policy),
     ])
@@ -38,14 +38,14 @@ fn deny_by_global_network_set_has_its_networks() {
         "2001:db8::/32"
     ]);
     let bad = set(&json!({"bad": "yes"}), &nets);
-    assert_eq!(tell(&mut calculator, &name, Some(&bad)), None);
+    assert_eq!(change(&mut calculator, &name, Some(&bad)), None);
     let all = ["192.0.2.0/24", "198.51.100.0/24", "2001:db8::/32"];
     assert_eq!(elements(&mut calculator), all);
     let good = set(&json!({"bad": "no"}), &nets);
-    tell(&mut calculator, &name, Some(&good));
+    change(&mut calculator, &name, Some(&good));
     assert_eq!(elements(&mut calculator), [""; 0]);
-    tell(&mut calculator, &name, Some(&bad));
-    tell(&mut calculator, &name, None);
+    change(&mut calculator, &name, Some(&bad));
+    change(&mut calculator, &name, None);
     assert_eq!(elements(&mut calculator), [""; 0]);
 }
 
@@ -59,7 +59,7 @@ fn network_set_is_selected_in_its_namespace() {
         (key("networksets", "test/a"), "192.0.2.2/32"),
         (key("globalnetworksets", "a"), "192.0.2.3/32"),
     ] {
-        tell(&mut calculator, &name, Some(&set(&labels, &json!([net]))));
+        change(&mut calculator, &name, Some(&set(&labels, &json!([net]))));
     }
     assert_eq!(elements(&mut calculator), ["192.0.2.1"]);
 }
@@ -69,14 +69,14 @@ fn network_set_takes_labels_from_its_namespace_only() {
     let rule = json!({"action": "Deny", "source": {"namespaceSelector": "team == 'red'"}});
     let mut calculator = policed(&rule);
     let red = json!({"spec": {"labelsToApply": {"pcns.team": "red"}}});
-    tell(&mut calculator, &key("profiles", "kns.test"), Some(&red));
+    change(&mut calculator, &key("profiles", "kns.test"), Some(&red));
     let claims = json!({"pcns.team": "red"});
     for (name, labels, net) in [
         (key("networksets", "test/a"), json!({}), "192.0.2.1/32"),
         (key("networksets", "prod/a"), claims.clone(), "192.0.2.2/32"),
         (key("globalnetworksets", "a"), claims, "192.0.2.3/32"),
     ] {
-        tell(&mut calculator, &name, Some(&set(&labels, &json!([net]))));
+        change(&mut calculator, &name, Some(&set(&labels, &json!([net]))));
     }
     assert_eq!(elements(&mut calculator), ["192.0.2.1"]);
 }
@@ -88,7 +88,7 @@ fn host_endpoint_addresses_are_selected() {
     let mut calculator = policed(&rule);
     let host = json!({"metadata": {"labels": {"role": "db"}}, "spec": {"node": HOST,
         "interfaceName": "eth0", "expectedIPs": ["10.0.0.11", "fd00::11"]}});
-    tell(&mut calculator, &key("hostendpoints", "h"), Some(&host));
+    change(&mut calculator, &key("hostendpoints", "h"), Some(&host));
     assert_eq!(elements(&mut calculator), ["10.0.0.11", "fd00::11"]);
 }
 
@@ -99,16 +99,16 @@ fn unreadable_network_is_reported_and_the_others_count() {
     let name = key("networksets", "prod/a");
     let labels = json!({"bad": "yes"});
     let nets = json!(["192.0.2.0/24", "192.0.2.0/33", 7]);
-    let problem = tell(&mut calculator, &name, Some(&set(&labels, &nets)));
+    let problem = change(&mut calculator, &name, Some(&set(&labels, &nets)));
     let problem = problem.expect("a problem").to_string();
     assert!(problem.contains("spec.nets[1]"), "{problem}");
     assert_eq!(elements(&mut calculator), ["192.0.2.0/24"]);
     assert_eq!(problems(calculator.desired()), [problem]);
     // A value that is not a list leaves the previous one in effect.
-    let problem = tell(&mut calculator, &name, Some(&set(&labels, &json!("all"))));
+    let problem = change(&mut calculator, &name, Some(&set(&labels, &json!("all"))));
     assert!(problem.is_some());
     assert_eq!(elements(&mut calculator), ["192.0.2.0/24"]);
     let mended = set(&labels, &json!(["192.0.2.0/25"]));
-    assert_eq!(tell(&mut calculator, &name, Some(&mended)), None);
+    assert_eq!(change(&mut calculator, &name, Some(&mended)), None);
     assert_eq!(elements(&mut calculator), ["192.0.2.0/25"]);
 }

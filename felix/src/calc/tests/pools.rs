@@ -26,7 +26,7 @@ const ACTION: &str = "counter masquerade fully-random comment \"leaves the pools
 #[test]
 fn only_traffic_leaving_the_pools_is_masqueraded() {
     let disabled = json!({"spec": {"cidr": "10.67.0.0/16", "disabled": true}});
-    let mut calculator = told(&[
+    let mut calculator = calculator_of(&[
         (key("ippools", "a"), pool("10.65.0.0/16", true)),
         (key("ippools", "b"), pool("10.70.0.0/16", false)),
         (key("ippools", "c"), disabled),
@@ -40,7 +40,7 @@ fn only_traffic_leaving_the_pools_is_masqueraded() {
     assert_eq!(translated(&calculator.settled()), expected);
 
     let hidden = json!({"spec": {"cidr": "fd66::1/48", "natOutgoing": true, "disabled": true}});
-    tell(&mut calculator, &key("ippools", "c"), Some(&hidden));
+    change(&mut calculator, &key("ippools", "c"), Some(&hidden));
     let expected = [
         &rule,
         &format!("{RULE_V6} {ACTION}"),
@@ -52,12 +52,12 @@ fn only_traffic_leaving_the_pools_is_masqueraded() {
     assert_eq!(translated(&calculator.settled()), expected);
 
     for name in ["a", "c"] {
-        tell(&mut calculator, &key("ippools", name), None);
+        change(&mut calculator, &key("ippools", name), None);
     }
     let inside = "cali40all-ipam-pools 10.70.0.0/16";
     assert_eq!(translated(&calculator.settled()), [inside, inside_v6]);
     for name in ["b", "d"] {
-        tell(&mut calculator, &key("ippools", name), None);
+        change(&mut calculator, &key("ippools", name), None);
     }
     let none = Calculator::new(HOST, None).settled();
     assert_eq!(calculator.settled().rules(), none.rules());
@@ -65,7 +65,7 @@ fn only_traffic_leaving_the_pools_is_masqueraded() {
 
 #[test]
 fn overlapping_ranges_are_reported_once() {
-    let mut calculator = told(&[
+    let mut calculator = calculator_of(&[
         (key("ippools", "a"), pool("10.65.0.0/17", true)),
         (key("ippools", "b"), pool("10.65.128.0/17", true)),
         (key("ippools", "c"), pool("10.65.7.0/24", false)),
@@ -73,23 +73,23 @@ fn overlapping_ranges_are_reported_once() {
     let both = "cali40all-ipam-pools 10.65.0.0/16";
     assert_eq!(translated(&calculator.settled())[1], both);
     let wide = pool("10.64.0.0/15", true);
-    tell(&mut calculator, &key("ippools", "a"), Some(&wide));
+    change(&mut calculator, &key("ippools", "a"), Some(&wide));
     let masq = "cali40masq-ipam-pools 10.64.0.0/15";
     assert_eq!(translated(&calculator.settled())[2], masq);
 }
 
 #[test]
 fn unreadable_pool_keeps_its_last_value() {
-    let mut calculator = told(&[(key("ippools", "a"), pool("10.65.0.0/16", true))]);
+    let mut calculator = calculator_of(&[(key("ippools", "a"), pool("10.65.0.0/16", true))]);
     let before = calculator.settled();
     let again = pool("10.65.0.0/16", true);
-    tell(&mut calculator, &key("ippools", "a"), Some(&again));
+    change(&mut calculator, &key("ippools", "a"), Some(&again));
     assert!(!calculator.has_news());
     for bad in [
         json!({"spec": {"natOutgoing": true}}),
         pool("10.65/16", true),
     ] {
-        let problem = tell(&mut calculator, &key("ippools", "a"), Some(&bad)).unwrap();
+        let problem = change(&mut calculator, &key("ippools", "a"), Some(&bad)).unwrap();
         assert_eq!(problem.field, "spec.cidr");
         let desired = calculator.settled();
         assert_eq!(desired.rules(), before.rules());
@@ -100,13 +100,13 @@ fn unreadable_pool_keeps_its_last_value() {
 #[test]
 fn masquerade_uses_configured_address_and_ports() {
     let settings = |spec: Value| {
-        let mut calculator = told(&[
+        let mut calculator = calculator_of(&[
             (key("ippools", "a"), pool("10.65.0.0/16", true)),
             (key("ippools", "b"), pool("fd65::/48", true)),
         ]);
         let config = json!({ "spec": spec });
         let name = key("felixconfigurations", "default");
-        let problem = tell(&mut calculator, &name, Some(&config));
+        let problem = change(&mut calculator, &name, Some(&config));
         let mut rules = translated(&calculator.settled());
         rules.retain(|rule| rule.starts_with("ip"));
         (rules, problem.map(|problem| problem.what()))
@@ -160,7 +160,9 @@ fn masquerade_uses_configured_address_and_ports() {
         let (rules, problem) = settings(bad);
         assert_eq!(rules, plain);
         assert!(
-            problem.as_ref().is_some_and(|told| told.starts_with(words)),
+            problem
+                .as_ref()
+                .is_some_and(|calculator_of| calculator_of.starts_with(words)),
             "{problem:?}"
         );
     }

@@ -21,8 +21,12 @@ fn world() -> Vec<(String, Value)> {
 }
 
 fn desired(values: &[(String, Value)], own: &(String, Value)) -> Desired {
-    let mut calculator = told(values);
-    assert_eq!(tell(&mut calculator, &own.0, Some(&own.1)), None, "{own:?}");
+    let mut calculator = calculator_of(values);
+    assert_eq!(
+        change(&mut calculator, &own.0, Some(&own.1)),
+        None,
+        "{own:?}"
+    );
     calculator.settled()
 }
 
@@ -241,9 +245,9 @@ fn every_unsupported_field_that_is_due_here_is_reported() {
             Some(path) => set(&mut base, path, json!([value])),
             None => set(&mut base, path, value),
         }
-        let mut calculator = told(&[]);
+        let mut calculator = calculator_of(&[]);
         // An unparsable value is reported.
-        let refused = tell(&mut calculator, &name, Some(&base));
+        let refused = change(&mut calculator, &name, Some(&base));
         let desired = calculator.settled();
         let found = desired.problems.iter().filter(|one| one.key == name);
         assert_eq!(found.count(), 1, "{kind} {path} {refused:?}");
@@ -270,7 +274,7 @@ fn subject(kind: Kind) -> (String, Value) {
 fn settings_of_another_name_are_reported() {
     let name = key("felixconfigurations", "racks");
     let value = json!({"metadata": {"name": "racks"}, "spec": {"ipv6Support": false}});
-    let desired = told(&[(name, value)]).settled();
+    let desired = calculator_of(&[(name, value)]).settled();
     assert_eq!(desired.problems.len(), 1);
     assert!(desired.settings.ipv6);
 }

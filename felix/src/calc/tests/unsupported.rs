@@ -8,11 +8,11 @@ fn settings_without_effect_are_reported_in_one_note() {
     let mut calculator = Calculator::new(HOST, None);
     let mut notes = |spec: &Value| {
         let value = json!({ "spec": spec });
-        assert_eq!(tell(&mut calculator, &name, Some(&value)), None);
-        let told = calculator.settle().unsupported;
-        let told: Vec<String> = told.iter().map(Problem::what).collect();
+        assert_eq!(change(&mut calculator, &name, Some(&value)), None);
+        let calculator_of = calculator.settle().unsupported;
+        let calculator_of: Vec<String> = calculator_of.iter().map(Problem::what).collect();
         let kept = calculator.desired().problems.iter().map(Problem::what);
-        (told, kept.collect::<Vec<_>>())
+        (calculator_of, kept.collect::<Vec<_>>())
     };
     let some = json!({"wireguardEnabled": true, "failsafeInboundHostPorts": [{"port": 22}],
         "newerThanThis": 7, "logSeverityScreen": "Debug", "routeRefreshInterval": "10s",
@@ -22,7 +22,7 @@ fn settings_without_effect_are_reported_in_one_note() {
                  natOutgoingExclusions, newerThanThis, routeRefreshInterval, wireguardEnabled"
         .to_owned();
     assert_eq!(notes(&some), (vec![words.clone()], vec![words.clone()]));
-    assert_eq!(notes(&some), (vec![], vec![words]), "told once");
+    assert_eq!(notes(&some), (vec![], vec![words]), "reported once");
     let none = json!({"wireguardEnabled": false, "bpfLogLevel": "", "logSeverityScreen": "Info",
         "floatingIPs": "Disabled", "failsafeInboundHostPorts": [], "vxlanEnabled": null});
     assert_eq!(notes(&none), (vec![], vec![]));
@@ -31,13 +31,13 @@ fn settings_without_effect_are_reported_in_one_note() {
 #[test]
 fn remote_endpoints_are_ignored_and_deleted_ones_cleared() {
     let spec = json!({"spec": {"bpfEnabled": true}});
-    let mut calculator = told(&[
+    let mut calculator = calculator_of(&[
         (key("felixconfigurations", "node.other"), spec.clone()),
         (key("felixconfigurations", &format!("node.{HOST}")), spec),
     ]);
     assert_eq!(calculator.settled().problems.len(), 1);
     let own = key("felixconfigurations", &format!("node.{HOST}"));
-    tell(&mut calculator, &own, None);
+    change(&mut calculator, &own, None);
     assert!(calculator.settled().problems.is_empty());
 }
 
@@ -45,14 +45,14 @@ fn remote_endpoints_are_ignored_and_deleted_ones_cleared() {
 fn vxlan_pool_is_reported_until_changed() {
     let pool = |mode: &str| json!({"spec": {"cidr": "10.65.0.0/16", "vxlanMode": mode}});
     let name = key("ippools", "a");
-    let mut calculator = told(&[(name.clone(), pool("CrossSubnet"))]);
+    let mut calculator = calculator_of(&[(name.clone(), pool("CrossSubnet"))]);
     let words = "spec.vxlanMode: no tunnels are made: no route leads to the pool's addresses \
                  on other hosts";
     assert_eq!(
         problems(&calculator.settled()),
         [format!("{name}: {words}")]
     );
-    tell(&mut calculator, &name, Some(&pool("Never")));
+    change(&mut calculator, &name, Some(&pool("Never")));
     assert!(calculator.has_news());
     assert!(calculator.settled().problems.is_empty());
 }

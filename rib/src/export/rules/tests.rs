@@ -33,11 +33,11 @@ fn to(role: Role) -> GroupRules {
     }
 }
 
-fn told(attributes: &Attributes, source: Role, rules: &GroupRules) -> Attributes {
-    told_from(attributes, origin(source, CLUSTER), rules)
+fn exported(attributes: &Attributes, source: Role, rules: &GroupRules) -> Attributes {
+    exported_from(attributes, origin(source, CLUSTER), rules)
 }
 
-fn told_from(attributes: &Attributes, origin: Origin, rules: &GroupRules) -> Attributes {
+fn exported_from(attributes: &Attributes, origin: Origin, rules: &GroupRules) -> Attributes {
     let row = Family::IPV4_UNICAST.row().expect("row");
     rewrite(attributes.clone(), &origin, rules, row, || DISTANCE)
 }
@@ -68,7 +68,7 @@ fn advertisement_depends_on_source_and_receiver() {
         for receiver in [External, Internal, Client] {
             let expected = !(source == Internal && receiver == Internal);
             assert_eq!(to(receiver).passes(source, Scope::Everywhere), expected);
-            assert!(!to(receiver).passes(source, Scope::Nobody), "NO_ADVERTISE");
+            assert!(!to(receiver).passes(source, Scope::NoPeer), "NO_ADVERTISE");
             assert_eq!(
                 to(receiver).passes(source, Scope::OwnAs),
                 expected && receiver != External,
@@ -82,21 +82,25 @@ fn advertisement_depends_on_source_and_receiver() {
 fn only_reflected_routes_get_the_reflectors_attributes() {
     for receiver in [Role::Internal, Role::Client] {
         for source in [Role::Local, Role::External, Role::Internal, Role::Client] {
-            let told = told(&route(), source, &to(receiver));
+            let exported = exported(&route(), source, &to(receiver));
             let reflected = source.is_internal();
             assert_eq!(
-                told.originator_id,
+                exported.originator_id,
                 reflected.then_some(SOURCE),
                 "{source:?}"
             );
             assert_eq!(
-                told.cluster_list.len(),
+                exported.cluster_list.len(),
                 usize::from(reflected),
                 "{source:?}"
             );
-            assert_eq!(told.next_hop, Some(NextHop::V4(NEAR)), "RFC 4456 §10: kept");
-            assert_eq!((told.local_pref, told.med), (Some(100), Some(5)));
-            assert_eq!(told.as_path, route().as_path);
+            assert_eq!(
+                exported.next_hop,
+                Some(NextHop::V4(NEAR)),
+                "RFC 4456 §10: kept"
+            );
+            assert_eq!((exported.local_pref, exported.med), (Some(100), Some(5)));
+            assert_eq!(exported.as_path, route().as_path);
         }
     }
 }
@@ -106,7 +110,7 @@ fn only_reflected_routes_get_the_reflectors_attributes() {
 fn a_route_names_the_clusters_it_has_crossed() {
     let other = ClusterId(Ipv4Addr::new(2, 2, 2, 2));
     let from = |role, cluster, rules: GroupRules| {
-        told_from(&route(), origin(role, cluster), &rules).cluster_list
+        exported_from(&route(), origin(role, cluster), &rules).cluster_list
     };
     let client = || to(Role::Client);
     assert_eq!(from(Role::Client, CLUSTER, client()), [CLUSTER]);
@@ -126,10 +130,10 @@ fn second_reflector_keeps_originator_and_prepends_itself() {
         ..route()
     };
     let rules = to(Role::Client);
-    let told = told(&route, Role::Internal, &rules);
-    assert_eq!(told.originator_id, Some(first));
-    assert_eq!(told.cluster_list, [rules.cluster_id, cluster]);
-    assert_eq!(told.local_pref, Some(7));
+    let exported = exported(&route, Role::Internal, &rules);
+    assert_eq!(exported.originator_id, Some(first));
+    assert_eq!(exported.cluster_list, [rules.cluster_id, cluster]);
+    assert_eq!(exported.local_pref, Some(7));
 }
 
 #[test]
@@ -145,7 +149,7 @@ fn external_peer_gets_only_external_attributes() {
         communities: vec![Community::new(64_512, 1)],
         ..route()
     };
-    let out = told(&route, Role::Client, &to(Role::External));
+    let out = exported(&route, Role::Client, &to(Role::External));
     assert_eq!(out.as_path, AsPath::sequence(&[Asn(64_512), Asn(64_700)]));
     assert_eq!(out.next_hop, Some(NextHop::V4(OWN_V4)));
     assert_eq!(
@@ -156,7 +160,7 @@ fn external_peer_gets_only_external_attributes() {
     assert_eq!(out.extended_communities.len(), 1, "RFC 4360 §6");
     assert_eq!(out.communities, route.communities);
     assert_eq!(
-        told(&route, Role::Local, &to(Role::External)).med,
+        exported(&route, Role::Local, &to(Role::External)).med,
         Some(5),
         "our own word"
     );
@@ -171,7 +175,7 @@ fn next_hop_modes() {
     };
     let own = Some(NextHop::V4(OWN_V4));
     let near = Some(NextHop::V4(NEAR));
-    let next_hop = |rules: &GroupRules| told(&route(), Role::External, rules).next_hop;
+    let next_hop = |rules: &GroupRules| exported(&route(), Role::External, rules).next_hop;
     assert_eq!(next_hop(&with(NextHopMode::Own, Role::Client)), own);
     assert_eq!(next_hop(&with(NextHopMode::Keep, Role::External)), near);
     let ours = Attributes {
@@ -180,7 +184,7 @@ fn next_hop_modes() {
     };
     for mode in [NextHopMode::Auto, NextHopMode::Own, NextHopMode::Keep] {
         assert_eq!(
-            told(&ours, Role::Local, &with(mode, Role::Client)).next_hop,
+            exported(&ours, Role::Local, &with(mode, Role::Client)).next_hop,
             own
         );
     }
@@ -253,9 +257,9 @@ fn unknown_attributes_go_on_if_they_may() {
         ..route()
     };
     for role in [Role::External, Role::Client] {
-        let out = told(&route, Role::External, &to(role));
+        let out = exported(&route, Role::External, &to(role));
         assert_eq!(out.unknown, [unknown(200, 0xe0)], "RFC 4271 §5: Partial");
-        let out = told(&route, Role::Local, &to(role));
+        let out = exported(&route, Role::Local, &to(role));
         assert_eq!(out.unknown, route.unknown, "our own keep their flags");
     }
 }
@@ -277,7 +281,7 @@ fn attribute_of_a_domain_leaves_the_as_where_it_is_allowed() {
         (to(Role::Client), tunnel),
     ] {
         for source in [Role::External, Role::Local, Role::Client] {
-            let out = told(&route, source, &rules);
+            let out = exported(&route, source, &rules);
             assert_eq!(out.rare.tunnel_encapsulation, sent, "{rules:?}");
             assert_eq!(out.rare.otc, route.rare.otc, "no attribute of a domain");
         }
@@ -295,7 +299,7 @@ fn aigp_grows_where_the_next_hop_is_replaced() {
         ..to(role)
     };
     let metric = |source, rules: &GroupRules| {
-        let out = told(&route, source, rules);
+        let out = exported(&route, source, rules);
         out.rare.aigp.as_ref().and_then(Aigp::metric)
     };
     let (auto, own) = (NextHopMode::Auto, NextHopMode::Own);
@@ -312,6 +316,6 @@ fn aigp_grows_where_the_next_hop_is_replaced() {
     );
     let mut ours = route.clone();
     ours.next_hop = None;
-    let out = told(&ours, Role::Local, &open(auto, Role::External));
+    let out = exported(&ours, Role::Local, &open(auto, Role::External));
     assert_eq!(out.rare.aigp, ours.rare.aigp, "from here nothing is added");
 }

@@ -7,14 +7,14 @@ use bgp_speaker::bgp_proto::Prefix;
 
 /// The neighbors of a key: one neighbor, or all in a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Whose {
+pub struct PeerScope {
     /// The neighbor, or the first address of the range.
     pub address: IpAddr,
     /// Its number of significant bits.
     pub prefix_len: u8,
 }
 
-impl Whose {
+impl PeerScope {
     pub(crate) const fn neighbor(address: IpAddr) -> Self {
         let prefix_len = if address.is_ipv4() { 32 } else { 128 };
         Self {
@@ -29,7 +29,7 @@ impl Whose {
         *self == Self::neighbor(self.address)
     }
 
-    /// Whether an address is one of those whose key it is.
+    /// Returns whether an address is the neighbor or in the range.
     pub(crate) fn covers(&self, address: IpAddr) -> bool {
         Prefix::new(self.address, self.prefix_len).is_some_and(|prefix| prefix.contains(address))
     }
@@ -46,7 +46,7 @@ impl Whose {
     }
 }
 
-impl fmt::Display for Whose {
+impl fmt::Display for PeerScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             address,

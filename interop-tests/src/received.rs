@@ -10,7 +10,7 @@ use ipnet::Ipv4Net;
 
 /// Everything received on a session.
 #[derive(Clone, Debug, Default)]
-pub struct Heard {
+pub struct Received {
     /// The current routes: announced and not withdrawn since.
     pub routes: BTreeMap<Destination, Attributes>,
     /// Every destination that was ever announced, in order.
@@ -76,7 +76,7 @@ fn ids(attributes: &Attributes, code: AttrCode) -> Vec<Ipv4Addr> {
     ids.map(|&octets| Ipv4Addr::from(octets)).collect()
 }
 
-impl Heard {
+impl Received {
     /// Returns whether there is a current route to `net`.
     pub fn has(&self, net: Ipv4Net) -> bool {
         self.routes.contains_key(&Destination::v4(net))

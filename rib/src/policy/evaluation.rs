@@ -6,7 +6,7 @@ use core::fmt;
 
 /// The rules of a policy that matched a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Judgment {
+pub struct Evaluation {
     /// The name of the rules.
     pub rules: String,
     /// The names of the matching terms, in their order: those that edit, and at the end the one
@@ -14,7 +14,7 @@ pub struct Judgment {
     pub terms: Vec<String>,
 }
 
-impl fmt::Display for Judgment {
+impl fmt::Display for Evaluation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.rules)?;
         match self.terms.last() {

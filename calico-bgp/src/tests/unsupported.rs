@@ -4,7 +4,7 @@ use super::*;
 
 /// Returns the faults of a node for these contents beside the node: keys below the resources, and
 /// specs.
-fn told(contents: &[(&str, &str)]) -> Vec<String> {
+fn faults_of(contents: &[(&str, &str)]) -> Vec<String> {
     let mut view = view(&[("a", r#""ipv4Address":"10.0.0.1/24""#)]);
     for (place, spec) in contents {
         let (_, name) = place.rsplit_once('/').expect("a path");
@@ -48,14 +48,14 @@ fn settings_without_effect_are_reported() {
             "spec.bfd: the field is unknown",
         ),
     ] {
-        let faults = told(&[(default, spec)]);
+        let faults = faults_of(&[(default, spec)]);
         assert!(
             faults.len() == 1 && faults[0].starts_with(field),
             "{spec}: {faults:?}"
         );
         // Settings of another node have no effect here.
         if !spec.contains("IPs") {
-            assert_eq!(told(&[("bgpconfigurations/node.b", spec)]).len(), 0);
+            assert_eq!(faults_of(&[("bgpconfigurations/node.b", spec)]).len(), 0);
         }
     }
 }
@@ -76,14 +76,14 @@ fn peerings_that_ask_for_more() {
             "spec.bfd: the field is unknown",
         ),
     ] {
-        let faults = told(&[("bgppeers/x", spec)]);
+        let faults = faults_of(&[("bgppeers/x", spec)]);
         assert!(
             faults.len() == 1 && faults[0].starts_with(field),
             "{spec}: {faults:?}"
         );
         // A BGPPeer of other nodes is not reported on this one.
         let of_other = spec.replacen('{', r#"{"node":"b","#, 1);
-        assert_eq!(told(&[("bgppeers/x", &of_other)]), [""; 0], "{spec}");
+        assert_eq!(faults_of(&[("bgppeers/x", &of_other)]), [""; 0], "{spec}");
     }
 }
 
@@ -98,7 +98,7 @@ fn defaults_written_by_calico_are_no_fault() {
         ("bgpconfigurations/default", default),
         ("bgppeers/x", peering),
     ];
-    assert_eq!(told(&all), [""; 0]);
+    assert_eq!(faults_of(&all), [""; 0]);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn unsupported_fields_of_the_schema_are_reported() {
                 false if name.ends_with("V4") => "169.254.9.9",
                 false => "Debug",
             };
-            let faults = told(&[(place, &format!(r#"{{"{name}":"{value}"{rest}}}"#))]);
+            let faults = faults_of(&[(place, &format!(r#"{{"{name}":"{value}"{rest}}}"#))]);
             let named = faults.iter().filter(|fault| fault.starts_with(&one.path));
             assert_eq!(named.count(), 1, "{kind} {}: {faults:?}", one.path);
             count += 1;

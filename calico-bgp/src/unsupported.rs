@@ -15,7 +15,7 @@ use crate::fields;
 use crate::own::{Own, key_of};
 
 /// Returns a fault for every unsupported field of the node's settings and BGPPeers.
-pub(crate) fn unheeded(own: &Own<'_>) -> Vec<Fault> {
+pub(crate) fn unsupported(own: &Own<'_>) -> Vec<Fault> {
     let of_node = format!("node.{}", own.host.name);
     let all = [
         (DEFAULT_CONFIGURATION, Some(own.cluster)),
@@ -24,14 +24,14 @@ pub(crate) fn unheeded(own: &Own<'_>) -> Vec<Fault> {
     let all = all.iter().filter_map(|(name, spec)| Some((name, (*spec)?)));
     let mut faults = Vec::new();
     for (name, spec) in all {
-        let mut tell = |field: String, reason: &str| {
+        let mut report = |field: String, reason: &str| {
             let key = key_of(Kind::BgpConfiguration, name);
             faults.push(Fault::new(key, field, reason));
         };
-        communities(own, spec, &mut tell);
-        declared(Kind::BgpConfiguration, spec, &mut tell);
+        communities(own, spec, &mut report);
+        declared(Kind::BgpConfiguration, spec, &mut report);
         if own.cluster_id.is_none() {
-            services(spec, &mut tell); // A reflector reflects announcements of others.
+            services(spec, &mut report); // A reflector reflects announcements of others.
         }
     }
     let speaker = SpeakerConfig::new(own.asn, own.router_id);
@@ -48,12 +48,12 @@ pub(crate) fn unheeded(own: &Own<'_>) -> Vec<Fault> {
 }
 
 /// Reports undefined community names.
-fn communities(own: &Own<'_>, spec: &BgpConfigurationSpec, tell: &mut impl FnMut(String, &str)) {
+fn communities(own: &Own<'_>, spec: &BgpConfigurationSpec, report: &mut impl FnMut(String, &str)) {
     for (at, entry) in spec.prefix_advertisements.iter().enumerate() {
         for unknown in spec.communities_of(entry, own.cluster) {
             if let Err(unknown) = unknown {
                 let field = format!("spec.prefixAdvertisements[{at}].communities");
-                tell(
+                report(
                     field,
                     &format!("there is no community with the name \"{unknown}\""),
                 );
@@ -63,18 +63,18 @@ fn communities(own: &Own<'_>, spec: &BgpConfigurationSpec, tell: &mut impl FnMut
 }
 
 /// Reports unknown fields, and those that the schema declares as unsupported.
-fn declared(kind: Kind, spec: &impl Serialize, tell: &mut impl FnMut(String, &str)) {
+fn declared(kind: Kind, spec: &impl Serialize, report: &mut impl FnMut(String, &str)) {
     let Ok(spec) = serde_json::to_value(spec) else {
         return;
     };
     for one in unsupported_fields(kind, &serde_json::json!({ "spec": spec })) {
         if one.due == Some(Program::Bgp) {
-            tell(one.field, &one.reason);
+            report(one.field, &one.reason);
         }
     }
 }
 
-fn services(spec: &BgpConfigurationSpec, tell: &mut impl FnMut(String, &str)) {
+fn services(spec: &BgpConfigurationSpec, report: &mut impl FnMut(String, &str)) {
     let ranges = [
         ("serviceClusterIPs", &spec.service_cluster_ips),
         ("serviceExternalIPs", &spec.service_external_ips),
@@ -85,21 +85,21 @@ fn services(spec: &BgpConfigurationSpec, tell: &mut impl FnMut(String, &str)) {
         if let Some(at) = ranges.iter().position(is_single) {
             let reason = "not advertised: only Kubernetes' API has the nodes that serve a single \
                 address";
-            tell(format!("spec.{list}[{at}]"), reason);
+            report(format!("spec.{list}[{at}]"), reason);
         }
     }
     let apart = spec.service_load_balancer_aggregation == Some(LoadBalancerAggregation::Disabled);
     if apart && !spec.service_load_balancer_ips.is_empty() {
         let reason = "not advertised: only Kubernetes' API has the single addresses of load \
             balancers";
-        tell("spec.serviceLoadBalancerAggregation".to_owned(), reason);
+        report("spec.serviceLoadBalancerAggregation".to_owned(), reason);
     }
 }
 
-fn peering(spec: &BgpPeerSpec, tell: &mut impl FnMut(String, &str)) {
+fn peering(spec: &BgpPeerSpec, report: &mut impl FnMut(String, &str)) {
     if spec.peer_selector.is_some() && spec.local_as().is_some() {
         let reason = "counts with spec.peerIP only: sessions between nodes are of their own ASes";
-        tell("spec.localASNumber".to_owned(), reason);
+        report("spec.localASNumber".to_owned(), reason);
     }
-    declared(Kind::BgpPeer, spec, tell);
+    declared(Kind::BgpPeer, spec, report);
 }

@@ -23,12 +23,12 @@ pub struct News {
 
 /// A thread that only reads the notifications of one node's kernel.
 #[derive(Debug)]
-pub struct Heard {
+pub struct Notifications {
     news: Receiver<News>,
     _listener: Listener,
 }
 
-impl Heard {
+impl Notifications {
     /// Starts to listen: every later notification is read.
     pub fn listen(host: &Host) -> Result<Self> {
         let (sender, news) = channel(NEWS_MAX);
