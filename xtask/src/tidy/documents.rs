@@ -57,7 +57,9 @@ fn reasons(workspace: &Workspace, file: &File) -> Vec<Finding> {
                 .map(|(name, _)| name)
         })
         .collect();
-    let missing = used.iter().filter(|name| !described.contains(name.as_str()));
+    let missing = used
+        .iter()
+        .filter(|name| !described.contains(name.as_str()));
     let missing = missing.map(|name| format!("{name} is used: add a line with its reason"));
     let idle = described
         .iter()

@@ -1,29 +1,33 @@
-//! Names of tests: subject, condition and outcome in at most 60 characters.
+//! Names in plain words; those of tests are subject, condition and outcome in at most 60 characters.
 
-use super::Finding;
 use super::files::File;
 use super::first::BANNED;
+use super::{Finding, prose};
 
 /// Characters of a test's name.
 const LENGTH_MAX: usize = 60;
 
-/// Words that do not name an action or a state. They are nowhere in the name of a test.
+/// Words that do not name an action or a state of a protocol. They are in no identifier.
 const UNCLEAR: &[&str] = &[
-    "anew", "any_more", "anybody", "comes", "fellow", "goes", "gone", "hear", "heard", "hears",
-    "knows", "nobody", "nobodys", "ours", "said", "say", "says", "somebody", "stand", "stands",
-    "tell", "tells", "theirs", "told", "unheard", "untold", "what_it", "who", "whoever", "whom",
-    "whomever", "whose",
+    "anew", "deserted", "fellow", "fellows", "hear", "heard", "hears", "judge", "judged", "judges",
+    "nobody", "nobodys", "said", "say", "saying", "says", "somebody", "tell", "telling", "tells",
+    "told", "unheard", "unheeded", "untold", "whom", "whose",
 ];
 
-/// Checks the names of all tests.
+/// More words and phrases that are in no name of a test.
+const UNCLEAR_IN_TESTS: &[&str] = &[
+    "any_more", "anybody", "comes", "goes", "gone", "knows", "ours", "stand", "stands", "theirs",
+    "what_it", "who", "whoever", "whomever",
+];
+
+/// Checks all identifiers, and the names of tests.
 pub fn check(files: &[File]) -> Vec<Finding> {
     let rust = files.iter().filter(|file| file.is_rust());
-    let rust = rust.filter(|file| !file.path.starts_with("xtask/src/tidy"));
     rust.flat_map(check_file).collect()
 }
 
 fn check_file(file: &File) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let mut findings = identifiers(file);
     let mut is_test = false;
     for (index, line) in file.text.lines().enumerate() {
         let line = line.trim();
@@ -35,6 +39,36 @@ fn check_file(file: &File) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Finds identifiers with an unclear word.
+fn identifiers(file: &File) -> Vec<Finding> {
+    let names = prose::identifiers(&file.text).into_iter();
+    let unclear = names.filter_map(|(line, name)| {
+        let words = words(name);
+        let word = UNCLEAR
+            .iter()
+            .find(|word| words.iter().any(|w| w == *word))?;
+        let text = format!("`{name}`: replace `{word}`");
+        Some(Finding::line(&file.path, line, text))
+    });
+    unclear.collect()
+}
+
+/// Returns the words of an identifier in lower case: it is split at `_` and before capital letters.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for letter in name.chars() {
+        if letter == '_' || (was_lower && letter.is_uppercase()) {
+            words.push(String::new());
+        }
+        was_lower = letter.is_lowercase() || letter.is_numeric();
+        if let (false, Some(word)) = (letter == '_', words.last_mut()) {
+            word.extend(letter.to_lowercase());
+        }
+    }
+    words
 }
 
 /// The name of the function that a line begins.
@@ -50,7 +84,7 @@ fn mistake(name: &str) -> Option<String> {
         return Some(format!("`{name}`: begin the name with its subject"));
     }
     let words = format!("_{name}_");
-    let mut unclear = UNCLEAR.iter();
+    let mut unclear = UNCLEAR_IN_TESTS.iter();
     if let Some(word) = unclear.find(|word| words.contains(&format!("_{word}_"))) {
         return Some(format!("`{name}`: replace `{word}`"));
     }

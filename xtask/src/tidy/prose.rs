@@ -1,4 +1,5 @@
 //! The prose of a file: a page without its code, the comments and the text literals of Rust source.
+//! The same lexer finds its identifiers.
 
 /// A word in lower case, with its line from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,21 +29,18 @@ pub fn page(text: &str) -> Vec<Word> {
 
 /// Returns the words of comments and of text literals.
 pub fn source(text: &str) -> Source {
-    let mut lexer = Lexer {
-        rest: text,
-        line: 1,
-        comments: Vec::new(),
-        texts: Words::default(),
-    };
-    while !lexer.rest.is_empty() {
-        lexer.step();
-    }
+    let lexer = Lexer::of(text);
     let mut comments = Words::default();
     comments.lines(lexer.comments.iter().copied());
     Source {
         comments: comments.words,
         texts: lexer.texts.words,
     }
+}
+
+/// Returns the identifiers and keywords of Rust source, with their lines from 1.
+pub fn identifiers(text: &str) -> Vec<(usize, &str)> {
+    Lexer::of(text).identifiers
 }
 
 /// Words that are collected, and whether a fenced block is open.
@@ -96,16 +94,32 @@ impl Words {
     }
 }
 
-/// Splits Rust source into comments and text literals.
+/// Splits Rust source into comments, text literals and identifiers.
 #[derive(Debug)]
 struct Lexer<'t> {
     rest: &'t str,
     line: usize,
     comments: Vec<(usize, &'t str)>,
     texts: Words,
+    identifiers: Vec<(usize, &'t str)>,
 }
 
 impl<'t> Lexer<'t> {
+    /// Splits a whole file.
+    fn of(text: &'t str) -> Self {
+        let mut lexer = Self {
+            rest: text,
+            line: 1,
+            comments: Vec::new(),
+            texts: Words::default(),
+            identifiers: Vec::new(),
+        };
+        while !lexer.rest.is_empty() {
+            lexer.step();
+        }
+        lexer
+    }
+
     /// Takes the next comment, literal or character.
     fn step(&mut self) {
         if let Some(comment) = self.rest.strip_prefix("//") {
@@ -122,8 +136,13 @@ impl<'t> Lexer<'t> {
             self.take(character(self.rest));
         } else {
             let word = self.rest.find(|c: char| !(c.is_alphanumeric() || c == '_'));
+            let word = self.rest.get(..word.unwrap_or(self.rest.len()));
+            let word = word.unwrap_or_default();
+            if word.starts_with(|c: char| c.is_alphabetic() || c == '_') {
+                self.identifiers.push((self.line, word));
+            }
             let first = self.rest.chars().next().map_or(1, char::len_utf8);
-            self.take(word.unwrap_or(self.rest.len()).max(first));
+            self.take(word.len().max(first));
         }
     }
 

@@ -140,7 +140,7 @@ fn the_core_stays_no_std_and_free_of_io() {
 #[test]
 fn dependencies_of_the_core_are_no_std() {
     let tree = "rib v0.1.0 (/r/rib) []\nbytes v1.12.1 [default,std]\nmio v1.2.4 []\nnom v8 (*)\n";
-    let found = texts(&tree::judge(tree));
+    let found = texts(&tree::findings_of(tree));
     assert_eq!(found.lines().count(), 2, "{found}");
     assert!(
         found.contains("bytes below it is built with its feature `std`"),
@@ -352,17 +352,17 @@ fn allowed_circles_neither_grow_nor_stay_listed() {
     };
     let two = circle(&["a/src/x.rs", "a/src/y.rs"]);
     let three = circle(&["a/src/x.rs", "a/src/y.rs", "a/src/z.rs"]);
-    let judge = |circle: &circles::Circle, files_max| {
-        texts(&circles::judge(
+    let findings_of = |circle: &circles::Circle, files_max| {
+        texts(&circles::findings_of(
             std::slice::from_ref(circle),
             &[allowed(files_max)],
         ))
     };
-    assert_eq!(judge(&two, 2), "");
-    assert!(judge(&three, 2).contains("3 files import each other"));
-    assert!(judge(&two, 3).contains("a circle of 2 files"));
-    assert!(texts(&circles::judge(&[], &[allowed(2)])).contains("a circle of 1 files"));
-    assert!(texts(&circles::judge(&[two], &[])).contains("a/src/x.rs, a/src/y.rs"));
+    assert_eq!(findings_of(&two, 2), "");
+    assert!(findings_of(&three, 2).contains("3 files import each other"));
+    assert!(findings_of(&two, 3).contains("a circle of 2 files"));
+    assert!(texts(&circles::findings_of(&[], &[allowed(2)])).contains("a circle of 1 files"));
+    assert!(texts(&circles::findings_of(&[two], &[])).contains("a/src/x.rs, a/src/y.rs"));
 }
 
 #[test]
@@ -461,6 +461,23 @@ fn test_names_with_unclear_words_are_found() {
         [
             "rib/src/a.rs:2: `route_is_told`: replace `told`",
             "rib/src/a.rs:4: `file_is_what_it_was`: replace `what_it`",
+        ]
+    );
+}
+
+#[test]
+fn identifier_with_an_unclear_word_is_found() {
+    let text = "/// A word of a comment: told, `told`.\nstruct ToldPeers<'told> {\n    judged_by: u8,\n}\n\
+        const LAST_SAID: &str = \"said\";\nfn retold(toll: u8) -> &'static str {\n    r#\"told\"#\n}\n";
+    let found = texts(&names::check(&[File::new("rib/src/a.rs", text)]));
+    let found: Vec<&str> = found.lines().collect();
+    assert_eq!(
+        found,
+        [
+            "rib/src/a.rs:2: `ToldPeers`: replace `told`",
+            "rib/src/a.rs:2: `told`: replace `told`",
+            "rib/src/a.rs:3: `judged_by`: replace `judged`",
+            "rib/src/a.rs:5: `LAST_SAID`: replace `said`",
         ]
     );
 }
