@@ -9,6 +9,7 @@
 //!   feature `tokio`).
 //! * [`Update`]: UPDATEs attribute by attribute, also malformed ones.
 //! * [`fixture`]: configurations and OPENs to start from.
+//! * [`damaged`]: a text with one damage at each place, for tests of parsers.
 //!
 //! Two speakers converge, lose their link and connect again:
 //!
@@ -62,6 +63,7 @@
 //! network.expect(peer, Received::Closed);
 //! ```
 
+mod damage;
 mod expect;
 pub mod fixture;
 pub mod limits;
@@ -74,6 +76,7 @@ mod update;
 
 pub use bgp_speaker;
 
+pub use damage::damaged;
 pub use expect::{Expected, matching, notification};
 pub use message::{Encode, EndOfRib, Keepalive, Octets, Raw};
 pub use network::{Host, Link, Network, Node, Scripted};

@@ -120,7 +120,11 @@ fn cut_is_noticed_by_the_hold_timer_alone() {
     assert_eq!(network.established(2), [at(1)]);
     network.mend(at(1), at(2));
     network.advance(SOON);
-    assert_eq!(downs(&network, 2), 0, "what was sent meanwhile has arrived");
+    assert_eq!(
+        downs(&network, 2),
+        0,
+        "the messages sent until then have arrived"
+    );
     network.cut(at(1), at(2));
     network.advance(Duration::from_secs(91));
     assert_eq!((network.established(2).len(), downs(&network, 2)), (0, 1));
