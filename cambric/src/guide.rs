@@ -162,7 +162,10 @@
 //! ```
 //!
 //! An error is the NOTIFICATION that would end the session. Malformed attributes that RFC 7606 tolerates
-//! are `faults` of an UPDATE. The decoder reads MRT files (RFC 6396), with the feature `mrt`:
+//! are `faults` of an UPDATE. The decoder reads MRT files (RFC 6396), with the feature `mrt`; they may be
+//! compressed with gzip or bzip2:
+//!
+//! `decoder updates.20150301.0000.gz`
 //!
 #![cfg_attr(feature = "io", doc = "```no_run")]
 #![cfg_attr(not(feature = "io"), doc = "```ignore")]
@@ -173,7 +176,10 @@
 //!
 //! The module `testkit` has a peer in two verbs, `send` and `expect`. It sends anything, malformed messages
 //! included. What it expects is a type of message, a NOTIFICATION by code and subcode, or a function; a
-//! failure prints what came instead. This one works over TCP, with the feature `testkit-tokio`:
+//! failure prints the received message. This one works over TCP, with the feature `testkit-tokio`. The
+//! tested speaker must accept this host as a peer:
+//!
+//! `bad-open 192.0.2.2:179`
 //!
 #![cfg_attr(feature = "io", doc = "```no_run")]
 #![cfg_attr(not(feature = "io"), doc = "```ignore")]

@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What a message says.
+/// Returns the content of a message.
 fn content(message: &Bgp4mpMessage) -> Result<Value, Notification> {
     let families = FamilySet::all();
     let add_path_receive = if message.add_path {

@@ -1,4 +1,4 @@
-//! Announces many routes to a peer, says when all of them are sent, and keeps the session.
+//! Announces many routes to a peer, reports when all of them are sent, and keeps the session.
 //!
 //! `injector AS ROUTER-ID PEER PORT PEER-AS COUNT`, such as
 //! `injector 64512 192.0.2.1 192.0.2.2 179 64513 10000`: 10.0.0.0/32, 10.0.0.1/32 and so on.
