@@ -1,7 +1,7 @@
 //! What is checked before a release, beside continuous integration: `make release-check`.
 //!
 //! A check whose tool cannot be installed is reported as missing and fails the run, unless the command
-//! line names the check: a release that went without it says so.
+//! line names the check.
 
 use std::path::Path;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::library;
 use crate::runner;
-use crate::tidy::metadata::Workspace;
+use crate::tidy::metadata::{Package, Workspace};
 use crate::tidy::{compiler, files, versions};
 
 mod api;
@@ -71,6 +71,7 @@ const CHECKS: &[Check] = &[
         let built = library::run(root)?;
         Ok(Outcome::of(built, "built from the packages alone"))
     }),
+    ("repository", repository),
     ("cargo-deny", deny),
     ("advisories", advisories),
     ("site", site),
@@ -177,6 +178,27 @@ fn packages(root: &Path, _: &Request) -> Result<Outcome> {
     Ok(Outcome::of(status.success(), format!("{count} packages")))
 }
 
+/// The address of the source in each published manifest: the registry keeps it with the version forever.
+fn repository(root: &Path, _: &Request) -> Result<Outcome> {
+    let workspace = Workspace::read(root)?;
+    let without = without_repository(&workspace);
+    for name in &without {
+        println!("{name}: `repository` is not an https address");
+    }
+    Ok(Outcome::of(without.is_empty(), "set in all packages"))
+}
+
+/// Returns the published packages without the address of their source.
+fn without_repository(workspace: &Workspace) -> Vec<&str> {
+    let is_set = |package: &&Package| {
+        let address = package.repository.as_deref();
+        address.is_some_and(|address| address.starts_with("https://"))
+    };
+    let packages = workspace.packages.values();
+    let without = packages.filter(|package| package.is_published && !is_set(package));
+    without.map(|package| package.name.as_str()).collect()
+}
+
 /// Licenses, sources and bans of all platforms.
 fn deny(root: &Path, _: &Request) -> Result<Outcome> {
     let Some(version) = cargo_deny(root)? else {
@@ -266,6 +288,29 @@ mod tests {
         ] {
             request(&words(invalid)).expect_err("invalid");
         }
+    }
+
+    #[test]
+    fn published_package_without_repository_is_found() {
+        let package = |name: &str, repository: Option<&str>, is_published| {
+            let package = Package {
+                name: name.to_owned(),
+                repository: repository.map(str::to_owned),
+                is_published,
+                ..Package::default()
+            };
+            (name.to_owned(), package)
+        };
+        let packages = [
+            package("a", Some("https://example.net/cambric"), true),
+            package("b", None, true),
+            package("c", Some("../cambric"), true),
+            package("d", None, false),
+        ];
+        let workspace = Workspace {
+            packages: packages.into(),
+        };
+        assert_eq!(without_repository(&workspace), ["b", "c"]);
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub struct Package {
     pub optional: BTreeSet<String>,
     /// Whether it is published.
     pub is_published: bool,
+    /// The address of its source, as the registry shows it.
+    pub repository: Option<String>,
 }
 
 impl Workspace {
@@ -80,6 +82,7 @@ impl Workspace {
                 features: found.features,
                 // Without a list of registries it may go to any.
                 is_published: found.publish.is_none(),
+                repository: found.repository,
                 ..Package::default()
             };
             for dependency in found.dependencies {
@@ -141,6 +144,7 @@ struct MetadataPackage {
     rust_version: Option<String>,
     manifest_path: PathBuf,
     publish: Option<Vec<String>>,
+    repository: Option<String>,
     features: BTreeMap<String, Vec<String>>,
     dependencies: Vec<MetadataDependency>,
 }
