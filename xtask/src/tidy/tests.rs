@@ -193,16 +193,22 @@ fn long_files_are_found() {
         File::new("felix/src/main.rs", lines(61)),
         File::new("rib/src/tests.rs", lines(1000)),
         File::new("tools/maker/src/main.rs", lines(61)),
+        File::new("examples/src/bin/collector.rs", lines(60)),
+        File::new("examples/src/bin/injector.rs", lines(59)),
     ];
     let found = texts(&sizes::check(&files));
     let found: Vec<&str> = found.lines().collect();
-    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(found.len(), 3, "{found:?}");
     assert!(
         found[0].starts_with("rib/src/long.rs: 601 lines"),
         "{found:?}"
     );
     assert!(
         found[1].starts_with("felix/src/main.rs: 61 lines"),
+        "{found:?}"
+    );
+    assert!(
+        found[2].starts_with("examples/src/bin/collector.rs: 60 lines"),
         "{found:?}"
     );
 }
