@@ -304,7 +304,7 @@ impl Daemon {
         self.reporter.settings(now, &self.agent.desired().settings);
         let changed = self.agent.take_changed_states();
         if !changed.is_empty() {
-            self.host.before_telling(now);
+            self.host.before_publishing(now);
         }
         let views = || changed.iter().map(|id| (id, self.agent.endpoint(id)));
         for (id, view) in views() {

@@ -143,8 +143,7 @@ peer_keys! {
             kind: Kind::Asn,
             default: Fallback::Required,
             effect: Effect::Renegotiated,
-            note: "not if the value allows the same AS as before, as `internal` and the number of the \
-                   local AS",
+            note: "not if the value allows the same AS as before",
             store: Store::Fields(&["spec.asNumber"]),
             report: Report::Always,
             example: || 64_513.into(),

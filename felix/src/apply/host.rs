@@ -101,7 +101,7 @@ impl LinuxHost {
 
     /// Reads the packet filter's new state before other programs are informed of an endpoint,
     /// because they may write their own rules then, as chained CNI plugins do.
-    pub(crate) fn before_telling(&mut self, now: Instant) {
+    pub(crate) fn before_publishing(&mut self, now: Instant) {
         if self.listing_not_before <= now {
             self.list(now);
         }

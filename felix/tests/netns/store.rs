@@ -326,7 +326,7 @@ fn inherited_table_that_is_flushed_is_closed() {
         bench.etcd = None;
         // Without a snapshot only the table of the earlier run protects the workloads.
         bench.restart_felix(0);
-        bench.says("a full read of the store");
+        bench.reports("a full read of the store");
         let filter = |bench: &Bench| {
             let status = bench.status();
             let facts = status.facts.into_iter();
