@@ -11,6 +11,8 @@ mod config;
 mod kernel;
 pub mod limits;
 mod log;
+#[cfg(test)]
+mod mistakes;
 mod node;
 mod protocol;
 mod report;

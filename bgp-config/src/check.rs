@@ -72,8 +72,10 @@ impl<K: DeserializeOwned> BgpFile<K> {
     ///
     /// Every mistake found, in one report.
     pub fn read(source: &Source, next_hops: NextHops) -> Result<(Self, Intent), Report> {
-        let file: Self = source.parse()?;
-        let mut problems = source.problems();
+        let (file, mut problems) = source.examine::<Self>();
+        let Some(file) = file else {
+            return Err(problems.into_report());
+        };
         if let Err(error) = daemon_common::daemon::log_filter(file.log.get_ref()) {
             problems.push(Problem::at(file.log.span(), error.to_string()));
         }
@@ -103,6 +105,40 @@ impl<K, D, N> BgpFile<K, D, N> {
 
     fn intent(&self, next_hops: NextHops, problems: &mut Problems<'_>) -> Intent {
         self.check_addresses(problems);
+        if !problems.is_lost("datastore") {
+            self.check_store_keys(problems);
+        }
+        let mut notes = Vec::new();
+        let mut speaker = self.speaker(next_hops, problems);
+        let hostname = self.hostname(problems);
+        let mut reading = neighbor::Reading {
+            speaker: &speaker,
+            is_asn_known: self.asn.is_some(),
+            hostname: hostname.as_deref(),
+            problems: &mut *problems,
+            notes: &mut notes,
+        };
+        let (peers, ranges) = match reading.problems.is_lost("families") {
+            true => (Vec::new(), Vec::new()),
+            false => (
+                reading.peers(&self.neighbor),
+                reading.ranges(&self.neighbor_range),
+            ),
+        };
+        (speaker.peers, speaker.ranges) = (peers, ranges);
+        Intent {
+            speaker,
+            listen: self.listen.as_ref().map_or_else(
+                || listen_default(BGP_PORT),
+                |listen| listen.get_ref().iter().map(|at| *at.get_ref()).collect(),
+            ),
+            restart_wait: self.restart_wait(problems),
+            notes,
+        }
+    }
+
+    /// Reports keys that have a meaning only with a datastore.
+    fn check_store_keys(&self, problems: &mut Problems<'_>) {
         if let Some(secrets) = &self.secrets {
             let message = "[secrets] is for passwords of the store, and no [datastore] is given";
             let problem = Problem::at(secrets.span(), message);
@@ -126,27 +162,6 @@ impl<K, D, N> BgpFile<K, D, N> {
             let message =
                 format!("{key} applies only with a [datastore], and no [datastore] is given");
             problems.push(Problem::at(value.span(), message));
-        }
-        let mut notes = Vec::new();
-        let mut speaker = self.speaker(next_hops, problems);
-        let hostname = self.hostname(problems);
-        let mut reading = neighbor::Reading {
-            speaker: &speaker,
-            hostname: hostname.as_deref(),
-            problems: &mut *problems,
-            notes: &mut notes,
-        };
-        let peers = reading.peers(&self.neighbor);
-        let ranges = reading.ranges(&self.neighbor_range);
-        (speaker.peers, speaker.ranges) = (peers, ranges);
-        Intent {
-            speaker,
-            listen: self.listen.as_ref().map_or_else(
-                || listen_default(BGP_PORT),
-                |listen| listen.get_ref().iter().map(|at| *at.get_ref()).collect(),
-            ),
-            restart_wait: self.restart_wait(problems),
-            notes,
         }
     }
 
@@ -176,8 +191,11 @@ impl<K, D, N> BgpFile<K, D, N> {
     ) -> T {
         value.map_or_else(
             || {
-                let problem = Problem::at(0..0, format!("missing field `{key}`"));
-                problems.push(problem.help("or a [datastore] section, to read it from the store"));
+                if !problems.is_lost(key) && !problems.is_lost("datastore") {
+                    let problem = Problem::whole(format!("missing key `{key}`"));
+                    let help = "add it, or a [datastore] section to read it from the store";
+                    problems.push(problem.help(help));
+                }
                 T::ABSENT
             },
             |value| *value.get_ref(),

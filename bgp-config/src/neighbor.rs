@@ -1,5 +1,6 @@
 //! `[[neighbor]]` and `[[neighbor_range]]`.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -15,6 +16,9 @@ use crate::section::{Section, problem};
 pub(crate) struct Reading<'r, 's> {
     /// The speaker, without neighbors.
     pub(crate) speaker: &'r SpeakerConfig,
+    /// Whether the file has the speaker's AS. Without it every neighbor counts as internal, so that
+    /// nothing is reported that may result from the missing AS.
+    pub(crate) is_asn_known: bool,
     /// The local name in the OPEN.
     pub(crate) hostname: Option<&'r str>,
     /// The mistakes.
@@ -48,7 +52,8 @@ impl Reading<'_, '_> {
         let mut peers = Vec::new();
         for neighbor in neighbors {
             let mut faults = Vec::new();
-            let mut peer = self.speaker.peer(&neighbor.0, &mut faults);
+            let speaker = self.speaker_of(neighbor);
+            let mut peer = speaker.peer(&neighbor.0, &mut faults);
             faults
                 .into_iter()
                 .for_each(|fault| self.problems.push(problem(fault)));
@@ -72,7 +77,8 @@ impl Reading<'_, '_> {
         let mut ranges = Vec::new();
         for section in sections {
             let mut faults = Vec::new();
-            let mut range = self.speaker.range(&section.0, &mut faults);
+            let speaker = self.speaker_of(section);
+            let mut range = speaker.range(&section.0, &mut faults);
             faults
                 .into_iter()
                 .for_each(|fault| self.problems.push(problem(fault)));
@@ -81,6 +87,18 @@ impl Reading<'_, '_> {
         }
         ranges.sort_by_key(|range| std::cmp::Reverse(range.prefix.len()));
         ranges
+    }
+
+    /// Returns the speaker; without an AS of its own, with that of the neighbor.
+    fn speaker_of(&self, section: &Section) -> Cow<'_, SpeakerConfig> {
+        if self.is_asn_known {
+            return Cow::Borrowed(self.speaker);
+        }
+        let mut speaker = self.speaker.clone();
+        if let Some(asn) = section.asn() {
+            speaker.local_asn = asn;
+        }
+        Cow::Owned(speaker)
     }
 
     fn finish(&mut self, section: &Section, peer: &mut PeerConfig) {

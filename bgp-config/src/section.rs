@@ -4,6 +4,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use bgp_proto::Asn;
 use bgp_speaker::keys::{At, Invalid, RANGE_KEYS, Value};
 use bgp_speaker::{Given, PEER_KEYS};
 use daemon_common::config::Problem;
@@ -30,6 +31,15 @@ impl Section {
     pub fn port(&self) -> Option<u16> {
         match self.0.get("port")?.value {
             Value::Number(port) => port.try_into().ok(),
+            _ => None,
+        }
+    }
+
+    /// Returns the neighbor's AS, if it is given as a number.
+    pub(crate) fn asn(&self) -> Option<Asn> {
+        match &self.0.get("asn")?.value {
+            Value::Number(number) => number.to_owned().try_into().ok().map(Asn),
+            Value::Text(text) => text.parse().ok(),
             _ => None,
         }
     }

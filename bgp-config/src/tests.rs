@@ -343,7 +343,7 @@ NEIGHBOR EXTERNAL                                                 | 7:11 | neigh
 families = ["ipv4-unicast"]; NEIGHBOR families = ["ipv6-unicast"] | 7:13 | no table
 RANGE limit = 5; prefix = "10.0.0.7/24"                           | 6:10 | did you mean 10.0.0.0/24?
 RANGE limit = 0; prefix = "10.0.0.0/24"                           | 5:9  | from 1 to 65535
-RANGE prefix = "10.0.0.0/24"                                      | 3:1  | missing field `limit`
+RANGE prefix = "10.0.0.0/24"                                      | 3:1  | missing key `limit`
 [[neighbor]]; address = "224.0.0.1"; asn = 1                      | 4:11 | not a unicast
 [[neighbor]]; address = "fe80::1"; asn = 1                        | 4:11 | link-local
 [[neighbor]]; address = "10.0.0.1"; asn = 0                       | 5:7  | AS number

@@ -73,8 +73,11 @@ impl<S: Settings> Config<S> {
     }
 
     fn check(source: &Source, machine: bool) -> Result<Self, Report> {
-        let mut file: BgpFile<S::Section, EtcdOptions, SnapshotOptions> = source.parse()?;
-        let mut problems = source.problems();
+        let (file, mut problems) = source.examine();
+        let Some(file): Option<BgpFile<S::Section, EtcdOptions, SnapshotOptions>> = file else {
+            return Err(problems.into_report());
+        };
+        let mut file = file;
         let own_name = daemon_common::daemon::host_name();
         let mut origin = file.origin(S::NEXT_HOPS, &own_name, &mut problems);
         if let Origin::Store(host) = &mut origin {
@@ -95,7 +98,9 @@ impl<S: Settings> Config<S> {
             }
         }
         let settings = S::check(file.kernel.as_ref(), &mut problems);
-        if let Some(options) = &file.datastore {
+        if let Some(options) = &file.datastore
+            && !problems.is_part_lost("datastore")
+        {
             let faults = options.get_ref().faults();
             push_store_faults(source, faults, &mut problems);
         }

@@ -1,4 +1,5 @@
-//! Configuration files: TOML with errors that show the place.
+//! Configuration files: TOML with errors that show the place. Manifests in YAML have the same
+//! [`Problem`]s and the same [`Report`].
 //!
 //! [`load`] is for files that the types alone can check. A daemon with further checks (a neighbor
 //! that is configured twice) reads a [`Source`], parses it, and collects [`Problems`] at the spans
@@ -8,8 +9,14 @@
 //! known key is suggested.
 
 mod explain;
+mod golden;
+mod hints;
+mod keys;
+mod place;
 mod problem;
+mod recover;
 mod secret;
+mod secret_yaml;
 #[cfg(test)]
 mod tests;
 
@@ -20,9 +27,11 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
+pub use golden::compare_reports;
 pub use problem::{Problem, Problems, Report};
 
 use crate::limits::CONFIG_OCTETS_MAX;
+use secret::Shown;
 
 /// Where the packages have their configuration files.
 const PACKAGED: &str = "/etc/cambric";
@@ -81,7 +90,15 @@ pub fn load<T: DeserializeOwned>(path: impl AsRef<Path>) -> Result<T, Report> {
 pub struct Source {
     path: PathBuf,
     text: String,
+    syntax: Syntax,
     is_shown: fn(&str) -> bool,
+}
+
+/// The syntax of a file, which determines where its secrets may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Syntax {
+    Toml,
+    Yaml,
 }
 
 impl Source {
@@ -102,7 +119,22 @@ impl Source {
         Self {
             path: path.into(),
             text: text.into(),
+            syntax: Syntax::Toml,
             is_shown: |_| false,
+        }
+    }
+
+    /// Makes a source from a text in YAML or JSON. Reports quote the values of fields that
+    /// `is_shown` returns true for, and no others.
+    pub fn yaml(
+        path: impl Into<PathBuf>,
+        text: impl Into<String>,
+        is_shown: fn(&str) -> bool,
+    ) -> Self {
+        Self {
+            syntax: Syntax::Yaml,
+            is_shown,
+            ..Self::new(path, text)
         }
     }
 
@@ -127,16 +159,18 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// Every syntax error, or the first value that does not fit `T`.
+    /// Every mistake of syntax, keys and types.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Report> {
-        let mut problems = self.problems();
-        let (table, errors) = toml::de::DeTable::parse_recoverable(&self.text);
-        for error in &errors {
-            problems.push(explain::of_toml(error, &self.text));
-        }
+        let (value, problems) = self.examine();
         problems.finish()?;
-        T::deserialize(toml::Deserializer::from(table))
-            .map_err(|error| self.report(vec![explain::of_toml(&error, &self.text)]))
+        value.ok_or_else(|| self.report(vec![Problem::whole("not readable")]))
+    }
+
+    /// Parses the text into `T` as far as it is valid, for further checks. The problems have every
+    /// mistake of syntax, keys and types; without the value, further checks are impossible.
+    pub fn examine<T: DeserializeOwned>(&self) -> (Option<T>, Problems<'_>) {
+        let read = recover::read(&self.text);
+        (read.value, Problems::found(self, read.problems, read.lost))
     }
 
     /// The place of the value that these keys lead to; an index picks an item of an array. For checks
@@ -168,8 +202,8 @@ impl Source {
     }
 
     /// An empty list of problems in this file.
-    pub const fn problems(&self) -> Problems<'_> {
-        Problems::new(self)
+    pub fn problems(&self) -> Problems<'_> {
+        Problems::found(self, Vec::new(), place::Lost::default())
     }
 
     /// A report with one problem, at `span` (octet offsets into the text).
@@ -177,8 +211,17 @@ impl Source {
         self.report(vec![Problem::at(span, message)])
     }
 
-    fn report(&self, problems: Vec<Problem>) -> Report {
-        Report::new(&self.path, &self.text, self.is_shown, problems)
+    /// A report with these problems.
+    pub fn report(&self, problems: Vec<Problem>) -> Report {
+        Report::new(self, problems)
+    }
+
+    /// Returns the parts of the text that a report may quote.
+    fn shown(&self) -> Shown {
+        match self.syntax {
+            Syntax::Toml => Shown::of(&self.text, self.is_shown),
+            Syntax::Yaml => secret_yaml::shown(&self.text, self.is_shown),
+        }
     }
 }
 

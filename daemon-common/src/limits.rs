@@ -32,6 +32,9 @@ pub const BIRD_IDLE: Duration = Duration::from_secs(600);
 /// How long a client waits for a reply.
 pub const REPLY: Duration = Duration::from_secs(15);
 
+/// Mistakes that one report about a configuration file has.
+pub const CONFIG_PROBLEMS_MAX: usize = 100;
+
 /// Octets of a configuration file.
 pub const CONFIG_OCTETS_MAX: u64 = 16 * 1024 * 1024;
 

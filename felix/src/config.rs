@@ -141,8 +141,10 @@ impl Config {
     }
 
     fn check(source: &Source, environment: Environment, machine: bool) -> Result<Self, Report> {
-        let file: File = source.parse()?;
-        let mut problems = source.problems();
+        let (file, mut problems) = source.examine::<File>();
+        let Some(file) = file else {
+            return Err(problems.into_report());
+        };
         let mut agent = AgentConfig::new(host_name());
         let (settings, wrong) = file_settings::read(&file.felix_configuration);
         agent.settings = settings;
@@ -162,10 +164,12 @@ impl Config {
         ] {
             found.into_iter().for_each(|problem| problems.push(problem));
         }
-        let faults = store_faults(source, &file.datastore, machine);
-        faults
-            .into_iter()
-            .for_each(|problem| problems.push(problem));
+        if !problems.is_part_lost("datastore") {
+            let faults = store_faults(source, &file.datastore, machine);
+            faults
+                .into_iter()
+                .for_each(|problem| problems.push(problem));
+        }
         if machine {
             for found in [protocol_clash(source, &agent), missing_bgp_file(&file)] {
                 found.into_iter().for_each(|problem| problems.push(problem));
@@ -362,6 +366,8 @@ fn log_problem(file: &File) -> Option<Problem> {
     Some(Problem::at(file.log.span(), error.to_string()))
 }
 
+#[cfg(test)]
+mod mistakes;
 #[cfg(test)]
 mod secret_tests;
 

@@ -4,6 +4,8 @@
 //! route to the kernel, treats every next hop as reachable at cost 0, and reports that it does.
 
 mod config;
+#[cfg(test)]
+mod mistakes;
 mod reflector;
 
 pub use config::{Config, Settings};

@@ -35,7 +35,7 @@ impl Given {
                 (Some(given), _) => key.set(config, given, faults),
                 (None, Fallback::Value(value)) => key.set(config, &value().into(), faults),
                 (None, Fallback::Required) => {
-                    let message = format!("missing field `{}`", key.name);
+                    let message = format!("missing key `{}`", key.name);
                     faults.push(Invalid::at(&self.place(), message));
                 }
                 (None, Fallback::Field | Fallback::Words(_)) => {}

@@ -9,7 +9,7 @@ use bgp_proto::{Asn, FAMILIES, Family, FamilySet, Prefix};
 
 use super::{
     kind::{Kind, from_one, usable},
-    value::{At, Invalid, Value},
+    value::{At, Invalid, Unknown, Value},
 };
 use crate::limits::{LIMIT_REST_S, LIMIT_REST_S_MAX, LIMIT_WARN_PERCENT};
 
@@ -48,8 +48,13 @@ fn family(
         let known = FAMILIES.iter();
         let known = known.filter(|row| row.family.not_negotiated().is_none());
         let known: Vec<&str> = known.map(|row| row.name).collect();
-        let invalid = Invalid::at(place, format!("unknown family `{name}`"));
-        faults.push(invalid.help(format!("known families: {}", known.join(", "))));
+        let mut invalid = Invalid::at(place, format!("unknown family `{name}`"));
+        invalid.unknown = Some(Unknown {
+            word: name.to_string(),
+            what: "families",
+            known,
+        });
+        faults.push(invalid);
         return None;
     };
     if within.is_some_and(|within| !within.contains(family)) {
@@ -201,7 +206,7 @@ fn limit(
         reader.faults.push(Invalid::at(&given.place, message));
     }
     if field(keys, "max").is_none() {
-        let message = "missing field `max`";
+        let message = "missing key `max`";
         reader.faults.push(Invalid::at(&entry.place, message));
     }
     let mut limit = Vec::from([

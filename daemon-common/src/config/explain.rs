@@ -3,9 +3,14 @@
 use std::io;
 use std::ops::Range;
 
-use super::Problem;
+use toml::de::DeTable;
 
-/// How alike two keys must be for a suggestion, between 0 and 1.
+use super::Problem;
+use super::hints::{flag, given_words, hint};
+use super::keys::{Type, item_type, type_of};
+use super::place::{Step, last_key, value_at};
+
+/// How alike two words must be for a suggestion, between 0 and 1.
 const ALIKE_MIN: f64 = 0.75;
 
 pub(super) fn unreadable(error: &io::Error) -> String {
@@ -22,8 +27,20 @@ pub(super) fn unreadable(error: &io::Error) -> String {
     }
 }
 
-/// A TOML or serde error with its place, its key, and a suggestion where one is near.
-pub(super) fn of_toml(error: &toml::de::Error, text: &str) -> Problem {
+/// Explains a syntax error, which may be the consequence of one on a line above.
+pub(super) fn of_syntax(error: &toml::de::Error) -> Problem {
+    let message = error.message().trim().replace('\n', ", ");
+    if message.starts_with("duplicate key") {
+        let help = "remove one of them; further mistakes are reported when this one is corrected";
+        return place(error.span(), message).help(help);
+    }
+    let help = "look also at the line above for a missing bracket or quotation mark; further \
+                mistakes are reported when this one is corrected";
+    place(error.span(), message).help(help)
+}
+
+/// Explains a value that does not fit its key, at this path of the file.
+pub(super) fn of_value(error: &toml::de::Error, root: &DeTable<'_>, path: &[Step]) -> Problem {
     let message = error.message().trim();
     let span = error.span();
     if let Some((key, known)) = unknown_name(message, "field") {
@@ -32,24 +49,94 @@ pub(super) fn of_toml(error: &toml::de::Error, text: &str) -> Problem {
     if let Some((word, known)) = unknown_name(message, "variant") {
         return place(span, format!("unknown value `{word}`")).suggest(word, &known, "values");
     }
-    let message = message.replace('\n', ", ");
-    let Some(span) = span else {
-        return Problem::whole(message);
-    };
-    if span.start == 0 && span.end >= text.trim_end().len() {
-        return Problem::whole(message);
+    if let Some(key) = missing(message) {
+        let span = span.filter(|_| !path.is_empty());
+        return place(span, format!("missing key `{key}`"));
     }
-    Problem::at(span, message)
-}
-
-fn place(span: Option<Range<usize>>, message: String) -> Problem {
-    match span {
-        Some(span) => Problem::at(span, message),
-        None => Problem::whole(message),
+    let Some((key, expected)) = last_key(path).zip(expectation(message)) else {
+        return place(span, message.replace('\n', ", "));
+    };
+    let is_item = matches!(path.last(), Some(Step::Item(_)));
+    if is_item && type_of(key) == Some(Type::Section) {
+        let message = format!("`{key}` is a single section, without double brackets");
+        return place(span, message).help(format!("write `[{key}]`, once"));
+    }
+    let kind = item_type(type_of(key), is_item || !is_whole(expected));
+    let what = if is_item { "an item of " } else { "" };
+    let mut words = match (kind, expected) {
+        (None | Some(Type::Any | Type::Section), "a sequence") => Type::Sections.words().to_owned(),
+        (None | Some(Type::Any), expected) => plain(expected),
+        (Some(kind), _) => kind.words().to_owned(),
+    };
+    let value = value_at(root, path).map(toml::Spanned::get_ref);
+    if let (Some(kind), Some(toml::de::DeValue::Integer(_))) = (kind, value)
+        && kind.is_number()
+        && let Some(most) = greatest(expected)
+        && !words.contains("from ")
+    {
+        words = format!("{words}, from 0 to {most}");
+    }
+    let problem = place(span, format!("{what}`{key}` is {words}"));
+    match value {
+        Some(value) => problem.label(given_words(value)).hinted(key, kind, value),
+        None => problem,
     }
 }
 
 impl Problem {
+    /// Explains an error of serde about the value of a field, in an operator's words. The place is
+    /// added later.
+    pub fn of_serde(field: &str, message: &str) -> Self {
+        if let Some((word, known)) = unknown_name(message, "variant") {
+            let problem = Self::whole(format!("{field}: unknown value `{word}`"));
+            return problem.suggest(word, &known, "values");
+        }
+        if let Some(name) = missing(message) {
+            return Self::whole(format!("{field}.{name}: is required"));
+        }
+        let given = message.strip_prefix("invalid type: ");
+        let given = given.or_else(|| message.strip_prefix("invalid value: "));
+        let parts = given.and_then(|given| given.rsplit_once(", expected "));
+        let Some((given, expected)) = parts else {
+            return Self::whole(format!("{field}: {message}"));
+        };
+        // Brackets and quotation marks belong to TOML.
+        let words = plain(expected).replace(" in brackets", "");
+        let words = words
+            .replace(" in quotation marks", "")
+            .replace("of keys", "of fields");
+        let mut problem = Self::whole(format!("{field} is {words}"));
+        if let Some(words) = words_of(given) {
+            problem = problem.label(format!("this is {words}"));
+        }
+        let text = given
+            .strip_prefix("string \"")
+            .and_then(|text| text.strip_suffix('"'));
+        match text.and_then(|text| unquoted(text, expected)) {
+            Some(help) => problem.help(help),
+            None => problem,
+        }
+    }
+    /// Adds the remedy for a value that does not fit its type, if there is an obvious one. Words of
+    /// the problem itself have precedence.
+    pub(super) fn hinted(
+        mut self,
+        key: &str,
+        kind: Option<Type>,
+        value: &toml::de::DeValue<'_>,
+    ) -> Self {
+        let Some(found) = kind.and_then(|kind| hint(key, kind, value)) else {
+            return self;
+        };
+        if let Some(label) = found.label {
+            self = self.label(label);
+        }
+        match found.help {
+            Some(help) => self.help(help),
+            None => self,
+        }
+    }
+
     /// Names the nearest of the known words, if one is near, and all of them.
     #[must_use]
     pub fn suggest(mut self, given: &str, known: &[&str], what: &str) -> Self {
@@ -63,6 +150,86 @@ impl Problem {
     }
 }
 
+fn place(span: Option<Range<usize>>, message: String) -> Problem {
+    match span {
+        Some(span) => Problem::at(span, message),
+        None => Problem::whole(message),
+    }
+}
+
+/// Returns the name of a missing key.
+pub(super) fn missing(message: &str) -> Option<&str> {
+    message.strip_prefix("missing field `")?.strip_suffix('`')
+}
+
+/// Returns the expected value of an error about a type or a value.
+fn expectation(message: &str) -> Option<&str> {
+    let (before, expected) = message.rsplit_once(", expected ").unwrap_or((message, ""));
+    let is_type = before.starts_with("invalid type") || before.starts_with("invalid value");
+    // The standard library's words for texts that are no addresses.
+    let is_address = message.starts_with("invalid ") && message.ends_with(" address syntax");
+    (is_type && !expected.is_empty() || is_address).then_some(expected)
+}
+
+/// Whether the whole value of a key was expected, not an item of its list.
+fn is_whole(expected: &str) -> bool {
+    expected == "a sequence"
+}
+
+/// Returns the greatest number of a type of Rust.
+fn greatest(expected: &str) -> Option<u64> {
+    Some(match expected {
+        "u8" => u8::MAX.into(),
+        "u16" => u16::MAX.into(),
+        "u32" => u32::MAX.into(),
+        _ => return None,
+    })
+}
+
+/// Returns the remedy for a number or a truth value in quotation marks.
+fn unquoted(text: &str, expected: &str) -> Option<String> {
+    match expected {
+        "a boolean" => flag(text).map(str::to_owned),
+        _ if greatest(expected).is_some() && text.parse::<u64>().is_ok() => {
+            Some(format!("write {text}, without quotation marks"))
+        }
+        _ => None,
+    }
+}
+
+/// Describes the value that an error of serde names.
+fn words_of(given: &str) -> Option<String> {
+    let words = match given.split([' ', ',']).next()? {
+        "string" => "a text",
+        "sequence" => "a list",
+        "map" => "a section of fields",
+        "null" | "unit" => "empty",
+        "floating" => "a fraction",
+        "boolean" | "integer" => return given.split('`').nth(1).map(str::to_owned),
+        _ => return None,
+    };
+    Some(words.to_owned())
+}
+
+/// Returns an expected value without names of Rust's types.
+fn plain(expected: &str) -> String {
+    let words = match expected {
+        "a boolean" => Type::Flag.words(),
+        "a string" => Type::Text.words(),
+        "path string" => Type::Path.words(),
+        "a JSON number" => "a number",
+        "a sequence" => Type::List(&Type::Any).words(),
+        "a map" => Type::Section.words(),
+        _ if expected.starts_with("struct ") => Type::Section.words(),
+        _ if expected.starts_with("u") && greatest(expected).is_some() => {
+            let most = greatest(expected).unwrap_or_default();
+            return format!("{}, from 0 to {most}", Type::Number.words());
+        }
+        other => other,
+    };
+    words.to_owned()
+}
+
 /// Serde lists the expected words in one form: "unknown field `x`, expected one of `a`, `b`", with
 /// variations for one and two words.
 fn unknown_name<'m>(message: &'m str, what: &str) -> Option<(&'m str, Vec<&'m str>)> {
@@ -71,14 +238,15 @@ fn unknown_name<'m>(message: &'m str, what: &str) -> Option<(&'m str, Vec<&'m st
         .strip_prefix(what)?
         .strip_prefix(" `")?;
     let (word, rest) = rest.split_once('`')?;
-    let known = rest.split('`').skip(1).step_by(2).collect();
-    Some((word, known))
+    let known = rest.split('`').skip(1).step_by(2);
+    Some((word, known.filter(|word| !word.is_empty()).collect()))
 }
 
-fn nearest<'k>(field: &str, known: &[&'k str]) -> Option<&'k str> {
+fn nearest<'k>(given: &str, known: &[&'k str]) -> Option<&'k str> {
+    let given = given.to_lowercase();
     known
         .iter()
-        .map(|key| (strsim::jaro_winkler(field, key), *key))
+        .map(|key| (strsim::jaro_winkler(&given, &key.to_lowercase()), *key))
         .filter(|(alike, _)| *alike >= ALIKE_MIN)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, key)| key)

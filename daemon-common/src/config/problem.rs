@@ -6,8 +6,13 @@ use std::path::{Path, PathBuf};
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
+use toml::de::{DeTable, DeValue};
+
 use super::Source;
-use super::secret::{IsShown, Shown};
+use super::keys::{Type, item_type, type_of};
+use super::place::{Lost, Step, last_key, path_at, value_at};
+use super::secret::Shown;
+use crate::limits::CONFIG_PROBLEMS_MAX;
 
 /// One mistake, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +44,13 @@ impl Problem {
         }
     }
 
+    /// Returns the problem at a place of the text.
+    #[must_use]
+    pub fn placed(mut self, span: Range<usize>) -> Self {
+        self.span = Some(span);
+        self
+    }
+
     /// Words beside the caret.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
@@ -58,6 +70,11 @@ impl Problem {
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
+    }
+
+    /// The offset of its place.
+    fn start(&self) -> usize {
+        self.span.as_ref().map_or(0, |span| span.start)
     }
 
     /// The sentence.
@@ -114,19 +131,36 @@ impl Problem {
 pub struct Problems<'s> {
     source: &'s Source,
     found: Vec<Problem>,
+    lost: Lost,
 }
 
 impl<'s> Problems<'s> {
-    pub(super) const fn new(source: &'s Source) -> Self {
+    pub(super) fn found(source: &'s Source, found: Vec<Problem>, lost: Lost) -> Self {
         Self {
             source,
-            found: Vec::new(),
+            found,
+            lost,
         }
     }
 
-    /// Adds one.
+    /// Returns whether the value of a key at the top of the file has a mistake and is therefore
+    /// missing. What results from that is no mistake of its own.
+    pub fn is_lost(&self, key: &str) -> bool {
+        self.lost.has(key)
+    }
+
+    /// Returns whether a part of this key's value has a mistake and is therefore missing.
+    pub fn is_part_lost(&self, key: &str) -> bool {
+        self.lost.is_part_of(key)
+    }
+
+    /// Adds one, unless it is about a missing key of which the value was already reported.
     pub fn push(&mut self, problem: Problem) {
-        self.found.push(problem);
+        let key = missing_key(&problem.message);
+        let lost = key.zip(problem.span.as_ref());
+        if !lost.is_some_and(|(key, header)| self.lost.is_in_section(header, key)) {
+            self.found.push(problem);
+        }
     }
 
     /// Returns whether no problem was found.
@@ -139,14 +173,59 @@ impl<'s> Problems<'s> {
     /// # Errors
     ///
     /// The report, if there are problems.
-    pub fn finish(mut self) -> Result<(), Report> {
-        if self.found.is_empty() {
-            return Ok(());
+    pub fn finish(self) -> Result<(), Report> {
+        match self.found.is_empty() {
+            true => Ok(()),
+            false => Err(self.into_report()),
         }
-        self.found
-            .sort_by_key(|problem| problem.span.as_ref().map_or(0, |span| span.start));
-        Err(self.source.report(self.found))
     }
+
+    /// Returns all problems as one report, in the order of the text.
+    pub fn into_report(mut self) -> Report {
+        self.add_hints();
+        self.found.sort_by_key(Problem::start);
+        self.found.dedup();
+        let more = self.found.len().saturating_sub(CONFIG_PROBLEMS_MAX);
+        self.found.truncate(CONFIG_PROBLEMS_MAX);
+        let mut report = self.source.report(self.found);
+        if more > 0 {
+            let message = format!("{more} more mistakes, shown when these are corrected");
+            report.add(&message);
+        }
+        report
+    }
+
+    /// Adds the obvious remedies to problems without one.
+    fn add_hints(&mut self) {
+        let bare = self.found.iter_mut().filter(|one| one.label.is_none());
+        let bare: Vec<&mut Problem> = bare.collect();
+        if bare.is_empty() {
+            return;
+        }
+        let (root, _) = DeTable::parse_recoverable(self.source.text());
+        for problem in bare {
+            let Some(span) = &problem.span else { continue };
+            let path = path_at(root.get_ref(), span);
+            let value = value_at(root.get_ref(), &path);
+            let value = value.filter(|value| value.span() == *span);
+            let Some((key, DeValue::String(text))) =
+                last_key(&path).zip(value.map(toml::Spanned::get_ref))
+            else {
+                continue;
+            };
+            let kind = item_type(type_of(key), matches!(path.last(), Some(Step::Item(_))));
+            // The general advice about a number explains less than its form does.
+            if problem.help.is_none() || kind.is_some_and(Type::is_number) {
+                let value = DeValue::String(text.clone());
+                *problem = problem.clone().hinted(key, kind, &value);
+            }
+        }
+    }
+}
+
+/// Returns the key that a message is about, if it is missing.
+fn missing_key(message: &str) -> Option<&str> {
+    message.strip_prefix("missing key `")?.strip_suffix('`')
 }
 
 /// The problems of a file as text, with file, line, key and caret.
@@ -158,9 +237,10 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn new(path: &Path, text: &str, is_shown: IsShown, problems: Vec<Problem>) -> Self {
+    pub(super) fn new(source: &Source, problems: Vec<Problem>) -> Self {
+        let (path, text) = (source.path(), source.text());
         let name = path.display().to_string();
-        let shown = Shown::of(text, is_shown);
+        let shown = source.shown();
         let problems: Vec<Problem> = problems
             .into_iter()
             .map(|problem| problem.discreet(text, &shown))
@@ -180,7 +260,16 @@ impl Report {
     }
 
     pub(super) fn of_file(path: &Path, message: &str) -> Self {
-        Self::new(path, "", |_| false, vec![Problem::whole(message)])
+        Self::new(&Source::new(path, ""), vec![Problem::whole(message)])
+    }
+
+    /// Adds a problem of the file as a whole.
+    fn add(&mut self, message: &str) {
+        self.rendered.push_str("\n\n");
+        let whole = Problem::whole(message);
+        self.rendered
+            .push_str(&whole.render_whole(&self.path.display().to_string()));
+        self.messages.push(message.to_owned());
     }
 
     /// The file.

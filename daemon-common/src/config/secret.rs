@@ -2,108 +2,13 @@
 //!
 //! The mistake of a file may be at the very place that identifies a secret: a misspelled key, a
 //! missing quotation mark, a missing equals sign. So this module does not look for secrets. It
-//! looks for values that are known not to be secret, and covers the rest: the values of keys of
-//! [`SHOWN`] are quoted; everything else in the place of a value is covered with `*`, octet for
+//! looks for values that are known not to be secret, and covers the rest: the values of the keys
+//! in `keys.rs` are quoted; everything else in the place of a value is covered with `*`, octet for
 //! octet, so that carets still point to the right place.
 
 use std::ops::Range;
 
-/// Keys with values that are not secret.
-const SHOWN: &[&str] = &[
-    "absence_wait",
-    "action",
-    "add_path",
-    "add_path_send",
-    "address",
-    "allow_as_sets",
-    "asn",
-    "bgp_files",
-    "bird6_control",
-    "bird_control",
-    "ca_file",
-    "cert_file",
-    "cluster_id",
-    "connect_retry",
-    "control",
-    "control_port_exceptions",
-    "datastore",
-    "datastore_snapshot",
-    "dir",
-    "enabled",
-    "endpoint_metric",
-    "endpoint_status_path_prefix",
-    "endpoints",
-    "export",
-    "extended_messages",
-    "extended_next_hop",
-    "families",
-    "family",
-    "felix_configuration",
-    "file",
-    "former_metrics",
-    "grace",
-    "graceful_restart",
-    "guard",
-    "handshake_time",
-    "hold_time",
-    "hostname",
-    "import",
-    "install",
-    "interface_patience_s",
-    "interface_prefix",
-    "interfaces",
-    "keepalive",
-    "kernel",
-    "key_file",
-    "limit",
-    "listen",
-    "log",
-    "log_format",
-    "max",
-    "max_age_s",
-    "metric",
-    "metrics",
-    "multihop",
-    "multipath",
-    "name",
-    "neighbor",
-    "neighbor_range",
-    "next_hop",
-    "next_hop_ipv4",
-    "next_hop_ipv6",
-    "on_exit",
-    "own_as_max",
-    "passive",
-    "password_file",
-    "police_host_traffic",
-    "port",
-    "ports",
-    "prefix",
-    "prefix_limit",
-    "protocol",
-    "protocols",
-    "reconcile",
-    "reflectors",
-    "registration_ttl",
-    "require_leader",
-    "restart_after",
-    "restart_wait",
-    "route-target",
-    "route_protocol",
-    "route_reflector_client",
-    "route_refresh_s",
-    "route_table",
-    "router_id",
-    "secrets",
-    "server_name",
-    "source",
-    "table",
-    "tls",
-    "ttl_security",
-    "username",
-    "users",
-    "warn",
-];
+use super::keys::type_of;
 
 /// How the names of families begin, which are keys as well.
 const FAMILIES: &[&str] = &["afi-", "ipv4-", "ipv6-", "l2vpn-"];
@@ -120,7 +25,7 @@ pub(super) struct Shown {
     text: String,
     /// The covered words.
     covered: Vec<String>,
-    /// Keys beside those of [`SHOWN`] with values that are not secret.
+    /// Keys beside those of `keys.rs` with values that are not secret.
     more: IsShown,
 }
 
@@ -132,7 +37,7 @@ pub(super) type IsShown = fn(&str) -> bool;
 enum Within {
     /// Between entries: a line without a key may be anything.
     Nothing,
-    /// In the value of a key of [`SHOWN`], with so many open brackets.
+    /// In the value of a key of `keys.rs`, with so many open brackets.
     Shown(u32),
     /// In the value of another key, which ends with this mark.
     Covered(End),
@@ -159,6 +64,32 @@ impl Shown {
             within = shown.line(line, within);
         }
         shown
+    }
+
+    /// An empty text, for lines that another syntax divides into shown and covered pieces.
+    pub(super) fn empty(more: IsShown) -> Self {
+        Self {
+            text: String::new(),
+            covered: Vec::new(),
+            more,
+        }
+    }
+
+    /// Adds a piece that may be quoted, without changes.
+    pub(super) fn push_shown(&mut self, piece: &str) {
+        self.text.push_str(piece);
+    }
+
+    /// Adds a piece that may not be quoted.
+    pub(super) fn push_covered(&mut self, piece: &str) {
+        self.cover(piece);
+    }
+
+    /// Adds a comment. No message quotes one.
+    pub(super) fn push_comment(&mut self, comment: &str) {
+        let known = self.covered.len();
+        self.cover(comment);
+        self.covered.truncate(known);
     }
 
     /// The text with its secrets covered.
@@ -240,7 +171,7 @@ impl Shown {
             Within::Shown(_) | Within::Nothing => {}
         }
         let bare = line.trim();
-        if bare.is_empty() || is_prose(bare) || SHOWN.contains(&bare) {
+        if bare.is_empty() || is_prose(bare) || type_of(bare).is_some() {
             self.show(line);
             return within;
         }
@@ -371,8 +302,8 @@ fn is_shown(before: &str, follows: bool, more: IsShown) -> bool {
     begins && key.split('.').all(|key| is_known(key) || more(key))
 }
 
-/// Whether a key's value is shown: one of [`SHOWN`], or a field of a resource, which is no secret by
-/// its name.
+/// Whether a key's value is shown: one of `keys.rs`, or a field of a resource, which is no secret
+/// by its name.
 fn is_known(key: &str) -> bool {
     let is_field = key.starts_with(|c: char| c.is_ascii_lowercase())
         && key.chars().all(|c| c.is_ascii_alphanumeric())
@@ -380,7 +311,7 @@ fn is_known(key: &str) -> bool {
     let is_family = FAMILIES.iter().any(|family| key.starts_with(family));
     let name = key.to_ascii_lowercase();
     let is_secretive = || SECRETIVE.iter().any(|part| name.contains(part));
-    SHOWN.contains(&key) || is_family || (is_field && !is_secretive())
+    type_of(key).is_some() || is_family || (is_field && !is_secretive())
 }
 
 /// A table's header, alone on its line. A word in quotation marks may be anything.
@@ -518,7 +449,10 @@ mod tests {
                 .collect();
             let shown = shown(&text);
             for (shown, line) in shown.lines().zip(text.lines()) {
-                assert_eq!(shown, line, "add the key to SHOWN if it holds no secret");
+                assert_eq!(
+                    shown, line,
+                    "add the key to `keys.rs` if it holds no secret"
+                );
             }
         }
     }

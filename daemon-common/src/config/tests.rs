@@ -61,9 +61,9 @@ fn wrong_value_points_at_the_value() {
 fn missing_key_is_named() {
     let shown = failure("[[neighbor]]\naddress = \"10.0.0.1\"\n");
     assert!(shown.contains("bgp.toml"), "{shown}");
-    assert!(shown.contains("missing field `asn`"), "{shown}");
+    assert!(shown.contains("missing key `asn`"), "{shown}");
     let shown = failure("asn = 1\n\n[[neighbor]]\nhold_time = 9\n");
-    assert!(shown.contains("missing field `address`"), "{shown}");
+    assert!(shown.contains("missing key `address`"), "{shown}");
     assert!(shown.contains("--> bgp.toml:3:1"), "{shown}");
 }
 
@@ -101,6 +101,53 @@ fn semantic_problems_come_in_one_report_in_text_order() {
         "{shown}"
     );
     assert!(shown.contains("help: give each neighbor once"), "{shown}");
+}
+
+fn messages(text: &str) -> Vec<String> {
+    let source = Source::new("bgp.toml", text);
+    let (_, problems) = source.examine::<File>();
+    problems.into_report().messages().to_vec()
+}
+
+#[test]
+fn mistakes_of_all_kinds_come_in_one_report() {
+    let text = "asn = \"x\"\nfoo = 1\n[[neighbor]]\naddress = \"10.0.0.1/24\"\nhold_tiem = 3\n\
+                [[neighbor]]\naddress = 10.0.0.2\nhold_time = \"30s\"\n";
+    assert_eq!(
+        messages(text),
+        [
+            "`asn` is a whole number, from 0 to 4294967295",
+            "unknown key `foo`",
+            "`address` is an IPv4 or IPv6 address in quotation marks",
+            "unknown key `hold_tiem`",
+            "`address` is an IPv4 or IPv6 address in quotation marks",
+            "`hold_time` is a number of seconds",
+        ]
+    );
+}
+
+#[test]
+fn key_with_a_mistake_is_not_missing_as_well() {
+    let source = Source::new("bgp.toml", "asn = \"x\"\nneighbor = 7\n");
+    let (file, problems) = source.examine::<File>();
+    assert!(file.is_none(), "asn is required");
+    assert!(problems.is_lost("asn") && problems.is_lost("neighbor"));
+    assert!(!problems.is_lost("hold_time"));
+    assert_eq!(problems.into_report().messages().len(), 2);
+    let source = Source::new("bgp.toml", "asn = 1\nneighbor = 7\n");
+    let (file, problems) = source.examine::<File>();
+    assert!(file.expect("the rest is valid").neighbor.is_empty());
+    assert!(problems.is_part_lost("neighbor") && !problems.is_part_lost("asn"));
+}
+
+#[test]
+fn report_has_a_bounded_number_of_mistakes() {
+    let text: String = (0..500).map(|at| format!("key{at} = 1\n")).collect();
+    let count = messages(&text).len();
+    assert!(count <= crate::limits::CONFIG_PROBLEMS_MAX + 1, "{count}");
+    let text = "[[neighbor]]\naddress = 7\n".repeat(500);
+    let count = messages(&text).len();
+    assert!(count <= crate::limits::CONFIG_PROBLEMS_MAX + 1, "{count}");
 }
 
 #[test]

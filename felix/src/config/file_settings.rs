@@ -42,11 +42,11 @@ fn one(
             .collect();
         let message = format!("`{name}` is no field of FelixConfiguration that Felix follows");
         let problem = Problem::at(field.span(), message);
-        let help = format!("it follows {}", known.join(", "));
-        return Err(problem.help(help).into());
+        return Err(problem.suggest(name, &known, "fields").into());
     }
     let json = serde_json::to_value(value.get_ref());
     let spec = json.map_err(|error| error.to_string());
     spec.and_then(|json| setting(name, json))
-        .map_err(|reason| Problem::at(value.span(), format!("`{name}`: {reason}")).into())
+        .map_err(|reason| Problem::of_serde(&format!("`{name}`"), &reason))
+        .map_err(|problem| problem.placed(value.span()).into())
 }
