@@ -50,7 +50,7 @@ pub const SPEAKER_KEYS: &[(&str, &str)] = &[
     (
         "secrets",
         "a changed `dir` requires a restart of the daemon; the files in it are read every second, \
-         and a changed file is a changed `password`",
+         and a changed file is a changed `password` and `second_password`",
     ),
     (
         "guard",
@@ -118,7 +118,7 @@ pub const STORE_KEYS: &[Key] = &[
     key("BGPConfiguration `spec.bindMode`", &[], LISTENS),
     key(
         "BGPConfiguration `spec.nodeMeshPassword`",
-        &["password"],
+        &["password", "second_password"],
         "",
     ),
     key(
@@ -177,7 +177,7 @@ pub const STORE_KEYS: &[Key] = &[
     ),
     key(
         "BGPPeer `spec.password`, and the secret it names",
-        &["password"],
+        &["password", "second_password"],
         "",
     ),
     key("BGPPeer `spec.maxRestartTime`", &["graceful_restart"], ""),

@@ -35,6 +35,7 @@ mod machine;
 mod neighbor;
 pub mod page;
 mod section;
+mod session_keys;
 #[cfg(test)]
 mod tests;
 pub mod value;
@@ -45,3 +46,4 @@ pub use file::{BgpFile, GuardSection, NoKernel, NoStore, SecretsSection, listen_
 pub use host::Host;
 pub use rib::NextHops;
 pub use section::{Section, is_shown};
+pub use session_keys::SessionKeys;

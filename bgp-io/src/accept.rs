@@ -10,6 +10,7 @@ use bgp_speaker::{HandshakeFailure, Input, Refusal, SpeakerConfig};
 use bytes::BytesMut;
 use tokio::net::TcpStream;
 
+use crate::dial_keys::DialKeys;
 use crate::io::Entry;
 use crate::limits::{ACCEPT_PAUSE, BACKLOG, TURN_ACCEPTS_MAX};
 use crate::link::{Link, Stage};
@@ -144,7 +145,7 @@ impl Io {
         local: SocketAddr,
         remote: SocketAddr,
     ) {
-        self.open(peer, conn, Stage::Open(stream));
+        self.open(peer, conn, Stage::Open(stream), None);
         let opened = bgp_fsm::Input::Opened {
             conn,
             local,
@@ -170,10 +171,14 @@ impl Io {
         });
     }
 
-    /// Stores a new transport.
-    pub(crate) fn open(&mut self, peer: PeerId, conn: Conn, stage: Stage) {
+    /// Stores a new transport; `keys`: those of one that this side dials.
+    pub(crate) fn open(&mut self, peer: PeerId, conn: Conn, stage: Stage, keys: Option<DialKeys>) {
+        if keys.as_ref().is_some_and(DialKeys::are_two) {
+            self.watch_keys();
+        }
         let (token, signal) = self.vacancy();
-        let link = Link::new(peer, conn, stage, signal);
+        let mut link = Link::new(peer, conn, stage, signal);
+        link.dial_keys = keys.map(Box::new);
         link.wake();
         let at = self.entries.insert(Entry::Link(link));
         debug_assert_eq!(at, token);

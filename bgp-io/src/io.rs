@@ -66,6 +66,8 @@ pub struct Io {
     pub(crate) keyless: Keyless,
     /// When missing addresses and keys of the listening sockets are tried again.
     pub(crate) arm_at: Option<Instant>,
+    /// When connections with two TCP-MD5 keys are checked.
+    pub(crate) keys_at: Option<Instant>,
     pub(crate) entries: Slab<Entry>,
     /// The index of each transport in `entries`.
     pub(crate) places: BTreeMap<(PeerId, Conn), usize>,
@@ -119,6 +121,7 @@ impl Io {
             unbound: Vec::new(),
             keyless: Keyless::new(),
             arm_at: None,
+            keys_at: None,
             entries: Slab::new(),
             places: BTreeMap::new(),
             ready: Arc::default(),
@@ -340,6 +343,7 @@ impl Io {
             lingering,
             self.accept_pause,
             self.arm_at,
+            self.keys_at,
         ];
         let Some(at) = deadlines.into_iter().flatten().min() else {
             return false;
@@ -358,6 +362,9 @@ impl Io {
         }
         if self.arm_at.is_some_and(|at| at <= now) {
             self.arm();
+        }
+        if self.keys_at.is_some_and(|at| at <= now) {
+            self.check_keys();
         }
         self.expire_lingering(now);
         match self.speaker.poll_timeout().filter(|&at| at <= now) {

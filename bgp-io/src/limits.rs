@@ -65,6 +65,20 @@ pub const WAITERS_MAX: usize = 1024;
 /// Maximum octets of a TCP-MD5 key (`TCP_MD5SIG_MAXKEYLEN`).
 pub const MD5_KEY_OCTETS_MAX: usize = 80;
 
+/// Time for an answer to a dial with one of two TCP-MD5 keys before the other one is tried; at most
+/// half of the session's `connect_retry`.
+pub const KEY_TRY: Duration = Duration::from_secs(1);
+
+/// Interval of the kernel's probes of an idle connection with two TCP-MD5 keys, for hold times below
+/// [`KEY_PROBES_MAX`] seconds; twice that below twice as many, and so on.
+pub const KEY_PROBE: Duration = Duration::from_secs(1);
+
+/// Probes without an answer after which the kernel ends a connection (`MAX_TCP_KEEPCNT`).
+pub const KEY_PROBES_MAX: u32 = 127;
+
+/// Interval between checks of the connections with two TCP-MD5 keys.
+pub const KEY_CHECK: Duration = Duration::from_millis(500);
+
 /// Messages of traced peers that a turn reports; further ones are counted.
 pub const TRACED_MESSAGES_MAX: usize = 64;
 

@@ -11,12 +11,16 @@ use bgp_speaker::rib::PeerId;
 use bytes::{Bytes, BytesMut};
 use tokio::net::TcpStream;
 
+use crate::dial_keys::DialKeys;
 use crate::liveness::Baseline;
 use crate::ready::Signal;
 use crate::transport::Transport;
 
-/// A pending connect.
-pub(crate) type Dial = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
+/// A pending connect: it returns whether the connection has the second key.
+pub(crate) type Dial = Pin<Box<dyn Future<Output = Dialed> + Send>>;
+
+/// The result of a connect.
+pub(crate) type Dialed = io::Result<(TcpStream, bool)>;
 
 /// The state of the transport.
 pub(crate) enum Stage {
@@ -45,6 +49,8 @@ pub(crate) struct Link {
     pub(crate) broken: bool,
     /// The kernel's figures when a probe of it began.
     pub(crate) baseline: Option<Baseline>,
+    /// The TCP-MD5 keys of a connection that this side dialed.
+    pub(crate) dial_keys: Option<Box<DialKeys>>,
 }
 
 impl Link {
@@ -62,6 +68,7 @@ impl Link {
             blocked: false,
             broken: false,
             baseline: None,
+            dial_keys: None,
         }
     }
 
@@ -71,7 +78,7 @@ impl Link {
     }
 
     /// Returns whether a connect has completed; `None` for a link that is open already.
-    pub(crate) fn poll_dial(&mut self) -> Option<Poll<io::Result<TcpStream>>> {
+    pub(crate) fn poll_dial(&mut self) -> Option<Poll<Dialed>> {
         match &mut self.stage {
             Stage::Dialing(dial) => Some(dial.as_mut().poll(&mut Context::from_waker(&self.waker))),
             Stage::Open(_) => None,

@@ -47,6 +47,7 @@ mod tests {
     fn figures() -> TcpFigures {
         TcpFigures {
             repeats: 0,
+            probes: 0,
             in_flight: 0,
             received_ms_ago: 3,
             segments_in: 100,

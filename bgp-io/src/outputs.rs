@@ -1,15 +1,17 @@
 //! Execution of the speaker's outputs: connects, closes, and events for the program.
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use bgp_speaker::bgp_fsm::{self, Conn, Instant, State};
 use bgp_speaker::bgp_proto::{Notification, notification::cease};
 use bgp_speaker::rib::PeerId;
-use bgp_speaker::{Input, Output};
+use bgp_speaker::{Input, Output, Password};
 use bytes::Bytes;
 use tokio::net::TcpStream;
 
+use crate::dial_keys::{DialKeys, Dialing};
 use crate::io::Entry;
 use crate::limits::{LINGER, LINGERING_MAX};
 use crate::linger::Lingering;
@@ -28,14 +30,27 @@ impl Io {
                     local,
                     ttl_security_hops,
                     password,
+                    second_password,
                 } => {
-                    self.dial(peer, remote, local, ttl_security_hops, password.as_deref());
+                    let dialing = Dialing {
+                        remote,
+                        local,
+                        ttl_security_hops,
+                        second: second_password,
+                        retry: self.connect_retry(peer),
+                    };
+                    self.dial(peer, dialing, password);
                 }
                 Output::Secure {
                     peer,
                     ttl_security_hops,
                     password,
-                } => self.secure(peer, ttl_security_hops, password.as_deref()),
+                    second_password,
+                } => self.secure(
+                    peer,
+                    ttl_security_hops,
+                    (password.as_ref(), second_password.as_ref()),
+                ),
                 Output::Close { peer, conn } => self.close(peer, conn),
                 Output::Promote(peer) => self.promote(peer),
                 Output::Probe { peer, conn, begins } => self.probe(peer, conn, begins),
@@ -49,18 +64,13 @@ impl Io {
         }
     }
 
-    fn dial(
-        &mut self,
-        peer: PeerId,
-        remote: SocketAddr,
-        local: Option<IpAddr>,
-        ttl_security_hops: Option<u8>,
-        password: Option<&str>,
-    ) {
-        match dialing(remote, local, ttl_security_hops, password) {
+    fn dial(&mut self, peer: PeerId, to: Dialing, password: Option<Password>) {
+        let remote = to.remote;
+        match dialing(remote, to.local, to.ttl_security_hops, password.as_deref()) {
             Ok(socket) => {
-                let dial: Dial = Box::pin(async move { socket.connect(remote).await });
-                self.open(peer, Conn::Outbound, Stage::Dialing(dial));
+                let keys = self.dial_keys(peer, password, to.second.clone());
+                let dial: Dial = Box::pin(to.connect(socket));
+                self.open(peer, Conn::Outbound, Stage::Dialing(dial), keys);
             }
             Err(error) => {
                 self.events.push(Event::DialFailed {
@@ -76,21 +86,49 @@ impl Io {
         }
     }
 
+    fn connect_retry(&self, peer: PeerId) -> Duration {
+        let config = self.speaker.peer_config(peer);
+        Duration::from_secs(config.map_or(0, |config| config.session.connect_retry_s.into()))
+    }
+
+    /// Returns the keys of a connection to a peer; none without a password.
+    fn dial_keys(
+        &self,
+        peer: PeerId,
+        password: Option<Password>,
+        second: Option<Password>,
+    ) -> Option<DialKeys> {
+        let hold_time_s = self.speaker.peer_config(peer)?.session.hold_time_s;
+        let now = self.clock.now();
+        Some(DialKeys::new(password?, second, hold_time_s, now))
+    }
+
     /// Changes the security of a peer's open transports. If that fails the session ends: otherwise
     /// it would continue with less security than configured.
-    fn secure(&mut self, peer: PeerId, ttl_security_hops: Option<u8>, password: Option<&str>) {
+    fn secure(
+        &mut self,
+        peer: PeerId,
+        ttl_security_hops: Option<u8>,
+        (password, second): (Option<&Password>, Option<&Password>),
+    ) {
         for conn in Conn::PLACES {
+            let keys = self.dial_keys(peer, password.cloned(), second.cloned());
             let token = self.places.get(&(peer, conn)).copied();
-            let Some(Entry::Link(link)) = token.and_then(|token| self.entries.get(token)) else {
+            let Some(link) = token.and_then(|token| self.link(token)) else {
                 continue;
             };
+            let mut key = password.cloned();
+            if conn == Conn::Outbound && matches!(link.stage, Stage::Open(_)) {
+                link.configure_keys(keys);
+                key = link.dial_keys.as_ref().map(|keys| keys.used().clone());
+            }
             let Stage::Open(stream) = &link.stage else {
                 continue;
             };
             let Ok(remote) = stream.peer_addr() else {
                 continue; // It is closed already; the next read will find that.
             };
-            if let Err(error) = secure(stream, remote, ttl_security_hops, password) {
+            if let Err(error) = secure(stream, remote, ttl_security_hops, key.as_deref()) {
                 self.events.push(Event::OptionFailed { remote, error });
                 let why = Notification::cease(cease::OTHER_CONFIGURATION_CHANGE);
                 let rejected = bgp_fsm::Input::Rejected(why);
@@ -98,6 +136,9 @@ impl Io {
                 self.speaker
                     .handle(self.clock.now(), Input::Session(peer, rejected));
             }
+        }
+        if second.is_some() {
+            self.watch_keys();
         }
     }
 

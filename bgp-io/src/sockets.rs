@@ -125,7 +125,7 @@ pub(crate) fn secure(
 }
 
 /// Sets the key of one neighbor. The kernel takes an empty key for a removal.
-fn set_password(socket: &impl AsFd, remote: IpAddr, password: &str) -> io::Result<()> {
+pub(crate) fn set_password(socket: &impl AsFd, remote: IpAddr, password: &str) -> io::Result<()> {
     if password.is_empty() {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }

@@ -106,6 +106,8 @@ type TcpInfoWords = [u32; 40];
 pub(crate) struct TcpFigures {
     /// Consecutive timeouts without an acknowledgment (`tcpi_retransmits`).
     pub(crate) repeats: u32,
+    /// Probes of an idle peer or a closed window since the last acknowledgment (`tcpi_probes`).
+    pub(crate) probes: u32,
     /// Segments in flight without an acknowledgment of any kind (`tcpi_unacked`, `tcpi_sacked`).
     pub(crate) in_flight: u32,
     /// Milliseconds since the last acknowledgment or data arrived (`tcpi_last_ack_recv`,
@@ -124,9 +126,10 @@ pub(crate) struct TcpFigures {
 /// The kernel's error.
 pub(crate) fn tcp_figures(socket: &impl AsFd) -> io::Result<TcpFigures> {
     let words = TcpInfo.get(socket)?;
-    let [_, _, repeats, _] = words[0].to_ne_bytes();
+    let [_, _, repeats, probes] = words[0].to_ne_bytes();
     Ok(TcpFigures {
         repeats: u32::from(repeats),
+        probes: u32::from(probes),
         in_flight: words[6].saturating_sub(words[7]),
         received_ms_ago: words[13].min(words[14]),
         segments_in: words[35],

@@ -1,6 +1,5 @@
 //! Reads and writes of the connections that are ready.
 
-use std::io;
 use std::net::SocketAddr;
 use std::task::Poll;
 
@@ -9,11 +8,10 @@ use bgp_speaker::bgp_fsm::{self, Conn};
 use bgp_speaker::bgp_proto::next_frame;
 use bgp_speaker::rib::PeerId;
 use bytes::{Bytes, BytesMut};
-use tokio::net::TcpStream;
 
 use crate::io::Entry;
 use crate::limits::{HELD_OCTETS_MAX, READ_OCTETS_MAX, TURN_OCTETS_MAX, WRITE_OCTETS_MAX};
-use crate::link::{Link, Stage};
+use crate::link::{Dialed, Link, Stage};
 use crate::transport::Transport;
 use crate::{Event, Io};
 
@@ -63,13 +61,15 @@ impl Io {
         }
     }
 
-    fn dialed(&mut self, token: usize, done: io::Result<TcpStream>) {
+    fn dialed(&mut self, token: usize, done: Dialed) {
+        let now = self.clock.now();
         let Some(link) = self.link(token) else { return };
         let (peer, conn) = (link.peer, link.conn);
-        let ends = done.and_then(|stream| Ok((stream.ends()?, stream)));
+        let ends = done.and_then(|(stream, second)| Ok((stream.ends()?, stream, second)));
         match ends {
-            Ok(((local, remote), stream)) => {
+            Ok(((local, remote), stream, has_second)) => {
                 link.stage = Stage::Open(stream);
+                link.opened_with(has_second, now);
                 link.wake();
                 let opened = bgp_fsm::Input::Opened {
                     conn,

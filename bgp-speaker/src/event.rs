@@ -73,6 +73,8 @@ pub enum Output {
         ttl_security_hops: Option<u8>,
         /// The TCP-MD5 key.
         password: Option<Password>,
+        /// Another key that the peer may have.
+        second_password: Option<Password>,
     },
     /// Apply this security to the connections of the peer from now on.
     Secure {
@@ -82,6 +84,8 @@ pub enum Output {
         ttl_security_hops: Option<u8>,
         /// The TCP-MD5 key.
         password: Option<Password>,
+        /// Another key that the peer may have for a connection which this speaker dialed.
+        second_password: Option<Password>,
     },
     /// Write the remaining octets of [`crate::Speaker::fill`], then close the connection.
     Close {

@@ -316,7 +316,8 @@ impl Speaker {
         let old = core::mem::replace(&mut peer.config, new);
         let new = &peer.config;
         let dials = |peer: &PeerConfig| (peer.port, peer.local);
-        let secure = |peer: &PeerConfig| (peer.ttl_security_hops, peer.password.clone());
+        let keys = |peer: &PeerConfig| (peer.password.clone(), peer.second_password.clone());
+        let secure = |peer: &PeerConfig| (peer.ttl_security_hops, keys(peer));
         let secured = secure(&old) != secure(new);
         let limits = old.prefix_limits != new.prefix_limits;
         let up = peer.params.is_some();
@@ -328,6 +329,7 @@ impl Speaker {
                 peer: id,
                 ttl_security_hops: new.ttl_security_hops,
                 password: new.password.clone(),
+                second_password: new.second_password.clone(),
             });
         }
         if old.session != new.session || !up && (secured || dials(&old) != dials(new)) {

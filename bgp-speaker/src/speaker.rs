@@ -502,6 +502,7 @@ impl Speaker {
             local: config.local,
             ttl_security_hops: config.ttl_security_hops,
             password: config.password.clone(),
+            second_password: config.second_password.clone(),
         });
     }
 

@@ -162,11 +162,11 @@ fn peers(
         selected: mut former,
         placed: mut by_fabric,
     } = former(own, before, taken, &mut barred);
-    match own.fabric_password() {
-        Ok(password) => {
+    match own.fabric_keys() {
+        Ok(keys) => {
             let clients = clients.iter_mut().map(|client| &mut client.want);
             for want in chosen.iter_mut().chain(clients).chain(&mut by_fabric) {
-                want.password.clone_from(&password);
+                want.keys.clone_from(&keys);
             }
         }
         Err(fault) => {

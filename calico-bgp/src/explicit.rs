@@ -237,13 +237,9 @@ fn take<'v>(
     if found.is_empty() {
         return;
     }
-    let password = match spec
-        .password
-        .as_ref()
-        .map(|given| own.password(given))
-        .transpose()
-    {
-        Ok(password) => password,
+    let given = spec.password.as_ref();
+    let keys = match given.map(|given| own.keys(given)).transpose() {
+        Ok(keys) => keys,
         Err(reason) => {
             faults.push(Fault::new(key(), "spec.password", reason));
             wants.barred.extend(found.iter().map(|want| want.remote));
@@ -266,7 +262,7 @@ fn take<'v>(
         want.from = peering.description();
         want.selected = spec.peer_selector.is_some().then_some(name);
         want.selects_us = peering.reversed;
-        want.password.clone_from(&password);
+        want.keys.clone_from(&keys);
         wants.ports.insert(want.remote, want.port);
         wants.all.push(want);
     }

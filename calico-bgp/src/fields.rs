@@ -128,13 +128,14 @@ mod tests {
     use super::*;
 
     /// Keys that have inputs beside the fields of a BGPPeer.
-    const OTHERS: [&str; 8] = [
+    const OTHERS: [&str; 9] = [
         "address",
         "port",
         "source",
         "asn",
         "local_asn",
         "password",
+        "second_password",
         "import",
         "export",
     ];

@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-use bgp_config::Host;
-use bgp_config::limits::PASSWORD_OCTETS_MAX;
+use bgp_config::{Host, SessionKeys};
 use bgp_proto::{Asn, ClusterId, RouterId};
 use bgp_speaker::Password;
 use calico_model::{BgpConfigurationSpec, BgpPassword, DEFAULT_CONFIGURATION, Kind, ResourceKey};
@@ -123,35 +122,25 @@ impl<'v> Own<'v> {
         found.map(|(name, node)| (name.as_str(), node))
     }
 
-    /// Returns a password that the datastore refers to. Fails with the reason if it cannot be read.
-    pub(crate) fn password(&self, given: &BgpPassword) -> Result<Password, String> {
+    /// Returns the keys that the datastore refers to. Fails with the reason if they cannot be read.
+    pub(crate) fn keys(&self, given: &BgpPassword) -> Result<SessionKeys, String> {
         let Some(secret) = &given.secret_key_ref else {
             return Err("no secret is named".to_owned());
         };
         let at = (secret.name.clone(), secret.key.clone());
-        match self.secrets.get(&at) {
-            Some(password) if (1..=PASSWORD_OCTETS_MAX).contains(&password.len()) => {
-                Ok(password.clone())
-            }
-            Some(password) => Err(format!(
-                "the secret {}/{} has {} octets: a password has 1 to {PASSWORD_OCTETS_MAX}",
-                secret.name,
-                secret.key,
-                password.len()
-            )),
-            None => Err(format!(
-                "the secret {}/{} is not there: the session stays down",
-                secret.name, secret.key
-            )),
-        }
+        let keys = match self.secrets.get(&at) {
+            Some(content) => SessionKeys::read(content),
+            None => Err("is not there: the session stays down".to_owned()),
+        };
+        keys.map_err(|reason| format!("the secret {}/{} {reason}", secret.name, secret.key))
     }
 
-    /// Returns the password of the sessions that the fabric determines: those of the mesh, and
-    /// those with its reflectors. Fails if one is configured and cannot be read.
-    pub(crate) fn fabric_password(&self) -> Result<Option<Password>, Fault> {
+    /// Returns the keys of the sessions that the fabric determines: those of the mesh, and those
+    /// with its reflectors. Fails if a password is configured and cannot be read.
+    pub(crate) fn fabric_keys(&self) -> Result<Option<SessionKeys>, Fault> {
         let given = self.cluster.node_mesh_password.as_ref();
-        let password = given.map(|given| self.password(given)).transpose();
-        password.map_err(|reason| {
+        let keys = given.map(|given| self.keys(given)).transpose();
+        keys.map_err(|reason| {
             let key = key_of(Kind::BgpConfiguration, DEFAULT_CONFIGURATION);
             Fault::new(key, "spec.nodeMeshPassword", reason)
         })

@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
+use bgp_config::SessionKeys;
 use bgp_config::limits::{BGP_PORT, RESTART_TIME_S};
 use bgp_fsm::{GracefulRestartConfig, PeerAs};
 use bgp_proto::{Asn, ClusterId, Family, FamilySet};
-use bgp_speaker::{Password, PeerConfig, PrefixLimits, SpeakerConfig};
+use bgp_speaker::{PeerConfig, PrefixLimits, SpeakerConfig};
 use rib::{NextHopMode, Role, SendPaths};
 
 use crate::export::Policies;
@@ -67,7 +68,7 @@ pub(crate) struct Want<'v> {
     pub(crate) restart_time_s: Option<u16>,
     /// The BGPPeer that configures it, if there is one.
     pub(crate) peering: Option<&'v Peering>,
-    pub(crate) password: Option<Password>,
+    pub(crate) keys: Option<SessionKeys>,
     /// Names of filters, in order.
     pub(crate) filters: &'v [String],
     /// Its origin, as text for operators.
@@ -93,7 +94,7 @@ impl<'v> Want<'v> {
             passive: false,
             restart_time_s: None,
             peering: None,
-            password: None,
+            keys: None,
             filters: &[],
             from: origin.reason().to_owned(),
             selected: None,
@@ -179,7 +180,9 @@ impl<'v> Want<'v> {
         }
         // If this speaker keeps next hops towards a peer, the peer keeps them towards this speaker.
         peer.multihop = peer.next_hop == NextHopMode::Keep;
-        peer.password = self.password;
+        if let Some(keys) = self.keys {
+            (peer.password, peer.second_password) = (Some(keys.password), keys.second);
+        }
         peer
     }
 }

@@ -12,4 +12,5 @@ mod loopback;
 mod monitor;
 mod options;
 mod session;
+mod session_keys;
 mod support;

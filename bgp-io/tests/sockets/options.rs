@@ -12,7 +12,7 @@ use bgp_io::bgp_speaker::{Password, PeerConfig, RangeConfig, Reconfigured, Speak
 use bgp_io::{Event, Io, IoConfig, Speaker};
 
 /// Whether this kernel has TCP-MD5; prints a note if not.
-async fn has_md5() -> bool {
+pub(crate) async fn has_md5() -> bool {
     let mut peer = neighbor(40, host(41).into(), None);
     peer.password = Some("probe".into());
     let config = speaker(40).with_peer(peer);
@@ -59,7 +59,7 @@ async fn a_range_has_one_password_for_all() {
 }
 
 /// Changes the neighbor of one side at run time.
-fn change(io: &mut Io, edit: impl Fn(&mut PeerConfig)) {
+pub(crate) fn change(io: &mut Io, edit: impl Fn(&mut PeerConfig)) {
     let mut config = io.speaker().config().clone();
     edit(&mut config.peers[0]);
     let done = io.reconfigure(config).expect("taken");
@@ -89,7 +89,7 @@ async fn a_password_may_come_and_go_under_a_living_session() {
     assert!(pair.iter().all(|io| flaps(io) == 0));
 }
 
-fn flaps(io: &Io) -> u64 {
+pub(crate) fn flaps(io: &Io) -> u64 {
     let peers = io.speaker().peers();
     peers.map(|peer| peer.session.stats().flaps).sum()
 }

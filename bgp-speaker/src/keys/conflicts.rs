@@ -17,6 +17,7 @@ pub(super) fn check(given: &Given, peer: &mut PeerConfig, faults: &mut Vec<Inval
         keepalive(given, peer),
         cluster(given, peer),
         paths(given, peer),
+        second_key(given, peer),
     ];
     faults.extend(found.into_iter().flatten());
     if !peer.is_internal() {
@@ -88,6 +89,13 @@ fn paths(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
     let invalid = Invalid::at(place, message).help("set add_path to \"send\" or \"both\"");
     let invalid = invalid.related(given.place_of("add_path"), "add_path is here");
     (!is_sent && !peer.send_paths.is_empty()).then_some(invalid)
+}
+
+fn second_key(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
+    let place = given.place_of("second_password")?;
+    let message = "second_password is for the change of a password, but there is no password";
+    let invalid = Invalid::at(place, message).help("set password to the key in use");
+    peer.password.is_none().then_some(invalid)
 }
 
 impl PeerConfig {

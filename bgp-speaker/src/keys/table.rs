@@ -317,6 +317,19 @@ peer_keys! {
             ..BOTH
         };
 
+    "second_password": [second_password]: Option<Password> = None,
+        "another TCP-MD5 key, valid while the key is changed (see `session-keys.md`). A \
+         connection that the neighbor opens needs `password`; for one that the daemon opens, the \
+         daemon finds out which of the two keys the neighbor has",
+        Key {
+            kind: Kind::Secret(PASSWORD_OCTETS_MAX),
+            default: Fallback::Words("none"),
+            store: Store::Fields(&["spec.password"]),
+            report: Report::InNeighbors,
+            example: || "other".into(),
+            ..BOTH
+        };
+
     "route_reflector_client": [role]: Role = Role::Internal,
         "the neighbor is a client of this route reflector (RFC 4456); internal neighbors only",
         Key { effect: Effect::Readvertised, ..BOTH },

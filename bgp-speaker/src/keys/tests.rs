@@ -238,6 +238,7 @@ fn secret_is_shown_nowhere() {
         ("address", "10.0.0.2".into()),
         ("asn", 7.into()),
         ("password", "hush".into()),
+        ("second_password", "hush, too".into()),
     ]);
     assert_eq!(faults, []);
     for key in PEER_KEYS {

@@ -68,6 +68,30 @@ fn sessions_with_reflectors_have_the_password_of_the_mesh() {
     assert_eq!(speaker.ranges.len(), 7);
 }
 
+/// The second line of a secret is another valid key, of peers and of ranges.
+#[test]
+fn secret_with_two_keys_gives_sessions_both() {
+    let mut view = registered();
+    let settings = r#"{"metadata":{"name":"default"},"spec":{
+        "nodeMeshPassword":{"secretKeyRef":{"name":"bgp","key":"mesh"}}}}"#;
+    let key = "/calico/resources/v3/projectcalico.org/bgpconfigurations/default";
+    assert!(view.take(key.as_bytes(), Some(settings.as_bytes())));
+    let secrets = Secrets::from([(("bgp".into(), "mesh".into()), "word\nother".into())]);
+    let reflector = Host {
+        reflects: true,
+        ..host("rr1")
+    };
+    let derived = derive(&view, &reflector, &secrets);
+    assert_eq!(derived.faults, []);
+    let speaker = derived.intent.expect("a speaker").speaker;
+    assert!(!speaker.peers.is_empty() && !speaker.ranges.is_empty());
+    let templates = speaker.ranges.iter().map(|range| &range.template);
+    for peer in speaker.peers.iter().chain(templates) {
+        let keys = (peer.password.as_deref(), peer.second_password.as_deref());
+        assert_eq!(keys, (Some("word"), Some("other")), "{}", peer.name);
+    }
+}
+
 /// A missing password that no session needs is not reported.
 #[test]
 fn a_password_without_a_session_is_not_asked_for() {
