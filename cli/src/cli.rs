@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    act, addresses, decode, events, guard, lab, log, migrate, node, reflector, resources, show,
-    store,
+    act, addresses, decode, events, guard, key, lab, log, migrate, node, reflector, resources,
+    show, store,
 };
 
 /// Cambric: BGP routing for layer-3 fabrics.
@@ -41,6 +41,8 @@ enum Command {
     Guard(guard::Args),
     /// Manage workload addresses: show, check, release, configure, collect
     Ipam(addresses::Args),
+    /// Create the TCP-MD5 key of BGP sessions, or change it without a reset of the sessions
+    Key(key::Args),
     /// Run a routed fabric on this machine, in separate namespaces
     #[cfg_attr(not(feature = "lab"), command(hide = true))]
     Lab(lab::Args),
@@ -77,6 +79,7 @@ impl Cli {
             Command::Events(args) => block_on(events::run(args)),
             Command::Guard(args) => guard::run(&args),
             Command::Ipam(args) => block_on(addresses::run(args)),
+            Command::Key(args) => key::run(&args),
             Command::Lab(args) => lab::run(args),
             Command::Log(args) => block_on(log::run(args)),
             Command::Reflector(args) => block_on(reflector::run(args)),

@@ -13,6 +13,7 @@ mod decode;
 mod duration;
 mod events;
 mod guard;
+mod key;
 #[cfg_attr(not(feature = "lab"), path = "lab/missing.rs")]
 mod lab;
 mod log;

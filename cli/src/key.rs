@@ -1,0 +1,232 @@
+//! `cambric key`: creates the TCP-MD5 key of BGP sessions in a directory of secrets, and changes it
+//! in steps. Neighbors that are one step apart have a valid key in common.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail, ensure};
+use bgp_config::SessionKeys;
+use bgp_config::limits::PASSWORD_OCTETS_MAX;
+use clap::Subcommand;
+
+#[cfg(test)]
+mod tests;
+
+/// Random octets of a key; the key has two hexadecimal digits for each.
+const RANDOM_OCTETS: usize = 32;
+
+const _: () = assert!(2 * RANDOM_OCTETS <= PASSWORD_OCTETS_MAX);
+
+/// Octets that are read of a secret; a longer one is invalid.
+const SECRET_OCTETS_MAX: u64 = 4096;
+
+/// Permissions of a new secret, and of its directory: root, and the group of the daemons.
+const SECRET_MODE: u32 = 0o640;
+const DIRECTORY_MODE: u32 = 0o750;
+
+/// The arguments of `cambric key`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum What {
+    /// Create a secret with a random key
+    Create(Place),
+    /// Change the key of a secret in three steps. Copy the secret to all hosts after each step
+    #[command(subcommand)]
+    Rotate(Step),
+    /// Show how many keys a secret has. It prints no key
+    Show(Place),
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Step {
+    /// Add a second, random key
+    Begin(Place),
+    /// Use the second key, and keep the first one valid
+    Switch(Place),
+    /// Remove the key that is not in use
+    End(Place),
+}
+
+/// Which secret.
+#[derive(Clone, Debug, clap::Args)]
+struct Place {
+    /// The secret and the key in it, as in `secretKeyRef`
+    #[arg(value_name = "NAME/KEY")]
+    secret: Secret,
+    /// The directory of the secrets, as in `[secrets] dir`
+    #[arg(long, value_name = "DIR", default_value = "/etc/cambric/secrets")]
+    dir: PathBuf,
+}
+
+/// The name of a secret, and the key in it.
+#[derive(Clone, Debug)]
+struct Secret {
+    name: String,
+    key: String,
+}
+
+impl FromStr for Secret {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const FORM: &str = "expected NAME/KEY";
+        let (name, key) = text.split_once('/').ok_or(FORM)?;
+        let is_plain = |name: &str| !matches!(name, "" | "." | "..") && !name.contains(['/', '\0']);
+        (is_plain(name) && is_plain(key))
+            .then(|| Self {
+                name: name.to_owned(),
+                key: key.to_owned(),
+            })
+            .ok_or(FORM)
+    }
+}
+
+/// Runs `cambric key`.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let report = match &args.what {
+        What::Create(place) => place.create()?,
+        What::Show(place) => report(&place.read()?).to_owned(),
+        What::Rotate(Step::Begin(place)) => place.change(begin)?,
+        What::Rotate(Step::Switch(place)) => place.change(switch)?,
+        What::Rotate(Step::End(place)) => place.change(end)?,
+    };
+    println!("{report}");
+    Ok(ExitCode::SUCCESS)
+}
+
+const fn report(keys: &SessionKeys) -> &'static str {
+    match keys.second {
+        None => "1 key",
+        Some(_) => "2 keys: the key is being changed",
+    }
+}
+
+fn begin(mut keys: SessionKeys) -> Result<SessionKeys> {
+    ensure!(
+        keys.second.is_none(),
+        "the secret already has two keys: run `switch` or `end`"
+    );
+    keys.second = Some(random()?.into());
+    Ok(keys)
+}
+
+fn switch(keys: SessionKeys) -> Result<SessionKeys> {
+    let second = Some(keys.password);
+    let password = keys.second.context(ONE_KEY)?;
+    Ok(SessionKeys { password, second })
+}
+
+fn end(keys: SessionKeys) -> Result<SessionKeys> {
+    keys.second.context(ONE_KEY)?;
+    let second = None;
+    Ok(SessionKeys { second, ..keys })
+}
+
+const ONE_KEY: &str = "the secret has one key: run `begin` first";
+
+/// Returns a random key.
+fn random() -> Result<String> {
+    let mut octets = [0; RANDOM_OCTETS];
+    let mut source = File::open("/dev/urandom").context("/dev/urandom")?;
+    source.read_exact(&mut octets).context("/dev/urandom")?;
+    Ok(octets.iter().map(|octet| format!("{octet:02x}")).collect())
+}
+
+impl Place {
+    fn directory(&self) -> PathBuf {
+        self.dir.join(&self.secret.name)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory().join(&self.secret.key)
+    }
+
+    /// Creates the secret. It gets the group of the directory of the secrets, which the daemons are
+    /// in.
+    fn create(&self) -> Result<String> {
+        let (directory, file) = (self.directory(), self.file());
+        let group = fs::metadata(&self.dir).with_context(|| self.dir.display().to_string())?;
+        let keys = SessionKeys {
+            password: random()?.into(),
+            second: None,
+        };
+        let made = DirBuilder::new().mode(DIRECTORY_MODE).create(&directory);
+        match made {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => made
+                .and_then(|()| fchown(File::open(&directory)?, None, Some(group.gid())))
+                .with_context(|| directory.display().to_string())?,
+        }
+        if file.symlink_metadata().is_ok() {
+            bail!("{} exists: use `cambric key rotate`", file.display());
+        }
+        write(&file, &keys, (None, group.gid(), SECRET_MODE))?;
+        Ok(format!("{}: {}", file.display(), report(&keys)))
+    }
+
+    fn read(&self) -> Result<SessionKeys> {
+        let path = self.file();
+        let mut text = String::new();
+        let file = File::open(&path).with_context(|| path.display().to_string())?;
+        file.take(SECRET_OCTETS_MAX)
+            .read_to_string(&mut text)
+            .with_context(|| path.display().to_string())?;
+        let keys = SessionKeys::read(&text);
+        keys.map_err(|reason| anyhow::anyhow!("{} {reason}", path.display()))
+    }
+
+    /// Replaces the content of the secret; owner and permissions stay.
+    fn change(&self, step: impl FnOnce(SessionKeys) -> Result<SessionKeys>) -> Result<String> {
+        let file = self.file();
+        let found = file.symlink_metadata();
+        let found = found.with_context(|| file.display().to_string())?;
+        ensure!(
+            found.is_file(),
+            "{} is no regular file: change the secret where it is managed",
+            file.display()
+        );
+        let keys = step(self.read()?).with_context(|| file.display().to_string())?;
+        let owner = (Some(found.uid()), found.gid(), found.mode() & 0o7777);
+        write(&file, &keys, owner)?;
+        Ok(format!("{}: {}", file.display(), report(&keys)))
+    }
+}
+
+/// Replaces a file as a whole: a daemon reads the old keys or the new ones, also after a crash.
+fn write(
+    path: &Path,
+    keys: &SessionKeys,
+    (owner, group, mode): (Option<u32>, u32, u32),
+) -> Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let new = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let replace = || {
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&new)?;
+        fchown(&file, owner, Some(group))?;
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        file.write_all(keys.content().as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, path)?;
+        File::open(path.parent().unwrap_or_else(|| Path::new(".")))?.sync_all()
+    };
+    let done: std::io::Result<()> = replace();
+    if done.is_err() {
+        // The file with the keys must not stay.
+        let _ = fs::remove_file(&new);
+    }
+    done.with_context(|| path.display().to_string())
+}
