@@ -7,9 +7,11 @@ mod codec;
 mod octets;
 mod operations;
 mod peering;
+mod recorded;
 mod stored;
 
 pub use codec::{attributes, message};
 pub use operations::session;
 pub use peering::speaker;
+pub use recorded::recorded;
 pub use stored::stored;

@@ -51,3 +51,8 @@ fn speaker() {
 fn stored() {
     replay("stored", fuzz::stored);
 }
+
+#[test]
+fn recorded() {
+    replay("recorded", fuzz::recorded);
+}

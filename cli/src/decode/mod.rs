@@ -9,6 +9,7 @@ mod mrt_file;
 mod octets;
 mod open;
 mod output;
+mod pcap_file;
 mod run;
 mod schema;
 #[cfg(test)]

@@ -3,12 +3,15 @@
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
+use clap::ArgGroup;
+
 use crate::decode::output::Output;
-use crate::decode::{hex, mrt_file};
+use crate::decode::{hex, mrt_file, pcap_file};
 
 /// Print the BGP messages of a file as JSON, one object a line
 #[derive(Debug, clap::Args)]
-#[group(required = true, multiple = false)]
+#[group(skip)]
+#[command(group = ArgGroup::new("file").required(true).args(["mrt", "hex", "pcap"]))]
 pub(crate) struct Args {
     /// MRT file: messages or tables, plain, gzip or bzip2
     #[arg(long, value_name = "FILE")]
@@ -16,16 +19,31 @@ pub(crate) struct Args {
     /// Text file with a message in hex a line, after optional fields like as4=1 ap=1
     #[arg(long, value_name = "FILE")]
     hex: Option<PathBuf>,
+    /// Packet capture: pcap or pcapng, plain, gzip or bzip2
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// TCP port of BGP in the packet capture
+    #[arg(long, value_name = "PORT", default_value_t = 179, requires = "pcap")]
+    port: u16,
 }
 
 /// Prints the messages of a file. Malformed messages are reported among the others; only a file
 /// that cannot be opened is an error.
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let mut out = Output(BufWriter::new(io::stdout().lock()));
-    let result = match (&args.mrt, &args.hex) {
-        (Some(path), _) => mrt_file::run(path, &mut out),
-        (None, Some(path)) => hex::run(path, &mut out),
-        (None, None) => Ok(()),
+    let result = match &args {
+        Args {
+            mrt: Some(path), ..
+        } => mrt_file::run(path, &mut out),
+        Args {
+            hex: Some(path), ..
+        } => hex::run(path, &mut out),
+        Args {
+            pcap: Some(path),
+            port,
+            ..
+        } => pcap_file::run(path, *port, &mut out),
+        _ => Ok(()),
     };
     let result = result.and_then(|()| Ok(out.0.flush()?));
     match result {

@@ -21,7 +21,7 @@ pub(crate) struct Line<'a> {
 /// The place of an object.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Place<'a> {
-    /// Octet offset of the MRT record, after decompression.
+    /// Octet offset of the MRT record or the captured packet, after decompression.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) offset: Option<u64>,
     /// Number of the text line, from 1.
@@ -39,9 +39,21 @@ pub(crate) struct Place<'a> {
     pub(crate) peer: Option<End>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) local: Option<End>,
+    /// Sender and receiver of a captured message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) from: Option<Socket>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) to: Option<Socket>,
     /// The collector sent the message.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) sent: bool,
+}
+
+/// One end of a TCP connection.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Socket {
+    pub(crate) address: IpAddr,
+    pub(crate) port: u16,
 }
 
 /// One end of a session.
@@ -92,6 +104,14 @@ pub(crate) enum Content {
     Record {
         kind: u16,
         subtype: u16,
+    },
+    /// Octets that a capture lacks.
+    Lost {
+        octets: u32,
+    },
+    /// Captured octets that belong to no whole message.
+    Skipped {
+        octets: u64,
     },
     /// The file, or a line of it, is invalid.
     Error {

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::output::Output;
-use super::{hex, mrt_file};
+use super::{hex, mrt_file, pcap_file};
 
 /// The printed objects of a text file.
 fn decode(text: &str) -> Vec<Value> {
@@ -176,6 +176,42 @@ fn mrt_records_of_the_retired_type_are_printed() {
             json!({
                 "message": 3, "offset": 52, "time": 9, "type": "RECORD", "kind": 5, "subtype": 4,
             }),
+        ]
+    );
+}
+
+/// The capture lacks 2 octets between the two packets, and is cut.
+#[test]
+fn loss_and_end_of_a_capture_are_printed() {
+    let ip = "45000000 0000 4000 40 06 0000 c0000201 c0000202 00b3 9c40";
+    let keepalive = message(4, "");
+    let header = "d4c3b2a1 0200 0400 00000000 00000000 00000400 65000000";
+    let first = format!(
+        "07000000 09000000 3b000000 3b000000 {ip} 00000064 00000000 5018000000000000 {keepalive}"
+    );
+    let second = first.replace("00000064", "00000079");
+    let octets = super::octets::from_hex(&[header, &first, &second, "0700"].concat()).unwrap();
+    let mut out = Output(Vec::new());
+    pcap_file::packets(&octets[..], 179, &mut out).unwrap();
+    let ends = json!({
+        "from": {"address": "192.0.2.1", "port": 179},
+        "to": {"address": "192.0.2.2", "port": 40000},
+    });
+    let with_ends = |mut object: Value| {
+        let fields = ends.as_object().unwrap().clone();
+        object.as_object_mut().unwrap().extend(fields);
+        object
+    };
+    let error = "file cut within the record at octet 174";
+    assert_eq!(
+        objects(out),
+        [
+            with_ends(json!({
+                "message": 1, "offset": 24, "time": 7, "microseconds": 9, "type": "KEEPALIVE",
+            })),
+            with_ends(json!({"message": 2, "type": "LOST", "octets": 2})),
+            with_ends(json!({"message": 3, "type": "KEEPALIVE"})),
+            json!({"message": 4, "offset": 174, "type": "ERROR", "error": error}),
         ]
     );
 }

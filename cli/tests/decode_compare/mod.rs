@@ -2,6 +2,7 @@
 
 mod bgpdump;
 mod known;
+mod page;
 mod pcap;
 mod tshark;
 

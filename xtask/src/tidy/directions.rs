@@ -33,6 +33,7 @@ pub const TABLE: &[Row] = &[
     row("calico-model", 0, &[]),
     row("instant", 0, &[]),
     row("bgp-fsm", 1, &["bgp-proto", "instant"]),
+    row("capture", 1, &["bgp-proto"]),
     row("mrt", 1, &["bgp-proto"]),
     row("rib", 1, &["bgp-proto"]),
     row("bgp-speaker", 2, &["bgp-proto", "bgp-fsm", "rib"]),
@@ -164,6 +165,7 @@ pub const TABLE: &[Row] = &[
         4,
         &[
             "bgp-proto",
+            "capture",
             "mrt",
             "calico-store",
             "calico-manifests",
@@ -204,6 +206,7 @@ pub const TABLE: &[Row] = &[
         5,
         &[
             "bgp-proto",
+            "capture",
             "mrt",
             "bgp-fsm",
             "rib",
