@@ -91,6 +91,11 @@ impl Monitoring {
         }
     }
 
+    /// Returns the octets of the records that wait.
+    pub(crate) const fn octets(&self) -> usize {
+        self.queue.octets()
+    }
+
     /// Adds a record of a peer whose session was reported.
     fn push(&mut self, peer: PeerId, record: impl FnOnce(Instant, Arc<Neighbor>) -> Record) {
         if let Some(neighbor) = self.neighbors.get(&peer) {

@@ -352,10 +352,11 @@ impl OutGroup {
         })
     }
 
-    /// Returns the octets waiting in the fullest of the group's rings.
-    pub(crate) fn fullest_ring(&self) -> usize {
-        let rings = self.families.values().map(|group| group.ring.octets());
-        rings.max().unwrap_or(0)
+    /// Returns the octets of the fullest of the group's rings, and of the fullest of its feeds.
+    pub(crate) fn fullest(&self) -> (usize, usize) {
+        let families = self.families.values();
+        let octets = families.map(|group| (group.ring.octets(), group.feed.octets()));
+        octets.fold((0, 0), |(ring, feed), (r, f)| (ring.max(r), feed.max(f)))
     }
 
     /// Returns the members in a family except `source`, and their number.

@@ -8,7 +8,7 @@ use bgp_proto::{Family, FamilySet, SessionParams};
 
 use rib::{PeerCounters, PeerId, Rib, Role};
 
-use crate::{keys::PeerConfig, prefix_limit::LimitLevel};
+use crate::{keys::PeerConfig, octets::PeerOctets, prefix_limit::LimitLevel};
 
 /// The state a speaker keeps of one peer.
 #[derive(Debug)]
@@ -126,6 +126,7 @@ impl Peer {
                 .map(|family| (family, rib.counters(id, family)))
                 .collect(),
             path_peaks: &self.path_peaks,
+            octets: PeerOctets::of(id, &self.session, rib),
         }
     }
 }
@@ -151,4 +152,6 @@ pub struct PeerView<'a> {
     pub families: Vec<(Family, PeerCounters)>,
     /// The highest number of paths, in families with a limit.
     pub path_peaks: &'a BTreeMap<Family, u32>,
+    /// The octets in its account.
+    pub octets: PeerOctets,
 }

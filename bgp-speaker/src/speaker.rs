@@ -60,8 +60,11 @@ pub struct Speaker {
     pub(crate) deferral: Option<Deferral>,
     /// The families with forwarding state that was preserved over the restart.
     pub(crate) forwarding: FamilySet,
-    /// Octets in the fullest ring at the last measurement.
+    /// Octets in the fullest ring and the fullest feed at the last measurement.
     pub(crate) ring_octets: Level,
+    pub(crate) feed_octets: Level,
+    /// The most octets that ever waited for one peer.
+    pub(crate) session_peak: usize,
     /// The addresses of the machine, sorted; empty if the driver does not set them.
     pub(crate) addresses: Vec<InterfaceAddress>,
     /// Failed handshakes.
@@ -93,6 +96,8 @@ impl Speaker {
             deferral: None,
             forwarding: FamilySet::all(),
             ring_octets: Level::default(),
+            feed_octets: Level::default(),
+            session_peak: 0,
             addresses: Vec::new(),
             tallies: Tallies::default(),
             monitor: None,
@@ -208,6 +213,7 @@ impl Speaker {
             }
         }
         state.session.fill(conn, slices, octets_max);
+        self.session_peak = self.session_peak.max(state.session.queued_octets());
         self.monitor_sent(peer);
     }
 
@@ -291,6 +297,7 @@ impl Speaker {
         {
             self.leaving.pop_front();
             self.monitor_gone(peer);
+            self.rib.disown(peer);
             self.roster.release(peer);
         }
         self.trim();

@@ -5,7 +5,8 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use bgp_proto::Prefix;
 
 use crate::handshake::{HandshakeFailure, HandshakeFailures};
-use crate::{outgroup::OutGroup, speaker::Speaker};
+use crate::octets::{Octets, PeerOctets};
+use crate::{monitor::Monitoring, outgroup::OutGroup, speaker::Speaker};
 
 /// The usage of the limits that are relevant to an operator, and its highest values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +18,14 @@ pub struct Usage {
     pub ranges: Vec<RangeUsage>,
     /// Octets in the fullest ring of a group; the limit is [`crate::limits::RING_OCTETS_MAX`].
     pub ring_octets: Level,
+    /// Octets in the fullest feed of a group; the limit is [`crate::limits::FEED_OCTETS_MAX`].
+    pub feed_octets: Level,
+    /// The most octets that wait for one peer; the limit is [`crate::limits::SESSION_OCTETS_MAX`].
+    pub session_octets: Level,
+    /// Octets that wait for the monitor; 0 without one.
+    pub monitor_octets: usize,
+    /// Octets of all peers and groups together.
+    pub octets: Octets,
 }
 
 /// A number with its highest value.
@@ -81,12 +90,40 @@ impl Speaker {
             peers: self.roster.level(),
             ranges: ranges.collect(),
             ring_octets: self.ring_octets,
+            feed_octets: self.feed_octets,
+            session_octets: self.session_octets(),
+            monitor_octets: self.monitor.as_deref().map_or(0, Monitoring::octets),
+            octets: self.octets(),
         }
     }
 
-    /// Updates the level of the fullest ring.
+    fn session_octets(&self) -> Level {
+        let queued = self.roster.iter();
+        let queued = queued.map(|(_, peer)| peer.session.queued_octets());
+        let now = queued.max().unwrap_or(0);
+        let peak = self.session_peak.max(now);
+        Level { now, peak }
+    }
+
+    /// Returns the sums of the octets in all accounts.
+    fn octets(&self) -> Octets {
+        let each = self.roster.iter();
+        let each = each.map(|(id, peer)| PeerOctets::of(id, &peer.session, &self.rib));
+        let peers = each.fold(PeerOctets::default(), |sum, peer| PeerOctets {
+            received: sum.received + peer.received,
+            queued: sum.queued + peer.queued,
+        });
+        Octets {
+            peers,
+            groups: self.ring_octets(),
+        }
+    }
+
+    /// Updates the levels of the fullest ring and the fullest feed.
     pub(crate) fn gauge_rings(&mut self) {
-        let fullest = self.groups.iter().flatten().map(OutGroup::fullest_ring);
-        self.ring_octets.set(fullest.max().unwrap_or(0));
+        let groups = self.groups.iter().flatten().map(OutGroup::fullest);
+        let (ring, feed) = groups.fold((0, 0), |(ring, feed), (r, f)| (ring.max(r), feed.max(f)));
+        self.ring_octets.set(ring);
+        self.feed_octets.set(feed);
     }
 }

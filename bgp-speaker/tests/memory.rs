@@ -373,17 +373,44 @@ impl Stalled {
     }
 }
 
-/// Returns the octets of a speaker with so many slow clients, and after each message of a load.
+/// Returns the octets of a speaker with so many slow clients, after each message of a load.
 fn stalled(slow: usize, load: Load) -> Vec<usize> {
     let before = counting::live();
     let mut stalled = Stalled::new(slow, load);
     let held = stalled.run(load, before);
+    assert_accounts(&stalled, counting::live().wrapping_sub(before));
     let up = stalled
         .speaker
         .peers()
         .filter(|peer| peer.session.state() == State::Established);
     assert_eq!(up.count(), slow + 2);
     held
+}
+
+/// The accounts of a speaker have the octets that it holds, within a factor. Octets that wait for
+/// several clients at once are in each of their accounts.
+fn assert_accounts(stalled: &Stalled, held: usize) {
+    let Stalled { speaker, slow, .. } = stalled;
+    let usage = speaker.usage();
+    let octets = |peer| speaker.peer(peer).expect("up").octets;
+    for (peer, ..) in slow {
+        assert!(octets(*peer).queued <= SESSION_OCTETS_MAX);
+        assert_eq!(octets(*peer).received, 0);
+    }
+    let (peers, groups) = (usage.octets.peers, usage.octets.groups);
+    let received = octets(stalled.sender).received;
+    assert_eq!(received, peers.received);
+    assert!(usage.ring_octets.peak <= RING_OCTETS_MAX, "{usage:?}");
+    assert!(usage.feed_octets.peak <= FEED_OCTETS_MAX, "{usage:?}");
+    assert!(usage.session_octets.peak <= SESSION_OCTETS_MAX, "{usage:?}");
+    let clients = CLIENT * (slow.len() + 2);
+    let all = received + peers.queued + groups + clients;
+    println!(
+        "{held} octets held, {received} received, {} queued, {groups} of groups",
+        peers.queued
+    );
+    assert!(held <= 2 * all, "{held} octets are held: {usage:?}");
+    assert!(held >= received / 2, "{held} octets are held: {usage:?}");
 }
 
 // Promise (BGP): queued octets stay below the limits of `show limits`, however long messages are.

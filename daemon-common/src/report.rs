@@ -131,6 +131,11 @@ pub struct Neighbor {
     pub updates_in: u64,
     /// UPDATE messages sent.
     pub updates_out: u64,
+    /// Octets of its received routes in the tables. Attributes that several neighbors have sent
+    /// count for the first one.
+    pub octets_received: u64,
+    /// Octets that wait until it reads.
+    pub octets_queued: u64,
     /// Its paths are kept although its session is down, for so many seconds more (RFC 4724).
     pub stale_for_s: Option<u64>,
     /// Remaining seconds of its idle hold, after it passed a limit.

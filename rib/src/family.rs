@@ -168,7 +168,7 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
         self.make_room(shared, peer, &batch.reach);
         let mut received = None;
         if let Some(block) = batch.attrs.as_ref().filter(|_| !batch.reach.is_empty()) {
-            let known = shared.receive(block);
+            let known = shared.receive(peer, block);
             received = known.set;
             done.faults = known.faults;
         }
@@ -182,7 +182,7 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
         self.unreach_all(shared, peer, batch.unreach.clone(), &mut done);
         match received {
             Some(received) => {
-                let import = Import::new(shared, &info, received);
+                let import = Import::new(shared, (peer, &info), received);
                 let reach = batch.reach.clone();
                 self.reach_all(shared, (peer, &info.import), &import, reach, &mut done);
                 import.release(shared);
@@ -207,7 +207,7 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
         interface: Option<InterfaceName>,
     ) {
         self.received.of_mut(PeerId::LOCAL);
-        let received = shared.intern(attributes);
+        let received = shared.intern(PeerId::LOCAL, attributes);
         shared.interner.acquire(received, 1);
         let import = Import {
             received,

@@ -8,16 +8,33 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
 use crate::attributes::{AttrId, Ranks};
+use crate::limits::SET_OCTETS;
 use crate::next_hop::NextHopTable;
+use crate::peer::PeerId;
 use crate::raw::RawCache;
 
 /// State of one place in the interner.
 #[derive(Clone, Copy, Debug)]
 struct Meta {
-    hash: u64,
+    /// The set's hash, folded: see [`widen`].
+    hash: u32,
     references: u32,
     /// How many sets had this place before.
     generation: u32,
+    /// The peer whose account has the set: the first one that it was received from.
+    owner: PeerId,
+}
+
+const _: () = assert!(size_of::<Meta>() == 16);
+
+/// Folds a hash, so that it needs only half of the memory.
+const fn fold(hash: u64) -> u32 {
+    (hash ^ (hash >> 32)) as u32
+}
+
+/// Returns the hash by which the index finds a set: all its bits depend on the folded one.
+const fn widen(hash: u32) -> u64 {
+    (hash as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// A set at one time: unlike its number, which may be reused, this can be kept without a reference
@@ -62,6 +79,8 @@ pub(crate) struct Interner {
     ranks: Vec<Ranks>,
     meta: Vec<Meta>,
     free: Vec<u32>,
+    /// By number of a peer: the octets of the sets in its account.
+    owned: Vec<usize>,
     /// The first generation of new places: above all generations before the interner was last
     /// empty.
     first_generation: u32,
@@ -79,16 +98,18 @@ impl Interner {
             ranks: Vec::new(),
             meta: Vec::new(),
             free: Vec::new(),
+            owned: Vec::new(),
             first_generation: 0,
             raw: RawCache::default(),
             packer: Packer::default(),
         }
     }
 
-    /// Returns the set of a block of received octets. A known block is neither parsed nor
+    /// Returns the set of a block of octets that a peer sent. A known block is neither parsed nor
     /// allocated.
     pub(crate) fn receive(
         &mut self,
+        peer: PeerId,
         block: &AttrBlock<'_>,
         next_hops: &mut NextHopTable,
     ) -> Received {
@@ -109,15 +130,17 @@ impl Interner {
         let usable = faults
             .iter()
             .all(|fault| fault.remedy() < Remedy::TreatAsWithdraw);
-        let set = usable.then(|| self.intern(attributes, next_hops));
+        let set = usable.then(|| self.intern(peer, attributes, next_hops));
         let known = set.map(|id| (id, self.meta[id.index()].generation));
         self.raw.insert(hash, block, known, &faults);
         Received { set, faults }
     }
 
-    /// Returns the number of a set, with a reference that the caller has to release.
+    /// Returns the number of a set, with a reference that the caller has to release. A new set is
+    /// in the account of this peer until it is removed, whichever peers have it later.
     pub(crate) fn intern(
         &mut self,
+        owner: PeerId,
         attributes: Attributes,
         next_hops: &mut NextHopTable,
     ) -> AttrId {
@@ -130,31 +153,67 @@ impl Interner {
             ..
         } = self;
         let packed = packer.pack(&attributes);
-        let hash = hasher.hash_one(packed);
+        let hash = fold(hasher.hash_one(packed));
         let same = |&at: &u32| {
             let set = sets[at as usize].as_ref();
             meta[at as usize].hash == hash && set.is_some_and(|set| set.octets() == packed)
         };
-        if let Some(&at) = index.find(hash, same) {
+        if let Some(&at) = index.find(widen(hash), same) {
             meta[at as usize].references += 1;
             return AttrId::from_index(at);
         }
         let next_hop = next_hops.acquire(attributes.next_hop_address());
         let ranks = Ranks::new(&attributes, self.local_asn, next_hop);
-        let at = self.place(self.packer.keep(), ranks, hash);
+        let packed = self.packer.keep();
+        self.charge(owner, SET_OCTETS + packed.octets().len());
+        let at = self.place(packed, ranks, (hash, owner));
         let meta = &self.meta;
         self.index
-            .insert_unique(hash, at, |&at| meta[at as usize].hash);
+            .insert_unique(widen(hash), at, |&at| widen(meta[at as usize].hash));
         AttrId::from_index(at)
     }
 
-    fn place(&mut self, attributes: PackedAttributes, ranks: Ranks, hash: u64) -> u32 {
+    fn charge(&mut self, owner: PeerId, octets: usize) {
+        let at = usize::from(owner.0);
+        if at >= self.owned.len() {
+            self.owned.resize(at + 1, 0);
+        }
+        self.owned[at] += octets;
+    }
+
+    /// Returns the octets of the sets in a peer's account.
+    pub(crate) fn owned(&self, peer: PeerId) -> usize {
+        let octets = self.owned.get(usize::from(peer.0));
+        octets.copied().unwrap_or_default()
+    }
+
+    /// Moves the sets in a peer's account, which other peers still have, to that of no peer: its
+    /// number is about to be used again.
+    pub(crate) fn disown(&mut self, peer: PeerId) {
+        let octets = self.owned(peer);
+        if octets == 0 || peer == PeerId::LOCAL {
+            return;
+        }
+        for meta in self.meta.iter_mut().filter(|meta| meta.owner == peer) {
+            meta.owner = PeerId::LOCAL;
+        }
+        self.owned[usize::from(peer.0)] = 0;
+        self.charge(PeerId::LOCAL, octets);
+    }
+
+    fn place(
+        &mut self,
+        attributes: PackedAttributes,
+        ranks: Ranks,
+        (hash, owner): (u32, PeerId),
+    ) -> u32 {
         if let Some(at) = self.free.pop() {
             let slot = at as usize;
             self.sets[slot] = Some(attributes);
             self.ranks[slot] = ranks;
             self.meta[slot].hash = hash;
             self.meta[slot].references = 1;
+            self.meta[slot].owner = owner;
             return at;
         }
         self.sets.push(Some(attributes));
@@ -163,6 +222,7 @@ impl Interner {
             hash,
             references: 1,
             generation: self.first_generation,
+            owner,
         });
         self.sets.len() as u32 - 1
     }
@@ -199,8 +259,10 @@ impl Interner {
     fn forget(&mut self, at: usize, next_hops: &mut NextHopTable) {
         let meta = &mut self.meta[at];
         meta.generation = meta.generation.wrapping_add(1);
-        let hash = meta.hash;
-        self.sets[at] = None;
+        let (hash, owner) = (widen(meta.hash), usize::from(meta.owner.0));
+        if let Some(set) = self.sets[at].take() {
+            self.owned[owner] -= SET_OCTETS + set.octets().len();
+        }
         next_hops.release(self.ranks[at].next_hop);
         if let Ok(entry) = self.index.find_entry(hash, |&other| other as usize == at) {
             entry.remove();
@@ -216,6 +278,7 @@ impl Interner {
             self.first_generation = last.unwrap_or_default().wrapping_add(1);
             self.meta = Vec::new();
             self.free = Vec::new();
+            self.owned = Vec::new();
         }
     }
 
@@ -262,5 +325,65 @@ impl Interner {
     /// Returns the number of cached blocks.
     pub(crate) fn raw_len(&self) -> usize {
         self.raw.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeMap;
+
+    use bgp_proto::Community;
+
+    use super::*;
+    use crate::next_hop::NextHops;
+
+    fn set(number: u32) -> Attributes {
+        Attributes {
+            communities: (0..number).map(Community).collect(),
+            ..Attributes::default()
+        }
+    }
+
+    /// A set is in the account of the peer that sent it first, until nothing refers to it.
+    #[test]
+    fn set_is_in_one_account_until_removed() {
+        let mut interner = Interner::new(Asn(1), 7);
+        let mut next_hops = NextHopTable::new(NextHops::AssumeReachable);
+        // By set: its owner, its id and its references.
+        let mut naive: BTreeMap<u32, (u16, AttrId, u32)> = BTreeMap::new();
+        let mut random = 1_u32;
+        for _ in 0..5000 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let (number, peer) = (random >> 8 & 31, (random >> 16 & 3) as u16);
+            match (random >> 24 & 7, naive.get_mut(&number)) {
+                (0..=3, None) => {
+                    let id = interner.intern(PeerId(peer), set(number), &mut next_hops);
+                    naive.insert(number, (peer, id, 1));
+                }
+                (0..=3, Some(known)) => {
+                    let id = interner.intern(PeerId(peer), set(number), &mut next_hops);
+                    assert_eq!(id, known.1);
+                    known.2 += 1;
+                }
+                (4, _) if random >> 20 & 7 == 0 => {
+                    interner.disown(PeerId(peer));
+                    let owned = naive.values_mut().filter(|known| known.0 == peer);
+                    owned.for_each(|known| known.0 = 0);
+                }
+                (_, Some(known)) => {
+                    interner.release(known.1, 1, &mut next_hops);
+                    known.2 -= 1;
+                    if known.2 == 0 {
+                        naive.remove(&number);
+                    }
+                }
+                (_, None) => {}
+            }
+            for peer in 0..4 {
+                let owned = naive.values().filter(|known| known.0 == peer);
+                let octets = owned.map(|known| SET_OCTETS + interner.octets(known.1));
+                assert_eq!(interner.owned(PeerId(peer)), octets.sum::<usize>());
+            }
+        }
     }
 }

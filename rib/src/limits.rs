@@ -22,6 +22,14 @@ pub const RAW_OCTETS_MAX: usize = 1024;
 /// Octets after which a generation of cached blocks is full, whatever their number.
 pub const RAW_TOTAL_OCTETS_MAX: usize = 1 << 20;
 
+/// Octets of an attribute set beside its packed octets, as the account of its peer has them: the
+/// overhead of its allocation, its ranks and its place in the index.
+pub const SET_OCTETS: usize = 128;
+
+/// Octets of a path in the account of its peer: those of a prefix with one path. The octets of
+/// opaque NLRI and interfaces are not counted.
+pub const PATH_OCTETS: usize = 117;
+
 /// Prefixes with lookups that wait for memory together.
 pub(crate) const CHUNK: usize = 32;
 

@@ -19,6 +19,7 @@ use crate::depend::Dependence;
 use crate::explain::RouteView;
 use crate::export::{Change, Cursor, ExportSink, GroupId, GroupRules, SentPath};
 use crate::family::{FamilyTable, Ingested, Tables};
+use crate::limits::PATH_OCTETS;
 use crate::next_hop::{Reach, Track};
 use crate::peer::{DownMode, PathLimit, PeerCounters, PeerId, PeerInfo};
 use crate::policy::{InterfaceName, PrefixRange};
@@ -230,6 +231,23 @@ impl Rib {
         self.table(family)
             .map(|table| table.received().counters(peer))
             .unwrap_or_default()
+    }
+
+    /// Returns the octets that the tables hold for a peer: [`PATH_OCTETS`](crate::limits::PATH_OCTETS)
+    /// for each of its paths, and the attribute sets in its account. A set that several peers have
+    /// sent is in the account of the first one, until it is removed.
+    #[must_use]
+    pub fn octets(&self, peer: PeerId) -> usize {
+        let tables = self.families.iter().flatten();
+        let paths = tables.map(|table| table.received().counters(peer).paths as usize);
+        paths.sum::<usize>() * PATH_OCTETS + self.shared.interner.owned(peer)
+    }
+
+    /// Moves the attribute sets in the account of a peer that is removed, and that other peers have
+    /// sent, too, to the account of no peer: its number may be used again. Call it once
+    /// [`Rib::is_settled`] returns true.
+    pub fn disown(&mut self, peer: PeerId) {
+        self.shared.interner.disown(peer);
     }
 
     fn mark(&mut self, peer: PeerId, family: Family, how: Mark) {

@@ -68,12 +68,12 @@ impl Shared {
         rules.send_paths(family)
     }
 
-    pub(crate) fn receive(&mut self, block: &bgp_proto::AttrBlock<'_>) -> Received {
-        self.interner.receive(block, &mut self.next_hops)
+    pub(crate) fn receive(&mut self, peer: PeerId, block: &bgp_proto::AttrBlock<'_>) -> Received {
+        self.interner.receive(peer, block, &mut self.next_hops)
     }
 
-    pub(crate) fn intern(&mut self, attributes: Attributes) -> AttrId {
-        self.interner.intern(attributes, &mut self.next_hops)
+    pub(crate) fn intern(&mut self, owner: PeerId, attributes: Attributes) -> AttrId {
+        self.interner.intern(owner, attributes, &mut self.next_hops)
     }
 
     pub(crate) fn release(&mut self, id: AttrId) {

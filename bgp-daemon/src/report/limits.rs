@@ -65,9 +65,22 @@ pub fn limits(speaker: &Speaker) -> Vec<Limit> {
             number(usage.ring_octets.peak),
         ),
         Limit::new(
+            "octets of a table transfer kept for new members of a group",
+            number(limits::FEED_OCTETS_MAX),
+            "later members read the tables themselves",
+        )
+        .level(
+            number(usage.feed_octets.now),
+            number(usage.feed_octets.peak),
+        ),
+        Limit::new(
             "octets waiting for one neighbor",
             number(limits::SESSION_OCTETS_MAX),
             "nothing more is encoded for it until it reads",
+        )
+        .level(
+            number(usage.session_octets.now),
+            number(usage.session_octets.peak),
         ),
         Limit::new(
             "malformed messages kept",

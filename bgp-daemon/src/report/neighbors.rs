@@ -64,6 +64,8 @@ fn neighbor(speaker: &Speaker, peer: &PeerView<'_>, now: Instant) -> Neighbor {
         messages_out: stats.sent.total(),
         updates_in: stats.received.update,
         updates_out: stats.sent.update,
+        octets_received: peer.octets.received as u64,
+        octets_queued: peer.octets.queued as u64,
         stale_for_s: peer
             .stale_until
             .map(|until| until.saturating_duration_since(now).as_secs()),

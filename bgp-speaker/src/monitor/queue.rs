@@ -39,6 +39,10 @@ impl Queue {
         }
     }
 
+    pub(super) const fn octets(&self) -> usize {
+        self.octets
+    }
+
     /// Adds the marker of records that were lost before they came here, if there are any.
     pub(super) fn push_lost(&mut self, count: u64) {
         if count > 0 {

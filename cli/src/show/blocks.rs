@@ -55,6 +55,11 @@ pub(super) fn neighbor(neighbor: &Neighbor) -> String {
         "updates",
         &format!("{} in, {} out", neighbor.updates_in, neighbor.updates_out),
     );
+    let memory = format!(
+        "{} bytes of received routes, {} waiting to be sent",
+        neighbor.octets_received, neighbor.octets_queued
+    );
+    block.fact("memory", &memory);
     block.fact("faults", &neighbor.faults.to_string());
     for counters in &neighbor.families {
         block.fact(&counters.family, &family(counters));

@@ -173,6 +173,11 @@ impl Page<'_> {
         self.counters("neighbor_updates_in", help, each(|one| one.updates_in))?;
         let help = "UPDATE messages sent.";
         self.counters("neighbor_updates_out", help, each(|one| one.updates_out))?;
+        let help = "Bytes of its received routes in the tables.";
+        let received = |one: &Neighbor| one.octets_received;
+        self.gauges("neighbor_received_bytes", help, each(received))?;
+        let help = "Bytes that wait until it reads.";
+        self.gauges("neighbor_queued_bytes", help, each(|one| one.octets_queued))?;
         self.families(all)
     }
 

@@ -187,7 +187,7 @@ impl Runs {
                 None
             }
             Verdict::AcceptWith(attributes) => {
-                let id = shared.intern(*attributes);
+                let id = shared.intern(PeerId::LOCAL, *attributes);
                 self.edited.push(id);
                 Some(id)
             }

@@ -110,14 +110,18 @@ pub(super) struct Import {
 impl Import {
     /// Returns the import of all routes with these attributes from one peer, unless the policy
     /// evaluates each one. Takes over the reference of `received`.
-    pub(super) fn new(shared: &mut Shared, info: &PeerInfo, received: AttrId) -> Self {
+    pub(super) fn new(
+        shared: &mut Shared,
+        (peer, info): (PeerId, &PeerInfo),
+        received: AttrId,
+    ) -> Self {
         let reason = eligible::evaluate(shared, received, info);
         let accepted = match (&info.import, Arrival::of(shared, info, received)) {
             (Policy::RejectAll, _) => None,
             (_, Some(arrival)) => {
                 let mut ours = shared.interner.get(received);
                 arrival.apply(&mut ours);
-                Some(shared.intern(ours))
+                Some(shared.intern(peer, ours))
             }
             _ => {
                 shared.interner.acquire(received, 1);
@@ -152,7 +156,7 @@ impl Import {
                 ..self
             },
             Verdict::AcceptWith(attributes) => {
-                let edited = shared.intern(*attributes);
+                let edited = shared.intern(peer, *attributes);
                 if edited == accepted {
                     shared.release(edited);
                 }
@@ -277,7 +281,7 @@ impl<K: Key> FamilyTable<K> {
             return;
         };
         shared.interner.acquire(old.received(), 1);
-        let import = Import::new(shared, &info, old.received());
+        let import = Import::new(shared, (peer, &info), old.received());
         let evaluated = if matches!(info.import, Policy::Rules(_)) {
             let net = self.prefixes.path_net(at, peer, old.path_id());
             import.evaluated(shared, peer, self.prefixes.row(), net)
