@@ -334,7 +334,9 @@ impl Daemon {
             self.files.as_ref().and_then(EndpointFiles::poll_timeout),
         ];
         let deadline = deadline.into_iter().flatten().min();
-        // No turn is performed during the wait, so earlier deadlines would stay due.
+        // No turn is performed while changes wait, so other deadlines would stay due, and one that is
+        // due is always ready before the next part of the changes.
+        let deadline = deadline.filter(|_| self.waiting.len() == 0);
         let deadline = self.members_wait.or(deadline);
         tokio::select! {
             () = stop => Wake::Stop,
