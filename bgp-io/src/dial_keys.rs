@@ -14,7 +14,7 @@ use bgp_speaker::bgp_fsm::Instant;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-use crate::limits::{KEY_PROBE, KEY_PROBES_MAX, KEY_TRY};
+use crate::limits::{AGE_ROUNDING, KEY_ANSWER, KEY_ATTEMPTS, KEY_PROBE, KEY_PROBES_MAX, KEY_TRY};
 use crate::sockets::dialing;
 use crate::sockopt::TcpFigures;
 
@@ -24,10 +24,35 @@ pub(crate) struct DialKeys {
     used: Password,
     /// Another key that the peer may have.
     other: Option<Password>,
-    /// When the socket got its key.
-    since: Instant,
+    /// Whether the peer has not used the key on the socket yet, but the other one.
+    is_trial: bool,
+    /// The peer's silence with the key on the socket.
+    silence: Silence,
     /// The interval of the kernel's probes of an idle connection.
     pub(crate) probe: Duration,
+}
+
+/// The attempts to reach a silent peer: retransmissions, and probes of the kernel.
+struct Silence {
+    /// When the socket got its key, or when the last valid segment after that arrived.
+    since: Instant,
+    /// The kernel's count of attempts at that time; unknown before the first check.
+    before: Option<u32>,
+    /// The kernel's count at the last check.
+    count: u32,
+    /// When a check found enough attempts.
+    enough_at: Option<Instant>,
+}
+
+impl Silence {
+    const fn begin(since: Instant, before: Option<u32>, count: u32) -> Self {
+        Self {
+            since,
+            before,
+            count,
+            enough_at: None,
+        }
+    }
 }
 
 impl DialKeys {
@@ -43,7 +68,8 @@ impl DialKeys {
         Self {
             used,
             other,
-            since,
+            is_trial: false,
+            silence: Silence::begin(since, None, 0),
             probe,
         }
     }
@@ -69,31 +95,66 @@ impl DialKeys {
             Some(other) if other == self.used => Some(new.used),
             other => other,
         };
+        if other != self.other {
+            return Self {
+                used: self.used,
+                other,
+                ..new
+            };
+        }
         Self {
-            other,
             probe: new.probe,
             ..self
         }
+    }
+
+    /// Notes that the peer has answered a dial with the other key.
+    pub(crate) fn answered_with_other(&mut self, now: Instant) {
+        self.swap(now);
+        self.is_trial = false;
     }
 
     /// Notes that the socket has the other key.
     pub(crate) fn swap(&mut self, now: Instant) {
         if let Some(other) = &mut self.other {
             std::mem::swap(&mut self.used, other);
-            self.since = now;
+            self.is_trial = !self.is_trial;
+            let count = self.silence.count;
+            self.silence = Silence::begin(now, Some(count), count);
         }
     }
 
-    /// Returns the other key if the peer may have it: nothing valid has arrived since the socket
-    /// has its key, for longer than two probes. A peer with a closed window is probed less often and
-    /// answers, so something must be unanswered.
-    pub(crate) fn due(&self, now: Instant, figures: &TcpFigures) -> Option<&Password> {
-        let patience = self.probe * 5 / 2;
-        let silent = Duration::from_millis(figures.received_ms_ago.into());
-        let had = now.saturating_duration_since(self.since);
-        let is_unanswered = figures.repeats > 0 || figures.probes > 0;
-        let is_due = is_unanswered && silent >= patience && had >= patience;
+    /// Returns the other key if the peer may have it: attempts with the key on the socket are
+    /// unanswered for [`KEY_ANSWER`]. A time alone is no sign, because a retransmission may be
+    /// minutes after the one before. The key that the peer has used last gets more attempts, so that
+    /// most retransmissions after an outage of the network have it.
+    pub(crate) fn due(&mut self, now: Instant, figures: &TcpFigures) -> Option<&Password> {
+        let count = figures.repeats.saturating_add(figures.probes);
+        self.note_received(now, figures, count);
+        let silence = &mut self.silence;
+        silence.count = count;
+        // An acknowledgment sets the kernel's counts to zero.
+        let before = silence.before.map_or(count, |before| before.min(count));
+        silence.before = Some(before);
+        let enough = if self.is_trial { 1 } else { KEY_ATTEMPTS };
+        if count - before < enough {
+            silence.enough_at = None;
+            return None;
+        }
+        let enough_at = *silence.enough_at.get_or_insert(now);
+        let is_due = now.saturating_duration_since(enough_at) >= KEY_ANSWER;
         self.other.as_ref().filter(|_| is_due)
+    }
+
+    /// Begins the silence after a valid segment: the peer has the key on the socket.
+    fn note_received(&mut self, now: Instant, figures: &TcpFigures, count: u32) {
+        let silent = Duration::from_millis(figures.received_ms_ago.into());
+        let had = now.saturating_duration_since(self.silence.since);
+        if silent + AGE_ROUNDING < had {
+            let since = self.silence.since + (had - silent);
+            self.silence = Silence::begin(since, Some(count), count);
+            self.is_trial = false;
+        }
     }
 }
 
@@ -128,18 +189,17 @@ impl Dialing {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const NOW: Instant = Instant(60_000_000_000);
+    use crate::limits::KEY_CHECK;
 
     fn keys(used: &str, other: Option<&str>) -> DialKeys {
         DialKeys::new(used.into(), other.map(Into::into), 90, Instant::ZERO)
     }
 
-    /// A connection on which probes are unanswered for so many milliseconds.
+    /// A connection without a valid segment for so many milliseconds.
     fn silent(received_ms_ago: u32) -> TcpFigures {
         TcpFigures {
             repeats: 0,
-            probes: 2,
+            probes: 0,
             in_flight: 0,
             received_ms_ago,
             segments_in: 100,
@@ -169,36 +229,119 @@ mod tests {
         }
     }
 
-    #[test]
-    fn other_key_is_due_after_silence_alone() {
+    /// Retransmissions after a timeout of so many milliseconds that doubles each time, in
+    /// milliseconds after the lost segment.
+    fn retransmissions(timeout_ms: u64) -> Vec<u64> {
+        (1..12).map(|n| timeout_ms * ((1 << n) - 1)).collect()
+    }
+
+    /// Returns which of the retransmissions a peer with this key answers after an outage.
+    fn answered(sent_ms: &[u64], outage_ms: u64, key: &str) -> Option<usize> {
         let mut keys = keys("old", Some("new"));
-        assert_eq!(keys.due(NOW, &silent(2_500)), Some(&"new".into()));
-        assert!(keys.due(NOW, &silent(2_499)).is_none());
-        let answered = TcpFigures {
-            probes: 0,
-            ..silent(60_000)
+        let mut sent = 0;
+        let check_ms = usize::try_from(KEY_CHECK.as_millis()).expect("short");
+        for ms in (0..).step_by(check_ms) {
+            while *sent_ms.get(sent)? <= ms {
+                if sent_ms[sent] >= outage_ms && &*keys.used == key {
+                    return Some(sent);
+                }
+                sent += 1;
+            }
+            let figures = TcpFigures {
+                repeats: sent.try_into().expect("few"),
+                probes: 0,
+                ..silent(ms.try_into().expect("short"))
+            };
+            let now = Instant::ZERO + Duration::from_millis(ms);
+            if keys.due(now, &figures).is_some() {
+                keys.swap(now);
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn outage_costs_at_most_one_retransmission() {
+        for timeout_ms in 200..=400 {
+            let sent = retransmissions(timeout_ms);
+            for (first, outage_ms) in sent.iter().enumerate().take(10) {
+                let found = answered(&sent, *outage_ms, "old");
+                let is_early = found == Some(first) || found == Some(first + 1);
+                assert!(is_early, "{timeout_ms} {first} {found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_key_is_found_by_the_fourth_retransmission() {
+        for timeout_ms in 200..=400 {
+            let found = answered(&retransmissions(timeout_ms), 0, "new");
+            assert!(
+                found <= Some(3) && found.is_some(),
+                "{timeout_ms} {found:?}"
+            );
+        }
+    }
+
+    /// Checks the keys after so many milliseconds.
+    fn is_due(keys: &mut DialKeys, ms: u64, (repeats, probes): (u32, u32), received: u64) -> bool {
+        let figures = TcpFigures {
+            repeats,
+            probes,
+            ..silent((ms - received).try_into().expect("short"))
         };
-        assert!(keys.due(NOW, &answered).is_none(), "a closed window");
-        let repeats = TcpFigures {
-            repeats: 1,
-            ..answered
-        };
-        assert!(keys.due(NOW, &repeats).is_some());
-        keys.swap(NOW);
+        let now = Instant::ZERO + Duration::from_millis(ms);
+        let due = keys.due(now, &figures).is_some();
+        if due {
+            keys.swap(now);
+        }
+        due
+    }
+
+    #[test]
+    fn other_key_is_due_after_unanswered_attempts_alone() {
+        let mut keys = keys("old", Some("new"));
+        assert!(!is_due(&mut keys, 0, (0, 0), 0));
+        assert!(!is_due(&mut keys, 60_000, (0, 0), 0), "a closed window");
+        assert!(!is_due(&mut keys, 60_500, (0, 1), 0), "one probe");
+        assert!(!is_due(&mut keys, 61_500, (0, 2), 0), "no time to answer");
+        assert!(!is_due(&mut keys, 62_499, (0, 3), 0), "no time to answer");
+        assert!(is_due(&mut keys, 62_500, (0, 3), 0));
         assert_eq!(both(&keys), ("new", Some("old")));
-        // The silence from before the change does not count.
-        let soon = NOW + Duration::from_millis(2_499);
-        assert!(keys.due(soon, &silent(5_000)).is_none());
-        let later = NOW + Duration::from_millis(2_500);
-        assert_eq!(keys.due(later, &silent(5_000)), Some(&"old".into()));
+        assert!(
+            !is_due(&mut keys, 99_000, (0, 3), 0),
+            "nothing sent with it"
+        );
+        assert!(!is_due(&mut keys, 99_500, (1, 3), 0), "no time to answer");
+        assert!(is_due(&mut keys, 100_500, (1, 3), 0));
+        assert_eq!(both(&keys), ("old", Some("new")));
         keys.other = None;
-        assert!(keys.due(later, &silent(5_000)).is_none());
+        assert!(!is_due(&mut keys, 200_000, (9, 3), 0));
+        assert!(!is_due(&mut keys, 300_000, (9, 3), 0));
+    }
+
+    #[test]
+    fn answered_key_stays_until_new_attempts_fail() {
+        let mut keys = keys("old", Some("new"));
+        for (ms, repeats) in [(0, 0), (500, 2), (1_500, 3), (2_000, 4), (3_000, 4)] {
+            is_due(&mut keys, ms, (repeats, 0), 0);
+        }
+        // The peer has sent a valid segment, and acknowledged nothing.
+        for ms in (4_000..60_000).step_by(500) {
+            assert!(!is_due(&mut keys, ms, (4, 0), 3_500), "{ms}");
+        }
+        let used = keys.used().clone();
+        assert!(!is_due(&mut keys, 60_000, (5, 0), 3_500));
+        assert!(!is_due(&mut keys, 62_000, (5, 0), 3_500), "one attempt");
+        assert!(!is_due(&mut keys, 62_500, (6, 0), 3_500));
+        assert!(is_due(&mut keys, 63_500, (6, 0), 3_500));
+        assert_ne!(keys.used(), &used);
     }
 
     #[test]
     fn probes_end_no_connection_before_the_hold_time() {
         for hold in [0, 3, 90, 126, 127, 240, u16::MAX] {
-            let keys = DialKeys::new("old".into(), None, hold, NOW);
+            let keys = DialKeys::new("old".into(), None, hold, Instant::ZERO);
             let end = keys.probe * KEY_PROBES_MAX;
             assert!(end > Duration::from_secs(hold.into()), "{hold}");
         }

@@ -76,6 +76,12 @@ pub const KEY_PROBE: Duration = Duration::from_secs(1);
 /// Probes without an answer after which the kernel ends a connection (`MAX_TCP_KEEPCNT`).
 pub const KEY_PROBES_MAX: u32 = 127;
 
+/// Unanswered attempts after which the other TCP-MD5 key is tried, if the peer has used this one.
+pub const KEY_ATTEMPTS: u32 = 2;
+
+/// Time for an answer to these attempts.
+pub const KEY_ANSWER: Duration = Duration::from_secs(1);
+
 /// Interval between checks of the connections with two TCP-MD5 keys.
 pub const KEY_CHECK: Duration = Duration::from_millis(500);
 

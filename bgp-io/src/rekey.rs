@@ -28,7 +28,7 @@ impl Link {
     pub(crate) fn opened_with(&mut self, second: bool, now: Instant) {
         if let Some(keys) = &mut self.dial_keys {
             if second {
-                keys.swap(now);
+                keys.answered_with_other(now);
             }
             self.probe_idle();
         }
