@@ -28,8 +28,9 @@ pub const SESSION_PIECES_MAX: usize = 128;
 /// Prefixes that one call of [`crate::Speaker::run`] decides or exports per family and group.
 pub const BITE_PREFIXES: u32 = 8192;
 
-/// Octets that one call of [`crate::Speaker::run`] encodes per family and group. With fewer than
-/// 128 octets for each of its prefixes, [`BITE_PREFIXES`] is reached first.
+/// Octets that one call of [`crate::Speaker::run`] encodes per family and group, as estimated: each
+/// different set of attributes, and about 10 (IPv4) or 25 (IPv6) for each prefix. With fewer than
+/// 128 for each prefix, sets included, [`BITE_PREFIXES`] is reached first.
 pub const BITE_OCTETS_MAX: usize = 1 << 20;
 
 /// Prefixes per step of a member's full table dump, so that one dump does not delay the others.

@@ -37,6 +37,11 @@ pub(crate) const CHUNK: usize = 32;
 /// the table: the readers it was kept for then read the whole table instead.
 pub const LOG_ENTRIES_MIN: usize = 65_536;
 
+/// Runs (a set of attributes from one peer) that a step of export charges once, although their
+/// routes are not adjacent in the tables; with more, some are charged more often, and the step is
+/// shorter. 16 octets each in every family.
+pub(crate) const CHARGED_RUNS: usize = 256;
+
 /// Withdrawn prefixes kept for readers that have not read the withdrawal. If there are more, the
 /// oldest are dropped, and readers that still needed them get [`crate::Progress::Lost`].
 pub const TOMBSTONES_MAX: usize = 1 << 21;

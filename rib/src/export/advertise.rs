@@ -30,7 +30,7 @@ pub(super) struct Bite<'b> {
     pub(super) by_themselves: bool,
     pub(super) runs: &'b mut Runs,
     pub(super) withdrawals: &'b mut Withdrawals,
-    pub(super) meter: Meter,
+    pub(super) meter: Meter<'b>,
 }
 
 impl Bite<'_> {
@@ -74,7 +74,8 @@ impl Bite<'_> {
         match (new, held) {
             (Some((attributes, source)), held) => {
                 if self.runs.push(attributes, source, at) {
-                    self.meter.begin_run(&view.shared.interner, attributes);
+                    let run = (attributes, source);
+                    self.meter.turn(&view.shared.interner, run);
                 }
                 self.meter.announce(nlri);
                 // The source held another peer's route until now, or may have.
@@ -128,7 +129,7 @@ impl Bite<'_> {
         let mut each = |word: Word<'_>| match word {
             Word::Reach(path, id) => {
                 if runs.push_path(path, at, id) {
-                    meter.begin_run(interner, path.stamp.id());
+                    meter.turn(interner, (path.stamp.id(), path.source));
                 }
                 meter.announce(nlri);
             }

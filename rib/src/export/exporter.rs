@@ -13,7 +13,7 @@ use super::changes::{Change, Route};
 use super::cursor::Cursor;
 use super::group::{AdjRibOut, Withdrawals};
 use super::log::Log;
-use super::meter::Meter;
+use super::meter::{Charged, Meter};
 use super::path_log::PathLog;
 use super::paths::{Choice, SentPath, sent_paths};
 use super::rules::GroupId;
@@ -51,6 +51,7 @@ struct Scratch {
     runs: Runs,
     withdrawals: Withdrawals,
     choice: Choice,
+    charged: Charged,
 }
 
 impl Exporter {
@@ -392,7 +393,7 @@ impl Exporter {
             by_themselves: own.is_some(),
             runs: &mut scratch.runs,
             withdrawals: &mut scratch.withdrawals,
-            meter: Meter::new(sink.room()),
+            meter: Meter::new(sink.room(), &mut scratch.charged),
         };
         let slots = &mut scratch.slots;
         let progress = match rules.send_paths(*family) {

@@ -3,6 +3,7 @@
 mod evaluated;
 mod link;
 mod recorded;
+mod room;
 
 use std::net::{IpAddr, Ipv4Addr};
 
