@@ -1,11 +1,11 @@
 //! Passwords that resources refer to, in a directory of files: the key `k` of the secret `s` is the
 //! file `s/k`.
 //!
-//! A file that cannot be read does not end an established session: programs that write these files
-//! swap symbolic links, write in two steps or set wrong permissions. A password that was read once
-//! stays valid as long as a resource refers to it, and another value replaces it when it was read
-//! twice in a row. Files are read beside the loop: a directory that does not answer delays the
-//! daemon at most for [`SECRETS_ANSWER_MAX`].
+//! A file that cannot be read, or has invalid keys, does not end an established session: programs
+//! that write these files swap symbolic links, write in two steps or set wrong permissions. A
+//! password that was read once stays valid as long as a resource refers to it, and another value
+//! replaces it when it was read twice in a row. Files are read beside the loop: a directory that
+//! does not answer delays the daemon at most for [`SECRETS_ANSWER_MAX`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
@@ -15,6 +15,7 @@ use std::mem;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use bgp_config::SessionKeys;
 use bgp_io::bgp_speaker::Password;
 use calico_bgp::{Fault, SecretKeyRef, Secrets};
 use nix::fcntl::OFlag;
@@ -168,8 +169,10 @@ impl Secret {
     /// Processes the result of a read; returns whether anything has changed.
     fn take(&mut self, found: Result<Password>) -> bool {
         let (found, trouble) = match found {
-            Ok(found) if found.is_empty() => (None, Some("is empty".to_owned())),
-            Ok(found) => (Some(found), None),
+            Ok(found) => match SessionKeys::read(&found) {
+                Ok(_) => (Some(found), None),
+                Err(reason) => (None, Some(reason)),
+            },
             // The peer that needs it reports it.
             Err(error) if self.value.is_none() && error.kind() == ErrorKind::NotFound => {
                 (None, None)

@@ -107,6 +107,34 @@ async fn another_value_is_taken_when_it_was_read_twice_in_a_row() {
 }
 
 #[tokio::test]
+async fn last_valid_keys_stay_while_the_file_is_invalid() {
+    let (directory, mut keeper) = keeper(&["mesh"]);
+    let path = directory.path().join("bgp/mesh");
+    fs::write(&path, "QXZ\n\nnew\n").expect("written");
+    read_again(&mut keeper).await;
+    assert_eq!(word(&keeper, "mesh"), None);
+    assert!(keeper.is_settled());
+    fs::write(&path, "old\nnew\n").expect("written");
+    read_again(&mut keeper).await;
+    assert_eq!(word(&keeper, "mesh").as_deref(), Some("old\nnew"));
+    assert_eq!(notes(&keeper), "");
+    for (invalid, reason) in [
+        ("QXZ\n\nnew", "has 0 octets"),
+        ("QXZ\nnew\nthird", "has more than two lines"),
+        (&"QXZ".repeat(30), "has 90 octets"),
+    ] {
+        fs::write(&path, invalid).expect("written");
+        for _ in 0..3 {
+            read_again(&mut keeper).await;
+        }
+        assert_eq!(word(&keeper, "mesh").as_deref(), Some("old\nnew"));
+        let notes = notes(&keeper);
+        assert!(notes.contains(reason) && notes.ends_with("the last password stays in effect"));
+        assert!(!notes.contains("QXZ"), "{notes}");
+    }
+}
+
+#[tokio::test]
 async fn only_regular_files_are_read_and_none_blocks() {
     let (directory, mut keeper) = keeper(&["directory", "pipe", "socket"]);
     let at = |key: &str| directory.path().join("bgp").join(key);
