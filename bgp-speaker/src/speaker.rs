@@ -292,17 +292,26 @@ impl Speaker {
             let why = Notification::cease(cease::OUT_OF_RESOURCES);
             self.session_input(now, peer, bgp_fsm::Input::Rejected(why));
         }
-        while let Some(&peer) = self.leaving.front()
-            && self.rib.is_settled(peer)
-        {
-            self.leaving.pop_front();
-            self.monitor_gone(peer);
-            self.rib.disown(peer);
-            self.roster.release(peer);
-        }
+        self.release_settled();
         self.trim();
         self.drain_tracks();
         progress
+    }
+
+    /// Releases the numbers of removed peers that have no path left.
+    fn release_settled(&mut self) {
+        let rib = &self.rib;
+        let settled = self
+            .leaving
+            .iter()
+            .take_while(|&&peer| rib.is_settled(peer));
+        let settled = settled.count();
+        let settled: Vec<PeerId> = self.leaving.drain(..settled).collect();
+        self.rib.disown(&settled);
+        for peer in settled {
+            self.monitor_gone(peer);
+            self.roster.release(peer);
+        }
     }
 
     /// Adds a reader of the tables, such as the kernel's FIB: it receives the whole tables, then

@@ -187,18 +187,25 @@ impl Interner {
         octets.copied().unwrap_or_default()
     }
 
-    /// Moves the sets in a peer's account, which other peers still have, to that of no peer: its
-    /// number is about to be used again.
-    pub(crate) fn disown(&mut self, peer: PeerId) {
-        let octets = self.owned(peer);
-        if octets == 0 || peer == PeerId::LOCAL {
+    /// Moves the sets in the accounts of these peers, which other peers still have, to that of no
+    /// peer: the numbers of these peers are about to be used again. Reads all sets, but only once.
+    pub(crate) fn disown(&mut self, peers: &[PeerId]) {
+        let mut octets = 0;
+        for peer in peers.iter().filter(|&&peer| peer != PeerId::LOCAL) {
+            if let Some(owned) = self.owned.get_mut(usize::from(peer.0)) {
+                octets += core::mem::take(owned);
+            }
+        }
+        if octets == 0 {
             return;
         }
-        for meta in self.meta.iter_mut().filter(|meta| meta.owner == peer) {
-            meta.owner = PeerId::LOCAL;
-        }
-        self.owned[usize::from(peer.0)] = 0;
         self.charge(PeerId::LOCAL, octets);
+        // An account with a set has octets, except for those that have just been emptied.
+        for meta in &mut self.meta {
+            if self.owned[usize::from(meta.owner.0)] == 0 {
+                meta.owner = PeerId::LOCAL;
+            }
+        }
     }
 
     fn place(
@@ -366,8 +373,12 @@ mod tests {
                     known.2 += 1;
                 }
                 (4, _) if random >> 20 & 7 == 0 => {
-                    interner.disown(PeerId(peer));
-                    let owned = naive.values_mut().filter(|known| known.0 == peer);
+                    // Peer 9 has no account.
+                    let removed = [peer, 9, random as u16 & 3];
+                    interner.disown(&removed.map(PeerId));
+                    let owned = naive
+                        .values_mut()
+                        .filter(|known| removed.contains(&known.0));
                     owned.for_each(|known| known.0 = 0);
                 }
                 (_, Some(known)) => {

@@ -243,11 +243,12 @@ impl Rib {
         paths.sum::<usize>() * PATH_OCTETS + self.shared.interner.owned(peer)
     }
 
-    /// Moves the attribute sets in the account of a peer that is removed, and that other peers have
-    /// sent, too, to the account of no peer: its number may be used again. Call it once
-    /// [`Rib::is_settled`] returns true.
-    pub fn disown(&mut self, peer: PeerId) {
-        self.shared.interner.disown(peer);
+    /// Moves the attribute sets in the accounts of removed peers, which other peers have sent, too,
+    /// to the account of no peer: the numbers of these peers may be used again. Call it once
+    /// [`Rib::is_settled`] returns true for each of them. It reads every set if there is one to move,
+    /// so call it once for all of them.
+    pub fn disown(&mut self, peers: &[PeerId]) {
+        self.shared.interner.disown(peers);
     }
 
     fn mark(&mut self, peer: PeerId, family: Family, how: Mark) {

@@ -1,5 +1,6 @@
 //! Whole speakers, with scripted peers or with each other, in virtual time.
 
+mod accounts;
 mod add_path;
 mod addresses;
 mod awaited;
