@@ -14,7 +14,10 @@ use bgp_speaker::bgp_fsm::Instant;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-use crate::limits::{AGE_ROUNDING, KEY_ANSWER, KEY_ATTEMPTS, KEY_PROBE, KEY_PROBES_MAX, KEY_TRY};
+use crate::limits::{
+    AGE_ROUNDING, KEY_ANSWER, KEY_ANSWERS_PER_HOLD, KEY_ATTEMPTS, KEY_PROBE, KEY_PROBES_MAX,
+    KEY_TRY,
+};
 use crate::sockets::dialing;
 use crate::sockopt::TcpFigures;
 
@@ -28,8 +31,35 @@ pub(crate) struct DialKeys {
     is_trial: bool,
     /// The peer's silence with the key on the socket.
     silence: Silence,
-    /// The interval of the kernel's probes of an idle connection.
-    pub(crate) probe: Duration,
+    pace: Pace,
+}
+
+/// The times of a connection, as its hold time demands.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// The interval of the kernel's probes of an idle connection; `None` without a hold time.
+    probe: Option<Duration>,
+    /// The time for an answer to the attempts to reach the peer.
+    answer: Duration,
+}
+
+impl Pace {
+    /// The kernel ends a connection after too many probes without an answer: the hold timer must be
+    /// earlier. So there are no probes without a hold time.
+    fn new(hold_time_s: u16) -> Self {
+        let hold_time_s = u32::from(hold_time_s);
+        if hold_time_s == 0 {
+            return Self {
+                probe: None,
+                answer: KEY_ANSWER,
+            };
+        }
+        let share = Duration::from_secs(hold_time_s.into()) / KEY_ANSWERS_PER_HOLD;
+        Self {
+            probe: Some(KEY_PROBE * (hold_time_s / KEY_PROBES_MAX + 1)),
+            answer: KEY_ANSWER.min(share),
+        }
+    }
 }
 
 /// The attempts to reach a silent peer: retransmissions, and probes of the kernel.
@@ -56,22 +86,30 @@ impl Silence {
 }
 
 impl DialKeys {
-    /// Returns the keys of a new connection. The kernel ends a connection after too many probes
-    /// without an answer: the hold timer must be earlier.
+    /// Returns the keys of a new connection.
     pub(crate) fn new(
         used: Password,
         other: Option<Password>,
         hold_time_s: u16,
         since: Instant,
     ) -> Self {
-        let probe = KEY_PROBE * (u32::from(hold_time_s) / KEY_PROBES_MAX + 1);
         Self {
             used,
             other,
             is_trial: false,
             silence: Silence::begin(since, None, 0),
-            probe,
+            pace: Pace::new(hold_time_s),
         }
+    }
+
+    /// Sets the negotiated hold time.
+    pub(crate) fn set_hold_time(&mut self, seconds: u16) {
+        self.pace = Pace::new(seconds);
+    }
+
+    /// Returns the interval at which the kernel probes the connection while it is idle.
+    pub(crate) fn probe(&self) -> Option<Duration> {
+        self.other.as_ref().and(self.pace.probe)
     }
 
     /// Returns the key on the socket.
@@ -103,7 +141,7 @@ impl DialKeys {
             };
         }
         Self {
-            probe: new.probe,
+            pace: new.pace,
             ..self
         }
     }
@@ -125,7 +163,7 @@ impl DialKeys {
     }
 
     /// Returns the other key if the peer may have it: attempts with the key on the socket are
-    /// unanswered for [`KEY_ANSWER`]. A time alone is no sign, because a retransmission may be
+    /// unanswered for [`KEY_ANSWER`] or less. A time alone is no sign, because a retransmission may be
     /// minutes after the one before. The key that the peer has used last gets more attempts, so that
     /// most retransmissions after an outage of the network have it.
     pub(crate) fn due(&mut self, now: Instant, figures: &TcpFigures) -> Option<&Password> {
@@ -142,7 +180,7 @@ impl DialKeys {
             return None;
         }
         let enough_at = *silence.enough_at.get_or_insert(now);
-        let is_due = now.saturating_duration_since(enough_at) >= KEY_ANSWER;
+        let is_due = now.saturating_duration_since(enough_at) >= self.pace.answer;
         self.other.as_ref().filter(|_| is_due)
     }
 
@@ -340,10 +378,29 @@ mod tests {
 
     #[test]
     fn probes_end_no_connection_before_the_hold_time() {
-        for hold in [0, 3, 90, 126, 127, 240, u16::MAX] {
-            let keys = DialKeys::new("old".into(), None, hold, Instant::ZERO);
-            let end = keys.probe * KEY_PROBES_MAX;
+        for hold in [3, 90, 126, 127, 240, u16::MAX] {
+            let probe = Pace::new(hold).probe.expect("probes");
+            let end = probe * KEY_PROBES_MAX;
             assert!(end > Duration::from_secs(hold.into()), "{hold}");
         }
+        assert_eq!(Pace::new(0).probe, None);
+    }
+
+    #[test]
+    fn times_follow_the_negotiated_hold_time() {
+        let mut keys = DialKeys::new("old".into(), Some("new".into()), 240, Instant::ZERO);
+        let secs = Duration::from_secs;
+        assert_eq!((keys.probe(), keys.pace.answer), (Some(secs(2)), secs(1)));
+        keys.set_hold_time(3);
+        let half = Duration::from_millis(500);
+        assert_eq!((keys.probe(), keys.pace.answer), (Some(secs(1)), half));
+        assert!(!is_due(&mut keys, 0, (0, 0), 0));
+        assert!(!is_due(&mut keys, 2_000, (0, 2), 0));
+        assert!(is_due(&mut keys, 2_500, (0, 2), 0));
+        keys.set_hold_time(0);
+        assert_eq!((keys.probe(), keys.pace.answer), (None, secs(1)));
+        keys.set_hold_time(90);
+        keys.other = None;
+        assert_eq!(keys.probe(), None, "one key");
     }
 }

@@ -79,8 +79,12 @@ pub const KEY_PROBES_MAX: u32 = 127;
 /// Unanswered attempts after which the other TCP-MD5 key is tried, if the peer has used this one.
 pub const KEY_ATTEMPTS: u32 = 2;
 
-/// Time for an answer to these attempts.
+/// Time for an answer to these attempts, at most one of [`KEY_ANSWERS_PER_HOLD`] parts of the hold
+/// time.
 pub const KEY_ANSWER: Duration = Duration::from_secs(1);
+
+/// The least number of times that [`KEY_ANSWER`] fits into the hold time.
+pub const KEY_ANSWERS_PER_HOLD: u32 = 6;
 
 /// Interval between checks of the connections with two TCP-MD5 keys.
 pub const KEY_CHECK: Duration = Duration::from_millis(500);

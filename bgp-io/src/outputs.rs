@@ -59,7 +59,12 @@ impl Io {
                     self.events.push(Event::Gone(peer));
                 }
                 Output::Track(track) => self.events.push(Event::Track(track)),
-                Output::Event(event) => self.events.push(Event::Speaker(event)),
+                Output::Event(event) => {
+                    if let bgp_speaker::Event::Up { peer, params, .. } = &event {
+                        self.negotiated(*peer, params.hold_time_s);
+                    }
+                    self.events.push(Event::Speaker(event));
+                }
             }
         }
     }
@@ -98,9 +103,20 @@ impl Io {
         password: Option<Password>,
         second: Option<Password>,
     ) -> Option<DialKeys> {
-        let hold_time_s = self.speaker.peer_config(peer)?.session.hold_time_s;
+        let password = password?;
+        let view = self.speaker.peer(peer)?;
+        let configured = view.config.session.hold_time_s;
+        let hold_time_s = view.params.map_or(configured, |params| params.hold_time_s);
         let now = self.clock.now();
-        Some(DialKeys::new(password?, second, hold_time_s, now))
+        Some(DialKeys::new(password, second, hold_time_s, now))
+    }
+
+    /// Applies the hold time of an established session to the connection that this side dialed.
+    fn negotiated(&mut self, peer: PeerId, hold_time_s: u16) {
+        let token = self.places.get(&(peer, Conn::Outbound)).copied();
+        if let Some(link) = token.and_then(|token| self.link(token)) {
+            link.set_hold_time(hold_time_s);
+        }
     }
 
     /// Changes the security of a peer's open transports. If that fails the session ends: otherwise

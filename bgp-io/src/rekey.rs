@@ -34,6 +34,14 @@ impl Link {
         }
     }
 
+    /// Sets the negotiated hold time of a connection with keys.
+    pub(crate) fn set_hold_time(&mut self, seconds: u16) {
+        if let Some(keys) = &mut self.dial_keys {
+            keys.set_hold_time(seconds);
+            self.probe_idle();
+        }
+    }
+
     /// Has the kernel probe the connection while it is idle, so that a silent peer is noticed early,
     /// or no longer. Without the probes the silence is noticed later, by the next message.
     pub(crate) fn probe_idle(&self) {
@@ -42,12 +50,12 @@ impl Link {
         };
         let socket = SockRef::from(stream);
         let keys = self.dial_keys.as_ref();
-        let _ = match keys.filter(|keys| keys.are_two()) {
+        let _ = match keys.and_then(|keys| keys.probe()) {
             None => socket.set_keepalive(false),
-            Some(keys) => socket.set_tcp_keepalive(
+            Some(probe) => socket.set_tcp_keepalive(
                 &TcpKeepalive::new()
-                    .with_time(keys.probe)
-                    .with_interval(keys.probe)
+                    .with_time(probe)
+                    .with_interval(probe)
                     .with_retries(KEY_PROBES_MAX),
             ),
         };
