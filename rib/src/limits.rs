@@ -33,6 +33,10 @@ pub const PATH_OCTETS: usize = 117;
 /// Prefixes with lookups that wait for memory together.
 pub(crate) const CHUNK: usize = 32;
 
+/// Slots that a reader takes from a change log at once. A step that ends early because its output
+/// is long reads at most these in vain.
+pub(crate) const READ_SLOTS: u32 = 512;
+
 /// A change log is never cut below this many entries. Above, it is cut when it is longer than twice
 /// the table: the readers it was kept for then read the whole table instead.
 pub const LOG_ENTRIES_MIN: usize = 65_536;

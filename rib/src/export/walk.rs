@@ -7,7 +7,7 @@ use super::cursor::Cursor;
 use super::log::Log;
 use crate::adj_rib_in::AdjRibsIn;
 use crate::bite::Progress;
-use crate::limits::CHUNK;
+use crate::limits::{CHUNK, READ_SLOTS};
 use crate::prefixes::Prefixes;
 use crate::shared::Shared;
 use crate::table::Key;
@@ -40,16 +40,39 @@ pub(super) fn walk<K: Key>(
     slots: &mut Vec<u32>,
     mut visit: impl FnMut(&mut View<'_, K>, Visit) -> ControlFlow<u32, u32>,
 ) -> (Progress, u32) {
-    let from = *cursor;
-    let mut step = log.read(cursor, view.prefixes.len(), budget, slots);
-    let (mut cost, mut visited, mut is_cut) = (0, 0, false);
+    let (mut cost, mut left) = (0, budget);
+    loop {
+        let from = *cursor;
+        let step = log.read(cursor, view.prefixes.len(), left.min(READ_SLOTS), slots);
+        let visited = visit_all(view, (slots, step.fresh), &mut cost, &mut visit);
+        if let ControlFlow::Break(visited) = visited {
+            // The position behind the slots that were visited: the log has not changed since.
+            *cursor = from;
+            let step = log.read(cursor, view.prefixes.len(), visited, slots);
+            return (step.progress, cost);
+        }
+        left -= slots.len() as u32;
+        let is_same_pass = cursor.is_fed() == from.is_fed();
+        if left == 0 || step.progress == Progress::Done || !is_same_pass {
+            return (step.progress, cost);
+        }
+    }
+}
+
+/// Visits slots and adds their routes to `cost`. Breaks with the number of visited slots.
+fn visit_all<K: Key>(
+    view: &mut View<'_, K>,
+    (slots, fresh): (&[u32], bool),
+    cost: &mut u32,
+    visit: &mut impl FnMut(&mut View<'_, K>, Visit) -> ControlFlow<u32, u32>,
+) -> ControlFlow<u32> {
+    let mut visited = 0;
     for chunk in slots.chunks(CHUNK) {
         warm(view, chunk);
         for &at in chunk {
             let mut advertised = ControlFlow::Continue(0);
             if view.prefixes.used(at).is_some() {
                 let is_readable = view.prefixes.slot_mut(at).is_readable();
-                let fresh = step.fresh;
                 let slot = Visit {
                     at,
                     fresh,
@@ -58,23 +81,14 @@ pub(super) fn walk<K: Key>(
                 advertised = visit(view, slot);
             }
             let (ControlFlow::Continue(routes) | ControlFlow::Break(routes)) = advertised;
-            cost += routes.max(1);
+            *cost += routes.max(1);
             visited += 1;
-            is_cut = advertised.is_break();
-            if is_cut {
-                break;
+            if advertised.is_break() {
+                return ControlFlow::Break(visited);
             }
         }
-        if is_cut {
-            break;
-        }
     }
-    if is_cut {
-        // The position behind the slots that were visited: the log has not changed since.
-        *cursor = from;
-        step = log.read(cursor, view.prefixes.len(), visited, slots);
-    }
-    (step.progress, cost)
+    ControlFlow::Continue(())
 }
 
 /// Prefetches the memory that visits of all these slots read, so that the processor does not wait
