@@ -160,10 +160,13 @@ fn forward<'v>(own: &Own<'v>, spec: &'v BgpPeerSpec, origin: Origin) -> Vec<Want
         ..Want::new(own, origin, peer.address)
     };
     if let Some((name, node)) = own.node_at(peer.address) {
-        want.is_plain_node = !own.reflects(name, node);
-        if own.asn_of(node) == asn {
-            want.port = own.port_of(name);
+        let (is_node_as, listens) = (own.asn_of(node) == asn, own.port_of(name));
+        if is_node_as {
+            want.port = listens;
         }
+        // Another AS or port is another speaker at the node's address.
+        let is_node_port = peer.port.map_or(want.port, u16::from) == listens;
+        want.is_plain_node = is_node_as && is_node_port && !own.reflects(name, node);
         let local = own.node.address_beside(peer.address);
         want.passive =
             origin == Origin::Global && local.is_some_and(|local| waits_for(local, peer.address));

@@ -176,7 +176,12 @@ impl<'v> Want<'v> {
             peer.prefix_limits = PrefixLimits::of_all(NODE_PREFIXES_MAX);
         }
         if let Some(peering) = self.peering {
+            let limits = peer.prefix_limits.clone();
             fields::apply(peering, &mut peer);
+            // The annotation limits what the nodes of the BGPPeer receive, not their peers.
+            if self.selects_us {
+                peer.prefix_limits = limits;
+            }
         }
         // If this speaker keeps next hops towards a peer, the peer keeps them towards this speaker.
         peer.multihop = peer.next_hop == NextHopMode::Keep;

@@ -50,6 +50,13 @@ fn peers(view: &View, name: &str) -> Vec<PeerConfig> {
     derived.intent.expect("a speaker").speaker.peers
 }
 
+/// Returns the prefix limit of a peer.
+fn prefix_limit(peer: &PeerConfig) -> u32 {
+    let family = peer.session.families.iter().next().expect("a family");
+    let limit = peer.prefix_limits.get(family);
+    limit.expect("a limit").max
+}
+
 #[test]
 fn a_mesh_is_every_other_node_that_reflects_nothing() {
     let view = view(&[

@@ -124,40 +124,45 @@ fn a_client_dials_two_reflectors_beside_the_mesh() {
     assert_eq!(all.len(), 3, "each has an owner");
 }
 
-/// Returns the prefix limit of a peer.
-fn prefix_limit(peer: &PeerConfig) -> u32 {
-    let family = peer.session.families.iter().next().expect("a family");
-    let limit = peer.prefix_limits.get(family);
-    limit.expect("a limit").max
-}
-
 // Promise (BGP): The number of routes that is accepted from a neighbor is limited by default: 20,000
 // in each family from a node of the datastore, 2,000,000 from a route reflector or another neighbor.
 #[test]
 fn node_of_the_store_has_a_lower_prefix_limit() {
     let mut view = registered();
-    for (name, peer, annotation) in [
-        ("tor", "10.0.0.254", ""),
-        ("node", "10.0.0.2", ""),
-        ("node-more", "10.0.0.3", r#""cambric.io/prefix-limit":"70""#),
-        ("node-all", "10.0.0.4", r#""cambric.io/prefix-limit":"0""#),
-        ("reflector", "10.0.1.1", ""),
+    let own = 64_512;
+    let more = r#""cambric.io/prefix-limit":"70""#;
+    for (name, peer, asn, annotation) in [
+        ("tor", "10.0.0.254", own, ""),
+        ("node", "10.0.0.2", own, ""),
+        ("node-more", "10.0.0.3", own, more),
+        (
+            "node-all",
+            "10.0.0.4",
+            own,
+            r#""cambric.io/prefix-limit":"0""#,
+        ),
+        ("node-port", "10.0.0.5:1790", own, ""),
+        ("node-asn", "10.0.0.6", 64_700, ""),
+        ("node-own-port", "10.0.0.7:179", own, ""),
+        ("reflector", "10.0.1.1", own, more),
     ] {
         let key = format!("/calico/resources/v3/projectcalico.org/bgppeers/{name}");
         let text = format!(
             r#"{{"metadata":{{"name":"{name}","annotations":{{{annotation}}}}},
-                "spec":{{"node":"n1","peerIP":"{peer}","asNumber":64512}}}}"#
+                "spec":{{"node":"n1","peerIP":"{peer}","asNumber":{asn}}}}}"#
         );
         assert!(view.take(key.as_bytes(), Some(text.as_bytes())));
     }
     for peer in &speaker(&view, "n1").peers {
         let expected = match peer.remote.to_string().as_str() {
-            "10.0.0.3" => 70,
+            "10.0.0.3" | "10.0.1.1" => 70,
             "10.0.0.4" => {
                 assert_eq!(peer.prefix_limits.get(Family::IPV4_UNICAST), None);
                 continue;
             }
-            "10.0.0.254" | "10.0.1.1" | "10.0.1.2" | "10.0.1.3" => 2_000_000,
+            "10.0.0.254" | "10.0.1.2" | "10.0.1.3" => 2_000_000,
+            // Other speakers at the addresses of nodes.
+            "10.0.0.5" | "10.0.0.6" => 2_000_000,
             _ => 20_000, // Nodes, by the mesh and by a BGPPeer.
         };
         assert_eq!(prefix_limit(peer), expected, "{}", peer.name);

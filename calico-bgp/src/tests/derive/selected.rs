@@ -109,3 +109,35 @@ fn peer_without_its_password_is_not_kept() {
         assert!(without.faults[0].to_string().contains(expected));
     }
 }
+
+/// Each end of a session has the limit of the BGPPeer that configures this end.
+#[test]
+fn prefix_limit_applies_to_one_end_of_a_session() {
+    let to_reflectors = (
+        "bgppeers/to-rr",
+        r#"{"metadata":{"annotations":{"cambric.io/prefix-limit":"500"}},
+            "spec":{"peerSelector":"has(route-reflector)"}}"#,
+    );
+    let from_reflectors = (
+        "bgppeers/from-rr",
+        r#"{"metadata":{"annotations":{"cambric.io/prefix-limit":"700"}},
+            "spec":{"nodeSelector":"has(route-reflector)","peerSelector":"!has(route-reflector)"}}"#,
+    );
+    let limit = |contents: Contents<'_>, node: &str, peer: [u8; 4]| {
+        let derived = of(&with(contents), node);
+        assert_eq!(derived.faults, []);
+        let peers = derived.intent.expect("a speaker").speaker.peers;
+        let found = peers
+            .iter()
+            .find(|found| found.remote == IpAddr::from(peer));
+        prefix_limit(found.expect("a peer"))
+    };
+    let (a, b, c) = ([10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3]);
+    let one = &[NO_MESH, to_reflectors][..];
+    let both = &[NO_MESH, to_reflectors, from_reflectors][..];
+    for (contents, of_client) in [(one, 20_000), (both, 700)] {
+        assert_eq!(limit(contents, "a", b), 500, "a node receives from b");
+        assert_eq!(limit(contents, "b", c), 500, "a reflector is a node, too");
+        assert_eq!(limit(contents, "b", a), of_client, "b receives from a");
+    }
+}
