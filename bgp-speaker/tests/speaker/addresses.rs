@@ -3,11 +3,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use bgp_fsm::{PeerAs, State};
 use bgp_proto::{Asn, AttrCode, Capability, Family, Ipv6Prefix, Net, Open};
 use bgp_speaker::{InterfaceAddress, PeerConfig};
 use rib::{Ineligible, PeerId, Policy, Role};
 use testkit::fixture::{neighbor, open, prefix, speaker_config};
-use testkit::{OPTIONAL, Update};
+use testkit::{OPTIONAL, Update, WELL_KNOWN};
 
 use super::wire::Wire;
 
@@ -100,6 +101,38 @@ fn first_as_of_another_is_unused_unless_accepted() {
         assert_eq!(standing(&wire), expected, "{path:?}");
         assert_eq!(enforce(&mut wire, false), None, "{path:?}");
         assert_eq!(enforce(&mut wire, true), expected, "{path:?}");
+    }
+}
+
+/// RFC 4271 §5.1.2: even a route server passes on the AS of its client. The peer's AS may be the
+/// speaker's own, which the neighbor AS of an empty path is, too.
+#[test]
+fn empty_as_path_of_external_peer_is_never_accepted() {
+    let own_asn = speaker_config(1).local_asn;
+    for (local, theirs, open) in [
+        (own_asn, THEIR_AS, their_open()),
+        (THEIR_AS, own_asn, open(2)),
+    ] {
+        for enforce in [true, false] {
+            let mut config = external();
+            config.session.local_asn = local;
+            config.session.peer_asn = PeerAs::Exactly(theirs);
+            config.as_path.enforce_first_as = enforce;
+            let mut speaker = speaker_config(1);
+            speaker.peers.push(config);
+            let mut wire = Wire::new(speaker);
+            let peer = wire.connect(2, &open);
+            wire.send(
+                peer,
+                Update::reach([NET]).path(&[theirs, Asn(64_998)], PEER),
+            );
+            let held = |wire: &Wire| wire.speaker().rib().counters(peer, Family::IPV4_UNICAST);
+            assert_eq!(held(&wire).paths, 1);
+            let update = Update::reach([NET]).path(&[theirs], PEER);
+            wire.send(peer, update.replacing(WELL_KNOWN, AttrCode::AsPath, &[]));
+            assert_eq!(held(&wire).paths, 0, "{local} {enforce}");
+            assert_eq!(wire.state(peer), State::Established);
+        }
     }
 }
 
