@@ -65,6 +65,7 @@ enum Kind {
     Held,
     Malformed,
     PrefixLimit(Family),
+    PrefixLimitCleared(Family),
     EndOfRib(Family),
     Refreshed(Family),
     RefreshOverdue(Family),
@@ -255,6 +256,9 @@ fn of_session(event: &bgp_speaker::Event) -> Option<(PeerId, Kind)> {
         Event::Malformed { peer, .. } => Some((*peer, Kind::Malformed)),
         Event::EndOfRib { peer, family, .. } => Some((*peer, Kind::EndOfRib(*family))),
         Event::PrefixLimit { peer, family, .. } => Some((*peer, Kind::PrefixLimit(*family))),
+        Event::PrefixLimitCleared { peer, family, .. } => {
+            Some((*peer, Kind::PrefixLimitCleared(*family)))
+        }
         Event::Refreshed { peer, family, .. } => Some((*peer, Kind::Refreshed(*family))),
         Event::RefreshOverdue { peer, family, .. } => Some((*peer, Kind::RefreshOverdue(*family))),
         _ => None,

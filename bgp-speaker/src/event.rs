@@ -186,6 +186,21 @@ pub enum Event {
         /// Its limit.
         limit: PrefixLimit,
     },
+    /// Paths of the peer were rejected above a limit, and the number of its paths has fallen to
+    /// [`crate::limits::LIMIT_CLEARED_PERCENT`] of it. The rejected paths arrive again if the peer
+    /// supports route refresh.
+    PrefixLimitCleared {
+        /// The peer.
+        peer: PeerId,
+        /// Its name: the peer may be removed before this is read.
+        name: String,
+        /// The family.
+        family: Family,
+        /// Its limit.
+        limit: PrefixLimit,
+        /// Whether a ROUTE-REFRESH was sent, or the reason why not.
+        refresh: Result<(), NoRefresh>,
+    },
     /// After a restart of this speaker, all awaited routes of a family have been received, or the
     /// wait has expired (RFC 4724 §4.1): its routes are advertised from now on.
     Selected {
@@ -296,3 +311,27 @@ impl fmt::Display for Refusal {
 }
 
 impl core::error::Error for Refusal {}
+
+/// The reason why a peer cannot be asked for its routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoRefresh {
+    /// Its session is not established.
+    NotUp,
+    /// It has not advertised the route refresh capability (RFC 2918 §2).
+    NotSupported,
+    /// The session does not carry the family.
+    OtherFamilies,
+}
+
+impl fmt::Display for NoRefresh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotUp => "its session is not up",
+            Self::NotSupported => "it does not offer route refresh",
+            Self::OtherFamilies => "its session does not carry this family",
+        })
+    }
+}
+
+impl core::error::Error for NoRefresh {}

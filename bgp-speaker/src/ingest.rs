@@ -35,7 +35,7 @@ impl Speaker {
         let mut limited = None;
         for batch in view.batches() {
             let ingested = self.rib.ingest(peer, &batch);
-            limited = limited.or_else(|| self.watch_limit(peer, batch.family, &ingested));
+            limited = limited.or_else(|| self.watch_limit(now, peer, batch.family, &ingested));
             faults.extend(ingested.faults);
         }
         let rejected = self.record_faults(now, peer, body, faults);

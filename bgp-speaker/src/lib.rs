@@ -81,7 +81,7 @@ pub use config::{
     LimitAction, Password, PrefixLimit, PrefixLimits, RangeConfig, SpeakerConfig, no_policy,
 };
 pub use defer::Restart;
-pub use event::{Event, Input, Malformed, Output, Refusal};
+pub use event::{Event, Input, Malformed, NoRefresh, Output, Refusal};
 pub use handshake::{HandshakeFailure, HandshakeFailures};
 pub use keys::{Effect, Given, PEER_KEYS, PeerConfig, PeerKey, changes};
 pub use monitor::{Monitor, Neighbor, Record};
@@ -90,7 +90,6 @@ pub use peer::PeerView;
 pub use prefix_limit::LimitLevel;
 pub use readers::ReaderId;
 pub use reconfigure::{NeedsRestart, Reconfigured};
-pub use refresh::NoRefresh;
 pub use speaker::Speaker;
 pub use usage::{Level, RangeUsage, Usage};
 

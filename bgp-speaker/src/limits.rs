@@ -100,6 +100,14 @@ pub const PREFIXES_MAX: u32 = 2_000_000;
 /// logged.
 pub const LIMIT_WARN_PERCENT: u8 = 75;
 
+/// The greatest share of a prefix limit, in percent, at which a peer is asked for the paths that were
+/// rejected above the limit. A peer that stays near its limit is not asked.
+pub const LIMIT_CLEARED_PERCENT: u32 = 90;
+
+/// The interval between two checks whether a family with rejected paths has room again, and so the
+/// least interval between two route refreshes that a prefix limit causes in one family of a peer.
+pub const LIMIT_CHECK_EVERY: core::time::Duration = core::time::Duration::from_secs(60);
+
 /// The default of `restart_after`: the idle hold time in seconds of a session that a prefix limit
 /// has ended.
 pub const LIMIT_REST_S: u32 = 300;

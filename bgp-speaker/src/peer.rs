@@ -35,6 +35,8 @@ pub(crate) struct Peer {
     pub(crate) refreshes: Vec<(Family, Instant)>,
     /// The last reported level of each limit.
     pub(crate) limit_levels: BTreeMap<Family, LimitLevel>,
+    /// The families with paths that were rejected above a limit, with the next check for room.
+    pub(crate) limited: Vec<(Family, Instant)>,
     /// The highest number of paths in families with a limit.
     pub(crate) path_peaks: BTreeMap<Family, u32>,
     /// No longer configured: removed as soon as its remaining octets are written.
@@ -60,6 +62,7 @@ impl Peer {
             stale: FamilySet::default(),
             refreshes: Vec::new(),
             limit_levels: BTreeMap::new(),
+            limited: Vec::new(),
             path_peaks: BTreeMap::new(),
             doomed: false,
             knock: 0,
@@ -69,9 +72,10 @@ impl Peer {
 
     /// Returns the next instant at which this peer has a timeout.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        let refreshes = self.refreshes.iter().map(|&(_, until)| until);
+        let families = self.refreshes.iter().chain(&self.limited);
+        let families = families.map(|&(_, until)| until);
         let timers = [self.session.poll_timeout(), self.stale_until];
-        timers.into_iter().flatten().chain(refreshes).min()
+        timers.into_iter().flatten().chain(families).min()
     }
 
     /// Returns whether a new configuration changes it from an internal to an external peer, or vice

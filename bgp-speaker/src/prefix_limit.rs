@@ -1,14 +1,17 @@
 //! Limits of paths per peer and family: a warning when a peer approaches the limit, and an action
 //! when it exceeds it.
 
+use alloc::vec::Vec;
 use core::time::Duration;
 
+use bgp_fsm::Instant;
 use bgp_proto::{Family, Notification};
 use rib::{Ingested, PathLimit, PeerId};
 
 use crate::{
     config::{LimitAction, PrefixLimit},
     event::{Event, Output},
+    limits::{LIMIT_CHECK_EVERY, LIMIT_CLEARED_PERCENT},
     speaker::Speaker,
 };
 
@@ -31,6 +34,7 @@ impl Speaker {
             return;
         };
         state.limit_levels.clear();
+        state.limited.clear();
         for family in self.config.families.iter() {
             let limit = state.config.prefix_limits.get(family);
             let limit = limit.map(|limit| PathLimit {
@@ -44,6 +48,7 @@ impl Speaker {
     /// Checks a peer's limit after a received message. A returned input ends the session.
     pub(crate) fn watch_limit(
         &mut self,
+        now: Instant,
         peer: PeerId,
         family: Family,
         ingested: &Ingested,
@@ -55,6 +60,9 @@ impl Speaker {
         let paths = self.rib.counters(peer, family).paths;
         let peak = state.path_peaks.entry(family).or_default();
         *peak = paths.max(*peak);
+        if ingested.limited > 0 && state.limited.iter().all(|&(of, _)| of != family) {
+            state.limited.push((family, now + LIMIT_CHECK_EVERY));
+        }
         let near = paths >= warn_from(&limit) && self.rib.is_settled(peer);
         let level = match (passed, near) {
             (true, _) => LimitLevel::Passed,
@@ -85,6 +93,54 @@ impl Speaker {
             _ => None,
         }
     }
+
+    /// Asks a peer by ROUTE-REFRESH for the paths that were rejected above a limit, once the number
+    /// of its paths has fallen far enough below the limit: the peer does not advertise them again by
+    /// itself.
+    pub(crate) fn check_limited(&mut self, now: Instant, peer: PeerId) {
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
+        if state.params.is_none() {
+            return state.limited.clear(); // The next session begins with a full table dump.
+        }
+        let mut cleared = Vec::new();
+        for (family, at) in state.limited.iter_mut().filter(|(_, at)| *at <= now) {
+            *at = now + LIMIT_CHECK_EVERY;
+            let limit = state.config.prefix_limits.get(*family);
+            let paths = self.rib.counters(peer, *family).paths;
+            if let Some(limit) = limit.filter(|limit| has_room(limit, paths)) {
+                cleared.push((*family, limit));
+            }
+        }
+        for (family, limit) in cleared {
+            self.clear_limited(peer, family, limit);
+        }
+    }
+
+    fn clear_limited(&mut self, peer: PeerId, family: Family, limit: PrefixLimit) {
+        let refresh = self.ask_refresh(peer, Some(family)).map(|_| ());
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
+        state.limited.retain(|&(of, _)| of != family);
+        // Paths above the limit are reported again.
+        state.limit_levels.insert(family, LimitLevel::Near);
+        let name = state.config.name.clone();
+        let event = Event::PrefixLimitCleared {
+            peer,
+            name,
+            family,
+            limit,
+            refresh,
+        };
+        self.outputs.push_back(Output::Event(event));
+    }
+}
+
+/// Returns whether a family with this number of paths has room for paths that were rejected.
+fn has_room(limit: &PrefixLimit, paths: u32) -> bool {
+    u64::from(paths) * 100 <= u64::from(limit.max) * u64::from(LIMIT_CLEARED_PERCENT)
 }
 
 /// Returns the number of paths from which on a warning is issued; at least 1.

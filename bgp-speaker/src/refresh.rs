@@ -1,43 +1,17 @@
 //! Route refresh in both directions (RFC 2918), with BoRR and EoRR if both sides support them (RFC
 //! 7313).
 
-use core::fmt;
-
 use bgp_fsm::Instant;
 use bgp_proto::{Family, FamilySet, RefreshSubtype, RouteRefresh};
 use bytes::BytesMut;
 use rib::PeerId;
 
 use crate::{
-    event::{Event, Output},
+    event::{Event, NoRefresh, Output},
     limits::REFRESH_MAX,
     outgroup::RefreshMarkers,
     speaker::Speaker,
 };
-
-/// The reason why a peer cannot be asked for its routes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NoRefresh {
-    /// Its session is not established.
-    NotUp,
-    /// It has not advertised the route refresh capability (RFC 2918 §2).
-    NotSupported,
-    /// The session does not carry the family.
-    OtherFamilies,
-}
-
-impl fmt::Display for NoRefresh {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotUp => "its session is not up",
-            Self::NotSupported => "it does not offer route refresh",
-            Self::OtherFamilies => "its session does not carry this family",
-        })
-    }
-}
-
-impl core::error::Error for NoRefresh {}
 
 impl Speaker {
     /// Sends a ROUTE-REFRESH to a peer (RFC 2918 §3): for one family, or for all families of the

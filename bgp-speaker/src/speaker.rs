@@ -535,6 +535,7 @@ impl Speaker {
             }
             self.expire_stale(now, peer);
             self.expire_refreshes(now, peer);
+            self.check_limited(now, peer);
             self.session_input(now, peer, bgp_fsm::Input::Timeout);
         }
     }

@@ -137,6 +137,31 @@ fn of_family(speaker: &Speaker, event: &Event) -> Option<Emitted> {
                 family: Text::new(family),
             }
         }
+        Event::PrefixLimitCleared {
+            peer,
+            name,
+            family,
+            limit,
+            refresh,
+        } => {
+            let Neighbor { name, address } = of(peer, name);
+            let (neighbor, family, limit) = (name, Text::new(family), limit.max.into());
+            match refresh {
+                Ok(()) => Emitted::PrefixLimitCleared {
+                    neighbor,
+                    address,
+                    family,
+                    limit,
+                },
+                Err(reason) => Emitted::PrefixLimitIncomplete {
+                    neighbor,
+                    address,
+                    family,
+                    limit,
+                    reason: Text::new(reason),
+                },
+            }
+        }
         Event::Selected { family } => Emitted::RestartDeferralEnded {
             family: Text::new(family),
         },

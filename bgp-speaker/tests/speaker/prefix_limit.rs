@@ -1,8 +1,11 @@
 //! Limits of paths per peer and family (RFC 4271 §6.7, RFC 4486 §4), and of neighbors per range.
 
 use bgp_fsm::State;
-use bgp_proto::{Family, Notification, RefreshSubtype, RouteRefresh, notification::cease};
-use bgp_speaker::{Event, LimitAction, LimitLevel, PeerView, PrefixLimit, Refusal};
+use bgp_proto::{
+    Capability, Family, Notification, RefreshSubtype, RouteRefresh, notification::cease,
+};
+use bgp_speaker::limits::LIMIT_CHECK_EVERY;
+use bgp_speaker::{Event, LimitAction, LimitLevel, NoRefresh, PeerView, PrefixLimit, Refusal};
 use rib::PeerId;
 use testkit::fixture::{clients, graceful_open, open, speaker_config};
 use testkit::{Received, Update};
@@ -84,6 +87,96 @@ fn path_over_the_limit_is_rejected_and_counted() {
     let other = wire.connect(3, &open(3));
     wire.send(other, Update::reach(["10.66.0.1/32"]));
     assert_eq!(wire.prefixes().len(), 4, "each has its own");
+}
+
+/// Returns the number of ROUTE-REFRESH messages that a peer receives within three checks.
+fn requests(wire: &mut Wire, peer: PeerId) -> usize {
+    wire.pass(3 * LIMIT_CHECK_EVERY.as_secs(), &[peer]);
+    let request = Received::Refresh(RouteRefresh::request(V4));
+    let received = wire.received(peer);
+    received.iter().filter(|each| **each == request).count()
+}
+
+fn cleared(wire: &Wire) -> Vec<Result<(), NoRefresh>> {
+    let cleared = wire.events().iter().filter_map(|event| match event {
+        Event::PrefixLimitCleared { refresh, .. } => Some(*refresh),
+        _ => None,
+    });
+    cleared.collect()
+}
+
+#[test]
+fn rejected_paths_are_requested_once_there_is_room() {
+    let (mut wire, client) = reflector(LimitAction::Drop);
+    wire.send(client, Update::reach(&FOUR[..2]));
+    assert_eq!(requests(&mut wire, client), 0, "nothing was rejected");
+    wire.send(client, Update::reach(FOUR));
+    assert_eq!(requests(&mut wire, client), 0, "it stays at its limit");
+    for times in 1..=2 {
+        wire.send(client, Update::unreach(&FOUR[..1]));
+        assert_eq!(requests(&mut wire, client), 1);
+        assert_eq!(cleared(&wire), vec![Ok(()); times]);
+        assert_eq!(levels(&wire).last(), Some(&LimitLevel::Passed));
+        // The peer sends what it has: more than the limit again.
+        wire.send(client, Update::reach(FOUR));
+        assert_eq!(wire.prefixes().len(), 3);
+        assert_eq!(requests(&mut wire, client), 0);
+    }
+    let passed = levels(&wire);
+    let passed = passed.iter().filter(|level| **level == LimitLevel::Passed);
+    assert_eq!(passed.count(), 3, "each time");
+}
+
+/// A peer that withdraws and advertises without end is asked once in each interval.
+#[test]
+fn limited_peer_that_flaps_is_asked_at_an_interval() {
+    let (mut wire, client) = reflector(LimitAction::Drop);
+    let seconds = 10 * LIMIT_CHECK_EVERY.as_secs();
+    for _ in 0..seconds / 2 {
+        wire.send(client, Update::reach(FOUR));
+        wire.send(client, Update::unreach(&FOUR[..2]));
+        wire.pass(2, &[client]);
+    }
+    let asked = cleared(&wire).len();
+    assert!((5..=10).contains(&asked), "{asked}");
+}
+
+#[test]
+fn rejected_paths_are_requested_after_a_sweep() {
+    let (mut wire, client) = reflector(LimitAction::Drop);
+    wire.send(client, Update::reach(FOUR));
+    let mark = |subtype| RouteRefresh {
+        family: V4,
+        subtype,
+    };
+    wire.send(client, mark(RefreshSubtype::Begin));
+    wire.send(client, Update::reach(&FOUR[..1]));
+    wire.send(client, mark(RefreshSubtype::End));
+    assert_eq!(wire.prefixes(), FOUR[..1]);
+    assert_eq!(requests(&mut wire, client), 1);
+}
+
+#[test]
+fn missing_route_refresh_is_reported_at_a_limit() {
+    let (mut wire, _) = reflector(LimitAction::Drop);
+    let mut open = open(3);
+    open.capabilities.retain(|capability| {
+        !matches!(
+            capability,
+            Capability::RouteRefresh | Capability::EnhancedRouteRefresh
+        )
+    });
+    let client = wire.connect(3, &open);
+    wire.send(client, Update::reach(FOUR));
+    wire.send(client, Update::unreach(&FOUR[..1]));
+    assert_eq!(requests(&mut wire, client), 0);
+    assert_eq!(cleared(&wire), [Err(NoRefresh::NotSupported)]);
+    // The next session has all paths.
+    wire.send(client, Update::reach(FOUR));
+    wire.lose(client);
+    let client = wire.connect(3, &open);
+    assert_eq!(requests(&mut wire, client), 0);
+    assert_eq!(cleared(&wire).len(), 1);
 }
 
 /// A dynamic client that is removed would lose its idle hold, and could send too many routes again

@@ -112,6 +112,14 @@ macro_rules! session_events {
             neighbor: Text, address: Option<IpAddr>, family: Text, limit: u64, action: Text,
             idle_s: Option<u64>,
         }
+        #[doc = "The neighbor's paths of a family fell to 90 percent of `prefix_limit` or below, after paths were rejected. A ROUTE-REFRESH was sent, so that the neighbor advertises the rejected paths again."]
+        PrefixLimitCleared "prefix_limit.cleared" INFO "prefix limit has room again: route refresh sent" {
+            neighbor: Text, address: Option<IpAddr>, family: Text, limit: u64,
+        }
+        #[doc = "The same, but the neighbor cannot be asked for the rejected paths: see `reason`. They are missing until it advertises them again; `cambric clear NAME` resets the session."]
+        PrefixLimitIncomplete "prefix_limit.incomplete" WARN "prefix limit has room again, but rejected paths are missing" {
+            neighbor: Text, address: Option<IpAddr>, family: Text, limit: u64, reason: Text,
+        }
         #[doc = "After a restart of this daemon the routes of a family are advertised again (RFC 4724 §4.1)."]
         RestartDeferralEnded "restart.deferral_ended" INFO "routes are advertised again after the restart" {
             family: Text,
