@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use bgp_config::SessionKeys;
 use bgp_config::limits::PASSWORD_OCTETS_MAX;
 use clap::Subcommand;
+use ring::digest::{SHA256, digest};
 
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,12 @@ mod tests;
 const RANDOM_OCTETS: usize = 32;
 
 const _: () = assert!(2 * RANDOM_OCTETS <= PASSWORD_OCTETS_MAX);
+
+/// Octets of the digest that names a key.
+const LABEL_OCTETS: usize = 4;
+
+/// The name of a key that is not random.
+const OTHER_KEY: &str = "manual";
 
 /// Octets that are read of a secret; a longer one is invalid.
 const SECRET_OCTETS_MAX: u64 = 4096;
@@ -42,7 +49,7 @@ enum What {
     /// Change the key of a secret in three steps. Copy the secret to all hosts after each step
     #[command(subcommand)]
     Rotate(Step),
-    /// Show how many keys a secret has. It prints no key
+    /// Show digests of the keys of a secret. It prints no key
     Show(Place),
 }
 
@@ -50,10 +57,22 @@ enum What {
 enum Step {
     /// Add a second, random key
     Begin(Place),
-    /// Use the second key, and keep the first one valid
-    Switch(Place),
+    /// Use another one of the two keys, and keep both valid. Without effect if it is in use already
+    Switch {
+        #[command(flatten)]
+        place: Place,
+        /// The key to use, as `cambric key show` prints it
+        #[arg(long, value_name = "KEY")]
+        to: String,
+    },
     /// Remove the key that is not in use
-    End(Place),
+    End {
+        #[command(flatten)]
+        place: Place,
+        /// The key to keep, as `cambric key show` prints it: it must be in use
+        #[arg(long, value_name = "KEY")]
+        keep: String,
+    },
 }
 
 /// Which secret.
@@ -94,20 +113,33 @@ impl FromStr for Secret {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let report = match &args.what {
         What::Create(place) => place.create()?,
-        What::Show(place) => report(&place.read()?).to_owned(),
+        What::Show(place) => report(&place.read()?),
         What::Rotate(Step::Begin(place)) => place.change(begin)?,
-        What::Rotate(Step::Switch(place)) => place.change(switch)?,
-        What::Rotate(Step::End(place)) => place.change(end)?,
+        What::Rotate(Step::Switch { place, to }) => place.change(|keys| switch(keys, to))?,
+        What::Rotate(Step::End { place, keep }) => place.change(|keys| end(keys, keep))?,
     };
     println!("{report}");
     Ok(ExitCode::SUCCESS)
 }
 
-const fn report(keys: &SessionKeys) -> &'static str {
-    match keys.second {
-        None => "1 key",
-        Some(_) => "2 keys: the key is being changed",
+fn report(keys: &SessionKeys) -> String {
+    let used = label(&keys.password);
+    match &keys.second {
+        None => format!("1 key: {used}"),
+        Some(second) => format!("2 keys: {used} is used, {} is valid, too", label(second)),
     }
+}
+
+/// Returns the name of a key: a digest of a random one. The digest of a password could be compared
+/// with the digests of many words.
+fn label(key: &str) -> String {
+    let is_digit = |octet: u8| octet.is_ascii_digit() || (b'a'..=b'f').contains(&octet);
+    if key.len() != 2 * RANDOM_OCTETS || !key.bytes().all(is_digit) {
+        return OTHER_KEY.to_owned();
+    }
+    let digest = digest(&SHA256, format!("cambric key label\n{key}").as_bytes());
+    let shown = digest.as_ref().iter().take(LABEL_OCTETS);
+    shown.map(|octet| format!("{octet:02x}")).collect()
 }
 
 fn begin(mut keys: SessionKeys) -> Result<SessionKeys> {
@@ -119,16 +151,36 @@ fn begin(mut keys: SessionKeys) -> Result<SessionKeys> {
     Ok(keys)
 }
 
-fn switch(keys: SessionKeys) -> Result<SessionKeys> {
-    let second = Some(keys.password);
-    let password = keys.second.context(ONE_KEY)?;
-    Ok(SessionKeys { password, second })
+fn switch(keys: SessionKeys, to: &str) -> Result<SessionKeys> {
+    let second = keys.second.as_ref().context(ONE_KEY)?;
+    let labels = (label(&keys.password), label(second));
+    ensure!(labels.0 != labels.1, "both keys are {to}: edit the file");
+    if labels.0 == to {
+        return Ok(keys);
+    }
+    ensure!(
+        labels.1 == to,
+        "{to} is no key of the secret: {}",
+        report(&keys)
+    );
+    Ok(SessionKeys {
+        password: second.clone(),
+        second: Some(keys.password),
+    })
 }
 
-fn end(keys: SessionKeys) -> Result<SessionKeys> {
-    keys.second.context(ONE_KEY)?;
-    let second = None;
-    Ok(SessionKeys { second, ..keys })
+fn end(keys: SessionKeys, keep: &str) -> Result<SessionKeys> {
+    let is_used = label(&keys.password) == keep;
+    ensure!(is_used, "{keep} is not in use: {}", report(&keys));
+    let both = keys.second.as_ref().map(|second| label(second));
+    ensure!(
+        both.as_deref() != Some(keep),
+        "both keys are {keep}: edit the file"
+    );
+    Ok(SessionKeys {
+        second: None,
+        ..keys
+    })
 }
 
 const ONE_KEY: &str = "the secret has one key: run `begin` first";

@@ -18,8 +18,9 @@ fn key_is_created_once_and_random() {
     let created = dirs.each_ref().map(|dir| {
         let place = place(dir.path());
         let report = place.create().expect("created");
-        assert!(report.ends_with("bgp/fabric: 1 key"), "{report}");
         let (key, second) = keys(&place);
+        let expected = format!("bgp/fabric: 1 key: {}", label(&key));
+        assert!(report.ends_with(&expected), "{report}");
         assert!(key.len() == 64 && key.bytes().all(|octet| octet.is_ascii_hexdigit()));
         assert_eq!(second, None);
         let mode = |path: PathBuf| path.metadata().expect("there").mode() & 0o777;
@@ -46,28 +47,43 @@ fn steps_change_the_key_and_may_be_taken_back() {
     let mode = fs::Permissions::from_mode(0o600);
     fs::set_permissions(place.file(), mode).expect("set");
     let (old, _) = keys(&place);
-    let early = place.change(switch).expect_err("one key");
-    assert!(format!("{early:#}").contains("`begin`"), "{early:#}");
-    place.change(end).expect_err("one key");
+    let early = place.change(|keys| switch(keys, &label(&old)));
+    let early = format!("{:#}", early.expect_err("one key"));
+    assert!(early.contains("`begin`"), "{early}");
 
     place.change(begin).expect("begun");
     let (used, second) = keys(&place);
     let new = second.expect("a second key");
     assert!(used == old && new != old && new.len() == 64);
     place.change(begin).expect_err("two keys");
-    for (step, used, second) in [
-        (
-            switch as fn(SessionKeys) -> Result<SessionKeys>,
-            &new,
-            Some(&old),
-        ),
-        (switch, &old, Some(&new)),
-        (switch, &new, Some(&old)),
-        (end, &new, None),
+    let both = [&old, &new].map(|key| label(key));
+    place
+        .change(|keys| end(keys, &both[1]))
+        .expect_err("not in use");
+    place
+        .change(|keys| switch(keys, "00"))
+        .expect_err("no such key");
+    assert_eq!(keys(&place), (old.clone(), Some(new.clone())));
+    // The second of two equal commands has no effect.
+    for (to, used, second) in [
+        (1, &new, &old),
+        (1, &new, &old),
+        (0, &old, &new),
+        (0, &old, &new),
+        (1, &new, &old),
     ] {
-        place.change(step).expect("changed");
+        place
+            .change(|keys| switch(keys, &both[to]))
+            .expect("changed");
         let found = keys(&place);
-        assert_eq!((&found.0, found.1.as_ref()), (used, second));
+        assert_eq!((&found.0, found.1.as_ref()), (used, Some(second)));
+    }
+    place
+        .change(|keys| end(keys, &both[0]))
+        .expect_err("not in use");
+    for _ in 0..2 {
+        place.change(|keys| end(keys, &both[1])).expect("ended");
+        assert_eq!(keys(&place), (new.clone(), None));
     }
     assert_eq!(
         place.file().metadata().expect("there").mode() & 0o777,
@@ -98,4 +114,20 @@ fn place_leads_into_no_other_directory() {
     ] {
         text.parse::<Secret>().expect_err(text);
     }
+}
+
+#[test]
+fn label_of_random_key_alone_is_a_digest() {
+    let random = ["0", "1"].map(|digit| digit.repeat(64));
+    let labels = random.each_ref().map(|key| label(key));
+    assert!(labels[0] != labels[1] && labels.iter().all(|label| label.len() == 8));
+    for password in ["old", "", &"A".repeat(64), &"0".repeat(63), &"é".repeat(32)] {
+        assert_eq!(label(password), "manual");
+    }
+    let keys = SessionKeys {
+        password: "old".into(),
+        second: Some("new".into()),
+    };
+    switch(keys.clone(), "manual").expect_err("ambiguous");
+    end(keys, "manual").expect_err("ambiguous");
 }
