@@ -35,6 +35,10 @@ pub const REPLY: Duration = Duration::from_secs(15);
 /// Mistakes that one report about a configuration file has.
 pub const CONFIG_PROBLEMS_MAX: usize = 100;
 
+/// Octets that are read again to find further mistakes in a configuration file: a file is read again
+/// for each mistake. In a file of a quarter of this or more, at most four mistakes are found at once.
+pub const CONFIG_READ_AGAIN_OCTETS_MAX: usize = 32 << 20;
+
 /// Octets of a configuration file.
 pub const CONFIG_OCTETS_MAX: u64 = 16 * 1024 * 1024;
 

@@ -9,7 +9,7 @@ use super::Problem;
 use super::explain::{missing, of_syntax, of_value};
 use super::keys::{Type, type_of};
 use super::place::{Lost, Step, path_at, remove, value_at};
-use crate::limits::CONFIG_PROBLEMS_MAX;
+use crate::limits::{CONFIG_PROBLEMS_MAX, CONFIG_READ_AGAIN_OCTETS_MAX};
 
 /// The result of reading: the value, as far as the file is valid, and the mistakes.
 pub(super) struct Read<T> {
@@ -51,7 +51,10 @@ fn values<T: DeserializeOwned>(text: &str, read: &mut Read<T>) {
         let table = header.as_ref().map(|header| path_at(&table, header));
         gaps.push((table.unwrap_or_default(), key.clone()));
     }
-    while read.problems.len() < CONFIG_PROBLEMS_MAX {
+    // A daemon that reloads a file does nothing else meanwhile.
+    let mut reads = CONFIG_READ_AGAIN_OCTETS_MAX / text.len().max(1);
+    while read.problems.len() < CONFIG_PROBLEMS_MAX && reads > 0 {
+        reads -= 1;
         let root = toml::Spanned::new(span.clone(), table.clone());
         let error = match T::deserialize(toml::Deserializer::from(root)) {
             Ok(value) => {

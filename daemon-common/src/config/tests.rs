@@ -2,6 +2,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{Problem, Source, beside, load};
+use crate::limits::{CONFIG_PROBLEMS_MAX, CONFIG_READ_AGAIN_OCTETS_MAX};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -144,10 +145,22 @@ fn key_with_a_mistake_is_not_missing_as_well() {
 fn report_has_a_bounded_number_of_mistakes() {
     let text: String = (0..500).map(|at| format!("key{at} = 1\n")).collect();
     let count = messages(&text).len();
-    assert!(count <= crate::limits::CONFIG_PROBLEMS_MAX + 1, "{count}");
+    assert!(count <= CONFIG_PROBLEMS_MAX + 1, "{count}");
     let text = "[[neighbor]]\naddress = 7\n".repeat(500);
     let count = messages(&text).len();
-    assert!(count <= crate::limits::CONFIG_PROBLEMS_MAX + 1, "{count}");
+    assert!(count <= CONFIG_PROBLEMS_MAX + 1, "{count}");
+}
+
+/// A long file is not read a hundred times while a daemon waits for it.
+#[test]
+fn long_file_has_fewer_mistakes_in_one_report() {
+    let comment = format!("# {}\n", "x".repeat(CONFIG_READ_AGAIN_OCTETS_MAX / 4));
+    let text = format!(
+        "asn = 1\n{}{comment}",
+        "[[neighbor]]\naddress = 7\n".repeat(20)
+    );
+    let count = messages(&text).len();
+    assert!((1..=3).contains(&count), "{count}");
 }
 
 #[test]
