@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::failure::{Code, Failure};
+use crate::limits::{FELIX_LOOK, FELIX_TIMEOUT};
 
 /// An endpoint that Felix is expected to set up.
 #[derive(Debug, Clone)]
@@ -79,7 +80,7 @@ impl Expected<'_> {
                 Err(Failure::new(Code::Refused, message))
             }
             Ok(Err(error)) => {
-                let message = format!("watching {}: {error}", self.directory.display());
+                let message = format!("creating {}: {error}", self.directory.display());
                 Err(Failure::new(Code::Io, message))
             }
             Err(_) => {
@@ -97,22 +98,38 @@ impl Expected<'_> {
         }
     }
 
-    async fn answer(&self) -> Result<Word, notify::Error> {
+    async fn answer(&self) -> io::Result<Word> {
         let changed = Arc::new(Notify::new());
-        let notifier = changed.clone();
-        // An error also triggers another look.
-        let mut watcher = notify::recommended_watcher(move |_| notifier.notify_one())?;
+        // The plugin or the agent creates the directories, whichever runs first.
         for directory in [self.directory, &self.refusals()] {
-            // The plugin or the agent creates the directories, whichever runs first.
             make(directory)?;
+        }
+        // The kernel limits the watchers of a user (`fs.inotify.max_user_instances`), and pods that
+        // start at the same time may need more.
+        let watcher = self.watch(changed.clone()).ok();
+        let look_every = watcher.as_ref().map_or(FELIX_LOOK, |_| FELIX_TIMEOUT);
+        Ok(self.look(&changed, look_every).await)
+    }
+
+    /// Watches both directories, and notifies of each change.
+    fn watch(&self, changed: Arc<Notify>) -> notify::Result<impl Sized> {
+        // An error also triggers another look.
+        let mut watcher = notify::recommended_watcher(move |_| changed.notify_one())?;
+        for directory in [self.directory, &self.refusals()] {
             watcher.watch(directory, RecursiveMode::NonRecursive)?;
         }
+        Ok(watcher)
+    }
+
+    /// Looks for a report after each notification, and at this interval.
+    async fn look(&self, changed: &Notify, every: Duration) -> Word {
         loop {
             // A file that existed before the watch causes no event.
             if let Some(word) = self.word() {
-                return Ok(word);
+                return word;
             }
-            changed.notified().await;
+            // Late is as good as changed: then it looks again.
+            let _ = timeout(every, changed.notified()).await;
         }
     }
 }
@@ -224,6 +241,20 @@ mod tests {
             let write = async { write(directory, &endpoint_file()) };
             let (answer, ()) = tokio::join!(waiting.answer(), write);
             assert_eq!(answer.unwrap(), Word::Up);
+        });
+    }
+
+    #[test]
+    fn report_is_found_without_a_watcher() {
+        run(async |directory| {
+            let waiting = expected(directory);
+            let silent = Notify::new();
+            let write = async {
+                tokio::time::sleep(FELIX_LOOK / 2).await;
+                write(directory, &endpoint_file());
+            };
+            let (word, ()) = tokio::join!(waiting.look(&silent, FELIX_LOOK), write);
+            assert_eq!(word, Word::Up);
         });
     }
 

@@ -38,6 +38,9 @@ pub const DELEGATE_TIMEOUT: Duration = Duration::from_secs(60);
 /// one.
 pub const FELIX_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Time between two looks at the reports of Felix if their directories cannot be watched.
+pub const FELIX_LOOK: Duration = Duration::from_millis(100);
+
 /// Maximum time for the kernel to answer one request.
 pub const KERNEL_TIMEOUT: Duration = Duration::from_secs(10);
 
