@@ -113,7 +113,7 @@ pub(crate) fn preparation(
     (!part.is_empty()).then_some(part)
 }
 
-/// Takes the next part that can be [written in advance](preparation) out of the differences, and
+/// Takes the next part that can be written in advance out of the differences, and
 /// brings `held` into the state after it. Returns its steps, or `None` if one transaction is enough
 /// for the rest.
 pub fn prepare(
