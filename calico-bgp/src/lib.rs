@@ -3,7 +3,7 @@
 //! [`View`] holds the last valid value of every key that is relevant to one node; [`derive()`]
 //! turns it into the configuration of the node's BGP daemon. Both are pure: the same keys give the
 //! same configuration, in any order of their arrival. [`placement`] chooses the route reflectors of
-//! a client.
+//! a client, and [`validation`] evaluates received routes by the records of the datastore.
 
 mod clients;
 mod cluster;
@@ -23,6 +23,7 @@ pub mod placement;
 mod priority;
 mod reflectors;
 mod unsupported;
+pub mod validation;
 mod view;
 
 #[cfg(test)]

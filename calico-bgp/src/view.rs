@@ -297,7 +297,7 @@ fn range_of(octets: &[u8]) -> Option<IpNet> {
 }
 
 /// Returns the path of a field; empty for the whole value.
-fn field(path: String) -> String {
+pub(crate) fn field(path: String) -> String {
     match path.as_str() {
         "." | "?" => String::new(),
         _ => path,
@@ -305,7 +305,7 @@ fn field(path: String) -> String {
 }
 
 /// Parses a whole resource, or returns its fault.
-fn read<S: Spec>(key: &str, octets: &[u8]) -> Result<Resource<S>, Fault> {
+pub(crate) fn read<S: Spec>(key: &str, octets: &[u8]) -> Result<Resource<S>, Fault> {
     let resource: Resource<S> = Resource::parse(octets)
         .map_err(|error| Fault::new(key, field(error.field), error.source.to_string()))?;
     match resource

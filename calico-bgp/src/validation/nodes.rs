@@ -1,0 +1,165 @@
+//! The nodes that records name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use bgp_proto::{Asn, Prefix};
+
+use super::endpoints::NodeId;
+
+/// The properties of a Node resource that origin validation uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Properties {
+    /// The addresses of its BGP sessions.
+    pub(super) sessions: BTreeSet<IpAddr>,
+    /// Those, its other addresses and those of its tunnels.
+    pub(super) addresses: BTreeSet<IpAddr>,
+    /// Prefixes that the operator grants to it.
+    pub(super) grants: BTreeSet<Prefix>,
+    /// Its AS, if it differs from the cluster's.
+    pub(super) asn: Option<Asn>,
+    /// Whether the operator designates it as a route reflector.
+    pub(super) reflects: bool,
+}
+
+/// A node with at least one record.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Node {
+    pub(super) name: String,
+    /// `None` if only other resources name the node.
+    pub(super) properties: Option<Properties>,
+    /// How many blocks and endpoints it has.
+    pub(super) holdings: usize,
+}
+
+/// All nodes with records, by number. The number of a node without records is used again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Nodes {
+    ids: BTreeMap<String, NodeId>,
+    all: Vec<Node>,
+    free: Vec<NodeId>,
+    addresses: BTreeSet<(IpAddr, NodeId)>,
+    sessions: BTreeSet<(IpAddr, NodeId)>,
+}
+
+impl Nodes {
+    /// Returns the number of a node that has records.
+    pub(super) fn find(&self, name: &str) -> Option<NodeId> {
+        self.ids.get(name).copied()
+    }
+
+    /// Returns a node.
+    pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
+        self.all.get(usize::try_from(id).ok()?)
+    }
+
+    /// Returns the name of a node.
+    pub(super) fn name(&self, id: NodeId) -> &str {
+        self.get(id).map_or("", |node| &node.name)
+    }
+
+    /// Returns the nodes with this address, also of a tunnel.
+    pub(super) fn at(&self, address: IpAddr) -> impl Iterator<Item = NodeId> + '_ {
+        let range = (address, 0)..=(address, NodeId::MAX);
+        self.addresses.range(range).map(|(_, id)| *id)
+    }
+
+    /// Returns the lowest address in a prefix that another node has.
+    pub(super) fn first_of_other(&self, prefix: Prefix, node: NodeId) -> Option<IpAddr> {
+        let addresses = self.addresses.range((prefix.addr(), 0)..);
+        addresses
+            .take_while(|(at, _)| prefix.contains(*at))
+            .find_map(|(at, id)| (*id != node).then_some(*at))
+    }
+
+    /// Returns the node with this session address; of several ones, the first by name.
+    pub(super) fn with_session(&self, address: IpAddr) -> Option<NodeId> {
+        let range = (address, 0)..=(address, NodeId::MAX);
+        let ids = self.sessions.range(range).map(|(_, id)| *id);
+        ids.min_by_key(|id| self.name(*id))
+    }
+
+    /// Returns all nodes.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Node> {
+        self.all.iter()
+    }
+
+    /// Returns the number of a node, new or known. [`release`](Self::release) it after the change
+    /// that needs it.
+    pub(super) fn intern(&mut self, name: &str) -> NodeId {
+        if let Some(id) = self.find(name) {
+            return id;
+        }
+        let node = Node {
+            name: name.to_owned(),
+            ..Node::default()
+        };
+        let id = match self.free.pop() {
+            Some(id) => id,
+            None => {
+                self.all.push(Node::default());
+                NodeId::try_from(self.all.len() - 1).unwrap_or(NodeId::MAX)
+            }
+        };
+        self.ids.insert(name.to_owned(), id);
+        if let Some(place) = self.get_mut(id) {
+            *place = node;
+        }
+        id
+    }
+
+    /// Removes a node that has no record any more.
+    pub(super) fn release(&mut self, id: NodeId) {
+        let Some(node) = self.get_mut(id) else {
+            return;
+        };
+        if node.properties.is_none() && node.holdings == 0 {
+            let node = std::mem::take(node);
+            self.ids.remove(&node.name);
+            self.free.push(id);
+        }
+    }
+
+    /// Counts another block or endpoint of a node; returns whether it is the first.
+    pub(super) fn hold(&mut self, id: NodeId) -> bool {
+        let node = self.get_mut(id);
+        node.is_some_and(|node| {
+            node.holdings += 1;
+            node.holdings == 1
+        })
+    }
+
+    /// Counts a block or endpoint less; returns whether it was the last.
+    pub(super) fn drop_holding(&mut self, id: NodeId) -> bool {
+        let node = self.get_mut(id);
+        node.is_some_and(|node| {
+            node.holdings = node.holdings.saturating_sub(1);
+            node.holdings == 0
+        })
+    }
+
+    /// Replaces the properties of a node; returns the former ones.
+    pub(super) fn set(&mut self, id: NodeId, properties: Option<Properties>) -> Option<Properties> {
+        let former = self.get_mut(id)?.properties.take();
+        if let Some(former) = &former {
+            for address in &former.addresses {
+                self.addresses.remove(&(*address, id));
+            }
+            for address in &former.sessions {
+                self.sessions.remove(&(*address, id));
+            }
+        }
+        if let Some(new) = &properties {
+            self.addresses
+                .extend(new.addresses.iter().map(|at| (*at, id)));
+            self.sessions
+                .extend(new.sessions.iter().map(|at| (*at, id)));
+        }
+        self.get_mut(id)?.properties = properties;
+        former
+    }
+
+    fn get_mut(&mut self, id: NodeId) -> Option<&mut Node> {
+        self.all.get_mut(usize::try_from(id).ok()?)
+    }
+}
