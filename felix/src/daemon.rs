@@ -28,6 +28,7 @@ use crate::endpoint_files::EndpointFiles;
 use crate::events::{self, Events};
 use crate::limits::{DATASTORE_MEMBERS_WAIT, EVENTS_PER_TURN, UPDATE_OCTETS_PER_BITE, UPDATES_GAP};
 use crate::report::{self, DAEMON, Process};
+use crate::rotation::{Input, Plan, Rotation};
 use crate::status::{Outcome, Reporter};
 use crate::store;
 
@@ -117,6 +118,7 @@ pub struct Daemon {
     events: Events,
     files: Option<EndpointFiles>,
     clock: Clock,
+    rotation: Rotation,
 }
 
 impl fmt::Debug for Daemon {
@@ -194,6 +196,7 @@ impl Daemon {
                 .as_deref()
                 .map(EndpointFiles::new),
             clock,
+            rotation: Rotation::default(),
             config,
         })
     }
@@ -325,7 +328,7 @@ impl Daemon {
         let now = self.clock.now();
         let waits = |until: &Instant| now < *until && !self.has_members;
         self.members_wait = self.members_wait.filter(waits);
-        let deadline = [
+        let deadlines = [
             self.agent.poll_timeout(),
             self.reporter.poll_timeout(),
             self.host.poll_timeout(),
@@ -333,27 +336,33 @@ impl Daemon {
             Some(self.bgp_files.poll_timeout()),
             self.files.as_ref().and_then(EndpointFiles::poll_timeout),
         ];
-        let deadline = deadline.into_iter().flatten().min();
-        // No turn is performed while changes wait, so other deadlines would stay due, and one that is
-        // due is always ready before the next part of the changes.
-        let deadline = deadline.filter(|_| self.waiting.len() == 0);
-        let deadline = self.members_wait.or(deadline);
-        tokio::select! {
-            () = stop => Wake::Stop,
-            signal = next_signal(self.signals.as_mut()) => Wake::Signal(signal),
-            event = self.fib.event() => Wake::Kernel(event),
-            request = self.control.next() => Wake::Request(request),
-            addresses = self.addresses.changed() => Wake::DatastoreAt(addresses),
-            updates = next_updates(&mut self.follower, self.clock, self.updates_at),
-                if self.waiting.len() == 0 => Wake::Store(updates),
-            // Lets the runtime poll sockets in between.
-            () = tokio::task::yield_now(),
-                if self.members_wait.is_none()
-                    && (self.waiting.len() > 0 || self.agent.is_under_way()) => Wake::More,
-            outcome = run_errand(errand) => Wake::Reported(outcome),
-            () = self.host.round_over() => Wake::Time,
-            () = self.clock.reach(deadline) => Wake::Time,
-        }
+        let deadline = deadlines.into_iter().flatten().min();
+        let (has_changes, is_under_way) = (self.waiting.len() > 0, self.agent.is_under_way());
+        let plan = Plan::of(has_changes, is_under_way, self.members_wait, deadline);
+        let work = plan.has_work.then_some(Wake::More);
+        let updates_at = plan.accepts_changes.then_some(self.updates_at);
+        let updates = next_updates(&mut self.follower, self.clock, updates_at);
+        let mut stop = pin!(stop.as_mut().map(|()| Wake::Stop));
+        let mut signal = pin!(next_signal(self.signals.as_mut()).map(Wake::Signal));
+        let mut kernel = pin!(self.fib.event().map(Wake::Kernel));
+        let mut request = pin!(self.control.next().map(Wake::Request));
+        let mut addresses = pin!(self.addresses.changed().map(Wake::DatastoreAt));
+        let mut updates = pin!(updates.map(Wake::Store));
+        let mut outcome = pin!(run_errand(errand).map(Wake::Reported));
+        let mut round_over = pin!(self.host.round_over().map(|()| Wake::Time));
+        let mut time = pin!(self.clock.reach(plan.deadline).map(|()| Wake::Time));
+        let inputs: &mut [Input<'_, Wake>] = &mut [
+            stop.as_mut(),
+            signal.as_mut(),
+            kernel.as_mut(),
+            request.as_mut(),
+            addresses.as_mut(),
+            updates.as_mut(),
+            outcome.as_mut(),
+            round_over.as_mut(),
+            time.as_mut(),
+        ];
+        self.rotation.next(work, inputs).await
     }
 
     /// Handles the event and those queued behind it, so that a burst costs one turn.
@@ -539,12 +548,10 @@ async fn next_signal(signals: Option<&mut Signals>) -> Signal {
     }
 }
 
-/// Waits for the next updates, not before `at`. Until then they stay in the follower, where a newer
-/// value replaces an older one.
-async fn next_updates(follower: &mut Follower, clock: Clock, at: Instant) -> Vec<Update> {
-    if clock.now() < at {
-        clock.reach(Some(at)).await;
-    }
+/// Waits for the next updates, not before `at`; `None`: never. Until then they stay in the follower,
+/// where a newer value replaces an older one.
+async fn next_updates(follower: &mut Follower, clock: Clock, at: Option<Instant>) -> Vec<Update> {
+    clock.reach(at).await;
     follower.next().await
 }
 
@@ -572,6 +579,7 @@ impl Clock {
         // A time beyond the range of the clock counts as never.
         let deadline = at.and_then(|at| self.0.checked_add(Duration::from_nanos(at.0)));
         match deadline {
+            Some(deadline) if deadline <= tokio::time::Instant::now() => {}
             Some(deadline) => tokio::time::sleep_until(deadline).await,
             None => pending().await,
         }

@@ -8,6 +8,7 @@
 //! * `status`: decides the reports into the datastore, and their times. Pure.
 //! * `endpoint_files`: status files for plugins of this host.
 //! * `bgp_files`: the ports of this host's BGP daemons.
+//! * `rotation`: the order in which the daemon serves its inputs. Pure.
 //! * [`config`] and [`daemon`]: the program around it.
 //!
 //! Felix fails closed: traffic that is not known to be allowed is dropped. Rules are in force
@@ -25,6 +26,7 @@ mod events;
 pub mod limits;
 pub mod render;
 pub mod report;
+mod rotation;
 mod status;
 pub mod store;
 mod work;
