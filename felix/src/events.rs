@@ -27,6 +27,8 @@ pub(crate) struct Events {
     revision: Option<u64>,
     /// Changes of the packet filter by other programs that were reported.
     foreign_edits: u64,
+    /// Closings of the packet filter that were reported.
+    closings: u64,
     /// Why the packet filter is not the wanted one, as last reported.
     problem: Option<String>,
 }
@@ -38,6 +40,7 @@ pub(crate) enum Key {
     OtherEndpoints,
     RulesApplied,
     RulesRepaired,
+    RulesClosed,
     RulesFailed,
 }
 
@@ -49,6 +52,7 @@ impl Events {
             transactions: 0,
             revision: None,
             foreign_edits: 0,
+            closings: 0,
             problem: None,
         }
     }
@@ -121,6 +125,11 @@ impl Events {
         let foreign_edits = agent.foreign_edits();
         if std::mem::replace(&mut self.foreign_edits, foreign_edits) != foreign_edits {
             changed.push((Key::RulesRepaired, Event::RulesRepaired {}));
+        }
+        let closings = agent.rules_closings();
+        if std::mem::replace(&mut self.closings, closings.done) != closings.done {
+            let reason = Text::new(closings.reason);
+            changed.push((Key::RulesClosed, Event::RulesClosed { reason }));
         }
         if std::mem::replace(&mut self.transactions, transactions) != transactions {
             let revision = self.revision;

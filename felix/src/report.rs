@@ -208,6 +208,12 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
              store has been read and is ready"
         ));
     }
+    notes.extend(agent.comparison_problem().map(|problem| {
+        format!(
+            "the packet filter cannot be compared with the written one: {problem}; changes by other \
+             programs are not detected until it can"
+        )
+    }));
     notes.extend(process.bgp_file_problems);
     if let Some(problem) = process.files_problem {
         notes.push(format!(

@@ -30,11 +30,24 @@ pub(super) struct RuleSync {
     at_once: usize,
     /// Time of the next comparison of the table with the written one.
     check_at: Instant,
+    /// Comparisons of the table.
+    compared: Retry,
     foreign_edits: u64,
+    closings: Closings,
     /// The filter of an earlier run was listed, so later changes are detected.
     is_inherited_listed: bool,
     /// Interfaces with routes that wait for their rules.
     waiting: BTreeSet<String>,
+}
+
+/// Replacements of the filter of an earlier run by the one that drops all workload traffic.
+#[derive(Debug, Default)]
+pub(crate) struct Closings {
+    /// Those that were carried out.
+    pub(crate) done: u64,
+    /// Why the last one was, or is to be, carried out.
+    pub(crate) reason: &'static str,
+    is_due: bool,
 }
 
 #[derive(Debug)]
@@ -68,7 +81,9 @@ impl RuleSync {
             preparations: 0,
             at_once: PREPARED_AT_ONCE,
             check_at: now + RULES_CHECK,
+            compared: Retry::default(),
             foreign_edits: 0,
+            closings: Closings::default(),
             is_inherited_listed: false,
             waiting: BTreeSet::new(),
         }
@@ -245,27 +260,38 @@ impl RuleSync {
     /// a filter of this run is written at once.
     fn inherited_checked(&mut self, now: Instant, checked: Result<Checked, Failed>) {
         match checked {
-            Ok(Checked::Intact) => self.is_inherited_listed = true,
-            // Its first listing failed because another program was writing to some table.
-            Ok(Checked::Doubtful) => {}
-            Ok(Checked::Changed | Checked::Nothing) => {
-                self.foreign_edits += 1;
-                self.take(Filter::Absent);
-                self.held = None;
-                self.written.doubt();
+            Ok(Checked::Intact) => {
+                self.is_inherited_listed = true;
+                self.compared.note::<Failed>(now, Ok(()));
             }
+            Ok(Checked::Doubtful) => {
+                let reason = "another program changed nftables rules during the listing";
+                self.failed(now, Work::CheckInherited, Failed(reason.into()));
+            }
+            Ok(Checked::Changed) => self.close(now, "another program changed the inherited table"),
+            Ok(Checked::Nothing) => self.close(now, "another program removed the inherited table"),
             Err(reason) => self.failed(now, Work::CheckInherited, reason),
         }
     }
 
+    /// Replaces the filter of an earlier run by the one that drops all workload traffic.
+    fn close(&mut self, now: Instant, reason: &'static str) {
+        self.compared.note::<Failed>(now, Ok(()));
+        (self.closings.reason, self.closings.is_due) = (reason, true);
+        self.take(Filter::Absent);
+        self.held = None;
+        self.written.doubt();
+    }
+
     fn checked(&mut self, now: Instant, checked: Result<Checked, Failed>, orders: &mut Orders) {
-        match (checked, &self.held) {
-            (Ok(found @ (Checked::Changed | Checked::Doubtful)), Some(held)) => {
-                let command = orders.push(HostCommand::WriteRules(creation(held)));
-                self.work = Some((command, Work::Heal(found)));
-            }
-            (Ok(_), _) => {}
-            (Err(reason), _) => self.failed(now, Work::Check, reason),
+        let found = match checked {
+            Ok(found) => found,
+            Err(reason) => return self.failed(now, Work::Check, reason),
+        };
+        self.compared.note::<Failed>(now, Ok(()));
+        if let (Checked::Changed | Checked::Doubtful, Some(held)) = (found, &self.held) {
+            let command = orders.push(HostCommand::WriteRules(creation(held)));
+            self.work = Some((command, Work::Heal(found)));
         }
     }
 
@@ -276,6 +302,7 @@ impl RuleSync {
             Work::Close => {
                 self.take(Filter::ClosedWritten);
                 self.written.note::<Failed>(now, Ok(()));
+                self.closings.done += u64::from(std::mem::take(&mut self.closings.is_due));
             }
             Work::Prepare => {
                 self.preparations += 1;
@@ -283,6 +310,8 @@ impl RuleSync {
             }
             Work::Write(_) | Work::Replace(_) => {
                 self.take(Filter::WantedWritten);
+                // The table that another program has changed was replaced before it was closed.
+                self.foreign_edits += u64::from(std::mem::take(&mut self.closings.is_due));
                 self.preparations = 0;
                 self.check_at = now + RULES_CHECK;
                 self.written.note::<Failed>(now, Ok(()));
@@ -318,8 +347,12 @@ impl RuleSync {
                 self.written.note(now, Err(reason));
             }
             Work::CheckInherited | Work::Check => {
-                let reason = Text::new(reason);
-                emit(Event::RulesCheckFailed { reason });
+                if let Some(reason) = self.compared.note(now, Err(reason)) {
+                    let reason = Text::new(reason);
+                    emit(Event::RulesCheckFailed { reason });
+                }
+                let again = self.compared.timeout();
+                self.check_at = again.map_or(self.check_at, |again| again.min(self.check_at));
             }
             Work::Find | Work::Close | Work::Heal(_) => {
                 self.written.note(now, Err(reason));
@@ -388,6 +421,16 @@ impl RuleSync {
     /// Returns whether the problem is permanent.
     pub(super) const fn is_refused(&self) -> bool {
         self.written.is_lasting()
+    }
+
+    /// Returns why the table cannot be compared with the written one.
+    pub(super) fn comparison_problem(&self) -> Option<&str> {
+        self.compared.reason()
+    }
+
+    /// Returns how often the filter of an earlier run was closed, and why.
+    pub(super) const fn closings(&self) -> &Closings {
+        &self.closings
     }
 
     /// Returns the filter as this run has written it.

@@ -10,6 +10,7 @@ use fib_sync::{FibSummary, FibView, Instant, Route, RouteKey};
 use super::core::Agent;
 use super::links::is_up;
 use super::retry::Retry;
+use super::rules::Closings;
 use crate::calc::{Desired, EndpointId, Placement};
 use crate::render::Ruleset;
 
@@ -88,6 +89,17 @@ impl Agent {
     /// Returns the number of reverted foreign changes to the packet filter.
     pub const fn foreign_edits(&self) -> u64 {
         self.rules.foreign_edits()
+    }
+
+    /// Returns how often the packet filter of an earlier run was replaced by the one that drops all
+    /// workload traffic, and why.
+    pub(crate) const fn rules_closings(&self) -> &Closings {
+        self.rules.closings()
+    }
+
+    /// Returns why the packet filter cannot be compared with the written one.
+    pub(crate) fn comparison_problem(&self) -> Option<&str> {
+        self.rules.comparison_problem()
     }
 
     /// Returns the packet filter in force, for operators.

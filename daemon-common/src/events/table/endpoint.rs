@@ -46,6 +46,10 @@ macro_rules! endpoint_events {
         #[doc = "Another program changed the packet filter of this daemon; the change was undone."]
         RulesRepaired "rules.repaired" WARN "foreign change of the packet filter undone" {
         }
+        #[doc = "Another program changed or removed the table of an earlier run. All workload traffic is dropped until the rules of the datastore, or of its snapshot, are written."]
+        RulesClosed "rules.closed" WARN "packet filter closed: all workload traffic is dropped" {
+            reason: Text,
+        }
         #[doc = "The kernel rejected a change of the packet filter; it is tried again, and the last valid filter stays in effect."]
         RulesFailed "rules.failed" WARN "packet filter not changed; trying again" {
             reason: Text,

@@ -2,7 +2,11 @@
 
 use serde_json::json;
 
+use daemon_common::events::{Event, Text};
+
 use super::*;
+use crate::events::Events;
+use crate::limits::INHERITED_CHECK;
 
 #[test]
 fn unread_store_drops_traffic_and_changes_nothing() {
@@ -40,11 +44,95 @@ fn closed_rules_return_after_a_flush_and_a_refused_write() {
     assert_eq!(world.host.writes, writes, "it rests");
 }
 
+/// Returns the events of the packet filter since the last call, without those of transactions.
+fn rule_events(events: &mut Events, world: &World) -> Vec<Event> {
+    let changed = events.rules_changed(&world.agent, 0);
+    changed.into_iter().map(|(_, event)| event).collect()
+}
+
+#[test]
+fn inherited_rules_that_cannot_be_listed_are_tried_again() {
+    for is_refused in [true, false] {
+        let mut world = World::new();
+        world.link("cali1");
+        world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+        world.in_sync();
+        world.restart();
+        match is_refused {
+            true => world.host.refuse_check = Some("interrupted"),
+            false => world.host.doubts_check = true,
+        }
+        world.pass(INHERITED_CHECK);
+        let problem = world.agent.comparison_problem().expect("it is reported");
+        let words = "another program changed nftables rules during the listing";
+        assert_eq!(problem, if is_refused { "interrupted" } else { words });
+        let first = world.host.checks;
+        // The delays are doubled, up to the interval of all comparisons.
+        world.pass(RULES_CHECK);
+        assert_eq!(world.host.checks - first, 5);
+        assert_eq!(world.agent.filter_in_force(), "of an earlier run");
+        let before = world.host.checks;
+        world.pass(RULES_CHECK * 60);
+        let later = world.host.checks - before;
+        assert!((60..=61).contains(&later), "{later} listings");
+        assert!(world.guards("cali1", [10, 65, 0, 1]), "the table stays");
+
+        world.host.refuse_check = None;
+        world.host.doubts_check = false;
+        world.pass(RULES_CHECK);
+        assert_eq!(world.agent.comparison_problem(), None);
+        world.host.edited = true;
+        world.pass(RULES_CHECK);
+        assert_eq!(
+            world.agent.filter_in_force(),
+            "drops all workload traffic"
+        );
+    }
+}
+
+#[test]
+fn changed_inherited_rules_that_are_replaced_are_undone() {
+    let mut world = World::new();
+    let mut events = Events::new();
+    world.in_sync();
+    world.restart();
+    world.pass(RULES_CHECK);
+    world.host.edited = true;
+    world.host.refuse_rules = true;
+    world.pass(RULES_CHECK);
+    let emitted = rule_events(&mut events, &world);
+    assert!(
+        matches!(emitted[..], [Event::RulesFailed { .. }]),
+        "nothing is closed yet: {emitted:?}"
+    );
+    world.agent.store_in_sync();
+    world.host.refuse_rules = false;
+    world.pass(RETRY_MAX);
+    let emitted = rule_events(&mut events, &world);
+    assert_eq!(emitted, [Event::RulesRepaired {}]);
+}
+
+#[test]
+fn own_rules_that_cannot_be_listed_are_reported() {
+    let mut world = World::new();
+    world.in_sync();
+    world.host.refuse_check = Some("interrupted");
+    world.pass(RULES_CHECK);
+    assert_eq!(world.agent.comparison_problem(), Some("interrupted"));
+    let before = world.host.checks;
+    world.pass(RULES_CHECK);
+    assert_eq!(world.host.checks - before, 5);
+    world.host.refuse_check = None;
+    world.pass(RULES_CHECK);
+    assert_eq!(world.agent.comparison_problem(), None);
+}
+
 #[test]
 fn inherited_rules_that_are_changed_are_closed() {
     for (from_snapshot, is_removed) in [(false, true), (true, true), (false, false), (true, false)]
     {
         let mut world = World::new();
+        let mut events = Events::new();
         world.link("cali1");
         world.endpoint("a", "cali1", &["10.65.0.1/32"]);
         world.in_sync();
@@ -63,7 +151,14 @@ fn inherited_rules_that_are_changed_are_closed() {
         world.pass(RULES_CHECK);
         // The snapshot's rules follow, as on a host without any.
         assert_eq!(world.guards("cali1", [10, 65, 0, 1]), from_snapshot);
-        assert_eq!(world.agent.foreign_edits(), 1);
+        assert_eq!(world.agent.foreign_edits(), 0, "it is not undone");
+        let reason = match is_removed {
+            true => "another program removed the inherited table",
+            false => "another program changed the inherited table",
+        };
+        let reason = Text::new(reason);
+        let emitted = rule_events(&mut events, &world);
+        assert_eq!(emitted, [Event::RulesClosed { reason }]);
         let writes = world.host.writes;
         world.pass(RULES_CHECK * 3);
         assert_eq!(world.host.writes, writes, "it rests");

@@ -25,6 +25,11 @@ pub(super) struct Fake {
     /// Transactions that changed anything.
     pub(super) writes: usize,
     pub(super) edited: bool,
+    /// The packet filter cannot be listed, for this reason or because of concurrent writes.
+    pub(super) refuse_check: Option<&'static str>,
+    pub(super) doubts_check: bool,
+    /// Listings of the packet filter.
+    pub(super) checks: usize,
     pub(super) configured: BTreeMap<u32, usize>,
     pub(super) ipv6: BTreeSet<u32>,
     pub(super) neighbors: BTreeSet<Neighbor>,
@@ -86,7 +91,11 @@ impl Fake {
             HostCommand::WriteRules(steps) => {
                 HostEvent::RulesWritten(self.write(&steps).map_err(refused))
             }
-            HostCommand::CheckRules => HostEvent::RulesChecked(Ok(self.check())),
+            HostCommand::CheckRules => {
+                self.checks += 1;
+                let refused = self.refuse_check.map(refused);
+                HostEvent::RulesChecked(refused.map_or_else(|| Ok(self.check()), Err))
+            }
             HostCommand::ConfigureHost { .. } if self.refuse_host => {
                 HostEvent::HostConfigured(Err(refused("read-only")))
             }
@@ -143,6 +152,7 @@ impl Fake {
 
     fn check(&self) -> Checked {
         match (&self.tables.0, self.edited) {
+            _ if self.doubts_check => Checked::Doubtful,
             (_, true) => Checked::Changed,
             (None, false) => Checked::Nothing,
             (Some(_), false) => Checked::Intact,
