@@ -243,7 +243,10 @@ impl Daemon {
                 }
                 Wake::Request(request) => self.answer(request),
                 Wake::Signal(Signal::Reload) => self.reload(),
-                Wake::Signal(Signal::Terminate | Signal::Interrupt) | Wake::Stop => return Ok(()),
+                Wake::Signal(Signal::Terminate | Signal::Interrupt) | Wake::Stop => {
+                    self.host.finish(self.clock.now());
+                    return Ok(());
+                }
                 Wake::Time => {}
             }
         }

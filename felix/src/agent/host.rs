@@ -32,6 +32,9 @@ pub struct Neighbor {
 pub enum Checked {
     /// It is unchanged.
     Intact,
+    /// The table of an earlier run was listed for the first time. It has no record with which it can
+    /// be compared, so only changes from now on are detected.
+    Unrecorded,
     /// Another program has changed it.
     Changed,
     /// Another program wrote to some table before the result of the last own transaction, or the
@@ -54,8 +57,8 @@ pub enum HostCommand {
     /// program has changed the table.
     WriteRules(Vec<Change>),
     /// Compare the packet filter with the one that was written: [`HostEvent::RulesChecked`]. Before
-    /// this run writes one, the filter of an earlier run is compared with itself at the first such
-    /// command.
+    /// this run writes one, the filter of an earlier run is compared with the record of that run, and
+    /// with itself at the first such command.
     CheckRules,
     /// Make the host a router, optionally for IPv6 too: [`HostEvent::HostConfigured`].
     ConfigureHost {

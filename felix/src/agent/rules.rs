@@ -34,8 +34,7 @@ pub(super) struct RuleSync {
     compared: Retry,
     foreign_edits: u64,
     closings: Closings,
-    /// The filter of an earlier run was listed, so later changes are detected.
-    is_inherited_listed: bool,
+    inherited: Inherited,
     /// Interfaces with routes that wait for their rules.
     waiting: BTreeSet<String>,
 }
@@ -50,11 +49,22 @@ pub(crate) struct Closings {
     is_due: bool,
 }
 
+/// Which changes of the filter of an earlier run are detected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Inherited {
+    /// None: it was not listed yet.
+    Unlisted,
+    /// Those after it was listed: it has no record.
+    Watched,
+    /// All: it was listed, and its record is of the same listing.
+    Unchanged,
+}
+
 #[derive(Debug)]
 enum Work {
     /// Check for an earlier run's filter.
     Find,
-    /// Compare an earlier run's filter with its first listing by this run.
+    /// Compare an earlier run's filter with its record, or with its first listing by this run.
     CheckInherited,
     /// Write the filter that drops all workload traffic.
     Close,
@@ -84,7 +94,7 @@ impl RuleSync {
             compared: Retry::default(),
             foreign_edits: 0,
             closings: Closings::default(),
-            is_inherited_listed: false,
+            inherited: Inherited::Unlisted,
             waiting: BTreeSet::new(),
         }
     }
@@ -260,13 +270,21 @@ impl RuleSync {
     /// a filter of this run is written at once.
     fn inherited_checked(&mut self, now: Instant, checked: Result<Checked, Failed>) {
         match checked {
-            Ok(Checked::Intact) => {
-                self.is_inherited_listed = true;
+            Ok(found @ (Checked::Intact | Checked::Unrecorded)) => {
                 self.compared.note::<Failed>(now, Ok(()));
+                if self.inherited == Inherited::Unlisted {
+                    self.inherited = match found {
+                        Checked::Intact => Inherited::Unchanged,
+                        _ => Inherited::Watched,
+                    };
+                }
             }
             Ok(Checked::Doubtful) => {
                 let reason = "another program changed nftables rules during the listing";
                 self.failed(now, Work::CheckInherited, Failed(reason.into()));
+            }
+            Ok(Checked::Changed) if self.inherited == Inherited::Unlisted => {
+                self.close(now, "the inherited table differs from its record");
             }
             Ok(Checked::Changed) => self.close(now, "another program changed the inherited table"),
             Ok(Checked::Nothing) => self.close(now, "another program removed the inherited table"),
@@ -383,8 +401,11 @@ impl RuleSync {
             InForce::Unknown => "unknown",
             InForce::Nothing => "none",
             InForce::Closed => "drops all workload traffic",
-            InForce::Inherited if self.is_inherited_listed => "of an earlier run, and watched",
-            InForce::Inherited => "of an earlier run",
+            InForce::Inherited => match self.inherited {
+                Inherited::Unlisted => "of an earlier run",
+                Inherited::Watched => "of an earlier run, and watched",
+                Inherited::Unchanged => "of an earlier run, unchanged, and watched",
+            },
             InForce::Own => "of this run",
         }
     }

@@ -16,7 +16,7 @@ use super::neighbors::Neighbors;
 use super::rules::{Rules, RulesError};
 use super::sysctl::{Setting, Sysctl, Weight, host_settings, interface_settings};
 use crate::agent::{Failed, HostCommand, HostEvent};
-use crate::limits::{FORGET_GAP, LISTING_GAP, LISTING_SHARE};
+use crate::limits::{FORGET_GAP, LISTING_GAP, LISTING_SHARE, RULES_CHECK};
 
 /// This host, in the network namespace of the calling thread.
 #[derive(Debug)]
@@ -92,6 +92,7 @@ impl LinuxHost {
         }
         if self.listing_at <= now {
             self.list(now);
+            self.record(now);
         }
         if !self.forgetting.is_empty() && self.forgetting_at <= now {
             self.forgetting_at = now + FORGET_GAP;
@@ -118,9 +119,24 @@ impl LinuxHost {
         self.listing_not_before = now + begun.elapsed() * LISTING_SHARE;
     }
 
+    /// Records the packet filter for the next run.
+    fn record(&mut self, now: Instant) {
+        if let Err(error) = self.rules.record() {
+            debug!(%error, "packet filter not recorded");
+            self.listing_at = now + RULES_CHECK;
+        }
+    }
+
+    /// Lists and records the packet filter, because the daemon ends.
+    pub(crate) fn finish(&mut self, now: Instant) {
+        self.list(now);
+        self.record(now);
+    }
+
     /// Returns when to go on (`go_on`) without an event.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let listing = self.rules.is_unlisted().then_some(self.listing_at);
+        let waits = self.rules.is_unlisted() || self.rules.is_unrecorded();
+        let listing = waits.then_some(self.listing_at);
         let forgetting = (!self.forgetting.is_empty()).then_some(self.forgetting_at);
         let answers = (!self.answers.is_empty()).then_some(Instant(0));
         let all = listing.into_iter().chain(forgetting).chain(answers);

@@ -6,6 +6,7 @@ mod encode;
 mod expression;
 mod host;
 mod neighbors;
+mod record;
 mod rules;
 mod solicited;
 pub mod sysctl;

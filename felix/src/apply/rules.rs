@@ -1,7 +1,6 @@
 //! The table in the kernel: writes it in transactions, checks it, reads its counters.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use netlink::attributes::{find, of_netfilter, text, walk};
 use netlink::listing::{self, RULE_EXPRESSIONS, expressions};
@@ -13,10 +12,15 @@ use netlink_packet_netfilter::nftables::{
 };
 
 use super::encode::messages;
+use super::record::{self, Digest, Digester};
 use crate::agent::Checked;
 use crate::limits::TRANSACTION_ATTEMPTS;
 use crate::render::{Change, TABLE, rule_text};
 
+/// `NFTA_TABLE_FLAGS`: a dormant table filters nothing.
+const TABLE_FLAGS: u16 = 2;
+/// `NFTA_TABLE_HANDLE`.
+const TABLE_HANDLE: u16 = 4;
 /// `NFTA_SET_NAME`.
 const SET_NAME: u16 = 2;
 
@@ -49,6 +53,10 @@ pub struct Rules {
     known: Known,
     /// Transactions carried out.
     transactions: u64,
+    /// There may be a record of the table, of this run or of an earlier one.
+    has_record: bool,
+    /// The last transaction is to be recorded.
+    needs_record: bool,
 }
 
 /// The known state of the table. The ruleset's generation increases with every transaction of any
@@ -64,8 +72,8 @@ enum Known {
     /// least until this generation.
     Listed {
         generation: u32,
-        /// A hash of the kernel's listing, with handles, without counters.
-        listing: u64,
+        /// The digest of the kernel's listing, with handles, without counters.
+        listing: Digest,
     },
     /// Another program wrote to some table before the own table was listed.
     Doubtful,
@@ -84,6 +92,8 @@ impl Rules {
             requests: nftables::open()?,
             known: Known::Unwritten,
             transactions: 0,
+            has_record: true,
+            needs_record: false,
         })
     }
 
@@ -93,9 +103,7 @@ impl Rules {
     ///
     /// The kernel did not answer.
     pub fn present(&mut self) -> Result<bool, RulesError> {
-        let attributes = vec![TableAttribute::Name(TABLE.into())];
-        let message = NfTablesMessage::GetTable(TableMessage { attributes });
-        Ok(listing::object(&mut self.requests, message)?.is_some())
+        Ok(self.table()?.is_some())
     }
 
     /// Carries out steps in one transaction. Steps that begin with [`Change::AddTable`] replace any
@@ -113,7 +121,7 @@ impl Rules {
     }
 
     /// Compares the table with the one that was written, or, before that, the table of an earlier run
-    /// with its first listing. Costs one small request as long as no program changes any nftables
+    /// with its record and with its first listing. Costs one small request as long as no program changes any nftables
     /// rules.
     ///
     /// # Errors
@@ -192,7 +200,8 @@ impl Rules {
             match self.send(steps, generation) {
                 Ok(()) => {
                     self.transactions += 1;
-                    return Ok(Some(generation.wrapping_add(1).max(1)));
+                    (self.has_record, self.needs_record) = (false, true);
+                    return Ok(Some(after(generation)));
                 }
                 // Another program's transaction came in between.
                 Err(RulesError::Step { cause, .. }) if cause.errno == ERESTART && attempts > 0 => {}
@@ -248,27 +257,73 @@ impl Rules {
         Ok(())
     }
 
-    /// Reads the table of an earlier run, to detect later changes.
+    /// Returns whether the table was listed since the last transaction, and is to be recorded.
+    pub const fn is_unrecorded(&self) -> bool {
+        self.needs_record && matches!(self.known, Known::Listed { .. })
+    }
+
+    /// Records the listed table for the next run, in a transaction of its own. A change by another
+    /// program is not recorded.
+    ///
+    /// # Errors
+    ///
+    /// The kernel rejected the record, or did not answer.
+    pub fn record(&mut self) -> Result<(), RulesError> {
+        let mut attempts = TRANSACTION_ATTEMPTS;
+        while self.is_unrecorded() {
+            let generation = self.look()?;
+            let Known::Listed { listing, .. } = self.known else {
+                break;
+            };
+            attempts -= 1;
+            // Also if the answer is lost.
+            self.has_record = true;
+            let steps = [record::creation(listing)];
+            match nftables::transact(&mut self.requests, generation, steps) {
+                Ok(()) => {
+                    self.needs_record = false;
+                    self.known = Known::Listed {
+                        generation: after(generation),
+                        listing,
+                    };
+                }
+                // Another program's transaction came in between.
+                Err((_, cause)) if cause.errno == ERESTART && attempts > 0 => {}
+                Err((_, cause)) => return Err(cause.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the table of an earlier run, to detect later changes, and earlier ones by its record.
     fn adopt(&mut self) -> Result<Checked, RulesError> {
         let generation = self.generation()?;
         if !self.present()? {
             return Ok(Checked::Nothing);
         }
         let listing = self.listing()?;
-        // The listing is valid only if no other program wrote in between.
-        if self.generation()? != generation {
+        let is_recorded = record::is_of(&mut self.requests, listing)?;
+        // Another listing is valid only if no other program wrote in between.
+        if is_recorded != Some(true) && self.generation()? != generation {
             return Ok(Checked::Doubtful);
+        }
+        if is_recorded == Some(false) {
+            return Ok(Checked::Changed);
         }
         self.known = Known::Listed {
             generation,
             listing,
         };
-        Ok(Checked::Intact)
+        Ok(match is_recorded {
+            Some(_) => Checked::Intact,
+            None => Checked::Unrecorded,
+        })
     }
 
     fn send(&mut self, steps: &[Change], generation: u32) -> Result<(), RulesError> {
         let mut set_id = 0;
         let parts = steps.iter().map(|step| messages(step, &mut set_id));
+        let parts = parts.chain(self.has_record.then(record::removal));
         let sent = nftables::transact(&mut self.requests, generation, parts);
         sent.map_err(|(at, cause)| {
             let step = at.and_then(|at| steps.get(at));
@@ -281,6 +336,12 @@ impl Rules {
         generation(&mut self.requests)
     }
 
+    fn table(&mut self) -> Result<Option<Row>, Refused> {
+        let attributes = vec![TableAttribute::Name(TABLE.into())];
+        let message = NfTablesMessage::GetTable(TableMessage { attributes });
+        listing::object(&mut self.requests, message)
+    }
+
     fn rule_rows(&mut self) -> Result<Vec<Row>, Refused> {
         let attributes = vec![RuleAttribute::Table(TABLE.into())];
         let message = NfTablesMessage::GetRule(RuleMessage { attributes });
@@ -291,25 +352,31 @@ impl Rules {
         listing::objects(&mut self.requests, TABLE, message)
     }
 
-    /// Returns a hash over chains, rules, sets and elements as the kernel lists them.
-    fn listing(&mut self) -> Result<u64, Refused> {
-        let mut hasher = DefaultHasher::new();
+    /// Returns a digest of the table, its chains, rules, sets and elements as the kernel lists them.
+    fn listing(&mut self) -> Result<Digest, Refused> {
+        let mut digester = Digester::default();
+        let table = self.table()?;
+        for kind in [TABLE_FLAGS, TABLE_HANDLE] {
+            let value = table.as_ref().and_then(|row| find(of_netfilter(row), kind));
+            digester.add(value.unwrap_or_default());
+        }
         let attributes = Vec::new();
         for row in self.ours(NfTablesMessage::GetChain(ChainMessage { attributes }))? {
-            of_netfilter(&row).hash(&mut hasher);
+            digester.add(of_netfilter(&row));
         }
         for row in self.rule_rows()? {
-            hash_rule(&row, &mut hasher);
+            add_rule(&row, &mut digester);
         }
         let attributes = vec![SetAttribute::Table(TABLE.into())];
         for row in self.ours(NfTablesMessage::GetSet(SetMessage { attributes }))? {
-            of_netfilter(&row).hash(&mut hasher);
+            digester.add(of_netfilter(&row));
             let name = find(of_netfilter(&row), SET_NAME)
                 .map(text)
                 .unwrap_or_default();
-            self.elements(&name)?.hash(&mut hasher);
+            let elements = self.elements(&name)?;
+            elements.iter().for_each(|element| digester.add(element));
         }
-        Ok(hasher.finish())
+        Ok(digester.finish())
     }
 
     /// Returns the elements of a set, sorted: the kernel lists them in the order of its hash table.
@@ -325,7 +392,7 @@ impl Rules {
 
 impl Known {
     /// Returns whether this is the kernel's listing of the written table.
-    fn lists(self, found: u64) -> bool {
+    fn lists(self, found: Digest) -> bool {
         matches!(self, Self::Listed { listing, .. } if listing == found)
     }
 }
@@ -347,17 +414,23 @@ fn describe(step: &Change) -> String {
     }
 }
 
-fn hash_rule(row: &Row, hasher: &mut DefaultHasher) {
+/// Returns the generation that a transaction creates.
+fn after(generation: u32) -> u32 {
+    generation.wrapping_add(1).max(1)
+}
+
+fn add_rule(row: &Row, digester: &mut Digester) {
     for (kind, value) in walk(of_netfilter(row)) {
-        kind.hash(hasher);
+        digester.add(&kind.to_be_bytes());
         if kind != RULE_EXPRESSIONS {
-            value.hash(hasher);
+            digester.add(value);
             continue;
         }
         for (name, data) in expressions(value) {
-            let counter = name == "counter";
-            name.hash(hasher);
-            (!counter).then_some(data).hash(hasher);
+            let counted: &[u8] = &[];
+            let data = if name == "counter" { counted } else { data };
+            digester.add(name.as_bytes());
+            digester.add(data);
         }
     }
 }

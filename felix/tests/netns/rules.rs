@@ -127,6 +127,13 @@ impl Keeper {
         }
     }
 
+    /// Lists and records the table as the daemon does.
+    fn record(&mut self) {
+        self.rules.list().unwrap();
+        self.rules.record().unwrap();
+        assert!(!self.rules.is_unrecorded());
+    }
+
     fn check(&mut self) -> Checked {
         let found = self.rules.check().unwrap();
         if let (Some(held), Checked::Changed | Checked::Doubtful) = (&self.held, found) {
@@ -392,6 +399,7 @@ fn a_foreign_edit_is_healed() {
             "nft add element inet cambric-felix sources-ipv4 { \"cali2\" . 10.65.0.1 }",
             "nft insert rule inet cambric-felix forward accept",
             "nft add chain inet cambric-felix more",
+            "nft add table inet cambric-felix { flags dormant; }",
             "nft delete table inet cambric-felix",
             "nft flush ruleset",
         ];
@@ -474,7 +482,7 @@ fn change_of_an_earlier_runs_table_is_detected() {
         ] {
             apply(&mut Keeper::open(), &two());
             let mut rules = Rules::open().unwrap();
-            assert_eq!(rules.check().unwrap(), Checked::Intact);
+            assert_eq!(rules.check().unwrap(), Checked::Unrecorded);
             run("nft add table ip elsewhere");
             assert_eq!(rules.check().unwrap(), Checked::Intact, "another table");
             run(edit);
@@ -483,6 +491,84 @@ fn change_of_an_earlier_runs_table_is_detected() {
         // Removed before it was listed.
         let mut rules = Rules::open().unwrap();
         assert_eq!(rules.check().unwrap(), Checked::Nothing);
+    });
+}
+
+/// Returns the result of the first check of another run.
+fn first_check() -> Checked {
+    Rules::open().unwrap().check().unwrap()
+}
+
+#[test]
+fn change_between_two_runs_is_detected() {
+    lab("change_between_two_runs_is_detected", || {
+        let saved = tempfile::NamedTempFile::new().unwrap();
+        let load = format!("nft -f {}", saved.path().display());
+        for (edits, expected) in [
+            (
+                &["nft flush table inet cambric-felix"][..],
+                Checked::Changed,
+            ),
+            (
+                &["nft delete element inet cambric-felix dispatch-from { \"cali1\" }"],
+                Checked::Changed,
+            ),
+            (
+                &["nft add table inet cambric-felix { flags dormant; }"],
+                Checked::Changed,
+            ),
+            // The same rules, also with the same record, are another table.
+            (&["nft flush ruleset", &load], Checked::Changed),
+            (&["nft flush ruleset"], Checked::Nothing),
+        ] {
+            let mut earlier = Keeper::open();
+            apply(&mut earlier, &two());
+            earlier.record();
+            assert_eq!(first_check(), Checked::Intact);
+            // Other tables are ignored.
+            run("nft add table ip elsewhere");
+            assert_eq!(first_check(), Checked::Intact);
+            std::fs::write(saved.path(), run("nft list ruleset")).unwrap();
+            edits.iter().for_each(|edit| drop(run(edit)));
+            assert_eq!(first_check(), expected, "{edits:?}");
+        }
+    });
+}
+
+#[test]
+fn record_is_removed_with_the_change_of_the_table() {
+    lab("record_is_removed_with_the_change_of_the_table", || {
+        let mut rules = Keeper::open();
+        apply(&mut rules, &two());
+        rules.record();
+        let transactions = rules.rules.transactions();
+        // Changes in place and replacements, after the record was written by this or an earlier run.
+        apply(&mut rules, &ruleset(&[]));
+        assert_eq!(first_check(), Checked::Unrecorded);
+        rules.record();
+        assert_eq!(first_check(), Checked::Intact);
+        apply(&mut Keeper::open(), &two());
+        assert_eq!(first_check(), Checked::Unrecorded);
+        assert_eq!(rules.rules.transactions(), transactions + 1, "not counted");
+
+        // A change by another program after the listing is not recorded.
+        let mut rules = Keeper::open();
+        apply(&mut rules, &two());
+        rules.rules.list().unwrap();
+        run("nft flush chain inet cambric-felix dispatch-from");
+        rules.rules.record().unwrap();
+        assert_eq!(first_check(), Checked::Unrecorded);
+        assert_eq!(rules.check(), Checked::Changed);
+
+        // Another program deletes the record: the table counts as unchanged, and the next record is
+        // written.
+        rules.record();
+        run("nft delete table inet cambric-felix-record");
+        assert_eq!(rules.check(), Checked::Intact);
+        apply(&mut rules, &ruleset(&[]));
+        rules.record();
+        assert_eq!(first_check(), Checked::Intact);
+        assert_eq!(rules.foreign_edits, 1);
     });
 }
 

@@ -143,6 +143,13 @@ impl Bench {
         });
     }
 
+    /// Stops Felix as a service manager does.
+    fn stop_felix(&mut self) {
+        let mut felix = self.felix.take().unwrap();
+        run(&format!("kill -TERM {}", felix.0.id()));
+        assert!(felix.0.wait().unwrap().success());
+    }
+
     /// Kills Felix and starts it again.
     fn restart_felix(&mut self, max_age_s: u32) {
         self.felix = None;
@@ -158,6 +165,17 @@ impl Bench {
             Reply::Status(status) => status,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Returns the packet filter in effect.
+    fn filter(&self) -> String {
+        let facts = self.status().facts.into_iter();
+        let mut filters = facts.filter(|fact| fact.name == "packet filter");
+        filters.next().unwrap().value
+    }
+
+    fn filter_is(&self, what: &str) {
+        until_or(what, || self.log(), || self.filter() == what);
     }
 
     /// Waits until Felix reports this text, as an unmet condition or in a note.
@@ -319,6 +337,7 @@ fn a_store_that_is_emptied_changes_nothing_in_the_kernel() {
     );
 }
 
+// Promise: as felix table_changed_between_two_runs_is_closed
 #[test]
 fn inherited_table_that_is_flushed_is_closed() {
     lab("inherited_table_that_is_flushed_is_closed", || {
@@ -327,21 +346,13 @@ fn inherited_table_that_is_flushed_is_closed() {
         // Without a snapshot only the table of the earlier run protects the workloads.
         bench.restart_felix(0);
         bench.reports("a full read of the store");
-        let filter = |bench: &Bench| {
-            let status = bench.status();
-            let facts = status.facts.into_iter();
-            let mut filters = facts.filter(|fact| fact.name == "packet filter");
-            filters.next().unwrap().value
-        };
         until("it watches the table", || {
-            filter(&bench) == "of an earlier run, and watched"
+            bench.filter().ends_with("and watched")
         });
         assert!(bench.one.namespace.pings("10.65.0.2"));
         // Without rules all workload traffic passes, whatever its source.
         run("nft flush table inet cambric-felix");
-        until("the table that drops all workload traffic", || {
-            filter(&bench) == "drops all workload traffic"
-        });
+        bench.filter_is("drops all workload traffic");
         assert!(bench.one.namespace.is_cut_off("10.65.0.2"));
         let log = bench.log();
         assert!(log.contains("packet filter closed: all"), "{log}");
@@ -350,8 +361,66 @@ fn inherited_table_that_is_flushed_is_closed() {
 
         // The rules of the datastore follow, once it is read.
         bench.start_etcd();
-        until("the wanted rules", || filter(&bench) == "of this run");
+        bench.filter_is("of this run");
         assert!(bench.one.namespace.pings("10.65.0.2"));
+    });
+}
+
+// Promise (Felix): While the datastore is not read after a start, a packet filter that another
+// program has changed, before the start or later, drops all workload traffic.
+#[test]
+fn table_changed_between_two_runs_is_closed() {
+    lab("table_changed_between_two_runs_is_closed", || {
+        let mut bench = Bench::new();
+        let is_recorded = || run("nft list tables").contains("inet cambric-felix-record");
+        // Without a snapshot only the table of the earlier run protects the workloads.
+        until("the record", is_recorded);
+        bench.etcd = None;
+        bench.restart_felix(0);
+        bench.filter_is("of an earlier run, unchanged, and watched");
+        assert!(bench.one.namespace.pings("10.65.0.2"));
+
+        // Without rules all workload traffic passes until Felix returns.
+        bench.felix = None;
+        run("nft flush table inet cambric-felix");
+        bench.start_felix(0);
+        bench.filter_is("drops all workload traffic");
+        assert!(bench.one.namespace.is_cut_off("10.65.0.2"));
+        let log = bench.log();
+        assert!(log.contains("packet filter closed: all"), "{log}");
+        assert!(
+            log.contains("the inherited table differs from its record"),
+            "{log}"
+        );
+        bench.start_etcd();
+        bench.filter_is("of this run");
+        assert!(bench.one.namespace.pings("10.65.0.2"));
+
+        // Felix records the table also when it is stopped.
+        until("the record", is_recorded);
+        run("nft delete table inet cambric-felix-record");
+        announce(&bench.host, 1, &[]);
+        bench
+            .host
+            .wait("cali1", "a new profile", |e| e.is_some_and(|e| e.profiles.is_empty()));
+        bench.stop_felix();
+        assert!(is_recorded());
+        bench.etcd = None;
+        bench.start_felix(0);
+        bench.filter_is("of an earlier run, unchanged, and watched");
+
+        // A Felix that is killed during a change leaves no record: its table stays in effect.
+        bench.felix = None;
+        run("nft delete table inet cambric-felix-record");
+        bench.start_felix(0);
+        bench.filter_is("of an earlier run, and watched");
+        assert_eq!(bench.log().matches("packet filter closed").count(), 0);
+
+        bench.felix = None;
+        run("nft flush ruleset");
+        bench.start_felix(0);
+        bench.filter_is("drops all workload traffic");
+        assert!(bench.one.namespace.is_cut_off("10.65.0.2"));
     });
 }
 

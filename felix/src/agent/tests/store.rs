@@ -91,6 +91,44 @@ fn inherited_rules_that_cannot_be_listed_are_tried_again() {
 }
 
 #[test]
+fn inherited_rules_that_differ_from_their_record_are_closed() {
+    let mut world = World::new();
+    let mut events = Events::new();
+    world.link("cali1");
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.in_sync();
+    world.restart();
+    world.host.edited = true;
+    world.pass(INHERITED_CHECK);
+    assert!(!world.guards("cali1", [10, 65, 0, 1]));
+    let reason = Text::new("the inherited table differs from its record");
+    let emitted = rule_events(&mut events, &world);
+    assert_eq!(emitted, [Event::RulesClosed { reason }]);
+}
+
+#[test]
+fn filter_in_force_names_which_changes_are_detected() {
+    for is_recorded in [true, false] {
+        let mut world = World::new();
+        world.in_sync();
+        world.restart();
+        world.host.lacks_record = !is_recorded;
+        world.settle();
+        assert_eq!(world.agent.filter_in_force(), "of an earlier run");
+        // Only the first listing is compared with the record.
+        for time in [INHERITED_CHECK, RULES_CHECK] {
+            world.pass(time);
+            world.host.lacks_record = false;
+            let words = match is_recorded {
+                true => "of an earlier run, unchanged, and watched",
+                false => "of an earlier run, and watched",
+            };
+            assert_eq!(world.agent.filter_in_force(), words);
+        }
+    }
+}
+
+#[test]
 fn changed_inherited_rules_that_are_replaced_are_undone() {
     let mut world = World::new();
     let mut events = Events::new();

@@ -28,6 +28,8 @@ pub(super) struct Fake {
     /// The packet filter cannot be listed, for this reason or because of concurrent writes.
     pub(super) refuse_check: Option<&'static str>,
     pub(super) doubts_check: bool,
+    /// The packet filter has no record.
+    pub(super) lacks_record: bool,
     /// Listings of the packet filter.
     pub(super) checks: usize,
     pub(super) configured: BTreeMap<u32, usize>,
@@ -155,6 +157,7 @@ impl Fake {
             _ if self.doubts_check => Checked::Doubtful,
             (_, true) => Checked::Changed,
             (None, false) => Checked::Nothing,
+            (Some(_), false) if self.lacks_record => Checked::Unrecorded,
             (Some(_), false) => Checked::Intact,
         }
     }
