@@ -244,7 +244,8 @@ impl Daemon {
                 Wake::Request(request) => self.answer(request),
                 Wake::Signal(Signal::Reload) => self.reload(),
                 Wake::Signal(Signal::Terminate | Signal::Interrupt) | Wake::Stop => {
-                    self.host.finish(self.clock.now());
+                    let held = self.agent.rules_held();
+                    self.host.finish(self.clock.now(), held);
                     return Ok(());
                 }
                 Wake::Time => {}

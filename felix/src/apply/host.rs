@@ -17,6 +17,7 @@ use super::rules::{Rules, RulesError};
 use super::sysctl::{Setting, Sysctl, Weight, host_settings, interface_settings};
 use crate::agent::{Failed, HostCommand, HostEvent};
 use crate::limits::{FORGET_GAP, LISTING_GAP, LISTING_SHARE, RULES_CHECK};
+use crate::render::{Ruleset, creation};
 
 /// This host, in the network namespace of the calling thread.
 #[derive(Debug)]
@@ -127,10 +128,15 @@ impl LinuxHost {
         }
     }
 
-    /// Lists and records the packet filter, because the daemon ends.
-    pub(crate) fn finish(&mut self, now: Instant) {
+    /// Lists and records the packet filter, because the daemon ends. `held`: its known content.
+    pub(crate) fn finish(&mut self, now: Instant, held: Option<&Ruleset>) {
         self.list(now);
-        self.record(now);
+        let Some(held) = held else {
+            return self.record(now);
+        };
+        if let Err(error) = self.rules.record_last(&creation(held)) {
+            debug!(%error, "packet filter not recorded");
+        }
     }
 
     /// Returns when to go on (`go_on`) without an event.

@@ -1,5 +1,6 @@
-//! The record of the table for the next run: a digest of the kernel's listing, which is the name of
-//! the only chain of a second table. Packets reach no chain of it.
+//! The record of the table for the next run: a digest of the kernel's listing, and, from a run that
+//! was stopped, one of the messages that write the table. They are the names of the chains of a second
+//! table. Packets reach no chain of it.
 //!
 //! The kernel removes the record in the transaction that changes the table, and both together when
 //! the host or its namespace ends. So a record that differs proves a change by another program.
@@ -7,9 +8,9 @@
 use std::fmt;
 
 use netlink::attributes::{find, of_netfilter, text};
-use netlink::nftables::Step;
+use netlink::nftables::{Step, inet};
 use netlink::{Refused, Requests, listing, message};
-use netlink_packet_core::NLM_F_CREATE;
+use netlink_packet_core::{NLM_F_CREATE, NetlinkSerializable};
 use netlink_packet_netfilter::nftables::{ChainMessage, NfTablesMessage};
 use sha2::{Digest as _, Sha256};
 
@@ -18,24 +19,24 @@ const RECORD: &str = "cambric-felix-record";
 /// The chain's name before the digest. The number grows with every change of the digested parts:
 /// records with another number are ignored.
 const FORMAT: &str = "listing-1-";
+/// The same for the digest of messages. These are those of the kernel, so it needs no number.
+const MESSAGES: &str = "messages-";
 /// `NFTA_CHAIN_NAME`.
 const CHAIN_NAME: u16 = 3;
 /// Octets of a digest.
 const DIGEST_OCTETS: usize = 16;
 
-/// A digest of a listing.
+/// A digest of a listing, or of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Digest([u8; DIGEST_OCTETS]);
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0
-            .iter()
-            .try_for_each(|octet| write!(f, "{octet:02x}"))
+        self.0.iter().try_for_each(|octet| write!(f, "{octet:02x}"))
     }
 }
 
-/// Computes the digest of a listing from its parts.
+/// Computes a digest from its parts.
 #[derive(Default)]
 pub(super) struct Digester(Sha256);
 
@@ -44,6 +45,16 @@ impl Digester {
     pub(super) fn add(&mut self, part: &[u8]) {
         self.0.update((part.len() as u64).to_be_bytes());
         self.0.update(part);
+    }
+
+    /// Appends a message.
+    pub(super) fn add_message(&mut self, (message, flags): Step) {
+        let message = inet(message);
+        let mut octets = vec![0; message.buffer_len()];
+        message.serialize(&mut octets);
+        self.add(&message.message_type().to_be_bytes());
+        self.add(&flags.to_be_bytes());
+        self.add(&octets);
     }
 
     /// Returns the digest.
@@ -64,40 +75,65 @@ pub(super) fn removal() -> Vec<Step> {
     ]
 }
 
-/// Returns the messages that replace any record by that of a listing.
-pub(super) fn creation(listing: Digest) -> Vec<Step> {
-    let chain = message::chain(RECORD, &format!("{FORMAT}{listing}"), None);
+/// Returns the messages that replace any record by that of a listing, and of the messages that write
+/// the table.
+pub(super) fn creation(listing: Digest, messages: Option<Digest>) -> Vec<Step> {
+    let names = [
+        Some(format!("{FORMAT}{listing}")),
+        messages.map(|messages| format!("{MESSAGES}{messages}")),
+    ];
     let mut steps = removal();
-    steps.extend([
-        (
-            NfTablesMessage::NewTable(message::table(RECORD)),
-            NLM_F_CREATE,
-        ),
-        (NfTablesMessage::NewChain(chain), NLM_F_CREATE),
-    ]);
+    steps.push((
+        NfTablesMessage::NewTable(message::table(RECORD)),
+        NLM_F_CREATE,
+    ));
+    for name in names.into_iter().flatten() {
+        let chain = message::chain(RECORD, &name, None);
+        steps.push((NfTablesMessage::NewChain(chain), NLM_F_CREATE));
+    }
     steps
 }
 
-/// Returns whether the record is that of a listing; `None` without a record.
-///
-/// # Errors
-///
-/// The kernel did not answer.
-pub(super) fn is_of(requests: &mut Requests, listing: Digest) -> Result<Option<bool>, Refused> {
-    let attributes = Vec::new();
-    let message = NfTablesMessage::GetChain(ChainMessage { attributes });
-    let chains = listing::objects(requests, RECORD, message)?;
-    let names = chains
-        .iter()
-        .filter_map(|row| find(of_netfilter(row), CHAIN_NAME).map(text));
-    Ok(compare(names, listing))
+/// A record, as the kernel has it.
+#[derive(Debug)]
+pub(super) struct Record {
+    /// The names of its chains.
+    chains: Vec<String>,
 }
 
-/// Compares the names of the record's chains with a listing.
-fn compare(names: impl Iterator<Item = String>, listing: Digest) -> Option<bool> {
-    let digests = names.filter_map(|name| name.strip_prefix(FORMAT).map(str::to_owned));
-    let digests: Vec<String> = digests.collect();
-    (!digests.is_empty()).then(|| digests == [listing.to_string()])
+impl Record {
+    /// Reads the record.
+    ///
+    /// # Errors
+    ///
+    /// The kernel did not answer.
+    pub(super) fn read(requests: &mut Requests) -> Result<Self, Refused> {
+        let attributes = Vec::new();
+        let message = NfTablesMessage::GetChain(ChainMessage { attributes });
+        let rows = listing::objects(requests, RECORD, message)?;
+        let names = rows
+            .iter()
+            .filter_map(|row| find(of_netfilter(row), CHAIN_NAME).map(text));
+        Ok(Self {
+            chains: names.collect(),
+        })
+    }
+
+    /// Returns whether it is that of a listing; `None` without a record.
+    pub(super) fn is_of(&self, listing: Digest) -> Option<bool> {
+        self.compare(FORMAT, listing)
+    }
+
+    /// Returns whether the table was complete when it was recorded, and these messages write the same.
+    pub(super) fn is_written_by(&self, messages: Digest) -> bool {
+        self.compare(MESSAGES, messages) == Some(true)
+    }
+
+    fn compare(&self, format: &str, digest: Digest) -> Option<bool> {
+        let names = self.chains.iter();
+        let found: Vec<&str> = names.filter_map(|name| name.strip_prefix(format)).collect();
+        (!found.is_empty()).then(|| found == [digest.to_string()])
+    }
 }
 
 #[cfg(test)]
@@ -126,11 +162,20 @@ mod tests {
         let one = digest(&[b"a"]);
         let own = format!("{FORMAT}{one}");
         let other = format!("{FORMAT}{}", digest(&[b"b"]));
-        let compared = |names: &[&str]| compare(names.iter().map(ToString::to_string), one);
+        let compared = |names: &[&str]| {
+            let chains = names.iter().map(|name| (*name).to_owned()).collect();
+            Record { chains }.is_of(one)
+        };
         assert_eq!(compared(&[]), None);
         assert_eq!(compared(&[&own.replace("-1-", "-2-")]), None);
         assert_eq!(compared(&[&own]), Some(true));
         assert_eq!(compared(&[&other]), Some(false));
         assert_eq!(compared(&[&own, &other]), Some(false), "not Felix's");
+        let messages = format!("{MESSAGES}{one}");
+        assert_eq!(compared(&[&messages]), None);
+        assert_eq!(compared(&[&messages, &own]), Some(true));
+        let chains = vec![own, messages];
+        let record = Record { chains };
+        assert!(record.is_written_by(one) && !record.is_written_by(digest(&[b"b"])));
     }
 }

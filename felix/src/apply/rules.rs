@@ -12,7 +12,7 @@ use netlink_packet_netfilter::nftables::{
 };
 
 use super::encode::messages;
-use super::record::{self, Digest, Digester};
+use super::record::{self, Digest, Digester, Record};
 use crate::agent::Checked;
 use crate::limits::TRANSACTION_ATTEMPTS;
 use crate::render::{Change, TABLE, rule_text};
@@ -121,8 +121,8 @@ impl Rules {
     }
 
     /// Compares the table with the one that was written, or, before that, the table of an earlier run
-    /// with its record and with its first listing. Costs one small request as long as no program changes any nftables
-    /// rules.
+    /// with its record and with its first listing. Costs one small request as long as no program
+    /// changes any nftables rules.
     ///
     /// # Errors
     ///
@@ -162,13 +162,38 @@ impl Rules {
         self.transactions
     }
 
-    /// Replaces the table, whatever its present content.
+    /// Replaces the table, whatever its present content. A table that an earlier run has written with
+    /// the same messages stays, so that packets meet the same sets all the time.
     fn create(&mut self, steps: &[Change]) -> Result<(), RulesError> {
+        // Without an answer it is replaced.
+        if self.transactions == 0 && self.is_in_force(steps).unwrap_or(false) {
+            return Ok(());
+        }
         let made = self.transact(steps, |rules| Ok(Some(rules.generation()?)))?;
         if let Some(made) = made {
             self.known = Known::Unlisted(made);
         }
         Ok(())
+    }
+
+    /// Returns whether an earlier run has written the table with the same messages, and nothing has
+    /// changed it since.
+    fn is_in_force(&mut self, steps: &[Change]) -> Result<bool, Refused> {
+        let record = Record::read(&mut self.requests)?;
+        if !record.is_written_by(digest(steps)) {
+            return Ok(false);
+        }
+        // Later changes are detected by the next check.
+        let generation = self.generation()?;
+        let listing = self.listing()?;
+        if record.is_of(listing) != Some(true) {
+            return Ok(false);
+        }
+        self.known = Known::Listed {
+            generation,
+            listing,
+        };
+        Ok(true)
     }
 
     /// Changes the table; fails if another program has changed it. A doubtful state stays doubtful.
@@ -269,6 +294,22 @@ impl Rules {
     ///
     /// The kernel rejected the record, or did not answer.
     pub fn record(&mut self) -> Result<(), RulesError> {
+        self.record_with(None)
+    }
+
+    /// Records the listed table because this run ends. The next run keeps the table if it wants to
+    /// write it with these steps.
+    ///
+    /// # Errors
+    ///
+    /// The kernel rejected the record, or did not answer.
+    pub fn record_last(&mut self, steps: &[Change]) -> Result<(), RulesError> {
+        // Without a transaction of this run the record is that of an earlier run.
+        self.needs_record = self.transactions > 0;
+        self.record_with(Some(digest(steps)))
+    }
+
+    fn record_with(&mut self, messages: Option<Digest>) -> Result<(), RulesError> {
         let mut attempts = TRANSACTION_ATTEMPTS;
         while self.is_unrecorded() {
             let generation = self.look()?;
@@ -278,7 +319,7 @@ impl Rules {
             attempts -= 1;
             // Also if the answer is lost.
             self.has_record = true;
-            let steps = [record::creation(listing)];
+            let steps = [record::creation(listing, messages)];
             match nftables::transact(&mut self.requests, generation, steps) {
                 Ok(()) => {
                     self.needs_record = false;
@@ -302,7 +343,7 @@ impl Rules {
             return Ok(Checked::Nothing);
         }
         let listing = self.listing()?;
-        let is_recorded = record::is_of(&mut self.requests, listing)?;
+        let is_recorded = Record::read(&mut self.requests)?.is_of(listing);
         // Another listing is valid only if no other program wrote in between.
         if is_recorded != Some(true) && self.generation()? != generation {
             return Ok(Checked::Doubtful);
@@ -412,6 +453,17 @@ fn describe(step: &Change) -> String {
         Change::DeleteChain(name) => format!("remove chain {name}"),
         Change::DeleteSet(name) => format!("remove set {name}"),
     }
+}
+
+/// Returns the digest of the messages of steps.
+fn digest(steps: &[Change]) -> Digest {
+    let mut set_id = 0;
+    let mut digester = Digester::default();
+    for step in steps {
+        let messages = messages(step, &mut set_id).into_iter();
+        messages.for_each(|message| digester.add_message(message));
+    }
+    digester.finish()
 }
 
 /// Returns the generation that a transaction creates.

@@ -573,6 +573,62 @@ fn record_is_removed_with_the_change_of_the_table() {
 }
 
 #[test]
+fn table_of_an_earlier_run_is_kept_if_it_is_wanted() {
+    lab("table_of_an_earlier_run_is_kept_if_it_is_wanted", || {
+        let stop = |mut earlier: Keeper| {
+            earlier.rules.list().unwrap();
+            let held = earlier.held.as_ref().unwrap();
+            earlier.rules.record_last(&creation(held)).unwrap();
+        };
+        let handles = || run("nft -a list table inet cambric-felix");
+        let mut earlier = Keeper::open();
+        apply(&mut earlier, &with_policies());
+        earlier.record();
+        // In steps, and after a record that is not the last one.
+        apply(&mut earlier, &two());
+        stop(earlier);
+        let before = handles();
+        // Also a run that changes nothing is followed by one that changes nothing.
+        for _ in 0..2 {
+            let mut rules = Keeper::open();
+            apply(&mut rules, &two());
+            assert_eq!((rules.rules.transactions(), handles()), (0, before.clone()));
+            assert_eq!(rules.check(), Checked::Intact);
+            stop(rules);
+        }
+        let mut rules = Keeper::open();
+        apply(&mut rules, &two());
+        run("nft flush chain inet cambric-felix dispatch-from");
+        assert_eq!(rules.check(), Checked::Changed);
+        assert_listed(&two());
+        stop(rules);
+
+        // Its changes are those of the kept table.
+        let mut rules = Keeper::open();
+        apply(&mut rules, &two());
+        apply(&mut rules, &with_policies());
+        assert_eq!((rules.rules.transactions(), rules.foreign_edits), (1, 0));
+        assert_eq!(first_check(), Checked::Unrecorded);
+        stop(rules);
+
+        // Another wanted filter, a change by another program, or a killed run: it is replaced.
+        let mut rules = Keeper::open();
+        apply(&mut rules, &two());
+        assert_eq!(rules.rules.transactions(), 1);
+        stop(rules);
+        run("nft flush chain inet cambric-felix dispatch-from");
+        let mut rules = Keeper::open();
+        apply(&mut rules, &two());
+        assert_eq!(rules.rules.transactions(), 1);
+        assert_listed(&two());
+        rules.record();
+        let mut rules = Keeper::open();
+        apply(&mut rules, &two());
+        assert_eq!(rules.rules.transactions(), 1);
+    });
+}
+
+#[test]
 fn a_thousand_endpoints_fit_one_transaction() {
     lab("a_thousand_endpoints_fit_one_transaction", || {
         let names: Vec<(String, [String; 2])> = (0..1000)

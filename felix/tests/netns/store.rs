@@ -356,7 +356,10 @@ fn inherited_table_that_is_flushed_is_closed() {
         assert!(bench.one.namespace.is_cut_off("10.65.0.2"));
         let log = bench.log();
         assert!(log.contains("packet filter closed: all"), "{log}");
-        assert!(log.contains("another program changed the inherited table"), "{log}");
+        assert!(
+            log.contains("another program changed the inherited table"),
+            "{log}"
+        );
         assert!(!log.contains("undone"), "{log}");
 
         // The rules of the datastore follow, once it is read.
@@ -400,9 +403,9 @@ fn table_changed_between_two_runs_is_closed() {
         until("the record", is_recorded);
         run("nft delete table inet cambric-felix-record");
         announce(&bench.host, 1, &[]);
-        bench
-            .host
-            .wait("cali1", "a new profile", |e| e.is_some_and(|e| e.profiles.is_empty()));
+        bench.host.wait("cali1", "a new profile", |e| {
+            e.is_some_and(|e| e.profiles.is_empty())
+        });
         bench.stop_felix();
         assert!(is_recorded());
         bench.etcd = None;

@@ -83,10 +83,7 @@ fn inherited_rules_that_cannot_be_listed_are_tried_again() {
         assert_eq!(world.agent.comparison_problem(), None);
         world.host.edited = true;
         world.pass(RULES_CHECK);
-        assert_eq!(
-            world.agent.filter_in_force(),
-            "drops all workload traffic"
-        );
+        assert_eq!(world.agent.filter_in_force(), "drops all workload traffic");
     }
 }
 
