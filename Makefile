@@ -24,7 +24,7 @@ demo:
 	target/quick/cambric lab demo
 
 build:
-	$(CARGO) build --release --locked $(DEMO)
+	$(CARGO) build --release --locked $(DEMO) -p cambric-sim
 
 deb: build
 	tools/package.sh release
