@@ -1,7 +1,7 @@
 //! `cambric key`: creates the TCP-MD5 key of BGP sessions in a directory of secrets, and changes it
 //! in steps. Neighbors that are one step apart have a valid key in common.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
@@ -218,27 +218,59 @@ impl Place {
                 .and_then(|()| fchown(File::open(&directory)?, None, Some(group.gid())))
                 .with_context(|| directory.display().to_string())?,
         }
-        if file.symlink_metadata().is_ok() {
-            bail!("{} exists: use `cambric key rotate`", file.display());
-        }
-        write(&file, &keys, (None, group.gid(), SECRET_MODE))?;
+        let _lock = self.lock()?;
+        let owner = (None, group.gid(), SECRET_MODE);
+        write(&file, &keys, owner, |new| match fs::hard_link(new, &file) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                bail!("{} exists: use `cambric key rotate`", file.display())
+            }
+            linked => linked.with_context(|| file.display().to_string()),
+        })?;
         Ok(format!("{}: {}", file.display(), report(&keys)))
     }
 
+    /// Locks the secrets of the same directory until the result is dropped: of two commands that
+    /// change a secret at the same time, the second one is refused.
+    fn lock(&self) -> Result<File> {
+        let directory = self.directory();
+        let lock = File::open(&directory).with_context(|| directory.display().to_string())?;
+        match lock.try_lock() {
+            Ok(()) => Ok(lock),
+            Err(TryLockError::WouldBlock) => bail!(
+                "{}: another `cambric key` changes a secret here now: see its result with \
+                 `cambric key show`, then run this command again",
+                directory.display()
+            ),
+            Err(TryLockError::Error(error)) => {
+                Err(error).with_context(|| format!("locking {}", directory.display()))
+            }
+        }
+    }
+
     fn read(&self) -> Result<SessionKeys> {
+        self.parse(&self.text()?)
+    }
+
+    fn parse(&self, text: &str) -> Result<SessionKeys> {
+        let keys = SessionKeys::read(text);
+        keys.map_err(|reason| anyhow::anyhow!("{} {reason}", self.file().display()))
+    }
+
+    fn text(&self) -> Result<String> {
         let path = self.file();
         let mut text = String::new();
         let file = File::open(&path).with_context(|| path.display().to_string())?;
         file.take(SECRET_OCTETS_MAX)
             .read_to_string(&mut text)
             .with_context(|| path.display().to_string())?;
-        let keys = SessionKeys::read(&text);
-        keys.map_err(|reason| anyhow::anyhow!("{} {reason}", path.display()))
+        Ok(text)
     }
 
-    /// Replaces the content of the secret; owner and permissions stay.
+    /// Replaces the content of the secret; owner and permissions stay. A content that another program
+    /// has written since the read is not replaced.
     fn change(&self, step: impl FnOnce(SessionKeys) -> Result<SessionKeys>) -> Result<String> {
         let file = self.file();
+        let _lock = self.lock()?;
         let found = file.symlink_metadata();
         let found = found.with_context(|| file.display().to_string())?;
         ensure!(
@@ -246,22 +278,33 @@ impl Place {
             "{} is no regular file: change the secret where it is managed",
             file.display()
         );
-        let keys = step(self.read()?).with_context(|| file.display().to_string())?;
+        let before = self.text()?;
+        let keys = step(self.parse(&before)?).with_context(|| file.display().to_string())?;
         let owner = (Some(found.uid()), found.gid(), found.mode() & 0o7777);
-        write(&file, &keys, owner)?;
+        write(&file, &keys, owner, |new| {
+            ensure!(
+                self.text()? == before,
+                "{} was changed by another program: see it with `cambric key show`, then run this \
+                 command again",
+                file.display()
+            );
+            fs::rename(new, &file).with_context(|| file.display().to_string())
+        })?;
         Ok(format!("{}: {}", file.display(), report(&keys)))
     }
 }
 
-/// Replaces a file as a whole: a daemon reads the old keys or the new ones, also after a crash.
+/// Writes a new file in the same directory, and calls `publish` with its path to give it the name of
+/// the secret: a daemon reads the file as a whole, also after a crash.
 fn write(
     path: &Path,
     keys: &SessionKeys,
     (owner, group, mode): (Option<u32>, u32, u32),
+    publish: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let new = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let replace = || {
+    let fill = || -> std::io::Result<()> {
         let mut options = OpenOptions::new();
         let mut file = options
             .write(true)
@@ -271,14 +314,14 @@ fn write(
         fchown(&file, owner, Some(group))?;
         file.set_permissions(fs::Permissions::from_mode(mode))?;
         file.write_all(keys.content().as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, path)?;
-        File::open(path.parent().unwrap_or_else(|| Path::new(".")))?.sync_all()
+        file.sync_all()
     };
-    let done: std::io::Result<()> = replace();
-    if done.is_err() {
-        // The file with the keys must not stay.
-        let _ = fs::remove_file(&new);
-    }
-    done.with_context(|| path.display().to_string())
+    let filled = fill().with_context(|| new.display().to_string());
+    let done = filled.and_then(|()| publish(&new));
+    // The file with the keys must not stay under this name; after a renaming it does not.
+    let _ = fs::remove_file(&new);
+    done?;
+    let directory = path.parent().unwrap_or_else(|| Path::new("."));
+    let synced = File::open(directory).and_then(|directory| directory.sync_all());
+    synced.with_context(|| directory.display().to_string())
 }

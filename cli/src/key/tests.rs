@@ -93,6 +93,63 @@ fn steps_change_the_key_and_may_be_taken_back() {
     assert_eq!(files.count(), 1, "no copy of a key is left");
 }
 
+// Promise (BGP): Two commands that change a session key at the same time never lose a key: the
+// second one is refused.
+#[test]
+fn second_change_at_the_same_time_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let place = place(dir.path());
+    place.create().expect("created");
+    let first = place.change(|keys| {
+        for second in [place.change(begin), place.create()] {
+            let refused = format!("{:#}", second.expect_err("locked"));
+            assert!(refused.contains("another `cambric key`"), "{refused}");
+        }
+        begin(keys)
+    });
+    first.expect("changed");
+    let (used, new) = keys(&place);
+    let again = format!("{:#}", place.change(begin).expect_err("two keys"));
+    assert!(again.contains("already has two keys"), "{again}");
+    assert_eq!(keys(&place), (used, new));
+}
+
+#[test]
+fn content_of_another_program_is_not_replaced() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let place = place(dir.path());
+    place.create().expect("created");
+    let changed = place.change(|keys| {
+        fs::write(place.file(), "QXZ\n").expect("written");
+        begin(keys)
+    });
+    let refused = format!("{:#}", changed.expect_err("another content"));
+    assert!(refused.contains("by another program"), "{refused}");
+    assert!(!refused.contains("QXZ"), "{refused}");
+    assert_eq!(keys(&place), ("QXZ".to_owned(), None));
+    let files = fs::read_dir(place.directory()).expect("a directory");
+    assert_eq!(files.count(), 1, "no copy of a key is left");
+}
+
+#[test]
+fn one_of_many_creations_at_once_succeeds() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let created: Vec<String> = std::thread::scope(|scope| {
+        let creators: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| place(dir.path()).create().ok()))
+            .collect();
+        let created = creators.into_iter();
+        created
+            .filter_map(|creator| creator.join().expect("no panic"))
+            .collect()
+    });
+    let (key, _) = keys(&place(dir.path()));
+    let [report] = &created[..] else {
+        panic!("{created:?}");
+    };
+    assert!(report.ends_with(&label(&key)), "{report}");
+}
+
 #[test]
 fn link_to_a_managed_secret_is_not_replaced() {
     let dir = tempfile::tempdir().expect("a directory");
