@@ -258,3 +258,28 @@ impl Source {
         self.faults = now;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use calico_model::Kind;
+    use calico_store::roles::{Owner, Part, Role};
+
+    use super::*;
+
+    #[test]
+    fn roles_of_etcd_have_the_ranges_of_the_mirror() {
+        let owner = Owner {
+            node: "h1".to_owned(),
+            ..Owner::default()
+        };
+        // The mirror adds the ClusterInformation.
+        let prefixes = View::prefixes("h1").into_iter();
+        let prefixes = prefixes.chain([Kind::ClusterInformation.prefix()]);
+        let read: BTreeSet<_> = prefixes.map(KeyRange::prefix).collect();
+        for part in [Part::BgpClient, Part::RouteReflector] {
+            let role = Role::new(part, &owner);
+            let granted: BTreeSet<_> = role.read_ranges().cloned().collect();
+            assert_eq!(granted, read, "{part}");
+        }
+    }
+}

@@ -112,7 +112,7 @@ pub use schema::{
 pub use secret::{is_secretive, without_values};
 pub use selector::{Selector, SelectorError};
 pub use status::{EndpointState, EndpointStatus, HostStatus, Region, StatusKey};
-pub use validate::{Invalid, Problem};
+pub use validate::{Invalid, Problem, is_resource_name};
 pub use value::asn::AsNumber;
 pub use value::community::CommunityValue;
 pub use value::duration::GoDuration;

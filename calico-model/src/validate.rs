@@ -160,6 +160,11 @@ pub(crate) const NAME: Form = Form {
     expected: "a name: lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit",
 };
 
+/// Returns whether a text is the name of a resource: a DNS subdomain.
+pub fn is_resource_name(text: &str) -> bool {
+    NAME.holds(text)
+}
+
 /// A label's key, with an optional `prefix/`.
 pub(crate) const LABEL_KEY: Form = Form {
     holds: |text| {

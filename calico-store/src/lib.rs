@@ -46,6 +46,7 @@ pub mod mirror;
 mod port;
 mod random;
 pub mod resources;
+pub mod roles;
 pub mod shared;
 mod status;
 mod txn;

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    act, addresses, decode, events, guard, key, lab, log, migrate, node, reflector, resources,
-    show, store,
+    act, addresses, decode, etcd_roles, events, guard, key, lab, log, migrate, node, reflector,
+    resources, show, store,
 };
 
 /// Cambric: BGP routing for layer-3 fabrics.
@@ -33,6 +33,8 @@ enum Command {
     Decode(decode::Args),
     /// Delete resources
     Delete(resources::Delete),
+    /// Print the roles of etcd for the parts of a fabric, as commands of etcdctl
+    EtcdRoles(etcd_roles::Args),
     /// Show the history of events of the daemons of this host
     Events(events::Args),
     /// Print resources
@@ -76,6 +78,7 @@ impl Cli {
             Command::Datastore(args) => block_on(migrate::run(args)),
             Command::Debug(args) => block_on(log::debug(args)),
             Command::Decode(args) => decode::run(args).map(|()| ExitCode::SUCCESS),
+            Command::EtcdRoles(args) => etcd_roles::run(&args),
             Command::Events(args) => block_on(events::run(args)),
             Command::Guard(args) => guard::run(&args),
             Command::Ipam(args) => block_on(addresses::run(args)),

@@ -11,6 +11,7 @@ mod ask;
 mod cli;
 mod decode;
 mod duration;
+mod etcd_roles;
 mod events;
 mod guard;
 mod key;

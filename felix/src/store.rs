@@ -63,3 +63,32 @@ async fn attempt(store: &dyn Store, job: Job) -> Result<Outcome, Error> {
 fn seconds(ttl: Duration) -> i64 {
     i64::try_from(ttl.as_secs().max(1)).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use calico_model::{Kind, Region, StatusKey};
+    use calico_store::roles::{Owner, Part, Role};
+
+    use super::*;
+
+    #[test]
+    fn role_of_etcd_has_the_ranges_of_the_mirror() {
+        let owner = Owner {
+            node: "h1".to_owned(),
+            ..Owner::default()
+        };
+        let role = Role::new(Part::Felix, &owner);
+        let granted: BTreeSet<_> = role.read_ranges().cloned().collect();
+        // The mirror adds the ClusterInformation, and the reporter lists its own reports.
+        let reports = StatusKey::workloads_prefix(&Region::None, "h1");
+        let others = [Kind::ClusterInformation.prefix(), reports.clone()];
+        let read = ranges().chain(others.map(KeyRange::prefix)).collect();
+        assert_eq!(granted, read);
+        let (region, host) = (Region::None, "h1".to_owned());
+        let status = StatusKey::Host { region, host };
+        assert!(role.writes(status.to_string().as_bytes()));
+        assert!(role.writes(format!("{reports}k8s/a/endpoint/b").as_bytes()));
+    }
+}

@@ -59,6 +59,20 @@ impl EndpointName {
         })
     }
 
+    /// Returns the common prefix of the names of a node's endpoints of one orchestrator. A dash
+    /// within a part is doubled, so it is no prefix of a name of another node.
+    pub fn prefix(node: &str, orchestrator: &str) -> String {
+        format!("{}-{}-", doubled(node), doubled(orchestrator))
+    }
+
+    /// Returns whether a text begins as the names of a node's endpoints do. This does not need a
+    /// valid name.
+    pub fn is_of_node(text: &str, node: &str) -> bool {
+        let rest = text.strip_prefix(&doubled(node));
+        let rest = rest.and_then(|rest| rest.strip_prefix('-'));
+        rest.is_some_and(|rest| !rest.starts_with('-'))
+    }
+
     /// Returns the host that the endpoint is on.
     pub fn node(&self) -> &str {
         &self.node
@@ -104,7 +118,6 @@ impl FromStr for EndpointName {
 
 impl fmt::Display for EndpointName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let doubled = |part: &str| part.replace('-', "--");
         write!(
             f,
             "{}-{}-{}-{}",
@@ -114,4 +127,8 @@ impl fmt::Display for EndpointName {
             doubled(&self.endpoint)
         )
     }
+}
+
+fn doubled(part: &str) -> String {
+    part.replace('-', "--")
 }

@@ -100,6 +100,25 @@ fn ambiguous_endpoint_names_are_rejected() {
     }
 }
 
+#[test]
+fn endpoint_prefix_is_of_one_node() {
+    let prefix = EndpointName::prefix("a-b", "cni");
+    assert_eq!(prefix, "a--b-cni-");
+    for (text, node, is_its) in [
+        ("a--b-cni-w-eth0", "a-b", true),
+        ("a--b-cni-w-eth0", "a", false),
+        ("a--b-broken", "a-b", true),
+        ("ab-cni-w-eth0", "a", false),
+        ("a", "a", false),
+    ] {
+        assert_eq!(
+            EndpointName::is_of_node(text, node),
+            is_its,
+            "{text} {node}"
+        );
+    }
+}
+
 fn part() -> impl Strategy<Value = String> {
     "[a-z0-9.]([a-z0-9.-]{0,8}[a-z0-9.])?"
 }

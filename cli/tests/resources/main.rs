@@ -9,6 +9,7 @@ mod locks;
 mod notes;
 mod reflectors;
 mod removal;
+mod roles;
 mod tool;
 
 use common::{Etcd, Served, certificates, users};

@@ -171,6 +171,7 @@ pub const TABLE: &[Row] = &[
             "calico-manifests",
             "etcd-lite",
             "calico-model",
+            "calico-bgp",
             "calico-ipam",
             "bgp-config",
             "host-guard",
