@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use calico_model::{AffinityOwner, AffinityState, BlockAffinity, IpamConfig, IpamKey};
-use calico_store::{KeyRange, Revision};
+use calico_store::{Error, KeyRange, Revision};
 use ipnet::IpNet;
 
 use crate::block::{Block, Given, Taker};
@@ -218,7 +218,8 @@ impl Ipam<'_> {
             .await
         {
             Ok(()) => {}
-            Err(IpamError::InUse(_)) => return Ok(None),
+            // A role of etcd for one host has no keys of other hosts: their blocks stay theirs.
+            Err(IpamError::InUse(_) | IpamError::Store(Error::Denied(_))) => return Ok(None),
             Err(error) => return Err(error),
         }
         let given = self.take_own(block.cidr(), request, config, taken).await?;

@@ -18,8 +18,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use calico_ipam::{Ipam, IpamError, Release, Request, Time};
-use calico_store::{EtcdOptions, EtcdStore, KeyRange, LeaseId, Store};
-use common::Etcd;
+use calico_store::{
+    Answer, Error, EtcdOptions, EtcdStore, KeyRange, LeaseId, Listing, Query, Store, Txn, TxnReply,
+};
+use common::{Etcd, forward};
 use etcd_lite::Local;
 use flaky::Flaky;
 use ipnet::IpNet;
@@ -367,4 +369,53 @@ async fn hosts_share_an_etcd() {
         .await
         .unwrap();
     assert_eq!(sound(&store).await.len(), 40);
+}
+
+/// A store whose user has no keys of host `b`, as with a role of etcd for host `a`.
+struct OfHostA(Local);
+
+impl Store for OfHostA {
+    fn range(&self, query: Query) -> Answer<'_, Listing> {
+        self.0.range(query)
+    }
+
+    fn txn(&self, txn: Txn) -> Answer<'_, TxnReply> {
+        let denied = format!("{txn:?}").contains("/calico/ipam/v2/host/b/");
+        match denied {
+            true => Box::pin(async { Err(Error::Denied("permission denied".into())) }),
+            false => self.0.txn(txn),
+        }
+    }
+
+    forward!(0: watch others);
+}
+
+/// The only block of the pool belongs to another host, is empty, and was claimed long ago.
+#[tokio::test]
+async fn empty_block_of_another_host_is_borrowed_from_if_denied() {
+    let pools = [pool("10.65.0.0/30", 30)];
+    let local = Local::empty();
+    take(&local, "b", "b.1", 1, &pools).await.unwrap();
+    Ipam::new(&local).release_handle("b.1").await.unwrap();
+    let old = "/calico/ipam/v2/assignment/ipv4/block/10.65.0.0-30";
+    let found = local.get(old.into()).await.unwrap().unwrap();
+    let mut block: serde_json::Value = serde_json::from_slice(&found.value).unwrap();
+    block["affinity_claim_time"] = "2020-01-01T00:00:00Z".into();
+    let value = block.to_string().into();
+    local.put(old.into(), value, LeaseId::NONE).await.unwrap();
+
+    let store = OfHostA(local);
+    let taken = take(&store, "a", "a.1", 1, &pools).await.unwrap();
+    assert_eq!(taken.len(), 1);
+    assert_eq!(owner_of_first_block(&store.0).await, "host:b");
+    Ipam::new(&store).release_handle("a.1").await.unwrap();
+    // Without that role, the block is taken over.
+    take(&store.0, "a", "a.2", 1, &pools).await.unwrap();
+    assert_eq!(owner_of_first_block(&store.0).await, "host:a");
+}
+
+async fn owner_of_first_block(store: &dyn Store) -> String {
+    let blocks = Ipam::new(store).blocks().await.unwrap();
+    let block = blocks[0].1.as_ref().unwrap();
+    block.owner().unwrap().to_string()
 }
