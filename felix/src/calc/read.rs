@@ -81,6 +81,11 @@ pub(super) fn endpoint(
             problem => Read::Remote(member(addresses, false), problem.map(left_out)),
         });
     }
+    // A role of etcd for one node can write names of that node only, but any value.
+    if !EndpointName::is_of_node(resource_key.name(), hostname) {
+        let reason = format!("{hostname} is not the node of the endpoint's name");
+        return Err(Problem::new(key, "spec.node", reason));
+    }
     let name = name
         .or_else(|_| spec.name())
         .map_err(|error| Problem::new(key, "metadata.name", error.to_string()))?;

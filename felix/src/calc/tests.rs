@@ -138,6 +138,27 @@ fn endpoint_without_addresses_or_moved_away_is_removed() {
     }
 }
 
+/// A role of etcd for one node writes every value, but only names of that node.
+#[test]
+fn endpoint_with_the_name_of_another_node_is_rejected() {
+    let value = open("a", "cali1", &["10.65.0.1/32"]);
+    let mut calculator = calculator_of(&[]);
+    for name in [
+        "h2-k8s-a-eth0",
+        "h2-broken",
+        "r1-c07-k8s-a-eth0",
+        "r1--c070-k8s-a-eth0",
+    ] {
+        let key = key("workloadendpoints", &format!("prod/{name}"));
+        let problem = change(&mut calculator, &key, Some(&value)).expect(name);
+        assert_eq!(problem.field, "spec.node", "{problem}");
+        let desired = calculator.settled();
+        assert_eq!((desired.endpoints.len(), desired.routes.len()), (0, 0));
+    }
+    change(&mut calculator, &endpoint_key("a"), Some(&value));
+    assert_eq!(calculator.settled().endpoints.len(), 1);
+}
+
 #[test]
 fn lower_id_gets_the_interface_and_the_other_waits() {
     let (a, b) = (endpoint_key("a"), endpoint_key("b"));
