@@ -19,7 +19,7 @@
 //!   blocks of hosts.
 //! - [`Ipam::picture`] reads everything, [`findings`] returns everything that needs repair, a
 //!   [`Collector`] the findings that have persisted through the grace period, and [`Ipam::mend`]
-//!   repairs one finding.
+//!   repairs one finding. [`misfits`] returns endpoints that do not fit their node.
 //! - [`Block`] is one block as a plain value; [`Pool`] is a range divided into blocks.
 //!
 //! ```
@@ -67,6 +67,7 @@ mod collect;
 mod error;
 pub mod limits;
 mod mend;
+mod misfit;
 mod picture;
 mod pools;
 mod read;
@@ -81,6 +82,7 @@ pub use block::{Block, BlockFault, Given, Holder, Release, Released, Taker};
 pub use catalog::{NamedPool, Pools};
 pub use collect::{Collector, Finding, NotReady, findings};
 pub use error::IpamError;
+pub use misfit::{Misfit, Why, misfits};
 pub use picture::{NODE, OTHER_PLUGIN, Picture, TYPE, Use};
 pub use pools::{Pool, blocks_of};
 pub use store::Ipam;

@@ -49,7 +49,32 @@ pub struct Picture {
     pub unreadable: Vec<(String, String)>,
     /// Nodes with endpoints that cannot be parsed; `None` if these nodes cannot be determined.
     pub obscure: Option<BTreeSet<String>>,
+    /// The readable workload endpoints.
+    pub(crate) placed: Vec<Placed>,
     written: BTreeMap<IpamKey, Revision>,
+}
+
+/// A workload endpoint, as far as it concerns its node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Placed {
+    /// Namespace and name.
+    pub(crate) endpoint: String,
+    pub(crate) name: String,
+    /// Its `spec.node`.
+    pub(crate) node: String,
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
+impl Placed {
+    fn new(namespace: &str, name: &str, spec: &WorkloadEndpointSpec) -> Self {
+        let addresses = spec.ip_networks.iter().map(|network| network.address());
+        Self {
+            endpoint: format!("{namespace}/{name}"),
+            name: name.to_owned(),
+            node: spec.node.clone(),
+            addresses: addresses.collect(),
+        }
+    }
 }
 
 /// The known use of an allocated address.
@@ -146,6 +171,7 @@ impl Picture {
             busy: BTreeSet::new(),
             unreadable: Vec::new(),
             obscure: Some(BTreeSet::new()),
+            placed: Vec::new(),
             written: BTreeMap::new(),
         }
     }
@@ -217,7 +243,10 @@ impl Picture {
             };
             self.busy.extend(node);
             self.busy.insert(endpoint.spec.node.clone());
-            let user = format!("Workload({}/{name})", endpoint.metadata.namespace);
+            let namespace = &endpoint.metadata.namespace;
+            let user = format!("Workload({namespace}/{name})");
+            self.placed
+                .push(Placed::new(namespace, &name, &endpoint.spec));
             for network in &endpoint.spec.ip_networks {
                 self.uses(network.address(), &user);
             }

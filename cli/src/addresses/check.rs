@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use calico_ipam::{Finding, Holder, Ipam, Picture, Pool, Use};
+use calico_ipam::{Finding, Holder, Ipam, Misfit, Picture, Pool, Use, misfits};
 
 use super::report::{Report, holders};
 use crate::resources::Connection;
@@ -56,6 +56,8 @@ struct Checked<'a> {
     /// Addresses with several users.
     shared: Vec<IpAddr>,
     findings: BTreeSet<Finding>,
+    /// Endpoints that do not fit their node.
+    misfits: Vec<Misfit>,
 }
 
 impl<'a> Checked<'a> {
@@ -75,6 +77,7 @@ impl<'a> Checked<'a> {
             not_given,
             shared,
             findings: calico_ipam::findings(picture),
+            misfits: misfits(picture),
             holders,
         }
     }
@@ -119,6 +122,7 @@ impl<'a> Checked<'a> {
                 .map(|address| format!("{address}, used by {}, {what}", users(address)));
             problems.extend(listed);
         }
+        problems.extend(self.misfits.iter().map(Misfit::to_string));
         for (key, why) in &self.picture.unreadable {
             problems.push(format!("{key}: {why}"));
         }
@@ -168,6 +172,14 @@ impl<'a> Checked<'a> {
         }
         let faults = faults.len() + self.picture.unreadable.len();
         text.push_str(&format!("Found {faults} inconsistencies.\n\n"));
+        text.push_str("Scanning for endpoints that do not fit their node...\n");
+        for misfit in &self.misfits {
+            text.push_str(&format!("  {}\n", clean(&misfit.to_string())));
+        }
+        let misfits = self.misfits.len();
+        text.push_str(&format!(
+            "Found {misfits} mismatches of endpoints and nodes.\n\n"
+        ));
         let problems = self.problems().len();
         text.push_str(&format!("Check complete; found {problems} problems.\n"));
         text

@@ -216,6 +216,33 @@ pub(crate) async fn leaks_are_reported_and_given_back(tool: &Tool) {
     tool.refused(&["ipam", "release"]);
 }
 
+/// The credentials of a node can write any value below its names, and allocations of all nodes.
+pub(crate) async fn endpoints_that_do_not_fit_their_node_are_found(tool: &Tool) {
+    let (used, leaked) = fabric(tool).await;
+    let output = tool.done(&["ipam", "check"]);
+    assert!(output.contains("Found 0 mismatches of"), "{output}");
+    for (name, node, address) in [
+        ("b-cni-thief-eth0", "b", used),
+        ("b-cni-other-eth0", "a", leaked),
+        ("c-cni-w-eth0", "c", leaked),
+    ] {
+        let endpoint = json!({"metadata": {"name": name, "namespace": "default"},
+            "spec": {"node": node, "ipNetworks": [address.to_string()]}});
+        let key = format!("workloadendpoints/default/{name}");
+        tool.put(&key, &endpoint).await;
+    }
+    let output = tool.done(&["ipam", "check"]);
+    for line in [
+        format!("endpoint default/b-cni-thief-eth0 of node b has {used}, allocated on node a"),
+        "endpoint default/b-cni-other-eth0 has spec.node a, but not its name".to_owned(),
+        "endpoint default/c-cni-w-eth0 has spec.node c, which does not exist".to_owned(),
+        format!("endpoint default/c-cni-w-eth0 of node c has {leaked}, allocated on node a"),
+        "Found 4 mismatches of endpoints and nodes.".to_owned(),
+    ] {
+        assert!(output.contains(&line), "{line}\n{output}");
+    }
+}
+
 pub(crate) async fn unused_addresses_are_collected(tool: &Tool) {
     let (used, leaked) = fabric(tool).await;
     tool.assign("gone", "net.gone", POOL).await;

@@ -51,6 +51,7 @@ against_both! {
     reflectors_are_listed_drained_and_removed
     addresses_are_shown_and_settings_changed
     leaks_are_reported_and_given_back
+    endpoints_that_do_not_fit_their_node_are_found
     unused_addresses_are_collected
     the_store_is_locked_and_unlocked
     fields_without_effect_are_reported
@@ -60,8 +61,8 @@ mod scenario {
     use super::*;
 
     pub(super) use crate::addresses::{
-        addresses_are_shown_and_settings_changed, leaks_are_reported_and_given_back,
-        unused_addresses_are_collected,
+        addresses_are_shown_and_settings_changed, endpoints_that_do_not_fit_their_node_are_found,
+        leaks_are_reported_and_given_back, unused_addresses_are_collected,
     };
     pub(super) use crate::locks::the_store_is_locked_and_unlocked;
     pub(super) use crate::notes::fields_without_effect_are_reported;
