@@ -1,12 +1,14 @@
 //! Two valid TCP-MD5 keys, on connections that this side dialed.
 //!
 //! The kernel has one key per address on a socket. So the side that accepts a connection decides
-//! which of two keys is used, and the side that dials finds it out: a dial without an answer is
-//! repeated with the other key, and a connection whose peer is silent gets the other key. Both
-//! directions fail while the keys differ, and TCP retransmits what was lost (RFC 4808).
+//! which of two keys is used, and the side that dials finds it out: beside a dial without an
+//! answer there is soon one with the other key, and a connection whose peer is silent gets the other
+//! key. Both directions fail while the keys differ, and TCP retransmits what was lost (RFC 4808).
 
+use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::time::Duration;
 
 use bgp_speaker::Password;
@@ -201,7 +203,7 @@ pub(crate) struct Dialing {
     pub(crate) remote: SocketAddr,
     pub(crate) local: Option<IpAddr>,
     pub(crate) ttl_security_hops: Option<u8>,
-    /// The key to try if there is no answer to a dial with the first one.
+    /// The key to try, too, if there is no answer to a dial with the first one.
     pub(crate) second: Option<Password>,
     /// How long the session waits for the connection.
     pub(crate) retry: Duration,
@@ -209,18 +211,43 @@ pub(crate) struct Dialing {
 
 impl Dialing {
     /// Connects. The kernel of a peer with another key does not answer, and the second key is
-    /// tried. Returns whether the connection has the second key.
+    /// tried, too. Returns whether the connection has the second key.
     pub(crate) async fn connect(self, first: TcpSocket) -> io::Result<(TcpStream, bool)> {
+        let first = first.connect(self.remote);
         let Some(second) = self.second else {
-            return Ok((first.connect(self.remote).await?, false));
+            return Ok((first.await?, false));
         };
-        let patience = KEY_TRY.min(self.retry / 2);
-        if let Ok(done) = timeout(patience, first.connect(self.remote)).await {
-            return Ok((done?, false));
-        }
-        let (local, hops) = (self.local, self.ttl_security_hops);
-        let socket = dialing(self.remote, local, hops, Some(&second))?;
-        Ok((socket.connect(self.remote).await?, true))
+        let (remote, local, hops) = (self.remote, self.local, self.ttl_security_hops);
+        let second = async move {
+            let socket = dialing(remote, local, hops, Some(&second))?;
+            socket.connect(remote).await
+        };
+        first_answer(first, KEY_TRY.min(self.retry / 2), second).await
+    }
+}
+
+/// Returns the result of the first of two attempts that succeeds, and whether it is the second one,
+/// which begins after `patience`. The first one goes on beside it: its silence may be a lost packet,
+/// which the kernel sends again.
+async fn first_answer<T>(
+    first: impl Future<Output = io::Result<T>>,
+    patience: Duration,
+    second: impl Future<Output = io::Result<T>>,
+) -> io::Result<(T, bool)> {
+    let mut first = pin!(first);
+    if let Ok(done) = timeout(patience, first.as_mut()).await {
+        return Ok((done?, false));
+    }
+    let mut second = pin!(second);
+    let (done, is_second) = tokio::select! {
+        biased;
+        done = &mut first => (done, false),
+        done = &mut second => (done, true),
+    };
+    match (done, is_second) {
+        (Ok(done), _) => Ok((done, is_second)),
+        (Err(_), true) => Ok((first.await?, false)),
+        (Err(_), false) => Ok((second.await?, true)),
     }
 }
 
@@ -402,5 +429,57 @@ mod tests {
         keys.set_hold_time(90);
         keys.other = None;
         assert_eq!(keys.probe(), None, "one key");
+    }
+
+    /// An attempt whose first packets are lost: Linux repeats a SYN after 1, 3 and 7 seconds.
+    /// Without an answer it never ends.
+    async fn attempt(is_answered: bool, lost: u32) -> io::Result<()> {
+        if !is_answered {
+            return std::future::pending().await;
+        }
+        tokio::time::sleep(Duration::from_secs((1 << lost) - 1)).await;
+        Ok(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn either_key_connects_although_packets_are_lost() {
+        for (retry, lost) in [(1, 0), (2, 0), (5, 0), (5, 1), (5, 2), (120, 0), (120, 3)] {
+            let retry = Duration::from_secs(retry);
+            let patience = KEY_TRY.min(retry / 2);
+            for has_second in [false, true] {
+                let begun = tokio::time::Instant::now();
+                let (first, second) = (attempt(!has_second, lost), attempt(has_second, lost));
+                let dial = timeout(retry, first_answer(first, patience, second));
+                let found = dial
+                    .await
+                    .expect("before the next dial")
+                    .expect("connected");
+                assert_eq!(found, ((), has_second), "{retry:?} {lost}");
+                let wait = if has_second { patience } else { Duration::ZERO };
+                let repeated = Duration::from_secs((1 << lost) - 1);
+                let late = begun.elapsed().saturating_sub(wait + repeated);
+                assert!(
+                    late <= Duration::from_millis(5),
+                    "{retry:?} {lost} {late:?}"
+                );
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failed_attempt_leaves_the_other_one() {
+        let fails = async |after_s| {
+            tokio::time::sleep(Duration::from_secs(after_s)).await;
+            Err(io::Error::from(io::ErrorKind::HostUnreachable))
+        };
+        let found = first_answer(fails(2), KEY_TRY, attempt(true, 2)).await;
+        assert!(matches!(found, Ok(((), true))), "{found:?}");
+        let found = first_answer(attempt(true, 2), KEY_TRY, fails(0)).await;
+        assert!(matches!(found, Ok(((), false))), "{found:?}");
+        for (first, second) in [(0, 9), (2, 9), (9, 0)] {
+            let found = first_answer(fails(first), KEY_TRY, fails(second)).await;
+            let error = found.expect_err("no connection").kind();
+            assert_eq!(error, io::ErrorKind::HostUnreachable, "{first} {second}");
+        }
     }
 }

@@ -65,8 +65,8 @@ pub const WAITERS_MAX: usize = 1024;
 /// Maximum octets of a TCP-MD5 key (`TCP_MD5SIG_MAXKEYLEN`).
 pub const MD5_KEY_OCTETS_MAX: usize = 80;
 
-/// Time for an answer to a dial with one of two TCP-MD5 keys before the other one is tried; at most
-/// half of the session's `connect_retry`.
+/// Time for an answer to a dial with one of two TCP-MD5 keys before the other one is tried, too; at
+/// most half of the session's `connect_retry`.
 pub const KEY_TRY: Duration = Duration::from_secs(1);
 
 /// Interval of the kernel's probes of an idle connection with two TCP-MD5 keys, for hold times below
