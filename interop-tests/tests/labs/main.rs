@@ -19,4 +19,5 @@ mod opaque;
 mod readme;
 mod reflection;
 mod restart;
+mod session_keys;
 mod takeover;
