@@ -101,8 +101,30 @@ impl Fabric {
         self.resources.create(resource).await.expect("created");
     }
 
+    /// Returns the directory of the certificates.
+    pub(crate) fn certificates(&self) -> PathBuf {
+        let tls = self.access.tls.as_ref().expect("certificates");
+        tls.ca_file.parent().expect("a directory").to_owned()
+    }
+
+    /// Returns the URL of a member.
+    pub(crate) fn url(&self) -> &str {
+        &self.access.endpoints[0]
+    }
+
+    /// Accesses the datastore with the certificate of a user from now on. Also nodes that are made
+    /// from now on do so.
+    pub(crate) async fn become_user(&mut self, user: &str) {
+        let files = self.certificates();
+        let tls = self.access.tls.as_mut().expect("certificates");
+        tls.cert_file = Some(files.join(format!("{user}.pem")));
+        tls.key_file = Some(files.join(format!("{user}.key")));
+        let store = EtcdStore::connect(&self.access).await.expect("a store");
+        self.resources = Resources::new(store);
+    }
+
     /// Returns the datastore section of a daemon's configuration file.
-    fn datastore(&self) -> String {
+    pub(crate) fn datastore(&self) -> String {
         let mut text = format!("[datastore]\nendpoints = {:?}\n", self.access.endpoints);
         if let Some(tls) = &self.access.tls {
             let own = tls.cert_file.as_ref().zip(tls.key_file.as_ref());
@@ -119,9 +141,19 @@ impl Fabric {
 
     /// Starts a host with Felix, as node `h<number>`.
     pub(crate) async fn node(&self, number: u8) -> Node {
-        let site = self.ground.site(number).await.expect("a host");
+        self.describe(number).await;
+        self.run(number).await
+    }
+
+    /// Writes the Node of a host.
+    pub(crate) async fn describe(&self, number: u8) {
         let spec = json!({"bgp": {"ipv4Address": format!("10.0.0.{number}/24"), "ipv6Address": format!("fd00::{number}/64")}});
         self.create("Node", &format!("h{number}"), spec).await;
+    }
+
+    /// Starts a host with Felix, whose Node is stored.
+    pub(crate) async fn run(&self, number: u8) -> Node {
+        let site = self.ground.site(number).await.expect("a host");
         let datastore = self.datastore();
         let felix = format!(
             "hostname = \"h{number}\"\nendpoint_status_path_prefix = \"/run/cambric\"\n{datastore}"
@@ -134,7 +166,7 @@ impl Fabric {
             datastore,
             site,
             felix,
-            _client: None,
+            client: None,
         }
     }
 
@@ -180,7 +212,7 @@ impl Fabric {
 pub(crate) struct Node {
     pub(crate) site: Site,
     pub(crate) felix: Process,
-    _client: Option<Process>,
+    pub(crate) client: Option<Process>,
     access: EtcdOptions,
     datastore: String,
 }
@@ -197,7 +229,13 @@ impl Node {
         let program = Program::new(own("cambric-bgp-client"))
             .arg("--config")
             .arg(path);
-        self._client = Some(self.site.host.spawn("bgp-client", &program).expect("BGP"));
+        self.client = Some(self.site.host.spawn("bgp-client", &program).expect("BGP"));
+    }
+
+    /// Accesses the datastore as the fabric does now, in what is started from now on.
+    pub(crate) fn follow_access(&mut self, fabric: &Fabric) {
+        self.access = fabric.access.clone();
+        self.datastore = fabric.datastore();
     }
 
     /// Restarts Felix with these environment variables.

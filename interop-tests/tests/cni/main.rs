@@ -7,6 +7,7 @@ mod chosen;
 mod collected;
 mod host;
 mod policed;
+mod roles;
 mod runtime;
 mod shaped;
 
