@@ -96,6 +96,9 @@ fn write(site: &Site, setup: &Setup, own: &[Own]) {
         if neighbor.ttl_security {
             text.push_str(" ttl security on;\n");
         }
+        if neighbor.passive {
+            text.push_str(" passive on;\n");
+        }
         // A reflector keeps the next hop of the routes that it reflects.
         let next_hop = if internal && setup.cluster_id.is_some() {
             "keep"
@@ -168,7 +171,9 @@ pub(crate) async fn ask(site: &Site, words: &[&str]) -> Result<String, Error> {
 
 pub(crate) async fn announce(site: &Site, own: &Own) -> Result<(), Error> {
     let text = site.load("own.conf");
-    let more = own_routes(std::slice::from_ref(own)).replace("own_", "more_");
+    // Each call adds protocols with names of their own.
+    let name = format!("more{}_", text.matches("protocol static").count());
+    let more = own_routes(std::slice::from_ref(own)).replace("own_", &name);
     site.save("own.conf", &(text + &more));
     ask(site, &["configure"]).await.map(drop)
 }

@@ -162,6 +162,9 @@ fn section(setup: &Setup, neighbor: &Neighbor) -> String {
     if let Some(password) = neighbor.password {
         let _ = writeln!(text, "password = \"{password}\"");
     }
+    if neighbor.passive {
+        text.push_str("passive = true\n");
+    }
     if neighbor.ttl_security {
         text.push_str("ttl_security = true\n");
     }

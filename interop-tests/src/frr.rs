@@ -99,6 +99,9 @@ fn peer(neighbor: &Neighbor) -> String {
     if let Some(password) = neighbor.password {
         let _ = writeln!(text, " neighbor {address} password {password}");
     }
+    if neighbor.passive {
+        let _ = writeln!(text, " neighbor {address} passive");
+    }
     if neighbor.ttl_security {
         let _ = writeln!(text, " neighbor {address} ttl-security hops 1");
     }

@@ -87,8 +87,11 @@ fn peer(site: &Site, setup: &Setup, neighbor: &Neighbor) -> String {
         let _ = writeln!(text, " tcp md5sig password {password}");
     }
     if neighbor.ttl_security {
-        // Only Cambric dials: after a connection collision that it lost, OpenBGPD would wait 30 s.
-        text.push_str(" ttl-security yes\n passive\n");
+        text.push_str(" ttl-security yes\n");
+    }
+    // With GTSM only Cambric dials: after a connection collision that it lost, OpenBGPD would wait 30 s.
+    if neighbor.passive || neighbor.ttl_security {
+        text.push_str(" passive\n");
     }
     if neighbor.add_path {
         text.push_str(" announce add-path recv yes\n announce add-path send all\n");

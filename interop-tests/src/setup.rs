@@ -52,6 +52,8 @@ pub struct Neighbor {
     pub password: Option<&'static str>,
     /// Whether packets that passed a router are dropped (RFC 5082).
     pub ttl_security: bool,
+    /// Whether only the neighbor opens connections; not GoBGP.
+    pub passive: bool,
     /// Whether both ends may send several paths of a prefix (RFC 7911).
     pub add_path: bool,
     /// Whether its AS_PATHs may contain AS_SETs (RFC 9774); Cambric's programs only.
@@ -158,6 +160,7 @@ impl Setup {
             cluster_id: None,
             password: None,
             ttl_security: false,
+            passive: false,
             add_path: false,
             as_sets: false,
         });
@@ -210,6 +213,13 @@ impl Setup {
     #[must_use]
     pub fn ttl_security(mut self) -> Self {
         self.last().ttl_security = true;
+        self
+    }
+
+    /// Leaves it to the neighbor added last to open connections.
+    #[must_use]
+    pub fn passive(mut self) -> Self {
+        self.last().passive = true;
         self
     }
 

@@ -9,6 +9,7 @@ mod attributes;
 mod classic;
 mod examples;
 mod exchange;
+mod foreign_keys;
 mod full_table;
 mod host_guard;
 mod malformed;
