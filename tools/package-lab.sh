@@ -153,12 +153,50 @@ confined() {
     sed -n 's/.*for cambric/cambric/p' "/mnt/$host/security"
 }
 
+# The limits that a unit has are those of its process, and its daemon reports its state.
+bounded() {
+    host=$1 daemon=$2 unit=cambric-$2.service
+    pid=$(property "$host" "$daemon" MainPID)
+    if [ -n "$(says "$daemon" WatchdogSec)" ]; then
+        found=$(property "$host" "$daemon" WatchdogUSec)
+        case "$(says "$daemon" WatchdogSec):$found" in
+        60:1min) ;;
+        *) fail "the watchdog of $unit: $found" ;;
+        esac
+        found=$(in_host "$host" systemctl show --property=WatchdogSignal --value "$unit")
+        [ "$found" = 9 ] || fail "the signal of the watchdog of $unit: $found"
+        await "the state of $unit" has_state "$host" "$daemon" .
+    fi
+    wanted=$(($(says "$daemon" MemoryMax | sed 's/G$/*1024*1024*1024/')))
+    found=$(property "$host" "$daemon" MemoryMax)
+    [ "$found" = "$wanted" ] || fail "MemoryMax of $unit: $found, not $wanted"
+    # Where the kernel's memory controller belongs to this hierarchy, it has the limit.
+    limit=$group/$host/system.slice/$unit/memory.max
+    [ ! -e "$limit" ] || [ "$(cat "$limit")" = "$wanted" ] || fail "$limit: $(cat "$limit")"
+    wanted=$(says "$daemon" OOMScoreAdjust)
+    found=$(property "$host" "$daemon" OOMScoreAdjust)
+    [ "$found" = "${wanted:-$found}" ] || fail "OOMScoreAdjust of $unit: $found"
+    wanted=$(says "$daemon" LimitNOFILE)
+    found=$(property "$host" "$daemon" LimitNOFILE)
+    [ "$found" = "$wanted" ] || fail "LimitNOFILE of $unit: $found"
+    # Without CAP_SYS_RESOURCE, systemd sets neither a lower score nor a higher limit than it has.
+    if capsh --has-p=cap_sys_resource 2>/dev/null; then
+        found=$(in_host "$host" cat "/proc/$pid/oom_score_adj")
+        [ "$found" = "$(property "$host" "$daemon" OOMScoreAdjust)" ] ||
+            fail "oom_score_adj of $unit: $found"
+        found=$(in_host "$host" sed -n 's/^Max open files *//p' "/proc/$pid/limits")
+        [ "${found%% *}" = "$wanted" ] || fail "open files of $unit: $found"
+    fi
+}
+has_state() { property "$1" "$2" StatusText | grep -q "$3"; }
+
 # Starts a daemon as an operator would, and looks at it.
 start() {
     host=$1 daemon=$2 unit=cambric-$2.service
     in_host "$host" "/usr/bin/cambric-$daemon" --check >/dev/null || fail "--check of $daemon"
     in_host "$host" systemctl enable --quiet --now "$unit" || fail "start of $unit"
     confined "$host" "$daemon"
+    bounded "$host" "$daemon"
     [ "$(in_host "$host" stat -c '%U:%G %a' /run/cambric)" = 'cambric:cambric 750' ] ||
         fail 'owner and mode of /run/cambric'
     await "cambric show status of $daemon" answers "$host" "$daemon"
@@ -206,6 +244,47 @@ comes_back() {
     await "$unit after a SIGKILL" is_new "$host" "$daemon" "$before"
     [ "$(property "$host" "$daemon" NRestarts)" = 1 ] || fail "$unit is not restarted once"
     confined "$host" "$daemon" >/dev/null
+}
+
+# A daemon that hangs is killed by the watchdog and started again. A running one is not: it was
+# started by a restart, after which systemd has counted one more start only.
+survives_hang() {
+    hung=$1 daemon=$2 unit=cambric-$2.service
+    directory=/mnt/$hung/root/etc/systemd/system/$unit.d
+    mkdir -p "$directory"
+    printf '[Service]\nWatchdogSec=12\n' >"$directory/watchdog.conf"
+    in_host "$hung" systemctl daemon-reload
+    in_host "$hung" systemctl restart "$unit" || fail "restart of $unit"
+    [ "$(property "$hung" "$daemon" WatchdogUSec)" = 12s ] || fail "the drop-in of $unit"
+    routes
+    before=$(property "$hung" "$daemon" MainPID)
+    for watched in h1 h2; do watch_routes "$watched"; done
+    in_host "$hung" systemctl kill --kill-who=main --signal=STOP "$unit"
+    await "$unit after it has hung" is_new "$hung" "$daemon" "$before"
+    [ "$(property "$hung" "$daemon" NRestarts)" = 1 ] || fail "$unit is not restarted once"
+    await "the watchdog of $unit in the journal" timed_out "$hung" "$unit"
+    routes
+    for watched in h1 h2; do keeps_routes "$watched" "$daemon"; done
+    rm -r "$directory"
+    in_host "$hung" systemctl daemon-reload
+}
+timed_out() { in_host "$1" journalctl --quiet --unit="$2" | grep -q 'Watchdog timeout'; }
+
+# Records the kernel's messages about routes of a host until it is asked for them.
+watch_routes() {
+    in_host "$1" systemd-run --quiet --unit=routes sh -c 'exec ip -4 monitor route >/run/routes' ||
+        fail "ip monitor in $1"
+    await "ip monitor in $1" sees_routes "$1"
+}
+# A route of its own shows that the monitor has begun.
+sees_routes() {
+    in_host "$1" ip route add 192.0.2.1/32 dev eth0 proto 250
+    in_host "$1" ip route del 192.0.2.1/32 dev eth0 proto 250
+    in_host "$1" grep -q '^192.0.2.1' /run/routes
+}
+keeps_routes() {
+    in_host "$1" systemctl stop routes
+    ! in_host "$1" grep '^Deleted 10.65.1.3' /run/routes || fail "a hang of $2 deletes routes of $1"
 }
 
 # Of the packages nothing is left but their user; and what was there before is not of this host.
@@ -283,6 +362,7 @@ start h2 bgp-client
 start h1 felix
 in_host h1 systemctl start cambric-ipam-gc || fail 'start of cambric-ipam-gc'
 confined h1 ipam-gc
+bounded h1 ipam-gc
 
 # From the store through felix, the kernel, BGP and the reflector into the other kernel.
 has_route() { in_host "$1" ip -4 route show proto "$2" | grep -q "^$3"; }
@@ -335,6 +415,9 @@ comes_back h3 route-reflector
 comes_back h1 bgp-client
 comes_back h1 felix
 routes
+
+survives_hang h3 route-reflector
+survives_hang h2 bgp-client
 
 # An upgrade restarts what runs.
 before=$(property h2 bgp-client MainPID)

@@ -9,6 +9,7 @@ use bgp_config::Intent;
 use bgp_io::{Event, Io, IoConfig, IoError, Parting, Speaker};
 use daemon_common::daemon::notify_ready;
 use daemon_common::report::{Fact, Status};
+use daemon_common::service_manager::ServiceManager;
 use tokio::task::yield_now;
 
 use crate::config::StartKeys;
@@ -31,6 +32,8 @@ pub(crate) struct Daemon<P: Program, D> {
     pub(crate) config_error: Option<String>,
     /// Why the speaker rejected the last configuration, if it did.
     pub(crate) refused: Option<String>,
+    /// The service manager that watches the loop; none unless it is set.
+    pub(crate) service_manager: ServiceManager,
     started: Instant,
     /// When the applied configuration was read.
     pub(crate) configured: Instant,
@@ -57,6 +60,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             intent,
             config_error: None,
             refused: None,
+            service_manager: ServiceManager::default(),
             started: Instant::now(),
             configured: Instant::now(),
         })
@@ -71,6 +75,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     pub(crate) async fn serve(&mut self) -> Result<Parting, DriverError> {
         let mut next = self.round()?;
         notify_ready();
+        self.turned();
         loop {
             match next {
                 Next::Stop(parting) => return Ok(parting),
@@ -80,7 +85,15 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
                 }
             }
             next = self.round()?;
+            self.turned();
         }
+    }
+
+    /// Reports a complete turn of the loop to the service manager.
+    fn turned(&mut self) {
+        let (io, drivers) = (&self.io, &self.drivers);
+        let state = || report::state(io.speaker(), drivers.revision());
+        self.service_manager.turned(state);
     }
 
     /// Gives every driver its turn, and carries out their orders.
@@ -96,12 +109,13 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         Ok(Next::Wait { more })
     }
 
-    /// Polls the sockets and all drivers, until one of them is ready; at most until the next timer,
-    /// or once if there is `more` to do. Returns what the sockets brought.
+    /// Polls the sockets and all drivers, until one of them is ready; at most until the next timer
+    /// or the next message to the service manager, or once if there is `more` to do. Returns what the sockets brought.
     async fn wait(&mut self, more: bool) -> Vec<Event> {
         let now = self.io.clock().now();
         let rest = self.drivers.poll_timeout();
         let rest = rest.map(|at| at.saturating_duration_since(now));
+        let rest = rest.into_iter().chain(self.service_manager.rest()).min();
         let mut io = pin!(self.io.next());
         let mut drivers = pin!(self.drivers.wait());
         let mut pause = pin!(pause(more, rest));

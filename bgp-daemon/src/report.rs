@@ -16,4 +16,4 @@ pub use malformed::malformed;
 pub use neighbors::{find, neighbors, waiting};
 pub use routes::{longest_match, routes};
 pub use settings::settings;
-pub use status::{facts, tables};
+pub use status::{facts, state, tables};

@@ -9,6 +9,7 @@ use daemon_common::control::BindError;
 use daemon_common::daemon::{LogError, chance, init_logging, notify_ready, notify_stopping};
 use daemon_common::events::{Event, Text, emit};
 use daemon_common::program::{About, start};
+use daemon_common::service_manager::ServiceManager;
 use tokio::time::timeout;
 
 use crate::addresses::Addresses;
@@ -69,6 +70,7 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
         hostname: hostname.map(|name| Text::new(name.get_ref())),
     });
     reload::emit_notes(&config);
+    let mut service_manager = ServiceManager::from_environment();
     let mut signals = SignalDriver::new().map_err(Failure::Signals)?;
     let mut sockets = Sockets::bind(&config)?;
     let mut source = match config.store() {
@@ -81,7 +83,8 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
         (None, Some(source)) => {
             // Another start of the daemon would not make the datastore reachable.
             notify_ready();
-            let derived = startup::first::<P>(&config, source, &mut sockets, &mut signals).await;
+            let outside = (&mut sockets, &mut signals, &mut service_manager);
+            let derived = startup::first::<P>(&config, source, outside).await;
             duties = derived.as_ref().map(|derived| derived.duties.clone());
             derived.and_then(|derived| transition.begin(derived))
         }
@@ -110,6 +113,7 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
         signals,
     );
     let mut daemon: Daemon<P, _> = Daemon::new(config, intent, speaker, drivers)?;
+    daemon.service_manager = service_manager;
     if let Some(duties) = duties {
         daemon.drivers.assign(&duties);
     }

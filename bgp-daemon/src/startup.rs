@@ -7,6 +7,7 @@ use calico_bgp::Derived;
 use daemon_common::daemon::Signal;
 use daemon_common::events::{Event, emit};
 use daemon_common::report::{Fact, LogFigures, Status};
+use daemon_common::service_manager::ServiceManager;
 use daemon_common::{Command, Reply};
 
 use crate::limits::ANSWERS_AFTER;
@@ -21,14 +22,15 @@ use crate::{Config, Program};
 pub(crate) async fn first<P: Program>(
     config: &Config<P::Settings>,
     source: &mut Source,
-    sockets: &mut Sockets,
-    signals: &mut SignalDriver,
+    (sockets, signals, service_manager): (&mut Sockets, &mut SignalDriver, &mut ServiceManager),
 ) -> Option<Derived> {
     let started = Instant::now();
     let mut first_moments = pin!(tokio::time::sleep(ANSWERS_AFTER));
     let mut answers = false;
     loop {
+        service_manager.turned(|| format!("waiting for {}", waiting(source)));
         tokio::select! {
+            () = service_manager.due() => {}
             () = &mut first_moments, if !answers => answers = true,
             updates = source.next() => {
                 let derived = source.take(updates, &Transition::default());

@@ -10,7 +10,8 @@
 //! * [`events`]: typed events: the source of the log, the history and the metrics.
 //! * [`log_level`]: the level of the log at run time.
 //! * [`daemon`]: log levels and signals; [`log`]: the queue of log lines and its writer;
-//!   [`program`]: the command line of a daemon.
+//!   [`program`]: the command line of a daemon; [`service_manager`]: pings for the watchdog of
+//!   systemd.
 //!
 //! This crate has no dependency on BGP: reports have strings, addresses and prefixes, so that a
 //! daemon without BGP (Felix) contains no BGP code.
@@ -30,5 +31,6 @@ pub mod metrics;
 pub mod program;
 pub mod report;
 mod request;
+pub mod service_manager;
 
 pub use command::{Command, Reply};

@@ -124,3 +124,13 @@ pub const DEBUGGED_NEIGHBORS_MAX: usize = 16;
 
 /// The longest time for which a neighbor can be debugged.
 pub const DEBUG_FOR_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Pings to the service manager within the time after which its watchdog kills the daemon: some of
+/// them may be late or lost.
+pub const WATCHDOG_PINGS: u32 = 4;
+
+/// Minimum interval between two computations of the state that the service manager shows.
+pub const SERVICE_STATE_EVERY: Duration = Duration::from_secs(1);
+
+/// Octets of that state; the rest is cut.
+pub const SERVICE_STATE_OCTETS_MAX: usize = 256;

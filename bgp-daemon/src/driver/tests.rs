@@ -1,9 +1,16 @@
 //! A new driver is one file, as [`Probe`] would be, and an entry in a list.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixDatagram;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use bgp_config::{NextHops, NoKernel, Problems, Source};
+use daemon_common::service_manager::ServiceManager;
+use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -241,4 +248,122 @@ async fn driver_that_cannot_go_on_ends_the_daemon() {
     let (mut daemon, _) = daemon(|_: &_, _: &mut _| (Broken,));
     let error = daemon.serve().await.expect_err("it is broken");
     assert_eq!(error.to_string(), "broken");
+}
+
+/// Longer than any step takes; a test that waits so long has failed.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The time without a ping after which the watchdog would kill the daemon.
+const WATCHDOG: Duration = Duration::from_millis(400);
+
+/// A driver whose turn hangs while the test holds its gate, and that stops the daemon once the gate
+/// is open for good.
+#[derive(Debug)]
+struct Hanging {
+    gate: Arc<Mutex<Gate>>,
+    hangs: SyncSender<()>,
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    stop: bool,
+}
+
+impl Driver<Plain> for Hanging {
+    fn turn(&mut self, round: &mut Round<'_>) -> Result<(), DriverError> {
+        let gate = match self.gate.try_lock() {
+            Ok(gate) => gate,
+            Err(_) => {
+                let _ = self.hangs.try_send(());
+                self.gate.lock().expect("no panic")
+            }
+        };
+        if gate.stop {
+            round.order(Order::Stop { returns: true });
+        }
+        Ok(())
+    }
+}
+
+/// A daemon in a thread, and the socket to which it sends pings.
+struct Watched {
+    socket: UnixDatagram,
+    gate: Arc<Mutex<Gate>>,
+    hanging: Receiver<()>,
+    thread: JoinHandle<()>,
+    _directory: TempDir,
+}
+
+impl Watched {
+    fn start<D: Driver<Plain>>(drivers: impl FnOnce(Hanging) -> D + Send + 'static) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("notify");
+        let socket = UnixDatagram::bind(&path).expect("a socket");
+        let gate = Arc::new(Mutex::new(Gate::default()));
+        let (hangs, hanging) = sync_channel(1);
+        let driver = Hanging {
+            gate: Arc::clone(&gate),
+            hangs,
+        };
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = { runtime }.enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                let (mut daemon, _) = daemon(|_: &_, _: &mut _| drivers(driver));
+                daemon.service_manager = ServiceManager::new(Some(path), Some(WATCHDOG));
+                daemon.serve().await.expect("no driver fails");
+            });
+        });
+        Self {
+            socket,
+            gate,
+            hanging,
+            thread,
+            _directory: directory,
+        }
+    }
+
+    /// Returns whether a ping arrives within this time.
+    fn is_pinged(&self, within: Duration) -> bool {
+        self.socket.set_read_timeout(Some(within)).expect("a time");
+        let mut message = [0; 512];
+        loop {
+            match self.socket.recv(&mut message) {
+                Ok(octets) if message[..octets].starts_with(b"WATCHDOG=1\n") => return true,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn stop(self) {
+        self.gate.lock().expect("no panic").stop = true;
+        self.thread.join().expect("no panic");
+    }
+}
+
+#[test]
+fn loop_that_hangs_sends_no_pings_until_it_turns() {
+    let daemon = Watched::start(|hanging| (hanging,));
+    for ping in 0..3 {
+        assert!(daemon.is_pinged(DEADLINE), "ping {ping} of an idle loop");
+    }
+    let closed = daemon.gate.lock().expect("no panic");
+    daemon.hanging.recv_timeout(DEADLINE).expect("a turn");
+    // From here on the thread of the loop waits. Earlier pings are in the queue.
+    while daemon.is_pinged(Duration::from_millis(1)) {}
+    assert!(!daemon.is_pinged(2 * WATCHDOG), "a ping without a turn");
+    drop(closed);
+    assert!(daemon.is_pinged(DEADLINE), "the loop turns again");
+    daemon.stop();
+}
+
+#[test]
+fn loop_that_is_always_busy_sends_pings() {
+    let daemon = Watched::start(|hanging| (Flood::default(), hanging));
+    for ping in 0..3 {
+        assert!(daemon.is_pinged(DEADLINE), "ping {ping} of a busy loop");
+    }
+    daemon.stop();
 }

@@ -21,6 +21,8 @@ async fn questions_are_held_for_the_first_second_of_a_start() {
     let mut source = Source::open(&config, store, 1).await.expect("options");
     let mut sockets = Sockets::bind(&config).expect("a socket");
     let mut signals = SignalDriver::new().expect("signals");
+    let mut service_manager = ServiceManager::default();
+    let outside = (&mut sockets, &mut signals, &mut service_manager);
     let asked = async {
         let started = Instant::now();
         let (status, neighbors) = tokio::join!(
@@ -48,7 +50,7 @@ async fn questions_are_held_for_the_first_second_of_a_start() {
         assert!(later.elapsed() < AT_ONCE, "{:?}", later.elapsed());
     };
     tokio::select! {
-        derived = first::<Tested>(&config, &mut source, &mut sockets, &mut signals) => {
+        derived = first::<Tested>(&config, &mut source, outside) => {
             panic!("there is no datastore: {derived:?}");
         }
         () = asked => {}

@@ -9,6 +9,7 @@ mod operator;
 mod relocations;
 mod runtime_secrets;
 mod secrets;
+mod service_manager;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -187,6 +188,8 @@ fn command(config: &Path, more: &[&str]) -> Process {
         .args(more)
         .env_remove("CAMBRIC_LOG")
         .env_remove("NOTIFY_SOCKET")
+        .env_remove("WATCHDOG_USEC")
+        .env_remove("WATCHDOG_PID")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
@@ -575,33 +578,4 @@ fn failed_start_is_reported_in_one_line() {
     assert!(output.contains("the port is in use"), "{output}");
     assert_eq!(output.lines().count(), 1, "{output}");
     assert!(!control.exists(), "nothing is left behind");
-}
-
-#[tokio::test]
-async fn systemd_is_notified_of_start_and_stop() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let (config, control) = (
-        directory.path().join("rr.toml"),
-        directory.path().join("rr.sock"),
-    );
-    std::fs::write(&config, format!("control = {control:?}\n{CONFIG}")).expect("write");
-    let path = directory.path().join("notify");
-    let systemd = tokio::net::UnixDatagram::bind(&path).expect("a socket");
-    let mut message = [0; 64];
-    let process = command(&config, &[]).env("NOTIFY_SOCKET", &path).spawn();
-    let mut reflector = Reflector {
-        process: process.expect("the program starts"),
-        directory,
-    };
-    let octets = timeout(DEADLINE, systemd.recv(&mut message)).await;
-    let octets = octets.expect("received in time").expect("octets");
-    assert_eq!(&message[..octets], b"READY=1\n");
-    // Readiness means that it answers at once.
-    let answer = reflector.call(Command::Status {}).await;
-    assert!(matches!(answer, Ok(Reply::Status(_))), "{answer:?}");
-    reflector.signal(nix::sys::signal::Signal::SIGTERM);
-    let octets = timeout(DEADLINE, systemd.recv(&mut message)).await;
-    let octets = octets.expect("received in time").expect("octets");
-    assert_eq!(&message[..octets], b"STOPPING=1\n");
-    assert!(reflector.process.wait().expect("it ends").success());
 }
