@@ -13,6 +13,7 @@ use daemon_common::daemon::{
 };
 use daemon_common::events::{Event as Emitted, Text, emit};
 use daemon_common::report::StoreFigures;
+use daemon_common::service_manager::ServiceManager;
 use daemon_common::{Command, Reply};
 use fib_sync::claim::{Claim, Taken};
 use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
@@ -76,6 +77,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     let store = EtcdStore::connect(&config.datastore).await?;
     let mut daemon = Daemon::open(config, Arc::new(store))?;
     daemon.signals = Some(signals);
+    daemon.service_manager = ServiceManager::from_environment();
     notify_ready();
     let done = daemon.serve(pending()).await;
     daemon.events.finish(daemon.clock.now());
@@ -96,6 +98,8 @@ pub struct Daemon {
     _claim: Claim,
     control: Control,
     signals: Option<Signals>,
+    /// The service manager that watches the loop; none unless it is set.
+    service_manager: ServiceManager,
     store: Arc<dyn Store>,
     follower: Follower,
     /// The addresses of the datastore.
@@ -179,6 +183,7 @@ impl Daemon {
             _claim: claim,
             control,
             signals: None,
+            service_manager: ServiceManager::default(),
             follower: follow_ready(Arc::clone(&store), store::ranges(), chance, snapshot),
             addresses: DatastoreAddresses::of(&config.datastore.endpoints, Arc::clone(&store)),
             has_members: false,
@@ -214,6 +219,9 @@ impl Daemon {
             if self.waiting.len() == 0 {
                 self.turn(&mut errand);
             }
+            let (agent, follower) = (&self.agent, &self.follower);
+            let state = || report::summary(agent, follower.revision().map(|revision| revision.0));
+            self.service_manager.turned(state);
             match self.wake(&mut stop, &mut errand).await {
                 Wake::Kernel(event) => self.kernel(event)?,
                 Wake::DatastoreAt(found) => {
@@ -224,7 +232,7 @@ impl Daemon {
                     if self.agent.is_store_in_sync() {
                         self.updates_at = self.clock.now() + UPDATES_GAP;
                     }
-                    let is_whole = updates.iter().any(is_in_sync);
+                    let is_whole = updates.iter().any(store::is_in_sync);
                     self.waiting = updates.into_iter();
                     if is_whole && !self.has_members {
                         self.addresses.ask();
@@ -355,7 +363,9 @@ impl Daemon {
         let mut outcome = pin!(run_errand(errand).map(Wake::Reported));
         let mut round_over = pin!(self.host.round_over().map(|()| Wake::Time));
         let mut time = pin!(self.clock.reach(plan.deadline).map(|()| Wake::Time));
+        let mut ping = pin!(self.service_manager.due().map(|()| Wake::Time));
         let inputs: &mut [Input<'_, Wake>] = &mut [
+            ping.as_mut(),
             stop.as_mut(),
             signal.as_mut(),
             kernel.as_mut(),
@@ -394,7 +404,7 @@ impl Daemon {
         while left > 0
             && let Some(update) = self.waiting.next()
         {
-            left = left.saturating_sub(octets(&update));
+            left = left.saturating_sub(store::octets(&update));
             match update {
                 Update::Change(Change::Put(item)) => {
                     let key = String::from_utf8_lossy(&item.key);
@@ -529,19 +539,6 @@ impl Daemon {
             events::restart_required(&keys);
             self.config_error = Some(format!("{keys} changed: requires a restart"));
         }
-    }
-}
-
-fn is_in_sync(update: &Update) -> bool {
-    matches!(update, Update::Status(Status::InSync))
-}
-
-/// Returns the weight of an update: the time to apply it grows with its size.
-fn octets(update: &Update) -> usize {
-    match update {
-        Update::Change(Change::Put(item)) => item.key.len() + item.value.len(),
-        Update::Change(Change::Delete(key)) => key.len(),
-        Update::Status(_) => 0,
     }
 }
 

@@ -247,6 +247,28 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
     }
 }
 
+/// Returns the state of the daemon in one line, for the service manager. `revision` is the known
+/// revision of the datastore.
+pub fn summary(agent: &Agent, revision: Option<i64>) -> String {
+    let (up, all) = agent.endpoints().fold((0_u64, 0_u64), |(up, all), view| {
+        (up + u64::from(view.state == EndpointState::Up), all + 1)
+    });
+    let routes = agent.route_summary();
+    let (installed, wanted) = (routes.acked, routes.wanted);
+    let mut state = format!("{up} of {all} endpoints up, {installed} of {wanted} routes installed");
+    state.push_str(match agent.rules_in_sync() {
+        true => ", packet filter applied",
+        false => ", packet filter not applied",
+    });
+    if let Some(revision) = revision {
+        state.push_str(&format!(", datastore revision {revision}"));
+    }
+    if let Some(first) = agent.waiting_for().first() {
+        state.push_str(&format!("; waiting for {}", waiting(first)));
+    }
+    state
+}
+
 fn waiting(waiting: &Waiting) -> String {
     match waiting {
         Waiting::Store => "a full read of the store".into(),

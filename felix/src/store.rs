@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use calico_model::FabricKey;
-use calico_store::{Error, KeyRange, LeaseId, Store};
+use calico_store::{Change, Error, KeyRange, LeaseId, Status, Store, Update};
 use tokio::time::timeout;
 use tracing::debug;
 
@@ -62,6 +62,20 @@ async fn attempt(store: &dyn Store, job: Job) -> Result<Outcome, Error> {
 
 fn seconds(ttl: Duration) -> i64 {
     i64::try_from(ttl.as_secs().max(1)).unwrap_or(i64::MAX)
+}
+
+/// Returns whether an update reports that the datastore has been read.
+pub(crate) fn is_in_sync(update: &Update) -> bool {
+    matches!(update, Update::Status(Status::InSync))
+}
+
+/// Returns the weight of an update: the time to apply it grows with its size.
+pub(crate) fn octets(update: &Update) -> usize {
+    match update {
+        Update::Change(Change::Put(item)) => item.key.len() + item.value.len(),
+        Update::Change(Change::Delete(key)) => key.len(),
+        Update::Status(_) => 0,
+    }
 }
 
 #[cfg(test)]
