@@ -17,7 +17,7 @@ use fib_sync::claim::{Claim, Taken};
 use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
 use fib_sync::{Fib, OpError};
 
-use crate::limits::{FLUSH, PROGRAM, TURN_EVENTS_MAX};
+use crate::limits::{FLUSH, KERNEL_ROUTE_OCTETS, PROGRAM, TURN_EVENTS_MAX};
 use crate::log::{self, Log};
 use crate::{KernelConfig, Node, OnExit, report};
 
@@ -75,6 +75,8 @@ impl Driver<KernelConfig> for Kernel {
             round.more();
         }
         self.submit(round.now);
+        let octets = self.node.reconciler().keys_len() * KERNEL_ROUTE_OCTETS;
+        round.io.speaker_mut().set_octets_beside(octets);
         self.log.look(since_start(round.now));
         Ok(())
     }

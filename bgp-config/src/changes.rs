@@ -34,6 +34,10 @@ pub const SPEAKER_KEYS: &[(&str, &str)] = &[
     ("log_format", RESTART),
     ("families", RESTART),
     ("multipath", RESTART),
+    (
+        "memory_max",
+        "stays up; applied at once. Without the key, the limit of the control group is read again",
+    ),
     ("next_hop_ipv4", READVERTISED),
     ("next_hop_ipv6", READVERTISED),
     ("cluster_id", READVERTISED),

@@ -13,7 +13,7 @@ use toml::Spanned;
 
 use crate::limits::BGP_PORT;
 use crate::section::Section;
-use crate::value::{AsNumber, UserKey};
+use crate::value::{AsNumber, MemoryMax, UserKey};
 
 /// A BGP daemon's file. `K` is its `[kernel]` section, or [`NoKernel`]; `D` its `[datastore]`
 /// section and `N` its `[datastore_snapshot]` section, or [`NoStore`] where the file is the only
@@ -49,6 +49,9 @@ pub struct BgpFile<K, D = NoStore, N = NoStore> {
     pub families: Vec<Spanned<String>>,
     /// `multipath`: equal-cost paths of a prefix that may be used at once.
     pub multipath: Option<Spanned<u16>>,
+    /// `memory_max`: the octets that neighbors and groups may take; the limit of the process's
+    /// control group if absent.
+    pub memory_max: Option<Spanned<MemoryMax>>,
     /// `next_hop_ipv4`: local IPv4 next hop on sessions that are not over IPv4.
     pub next_hop_ipv4: Option<Spanned<Ipv4Addr>>,
     /// `next_hop_ipv6`: local IPv6 next hop on sessions that are not over IPv6.

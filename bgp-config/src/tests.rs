@@ -349,6 +349,9 @@ RANGE prefix = "10.0.0.0/24"                                      | 3:1  | missi
 [[neighbor]]; address = "10.0.0.1"; asn = 0                       | 5:7  | AS number
 [[neighbor]]; address = "10.0.0.1"; asn = 23456                   | 5:7  | AS number
 multipath = 0                                                     | 3:13 | 1 to 256
+memory_max = 1048575                                              | 3:14 | at least 1048576
+memory_max = "1GB"                                                | 3:14 | as 1073741824
+memory_max = "99999999T"                                          | 3:14 | number of bytes
 families = []; multipath = 0                                      | 4:13 | 1 to 256
 cluster_id = "0.0.0.0"                                            | 3:14 | not a cluster
 next_hop_ipv4 = "0.0.0.0"                                         | 3:17 | not a unicast

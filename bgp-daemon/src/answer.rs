@@ -11,7 +11,9 @@ use bgp_io::rib::PeerId;
 use daemon_common::command::DebugRequest;
 use daemon_common::events::{self, Event, Text};
 use daemon_common::limits::LOG_LEVEL_FOR;
-use daemon_common::report::{Cleared, Limit, Limits, LogState, Neighbors, Refreshed, Settings};
+use daemon_common::report::{
+    Cleared, Fact, Limit, Limits, LogState, Neighbors, Refreshed, Settings,
+};
 use daemon_common::{Command, Reply};
 
 use crate::{Daemon, Driver, Program};
@@ -97,10 +99,17 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         };
         let path = self.config.path.display();
         let source = self.drivers.source().map(|source| format!(" and {source}"));
+        let speaker = self.io.speaker();
+        let mut settings = report::settings(speaker.config(), &self.intent.listen, &from);
+        let memory = speaker.usage().memory.map(|memory| memory.octets_max);
+        settings.keys.push(Fact {
+            name: "memory_max".to_owned(),
+            value: memory.map_or_else(|| "none".to_owned(), |octets| octets.to_string()),
+        });
         Settings {
             from: format!("{path}{}", source.unwrap_or_default()),
             notes: self.notes(),
-            ..report::settings(self.io.speaker().config(), &self.intent.listen, &from)
+            ..settings
         }
     }
 

@@ -191,6 +191,8 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             ..startup::process::<P>(&self.config, self.started)
         };
         status.notes.extend(report::full_ranges(self.io.speaker()));
+        let rejected = report::rejected_for_memory(self.io.speaker());
+        status.notes.extend(rejected);
         self.drivers.report(&mut status);
         status.facts.push(self.listening());
         status.ready = status.waiting_for.is_empty();

@@ -22,6 +22,7 @@ pub mod limits;
 mod log;
 mod logging;
 pub mod make_before_break;
+mod memory;
 mod needed_peers;
 mod operators;
 mod program;

@@ -66,6 +66,7 @@ enum Kind {
     Malformed,
     PrefixLimit(Family),
     PrefixLimitCleared(Family),
+    Memory,
     EndOfRib(Family),
     Refreshed(Family),
     RefreshOverdue(Family),
@@ -258,6 +259,9 @@ fn of_session(event: &bgp_speaker::Event) -> Option<(PeerId, Kind)> {
         Event::PrefixLimit { peer, family, .. } => Some((*peer, Kind::PrefixLimit(*family))),
         Event::PrefixLimitCleared { peer, family, .. } => {
             Some((*peer, Kind::PrefixLimitCleared(*family)))
+        }
+        Event::MemoryLimit { peer, .. } | Event::MemoryCleared { peer, .. } => {
+            Some((*peer, Kind::Memory))
         }
         Event::Refreshed { peer, family, .. } => Some((*peer, Kind::Refreshed(*family))),
         Event::RefreshOverdue { peer, family, .. } => Some((*peer, Kind::RefreshOverdue(*family))),

@@ -5,7 +5,7 @@ use std::time::Instant;
 use bgp_config::Intent;
 use daemon_common::events::{self, Event, Text};
 
-use crate::{Config, Daemon, Driver, Program, Settings};
+use crate::{Config, Daemon, Driver, Program, Settings, memory};
 
 impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     /// Reads the file again and applies it. If it has a mistake, the last valid configuration is
@@ -25,6 +25,8 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         {
             return;
         }
+        let octets_max = memory::octets_max(&config);
+        self.io.speaker_mut().limit_memory(octets_max);
         emit_notes(&config);
         fixed.extend(self.drivers.reload(&config, &self.intent));
         self.config = config;

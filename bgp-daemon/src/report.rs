@@ -11,7 +11,7 @@ mod status;
 mod tests;
 
 pub use events::event;
-pub use limits::{full_ranges, limits};
+pub use limits::{full_ranges, limits, rejected_for_memory};
 pub use malformed::malformed;
 pub use neighbors::{find, neighbors, waiting};
 pub use routes::{longest_match, routes};

@@ -22,7 +22,7 @@ use crate::route_events::RouteEvents;
 use crate::source::Source;
 use crate::store::Store;
 use crate::transition::Transition;
-use crate::{Config, Daemon, Driver, DriverError, Open, Program, reload, restart, startup};
+use crate::{Config, Daemon, Driver, DriverError, Open, Program, memory, reload, restart, startup};
 
 /// Why a daemon does not start, or cannot continue. Each prints as one line with the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +96,7 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
     guard.cover(&intent);
     let (restart_file, former) = RestartFile::open(&config.control());
     let mut speaker = Speaker::new(intent.speaker.clone(), chance());
+    speaker.limit_memory(memory::octets_max(&config));
     restart::begin(&mut speaker, former, intent.restart_wait, P::FORWARDING);
     let own = P::Drivers::open(&config.settings, &mut speaker)?;
     // The drivers of every BGP daemon and the program's own, in the order of their turns and of

@@ -44,9 +44,11 @@ impl Session {
             }
             Input::Rejected(notification) => self.rejected(now, notification),
             Input::Limited { notification, rest } => {
-                if self.established.is_some() {
+                if let Some((conn, _)) = self.established {
                     self.barred_until = Some(now + rest);
-                    self.rejected(now, notification);
+                    // The peer's routes are to be removed, not retained.
+                    let notification = self.hard(conn, notification);
+                    self.step(now, conn, Event::AutomaticStop, Cause::Send(notification));
                 }
             }
             Input::ReadPaused { unread } => {
@@ -146,10 +148,18 @@ impl Session {
     /// the peer's first KEEPALIVE is received: the peer may already be in Established.
     fn hardened(&self, conn: Conn, notification: Notification) -> Notification {
         let for_good = notification.code == code::CEASE && FOR_GOOD.contains(&notification.subcode);
+        match for_good {
+            true => self.hard(conn, notification),
+            false => notification,
+        }
+    }
+
+    /// Returns the NOTIFICATION as a hard reset if the peer would otherwise retain routes.
+    fn hard(&self, conn: Conn, notification: Notification) -> Notification {
         let params = self.conn(conn).params.as_ref();
         let theirs = params.and_then(|params| params.peer_graceful.as_ref());
         let both = theirs.filter(|_| self.config.graceful_restart.is_some());
-        if for_good && both.is_some_and(|theirs| theirs.notification) {
+        if both.is_some_and(|theirs| theirs.notification) {
             Notification::hard_reset(&notification)
         } else {
             notification

@@ -15,6 +15,7 @@ use rib::{InterfaceName, PeerId, PrefixRange, Reach, Track};
 use crate::{
     config::{Password, PrefixLimit},
     handshake::{HandshakeFailure, HandshakeFailures},
+    memory::MemoryAction,
     prefix_limit::LimitLevel,
 };
 
@@ -199,6 +200,32 @@ pub enum Event {
         /// Its limit.
         limit: PrefixLimit,
         /// Whether a ROUTE-REFRESH was sent, or the reason why not.
+        refresh: Result<(), NoRefresh>,
+    },
+    /// The octets in all accounts have reached a share of their limit, and this peer has the most of
+    /// them: see [`crate::Speaker::limit_memory`].
+    MemoryLimit {
+        /// The peer.
+        peer: PeerId,
+        /// Its name: the peer may be removed before this is read.
+        name: String,
+        /// What happened to it.
+        action: MemoryAction,
+        /// The octets in its account.
+        octets: usize,
+        /// The octets in all accounts.
+        total: usize,
+        /// Their limit.
+        octets_max: usize,
+    },
+    /// New paths of the peer are accepted again, because the octets in all accounts have fallen.
+    /// Rejected paths arrive again if the peer supports route refresh.
+    MemoryCleared {
+        /// The peer.
+        peer: PeerId,
+        /// Its name: the peer may be removed before this is read.
+        name: String,
+        /// Whether a ROUTE-REFRESH was sent if paths were rejected, or the reason why not.
         refresh: Result<(), NoRefresh>,
     },
     /// After a restart of this speaker, all awaited routes of a family have been received, or the

@@ -52,10 +52,12 @@ mod defer;
 mod encode;
 mod event;
 mod feed;
+mod give_way;
 mod handshake;
 mod ingest;
 pub mod keys;
 pub mod limits;
+mod memory;
 mod monitor;
 mod octets;
 mod outgroup;
@@ -84,6 +86,7 @@ pub use defer::Restart;
 pub use event::{Event, Input, Malformed, NoRefresh, Output, Refusal};
 pub use handshake::{HandshakeFailure, HandshakeFailures};
 pub use keys::{Effect, Given, PEER_KEYS, PeerConfig, PeerKey, changes};
+pub use memory::MemoryAction;
 pub use monitor::{Monitor, Neighbor, Record};
 pub use octets::{Octets, PeerOctets};
 pub use peer::PeerView;
@@ -91,7 +94,7 @@ pub use prefix_limit::LimitLevel;
 pub use readers::ReaderId;
 pub use reconfigure::{NeedsRestart, Reconfigured};
 pub use speaker::Speaker;
-pub use usage::{Level, RangeUsage, Usage};
+pub use usage::{Level, MemoryUsage, RangeUsage, Usage};
 
 /// The example of the README, compiled and run.
 #[cfg(doctest)]

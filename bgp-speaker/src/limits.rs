@@ -114,3 +114,24 @@ pub const LIMIT_REST_S: u32 = 300;
 
 /// The longest `restart_after`, in seconds: a day.
 pub const LIMIT_REST_S_MAX: u32 = 86_400;
+
+/// The share of `memory_max`, in percent, from which on new paths of the peer with the most octets
+/// are rejected: the accounts do not have everything that the process takes.
+pub const MEMORY_REJECT_PERCENT: usize = 85;
+
+/// The share of `memory_max`, in percent, from which on the session of such a peer ends if the octets
+/// have grown nevertheless.
+pub const MEMORY_END_PERCENT: usize = 95;
+
+/// The greatest share of `memory_max`, in percent, at which rejected paths are requested again.
+pub const MEMORY_CLEARED_PERCENT: usize = 75;
+
+/// The sum of all accounts is measured when routes have changed it by one of this many parts of
+/// `memory_max`, and at least after [`MEMORY_CHECK_EVERY`].
+pub const MEMORY_STEPS: usize = 256;
+
+/// The longest interval between two measurements, while there is work.
+pub const MEMORY_CHECK_EVERY: core::time::Duration = core::time::Duration::from_secs(1);
+
+/// The smallest `memory_max`: with less, a neighbor with few routes would be rejected.
+pub const MEMORY_OCTETS_MIN: usize = 1 << 20;

@@ -37,6 +37,8 @@ pub(crate) struct Peer {
     pub(crate) limit_levels: BTreeMap<Family, LimitLevel>,
     /// The families with paths that were rejected above a limit, with the next check for room.
     pub(crate) limited: Vec<(Family, Instant)>,
+    /// While new paths are rejected because of the speaker's memory: the next check for room.
+    pub(crate) capped: Option<Instant>,
     /// The highest number of paths in families with a limit.
     pub(crate) path_peaks: BTreeMap<Family, u32>,
     /// No longer configured: removed as soon as its remaining octets are written.
@@ -63,6 +65,7 @@ impl Peer {
             refreshes: Vec::new(),
             limit_levels: BTreeMap::new(),
             limited: Vec::new(),
+            capped: None,
             path_peaks: BTreeMap::new(),
             doomed: false,
             knock: 0,
@@ -74,7 +77,7 @@ impl Peer {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let families = self.refreshes.iter().chain(&self.limited);
         let families = families.map(|&(_, until)| until);
-        let timers = [self.session.poll_timeout(), self.stale_until];
+        let timers = [self.session.poll_timeout(), self.stale_until, self.capped];
         timers.into_iter().flatten().chain(families).min()
     }
 
@@ -98,6 +101,11 @@ impl Peer {
     /// Returns whether it is in idle hold after a prefix limit.
     pub(crate) fn is_barred(&self) -> bool {
         self.session.barred_until().is_some()
+    }
+
+    /// Returns whether its new paths are rejected because of the speaker's memory.
+    pub(crate) fn is_capped(&self) -> bool {
+        self.capped.is_some()
     }
 
     /// Returns whether a peer that is dynamic or no longer configured can be removed without losing
@@ -131,6 +139,7 @@ impl Peer {
                 .collect(),
             path_peaks: &self.path_peaks,
             octets: PeerOctets::of(id, &self.session, rib),
+            capped: self.is_capped(),
         }
     }
 }
@@ -158,4 +167,7 @@ pub struct PeerView<'a> {
     pub path_peaks: &'a BTreeMap<Family, u32>,
     /// The octets in its account.
     pub octets: PeerOctets,
+    /// Whether its new paths are rejected because of the speaker's memory:
+    /// [`crate::Speaker::limit_memory`].
+    pub capped: bool,
 }

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use bgp_fsm::Instant;
 use bgp_proto::{Family, Notification};
-use rib::{Ingested, PathLimit, PeerId};
+use rib::{Ingested, PeerId};
 
 use crate::{
     config::{LimitAction, PrefixLimit},
@@ -35,14 +35,7 @@ impl Speaker {
         };
         state.limit_levels.clear();
         state.limited.clear();
-        for family in self.config.families.iter() {
-            let limit = state.config.prefix_limits.get(family);
-            let limit = limit.map(|limit| PathLimit {
-                max: limit.max,
-                refuse: limit.action == LimitAction::Drop,
-            });
-            self.rib.limit_paths(peer, family, limit);
-        }
+        self.set_path_limits(peer);
     }
 
     /// Checks a peer's limit after a received message. A returned input ends the session.
@@ -54,15 +47,17 @@ impl Speaker {
         ingested: &Ingested,
     ) -> Option<bgp_fsm::Input> {
         let state = self.roster.get_mut(peer)?;
+        if ingested.limited > 0 && state.limited.iter().all(|&(of, _)| of != family) {
+            state.limited.push((family, now + LIMIT_CHECK_EVERY));
+        }
         let limit = state.config.prefix_limits.get(family)?;
-        let passed = ingested.exceeded || ingested.limited > 0;
+        // A capped peer has not passed the limit of its configuration.
+        let limited = ingested.limited > 0 && !state.is_capped();
+        let passed = ingested.exceeded || limited;
         // Stale paths that wait for the sweep do not count for this session.
         let paths = self.rib.counters(peer, family).paths;
         let peak = state.path_peaks.entry(family).or_default();
         *peak = paths.max(*peak);
-        if ingested.limited > 0 && state.limited.iter().all(|&(of, _)| of != family) {
-            state.limited.push((family, now + LIMIT_CHECK_EVERY));
-        }
         let near = paths >= warn_from(&limit) && self.rib.is_settled(peer);
         let level = match (passed, near) {
             (true, _) => LimitLevel::Passed,
@@ -105,8 +100,12 @@ impl Speaker {
             return state.limited.clear(); // The next session begins with a full table dump.
         }
         let mut cleared = Vec::new();
+        let is_capped = state.is_capped();
         for (family, at) in state.limited.iter_mut().filter(|(_, at)| *at <= now) {
             *at = now + LIMIT_CHECK_EVERY;
+            if is_capped {
+                continue;
+            }
             let limit = state.config.prefix_limits.get(*family);
             let paths = self.rib.counters(peer, *family).paths;
             if let Some(limit) = limit.filter(|limit| has_room(limit, paths)) {
@@ -116,6 +115,13 @@ impl Speaker {
         for (family, limit) in cleared {
             self.clear_limited(peer, family, limit);
         }
+    }
+
+    /// Returns whether a family of a peer has room for rejected paths in the peer's own limit.
+    pub(crate) fn has_room_for(&self, peer: PeerId, family: Family) -> bool {
+        let state = self.roster.get(peer);
+        let limit = state.and_then(|state| state.config.prefix_limits.get(family));
+        limit.is_none_or(|limit| has_room(&limit, self.rib.counters(peer, family).paths))
     }
 
     fn clear_limited(&mut self, peer: PeerId, family: Family, limit: PrefixLimit) {

@@ -137,6 +137,7 @@ impl Speaker {
         let remote = state.config.remote;
         state.local = None;
         state.refreshes.clear();
+        state.capped = None;
         let group = state.group.take();
         let kept = params
             .as_ref()

@@ -23,6 +23,7 @@ use crate::{
     handshake::Tallies,
     keys::PeerConfig,
     limits::BITE_PREFIXES,
+    memory::Memory,
     monitor::Monitoring,
     outgroup::OutGroup,
     outlet::Outlet,
@@ -65,6 +66,8 @@ pub struct Speaker {
     pub(crate) feed_octets: Level,
     /// The most octets that ever waited for one peer.
     pub(crate) session_peak: usize,
+    /// The limit of the octets in all accounts.
+    pub(crate) memory: Memory,
     /// The addresses of the machine, sorted; empty if the driver does not set them.
     pub(crate) addresses: Vec<InterfaceAddress>,
     /// Failed handshakes.
@@ -98,6 +101,7 @@ impl Speaker {
             ring_octets: Level::default(),
             feed_octets: Level::default(),
             session_peak: 0,
+            memory: Memory::default(),
             addresses: Vec::new(),
             tallies: Tallies::default(),
             monitor: None,
@@ -292,6 +296,7 @@ impl Speaker {
             let why = Notification::cease(cease::OUT_OF_RESOURCES);
             self.session_input(now, peer, bgp_fsm::Input::Rejected(why));
         }
+        self.watch_memory(now);
         self.release_settled();
         self.trim();
         self.drain_tracks();
@@ -535,6 +540,7 @@ impl Speaker {
             }
             self.expire_stale(now, peer);
             self.expire_refreshes(now, peer);
+            self.check_capped(now, peer);
             self.check_limited(now, peer);
             self.session_input(now, peer, bgp_fsm::Input::Timeout);
         }

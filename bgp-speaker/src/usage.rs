@@ -26,6 +26,20 @@ pub struct Usage {
     pub monitor_octets: usize,
     /// Octets of all peers and groups together.
     pub octets: Octets,
+    /// The limit of these octets; absent without one.
+    pub memory: Option<MemoryUsage>,
+}
+
+/// The usage of the limit of all accounts: [`Speaker::limit_memory`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryUsage {
+    /// The limit.
+    pub octets_max: usize,
+    /// The octets at the last measurement.
+    pub octets: Level,
+    /// The number of peers whose new paths are rejected.
+    pub capped: usize,
 }
 
 /// A number with its highest value.
@@ -94,6 +108,7 @@ impl Speaker {
             session_octets: self.session_octets(),
             monitor_octets: self.monitor.as_deref().map_or(0, Monitoring::octets),
             octets: self.octets(),
+            memory: self.memory_usage(),
         }
     }
 
@@ -103,6 +118,16 @@ impl Speaker {
         let now = queued.max().unwrap_or(0);
         let peak = self.session_peak.max(now);
         Level { now, peak }
+    }
+
+    fn memory_usage(&self) -> Option<MemoryUsage> {
+        let capped = self.roster.iter().filter(|(_, peer)| peer.is_capped());
+        let (now, peak) = (self.memory.now, self.memory.peak);
+        Some(MemoryUsage {
+            octets_max: self.memory.octets_max?,
+            octets: Level { now, peak },
+            capped: capped.count(),
+        })
     }
 
     /// Returns the sums of the octets in all accounts.

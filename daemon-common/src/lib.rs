@@ -6,6 +6,7 @@
 //!   request and one JSON reply per line.
 //! * [`bird`]: the same queries in the protocol of BIRD's control socket.
 //! * [`metrics`]: the same reports as OpenMetrics text over HTTP.
+//! * [`cgroup`]: the memory limit of the process.
 //! * [`report`]: the content of the replies, shared by the daemons and the command line.
 //! * [`events`]: typed events: the source of the log, the history and the metrics.
 //! * [`log_level`]: the level of the log at run time.
@@ -17,6 +18,7 @@
 //! daemon without BGP (Felix) contains no BGP code.
 
 pub mod bird;
+pub mod cgroup;
 pub mod client;
 pub mod command;
 pub mod config;

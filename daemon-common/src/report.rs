@@ -136,6 +136,8 @@ pub struct Neighbor {
     pub octets_received: u64,
     /// Octets that wait until it reads.
     pub octets_queued: u64,
+    /// Its new paths are rejected because of `memory_max`.
+    pub rejected_for_memory: bool,
     /// Its paths are kept although its session is down, for so many seconds more (RFC 4724).
     pub stale_for_s: Option<u64>,
     /// Remaining seconds of its idle hold, after it passed a limit.

@@ -11,20 +11,24 @@ use crate::stale::{Mark, Marks, Reevaluate};
 
 /// The Adj-RIBs-In of one family, by peer number.
 #[derive(Debug, Default)]
-pub(crate) struct AdjRibsIn(Vec<Marks>);
+pub(crate) struct AdjRibsIn {
+    marks: Vec<Marks>,
+    /// The number of paths of all peers.
+    paths: usize,
+}
 
 impl AdjRibsIn {
     #[inline]
     pub(crate) fn of(&self, peer: PeerId) -> Option<&Marks> {
-        self.0.get(peer.index())
+        self.marks.get(peer.index())
     }
 
     /// Returns the Adj-RIB-In of a peer, made if necessary.
     pub(crate) fn of_mut(&mut self, peer: PeerId) -> &mut Marks {
-        if peer.index() >= self.0.len() {
-            self.0.resize(peer.index() + 1, Marks::default());
+        if peer.index() >= self.marks.len() {
+            self.marks.resize(peer.index() + 1, Marks::default());
         }
-        &mut self.0[peer.index()]
+        &mut self.marks[peer.index()]
     }
 
     /// Returns the epoch for paths that a peer announces now.
@@ -57,9 +61,8 @@ impl AdjRibsIn {
     }
 
     /// Returns the number of paths of all peers.
-    pub(crate) fn paths_len(&self) -> usize {
-        let paths = self.0.iter().map(|marks| marks.counters.paths as usize);
-        paths.sum()
+    pub(crate) const fn paths_len(&self) -> usize {
+        self.paths
     }
 
     pub(crate) fn set_limit(&mut self, peer: PeerId, limit: Option<PathLimit>) {
@@ -85,6 +88,7 @@ impl AdjRibsIn {
     #[inline(always)]
     pub(crate) fn hold(&mut self, shared: &mut Shared, path: &Path) {
         shared.acquire_path(path);
+        self.paths += 1;
         let counters = &mut self.of_mut(path.peer()).counters;
         counters.paths += 1;
         counters.accepted += u32::from(path.accepted().is_some());
@@ -95,6 +99,7 @@ impl AdjRibsIn {
     #[inline(always)]
     pub(crate) fn unhold(&mut self, shared: &mut Shared, path: &Path) {
         shared.release_path(path);
+        self.paths -= 1;
         let counters = &mut self.of_mut(path.peer()).counters;
         counters.paths -= 1;
         counters.accepted -= u32::from(path.accepted().is_some());
@@ -104,7 +109,7 @@ impl AdjRibsIn {
     /// Requests that the sweep evaluates all paths of a peer again by the end of round `met_by`.
     /// Returns whether it has any.
     pub(crate) fn reevaluate(&mut self, peer: PeerId, how: Reevaluate, met_by: u64) -> bool {
-        let Some(marks) = self.0.get_mut(peer.index()) else {
+        let Some(marks) = self.marks.get_mut(peer.index()) else {
             return false;
         };
         let has_paths = marks.counters.paths > 0;
@@ -131,7 +136,7 @@ impl AdjRibsIn {
 
     /// Records the number of finished rounds of the sweep.
     pub(crate) fn swept(&mut self, rounds: u64) {
-        for marks in self.0.iter_mut().filter(|marks| marks.met_by <= rounds) {
+        for marks in self.marks.iter_mut().filter(|marks| marks.met_by <= rounds) {
             marks.swept();
             marks.reevaluate = None;
         }

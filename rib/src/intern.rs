@@ -81,6 +81,8 @@ pub(crate) struct Interner {
     free: Vec<u32>,
     /// By number of a peer: the octets of the sets in its account.
     owned: Vec<usize>,
+    /// The octets of all sets.
+    held: usize,
     /// The first generation of new places: above all generations before the interner was last
     /// empty.
     first_generation: u32,
@@ -99,6 +101,7 @@ impl Interner {
             meta: Vec::new(),
             free: Vec::new(),
             owned: Vec::new(),
+            held: 0,
             first_generation: 0,
             raw: RawCache::default(),
             packer: Packer::default(),
@@ -165,7 +168,9 @@ impl Interner {
         let next_hop = next_hops.acquire(attributes.next_hop_address());
         let ranks = Ranks::new(&attributes, self.local_asn, next_hop);
         let packed = self.packer.keep();
-        self.charge(owner, SET_OCTETS + packed.octets().len());
+        let octets = SET_OCTETS + packed.octets().len();
+        self.held += octets;
+        self.charge(owner, octets);
         let at = self.place(packed, ranks, (hash, owner));
         let meta = &self.meta;
         self.index
@@ -185,6 +190,11 @@ impl Interner {
     pub(crate) fn owned(&self, peer: PeerId) -> usize {
         let octets = self.owned.get(usize::from(peer.0));
         octets.copied().unwrap_or_default()
+    }
+
+    /// Returns the octets of the sets in all accounts.
+    pub(crate) const fn held(&self) -> usize {
+        self.held
     }
 
     /// Moves the sets in the accounts of these peers, which other peers still have, to that of no
@@ -268,7 +278,9 @@ impl Interner {
         meta.generation = meta.generation.wrapping_add(1);
         let (hash, owner) = (widen(meta.hash), usize::from(meta.owner.0));
         if let Some(set) = self.sets[at].take() {
-            self.owned[owner] -= SET_OCTETS + set.octets().len();
+            let octets = SET_OCTETS + set.octets().len();
+            self.held -= octets;
+            self.owned[owner] -= octets;
         }
         next_hops.release(self.ranks[at].next_hop);
         if let Ok(entry) = self.index.find_entry(hash, |&other| other as usize == at) {
@@ -395,6 +407,7 @@ mod tests {
                 let octets = owned.map(|known| SET_OCTETS + interner.octets(known.1));
                 assert_eq!(interner.owned(PeerId(peer)), octets.sum::<usize>());
             }
+            assert_eq!(interner.held(), interner.owned.iter().sum::<usize>());
         }
     }
 }

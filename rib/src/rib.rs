@@ -243,6 +243,14 @@ impl Rib {
         paths.sum::<usize>() * PATH_OCTETS + self.shared.interner.owned(peer)
     }
 
+    /// Returns the octets in the accounts of all peers and of local routes together.
+    #[must_use]
+    pub fn octets_held(&self) -> usize {
+        let tables = self.families.iter().flatten();
+        let paths = tables.map(|table| table.received().paths_len());
+        paths.sum::<usize>() * PATH_OCTETS + self.shared.interner.held()
+    }
+
     /// Moves the attribute sets in the accounts of removed peers, which other peers have sent, too,
     /// to the account of no peer: the numbers of these peers may be used again. Call it once
     /// [`Rib::is_settled`] returns true for each of them. It reads every set if there is one to move,

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use bgp_fsm::{DownReason, HeldEnd, State};
 use bgp_proto::{Fault, Remedy};
-use bgp_speaker::{Event, LimitAction, LimitLevel, PrefixLimit, Speaker};
+use bgp_speaker::limits::LIMIT_REST_S;
+use bgp_speaker::{Event, LimitAction, LimitLevel, MemoryAction, PrefixLimit, Speaker};
 use daemon_common::events::{Event as Emitted, Text};
 use rib::PeerId;
 
@@ -105,7 +106,62 @@ pub fn event(speaker: &Speaker, event: &Event) -> Option<Emitted> {
             address: *remote,
             reason: Text::new(last),
         },
+        Event::MemoryLimit { .. } | Event::MemoryCleared { .. } => {
+            return of_memory(speaker, event);
+        }
         event => return of_family(speaker, event),
+    })
+}
+
+/// Returns an event of the limit of all accounts.
+fn of_memory(speaker: &Speaker, event: &Event) -> Option<Emitted> {
+    Some(match event {
+        Event::MemoryLimit {
+            peer,
+            name,
+            action,
+            octets,
+            total,
+            octets_max,
+        } => {
+            let of = Neighbor::new(speaker, *peer, name);
+            let (neighbor, address) = (of.name, of.address);
+            let (bytes, total, limit) = (*octets as u64, *total as u64, *octets_max as u64);
+            match action {
+                MemoryAction::End => Emitted::MemorySessionEnded {
+                    neighbor,
+                    address,
+                    bytes,
+                    total,
+                    limit,
+                    idle_s: LIMIT_REST_S.into(),
+                },
+                _ => Emitted::MemoryPathsRejected {
+                    neighbor,
+                    address,
+                    bytes,
+                    total,
+                    limit,
+                },
+            }
+        }
+        Event::MemoryCleared {
+            peer,
+            name,
+            refresh,
+        } => {
+            let of = Neighbor::new(speaker, *peer, name);
+            let (neighbor, address) = (of.name, of.address);
+            match refresh {
+                Ok(()) => Emitted::MemoryCleared { neighbor, address },
+                Err(reason) => Emitted::MemoryIncomplete {
+                    neighbor,
+                    address,
+                    reason: Text::new(reason),
+                },
+            }
+        }
+        _ => return None,
     })
 }
 

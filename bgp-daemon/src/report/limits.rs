@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use bgp_proto::{Family, Prefix};
-use bgp_speaker::{HandshakeFailure, LimitAction, PeerView, RangeUsage, Speaker, limits};
+use bgp_speaker::{
+    HandshakeFailure, LimitAction, MemoryUsage, PeerView, RangeUsage, Speaker, limits,
+};
 use daemon_common::report::Limit;
 
 /// Returns the limits of a speaker that an operator can reach, with their usage.
@@ -18,6 +20,7 @@ pub fn limits(speaker: &Speaker) -> Vec<Limit> {
         )
         .level(number(usage.peers.now), number(usage.peers.peak)),
     ];
+    all.extend(usage.memory.as_ref().map(memory));
     all.extend(usage.ranges.iter().map(range));
     all.extend(speaker.peers().flat_map(|peer| paths(&peer)));
     all.extend(paths_by_default(speaker));
@@ -105,6 +108,30 @@ pub fn limits(speaker: &Speaker) -> Vec<Limit> {
         ),
     ]);
     all
+}
+
+fn memory(memory: &MemoryUsage) -> Limit {
+    Limit {
+        met: Some(number(memory.capped)),
+        ..Limit::new(
+            "octets of all neighbors and groups",
+            number(memory.octets_max),
+            "from 85 percent on, new paths of the neighbor with the most octets are rejected; from 95 \
+             percent on, its session ends",
+        )
+        .level(number(memory.octets.now), number(memory.octets.peak))
+        .key("memory_max")
+    }
+}
+
+/// Returns a note if new paths of neighbors are rejected because of `memory_max`.
+pub fn rejected_for_memory(speaker: &Speaker) -> Option<String> {
+    let capped = speaker.peers().filter(|peer| peer.capped);
+    let names: Vec<&str> = capped.map(|peer| peer.config.name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        let names = names.join(", ");
+        format!("memory_max is nearly reached: new paths of these neighbors are rejected: {names}")
+    })
 }
 
 /// Returns a note for each range that is full. A range of one address, such as a client of a

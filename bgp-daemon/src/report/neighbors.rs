@@ -66,6 +66,7 @@ fn neighbor(speaker: &Speaker, peer: &PeerView<'_>, now: Instant) -> Neighbor {
         updates_out: stats.sent.update,
         octets_received: peer.octets.received as u64,
         octets_queued: peer.octets.queued as u64,
+        rejected_for_memory: peer.capped,
         stale_for_s: peer
             .stale_until
             .map(|until| until.saturating_duration_since(now).as_secs()),

@@ -8,7 +8,10 @@ use daemon_common::events::Event as Emitted;
 use daemon_common::limits::PAGE_PATHS_MAX;
 use rib::{Budget, PeerId, Progress};
 
-use super::{event, facts, find, full_ranges, limits, malformed, neighbors, routes, waiting};
+use super::{
+    event, facts, find, full_ranges, limits, malformed, neighbors, rejected_for_memory, routes,
+    waiting,
+};
 use bgp_config::{BgpFile, NextHops, NoKernel, Source};
 
 mod lookup;
@@ -493,6 +496,38 @@ fn limit_report_has_current_and_peak_use() {
     pair.settle();
     let range = limit(&pair, "neighbors of a range");
     assert_eq!((range.used, range.peak), (Some(4), Some(5)));
+}
+
+#[test]
+fn neighbor_that_is_rejected_for_memory_is_reported() {
+    let mut pair = Pair::new();
+    pair.settle();
+    assert_eq!(rejected_for_memory(&pair.reflector), None);
+    pair.reflector.limit_memory(Some(13_500));
+    pair.announce(1..=100);
+    pair.settle();
+    pair.announce(101..=110);
+    pair.settle();
+    let name = "10.0.0.0/24-10.0.0.11";
+    let note = rejected_for_memory(&pair.reflector).expect("a note");
+    assert!(
+        note.starts_with("memory_max ") && note.ends_with(name),
+        "{note}"
+    );
+    let all = neighbors(&pair.reflector, NOW).neighbors;
+    let rejected: Vec<_> = all.iter().filter(|one| one.rejected_for_memory).collect();
+    assert_eq!((rejected.len(), &*rejected[0].name), (1, name));
+    assert_eq!(rejected[0].families[0].limited, 10);
+    let limits = limits(&pair.reflector);
+    let limit = limits
+        .iter()
+        .find(|limit| limit.key.as_deref() == Some("memory_max"));
+    let limit = limit.expect("a line");
+    assert_eq!((limit.limit, limit.met), (13_500, Some(1)));
+    assert!(limit.used >= Some(11_475), "{limit:?}");
+    let is_rejection = |event: &&Emitted| matches!(event, Emitted::MemoryPathsRejected { .. });
+    let emitted = pair.emitted.iter().find(is_rejection);
+    assert!(emitted.is_some(), "{:?}", pair.emitted);
 }
 
 #[test]

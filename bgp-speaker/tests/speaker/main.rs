@@ -12,6 +12,7 @@ mod extended;
 mod handshake;
 mod helper;
 mod identity;
+mod memory;
 mod monitor;
 mod one_peer;
 mod prefix_limit;

@@ -55,10 +55,13 @@ pub(super) fn neighbor(neighbor: &Neighbor) -> String {
         "updates",
         &format!("{} in, {} out", neighbor.updates_in, neighbor.updates_out),
     );
-    let memory = format!(
+    let mut memory = format!(
         "{} bytes of received routes, {} waiting to be sent",
         neighbor.octets_received, neighbor.octets_queued
     );
+    if neighbor.rejected_for_memory {
+        memory.push_str("; new paths are rejected (memory_max)");
+    }
     block.fact("memory", &memory);
     block.fact("faults", &neighbor.faults.to_string());
     for counters in &neighbor.families {

@@ -72,10 +72,12 @@ pub(super) fn received(neighbor: &Neighbor) -> String {
                 text.push_str(&format!(" (stale, {} left)", duration(left)));
             }
             if let Some(left) = neighbor.barred_for_s {
-                text.push_str(&format!(
-                    " (prefix limit exceeded, idle hold {})",
-                    duration(left)
-                ));
+                let down = neighbor.last_down.as_deref().unwrap_or_default();
+                let why = match down.contains("Out of Resources") {
+                    true => "memory_max reached",
+                    false => "prefix limit exceeded",
+                };
+                text.push_str(&format!(" ({why}, idle hold {})", duration(left)));
             }
             text
         }

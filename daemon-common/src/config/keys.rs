@@ -154,6 +154,7 @@ const KEYS: &[(&str, Type)] = &[
     ("log_format", Text),
     ("max", Number),
     ("max_age_s", Seconds),
+    ("memory_max", Any),
     ("metric", Metric),
     ("metrics", Section),
     ("multihop", Any),

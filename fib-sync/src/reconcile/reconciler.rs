@@ -295,6 +295,11 @@ impl Reconciler {
         .min()
     }
 
+    /// Returns the number of keys with a wanted route or a known one.
+    pub fn keys_len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Returns whether the kernel is believed to hold exactly the wanted routes, with nothing left
     /// to do.
     pub fn in_sync(&self) -> bool {

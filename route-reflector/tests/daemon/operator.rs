@@ -131,3 +131,39 @@ async fn cleared_session_is_established_again() {
     let files = files.expect("those of the process");
     assert!(files.used.expect("counted") > 3 && files.limit > 3);
 }
+
+/// Returns the limit of all accounts, as the reflector reports it.
+async fn memory_max(reflector: &Reflector) -> Option<u64> {
+    let limits = match reflector.call(Command::Limits {}).await {
+        Ok(Reply::Limits(limits)) => limits.limits,
+        other => panic!("{other:?}"),
+    };
+    let key = |limit: &daemon_common::report::Limit| limit.key.as_deref() == Some("memory_max");
+    limits.into_iter().find(key).map(|limit| limit.limit)
+}
+
+#[tokio::test]
+async fn reload_applies_memory_max() {
+    let reflector = Reflector::start().await;
+    let text = std::fs::read_to_string(reflector.config()).expect("its file");
+    for (key, expected) in [
+        ("memory_max = \"64M\"", Some(64 << 20)),
+        ("memory_max = \"none\"", None),
+        ("memory_max = 1048576", Some(1 << 20)),
+    ] {
+        std::fs::write(reflector.config(), format!("{key}\n{text}")).expect("written");
+        reflector.signal(nix::sys::signal::Signal::SIGHUP);
+        let applied = async {
+            while memory_max(&reflector).await != expected {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(DEADLINE, applied).await.expect(key);
+    }
+    let settings = match reflector.call(Command::Config {}).await {
+        Ok(Reply::Config(settings)) => settings.keys,
+        other => panic!("{other:?}"),
+    };
+    let key = settings.iter().find(|key| key.name == "memory_max");
+    assert_eq!(key.map(|key| &*key.value), Some("1048576"));
+}

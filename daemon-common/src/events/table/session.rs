@@ -120,6 +120,22 @@ macro_rules! session_events {
         PrefixLimitIncomplete "prefix_limit.incomplete" WARN "prefix limit has room again, but rejected paths are missing" {
             neighbor: Text, address: Option<IpAddr>, family: Text, limit: u64, reason: Text,
         }
+        #[doc = "The daemon's accounts reached 85 percent of `memory_max`, and this neighbor has the most bytes: its new paths are rejected. `bytes` are those of the neighbor, `total` those of all."]
+        MemoryPathsRejected "memory.paths_rejected" WARN "memory_max nearly reached: new paths of the neighbor with the most bytes are rejected" {
+            neighbor: Text, address: Option<IpAddr>, bytes: u64, total: u64, limit: u64,
+        }
+        #[doc = "The daemon's accounts grew to 95 percent of `memory_max` nevertheless: the session of the neighbor with the most bytes ends (Cease, Out of Resources), and stays down for `idle_s`."]
+        MemorySessionEnded "memory.session_ended" ERROR "memory_max nearly reached: session of the neighbor with the most bytes ends" {
+            neighbor: Text, address: Option<IpAddr>, bytes: u64, total: u64, limit: u64, idle_s: u64,
+        }
+        #[doc = "The daemon's accounts fell below 75 percent of `memory_max`: new paths of the neighbor are accepted again. If paths were rejected, a ROUTE-REFRESH was sent, so that the neighbor advertises them again."]
+        MemoryCleared "memory.cleared" INFO "memory_max has room again: new paths of the neighbor are accepted" {
+            neighbor: Text, address: Option<IpAddr>,
+        }
+        #[doc = "The same, but the neighbor cannot be asked for the rejected paths: see `reason`. They are missing until it advertises them again; `cambric clear NAME` resets the session."]
+        MemoryIncomplete "memory.incomplete" WARN "memory_max has room again, but rejected paths are missing" {
+            neighbor: Text, address: Option<IpAddr>, reason: Text,
+        }
         #[doc = "After a restart of this daemon the routes of a family are advertised again (RFC 4724 §4.1)."]
         RestartDeferralEnded "restart.deferral_ended" INFO "routes are advertised again after the restart" {
             family: Text,

@@ -1,0 +1,184 @@
+//! The limit of the octets in all accounts. The peer with the most octets gives way: first its new
+//! paths are rejected, then its session ends.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use bgp_fsm::Instant;
+use bgp_proto::{Family, FamilySet, Notification};
+use rib::{PathLimit, PeerId};
+
+use crate::{
+    config::LimitAction,
+    event::{Event, Output},
+    limits::{
+        LIMIT_CHECK_EVERY, LIMIT_REST_S, MEMORY_CLEARED_PERCENT, MEMORY_END_PERCENT,
+        MEMORY_REJECT_PERCENT,
+    },
+    memory::MemoryAction,
+    octets::PeerOctets,
+    peer::Peer,
+    speaker::Speaker,
+};
+
+impl Speaker {
+    /// Limits the octets in the accounts of all peers and groups ([`crate::Usage::octets`]), with those
+    /// of [`set_octets_beside`](Self::set_octets_beside); `None` is no limit.
+    ///
+    /// From [`MEMORY_REJECT_PERCENT`] of it on, new paths of the peer with the most octets are
+    /// rejected, as above a prefix limit: [`Event::MemoryLimit`]. They are requested again when the
+    /// octets have fallen below [`MEMORY_CLEARED_PERCENT`]. If the octets grow to
+    /// [`MEMORY_END_PERCENT`] nevertheless, the session of that peer ends with Cease, Out of
+    /// Resources (RFC 4486 §4), and is in idle hold.
+    pub fn limit_memory(&mut self, octets_max: Option<usize>) {
+        self.memory.limit(octets_max);
+    }
+
+    /// Sets the octets that the driver holds for routes, such as those for the kernel's routes. They
+    /// count for [`limit_memory`](Self::limit_memory).
+    pub fn set_octets_beside(&mut self, octets: usize) {
+        self.memory.beside = octets;
+    }
+
+    /// Measures the accounts if they may have changed much, and acts on the peer with the most
+    /// octets if there are too many.
+    pub(crate) fn watch_memory(&mut self, now: Instant) {
+        if self.memory.octets_max.is_none() {
+            return;
+        }
+        let octets = self.octets_of_routes();
+        if !self.memory.is_due(now, octets) {
+            return;
+        }
+        self.memory.measure(now, octets, self.queued_octets());
+        self.memory.ended = (self.memory.ended).filter(|&peer| !self.rib.is_settled(peer));
+        if self.memory.ended.is_some() || !self.memory.has_reached(MEMORY_REJECT_PERCENT) {
+            return;
+        }
+        let Some((peer, octets)) = self.largest() else {
+            return;
+        };
+        let is_capped = self.roster.get(peer).is_some_and(Peer::is_capped);
+        if !is_capped {
+            self.cap(now, peer);
+            self.report_memory(peer, octets, MemoryAction::Reject);
+        } else if self.memory.has_reached(MEMORY_END_PERCENT)
+            && self.memory.now > self.memory.capped_at
+        {
+            self.report_memory(peer, octets, MemoryAction::End);
+            self.memory.ended = Some(peer);
+            let input = bgp_fsm::Input::Limited {
+                notification: Notification::out_of_resources("memory_max is reached"),
+                rest: Duration::from_secs(LIMIT_REST_S.into()),
+            };
+            self.session_input(now, peer, input);
+        }
+    }
+
+    /// Returns the octets of tables, groups and the driver.
+    fn octets_of_routes(&self) -> usize {
+        self.rib.octets_held() + self.ring_octets() + self.memory.beside
+    }
+
+    /// Returns the octets that wait for the sockets of all peers.
+    fn queued_octets(&self) -> usize {
+        let peers = self.roster.iter();
+        peers.map(|(_, peer)| peer.session.queued_octets()).sum()
+    }
+
+    /// Returns the established peer with the most octets; the first of them if there are several.
+    fn largest(&self) -> Option<(PeerId, usize)> {
+        let up = (self.roster.iter()).filter(|(_, peer)| peer.params.is_some());
+        let octets = up.map(|(id, peer)| {
+            let octets = PeerOctets::of(id, &peer.session, &self.rib);
+            (id, octets.received + octets.queued)
+        });
+        octets.reduce(|most, next| if next.1 > most.1 { next } else { most })
+    }
+
+    /// Rejects new paths of a peer beyond the number that it has.
+    fn cap(&mut self, now: Instant, peer: PeerId) {
+        self.memory.capped_at = self.memory.now;
+        if let Some(state) = self.roster.get_mut(peer) {
+            state.capped = Some(now + LIMIT_CHECK_EVERY);
+        }
+        self.set_path_limits(peer);
+        self.rearm(peer);
+    }
+
+    /// Accepts new paths of a peer again once there is room, and requests those that were rejected.
+    pub(crate) fn check_capped(&mut self, now: Instant, peer: PeerId) {
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
+        if state.capped.is_none_or(|at| at > now) {
+            return;
+        }
+        let octets = self.octets_of_routes();
+        self.memory.measure(now, octets, self.queued_octets());
+        let is_full = self.memory.has_reached(MEMORY_CLEARED_PERCENT);
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
+        if is_full {
+            state.capped = Some(now + LIMIT_CHECK_EVERY);
+            return;
+        }
+        state.capped = None;
+        // Families without room in their own limit stay in the list of those that are checked.
+        let rejected: FamilySet = state.limited.iter().map(|&(family, _)| family).collect();
+        self.set_path_limits(peer);
+        let mut refresh = Ok(());
+        let has_room = |family: &Family| self.has_room_for(peer, *family);
+        let asked: Vec<Family> = rejected.iter().filter(has_room).collect();
+        for family in asked {
+            if let Err(error) = self.ask_refresh(peer, Some(family)) {
+                refresh = refresh.and(Err(error));
+            }
+            if let Some(state) = self.roster.get_mut(peer) {
+                state.limited.retain(|&(of, _)| of != family);
+            }
+        }
+        let name = self.peer_name(peer).into();
+        let event = Event::MemoryCleared {
+            peer,
+            name,
+            refresh,
+        };
+        self.outputs.push_back(Output::Event(event));
+    }
+
+    /// Sets the limits of a peer's paths in the tables: those of its configuration, or its number of
+    /// paths while it is capped.
+    pub(crate) fn set_path_limits(&mut self, peer: PeerId) {
+        let Some(state) = self.roster.get(peer) else {
+            return;
+        };
+        for family in self.config.families.iter() {
+            let limit = state.config.prefix_limits.get(family);
+            let limit = limit.map(|limit| PathLimit {
+                max: limit.max,
+                refuse: limit.action == LimitAction::Drop,
+            });
+            let paths = self.rib.counters(peer, family).paths;
+            let own_max = limit.filter(|limit| limit.refuse).map(|limit| limit.max);
+            let cap = state.is_capped().then(|| PathLimit {
+                max: paths.min(own_max.unwrap_or(paths)),
+                refuse: true,
+            });
+            self.rib.limit_paths(peer, family, cap.or(limit));
+        }
+    }
+
+    fn report_memory(&mut self, peer: PeerId, octets: usize, action: MemoryAction) {
+        let event = Event::MemoryLimit {
+            peer,
+            name: self.peer_name(peer).into(),
+            action,
+            octets,
+            total: self.memory.now,
+            octets_max: self.memory.octets_max.unwrap_or_default(),
+        };
+        self.outputs.push_back(Output::Event(event));
+    }
+}
