@@ -44,6 +44,7 @@ pub const SPEAKER_KEYS: &[(&str, &str)] = &[
     ("restart_wait", "applied at the next restart"),
     ("registration_ttl", RESTART),
     ("absence_wait", RESTART),
+    ("origin_validation", RESTART),
     (
         "hostname",
         "stays up; applied to the next session. With a datastore, requires a restart",

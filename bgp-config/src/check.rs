@@ -104,6 +104,7 @@ impl<K, D, N> BgpFile<K, D, N> {
     }
 
     fn intent(&self, next_hops: NextHops, problems: &mut Problems<'_>) -> Intent {
+        self.check_origin_validation(problems);
         self.check_addresses(problems);
         if !problems.is_lost("datastore") {
             self.check_store_keys(problems);
@@ -137,6 +138,26 @@ impl<K, D, N> BgpFile<K, D, N> {
         }
     }
 
+    /// Reports a mode of origin validation that does not exist.
+    fn check_origin_validation(&self, problems: &mut Problems<'_>) {
+        let Some(mode) = &self.origin_validation else {
+            return;
+        };
+        let (message, help) = match mode.get_ref().as_str() {
+            "off" | "warn" => return,
+            "enforce" => (
+                "origin_validation = \"enforce\" is unsupported: no route is rejected yet"
+                    .to_owned(),
+                "\"warn\" reports the routes that no record confirms",
+            ),
+            other => (
+                format!("\"{other}\" is no mode of origin_validation"),
+                "one of \"off\" and \"warn\"",
+            ),
+        };
+        problems.push(Problem::at(mode.span(), message).help(help));
+    }
+
     /// Reports keys that have a meaning only with a datastore.
     fn check_store_keys(&self, problems: &mut Problems<'_>) {
         if let Some(secrets) = &self.secrets {
@@ -157,11 +178,22 @@ impl<K, D, N> BgpFile<K, D, N> {
             ("registration_ttl", &self.registration_ttl),
             ("absence_wait", &self.absence_wait),
         ];
-        for (key, value) in of_fabric {
-            let Some(value) = value else { continue };
+        let of_fabric = of_fabric.map(|(key, value)| (key, value.as_ref().map(Spanned::span)));
+        // Another mode is a mistake with or without a datastore.
+        let is_mode = |mode: &&Spanned<String>| matches!(mode.get_ref().as_str(), "off" | "warn");
+        let validation = self
+            .origin_validation
+            .as_ref()
+            .filter(is_mode)
+            .map(Spanned::span);
+        for (key, span) in of_fabric
+            .into_iter()
+            .chain([("origin_validation", validation)])
+        {
+            let Some(span) = span else { continue };
             let message =
                 format!("{key} applies only with a [datastore], and no [datastore] is given");
-            problems.push(Problem::at(value.span(), message));
+            problems.push(Problem::at(span, message));
         }
     }
 
@@ -204,6 +236,7 @@ impl<K, D, N> BgpFile<K, D, N> {
 
     /// Returns the node that the datastore configures, with the settings that the file makes.
     fn host(&self, next_hops: NextHops, own_name: &str, problems: &mut Problems<'_>) -> Host {
+        self.check_origin_validation(problems);
         let spans = [
             ("asn", self.asn.as_ref().map(Spanned::span)),
             ("router_id", self.router_id.as_ref().map(Spanned::span)),

@@ -66,6 +66,9 @@ pub struct BgpFile<K, D = NoStore, N = NoStore> {
     /// `absence_wait` in seconds: how long a reflector without a registration but with an
     /// established session counts as registered.
     pub absence_wait: Option<Spanned<u32>>,
+    /// `origin_validation`: whether routes are compared with the records of the datastore: `off` or
+    /// `warn`.
+    pub origin_validation: Option<Spanned<String>>,
     /// `hostname`: name in the OPEN (FQDN capability); none if absent. With a datastore, the name
     /// of this host's node.
     pub hostname: Option<Spanned<String>>,
@@ -137,6 +140,12 @@ impl Default for GuardSection {
 }
 
 impl<K, D, N> BgpFile<K, D, N> {
+    /// Returns whether routes without a record in the datastore are reported.
+    pub fn validates_origins(&self) -> bool {
+        let mode = self.origin_validation.as_ref();
+        mode.is_some_and(|mode| mode.get_ref() == "warn")
+    }
+
     /// Returns the BGP ports of the file: those on which the daemon listens, always the port of
     /// BGP, and those of `[guard]`. A datastore may configure another one.
     pub fn ports(&self) -> BTreeSet<u16> {

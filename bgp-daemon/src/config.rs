@@ -190,6 +190,7 @@ impl<S: Settings> Config<S> {
             snapshot: self.snapshot().cloned(),
             datastore: self.file.datastore.clone().map(Spanned::into_inner),
             host: self.store().map(|(_, host)| host.clone()),
+            validates_origins: self.file.validates_origins(),
         }
     }
 }
@@ -208,6 +209,7 @@ pub(crate) struct StartKeys {
     datastore: Option<EtcdOptions>,
     /// With a datastore, the keys that it does not replace.
     host: Option<Host>,
+    validates_origins: bool,
 }
 
 impl StartKeys {
@@ -244,6 +246,10 @@ impl StartKeys {
             (
                 "absence_wait",
                 self.is_host_changed(new, |host| &host.absence_wait),
+            ),
+            (
+                "origin_validation",
+                self.validates_origins != new.validates_origins,
             ),
         ];
         let changed = changed.into_iter().filter(|(_, changed)| *changed);
@@ -320,6 +326,7 @@ mod tests {
             ("restart_wait", "7"),
             ("reflectors", "3"),
             ("absence_wait", "7"),
+            ("origin_validation", "\"warn\""),
             ("control", "\"/run/other.sock\""),
             ("log", "\"debug\""),
         ] {

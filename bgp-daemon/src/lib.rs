@@ -25,6 +25,7 @@ pub mod make_before_break;
 mod memory;
 mod needed_peers;
 mod operators;
+mod origins;
 mod program;
 pub mod registrar;
 mod registration;

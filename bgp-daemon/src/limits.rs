@@ -107,6 +107,29 @@ pub const CONNECT_REASONS_MAX: usize = 4;
 /// driver that installs them reads.
 pub const ROUTE_EVENTS_TURN_MAX: u32 = 2048;
 
+/// Time after which a route without a confirming record is reported: its record and the route arrive
+/// by different ways.
+pub const ORIGIN_WAIT: Duration = Duration::from_secs(5);
+
+/// Delay of another reading of the whole table after a change of records that concerns many routes.
+/// Changes in quick succession cause one.
+pub const ORIGIN_RESCAN_AFTER: Duration = Duration::from_secs(1);
+
+/// Prefixes of a family of which origin validation reads the changes in one turn.
+pub const ORIGIN_TURN_MAX: u32 = 2048;
+
+/// Prefixes that origin validation looks up in one turn, and those that it reads of the table.
+pub const ORIGIN_SCAN_BITE: usize = 512;
+
+/// Prefixes to look up again after changes of records; with more of them the whole table is read.
+pub const ORIGIN_LOOKUPS_MAX: usize = 4096;
+
+/// Paths without a confirming record that are held; further ones are counted.
+pub const ORIGIN_SUSPECTS_MAX: usize = 16_384;
+
+/// Invalid values of records that are held for the status.
+pub const ORIGIN_FAULTS_MAX: usize = 64;
+
 /// Time that requests wait after the start for the first read of the datastore. After it they are
 /// answered with what the daemon waits for.
 pub const ANSWERS_AFTER: Duration = Duration::from_secs(1);

@@ -17,6 +17,7 @@ use crate::guard::HostGuard;
 use crate::limits::STOP_MAX;
 use crate::log::Log;
 use crate::operators::{SignalDriver, Sockets};
+use crate::origins::Origins;
 use crate::restart_file::RestartFile;
 use crate::route_events::RouteEvents;
 use crate::source::Source;
@@ -77,6 +78,10 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
         Some(store) => Some(Source::open(&config, store, chance()).await?),
         None => None,
     };
+    let origins = match config.store().filter(|_| config.file.validates_origins()) {
+        Some((options, _)) => Some(Origins::open(options, chance()).await?),
+        None => None,
+    };
     let mut transition = Transition::default();
     let mut duties = None;
     let intent = match (config.intent(), &mut source) {
@@ -108,6 +113,7 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
         Log::new(),
         // Before the kernel's routes: a best path is reported before it is installed.
         RouteEvents::new(),
+        origins,
         own,
         guard,
         sockets,

@@ -261,6 +261,7 @@ impl Source {
 
 #[cfg(test)]
 mod tests {
+    use calico_bgp::validation::OriginIndex;
     use calico_model::Kind;
     use calico_store::roles::{Owner, Part, Role};
 
@@ -275,6 +276,8 @@ mod tests {
         // The mirror adds the ClusterInformation.
         let prefixes = View::prefixes("h1").into_iter();
         let prefixes = prefixes.chain([Kind::ClusterInformation.prefix()]);
+        let prefixes = prefixes.chain(OriginIndex::prefixes_of_nodes());
+        let prefixes = prefixes.chain(OriginIndex::prefixes_of_workloads());
         let read: BTreeSet<_> = prefixes.map(KeyRange::prefix).collect();
         for part in [Part::BgpClient, Part::RouteReflector] {
             let role = Role::new(part, &owner);

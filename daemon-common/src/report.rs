@@ -16,7 +16,9 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub use events::{EventPage, EventRecord};
-pub use figures::{EndpointFigures, KernelFigures, LogFigures, StoreFigures, TableFigures};
+pub use figures::{
+    EndpointFigures, KernelFigures, LogFigures, OriginFigures, StoreFigures, TableFigures,
+};
 pub use limits::{Cleared, Limit, Limits, Malformed, MalformedMessage, Refreshed};
 pub use log_state::LogState;
 pub use settings::{NeighborSettings, Settings};
@@ -58,6 +60,8 @@ pub struct Status {
     pub store: Option<Box<StoreFigures>>,
     /// The tables of BGP, in a BGP daemon.
     pub tables: Option<Box<TableFigures>>,
+    /// Origin validation, if it is enabled.
+    pub origins: Option<Box<OriginFigures>>,
     /// Kernel routes, in a daemon that keeps some.
     pub kernel: Option<Box<KernelFigures>>,
     /// Endpoints and their packet filter, in felix.
@@ -272,6 +276,9 @@ pub struct Path {
     pub unknown: Vec<String>,
     /// The step of the decision process where it lost; absent for the best.
     pub lost: Option<String>,
+    /// Why no record of the datastore confirms it; absent without origin validation, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unconfirmed: Option<String>,
     /// The neighbors to which it is sent; only for a request of one prefix with `why`.
     pub sent_to: Vec<SentTo>,
 }

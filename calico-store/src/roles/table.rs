@@ -159,6 +159,8 @@ pub(super) const TABLE: &[Row] = &[
     row(BgpClient, Read, All(Kind::IpPool), "prefixes to advertise"),
     row(BgpClient, Read, Keys::OwnAffinities, "the blocks of the node"),
     row(BgpClient, Read, Prefix(FABRIC_PREFIX), "route reflectors"),
+    row(BgpClient, Read, All(Kind::WorkloadEndpoint), "origin validation, in a mesh"),
+    row(BgpClient, Read, Prefix(IpamKey::HOSTS), "origin validation, in a mesh"),
 
     row(Cni, Read, Default(Kind::ClusterInformation), "whether the datastore is ready"),
     row(Cni, Read, Keys::OwnNode, "labels, for the selectors of pools"),
@@ -183,6 +185,8 @@ pub(super) const TABLE: &[Row] = &[
     row(RouteReflector, Read, All(Kind::IpPool), "pools, for filters"),
     row(RouteReflector, Read, Keys::OwnAffinities, "the blocks of the node"),
     row(RouteReflector, Read, Prefix(FABRIC_PREFIX), "other route reflectors, drain requests"),
+    row(RouteReflector, Read, All(Kind::WorkloadEndpoint), "origin validation"),
+    row(RouteReflector, Read, Prefix(IpamKey::HOSTS), "origin validation"),
     row(RouteReflector, Write, Keys::OwnRegistration, "registration, under a lease"),
     row(RouteReflector, Write, Keys::OwnClusterIds, "claims of a cluster ID"),
 

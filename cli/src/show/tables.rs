@@ -150,12 +150,32 @@ fn routes(report: &Routes, why: bool) -> String {
     }
     let mut text = finish(&table);
     text.push_str("> best, = used beside it, s stale\n");
+    if why {
+        text.push_str(&unconfirmed(report));
+    }
     if report.next.is_some() {
         let _ = writeln!(
             text,
             "the first {} routes; --limit 0 shows all",
             report.routes.len()
         );
+    }
+    text
+}
+
+/// Returns a line for each path that no record of the datastore confirms.
+fn unconfirmed(report: &Routes) -> String {
+    let mut text = String::new();
+    for route in &report.routes {
+        for path in &route.paths {
+            if let Some(reason) = &path.unconfirmed {
+                let (prefix, from, reason) = (&route.prefix, clean(&path.neighbor), clean(reason));
+                let _ = writeln!(
+                    text,
+                    "{prefix} from {from} is unconfirmed by the datastore: {reason}"
+                );
+            }
+        }
     }
     text
 }

@@ -321,6 +321,33 @@ fn shown_route_lists_receivers_of_its_paths() {
 }
 
 #[test]
+fn unconfirmed_path_is_shown_with_its_reason_if_asked_why() {
+    let path = BgpPath {
+        neighbor: "node3".to_owned(),
+        unconfirmed: Some("a record of node n2".to_owned()),
+        ..BgpPath::default()
+    };
+    let route = Route {
+        prefix: "10.65.2.9/32".to_owned(),
+        paths: vec![path],
+        ..Route::default()
+    };
+    let report = Routes {
+        routes: vec![route],
+        next: None,
+    };
+    let line = "10.65.2.9/32 from node3 is unconfirmed by the datastore: a record of node n2\n";
+    let text = shown(
+        "routes --why",
+        "route-reflector",
+        Reply::Routes(report.clone()),
+    );
+    assert!(text.ends_with(line), "{text}");
+    let text = shown("routes", "route-reflector", Reply::Routes(report));
+    assert!(!text.contains("unconfirmed"), "{text}");
+}
+
+#[test]
 fn kernel_routes_show_next_hops_blackholes_and_shadow_run() {
     let hop = FibHop {
         gateway: "10.0.0.12".parse().ok(),

@@ -166,6 +166,7 @@ const KEYS: &[(&str, Type)] = &[
     ("next_hop_ipv4", Ipv4),
     ("next_hop_ipv6", Ipv6),
     ("on_exit", Text),
+    ("origin_validation", Text),
     ("own_as_max", Number),
     ("passive", Flag),
     ("password_file", Path),

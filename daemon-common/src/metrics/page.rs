@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 
 use crate::report::{
     EndpointFigures, KernelFigures, LogFigures, Neighbor, NeighborFamily, NeighborRange, Neighbors,
-    Status, StoreFigures, TableFigures,
+    OriginFigures, Status, StoreFigures, TableFigures,
 };
 
 /// Prefix of every name.
@@ -54,6 +54,9 @@ impl Collector for Reports {
         page.counters("events", "Events since the start, by name.", events)?;
         if let Some(store) = &self.status.store {
             page.store(store, self.status.uptime_s)?;
+        }
+        if let Some(origins) = &self.status.origins {
+            page.origins(origins)?;
         }
         if let Some(tables) = &self.status.tables {
             page.tables(tables)?;
@@ -142,6 +145,21 @@ impl Page<'_> {
         };
         let help = "Whether the reflector is registered in the store.";
         self.gauge("store_registered", help, registered.into())
+    }
+
+    fn origins(&mut self, origins: &OriginFigures) -> fmt::Result {
+        let help = "The records of origin validation were read.";
+        self.gauge("origin_in_sync", help, origins.in_sync.into())?;
+        let help = "Paths in use without a record in the datastore, not yet reported.";
+        self.gauge("origin_paths_pending", help, origins.pending)?;
+        let help = "Paths in use without a record in the datastore.";
+        self.gauge("origin_paths_unconfirmed", help, origins.unconfirmed)?;
+        let help = "Paths without a record that were not held because there were too many.";
+        self.counter("origin_paths_overflow", help, origins.overflow)?;
+        let help = "Reported paths without a record in the datastore, by node.";
+        let reported = origins.reported.iter();
+        let reported = reported.map(|(node, count)| (vec![("node", node.as_str())], *count));
+        self.counters("origin_paths_reported", help, reported)
     }
 
     fn tables(&mut self, tables: &TableFigures) -> fmt::Result {

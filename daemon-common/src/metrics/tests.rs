@@ -11,7 +11,7 @@ use crate::control::Control;
 use crate::limits::{CONNECTIONS_MAX, METRICS_READ};
 use crate::report::{
     EndpointFigures, KernelFigures, LogFigures, Neighbor, NeighborFamily, NeighborRange, Neighbors,
-    Status, StoreFigures,
+    OriginFigures, Status, StoreFigures,
 };
 use crate::{Command, Reply};
 
@@ -36,6 +36,10 @@ fn everything() -> (Status, Neighbors) {
             ..StoreFigures::default()
         })),
         tables: Some(Box::default()),
+        origins: Some(Box::new(OriginFigures {
+            reported: [("node7".to_owned(), 2)].into(),
+            ..OriginFigures::default()
+        })),
         kernel: Some(Box::new(KernelFigures {
             wanted: 5,
             installed: 4,

@@ -1,5 +1,6 @@
 //! Counts of the daemons: the numbers behind the facts of a status, for machines.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,44 @@ pub struct TableFigures {
     pub attribute_sets: u64,
     /// Malformed messages since the start (RFC 7606).
     pub malformed: u64,
+}
+
+/// The routes that records of the datastore do not confirm.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OriginFigures {
+    /// Whether the records were read, and routes are compared with them.
+    pub in_sync: bool,
+    /// Paths in use without a record, for a short time.
+    pub pending: u64,
+    /// Paths in use without a record for so long that they were reported.
+    pub unconfirmed: u64,
+    /// Paths without a record that were not held because there were too many, since the start.
+    pub overflow: u64,
+    /// Reported paths since the start, by node.
+    pub reported: BTreeMap<String, u64>,
+}
+
+impl OriginFigures {
+    /// Returns a note for the operator, if there are unconfirmed routes.
+    pub fn note(&self) -> Option<String> {
+        let mut note = match self.unconfirmed {
+            0 if self.overflow == 0 => return None,
+            1 => "1 route of a node has no record in the datastore".to_owned(),
+            count => format!("{count} routes of nodes have no record in the datastore"),
+        };
+        if self.overflow > 0 {
+            note.push_str(", and more than this daemon can hold");
+        }
+        Some(note + "; `cambric show routes --why` has the reasons")
+    }
+}
+
+impl fmt::Display for OriginFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unconfirmed, pending) = (self.unconfirmed, self.pending);
+        write!(f, "{unconfirmed} unconfirmed, {pending} pending")
+    }
 }
 
 /// The kernel routes that the daemon keeps.

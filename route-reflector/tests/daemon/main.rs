@@ -6,6 +6,7 @@ mod listening;
 mod log;
 mod metrics;
 mod operator;
+mod origins;
 mod relocations;
 mod runtime_secrets;
 mod secrets;

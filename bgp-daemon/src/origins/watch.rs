@@ -1,0 +1,418 @@
+//! Routes that no record of the datastore confirms: a value without I/O.
+//!
+//! It reads the log of changes, and evaluates the paths in use: the others attract no packet. A
+//! change of the records concerns some prefixes, which are looked up again, or many, and then the
+//! whole table is read again in bounded steps.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+
+use bgp_io::Speaker;
+use bgp_io::bgp_fsm::Instant;
+use bgp_io::bgp_proto::{Attributes, Family, Net, NextHop, Prefix};
+use bgp_io::bgp_speaker::ReaderId;
+use bgp_io::rib::{Budget, PeerId, Progress, RouteView};
+use calico_bgp::Fault;
+use calico_bgp::validation::{Affected, Neighbor, Origin, OriginIndex, Owner, ReceivedRoute};
+use daemon_common::report::{OriginFigures, Routes};
+use ipnet::IpNet;
+
+use crate::limits::{
+    ORIGIN_FAULTS_MAX, ORIGIN_LOOKUPS_MAX, ORIGIN_RESCAN_AFTER, ORIGIN_SCAN_BITE,
+    ORIGIN_SUSPECTS_MAX, ORIGIN_TURN_MAX, ORIGIN_WAIT,
+};
+use crate::route_events::Looked;
+
+/// The families of which routes have records.
+const FAMILIES: [Family; 2] = [Family::IPV4_UNICAST, Family::IPV6_UNICAST];
+
+/// A path: its prefix, the address of the neighbor, and its path identifier.
+type Place = (Prefix, IpAddr, u32);
+
+/// A path without a confirming record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Suspect {
+    pub(crate) peer: PeerId,
+    /// The node that is its neighbor.
+    pub(crate) node: String,
+    pub(crate) next_hop: Option<IpAddr>,
+    pub(crate) reason: String,
+    since: Instant,
+    is_reported: bool,
+}
+
+/// A path without a confirming record for too long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unconfirmed {
+    pub(crate) prefix: Prefix,
+    pub(crate) address: IpAddr,
+    pub(crate) suspect: Suspect,
+}
+
+/// A path in use.
+struct Seen {
+    peer: PeerId,
+    path_id: u32,
+    next_hop: Option<IpAddr>,
+    has_originator_id: bool,
+}
+
+/// Evaluates the routes of a speaker by the records of the datastore.
+#[derive(Debug)]
+pub(crate) struct OriginWatch {
+    index: OriginIndex,
+    /// Whether all records were read once.
+    is_whole: bool,
+    /// Its position in the logs of changes.
+    reader: Option<ReaderId>,
+    /// Changes that it has missed.
+    missed: u64,
+    /// The position of the reading of the whole table: a family, and a place.
+    scan: Option<(usize, u32)>,
+    scan_at: Option<Instant>,
+    /// Prefixes to look up again.
+    lookups: BTreeSet<Prefix>,
+    suspects: BTreeMap<Place, Suspect>,
+    /// When to check which suspects are to be reported.
+    check_at: Option<Instant>,
+    /// How many paths of each node were reported.
+    reported: BTreeMap<String, u64>,
+    /// Paths that were not evaluated to the end because there were too many suspects.
+    overflow: u64,
+    faults: BTreeMap<String, Fault>,
+}
+
+impl OriginWatch {
+    /// Creates a value without records.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            index: OriginIndex::new(seed),
+            is_whole: false,
+            reader: None,
+            missed: 0,
+            scan: None,
+            scan_at: None,
+            lookups: BTreeSet::new(),
+            suspects: BTreeMap::new(),
+            check_at: None,
+            reported: BTreeMap::new(),
+            overflow: 0,
+            faults: BTreeMap::new(),
+        }
+    }
+
+    /// Applies a key's new value or its deletion.
+    pub(crate) fn take(&mut self, now: Instant, key: &[u8], value: Option<&[u8]>) {
+        match self.index.take(key, value) {
+            Ok(affected) => {
+                self.faults.remove(&*String::from_utf8_lossy(key));
+                if self.is_whole {
+                    self.affect(now, affected);
+                }
+            }
+            Err(fault) if self.faults.len() < ORIGIN_FAULTS_MAX => {
+                self.faults.insert(fault.key.clone(), fault);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Begins to evaluate routes: all records were read.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        if !self.is_whole {
+            self.is_whole = true;
+            self.scan_at = Some(now);
+        }
+    }
+
+    /// Returns whether a neighbor of the speaker is a node whose routes need records of workloads.
+    pub(crate) fn needs_workloads(&self, speaker: &Speaker) -> bool {
+        let mut peers = speaker.peers();
+        peers.any(|peer| {
+            matches!(
+                self.index.neighbor_at(peer.config.remote),
+                Neighbor::Node(_)
+            )
+        })
+    }
+
+    fn affect(&mut self, now: Instant, affected: Affected) {
+        let mut is_wide = !affected.nodes.is_empty();
+        for range in affected.ranges {
+            let prefix = range.prefix();
+            match range.lengths() == (prefix.len()..=prefix.len()) {
+                true if self.lookups.len() < ORIGIN_LOOKUPS_MAX => {
+                    self.lookups.insert(prefix);
+                }
+                _ => is_wide = true,
+            }
+        }
+        if is_wide {
+            self.scan_at.get_or_insert(now + ORIGIN_RESCAN_AFTER);
+        }
+    }
+
+    /// Evaluates what has changed, within one bounded step. Returns the paths to report.
+    pub(crate) fn look(
+        &mut self,
+        now: Instant,
+        speaker: &mut Speaker,
+    ) -> (Looked, Vec<Unconfirmed>) {
+        let mut looked = Looked::default();
+        if !self.is_whole {
+            return (looked, Vec::new());
+        }
+        for family in FAMILIES {
+            self.read(now, speaker, family, &mut looked);
+        }
+        for _ in 0..ORIGIN_SCAN_BITE {
+            let Some(prefix) = self.lookups.pop_first() else {
+                break;
+            };
+            self.look_up(now, speaker, prefix);
+        }
+        if self.scan.is_none() && self.scan_at.is_some_and(|at| at <= now) {
+            (self.scan, self.scan_at) = (Some((0, 0)), None);
+        }
+        self.scan(now, speaker);
+        let unconfirmed = self.check(now, speaker);
+        let is_due = self.check_at.is_some_and(|at| at <= now);
+        looked.has_more |= is_due || self.scan.is_some() || !self.lookups.is_empty();
+        (looked, unconfirmed)
+    }
+
+    /// Returns when to [`look`](Self::look) again without a change.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.scan_at.into_iter().chain(self.check_at).min()
+    }
+
+    /// Reads changes of one family.
+    fn read(&mut self, now: Instant, speaker: &mut Speaker, family: Family, looked: &mut Looked) {
+        let reader = *self.reader.get_or_insert_with(|| speaker.add_follower());
+        let mut changes = Vec::new();
+        let budget = Budget(ORIGIN_TURN_MAX);
+        let progress = speaker.read(reader, family, budget, &mut |change| {
+            let Some(prefix) = prefix_of(change.net) else {
+                return;
+            };
+            let route = change.route.iter();
+            let paths = route.flat_map(|route| route.paths().collect::<Vec<_>>());
+            let paths = paths.map(|path| Seen::new(path.peer, path.path_id, &path.attributes));
+            changes.push((prefix, paths.collect::<Vec<_>>()));
+        });
+        looked.has_read |= !changes.is_empty();
+        looked.has_more |= progress != Progress::Done;
+        let missed = speaker.missed(reader);
+        if missed > self.missed {
+            self.missed = missed;
+            self.scan_at.get_or_insert(now);
+        }
+        for (prefix, paths) in changes {
+            self.evaluate(now, speaker, prefix, paths);
+        }
+    }
+
+    /// Continues to read the whole table.
+    fn scan(&mut self, now: Instant, speaker: &Speaker) {
+        let Some((at, place)) = self.scan else {
+            return;
+        };
+        let Some(family) = FAMILIES.get(at) else {
+            self.scan = None;
+            return;
+        };
+        let views = speaker.rib().prefixes_from(*family, place);
+        let mut next = None;
+        for (number, (place, view)) in views.enumerate() {
+            if number >= ORIGIN_SCAN_BITE {
+                next = Some((at, place));
+                break;
+            }
+            if let Some(prefix) = prefix_of(view.net) {
+                self.evaluate(now, speaker, prefix, seen(&view));
+            }
+        }
+        self.scan = next.or(Some((at + 1, 0)));
+    }
+
+    fn look_up(&mut self, now: Instant, speaker: &Speaker, prefix: Prefix) {
+        let (family, net) = match prefix {
+            Prefix::V4(prefix) => (Family::IPV4_UNICAST, Net::V4(prefix)),
+            Prefix::V6(prefix) => (Family::IPV6_UNICAST, Net::V6(prefix)),
+        };
+        let view = speaker.rib().lookup(family, net);
+        let paths = view.as_ref().map(seen).unwrap_or_default();
+        self.evaluate(now, speaker, prefix, paths);
+    }
+
+    /// Compares the paths of a prefix with the records.
+    fn evaluate(&mut self, now: Instant, speaker: &Speaker, prefix: Prefix, paths: Vec<Seen>) {
+        let mut found = BTreeMap::new();
+        for path in paths {
+            let Some(peer) = speaker.peer_config(path.peer) else {
+                continue; // A route of this host.
+            };
+            let neighbor = self.index.neighbor_at(peer.remote);
+            let (Neighbor::Node(node) | Neighbor::Reflector(node)) = neighbor else {
+                continue;
+            };
+            let route = ReceivedRoute {
+                prefix,
+                next_hop: path.next_hop,
+                has_originator_id: path.has_originator_id,
+            };
+            if let Some(reason) = reason(self.index.origin(neighbor, &route)) {
+                let suspect = Suspect {
+                    peer: path.peer,
+                    node: node.to_owned(),
+                    next_hop: path.next_hop,
+                    reason,
+                    since: now,
+                    is_reported: false,
+                };
+                found.insert((prefix, peer.remote, path.path_id), suspect);
+            }
+        }
+        let first = (prefix, IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+        let former = self.suspects.range(first..).map(|(place, _)| *place);
+        let former = former.take_while(|(of, ..)| *of == prefix);
+        let gone: Vec<Place> = former.filter(|place| !found.contains_key(place)).collect();
+        for place in gone {
+            self.suspects.remove(&place);
+        }
+        for (place, new) in found {
+            self.suspect(now, place, new);
+        }
+    }
+
+    fn suspect(&mut self, now: Instant, place: Place, new: Suspect) {
+        let has_room = self.suspects.len() < ORIGIN_SUSPECTS_MAX;
+        match self.suspects.get_mut(&place) {
+            Some(known) => {
+                *known = Suspect {
+                    since: known.since,
+                    is_reported: known.is_reported,
+                    ..new
+                }
+            }
+            None if has_room => {
+                self.suspects.insert(place, new);
+                self.check_at.get_or_insert(now + ORIGIN_WAIT);
+            }
+            None => self.overflow += 1,
+        }
+    }
+
+    /// Returns the suspects that have waited long enough, within one bounded step. Each is evaluated
+    /// once more before: a record may have arrived that is not read yet.
+    fn check(&mut self, now: Instant, speaker: &Speaker) -> Vec<Unconfirmed> {
+        if self.check_at.is_none_or(|at| now < at) {
+            return Vec::new();
+        }
+        let waiting = self.suspects.iter();
+        let waiting = waiting.filter(|(_, suspect)| !suspect.is_reported);
+        let due = waiting.filter(|(_, suspect)| suspect.since + ORIGIN_WAIT <= now);
+        let due: Vec<Place> = due
+            .map(|(place, _)| *place)
+            .take(ORIGIN_SCAN_BITE)
+            .collect();
+        let mut unconfirmed = Vec::new();
+        for place in due {
+            self.look_up(now, speaker, place.0);
+            if let Some(suspect) = self.suspects.get_mut(&place) {
+                suspect.is_reported = true;
+                *self.reported.entry(suspect.node.clone()).or_default() += 1;
+                unconfirmed.push(Unconfirmed {
+                    prefix: place.0,
+                    address: place.1,
+                    suspect: suspect.clone(),
+                });
+            }
+        }
+        let waiting = self.suspects.values();
+        let waiting = waiting.filter(|suspect| !suspect.is_reported);
+        self.check_at = waiting.map(|suspect| suspect.since + ORIGIN_WAIT).min();
+        unconfirmed
+    }
+
+    /// Adds the reason to the paths that no record confirms.
+    pub(crate) fn locate(&self, page: &mut Routes) {
+        for route in &mut page.routes {
+            let Ok(prefix) = route.prefix.parse() else {
+                continue;
+            };
+            for path in &mut route.paths {
+                let path_id = path.path_id.unwrap_or(0);
+                let place = path.neighbor_address.map(|at| (prefix, at, path_id));
+                let suspect = place.and_then(|place| self.suspects.get(&place));
+                path.unconfirmed = suspect.map(|suspect| suspect.reason.clone());
+            }
+        }
+    }
+
+    /// Returns its counts.
+    pub(crate) fn figures(&self) -> OriginFigures {
+        let unconfirmed = self.suspects.values();
+        let unconfirmed = unconfirmed.filter(|suspect| suspect.is_reported).count();
+        OriginFigures {
+            in_sync: self.is_whole,
+            pending: (self.suspects.len() - unconfirmed) as u64,
+            unconfirmed: unconfirmed as u64,
+            overflow: self.overflow,
+            reported: self.reported.clone(),
+        }
+    }
+
+    /// Returns the values that are invalid.
+    pub(crate) fn faults(&self) -> impl Iterator<Item = &Fault> {
+        self.faults.values()
+    }
+}
+
+impl Seen {
+    fn new(peer: PeerId, path_id: u32, attributes: &Attributes) -> Self {
+        Self {
+            peer,
+            path_id,
+            next_hop: match attributes.next_hop {
+                Some(NextHop::V4(address)) => Some(address.into()),
+                Some(NextHop::V6 { global, .. }) => Some(global.into()),
+                _ => None,
+            },
+            has_originator_id: attributes.originator_id.is_some(),
+        }
+    }
+}
+
+/// Returns the paths in use.
+fn seen(view: &RouteView<'_>) -> Vec<Seen> {
+    let used = view.paths.iter();
+    let used = used.filter(|path| path.best || path.multipath);
+    used.map(|path| Seen::new(path.peer, path.path_id, &path.received))
+        .collect()
+}
+
+/// Returns why a route is not confirmed.
+fn reason(origin: Origin<'_>) -> Option<String> {
+    Some(match origin {
+        Origin::Confirmed => return None,
+        Origin::Unknown => "no record of the node".to_owned(),
+        Origin::NextHop => "the next hop is not the node's".to_owned(),
+        Origin::Conflict(Owner::Node(name)) => format!("a record of node {name}"),
+        Origin::Conflict(Owner::Pool(name)) => format!("in the pool {name}"),
+        Origin::Conflict(Owner::Services) => "in a service range".to_owned(),
+    })
+}
+
+fn prefix_of(net: Net<'_>) -> Option<Prefix> {
+    Some(match net {
+        Net::V4(prefix) => prefix.into(),
+        Net::V6(prefix) => prefix.into(),
+        Net::Opaque(_) => return None,
+    })
+}
+
+/// Returns the same prefix in the type of events.
+pub(crate) fn net_of(prefix: Prefix) -> IpNet {
+    prefix.into()
+}
