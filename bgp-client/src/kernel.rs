@@ -76,7 +76,9 @@ impl Driver<KernelConfig> for Kernel {
         }
         self.submit(round.now);
         let octets = self.node.reconciler().keys_len() * KERNEL_ROUTE_OCTETS;
-        round.io.speaker_mut().set_octets_beside(octets);
+        round
+            .io
+            .read_with(|speaker| speaker.set_octets_beside(octets));
         self.log.look(since_start(round.now));
         Ok(())
     }

@@ -16,7 +16,6 @@ use crate::{
         MEMORY_REJECT_PERCENT,
     },
     memory::MemoryAction,
-    octets::PeerOctets,
     peer::Peer,
     speaker::Speaker,
 };
@@ -28,16 +27,21 @@ impl Speaker {
     /// From [`MEMORY_REJECT_PERCENT`] of it on, new paths of the peer with the most octets are
     /// rejected, as above a prefix limit: [`Event::MemoryLimit`]. They are requested again when the
     /// octets have fallen below [`MEMORY_CLEARED_PERCENT`]. If the octets grow to
-    /// [`MEMORY_END_PERCENT`] nevertheless, the session of that peer ends with Cease, Out of
-    /// Resources (RFC 4486 §4), and is in idle hold.
+    /// [`MEMORY_END_PERCENT`] nevertheless, and those of that peer have grown, too, its session ends
+    /// with Cease, Out of Resources (RFC 4486 §4), and is in idle hold. If others have grown, the
+    /// next one of them is limited.
+    ///
+    /// Octets that wait for sockets do not count: most of them are shared by the peers of a group,
+    /// whose account has them, and each session has a limit of its own.
     pub fn limit_memory(&mut self, octets_max: Option<usize>) {
         self.memory.limit(octets_max);
     }
 
     /// Sets the octets that the driver holds for routes, such as those for the kernel's routes. They
-    /// count for [`limit_memory`](Self::limit_memory).
-    pub fn set_octets_beside(&mut self, octets: usize) {
-        self.memory.beside = octets;
+    /// count for [`limit_memory`](Self::limit_memory). Returns whether their number has changed: only
+    /// then there is work.
+    pub fn set_octets_beside(&mut self, octets: usize) -> bool {
+        core::mem::replace(&mut self.memory.beside, octets) != octets
     }
 
     /// Measures the accounts if they may have changed much, and acts on the peer with the most
@@ -50,21 +54,28 @@ impl Speaker {
         if !self.memory.is_due(now, octets) {
             return;
         }
-        self.memory.measure(now, octets, self.queued_octets());
+        self.memory.measure(now, octets);
         self.memory.ended = (self.memory.ended).filter(|&peer| !self.rib.is_settled(peer));
         if self.memory.ended.is_some() || !self.memory.has_reached(MEMORY_REJECT_PERCENT) {
             return;
         }
-        let Some((peer, octets)) = self.largest() else {
+        let Some((peer, octets)) = self.largest(|_| true) else {
             return;
         };
-        let is_capped = self.roster.get(peer).is_some_and(Peer::is_capped);
-        if !is_capped {
-            self.cap(now, peer);
-            self.report_memory(peer, octets, MemoryAction::Reject);
-        } else if self.memory.has_reached(MEMORY_END_PERCENT)
-            && self.memory.now > self.memory.capped_at
-        {
+        let capped = self.roster.get(peer).filter(|state| state.is_capped());
+        let Some(before) = capped.map(|state| state.capped_octets) else {
+            self.cap(now, peer, octets);
+            return;
+        };
+        if !self.memory.has_reached(MEMORY_END_PERCENT) {
+            return;
+        }
+        if octets <= before {
+            // Others have grown.
+            if let Some((next, octets)) = self.largest(|state| !state.is_capped()) {
+                self.cap(now, next, octets);
+            }
+        } else {
             self.report_memory(peer, octets, MemoryAction::End);
             self.memory.ended = Some(peer);
             let input = bgp_fsm::Input::Limited {
@@ -80,30 +91,23 @@ impl Speaker {
         self.rib.octets_held() + self.ring_octets() + self.memory.beside
     }
 
-    /// Returns the octets that wait for the sockets of all peers.
-    fn queued_octets(&self) -> usize {
-        let peers = self.roster.iter();
-        peers.map(|(_, peer)| peer.session.queued_octets()).sum()
-    }
-
-    /// Returns the established peer with the most octets; the first of them if there are several.
-    fn largest(&self) -> Option<(PeerId, usize)> {
-        let up = (self.roster.iter()).filter(|(_, peer)| peer.params.is_some());
-        let octets = up.map(|(id, peer)| {
-            let octets = PeerOctets::of(id, &peer.session, &self.rib);
-            (id, octets.received + octets.queued)
-        });
+    /// Returns the established peer with the most octets of received routes among some; the first of
+    /// them if there are several.
+    fn largest(&self, among: impl Fn(&Peer) -> bool) -> Option<(PeerId, usize)> {
+        let up = (self.roster.iter()).filter(|(_, peer)| peer.params.is_some() && among(peer));
+        let octets = up.map(|(id, _)| (id, self.rib.octets(id)));
         octets.reduce(|most, next| if next.1 > most.1 { next } else { most })
     }
 
     /// Rejects new paths of a peer beyond the number that it has.
-    fn cap(&mut self, now: Instant, peer: PeerId) {
-        self.memory.capped_at = self.memory.now;
+    fn cap(&mut self, now: Instant, peer: PeerId, octets: usize) {
         if let Some(state) = self.roster.get_mut(peer) {
             state.capped = Some(now + LIMIT_CHECK_EVERY);
+            state.capped_octets = octets;
         }
         self.set_path_limits(peer);
         self.rearm(peer);
+        self.report_memory(peer, octets, MemoryAction::Reject);
     }
 
     /// Accepts new paths of a peer again once there is room, and requests those that were rejected.
@@ -115,7 +119,7 @@ impl Speaker {
             return;
         }
         let octets = self.octets_of_routes();
-        self.memory.measure(now, octets, self.queued_octets());
+        self.memory.measure(now, octets);
         let is_full = self.memory.has_reached(MEMORY_CLEARED_PERCENT);
         let Some(state) = self.roster.get_mut(peer) else {
             return;

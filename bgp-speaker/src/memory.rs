@@ -27,8 +27,6 @@ pub(crate) struct Memory {
     pub(crate) peak: usize,
     /// The octets of the tables and groups at the last measurement, and its time.
     measured: Option<(usize, Instant)>,
-    /// The octets in all accounts when a peer was last capped.
-    pub(crate) capped_at: usize,
     /// The peer whose session ended last: while its paths are swept, nothing else is done.
     pub(crate) ended: Option<PeerId>,
 }
@@ -48,10 +46,10 @@ impl Memory {
         })
     }
 
-    /// Records a measurement: the octets of tables and groups, and those that wait for sockets.
-    pub(crate) fn measure(&mut self, now: Instant, octets: usize, queued: usize) {
+    /// Records a measurement of the octets of tables and groups.
+    pub(crate) fn measure(&mut self, now: Instant, octets: usize) {
         self.measured = Some((octets, now));
-        self.now = octets + queued;
+        self.now = octets;
         self.peak = self.peak.max(self.now);
     }
 

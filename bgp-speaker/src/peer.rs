@@ -39,6 +39,8 @@ pub(crate) struct Peer {
     pub(crate) limited: Vec<(Family, Instant)>,
     /// While new paths are rejected because of the speaker's memory: the next check for room.
     pub(crate) capped: Option<Instant>,
+    /// The octets of its received routes when new paths began to be rejected.
+    pub(crate) capped_octets: usize,
     /// The highest number of paths in families with a limit.
     pub(crate) path_peaks: BTreeMap<Family, u32>,
     /// No longer configured: removed as soon as its remaining octets are written.
@@ -66,6 +68,7 @@ impl Peer {
             limit_levels: BTreeMap::new(),
             limited: Vec::new(),
             capped: None,
+            capped_octets: 0,
             path_peaks: BTreeMap::new(),
             doomed: false,
             knock: 0,
