@@ -261,7 +261,8 @@ survives_hang() {
     for watched in h1 h2; do watch_routes "$watched"; done
     in_host "$hung" systemctl kill --kill-who=main --signal=STOP "$unit"
     await "$unit after it has hung" is_new "$hung" "$daemon" "$before"
-    [ "$(property "$hung" "$daemon" NRestarts)" = 1 ] || fail "$unit is not restarted once"
+    # Also more than once, where the machine stops for as long as the watchdog waits.
+    [ "$(property "$hung" "$daemon" NRestarts)" -ge 1 ] || fail "$unit is not restarted"
     await "the watchdog of $unit in the journal" timed_out "$hung" "$unit"
     routes
     for watched in h1 h2; do keeps_routes "$watched" "$daemon"; done
