@@ -108,14 +108,19 @@ impl Nodes {
         id
     }
 
-    /// Removes a node that has no record any more.
+    /// Removes a node that has no record any more. A number that is free stays free once, or two
+    /// nodes would get it.
     pub(super) fn release(&mut self, id: NodeId) {
-        let Some(node) = self.get_mut(id) else {
+        let is_taken = |node: &&Node| self.find(&node.name) == Some(id);
+        let Some(node) = self.get(id).filter(is_taken) else {
             return;
         };
         if node.properties.is_none() && node.holdings == 0 {
-            let node = std::mem::take(node);
-            self.ids.remove(&node.name);
+            let name = node.name.clone();
+            self.ids.remove(&name);
+            if let Some(place) = self.get_mut(id) {
+                *place = Node::default();
+            }
             self.free.push(id);
         }
     }

@@ -205,6 +205,26 @@ fn other_neighbor_announces_nothing_inside_the_fabric() {
     assert_eq!(origin(transit(64_512), "10.65.9.0/26"), pool);
 }
 
+/// The last block of a node that has no other record makes its number free, once.
+#[test]
+fn no_two_nodes_share_a_number() {
+    let mut index = fabric();
+    for (name, value) in [("c", Some(&br#"{"state":"confirmed"}"#[..])), ("c", None)] {
+        let block = format!("/calico/ipam/v2/host/{name}/ipv4/block/10.65.9.0-26");
+        let taken = index.take(block.as_bytes(), value);
+        assert!(!taken.expect("valid").is_empty());
+    }
+    endpoint(&mut index, "e", "d", "10.65.1.7");
+    put(
+        &mut index,
+        "nodes/e",
+        r#"{"bgp":{"ipv4Address":"10.0.0.2/24"}}"#,
+    );
+    let stolen = route("10.65.1.7/32", "10.0.0.2");
+    let of_d = Origin::Conflict(Owner::Node("d"));
+    assert_eq!(index.origin(Neighbor::Node("e"), &stolen), of_d);
+}
+
 #[test]
 fn prefixes_of_keys_cover_every_record() {
     let mut prefixes = OriginIndex::prefixes_of_nodes();
