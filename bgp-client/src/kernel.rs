@@ -1,5 +1,8 @@
 //! The kernel's routes as a driver of the daemon.
 
+#[cfg(test)]
+mod tests;
+
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
