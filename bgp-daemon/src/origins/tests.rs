@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bgp_io::rib::Role;
+use bgp_io::rib::limits::LOG_ENTRIES_MIN;
 use daemon_common::report::{Path, Route};
 use testkit::Network;
 use testkit::fixture::{address, neighbor, speaker_config};
@@ -22,8 +23,14 @@ struct Lab {
 
 impl Lab {
     fn new() -> Self {
+        Self::with_log(LOG_ENTRIES_MIN)
+    }
+
+    /// Creates a lab whose reflector keeps so many changes of a small table.
+    fn with_log(entries: usize) -> Self {
         let mut network = Network::new(7);
         let mut config = speaker_config(1);
+        config.limits.log_entries_min = entries;
         for client in [2, 3] {
             config.peers.push(neighbor(1, client, Role::Client));
             let mut other = speaker_config(client);
@@ -214,6 +221,30 @@ fn table_is_read_at_the_start_in_bounded_steps() {
     assert_eq!(lab.watch.figures().pending, ORIGIN_SCAN_BITE as u64);
     lab.run(2 * ORIGIN_WAIT);
     assert_eq!(lab.reported().len(), count);
+}
+
+#[test]
+fn withdrawal_that_the_log_dropped_ends_a_suspicion() {
+    let mut lab = Lab::with_log(3);
+    lab.begin();
+    for prefix in ["192.0.2.0/24", "198.51.100.0/24"] {
+        lab.network.announce(3, prefix);
+    }
+    lab.run(2 * ORIGIN_WAIT);
+    assert_eq!(lab.reported().len(), 2);
+    assert_eq!(lab.watch.figures().unconfirmed, 2);
+    // The log loses the withdrawal because of later changes, before the next turn reads it.
+    lab.network.withdraw(3, "192.0.2.0/24");
+    for _ in 0..20 {
+        lab.network.settle();
+        lab.network.announce(2, "10.65.2.0/26");
+        lab.network.settle();
+        lab.network.withdraw(2, "10.65.2.0/26");
+    }
+    lab.run(Duration::from_secs(2));
+    let figures = lab.watch.figures();
+    assert_eq!((figures.pending, figures.unconfirmed), (0, 1));
+    assert_eq!(lab.reported(), []);
 }
 
 #[test]

@@ -2,10 +2,12 @@
 //!
 //! It reads the log of changes, and evaluates the paths in use: the others attract no packet. A
 //! change of the records concerns some prefixes, which are looked up again, or many, and then the
-//! whole table is read again in bounded steps.
+//! whole table is read again in bounded steps, after the prefixes of all suspects. The same is done
+//! when the log has lost changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Bound;
 
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::Instant;
@@ -57,6 +59,16 @@ struct Seen {
     has_originator_id: bool,
 }
 
+/// The position of a reading of everything.
+#[derive(Clone, Copy, Debug)]
+enum Scan {
+    /// After this suspect, or before the first one: the table does not have their prefixes if these
+    /// were withdrawn, and the log may have lost that.
+    Suspects(Option<Place>),
+    /// A family, and a place in its table.
+    Table(usize, u32),
+}
+
 /// Evaluates the routes of a speaker by the records of the datastore.
 #[derive(Debug)]
 pub(crate) struct OriginWatch {
@@ -67,8 +79,8 @@ pub(crate) struct OriginWatch {
     reader: Option<ReaderId>,
     /// Changes that it has missed.
     missed: u64,
-    /// The position of the reading of the whole table: a family, and a place.
-    scan: Option<(usize, u32)>,
+    /// The position of the reading of all suspects and of the whole table.
+    scan: Option<Scan>,
     scan_at: Option<Instant>,
     /// Prefixes to look up again.
     lookups: BTreeSet<Prefix>,
@@ -172,7 +184,7 @@ impl OriginWatch {
             self.look_up(now, speaker, prefix);
         }
         if self.scan.is_none() && self.scan_at.is_some_and(|at| at <= now) {
-            (self.scan, self.scan_at) = (Some((0, 0)), None);
+            (self.scan, self.scan_at) = (Some(Scan::Suspects(None)), None);
         }
         self.scan(now, speaker);
         let unconfirmed = self.check(now, speaker);
@@ -212,27 +224,58 @@ impl OriginWatch {
         }
     }
 
-    /// Continues to read the whole table.
+    /// Continues to read all suspects, then the whole table.
     fn scan(&mut self, now: Instant, speaker: &Speaker) {
-        let Some((at, place)) = self.scan else {
-            return;
+        self.scan = match self.scan {
+            None => return,
+            Some(Scan::Suspects(after)) => match self.scan_suspects(now, speaker, after) {
+                Some(last) => Some(Scan::Suspects(Some(last))),
+                None => self.scan_table(now, speaker, (0, 0)),
+            },
+            Some(Scan::Table(at, place)) => self.scan_table(now, speaker, (at, place)),
         };
-        let Some(family) = FAMILIES.get(at) else {
-            self.scan = None;
-            return;
-        };
+    }
+
+    /// Looks up the prefixes of further suspects. Returns the last of these suspects.
+    fn scan_suspects(
+        &mut self,
+        now: Instant,
+        speaker: &Speaker,
+        after: Option<Place>,
+    ) -> Option<Place> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let places = self.suspects.range((from, Bound::Unbounded));
+        let places: Vec<Place> = places
+            .map(|(place, _)| *place)
+            .take(ORIGIN_SCAN_BITE)
+            .collect();
+        let prefixes: BTreeSet<Prefix> = places.iter().map(|place| place.0).collect();
+        for prefix in prefixes {
+            self.look_up(now, speaker, prefix);
+        }
+        places.last().copied()
+    }
+
+    /// Reads further prefixes of the table. Returns the position after them.
+    fn scan_table(
+        &mut self,
+        now: Instant,
+        speaker: &Speaker,
+        (at, place): (usize, u32),
+    ) -> Option<Scan> {
+        let family = FAMILIES.get(at)?;
         let views = speaker.rib().prefixes_from(*family, place);
         let mut next = None;
         for (number, (place, view)) in views.enumerate() {
             if number >= ORIGIN_SCAN_BITE {
-                next = Some((at, place));
+                next = Some(Scan::Table(at, place));
                 break;
             }
             if let Some(prefix) = prefix_of(view.net) {
                 self.evaluate(now, speaker, prefix, seen(&view));
             }
         }
-        self.scan = next.or(Some((at + 1, 0)));
+        next.or(Some(Scan::Table(at + 1, 0)))
     }
 
     fn look_up(&mut self, now: Instant, speaker: &Speaker, prefix: Prefix) {
