@@ -262,10 +262,14 @@ impl Fabric {
         let Keys { used, second } = keys(&speaker.site);
         let has_second = |one: &Neighbor| one.keys.iter().any(|key| key.name == "second_password");
         let from = &self.hosts[usize::from(host == 0)].site;
-        let waited = until(PATIENCE, "the keys", async || {
+        let waited = until(PATIENCE, "a session, and the keys", async || {
             let neighbors = speaker.neighbors().await.neighbors;
-            let mut up = neighbors.iter().filter(|one| one.state == "Established");
-            let applied = up.all(|one| has_second(one) == second.is_some());
+            let mut up = neighbors
+                .iter()
+                .filter(|one| one.state == "Established")
+                .peekable();
+            let is_up = up.peek().is_some();
+            let applied = is_up && up.all(|one| has_second(one) == second.is_some());
             Ok::<_, Error>(applied.then_some(()).ok_or_else(String::new))
         });
         if let Err(error) = waited.await {
