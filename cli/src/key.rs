@@ -237,8 +237,9 @@ impl Place {
         match lock.try_lock() {
             Ok(()) => Ok(lock),
             Err(TryLockError::WouldBlock) => bail!(
-                "{}: another `cambric key` changes a secret here now: see its result with \
-                 `cambric key show`, then run this command again",
+                "{0}: another `cambric key` changes a secret here now: see its result with \
+                 `cambric key show`, then run this command again; if none runs, `fuser -v {0}` names \
+                 the program that holds the lock",
                 directory.display()
             ),
             Err(TryLockError::Error(error)) => {
