@@ -12,6 +12,9 @@ use super::trust::{Filter, InForce};
 use crate::limits::{INHERITED_CHECK, PREPARATIONS_PER_WRITE_MAX, PREPARED_AT_ONCE, RULES_CHECK};
 use crate::render::{Change, Key, Ruleset, Touched, changes, creation, prepare};
 
+#[cfg(test)]
+mod tests;
+
 /// The packet filter of the host, and its missing parts.
 #[derive(Debug)]
 pub(super) struct RuleSync {
@@ -468,123 +471,5 @@ impl RuleSync {
     pub(super) fn timeout(&self) -> Option<Instant> {
         let at = self.written.timeout().unwrap_or(self.check_at);
         self.work.is_none().then(|| at.min(self.check_at))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::render::Chain;
-
-    const NOW: Instant = Instant(0);
-
-    /// Returns a filter with these chains, of which the last ones are `touched`.
-    fn chains(names: std::ops::Range<u32>) -> (Ruleset, Touched) {
-        let name = |n| format!("chain-{n}");
-        let one = |n| (name(n), Arc::new(Chain::default()));
-        let ruleset = Ruleset {
-            chains: names.clone().map(one).collect(),
-            ..Ruleset::default()
-        };
-        let touched = Touched {
-            chains: names.map(name).collect(),
-            ..Touched::default()
-        };
-        (ruleset, touched)
-    }
-
-    fn order(rules: &mut RuleSync, wanted: &Ruleset) -> Option<(u64, Vec<Change>)> {
-        let mut orders = Orders::default();
-        rules.write(NOW, wanted, Vec::new(), &mut orders);
-        orders.pop().map(|(number, command)| match command {
-            HostCommand::WriteRules(steps) => (number, steps),
-            other => panic!("{other:?}"),
-        })
-    }
-
-    fn answer(rules: &mut RuleSync, number: u64, outcome: Result<(), &str>) {
-        let outcome = outcome.map_err(|reason| Failed(reason.into()));
-        let event = HostEvent::RulesWritten(outcome);
-        rules.answer(NOW, number, event, &mut Orders::default());
-    }
-
-    /// Returns a value that has written an empty filter.
-    fn begun() -> RuleSync {
-        let mut rules = RuleSync::new(NOW);
-        let (number, steps) = order(&mut rules, &Ruleset::default()).unwrap();
-        assert_eq!(steps.first(), Some(&Change::AddTable));
-        answer(&mut rules, number, Ok(()));
-        assert!(rules.in_sync());
-        rules
-    }
-
-    #[test]
-    fn rules_are_written_though_preparation_never_ends() {
-        let mut rules = begun();
-        rules.at_once = 1;
-        let mut prepared = 0;
-        for last in 2.. {
-            // New chains arrive all the time.
-            let (wanted, touched) = chains(0..2 * last);
-            rules.touch(touched);
-            let (number, _) = order(&mut rules, &wanted).unwrap();
-            let ends = matches!(rules.work, Some((_, Work::Write(_))));
-            answer(&mut rules, number, Ok(()));
-            assert_eq!(rules.is_preparing(), !ends);
-            if ends {
-                break;
-            }
-            prepared += 1;
-        }
-        assert_eq!(prepared, PREPARATIONS_PER_WRITE_MAX);
-        assert!(rules.in_sync());
-    }
-
-    #[test]
-    fn refused_change_is_followed_by_a_replacement() {
-        let mut rules = begun();
-        let (wanted, touched) = chains(0..2);
-        rules.touch(touched);
-        let (number, steps) = order(&mut rules, &wanted).unwrap();
-        assert_ne!(steps.first(), Some(&Change::AddTable));
-        assert!(order(&mut rules, &wanted).is_none(), "one at a time");
-        answer(&mut rules, number, Err("changed by another program"));
-        assert_eq!((rules.foreign_edits(), rules.problem()), (1, None));
-        let (number, steps) = order(&mut rules, &wanted).unwrap();
-        assert_eq!(steps, creation(&wanted));
-        answer(&mut rules, number, Err("no nftables"));
-        assert_eq!(rules.problem(), Some("no nftables"));
-        assert!(order(&mut rules, &wanted).is_none(), "it waits");
-        assert!(rules.timeout() > Some(NOW) && !rules.in_sync());
-    }
-
-    #[test]
-    fn answer_to_another_command_is_ignored() {
-        let mut rules = begun();
-        let (wanted, touched) = chains(0..2);
-        rules.touch(touched);
-        let (number, _) = order(&mut rules, &wanted).unwrap();
-        answer(&mut rules, number + 1, Ok(()));
-        assert!(!rules.in_sync());
-        answer(&mut rules, number, Ok(()));
-        assert!(rules.in_sync());
-    }
-
-    #[test]
-    fn changes_during_a_transaction_are_written_after_it() {
-        let mut rules = begun();
-        let (wanted, touched) = chains(0..1);
-        rules.touch(touched);
-        let (number, _) = order(&mut rules, &wanted).unwrap();
-        let (wanted, touched) = chains(0..2);
-        rules.touch(touched);
-        answer(&mut rules, number, Ok(()));
-        assert!(!rules.in_sync());
-        let (number, steps) = order(&mut rules, &wanted).unwrap();
-        assert_eq!(steps, [Change::AddChain("chain-1".into(), None)]);
-        answer(&mut rules, number, Ok(()));
-        assert!(rules.in_sync());
     }
 }
