@@ -252,8 +252,9 @@ impl Daemon {
                 Wake::Request(request) => self.answer(request),
                 Wake::Signal(Signal::Reload) => self.reload(),
                 Wake::Signal(Signal::Terminate | Signal::Interrupt) | Wake::Stop => {
-                    let held = self.agent.rules_held();
-                    self.host.finish(self.clock.now(), held);
+                    let now = self.clock.now();
+                    let held = self.agent.end(now, || self.host.poll_event());
+                    self.host.finish(now, held);
                     return Ok(());
                 }
                 Wake::Time => {}

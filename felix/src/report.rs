@@ -67,7 +67,7 @@ pub fn rules(agent: &Agent, host: &mut LinuxHost) -> Rules {
     };
     let counted = counted.unwrap_or_default();
     let mut listed = Vec::new();
-    for (name, chain) in agent.rules_held().iter().flat_map(|held| &held.chains) {
+    for (name, chain) in agent.rules_assumed().iter().flat_map(|held| &held.chains) {
         let packets = counted.get(name);
         for (at, rule) in chain.rules.iter().enumerate() {
             listed.push(Rule {

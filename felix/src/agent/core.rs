@@ -195,6 +195,19 @@ impl Agent {
         self.routes.handle(now, event);
     }
 
+    /// Handles the answers that are left, because the agent ends, and returns the packet filter as the
+    /// kernel has it; `None` if unknown.
+    pub(crate) fn end(
+        &mut self,
+        now: Instant,
+        mut answers: impl FnMut() -> Option<(u64, HostEvent)>,
+    ) -> Option<&Ruleset> {
+        while let Some((number, event)) = answers() {
+            self.handle_host(now, number, event);
+        }
+        self.rules.held()
+    }
+
     /// Handles the outcome of a command for the host.
     pub fn handle_host(&mut self, now: Instant, command: u64, event: HostEvent) {
         if !matches!(event, HostEvent::Forgotten(_)) {

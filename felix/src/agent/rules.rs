@@ -457,9 +457,14 @@ impl RuleSync {
         &self.closings
     }
 
-    /// Returns the filter as this run has written it.
-    pub(super) const fn held(&self) -> Option<&Ruleset> {
+    /// Returns the filter as this run has written it, or is writing it.
+    pub(super) const fn assumed(&self) -> Option<&Ruleset> {
         self.held.as_ref()
+    }
+
+    /// Returns the filter as the kernel has it; `None` if unknown, also while a command is pending.
+    pub(super) fn held(&self) -> Option<&Ruleset> {
+        self.held.as_ref().filter(|_| self.work.is_none())
     }
 
     /// Returns the number of reverted changes by other programs.

@@ -112,9 +112,9 @@ impl Agent {
         self.rules.problem()
     }
 
-    /// Returns the packet filter as this run has written it.
-    pub(crate) const fn rules_held(&self) -> Option<&Ruleset> {
-        self.rules.held()
+    /// Returns the packet filter as this run has written it, or is writing it.
+    pub(crate) const fn rules_assumed(&self) -> Option<&Ruleset> {
+        self.rules.assumed()
     }
 
     /// Returns whether the next turn continues the work of this one: it is due after the daemon's

@@ -112,3 +112,29 @@ fn changes_during_a_transaction_are_written_after_it() {
     answer(&mut rules, number, Ok(()));
     assert!(rules.in_sync());
 }
+
+#[test]
+fn table_that_the_kernel_may_refuse_is_not_held() {
+    let mut rules = begun();
+    assert_eq!(rules.held(), Some(&Ruleset::default()));
+    rules.at_once = 1;
+    let (wanted, touched) = chains(0..3);
+    rules.touch(touched);
+    let mut prepared = 0;
+    let last = loop {
+        let (number, _) = order(&mut rules, &wanted).unwrap();
+        assert_eq!(rules.held(), None, "no answer yet");
+        if matches!(rules.work, Some((_, Work::Write(_)))) {
+            break number;
+        }
+        answer(&mut rules, number, Ok(()));
+        prepared += 1;
+        assert!(rules.held().is_some_and(|held| *held != wanted));
+    };
+    assert!(prepared > 0 && rules.is_preparing());
+    answer(&mut rules, last, Err("out of memory"));
+    assert_eq!(rules.held(), None, "refused");
+    let (number, _) = order(&mut rules, &wanted).unwrap();
+    answer(&mut rules, number, Ok(()));
+    assert_eq!(rules.held(), Some(&wanted));
+}

@@ -266,3 +266,29 @@ fn missing_profile_is_named_while_the_endpoint_is_up() {
     change(&mut world, &["projectcalico-default-allow"]);
     assert_eq!(problem(&world), None);
 }
+
+#[test]
+fn table_at_the_end_is_that_of_the_kernel() {
+    for refuses in [false, true] {
+        let mut world = World::new();
+        world.link("cali1");
+        world.in_sync();
+        let before = world.host.rules();
+        let end = |world: &mut World| {
+            let held = world.agent.end(world.now, || world.host.poll_event());
+            held.cloned()
+        };
+        assert_eq!(end(&mut world), before);
+        // The daemon ends before it handles the kernel's answer.
+        world.host.refuse_rules = refuses;
+        world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+        world.agent.turn(world.now);
+        while let Some((number, command)) = world.agent.poll_host_command() {
+            world.host.submit(number, command);
+        }
+        let held = end(&mut world);
+        let after = world.host.rules();
+        assert_eq!(after == before, refuses);
+        assert_eq!(held, after.filter(|_| !refuses), "refused: {refuses}");
+    }
+}
