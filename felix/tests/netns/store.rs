@@ -370,7 +370,8 @@ fn inherited_table_that_is_flushed_is_closed() {
 }
 
 // Promise (Felix): While the datastore is not read after a start, a packet filter that another
-// program has changed, before the start or later, drops all workload traffic.
+// program has changed drops all workload traffic: after the start, and before it if the earlier run
+// recorded its table.
 #[test]
 fn table_changed_between_two_runs_is_closed() {
     lab("table_changed_between_two_runs_is_closed", || {
