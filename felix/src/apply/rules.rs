@@ -304,9 +304,16 @@ impl Rules {
     ///
     /// The kernel rejected the record, or did not answer.
     pub fn record_last(&mut self, steps: &[Change]) -> Result<(), RulesError> {
-        // Without a transaction of this run the record is that of an earlier run.
-        self.needs_record = self.transactions > 0;
-        self.record_with(Some(digest(steps)))
+        let messages = digest(steps);
+        let record = Record::read(&mut self.requests)?;
+        // A kept table has the record of an earlier run, unless another program has deleted it.
+        self.needs_record = match self.known {
+            Known::Listed { listing, .. } => {
+                record.is_of(listing) != Some(true) || !record.is_written_by(messages)
+            }
+            _ => true,
+        };
+        self.record_with(Some(messages))
     }
 
     fn record_with(&mut self, messages: Option<Digest>) -> Result<(), RulesError> {

@@ -594,8 +594,17 @@ fn table_of_an_earlier_run_is_kept_if_it_is_wanted() {
             apply(&mut rules, &two());
             assert_eq!((rules.rules.transactions(), handles()), (0, before.clone()));
             assert_eq!(rules.check(), Checked::Intact);
+            // A lost record is written again.
+            run("nft delete table inet cambric-felix-record");
             stop(rules);
         }
+        // One that is complete stays.
+        let records = || run("nft -a list table inet cambric-felix-record");
+        let mut rules = Keeper::open();
+        apply(&mut rules, &two());
+        let record = records();
+        stop(rules);
+        assert_eq!(records(), record);
         let mut rules = Keeper::open();
         apply(&mut rules, &two());
         run("nft flush chain inet cambric-felix dispatch-from");
