@@ -127,6 +127,9 @@ pub const ORIGIN_LOOKUPS_MAX: usize = 4096;
 /// Paths without a confirming record that are held; further ones are counted.
 pub const ORIGIN_SUSPECTS_MAX: usize = 16_384;
 
+/// The whole table is read again for paths that were not held when there are fewer than this.
+pub const ORIGIN_SUSPECTS_RESCAN: usize = ORIGIN_SUSPECTS_MAX / 4 * 3;
+
 /// Invalid values of records that are held for the status.
 pub const ORIGIN_FAULTS_MAX: usize = 64;
 

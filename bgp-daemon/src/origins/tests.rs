@@ -10,7 +10,7 @@ use testkit::fixture::{address, neighbor, speaker_config};
 
 use super::watch::Suspect;
 use super::*;
-use crate::limits::{ORIGIN_SCAN_BITE, ORIGIN_WAIT};
+use crate::limits::{ORIGIN_SCAN_BITE, ORIGIN_SUSPECTS_MAX, ORIGIN_WAIT};
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org/";
 
@@ -245,6 +245,38 @@ fn withdrawal_that_the_log_dropped_ends_a_suspicion() {
     let figures = lab.watch.figures();
     assert_eq!((figures.pending, figures.unconfirmed), (0, 1));
     assert_eq!(lab.reported(), []);
+}
+
+#[test]
+fn paths_beyond_the_limit_are_evaluated_when_there_is_room() {
+    let mut lab = Lab::new();
+    lab.begin();
+    let (extra, fewer) = (100, ORIGIN_SUSPECTS_MAX / 4 + 1);
+    let prefix = |number: usize| format!("10.66.{}.{}/32", number / 256, number % 256);
+    for number in 0..ORIGIN_SUSPECTS_MAX + extra {
+        lab.network.announce(3, &prefix(number));
+    }
+    let held = |lab: &Lab| {
+        let figures = lab.watch.figures();
+        let is_incomplete = figures
+            .note()
+            .is_some_and(|note| note.contains("more than this daemon can hold"));
+        let held = (figures.pending + figures.unconfirmed) as usize;
+        (held, is_incomplete, figures.overflow as usize)
+    };
+    lab.run(Duration::from_secs(2));
+    assert_eq!(held(&lab), (ORIGIN_SUSPECTS_MAX, true, extra));
+    // A few free places do not cause another reading of the table.
+    lab.network.withdraw(3, &prefix(0));
+    lab.run(2 * ORIGIN_WAIT);
+    assert_eq!(held(&lab), (ORIGIN_SUSPECTS_MAX - 1, true, extra));
+    for number in 1..fewer {
+        lab.network.withdraw(3, &prefix(number));
+    }
+    lab.run(2 * ORIGIN_WAIT);
+    let all = ORIGIN_SUSPECTS_MAX + extra - fewer;
+    assert_eq!(held(&lab), (all, false, extra));
+    assert_eq!(lab.watch.figures().unconfirmed, all as u64);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use ipnet::IpNet;
 
 use crate::limits::{
     ORIGIN_FAULTS_MAX, ORIGIN_LOOKUPS_MAX, ORIGIN_RESCAN_AFTER, ORIGIN_SCAN_BITE,
-    ORIGIN_SUSPECTS_MAX, ORIGIN_TURN_MAX, ORIGIN_WAIT,
+    ORIGIN_SUSPECTS_MAX, ORIGIN_SUSPECTS_RESCAN, ORIGIN_TURN_MAX, ORIGIN_WAIT,
 };
 use crate::route_events::Looked;
 
@@ -89,8 +89,12 @@ pub(crate) struct OriginWatch {
     check_at: Option<Instant>,
     /// How many paths of each node were reported.
     reported: BTreeMap<String, u64>,
-    /// Paths that were not evaluated to the end because there were too many suspects.
+    /// How often a path was not held because there were too many suspects, since the start.
     overflow: u64,
+    /// The same when the last scan began.
+    overflow_before_scan: u64,
+    /// Whether there may be paths without a record that are not held.
+    is_incomplete: bool,
     faults: BTreeMap<String, Fault>,
 }
 
@@ -109,6 +113,8 @@ impl OriginWatch {
             check_at: None,
             reported: BTreeMap::new(),
             overflow: 0,
+            overflow_before_scan: 0,
+            is_incomplete: false,
             faults: BTreeMap::new(),
         }
     }
@@ -185,9 +191,14 @@ impl OriginWatch {
         }
         if self.scan.is_none() && self.scan_at.is_some_and(|at| at <= now) {
             (self.scan, self.scan_at) = (Some(Scan::Suspects(None)), None);
+            self.overflow_before_scan = self.overflow;
         }
         self.scan(now, speaker);
         let unconfirmed = self.check(now, speaker);
+        let has_room = self.suspects.len() < ORIGIN_SUSPECTS_RESCAN;
+        if self.is_incomplete && has_room && self.scan.is_none() {
+            self.scan_at.get_or_insert(now + ORIGIN_RESCAN_AFTER);
+        }
         let is_due = self.check_at.is_some_and(|at| at <= now);
         looked.has_more |= is_due || self.scan.is_some() || !self.lookups.is_empty();
         (looked, unconfirmed)
@@ -263,7 +274,11 @@ impl OriginWatch {
         speaker: &Speaker,
         (at, place): (usize, u32),
     ) -> Option<Scan> {
-        let family = FAMILIES.get(at)?;
+        let Some(family) = FAMILIES.get(at) else {
+            // The scan has evaluated all paths; it has held those without a record unless it has counted more.
+            self.is_incomplete = self.overflow > self.overflow_before_scan;
+            return None;
+        };
         let views = speaker.rib().prefixes_from(*family, place);
         let mut next = None;
         for (number, (place, view)) in views.enumerate() {
@@ -342,7 +357,10 @@ impl OriginWatch {
                 self.suspects.insert(place, new);
                 self.check_at.get_or_insert(now + ORIGIN_WAIT);
             }
-            None => self.overflow += 1,
+            None => {
+                self.overflow += 1;
+                self.is_incomplete = true;
+            }
         }
     }
 
@@ -402,6 +420,7 @@ impl OriginWatch {
             pending: (self.suspects.len() - unconfirmed) as u64,
             unconfirmed: unconfirmed as u64,
             overflow: self.overflow,
+            incomplete: self.is_incomplete,
             reported: self.reported.clone(),
         }
     }

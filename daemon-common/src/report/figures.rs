@@ -73,8 +73,10 @@ pub struct OriginFigures {
     pub pending: u64,
     /// Paths in use without a record for so long that they were reported.
     pub unconfirmed: u64,
-    /// Paths without a record that were not held because there were too many, since the start.
+    /// How often a path without a record was not held because there were too many, since the start.
     pub overflow: u64,
+    /// Whether there may be paths now that are not held.
+    pub incomplete: bool,
     /// Reported paths since the start, by node.
     pub reported: BTreeMap<String, u64>,
 }
@@ -83,11 +85,11 @@ impl OriginFigures {
     /// Returns a note for the operator, if there are unconfirmed routes.
     pub fn note(&self) -> Option<String> {
         let mut note = match self.unconfirmed {
-            0 if self.overflow == 0 => return None,
+            0 if !self.incomplete => return None,
             1 => "1 route of a node has no record in the datastore".to_owned(),
             count => format!("{count} routes of nodes have no record in the datastore"),
         };
-        if self.overflow > 0 {
+        if self.incomplete {
             note.push_str(", and more than this daemon can hold");
         }
         Some(note + "; `cambric show routes --why` has the reasons")
