@@ -6,7 +6,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Replaces a file atomically: `fill` writes a temporary file beside it, which is flushed to disk
-/// and then renamed. Until then the old file stays. Only its owner may read the new file.
+/// and then renamed. Until then the old file stays, and after a failure it stays alone. Only its
+/// owner may read the new file.
 pub fn replace<E>(
     path: &Path,
     failed: impl Fn(io::Error) -> E,
@@ -22,9 +23,14 @@ pub fn replace<E>(
         .mode(0o600)
         .open(&beside)
         .map_err(&failed)?;
-    fill(&file)?;
-    file.sync_all().map_err(&failed)?;
-    fs::rename(&beside, path).map_err(&failed)?;
+    let written = fill(&file)
+        .and_then(|()| file.sync_all().map_err(&failed))
+        .and_then(|()| fs::rename(&beside, path).map_err(&failed));
+    if let Err(error) = written {
+        // It may fill the disk.
+        let _ = fs::remove_file(&beside);
+        return Err(error);
+    }
     let parent = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());

@@ -1,5 +1,8 @@
 //! `cambric store serve` as a program: it loads manifests, answers, and stops after a signal.
 
+#[path = "store/full_disk.rs"]
+mod full_disk;
+
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr, Command, Stdio};
 

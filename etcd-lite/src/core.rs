@@ -51,6 +51,10 @@ pub struct Core {
     watch_epoch: u64,
     /// Encoded changes, if a journal is kept.
     journal: Option<Vec<u8>>,
+    /// Whether the disk of the journal is full: nothing may be added.
+    is_full: bool,
+    /// Whether a client has requested to look for disk space.
+    looks_for_space: bool,
 }
 
 /// Limits of a core, and the identity of its history.
@@ -112,6 +116,8 @@ impl Core {
             log_octets: 0,
             watch_epoch: 0,
             journal: None,
+            is_full: false,
+            looks_for_space: false,
         }
     }
 

@@ -49,3 +49,16 @@ pub const KEPT_PIECE_OCTETS: usize = 1024 * 1024;
 
 /// Octets by which the file of a store may exceed twice the size of a rewritten one.
 pub const KEPT_SLACK_OCTETS: u64 = 4 * 1024 * 1024;
+
+/// Octets of disk space that a store holds back, for deletions on a full disk.
+pub const RESERVE_OCTETS: u64 = 8 * 1024 * 1024;
+
+/// Octets that must be free beside the reserve before a store accepts writes again.
+pub const RESERVE_MARGIN_OCTETS: u64 = 1024 * 1024;
+
+/// Octets of changes that share one write to the disk; less than [`RESERVE_OCTETS`], so that they
+/// fit on a disk that has just become full.
+pub const KEPT_FRAME_OCTETS: usize = 2 * 1024 * 1024;
+
+/// Interval at which a store with a full disk looks for space.
+pub const FULL_DISK_RECHECK: Duration = Duration::from_secs(5);

@@ -5,10 +5,13 @@ use std::time::Duration;
 use futures_util::stream;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
+use tracing::info;
 
 use crate::core::{Core, CoreConfig, WatchCursor, WatchPoll};
-use crate::kept::{Kept, KeptError};
-use crate::limits::{KEPT_PIECE_OCTETS, MAILBOX_COMMANDS_MAX};
+use crate::kept::{Kept, KeptError, Saved};
+use crate::limits::{
+    FULL_DISK_RECHECK, KEPT_FRAME_OCTETS, KEPT_PIECE_OCTETS, MAILBOX_COMMANDS_MAX,
+};
 use calico_store::Error;
 use calico_store::{Answer, Store, Watch, WatchRequest};
 use calico_store::{Batch, Lease, LeaseId, LeaseState, Listing, Query, Revision};
@@ -18,7 +21,8 @@ use calico_store::{Txn, TxnReply};
 /// returns the notification of its caller, which is sent after the changes are stored.
 type Command = Box<dyn FnOnce(&mut Core, Duration) -> Reply + Send>;
 
-type Reply = Box<dyn FnOnce() + Send>;
+/// Gets whether the changes are stored.
+type Reply = Box<dyn FnOnce(Saved) + Send>;
 
 /// A handle to a core in a task. Cheap to clone; the task ends with the last handle.
 #[derive(Debug, Clone)]
@@ -67,13 +71,17 @@ impl Local {
         let (reply, answer) = oneshot::channel();
         let command: Command = Box::new(move |core, now| {
             let done = work(core, now);
-            Box::new(move || {
+            Box::new(move |saved| {
+                let done = match saved {
+                    Saved::Stored => Ok(done),
+                    Saved::NotStored => Err(Error::NoSpace),
+                };
                 // The caller is gone: the work is done all the same.
                 let _ = reply.send(done);
             })
         });
         self.mailbox.send(command).await.map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())
+        answer.await.map_err(|_| gone())?
     }
 
     async fn try_call<T: Send + 'static>(
@@ -98,25 +106,34 @@ async fn own(
     let origin = Instant::now();
     let mut published = core.stamp();
     let mut replies: Vec<Reply> = Vec::new();
+    let mut next_look = origin + FULL_DISK_RECHECK;
     loop {
         let expiry = core.next_expiry().map(|ends| origin + ends);
+        let look = core.is_full().then_some(next_look);
         tokio::select! {
             command = commands.recv() => match command {
                 Some(command) => replies.push(command(&mut core, origin.elapsed())),
                 None => return Ok(()),
             },
             () = wait_until(expiry) => core.expire(origin.elapsed()),
+            () = wait_until(look) => core.look_for_space(),
         }
+        let mut saved = Saved::Stored;
         if let Some(open) = kept.take() {
             // Queued commands share the same write to disk.
             while replies.len() < MAILBOX_COMMANDS_MAX
+                && core.journal_octets() < KEPT_FRAME_OCTETS
                 && let Ok(command) = commands.try_recv()
             {
                 replies.push(command(&mut core, origin.elapsed()));
             }
-            kept = Some(keep(open, &mut core).await?);
+            let (open, done) = keep(open, &mut core, origin).await?;
+            (kept, saved) = (Some(open), done);
+            if next_look <= Instant::now() {
+                next_look = Instant::now() + FULL_DISK_RECHECK;
+            }
         }
-        replies.drain(..).for_each(|reply| reply());
+        replies.drain(..).for_each(|reply| reply(saved));
         let stamp = core.stamp();
         if stamp != published {
             published = stamp;
@@ -125,24 +142,51 @@ async fn own(
     }
 }
 
-/// Writes the recorded changes to the file.
-async fn keep(mut kept: Kept, core: &mut Core) -> Result<Kept, KeptError> {
+/// Writes the recorded changes to the file. If they do not fit, restores the core.
+async fn keep(
+    mut kept: Kept,
+    core: &mut Core,
+    origin: Instant,
+) -> Result<(Kept, Saved), KeptError> {
     let records = core.take_journal();
-    if records.is_empty() {
-        return Ok(kept);
+    let looks = core.take_look_for_space();
+    if records.is_empty() && !looks {
+        return Ok((kept, Saved::Stored));
     }
-    let base = kept.is_wasteful().then(|| core.base(KEPT_PIECE_OCTETS));
+    let was_full = kept.is_full();
+    let octets = (core.octets() + core.log_octets()) as u64;
+    let base = kept
+        .is_wasteful(octets)
+        .then(|| core.base(KEPT_PIECE_OCTETS));
     let written = tokio::task::spawn_blocking(move || {
-        match base {
-            Some(base) => kept.rewrite(&base)?,
-            None => kept.append(&records)?,
+        let saved = match records.is_empty() {
+            true => Saved::Stored,
+            false => kept.save(&records, base.as_deref())?,
+        };
+        // A rewritten file may have freed the space.
+        if looks || base.is_some() {
+            kept.look_for_space()?;
         }
-        Ok(kept)
+        let restored = match saved {
+            Saved::Stored => None,
+            Saved::NotStored => Some(kept.restore()?),
+        };
+        Ok::<_, KeptError>((kept, saved, restored))
     });
-    match written.await {
+    let written = match written.await {
         Ok(written) => written,
         Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    };
+    let (kept, saved, restored) = written?;
+    if let Some(mut restored) = restored {
+        restored.take_the_place_of(core, origin.elapsed());
+        *core = restored;
     }
+    if was_full && !kept.is_full() {
+        info!("the disk of the store has space again: writes are accepted");
+    }
+    core.set_full(kept.is_full());
+    Ok((kept, saved))
 }
 
 async fn wait_until(deadline: Option<Instant>) {

@@ -16,6 +16,9 @@ impl Core {
         check_form(txn)?;
         let path = self.path(txn);
         self.check_path(txn, &path)?;
+        if self.is_full && has_puts(txn, &path) {
+            return Err(Error::NoSpace);
+        }
         if self.octets + path_octets(txn, &path) > self.config.octets_max {
             return Err(Error::NoSpace);
         }
@@ -156,6 +159,16 @@ impl Core {
         });
         self.compact_by_itself();
     }
+}
+
+/// Returns whether a decided transaction writes a key.
+fn has_puts(txn: &Txn, path: &Path) -> bool {
+    let mut inner = path.inner.iter();
+    path.ops(txn).iter().any(|op| match op {
+        Op::Put(_) => true,
+        Op::Txn(txn) => inner.next().is_some_and(|path| has_puts(txn, path)),
+        Op::Range(_) | Op::Delete(_) => false,
+    })
 }
 
 /// Returns the octets that an event of the log holds in addition to the current state: its previous

@@ -4,6 +4,8 @@
 //! lease, a compaction. A base is the complete state of a core in the same format: the content at
 //! its oldest revision, then its history.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use super::history::Version;
@@ -38,6 +40,40 @@ impl Core {
             .as_mut()
             .map(std::mem::take)
             .unwrap_or_default()
+    }
+
+    /// Returns the octets of the changes recorded since then.
+    pub(crate) fn journal_octets(&self) -> usize {
+        self.journal.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Sets whether the disk of the journal is full. Then only deletions and compactions are
+    /// accepted.
+    pub(crate) const fn set_full(&mut self, is_full: bool) {
+        self.is_full = is_full;
+    }
+
+    /// Returns whether the disk of the journal is full.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Requests to look for disk space before the next answer.
+    pub(crate) const fn look_for_space(&mut self) {
+        self.looks_for_space = true;
+    }
+
+    /// Takes that request.
+    pub(crate) const fn take_look_for_space(&mut self) -> bool {
+        std::mem::replace(&mut self.looks_for_space, false)
+    }
+
+    /// Continues in place of another core of the same file, from which it was restored: leases begin
+    /// again, and watches stay.
+    pub(crate) fn take_the_place_of(&mut self, other: &Self, now: Duration) {
+        self.faults = other.faults;
+        self.watch_epoch = other.watch_epoch;
+        self.leases.renew_all(now);
     }
 
     pub(super) fn note_revision(&mut self, revision: Revision, events: &[Event]) {

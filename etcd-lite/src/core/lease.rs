@@ -80,6 +80,15 @@ impl Leases {
         self.grant(id, ttl_s, Duration::ZERO);
     }
 
+    /// Renews all of them for their full times to live.
+    pub(super) fn renew_all(&mut self, now: Duration) {
+        self.ends.clear();
+        for (id, held) in &mut self.by_id {
+            held.ends = now + seconds(held.ttl_s);
+            self.ends.insert((held.ends, *id));
+        }
+    }
+
     /// Returns every lease with its granted time in seconds.
     pub(super) fn granted(&self) -> impl Iterator<Item = (LeaseId, i64)> {
         self.by_id.iter().map(|(id, held)| (*id, held.ttl_s))
@@ -107,7 +116,7 @@ impl Core {
         if self.leases.contains(id) {
             return Err(Error::LeaseExists(id));
         }
-        if self.leases.by_id.len() >= LEASES_MAX {
+        if self.is_full || self.leases.by_id.len() >= LEASES_MAX {
             return Err(Error::NoSpace);
         }
         let id = if id == LeaseId::NONE {

@@ -80,6 +80,41 @@ fn a_full_store_takes_no_more_but_can_be_read_and_emptied() {
 }
 
 #[test]
+fn full_disk_rejects_writes_in_every_branch() {
+    let mut core = Core::new(CoreConfig::default());
+    put(&mut core, "a", "1").unwrap();
+    core.set_full(true);
+    assert_eq!(put(&mut core, "a", "2"), Err(Error::NoSpace));
+    let nested = Txn {
+        then: vec![Op::Txn(Box::new(Txn {
+            then: vec![Op::Put(Put::new("b", "1"))],
+            ..Txn::default()
+        }))],
+        ..Txn::default()
+    };
+    assert_eq!(core.txn(&nested), Err(Error::NoSpace));
+    assert!(core.lease_grant(Duration::ZERO, LeaseId::NONE, 60).is_err());
+    // The branch that is not taken does not matter.
+    let other = Txn {
+        otherwise: nested.then,
+        ..Txn::default()
+    };
+    assert!(core.txn(&other).is_ok());
+    let delete = Delete {
+        range: KeyRange::key("a"),
+        previous: false,
+    };
+    let delete = Txn {
+        then: vec![Op::Delete(delete)],
+        ..Txn::default()
+    };
+    assert!(core.txn(&delete).is_ok());
+    core.compact(core.header().revision).unwrap();
+    core.set_full(false);
+    assert!(put(&mut core, "a", "2").is_ok());
+}
+
+#[test]
 fn faults_can_be_switched_on_and_off() {
     let mut core = Core::new(CoreConfig::default());
     put(&mut core, "a", "1").unwrap();

@@ -3,14 +3,15 @@
 use std::net::SocketAddr;
 
 use etcd_client::proto::{
-    PbAlarmRequest, PbAlarmResponse, PbClusterService, PbDefragmentRequest, PbDefragmentResponse,
-    PbDowngradeRequest, PbDowngradeResponse, PbHashKvRequest, PbHashKvResponse, PbHashRequest,
-    PbHashResponse, PbMaintenanceService, PbMember, PbMemberAddRequest, PbMemberAddResponse,
-    PbMemberListRequest, PbMemberListResponse, PbMemberPromoteRequest, PbMemberPromoteResponse,
-    PbMemberRemoveRequest, PbMemberRemoveResponse, PbMemberUpdateRequest, PbMemberUpdateResponse,
-    PbMoveLeaderRequest, PbMoveLeaderResponse, PbSnapshotRequest, PbSnapshotResponse,
-    PbStatusRequest, PbStatusResponse,
+    PbAlarmMember, PbAlarmRequest, PbAlarmResponse, PbClusterService, PbDefragmentRequest,
+    PbDefragmentResponse, PbDowngradeRequest, PbDowngradeResponse, PbHashKvRequest,
+    PbHashKvResponse, PbHashRequest, PbHashResponse, PbMaintenanceService, PbMember,
+    PbMemberAddRequest, PbMemberAddResponse, PbMemberListRequest, PbMemberListResponse,
+    PbMemberPromoteRequest, PbMemberPromoteResponse, PbMemberRemoveRequest, PbMemberRemoveResponse,
+    PbMemberUpdateRequest, PbMemberUpdateResponse, PbMoveLeaderRequest, PbMoveLeaderResponse,
+    PbSnapshotRequest, PbSnapshotResponse, PbStatusRequest, PbStatusResponse,
 };
+use etcd_client::{AlarmAction, AlarmType};
 use futures_util::stream::BoxStream;
 use tonic::{Request, Response, Status};
 
@@ -48,6 +49,11 @@ async fn header(store: &Local) -> Result<Header, Status> {
         .call(|core, _| core.header())
         .await
         .map_err(|error| grpc_status(&error))
+}
+
+/// Returns the alarm in the words of etcd.
+fn nospace() -> String {
+    format!("memberID:{MEMBER} alarm:NOSPACE ")
 }
 
 fn single<T>() -> Result<T, Status> {
@@ -113,9 +119,12 @@ impl PbMaintenanceService for Maintenance {
     ) -> Result<Response<PbStatusResponse>, Status> {
         let state = self
             .0
-            .call(|core, _| (core.header(), core.octets() + core.log_octets()))
+            .call(|core, _| {
+                let octets = core.octets() + core.log_octets();
+                (core.header(), octets, core.is_full())
+            })
             .await;
-        let (header, octets) = state.map_err(|error| grpc_status(&error))?;
+        let (header, octets, is_full) = state.map_err(|error| grpc_status(&error))?;
         let octets = i64::try_from(octets).unwrap_or(i64::MAX);
         let index = u64::try_from(header.revision.0).unwrap_or(0);
         Ok(Response::new(PbStatusResponse {
@@ -127,16 +136,39 @@ impl PbMaintenanceService for Maintenance {
             raft_index: index,
             raft_applied_index: index,
             raft_term: 1,
+            errors: is_full.then(nospace).into_iter().collect(),
             ..PbStatusResponse::default()
         }))
     }
 
-    /// Returns no alarms.
-    async fn alarm(&self, _: Request<PbAlarmRequest>) -> Result<Response<PbAlarmResponse>, Status> {
-        let header = header_out(header(&self.0).await?);
+    /// Returns the alarm NOSPACE while the disk of the store's file is full. A request to clear it
+    /// looks for space at once.
+    async fn alarm(
+        &self,
+        request: Request<PbAlarmRequest>,
+    ) -> Result<Response<PbAlarmResponse>, Status> {
+        let request = request.into_inner();
+        match AlarmAction::try_from(request.action) {
+            Ok(AlarmAction::Get) => {}
+            Ok(AlarmAction::Deactivate) => {
+                let looked = self.0.call(|core, _| core.look_for_space()).await;
+                looked.map_err(|error| grpc_status(&error))?;
+            }
+            Ok(AlarmAction::Activate) | Err(_) => {
+                return Err(Status::unimplemented(
+                    "the store raises its alarms by itself",
+                ));
+            }
+        }
+        let state = self.0.call(|core, _| (core.header(), core.is_full())).await;
+        let (header, is_full) = state.map_err(|error| grpc_status(&error))?;
+        let alarm = is_full.then(|| PbAlarmMember {
+            member_id: MEMBER,
+            alarm: AlarmType::Nospace.into(),
+        });
         Ok(Response::new(PbAlarmResponse {
-            header: Some(header),
-            alarms: Vec::new(),
+            header: Some(header_out(header)),
+            alarms: alarm.into_iter().collect(),
         }))
     }
 
