@@ -91,5 +91,11 @@ pub const SNAPSHOT_RANGES_MAX: usize = 1024;
 /// Updates that a mirror returns at once.
 pub const UPDATES_MAX: usize = 1000;
 
+/// Resources that one transaction writes: etcd's default limit of operations.
+pub const APPLY_OPERATIONS_MAX: usize = 128;
+
+/// Octets of the resources that one transaction writes; less than [`REQUEST_OCTETS_MAX`].
+pub const APPLY_OCTETS_MAX: usize = 1 << 20;
+
 /// Attempts to change a resource despite concurrent writes.
 pub const REPLACE_ATTEMPTS_MAX: usize = 5;

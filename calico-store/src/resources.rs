@@ -4,6 +4,7 @@
 //! pools, the tier of a policy, resources that only the daemons may write. Resources are JSON
 //! objects, accepted as users write them and returned in the form of [`calico_model::shown`].
 
+mod apply;
 mod initialize;
 mod metadata;
 mod rules;
@@ -23,6 +24,7 @@ use crate::kv::{KeyRange, KeyValue, LeaseId, Revision};
 use crate::limits::REPLACE_ATTEMPTS_MAX;
 use crate::port::Store;
 
+pub use apply::{Applied, Effect, Outcome};
 pub use metadata::complete;
 pub use rules::Planned;
 
@@ -185,23 +187,6 @@ impl Resources {
         item(written.key, &written.octets, written.revision)
     }
 
-    /// Creates or replaces a resource.
-    pub async fn apply(&self, resource: Value) -> Result<Item, ResourceError> {
-        let mut fresh = resource.clone();
-        if let Some(metadata) = metadata(&mut fresh) {
-            metadata.remove("resourceVersion");
-        }
-        match self.create(fresh).await {
-            Err(ResourceError::Exists(_)) => self.replace(resource).await,
-            // Its unknown fields may already be stored.
-            Err(ResourceError::Invalid(error)) => match self.replace(resource).await {
-                Err(ResourceError::Missing(_)) => Err(error.into()),
-                replaced => replaced,
-            },
-            created => created,
-        }
-    }
-
     /// Checks a resource that is to be created together with the others of its manifest.
     /// [`Self::create`] itself rejects an existing one.
     pub async fn check_create(
@@ -310,6 +295,21 @@ impl Resources {
             value,
             revision: written.revision,
         })
+    }
+
+    /// Reads the stored value of a resource, also of one with mistakes; `null` if there is none.
+    pub async fn stored(&self, resource: &Value) -> Result<Value, ResourceError> {
+        let part = |field: &str| resource["metadata"][field].as_str();
+        let kind = resource["kind"].as_str().and_then(Kind::from_name);
+        let (Some(kind), Some(name)) = (kind, part("name")) else {
+            return Ok(Value::Null);
+        };
+        let Ok(key) = ResourceKey::new(kind, part("namespace"), name) else {
+            return Ok(Value::Null);
+        };
+        let found = self.find(&key).await?;
+        let value = found.map(|(_, found)| serde_json::from_slice(&found.value));
+        Ok(value.and_then(Result::ok).unwrap_or_default())
     }
 
     /// Reads all resources of a kind, or of a kind in a namespace.

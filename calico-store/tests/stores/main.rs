@@ -6,6 +6,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod applied;
 mod conformance;
 mod emptied;
 mod etcdctl;

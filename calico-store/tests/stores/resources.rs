@@ -162,10 +162,12 @@ async fn patch_keeps_unknown_fields() {
 async fn outdated_version_is_rejected_with_the_latest_one() {
     let all = resources();
     let read = all.create(set(&["10.0.0.0/8"])).await.unwrap();
-    let other = all.apply(set(&["192.0.2.0/24"])).await.unwrap();
+    let other = all.apply(set(&["192.0.2.0/24"])).await.unwrap().item;
     for attempt in [
         all.replace(read.value.clone()).await,
-        all.apply(read.value.clone()).await,
+        all.apply(read.value.clone())
+            .await
+            .map(|applied| applied.item),
     ] {
         let error = attempt.unwrap_err().to_string();
         assert!(

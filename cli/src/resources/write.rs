@@ -59,7 +59,7 @@ impl How {
     async fn write(self, all: &Resources, value: Value) -> Result<Item, ResourceError> {
         match self {
             Self::Create { .. } => all.create(value).await,
-            Self::Apply => all.apply(value).await,
+            Self::Apply => Ok(all.apply(value).await?.item),
             Self::Replace => all.replace(value).await,
         }
     }
