@@ -135,7 +135,7 @@ confined() {
     host=$1 daemon=$2 unit=cambric-$2.service
     status=/mnt/$host/status
     in_host "$host" cat "/proc/$(property "$host" "$daemon" MainPID)/status" >"$status"
-    user=$(in_host "$host" id -u cambric)
+    user=$(in_host "$host" id -u "$(says "$daemon" User)")
     [ "$(sed -n 's/^Uid:\t//p' "$status")" = "$user	$user	$user	$user" ] || fail "the user of $unit"
     grep -qx 'NoNewPrivs:	1' "$status" || fail "$unit can gain privileges"
     grep -qx 'Seccomp:	2' "$status" || fail "system calls of $unit are not filtered"
@@ -310,6 +310,7 @@ boot h3 10.0.0.3 cambric cambric-route-reflector
 installed h1 bgp-client bgp-client.toml
 installed h1 felix felix.toml
 installed h1 ipam-gc ipam-gc.env
+installed h1 store store.env
 installed h3 route-reflector route-reflector.toml
 
 # The files as they were installed have examples where something has to be set.
@@ -352,8 +353,30 @@ spec:
   mac: aa:bb:cc:00:11:22
   ipNetworks: ["10.65.1.3/32"]
 YAML
-in_host h1 systemd-run --quiet --unit=store \
-    cambric store serve --listen 127.0.0.1:2379 --manifests /manifests
+sed -i 's|^OPTIONS=.*|OPTIONS=--manifests /manifests|' /mnt/h1/root/etc/cambric/store.env
+in_host h1 systemctl enable --quiet --now cambric-store || fail 'start of cambric-store'
+confined h1 store
+store_serves() { in_host h1 journalctl --quiet --unit=cambric-store | grep -q 'the store is served'; }
+await 'a line of the store in the journal' store_serves
+
+# What the store has answered survives a SIGKILL, and no other user reads its file.
+in_store() {
+    in_host h1 env ETCD_ENDPOINTS=http://127.0.0.1:2379 DATASTORE_TYPE=etcdv3 cambric "$@"
+}
+printf 'apiVersion: projectcalico.org/v3\nkind: GlobalNetworkSet\nmetadata: {name: kept}\n' \
+    >/mnt/h1/root/kept.yaml
+in_store apply -f /kept.yaml | grep -q '^Successfully applied 1 ' || fail 'cambric apply'
+before=$(property h1 store MainPID)
+in_host h1 systemctl kill --kill-who=main --signal=KILL cambric-store
+is_restarted() {
+    [ "$(property h1 store ActiveState)" = active ] && [ "$(property h1 store MainPID)" != "$1" ] &&
+        in_store get globalnetworkset kept
+}
+await 'the store after a SIGKILL' is_restarted "$before"
+[ "$(in_host h1 stat -c '%U:%G %a' /var/lib/cambric-store)" = 'cambric-store:cambric-store 700' ] ||
+    fail 'owner and mode of /var/lib/cambric-store'
+! in_host h1 setpriv --reuid=cambric --regid=cambric --init-groups \
+    cat /var/lib/cambric-store/store >/dev/null 2>&1 || fail 'the user cambric reads the store'
 
 start h3 route-reflector
 guarded h3 route-reflector 'loaded by .cambric guard.'
@@ -428,6 +451,5 @@ in_host h2 sh -c 'dpkg -i /packages/cambric-bgp-client_*.deb' >/mnt/h2/dpkg.log 
 await 'a restart by an upgrade' is_new h2 bgp-client "$before"
 routes
 
-in_host h1 systemctl stop store
 for host in $hosts; do purged "$host"; done
 echo 'the packages install, systemd runs their daemons as the units say, and they route'
