@@ -381,7 +381,7 @@ await 'the store after a SIGKILL' is_restarted "$before"
 start h3 route-reflector
 guarded h3 route-reflector 'loaded by .cambric guard.'
 start h1 bgp-client
-guarded h1 bgp-client 'in force'
+guarded h1 bgp-client 'in effect'
 start h2 bgp-client
 start h1 felix
 in_host h1 systemctl start cambric-ipam-gc || fail 'start of cambric-ipam-gc'

@@ -307,14 +307,14 @@ impl HostGuard {
     /// Returns notes on what is unprotected without the table.
     fn open(&self, why: &str) -> Vec<String> {
         let mut warnings = vec![format!(
-            "host guard not in force: {why}. Any user of this host can open BGP sessions from its \
+            "host guard not in effect: {why}. Any user of this host can open BGP sessions from its \
              addresses ({}); run `cambric guard` as root",
             self.wanted
         )];
         warnings.extend(self.open_ports().map(|port| {
             format!(
                 "BGP port {port} is open to local users: it is above {PRIVILEGED_MAX} and the host \
-                 guard is not in force, so any of them can listen there while the daemon is down"
+                 guard is not in effect, so any of them can listen there while the daemon is down"
             )
         }));
         warnings
@@ -370,11 +370,11 @@ impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Off => f.write_str("off, by the configuration"),
-            Self::InForce { dropped } => write!(f, "in force, {dropped} segments dropped"),
+            Self::InForce { dropped } => write!(f, "in effect, {dropped} segments dropped"),
             Self::Recorded { .. } => f.write_str(
                 "loaded by `cambric guard`, not verified since (that needs CAP_NET_ADMIN)",
             ),
-            Self::Missing(why) => write!(f, "not in force: {why}"),
+            Self::Missing(why) => write!(f, "not in effect: {why}"),
             Self::Blocks => write!(
                 f,
                 "blocks this daemon: it does not allow user id {}",

@@ -135,10 +135,10 @@ fn load(part: &Part) -> Result<()> {
         return Ok(());
     }
     guard.load(*holder, cover)?;
-    println!("{holder}: host guard in force: {cover}");
+    println!("{holder}: host guard in effect: {cover}");
     record::write(&part.record, cover).with_context(|| {
         let file = part.record.display();
-        format!("the host guard is in force, but {holder} cannot report it: writing {file}")
+        format!("the host guard is in effect, but {holder} cannot report it: writing {file}")
     })
 }
 
@@ -162,9 +162,9 @@ fn check(parts: &[Part]) -> Result<ExitCode> {
             .iter()
             .filter_map(|loaded| loaded.entries.get(&holder));
         match missing {
-            None => held.for_each(|cover| println!("{holder}: host guard in force: {cover}")),
+            None => held.for_each(|cover| println!("{holder}: host guard in effect: {cover}")),
             Some(why) => {
-                println!("{holder}: host guard not in force: {why}");
+                println!("{holder}: host guard not in effect: {why}");
                 code = ExitCode::FAILURE;
             }
         }

@@ -11,8 +11,8 @@
 //! * `rotation`: the order in which the daemon serves its inputs. Pure.
 //! * [`config`] and [`daemon`]: the program around it.
 //!
-//! Felix fails closed: traffic that is not known to be allowed is dropped. Rules are in force
-//! before a route leads to an interface, and stay in force when the agent dies.
+//! Felix fails closed: traffic that is not known to be allowed is dropped. Rules are in effect
+//! before a route leads to an interface, and stay in effect when the agent dies.
 
 pub mod agent;
 pub mod apply;

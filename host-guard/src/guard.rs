@@ -24,7 +24,7 @@ const DATA_VALUE: u16 = 1;
 /// `NFT_TABLE_F_DORMANT`: the table exists, but its chains are at no hook.
 const DORMANT: u32 = 1;
 
-/// Why the table is not in force.
+/// Why the table is not in effect.
 #[derive(Debug, thiserror::Error)]
 pub enum GuardError {
     /// This process cannot use nftables.
@@ -75,7 +75,7 @@ pub struct Loaded {
     pub entries: BTreeMap<Holder, Cover>,
     /// Segments dropped since the rules were written.
     pub dropped: u64,
-    /// Why not all of its rules are in force, if so.
+    /// Why not all of its rules are in effect, if so.
     pub broken: Option<String>,
 }
 

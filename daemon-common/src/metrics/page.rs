@@ -124,7 +124,8 @@ impl Page<'_> {
     fn store(&mut self, store: &StoreFigures, uptime_s: u64) -> fmt::Result {
         let help = "The datastore has been read, is watched and is applied.";
         self.gauge("store_in_sync", help, store.in_sync.into())?;
-        let help = "The datastore has been unreachable for 5 s; the last configuration stays in effect.";
+        let help =
+            "The datastore has been unreachable for 5 s; the last configuration stays in effect.";
         self.gauge("store_away", help, store.away.into())?;
         let help = "The datastore is not ready; the last configuration stays in effect.";
         self.gauge("store_unready", help, store.unready.into())?;

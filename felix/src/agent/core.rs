@@ -310,7 +310,7 @@ impl Agent {
     }
 
     /// Returns whether interfaces are set up: data was applied, and, if it was a snapshot, a packet
-    /// filter is in force.
+    /// filter is in effect.
     const fn acts(&self) -> bool {
         self.trust.is_applied() && (!self.trust.is_provisional() || self.rules.guards())
     }
@@ -484,7 +484,7 @@ impl Agent {
         }
     }
 
-    /// Returns whether the rules in force permit the address on its interface.
+    /// Returns whether the rules in effect permit the address on its interface.
     fn is_guarded(&self, endpoint: &Endpoint, address: IpAddr) -> bool {
         if self.keeps_rules() {
             // Without any element for it, all its traffic is dropped.

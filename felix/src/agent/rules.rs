@@ -113,7 +113,7 @@ impl RuleSync {
     }
 
     /// Records that the settings of the host have changed: if the filter that drops all workload
-    /// traffic is in force, it is written again.
+    /// traffic is in effect, it is written again.
     pub(super) fn reconfigure(&mut self) {
         let before = self.in_force;
         self.take(Filter::Reconfigured);
@@ -136,7 +136,7 @@ impl RuleSync {
     }
 
     /// Protects the workloads before any endpoint is known: if an earlier run left no rules, all
-    /// workload traffic is dropped; if it did, they stay in force. `closed` is called for the
+    /// workload traffic is dropped; if it did, they stay in effect. `closed` is called for the
     /// former.
     pub(super) fn guard(
         &mut self,
@@ -393,12 +393,12 @@ impl RuleSync {
         self.in_force.guards()
     }
 
-    /// Returns whether the filter of an earlier run is in force.
+    /// Returns whether the filter of an earlier run is in effect.
     pub(super) const fn is_inherited(&self) -> bool {
         matches!(self.in_force, InForce::Inherited)
     }
 
-    /// Returns the filter in force, for operators.
+    /// Returns the filter in effect, for operators.
     pub(super) const fn in_force(&self) -> &'static str {
         match self.in_force {
             InForce::Unknown => "unknown",
@@ -413,7 +413,7 @@ impl RuleSync {
         }
     }
 
-    /// Returns whether an element of the wanted rules is in force, or not wanted.
+    /// Returns whether an element of the wanted rules is in effect, or not wanted.
     pub(super) fn has(&self, set: &str, key: &Key) -> bool {
         let under_way = match &self.work {
             Some((_, Work::Write(touched) | Work::Replace(touched))) => Some(touched),
@@ -423,7 +423,7 @@ impl RuleSync {
         !lacks(&self.unwritten) && !under_way.is_some_and(lacks)
     }
 
-    /// Returns whether the whole wanted filter is in force.
+    /// Returns whether the whole wanted filter is in effect.
     pub(super) fn in_sync(&self) -> bool {
         let writes = matches!(
             self.work,
@@ -437,7 +437,7 @@ impl RuleSync {
         self.preparations > 0
     }
 
-    /// Returns why the filter in force is not the wanted one.
+    /// Returns why the filter in effect is not the wanted one.
     pub(super) fn problem(&self) -> Option<&str> {
         self.written.reason()
     }

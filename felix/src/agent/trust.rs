@@ -1,4 +1,4 @@
-//! How far the datastore may be trusted, and which packet filter is in force: two explicit state
+//! How far the datastore may be trusted, and which packet filter is in effect: two explicit state
 //! machines. `docs/design/felix-agent.md` holds the tables; a test compares them with this code.
 
 use calico_store::Unready;
@@ -6,7 +6,7 @@ use calico_store::Unready;
 /// The agent's knowledge of the datastore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Knowledge {
-    /// None: all workload traffic is dropped, or the filter of an earlier run stays in force.
+    /// None: all workload traffic is dropped, or the filter of an earlier run stays in effect.
     Unread,
     /// A snapshot of an earlier run was read and is not applied yet.
     Restored,
@@ -120,7 +120,7 @@ impl Trust {
     }
 }
 
-/// The packet filter in force on the host.
+/// The packet filter in effect on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InForce {
     /// It is unknown whether an earlier run left one.
@@ -242,7 +242,7 @@ mod tests {
                 .map(move |event| (name(from), name(event), to(event)))
         });
         assert_eq!(
-            documented("## The packet filter in force"),
+            documented("## The packet filter in effect"),
             coded.collect::<Vec<_>>()
         );
     }

@@ -55,7 +55,7 @@ pub enum Waiting {
     Store,
     /// The datastore must not be applied.
     StoreReady(Unready),
-    /// The packet filter is not in force.
+    /// The packet filter is not in effect.
     Rules(Option<String>),
     /// The host does not forward.
     Host(String),
@@ -102,12 +102,12 @@ impl Agent {
         self.rules.comparison_problem()
     }
 
-    /// Returns the packet filter in force, for operators.
+    /// Returns the packet filter in effect, for operators.
     pub(crate) const fn filter_in_force(&self) -> &'static str {
         self.rules.in_force()
     }
 
-    /// Returns why the packet filter in force is not the wanted one.
+    /// Returns why the packet filter in effect is not the wanted one.
     pub(crate) fn rules_problem(&self) -> Option<&str> {
         self.rules.problem()
     }
@@ -123,7 +123,7 @@ impl Agent {
         self.rules.is_preparing()
     }
 
-    /// Returns whether the wanted packet filter is in force.
+    /// Returns whether the wanted packet filter is in effect.
     pub(crate) fn rules_in_sync(&self) -> bool {
         self.trust.is_applied() && self.rules.in_sync()
     }

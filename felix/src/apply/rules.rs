@@ -24,7 +24,7 @@ const TABLE_HANDLE: u16 = 4;
 /// `NFTA_SET_NAME`.
 const SET_NAME: u16 = 2;
 
-/// Why the rules are not in force.
+/// Why the rules are not in effect.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesError {
     /// This process cannot use nftables.

@@ -160,7 +160,7 @@ fn rule_that_names_encapsulation_allows_it() {
             &format!("{RESOURCES}globalnetworkpolicies/p"),
             &json!({ "spec": spec }),
         );
-        host.until("the policy is in force", || {
+        host.until("the policy is in effect", || {
             run("nft list map inet cambric-felix encapsulation-allowed").contains("cali3")
         });
         for at in [&two.namespace, &three.namespace] {
@@ -198,18 +198,18 @@ fn rule_that_names_encapsulation_allows_it() {
 
         // The settings allow it without a rule.
         host.configure(&json!({"allowIPIPPacketsFromWorkloads": true}));
-        host.until("the setting is in force", || {
+        host.until("the setting is in effect", || {
             run("nft list chain inet cambric-felix workload-encapsulation").contains("allowIPIP")
         });
         assert!(passes("10.65.0.2", &two.namespace, 4, &[0; 24], none));
         let (_, eight) = udp(8472);
         host.configure(&json!({"vxlanPort": 8472}));
-        host.until("the setting is in force", || {
+        host.until("the setting is in effect", || {
             run("nft list chain inet cambric-felix workload-guard-forward").contains("8472")
         });
         assert!(!passes("10.65.0.2", &two.namespace, UDP, &eight, none));
         host.configure(&json!({"vxlanPort": 8472, "allowVXLANPacketsFromWorkloads": true}));
-        host.until("the setting is in force", || {
+        host.until("the setting is in effect", || {
             run("nft list chain inet cambric-felix workload-encapsulation").contains("allowVXLAN")
         });
         assert!(passes("10.65.0.2", &two.namespace, UDP, &eight, none));

@@ -26,14 +26,14 @@ fn probe_of_the_host_passes_despite_policies() {
         let deny = json!({"spec": {"selector": "all()", "types": ["Ingress", "Egress"]}});
         let policy = format!("{RESOURCES}globalnetworkpolicies/deny");
         host.put(&policy, &deny);
-        host.until("the policy is in force", || {
+        host.until("the policy is in effect", || {
             run("nft list chain inet cambric-felix to-cali2").contains("jump")
         });
         let ways = ["10.65.0.2:8080", "[fd65::2]:8080"];
         let from_one = |to: &str, patience| one.namespace.within(|| connects(to, patience));
         for to in ways {
             assert!(connects(to, PATIENCE), "the probe of {to} fails");
-            assert!(!from_one(to, NEVER), "the policy is not in force: {to}");
+            assert!(!from_one(to, NEVER), "the policy is not in effect: {to}");
         }
         // Connections from the workload to the host are subject to its policies.
         let _own = TcpListener::bind("[::]:8080").unwrap();

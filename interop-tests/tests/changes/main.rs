@@ -251,7 +251,7 @@ impl Pair {
             let found = self.us.site.tcp_counter("TCPMD5Failure") > before;
             Ok::<_, Error>(found.then_some(()).ok_or_else(String::new))
         });
-        waited.await.expect("the key is in force at once");
+        waited.await.expect("the key is in effect at once");
         net
     }
 }

@@ -179,7 +179,7 @@ fn another_user_never_speaks_bgp_as_its_host() {
         let started = Speaker::start(Kind::Client, site, &setup).await;
         let client = started.expect("a process");
         let ready = client.reports("all sessions are up", |status| {
-            status.ready && guard_of(status).starts_with("in force")
+            status.ready && guard_of(status).starts_with("in effect")
         });
         ready.await;
         let before = (sessions(&reflector).await, sessions(&node).await);
@@ -244,7 +244,7 @@ fn unprivileged_reflector_reports_what_guard_has_loaded() {
             .args(["--config", file]);
         let part = ["--route-reflector", file];
         let (state, notes) = started(&site, &daemon, &control).await;
-        assert!(state.starts_with("not in force"), "{state}");
+        assert!(state.starts_with("not in effect"), "{state}");
         assert!(
             notes.contains("port 1790 is open to local users"),
             "{notes}"
@@ -269,7 +269,7 @@ fn unprivileged_reflector_reports_what_guard_has_loaded() {
         let (done, text) = cambric_guard(&site, &["--check", part[0], part[1]]).await;
         assert!(!done && text.contains("there is no table"), "{text}");
         let (state, _) = started(&site, &daemon, &control).await;
-        assert!(state.starts_with("not in force"), "{state}");
+        assert!(state.starts_with("not in effect"), "{state}");
     });
 }
 

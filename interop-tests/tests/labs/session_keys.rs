@@ -93,7 +93,7 @@ async fn accepts(on: &Site, from: &Site, key: &str) {
             other => Err(format!("{other:?}")),
         })
     });
-    waited.await.expect("the key is in force");
+    waited.await.expect("the key is in effect");
 }
 
 /// Waits until the daemon on a host accepts a connection from another host with this key alone, and

@@ -32,7 +32,7 @@ macro_rules! datastore_events {
             reason: Text,
         }
         #[doc = "A file of a BGP daemon of this host cannot be read. Its last ports stay closed to workloads; if there are none, workloads open no TCP connection to the host."]
-        BgpFileUnreadable "bgp_file.unreadable" WARN "file of a BGP daemon cannot be read for its ports" {
+        BgpFileUnreadable "bgp_file.unreadable" WARN "BGP ports cannot be read from the configuration file" {
             path: Text, reason: Text,
         }
         #[doc = "A configuration took effect. The counts are numbers of neighbors; `keyless` ones wait for their password. `revision` is that of the datastore, if the configuration comes from there."]

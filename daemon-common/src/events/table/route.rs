@@ -96,7 +96,7 @@ macro_rules! route_events {
             status: Text, cover: Text,
         }
         #[doc = "The table is missing or lacks something: any user of this host can open BGP sessions from its addresses."]
-        HostGuardMissing "host_guard.missing" WARN "host guard not in force; run `cambric guard` as root" {
+        HostGuardMissing "host_guard.missing" WARN "host guard is not in effect; run `cambric guard` as root" {
             reason: Text, cover: Text,
         }
         #[doc = "The table does not allow this daemon's user, so the kernel drops the daemon's own segments."]
@@ -108,7 +108,7 @@ macro_rules! route_events {
             reason: Text,
         }
         #[doc = "The daemon listens on an unprivileged port without the table: any user can listen there while the daemon is down."]
-        HostGuardPortOpen "host_guard.port_open" WARN "BGP port is open to local users: host guard not in force" {
+        HostGuardPortOpen "host_guard.port_open" WARN "BGP port is open to local users: host guard is not in effect" {
             port: u64,
         }
         #[doc = "Another program changed the table; it was loaded again."]

@@ -83,7 +83,7 @@ macro_rules! session_events {
             address: IpAddr, port: u64, reason: Text,
         }
         #[doc = "Connections of a range, or of a neighbor with GTSM or a password, did not become sessions. `failures` has the counts since the last such event."]
-        ConnectionHandshakesFailed "connection.handshakes_failed" WARN "connections that became no session" {
+        ConnectionHandshakesFailed "connection.handshakes_failed" WARN "connections failed before a session was established" {
             of: Text, failures: Text, address: IpAddr, reason: Text,
         }
         #[doc = "A malformed UPDATE was handled as RFC 7606 requires; `cambric show malformed` has its octets."]

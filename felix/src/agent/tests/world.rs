@@ -51,7 +51,7 @@ pub(super) struct Fake {
 }
 
 impl Fake {
-    /// Returns the rules in force.
+    /// Returns the rules in effect.
     pub(super) fn rules(&self) -> Option<Ruleset> {
         self.tables.0.clone()
     }
@@ -246,7 +246,7 @@ impl World {
         busy
     }
 
-    /// Checks that the rules are in force if the agent reports so.
+    /// Checks that the rules are in effect if the agent reports so.
     fn compare_rules(&self) {
         if self.agent.rules_in_sync() && !self.agent.keeps_rules() && !self.host.edited {
             let wanted = self.agent.desired().rules();
