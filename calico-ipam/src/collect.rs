@@ -9,7 +9,7 @@ use calico_store::Revision;
 use ipnet::IpNet;
 
 use crate::block::{Block, Given};
-use crate::picture::{Picture, Use};
+use crate::inventory::{Inventory, Use};
 
 /// An object that needs repair, with its exact state: if any of it changes, it is another finding.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,7 +103,7 @@ pub enum NotReady {
     Other,
 }
 
-/// Compares repeated pictures, and returns the findings that have persisted long enough.
+/// Compares repeated inventories, and returns the findings that have persisted long enough.
 #[derive(Debug)]
 pub struct Collector {
     grace: Duration,
@@ -124,20 +124,20 @@ impl Collector {
         }
     }
 
-    /// Evaluates a picture. Returns the findings that were also in an earlier look, at least the
+    /// Evaluates an inventory. Returns the findings that were also in an earlier look, at least the
     /// grace period ago, and in all looks since.
-    pub fn look(&mut self, now: Instant, picture: &Picture) -> Result<Vec<Finding>, NotReady> {
-        if let Err(why) = self.admits(picture) {
+    pub fn look(&mut self, now: Instant, inventory: &Inventory) -> Result<Vec<Finding>, NotReady> {
+        if let Err(why) = self.admits(inventory) {
             self.suspects.clear();
             return Err(why);
         }
-        let guid = picture.cluster_guid();
+        let guid = inventory.cluster_guid();
         if !guid.is_empty() {
             guid.clone_into(&mut self.cluster_guid);
         }
         let mut before = std::mem::take(&mut self.suspects);
         let mut confirmed = Vec::new();
-        for finding in findings(picture) {
+        for finding in findings(inventory) {
             let since = before.remove(&finding);
             let old = since.is_some_and(|since| now.duration_since(since) >= self.grace);
             if old {
@@ -148,11 +148,11 @@ impl Collector {
         Ok(confirmed)
     }
 
-    /// Checks whether the picture can prove that an object was deleted. As a daemon does, the
+    /// Checks whether the inventory can prove that an object was deleted. As a daemon does, the
     /// collector accepts only one datastore during its life.
-    fn admits(&self, picture: &Picture) -> Result<(), NotReady> {
-        let guids = [&self.cluster_guid, picture.cluster_guid()];
-        match picture.ready {
+    fn admits(&self, inventory: &Inventory) -> Result<(), NotReady> {
+        let guids = [&self.cluster_guid, inventory.cluster_guid()];
+        match inventory.ready {
             false => Err(NotReady::Silent),
             true if guids[0] == guids[1] || guids.iter().any(|guid| guid.is_empty()) => Ok(()),
             true => Err(NotReady::Other),
@@ -167,29 +167,29 @@ impl Collector {
 
 /// Returns everything that needs repair at this moment, including transient states. In the order of
 /// repair.
-pub fn findings(picture: &Picture) -> BTreeSet<Finding> {
+pub fn findings(inventory: &Inventory) -> BTreeSet<Finding> {
     let mut found = BTreeSet::new();
-    for (cidr, block) in &picture.blocks {
-        found.extend(leaks(picture, block));
-        let written = picture.written(&IpamKey::Block(*cidr));
+    for (cidr, block) in &inventory.blocks {
+        found.extend(leaks(inventory, block));
+        let written = inventory.written(&IpamKey::Block(*cidr));
         let mut cooled = block.clone();
-        cooled.collect(picture.at, picture.config.ip_cooldown_seconds);
+        cooled.collect(inventory.at, inventory.config.ip_cooldown_seconds);
         if block.owner().is_none() && (cooled != *block || cooled.is_empty()) {
             let block = *cidr;
             found.insert(Finding::Cooled { block, written });
         }
     }
-    found.extend(surplus(picture));
-    found.extend(of_gone_nodes(picture));
-    found.extend(affinities(picture));
-    found.extend(miscounts(picture));
+    found.extend(surplus(inventory));
+    found.extend(of_gone_nodes(inventory));
+    found.extend(affinities(inventory));
+    found.extend(miscounts(inventory));
     found
 }
 
-fn leaks(picture: &Picture, block: &Block) -> Vec<Finding> {
+fn leaks(inventory: &Inventory, block: &Block) -> Vec<Finding> {
     let taken = block.value().taken().filter_map(|(address, known)| {
         let (holder, known) = (block.holder(address)?, known?);
-        let why = picture.use_of(block, address, known);
+        let why = inventory.use_of(block, address, known);
         matches!(why, Use::NoEndpoint | Use::NodeGone).then_some(Finding::Leak {
             given: holder.given,
             handle: holder.handle,
@@ -200,11 +200,11 @@ fn leaks(picture: &Picture, block: &Block) -> Vec<Finding> {
 }
 
 /// Returns the empty blocks of existing hosts, except one of each family if all are empty.
-fn surplus(picture: &Picture) -> Vec<Finding> {
+fn surplus(inventory: &Inventory) -> Vec<Finding> {
     let mut by_host: BTreeMap<(String, bool), Vec<(IpNet, &Block)>> = BTreeMap::new();
-    for (cidr, block) in &picture.blocks {
+    for (cidr, block) in &inventory.blocks {
         if let Some(AffinityOwner::Host(host)) = block.owner()
-            && picture.nodes.contains(&host)
+            && inventory.nodes.contains(&host)
         {
             let ipv6 = cidr.addr().is_ipv6();
             by_host
@@ -231,28 +231,31 @@ fn surplus(picture: &Picture) -> Vec<Finding> {
 
 /// Returns the blocks and host keys of deleted nodes. A block with an address borrowed by another
 /// node stays, without affinity.
-fn of_gone_nodes(picture: &Picture) -> Vec<Finding> {
-    let owned = picture
+fn of_gone_nodes(inventory: &Inventory) -> Vec<Finding> {
+    let owned = inventory
         .affinities
         .keys()
         .filter_map(|(owner, cidr)| match owner {
             AffinityOwner::Host(host) => Some((host.clone(), *cidr)),
             AffinityOwner::Virtual(_) => None,
         });
-    let gone = owned.filter(|(host, _)| picture.is_gone(host));
+    let gone = owned.filter(|(host, _)| inventory.is_gone(host));
     let mut found: Vec<Finding> = gone
         .map(|(host, block)| Finding::Orphan { host, block })
         .collect();
-    let marks = picture.hosts.iter().filter(|host| picture.is_gone(host));
+    let marks = inventory
+        .hosts
+        .iter()
+        .filter(|host| inventory.is_gone(host));
     found.extend(marks.cloned().map(Finding::Host));
     found
 }
 
 /// Returns the affinities that contradict the blocks. Virtual owners maintain their own affinities.
-fn affinities(picture: &Picture) -> Vec<Finding> {
+fn affinities(inventory: &Inventory) -> Vec<Finding> {
     let mut found = Vec::new();
     let lives = |owner: &AffinityOwner| match owner {
-        AffinityOwner::Host(host) => picture.nodes.contains(host),
+        AffinityOwner::Host(host) => inventory.nodes.contains(host),
         AffinityOwner::Virtual(_) => false,
     };
     let times = |owner: &AffinityOwner, block: IpNet| {
@@ -261,11 +264,15 @@ fn affinities(picture: &Picture) -> Vec<Finding> {
             block,
         };
         let (affinity, block) = (affinity, IpamKey::Block(block));
-        (picture.written(&affinity), picture.written(&block))
+        (inventory.written(&affinity), inventory.written(&block))
     };
-    for (owner, cidr) in picture.affinities.keys().filter(|(owner, _)| lives(owner)) {
+    for (owner, cidr) in inventory
+        .affinities
+        .keys()
+        .filter(|(owner, _)| lives(owner))
+    {
         let (written, block_written) = times(owner, *cidr);
-        let block = picture.blocks.get(cidr);
+        let block = inventory.blocks.get(cidr);
         // An unreadable block has an unknown owner.
         let unread = block.is_none() && block_written != Revision::ZERO;
         if !unread && block.and_then(Block::owner).as_ref() != Some(owner) {
@@ -277,12 +284,12 @@ fn affinities(picture: &Picture) -> Vec<Finding> {
             });
         }
     }
-    for (cidr, block) in &picture.blocks {
+    for (cidr, block) in &inventory.blocks {
         let Some(owner) = block.owner().filter(lives) else {
             continue;
         };
         let (written, block_written) = times(&owner, *cidr);
-        let affinity = picture.affinities.get(&(owner.clone(), *cidr));
+        let affinity = inventory.affinities.get(&(owner.clone(), *cidr));
         let unread = affinity.is_none() && written != Revision::ZERO;
         let confirmed =
             affinity.is_some_and(|known| known.state == AffinityState::Confirmed && !known.deleted);
@@ -298,9 +305,9 @@ fn affinities(picture: &Picture) -> Vec<Finding> {
     found
 }
 
-fn miscounts(picture: &Picture) -> Vec<Finding> {
+fn miscounts(inventory: &Inventory) -> Vec<Finding> {
     let mut held: BTreeMap<(&str, IpNet), u32> = BTreeMap::new();
-    let holders: Vec<(IpNet, String)> = picture
+    let holders: Vec<(IpNet, String)> = inventory
         .blocks
         .iter()
         .flat_map(|(cidr, block)| {
@@ -312,7 +319,7 @@ fn miscounts(picture: &Picture) -> Vec<Finding> {
     for (cidr, handle) in &holders {
         *held.entry((handle, *cidr)).or_default() += 1;
     }
-    let counted = picture.handles.iter().flat_map(|(id, handle)| {
+    let counted = inventory.handles.iter().flat_map(|(id, handle)| {
         let counts = handle.block.iter();
         counts.map(|(cidr, count)| ((id.as_str(), *cidr), *count))
     });
@@ -321,10 +328,10 @@ fn miscounts(picture: &Picture) -> Vec<Finding> {
     let mut found = Vec::new();
     for (id, cidr) in both {
         let holds = held.get(&(id, cidr)).copied();
-        let written = picture.written(&IpamKey::Handle(id.to_owned()));
-        let block_written = picture.written(&IpamKey::Block(cidr));
-        let unread = !picture.handles.contains_key(id) && written != Revision::ZERO
-            || !picture.blocks.contains_key(&cidr) && block_written != Revision::ZERO;
+        let written = inventory.written(&IpamKey::Handle(id.to_owned()));
+        let block_written = inventory.written(&IpamKey::Block(cidr));
+        let unread = !inventory.handles.contains_key(id) && written != Revision::ZERO
+            || !inventory.blocks.contains_key(&cidr) && block_written != Revision::ZERO;
         if !unread && holds != counted.get(&(id, cidr)).copied() {
             found.push(Finding::Miscount {
                 handle: id.to_owned(),
@@ -335,11 +342,11 @@ fn miscounts(picture: &Picture) -> Vec<Finding> {
             });
         }
     }
-    for (id, handle) in &picture.handles {
+    for (id, handle) in &inventory.handles {
         if handle.block.is_empty() {
             found.push(Finding::Idle {
                 handle: id.clone(),
-                written: picture.written(&IpamKey::Handle(id.clone())),
+                written: inventory.written(&IpamKey::Handle(id.clone())),
             });
         }
     }

@@ -17,7 +17,7 @@
 //!   [`Ipam::holders`] returns their allocations.
 //! - [`Ipam::release_affinity`], [`Ipam::remove_host`] and [`Ipam::release_range`] release the
 //!   blocks of hosts.
-//! - [`Ipam::picture`] reads everything, [`findings`] returns everything that needs repair, a
+//! - [`Ipam::inventory`] reads everything, [`findings`] returns everything that needs repair, a
 //!   [`Collector`] the findings that have persisted through the grace period, and [`Ipam::mend`]
 //!   repairs one finding. [`misfits`] returns endpoints that do not fit their node.
 //! - [`Block`] is one block as a plain value; [`Pool`] is a range divided into blocks.
@@ -65,10 +65,10 @@ mod block;
 mod catalog;
 mod collect;
 mod error;
+mod inventory;
 pub mod limits;
 mod mend;
 mod misfit;
-mod picture;
 mod pools;
 mod read;
 mod release;
@@ -82,8 +82,8 @@ pub use block::{Block, BlockFault, Given, Holder, Release, Released, Taker};
 pub use catalog::{NamedPool, Pools};
 pub use collect::{Collector, Finding, NotReady, findings};
 pub use error::IpamError;
+pub use inventory::{Inventory, NODE, OTHER_PLUGIN, TYPE, Use};
 pub use misfit::{Misfit, Why, misfits};
-pub use picture::{NODE, OTHER_PLUGIN, Picture, TYPE, Use};
 pub use pools::{Pool, blocks_of};
 pub use store::Ipam;
 pub use time::Time;

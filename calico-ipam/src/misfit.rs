@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use calico_model::EndpointName;
 
-use crate::picture::{NODE, Picture};
+use crate::inventory::{Inventory, NODE};
 use crate::read::possible;
 
 /// An endpoint that does not fit its node.
@@ -60,9 +60,9 @@ impl fmt::Display for Misfit {
 }
 
 /// Returns the endpoints that do not fit their node.
-pub fn misfits(picture: &Picture) -> Vec<Misfit> {
+pub fn misfits(inventory: &Inventory) -> Vec<Misfit> {
     let mut found = Vec::new();
-    for placed in &picture.placed {
+    for placed in &inventory.placed {
         let misfit = |why| Misfit {
             endpoint: placed.endpoint.clone(),
             node: placed.node.clone(),
@@ -71,11 +71,11 @@ pub fn misfits(picture: &Picture) -> Vec<Misfit> {
         if !EndpointName::is_of_node(&placed.name, &placed.node) {
             found.push(misfit(Why::Name));
         }
-        if !picture.nodes.contains(&placed.node) {
+        if !inventory.nodes.contains(&placed.node) {
             found.push(misfit(Why::NoNode));
         }
         let elsewhere = placed.addresses.iter().filter_map(|address| {
-            let on = allocated_on(picture, *address).filter(|on| *on != placed.node)?;
+            let on = allocated_on(inventory, *address).filter(|on| *on != placed.node)?;
             Some(misfit(Why::Allocated {
                 address: *address,
                 on,
@@ -87,7 +87,7 @@ pub fn misfits(picture: &Picture) -> Vec<Misfit> {
 }
 
 /// Returns the node on which an address was allocated, if the allocation has one.
-fn allocated_on(picture: &Picture, address: IpAddr) -> Option<String> {
-    let block = possible(address).find_map(|cidr| picture.blocks.get(&cidr))?;
+fn allocated_on(inventory: &Inventory, address: IpAddr) -> Option<String> {
+    let block = possible(address).find_map(|cidr| inventory.blocks.get(&cidr))?;
     block.holder(address)?.attributes.get(NODE).cloned()
 }

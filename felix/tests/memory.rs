@@ -34,7 +34,7 @@ fn held(endpoints: usize, labels_of: fn(usize) -> usize) -> usize {
         let problem = calculator.change(&key, Some(value.to_string().as_bytes()));
         assert_eq!(problem, None);
     }
-    drop(calculator.settle());
+    drop(calculator.recompute());
     let held = counting::live().wrapping_sub(before);
     drop(calculator);
     assert_eq!(counting::live(), before, "all is given back");

@@ -13,9 +13,9 @@ use fib_sync::{
 };
 use ipnet::IpNet;
 
+use super::convergence::Convergence;
 use super::duties::Own;
 use super::learned::{Learned, Paths};
-use super::settle::Settle;
 use crate::KernelConfig;
 use crate::limits::{METRICS_OF_LOCAL_PREF, TURN_LOCALS_MAX, TURN_PREFIXES_MAX};
 
@@ -95,7 +95,7 @@ pub struct Node {
     looked_behind: BTreeSet<IpNet>,
     /// The last of them that was looked up.
     looked_up: Option<IpNet>,
-    settle: Settle,
+    convergence: Convergence,
     /// The duties from the datastore.
     own: Own,
     /// Prefixes of the duties that are to be announced (true) or withdrawn (false).
@@ -134,7 +134,7 @@ impl Node {
             announced: BTreeSet::new(),
             looked_behind: BTreeSet::new(),
             looked_up: None,
-            settle: Settle::default(),
+            convergence: Convergence::default(),
             own: Own::default(),
             unannounced: BTreeMap::new(),
             config,
@@ -197,7 +197,7 @@ impl Node {
 
     /// Applies a session event.
     pub fn session(&mut self, event: &SessionEvent) {
-        self.settle.record(event);
+        self.convergence.record(event);
     }
 
     /// Starts or stops tracking a next hop of the speaker's tables.
@@ -271,7 +271,7 @@ impl Node {
         if !all {
             progress = Progress::More;
         }
-        self.settle.observe(
+        self.convergence.observe(
             now,
             tables.speaker(),
             changed || any || progress != Progress::Done,
@@ -281,7 +281,7 @@ impl Node {
 
     /// Returns the next command for the kernel.
     pub fn poll_command(&mut self, now: Instant) -> Option<Command> {
-        if self.settle.expire(now) {
+        if self.convergence.expire(now) {
             self.reconciler.finish_grace();
         }
         self.reconciler.poll_command(now)
@@ -294,7 +294,7 @@ impl Node {
 
     /// Returns when to call [`poll_command`](Self::poll_command) without an event.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.settle.deadline(), self.reconciler.poll_timeout()]
+        [self.convergence.deadline(), self.reconciler.poll_timeout()]
             .into_iter()
             .flatten()
             .min()

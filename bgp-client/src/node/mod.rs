@@ -1,9 +1,9 @@
 //! The connection between a speaker and a kernel, without I/O.
 
+mod convergence;
 mod duties;
 mod glue;
 mod learned;
-mod settle;
 #[cfg(test)]
 mod tests;
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use calico_ipam::{Collector, Finding, Ipam, NotReady, Picture, Use, findings};
+use calico_ipam::{Collector, Finding, Inventory, Ipam, NotReady, Use, findings};
 use calico_store::{KeyRange, LeaseId, Store};
 use etcd_lite::Local;
 use serde_json::{Value, json};
@@ -60,8 +60,11 @@ async fn delete(store: &dyn Store, key: &str) {
 
 /// Returns the current findings as text.
 async fn found(store: &dyn Store) -> Vec<String> {
-    let picture = Ipam::new(store).picture().await.unwrap();
-    findings(&picture).iter().map(Finding::to_string).collect()
+    let inventory = Ipam::new(store).inventory().await.unwrap();
+    findings(&inventory)
+        .iter()
+        .map(Finding::to_string)
+        .collect()
 }
 
 /// Looks twice, with more than the grace period in between, and repairs the findings.
@@ -69,11 +72,11 @@ pub(crate) async fn collect(store: &dyn Store) -> Vec<bool> {
     let ipam = Ipam::new(store);
     let mut collector = Collector::new(GRACE);
     let now = Instant::now();
-    let picture = ipam.picture().await.unwrap();
-    assert_eq!(collector.look(now, &picture), Ok(vec![]));
-    let picture = ipam.picture().await.unwrap();
+    let inventory = ipam.inventory().await.unwrap();
+    assert_eq!(collector.look(now, &inventory), Ok(vec![]));
+    let inventory = ipam.inventory().await.unwrap();
     let mut mended = Vec::new();
-    for finding in collector.look(now + GRACE, &picture).unwrap() {
+    for finding in collector.look(now + GRACE, &inventory).unwrap() {
         mended.push(ipam.mend(&finding).await.unwrap());
     }
     mended
@@ -99,15 +102,15 @@ async fn leaked_address_is_released_after_the_grace_period() {
     let leaked = take(&store, "a", "a.2", 1, &pools).await.unwrap()[0];
     let gone = take(&store, "b", "b.1", 1, &pools).await.unwrap()[0];
     endpoint(&store, "a", "w1", used).await;
-    let block = |of: &Picture, at: IpAddr| *of.blocks.keys().find(|it| it.contains(&at)).unwrap();
+    let block = |of: &Inventory, at: IpAddr| *of.blocks.keys().find(|it| it.contains(&at)).unwrap();
     let ipam = Ipam::new(&store);
-    let picture = ipam.picture().await.unwrap();
+    let inventory = ipam.inventory().await.unwrap();
     let mut expected = vec![
         format!("{leaked} of a.2 is leaked: no endpoint has it"),
         format!("{gone} of b.1 is leaked: its node is deleted"),
         format!(
             "block {} belongs to node b, which is deleted",
-            block(&picture, gone)
+            block(&inventory, gone)
         ),
     ];
     let mut leaks = found(&store).await;
@@ -118,12 +121,12 @@ async fn leaked_address_is_released_after_the_grace_period() {
     let mut collector = Collector::new(GRACE);
     let now = Instant::now();
     let almost = GRACE - Duration::from_millis(1);
-    assert_eq!(collector.look(now, &picture), Ok(vec![]));
-    assert_eq!(collector.look(now + almost, &picture), Ok(vec![]));
+    assert_eq!(collector.look(now, &inventory), Ok(vec![]));
+    assert_eq!(collector.look(now + almost, &inventory), Ok(vec![]));
     // One address comes into use, and is no longer a finding.
     endpoint(&store, "a", "w2", leaked).await;
-    let picture = ipam.picture().await.unwrap();
-    let confirmed = collector.look(now + GRACE, &picture).unwrap();
+    let inventory = ipam.inventory().await.unwrap();
+    let confirmed = collector.look(now + GRACE, &inventory).unwrap();
     assert_eq!(confirmed.len(), 2);
     for finding in &confirmed {
         assert!(ipam.mend(finding).await.unwrap(), "{finding}");
@@ -149,13 +152,13 @@ async fn changed_finding_waits_for_its_own_grace_period() {
     let ipam = Ipam::new(&store);
     let mut collector = Collector::new(GRACE);
     let now = Instant::now();
-    let first = ipam.picture().await.unwrap();
+    let first = ipam.inventory().await.unwrap();
     assert_eq!(collector.look(now, &first), Ok(vec![]));
     let old: Vec<Finding> = collector.suspects().cloned().collect();
     // Released, and assigned again, even to the same handle.
     ipam.release_handle("a.1").await.unwrap();
     take(&store, "a", "a.1", 1, &pools).await.unwrap();
-    let second = ipam.picture().await.unwrap();
+    let second = ipam.inventory().await.unwrap();
     assert_eq!(collector.look(now + GRACE, &second), Ok(vec![]));
     assert!(!ipam.mend(&old[0]).await.unwrap());
     assert_eq!(sound(&store).await.len(), 1);
@@ -163,7 +166,7 @@ async fn changed_finding_waits_for_its_own_grace_period() {
     let mut collector = Collector::new(GRACE);
     assert_eq!(collector.look(now, &second), Ok(vec![]));
     endpoint(&store, "a", "w", "10.65.0.0".parse().unwrap()).await;
-    let used = ipam.picture().await.unwrap();
+    let used = ipam.inventory().await.unwrap();
     assert_eq!(collector.look(now + GRACE, &used), Ok(vec![]));
     assert_eq!(collector.look(now + 2 * GRACE, &second), Ok(vec![]));
     assert_eq!(collector.look(now + 3 * GRACE, &second).unwrap().len(), 1);
@@ -178,9 +181,9 @@ async fn nothing_is_collected_where_not_all_can_be_seen() {
     let ipam = Ipam::new(&store);
     let mut collector = Collector::new(Duration::ZERO);
     let mut look = async || {
-        let picture = ipam.picture().await.unwrap();
+        let inventory = ipam.inventory().await.unwrap();
         let looks = [Instant::now(), Instant::now()];
-        let [_, last] = looks.map(|now| collector.look(now, &picture));
+        let [_, last] = looks.map(|now| collector.look(now, &inventory));
         last
     };
     // A datastore without `datastoreReady` has been emptied, or is not filled yet: further nodes
@@ -242,8 +245,8 @@ async fn addresses_of_other_types_are_collected_by_their_type() {
         let request = crate::tools::request("a", &taker, 1, &pools);
         Ipam::new(&store).assign(&request).await.unwrap();
     }
-    let picture = Ipam::new(&store).picture().await.unwrap();
-    let found = findings(&picture);
+    let inventory = Ipam::new(&store).inventory().await.unwrap();
+    let found = findings(&inventory);
     let leaks: Vec<&str> = found
         .iter()
         .map(|found| match found {
@@ -299,9 +302,9 @@ async fn a_host_keeps_a_block_of_each_family() {
     let mut collector = Collector::new(Duration::ZERO);
     take(&store, "a", "c.1", 4, &v4).await.unwrap();
     ipam.release_handle("c.1").await.unwrap();
-    let picture = ipam.picture().await.unwrap();
-    collector.look(Instant::now(), &picture).unwrap();
-    let confirmed = collector.look(Instant::now(), &picture).unwrap();
+    let inventory = ipam.inventory().await.unwrap();
+    collector.look(Instant::now(), &inventory).unwrap();
+    let confirmed = collector.look(Instant::now(), &inventory).unwrap();
     take(&store, "a", "c.2", 4, &v4).await.unwrap();
     for finding in &confirmed {
         assert!(!ipam.mend(finding).await.unwrap(), "{finding}");
@@ -414,8 +417,8 @@ async fn returning_node_keeps_its_blocks() {
     node(&store, "b").await;
     take(&store, "a", "a.1", 1, &pools).await.unwrap();
     let ipam = Ipam::new(&store);
-    let picture = ipam.picture().await.unwrap();
-    let found = findings(&picture);
+    let inventory = ipam.inventory().await.unwrap();
+    let found = findings(&inventory);
     node(&store, "a").await;
     for finding in found.iter().filter(|found| found.address().is_none()) {
         assert!(!ipam.mend(finding).await.unwrap(), "{finding}");
@@ -435,8 +438,8 @@ async fn datastore_with_another_guid_is_not_collected() {
         let mut information_value = information(&json!(true));
         information_value["spec"]["clusterGUID"] = guid.into();
         put(&store, INFORMATION, &information_value).await;
-        let picture = ipam.picture().await.unwrap();
-        let found = collector.look(Instant::now(), &picture)?;
+        let inventory = ipam.inventory().await.unwrap();
+        let found = collector.look(Instant::now(), &inventory)?;
         Ok(found.len())
     };
     // The GUID may be set later, and a missing GUID proves nothing.

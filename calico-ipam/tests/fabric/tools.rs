@@ -8,6 +8,11 @@ use calico_model::{AllocationBlock, BlockAffinity, IpamHandle, IpamKey};
 use calico_store::{KeyRange, LeaseId, Store};
 use ipnet::IpNet;
 
+/// Returns the seed of the run: `CAMBRIC_SEED`, derived from the content of the repository.
+pub(crate) fn drawn_seed() -> u64 {
+    std::env::var("CAMBRIC_SEED").map_or(1, |text| text.parse().expect("a number"))
+}
+
 pub(crate) fn pool(cidr: &str, block_size: u8) -> Pool {
     Pool {
         cidr: cidr.parse().unwrap(),

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use calico_ipam::{Finding, Holder, Ipam, Misfit, Picture, Pool, Use, misfits};
+use calico_ipam::{Finding, Holder, Inventory, Ipam, Misfit, Pool, Use, misfits};
 
 use super::report::{Report, holders};
 use crate::resources::Connection;
@@ -34,11 +34,11 @@ pub(crate) struct Check {
 pub(super) async fn run(args: Check) -> Result<()> {
     let store = args.connection.store().await?;
     println!("Checking IPAM for inconsistencies...\n");
-    let picture = Ipam::new(&store).picture().await?;
-    let checked = Checked::of(&picture);
+    let inventory = Ipam::new(&store).inventory().await?;
+    let checked = Checked::of(&inventory);
     print!("{}", checked.text(&args));
     if let Some(path) = &args.output {
-        Report::of(&picture, &checked.problems()).write(path)?;
+        Report::of(&inventory, &checked.problems()).write(path)?;
         println!("Report written to {}.", path.display());
     }
     Ok(())
@@ -46,7 +46,7 @@ pub(super) async fn run(args: Check) -> Result<()> {
 
 /// The result of a check.
 struct Checked<'a> {
-    picture: &'a Picture,
+    inventory: &'a Inventory,
     holders: Vec<(Holder, Use)>,
     pools: Vec<Pool>,
     /// Used addresses in no active pool.
@@ -61,23 +61,23 @@ struct Checked<'a> {
 }
 
 impl<'a> Checked<'a> {
-    fn of(picture: &'a Picture) -> Self {
-        let holders = holders(picture);
-        let pools = picture.pools.enabled();
+    fn of(inventory: &'a Inventory) -> Self {
+        let holders = holders(inventory);
+        let pools = inventory.pools.enabled();
         let given: BTreeSet<IpAddr> = holders.iter().map(|(at, _)| at.given.address).collect();
         let is_in_pool = |address: &IpAddr| pools.iter().any(|pool| pool.cidr.contains(address));
-        let not_given = picture.users.keys().filter(|at| !given.contains(at));
+        let not_given = inventory.users.keys().filter(|at| !given.contains(at));
         let (not_given, outside) = not_given.copied().partition(is_in_pool);
-        let shared = picture.users.iter().filter(|(_, users)| users.len() > 1);
+        let shared = inventory.users.iter().filter(|(_, users)| users.len() > 1);
         let shared = shared.map(|(address, _)| *address).collect();
         Self {
-            picture,
+            inventory,
             pools,
             outside,
             not_given,
             shared,
-            findings: calico_ipam::findings(picture),
-            misfits: misfits(picture),
+            findings: calico_ipam::findings(inventory),
+            misfits: misfits(inventory),
             holders,
         }
     }
@@ -107,7 +107,7 @@ impl<'a> Checked<'a> {
         let mut problems: Vec<String> =
             leaks.chain(self.faults()).map(Finding::to_string).collect();
         let users = |address: &IpAddr| {
-            let users = self.picture.users.get(address);
+            let users = self.inventory.users.get(address);
             users.map_or_else(String::new, |users| {
                 users.iter().cloned().collect::<Vec<_>>().join(", ")
             })
@@ -123,7 +123,7 @@ impl<'a> Checked<'a> {
             problems.extend(listed);
         }
         problems.extend(self.misfits.iter().map(Misfit::to_string));
-        for (key, why) in &self.picture.unreadable {
+        for (key, why) in &self.inventory.unreadable {
             problems.push(format!("{key}: {why}"));
         }
         problems
@@ -167,10 +167,10 @@ impl<'a> Checked<'a> {
         for fault in &faults {
             text.push_str(&format!("  {}\n", clean(&fault.to_string())));
         }
-        for (key, why) in &self.picture.unreadable {
+        for (key, why) in &self.inventory.unreadable {
             text.push_str(&format!("  {}: {}\n", clean(key), clean(why)));
         }
-        let faults = faults.len() + self.picture.unreadable.len();
+        let faults = faults.len() + self.inventory.unreadable.len();
         text.push_str(&format!("Found {faults} inconsistencies.\n\n"));
         text.push_str("Scanning for endpoints that do not fit their node...\n");
         for misfit in &self.misfits {
@@ -187,9 +187,9 @@ impl<'a> Checked<'a> {
 
     /// Returns the number of objects that were read, in words.
     fn loaded(&self, args: &Check) -> String {
-        let picture = self.picture;
-        let mut text = format!("Found {} IPAM blocks.\n", picture.blocks.len());
-        for (cidr, block) in &picture.blocks {
+        let inventory = self.inventory;
+        let mut text = format!("Found {} IPAM blocks.\n", inventory.blocks.len());
+        for (cidr, block) in &inventory.blocks {
             let owner = block.owner().map(|owner| owner.to_string());
             let owner = owner.map_or_else(|| "none".to_owned(), |owner| clean(&owner));
             text.push_str(&format!(" IPAM block {cidr} affinity={owner}\n"));
@@ -202,17 +202,17 @@ impl<'a> Checked<'a> {
         text.push_str(&format!("Found {} active IP pools.\n\n", self.pools.len()));
         let is_node =
             |users: &&BTreeSet<String>| users.iter().any(|user| user.starts_with("Node("));
-        let tunnels = picture.users.values().filter(is_node).count();
-        let workloads = picture.users.len() - tunnels;
+        let tunnels = inventory.users.values().filter(is_node).count();
+        let workloads = inventory.users.len() - tunnels;
         text.push_str(&format!("Found {tunnels} node tunnel IPs.\n"));
         text.push_str(&format!("Found {workloads} workload IPs.\n"));
         if args.show_all_ips {
-            for (address, users) in &picture.users {
+            for (address, users) in &inventory.users {
                 let users: Vec<String> = users.iter().map(|user| clean(user)).collect();
                 text.push_str(&format!("  {address} belongs to {}\n", users.join(", ")));
             }
         }
-        let used = picture.users.len();
+        let used = inventory.users.len();
         text.push_str(&format!("Workloads and nodes are using {used} IPs.\n\n"));
         let kept = self.holders.iter();
         let kept: Vec<&Holder> = kept

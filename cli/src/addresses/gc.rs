@@ -96,8 +96,8 @@ async fn look(
     store: &EtcdStore,
     collector: &mut Collector,
 ) -> Result<Result<Vec<Finding>, NotReady>, IpamError> {
-    let picture = Ipam::new(store).picture().await?;
-    Ok(collector.look(Instant::now(), &picture))
+    let inventory = Ipam::new(store).inventory().await?;
+    Ok(collector.look(Instant::now(), &inventory))
 }
 
 async fn watch(args: &Gc, store: &EtcdStore, collector: &mut Collector) -> Result<()> {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use calico_ipam::{Finding, Ipam, IpamError, Picture};
+use calico_ipam::{Finding, Inventory, Ipam, IpamError};
 
 use super::report::{Allocation, Report};
 use crate::resources::Connection;
@@ -51,12 +51,12 @@ async fn one(ipam: &Ipam<'_>, address: IpAddr, force: bool) -> Result<()> {
         return Ok(());
     };
     if !force {
-        let picture = ipam.picture().await?;
-        if let Some(users) = users(&picture, address) {
+        let inventory = ipam.inventory().await?;
+        if let Some(users) = users(&inventory, address) {
             bail!("{address} is used by {users}; --force releases it anyway");
         }
-        if !picture.unreadable.is_empty() {
-            let (key, why) = &picture.unreadable[0];
+        if !inventory.unreadable.is_empty() {
+            let (key, why) = &inventory.unreadable[0];
             bail!(
                 "it is unknown whether {address} is used, because {key} is unreadable: {why}; \
                  --force releases it anyway"
@@ -69,8 +69,8 @@ async fn one(ipam: &Ipam<'_>, address: IpAddr, force: bool) -> Result<()> {
 }
 
 /// Returns the users of an address as text; `None` without any.
-fn users(picture: &Picture, address: IpAddr) -> Option<String> {
-    let users: Vec<String> = picture.users.get(&address)?.iter().cloned().collect();
+fn users(inventory: &Inventory, address: IpAddr) -> Option<String> {
+    let users: Vec<String> = inventory.users.get(&address)?.iter().cloned().collect();
     Some(users.join(", "))
 }
 
@@ -89,9 +89,9 @@ async fn reported(ipam: &Ipam<'_>, args: &Release) -> Result<()> {
             !same.in_use && was == is && same.handle == found.handle
         })
     };
-    let picture = ipam.picture().await?;
+    let inventory = ipam.inventory().await?;
     for (report, path) in reports.iter().zip(&args.from_report) {
-        if report.cluster_guid != picture.cluster_guid() {
+        if report.cluster_guid != inventory.cluster_guid() {
             let path = path.display();
             bail!(
                 "{path} is from a datastore with a different clusterGUID: \"{}\"",
@@ -108,7 +108,7 @@ async fn reported(ipam: &Ipam<'_>, args: &Release) -> Result<()> {
         if found.in_use || !everywhere {
             continue;
         }
-        let used = users(&picture, *address).filter(|_| !args.force);
+        let used = users(&inventory, *address).filter(|_| !args.force);
         if let Some(users) = used {
             println!("{address} is now used by {users}");
             passed += 1;
@@ -128,7 +128,7 @@ async fn reported(ipam: &Ipam<'_>, args: &Release) -> Result<()> {
     let leaked = first.leaked_handles.iter();
     let handles: BTreeSet<&String> = leaked.map(|handle| &handle.id).collect();
     let mut mended = 0;
-    for finding in calico_ipam::findings(&ipam.picture().await?) {
+    for finding in calico_ipam::findings(&ipam.inventory().await?) {
         if let Finding::Miscount { handle, .. } | Finding::Idle { handle, .. } = &finding
             && handles.contains(handle)
             && ipam.mend(&finding).await?

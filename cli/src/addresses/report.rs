@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use calico_ipam::{Block, Holder, NODE, Picture, TYPE, Use};
+use calico_ipam::{Block, Holder, Inventory, NODE, TYPE, Use};
 use calico_model::AffinityOwner;
 use serde::{Deserialize, Serialize};
 
@@ -71,33 +71,33 @@ pub(super) struct LeakedHandle {
 }
 
 impl Report {
-    /// Makes the report of a picture and its problems.
-    pub(super) fn of(picture: &Picture, problems: &[String]) -> Self {
+    /// Makes the report of an inventory and its problems.
+    pub(super) fn of(inventory: &Inventory, problems: &[String]) -> Self {
         let mut report = Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            cluster_guid: picture.cluster_guid().to_owned(),
+            cluster_guid: inventory.cluster_guid().to_owned(),
             problems: problems.to_vec(),
             ..Self::default()
         };
-        if let Some((information, written)) = &picture.information {
+        if let Some((information, written)) = &inventory.information {
             report.datastore_locked = information.datastore_ready == Some(false);
             report.cluster_information_revision = written.to_string();
             report.cluster_type.clone_from(&information.cluster_type);
         }
         let mut named = BTreeSet::new();
-        for block in picture.blocks.values() {
-            for (holder, used) in of_block(picture, block) {
+        for block in inventory.blocks.values() {
+            for (holder, used) in of_block(inventory, block) {
                 named.extend(holder.handle.clone());
                 let address = holder.given.address;
-                let found = Allocation::of(picture, block, holder, used);
+                let found = Allocation::of(inventory, block, holder, used);
                 report.allocations.insert(address, vec![found]);
             }
         }
-        let leaked = picture.handles.keys().filter(|id| !named.contains(*id));
+        let leaked = inventory.handles.keys().filter(|id| !named.contains(*id));
         report.leaked_handles = leaked
             .map(|id| LeakedHandle {
                 id: id.clone(),
-                revision: picture.handle_written(id).to_string(),
+                revision: inventory.handle_written(id).to_string(),
             })
             .collect();
         report
@@ -117,7 +117,7 @@ impl Report {
 }
 
 impl Allocation {
-    fn of(picture: &Picture, block: &Block, holder: Holder, used: Use) -> Self {
+    fn of(inventory: &Inventory, block: &Block, holder: Holder, used: Use) -> Self {
         let attribute = |key: &str| holder.attributes.get(key).cloned().unwrap_or_default();
         let owner = match block.owner() {
             Some(AffinityOwner::Host(host)) => host,
@@ -125,7 +125,7 @@ impl Allocation {
         };
         let node = Some(attribute(NODE)).filter(|node| !node.is_empty());
         let node = node.unwrap_or_else(|| owner.clone());
-        let owners = picture.users.get(&holder.given.address);
+        let owners = inventory.users.get(&holder.given.address);
         Self {
             ip: holder.given.address.to_string(),
             sequence_number: holder.given.sequence,
@@ -143,15 +143,17 @@ impl Allocation {
 }
 
 /// Returns the holder of each address, with the use of the address.
-pub(super) fn holders(picture: &Picture) -> Vec<(Holder, Use)> {
-    let blocks = picture.blocks.values();
-    blocks.flat_map(|block| of_block(picture, block)).collect()
+pub(super) fn holders(inventory: &Inventory) -> Vec<(Holder, Use)> {
+    let blocks = inventory.blocks.values();
+    blocks
+        .flat_map(|block| of_block(inventory, block))
+        .collect()
 }
 
-fn of_block(picture: &Picture, block: &Block) -> Vec<(Holder, Use)> {
+fn of_block(inventory: &Inventory, block: &Block) -> Vec<(Holder, Use)> {
     let taken = block.value().taken();
     let holders = taken.filter_map(|(address, known)| {
-        let used = picture.use_of(block, address, known?);
+        let used = inventory.use_of(block, address, known?);
         Some((block.holder(address)?, used))
     });
     holders.collect()

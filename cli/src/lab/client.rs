@@ -84,7 +84,7 @@ pub(super) fn status(name: &str) -> Result<ExitCode> {
     let keeper = Keeper::find(name)?;
     match keeper.ask(&Request::Status {})? {
         Answer::Status(status) => {
-            println!("{}\n{}", status.picture, table(&status));
+            println!("{}\n{}", status.diagram, table(&status));
             let good = status.machines.iter().all(|machine| {
                 machine.sessions_up == machine.sessions_wanted
                     && machine.routes.is_none_or(|(held, wanted)| held == wanted)

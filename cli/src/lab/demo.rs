@@ -10,12 +10,12 @@ use serde::Serialize;
 use tokio::time::{Duration, Instant, sleep};
 
 use super::args::{DemoArgs, Inside};
+use super::diagram::Scene;
 use super::journal::{Journal, Step, milliseconds, print_line};
 use super::limits::{
     CONVERGE, DIFFERENCES_SHOWN_MAX, FLOW_MARGIN, FLOW_PERIOD, LOG_LINES_SHOWN_MAX, MOVED_LINGER,
     PING,
 };
-use super::picture::Scene;
 use super::stage::{self, Stage};
 use super::usage::{self, DaemonUsage};
 use super::{containers, kernels, reach, sessions};

@@ -16,9 +16,9 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
 use super::args::{Inside, UpArgs};
+use super::diagram::Scene;
 use super::journal::{Journal, print_line};
 use super::limits::{ANSWER, REQUEST_OCTETS_MAX};
-use super::picture::Scene;
 use super::stage::{self, Stage};
 use super::{kernels, sessions};
 
@@ -94,8 +94,8 @@ impl Answer {
 /// The state of a fabric.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FabricStatus {
-    /// The picture.
-    pub(super) picture: String,
+    /// The diagram.
+    pub(super) diagram: String,
     /// Its machines.
     pub(super) machines: Vec<MachineStatus>,
 }
@@ -250,7 +250,7 @@ async fn status(stage: &Stage) -> Result<FabricStatus> {
         .map(|machine| machine.name.clone())
         .collect();
     Ok(FabricStatus {
-        picture: Scene::of(fabric, &dead).draw(),
+        diagram: Scene::of(fabric, &dead).draw(),
         machines: all,
     })
 }

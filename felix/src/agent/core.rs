@@ -357,7 +357,7 @@ impl Agent {
         if self.trust.must_apply() || (self.trust.may_apply() && is_news) {
             self.apply();
         } else if self.trust.is_applied()
-            && let Some(touched) = self.calculator.settle_local()
+            && let Some(touched) = self.calculator.recompute_local()
         {
             self.rules.touch(touched);
         }
@@ -376,24 +376,24 @@ impl Agent {
     /// Updates the desired state. Connections of addresses that were removed or moved are scheduled
     /// for deletion.
     fn apply(&mut self) {
-        let settled = self.calculator.settle();
+        let recomputed = self.calculator.recompute();
         self.trust.take(News::Applied);
-        self.rules.touch(settled.rules);
-        self.agenda.extend(settled.interfaces);
-        self.changed_states.extend(settled.endpoints);
-        if settled.settings {
+        self.rules.touch(recomputed.rules);
+        self.agenda.extend(recomputed.interfaces);
+        self.changed_states.extend(recomputed.endpoints);
+        if recomputed.settings {
             self.scope = Scope::All;
         }
-        for Problem { key, field, reason } in settled.unsupported {
+        for Problem { key, field, reason } in recomputed.unsupported {
             emit(Reported::DatastoreFault {
                 key: Text::new(key),
                 field: Text::new(field),
                 reason: Text::new(reason),
             });
         }
-        if !settled.left.is_empty() {
-            self.resting.extend(&settled.left);
-            self.orders.push(HostCommand::Forget(settled.left));
+        if !recomputed.left.is_empty() {
+            self.resting.extend(&recomputed.left);
+            self.orders.push(HostCommand::Forget(recomputed.left));
         }
     }
 

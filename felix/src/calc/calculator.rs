@@ -11,9 +11,9 @@ use calico_model::{
 use fib_sync::Tunnel;
 use ipnet::IpNet;
 
+use super::assignments::Assignments;
 use super::desired::Desired;
 use super::fabric::{BgpPorts, Fabric};
-use super::place::Places;
 use super::policy::{Index, List, Policy, Tiers, broken, policy};
 use super::pools::Pools;
 use super::profile::Profile;
@@ -77,16 +77,16 @@ pub struct Calculator {
     pub(super) refused: BTreeMap<String, Problem>,
     /// The unsupported fields of values in effect, by key.
     unsupported: BTreeMap<String, BTreeSet<Problem>>,
-    /// Changes that are not settled yet: most stored values concern other hosts.
+    /// Changes that are not recomputed yet: most stored values concern other hosts.
     pub(super) news: News,
-    /// The result of the last settlement, with its inputs.
+    /// The result of the last recomputation, with its inputs.
     pub(super) desired: Desired,
-    /// The addresses and ports of the last full settlement, if some were added since.
-    pub(super) settled_control: Option<Control>,
-    pub(super) places: Places,
+    /// The addresses and ports of the last full recomputation, if some were added since.
+    pub(super) recomputed_control: Option<Control>,
+    pub(super) assignments: Assignments,
 }
 
-/// Changes that are not settled yet.
+/// Changes that are not recomputed yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct News {
     /// Keys of endpoints of this host, including former ones.
@@ -140,8 +140,8 @@ impl Calculator {
                 ..News::default()
             },
             desired: Desired::default(),
-            settled_control: None,
-            places: Places::default(),
+            recomputed_control: None,
+            assignments: Assignments::default(),
         }
     }
 
@@ -233,7 +233,7 @@ impl Calculator {
         Some(self.refused.entry(key.to_owned()).or_insert(problem))
     }
 
-    /// Returns whether any relevant change was recorded since it was [settled](Self::settle).
+    /// Returns whether any relevant change was recorded since it was [recomputed](Self::recompute).
     pub(crate) fn has_news(&self) -> bool {
         !self.news.is_empty() || self.index.is_touched()
     }
@@ -244,7 +244,7 @@ impl Calculator {
         self.index.checks()
     }
 
-    /// Returns the desired state of this host as of the last [settlement](Self::settle).
+    /// Returns the desired state of this host as of the last [recomputation](Self::recompute).
     pub(crate) const fn desired(&self) -> &Desired {
         &self.desired
     }

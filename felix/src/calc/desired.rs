@@ -49,7 +49,7 @@ pub struct Placement {
 
 /// The parts of [`Desired`] that may have changed.
 #[derive(Clone, Debug, Default)]
-pub struct Settled {
+pub struct Recomputed {
     /// Interfaces of present or former endpoints.
     pub interfaces: BTreeSet<String>,
     /// Endpoints.

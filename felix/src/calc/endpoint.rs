@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use calico_model::DEFAULT_ALLOW_PROFILE;
 
+use super::assignments::{Assignment, Claim, Order};
 use super::calculator::Calculator;
 use super::desired::Placement;
-use super::place::{Claim, Order, Place};
 use super::policy::Policy;
 use super::profile::{Outcome, Profile};
 use super::read::profile_key;
@@ -23,8 +23,8 @@ const OPENSTACK: &str = "openstack";
 static DEFAULT_ALLOW: Profile = Profile::default_allow();
 
 impl Calculator {
-    /// Computes the place of an endpoint from the places before it.
-    pub(super) fn place(&self, order: &Order, endpoint: &Endpoint) -> Place {
+    /// Computes the assignment of an endpoint from the assignments before it.
+    pub(super) fn assign(&self, order: &Order, endpoint: &Endpoint) -> Assignment {
         let mut builder = Builder {
             calculator: self,
             order,
@@ -47,7 +47,7 @@ impl Calculator {
                 refused
             }
         };
-        Place {
+        Assignment {
             placement: Placement {
                 missing: missing(&builder.missing),
                 endpoint,
@@ -81,8 +81,8 @@ struct Missing {
 impl<'c> Builder<'c> {
     /// Returns the endpoint that already has an address.
     fn holder(&self, address: IpAddr) -> Option<&'c Endpoint> {
-        let places = &self.calculator.places;
-        places.holder(self.order, &Claim::Address(address))
+        let assignments = &self.calculator.assignments;
+        assignments.holder(self.order, &Claim::Address(address))
     }
 
     /// Returns why the endpoint cannot have its interface.
@@ -96,7 +96,7 @@ impl<'c> Builder<'c> {
             ));
         }
         let claim = Claim::Interface(name.clone());
-        let holder = self.calculator.places.holder(self.order, &claim)?;
+        let holder = self.calculator.assignments.holder(self.order, &claim)?;
         Some(format!("{name} is the interface of endpoint {}", holder.id))
     }
 

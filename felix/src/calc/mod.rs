@@ -1,27 +1,27 @@
 //! Computes a host's desired state from stored values: pure, and independent of the order in which
 //! the values arrived.
 
+mod assignments;
 mod calculator;
 mod desired;
 mod endpoint;
 mod fabric;
 mod members;
-mod place;
 mod policy;
 #[cfg(test)]
 mod policy_tests;
 mod pools;
 mod profile;
 mod read;
+mod recompute;
 mod settings;
-mod settle;
 #[cfg(test)]
 mod tests;
 mod types;
 mod unsupported;
 
 pub use calculator::{Calculator, KINDS};
-pub use desired::{Desired, Placement, Settled};
+pub use desired::{Desired, Placement, Recomputed};
 pub use fabric::BgpPorts;
 pub(crate) use read::interface_prefixes;
 pub(crate) use settings::fault;

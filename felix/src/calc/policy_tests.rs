@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::tests::Settled as _;
+use super::tests::Recomputed as _;
 use super::{Calculator, Desired};
 use crate::render::{
     Action, ConnectionStates, End, Family, Is, Key, Match, Ruleset, Value as Element, Verdict,
@@ -180,9 +180,9 @@ proptest! {
                 change(&mut calculator, &key, None);
             }
             let news = calculator.has_news();
-            let touched = calculator.settle().rules;
+            let touched = calculator.recompute().rules;
             let desired = calculator.desired().clone();
-            prop_assert_eq!(&desired, &calculator_of(&stored).settled());
+            prop_assert_eq!(&desired, &calculator_of(&stored).recomputed());
             // Every difference is among the touched parts.
             held.follow(desired.rules(), &touched);
             prop_assert_eq!(&held, desired.rules());
@@ -205,7 +205,7 @@ proptest! {
         let mut stored: BTreeMap<String, Value> = values.into_iter().collect();
         let (key, value) = endpoint(0, 1, &["a", "b"], profile);
         stored.insert(key, value);
-        let desired = calculator_of(&stored).settled();
+        let desired = calculator_of(&stored).recomputed();
         prop_assert_eq!(unreachable(&desired), Vec::<&String>::new());
         for packet in packets {
             for ingress in [true, false] {

@@ -63,13 +63,13 @@ fn change(calculator: &mut Calculator, key: &str, value: Option<&Value>) -> Opti
 }
 
 /// Returns the desired state after settling all changes.
-pub(super) trait Settled {
-    fn settled(&mut self) -> Desired;
+pub(super) trait Recomputed {
+    fn recomputed(&mut self) -> Desired;
 }
 
-impl Settled for Calculator {
-    fn settled(&mut self) -> Desired {
-        self.settle();
+impl Recomputed for Calculator {
+    fn recomputed(&mut self) -> Desired {
+        self.recompute();
         self.desired().clone()
     }
 }
@@ -90,7 +90,7 @@ fn last_rule(desired: &Desired, chain: &str) -> String {
 fn an_endpoint_of_this_host_gets_all_it_needs() {
     let networks = ["fd65::3:70/128", "10.65.3.70/32"];
     let desired =
-        calculator_of(&[(endpoint_key("web"), open("web", "cali1", &networks))]).settled();
+        calculator_of(&[(endpoint_key("web"), open("web", "cali1", &networks))]).recomputed();
     assert_eq!(desired.interfaces.keys().collect::<Vec<_>>(), ["cali1"]);
     assert_eq!(
         desired.interfaces["cali1"].resource,
@@ -120,7 +120,7 @@ fn remote_and_addressless_endpoints_are_ignored() {
     let bare = open("b", "cali2", &[]);
     let mut calculator = calculator_of(&[(endpoint_key("a"), other), (endpoint_key("b"), bare)]);
     let mut none = Calculator::new(HOST, None);
-    assert_eq!(calculator.settled(), none.settled());
+    assert_eq!(calculator.recomputed(), none.recomputed());
 }
 
 #[test]
@@ -132,9 +132,12 @@ fn endpoint_without_addresses_or_moved_away_is_removed() {
     ] {
         let mut calculator =
             calculator_of(&[(endpoint_key("a"), open("a", "cali1", &["10.65.0.1/32"]))]);
-        assert_eq!(calculator.settled().routes.len(), 1);
+        assert_eq!(calculator.recomputed().routes.len(), 1);
         change(&mut calculator, &endpoint_key("a"), gone.as_ref());
-        assert_eq!(calculator.settled(), Calculator::new(HOST, None).settled());
+        assert_eq!(
+            calculator.recomputed(),
+            Calculator::new(HOST, None).recomputed()
+        );
     }
 }
 
@@ -152,11 +155,11 @@ fn endpoint_with_the_name_of_another_node_is_rejected() {
         let key = key("workloadendpoints", &format!("prod/{name}"));
         let problem = change(&mut calculator, &key, Some(&value)).expect(name);
         assert_eq!(problem.field, "spec.node", "{problem}");
-        let desired = calculator.settled();
+        let desired = calculator.recomputed();
         assert_eq!((desired.endpoints.len(), desired.routes.len()), (0, 0));
     }
     change(&mut calculator, &endpoint_key("a"), Some(&value));
-    assert_eq!(calculator.settled().endpoints.len(), 1);
+    assert_eq!(calculator.recomputed().endpoints.len(), 1);
 }
 
 #[test]
@@ -166,7 +169,7 @@ fn lower_id_gets_the_interface_and_the_other_waits() {
         (b.clone(), open("b", "cali1", &["10.65.0.2/32"])),
         (a.clone(), open("a", "cali1", &["10.65.0.1/32"])),
     ]);
-    let desired = calculator.settled();
+    let desired = calculator.recomputed();
     assert_eq!(
         desired.routes.keys().collect::<Vec<_>>(),
         [&ip("10.65.0.1")]
@@ -184,7 +187,7 @@ fn lower_id_gets_the_interface_and_the_other_waits() {
         )]
     );
     change(&mut calculator, &a, None);
-    let desired = calculator.settled();
+    let desired = calculator.recomputed();
     assert_eq!(
         desired.routes.keys().collect::<Vec<_>>(),
         [&ip("10.65.0.2")]
@@ -201,7 +204,7 @@ fn an_address_belongs_to_one_endpoint() {
             open("b", "cali2", &["10.65.0.1/32", "10.65.0.2/32"]),
         ),
     ])
-    .settled();
+    .recomputed();
     assert_eq!(desired.routes[&ip("10.65.0.1")], "cali1");
     assert_eq!(desired.interfaces["cali2"].addresses, [ip("10.65.0.2")]);
     assert_eq!(desired.rules().sets["sources-ipv4"].elements.len(), 2);
@@ -247,7 +250,7 @@ fn invalid_value_keeps_the_last_valid_and_is_named() {
         ),
     ];
     let mut calculator = calculator_of(&[(a.clone(), good.clone())]);
-    let before = calculator.settled();
+    let before = calculator.recomputed();
     for (bad, field, words) in cases {
         let problem = change(&mut calculator, &a, Some(&bad)).expect(field);
         assert_eq!(
@@ -255,7 +258,7 @@ fn invalid_value_keeps_the_last_valid_and_is_named() {
             (a.as_str(), field)
         );
         assert!(problem.reason.contains(words), "{problem}");
-        let desired = calculator.settled();
+        let desired = calculator.recomputed();
         assert_eq!(desired.routes, before.routes);
         assert_eq!(desired.rules(), before.rules());
         assert_eq!(desired.problems, [problem].into());
@@ -265,14 +268,14 @@ fn invalid_value_keeps_the_last_valid_and_is_named() {
         Some(String::new())
     );
     assert_eq!(change(&mut calculator, &a, Some(&good)), None);
-    assert_eq!(calculator.settled(), before);
+    assert_eq!(calculator.recomputed(), before);
 }
 
 #[test]
 fn invalid_remote_value_rejects_no_local_endpoint() {
     let mut calculator = Calculator::new("r1-c08", None);
     assert!(calculator.change(&endpoint_key("a"), Some(b"{")).is_some());
-    assert_eq!(calculator.settled().endpoints.len(), 0);
+    assert_eq!(calculator.recomputed().endpoints.len(), 0);
     assert_eq!(
         calculator.change(&key("blockaffinities", "x"), Some(b"{")),
         None
@@ -284,7 +287,7 @@ fn invalid_remote_value_rejects_no_local_endpoint() {
 fn foreign_prefix_is_rejected_until_configured() {
     let mut calculator =
         calculator_of(&[(endpoint_key("a"), open("a", "veth1", &["10.65.0.1/32"]))]);
-    let desired = calculator.settled();
+    let desired = calculator.recomputed();
     assert!(desired.routes.is_empty());
     assert!(
         problems(&desired)[0]
@@ -296,7 +299,7 @@ fn foreign_prefix_is_rejected_until_configured() {
         &key("felixconfigurations", "default"),
         Some(&config),
     );
-    assert_eq!(calculator.settled().routes.len(), 1);
+    assert_eq!(calculator.recomputed().routes.len(), 1);
 }
 
 /// Returns the rules of the chains of both directions, with those of the profile's chains inserted.
@@ -311,7 +314,7 @@ fn rules_of(profile: &Value) -> ([Vec<String>; 2], Vec<String>) {
             endpoint(HOST, "a", "cali1", &["10.65.0.1/32"], &["p"]),
         ),
     ])
-    .settled();
+    .recomputed();
     let texts = |chain: &str| -> Vec<String> {
         let rules = desired.rules().chains[chain].rules.iter();
         let inner = rules.flat_map(|rule| match &rule.action {
@@ -385,7 +388,7 @@ fn a_rule_that_cannot_be_followed_errs_on_the_closed_side() {
 fn missing_profile_drops_all_traffic() {
     let reasons = |profiles: &[&str]| {
         let value = endpoint(HOST, "a", "cali1", &["10.65.0.1/32"], profiles);
-        let desired = calculator_of(&[(endpoint_key("a"), value)]).settled();
+        let desired = calculator_of(&[(endpoint_key("a"), value)]).recomputed();
         (last_rule(&desired, "from-cali1"), desired.problems.len())
     };
     assert_eq!(
@@ -406,7 +409,7 @@ fn default_allow_cannot_be_overwritten() {
         (key("profiles", "projectcalico-default-allow"), deny),
         (endpoint_key("a"), open("a", "cali1", &["10.65.0.1/32"])),
     ])
-    .settled();
+    .recomputed();
     assert!(last_rule(&desired, "from-cali1").starts_with("counter accept"));
 }
 
@@ -472,7 +475,7 @@ fn without_ipv6_support_ipv6_addresses_are_left_out() {
             open("a", "cali1", &["10.65.0.1/32", "fd65::1/128"]),
         ),
     ])
-    .settled();
+    .recomputed();
     assert_eq!(
         desired.routes.keys().collect::<Vec<_>>(),
         [&ip("10.65.0.1")]
@@ -483,7 +486,7 @@ fn without_ipv6_support_ipv6_addresses_are_left_out() {
 #[test]
 fn only_what_concerns_this_host_is_a_change() {
     let mut calculator = Calculator::new("h1", None);
-    calculator.settle();
+    calculator.recompute();
     let endpoint = |node: &str, name: &str| {
         let resource = format!("{node}-k8s-{name}-eth0");
         let value = json!({
@@ -504,7 +507,7 @@ fn only_what_concerns_this_host_is_a_change() {
         let problem = calculator.change(&key, there.then_some(value.as_bytes()));
         let problem = problem.is_some();
         let news = calculator.has_news();
-        calculator.settle();
+        calculator.recompute();
         (problem, news)
     };
     assert_eq!(changes(endpoint("h2", "a"), true), (false, false));

@@ -256,8 +256,8 @@ impl Index {
     /// Returns whether anything may have changed.
     pub(crate) fn is_touched(&self) -> bool {
         let due = &self.due;
-        let settled = due.members.is_empty() && due.lists.is_empty() && due.sets.is_empty();
-        !settled || !self.touched.is_empty()
+        let recomputed = due.members.is_empty() && due.lists.is_empty() && due.sets.is_empty();
+        !recomputed || !self.touched.is_empty()
     }
 
     fn entry(&mut self, member: Member) -> Entry {

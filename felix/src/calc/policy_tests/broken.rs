@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{PREFIX, Packet, calculator_of, change, endpoint, policy, walk};
 use crate::calc::Calculator;
-use crate::calc::tests::Settled as _;
+use crate::calc::tests::Recomputed as _;
 use crate::render::{Action, ConnectionStates, Match, Rule, Side};
 
 /// Returns a packet from `10.65.1.1` to `vm1` of `h0`, or back.
@@ -21,7 +21,7 @@ fn between(ingress: bool) -> Packet {
 /// Returns whether `vm1` may receive, and whether it may send.
 fn open_sides(calculator: &Calculator) -> [bool; 2] {
     [(true, "to-tap1"), (false, "from-tap1")].map(|(ingress, chain)| {
-        walk(&calculator.clone().settled(), chain, &between(ingress)) == Some(true)
+        walk(&calculator.clone().recomputed(), chain, &between(ingress)) == Some(true)
     })
 }
 
@@ -49,13 +49,14 @@ fn unreadable_policy_closes_its_endpoints() {
         &json!({"order": 2, "selector": "has(a)", "ingress": [{"action": "Allow"}]}),
     );
     change(&mut calculator, &open, Some(&allow));
-    let passes = |calculator: &Calculator| walk(&calculator.clone().settled(), "to-tap1", &packet);
+    let passes =
+        |calculator: &Calculator| walk(&calculator.clone().recomputed(), "to-tap1", &packet);
     assert_eq!(passes(&calculator), Some(true));
     let bad = json!({"order": 1, "selector": "has(a)", "ingress": [{"action": "Sing"}]});
     let (other, bad) = policy("p", &bad);
     change(&mut calculator, &other, Some(&bad));
     assert_eq!(passes(&calculator), Some(false), "it comes first");
-    let problems = calculator.clone().settled().problems;
+    let problems = calculator.clone().recomputed().problems;
     assert!(
         problems
             .iter()
@@ -67,7 +68,7 @@ fn unreadable_policy_closes_its_endpoints() {
     // The last valid value stays in effect.
     change(&mut calculator, &open, Some(&bad));
     assert_eq!(passes(&calculator), Some(true));
-    let rule = Rule::clone(&calculator.clone().settled().rules().chains["to-tap1"].rules[0]);
+    let rule = Rule::clone(&calculator.clone().recomputed().rules().chains["to-tap1"].rules[0]);
     assert_eq!(
         rule.matches,
         [Match::Connection(ConnectionStates::EstablishedOrRelated)]
@@ -231,7 +232,7 @@ fn invalid_remote_address_does_not_drop_the_others() {
     let (rules, deny) = policy("p", &json!({"selector": "has(a)", "ingress": deny}));
     let (other, good) = endpoint(1, 1, &["b"], false);
     let reach = |calculator: &Calculator| {
-        walk(&calculator.clone().settled(), "to-tap1", &between(true)) == Some(true)
+        walk(&calculator.clone().recomputed(), "to-tap1", &between(true)) == Some(true)
     };
     for bad in ["10.65.1.300/32", "10.65.0.0/24", "127.0.0.1/32"] {
         let mut calculator = calculator_of([(&key, &value), (&rules, &deny)]);
@@ -249,8 +250,8 @@ fn invalid_remote_address_does_not_drop_the_others() {
         some["spec"]["ipNetworks"] = json!([bad]);
         change(&mut calculator, &other, Some(&some));
         assert!(!reach(&calculator), "{bad}");
-        assert!(!calculator.clone().settled().problems.is_empty());
+        assert!(!calculator.clone().recomputed().problems.is_empty());
         change(&mut calculator, &other, None);
-        assert!(reach(&calculator) && calculator.clone().settled().problems.is_empty());
+        assert!(reach(&calculator) && calculator.clone().recomputed().problems.is_empty());
     }
 }

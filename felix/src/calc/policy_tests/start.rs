@@ -59,7 +59,7 @@ fn lists(policies: usize, remote: usize, local: usize) -> Lists {
     ]
 }
 
-/// Returns the result of values in this order, settled after each `bite` of them, and the number of
+/// Returns the result of values in this order, recomputed after each `bite` of them, and the number of
 /// evaluated selectors.
 fn started<'v>(
     values: impl IntoIterator<Item = (&'v String, &'v Value)>,
@@ -69,10 +69,10 @@ fn started<'v>(
     for (at, (key, value)) in values.into_iter().enumerate() {
         change(&mut calculator, key, Some(value));
         if (at + 1).is_multiple_of(bite) {
-            calculator.settle();
+            calculator.recompute();
         }
     }
-    calculator.settle();
+    calculator.recompute();
     (calculator.desired().clone(), calculator.selector_checks())
 }
 

@@ -42,7 +42,7 @@ fn met(rows: &[Row]) -> Vec<String> {
         let value = json!({"metadata": {"name": name}, "spec": spec});
         change(&mut calculator, &key(*row), Some(&value));
     }
-    calculator.settle();
+    calculator.recompute();
     let rules = calculator.desired().rules();
     let jumps = |chain: &str| -> Vec<String> {
         let rules = rules.chains[chain]

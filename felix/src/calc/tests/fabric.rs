@@ -14,7 +14,7 @@ fn ports(control: &Control) -> Vec<u16> {
 #[test]
 fn control_ports_follow_the_store_and_end_with_it() {
     let mut calculator = Calculator::new(HOST, None);
-    assert_eq!(ports(&calculator.settled().control), [179]);
+    assert_eq!(ports(&calculator.recomputed().control), [179]);
     let n1 = node(json!({
         "bgp": {"ipv4Address": "10.0.0.11/24", "ipv6Address": "fd00::11/64",
             "ipv4IPIPTunnelAddr": "10.65.0.64"},
@@ -48,7 +48,7 @@ fn control_ports_follow_the_store_and_end_with_it() {
             .map(|at| at.parse().unwrap())
             .into(),
     );
-    let control = calculator.settled().control;
+    let control = calculator.recomputed().control;
     assert_eq!(ports(&control), [179, 1790, 1791]);
     assert!(control.ports.iter().all(|(protocol, _)| *protocol == TCP));
     assert_eq!(control.node_ports, [2380, 2381].into());
@@ -76,20 +76,20 @@ fn control_ports_follow_the_store_and_end_with_it() {
     // An unparsable value leaves the previous one in effect.
     let bad = json!({"spec": {"listenPort": "many"}});
     assert!(change(&mut calculator, &values[1].0, Some(&bad)).is_some());
-    assert_eq!(ports(&calculator.settled().control), [179, 1790, 1791]);
+    assert_eq!(ports(&calculator.recomputed().control), [179, 1790, 1791]);
     for (key, _) in &values {
         change(&mut calculator, key, None);
     }
     calculator.datastore_at(BTreeSet::new());
-    let fresh = Calculator::new(HOST, None).settled();
-    assert!(calculator.settled() == fresh);
+    let fresh = Calculator::new(HOST, None).recomputed();
+    assert!(calculator.recomputed() == fresh);
 }
 
 #[test]
 fn same_value_of_the_fabric_is_no_news() {
     let value = node(json!({"bgp": {"ipv4Address": "10.0.0.11/24"}}));
     let mut calculator = calculator_of(&[(key("nodes", "n1"), value.clone())]);
-    calculator.settle();
+    calculator.recompute();
     change(&mut calculator, &key("nodes", "n1"), Some(&value));
     assert!(!calculator.has_news());
 }
@@ -101,7 +101,7 @@ fn datastore_on_a_node_closes_its_port_on_all_nodes() {
     let mut ports_at = |at: &str| {
         let at = at.parse().unwrap();
         calculator.datastore_at([at].into());
-        let control = calculator.settled().control;
+        let control = calculator.recomputed().control;
         (control.node_ports, control.services)
     };
     for own in ["127.0.0.1:2379", "0.0.0.0:2379", "[::]:2379", "[::1]:2379"] {
@@ -115,7 +115,7 @@ fn datastore_on_a_node_closes_its_port_on_all_nodes() {
     // The node may arrive later than the datastore.
     let value = self::node(json!({"bgp": {"ipv4Address": "10.0.0.254/24"}}));
     change(&mut calculator, &key("nodes", "n2"), Some(&value));
-    assert_eq!(calculator.settled().control.node_ports, [2379].into());
+    assert_eq!(calculator.recomputed().control.node_ports, [2379].into());
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn bgp_settings_of_another_name_close_no_port() {
         (key("bgpconfigurations", "node.n2"), listen(1791)),
         (key("bgpconfigurations", "racks"), listen(80)),
     ]);
-    let control = calculator.settled().control;
+    let control = calculator.recomputed().control;
     assert_eq!(ports(&control), [179, 1790, 1791]);
 }
 
@@ -140,7 +140,7 @@ fn registered_reflectors_are_guarded_at_their_port() {
     let mut calculator = Calculator::new(HOST, None);
     let mut services = |value: Option<&Value>| {
         let problem = change(&mut calculator, &at("r1"), value);
-        (calculator.settled().control.services, problem.is_some())
+        (calculator.recomputed().control.services, problem.is_some())
     };
     let guarded = |port| [(ip("10.65.0.9"), port), (ip("fd65::9"), port)].into();
     assert_eq!(services(Some(&value(json!(1179)))), (guarded(1179), false));
@@ -170,7 +170,7 @@ fn ports_of_files_are_guarded_with_those_of_resources() {
     };
     calculator.bgp_files(files);
     assert!(calculator.has_news());
-    let control = calculator.settled().control;
+    let control = calculator.recomputed().control;
     assert_eq!(ports(&control), [179, 1790]);
     assert_eq!(control.node_ports, [8180, 8181].into());
     let services = [("10.0.0.1", 8179), ("10.0.0.11", 8180)];
@@ -183,7 +183,7 @@ fn ports_of_files_are_guarded_with_those_of_resources() {
         incomplete: true,
         ..BgpPorts::default()
     });
-    assert!(calculator.settled().control.host_is_closed);
+    assert!(calculator.recomputed().control.host_is_closed);
     calculator.bgp_files(BgpPorts::default());
-    assert_eq!(ports(&calculator.settled().control), [179]);
+    assert_eq!(ports(&calculator.recomputed().control), [179]);
 }

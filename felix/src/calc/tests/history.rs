@@ -112,37 +112,37 @@ fn any_changes() -> impl Strategy<Value = Vec<(String, Option<Value>)>> {
     prop::collection::vec(prop::strategy::Union::new(any), 0..24)
 }
 
-/// Returns the result of changes that are settled all at once.
+/// Returns the result of changes that are recomputed all at once.
 fn outcome(changes: &[(String, Option<Value>)]) -> Desired {
     let mut calculator = Calculator::new(HOST, None);
     for (key, value) in changes {
         change(&mut calculator, key, value.as_ref());
     }
-    calculator.settled()
+    calculator.recomputed()
 }
 
-/// Returns the result of changes that are settled one by one; each difference must be reported.
+/// Returns the result of changes that are recomputed one by one; each difference must be reported.
 fn followed(changes: &[(String, Option<Value>)]) -> Desired {
     let mut calculator = Calculator::new(HOST, None);
     let mut rules = Ruleset::default();
     for (key, value) in changes {
         change(&mut calculator, key, value.as_ref());
         let before = calculator.desired().clone();
-        let settled = calculator.settle();
+        let recomputed = calculator.recompute();
         let after = calculator.desired();
-        rules.follow(after.rules(), &settled.rules);
+        rules.follow(after.rules(), &recomputed.rules);
         assert_eq!(rules, *after.rules(), "not touched");
         let interfaces = different(&before.interfaces, &after.interfaces);
-        assert!(interfaces.is_subset(&settled.interfaces));
+        assert!(interfaces.is_subset(&recomputed.interfaces));
         let endpoints = different(&before.endpoints, &after.endpoints);
-        assert!(endpoints.is_subset(&settled.endpoints));
+        assert!(endpoints.is_subset(&recomputed.endpoints));
         let left = before.routes.iter();
         let left = left.filter(|(address, name)| after.routes.get(*address) != Some(*name));
         let left: BTreeSet<IpAddr> = left.map(|(address, _)| *address).collect();
-        assert_eq!(left, settled.left);
-        assert!(before.settings == after.settings || settled.settings);
+        assert_eq!(left, recomputed.left);
+        assert!(before.settings == after.settings || recomputed.settings);
     }
-    calculator.settled()
+    calculator.recomputed()
 }
 
 /// Returns the keys with different values.
@@ -205,6 +205,6 @@ proptest! {
             calculator.change(&name, Some(text.as_bytes()));
             calculator.change(&text, Some(&octets));
         }
-        calculator.settled();
+        calculator.recomputed();
     }
 }

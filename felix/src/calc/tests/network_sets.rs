@@ -17,7 +17,7 @@ fn set(labels: &Value, nets: &Value) -> Value {
 
 /// Returns the elements of the sets of selectors, and the rules of the policy.
 fn elements(calculator: &mut Calculator) -> Vec<String> {
-    let desired = calculator.settled();
+    let desired = calculator.recomputed();
     let sets = desired.rules().sets.iter();
     let sets = sets.filter(|(name, _)| name.contains("0s-"));
     sets.flat_map(|(_, set)| set.elements.keys().map(ToString::to_string))

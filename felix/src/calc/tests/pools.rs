@@ -37,7 +37,7 @@ fn only_traffic_leaving_the_pools_is_masqueraded() {
     let masq = "cali40masq-ipam-pools 10.65.0.0/16";
     let inside_v6 = "cali60all-ipam-pools fd65::/48";
     let expected = [&rule, all, masq, inside_v6];
-    assert_eq!(translated(&calculator.settled()), expected);
+    assert_eq!(translated(&calculator.recomputed()), expected);
 
     let hidden = json!({"spec": {"cidr": "fd66::1/48", "natOutgoing": true, "disabled": true}});
     change(&mut calculator, &key("ippools", "c"), Some(&hidden));
@@ -49,18 +49,18 @@ fn only_traffic_leaving_the_pools_is_masqueraded() {
         "cali60all-ipam-pools fd65::/48 fd66::/48",
         "cali60masq-ipam-pools fd66::/48",
     ];
-    assert_eq!(translated(&calculator.settled()), expected);
+    assert_eq!(translated(&calculator.recomputed()), expected);
 
     for name in ["a", "c"] {
         change(&mut calculator, &key("ippools", name), None);
     }
     let inside = "cali40all-ipam-pools 10.70.0.0/16";
-    assert_eq!(translated(&calculator.settled()), [inside, inside_v6]);
+    assert_eq!(translated(&calculator.recomputed()), [inside, inside_v6]);
     for name in ["b", "d"] {
         change(&mut calculator, &key("ippools", name), None);
     }
-    let none = Calculator::new(HOST, None).settled();
-    assert_eq!(calculator.settled().rules(), none.rules());
+    let none = Calculator::new(HOST, None).recomputed();
+    assert_eq!(calculator.recomputed().rules(), none.rules());
 }
 
 #[test]
@@ -71,17 +71,17 @@ fn overlapping_ranges_are_reported_once() {
         (key("ippools", "c"), pool("10.65.7.0/24", false)),
     ]);
     let both = "cali40all-ipam-pools 10.65.0.0/16";
-    assert_eq!(translated(&calculator.settled())[1], both);
+    assert_eq!(translated(&calculator.recomputed())[1], both);
     let wide = pool("10.64.0.0/15", true);
     change(&mut calculator, &key("ippools", "a"), Some(&wide));
     let masq = "cali40masq-ipam-pools 10.64.0.0/15";
-    assert_eq!(translated(&calculator.settled())[2], masq);
+    assert_eq!(translated(&calculator.recomputed())[2], masq);
 }
 
 #[test]
 fn unreadable_pool_keeps_its_last_value() {
     let mut calculator = calculator_of(&[(key("ippools", "a"), pool("10.65.0.0/16", true))]);
-    let before = calculator.settled();
+    let before = calculator.recomputed();
     let again = pool("10.65.0.0/16", true);
     change(&mut calculator, &key("ippools", "a"), Some(&again));
     assert!(!calculator.has_news());
@@ -91,7 +91,7 @@ fn unreadable_pool_keeps_its_last_value() {
     ] {
         let problem = change(&mut calculator, &key("ippools", "a"), Some(&bad)).unwrap();
         assert_eq!(problem.field, "spec.cidr");
-        let desired = calculator.settled();
+        let desired = calculator.recomputed();
         assert_eq!(desired.rules(), before.rules());
         assert_eq!(desired.problems, [problem].into());
     }
@@ -107,7 +107,7 @@ fn masquerade_uses_configured_address_and_ports() {
         let config = json!({ "spec": spec });
         let name = key("felixconfigurations", "default");
         let problem = change(&mut calculator, &name, Some(&config));
-        let mut rules = translated(&calculator.settled());
+        let mut rules = translated(&calculator.recomputed());
         rules.retain(|rule| rule.starts_with("ip"));
         (rules, problem.map(|problem| problem.what()))
     };

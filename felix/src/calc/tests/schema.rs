@@ -27,7 +27,7 @@ fn desired(values: &[(String, Value)], own: &(String, Value)) -> Desired {
         None,
         "{own:?}"
     );
-    calculator.settled()
+    calculator.recomputed()
 }
 
 /// Returns a value for a field of a rule, and the other fields that the rule then needs.
@@ -248,7 +248,7 @@ fn every_unsupported_field_that_is_due_here_is_reported() {
         let mut calculator = calculator_of(&[]);
         // An unparsable value is reported.
         let refused = change(&mut calculator, &name, Some(&base));
-        let desired = calculator.settled();
+        let desired = calculator.recomputed();
         let found = desired.problems.iter().filter(|one| one.key == name);
         assert_eq!(found.count(), 1, "{kind} {path} {refused:?}");
         count += 1;
@@ -274,7 +274,7 @@ fn subject(kind: Kind) -> (String, Value) {
 fn settings_of_another_name_are_reported() {
     let name = key("felixconfigurations", "racks");
     let value = json!({"metadata": {"name": "racks"}, "spec": {"ipv6Support": false}});
-    let desired = calculator_of(&[(name, value)]).settled();
+    let desired = calculator_of(&[(name, value)]).recomputed();
     assert_eq!(desired.problems.len(), 1);
     assert!(desired.settings.ipv6);
 }

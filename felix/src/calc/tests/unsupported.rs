@@ -9,7 +9,7 @@ fn settings_without_effect_are_reported_in_one_note() {
     let mut notes = |spec: &Value| {
         let value = json!({ "spec": spec });
         assert_eq!(change(&mut calculator, &name, Some(&value)), None);
-        let calculator_of = calculator.settle().unsupported;
+        let calculator_of = calculator.recompute().unsupported;
         let calculator_of: Vec<String> = calculator_of.iter().map(Problem::what).collect();
         let kept = calculator.desired().problems.iter().map(Problem::what);
         (calculator_of, kept.collect::<Vec<_>>())
@@ -35,10 +35,10 @@ fn remote_endpoints_are_ignored_and_deleted_ones_cleared() {
         (key("felixconfigurations", "node.other"), spec.clone()),
         (key("felixconfigurations", &format!("node.{HOST}")), spec),
     ]);
-    assert_eq!(calculator.settled().problems.len(), 1);
+    assert_eq!(calculator.recomputed().problems.len(), 1);
     let own = key("felixconfigurations", &format!("node.{HOST}"));
     change(&mut calculator, &own, None);
-    assert!(calculator.settled().problems.is_empty());
+    assert!(calculator.recomputed().problems.is_empty());
 }
 
 #[test]
@@ -49,10 +49,10 @@ fn vxlan_pool_is_reported_until_changed() {
     let words = "spec.vxlanMode: no tunnels are made: no route leads to the pool's addresses \
                  on other hosts";
     assert_eq!(
-        problems(&calculator.settled()),
+        problems(&calculator.recomputed()),
         [format!("{name}: {words}")]
     );
     change(&mut calculator, &name, Some(&pool("Never")));
     assert!(calculator.has_news());
-    assert!(calculator.settled().problems.is_empty());
+    assert!(calculator.recomputed().problems.is_empty());
 }

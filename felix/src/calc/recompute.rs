@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
+use super::assignments::{Assignment, Order};
 use super::calculator::Calculator;
-use super::desired::{Placement, Settled};
+use super::desired::{Placement, Recomputed};
 use super::members;
-use super::place::{Order, Place};
 use super::policy::Touched;
 use super::read::local_id;
 use super::types::{Endpoint, EndpointId, Problem};
@@ -17,59 +17,59 @@ use crate::work;
 impl Calculator {
     /// Updates `desired` with all recorded changes. The result equals that of a
     /// new calculator with the same values.
-    pub fn settle(&mut self) -> Settled {
+    pub fn recompute(&mut self) -> Recomputed {
         let news = std::mem::take(&mut self.news);
         let touched = self.index.take_touched();
-        let mut settled = Settled {
+        let mut recomputed = Recomputed {
             settings: news.settings && self.take_settings(),
-            ..Settled::default()
+            ..Recomputed::default()
         };
         if news.pools {
             self.desired.rules.set_pools(&self.pools.ranges());
             self.put_frame();
         }
         self.put_tunnels(news.tunnels);
-        let was_added = self.settled_control.take().is_some();
-        if news.fabric || news.local || was_added || settled.settings {
+        let was_added = self.recomputed_control.take().is_some();
+        if news.fabric || news.local || was_added || recomputed.settings {
             let sources = self.desired.settings.tunnel_sources.clone();
             self.desired.control = self.fabric.control(sources);
             self.desired.rules.set_control(&self.desired.control);
         }
         let mut due: BTreeSet<Order> = BTreeSet::new();
         for key in &news.endpoints {
-            due.extend(self.places.claim(key, self.endpoints.get(key)));
+            due.extend(self.assignments.claim(key, self.endpoints.get(key)));
         }
-        due.extend(self.places.orders(touched.endpoints.iter()));
-        if settled.settings || news.tiers {
-            due.extend(self.places.orders(self.endpoints.keys()));
+        due.extend(self.assignments.orders(touched.endpoints.iter()));
+        if recomputed.settings || news.tiers {
+            due.extend(self.assignments.orders(self.endpoints.keys()));
         }
         let replaced = self.replace(due);
-        self.apply(replaced, &mut settled);
+        self.apply(replaced, &mut recomputed);
         self.exchange_members(touched);
         for [before, now] in news.unsupported {
             let problems = &mut self.desired.problems;
-            self.places.count_problems(&before, &now, problems);
-            settled.unsupported.extend(now);
+            self.assignments.count_problems(&before, &now, problems);
+            recomputed.unsupported.extend(now);
         }
         for key in news.refused {
-            settled.endpoints.extend(self.refuse(key));
+            recomputed.endpoints.extend(self.refuse(key));
         }
         self.desired.refused = self.refused.len();
-        for id in &settled.endpoints {
+        for id in &recomputed.endpoints {
             match self.placement(id) {
                 Some(placement) => self.desired.endpoints.insert(id.clone(), placement),
                 None => self.desired.endpoints.remove(id),
             };
         }
         self.desired.rules.close();
-        settled.rules = self.desired.rules.take_touched();
-        settled
+        recomputed.rules = self.desired.rules.take_touched();
+        recomputed
     }
 
     /// Adds to `desired` what this host itself has learned of the fabric, if that has changed, while
-    /// the stored values may be incomplete. No port or address of the last full settlement is
+    /// the stored values may be incomplete. No port or address of the last full recomputation is
     /// removed. Returns the changed parts of the packet filter.
-    pub(crate) fn settle_local(&mut self) -> Option<render::Touched> {
+    pub(crate) fn recompute_local(&mut self) -> Option<render::Touched> {
         let has_tunnels = std::mem::take(&mut self.news.tunnels);
         let has_fabric = std::mem::take(&mut self.news.local);
         self.put_tunnels(has_tunnels);
@@ -87,10 +87,10 @@ impl Calculator {
 
     fn add_local_control(&mut self) {
         let desired = &mut self.desired;
-        let settled = self.settled_control.take();
-        let settled = settled.unwrap_or_else(|| desired.control.clone());
-        desired.control = settled.clone();
-        self.settled_control = Some(settled);
+        let recomputed = self.recomputed_control.take();
+        let recomputed = recomputed.unwrap_or_else(|| desired.control.clone());
+        desired.control = recomputed.clone();
+        self.recomputed_control = Some(recomputed);
         self.fabric.close_local(&mut desired.control);
         desired.rules.set_control(&desired.control);
     }
@@ -123,71 +123,83 @@ impl Calculator {
         self.desired.rules.set_frame(frame);
     }
 
-    /// Computes the places of endpoints again, and of later ones that want what these have taken or
+    /// Computes the assignments of endpoints again, and of later ones that want what these have taken or
     /// released: of two that want the same thing, the lower one gets it. Returns the previous
-    /// places.
-    fn replace(&mut self, mut due: BTreeSet<Order>) -> BTreeMap<Order, Option<Place>> {
+    /// assignments.
+    fn replace(&mut self, mut due: BTreeSet<Order>) -> BTreeMap<Order, Option<Assignment>> {
         let mut replaced = BTreeMap::new();
         while let Some(order) = due.pop_first() {
             let endpoint = self.endpoints.get(&order.key);
             let new = endpoint
                 .filter(|endpoint| endpoint.id == order.id)
-                .map(|endpoint| self.place(&order, endpoint));
-            let old = self.places.exchange(&order, new);
-            let new = self.places.get(&order);
-            work::count(1 + new.map_or(0, |place| place.part.chains.len()));
-            let takes = |place: Option<&Place>| place.map(Place::takes).unwrap_or_default();
+                .map(|endpoint| self.assign(&order, endpoint));
+            let old = self.assignments.exchange(&order, new);
+            let new = self.assignments.get(&order);
+            work::count(1 + new.map_or(0, |assignment| assignment.part.chains.len()));
+            let takes = |assignment: Option<&Assignment>| {
+                assignment.map(Assignment::takes).unwrap_or_default()
+            };
             let (before, after) = (takes(old.as_ref()), takes(new));
             if before != after {
-                due.extend(self.places.after(&order, before.iter().chain(&after)));
+                due.extend(self.assignments.after(&order, before.iter().chain(&after)));
             }
             replaced.insert(order, old);
         }
         replaced
     }
 
-    /// Removes the old places from the desired state, and then adds the new ones.
-    fn apply(&mut self, replaced: BTreeMap<Order, Option<Place>>, settled: &mut Settled) {
+    /// Removes the old assignments from the desired state, and then adds the new ones.
+    fn apply(
+        &mut self,
+        replaced: BTreeMap<Order, Option<Assignment>>,
+        recomputed: &mut Recomputed,
+    ) {
         let desired = &mut self.desired;
         let old = || replaced.values().flatten();
-        for place in old() {
-            let Some(endpoint) = place.holder() else {
+        for assignment in old() {
+            let Some(endpoint) = assignment.holder() else {
                 continue;
             };
-            desired.rules.remove(&place.part);
+            desired.rules.remove(&assignment.part);
             desired.interfaces.remove(&endpoint.interface);
             for address in endpoint.routes() {
                 desired.routes.remove(&address);
             }
         }
-        for place in replaced.keys().filter_map(|order| self.places.get(order)) {
-            let Some(endpoint) = place.holder() else {
+        for assignment in replaced
+            .keys()
+            .filter_map(|order| self.assignments.get(order))
+        {
+            let Some(endpoint) = assignment.holder() else {
                 continue;
             };
             let name = &endpoint.interface;
-            desired.rules.add(&place.part);
+            desired.rules.add(&assignment.part);
             desired.interfaces.insert(name.clone(), endpoint.clone());
             for address in endpoint.routes() {
                 desired.routes.insert(address, name.clone());
             }
-            settled.interfaces.insert(name.clone());
+            recomputed.interfaces.insert(name.clone());
         }
-        for endpoint in old().filter_map(Place::holder) {
-            settled.interfaces.insert(endpoint.interface.clone());
+        for endpoint in old().filter_map(Assignment::holder) {
+            recomputed.interfaces.insert(endpoint.interface.clone());
             let routes = &desired.routes;
             let left = endpoint.routes();
             let left = left.filter(|address| routes.get(address) != Some(&endpoint.interface));
-            settled.left.extend(left);
+            recomputed.left.extend(left);
         }
         for (order, old) in replaced {
-            let problems = |place: Option<&Place>| match place {
-                Some(place) => place.problems.clone(),
+            let problems = |assignment: Option<&Assignment>| match assignment {
+                Some(assignment) => assignment.problems.clone(),
                 None => BTreeSet::new(),
             };
-            let (gone, come) = (problems(old.as_ref()), problems(self.places.get(&order)));
-            self.places
+            let (gone, come) = (
+                problems(old.as_ref()),
+                problems(self.assignments.get(&order)),
+            );
+            self.assignments
                 .count_problems(&gone, &come, &mut self.desired.problems);
-            settled.endpoints.insert(order.id);
+            recomputed.endpoints.insert(order.id);
         }
     }
 
@@ -208,13 +220,16 @@ impl Calculator {
     fn refuse(&mut self, key: String) -> Option<EndpointId> {
         let new = self.refused.get(&key);
         let old = match new {
-            Some(problem) => self.places.refused.insert(key.clone(), problem.clone()),
-            None => self.places.refused.remove(&key),
+            Some(problem) => self
+                .assignments
+                .refused
+                .insert(key.clone(), problem.clone()),
+            None => self.assignments.refused.remove(&key),
         };
         let set = |problem: Option<&Problem>| problem.into_iter().cloned().collect();
         let (gone, come) = (set(old.as_ref()), set(new));
         let is_refused = new.is_some();
-        self.places
+        self.assignments
             .count_problems(&gone, &come, &mut self.desired.problems);
         let (id, resource) = local_id(&key, &self.hostname)?;
         let order = Order {
@@ -222,8 +237,8 @@ impl Calculator {
             key,
         };
         match is_refused {
-            true => self.places.refused_here.insert(order, resource),
-            false => self.places.refused_here.remove(&order),
+            true => self.assignments.refused_here.insert(order, resource),
+            false => self.assignments.refused_here.remove(&order),
         };
         Some(id)
     }
@@ -237,12 +252,12 @@ impl Calculator {
         };
         let from = (Bound::Included(&from), Bound::Unbounded);
         let mut placement = self
-            .places
+            .assignments
             .last(id, from)
-            .map(|place| place.placement.clone());
-        let refused = self.places.refused_here.range::<Order, _>(from);
+            .map(|assignment| assignment.placement.clone());
+        let refused = self.assignments.refused_here.range::<Order, _>(from);
         for (order, resource) in refused.take_while(|(order, _)| order.id == *id) {
-            let problem = self.places.refused.get(&order.key);
+            let problem = self.assignments.refused.get(&order.key);
             let what = problem.map(Problem::what).unwrap_or_default();
             match &mut placement {
                 Some(placement) => {

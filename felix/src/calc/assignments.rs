@@ -24,7 +24,7 @@ pub(super) enum Claim {
 
 /// The placement of an endpoint.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct Assignment {
     pub(super) placement: Placement,
     /// Whether it has its interface.
     pub(super) has_interface: bool,
@@ -34,7 +34,7 @@ pub(super) struct Place {
     pub(super) problems: BTreeSet<Problem>,
 }
 
-impl Place {
+impl Assignment {
     /// Returns the endpoint, with what it gets, if it has its interface.
     pub(super) fn holder(&self) -> Option<&Endpoint> {
         self.has_interface.then_some(&self.placement.endpoint)
@@ -55,8 +55,8 @@ impl Place {
 
 /// All endpoints of this host, in order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Places {
-    places: BTreeMap<Order, Place>,
+pub(super) struct Assignments {
+    assignments: BTreeMap<Order, Assignment>,
     /// The position of each key, and what it wants.
     claims: BTreeMap<String, (EndpointId, BTreeSet<Claim>)>,
     claimants: BTreeMap<Claim, BTreeSet<Order>>,
@@ -68,7 +68,7 @@ pub(super) struct Places {
     pub(super) refused_here: BTreeMap<Order, String>,
 }
 
-impl Places {
+impl Assignments {
     /// Records what a key's endpoint wants. Returns its previous and its new position.
     pub(super) fn claim(&mut self, key: &str, endpoint: Option<&Endpoint>) -> Vec<Order> {
         let mut turns = Vec::new();
@@ -132,7 +132,7 @@ impl Places {
         let earlier = (Bound::Unbounded, Bound::Excluded(order));
         let mut claimants = self.claimants.get(claim)?.range::<Order, _>(earlier);
         claimants.find_map(|order| {
-            let endpoint = self.places.get(order)?.holder()?;
+            let endpoint = self.assignments.get(order)?.holder()?;
             let has = match claim {
                 Claim::Interface(_) => true,
                 Claim::Address(address) => endpoint.routes().any(|one| one == *address),
@@ -141,27 +141,31 @@ impl Places {
         })
     }
 
-    pub(super) fn get(&self, order: &Order) -> Option<&Place> {
-        self.places.get(order)
+    pub(super) fn get(&self, order: &Order) -> Option<&Assignment> {
+        self.assignments.get(order)
     }
 
-    /// Replaces a place. Returns the previous one.
-    pub(super) fn exchange(&mut self, order: &Order, new: Option<Place>) -> Option<Place> {
+    /// Replaces an assignment. Returns the previous one.
+    pub(super) fn exchange(
+        &mut self,
+        order: &Order,
+        new: Option<Assignment>,
+    ) -> Option<Assignment> {
         match new {
-            Some(place) => self.places.insert(order.clone(), place),
-            None => self.places.remove(order),
+            Some(assignment) => self.assignments.insert(order.clone(), assignment),
+            None => self.assignments.remove(order),
         }
     }
 
-    /// Returns the last place of an id; there are several only if two keys have the same id.
+    /// Returns the last assignment of an id; there are several only if two keys have the same id.
     pub(super) fn last(
         &self,
         id: &EndpointId,
         from: (Bound<&Order>, Bound<&Order>),
-    ) -> Option<&Place> {
-        let places = self.places.range::<Order, _>(from);
-        let places = places.take_while(|(order, _)| order.id == *id);
-        places.last().map(|(_, place)| place)
+    ) -> Option<&Assignment> {
+        let assignments = self.assignments.range::<Order, _>(from);
+        let assignments = assignments.take_while(|(order, _)| order.id == *id);
+        assignments.last().map(|(_, assignment)| assignment)
     }
 
     /// Updates the counts of problems.

@@ -19,7 +19,7 @@ use crate::time::Time;
 
 /// Blocks, affinities and handles, and the nodes and endpoints that use them.
 #[derive(Debug, Clone)]
-pub struct Picture {
+pub struct Inventory {
     /// The time of the reading.
     pub at: Time,
     /// Whether the datastore may be applied: `datastoreReady` is true, and the datastore has not
@@ -108,7 +108,7 @@ const TUNNELS: [&str; 5] = [
 /// Use of an address that the IPAM plugin assigned for another plugin, which writes no endpoints.
 pub const OTHER_PLUGIN: &str = "plugin:";
 
-impl Picture {
+impl Inventory {
     /// Returns the revision of a key; zero if it does not exist.
     pub(crate) fn written(&self, key: &IpamKey) -> Revision {
         self.written.get(key).copied().unwrap_or_default()
@@ -283,19 +283,19 @@ impl Picture {
 impl Ipam<'_> {
     /// Reads everything. Users of addresses are read after the allocations, so that every user that
     /// was written by the time its allocation was read is seen.
-    pub async fn picture(&self) -> Result<Picture, IpamError> {
-        let mut picture = Picture::of(self.now());
+    pub async fn inventory(&self) -> Result<Inventory, IpamError> {
+        let mut inventory = Inventory::of(self.now());
         let list = async |prefix: String| self.store.list(KeyRange::prefix(prefix)).await;
-        picture.own_keys(list(IPAM_PREFIX.to_owned()).await?);
-        picture.pools = self.pools().await?;
-        picture.all_nodes(&list(Kind::Node.prefix()).await?);
-        picture.endpoints(&list(Kind::WorkloadEndpoint.prefix()).await?);
-        picture.information(&list(Kind::ClusterInformation.prefix()).await?);
+        inventory.own_keys(list(IPAM_PREFIX.to_owned()).await?);
+        inventory.pools = self.pools().await?;
+        inventory.all_nodes(&list(Kind::Node.prefix()).await?);
+        inventory.endpoints(&list(Kind::WorkloadEndpoint.prefix()).await?);
+        inventory.information(&list(Kind::ClusterInformation.prefix()).await?);
         // A datastore without nodes, but with blocks of hosts, is being restored.
-        let emptied = picture.nodes.is_empty() && !picture.blocks.is_empty();
-        let information = picture.information.as_ref();
-        picture.ready =
+        let emptied = inventory.nodes.is_empty() && !inventory.blocks.is_empty();
+        let information = inventory.information.as_ref();
+        inventory.ready =
             !emptied && information.is_some_and(|(information, _)| information.is_ready());
-        Ok(picture)
+        Ok(inventory)
     }
 }

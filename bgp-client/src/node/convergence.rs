@@ -11,14 +11,14 @@ use crate::limits::QUIET;
 /// period without changes. For a neighbor that never connects, or never sends a marker, the wait
 /// lasts until the end of the grace period.
 #[derive(Debug, Default)]
-pub(super) struct Settle {
+pub(super) struct Convergence {
     awaited: AwaitedEndOfRib,
     /// The end of the period without changes, unless another change occurs.
     quiet_at: Option<Instant>,
     over: bool,
 }
 
-impl Settle {
+impl Convergence {
     /// Applies a session event.
     pub(super) fn record(&mut self, event: &Event) {
         self.awaited.observe(event);

@@ -1,4 +1,4 @@
-//! A picture of a fabric.
+//! A diagram of a fabric.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use netns_lab::fabric::Fabric;
 /// Nodes that are drawn; further ones are only counted.
 const NODES_DRAWN_MAX: usize = 8;
 
-/// The content of a picture: plain data, so that it can be drawn without a fabric.
+/// The content of a diagram: plain data, so that it can be drawn without a fabric.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scene {
     /// Reflectors, and whether each runs.
@@ -62,9 +62,9 @@ impl Scene {
             })
             .collect();
         let width = row_width(&below).max(row_width(&above));
-        let mut picture = String::new();
+        let mut diagram = String::new();
         if !above.is_empty() {
-            row(&mut picture, &above, width, Edge::Below);
+            row(&mut diagram, &above, width, Edge::Below);
         }
         let what = if self.mesh { "full mesh" } else { UNDERLAY };
         let (up, down) = (stems(&above, width), stems(&below, width));
@@ -78,12 +78,12 @@ impl Scene {
                 },
             )
             .collect();
-        let _ = writeln!(picture, "{line} {what}, AS {}", self.asn);
-        row(&mut picture, &below, width, Edge::Above);
+        let _ = writeln!(diagram, "{line} {what}, AS {}", self.asn);
+        row(&mut diagram, &below, width, Edge::Above);
         if self.more > 0 {
-            let _ = writeln!(picture, "  and {} more nodes", self.more);
+            let _ = writeln!(diagram, "  and {} more nodes", self.more);
         }
-        picture
+        diagram
     }
 }
 
@@ -132,13 +132,13 @@ fn stems(boxes: &[Box], width: usize) -> Vec<usize> {
 }
 
 /// Draws boxes side by side, in the middle of `width`.
-fn row(picture: &mut String, boxes: &[Box], width: usize, to: Edge) {
+fn row(diagram: &mut String, boxes: &[Box], width: usize, to: Edge) {
     let margin = " ".repeat(GAP + width.saturating_sub(row_width(boxes)) / 2);
     let gap = " ".repeat(GAP);
     let height = boxes.iter().map(|b| b.0.len()).max().unwrap_or(0);
     let mut line = |cells: Vec<String>| {
         let text = format!("{margin}{}", cells.join(&gap));
-        let _ = writeln!(picture, "{}", text.trim_end());
+        let _ = writeln!(diagram, "{}", text.trim_end());
     };
     let stem = |b: &Box| format!("{:^1$}", "│", b.inner_width() + 2);
     let frame = |b: &Box, left: char, right: char, knot: Option<char>| {
