@@ -52,7 +52,8 @@ pub fn run(root: &Path) -> Result<bool> {
     let mut jobs = runner::jobs(&setting, &table, &executables)?;
     let tests = jobs.len();
     summary.stages.push(Stage::run("fuzz targets", || {
-        let targets = fuzz::build(root).and_then(|at| fuzz::jobs(&setting, &table, &at));
+        let targets =
+            fuzz::build(root).and_then(|at| fuzz::jobs(&setting, &table, &at, fuzz::Begin::Empty));
         ok_or_print(targets)
             .map(|targets| jobs.extend(targets))
             .is_some()

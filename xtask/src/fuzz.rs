@@ -81,13 +81,22 @@ pub fn build(root: &Path) -> Result<PathBuf> {
     Ok(directory.join(host).join("release"))
 }
 
+/// The inputs that a run begins with, beside those of the repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// None, so that the same tree and seed try the same inputs.
+    Empty,
+    /// Those that earlier runs have found.
+    Found,
+}
+
 /// Returns a job for each target.
 ///
 /// # Errors
 /// If a directory for new inputs cannot be made.
-pub fn jobs(setting: &Setting, table: &Table, programs: &Path) -> Result<Vec<Job>> {
+pub fn jobs(setting: &Setting, table: &Table, programs: &Path, from: Begin) -> Result<Vec<Job>> {
     let job = |target: &Target| {
-        let words = command(setting, programs, target)?;
+        let words = command(setting, programs, target, from)?;
         let words: Vec<_> = words.iter().map(String::as_str).collect();
         let name = format!("fuzz/{}", target.name);
         Ok(runner::command(setting, table, &name, &words))
@@ -96,11 +105,23 @@ pub fn jobs(setting: &Setting, table: &Table, programs: &Path) -> Result<Vec<Job
 }
 
 /// Returns the command that tries the inputs of the repository, and mutations of them. New inputs
-/// are stored in `target/fuzz/corpus`, failing ones in `target/fuzz/artifacts`.
-fn command(setting: &Setting, programs: &Path, target: &Target) -> Result<Vec<String>> {
+/// are stored in `target/fuzz/corpus`, or in `target/fuzz/new`, which is emptied before; failing ones
+/// in `target/fuzz/artifacts`.
+fn command(
+    setting: &Setting,
+    programs: &Path,
+    target: &Target,
+    from: Begin,
+) -> Result<Vec<String>> {
     let Target { name, inputs } = target;
     let directory = |kind: &str| setting.root.join("target/fuzz").join(kind).join(name);
-    let (found, failed) = (directory("corpus"), directory("artifacts"));
+    let (found, failed) = match from {
+        Begin::Empty => (directory("new"), directory("artifacts")),
+        Begin::Found => (directory("corpus"), directory("artifacts")),
+    };
+    if from == Begin::Empty && found.exists() {
+        fs::remove_dir_all(&found).with_context(|| found.display().to_string())?;
+    }
     for directory in [&found, &failed] {
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     }

@@ -6,6 +6,7 @@
 //! the needs of each test: the longest first, those that measure time alone at the end. A lab that
 //! fails is run again, alone; if it passes then, it is reported as FLAKY.
 
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,6 +18,7 @@ mod enclose;
 mod find;
 mod flaky;
 mod needs;
+mod properties;
 mod report;
 mod schedule;
 mod seed;
@@ -93,13 +95,21 @@ impl Setting {
 /// If an executable does not list its tests.
 pub fn jobs(setting: &Setting, table: &Table, executables: &[Executable]) -> Result<Vec<Job>> {
     let mut jobs = Vec::new();
+    let mut properties = BTreeMap::new();
     for executable in executables {
+        let directory = &executable.directory;
+        if !properties.contains_key(directory) {
+            properties.insert(directory.clone(), properties::of_package(directory)?);
+        }
         for test in names(executable)? {
             let name = format!("{}::{test}", executable.name);
+            let function = test.rsplit("::").next().unwrap_or(&test);
+            let mut needs = table.needs(&name);
+            needs.drawn |= properties[directory].contains(function);
             let mut command = vec![executable.path.display().to_string()];
             command.extend(["--exact".to_owned(), test, "--nocapture".to_owned()]);
             jobs.push(Job {
-                needs: table.needs(&name),
+                needs,
                 name,
                 command,
                 directory: executable.directory.clone(),

@@ -1,4 +1,4 @@
-//! Tests with random inputs, with random seeds, for a given time: `make soak MINUTES=60`.
+//! Properties, simulations and fuzz targets with random seeds, for a given time: `make soak MINUTES=60`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use anyhow::Result;
 use crate::fuzz;
 use crate::runner::{self, Setting, Table, Verdict};
 
-/// Runs all tests with random inputs, round by round, until the time is over or one fails: its seed
+/// Runs all properties, all tests of `tests.toml` that draw, and the fuzz targets, round by round, until the time is over or one fails: its seed
 /// is printed then, and `CAMBRIC_SEED` and `PROPTEST_RNG_SEED` reproduce the failure.
 ///
 /// # Errors
@@ -23,7 +23,7 @@ pub fn run(root: &Path, minutes: u64) -> Result<bool> {
         setting.seed = runner::random()?;
         let mut jobs = runner::jobs(&setting, &table, &executables)?;
         jobs.retain(|job| job.needs.drawn);
-        jobs.extend(fuzz::jobs(&setting, &table, &targets)?);
+        jobs.extend(fuzz::jobs(&setting, &table, &targets, fuzz::Begin::Found)?);
         println!("seed {}: {} tests", setting.seed, jobs.len());
         let outcomes = runner::run(&setting, jobs)?;
         if outcomes

@@ -20,7 +20,7 @@ pub struct Needs {
     pub alone: bool,
     /// It needs the machine's own namespaces, `/run` or `/tmp`.
     pub open: bool,
-    /// Its inputs are drawn from the seed: `soak` runs it repeatedly.
+    /// Its inputs are drawn from the seed: `soak` runs it repeatedly. Properties need no row for it.
     pub drawn: bool,
     /// Its time limit, in seconds.
     pub limit: u64,
