@@ -1,4 +1,4 @@
-# What a newcomer needs: `make demo`, `make test`. `make help` lists the rest.
+# Begin with `make demo` and `make test`. `make help` lists all targets.
 
 CARGO ?= cargo
 DEMO = -p cambric-cli -p cambric-bgp-client -p cambric-cni -p cambric-felix -p cambric-route-reflector
@@ -33,8 +33,8 @@ deb: build
 docs:
 	$(XTASK) docs
 
-# What needs no run: format, lints, the shape of the repository, documentation. In the profile of the
-# tests, so that nothing is built twice.
+# Checks that run no program: format, lints, the shape of the repository, documentation. In the profile
+# of the tests, so that nothing is built twice.
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked --profile quick -- -D warnings
@@ -57,7 +57,7 @@ bench: packages
 	$(CARGO) build --release --locked -p cambric-bench -p cambric-bgp-client -p cambric-cni -p cambric-felix -p cambric-route-reflector
 	target/release/bench $(BENCH)
 
-# What a release needs beside `make test`: RELEASING.md. RELEASE='--without cargo-deny --since v0.1.0'.
+# Checks of a release beside `make test`: RELEASING.md. RELEASE='--without cargo-deny --since v0.1.0'.
 release-check:
 	$(XTASK) release-check $(RELEASE)
 

@@ -65,7 +65,7 @@ fi
 
 echo "installing for the tests: $missing"
 export DEBIAN_FRONTEND=noninteractive
-# What is installed need not survive a power failure in that very minute: half the time.
+# The packages need not survive a power failure in this minute: this takes half the time.
 # shellcheck disable=SC2086  # one word a package
 "$(dirname "$0")/insist.sh" sh -euc 'apt-get -qq update && apt-get -qq "$@"' apt-get \
     install -y --no-install-recommends -o Dpkg::Options::=--force-unsafe-io \

@@ -2,7 +2,7 @@
 //!
 //! A program has some 28,000 of them, which the loader reads at each start: 0.7 MB of resident memory
 //! of every daemon. The loader of glibc reads the packed form from 2.36 on, and refuses a program whose
-//! linker does not say so in it, as mold 1.10 does not; another linker ignores the option. So a small
+//! linker does not record it there, as mold 1.10 does not; another linker ignores the option. So a small
 //! program is linked in this way, and run: only where it has the packed form and runs, the programs are
 //! linked so, too.
 
@@ -11,10 +11,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// What packs relative relocations (`DT_RELR`).
+/// The option that packs relative relocations (`DT_RELR`).
 const PACK: &str = "-Wl,-z,pack-relative-relocs";
 
-/// What a program with packed relocations requires of the loader, as glibc has it.
+/// The version that a program with packed relocations requires of the loader, as glibc names it.
 const REQUIREMENT: &[u8] = b"\0GLIBC_ABI_DT_RELR\0";
 
 /// A program with one relative relocation.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages in three hosts of a lab, each with a systemd of its own, as
-# docs/operate/install.md has an operator do it; then looks at what systemd runs: as whom and with
-# which rights, that it routes, how it comes back, and that a purge leaves nothing. As root.
+# docs/operate/install.md describes it. Then checks the services: their users and capabilities, that
+# they route, that they restart, and that a purge leaves nothing. As root.
 #
 # The hosts are in namespaces, with this machine's files under overlays (tools/package-host.sh):
 # nothing that is written reaches the machine, and all of it is gone with this script.
@@ -107,7 +107,7 @@ boot() {
         fail "dpkg -i in $host: $(cat "/mnt/$host/dpkg.log")"
 }
 
-# What systemd says of a unit in a host.
+# Prints a property of a unit in a host, as systemd reports it.
 property() { in_host "$1" systemctl show --property="$3" --value "cambric-$2.service"; }
 
 # A unit as it is after the installation: what the repository has, tight, and neither enabled nor
@@ -124,13 +124,13 @@ installed() {
     [ "$(property "$host" "$daemon" UnitFileState)" = disabled ] || fail "$unit was enabled"
 }
 
-# What the unit of a daemon says under this key.
+# Prints the value of this key in the unit of a daemon.
 says() { sed -n "s|^$2=||p" "$repository/packaging/systemd/cambric-$1.service"; }
 
 # One capability a line, in order.
 sorted() { tr 'A-Z, ' 'a-z\n\n' | sed '/^$/d' | sort; }
 
-# A daemon that runs is who its unit says, and may do what its unit says: not less, not more.
+# A running daemon has exactly the user and the capabilities of its unit.
 confined() {
     host=$1 daemon=$2 unit=cambric-$2.service
     status=/mnt/$host/status
@@ -359,7 +359,7 @@ confined h1 store
 store_serves() { in_host h1 journalctl --quiet --unit=cambric-store | grep -q 'the store is served'; }
 await 'a line of the store in the journal' store_serves
 
-# What the store has answered survives a SIGKILL, and no other user reads its file.
+# Writes that the store has answered survive a SIGKILL, and no other user reads its file.
 in_store() {
     in_host h1 env ETCD_ENDPOINTS=http://127.0.0.1:2379 DATASTORE_TYPE=etcdv3 cambric "$@"
 }

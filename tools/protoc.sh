@@ -29,7 +29,7 @@ fresh() {
     done
 }
 
-# What the calling cargo set for its own build must not leak into this one: a target, flags or a
+# Variables that the calling cargo set for its own build must not affect this one: a target, flags or a
 # linting wrapper meant for the product would give a different program every time.
 build() (
     cargo=${CARGO:-cargo}

@@ -235,7 +235,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     }
 }
 
-/// What follows a round.
+/// The next step after a round.
 enum Next {
     /// Wait for an event, or poll once if there is `more` to do.
     Wait { more: bool },

@@ -1,6 +1,6 @@
 //! Draining a reflector: its clients move to other reflectors first, then it closes what is left. Pure.
 //!
-//! When an operator asks for a drain, the registration says so and every route is sent again as the
+//! When an operator asks for a drain, the registration has this request and every route is sent again as the
 //! last choice (RFC 8326). Clients that choose their reflectors through the datastore choose others, and
 //! close their sessions here when the others carry all routes ([`crate::make_before_break`]): the closed
 //! sessions show the reflector that these clients have moved. Statically configured clients do not close

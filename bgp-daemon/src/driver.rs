@@ -112,7 +112,7 @@ pub trait Driver<S: Settings>: Debug {
         Vec::new()
     }
 
-    /// Returns what an operator should know about the configuration.
+    /// Returns the notes about the configuration for the operator.
     fn notes(&self, _now: Instant) -> Vec<String> {
         Vec::new()
     }

@@ -19,7 +19,7 @@ pub trait Program: Sized {
     const ABOUT: &'static str;
     /// The configuration file unless the command line names another.
     const CONFIG_DEFAULT: &'static str;
-    /// What forwards by its routes, for graceful restart (RFC 4724 §3, the F bits).
+    /// The forwarding plane that uses its routes, for graceful restart (RFC 4724 §3, the F bits).
     const FORWARDING: Forwarding;
     /// The shutdown communication when it stops (RFC 9003).
     const FAREWELL: &'static str;

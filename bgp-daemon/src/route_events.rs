@@ -161,7 +161,7 @@ impl Default for RouteEvents {
     }
 }
 
-/// What identifies a route in an event.
+/// The identification of a route in an event.
 struct Destination {
     prefix: Option<IpNet>,
     nlri: Option<Text>,

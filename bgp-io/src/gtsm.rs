@@ -181,7 +181,7 @@ impl Source {
     }
 }
 
-/// What is to be filtered on the listening sockets of a speaker.
+/// Returns the sources to filter on the listening sockets of a speaker.
 pub(crate) fn sources(config: &SpeakerConfig) -> Vec<Source> {
     let source = |scope, peer: &PeerConfig| Source::new(scope, peer.ttl_security_hops);
     let neighbors = config.peers.iter();
@@ -191,7 +191,7 @@ pub(crate) fn sources(config: &SpeakerConfig) -> Vec<Source> {
     sources_of(neighbors.collect(), ranges.collect())
 }
 
-/// What is to be filtered on listening sockets, the most specific first.
+/// Returns the sources to filter on listening sockets, the most specific first.
 pub(crate) fn sources_of(neighbors: Vec<Source>, mut ranges: Vec<Source>) -> Vec<Source> {
     ranges.sort_by_key(|range| std::cmp::Reverse(range.prefix_len));
     let mut all = neighbors;

@@ -144,7 +144,7 @@ pub enum AcceptError {
     TooFar {
         /// The remote address.
         remote: SocketAddr,
-        /// What is wrong with it.
+        /// The problem with its distance.
         why: Distance,
     },
     /// TCP-MD5 or GTSM could not be set on the connection, or it is closed already.

@@ -1,4 +1,4 @@
-//! What carries the octets of a session: a TCP connection, or a value of the caller.
+//! The transport of a session: a TCP connection, or a value of the caller.
 
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};

@@ -5,7 +5,7 @@ pub use crate::header::{MESSAGE_OCTETS_MAX, MESSAGE_OCTETS_MAX_EXTENDED};
 /// Most ASNs that one AS_PATH segment can hold: its count is one octet (RFC 4271 §4.3).
 pub const SEGMENT_ASNS_MAX: usize = 255;
 
-/// Longest shutdown communication we send, in octets (RFC 9003 §2 allows 255).
+/// Longest shutdown communication that is sent, in octets (RFC 9003 §2 allows 255).
 pub const SHUTDOWN_TEXT_OCTETS_MAX: usize = 255;
 
 /// Longest value of a path attribute: its length field has two octets (RFC 4271 §4.3).

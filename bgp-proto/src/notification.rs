@@ -223,7 +223,7 @@ impl Notification {
     }
 
     /// The end of a session for good: the reason wrapped so that a peer with the N bit does not
-    /// wait for us to come back (RFC 8538 §3).
+    /// wait for the sender to restart (RFC 8538 §3).
     pub fn hard_reset(reason: &Self) -> Self {
         let mut data = BytesMut::with_capacity(2 + reason.data.len());
         data.put_u8(reason.code);

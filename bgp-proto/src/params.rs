@@ -12,7 +12,7 @@ pub enum PeerKind {
     /// eBGP: the peer is in another AS.
     #[default]
     External,
-    /// iBGP: the peer is in our AS.
+    /// iBGP: the peer is in the local AS.
     Internal,
 }
 
@@ -20,11 +20,11 @@ pub enum PeerKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SessionParams {
-    /// Our AS number on this session.
+    /// The local AS number on this session.
     pub local_asn: Asn,
     /// The peer's AS number: from its four-octet capability, else from its OPEN.
     pub peer_asn: Asn,
-    /// Our BGP identifier.
+    /// The local BGP identifier.
     pub local_id: RouterId,
     /// The peer's BGP identifier.
     pub peer_id: RouterId,
@@ -40,10 +40,10 @@ pub struct SessionParams {
     pub add_path_receive: FamilySet,
     /// Families with path identifiers in sent NLRI (RFC 7911).
     pub add_path_send: FamilySet,
-    /// Whether we advertised extended messages: then the peer may send messages of up to 65535
+    /// Whether extended messages were advertised: then the peer may send messages of up to 65535
     /// octets, whether it advertised them or not (RFC 8654 §4).
     pub extended_receive: bool,
-    /// Whether we may send messages of up to 65535 octets: the peer advertised them (RFC 8654 §4)
+    /// Whether it is allowed to send messages of up to 65535 octets: the peer advertised them (RFC 8654 §4)
     /// and the configuration has them.
     pub extended_send: bool,
     /// Whether the peer supports ROUTE-REFRESH (RFC 2918).

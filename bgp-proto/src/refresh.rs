@@ -21,7 +21,7 @@ wire_enum! {
 }
 
 /// A ROUTE-REFRESH for one family. Entries for outbound route filters (RFC 5291) are read
-/// over: we never advertise that capability.
+/// over: that capability is never advertised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RouteRefresh {

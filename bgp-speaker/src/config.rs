@@ -45,7 +45,7 @@ pub struct SpeakerConfig {
     pub cluster_id: Option<ClusterId>,
     /// The families with tables; a peer's other families are ignored.
     pub families: FamilySet,
-    /// What is free to choose about decisions.
+    /// The options of the decision process.
     pub decision: DecisionRules,
     /// How many equal-cost paths a prefix may use at once; at least 1.
     pub multipath_max: u16,

@@ -57,7 +57,7 @@ pub enum Input<'a> {
     Timeout,
 }
 
-/// One thing for the driver to do or the operator to know. Routes are not among them: readers
+/// One action for the driver, or one event for the operator. Routes are not among them: readers
 /// pull those from the log. A driver acts on every one of them, so a new one is a breaking change.
 #[derive(Debug)]
 pub enum Output {
@@ -209,7 +209,7 @@ pub enum Event {
         peer: PeerId,
         /// Its name: the peer may be removed before this is read.
         name: String,
-        /// What happened to it.
+        /// The action that was taken.
         action: MemoryAction,
         /// The octets in its account.
         octets: usize,

@@ -176,7 +176,7 @@ impl fmt::Display for HandshakeFailures {
 #[derive(Clone, Debug, Default)]
 struct Tally {
     total: HandshakeFailures,
-    /// Those that were not reported yet.
+    /// Failures that were not reported yet.
     pending: HandshakeFailures,
     /// The last one, with its address.
     last: Option<(Instant, IpAddr, HandshakeFailure)>,

@@ -5,7 +5,7 @@ use rib::PeerId;
 
 use crate::limits::{MEMORY_CHECK_EVERY, MEMORY_STEPS};
 
-/// What happened to the peer with the most octets.
+/// The action that was taken against the peer with the most octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemoryAction {

@@ -1,5 +1,6 @@
-//! A bounded, ordered stream of what each peer sent and was sent, before and after policy (RFC
-//! 7854, RFC 8671), with session events and End-of-RIB markers in order.
+//! A bounded, ordered stream of the routes received from each peer, before and after the import
+//! policy (RFC 7854), and of the routes sent to it, after the export policy (RFC 8671), with session
+//! events and End-of-RIB markers in order.
 //!
 //! The tables record received routes ([`rib::Rib::record`]). The speaker takes these records before
 //! it adds anything of its own, so that the order of the queue is the order of what happened.
@@ -20,7 +21,7 @@ use crate::limits::{MONITOR_ENTRIES_MAX, MONITOR_OCTETS_MAX};
 use queue::Queue;
 pub use record::{Neighbor, Record};
 
-/// What a monitor reports, and how much waits for it: see [`crate::Speaker::start_monitor`].
+/// The records that a monitor reports, and the limits of its queue: see [`crate::Speaker::start_monitor`].
 ///
 /// ```
 /// use bgp_speaker::bgp_fsm::Instant;

@@ -47,7 +47,7 @@ pub enum NeedsRestart {
     Families,
     /// The multipath limit differs.
     Multipath,
-    /// What is free to choose about decisions differs.
+    /// The options of the decision process differ.
     Decision,
     /// How much the tables keep differs.
     Limits,

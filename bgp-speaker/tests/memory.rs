@@ -222,7 +222,7 @@ const SLOW: usize = 50;
 const SLOW_OCTETS: usize = 700_000;
 const SLOW_OCTETS_AT_ONCE: usize = 30_000;
 
-/// What the sender advertises while others do not read.
+/// The routes that the sender advertises while others do not read.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     routes: u32,

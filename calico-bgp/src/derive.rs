@@ -215,9 +215,9 @@ impl Chosen {
 /// The peers of the former derivation that are no longer wanted.
 #[derive(Default)]
 struct Former<'v> {
-    /// Those that a BGPPeer selected.
+    /// Peers that a BGPPeer selected.
     selected: Vec<Want<'v>>,
-    /// Those of the mesh and of the choice of reflectors.
+    /// Peers of the mesh and of the choice of reflectors.
     placed: Vec<Want<'v>>,
 }
 

@@ -17,7 +17,7 @@ pub struct Misfit {
     pub endpoint: String,
     /// The node in its `spec.node`.
     pub node: String,
-    /// What does not fit.
+    /// The mismatch.
     pub why: Why,
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Segment<'a> {
 pub(crate) fn segment(link: u16, octets: &[u8]) -> Option<Segment<'_>> {
     let mut packet = Cursor::network(octets);
     match link {
-        // NULL and LOOP: loopback of BSD. The version of IP says more than their field.
+        // NULL and LOOP: loopback of BSD. The version of IP is more reliable than their field.
         0 | 108 => {
             packet.take(4)?;
         }

@@ -52,7 +52,7 @@ pub enum CallError {
         /// The daemon's error.
         message: String,
     },
-    /// Something that is not our protocol, or a broken connection.
+    /// Data in another protocol, or a broken connection.
     #[error("{}: {cause}", .path.display())]
     Broken {
         /// Which one.

@@ -117,7 +117,7 @@ pub struct Neighbor {
     pub router_id: Option<Ipv4Addr>,
     /// Its host name, if its OPEN has one.
     pub hostname: Option<String>,
-    /// Our end of the connection.
+    /// The local end of the connection.
     pub local: Option<SocketAddr>,
     /// Its end of the connection.
     pub remote: Option<SocketAddr>,
@@ -176,7 +176,7 @@ pub struct NeighborFamily {
     pub received: u64,
     /// Of these, accepted by the import policy.
     pub accepted: u64,
-    /// Of the accepted, paths that cannot be used: loops, next hops that are our own.
+    /// Of the accepted, paths that cannot be used: loops, next hops that are local addresses.
     pub ineligible: u64,
     /// How many paths it may announce.
     pub limit: Option<u32>,
@@ -323,7 +323,7 @@ pub struct FibRoute {
     pub state: String,
     /// The kernel's error, if it rejected the route.
     pub error: Option<String>,
-    /// What the kernel does with packets: `unicast` (it forwards them), `blackhole`, `unreachable`;
+    /// The kernel's action on packets: `unicast` (it forwards them), `blackhole`, `unreachable`;
     /// empty in reports of older daemons.
     pub kind: String,
     /// Next hops; several for ECMP.

@@ -21,7 +21,7 @@ const NAMES: [&str; 2] = ["bgp-client.toml", "route-reflector.toml"];
 /// The files to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BgpFilePaths {
-    /// Those of the packages that exist: beside this file of Felix, otherwise in the packages'
+    /// Files of the packages that exist: beside this file of Felix, otherwise in the packages'
     /// directory.
     Beside(PathBuf),
     /// These.
@@ -79,7 +79,7 @@ impl From<File> for BgpPorts {
     }
 }
 
-/// What changes with the content of a file.
+/// Metadata that change with the content of a file.
 type Stamp = (u64, u64, u64, i64, i64);
 
 /// A file as it was read last.

@@ -115,7 +115,7 @@ fn some(peers: &[&SocketAddr]) -> String {
     }
 }
 
-/// A user name that the host does not know.
+/// A user name that does not exist on the host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the host has no user `{0}`")]
 pub struct UnknownUser(String);

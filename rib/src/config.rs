@@ -41,7 +41,7 @@ pub struct RibLimits {
 }
 
 impl RibLimits {
-    /// What tables keep unless configured otherwise.
+    /// The default limits.
     pub const DEFAULT: Self = Self {
         log_entries_min: LOG_ENTRIES_MIN,
         tombstones_max: TOMBSTONES_MAX,

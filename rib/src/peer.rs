@@ -65,7 +65,7 @@ pub struct PeerInfo {
 pub enum DownMode {
     /// All are removed.
     Flush,
-    /// Those of these families are retained and marked stale until the peer has sent them again
+    /// Paths of these families are retained and marked stale until the peer has sent them again
     /// (RFC 4724 §4.2); paths that are already stale, and those of all other families, are removed.
     Stale(FamilySet),
 }

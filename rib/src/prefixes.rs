@@ -206,7 +206,7 @@ impl<K: Key> Prefixes<K> {
         }
     }
 
-    /// Returns the destination of a slot, as readers of the log know it.
+    /// Returns the destination of a slot, as in the log.
     #[inline]
     pub(crate) fn net(&self, at: u32) -> Net<'_> {
         let kept = if self.keeps_wire {

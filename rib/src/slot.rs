@@ -2,7 +2,7 @@
 
 use crate::path::{Path, PathList};
 
-/// What a slot waits for and what its readers hold. Only the transitions here change it.
+/// The pending work of a slot and the references of its readers. Only the transitions here change it.
 ///
 /// | flag | set by | cleared by | while it is set |
 /// |---|---|---|---|

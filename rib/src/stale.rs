@@ -34,7 +34,7 @@ pub(crate) struct Marks {
 /// The paths that count as changed after another evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reevaluate {
-    /// Those with another result.
+    /// Paths with another result.
     Changed,
     /// All of them: the advertisement of a path depends on its peer, which has changed.
     All,

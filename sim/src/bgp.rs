@@ -46,7 +46,7 @@ pub(crate) struct Bgp {
     pub(crate) deaf_until: u64,
     /// Connections with unread octets that were reported to their sessions.
     pub(crate) paused: BTreeSet<(PeerId, Conn)>,
-    /// What its events have reported.
+    /// The state of its sessions according to its events.
     pub(crate) reported: Reported,
     /// Loses events of the speaker before they are reported.
     pub(crate) event_plant: Option<EventPlant>,
@@ -59,7 +59,7 @@ pub(crate) struct Glue {
     pub(crate) node: Node,
     pub(crate) fib: Box<dyn Fib>,
     pub(crate) attachment: Attachment,
-    /// What its events have reported about the kernel's routes.
+    /// The kernel's routes according to its events.
     pub(crate) reported: ReportedRoutes,
 }
 

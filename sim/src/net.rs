@@ -41,7 +41,7 @@ impl Default for Weather {
 /// The state of a side of a stream at its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// The machine does not know yet that it is open.
+    /// The machine has not yet received the event that it is open.
     Pending,
     /// The connection of a session.
     Open(PeerId, Conn),

@@ -1,7 +1,7 @@
-//! What the events of a daemon have reported about its sessions.
+//! The sessions of a daemon according to its events.
 //!
 //! This side of the oracle `events` reads events as an operator's query does, by stable name and
-//! field. What the sessions are is the speaker's state.
+//! field. The other side is the speaker's state.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::limits::WRONG_EVENTS;
 /// The causes of `session.closed` in the operators' page.
 const CAUSES: [&str; 5] = ["sent", "received", "connection-lost", "reopened", "restart"];
 
-/// What a daemon has reported since its start.
+/// The reports of a daemon since its start.
 #[derive(Debug, Default)]
 pub(crate) struct Reported {
     /// Neighbors whose last event is `session.established`, and those whose last is `session.closed`.

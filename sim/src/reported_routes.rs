@@ -1,7 +1,7 @@
-//! What the events of a BGP client have reported about the routes of its kernel.
+//! The kernel's routes according to the events of a BGP client.
 //!
 //! This side of the oracle `events` reads events as an operator's query does, by stable name and
-//! field. What the routes are is the kernel's own listing.
+//! field. The other side is the kernel's own listing.
 
 use std::collections::{BTreeMap, BTreeSet};
 

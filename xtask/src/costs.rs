@@ -1,4 +1,4 @@
-//! What each published crate costs a program that depends on it: the tables of `docs/numbers.md`.
+//! The cost of each published crate for a program that depends on it: the tables of `docs/numbers.md`.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What is checked before a release, beside continuous integration: `make release-check`.
+//! Checks before a release, beside continuous integration: `make release-check`.
 //!
 //! A check whose tool cannot be installed is reported as missing and fails the run, unless the command
 //! line names the check.
@@ -40,7 +40,7 @@ impl Outcome {
     }
 }
 
-/// What the command line asks for.
+/// The arguments of the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Request {
     /// The only checks to make; all if there are none.

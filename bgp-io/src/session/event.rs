@@ -1,4 +1,4 @@
-//! What happens on a session.
+//! Events of a session.
 
 use bgp_speaker::bgp_fsm::DownReason;
 use bgp_speaker::bgp_proto::{Family, RouteRefresh, SessionParams};

@@ -19,7 +19,7 @@ pub struct ReceivedUpdate {
     faults: Vec<Fault>,
 }
 
-/// What an UPDATE contains of one family.
+/// The routes of one family in an UPDATE.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Routes<'u> {

@@ -155,7 +155,7 @@ fn check(mut messages: &[u8], params: &SessionParams) -> Result<(), SendError> {
     Ok(())
 }
 
-/// What is done with routes.
+/// The operation on routes.
 #[derive(Clone, Copy)]
 enum Verb<'v> {
     /// They are announced with these encoded attributes and this next hop.

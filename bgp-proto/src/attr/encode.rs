@@ -34,7 +34,7 @@ impl Attributes {
         unknown.for_each(|attr| attr.encode(out));
     }
 
-    /// Appends one typed attribute: the flags of its row, Partial if the set says so.
+    /// Appends one typed attribute: the flags of its row, Partial if it is set in the attributes.
     pub(crate) fn put(
         &self,
         code: AttrCode,

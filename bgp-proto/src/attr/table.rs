@@ -339,7 +339,7 @@ const ROWS: usize = COMMON_ROWS + RARE.len();
 /// the order in which they are sent.
 pub(crate) static COMMON: [Row; COMMON_ROWS] = sorted([FIELDS, OTHERS, &[]]);
 
-/// Every attribute we read, in the order of the codes.
+/// Every attribute that is read, in the order of the codes.
 pub(crate) static TABLE: [Row; ROWS] = TABLE_ROWS;
 const TABLE_ROWS: [Row; ROWS] = sorted([FIELDS, OTHERS, RARE]);
 

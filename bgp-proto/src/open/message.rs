@@ -46,7 +46,7 @@ impl Open {
         let (Some(version), Some(asn), Some(hold_time), Some(id)) = fields else {
             return Err(refuse(open::UNSPECIFIC, &[]));
         };
-        // RFC 4271 §6.2: the data is the version we speak.
+        // RFC 4271 §6.2: the data is the supported version.
         if version != VERSION {
             return Err(refuse(open::UNSUPPORTED_VERSION_NUMBER, &[0, VERSION]));
         }

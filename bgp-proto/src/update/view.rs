@@ -60,7 +60,7 @@ impl<'a> UpdateView<'a> {
         view.withdraw = Fault::worst(&faults)
             .is_some_and(|worst| matches!(worst, Remedy::TreatAsWithdraw | Remedy::ResetSession));
         view.without_routes(body, &faults)?;
-        // RFC 4760 §6: routes of a family that was not negotiated are not for us.
+        // RFC 4760 §6: routes of a family that was not negotiated are ignored.
         if !view.families.contains(Family::IPV4_UNICAST) && view.drop_body() {
             faults.push(Fault::new(
                 FaultKind::FamilyNotNegotiated,

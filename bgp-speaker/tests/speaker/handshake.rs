@@ -183,7 +183,7 @@ fn each_failed_handshake_has_its_reason() {
     assert_eq!(failures(&wire).total(), 5);
 }
 
-/// For a configured neighbor the event of its session says why.
+/// For a configured neighbor the event of its session has the reason.
 #[test]
 fn rejected_connection_is_counted_for_ranges_only() {
     let mut neighbor = neighbor(1, 2, Role::Client);

@@ -12,7 +12,7 @@ use super::endpoints::NodeId;
 pub(super) struct Properties {
     /// The addresses of its BGP sessions.
     pub(super) sessions: BTreeSet<IpAddr>,
-    /// Those, its other addresses and those of its tunnels.
+    /// All its addresses: of sessions, of tunnels, and others.
     pub(super) addresses: BTreeSet<IpAddr>,
     /// Prefixes that the operator grants to it.
     pub(super) grants: BTreeSet<Prefix>,

@@ -60,7 +60,7 @@ pub enum Owner<'i> {
 /// The received routes whose evaluation a change of the datastore may change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Affected {
-    /// Those of every neighbor with a prefix in one of these ranges.
+    /// Routes of every neighbor with a prefix in one of these ranges.
     pub ranges: BTreeSet<PrefixRange>,
     /// All of these nodes.
     pub nodes: BTreeSet<String>,

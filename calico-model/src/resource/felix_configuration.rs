@@ -9,7 +9,7 @@ use crate::lenient::{Unknown, or_default};
 use crate::validate::{Faults, Invalid, Problem};
 use crate::value::duration::GoDuration;
 
-/// Spec of the agent's settings that this suite's agent knows. All others are kept unchanged.
+/// Spec of the agent's settings that Felix supports. All others are kept unchanged.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FelixConfigurationSpec {

@@ -31,7 +31,7 @@ pub fn encode_strict(resource: Value) -> Result<(ResourceKey, Value), EncodeErro
 }
 
 /// Returns the same for a resource that replaces a stored one. Unknown fields that are already
-/// stored are not faults, because another program that knows them has written them.
+/// stored are not faults, because another program that supports them has written them.
 pub fn encode_over(
     mut resource: Value,
     stored: &Value,

@@ -61,7 +61,7 @@ pub(super) struct Gate {
     /// The revision at which the datastore became ready: its content at that revision must be
     /// known.
     pub(super) since: Revision,
-    /// Feeds that are read because they may not know that revision.
+    /// Feeds that are read because their revision may be older.
     pub(super) awaited: BTreeSet<FeedId>,
 }
 

@@ -43,7 +43,7 @@ impl Effect {
 pub struct Applied {
     /// The stored resource.
     pub item: Item,
-    /// What has changed.
+    /// The change in the datastore.
     pub effect: Effect,
 }
 

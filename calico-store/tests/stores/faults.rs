@@ -175,7 +175,7 @@ async fn a_mirror_behind_proxies_outlives_them_and_the_members_behind() {
         mirror.gets("/a/1", "members restarted").await;
     }
 
-    // One dies: its clients move to the other one, which does not know the earlier revisions.
+    // One dies: its clients move to the other one, which does not have the earlier revisions.
     compact(&writer).await;
     let lists = lists_of(&mirrors);
     let [dies, _stays] = &mut proxies;

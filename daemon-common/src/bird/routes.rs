@@ -72,7 +72,7 @@ fn is_wanted(path: &Path, ask: &RouteAsk) -> bool {
     is_kept(path) && (path.best || !ask.primary) && ask.protocol.as_ref().is_none_or(of)
 }
 
-/// The name of the protocol that a path came from. Our own are BIRD's `kernel1` and `static1`.
+/// The name of the protocol that a path came from. Local ones are BIRD's `kernel1` and `static1`.
 fn source(path: &Path) -> String {
     match (path.neighbor_address, &path.interface) {
         (Some(address), _) => protocol_name(&path.neighbor, address, path.neighbor_dynamic),

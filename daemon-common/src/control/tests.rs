@@ -115,7 +115,7 @@ async fn an_endless_line_ends_the_connection() {
     let _control = Control::bind(&path).expect("bind");
     let mut stream = UnixStream::connect(&path).await.expect("connect");
     let endless = vec![b'x'; REQUEST_OCTETS_MAX + 1];
-    // The daemon may close while we still write.
+    // The daemon may close while the test still writes.
     let _ = stream.write_all(&endless).await;
     let mut text = Vec::new();
     let _ = stream.read_to_end(&mut text).await;

@@ -45,7 +45,7 @@ pub(super) struct RuleSync {
 /// Replacements of the filter of an earlier run by the one that drops all workload traffic.
 #[derive(Debug, Default)]
 pub(crate) struct Closings {
-    /// Those that were carried out.
+    /// Number of replacements that were carried out.
     pub(crate) done: u64,
     /// Why the last one was, or is to be, carried out.
     pub(crate) reason: &'static str,
@@ -57,7 +57,7 @@ pub(crate) struct Closings {
 enum Inherited {
     /// None: it was not listed yet.
     Unlisted,
-    /// Those after it was listed: it has no record.
+    /// Changes after it was listed: it has no record.
     Watched,
     /// All: it was listed, and its record is of the same listing.
     Unchanged,

@@ -276,7 +276,7 @@ impl Agent {
     }
 }
 
-/// What prevents an endpoint from being up.
+/// The condition that prevents an endpoint from being up.
 struct Obstacle {
     state: EndpointState,
     reason: String,

@@ -97,7 +97,7 @@ pub(super) struct News {
     pub(super) tiers: bool,
     pub(super) pools: bool,
     pub(super) fabric: bool,
-    /// What this host knows of the fabric without the content of the datastore.
+    /// Facts about the fabric that this host has without the content of the datastore.
     pub(super) local: bool,
     /// The tunnel devices of this host.
     pub(super) tunnels: bool,

@@ -111,7 +111,7 @@ impl Fabric {
         control
     }
 
-    /// Adds what this host knows without the content of the datastore: the ports in the files of
+    /// Adds the facts that need no content of the datastore: the ports in the files of
     /// its BGP daemons, and the addresses of the datastore.
     pub(super) fn close_local(&self, control: &mut Control) {
         let files = &self.files;

@@ -53,7 +53,7 @@ pub(super) fn alternatives(
     Ok(found)
 }
 
-/// Rejects a condition that the schema declares as unsupported or does not know, and an invalid IP
+/// Rejects a condition that the schema declares as unsupported or lacks, and an invalid IP
 /// version.
 fn refuse(rule: &Stored) -> Result<(), Unsupported> {
     if let Some(found) = unsupported_in_rule(rule) {

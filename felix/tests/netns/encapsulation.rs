@@ -373,7 +373,7 @@ fn foreign_tunnel_forges_no_source_of_the_fabric() {
         for forged in ["10.65.0.2", "10.65.7.9", "10.0.0.2", "fd65::2", "fd00::2"] {
             assert!(!passes(forged), "{forged}");
         }
-        // What other programs send through their tunnels: sources outside the fabric, whatever the
+        // Packets of other programs through their tunnels: sources outside the fabric, whatever the
         // way back, and sources that are routed to the tunnel.
         assert!(passes("203.0.113.5") && passes("2001:db8::5"));
         run("ip route add 10.65.7.0/24 dev vxlan.calico");

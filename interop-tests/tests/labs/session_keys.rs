@@ -308,7 +308,7 @@ impl Fabric {
         report
     }
 
-    /// Changes the key as the page says.
+    /// Changes the key as on the operators' page.
     async fn rotate(&mut self, missing: bool) {
         let begun = self.step(&["rotate", "begin", SECRET], missing).await;
         let (_, new) = begun.split_once(" is used, ").expect("two keys");

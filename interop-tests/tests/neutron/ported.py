@@ -14,7 +14,7 @@ import eventlet
 eventlet.monkey_patch()
 
 
-# What it trusts is in its configuration, and this would go before that.
+# Its configuration names its certificate authorities; these variables would take precedence.
 for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
     os.environ.pop(name, None)
 

@@ -14,7 +14,7 @@ pub struct DecisionRules {
 }
 
 impl DecisionRules {
-    /// What the RFCs ask for.
+    /// The rules of the RFCs.
     pub const DEFAULT: Self = Self {
         always_compare_med: false,
     };

@@ -27,7 +27,7 @@ pub struct GroupId(pub u32);
 pub enum SendPaths {
     /// The best one, the best of the others, and so on, up to this many; 0 counts as 1.
     Best(u8),
-    /// Those that are equal to the best one down to the cost of the next hop, which precedes the
+    /// Paths that are equal to the best one down to the cost of the next hop, which precedes the
     /// comparison of BGP Identifiers: the multipath set.
     EqualCost,
     /// All usable ones.

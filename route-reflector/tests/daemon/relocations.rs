@@ -14,8 +14,8 @@ const RELA_OCTETS: u64 = 24;
 /// Relocations that stay: those of symbols, and of addresses that the packed form has no room for.
 const RELA_MAX: u64 = 2_000;
 
-/// What the linker has a program require whose relocations are packed. An older loader refuses to start
-/// it, and names this.
+/// The version that a program with packed relocations requires of the loader. An older loader refuses
+/// to start the program, and names this version.
 const REQUIREMENT: &[u8] = b"\0GLIBC_ABI_DT_RELR\0";
 
 /// Returns the octets in all sections of a type.

@@ -1,4 +1,4 @@
-//! What a daemon's events report is what happened: an established session was reported so once, and
+//! The events of a daemon are compared with its state: an established session was reported so once, and
 //! each one that ended was reported closed, with its cause; a route is in the kernel if and only if it
 //! was reported installed, and not deleted since.
 

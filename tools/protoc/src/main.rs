@@ -1,4 +1,4 @@
-//! A stand-in for `protoc` that knows just what prost's and tonic's build scripts ask of it:
+//! A stand-in for `protoc` with only the options that prost's and tonic's build scripts use:
 //! compile `.proto` files and write their descriptors. Code generation is prost's own.
 
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use prost::Message;
 
-/// What the command line asked for.
+/// The arguments of the command line.
 #[derive(Debug, Default, PartialEq)]
 struct Arguments {
     include_imports: bool,

@@ -239,7 +239,7 @@ impl World {
     fn mend(&mut self, client: usize) {
         self.cut.remove(&client);
         self.network.mend(at(REFLECTOR), at(client));
-        // What met the cut is sent again.
+        // Segments that were lost in the cut are sent again.
         self.network.advance(2 * RETRANSMIT);
     }
 

@@ -55,7 +55,7 @@ fn reflector_awaits_clients_while_drained_or_unregistered() {
     assert!(delete(&mut view, "reflector/rr1"));
     view.fleet_mut().forget("rr1");
     assert_eq!(awaited(&view, "rr1"), before);
-    // The fewer reflectors it knows, the more clients it expects.
+    // The fewer reflectors are registered, the more clients it expects.
     for at in [2, 3] {
         assert!(delete(&mut view, &format!("reflector/rr{at}")));
         view.fleet_mut().forget(&format!("rr{at}"));
