@@ -12,7 +12,7 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use bgp_fsm::{Instant, Session};
-use bgp_proto::{EncodeParams, Family, FamilySet, Net, RefreshSubtype, RouteRefresh, UpdateWriter};
+use bgp_proto::{EncodeParams, Family, FamilySet, Net};
 use bytes::{Bytes, BytesMut};
 use rib::{Budget, Cursor, GroupId, GroupRules, PeerId, Progress, Rib, SentPath};
 
@@ -22,6 +22,7 @@ use crate::{
     limits::{
         BITE_OCTETS_MAX, BITE_PREFIXES, FEED_BITE_OCTETS_MAX, FEED_PREFIXES, RING_OCTETS_MAX,
     },
+    member::{Lost, MemberState, MemberStates, Mode, RefreshMarkers, Walk, WalkEnd, queue},
     outlet::Outlet,
     segment::{Audience, Ring, Segment},
 };
@@ -46,77 +47,6 @@ impl GroupKey {
         }
     }
 }
-
-/// The progress of one member in one family.
-#[derive(Clone, Copy, Debug)]
-enum Mode {
-    /// It reads the tables from this cursor, or takes the bites of another member with the same
-    /// cursors.
-    Private(Cursor, FeedPlace),
-    /// It has taken every segment before this number.
-    Shared(u64),
-}
-
-/// One member in one family.
-#[derive(Clone, Copy, Debug)]
-struct MemberState {
-    mode: Mode,
-    /// The message after the full table dump in progress.
-    walk_end: WalkEnd,
-    /// Whether another dump follows, and with which markers.
-    again: Option<RefreshMarkers>,
-}
-
-impl MemberState {
-    /// Returns a member that has read up to `from` and receives everything again.
-    fn refreshed(
-        from: Cursor,
-        family: Family,
-        markers: RefreshMarkers,
-        session: &mut Outlet<'_>,
-    ) -> Self {
-        if let Some(begin) = markers.message(family, RefreshSubtype::Begin) {
-            session.queue(begin);
-        }
-        Self {
-            mode: Mode::Private(from.again(), FeedPlace::ELSEWHERE),
-            walk_end: WalkEnd::EndOfRefresh(markers),
-            again: None,
-        }
-    }
-}
-
-/// The end of a full table dump.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WalkEnd {
-    /// None; or there is no such dump.
-    Nothing,
-    /// The End-of-RIB marker after the first one (RFC 4724 §2).
-    EndOfRib,
-    /// EoRR after a refresh, if the peer supports it (RFC 7313 §4.1).
-    EndOfRefresh(RefreshMarkers),
-}
-
-/// Whether BoRR and EoRR are sent around a refresh.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RefreshMarkers {
-    /// No (RFC 2918).
-    Unmarked,
-    /// Yes (RFC 7313).
-    Marked,
-}
-
-impl RefreshMarkers {
-    /// Returns BoRR or EoRR, if it is sent.
-    fn message(self, family: Family, subtype: RefreshSubtype) -> Option<Bytes> {
-        let marked = self == Self::Marked;
-        marked.then(|| message(|out| RouteRefresh { family, subtype }.encode(out)))
-    }
-}
-
-/// The states of a member in all its families.
-#[derive(Debug, Default)]
-pub(crate) struct MemberStates(Vec<(Family, MemberState)>);
 
 /// One family of a group.
 #[derive(Debug, Default)]
@@ -403,18 +333,6 @@ impl OutGroup {
     }
 }
 
-/// The changes that a peer missed are no longer available: its session must be reset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lost;
-
-/// The parameters of one private dump.
-struct Walk {
-    group: GroupId,
-    family: Family,
-    peer: PeerId,
-    params: EncodeParams,
-}
-
 impl FamilyGroup {
     /// Returns the cursor up to which a member has been served; `tip` is the group's cursor.
     fn stand(&self, mode: Mode, tip: impl FnOnce() -> Cursor) -> Cursor {
@@ -550,38 +468,8 @@ impl FamilyGroup {
             Progress::Lost => return Err(Lost),
         }
         self.feed.push(from, cursor, pieces);
-        let end = match member.walk_end {
-            WalkEnd::Nothing => None,
-            WalkEnd::EndOfRib => Some(message(|out| UpdateWriter::end_of_rib(out, walk.family))),
-            WalkEnd::EndOfRefresh(markers) => markers.message(walk.family, RefreshSubtype::End),
-        };
-        if let Some(end) = end {
-            session.queue(end);
-        }
-        *member = match member.again {
-            Some(markers) => MemberState::refreshed(cursor, walk.family, markers, session),
-            None => MemberState {
-                mode: Mode::Shared(self.ring.tip()),
-                walk_end: WalkEnd::Nothing,
-                again: None,
-            },
-        };
+        let joined = Mode::Shared(self.ring.tip());
+        *member = member.walked(cursor, walk.family, joined, session);
         Ok(())
     }
-}
-
-/// Queues the pieces with this peer in their audience.
-fn queue(session: &mut Outlet<'_>, peer: PeerId, pieces: &[(Audience, Bytes)]) {
-    for (audience, octets) in pieces {
-        if audience.includes(peer) {
-            session.queue(octets.clone());
-        }
-    }
-}
-
-/// Returns one message in a buffer of its own.
-fn message(encode: impl FnOnce(&mut BytesMut)) -> Bytes {
-    let mut out = BytesMut::new();
-    encode(&mut out);
-    out.freeze()
 }

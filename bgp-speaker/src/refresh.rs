@@ -9,7 +9,7 @@ use rib::PeerId;
 use crate::{
     event::{Event, NoRefresh, Output},
     limits::REFRESH_MAX,
-    outgroup::RefreshMarkers,
+    member::RefreshMarkers,
     speaker::Speaker,
 };
 

@@ -13,7 +13,7 @@ use core::net::SocketAddr;
 use bgp_fsm::{Conn, Instant};
 use bgp_proto::{Family, FamilySet, Net, Notification, notification::cease};
 use bytes::Bytes;
-use rib::{Budget, Change, Cursor, PeerId, Progress, Rib, SentPath};
+use rib::{Budget, Cursor, PeerId, Progress, Rib, SentPath};
 
 use crate::{
     addresses::InterfaceAddress,
@@ -28,7 +28,7 @@ use crate::{
     outgroup::OutGroup,
     outlet::Outlet,
     peer::{Peer, PeerView},
-    readers::{ReaderId, Readers},
+    readers::Readers,
     roster::Roster,
     usage::Level,
 };
@@ -56,7 +56,7 @@ pub struct Speaker {
     pub(crate) parted: Vec<PeerId>,
     /// Removed peers with paths that the tables still sweep.
     leaving: VecDeque<PeerId>,
-    readers: Readers,
+    pub(crate) readers: Readers,
     /// The wait after a restart of this speaker.
     pub(crate) deferral: Option<Deferral>,
     /// The families with forwarding state that was preserved over the restart.
@@ -317,53 +317,6 @@ impl Speaker {
             self.monitor_gone(peer);
             self.roster.release(peer);
         }
-    }
-
-    /// Adds a reader of the tables, such as the kernel's FIB: it receives the whole tables, then
-    /// changes.
-    pub fn add_reader(&mut self) -> ReaderId {
-        self.readers.add()
-    }
-
-    /// Adds a reader that receives only later changes, such as a watcher of events. One that falls
-    /// too far behind continues with the latest change: see [`missed`](Self::missed).
-    pub fn add_follower(&mut self) -> ReaderId {
-        let families = self.config.families;
-        self.readers.add_follower(&self.rib, families)
-    }
-
-    /// Removes a reader. The tables keep nothing for it any more; its number may be assigned again.
-    pub fn remove_reader(&mut self, reader: ReaderId) {
-        self.readers.remove(reader);
-    }
-
-    /// Returns the number of readers.
-    #[must_use]
-    pub fn readers(&self) -> usize {
-        self.readers.len()
-    }
-
-    /// Reads further changes of one family. After [`Progress::Lost`] the reader receives everything
-    /// again and must remove the routes that it does not receive.
-    pub fn read(
-        &mut self,
-        reader: ReaderId,
-        family: Family,
-        budget: Budget,
-        each: &mut dyn FnMut(Change<'_>),
-    ) -> Progress {
-        if self.deferred().contains(family) {
-            return Progress::Done;
-        }
-        let place = (reader, family);
-        self.readers.read(&mut self.rib, place, budget, each)
-    }
-
-    /// Returns an upper bound of the changes that a follower has missed since it was added, because
-    /// it fell too far behind.
-    #[must_use]
-    pub fn missed(&self, reader: ReaderId) -> u64 {
-        self.readers.missed(reader)
     }
 
     /// Lets the tables drop the changes that every reader has read.
