@@ -28,8 +28,8 @@ node and the fabric.
 const ANNOTATIONS: &str = "
 The value of an annotation is a text, with the same content as in a file:
 `\"cambric.io/hold-time\": \"30\"` in `metadata.annotations`. `cambric show status` reports an invalid
-value and an unknown name; the key then has its default. `prefix_limit` applies only to the nodes of the
-BGPPeer, and not to [the reverse side](bgp-resources.md#bgppeer) of the session.
+value and an unknown name; the key then has its default. `prefix_limit` and `prefix_limit_out` apply only
+to the nodes of the BGPPeer, and not to [the reverse side](bgp-resources.md#bgppeer) of the session.
 ";
 
 /// Returns the page `docs/operate/neighbor.md`.

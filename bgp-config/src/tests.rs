@@ -226,6 +226,27 @@ fn prefix_limit_has_a_default_and_0_is_no_limit() {
 }
 
 #[test]
+fn sent_limits_are_by_family_and_have_no_default() {
+    let limit = |keys: &str| {
+        let intent = good(&format!(
+            "[[neighbor]]\naddress = \"10.0.0.1\"\nasn = 64512\n{keys}"
+        ));
+        let limits = &intent.speaker.peers[0].prefix_limits_out;
+        let max = |family| {
+            limits
+                .get(family)
+                .map(|limit| (limit.max, limit.warn_percent))
+        };
+        [Family::IPV4_UNICAST, Family::IPV6_UNICAST].map(max)
+    };
+    assert_eq!(limit(""), [None; 2]);
+    assert_eq!(limit("prefix_limit_out = 0"), [None; 2]);
+    assert_eq!(limit("prefix_limit_out = 500"), [Some((500, 75)); 2]);
+    let of_one = "[[neighbor.prefix_limit_out]]\nmax = 7\nwarn = 50\nfamilies = [\"ipv6\"]";
+    assert_eq!(limit(of_one), [None, Some((7, 50))]);
+}
+
+#[test]
 fn no_log_shows_a_password() {
     let (file, _) =
         read("[[neighbor]]\naddress = \"::1\"\nasn = 7\npassword = \"hush-hush\"\n").expect("good");
@@ -327,6 +348,8 @@ NEIGHBOR prefix_limit = [{ max = 0 }]                             | 6:25 | at le
 NEIGHBOR prefix_limit = [{ max = 9, warn = 101 }]                 | 6:35 | 1 to 100
 NEIGHBOR prefix_limit = [{ max = 9, restart_after = 5 }]          | 6:44 | action = "restart"
 NEIGHBOR prefix_limit = [{ max = 9 }, { max = 8 }]                | 6:30 | a second limit for ipv4-unicast
+NEIGHBOR prefix_limit_out = -1                                    | 6:20 | 0 for no limit, or a list of tables
+NEIGHBOR prefix_limit_out = [{ max = 9, action = "drop" }]        | 6:32 | unknown key `action`
 NEIGHBOR cluster_id = "10.0.0.8"                                  | 6:14 | only a route reflector client
 NEIGHBOR hold_tiem = 9                                            | 6:1  | did you mean `hold_time`?
 NEIGHBOR families = ["ipv4-unicats"]                              | 6:13 | unknown family

@@ -66,6 +66,8 @@ enum Kind {
     Malformed,
     PrefixLimit(Family),
     PrefixLimitCleared(Family),
+    SentLimit(Family),
+    SentLimitCleared(Family),
     Memory,
     EndOfRib(Family),
     Refreshed(Family),
@@ -259,6 +261,10 @@ fn of_session(event: &bgp_speaker::Event) -> Option<(PeerId, Kind)> {
         Event::PrefixLimit { peer, family, .. } => Some((*peer, Kind::PrefixLimit(*family))),
         Event::PrefixLimitCleared { peer, family, .. } => {
             Some((*peer, Kind::PrefixLimitCleared(*family)))
+        }
+        Event::SentLimit { peer, family, .. } => Some((*peer, Kind::SentLimit(*family))),
+        Event::SentLimitCleared { peer, family, .. } => {
+            Some((*peer, Kind::SentLimitCleared(*family)))
         }
         Event::MemoryLimit { peer, .. } | Event::MemoryCleared { peer, .. } => {
             Some((*peer, Kind::Memory))

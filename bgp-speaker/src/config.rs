@@ -14,7 +14,9 @@ use bgp_proto::{Asn, AttrCode, AttrCodes, ClusterId, FamilySet, Prefix, RouterId
 use rib::{DecisionRules, NextHops, Outcome, Policy, RibConfig, RibLimits, Role, Rules};
 
 use crate::keys::PeerConfig;
-pub use values::{LimitAction, Password, PrefixLimit, PrefixLimits};
+pub use values::{
+    LimitAction, Password, PrefixLimit, PrefixLimitOut, PrefixLimits, PrefixLimitsOut,
+};
 
 mod values;
 

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use rib::{InterfaceName, PeerId, PrefixRange, Reach, Track};
 
 use crate::{
-    config::{Password, PrefixLimit},
+    config::{Password, PrefixLimit, PrefixLimitOut},
     handshake::{HandshakeFailure, HandshakeFailures},
     memory::MemoryAction,
     prefix_limit::LimitLevel,
@@ -201,6 +201,33 @@ pub enum Event {
         limit: PrefixLimit,
         /// Whether a ROUTE-REFRESH was sent, or the reason why not.
         refresh: Result<(), NoRefresh>,
+    },
+    /// The peer was sent so many paths that the warning share of its limit of sent paths is reached,
+    /// or paths are suppressed because of it. Reported once until the number falls below the warning
+    /// share, or all paths are sent.
+    SentLimit {
+        /// The peer.
+        peer: PeerId,
+        /// Its name: the peer may be removed before this is read.
+        name: String,
+        /// The family.
+        family: Family,
+        /// The level reached.
+        level: LimitLevel,
+        /// Its limit.
+        limit: PrefixLimitOut,
+    },
+    /// Paths were suppressed because of the peer's limit of sent paths, and now all of them are
+    /// sent.
+    SentLimitCleared {
+        /// The peer.
+        peer: PeerId,
+        /// Its name: the peer may be removed before this is read.
+        name: String,
+        /// The family.
+        family: Family,
+        /// Its limit.
+        limit: PrefixLimitOut,
     },
     /// The octets in all accounts have reached a share of their limit, and this peer has the most of
     /// them: see [`crate::Speaker::limit_memory`].

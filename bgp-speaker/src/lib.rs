@@ -56,6 +56,7 @@ mod give_way;
 mod handshake;
 mod ingest;
 pub mod keys;
+mod limited;
 pub mod limits;
 mod member;
 mod memory;
@@ -73,6 +74,7 @@ mod rejected;
 mod restart;
 mod roster;
 mod segment;
+mod sent_limit;
 mod speaker;
 mod usage;
 
@@ -82,12 +84,14 @@ pub use rib;
 
 pub use addresses::InterfaceAddress;
 pub use config::{
-    LimitAction, Password, PrefixLimit, PrefixLimits, RangeConfig, SpeakerConfig, no_policy,
+    LimitAction, Password, PrefixLimit, PrefixLimitOut, PrefixLimits, PrefixLimitsOut, RangeConfig,
+    SpeakerConfig, no_policy,
 };
 pub use defer::Restart;
 pub use event::{Event, Input, Malformed, NoRefresh, Output, Refusal};
 pub use handshake::{HandshakeFailure, HandshakeFailures};
 pub use keys::{Effect, Given, PEER_KEYS, PeerConfig, PeerKey, changes};
+pub use limited::SentPaths;
 pub use memory::MemoryAction;
 pub use monitor::{Monitor, Neighbor, Record};
 pub use octets::{Octets, PeerOctets};

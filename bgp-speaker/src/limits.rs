@@ -104,6 +104,18 @@ pub const LIMIT_WARN_PERCENT: u8 = 75;
 /// rejected above the limit. A peer that stays near its limit is not asked.
 pub const LIMIT_CLEARED_PERCENT: u32 = 90;
 
+/// Octets of a sent path in the account of its group, in families with a limit of sent paths: its
+/// place in an ordered set.
+pub const SENT_PATH_OCTETS: usize = 40;
+
+/// The least interval between two passes over a table for one peer with a limit of sent paths, to
+/// find the paths that were suppressed and have room now.
+pub const SENT_PASS_EVERY: core::time::Duration = core::time::Duration::from_secs(1);
+
+/// Steps of [`FEED_PREFIXES`] without output that a peer with a limit of sent paths performs before
+/// others have their turn.
+pub const SILENT_STEPS_MAX: u32 = 4;
+
 /// The interval between two checks whether a family with rejected paths has room again, and so the
 /// least interval between two route refreshes that a prefix limit causes in one family of a peer.
 pub const LIMIT_CHECK_EVERY: core::time::Duration = core::time::Duration::from_secs(60);

@@ -102,10 +102,6 @@ impl RefreshMarkers {
     }
 }
 
-/// The states of a member in all its families.
-#[derive(Debug, Default)]
-pub(crate) struct MemberStates(pub(crate) Vec<(Family, MemberState)>);
-
 /// The changes that a peer missed are no longer available: its session must be reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lost;

@@ -10,21 +10,24 @@
 //! harmless, since the last message about a prefix is always the right one.
 
 use alloc::{collections::BTreeMap, vec::Vec};
+use core::ops::ControlFlow;
 
 use bgp_fsm::{Instant, Session};
-use bgp_proto::{EncodeParams, Family, FamilySet, Net};
-use bytes::{Bytes, BytesMut};
+use bgp_proto::{EncodeParams, Family, FamilySet, Net, Nlri};
+use bytes::BytesMut;
 use rib::{Budget, Cursor, GroupId, GroupRules, PeerId, Progress, Rib, SentPath};
 
 use crate::{
+    config::PrefixLimitsOut,
     encode::Encoder,
     feed::{Feed, FeedPlace},
+    limited::{Limited, NoMember},
     limits::{
         BITE_OCTETS_MAX, BITE_PREFIXES, FEED_BITE_OCTETS_MAX, FEED_PREFIXES, RING_OCTETS_MAX,
     },
-    member::{Lost, MemberState, MemberStates, Mode, RefreshMarkers, Walk, WalkEnd, queue},
+    member::{Lost, MemberState, Mode, RefreshMarkers, Walk, WalkEnd, queue},
     outlet::Outlet,
-    segment::{Audience, Ring, Segment},
+    segment::{Ring, Segment},
 };
 
 /// Everything that determines the octets sent to a peer; peers with equal keys share a group.
@@ -36,6 +39,8 @@ pub(crate) struct GroupKey {
     pub(crate) as4: bool,
     /// The largest message, header included.
     pub(crate) octets_max: usize,
+    /// The limits of sent paths.
+    pub(crate) limits: PrefixLimitsOut,
 }
 
 impl GroupKey {
@@ -48,6 +53,10 @@ impl GroupKey {
     }
 }
 
+/// The states of a member in all its families.
+#[derive(Debug, Default)]
+pub(crate) struct MemberStates(Vec<(Family, MemberState, Option<Limited>)>);
+
 /// One family of a group.
 #[derive(Debug, Default)]
 struct FamilyGroup {
@@ -56,6 +65,8 @@ struct FamilyGroup {
     room: BytesMut,
     feed: Feed,
     members: BTreeMap<PeerId, MemberState>,
+    /// The members' own state, in a family with a limit of sent paths.
+    limited: BTreeMap<PeerId, Limited>,
     /// Members in shared mode that have not taken all segments.
     behind: usize,
 }
@@ -102,12 +113,12 @@ impl OutGroup {
                 walk_end: WalkEnd::EndOfRib,
                 again: None,
             };
-            self.families
-                .entry(family)
-                .or_default()
-                .members
-                .entry(peer)
-                .or_insert(member);
+            let group = self.families.entry(family).or_default();
+            if let Some(limit) = self.key.limits.get(family) {
+                let limited = Limited::new(family, limit, false);
+                group.limited.entry(peer).or_insert(limited);
+            }
+            group.members.entry(peer).or_insert(member);
         }
     }
 
@@ -136,6 +147,9 @@ impl OutGroup {
         let mut session = Outlet::new(session, None);
         let member = MemberState::refreshed(from, family, markers, &mut session);
         group.members.insert(peer, member);
+        if let Some(limited) = group.limited.get_mut(&peer) {
+            limited.wake();
+        }
     }
 
     /// Removes a peer that moves to another group, and returns its progress.
@@ -147,7 +161,10 @@ impl OutGroup {
             };
             let from = group.stand(member.mode, || rib.group_cursor(self.id, family));
             let mode = Mode::Private(from.with_new_rules(), FeedPlace::ELSEWHERE);
-            members.0.push((family, MemberState { mode, ..member }));
+            let limited = group.limited.remove(&peer);
+            members
+                .0
+                .push((family, MemberState { mode, ..member }, limited));
             group.leave(peer);
         }
         members
@@ -155,12 +172,13 @@ impl OutGroup {
 
     /// Adds a peer from another group: it receives everything by the rules of this group.
     pub(crate) fn take_over(&mut self, peer: PeerId, members: MemberStates) {
-        for (family, member) in members.0 {
-            self.families
-                .entry(family)
-                .or_default()
-                .members
-                .insert(peer, member);
+        for (family, member, limited) in members.0 {
+            let group = self.families.entry(family).or_default();
+            group.members.insert(peer, member);
+            if let Some(limit) = self.key.limits.get(family) {
+                let limited = limited.unwrap_or_else(|| Limited::new(family, limit, true));
+                group.limited.insert(peer, limited.again_with(limit));
+            }
         }
     }
 
@@ -168,6 +186,7 @@ impl OutGroup {
     pub(crate) fn leave(&mut self, peer: PeerId) {
         for group in self.families.values_mut() {
             group.leave(peer);
+            group.limited.remove(&peer);
         }
     }
 
@@ -182,6 +201,11 @@ impl OutGroup {
     ) -> Progress {
         let mut progress = Progress::Done;
         for (&family, group) in &mut self.families {
+            if self.key.limits.get(family).is_some() {
+                let more = group.follow((self.id, family), rib, writable);
+                progress = if more { Progress::More } else { progress };
+                continue;
+            }
             group.feed.expire(now);
             if !group.make_room() {
                 continue;
@@ -237,17 +261,23 @@ impl OutGroup {
                         None => break,
                     },
                     Mode::Private(cursor, at) => {
-                        if let Some((bite, at)) = group.feed.next(at, cursor) {
-                            queue(session, peer, &bite.pieces);
-                            member.mode = Mode::Private(bite.to, at);
-                            continue;
-                        }
                         let walk = Walk {
                             group: self.id,
                             family,
                             peer,
                             params: self.key.params(family),
                         };
+                        if let Some(limited) = group.limited.get_mut(&peer) {
+                            match limited.step(&walk, member, session, rib)? {
+                                ControlFlow::Continue(()) => continue,
+                                ControlFlow::Break(()) => break,
+                            }
+                        }
+                        if let Some((bite, at)) = group.feed.next(at, cursor) {
+                            queue(session, peer, &bite.pieces);
+                            member.mode = Mode::Private(bite.to, at);
+                            continue;
+                        }
                         group.walk(&walk, cursor, session, rib)?;
                     }
                 }
@@ -274,9 +304,11 @@ impl OutGroup {
                     Mode::Shared(_) => None,
                 });
             let fed = group.feed.held_cursors();
+            let passes = group.limited.values().filter_map(Limited::held_cursor);
             let oldest = group.ring.oldest().map(|segment| segment.from);
             private
                 .chain(fed)
+                .chain(passes)
                 .chain(oldest)
                 .map(move |cursor| (family, cursor))
         })
@@ -310,7 +342,7 @@ impl OutGroup {
         &'a self,
         rib: &'a Rib,
         family: Family,
-        net: Net<'_>,
+        net: Net<'a>,
     ) -> impl Iterator<Item = (PeerId, SentPath)> + 'a {
         let group = self.families.get(&family);
         let members = group
@@ -319,17 +351,44 @@ impl OutGroup {
         let paths = rib.sent(self.id, family, net);
         members.flat_map(move |member| {
             let others = paths.clone().into_iter();
-            let others = others.filter(move |path| path.source != member);
+            let limited = group.and_then(|group| group.limited.get(&member));
+            let others = others.filter(move |path| {
+                let path_id = path.path_id.unwrap_or_default();
+                let is_sent = |limited: &Limited| limited.holds(&Nlri { path_id, net });
+                path.source != member && limited.is_none_or(is_sent)
+            });
             others.map(move |path| (member, path))
         })
     }
 
-    /// Returns the octets waiting in the group's rings, and kept for new members.
+    /// Returns the octets waiting in the group's rings, and kept for new members; and those of the
+    /// lists of sent paths of members with a limit.
     pub(crate) fn ring_octets(&self) -> usize {
         let families = self.families.values();
-        families
-            .map(|group| group.ring.octets() + group.feed.octets())
-            .sum()
+        let octets = families.map(|group| {
+            let limited = group.limited.values().map(Limited::octets);
+            group.ring.octets() + group.feed.octets() + limited.sum::<usize>()
+        });
+        octets.sum()
+    }
+
+    /// Returns whether its members have limits of sent paths.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.families
+            .values()
+            .any(|group| !group.limited.is_empty())
+    }
+
+    /// Returns a member's state in the families with a limit of sent paths.
+    pub(crate) fn limited(&self, peer: PeerId) -> impl Iterator<Item = &Limited> {
+        let families = self.families.values();
+        families.filter_map(move |group| group.limited.get(&peer))
+    }
+
+    /// Returns the same, to change it.
+    pub(crate) fn limited_mut(&mut self, peer: PeerId) -> impl Iterator<Item = &mut Limited> {
+        let families = self.families.values_mut();
+        families.filter_map(move |group| group.limited.get_mut(&peer))
     }
 }
 
@@ -358,8 +417,27 @@ impl FamilyGroup {
             .get(&peer)
             .is_some_and(|member| match member.mode {
                 Mode::Shared(next) => next < self.ring.tip(),
-                Mode::Private(..) => true,
+                Mode::Private(..) => self.limited.get(&peer).is_none_or(Limited::has_more),
             })
+    }
+
+    /// Advances the group's own position behind its members with limits, which read by themselves,
+    /// and wakes them. Returns whether there is more to read.
+    fn follow(
+        &mut self,
+        (id, family): (GroupId, Family),
+        rib: &mut Rib,
+        writable: &mut Vec<PeerId>,
+    ) -> bool {
+        let before = rib.group_cursor(id, family);
+        let progress = rib.export(id, family, Budget(BITE_PREFIXES), &mut NoMember);
+        if rib.group_cursor(id, family) != before {
+            for (&peer, limited) in &mut self.limited {
+                limited.wake();
+                writable.push(peer);
+            }
+        }
+        progress == Progress::More
     }
 
     /// Returns the members that take from the ring.

@@ -8,7 +8,7 @@ use bgp_proto::{Family, FamilySet, SessionParams};
 
 use rib::{PeerCounters, PeerId, Rib, Role};
 
-use crate::{keys::PeerConfig, octets::PeerOctets, prefix_limit::LimitLevel};
+use crate::{keys::PeerConfig, limited::SentPaths, octets::PeerOctets, prefix_limit::LimitLevel};
 
 /// The state a speaker keeps of one peer.
 #[derive(Debug)]
@@ -41,6 +41,10 @@ pub(crate) struct Peer {
     pub(crate) capped: Option<Instant>,
     /// The octets of its received routes when new paths began to be rejected.
     pub(crate) capped_octets: usize,
+    /// The last reported level of each limit of sent paths.
+    pub(crate) sent_levels: BTreeMap<Family, LimitLevel>,
+    /// When the output continues in families with a limit of sent paths.
+    pub(crate) sent_resume: Option<Instant>,
     /// The highest number of paths in families with a limit.
     pub(crate) path_peaks: BTreeMap<Family, u32>,
     /// No longer configured: removed as soon as its remaining octets are written.
@@ -69,6 +73,8 @@ impl Peer {
             limited: Vec::new(),
             capped: None,
             capped_octets: 0,
+            sent_levels: BTreeMap::new(),
+            sent_resume: None,
             path_peaks: BTreeMap::new(),
             doomed: false,
             knock: 0,
@@ -80,7 +86,12 @@ impl Peer {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let families = self.refreshes.iter().chain(&self.limited);
         let families = families.map(|&(_, until)| until);
-        let timers = [self.session.poll_timeout(), self.stale_until, self.capped];
+        let timers = [
+            self.session.poll_timeout(),
+            self.stale_until,
+            self.capped,
+            self.sent_resume,
+        ];
         timers.into_iter().flatten().chain(families).min()
     }
 
@@ -123,7 +134,8 @@ impl Peer {
                 .all(|&conn| !self.session.wants_write(conn))
     }
 
-    pub(crate) fn view<'a>(&'a self, id: PeerId, rib: &Rib) -> PeerView<'a> {
+    /// Returns the state of the peer, with the paths that it was sent in families with a limit.
+    pub(crate) fn view<'a>(&'a self, id: PeerId, rib: &Rib, sent: Vec<SentPaths>) -> PeerView<'a> {
         let families = self
             .params
             .as_ref()
@@ -143,6 +155,7 @@ impl Peer {
             path_peaks: &self.path_peaks,
             octets: PeerOctets::of(id, &self.session, rib),
             capped: self.is_capped(),
+            sent,
         }
     }
 }
@@ -173,4 +186,6 @@ pub struct PeerView<'a> {
     /// Whether its new paths are rejected because of the speaker's memory:
     /// [`crate::Speaker::limit_memory`].
     pub capped: bool,
+    /// The paths that it was sent in the families of its session with a limit of them.
+    pub sent: Vec<SentPaths>,
 }

@@ -58,7 +58,7 @@ impl Speaker {
         let paths = self.rib.counters(peer, family).paths;
         let peak = state.path_peaks.entry(family).or_default();
         *peak = paths.max(*peak);
-        let near = paths >= warn_from(&limit) && self.rib.is_settled(peer);
+        let near = paths >= warn_from(limit.max, limit.warn_percent) && self.rib.is_settled(peer);
         let level = match (passed, near) {
             (true, _) => LimitLevel::Passed,
             (false, true) => LimitLevel::Near,
@@ -150,7 +150,7 @@ fn has_room(limit: &PrefixLimit, paths: u32) -> bool {
 }
 
 /// Returns the number of paths from which on a warning is issued; at least 1.
-fn warn_from(limit: &PrefixLimit) -> u32 {
-    let share = u64::from(limit.max) * u64::from(limit.warn_percent.min(100)) / 100;
+pub(crate) fn warn_from(max: u32, warn_percent: u8) -> u32 {
+    let share = u64::from(max) * u64::from(warn_percent.min(100)) / 100;
     u32::try_from(share).unwrap_or(u32::MAX).max(1)
 }

@@ -112,6 +112,7 @@ impl Speaker {
         if out.key == key {
             return;
         }
+        let limits_changed = out.key.limits != key.limits;
         let several = !key.rules.add_path.is_empty();
         let (from, members) = (out.id(), out.hand_over(&mut self.rib, peer));
         let new = self.group_at(key);
@@ -124,6 +125,9 @@ impl Speaker {
         self.leave(peer, old);
         if let Some(state) = self.roster.get_mut(peer) {
             state.group = Some(new);
+            if limits_changed {
+                state.sent_levels.clear();
+            }
         }
         self.list(peer);
     }
@@ -138,6 +142,8 @@ impl Speaker {
         state.local = None;
         state.refreshes.clear();
         state.capped = None;
+        state.sent_levels.clear();
+        state.sent_resume = None;
         let group = state.group.take();
         let kept = params
             .as_ref()
@@ -243,6 +249,7 @@ impl Speaker {
             },
             as4: params.as4,
             octets_max: params.send_octets_max(),
+            limits: state.config.prefix_limits_out.clone(),
         })
     }
 

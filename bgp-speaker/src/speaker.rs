@@ -74,6 +74,8 @@ pub struct Speaker {
     pub(crate) tallies: Tallies,
     /// The monitor, while there is one.
     pub(crate) monitor: Option<Box<Monitoring>>,
+    /// The instant of the last call with one.
+    pub(crate) now: Instant,
 }
 
 impl Speaker {
@@ -105,6 +107,7 @@ impl Speaker {
             addresses: Vec::new(),
             tallies: Tallies::default(),
             monitor: None,
+            now: Instant::ZERO,
         }
     }
 
@@ -118,6 +121,7 @@ impl Speaker {
 
     /// Handles one input.
     pub fn handle(&mut self, now: Instant, input: Input<'_>) {
+        self.now = now;
         self.monitor_at(now);
         match input {
             Input::Session(peer, input) => self.session_input(now, peer, input),
@@ -215,7 +219,11 @@ impl Speaker {
             if group.pull(peer, &mut outlet, &mut self.rib).is_err() {
                 self.lost.push(peer);
             }
+            self.watch_sent(peer);
         }
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
         state.session.fill(conn, slices, octets_max);
         self.session_peak = self.session_peak.max(state.session.queued_octets());
         self.monitor_sent(peer);
@@ -253,7 +261,8 @@ impl Speaker {
             .roster
             .iter()
             .filter_map(|(id, peer)| Some((id, peer.session.established()?)));
-        self.deferred().is_empty() && up.all(|(id, conn)| !self.wants_write(id, conn))
+        self.deferred().is_empty()
+            && up.all(|(id, conn)| !self.wants_write(id, conn) && !self.is_sent_later(id))
     }
 
     /// Returns the longest message that may arrive on a connection, in octets (RFC 8654 §4).
@@ -276,6 +285,7 @@ impl Speaker {
     /// Performs a bounded step of background work: route selection, export, sweeping. Call it again
     /// while it returns `More`, with I/O in between.
     pub fn run(&mut self, now: Instant, budget: Budget) -> Progress {
+        self.now = now;
         self.monitor_at(now);
         for peer in core::mem::take(&mut self.parted) {
             self.session_input(now, peer, bgp_fsm::Input::Start);
@@ -351,14 +361,14 @@ impl Speaker {
     pub fn peers(&self) -> impl Iterator<Item = PeerView<'_>> + '_ {
         self.roster
             .iter()
-            .map(|(id, peer)| peer.view(id, &self.rib))
+            .map(|(id, peer)| peer.view(id, &self.rib, self.sent_to(peer, id)))
     }
 
     /// Returns the current state of one peer.
     #[must_use]
     pub fn peer(&self, peer: PeerId) -> Option<PeerView<'_>> {
         let state = self.roster.get(peer)?;
-        Some(state.view(peer, &self.rib))
+        Some(state.view(peer, &self.rib, self.sent_to(state, peer)))
     }
 
     /// Returns the configuration of a peer, by the operator or from the range's template.
@@ -495,6 +505,7 @@ impl Speaker {
             self.expire_refreshes(now, peer);
             self.check_capped(now, peer);
             self.check_limited(now, peer);
+            self.resume_sent(now, peer);
             self.session_input(now, peer, bgp_fsm::Input::Timeout);
         }
     }

@@ -90,12 +90,14 @@ fn annotated(name: &str) -> Option<&'static PeerKey> {
 /// Returns the text of an annotation as the value of a key.
 fn written(kind: Kind, text: &str) -> At<Value> {
     let value = match kind {
-        Kind::Flag | Kind::Number { .. } | Kind::Switch { .. } | Kind::PathLimits => {
-            match text.parse() {
-                Ok(flag) => Value::Flag(flag),
-                Err(_) => text.parse().map_or_else(|_| text.into(), Value::Number),
-            }
-        }
+        Kind::Flag
+        | Kind::Number { .. }
+        | Kind::Switch { .. }
+        | Kind::PathLimits
+        | Kind::SentLimits => match text.parse() {
+            Ok(flag) => Value::Flag(flag),
+            Err(_) => text.parse().map_or_else(|_| text.into(), Value::Number),
+        },
         _ => text.into(),
     };
     value.into()

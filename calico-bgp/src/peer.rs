@@ -176,11 +176,11 @@ impl<'v> Want<'v> {
             peer.prefix_limits = PrefixLimits::of_all(NODE_PREFIXES_MAX);
         }
         if let Some(peering) = self.peering {
-            let limits = peer.prefix_limits.clone();
+            let limits = (peer.prefix_limits.clone(), peer.prefix_limits_out.clone());
             fields::apply(peering, &mut peer);
-            // The annotation limits what the nodes of the BGPPeer receive, not their peers.
+            // The annotations limit what the nodes of the BGPPeer receive and send, not their peers.
             if self.selects_us {
-                peer.prefix_limits = limits;
+                (peer.prefix_limits, peer.prefix_limits_out) = limits;
             }
         }
         // If this speaker keeps next hops towards a peer, the peer keeps them towards this speaker.

@@ -182,6 +182,14 @@ pub struct NeighborFamily {
     pub limit: Option<u32>,
     /// Announcements rejected by the limit since the neighbor was first seen.
     pub limited: u64,
+    /// How many paths it may be sent.
+    pub sent_limit: Option<u32>,
+    /// The paths that it was sent, where there is such a limit.
+    pub sent: Option<u32>,
+    /// Paths that were not advertised because of this limit, in this session.
+    pub suppressed: u64,
+    /// Whether paths are suppressed now.
+    pub is_suppressing: bool,
     /// ADD-PATH in this family (RFC 7911): `receive`, `send`, `both`.
     pub add_path: Option<String>,
     /// Which paths it is sent, where it is sent several: `all`, `equal-cost`, `best 4`.

@@ -95,6 +95,31 @@ pub fn event(speaker: &Speaker, event: &Event) -> Option<Emitted> {
             level,
             limit,
         } => prefix_limit(of(peer, name), Text::new(family), *level, limit),
+        Event::SentLimit {
+            peer,
+            name,
+            family,
+            level,
+            limit,
+        } => {
+            let Neighbor { name, address } = of(peer, name);
+            let (neighbor, family, max) = (name, Text::new(family), limit.max.into());
+            match level {
+                LimitLevel::Below | LimitLevel::Near => Emitted::SentLimitNear {
+                    neighbor,
+                    address,
+                    family,
+                    limit: max,
+                    warn_percent: limit.warn_percent.into(),
+                },
+                LimitLevel::Passed => Emitted::SentLimitExceeded {
+                    neighbor,
+                    address,
+                    family,
+                    limit: max,
+                },
+            }
+        }
         Event::Handshakes {
             of,
             failures,
@@ -216,6 +241,20 @@ fn of_family(speaker: &Speaker, event: &Event) -> Option<Emitted> {
                     limit,
                     reason: Text::new(reason),
                 },
+            }
+        }
+        Event::SentLimitCleared {
+            peer,
+            name,
+            family,
+            limit,
+        } => {
+            let Neighbor { name, address } = of(peer, name);
+            Emitted::SentLimitCleared {
+                neighbor: name,
+                address,
+                family: Text::new(family),
+                limit: limit.max.into(),
             }
         }
         Event::Selected { family } => Emitted::RestartDeferralEnded {

@@ -24,6 +24,7 @@ pub fn limits(speaker: &Speaker) -> Vec<Limit> {
     all.extend(usage.ranges.iter().map(range));
     all.extend(speaker.peers().flat_map(|peer| paths(&peer)));
     all.extend(paths_by_default(speaker));
+    all.extend(speaker.peers().flat_map(|peer| sent_paths(&peer)));
     all.extend([
         Limit::new(
             "paths in use for a prefix",
@@ -191,6 +192,22 @@ fn paths(peer: &PeerView<'_>) -> Vec<Limit> {
             met: Some(counters.limited),
             ..known
         })
+    });
+    limits.collect()
+}
+
+/// Returns the limits of the paths that a neighbor is sent.
+fn sent_paths(peer: &PeerView<'_>) -> Vec<Limit> {
+    let limits = peer.sent.iter().map(|sent| Limit {
+        of: Some(format!("{} {}", peer.config.name, sent.family)),
+        met: Some(sent.suppressed),
+        ..Limit::new(
+            "paths sent to a neighbor",
+            sent.limit.max.into(),
+            "further paths are not advertised until a withdrawal makes room",
+        )
+        .level(sent.paths.into(), sent.peak.into())
+        .key("prefix_limit_out")
     });
     limits.collect()
 }

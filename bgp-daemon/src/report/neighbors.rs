@@ -153,6 +153,7 @@ fn neighbor_family(
         (false, true) => Some("send"),
         (false, false) => None,
     };
+    let sent = peer.sent.iter().find(|sent| sent.family == family);
     NeighborFamily {
         family: family.to_string(),
         received: counters.paths.into(),
@@ -160,6 +161,10 @@ fn neighbor_family(
         ineligible: counters.ineligible.into(),
         limit: (peer.config.prefix_limits.get(family)).map(|limit| limit.max),
         limited: counters.limited,
+        sent_limit: sent.map(|sent| sent.limit.max),
+        sent: sent.map(|sent| sent.paths),
+        suppressed: sent.map_or(0, |sent| sent.suppressed),
+        is_suppressing: sent.is_some_and(|sent| sent.is_short),
         add_path: add_path.map(str::to_owned),
         add_path_send: holds(|params| params.add_path_send).then(|| {
             let sent = peer.config.send_paths.get(&family);

@@ -575,6 +575,35 @@ fn path_limits_are_reported_by_neighbor_and_family() {
 }
 
 #[test]
+fn sent_limit_is_reported_while_the_session_is_up() {
+    let mut pair = Pair::with("", "prefix_limit_out = 4\n");
+    let families = |pair: &Pair| {
+        let all = neighbors(&pair.client, NOW).neighbors.into_iter();
+        all.flat_map(|one| one.families).collect::<Vec<_>>()
+    };
+    assert!(families(&pair).iter().all(|family| family.sent.is_none()));
+    pair.settle();
+    pair.announce(1..=6);
+    pair.settle();
+    pair.settle();
+    let all = families(&pair);
+    let v4 = all.iter().find(|family| family.family == "ipv4-unicast");
+    let v4 = v4.expect("the family");
+    assert_eq!((v4.sent_limit, v4.sent), (Some(4), Some(4)));
+    assert!(v4.suppressed >= 2 && v4.is_suppressing, "{v4:?}");
+    let limits = limits(&pair.client);
+    let limit = limits
+        .iter()
+        .find(|limit| limit.key.as_deref() == Some("prefix_limit_out"));
+    let limit = limit.expect("a line");
+    assert_eq!((limit.limit, limit.used, limit.peak), (4, Some(4), Some(4)));
+    assert_eq!(
+        neighbors(&pair.reflector, NOW).neighbors[1].families[0].received,
+        4
+    );
+}
+
+#[test]
 fn default_path_limits_of_neighbors_share_a_line() {
     let more = "[[neighbor]]\naddress = \"10.0.9.8\"\nasn = 65001\n";
     let pair = Pair::with(more, "");

@@ -81,6 +81,63 @@ pub struct PrefixLimit {
     pub action: LimitAction,
 }
 
+/// The limits of the paths that a peer is sent, family by family. Without one, all are sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PrefixLimitsOut {
+    by_family: BTreeMap<Family, PrefixLimitOut>,
+    max: u32,
+}
+
+impl PrefixLimitsOut {
+    /// Returns limits of this many paths in every family; 0 means no limit.
+    #[must_use]
+    pub const fn of_all(max: u32) -> Self {
+        Self {
+            by_family: BTreeMap::new(),
+            max,
+        }
+    }
+
+    /// Returns these limits, and none in other families.
+    #[must_use]
+    pub const fn of(by_family: BTreeMap<Family, PrefixLimitOut>) -> Self {
+        Self { by_family, max: 0 }
+    }
+
+    /// Returns the limit of a family, if there is one.
+    #[must_use]
+    pub fn get(&self, family: Family) -> Option<PrefixLimitOut> {
+        let given = self.by_family.get(&family).copied();
+        let of_all = PrefixLimitOut {
+            max: self.max,
+            warn_percent: LIMIT_WARN_PERCENT,
+        };
+        given.or_else(|| (self.max > 0).then_some(of_all))
+    }
+
+    /// Returns the limits that were given for single families.
+    #[must_use]
+    pub const fn by_family(&self) -> &BTreeMap<Family, PrefixLimitOut> {
+        &self.by_family
+    }
+
+    /// Returns the limit of every other family; 0 means no limit.
+    #[must_use]
+    pub const fn max(&self) -> u32 {
+        self.max
+    }
+}
+
+/// The maximum number of paths of a family that a peer is sent. Further paths are suppressed until
+/// a withdrawal makes room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PrefixLimitOut {
+    /// The maximum, at least 1.
+    pub max: u32,
+    /// The share of the maximum, in percent, from which on a warning is issued.
+    pub warn_percent: u8,
+}
+
 /// The action if a peer announces too many paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitAction {

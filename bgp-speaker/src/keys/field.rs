@@ -14,7 +14,9 @@ use super::{
     read::{by_family, set_of},
     value::Value,
 };
-use crate::config::{LimitAction, Password, PrefixLimit, PrefixLimits};
+use crate::config::{
+    LimitAction, Password, PrefixLimit, PrefixLimitOut, PrefixLimits, PrefixLimitsOut,
+};
 
 /// The type of a field.
 pub(super) trait Field: Sized {
@@ -172,14 +174,47 @@ impl Field for PrefixLimits {
     }
 }
 
-fn prefix_limit(value: &Value) -> Option<PrefixLimit> {
+impl Field for PrefixLimitsOut {
+    fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::Number(_) => u32::of(value).map(Self::of_all),
+            value => by_family(value, prefix_limit_out).map(Self::of),
+        }
+    }
+
+    fn value(&self) -> Option<Value> {
+        let limits = self.by_family().iter().map(|(family, limit)| {
+            Value::table([
+                ("families", FamilySet::from(*family).into()),
+                ("max", limit.max.into()),
+                ("warn", u32::from(limit.warn_percent).into()),
+            ])
+        });
+        Some(match self.by_family().is_empty() {
+            true => self.max().into(),
+            false => Value::list(limits),
+        })
+    }
+}
+
+fn prefix_limit_out(value: &Value) -> Option<PrefixLimitOut> {
+    Some(PrefixLimitOut {
+        max: u32::of(entry(value, "max")?)?,
+        warn_percent: u8::of(entry(value, "warn")?)?,
+    })
+}
+
+/// Returns the value of a key in a parsed table.
+fn entry<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
     let Value::Table(keys) = value else {
         return None;
     };
-    let field = |name: &str| {
-        let found = keys.iter().find(|(key, _)| key.value == name);
-        found.map(|(_, value)| &value.value)
-    };
+    let found = keys.iter().find(|(key, _)| key.value == name);
+    found.map(|(_, value)| &value.value)
+}
+
+fn prefix_limit(value: &Value) -> Option<PrefixLimit> {
+    let field = |name: &str| entry(value, name);
     Some(PrefixLimit {
         max: u32::of(field("max")?)?,
         warn_percent: u8::of(field("warn")?)?,

@@ -53,6 +53,8 @@ pub enum Kind {
     Paths,
     /// A limit of paths in every family, 0 for none; or a list of limits by family.
     PathLimits,
+    /// The same for the paths that are sent, without an action.
+    SentLimits,
     /// Without a written form: set in code, or derived.
     InCode,
 }
@@ -106,7 +108,7 @@ impl fmt::Display for Kind {
                  families with one of these each",
                 rib::limits::BEST_PATHS_MAX
             ),
-            Self::PathLimits => f.write_str("a number of paths, 0 for no limit, or a list of tables"),
+            Self::PathLimits | Self::SentLimits => f.write_str("a number of paths, 0 for no limit, or a list of tables"),
             Self::InCode => f.write_str("not set in a file"),
         }
     }

@@ -135,26 +135,33 @@ fn path_limit(reader: &mut Reader<'_>, given: &At<Value>) -> Option<Value> {
 }
 
 const LIMIT_KEYS: [&str; 5] = ["families", "max", "warn", "action", "restart_after"];
+/// The keys of a limit of sent paths.
+const SENT_LIMIT_KEYS: [&str; 3] = ["families", "max", "warn"];
 const ACTIONS: Kind = Kind::Word(&["warn", "drop", "restart"]);
 
 /// Returns a table of families with the limit of each.
-pub(super) fn path_limits(reader: &mut Reader<'_>, entries: &[At<Value>]) -> Option<Value> {
+pub(super) fn path_limits(
+    reader: &mut Reader<'_>,
+    kind: Kind,
+    entries: &[At<Value>],
+) -> Option<Value> {
+    let known: &[&str] = match kind {
+        Kind::SentLimits => &SENT_LIMIT_KEYS,
+        _ => &LIMIT_KEYS,
+    };
     let mut read: BTreeMap<Family, Value> = BTreeMap::new();
     for entry in entries {
         let Value::Table(keys) = &entry.value else {
-            reader.expected(Kind::PathLimits, entry);
+            reader.expected(kind, entry);
             continue;
         };
-        for (key, _) in keys
-            .iter()
-            .filter(|(key, _)| !LIMIT_KEYS.contains(&&*key.value))
-        {
-            let known = LIMIT_KEYS.to_vec();
+        for (key, _) in keys.iter().filter(|(key, _)| !known.contains(&&*key.value)) {
+            let known = known.to_vec();
             reader
                 .faults
                 .push(Invalid::unknown(&key.place, &key.value, "keys", known));
         }
-        let Some(limit) = limit(reader, keys, entry) else {
+        let Some(limit) = limit(reader, kind, keys, entry) else {
             continue;
         };
         let families = match field(keys, "families") {
@@ -178,6 +185,7 @@ fn field<'k>(keys: &'k [(At<String>, At<Value>)], name: &str) -> Option<&'k At<V
 
 fn limit(
     reader: &mut Reader<'_>,
+    kind: Kind,
     keys: &[(At<String>, At<Value>)],
     entry: &At<Value>,
 ) -> Option<Value> {
@@ -192,7 +200,10 @@ fn limit(
         };
         reader.read(from_one(most, unit), given)
     };
-    let help = "import = \"deny\" accepts nothing from a neighbor";
+    let help = match kind {
+        Kind::SentLimits => "export = \"deny\" sends nothing to a neighbor",
+        _ => "import = \"deny\" accepts nothing from a neighbor",
+    };
     let max = number("max", u32::MAX, "paths", help);
     let warn = number("warn", 100, "percent of max", "");
     let after = number("restart_after", LIMIT_REST_S_MAX, "seconds", "");
@@ -215,8 +226,10 @@ fn limit(
             "warn",
             warn.unwrap_or_else(|| u32::from(LIMIT_WARN_PERCENT).into()),
         ),
-        ("action", action.clone()),
     ]);
+    if kind == Kind::PathLimits {
+        limit.push(("action", action.clone()));
+    }
     if action == "restart".into() {
         limit.push(("restart_after", after));
     }
@@ -330,9 +343,11 @@ impl Reader<'_> {
             },
             (Kind::Families, Value::List(names)) => return families(self, names, given),
             (Kind::Paths, value) => return paths(self, value, given),
-            (Kind::PathLimits, Value::Number(max)) => number_in(*max, true, 1, u32::MAX),
-            (Kind::PathLimits, Value::List(entries)) => {
-                return path_limits(self, entries);
+            (Kind::PathLimits | Kind::SentLimits, Value::Number(max)) => {
+                number_in(*max, true, 1, u32::MAX)
+            }
+            (Kind::PathLimits | Kind::SentLimits, Value::List(entries)) => {
+                return path_limits(self, kind, entries);
             }
             _ => None,
         };

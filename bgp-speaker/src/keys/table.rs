@@ -22,7 +22,7 @@ use super::{
     value::Value,
 };
 use crate::{
-    config::{Password, PrefixLimits},
+    config::{Password, PrefixLimits, PrefixLimitsOut},
     limits::{
         BGP_PORT, DESCRIPTION_OCTETS_MAX, NAME_OCTETS_MAX, PASSWORD_OCTETS_MAX, RESTART_TIME_S,
         RESTART_TIME_S_MAX, TTL_SECURITY_HOPS_MAX,
@@ -495,6 +495,20 @@ peer_keys! {
             effect: Effect::Refreshed,
             store: Store::Annotation,
             help: "`prefix_limit = 5000`, or a [[neighbor.prefix_limit]] with `max`",
+            example: || 100.into(),
+            ..BOTH
+        };
+
+    "prefix_limit_out": [prefix_limits_out]: PrefixLimitsOut = PrefixLimitsOut::default(),
+        "the maximum number of paths that are advertised to the neighbor in each family; further ones \
+         are suppressed until a withdrawal makes room. A list of tables has limits for single families; \
+         see [Limits](route-reflector.md#limits-of-advertised-paths)",
+        Key {
+            kind: Kind::SentLimits,
+            effect: Effect::Readvertised,
+            store: Store::Annotation,
+            report: Report::InNeighbors,
+            help: "`prefix_limit_out = 5000`, or a [[neighbor.prefix_limit_out]] with `max`",
             example: || 100.into(),
             ..BOTH
         };

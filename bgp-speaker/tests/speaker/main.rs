@@ -19,6 +19,7 @@ mod prefix_limit;
 mod refresh;
 mod reload;
 mod restarter;
+mod sent_limit;
 mod wire;
 
 use bgp_speaker::SpeakerConfig;

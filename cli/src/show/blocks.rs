@@ -87,6 +87,12 @@ fn family(counters: &NeighborFamily) -> String {
     if counters.ineligible > 0 {
         text = format!("{text}, {} of them unusable", counters.ineligible);
     }
+    if let (Some(sent), Some(limit)) = (counters.sent, counters.sent_limit) {
+        text = format!("{text}, {sent} sent, limit {limit}");
+    }
+    if counters.is_suppressing {
+        text = format!("{text}: further paths are suppressed");
+    }
     match (&counters.add_path, &counters.add_path_send) {
         (Some(mode), Some(sent)) => format!("{text}, add-path {mode} ({sent})"),
         (Some(mode), None) => format!("{text}, add-path {mode}"),

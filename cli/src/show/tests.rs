@@ -64,6 +64,24 @@ fn neighbor() -> Neighbor {
 }
 
 #[test]
+fn report_of_one_neighbor_has_its_sent_limit() {
+    let text = |sent, is_suppressing| {
+        let mut one = neighbor();
+        one.families[0].sent_limit = Some(5);
+        one.families[0].sent = Some(sent);
+        one.families[0].is_suppressing = is_suppressing;
+        super::blocks::neighbor(&one)
+    };
+    assert!(
+        text(4, false).contains("12 accepted, 4 sent, limit 5\n"),
+        "{}",
+        text(4, false)
+    );
+    let full = "5 sent, limit 5: further paths are suppressed\n";
+    assert!(text(5, true).contains(full), "{}", text(5, true));
+}
+
+#[test]
 fn report_of_one_neighbor_has_its_keys() {
     let key = Fact {
         name: "ttl_security".to_owned(),

@@ -175,6 +175,7 @@ const KEYS: &[(&str, Type)] = &[
     ("ports", List(&Port)),
     ("prefix", Text),
     ("prefix_limit", Sections),
+    ("prefix_limit_out", Sections),
     ("protocol", Protocol),
     ("protocols", List(&Protocol)),
     ("reconcile", Seconds),

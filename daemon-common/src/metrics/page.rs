@@ -220,7 +220,21 @@ impl Page<'_> {
             each(|one| one.ineligible),
         )?;
         let help = "Announcements refused for the limit of paths.";
-        self.counters("neighbor_paths_limited", help, each(|one| one.limited))
+        self.counters("neighbor_paths_limited", help, each(|one| one.limited))?;
+        let sent = all.iter().flat_map(|one| {
+            let limited = one.families.iter().filter(|family| family.sent.is_some());
+            limited.map(|family| {
+                let of = ("neighbor", one.name.as_str());
+                (vec![of, ("family", family.family.as_str())], family)
+            })
+        });
+        let paths = sent.clone();
+        let paths = paths.map(|(labels, family)| (labels, family.sent.unwrap_or_default().into()));
+        let help = "Paths that it was sent, where they are limited.";
+        self.gauges("neighbor_paths_sent", help, paths)?;
+        let help = "Paths not advertised because of the limit of sent paths, in this session.";
+        let suppressed = sent.map(|(labels, family)| (labels, family.suppressed));
+        self.counters("neighbor_paths_suppressed", help, suppressed)
     }
 
     fn ranges(&mut self, all: &[NeighborRange]) -> fmt::Result {

@@ -59,6 +59,7 @@ fn everything() -> (Status, Neighbors) {
         families: vec![NeighborFamily {
             family: "ipv4-unicast".into(),
             received: 9,
+            sent: Some(4),
             ..NeighborFamily::default()
         }],
         ..Neighbor::default()

@@ -120,6 +120,18 @@ macro_rules! session_events {
         PrefixLimitIncomplete "prefix_limit.incomplete" WARN "prefix limit has room again, but rejected paths are missing" {
             neighbor: Text, address: Option<IpAddr>, family: Text, limit: u64, reason: Text,
         }
+        #[doc = "The paths of a family that the neighbor was sent reached the share of `prefix_limit_out` at which a warning is logged."]
+        SentLimitNear "sent_limit.near" WARN "limit of sent paths nearly reached" {
+            neighbor: Text, address: Option<IpAddr>, family: Text, limit: u64, warn_percent: u64,
+        }
+        #[doc = "The paths of a family for the neighbor exceed `prefix_limit_out`: further paths are not advertised to it until a withdrawal makes room."]
+        SentLimitExceeded "sent_limit.exceeded" WARN "limit of sent paths reached: further paths are suppressed" {
+            neighbor: Text, address: Option<IpAddr>, family: Text, limit: u64,
+        }
+        #[doc = "All paths of a family are advertised to the neighbor again, after some were suppressed because of `prefix_limit_out`."]
+        SentLimitCleared "sent_limit.cleared" INFO "limit of sent paths has room again: all paths are sent" {
+            neighbor: Text, address: Option<IpAddr>, family: Text, limit: u64,
+        }
         #[doc = "The daemon's accounts reached 85 percent of `memory_max`, and this neighbor has the most bytes: its new paths are rejected. `bytes` are those of the neighbor, `total` those of all."]
         MemoryPathsRejected "memory.paths_rejected" WARN "memory_max nearly reached: new paths of the neighbor with the most bytes are rejected" {
             neighbor: Text, address: Option<IpAddr>, bytes: u64, total: u64, limit: u64,
