@@ -2,16 +2,26 @@
 //!
 //! Every `.yaml`, `.yml` and `.json` file of the directory and those below it is read, documents
 //! one after another. Their resources are written to the store; a resource that is no longer in the
-//! directory is deleted from the store, if it came from the directory. A directory with a fault
-//! changes nothing: the fault is reported with file and line, and the store stays unchanged.
+//! directory is deleted from the store, if it came from the directory. A directory with a mistake
+//! changes nothing: all mistakes are reported with file, line and caret, and the store stays unchanged.
 
 mod apply;
+mod document;
+#[cfg(test)]
+mod hostile;
 pub mod limits;
+#[cfg(test)]
+mod mistaken;
+mod mistakes;
+mod parse;
 mod read;
-mod secret;
+#[cfg(test)]
+mod secrets;
+mod syntax;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod words;
 mod yaml;
 
 use std::fmt;
@@ -28,14 +38,16 @@ use apply::Applied;
 use calico_store::Error;
 use calico_store::Store;
 use calico_store::resources::{ResourceError, Resources};
-pub use read::{Document, documents, is_manifest};
+pub use document::{Document, Origin};
+pub use mistakes::Mistakes;
+pub use read::{documents, is_manifest, read_text, readable_documents};
 
 /// Why a directory of manifests cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// Files have faults.
-    #[error("{}", list(.0))]
-    Faults(Vec<Fault>),
+    /// Files have mistakes.
+    #[error("{0}")]
+    Faults(Mistakes),
     /// The directory cannot be watched for changes.
     #[error("cannot watch {directory}: {source}", directory = .directory.display())]
     Watch {
@@ -52,7 +64,7 @@ pub enum ManifestError {
     Ready(#[from] ResourceError),
 }
 
-/// One fault of a file.
+/// One fault of a file, in one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The file, or the directory itself.
@@ -85,14 +97,6 @@ pub fn to_yaml(value: &serde_json::Value) -> Result<String, serde_saphyr::ser::E
     } else {
         Ok(format!("{value:#}\n"))
     }
-}
-
-fn list(faults: &[Fault]) -> String {
-    faults
-        .iter()
-        .map(Fault::to_string)
-        .collect::<Vec<_>>()
-        .join("\n")
 }
 
 /// A directory of manifests that has been applied to a store.

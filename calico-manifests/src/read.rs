@@ -2,98 +2,88 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use calico_model::{EncodeError, ResourceKey, encode_strict, is_secretive, without_values};
+use calico_model::ResourceKey;
+use daemon_common::config::{Problem, Source};
 use serde_json::Value;
 
-use crate::Fault;
+use crate::document::{Document, Origin};
 use crate::limits::{MANIFEST_FILES_MAX, MANIFEST_OCTETS_MAX};
-use crate::secret::line_is_secretive;
-use crate::tree::{Place, Tree, place};
+use crate::mistakes::{Mistakes, source};
+use crate::parse::parse;
+use crate::tree::Tree;
 
 /// A resource from a file.
 #[derive(Debug)]
 pub(super) struct Wanted {
     /// The value to store, without the metadata that a resource gets at its creation.
     pub(super) value: Value,
-    file: Arc<Path>,
-    place: Place,
+    origin: Origin,
 }
 
-/// A document of a file, or an item of a list in it.
-#[derive(Debug)]
-pub struct Document {
-    file: Arc<Path>,
-    tree: Tree,
-}
-
-impl Document {
-    /// Returns its value.
-    pub fn value(&self) -> Value {
-        self.tree.value()
-    }
-
-    /// Returns a fault of the field with this path, such as `spec.bgp.asNumber`; of the whole
-    /// document if there is no such field. The value of a field that may be a secret is not quoted.
-    pub fn fault(&self, field: &str, message: String) -> Fault {
-        let message = match is_secretive(field) {
-            true => without_values(&message),
-            false => message,
-        };
-        Fault {
-            file: self.file.to_path_buf(),
-            place: Some(self.tree.place_of(field)),
-            message,
-        }
-    }
-
-    /// Returns the faults found by encoding it, each with its place.
-    pub fn faults(&self, error: &EncodeError) -> Vec<Fault> {
-        match error {
-            EncodeError::Invalid(invalid) => invalid
-                .iter()
-                .map(|one| self.fault(&one.field, one.to_string()))
-                .collect(),
-            EncodeError::Parse(parse) => vec![self.fault(&parse.field, error.to_string())],
-            EncodeError::UnknownKind(_) => vec![self.fault("kind", error.to_string())],
-            EncodeError::Key(_) => vec![self.fault("metadata", error.to_string())],
-        }
+/// Parses the documents of a text in YAML or JSON; lists of resources item by item. `file` is only
+/// the name in reports.
+///
+/// # Errors
+///
+/// Every mistake of syntax.
+pub fn documents(file: &Path, text: &str) -> Result<Vec<Document>, Mistakes> {
+    let (documents, mistakes) = readable_documents(file, text);
+    match mistakes.is_empty() {
+        true => Ok(documents),
+        false => Err(mistakes),
     }
 }
 
-/// Parses the documents of a text in YAML or JSON; lists of resources item by item. Faults name
-/// `file`.
-pub fn documents(file: &Path, text: &str) -> Result<Vec<Document>, Fault> {
-    let trees = serde_saphyr::from_multiple::<Tree>(text).map_err(|error| {
-        let error = error.without_snippet();
-        let message = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
-        let message = message.lines().next().unwrap_or_default();
-        let place = error.location().map(place);
-        let is_discreet = place.is_some_and(|(line, _)| !line_is_secretive(text, line));
-        Fault {
-            file: file.to_owned(),
-            place,
-            message: match is_discreet {
-                true => message.to_owned(),
-                false => without_values(message),
-            },
-        }
-    })?;
-    let file: Arc<Path> = file.into();
+/// Parses the same as far as possible, so that further mistakes can be found in them. A document
+/// with a mistake of syntax is missing, unless a field is there twice: then the first one counts.
+pub fn readable_documents(file: &Path, text: &str) -> (Vec<Document>, Mistakes) {
+    // A byte order mark is no part of the text.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let parsed = parse(text);
+    let source = source(file, text);
+    let mut mistakes = Mistakes::default();
+    mistakes.add_to(&source, parsed.problems);
     let mut documents = Vec::new();
-    for mut tree in trees {
-        tree.take_exact_numbers(text);
-        spread(&file, tree, &mut documents);
+    for tree in parsed.trees {
+        spread(&source, tree, &mut documents);
     }
-    Ok(documents)
+    (documents, mistakes)
+}
+
+/// Reads a text of at most [`MANIFEST_OCTETS_MAX`] in UTF-8. `file` is only the name in reports.
+///
+/// # Errors
+///
+/// A text that is too long, or no text.
+pub fn read_text(file: &Path, input: impl Read) -> Result<String, Mistakes> {
+    let mut octets = Vec::new();
+    let read = input.take(MANIFEST_OCTETS_MAX + 1).read_to_end(&mut octets);
+    read.map_err(|error| unreadable(file, &error))?;
+    if octets.len() as u64 > MANIFEST_OCTETS_MAX {
+        let most = MANIFEST_OCTETS_MAX >> 20;
+        return Err(Mistakes::of_file(
+            file,
+            format!("is longer than {most} MiB"),
+        ));
+    }
+    String::from_utf8(octets).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let text = String::from_utf8_lossy(error.as_bytes());
+        let problem = Problem::at(at..at + 1, "this octet is not UTF-8");
+        let problem = problem.help("save the file in the encoding UTF-8");
+        let mut mistakes = Mistakes::default();
+        mistakes.add_to(&source(file, &text), [problem]);
+        mistakes
+    })
 }
 
 /// Adds the resources of a tree: the tree itself, or the items if it is a list.
-fn spread(file: &Arc<Path>, tree: Tree, documents: &mut Vec<Document>) {
+fn spread(source: &Arc<Source>, tree: Tree, documents: &mut Vec<Document>) {
     if tree.is_empty() {
         return;
     }
@@ -102,36 +92,36 @@ fn spread(file: &Arc<Path>, tree: Tree, documents: &mut Vec<Document>) {
         false => match tree.into_list() {
             Ok(items) => items,
             Err(tree) => {
-                let file = Arc::clone(file);
-                return documents.push(Document { file, tree });
+                let source = Arc::clone(source);
+                return documents.push(Document { source, tree });
             }
         },
     };
     for item in items {
-        spread(file, item, documents);
+        spread(source, item, documents);
     }
 }
 
-/// Returns all resources in the directory, or all faults in it.
-pub(super) fn directory(directory: &Path) -> Result<BTreeMap<ResourceKey, Wanted>, Vec<Fault>> {
+/// Returns all resources in the directory, or all mistakes in it.
+pub(super) fn directory(directory: &Path) -> Result<BTreeMap<ResourceKey, Wanted>, Mistakes> {
     let mut files = Vec::new();
-    collect(directory, &mut files).map_err(|fault| vec![fault])?;
+    collect(directory, &mut files)?;
     files.sort();
     let mut wanted = BTreeMap::new();
-    let mut faults = Vec::new();
+    let mut mistakes = Mistakes::default();
     for file in files {
-        read_file(&file, &mut wanted, &mut faults);
+        read_file(&file, &mut wanted, &mut mistakes);
     }
-    if faults.is_empty() {
+    if mistakes.is_empty() {
         Ok(wanted)
     } else {
-        Err(faults)
+        Err(mistakes)
     }
 }
 
 /// Finds the files of a directory, and of its subdirectories. Names that begin with a dot are
 /// skipped.
-fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), Fault> {
+fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), Mistakes> {
     let fault = |source: io::Error| unreadable(directory, &source);
     for entry in fs::read_dir(directory).map_err(fault)? {
         let path = entry.map_err(fault)?.path();
@@ -150,11 +140,8 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), Fault> {
             collect(&path, files)?;
         } else if is_manifest(&path) {
             if files.len() >= MANIFEST_FILES_MAX || metadata.len() > MANIFEST_OCTETS_MAX {
-                return Err(Fault {
-                    file: path,
-                    place: None,
-                    message: "too many files, or too large a one".into(),
-                });
+                let message = "too many files, or too large a one";
+                return Err(Mistakes::of_file(&path, message));
             }
             files.push(path);
         }
@@ -168,52 +155,44 @@ pub fn is_manifest(file: &Path) -> bool {
         .is_some_and(|kind| ["yaml", "yml", "json"].iter().any(|known| kind == *known))
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Fault {
-    Fault {
-        file: path.to_owned(),
-        place: None,
-        message: format!("cannot be read: {error}"),
-    }
+fn unreadable(path: &Path, error: &io::Error) -> Mistakes {
+    Mistakes::of_file(path, format!("cannot be read: {error}"))
 }
 
-fn read_file(file: &Path, wanted: &mut BTreeMap<ResourceKey, Wanted>, faults: &mut Vec<Fault>) {
-    let text = match fs::read_to_string(file) {
-        Ok(text) => text,
+fn read_file(file: &Path, wanted: &mut BTreeMap<ResourceKey, Wanted>, mistakes: &mut Mistakes) {
+    let text = match File::open(file) {
+        Ok(input) => read_text(file, input),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return,
-        Err(error) => return faults.push(unreadable(file, &error)),
+        Err(error) => Err(unreadable(file, &error)),
     };
-    match documents(file, &text) {
-        Ok(documents) => {
-            for document in documents {
-                read_document(document, wanted, faults);
-            }
-        }
-        Err(fault) => faults.push(fault),
+    let text = match text {
+        Ok(text) => text,
+        Err(unreadable) => return mistakes.append(unreadable),
+    };
+    let (documents, unreadable) = readable_documents(file, &text);
+    mistakes.append(unreadable);
+    for document in documents {
+        read_document(document, wanted, mistakes);
     }
 }
 
 fn read_document(
     document: Document,
     wanted: &mut BTreeMap<ResourceKey, Wanted>,
-    faults: &mut Vec<Fault>,
+    mistakes: &mut Mistakes,
 ) {
-    match encode_strict(document.value()) {
-        Ok((key, value)) => match wanted.entry(key) {
-            Entry::Vacant(entry) => {
-                entry.insert(Wanted {
-                    value,
-                    place: document.tree.place(),
-                    file: document.file,
-                });
-            }
-            Entry::Occupied(entry) => {
-                let first = entry.get();
-                let (kind, name) = (entry.key().kind(), entry.key().name());
-                let there = format!("{}:{}", first.file.display(), first.place.0);
-                let message = format!("{kind} {name} is already in {there}");
-                faults.push(document.fault(".", message));
-            }
-        },
-        Err(error) => faults.extend(document.faults(&error)),
+    let (key, value) = match document.encode(None, &Value::Null) {
+        Ok(encoded) => encoded,
+        Err(problems) => return mistakes.add(&document, problems),
+    };
+    match wanted.entry(key) {
+        Entry::Vacant(entry) => {
+            let origin = document.origin();
+            entry.insert(Wanted { value, origin });
+        }
+        Entry::Occupied(entry) => {
+            let problem = document.repeats(&entry.get().origin);
+            mistakes.add(&document, [problem]);
+        }
     }
 }

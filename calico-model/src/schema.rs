@@ -12,6 +12,9 @@ mod routing;
 mod tests;
 mod unsupported;
 
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
 use crate::key::kind::Kind;
@@ -261,6 +264,51 @@ fn declare(path: &str, field: &Field, above: Option<Standing>, found: &mut Vec<D
             standing,
         }),
         (None, None) => {}
+    }
+}
+
+/// Returns the names of the fields that an object of a resource may have. `path` is that of the
+/// object, such as `spec.ingress[0].source`; the empty path is the resource itself. Empty if the
+/// schema does not restrict them.
+pub fn known_fields(kind: Kind, path: &str) -> Vec<&'static str> {
+    let steps = path.split('.').filter(|step| !step.is_empty());
+    let mut here = fields(kind);
+    for step in steps {
+        let name = step.split('[').next().unwrap_or_default();
+        let below = here.iter().find(|field| field.name == name);
+        match below.and_then(|field| field.shape.parts()) {
+            Some((fields, _)) => here = fields,
+            None => return Vec::new(),
+        }
+    }
+    here.iter().map(|field| field.name).collect()
+}
+
+/// Returns whether some kind has a field with this name whose value, without its parts, is no
+/// secret.
+pub fn is_public_field(name: &str) -> bool {
+    static NAMES: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
+        let mut names = BTreeSet::new();
+        for kind in Kind::ALL {
+            collect_names(fields(*kind), &mut names);
+        }
+        SECRET_FIELDS.iter().for_each(|name| {
+            names.remove(name);
+        });
+        names
+    });
+    NAMES.contains(name)
+}
+
+/// The fields whose values are secrets, or may be by mistake.
+const SECRET_FIELDS: &[&str] = &["password", "nodeMeshPassword", "secretKeyRef", "key"];
+
+fn collect_names(fields: Fields, names: &mut BTreeSet<&str>) {
+    for field in fields {
+        names.insert(field.name);
+        if let Some((below, _)) = field.shape.parts() {
+            collect_names(below, names);
+        }
     }
 }
 

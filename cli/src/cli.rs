@@ -20,7 +20,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Create or update resources
-    Apply(resources::Write),
+    Apply(resources::Apply),
     /// Reset the session with a BGP neighbor
     Clear(act::Clear),
     /// Create resources

@@ -9,6 +9,7 @@
 //! known key is suggested.
 
 mod explain;
+mod field;
 mod golden;
 mod hints;
 mod keys;
@@ -27,6 +28,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
+pub use field::choices;
 pub use golden::compare_reports;
 pub use problem::{Problem, Problems, Report};
 
@@ -214,6 +216,10 @@ impl Source {
     /// A report with these problems.
     pub fn report(&self, problems: Vec<Problem>) -> Report {
         Report::new(self, problems)
+    }
+
+    fn is_toml(&self) -> bool {
+        self.syntax == Syntax::Toml
     }
 
     /// Returns the parts of the text that a report may quote.

@@ -244,3 +244,41 @@ fn operators_page_matches_the_table() {
         "run the test with UPDATE_EXPECT=1 and commit the page"
     );
 }
+
+#[test]
+fn known_fields_are_those_of_the_object() {
+    assert_eq!(
+        known_fields(Kind::BgpPeer, "spec.password.secretKeyRef"),
+        ["name", "key", "optional"]
+    );
+    let rule = known_fields(Kind::NetworkPolicy, "spec.ingress[7]");
+    assert!(rule.contains(&"action"), "{rule:?}");
+    assert_eq!(
+        known_fields(Kind::Node, "metadata.labels"),
+        Vec::<&str>::new()
+    );
+    assert!(known_fields(Kind::Node, "").contains(&"spec"));
+}
+
+#[test]
+fn fields_of_secrets_are_not_public() {
+    for name in [
+        "kind",
+        "metadata",
+        "peerIP",
+        "nets",
+        "etcdV3CompactionPeriod",
+    ] {
+        assert!(is_public_field(name), "{name}");
+    }
+    for name in [
+        "password",
+        "nodeMeshPassword",
+        "secretKeyRef",
+        "key",
+        "pasword",
+        "data",
+    ] {
+        assert!(!is_public_field(name), "{name}");
+    }
+}

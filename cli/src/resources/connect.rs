@@ -89,7 +89,7 @@ impl Settings {
     fn read(file: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(file)
             .with_context(|| format!("{} cannot be read", file.display()))?;
-        let mut read = documents(file, &text).map_err(|fault| anyhow::anyhow!("{fault}"))?;
+        let mut read = documents(file, &text).map_err(|mistakes| anyhow::anyhow!("{mistakes}"))?;
         let (Some(document), true) = (read.pop(), read.is_empty()) else {
             bail!("{}: one CalicoAPIConfig is expected", file.display());
         };

@@ -95,14 +95,21 @@ impl Delete {
             }
             return Ok(targets);
         }
-        for document in self.files.documents()? {
-            targets.push(Target {
-                key: key(&document, &namespace)?,
-                version: version_in(&document.value()),
-                place: document.fault(".", String::new()).to_string(),
-            });
+        let (documents, mut mistakes) = self.files.documents()?;
+        for document in documents {
+            match key(&document, &namespace) {
+                Ok(key) => targets.push(Target {
+                    key,
+                    version: version_in(&document.value()),
+                    place: document.fault(".", String::new()).to_string(),
+                }),
+                Err(problems) => mistakes.add(&document, problems),
+            }
         }
-        Ok(targets)
+        if mistakes.is_empty() {
+            return Ok(targets);
+        }
+        bail!("nothing is deleted:\n{mistakes}")
     }
 }
 

@@ -91,9 +91,18 @@ impl Get {
             all: self.all_namespaces,
         };
         let Some(words) = &self.kind else {
-            let documents = self.files.documents()?;
-            let keys = documents.iter().map(|document| key(document, &namespace));
-            return keys.map(|key| Ok(Wanted::One(key?))).collect();
+            let (documents, mut mistakes) = self.files.documents()?;
+            let mut wanted = Vec::new();
+            for document in documents {
+                match key(&document, &namespace) {
+                    Ok(key) => wanted.push(Wanted::One(key)),
+                    Err(problems) => mistakes.add(&document, problems),
+                }
+            }
+            if mistakes.is_empty() {
+                return Ok(wanted);
+            }
+            bail!("{mistakes}");
         };
         if !self.files.filename.is_empty() {
             bail!("name a kind or files, not both");

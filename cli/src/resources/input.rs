@@ -1,12 +1,13 @@
 //! The objects of a command: resources in files, or a kind and names.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
-use calico_manifests::{Document, documents, is_manifest};
+use calico_manifests::{Document, Mistakes, is_manifest, read_text, readable_documents};
 use calico_model::{Kind, ResourceKey, Scope};
+use daemon_common::config::Problem;
 use serde_json::Value;
 
 /// The namespace of resources without one.
@@ -28,37 +29,49 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Returns every resource of the files, in their order.
-    pub(crate) fn documents(&self) -> Result<Vec<Document>> {
+    /// Returns every readable resource of the files, in their order, and the mistakes of syntax.
+    pub(crate) fn documents(&self) -> Result<(Vec<Document>, Mistakes)> {
         let mut all = Vec::new();
+        let mut mistakes = Mistakes::default();
         for name in &self.filename {
             let before = all.len();
             if name == Path::new("-") {
-                let mut text = String::new();
-                std::io::stdin()
-                    .read_to_string(&mut text)
-                    .context("the standard input cannot be read")?;
-                self.read(Path::new("stdin"), &text, &mut all)?;
+                let input = std::io::stdin().lock();
+                self.read(Path::new("stdin"), input, &mut all, &mut mistakes)?;
             } else {
                 for file in self.files(name)? {
-                    let text = fs::read_to_string(&file)
+                    let input = File::open(&file)
                         .with_context(|| format!("{} cannot be read", file.display()))?;
-                    self.read(&file, &text, &mut all)?;
+                    self.read(&file, input, &mut all, &mut mistakes)?;
                 }
             }
-            if all.len() == before && !self.skip_empty {
+            if all.len() == before && mistakes.is_empty() && !self.skip_empty {
                 bail!("{}: there is no resource in it", name.display());
             }
         }
-        Ok(all)
+        Ok((all, mistakes))
     }
 
-    fn read(&self, file: &Path, text: &str, all: &mut Vec<Document>) -> Result<()> {
-        let read = documents(file, text).map_err(|fault| anyhow!("{fault}"))?;
-        if read.is_empty() && !self.skip_empty {
+    fn read(
+        &self,
+        file: &Path,
+        input: impl Read,
+        all: &mut Vec<Document>,
+        mistakes: &mut Mistakes,
+    ) -> Result<()> {
+        let text = match read_text(file, input) {
+            Ok(text) => text,
+            Err(unreadable) => {
+                mistakes.append(unreadable);
+                return Ok(());
+            }
+        };
+        let (read, unreadable) = readable_documents(file, &text);
+        if read.is_empty() && unreadable.is_empty() && !self.skip_empty {
             bail!("{}: there is no resource in it", file.display());
         }
         all.extend(read);
+        mistakes.append(unreadable);
         Ok(())
     }
 
@@ -123,27 +136,22 @@ pub(crate) fn kind(word: &str) -> Result<Kind> {
     Kind::from_word(word).ok_or_else(|| anyhow!("\"{word}\" is not a kind of resource"))
 }
 
-/// Returns the kind of a document.
-pub(crate) fn kind_of(document: &Document) -> Result<Kind> {
-    let value = document.value();
-    let name = value["kind"].as_str().unwrap_or_default();
-    Kind::from_name(name).ok_or_else(|| {
-        let message = format!("\"{name}\" is not a kind of resource");
-        anyhow!("{}", document.fault("kind", message))
-    })
+/// Returns the kind of a document; `None` if it has none that is known.
+pub(crate) fn kind_of(document: &Document) -> Option<Kind> {
+    Kind::from_name(document.value()["kind"].as_str()?)
 }
 
-/// Returns the resource of a document, with its namespace set.
-pub(crate) fn resource(document: &Document, namespace: &Namespace) -> Result<Value> {
+/// Returns the resource of a document, with its namespace set. A document of an unknown kind is
+/// returned as it is, because its checks report that.
+pub(crate) fn resource(document: &Document, namespace: &Namespace) -> Result<Value, Vec<Problem>> {
     let mut value = document.value();
-    let kind = kind_of(document)?;
+    let Some(kind) = kind_of(document) else {
+        return Ok(value);
+    };
     let own = text(&value["metadata"]["namespace"]);
-    let namespace = namespace.of(kind, own.as_deref()).map_err(|error| {
-        anyhow!(
-            "{}",
-            document.fault("metadata.namespace", error.to_string())
-        )
-    })?;
+    let namespace = namespace
+        .of(kind, own.as_deref())
+        .map_err(|error| vec![document.problem("metadata.namespace", error.to_string())])?;
     if let (Some(namespace), Some(metadata)) = (
         namespace,
         value.get_mut("metadata").and_then(Value::as_object_mut),
@@ -154,22 +162,32 @@ pub(crate) fn resource(document: &Document, namespace: &Namespace) -> Result<Val
 }
 
 /// Returns the key of a document's resource, without checking the other fields.
-pub(crate) fn key(document: &Document, namespace: &Namespace) -> Result<ResourceKey> {
-    let kind = kind_of(document)?;
+pub(crate) fn key(document: &Document, namespace: &Namespace) -> Result<ResourceKey, Vec<Problem>> {
+    let Some(kind) = kind_of(document) else {
+        // It has at least this mistake.
+        return Err(document
+            .encode(None, &Value::Null)
+            .err()
+            .unwrap_or_default());
+    };
     let value = resource(document, namespace)?;
     let part = |field: &str| text(&value["metadata"][field]);
-    let named = part("name").ok_or_else(|| {
-        anyhow!(
-            "{}",
-            document.fault("metadata", "metadata.name is required".into())
-        )
-    })?;
+    let Some(named) = part("name") else {
+        return Err(vec![
+            document.problem("metadata.name", "`metadata.name` is required"),
+        ]);
+    };
     ResourceKey::new(kind, part("namespace").as_deref(), &named)
-        .map_err(|error| anyhow!("{}", document.fault("metadata.name", error.to_string())))
+        .map_err(|error| vec![document.problem("metadata.name", error.to_string())])
+}
+
+/// Returns the namespace in a resource, if it has one.
+pub(crate) fn namespace_in(resource: &Value) -> Option<String> {
+    text(&resource["metadata"]["namespace"])
 }
 
 /// Returns a name, also one that YAML parses as a number; `None` if it is empty.
-fn text(name: &Value) -> Option<String> {
+pub(crate) fn text(name: &Value) -> Option<String> {
     match name {
         Value::String(text) if !text.is_empty() => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),

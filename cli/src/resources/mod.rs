@@ -7,6 +7,7 @@ mod delete;
 mod fetch;
 mod input;
 mod notes;
+mod outcomes;
 mod print;
 mod results;
 #[cfg(test)]
@@ -17,4 +18,4 @@ pub(crate) use connect::Connection;
 pub(crate) use delete::{Delete, delete};
 pub(crate) use fetch::{Get, get};
 pub(crate) use print::aligned;
-pub(crate) use write::{Create, Write, apply, create, replace};
+pub(crate) use write::{Apply, Create, Write, apply, create, replace};

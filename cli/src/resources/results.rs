@@ -37,6 +37,11 @@ impl Results {
     /// Prints the results, and returns the exit status of the command.
     pub(super) fn print(&self, words: Words) -> ExitCode {
         println!("{}", self.text(words));
+        self.status()
+    }
+
+    /// Returns the exit status of the command.
+    pub(super) fn status(&self) -> ExitCode {
         match self.done == self.kinds.len() {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,

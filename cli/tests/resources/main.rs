@@ -39,6 +39,7 @@ against_both! {
     resource_is_created_read_changed_and_deleted
     resource_changed_by_others_is_not_overwritten
     all_faults_are_reported_before_any_write
+    apply_writes_all_resources_or_none
     manifest_with_overlapping_pools_writes_nothing
     directories_lists_and_the_standard_input_are_read
     node_is_deleted_with_its_resources
@@ -183,10 +184,15 @@ spec:
         );
         let refused = tool.apply_refused("faulty.yaml", &text);
         for part in [
-            "faulty.yaml:15:3: spec.peerSelector: must not be set: spec.peerIP is set",
-            "faulty.yaml:20:3: spec.nodeSelektor: unknown field; did you mean \"nodeSelector\"?",
-            "faulty.yaml:22:1: \"BGPPier\" is not a kind of resource",
-            "faulty.yaml:28:3: ",
+            "`spec.peerSelector` must not be set: spec.peerIP is set",
+            "faulty.yaml:15:17",
+            "unknown field `spec.nodeSelektor`",
+            "faulty.yaml:20:3",
+            "^^^^^^^^^^^^ did you mean `nodeSelector`?",
+            "unknown kind `BGPPier`",
+            "faulty.yaml:22:7",
+            "did you mean `BGPPeer`?",
+            "faulty.yaml:28:17",
             "at octet 2",
         ] {
             assert!(refused.contains(part), "{part}: {refused}");
@@ -209,6 +215,53 @@ spec:
         );
     }
 
+    // Promise (Datastore): `cambric apply` writes all resources of its files or none.
+    pub(super) async fn apply_writes_all_resources_or_none(tool: &Tool) {
+        let set = |net: &str| {
+            format!("---\nkind: NetworkSet\nmetadata: {{name: s}}\nspec: {{nets: [{net}]}}\n")
+        };
+        let both = format!("{PEER}{}", set("192.0.2.0/24"));
+        tool.apply("both.yaml", &both);
+        let read = tool.done(&["get", "bgppeer", "rack-tor", "-o", "yaml"]);
+        tool.apply("peer.yaml", &PEER.replace("64700", "64777"));
+
+        // One of them is based on an old version.
+        let stale = tool.file("stale.yaml", &format!("{read}{}", set("10.0.0.0/8")));
+        let output = tool.failed(&["apply", "-f", &stale]);
+        assert_eq!(
+            output.0,
+            "bgppeer/rack-tor refused\nnetworkset/default/s not written\n\
+             Failed to apply any resource(s)\n"
+        );
+        assert!(output.1.contains("is out of date"), "{}", output.1);
+        let stored = tool.stored("networksets/default/s").await;
+        assert_eq!(stored["spec"]["nets"], json!(["192.0.2.0/24"]));
+
+        // A resource that only the daemons write.
+        let cluster = "---\nkind: ClusterInformation\nmetadata: {name: default}\nspec: {}\n";
+        let file = tool.file("cluster.yaml", &format!("{}{cluster}", set("10.0.0.0/8")));
+        let (output, _) = tool.failed(&["apply", "-o", "json", "-f", &file]);
+        let output: Value = serde_json::from_str(&output).unwrap();
+        assert_eq!(
+            output[0],
+            json!({"kind": "NetworkSet", "namespace": "default", "name": "s", "effect": "not written"})
+        );
+        assert_eq!(output[1]["effect"], "refused");
+        assert!(output[1]["error"].as_str().unwrap().contains("daemons"));
+
+        let file = tool.file("both.yaml", &both.replace("10.20.1.254", "10.20.1.253"));
+        let output = tool.done(&["apply", "-o", "json", "-f", &file]);
+        let output: Value = serde_json::from_str(&output).unwrap();
+        assert_eq!(output[0]["effect"], "configured");
+        assert_eq!(output[1]["effect"], "unchanged");
+        assert!(output[0]["resourceVersion"].is_string(), "{output}");
+
+        let twice = tool.apply_refused("twice.yaml", &format!("{PEER}---\n{PEER}"));
+        for part in ["`rack-tor` is there twice", "first here", "again here"] {
+            assert!(twice.contains(part), "{part}: {twice}");
+        }
+    }
+
     pub(super) async fn manifest_with_overlapping_pools_writes_nothing(tool: &Tool) {
         let pool = |name: &str, cidr: &str| {
             format!("kind: IPPool\nmetadata: {{name: {name}}}\nspec: {{cidr: {cidr}}}\n---\n")
@@ -224,7 +277,7 @@ spec:
             let refused = tool.refused(&[verb, "-f", &file]);
             for part in [
                 "nothing is written:",
-                "pools.yaml:5:1: ",
+                "pools.yaml:7:14",
                 "10.65.128.0/17 overlaps with 10.65.0.0/16 of IPPool(a)",
             ] {
                 assert!(refused.contains(part), "{verb}: {part}: {refused}");
@@ -251,10 +304,19 @@ spec:
             &json!({"kind": "GlobalNetworkSetList", "items": [set("d")]}).to_string(),
         );
         let output = tool.done(&["apply", "-f", &tool.path("all")]);
-        assert_eq!(output, "Successfully applied 4 resource(s)\n");
+        assert_eq!(
+            output,
+            "globalnetworkset/a created\ntier/t created\nglobalnetworkset/b created\n\
+             globalnetworkset/c created\nSuccessfully applied 4 resource(s)\n"
+        );
         assert_eq!(tool.value("globalnetworksets/d").await, None);
         let output = tool.done(&["apply", "-R", "-f", &tool.path("all")]);
-        assert_eq!(output, "Successfully applied 5 resource(s)\n");
+        assert_eq!(
+            output,
+            "globalnetworkset/d created\nglobalnetworkset/a unchanged\ntier/t unchanged\n\
+             globalnetworkset/b unchanged\nglobalnetworkset/c unchanged\n\
+             Successfully applied 5 resource(s)\n"
+        );
         let output = tool.fed(&["create", "-f", "-"], &set("e").to_string());
         assert_eq!(
             output,
@@ -294,7 +356,7 @@ spec:
         let misspelled = tool.file("misspelled.yaml", &read.replace("newer", "never"));
         for verb in ["create", "apply", "replace"] {
             let refused = tool.refused(&[verb, "-f", &misspelled]);
-            assert!(refused.contains("spec.never: unknown field"), "{refused}");
+            assert!(refused.contains("unknown field `spec.never`"), "{refused}");
         }
         tool.done(&["delete", "ippool", "a"]);
         assert_eq!(tool.value("ippools/a").await, None);
@@ -392,7 +454,7 @@ spec:
         let profile: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(profile["spec"]["egress"], json!([{"action": "Allow"}]));
         let refused = tool.fed_refused(&["apply", "-f", "-"], &text);
-        assert!(refused.contains("metadata.name: is reserved"), "{refused}");
+        assert!(refused.contains("`metadata.name` is reserved"), "{refused}");
     }
 }
 
@@ -452,7 +514,10 @@ async fn calicoctls_file_selects_the_store() {
         &["apply", "-c", &config, "-f", "-"],
         "kind: Tier\nmetadata: {name: t}\n",
     );
-    assert_eq!(output, "Successfully applied 1 'Tier' resource(s)\n");
+    assert_eq!(
+        output,
+        "tier/t created\nSuccessfully applied 1 'Tier' resource(s)\n"
+    );
     let wrong = tool.file("wrong.cfg", &text.replace("secret", "guessed"));
     let refused = tool.refused(&["get", "tiers", "-c", &wrong]);
     assert!(refused.contains("access denied"), "{refused}");

@@ -27,7 +27,11 @@ spec: {nets: [192.0.2.0/24]}
 pub(crate) async fn fields_without_effect_are_reported(tool: &Tool) {
     let file = tool.file("some.yaml", MANIFEST);
     let (output, warned) = tool.both(&["apply", "-f", &file]);
-    assert_eq!(output, "Successfully applied 3 resource(s)\n");
+    assert_eq!(
+        output,
+        "hostendpoint/h created\nglobalnetworkpolicy/p created\nglobalnetworkset/s created\n\
+         Successfully applied 3 resource(s)\n"
+    );
     for part in [
         "some.yaml:3:",
         "warning: HostEndpoint h: spec: nothing of a host endpoint is enforced",

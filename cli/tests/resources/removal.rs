@@ -112,8 +112,12 @@ pub(crate) async fn outdated_version_deletes_nothing(tool: &Tool) {
     tool.apply("node.yaml", &node);
     let both = ["get", "node,ippool", "-o", "yaml"];
     let stale = tool.file("stale.yaml", &tool.done(&both));
-    for text in [&node.replace("10.0.0.1/24", "10.0.0.2/24"), pool] {
-        tool.apply("again.yaml", text);
+    let changed = [
+        node.replace("10.0.0.1/24", "10.0.0.2/24"),
+        pool.replace("disabled: true", "disabled: true, natOutgoing: true"),
+    ];
+    for text in changed {
+        tool.apply("again.yaml", &text);
     }
     let (keys, addresses) = (tool.keys().await, tool.addresses().await);
     let refused = tool.refused(&["delete", "-f", &stale]);
@@ -134,7 +138,8 @@ pub(crate) async fn addresses_now_used_by_others_are_kept(tool: &Tool) {
 
     let moved = tool.assign("n1", "vm", "10.66.0.0/24").await;
     let here = node_with(moved);
-    let there = here
+    let (_, endpoint) = here.split_once("---\n").unwrap();
+    let there = endpoint
         .replace("node: n1", "node: n2")
         .replace("pod: web", "pod: there");
     let both = format!("{here}---\n{there}");

@@ -145,6 +145,14 @@ impl Tool {
         String::from_utf8(output.stderr).unwrap()
     }
 
+    /// Runs it, and returns its standard output and standard error. It must fail.
+    pub(crate) fn failed(&self, arguments: &[&str]) -> (String, String) {
+        let output = self.run(arguments, "");
+        assert!(!output.status.success(), "{output:?}");
+        let text = |octets| String::from_utf8(octets).unwrap();
+        (text(output.stdout), text(output.stderr))
+    }
+
     pub(crate) async fn store(&self) -> EtcdStore {
         EtcdStore::connect(&EtcdOptions::new([&self.url]))
             .await

@@ -6,7 +6,7 @@ use std::ops::Range;
 use toml::de::DeTable;
 
 use super::Problem;
-use super::hints::{flag, given_words, hint};
+use super::hints::{given_words, hint};
 use super::keys::{Type, item_type, type_of};
 use super::place::{Step, last_key, value_at};
 
@@ -84,39 +84,6 @@ pub(super) fn of_value(error: &toml::de::Error, root: &DeTable<'_>, path: &[Step
 }
 
 impl Problem {
-    /// Explains an error of serde about the value of a field, in an operator's words. The place is
-    /// added later.
-    pub fn of_serde(field: &str, message: &str) -> Self {
-        if let Some((word, known)) = unknown_name(message, "variant") {
-            let problem = Self::whole(format!("{field}: unknown value `{word}`"));
-            return problem.suggest(word, &known, "values");
-        }
-        if let Some(name) = missing(message) {
-            return Self::whole(format!("{field}.{name}: is required"));
-        }
-        let given = message.strip_prefix("invalid type: ");
-        let given = given.or_else(|| message.strip_prefix("invalid value: "));
-        let parts = given.and_then(|given| given.rsplit_once(", expected "));
-        let Some((given, expected)) = parts else {
-            return Self::whole(format!("{field}: {message}"));
-        };
-        // Brackets and quotation marks belong to TOML.
-        let words = plain(expected).replace(" in brackets", "");
-        let words = words
-            .replace(" in quotation marks", "")
-            .replace("of keys", "of fields");
-        let mut problem = Self::whole(format!("{field} is {words}"));
-        if let Some(words) = words_of(given) {
-            problem = problem.label(format!("this is {words}"));
-        }
-        let text = given
-            .strip_prefix("string \"")
-            .and_then(|text| text.strip_suffix('"'));
-        match text.and_then(|text| unquoted(text, expected)) {
-            Some(help) => problem.help(help),
-            None => problem,
-        }
-    }
     /// Adds the remedy for a value that does not fit its type, if there is an obvious one. Words of
     /// the problem itself have precedence.
     pub(super) fn hinted(
@@ -177,7 +144,7 @@ fn is_whole(expected: &str) -> bool {
 }
 
 /// Returns the greatest number of a type of Rust.
-fn greatest(expected: &str) -> Option<u64> {
+pub(super) fn greatest(expected: &str) -> Option<u64> {
     Some(match expected {
         "u8" => u8::MAX.into(),
         "u16" => u16::MAX.into(),
@@ -186,33 +153,8 @@ fn greatest(expected: &str) -> Option<u64> {
     })
 }
 
-/// Returns the remedy for a number or a truth value in quotation marks.
-fn unquoted(text: &str, expected: &str) -> Option<String> {
-    match expected {
-        "a boolean" => flag(text).map(str::to_owned),
-        _ if greatest(expected).is_some() && text.parse::<u64>().is_ok() => {
-            Some(format!("write {text}, without quotation marks"))
-        }
-        _ => None,
-    }
-}
-
-/// Describes the value that an error of serde names.
-fn words_of(given: &str) -> Option<String> {
-    let words = match given.split([' ', ',']).next()? {
-        "string" => "a text",
-        "sequence" => "a list",
-        "map" => "a section of fields",
-        "null" | "unit" => "empty",
-        "floating" => "a fraction",
-        "boolean" | "integer" => return given.split('`').nth(1).map(str::to_owned),
-        _ => return None,
-    };
-    Some(words.to_owned())
-}
-
 /// Returns an expected value without names of Rust's types.
-fn plain(expected: &str) -> String {
+pub(super) fn plain(expected: &str) -> String {
     let words = match expected {
         "a boolean" => Type::Flag.words(),
         "a string" => Type::Text.words(),
@@ -232,7 +174,7 @@ fn plain(expected: &str) -> String {
 
 /// Serde lists the expected words in one form: "unknown field `x`, expected one of `a`, `b`", with
 /// variations for one and two words.
-fn unknown_name<'m>(message: &'m str, what: &str) -> Option<(&'m str, Vec<&'m str>)> {
+pub(super) fn unknown_name<'m>(message: &'m str, what: &str) -> Option<(&'m str, Vec<&'m str>)> {
     let rest = message
         .strip_prefix("unknown ")?
         .strip_prefix(what)?

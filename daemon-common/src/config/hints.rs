@@ -118,7 +118,7 @@ fn table(name: &str) -> Option<u8> {
     }
 }
 
-fn address(kind: Type, text: &str) -> Option<Hint> {
+pub(super) fn address(kind: Type, text: &str) -> Option<Hint> {
     match (kind, text.parse::<IpAddr>()) {
         (Type::Ipv4 | Type::Quad, Ok(IpAddr::V6(_))) => return label("this is an IPv6 address"),
         (Type::Ipv6, Ok(IpAddr::V4(_))) => return label("this is an IPv4 address"),
@@ -195,7 +195,7 @@ fn listener(text: &str) -> Option<Hint> {
 }
 
 /// Returns the part of a text in the form of an IPv4 address that is beyond an octet.
-fn wrong_octet(text: &str) -> Option<&str> {
+pub(super) fn wrong_octet(text: &str) -> Option<&str> {
     let mut parts = text.split('.');
     let is_quad = parts.clone().count() == 4;
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());

@@ -19,7 +19,7 @@ use crate::limits::CONFIG_PROBLEMS_MAX;
 pub struct Problem {
     message: String,
     span: Option<Range<usize>>,
-    label: Option<String>,
+    pub(super) label: Option<String>,
     related: Option<(Range<usize>, String)>,
     help: Option<String>,
 }
@@ -182,7 +182,9 @@ impl<'s> Problems<'s> {
 
     /// Returns all problems as one report, in the order of the text.
     pub fn into_report(mut self) -> Report {
-        self.add_hints();
+        if self.source.is_toml() {
+            self.add_hints();
+        }
         self.found.sort_by_key(Problem::start);
         self.found.dedup();
         let more = self.found.len().saturating_sub(CONFIG_PROBLEMS_MAX);

@@ -309,9 +309,13 @@ fn is_known(key: &str) -> bool {
         && key.chars().all(|c| c.is_ascii_alphanumeric())
         && key.chars().any(|c| c.is_ascii_uppercase());
     let is_family = FAMILIES.iter().any(|family| key.starts_with(family));
-    let name = key.to_ascii_lowercase();
-    let is_secretive = || SECRETIVE.iter().any(|part| name.contains(part));
-    type_of(key).is_some() || is_family || (is_field && !is_secretive())
+    type_of(key).is_some() || is_family || (is_field && !is_secretive(key))
+}
+
+/// Returns whether a text has a word of secrets.
+pub(super) fn is_secretive(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    SECRETIVE.iter().any(|part| text.contains(part))
 }
 
 /// A table's header, alone on its line. A word in quotation marks may be anything.

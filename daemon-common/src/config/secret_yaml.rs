@@ -4,7 +4,7 @@
 //! damaged, so it is read line by line: a field covers its own line and all lines that are indented
 //! more. A value is shown as far as every field within it is known.
 
-use super::secret::{IsShown, Shown};
+use super::secret::{IsShown, Shown, is_secretive};
 
 /// Returns the text with everything covered that may be a secret.
 pub(super) fn shown(text: &str, is_shown: IsShown) -> Shown {
@@ -12,6 +12,7 @@ pub(super) fn shown(text: &str, is_shown: IsShown) -> Shown {
         shown: Shown::empty(is_shown),
         is_shown,
         covered: None,
+        public: None,
         open: None,
         is_within_quotes: false,
     };
@@ -21,15 +22,31 @@ pub(super) fn shown(text: &str, is_shown: IsShown) -> Shown {
     reader.shown
 }
 
+/// The fields of resources with secrets.
+const SECRETS: &[&str] = &["password", "nodeMeshPassword", "secretKeyRef", "key"];
+
+/// The field of labels.
+const LABELS: &str = "labels";
+
 struct Reader {
     shown: Shown,
     is_shown: IsShown,
     /// The indentation of the field that covers the lines below it.
     covered: Option<usize>,
-    /// The indentation of the last known field: lines without a field below it are its value.
-    open: Option<usize>,
+    /// The indentation of a field of labels: the names of the fields below it are unknown.
+    public: Option<usize>,
+    /// The last known field: lines without a field below it are its value.
+    open: Option<Open>,
     /// Whether the covered value has begun a quotation that is still open.
     is_within_quotes: bool,
+}
+
+/// A known field whose value may go on below.
+#[derive(Clone, Copy)]
+struct Open {
+    indent: usize,
+    /// Whether its value begins on its own line.
+    has_begun: bool,
 }
 
 impl Reader {
@@ -47,12 +64,23 @@ impl Reader {
         if content.starts_with('#') {
             return self.shown.push_comment(line);
         }
+        // An alias is the value of another line, which may be a secret.
+        let (line, alias) = line.split_at(alias(line).unwrap_or(line.len()));
+        self.content(indent, line);
+        self.shown.push_covered(alias);
+    }
+
+    /// A line that is not covered, without aliases.
+    fn content(&mut self, indent: usize, line: &str) {
+        let content = line.trim();
+        if self.is_label(indent, line) {
+            return self.value(line);
+        }
         let is_mark = |c: char| matches!(c, '{' | '}' | '[' | ']' | ',' | '-' | '.');
         if content.chars().all(is_mark) {
             return self.shown.push_shown(line);
         }
-        let start = line.len() - line.trim_start_matches([' ', '\t', '-']).len();
-        let (marks, entry) = line.split_at(start);
+        let (marks, entry) = line.split_at(start_of_entry(line));
         match field(entry) {
             Some(at) => self.field(marks, entry, at),
             None => self.text(indent, line),
@@ -67,6 +95,19 @@ impl Reader {
                 .is_some_and(|field| indent > field || indent == field && is_item)
     }
 
+    /// Returns whether a line has labels, which everybody may read, and no word of secrets.
+    fn is_label(&mut self, indent: usize, line: &str) -> bool {
+        let name = line.trim_start().split(':').next().map(bare);
+        if self.public.is_some_and(|labels| indent <= labels) {
+            self.public = None;
+        }
+        let begins = self.public.is_none() && name == Some(LABELS);
+        if begins {
+            self.public = Some(indent);
+        }
+        self.public.is_some() && !is_secretive(line)
+    }
+
     /// A line with a field, whose colon is at this offset of the entry.
     fn field(&mut self, marks: &str, entry: &str, colon: usize) {
         let (name, value) = entry.split_at(colon + 1);
@@ -74,26 +115,59 @@ impl Reader {
         self.shown.push_shown(name);
         let indent = marks.len();
         if (self.is_shown)(bare(name)) && self.has_known_fields(value) {
-            self.open = Some(indent);
+            self.open = Some(Open {
+                indent,
+                has_begun: !value.trim().is_empty(),
+            });
             return self.value(value);
         }
         self.open = None;
         self.covered = Some(indent);
+        match (self.is_shown)(bare(name)) {
+            true => self.flow(value),
+            false => self.cover(value),
+        }
+    }
+
+    /// Shows a flow up to the name of its first unknown field, and covers the rest; covers another
+    /// text.
+    fn flow(&mut self, text: &str) {
+        let (names, rest) = text.split_at(first_unknown(text, self.is_shown));
+        self.shown.push_shown(names);
+        self.cover(rest);
+    }
+
+    fn cover(&mut self, value: &str) {
         self.is_within_quotes = has_open_quotation(value);
-        self.shown.push_covered(value);
+        for word in value.split_inclusive(char::is_whitespace) {
+            // Messages may name the field.
+            match word.trim_end().ends_with(':') && SECRETS.contains(&bare(word.trim_end())) {
+                true => self.shown.push_comment(word),
+                false => self.shown.push_covered(word),
+            }
+        }
     }
 
     /// A line without a field: a part of the value above, or of a flow.
     fn text(&mut self, indent: usize, line: &str) {
-        let is_value = self.open.is_some_and(|field| indent >= field);
+        let is_item = line.trim_start().starts_with("- ");
+        // A line without a colon below a field without a value may be a damaged field.
+        let is_value = self.open.is_some_and(|field| match is_item {
+            true => indent >= field.indent,
+            false => field.has_begun && indent > field.indent,
+        });
         let is_flow = line
             .trim_start()
             .starts_with(['{', '[', '"', '}', ']', ',']);
         let is_shown = is_value || is_flow && line.contains(':');
-        if is_shown && self.has_known_fields(line) {
+        if is_shown && self.has_known_fields(line) && !is_secretive(line) {
             return self.value(line);
         }
-        self.shown.push_covered(line);
+        if !is_shown {
+            return self.shown.push_covered(line);
+        }
+        self.covered = Some(start_of_entry(line));
+        self.flow(line);
     }
 
     fn value(&mut self, value: &str) {
@@ -105,15 +179,49 @@ impl Reader {
 
     /// Returns whether every field within a value is known.
     fn has_known_fields(&self, value: &str) -> bool {
-        let mut colons = value.match_indices(':');
-        colons.all(|(at, _)| {
-            let (before, after) = (&value[..at], &value[at + 1..]);
-            let is_field = after.is_empty()
-                || after.starts_with(char::is_whitespace)
-                || before.ends_with(['"', '\'']);
-            !is_field || (self.is_shown)(bare(before))
-        })
+        let mut colons = value.match_indices(':').map(|(at, _)| value.split_at(at));
+        colons.all(|(before, after)| !is_colon(before, after) || (self.is_shown)(bare(before)))
     }
+}
+
+/// Returns the offset of the first alias, such as `*name`.
+fn alias(line: &str) -> Option<usize> {
+    let mut stars = line.match_indices('*').map(|(at, _)| at);
+    stars.find(|at| {
+        let (before, after) = line.split_at(*at);
+        let begins = before.is_empty() || before.ends_with([' ', '\t', '[', '{', ',']);
+        let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | ']' | '}');
+        begins && after.chars().nth(1).is_some_and(|next| !is_end(next))
+    })
+}
+
+/// Returns the offset of the first field or value of a line, behind the marks of list items.
+fn start_of_entry(line: &str) -> usize {
+    line.len() - line.trim_start_matches([' ', '\t', '-']).len()
+}
+
+/// Returns the offset behind the colon of the first unknown field of a flow; zero if the text is
+/// something else, or if the name may be a part of a value.
+fn first_unknown(text: &str, is_shown: IsShown) -> usize {
+    if !text[start_of_entry(text)..].starts_with(['{', '[']) {
+        return 0;
+    }
+    let mut fields = text.match_indices(':').map(|(at, _)| text.split_at(at));
+    let unknown = fields.find(|(before, after)| is_colon(before, after) && !is_shown(bare(before)));
+    let Some((before, _)) = unknown else { return 0 };
+    let name = before.trim_end().trim_end_matches(['"', '\'']);
+    let marks = name.strip_suffix(bare(before)).unwrap_or_default();
+    let marks = marks.trim_end_matches(['"', '\'']).trim_end();
+    match marks.ends_with(['{', ',']) {
+        true if !is_secretive(marks) => before.len() + 1,
+        _ => 0,
+    }
+}
+
+/// Returns whether the colon with which `after` begins separates a field from its value.
+fn is_colon(before: &str, after: &str) -> bool {
+    let next = after.chars().nth(1);
+    next.is_none_or(char::is_whitespace) || before.ends_with(['"', '\''])
 }
 
 /// Returns the name of a field at the end of a text, without quotation marks.
@@ -167,14 +275,35 @@ mod tests {
             ("pasword: ab\n", "pasword: **\n"),
             ("name: a password: b\n", "name: * ********* *\n"),
             ("metadata: {name: a}\n", "metadata: {name: a}\n"),
-            ("metadata: {name: a, x: b}\n", "metadata: ****** ** ** **\n"),
+            ("metadata: {name: a, x: b}\n", "metadata: {name: a, x: **\n"),
+            (
+                "spec: {\"name\": \"a\", \"x\": \"b\", \"name\": \"c\"}\n",
+                "spec: {\"name\": \"a\", \"x\": **** ******* ****\n",
+            ),
+            (
+                "spec: {name: a x: b}\n  c\nname: d\n",
+                "spec: ****** * ** **\n  *\nname: d\n",
+            ),
+            (
+                "nets:\n- {name: a, x: b}\n- {name: c}\n- d\n",
+                "nets:\n- {name: a, x: **\n- {name: c}\n- d\n",
+            ),
+            ("pasword: {name: a}\n", "pasword: ****** **\n"),
+            (
+                "spec: {x: \"a\nname: b\"}\nname: c\n",
+                "spec: {x: **\n***** ***\nname: c\n",
+            ),
+            (
+                "password: &p a\nname: *p\nname: {name: *p, name: b}\nname: \"*\"\n",
+                "password: ** *\nname: **\nname: {name: *** ***** **\nname: \"*\"\n",
+            ),
             (
                 "{\"kind\": \"a\", \"name\": \"b\"}\n",
                 "{\"kind\": \"a\", \"name\": \"b\"}\n",
             ),
             (
                 "{\"kind\": \"a\", \"key\": \"b\"}\n",
-                "******** **** ****** ****\n",
+                "{\"kind\": \"a\", \"key\": ****\n",
             ),
             (
                 "nets:\n- 10.0.0.0/8\n- fd00::/8 # ab\n",
@@ -187,6 +316,23 @@ mod tests {
             ),
             ("ab\n", "**\n"),
             ("# ab: c\n", "* *** *\n"),
+            (
+                "spec:\n  name: a\n  password b\n",
+                "spec:\n  name: a\n  ******** *\n",
+            ),
+            (
+                "spec:\n  name: a\n    b c\n    token d\n",
+                "spec:\n  name: a\n    b c\n    ***** *\n",
+            ),
+            ("spec:\n  ab c\n", "spec:\n  ** *\n"),
+            (
+                "labels:\n  \"a b\": c\n  token: d\npasword: e\n",
+                "labels:\n  \"a b\": c\n  token: *\npasword: *\n",
+            ),
+            (
+                "  labels: {a: b, c: d}\n  pasword: e\n",
+                "  labels: {a: b, c: d}\n  pasword: *\n",
+            ),
         ] {
             assert_eq!(shown(text, is_shown).text(), expected, "{text}");
         }

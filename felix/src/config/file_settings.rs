@@ -47,6 +47,6 @@ fn one(
     let json = serde_json::to_value(value.get_ref());
     let spec = json.map_err(|error| error.to_string());
     spec.and_then(|json| setting(name, json))
-        .map_err(|reason| Problem::of_serde(&format!("`{name}`"), &reason))
+        .map_err(|reason| Problem::of_serde(name, &reason))
         .map_err(|problem| problem.placed(value.span()).into())
 }

@@ -41,7 +41,11 @@ pub const TABLE: &[Row] = &[
     row("host-guard", 3, &["netlink"]),
     row("fib-sync", 3, &["instant"]),
     row("calico-store", 3, &["calico-model"]),
-    row("calico-manifests", 3, &["calico-model", "calico-store"]),
+    row(
+        "calico-manifests",
+        3,
+        &["calico-model", "calico-store", "daemon-common"],
+    ),
     row("etcd-lite", 3, &["calico-store", "calico-manifests"]),
     row("calico-ipam", 3, &["calico-model", "calico-store"]),
     row("bgp-io", 3, &["bgp-proto", "bgp-fsm", "rib", "bgp-speaker"]),
