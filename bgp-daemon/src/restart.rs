@@ -35,15 +35,16 @@ pub fn begin(
 /// Returns the dynamic neighbors that the next start needs: those that may retain this speaker's
 /// routes.
 pub fn remembered(speaker: &Speaker) -> BTreeSet<IpAddr> {
-    let dynamic = speaker
-        .peers()
-        .filter(|peer| peer.dynamic && may_keep_routes(peer));
-    let present = dynamic.map(|peer| peer.config.remote);
-    let configured = speaker.peers().filter(|peer| !peer.dynamic);
-    let configured: BTreeSet<IpAddr> = configured.map(|peer| peer.config.remote).collect();
-    let awaited = speaker.awaited().into_iter().flatten();
-    let awaited = awaited.filter(|address| !configured.contains(address));
-    present.chain(awaited).collect()
+    let mut needed: BTreeSet<IpAddr> = speaker.awaited().into_iter().flatten().collect();
+    for peer in speaker.peers() {
+        let remote = peer.config.remote;
+        match peer.dynamic {
+            true if may_keep_routes(&peer) => drop(needed.insert(remote)),
+            true => {}
+            false => drop(needed.remove(&remote)),
+        }
+    }
+    needed
 }
 
 /// Returns whether a neighbor retains this speaker's routes during a restart, or is restarting

@@ -250,16 +250,14 @@ impl OutGroup {
                     break;
                 };
                 match member.mode {
-                    Mode::Shared(next) => match group.ring.segment(next) {
-                        Some(segment) => {
-                            if segment.audience.includes(peer) {
-                                session.queue(segment.octets.clone());
-                            }
-                            member.mode = Mode::Shared(next + 1);
-                            group.taken(next + 1);
+                    Mode::Shared(from) => {
+                        let next = group.ring.take(from, peer, session);
+                        if next == from {
+                            break;
                         }
-                        None => break,
-                    },
+                        member.mode = Mode::Shared(next);
+                        group.taken(next);
+                    }
                     Mode::Private(cursor, at) => {
                         let walk = Walk {
                             group: self.id,

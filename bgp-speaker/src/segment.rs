@@ -6,6 +6,7 @@ use bytes::Bytes;
 use rib::{Cursor, PeerId};
 
 use crate::limits::SEGMENT_OCTETS;
+use crate::outlet::Outlet;
 
 /// The receivers of a segment among a group's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +81,26 @@ impl Ring {
     pub(crate) fn segment(&self, number: u64) -> Option<&Segment> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.segments.get(index)
+    }
+
+    /// Queues the segments of a member from number `from` on, until its session has no room. Returns
+    /// the number of the next one.
+    pub(crate) fn take(&self, from: u64, member: PeerId, session: &mut Outlet<'_>) -> u64 {
+        let first = from.checked_sub(self.first).map(usize::try_from);
+        let Some(Ok(first)) = first.filter(|_| from <= self.tip()) else {
+            return from;
+        };
+        let mut next = from;
+        for segment in self.segments.range(first..) {
+            if !session.has_room() {
+                break;
+            }
+            if segment.audience.includes(member) {
+                session.queue(segment.octets.clone());
+            }
+            next += 1;
+        }
+        next
     }
 
     /// Returns the oldest segment in the ring.
