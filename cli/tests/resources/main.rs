@@ -215,7 +215,7 @@ spec:
         );
     }
 
-    // Promise (Datastore): `cambric apply` writes all resources of its files or none.
+    // Promise (Datastore): `cambric apply` writes up to 128 changes of its files together, or none of them.
     pub(super) async fn apply_writes_all_resources_or_none(tool: &Tool) {
         let set = |net: &str| {
             format!("---\nkind: NetworkSet\nmetadata: {{name: s}}\nspec: {{nets: [{net}]}}\n")
