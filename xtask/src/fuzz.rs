@@ -86,7 +86,7 @@ pub fn build(root: &Path) -> Result<PathBuf> {
 pub enum Begin {
     /// None, so that the same tree and seed try the same inputs.
     Empty,
-    /// Those that earlier runs have found.
+    /// Inputs that earlier runs have found.
     Found,
 }
 
