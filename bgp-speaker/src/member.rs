@@ -1,7 +1,5 @@
 //! The members of an update group, family by family.
 
-use alloc::vec::Vec;
-
 use bgp_proto::{EncodeParams, Family, RefreshSubtype, RouteRefresh, UpdateWriter};
 use bytes::{Bytes, BytesMut};
 use rib::{Cursor, GroupId, PeerId};
