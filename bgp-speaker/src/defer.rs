@@ -12,6 +12,7 @@
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     vec::Vec,
 };
 use core::{net::IpAddr, time::Duration};
@@ -21,7 +22,7 @@ use bgp_proto::{
     Capability, Family, FamilySet, GracefulRestart,
     notification::{cease, code},
 };
-use rib::{PeerId, Role};
+use rib::{OriginCheck, PeerId, Progress, Role};
 
 use crate::{
     event::{Event, Output},
@@ -53,6 +54,8 @@ pub struct Restart {
 enum Awaited {
     /// The locally originated routes.
     OwnRoutes,
+    /// The data of the validation of origins.
+    Origins,
     /// The End-of-RIB marker of this peer.
     Peer(IpAddr),
     /// The End-of-RIB marker of a non-client iBGP peer.
@@ -67,13 +70,25 @@ impl Awaited {
         }
     }
 
-    /// Returns the peer of the marker; `None` for locally originated routes.
+    /// Returns the peer of the marker; `None` for the data of this host.
     const fn address(&self) -> Option<IpAddr> {
         match self {
-            Self::OwnRoutes => None,
+            Self::OwnRoutes | Self::Origins => None,
             Self::Peer(address) | Self::NonClient(address) => Some(*address),
         }
     }
+}
+
+/// The data of the validation of origins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Origins {
+    /// No validation, or its data is complete.
+    #[default]
+    Known,
+    /// Its data is not complete.
+    Awaited,
+    /// Its data is complete, and the tables evaluate all paths with it.
+    Evaluated,
 }
 
 /// The wait after a restart.
@@ -159,6 +174,36 @@ impl Speaker {
         self.stop_waiting(Awaited::OwnRoutes, FamilySet::all());
     }
 
+    /// Validates the origin of received paths from now on ([`rib::OriginCheck`]). Before the start of
+    /// a restarted speaker it also defers route selection until
+    /// [`origins_complete`](Self::origins_complete), at most for [`Restart::wait`].
+    pub fn check_origins(&mut self, check: Arc<dyn OriginCheck>) {
+        self.rib.set_origin_check(Some(check));
+        self.origins = Origins::Awaited;
+    }
+
+    /// Reports that the validation of origins has all of its data, after a request to evaluate all
+    /// paths again. The deferral of route selection ends when that is done.
+    pub fn origins_complete(&mut self) {
+        self.origins = Origins::Evaluated;
+    }
+
+    /// Returns whether route selection is still deferred for the data of the validation of origins.
+    #[must_use]
+    pub fn awaits_origins(&self) -> bool {
+        let mut waiting = self.deferral.iter().flat_map(|d| d.waiting.values());
+        waiting.any(|waiting| waiting.contains(&Awaited::Origins))
+    }
+
+    /// Stops waiting for the data of the validation of origins, after the tables have evaluated all
+    /// paths with it.
+    pub(crate) fn origins_evaluated(&mut self, progress: Progress) {
+        if self.origins == Origins::Evaluated && progress == Progress::Done {
+            self.origins = Origins::Known;
+            self.stop_waiting(Awaited::Origins, FamilySet::all());
+        }
+    }
+
     /// Returns the families in which route selection is still deferred after a restart.
     #[must_use]
     pub fn deferred(&self) -> FamilySet {
@@ -171,7 +216,9 @@ impl Speaker {
     /// with [`None`] for locally originated routes.
     pub fn awaited(&self) -> BTreeSet<Option<IpAddr>> {
         let waiting = self.deferral.iter().flat_map(|d| d.waiting.values());
-        waiting.flatten().map(Awaited::address).collect()
+        let waiting = waiting.flatten();
+        let waiting = waiting.filter(|awaited| **awaited != Awaited::Origins);
+        waiting.map(Awaited::address).collect()
     }
 
     /// Sets the restart flags of a peer's first OPEN.
@@ -187,9 +234,13 @@ impl Speaker {
     /// Starts the wait together with the speaker.
     pub(crate) fn begin_deferral(&mut self, now: Instant) {
         let peers: Vec<(Awaited, FamilySet)> = self.kept_by().collect();
+        let needs_origins = self.origins == Origins::Awaited;
         let Some(deferral) = &mut self.deferral else {
             return;
         };
+        if needs_origins {
+            deferral.wait_for(Awaited::Origins, FamilySet::all());
+        }
         deferral.until = Some(now + deferral.restart.wait);
         if deferral.restart.own_routes {
             deferral.wait_for(Awaited::OwnRoutes, FamilySet::all());

@@ -18,7 +18,7 @@ use rib::{Budget, Cursor, PeerId, Progress, Rib, SentPath};
 use crate::{
     addresses::InterfaceAddress,
     config::SpeakerConfig,
-    defer::Deferral,
+    defer::{Deferral, Origins},
     event::{Event, Input, Malformed, Output, Refusal},
     handshake::Tallies,
     keys::PeerConfig,
@@ -59,6 +59,8 @@ pub struct Speaker {
     pub(crate) readers: Readers,
     /// The wait after a restart of this speaker.
     pub(crate) deferral: Option<Deferral>,
+    /// The data of the validation of origins.
+    pub(crate) origins: Origins,
     /// The families with forwarding state that was preserved over the restart.
     pub(crate) forwarding: FamilySet,
     /// Octets in the fullest ring and the fullest feed at the last measurement.
@@ -99,6 +101,7 @@ impl Speaker {
             leaving: VecDeque::new(),
             readers: Readers::default(),
             deferral: None,
+            origins: Origins::Known,
             forwarding: FamilySet::all(),
             ring_octets: Level::default(),
             feed_octets: Level::default(),
@@ -291,6 +294,7 @@ impl Speaker {
             self.session_input(now, peer, bgp_fsm::Input::Start);
         }
         let mut progress = self.rib.decide(Budget(budget.0.min(BITE_PREFIXES)));
+        self.origins_evaluated(progress);
         self.collect_routes();
         let mut woken = Vec::new();
         for group in self.groups.iter_mut().flatten() {

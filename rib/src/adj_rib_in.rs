@@ -93,6 +93,7 @@ impl AdjRibsIn {
         counters.paths += 1;
         counters.accepted += u32::from(path.accepted().is_some());
         counters.ineligible += u32::from(path.accepted().is_some() && path.reason().is_some());
+        counters.unconfirmed += u32::from(path.is_unconfirmed());
     }
 
     /// Reverts [`hold`](Self::hold) for a removed path.
@@ -104,6 +105,7 @@ impl AdjRibsIn {
         counters.paths -= 1;
         counters.accepted -= u32::from(path.accepted().is_some());
         counters.ineligible -= u32::from(path.accepted().is_some() && path.reason().is_some());
+        counters.unconfirmed -= u32::from(path.is_unconfirmed());
     }
 
     /// Requests that the sweep evaluates all paths of a peer again by the end of round `met_by`.

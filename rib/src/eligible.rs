@@ -60,6 +60,8 @@ pub enum Ineligible {
     FirstAs = 10,
     /// AS_PATH is longer than the limit of the peer.
     AsPathTooLong = 11,
+    /// Its origin is not confirmed: see [`crate::OriginCheck`].
+    Unconfirmed = 12,
 }
 
 impl Ineligible {
@@ -76,6 +78,7 @@ impl Ineligible {
             9 => Self::NextHopOffLink,
             10 => Self::FirstAs,
             11 => Self::AsPathTooLong,
+            12 => Self::Unconfirmed,
             _ => return None,
         })
     }
@@ -95,6 +98,7 @@ impl Ineligible {
             Self::NextHopOffLink => "next hop not on the link",
             Self::FirstAs => "first AS is not the neighbor's",
             Self::AsPathTooLong => "AS_PATH too long",
+            Self::Unconfirmed => "origin not confirmed",
         }
     }
 }
@@ -116,7 +120,7 @@ mod tests {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operate/symptoms.md");
         let page = std::fs::read_to_string(page).expect("the page is there");
         let reasons: Vec<_> = (1..=u8::MAX).map_while(Ineligible::from_code).collect();
-        assert!(reasons.contains(&Ineligible::AsPathTooLong));
+        assert!(reasons.contains(&Ineligible::Unconfirmed));
         for reason in reasons {
             assert!(page.contains(&format!("`{reason}")), "{reason}");
         }

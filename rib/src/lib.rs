@@ -80,6 +80,7 @@ mod interfaces;
 mod intern;
 pub mod limits;
 mod next_hop;
+mod origin;
 mod path;
 mod peer;
 mod policy;
@@ -110,6 +111,7 @@ pub use export::{
 };
 pub use family::Ingested;
 pub use next_hop::{NextHops, Reach, Track};
+pub use origin::{OriginCheck, ReceivedPath};
 pub use path::Path;
 pub use peer::{DownMode, PathLimit, PeerCounters, PeerId, PeerInfo};
 pub use policy::{

@@ -84,6 +84,11 @@ impl Path {
         self.flags >> REASON_SHIFT != 0
     }
 
+    /// Returns whether its origin is not confirmed.
+    pub(crate) const fn is_unconfirmed(&self) -> bool {
+        self.flags >> REASON_SHIFT == Ineligible::Unconfirmed as u16
+    }
+
     /// Returns whether eligibility and import policy have the same result for both.
     pub(crate) fn has_outcome_of(&self, other: &Self) -> bool {
         let differ = (self.flags ^ other.flags) >> REASON_SHIFT;

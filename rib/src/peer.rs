@@ -90,6 +90,8 @@ pub struct PeerCounters {
     /// Of the accepted, paths that can never be used in their current form: loops, invalid next
     /// hops.
     pub ineligible: u32,
+    /// Of the ineligible, paths whose origin is not confirmed ([`crate::OriginCheck`]).
+    pub unconfirmed: u32,
     /// Announcements since the peer was first seen.
     pub reach: u64,
     /// Withdrawals since the peer was first seen.

@@ -5,6 +5,7 @@ mod record;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -21,6 +22,7 @@ use crate::export::{Change, Cursor, ExportSink, GroupId, GroupRules, SentPath};
 use crate::family::{FamilyTable, Ingested, Tables};
 use crate::limits::PATH_OCTETS;
 use crate::next_hop::{Reach, Track};
+use crate::origin::OriginCheck;
 use crate::peer::{DownMode, PathLimit, PeerCounters, PeerId, PeerInfo};
 use crate::policy::{InterfaceName, PrefixRange};
 use crate::shared::Shared;
@@ -101,6 +103,13 @@ impl Rib {
             return;
         }
         self.shared.config.own_addresses = own_addresses;
+        self.reevaluate_peers(Reevaluate::Changed, |_| true);
+    }
+
+    /// Sets the validation of the origin of received paths, or disables it. [`Rib::decide`] evaluates
+    /// paths of all peers again.
+    pub fn set_origin_check(&mut self, check: Option<Arc<dyn OriginCheck>>) {
+        self.shared.origin_check = check;
         self.reevaluate_peers(Reevaluate::Changed, |_| true);
     }
 

@@ -1,6 +1,7 @@
 //! State shared by the tables of all families.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bgp_proto::{Attributes, Family};
@@ -12,6 +13,7 @@ use crate::eligible::Ineligible;
 use crate::export::{GroupId, GroupRules, SendPaths};
 use crate::intern::{Interner, Received};
 use crate::next_hop::NextHopTable;
+use crate::origin::OriginCheck;
 use crate::path::Path;
 use crate::peer::{PeerId, PeerInfo};
 use crate::recorder::Recorder;
@@ -34,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) recorder: Option<Box<Recorder>>,
     /// Paths that policies rejected, while they are watched.
     pub(crate) rejected: Rejected,
+    /// Validation of the origin of received paths, while it is enabled.
+    pub(crate) origin_check: Option<Arc<dyn OriginCheck>>,
 }
 
 impl Shared {
@@ -47,6 +51,7 @@ impl Shared {
             runs: 0,
             recorder: None,
             rejected: Rejected::default(),
+            origin_check: None,
         }
     }
 

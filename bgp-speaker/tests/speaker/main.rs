@@ -15,6 +15,7 @@ mod identity;
 mod memory;
 mod monitor;
 mod one_peer;
+mod origins;
 mod prefix_limit;
 mod refresh;
 mod reload;

@@ -3,11 +3,12 @@
 
 use core::net::IpAddr;
 
-use bgp_proto::Prefix;
+use bgp_proto::{Family, Net, Prefix};
 
 use crate::attributes::{AttrId, times};
 use crate::eligible::Ineligible;
-use crate::peer::PeerInfo;
+use crate::origin::ReceivedPath;
+use crate::peer::{PeerId, PeerInfo};
 use crate::role::Role;
 use crate::shared::Shared;
 
@@ -71,4 +72,26 @@ fn is_off_link(peer: &PeerInfo, next_hop: IpAddr) -> bool {
 fn has_session_as(shared: &Shared, set: AttrId, peer: &PeerInfo) -> bool {
     peer.local_asn != shared.config.local_asn
         && times(&shared.interner.get(set).as_path, peer.local_asn) > peer.as_path.own_as_max
+}
+
+/// Returns whether the origin of a path is confirmed, which it always is without a check.
+pub(crate) fn is_confirmed(
+    shared: &Shared,
+    (peer, info): (PeerId, &PeerInfo),
+    (family, net, path_id): (Family, Net<'_>, u32),
+    received: AttrId,
+) -> bool {
+    let Some(check) = &shared.origin_check else {
+        return true;
+    };
+    let ranks = shared.interner.ranks(received);
+    check.confirms(&ReceivedPath {
+        family,
+        net,
+        peer,
+        address: info.address,
+        path_id,
+        next_hop: shared.next_hops.address(ranks.next_hop),
+        has_originator_id: ranks.originator != 0,
+    })
 }

@@ -136,11 +136,34 @@ impl Import {
         }
     }
 
-    /// Does the same with the rules' verdict on one destination.
-    fn evaluated(self, shared: &mut Shared, peer: PeerId, row: &FamilyRow, net: Net<'_>) -> Self {
+    /// Returns whether the evaluation of a route depends on its destination.
+    fn depends_on_destination(shared: &Shared, policy: &Policy) -> bool {
+        shared.origin_check.is_some() || matches!(policy, Policy::Rules(_))
+    }
+
+    /// Does the same with the rules' verdict on one destination, and the validation of its origin.
+    fn evaluated(self, shared: &mut Shared, peer: PeerId, row: &FamilyRow, nlri: Nlri<'_>) -> Self {
+        let evaluated = self.by_rules(shared, peer, row, nlri.net);
+        if evaluated.accepted.is_none() || evaluated.reason.is_some() {
+            return evaluated;
+        }
+        let route = (row.family, nlri.net, nlri.path_id);
+        let is_confirmed = shared.peer(peer).is_none_or(|info| {
+            eligible::is_confirmed(shared, (peer, info), route, evaluated.received)
+        });
+        Self {
+            reason: (!is_confirmed).then_some(Ineligible::Unconfirmed),
+            ..evaluated
+        }
+    }
+
+    fn by_rules(self, shared: &mut Shared, peer: PeerId, row: &FamilyRow, net: Net<'_>) -> Self {
         let (Some(info), Some(accepted)) = (shared.peer(peer), self.accepted) else {
             return self;
         };
+        if !matches!(info.import, Policy::Rules(_)) {
+            return self;
+        }
         let context = RouteContext {
             family: row.family,
             net,
@@ -210,10 +233,11 @@ impl<K: Key> FamilyTable<K> {
     ) {
         let is_monitored = shared.recorder.is_some();
         let records = shared.rejected.import.is_some();
+        let depends = Import::depends_on_destination(shared, policy);
         self.in_chunks(nlri, done, |this, route, done| {
-            let evaluated = matches!(policy, Policy::Rules(_)).then(|| {
+            let evaluated = depends.then(|| {
                 let row = this.prefixes.row();
-                import.evaluated(shared, peer, row, route.nlri.net)
+                import.evaluated(shared, peer, row, route.nlri)
             });
             let used = evaluated.as_ref().unwrap_or(import);
             let was_accepted = is_monitored && this.has_accepted(peer, &route.nlri);
@@ -282,9 +306,10 @@ impl<K: Key> FamilyTable<K> {
         };
         shared.interner.acquire(old.received(), 1);
         let import = Import::new(shared, (peer, &info), old.received());
-        let evaluated = if matches!(info.import, Policy::Rules(_)) {
+        let evaluated = if Import::depends_on_destination(shared, &info.import) {
             let net = self.prefixes.path_net(at, peer, old.path_id());
-            import.evaluated(shared, peer, self.prefixes.row(), net)
+            let path_id = old.path_id();
+            import.evaluated(shared, peer, self.prefixes.row(), Nlri { path_id, net })
         } else {
             import
         };

@@ -3,6 +3,8 @@
 use proptest::prelude::*;
 use rib::SendPaths;
 
+use crate::doubts::Doubt;
+
 /// Peers by number: 1 and 2 are external, 3 and 4 internal, 5 to 8 clients.
 pub const PEERS: u16 = 8;
 pub const NETS: u8 = 6;
@@ -57,6 +59,13 @@ pub enum Event {
     /// A prefix, or all inside one, is evaluated again without a change.
     Reevaluate {
         net: u8,
+        inside: Option<u8>,
+    },
+    /// Other paths of a peer to a prefix are not confirmed; that prefix is evaluated again, or all.
+    Doubt {
+        net: u8,
+        peer: u16,
+        doubt: Option<Doubt>,
         inside: Option<u8>,
     },
     EndOfRib {
@@ -135,6 +144,14 @@ pub fn send() -> impl Strategy<Value = SendPaths> {
     ]
 }
 
+fn doubt() -> impl Strategy<Value = Doubt> {
+    prop_oneof![
+        Just(Doubt::All),
+        Just(Doubt::WithoutOriginator),
+        Just(Doubt::FirstNextHop),
+    ]
+}
+
 pub fn event() -> impl Strategy<Value = Event> {
     let peer = || 1..=PEERS;
     let budget = || 1..4u32;
@@ -151,6 +168,8 @@ pub fn event() -> impl Strategy<Value = Event> {
         2 => (peer(), 0..4u8).prop_map(|(peer, policy)| Event::Import { peer, policy }),
         1 => (0..NETS, prop::option::of(0..24u8))
             .prop_map(|(net, inside)| Event::Reevaluate { net, inside }),
+        3 => (0..NETS, peer(), prop::option::of(doubt()), prop::option::of(0..24u8))
+            .prop_map(|(net, peer, doubt, inside)| Event::Doubt { net, peer, doubt, inside }),
         1 => peer().prop_map(|peer| Event::EndOfRib { peer }),
         1 => peer().prop_map(|peer| Event::Expire { peer }),
         1 => peer().prop_map(|peer| Event::BeginRefresh { peer }),
@@ -252,7 +271,7 @@ fn squashed(events: Vec<Event>) -> Vec<Event> {
 
 /// Returns the noise, then withdrawals of everything that it has announced, then the rest.
 fn calmed(mut noise: Vec<Event>, rest: Vec<Event>) -> Vec<Event> {
-    noise.retain(|event| !matches!(event, Event::Move { .. }));
+    noise.retain(|event| !matches!(event, Event::Move { .. } | Event::Doubt { .. }));
     for peer in 1..=PEERS {
         let policy = u8::MAX;
         noise.push(Event::Import { peer, policy });

@@ -6,6 +6,7 @@
 #![allow(unreachable_pub)]
 
 mod check;
+mod doubts;
 mod ear;
 mod events;
 mod model;

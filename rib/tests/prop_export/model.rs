@@ -9,6 +9,7 @@ use bgp_proto::{
 };
 use rib::{Ineligible, InterfaceName, PeerId, PeerInfo, Policy, Role, SendPaths};
 
+use crate::doubts::Doubts;
 use crate::naive::{self, Seen};
 use crate::parts::{GroupKey, domain_of, link_of};
 
@@ -42,6 +43,7 @@ pub struct Model {
     pub multipath_max: usize,
     pub always_compare_med: bool,
     pub peers: BTreeMap<PeerId, PeerInfo>,
+    pub doubts: Doubts,
     /// By prefix, peer and path identifier.
     pub paths: BTreeMap<(u8, PeerId, u32), ModelPath>,
     pub costs: BTreeMap<IpAddr, Option<u32>>,
@@ -143,6 +145,9 @@ impl Model {
         let is_off_link = next_hop.is_some_and(|address| !on_link.contains(&address));
         if link_of(peer.0).is_some() && is_off_link {
             return Err(Ineligible::NextHopOffLink);
+        }
+        if !self.doubts.accept(self.family, net, peer, received) {
+            return Err(Ineligible::Unconfirmed);
         }
         self.cost(&attributes)
             .ok_or(Ineligible::NextHopUnresolved)?;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bgp_proto::{
     Attributes, EncodeParams, Family, FamilySet, Fault, Ipv4Prefix, Nlri, PeerKind, Prefix, Remedy,
@@ -13,6 +14,7 @@ use rib::{
     Progress, Reach, Rib, RibConfig, RibLimits, RibStats, Role, SendPaths, Track,
 };
 
+use crate::doubts::{Doubt, Doubts};
 use crate::ear::Sent;
 use crate::events::{Event, NETS, PEERS, Variant};
 use crate::model::{CLUSTER_ID, Exported, From, LOCAL_ASN, Model, ModelPath, ROUTER_ID};
@@ -70,6 +72,8 @@ pub struct World {
     pub members: BTreeMap<PeerId, Member>,
     /// Import policies that differ from the initial one.
     pub imports: BTreeMap<u16, Policy>,
+    /// Whether origins are validated.
+    pub validates: bool,
     pub watched: BTreeMap<IpAddr, ()>,
     pub reader: Cursor,
     /// The routes of the reader of changes: the paths in use.
@@ -152,6 +156,7 @@ impl World {
             multipath_max: usize::from(setup.multipath_max),
             always_compare_med: setup.always_compare_med,
             peers: BTreeMap::new(),
+            doubts: Doubts::default(),
             paths: BTreeMap::new(),
             costs: (0..3)
                 .map(|at| {
@@ -170,6 +175,7 @@ impl World {
             ids: BTreeMap::new(),
             members: BTreeMap::new(),
             imports: BTreeMap::new(),
+            validates: false,
             watched: BTreeMap::new(),
             reader: Cursor::feed(),
             fib: BTreeMap::new(),
@@ -230,6 +236,15 @@ impl World {
             Event::Up { peer, alias } => self.up(*peer, *alias),
             Event::Import { peer, policy } => self.import(*peer, *policy),
             Event::Reevaluate { net, inside } => self.reevaluate(*net, *inside),
+            Event::Doubt {
+                net,
+                peer,
+                doubt,
+                inside,
+            } => {
+                self.doubt(*net, *peer, *doubt);
+                self.reevaluate(*net, *inside);
+            }
             Event::EndOfRib { peer } => {
                 self.rib.end_of_rib(PeerId(*peer), family);
                 self.drop_paths(*peer, |path| path.stale);
@@ -460,6 +475,16 @@ impl World {
         }
         self.rib
             .change_peer(PeerId(peer), |info| info.import = policy);
+    }
+
+    /// Validates origins from now on; the prefix is to be evaluated again.
+    fn doubt(&mut self, net: u8, peer: u16, doubt: Option<Doubt>) {
+        self.model.doubts.set(net, PeerId(peer), doubt);
+        if !self.validates {
+            self.validates = true;
+            let check = Arc::new(self.model.doubts.clone());
+            self.rib.set_origin_check(Some(check));
+        }
     }
 
     fn reevaluate(&mut self, net: u8, inside: Option<u8>) {

@@ -1,5 +1,6 @@
 //! Views, counters and rejections of the tables.
 
+mod confirmed;
 mod evaluated;
 mod link;
 mod recorded;
