@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 
 use crate::duplicates::twice;
-use crate::file::{BgpFile, listen_default};
+use crate::file::{BgpFile, OriginMode, listen_default};
 use crate::host::Host;
 use crate::limits::{
     ABSENCE_WAIT_S, ABSENCE_WAIT_S_MAX, BGP_PORT, HOSTNAME_OCTETS_MAX, MULTIPATH_MAX,
@@ -143,19 +143,12 @@ impl<K, D, N> BgpFile<K, D, N> {
         let Some(mode) = &self.origin_validation else {
             return;
         };
-        let (message, help) = match mode.get_ref().as_str() {
-            "off" | "warn" => return,
-            "enforce" => (
-                "origin_validation = \"enforce\" is unsupported: no route is rejected yet"
-                    .to_owned(),
-                "\"warn\" reports the routes that no record confirms",
-            ),
-            other => (
-                format!("\"{other}\" is no mode of origin_validation"),
-                "one of \"off\" and \"warn\"",
-            ),
-        };
-        problems.push(Problem::at(mode.span(), message).help(help));
+        let name = mode.get_ref();
+        if OriginMode::named(name).is_none() {
+            let message = format!("\"{name}\" is no mode of origin_validation");
+            let problem = Problem::at(mode.span(), message);
+            problems.push(problem.help("one of \"off\", \"warn\" and \"enforce\""));
+        }
     }
 
     /// Reports keys that have a meaning only with a datastore.
@@ -180,7 +173,7 @@ impl<K, D, N> BgpFile<K, D, N> {
         ];
         let of_fabric = of_fabric.map(|(key, value)| (key, value.as_ref().map(Spanned::span)));
         // Another mode is a mistake with or without a datastore.
-        let is_mode = |mode: &&Spanned<String>| matches!(mode.get_ref().as_str(), "off" | "warn");
+        let is_mode = |mode: &&Spanned<String>| OriginMode::named(mode.get_ref()).is_some();
         let validation = self
             .origin_validation
             .as_ref()

@@ -66,8 +66,8 @@ pub struct BgpFile<K, D = NoStore, N = NoStore> {
     /// `absence_wait` in seconds: how long a reflector without a registration but with an
     /// established session counts as registered.
     pub absence_wait: Option<Spanned<u32>>,
-    /// `origin_validation`: whether routes are compared with the records of the datastore: `off` or
-    /// `warn`.
+    /// `origin_validation`: whether routes are compared with the records of the datastore: `off`,
+    /// `warn` or `enforce`.
     pub origin_validation: Option<Spanned<String>>,
     /// `hostname`: name in the OPEN (FQDN capability); none if absent. With a datastore, the name
     /// of this host's node.
@@ -139,11 +139,44 @@ impl Default for GuardSection {
     }
 }
 
+/// The consequence for a route of a node that no record of the datastore confirms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OriginMode {
+    /// None: routes are not compared with the records.
+    #[default]
+    Off,
+    /// It is reported.
+    Warn,
+    /// It is not used, and reported.
+    Enforce,
+}
+
+impl OriginMode {
+    /// All of them, in the order of their consequences.
+    const ALL: [Self; 3] = [Self::Off, Self::Warn, Self::Enforce];
+
+    /// Returns the value of the key.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Warn => "warn",
+            Self::Enforce => "enforce",
+        }
+    }
+
+    /// Returns the mode with this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+}
+
 impl<K, D, N> BgpFile<K, D, N> {
-    /// Returns whether routes without a record in the datastore are reported.
-    pub fn validates_origins(&self) -> bool {
+    /// Returns the consequence for routes without a record in the datastore.
+    pub fn origin_mode(&self) -> OriginMode {
         let mode = self.origin_validation.as_ref();
-        mode.is_some_and(|mode| mode.get_ref() == "warn")
+        let mode = mode.and_then(|mode| OriginMode::named(mode.get_ref()));
+        mode.unwrap_or_default()
     }
 
     /// Returns the BGP ports of the file: those on which the daemon listens, always the port of

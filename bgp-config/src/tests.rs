@@ -341,8 +341,8 @@ restart_wait = 9999; NEIGHBOR                                     | 3:16 | at mo
 registration_ttl = 15; NEIGHBOR                                   | 3:20 | no [datastore]
 absence_wait = 60; NEIGHBOR                                       | 3:16 | no [datastore]
 origin_validation = "warn"; NEIGHBOR                              | 3:21 | no [datastore]
-origin_validation = "enforce"; NEIGHBOR                           | 3:21 | no route is rejected yet
-origin_validation = "wran"; NEIGHBOR                              | 3:21 | one of "off" and "warn"
+origin_validation = "enforce"; NEIGHBOR                           | 3:21 | no [datastore]
+origin_validation = "wran"; NEIGHBOR                              | 3:21 | one of "off", "warn" and "enforce"
 NEIGHBOR prefix_limit = "many"                                    | 6:16 | 0 for no limit, or a list of tables
 NEIGHBOR prefix_limit = [{ max = 0 }]                             | 6:25 | at least 1
 NEIGHBOR prefix_limit = [{ max = 9, warn = 101 }]                 | 6:35 | 1 to 100

@@ -4,7 +4,9 @@ use std::fmt::Debug;
 use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
-use bgp_config::{BgpFile, Intent, NextHops, Origin, Problem, Problems, Report, Source};
+use bgp_config::{
+    BgpFile, Intent, NextHops, Origin, OriginMode, Problem, Problems, Report, Source,
+};
 use calico_bgp::Host;
 use calico_store::{EtcdOptions, OptionFault, SnapshotOptions};
 use daemon_common::bird::View;
@@ -190,7 +192,7 @@ impl<S: Settings> Config<S> {
             snapshot: self.snapshot().cloned(),
             datastore: self.file.datastore.clone().map(Spanned::into_inner),
             host: self.store().map(|(_, host)| host.clone()),
-            validates_origins: self.file.validates_origins(),
+            origin_mode: self.file.origin_mode(),
         }
     }
 }
@@ -209,7 +211,7 @@ pub(crate) struct StartKeys {
     datastore: Option<EtcdOptions>,
     /// With a datastore, the keys that it does not replace.
     host: Option<Host>,
-    validates_origins: bool,
+    origin_mode: OriginMode,
 }
 
 impl StartKeys {
@@ -247,10 +249,7 @@ impl StartKeys {
                 "absence_wait",
                 self.is_host_changed(new, |host| &host.absence_wait),
             ),
-            (
-                "origin_validation",
-                self.validates_origins != new.validates_origins,
-            ),
+            ("origin_validation", self.origin_mode != new.origin_mode),
         ];
         let changed = changed.into_iter().filter(|(_, changed)| *changed);
         changed.map(|(key, _)| key).collect()
@@ -327,6 +326,7 @@ mod tests {
             ("reflectors", "3"),
             ("absence_wait", "7"),
             ("origin_validation", "\"warn\""),
+            ("origin_validation", "\"enforce\""),
             ("control", "\"/run/other.sock\""),
             ("log", "\"debug\""),
         ] {

@@ -178,7 +178,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     pub(crate) fn status(&self) -> Status {
         let mut status = Status {
             configured_s: Some(self.configured.elapsed().as_secs()),
-            restarting: !self.io.speaker().awaited().is_empty(),
+            restarting: !self.io.speaker().deferred().is_empty(),
             waiting_for: report::waiting(self.io.speaker()),
             notes: self.notes(),
             config_error: self
@@ -194,6 +194,10 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         let rejected = report::rejected_for_memory(self.io.speaker());
         status.notes.extend(rejected);
         self.drivers.report(&mut status);
+        if let Some(origins) = &mut status.origins {
+            origins.excluded = report::excluded(self.io.speaker());
+            status.notes.extend(origins.note());
+        }
         status.facts.push(self.listening());
         status.ready = status.waiting_for.is_empty();
         status

@@ -1,8 +1,10 @@
 //! Origin validation as a driver: it reads the records of the datastore, and reports the routes of
-//! nodes that no record confirms. `docs/design/origin-validation.md` has the rules.
+//! nodes that no record confirms. In the mode `enforce` such routes are not used.
+//! `docs/design/origin-validation.md` has the rules.
 //!
 //! The records of workloads are read only when a session leads to a node that is no reflector.
 
+mod records;
 mod watch;
 
 #[cfg(test)]
@@ -12,6 +14,7 @@ use std::fmt;
 use std::future::pending;
 use std::sync::Arc;
 
+use bgp_config::OriginMode;
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::bgp_proto::Prefix;
 use bgp_io::{Event, Speaker};
@@ -20,6 +23,7 @@ use calico_store::{Change, EtcdOptions, EtcdStore, Follower, KeyRange, Update, f
 use daemon_common::events::{self, Text, emit};
 use daemon_common::report::{Fact, Routes, Status};
 
+use self::records::Known;
 use self::watch::{OriginWatch, Unconfirmed, net_of};
 use crate::{Driver, DriverError, Round, Settings};
 
@@ -30,16 +34,21 @@ const FAULTS_SHOWN: usize = 3;
 pub(crate) struct Origins {
     store: Arc<EtcdStore>,
     seed: u64,
-    nodes: Records,
+    mode: OriginMode,
+    nodes: Reading,
     /// `None` as long as no session needs them.
-    workloads: Option<Records>,
+    workloads: Option<Reading>,
     watch: OriginWatch,
+    /// Whether all needed records were read once, and all paths evaluated with them.
+    is_complete: bool,
+    /// When the last turn was.
+    now: Instant,
     /// Whether the neighbors may have changed.
     has_new_neighbors: bool,
 }
 
-/// Records of some ranges.
-struct Records {
+/// The reading of the records in some ranges.
+struct Reading {
     follower: Follower,
     /// The result of [`Driver::wait`].
     news: Vec<Update>,
@@ -48,7 +57,7 @@ struct Records {
     status: calico_store::Status,
 }
 
-impl Records {
+impl Reading {
     fn follow(store: &Arc<EtcdStore>, prefixes: Vec<String>, seed: u64) -> Self {
         let ranges = prefixes.into_iter().map(KeyRange::prefix);
         Self {
@@ -95,17 +104,50 @@ impl Origins {
     /// The options cannot work, or the datastore requires a user and is unreachable.
     pub(crate) async fn open(
         options: &EtcdOptions,
+        mode: OriginMode,
         seed: u64,
     ) -> Result<Self, calico_store::Error> {
         let store = Arc::new(EtcdStore::connect(options).await?);
         Ok(Self {
-            nodes: Records::follow(&store, OriginIndex::prefixes_of_nodes(), seed),
+            nodes: Reading::follow(&store, OriginIndex::prefixes_of_nodes(), seed),
             workloads: None,
-            watch: OriginWatch::new(seed),
+            watch: OriginWatch::new(seed, mode == OriginMode::Enforce),
+            is_complete: false,
+            now: Instant::ZERO,
+            mode,
             has_new_neighbors: true,
             store,
             seed,
         })
+    }
+
+    /// Lets a speaker that has not started use confirmed paths only, if the mode requires that.
+    pub(crate) fn enforce(&self, speaker: &mut Speaker) {
+        if self.mode == OriginMode::Enforce {
+            speaker.check_origins(Arc::new(self.watch.records()));
+        }
+    }
+
+    /// Passes the records that were read to the evaluation.
+    fn take(&mut self, now: Instant, speaker: &Speaker) {
+        self.has_new_neighbors |= !self.nodes.news.is_empty();
+        self.nodes.take(now, &mut self.watch);
+        self.extend(speaker);
+        if self.nodes.is_whole {
+            self.watch.begin(now, Known::Nodes);
+        }
+        if let Some(workloads) = &mut self.workloads {
+            workloads.take(now, &mut self.watch);
+            if workloads.is_whole {
+                self.watch.begin(now, Known::All);
+            }
+        }
+    }
+
+    /// Returns whether all records were read that the present neighbors need.
+    fn has_records(&self) -> bool {
+        let workloads = self.workloads.as_ref();
+        self.nodes.is_whole && workloads.is_none_or(|workloads| workloads.is_whole)
     }
 
     /// Begins to read the records of workloads, if a neighbor needs them.
@@ -116,7 +158,7 @@ impl Origins {
         self.has_new_neighbors = false;
         if self.watch.needs_workloads(speaker) {
             let prefixes = OriginIndex::prefixes_of_workloads();
-            self.workloads = Some(Records::follow(&self.store, prefixes, self.seed));
+            self.workloads = Some(Reading::follow(&self.store, prefixes, self.seed));
         }
     }
 }
@@ -137,15 +179,8 @@ impl<S: Settings> Driver<S> for Origins {
 
     fn turn(&mut self, round: &mut Round<'_>) -> Result<(), DriverError> {
         let now = round.now;
-        self.has_new_neighbors |= !self.nodes.news.is_empty();
-        self.nodes.take(now, &mut self.watch);
-        self.extend(round.io.speaker());
-        if let Some(workloads) = &mut self.workloads {
-            workloads.take(now, &mut self.watch);
-            if workloads.is_whole {
-                self.watch.begin(now);
-            }
-        }
+        self.now = now;
+        self.take(now, round.io.speaker());
         let mut found = Vec::new();
         let mut has_more = false;
         round.io.read_with(|speaker| {
@@ -154,7 +189,11 @@ impl<S: Settings> Driver<S> for Origins {
             looked.has_read
         });
         for unconfirmed in found {
-            report(round.io.speaker(), unconfirmed);
+            report(round.io.speaker(), self.mode, unconfirmed);
+        }
+        if self.mode == OriginMode::Enforce && !self.is_complete && self.has_records() {
+            self.is_complete = true;
+            round.io.speaker_mut().origins_complete();
         }
         if has_more {
             round.more();
@@ -175,17 +214,23 @@ impl<S: Settings> Driver<S> for Origins {
     }
 
     fn report(&self, status: &mut Status) {
-        let figures = self.watch.figures();
+        let mut figures = self.watch.figures();
+        if self.mode == OriginMode::Enforce {
+            figures.in_sync = self.has_records();
+        }
         let records = match &self.workloads {
             None if self.nodes.is_whole => "no neighbor is a plain node".to_owned(),
             None => format!("records {}", self.nodes.status.name()),
             Some(workloads) => format!("records {}", workloads.status.name()),
         };
+        let oldest = self.watch.oldest();
+        let oldest = oldest.map(|since| self.now.saturating_duration_since(since).as_secs());
+        let since = oldest.map_or_else(String::new, |time_s| format!(", oldest for {time_s} s"));
+        let mode = self.mode.name();
         status.facts.push(Fact {
             name: "origin validation".to_owned(),
-            value: format!("warn, {records}, {figures}"),
+            value: format!("{mode}, {records}, {figures}{since}"),
         });
-        status.notes.extend(figures.note());
         let faults = self.watch.faults();
         let faults = faults.take(FAULTS_SHOWN);
         status
@@ -195,7 +240,7 @@ impl<S: Settings> Driver<S> for Origins {
     }
 }
 
-fn report(speaker: &Speaker, unconfirmed: Unconfirmed) {
+fn report(speaker: &Speaker, mode: OriginMode, unconfirmed: Unconfirmed) {
     let Unconfirmed {
         prefix,
         address,
@@ -212,5 +257,6 @@ fn report(speaker: &Speaker, unconfirmed: Unconfirmed) {
         node: Text::new(&suspect.node),
         next_hop: suspect.next_hop.map(Text::new),
         reason: Text::new(&suspect.reason),
+        mode: Text::new(mode.name()),
     });
 }

@@ -13,7 +13,7 @@ mod tests;
 pub use events::event;
 pub use limits::{full_ranges, limits, rejected_for_memory};
 pub use malformed::malformed;
-pub use neighbors::{find, neighbors, waiting};
+pub use neighbors::{excluded, find, neighbors, waiting};
 pub use routes::{longest_match, routes};
 pub use settings::settings;
 pub use status::{facts, state, tables};

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bgp_config::OriginMode;
 use bgp_io::bgp_proto::Notification;
 use bgp_io::{IoError, Parting, Speaker};
 use daemon_common::control::BindError;
@@ -78,9 +79,9 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
         Some(store) => Some(Source::open(&config, store, chance()).await?),
         None => None,
     };
-    let origins = match config.store().filter(|_| config.file.validates_origins()) {
-        Some((options, _)) => Some(Origins::open(options, chance()).await?),
-        None => None,
+    let origins = match (config.store(), config.file.origin_mode()) {
+        (None, _) | (_, OriginMode::Off) => None,
+        (Some((options, _)), mode) => Some(Origins::open(options, mode, chance()).await?),
     };
     let mut transition = Transition::default();
     let mut duties = None;
@@ -103,6 +104,9 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
     let mut speaker = Speaker::new(intent.speaker.clone(), chance());
     speaker.limit_memory(memory::octets_max(&config));
     restart::begin(&mut speaker, former, intent.restart_wait, P::FORWARDING);
+    if let Some(origins) = &origins {
+        origins.enforce(&mut speaker);
+    }
     let own = P::Drivers::open(&config.settings, &mut speaker)?;
     // The drivers of every BGP daemon and the program's own, in the order of their turns and of
     // their reports.

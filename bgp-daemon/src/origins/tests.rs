@@ -1,7 +1,10 @@
 //! Routes of nodes and their records, in virtual time.
 
+mod enforced;
+
 use std::time::Duration;
 
+use bgp_io::bgp_proto::{Family, Net};
 use bgp_io::rib::Role;
 use bgp_io::rib::limits::LOG_ENTRIES_MIN;
 use daemon_common::report::{Path, Route};
@@ -28,6 +31,10 @@ impl Lab {
 
     /// Creates a lab whose reflector keeps so many changes of a small table.
     fn with_log(entries: usize) -> Self {
+        Self::with(entries, false)
+    }
+
+    fn with(entries: usize, enforces: bool) -> Self {
         let mut network = Network::new(7);
         let mut config = speaker_config(1);
         config.limits.log_entries_min = entries;
@@ -37,12 +44,18 @@ impl Lab {
             other.peers.push(neighbor(client, 1, Role::Internal));
             network.start(client, address(client).into(), other);
         }
-        network.start(1, address(1).into(), config);
+        let watch = OriginWatch::new(7, enforces);
+        let records = enforces.then(|| watch.records());
+        network.start_with(1, address(1).into(), config, |speaker| {
+            if let Some(records) = records {
+                speaker.check_origins(Arc::new(records));
+            }
+        });
         network.advance(Duration::from_secs(20));
         assert_eq!(network.established(1).len(), 2);
         let mut lab = Self {
             network,
-            watch: OriginWatch::new(7),
+            watch,
             reported: Vec::new(),
         };
         for node in [2, 3] {
@@ -89,8 +102,31 @@ impl Lab {
     }
 
     fn begin(&mut self) {
-        self.watch.begin(self.network.now());
+        self.watch.begin(self.network.now(), Known::All);
         self.run(Duration::from_secs(1));
+    }
+
+    /// Removes the record of an endpoint.
+    fn no_endpoint(&mut self, address: &str) {
+        self.put(
+            &format!("{RESOURCES}workloadendpoints/ns/e-{address}"),
+            None,
+        );
+    }
+
+    /// Returns the node of the path in use to a prefix.
+    fn used(&self, prefix: &str) -> Option<String> {
+        let speaker = self.network.speaker(1);
+        let net = Net::V4(prefix.parse().expect("a prefix"));
+        let view = speaker.rib().lookup(Family::IPV4_UNICAST, net)?;
+        let best = view.best()?.peer;
+        Some(speaker.peer_name(best).to_owned())
+    }
+
+    /// Returns the routes that the reflector has advertised to a node.
+    fn advertised(&self, node: usize) -> Vec<String> {
+        let to = address(node).into();
+        self.network.adj_rib_out(1, Family::IPV4_UNICAST, to)
     }
 
     /// Returns prefix, node and reason of what was reported since the last call.
@@ -215,7 +251,7 @@ fn table_is_read_at_the_start_in_bounded_steps() {
     }
     lab.network.advance(Duration::from_secs(1));
     let now = lab.network.now();
-    lab.watch.begin(now);
+    lab.watch.begin(now, Known::All);
     let (looked, _) = lab.watch.look(now, lab.network.speaker_mut(1));
     assert!(looked.has_more);
     assert_eq!(lab.watch.figures().pending, ORIGIN_SCAN_BITE as u64);

@@ -1,9 +1,13 @@
 //! Routes that no record of the datastore confirms: a value without I/O.
 //!
-//! It reads the log of changes, and evaluates the paths in use: the others attract no packet. A
-//! change of the records concerns some prefixes, which are looked up again, or many, and then the
-//! whole table is read again in bounded steps, after the prefixes of all suspects. The same is done
-//! when the log has lost changes.
+//! In the mode `warn` it reads the log of changes, and evaluates the paths in use: the others attract
+//! no packet. A change of the records concerns some prefixes, which are looked up again, or many,
+//! and then the whole table is read again in bounded steps, after the prefixes of all suspects. The
+//! same is done when the log has lost changes.
+//!
+//! In the mode `enforce` the tables evaluate each path by the records, and the prefixes of rejected
+//! paths are looked up. The log has no changes of such paths, so all suspects are looked up again
+//! from time to time: some may be withdrawn.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,22 +15,20 @@ use std::ops::Bound;
 
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::Instant;
-use bgp_io::bgp_proto::{Attributes, Family, Net, NextHop, Prefix};
-use bgp_io::bgp_speaker::ReaderId;
-use bgp_io::rib::{Budget, PeerId, Progress, RouteView};
+use bgp_io::bgp_proto::{Attributes, Family, Ipv4Prefix, Ipv6Prefix, Net, NextHop, Prefix};
+use bgp_io::bgp_speaker::{Input, ReaderId};
+use bgp_io::rib::{Budget, Ineligible, PeerId, PrefixRange, Progress, RouteView};
 use calico_bgp::Fault;
-use calico_bgp::validation::{Affected, Neighbor, Origin, OriginIndex, Owner, ReceivedRoute};
+use calico_bgp::validation::{Affected, Neighbor, Origin, Owner, ReceivedRoute};
 use daemon_common::report::{OriginFigures, Routes};
 use ipnet::IpNet;
 
+use super::records::{FAMILIES, Known, SharedRecords, prefix_of};
 use crate::limits::{
     ORIGIN_FAULTS_MAX, ORIGIN_LOOKUPS_MAX, ORIGIN_RESCAN_AFTER, ORIGIN_SCAN_BITE,
     ORIGIN_SUSPECTS_MAX, ORIGIN_SUSPECTS_RESCAN, ORIGIN_TURN_MAX, ORIGIN_WAIT,
 };
 use crate::route_events::Looked;
-
-/// The families of which routes have records.
-const FAMILIES: [Family; 2] = [Family::IPV4_UNICAST, Family::IPV6_UNICAST];
 
 /// A path: its prefix, the address of the neighbor, and its path identifier.
 type Place = (Prefix, IpAddr, u32);
@@ -51,7 +53,7 @@ pub(crate) struct Unconfirmed {
     pub(crate) suspect: Suspect,
 }
 
-/// A path in use.
+/// A path in use, or one that the tables have rejected.
 struct Seen {
     peer: PeerId,
     path_id: u32,
@@ -63,8 +65,8 @@ struct Seen {
 #[derive(Clone, Copy, Debug)]
 enum Scan {
     /// After this suspect, or before the first one: the table does not have their prefixes if these
-    /// were withdrawn, and the log may have lost that.
-    Suspects(Option<Place>),
+    /// were withdrawn, and the log may have lost that. Then the whole table, if that is requested.
+    Suspects(Option<Place>, bool),
     /// A family, and a place in its table.
     Table(usize, u32),
 }
@@ -72,9 +74,13 @@ enum Scan {
 /// Evaluates the routes of a speaker by the records of the datastore.
 #[derive(Debug)]
 pub(crate) struct OriginWatch {
-    index: OriginIndex,
-    /// Whether all records were read once.
-    is_whole: bool,
+    records: SharedRecords,
+    /// Whether the tables reject the paths that the records do not confirm.
+    enforces: bool,
+    /// Prefixes that the tables must evaluate again.
+    reevaluated: BTreeSet<PrefixRange>,
+    /// When the tables must evaluate all paths again.
+    reevaluate_all_at: Option<Instant>,
     /// Its position in the logs of changes.
     reader: Option<ReaderId>,
     /// Changes that it has missed.
@@ -82,6 +88,8 @@ pub(crate) struct OriginWatch {
     /// The position of the reading of all suspects and of the whole table.
     scan: Option<Scan>,
     scan_at: Option<Instant>,
+    /// When to look up all suspects again.
+    suspects_at: Option<Instant>,
     /// Prefixes to look up again.
     lookups: BTreeSet<Prefix>,
     suspects: BTreeMap<Place, Suspect>,
@@ -100,14 +108,17 @@ pub(crate) struct OriginWatch {
 
 impl OriginWatch {
     /// Creates a value without records.
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, enforces: bool) -> Self {
         Self {
-            index: OriginIndex::new(seed),
-            is_whole: false,
+            records: SharedRecords::new(seed),
+            enforces,
+            reevaluated: BTreeSet::new(),
+            reevaluate_all_at: None,
             reader: None,
             missed: 0,
             scan: None,
             scan_at: None,
+            suspects_at: None,
             lookups: BTreeSet::new(),
             suspects: BTreeMap::new(),
             check_at: None,
@@ -121,10 +132,11 @@ impl OriginWatch {
 
     /// Applies a key's new value or its deletion.
     pub(crate) fn take(&mut self, now: Instant, key: &[u8], value: Option<&[u8]>) {
-        match self.index.take(key, value) {
+        let taken = self.records.lock().take(key, value);
+        match taken {
             Ok(affected) => {
                 self.faults.remove(&*String::from_utf8_lossy(key));
-                if self.is_whole {
+                if self.is_in_effect() {
                     self.affect(now, affected);
                 }
             }
@@ -135,29 +147,38 @@ impl OriginWatch {
         }
     }
 
-    /// Begins to evaluate routes: all records were read.
-    pub(crate) fn begin(&mut self, now: Instant) {
-        if !self.is_whole {
-            self.is_whole = true;
+    /// Begins to evaluate routes: these records were read.
+    pub(crate) fn begin(&mut self, now: Instant, known: Known) {
+        if (self.enforces || known == Known::All) && self.records.lock().learn(known) {
             self.scan_at = Some(now);
+            self.reevaluate_all_at = self.enforces.then_some(now);
         }
     }
 
+    /// Returns whether routes are evaluated.
+    fn is_in_effect(&self) -> bool {
+        let known = self.records.lock().known();
+        known == Known::All || self.enforces && known == Known::Nodes
+    }
+
     /// Returns whether a neighbor of the speaker is a node whose routes need records of workloads.
+    /// In the mode `enforce` that is also assumed of each dynamic neighbor: its routes must not wait
+    /// for the records after its End-of-RIB.
     pub(crate) fn needs_workloads(&self, speaker: &Speaker) -> bool {
+        let records = self.records.lock();
         let mut peers = speaker.peers();
-        peers.any(|peer| {
-            matches!(
-                self.index.neighbor_at(peer.config.remote),
-                Neighbor::Node(_)
-            )
-        })
+        let is_node = |address| matches!(records.neighbor_at(address), Neighbor::Node(_));
+        let has_ranges = !speaker.config().ranges.is_empty();
+        self.enforces && has_ranges || peers.any(|peer| is_node(peer.config.remote))
     }
 
     fn affect(&mut self, now: Instant, affected: Affected) {
         let mut is_wide = !affected.nodes.is_empty();
         for range in affected.ranges {
             let prefix = range.prefix();
+            if self.enforces {
+                self.reevaluated.insert(range.clone());
+            }
             match range.lengths() == (prefix.len()..=prefix.len()) {
                 true if self.lookups.len() < ORIGIN_LOOKUPS_MAX => {
                     self.lookups.insert(prefix);
@@ -166,6 +187,41 @@ impl OriginWatch {
             }
         }
         if is_wide {
+            self.scan_at.get_or_insert(now + ORIGIN_RESCAN_AFTER);
+        }
+        if self.reevaluated.len() > ORIGIN_LOOKUPS_MAX {
+            self.reevaluated.clear();
+            self.reevaluate_all_at = Some(now);
+        }
+        if self.enforces && !affected.nodes.is_empty() {
+            let at = now + ORIGIN_RESCAN_AFTER;
+            self.reevaluate_all_at.get_or_insert(at);
+        }
+    }
+
+    /// Requests the tables to evaluate paths again by the changed records, within one bounded step.
+    fn reevaluate(&mut self, now: Instant, speaker: &mut Speaker, looked: &mut Looked) {
+        if self.reevaluate_all_at.is_some_and(|at| at <= now) {
+            self.reevaluate_all_at = None;
+            self.reevaluated.clear();
+            for all in [Ipv4Prefix::DEFAULT.into(), Ipv6Prefix::DEFAULT.into()] {
+                reevaluate(now, speaker, PrefixRange::inside(all));
+            }
+            looked.has_read = true;
+        }
+        for _ in 0..ORIGIN_SCAN_BITE {
+            let Some(range) = self.reevaluated.pop_first() else {
+                break;
+            };
+            reevaluate(now, speaker, range);
+            looked.has_read = true;
+        }
+        looked.has_more |= !self.reevaluated.is_empty();
+        let (rejected, has_more) = self.records.lock().take_rejected();
+        let room = ORIGIN_LOOKUPS_MAX.saturating_sub(self.lookups.len());
+        let has_more = has_more || rejected.len() > room;
+        self.lookups.extend(rejected.into_iter().take(room));
+        if has_more {
             self.scan_at.get_or_insert(now + ORIGIN_RESCAN_AFTER);
         }
     }
@@ -177,11 +233,15 @@ impl OriginWatch {
         speaker: &mut Speaker,
     ) -> (Looked, Vec<Unconfirmed>) {
         let mut looked = Looked::default();
-        if !self.is_whole {
+        if !self.is_in_effect() {
             return (looked, Vec::new());
         }
-        for family in FAMILIES {
-            self.read(now, speaker, family, &mut looked);
+        if self.enforces {
+            self.reevaluate(now, speaker, &mut looked);
+        } else {
+            for family in FAMILIES {
+                self.read(now, speaker, family, &mut looked);
+            }
         }
         for _ in 0..ORIGIN_SCAN_BITE {
             let Some(prefix) = self.lookups.pop_first() else {
@@ -190,10 +250,17 @@ impl OriginWatch {
             self.look_up(now, speaker, prefix);
         }
         if self.scan.is_none() && self.scan_at.is_some_and(|at| at <= now) {
-            (self.scan, self.scan_at) = (Some(Scan::Suspects(None)), None);
+            (self.scan, self.scan_at) = (Some(Scan::Suspects(None, true)), None);
             self.overflow_before_scan = self.overflow;
         }
+        if self.scan.is_none() && self.suspects_at.is_some_and(|at| at <= now) {
+            self.scan = Some(Scan::Suspects(None, false));
+            self.suspects_at = None;
+        }
         self.scan(now, speaker);
+        if self.enforces && self.scan.is_none() && !self.suspects.is_empty() {
+            self.suspects_at.get_or_insert(now + ORIGIN_WAIT);
+        }
         let unconfirmed = self.check(now, speaker);
         let has_room = self.suspects.len() < ORIGIN_SUSPECTS_RESCAN;
         if self.is_incomplete && has_room && self.scan.is_none() {
@@ -206,7 +273,13 @@ impl OriginWatch {
 
     /// Returns when to [`look`](Self::look) again without a change.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.scan_at.into_iter().chain(self.check_at).min()
+        let times = [
+            self.scan_at,
+            self.check_at,
+            self.suspects_at,
+            self.reevaluate_all_at,
+        ];
+        times.into_iter().flatten().min()
     }
 
     /// Reads changes of one family.
@@ -239,9 +312,10 @@ impl OriginWatch {
     fn scan(&mut self, now: Instant, speaker: &Speaker) {
         self.scan = match self.scan {
             None => return,
-            Some(Scan::Suspects(after)) => match self.scan_suspects(now, speaker, after) {
-                Some(last) => Some(Scan::Suspects(Some(last))),
-                None => self.scan_table(now, speaker, (0, 0)),
+            Some(Scan::Suspects(after, whole)) => match self.scan_suspects(now, speaker, after) {
+                Some(last) => Some(Scan::Suspects(Some(last), whole)),
+                None if whole => self.scan_table(now, speaker, (0, 0)),
+                None => None,
             },
             Some(Scan::Table(at, place)) => self.scan_table(now, speaker, (at, place)),
         };
@@ -306,11 +380,13 @@ impl OriginWatch {
     /// Compares the paths of a prefix with the records.
     fn evaluate(&mut self, now: Instant, speaker: &Speaker, prefix: Prefix, paths: Vec<Seen>) {
         let mut found = BTreeMap::new();
+        let shared = self.records.clone();
+        let records = shared.lock();
         for path in paths {
             let Some(peer) = speaker.peer_config(path.peer) else {
                 continue; // A route of this host.
             };
-            let neighbor = self.index.neighbor_at(peer.remote);
+            let neighbor = records.neighbor_at(peer.remote);
             let (Neighbor::Node(node) | Neighbor::Reflector(node)) = neighbor else {
                 continue;
             };
@@ -319,7 +395,12 @@ impl OriginWatch {
                 next_hop: path.next_hop,
                 has_originator_id: path.has_originator_id,
             };
-            if let Some(reason) = reason(self.index.origin(neighbor, &route)) {
+            let is_unread = self.enforces && records.known() < Known::All;
+            let reason = match neighbor {
+                Neighbor::Node(_) if is_unread => Some("the records are not read yet".to_owned()),
+                _ => reason(records.origin(neighbor, &route)),
+            };
+            if let Some(reason) = reason {
                 let suspect = Suspect {
                     peer: path.peer,
                     node: node.to_owned(),
@@ -370,6 +451,11 @@ impl OriginWatch {
         if self.check_at.is_none_or(|at| now < at) {
             return Vec::new();
         }
+        if self.records.lock().known() < Known::All {
+            // The datastore is unreachable: no record is missing yet.
+            self.check_at = Some(now + ORIGIN_WAIT);
+            return Vec::new();
+        }
         let waiting = self.suspects.iter();
         let waiting = waiting.filter(|(_, suspect)| !suspect.is_reported);
         let due = waiting.filter(|(_, suspect)| suspect.since + ORIGIN_WAIT <= now);
@@ -416,13 +502,24 @@ impl OriginWatch {
         let unconfirmed = self.suspects.values();
         let unconfirmed = unconfirmed.filter(|suspect| suspect.is_reported).count();
         OriginFigures {
-            in_sync: self.is_whole,
+            in_sync: self.is_in_effect(),
             pending: (self.suspects.len() - unconfirmed) as u64,
             unconfirmed: unconfirmed as u64,
             overflow: self.overflow,
             incomplete: self.is_incomplete,
             reported: self.reported.clone(),
+            ..OriginFigures::default()
         }
+    }
+
+    /// Returns the records, for the tables.
+    pub(crate) fn records(&self) -> SharedRecords {
+        self.records.clone()
+    }
+
+    /// Returns when the oldest path without a record was first seen.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        self.suspects.values().map(|suspect| suspect.since).min()
     }
 
     /// Returns the values that are invalid.
@@ -446,10 +543,11 @@ impl Seen {
     }
 }
 
-/// Returns the paths in use.
+/// Returns the paths in use, and those that the tables have rejected.
 fn seen(view: &RouteView<'_>) -> Vec<Seen> {
+    let is_rejected = |reason: Option<Ineligible>| reason == Some(Ineligible::Unconfirmed);
     let used = view.paths.iter();
-    let used = used.filter(|path| path.best || path.multipath);
+    let used = used.filter(|path| path.best || path.multipath || is_rejected(path.ineligible));
     used.map(|path| Seen::new(path.peer, path.path_id, &path.received))
         .collect()
 }
@@ -466,12 +564,13 @@ fn reason(origin: Origin<'_>) -> Option<String> {
     })
 }
 
-fn prefix_of(net: Net<'_>) -> Option<Prefix> {
-    Some(match net {
-        Net::V4(prefix) => prefix.into(),
-        Net::V6(prefix) => prefix.into(),
-        Net::Opaque(_) => return None,
-    })
+/// Requests the tables to evaluate the paths in a range of prefixes again.
+fn reevaluate(now: Instant, speaker: &mut Speaker, range: PrefixRange) {
+    let family = match range.prefix() {
+        Prefix::V4(_) => Family::IPV4_UNICAST,
+        Prefix::V6(_) => Family::IPV6_UNICAST,
+    };
+    speaker.handle(now, Input::Reevaluate { family, range });
 }
 
 /// Returns the same prefix in the type of events.

@@ -1,9 +1,10 @@
 //! Neighbors and ranges.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use bgp_fsm::{Instant, PeerAs, State};
-use bgp_proto::{Family, FamilySet, Prefix};
+use bgp_proto::{FAMILIES, Family, FamilySet, Prefix};
 use bgp_speaker::keys::Report as InReport;
 use bgp_speaker::{PEER_KEYS, PeerConfig, PeerView, RangeUsage, Speaker};
 use daemon_common::report::{Fact, Neighbor, NeighborFamily, NeighborRange, Neighbors};
@@ -194,7 +195,7 @@ pub fn find(speaker: &Speaker, neighbor: &str) -> Option<PeerId> {
 }
 
 /// Returns what is missing, for `waiting_for`: configured neighbors whose session is not up, and
-/// after a restart neighbors whose End-of-RIB is awaited.
+/// after a restart neighbors whose End-of-RIB is awaited, and records of the datastore.
 pub fn waiting(speaker: &Speaker) -> Vec<String> {
     let down = speaker
         .peers()
@@ -205,7 +206,22 @@ pub fn waiting(speaker: &Speaker) -> Vec<String> {
         Some(address) => format!("the routes of {address}, after a restart"),
         None => "the routes of this host, after a restart".to_owned(),
     });
-    down.chain(awaited).collect()
+    let records = speaker
+        .awaits_origins()
+        .then(|| "the records of the datastore for origin validation, after a restart".to_owned());
+    down.chain(awaited).chain(records).collect()
+}
+
+/// Returns the paths that are not used because their origin is not confirmed, by neighbor.
+pub fn excluded(speaker: &Speaker) -> BTreeMap<String, u64> {
+    let of_peer = |peer: PeerView<'_>| {
+        let families = FAMILIES.iter();
+        let counters = families.map(|row| speaker.rib().counters(peer.id, row.family));
+        let count = counters.map(|counters| u64::from(counters.unconfirmed));
+        let count = count.sum::<u64>();
+        (count > 0).then(|| (peer.config.name.clone(), count))
+    };
+    speaker.peers().filter_map(of_peer).collect()
 }
 
 fn configured_asn(config: &PeerConfig) -> u32 {

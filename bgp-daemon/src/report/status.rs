@@ -38,7 +38,7 @@ pub fn state(speaker: &Speaker, revision: Option<u64>) -> String {
     if let Some(revision) = revision {
         state.push_str(&format!(", datastore revision {revision}"));
     }
-    if !speaker.awaited().is_empty() {
+    if !speaker.deferred().is_empty() {
         state.push_str("; waiting for routes after a restart");
     }
     state

@@ -151,12 +151,16 @@ impl Page<'_> {
     fn origins(&mut self, origins: &OriginFigures) -> fmt::Result {
         let help = "The records of origin validation were read.";
         self.gauge("origin_in_sync", help, origins.in_sync.into())?;
-        let help = "Paths in use without a record in the datastore, not yet reported.";
+        let help = "Paths without a record in the datastore, not yet reported.";
         self.gauge("origin_paths_pending", help, origins.pending)?;
-        let help = "Paths in use without a record in the datastore.";
+        let help = "Paths without a record in the datastore that were reported.";
         self.gauge("origin_paths_unconfirmed", help, origins.unconfirmed)?;
         let help = "Paths without a record that were not held because there were too many.";
         self.counter("origin_paths_overflow", help, origins.overflow)?;
+        let help = "Paths that are not used because no record confirms them, by neighbor.";
+        let excluded = origins.excluded.iter();
+        let excluded = excluded.map(|(name, count)| (vec![("neighbor", name.as_str())], *count));
+        self.gauges("origin_paths_excluded", help, excluded)?;
         let help = "Reported paths without a record in the datastore, by node.";
         let reported = origins.reported.iter();
         let reported = reported.map(|(node, count)| (vec![("node", node.as_str())], *count));

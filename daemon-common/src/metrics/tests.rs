@@ -38,6 +38,7 @@ fn everything() -> (Status, Neighbors) {
         tables: Some(Box::default()),
         origins: Some(Box::new(OriginFigures {
             reported: [("node7".to_owned(), 2)].into(),
+            excluded: [("node8".to_owned(), 3)].into(),
             ..OriginFigures::default()
         })),
         kernel: Some(Box::new(KernelFigures {
@@ -117,6 +118,7 @@ fn page_has_the_values_of_the_reports() {
         "cambric_store_revision 11",
         "cambric_store_silent_seconds 4",
         "cambric_store_registered 1",
+        "cambric_origin_paths_excluded{neighbor=\"node8\"} 3",
         "cambric_kernel_routes_wanted 5",
         "cambric_kernel_routes_installed 4",
         "cambric_endpoints{state=\"down\"} 2",

@@ -69,10 +69,12 @@ pub struct TableFigures {
 pub struct OriginFigures {
     /// Whether the records were read, and routes are compared with them.
     pub in_sync: bool,
-    /// Paths in use without a record, for a short time.
+    /// Paths without a record, for a short time.
     pub pending: u64,
-    /// Paths in use without a record for so long that they were reported.
+    /// Paths without a record for so long that they were reported.
     pub unconfirmed: u64,
+    /// Paths without a record that are not used, by neighbor; only in the mode `enforce`.
+    pub excluded: BTreeMap<String, u64>,
     /// How often a path without a record was not held because there were too many, since the start.
     pub overflow: u64,
     /// Whether there may be paths now that are not held.
@@ -84,6 +86,13 @@ pub struct OriginFigures {
 impl OriginFigures {
     /// Returns a note for the operator, if there are unconfirmed routes.
     pub fn note(&self) -> Option<String> {
+        let excluded = self.excluded.values().sum::<u64>();
+        if !self.in_sync && excluded > 0 {
+            let text = "until the records of the datastore are read";
+            return Some(format!(
+                "{excluded} routes of neighbors are not used {text}"
+            ));
+        }
         let mut note = match self.unconfirmed {
             0 if !self.incomplete => return None,
             1 => "1 route of a node has no record in the datastore".to_owned(),
@@ -91,6 +100,9 @@ impl OriginFigures {
         };
         if self.incomplete {
             note.push_str(", and more than this daemon can hold");
+        }
+        if !self.excluded.is_empty() {
+            note.push_str("; they are not used");
         }
         Some(note + "; `cambric show routes --why` has the reasons")
     }
