@@ -2,6 +2,7 @@
 
 mod live;
 mod moving;
+mod origins;
 mod tunnel;
 
 use std::net::Ipv4Addr;
