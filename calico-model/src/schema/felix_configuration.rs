@@ -56,7 +56,7 @@ const SETTINGS: Fields = settings! {
         "vxlanPort"
     in_part
         "vxlanEnabled"
-        "no VXLAN device is made: true only turns on the check that VXLAN packets to the host come \
+        "no VXLAN device is made. true only turns on the check that VXLAN packets to the host come \
          from nodes, as a pool with vxlanMode does; false turns nothing off"
     unsupported
         "awsSrcDstCheck"

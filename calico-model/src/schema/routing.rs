@@ -27,7 +27,7 @@ pub(super) const IP_RESERVATION: Fields =
     envelope!(parts("spec", Object(&[ipam("reservedCIDRs", Any)])));
 
 const NO_VXLAN: &str = "no VXLAN device is made for it";
-const NO_IPIP: &str = "no tunnel device is made for it: tunl0 is configured statically";
+const NO_IPIP: &str = "tunl0 must be configured statically; the address is not used";
 const NO_TUNNEL: &str =
     "no tunnels are made: no route leads to the pool's addresses on other hosts";
 const NO_WORKLOAD_SESSIONS: &str = "sessions with workloads of the node itself are not supported";

@@ -198,35 +198,42 @@ fn page() -> String {
          from the table in `calico-model/src/schema`.\n\n\
          * `cambric apply` warns about a field without effect, and rejects an unknown field.\n\
          * `cambric get` prints a note about it.\n\
-         * The program in brackets lists it in `cambric show status`.\n\
+         * `cambric show status` of the program in the table lists it, if it is set in a resource that\n  \
+           applies to its host.\n\
+         * Felix lists a field of a rule only if an endpoint of its host uses the rule. It lists 100\n  \
+           problems, and the number of the others.\n\
+         * No status lists a field without a program in the table.\n\
          * An unknown field that another client has stored is reported. A rule with such a field\n  \
            fails closed.\n\
-         * If only named ports are unsupported, ports by number and range are supported.\n",
+         * Where only named ports are unsupported, numbers and ranges work.\n",
     );
     for kind in Kind::ALL {
-        let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+        let mut groups: Vec<((&str, String), Vec<String>)> = Vec::new();
         for one in declared(*kind) {
-            let words = match one.standing {
-                Standing::Supported(program) => format!("supported by {}", program.name()),
-                Standing::Record => "a record without effect".to_owned(),
+            let cells = match one.standing {
+                Standing::Supported(program) => (program.name(), "supported".to_owned()),
+                Standing::Record => ("", "informational; no program reads it".to_owned()),
                 Standing::Unsupported { due, reason } => {
-                    let due = due.map(|due| format!(" ({})", due.name()));
-                    format!("**no effect**{}: {reason}", due.unwrap_or_default())
+                    let due = due.map_or("", |due| due.name());
+                    (due, format!("**no effect**: {reason}"))
                 }
             };
             let path = format!("`{}`", one.path.trim_start_matches("spec."));
-            match groups.iter_mut().find(|(known, _)| *known == words) {
+            match groups.iter_mut().find(|(known, _)| *known == cells) {
                 Some((_, paths)) => paths.push(path),
-                None => groups.push((words, vec![path])),
+                None => groups.push((cells, vec![path])),
             }
         }
-        let _ = write!(page, "\n## {kind}\n\n");
+        let head = "| field | program | effect |\n|---|---|---|";
+        let _ = writeln!(page, "\n## {kind}\n\n{head}");
         let is_one = groups.len() == 1;
-        for (words, paths) in groups {
-            let _ = match is_one {
-                true => writeln!(page, "* all fields: {words}"),
-                false => writeln!(page, "* {words}: {}", paths.join(", ")),
+        for ((program, effect), paths) in groups {
+            let fields = match is_one {
+                true => "all fields".to_owned(),
+                false => paths.join(", "),
             };
+            let gap = if program.is_empty() { "" } else { " " };
+            let _ = writeln!(page, "| {fields} |{gap}{program} | {effect} |");
         }
     }
     page
