@@ -5,7 +5,7 @@
 //!
 //! # The crates
 //!
-//! | module | crate | what it is |
+//! | module | crate | content |
 //! |---|---|---|
 //! | [`proto`] | `cambric-bgp-proto` | the codec |
 //! | `fsm` | `cambric-bgp-fsm` | one session |

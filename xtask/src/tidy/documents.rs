@@ -17,6 +17,9 @@ const ARCHITECTURE: &str = "ARCHITECTURE.md";
 /// backticks; the line may break between them.
 const TEST_MARK: &str = "§ `";
 
+/// Begins of lines before a test.
+const TESTS: &[&str] = &["#[test]", "#[tokio::test", "// Promise"];
+
 /// Checks `docs/dependencies.md`, `ARCHITECTURE.md`, and the tests that any page names.
 pub fn check(workspace: &Workspace, files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -126,10 +129,20 @@ fn tests_exist(file: &File, files: &[File]) -> Vec<Finding> {
     findings
 }
 
+/// Returns whether a crate has a test of this name, or a function with a promise of its own that a
+/// test calls.
 fn has_test(files: &[File], member: &str, function: &str) -> bool {
     let head = format!("fn {function}(");
-    let rust = files
+    let mut rust = files
         .iter()
         .filter(|file| file.is_rust() && file.member() == member);
-    rust.into_iter().any(|file| file.text.contains(&head))
+    rust.any(|file| {
+        let mut is_test = false;
+        file.text.lines().map(str::trim_start).any(|line| {
+            let is_found = is_test && line.contains(&head);
+            let continues = line.starts_with("//") || line.starts_with("#[");
+            is_test = continues && (is_test || TESTS.iter().any(|mark| line.starts_with(mark)));
+            is_found
+        })
+    })
 }

@@ -1,4 +1,5 @@
-//! First words: every sentence, heading and cell of a page begins with its subject.
+//! First words: every sentence, heading and cell of a page begins with its subject, and so does every
+//! paragraph, item and cell of a comment.
 
 use super::Finding;
 use super::files::File;
@@ -6,14 +7,45 @@ use super::files::File;
 /// Words in place of a subject. They begin no sentence of a page and no name of a test.
 pub const BANNED: &[&str] = &["nobody", "those", "what", "who", "whoever", "whom", "whose"];
 
-/// Checks all pages. Questions may begin with any word.
+/// Checks all pages, and the comments of sources and scripts. Questions may begin with any word.
 pub fn check(files: &[File]) -> Vec<Finding> {
-    let pages = files.iter().filter(|file| file.is_markdown());
-    pages.flat_map(check_page).collect()
+    let mut findings = Vec::new();
+    for file in files {
+        if file.is_markdown() {
+            findings.extend(check_text(file, &file.text, true));
+        } else if let Some(mark) = comment_mark(file) {
+            findings.extend(check_text(file, &comments(&file.text, mark), false));
+        }
+    }
+    findings
 }
 
-fn check_page(page: &File) -> Vec<Finding> {
-    let tokens = tokens(&page.text);
+/// Returns the mark that begins a comment of a file.
+fn comment_mark(file: &File) -> Option<&'static str> {
+    let named = file.path.extension().or_else(|| file.path.file_name());
+    match named.and_then(|named| named.to_str())? {
+        "rs" => Some("//"),
+        "toml" | "sh" | "py" | "yml" | "Makefile" | "run" => Some("#"),
+        _ => None,
+    }
+}
+
+/// Returns the lines of comments without their marks, with an empty line for any other.
+fn comments(source: &str, mark: &str) -> String {
+    let mut text = String::new();
+    for line in source.lines() {
+        let comment = line.trim_start().strip_prefix(mark);
+        if let Some(comment) = comment.filter(|_| !line.starts_with("#!")) {
+            text.push_str(comment.trim_start_matches(['/', '!', '#']).trim_start());
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Checks a text: all of its sentences, or only the words that begin its parts.
+fn check_text(file: &File, text: &str, has_sentences: bool) -> Vec<Finding> {
+    let tokens = tokens(text);
     let mut findings = Vec::new();
     let mut starts = true;
     for (at, token) in tokens.iter().enumerate() {
@@ -22,9 +54,9 @@ fn check_page(page: &File) -> Vec<Finding> {
         let rest = tokens.get(at..).unwrap_or_default();
         if (token.begins || starts) && is_banned && !is_question(rest) {
             let text = format!("`{word}` begins a sentence: begin it with its subject");
-            findings.push(Finding::line(&page.path, token.line, text));
+            findings.push(Finding::line(&file.path, token.line, text));
         }
-        starts = end(&token.text).is_some();
+        starts = has_sentences && end(&token.text).is_some();
     }
     findings
 }

@@ -240,9 +240,13 @@ fn documents_keep_up() {
         File::new(
             "ARCHITECTURE.md",
             "`sim`\nI6 § `rib` `order_free`; § `rib` `absent_test`\n\
-             | 1 | `rib` | tables | `tests.rs`, `decide` |\n",
+             | 1 | `rib` | tables | `tests.rs`, `decide` |\n\
+             § `rib` `helper`, § `rib` `step`\n",
         ),
-        File::new("rib/src/tests.rs", "fn order_free() {}\n"),
+        File::new(
+            "rib/src/tests.rs",
+            "#[test]\n// why\nfn order_free() {}\nfn helper() {}\n// Promise (BGP): x.\nfn step() {}\n",
+        ),
     ];
     let found = texts(&documents::check(&workspace, &files));
     assert!(found.contains("slab is used: add a line"), "{found}");
@@ -253,6 +257,8 @@ fn documents_keep_up() {
         "{found}"
     );
     assert!(!found.contains("order_free"), "{found}");
+    assert!(found.contains("no test `helper` in `rib`"), "{found}");
+    assert!(!found.contains("`step`"), "{found}");
     assert!(
         found.contains("ARCHITECTURE.md:3: no `decide` in `rib/src`"),
         "{found}"
@@ -434,7 +440,7 @@ fn promises_of_any_page_have_their_tests() {
     let files = [
         File::new("docs/design/promises.md", "* It holds. § `rib` `absent`\n"),
         File::new("docs/b.md", "Held by § `rib` `there`\n"),
-        File::new("rib/src/tests.rs", "fn there() {}\n"),
+        File::new("rib/src/tests.rs", "#[test]\nfn there() {}\n"),
     ];
     let found = texts(&documents::check(&workspace(&[]), &files));
     assert!(

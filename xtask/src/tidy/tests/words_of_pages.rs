@@ -27,6 +27,25 @@ fn questions_code_and_inner_words_may_have_any_word() {
 }
 
 #[test]
+fn parts_of_comments_begin_with_subjects() {
+    let rust =
+        "//! What it is.\n//! Those\n//!\n//! Who?\nfn f() {}\n// A text. What\n//! * Those of\n";
+    let script = "#!/bin/sh\n# What runs\nwhat # what\n";
+    let files = [
+        File::new("rib/src/a.rs", rust),
+        File::new(".ci/run", script),
+    ];
+    let found = texts(&first::check(&files));
+    let lines: Vec<&str> = found.lines().collect();
+    let [first, item, script] = *lines else {
+        panic!("{found}");
+    };
+    assert!(first.starts_with("rib/src/a.rs:1: `What`"), "{first}");
+    assert!(item.starts_with("rib/src/a.rs:7: `Those`"), "{item}");
+    assert!(script.starts_with(".ci/run:2: `What`"), "{script}");
+}
+
+#[test]
 fn british_spelling_is_found_in_text_code_and_names() {
     let files = [
         File::new(
