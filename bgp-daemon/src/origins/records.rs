@@ -24,9 +24,9 @@ pub(super) enum Known {
     /// None: no neighbor is known to be a node.
     #[default]
     Nothing,
-    /// Those about nodes.
+    /// Records about nodes.
     Nodes,
-    /// Those about workloads, too.
+    /// Records about nodes and workloads.
     All,
 }
 
