@@ -58,3 +58,39 @@ fn secrets_in_manifests_are_not_quoted() {
     let short = report("peer.yaml", &format!("{head}  password: 777\n"));
     assert!(!short.is_empty() && !short.contains("777"), "{short}");
 }
+
+#[test]
+fn secrets_are_not_quoted_wherever_a_manifest_is_damaged() {
+    const PART: &str = "QXZ";
+    let block = "kind: BGPPeer\nmetadata:\n  name: rr1\n  labels: {a: b}\nspec:\n  peerIP: 10.0.0.1\n  \
+        password: QXZQXZQXZ\n  filters:\n  - a\n  asNumber: 1\n";
+    let braces = "kind: BGPPeer\nspec: {asNumber: 1, password: QXZQXZQXZ, peerIP: ::1}\n";
+    let lines = "{\n  \"kind\": \"BGPPeer\",\n  \"spec\": {\n  \"password\":\n  \"QXZ:QXZ\",\n  \
+        \"asNumber\": \"x\"}}\n";
+    let json = "{\"kind\": \"BGPPeer\", \"spec\": {\n  \"password\": \"QXZQXZQXZ\",\n  \"asNumber\": 1}}\n";
+    let mut leaks = Vec::new();
+    for text in [block, braces, lines, json] {
+        for at in 0..text.len() {
+            let (before, after) = text.split_at(at);
+            let without = format!("{before}{}", &after[1..]);
+            let marks = [
+                "\"", "'", "{", "}", "[", ":", ": ", "#", "*", "&", "-", "\n", " ", "\t", ",",
+            ];
+            let with = marks.map(|mark| format!("{before}{mark}{after}"));
+            for damaged in with.into_iter().chain([without]) {
+                let report = report("peer.yaml", &damaged);
+                if report.contains(PART) {
+                    leaks.push(format!("{damaged}\n{report}"));
+                }
+            }
+        }
+    }
+    let first = leaks.iter().take(20);
+    let first: Vec<&str> = first.map(String::as_str).collect();
+    assert!(
+        leaks.is_empty(),
+        "{} leaks: {}",
+        leaks.len(),
+        first.join("\n")
+    );
+}

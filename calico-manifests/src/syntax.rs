@@ -31,6 +31,11 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "write the value in place of `*name`",
     ),
     (
+        "Recursive reference",
+        "a value refers to itself",
+        "write a value in place of the reference",
+    ),
+    (
         "tab",
         "a tab in the indentation",
         "indent with spaces: YAML allows no tabs there",

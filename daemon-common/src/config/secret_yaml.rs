@@ -15,6 +15,8 @@ pub(super) fn shown(text: &str, is_shown: IsShown) -> Shown {
         public: None,
         open: None,
         is_within_quotes: false,
+        is_value_next: false,
+        flow: Flow::default(),
     };
     for line in text.split_inclusive('\n') {
         reader.line(line);
@@ -39,6 +41,11 @@ struct Reader {
     open: Option<Open>,
     /// Whether the covered value has begun a quotation that is still open.
     is_within_quotes: bool,
+    /// Whether the next line may have the value of the field that the last line covers, whatever its
+    /// indentation is: the field has no value there, or is in a flow.
+    is_value_next: bool,
+    /// The flow that the line belongs to.
+    flow: Flow,
 }
 
 /// A known field whose value may go on below.
@@ -56,7 +63,10 @@ impl Reader {
         if content.is_empty() {
             return self.shown.push_shown(line);
         }
-        if self.is_covered(content, indent) {
+        let is_value = std::mem::take(&mut self.is_value_next)
+            && !content.chars().all(is_mark)
+            && !self.is_known_field(content);
+        if is_value || self.is_covered(content, indent) {
             self.is_within_quotes ^= has_open_quotation(content);
             return self.shown.push_covered(line);
         }
@@ -76,15 +86,29 @@ impl Reader {
         if self.is_label(indent, line) {
             return self.value(line);
         }
-        let is_mark = |c: char| matches!(c, '{' | '}' | '[' | ']' | ',' | '-' | '.');
         if content.chars().all(is_mark) {
+            self.flow.read(content);
             return self.shown.push_shown(line);
         }
         let (marks, entry) = line.split_at(start_of_entry(line));
+        let is_in_braces = self.flow.open.last() == Some(&'{');
+        self.flow.read(entry);
         match field(entry) {
             Some(at) => self.field(marks, entry, at),
+            // Not a field: perhaps the value of the line above.
+            None if is_in_braces => self.shown.push_covered(line),
             None => self.text(indent, line),
         }
+    }
+
+    /// Returns whether a line begins with a known field, and not with a quotation that contains a
+    /// colon.
+    fn is_known_field(&self, content: &str) -> bool {
+        let entry = &content[start_of_entry(content)..];
+        field(entry).is_some_and(|colon| {
+            let name = &entry[..colon];
+            !has_open_quotation(name) && (self.is_shown)(bare(name))
+        })
     }
 
     fn is_covered(&self, content: &str, indent: usize) -> bool {
@@ -123,6 +147,7 @@ impl Reader {
         }
         self.open = None;
         self.covered = Some(indent);
+        self.is_value_next = value.trim().is_empty() || !self.flow.open.is_empty();
         match (self.is_shown)(bare(name)) {
             true => self.flow(value),
             false => self.cover(value),
@@ -177,11 +202,100 @@ impl Reader {
         self.shown.push_comment(comment);
     }
 
-    /// Returns whether every field within a value is known.
+    /// Returns whether every field within a value is known, and none may have lost its colon.
     fn has_known_fields(&self, value: &str) -> bool {
         let mut colons = value.match_indices(':').map(|(at, _)| value.split_at(at));
-        colons.all(|(before, after)| !is_colon(before, after) || (self.is_shown)(bare(before)))
+        let is_known = |(before, after): (&str, &str)| {
+            !is_colon(before, after) || (self.is_shown)(bare(before))
+        };
+        !self.flow.is_damaged && colons.all(is_known)
     }
+}
+
+/// The braces and brackets that are open behind the lines read so far.
+#[derive(Default)]
+struct Flow {
+    open: Vec<char>,
+    /// The content of the last item within them.
+    item: Item,
+    /// Whether the last line has an item in braces without a colon, or an open quotation.
+    is_damaged: bool,
+}
+
+/// The content of an item of a flow.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Item {
+    #[default]
+    Empty,
+    /// A text without a colon.
+    Text,
+    Field,
+}
+
+impl Flow {
+    /// Reads the entry of a line.
+    fn read(&mut self, entry: &str) {
+        self.is_damaged = false;
+        let text = match field(entry) {
+            Some(colon) if self.open.is_empty() => entry[colon + 1..].trim_start(),
+            _ => entry.trim_start(),
+        };
+        if self.open.is_empty() && !text.starts_with(['{', '[']) {
+            return;
+        }
+        let mut quotation = None;
+        let mut is_over = false;
+        for (at, mark) in text.char_indices() {
+            // Behind the end only a comment may follow.
+            self.is_damaged |= is_over && !mark.is_whitespace();
+            match mark {
+                _ if quotation == Some(mark) => quotation = None,
+                _ if quotation.is_some() => {}
+                '"' | '\'' => {
+                    quotation = Some(mark);
+                    self.item = self.item.with_text();
+                }
+                '{' | '[' => {
+                    self.end_item();
+                    self.open.push(mark);
+                    self.item = Item::Empty;
+                }
+                '}' | ']' => {
+                    self.end_item();
+                    self.open.pop();
+                    self.item = Item::Field;
+                    is_over = self.open.is_empty();
+                }
+                ',' => {
+                    self.end_item();
+                    self.item = Item::Empty;
+                }
+                ':' if is_colon(&text[..at], &text[at..]) => self.item = Item::Field,
+                _ if mark.is_whitespace() => {}
+                _ => self.item = self.item.with_text(),
+            }
+        }
+        self.end_item();
+        self.is_damaged |= quotation.is_some();
+    }
+
+    fn end_item(&mut self) {
+        self.is_damaged |= self.item == Item::Text && self.open.last() == Some(&'{');
+    }
+}
+
+impl Item {
+    const fn with_text(self) -> Self {
+        match self {
+            Self::Empty | Self::Text => Self::Text,
+            Self::Field => Self::Field,
+        }
+    }
+}
+
+/// Returns whether a character separates the values of flows, lists or documents.
+const fn is_mark(c: char) -> bool {
+    matches!(c, '{' | '}' | '[' | ']' | ',' | '-' | '.')
 }
 
 /// Returns the offset of the first alias, such as `*name`.
@@ -221,7 +335,8 @@ fn first_unknown(text: &str, is_shown: IsShown) -> usize {
 /// Returns whether the colon with which `after` begins separates a field from its value.
 fn is_colon(before: &str, after: &str) -> bool {
     let next = after.chars().nth(1);
-    next.is_none_or(char::is_whitespace) || before.ends_with(['"', '\''])
+    next.is_none_or(|next| next.is_whitespace() || matches!(next, ',' | ']' | '}'))
+        || before.ends_with(['"', '\''])
 }
 
 /// Returns the name of a field at the end of a text, without quotation marks.
@@ -273,6 +388,11 @@ mod tests {
                 "password:\n  ***** **\nname: c\n",
             ),
             ("pasword: ab\n", "pasword: **\n"),
+            (
+                "{\n  \"key\":\n  \"ab:c\",\n  \"name\": \"d\"\n}\n",
+                "{\n  \"key\":\n  *******\n  \"name\": \"d\"\n}\n",
+            ),
+            ("key:\nname: e\n", "key:\nname: e\n"),
             ("name: a password: b\n", "name: * ********* *\n"),
             ("metadata: {name: a}\n", "metadata: {name: a}\n"),
             ("metadata: {name: a, x: b}\n", "metadata: {name: a, x: **\n"),
@@ -289,6 +409,15 @@ mod tests {
                 "nets:\n- {name: a, x: **\n- {name: c}\n- d\n",
             ),
             ("pasword: {name: a}\n", "pasword: ****** **\n"),
+            (
+                "spec: {name: a, x b}\nname: c\n",
+                "spec: ****** ** * **\nname: c\n",
+            ),
+            (
+                "{\n  \"name\": \"a\", \"x\" \"b\",\n  \"name\": \"c\"\n}\n",
+                "{\n  \"name\": **** *** ****\n  \"name\": \"c\"\n}\n",
+            ),
+            ("nets: [a, b]\nname: c\n", "nets: [a, b]\nname: c\n"),
             (
                 "spec: {x: \"a\nname: b\"}\nname: c\n",
                 "spec: {x: **\n***** ***\nname: c\n",
