@@ -7,7 +7,8 @@ use std::path::Path;
 
 /// Replaces a file atomically: `fill` writes a temporary file beside it, which is flushed to disk
 /// and then renamed. Until then the old file stays, and after a failure it stays alone. Only its
-/// owner may read the new file.
+/// owner may read the new file. If the directory cannot be flushed after the rename, the error has
+/// [`io::ErrorKind::Other`]: the old file is no longer there.
 pub fn replace<E>(
     path: &Path,
     failed: impl Fn(io::Error) -> E,
@@ -36,6 +37,6 @@ pub fn replace<E>(
         .filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or_else(|| Path::new(".")))
         .and_then(|directory| directory.sync_all())
-        .map_err(&failed)?;
+        .map_err(|error| failed(io::Error::other(error)))?;
     Ok(file)
 }

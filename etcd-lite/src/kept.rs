@@ -259,9 +259,9 @@ impl Kept {
         match written {
             Ok(()) => self.length += frame.len() as u64,
             Err(source) => {
-                self.file
-                    .set_len(self.length)
-                    .map_err(|source| failed(&self.path, source))?;
+                // Not full, whatever the reason is: a part of the frame may be in the file.
+                let fatal = |source| failed(&self.path, io::Error::other(source));
+                self.file.set_len(self.length).map_err(fatal)?;
                 self.seek_to_end()?;
                 return Err(failed(&self.path, source));
             }
