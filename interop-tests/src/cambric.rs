@@ -241,11 +241,17 @@ pub(crate) async fn malformed(kind: Kind, site: &Site) -> report::Malformed {
     }
 }
 
-pub(crate) async fn paths(kind: Kind, site: &Site, net: IpNet) -> Vec<report::Path> {
+/// Returns the paths to a prefix, or the first ones of a family.
+pub(crate) async fn paths(
+    kind: Kind,
+    site: &Site,
+    prefix: Option<IpNet>,
+    family: Option<String>,
+) -> Vec<report::Path> {
     let ask = Command::Routes {
-        prefix: Some(net),
+        prefix,
         why: true,
-        family: None,
+        family,
         after: None,
     };
     match call(socket(kind, site), &ask).await {

@@ -224,7 +224,15 @@ impl Speaker {
     /// # Panics
     /// If it does not answer.
     pub async fn paths(&self, net: IpNet) -> Vec<report::Path> {
-        cambric::paths(self.kind, &self.site, net).await
+        cambric::paths(self.kind, &self.site, Some(net), None).await
+    }
+
+    /// Returns the paths of the first routes of a family that one of Cambric's programs reports.
+    ///
+    /// # Panics
+    /// If it does not answer.
+    pub async fn paths_of(&self, family: &str) -> Vec<report::Path> {
+        cambric::paths(self.kind, &self.site, None, Some(family.to_owned())).await
     }
 
     /// Runs a command of a foreign program and returns its output. FRR takes several lines at once.

@@ -94,6 +94,19 @@ mod tests {
     use alloc::string::ToString;
     use alloc::vec::Vec;
 
+    /// As GoBGP 3.10.0 sent it, of a request `AddPath` of its interface over gRPC with the route
+    /// target 2001:db8::1:100.
+    const TARGET: &[u8] = &[
+        0xc0, 0x19, 0x14, 0, 2, 0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0x64,
+    ];
+
+    /// As GoBGP 3.10.0 sent it: `gobgp global rib add -a ipv6-flowspec match destination
+    /// 2001:db8:1::/48 then redirect 2001:db8::1:100`. The type is that before RFC 8956.
+    const REDIRECT: &[u8] = &[
+        0xc0, 0x19, 0x14, 0x80, 0x0b, 0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0,
+        0x64,
+    ];
+
     fn target(number: u16) -> Ipv6ExtendedCommunity {
         Ipv6ExtendedCommunity::route_target("2001:db8::1".parse().unwrap(), number)
     }
@@ -101,6 +114,22 @@ mod tests {
     fn list(communities: &[Ipv6ExtendedCommunity]) -> Vec<u8> {
         let octets: Vec<u8> = communities.iter().flat_map(|one| one.0).collect();
         attribute(0xc0, 25, &octets)
+    }
+
+    #[test]
+    fn ipv6_communities_of_gobgp_are_carried() {
+        let set = decoded(TARGET);
+        assert_eq!(set.rare.ipv6_extended_communities, [target(100)]);
+        assert_eq!(encoded(&set), TARGET);
+        assert_eq!(
+            shown(&set),
+            "IPV6_EXTENDED_COMMUNITIES rt:[2001:db8::1]:100"
+        );
+        let set = decoded(REDIRECT);
+        assert_eq!(encoded(&set), REDIRECT);
+        let text = "IPV6_EXTENDED_COMMUNITIES 0x800b20010db80000000000000000000000010064";
+        assert_eq!(shown(&set), text);
+        assert!(set.rare.ipv6_extended_communities[0].is_transitive());
     }
 
     #[test]

@@ -150,7 +150,17 @@ mod tests {
     use crate::Remedy;
     use crate::attr::samples::*;
 
+    /// As FRR 8.4.4 sent it on a session for IPv4 labeled unicast, of `network 10.75.0.0/24
+    /// label-index 9` in its IPv4 unicast.
     const INDEX: &[u8] = &[0xc0, 40, 10, 1, 0, 7, 0, 0, 0, 0, 0, 0, 9];
+
+    /// As GoBGP 3.10.0 sent it: `gobgp global rib add -a ipv4-mup isd 10.0.0.0/24 rd 100:100 prefix
+    /// 2001:db8:1:1::/64 locator-node-length 24 function-length 16 behavior ENDM_GTP4E rt 10:10
+    /// nexthop 2001:db8::2`.
+    const SRV6: &[u8] = &[
+        0xc0, 0x28, 0x25, 5, 0, 0x22, 0, 1, 0, 0x1e, 0, 0x20, 1, 0x0d, 0xb8, 0, 1, 0, 1, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 0, 0x48, 0, 1, 0, 6, 0x40, 0x18, 0x10, 0, 0, 0,
+    ];
 
     #[test]
     fn prefix_sid_is_carried_with_unknown_tlvs() {
@@ -161,6 +171,15 @@ mod tests {
         assert_eq!(sid.and_then(PrefixSid::label_index), Some(9));
         let srv6: &[u8] = &[0xc0, 40, 8, 5, 0, 2, 0, 1, 99, 0, 0];
         assert_eq!(encoded(&decoded(srv6)), srv6);
+    }
+
+    #[test]
+    fn segment_of_gobgp_is_carried() {
+        let set = decoded(SRV6);
+        assert_eq!(encoded(&set), SRV6);
+        let text = "PREFIX_SID {type srv6-l3-service, value 0001001e00\
+                    20010db800010001000000000000000000004800010006401810000000}";
+        assert_eq!(shown(&set), text);
     }
 
     #[test]

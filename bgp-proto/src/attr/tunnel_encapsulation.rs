@@ -203,6 +203,47 @@ mod tests {
         0, 7, 0, 99, 0, 10, 200, 0, 3, 1, 2, 3, 5, 2, 4, 5,
     ];
 
+    /// As GoBGP 3.10.0 sent it, of a request `AddPath` of its interface over gRPC: its program
+    /// `gobgp` has no words for tunnels. VXLAN with VNI 100 (without the fixed length that RFC 9012
+    /// §3.2.1 gives the sub-TLV), color 7, endpoint 10.0.0.9, UDP port 4789; Geneve to 2001:db8::9;
+    /// an SR policy with preference 200 and the labels 16001 and 16002, weight 5.
+    const GOBGP: &[u8] = &[
+        0xc0, 0x17, 0x68, 0, 8, 0, 0x20, 1, 4, 0, 0, 0, 0x64, 4, 8, 3, 0x0b, 0, 0, 0, 0, 0, 7, 6,
+        0x0a, 0, 0, 0, 0, 0, 1, 0x0a, 0, 0, 9, 8, 2, 0x12, 0xb5, 0, 0x13, 0, 0x18, 6, 0x16, 0, 0,
+        0, 0, 0, 2, 0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0x0f, 0, 0x24,
+        0x0c, 6, 0, 0, 0, 0, 0, 0xc8, 0x80, 0, 0x19, 0, 9, 6, 0, 0, 0, 0, 0, 5, 1, 6, 0, 0, 3,
+        0xe8, 0x10, 0, 1, 6, 0, 0, 3, 0xe8, 0x20, 0,
+    ];
+
+    /// As FRR 8.4.4 sent it, of `vnc nve-group` with `rd` and `rt both 64512:9`, and `add vnc prefix
+    /// 10.77.0.0/24 vn 10.0.0.2 un 10.0.0.9 lifetime 1000`. Its endpoint has the form of a draft
+    /// before RFC 9012: the address, then the AS. GoBGP leaves out the whole attribute.
+    const FRR: &[u8] = &[
+        0xc0, 0x17, 0x0e, 0, 7, 0, 0x0a, 6, 8, 0x0a, 0, 0, 9, 0, 0, 0xfc, 0,
+    ];
+
+    #[test]
+    fn tunnels_of_gobgp_and_frr_are_carried() {
+        let set = decoded(GOBGP);
+        assert_eq!(encoded(&set), GOBGP);
+        let text = "TUNNEL_ENCAPSULATION \
+                    {type vxlan, sub_tlvs {type encapsulation, value 00000064} \
+                    {type color, value 030b000000000007} \
+                    {type egress-endpoint, value 0000000000010a000009} \
+                    {type udp-destination-port, value 12b5}} \
+                    {type geneve, sub_tlvs {type egress-endpoint, \
+                    value 00000000000220010db8000000000000000000000009}} \
+                    {type sr-policy, sub_tlvs {type preference, value 0000000000c8} \
+                    {type segment-list, \
+                    value 0009060000000000050106000003e810000106000003e82000}}";
+        assert_eq!(shown(&set), text);
+        let set = decoded(FRR);
+        assert_eq!(encoded(&set), FRR);
+        let text = "TUNNEL_ENCAPSULATION {type ip-in-ip, sub_tlvs \
+                    {type egress-endpoint, value 0a0000090000fc00}}";
+        assert_eq!(shown(&set), text);
+    }
+
     #[test]
     fn tunnels_are_carried_with_unknown_ones() {
         let set = decoded(TWO);
