@@ -54,7 +54,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Makes the settings of this process: with labs as root, or if `CAMBRIC_LAB` requests them.
+    /// Reads the settings of this process. Labs are run if it is root.
     pub fn new(root: &Path) -> Self {
         let target =
             env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
