@@ -83,6 +83,7 @@ mod params;
 mod prefix;
 mod reader;
 mod refresh;
+mod route_target;
 #[cfg(feature = "serde")]
 mod serialize;
 #[cfg(feature = "strategy")]
@@ -114,6 +115,7 @@ pub use open::{AddPathMode, BgpRole, Capability, GracefulRestart, LongLivedEntry
 pub use params::{PeerKind, SessionParams};
 pub use prefix::{Ipv4Prefix, Ipv6Prefix, Prefix, PrefixError};
 pub use refresh::{RefreshSubtype, RouteRefresh};
+pub use route_target::{RouteTargetMembership, RouteTargetPrefix};
 pub use update::{AttrBlock, EncodeParams, Full, RouteBatch, UpdateView, UpdateWriter};
 
 /// The example of the README, compiled and run.

@@ -16,6 +16,9 @@ const TWO_OCTET_AS: u8 = 0x00;
 const IPV4: u8 = 0x01;
 const FOUR_OCTET_AS: u8 = 0x02;
 
+/// The type of the communities of Ethernet VPNs (RFC 7432 §7.5).
+const EVPN: u8 = 0x06;
+
 /// The bit of the type for non-transitive communities (RFC 4360 §2).
 const NON_TRANSITIVE: u8 = 0x40;
 
@@ -61,6 +64,12 @@ impl ExtendedCommunity {
     /// Whether this is a route target (RFC 4360 §4).
     pub const fn is_route_target(&self) -> bool {
         matches!(self.kind(), TWO_OCTET_AS | IPV4 | FOUR_OCTET_AS) && self.subkind() == 0x02
+    }
+
+    /// Whether this is an ES-Import route target, which route target memberships select like any
+    /// other one (RFC 7432 §7.6).
+    pub const fn is_es_import(&self) -> bool {
+        self.kind() == EVPN && self.subkind() == 0x02
     }
 
     /// Writes "administrator:number" in the form of the type.
