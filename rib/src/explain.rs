@@ -80,7 +80,7 @@ pub(crate) fn evaluation<K: Key>(
         return None;
     };
     let mut attributes = shared.interner.get(path.received());
-    if let Some(arrival) = Arrival::of(shared, info, path.received()) {
+    if let Some(arrival) = Arrival::of(shared, (info, prefixes.row()), path.received()) {
         arrival.apply(&mut attributes);
     }
     let route = RouteContext {

@@ -79,6 +79,7 @@ mod index;
 mod interfaces;
 mod intern;
 pub mod limits;
+mod membership;
 mod next_hop;
 mod origin;
 mod path;
@@ -110,6 +111,7 @@ pub use export::{
     SendPaths, SentPath,
 };
 pub use family::Ingested;
+pub use membership::RouteTargets;
 pub use next_hop::{NextHops, Reach, Track};
 pub use origin::{OriginCheck, ReceivedPath};
 pub use path::Path;

@@ -21,6 +21,7 @@ use crate::explain::RouteView;
 use crate::export::{Change, Cursor, ExportSink, GroupId, GroupRules, SentPath};
 use crate::family::{FamilyTable, Ingested, Tables};
 use crate::limits::PATH_OCTETS;
+use crate::membership::RouteTargets;
 use crate::next_hop::{Reach, Track};
 use crate::origin::OriginCheck;
 use crate::peer::{DownMode, PathLimit, PeerCounters, PeerId, PeerInfo};
@@ -315,6 +316,21 @@ impl Rib {
     /// Returns the next request about next hops, until there is none.
     pub fn poll_track(&mut self) -> Option<Track> {
         self.shared.next_hops.poll_track()
+    }
+
+    /// Returns the next peer whose wanted route targets have changed, until there is none. Poll it
+    /// after each call that may change paths.
+    #[inline]
+    pub fn poll_route_targets(&mut self) -> Option<PeerId> {
+        self.shared.memberships.poll()
+    }
+
+    /// Returns the route targets that a peer wants: by the memberships that it has advertised, and
+    /// that its import policy accepts (RFC 4684). Do not keep the result while routes are received:
+    /// it would be copied.
+    #[must_use]
+    pub fn route_targets(&self, peer: PeerId) -> Arc<RouteTargets> {
+        self.shared.memberships.of(peer)
     }
 
     /// Sets the reachability of a tracked next hop.

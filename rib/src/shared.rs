@@ -12,6 +12,7 @@ use crate::decide::Candidate;
 use crate::eligible::Ineligible;
 use crate::export::{GroupId, GroupRules, SendPaths};
 use crate::intern::{Interner, Received};
+use crate::membership::Memberships;
 use crate::next_hop::NextHopTable;
 use crate::origin::OriginCheck;
 use crate::path::Path;
@@ -38,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) rejected: Rejected,
     /// Validation of the origin of received paths, while it is enabled.
     pub(crate) origin_check: Option<Arc<dyn OriginCheck>>,
+    /// The route targets that each peer wants.
+    pub(crate) memberships: Memberships,
 }
 
 impl Shared {
@@ -52,6 +55,7 @@ impl Shared {
             recorder: None,
             rejected: Rejected::default(),
             origin_check: None,
+            memberships: Memberships::default(),
         }
     }
 

@@ -15,6 +15,8 @@ use crate::slot::Slot;
 pub(crate) trait Key: Debug + Sized + 'static {
     /// The borrowed form of the key.
     type Ref<'a>: Copy;
+    /// Whether it is a key of opaque octets.
+    const IS_OPAQUE: bool = false;
 
     /// Returns the key of a destination; `None` if it is of another kind.
     fn find<'a>(net: Net<'a>, row: &FamilyRow, scratch: &'a mut Vec<u8>) -> Option<Self::Ref<'a>>;
@@ -95,6 +97,7 @@ pub(crate) struct OctetKey(Box<[u8]>);
 
 impl Key for OctetKey {
     type Ref<'a> = &'a [u8];
+    const IS_OPAQUE: bool = true;
 
     fn find<'a>(net: Net<'a>, row: &FamilyRow, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         let Net::Opaque(octets) = net else {

@@ -19,6 +19,7 @@ use super::rules::{GroupRules, SendPaths};
 use super::runs::Runs;
 use super::sent::{Repeat, Word};
 use super::walk::{View, Visit};
+use crate::peer::PeerId;
 use crate::table::Key;
 
 /// One step of a walk.
@@ -28,6 +29,8 @@ pub(super) struct Bite<'b> {
     pub(super) held: &'b mut AdjRibOut,
     /// Whether it is a walk of private members.
     pub(super) by_themselves: bool,
+    /// Whether a route is sent back to its source ([`GroupRules::echoes`]).
+    pub(super) echoes: bool,
     pub(super) runs: &'b mut Runs,
     pub(super) withdrawals: &'b mut Withdrawals,
     pub(super) meter: Meter<'b>,
@@ -78,6 +81,7 @@ impl Bite<'_> {
                     self.meter.turn(&view.shared.interner, run);
                 }
                 self.meter.announce(nlri);
+                let source = self.excluded::<K>(source);
                 // The source held another peer's route until now, or may have.
                 let holds = held != Held::Nothing && held != Held::From(source);
                 if holds && view.shared.role(source) == self.rules.role {
@@ -96,9 +100,19 @@ impl Bite<'_> {
             (None, Held::Nothing) => return 0,
         }
         if !self.by_themselves {
-            self.held.set_source(at, new.map(|(_, source)| source));
+            let source = new.map(|(_, source)| self.excluded::<K>(source));
+            self.held.set_source(at, source);
         }
         1
+    }
+
+    /// Returns the member that is not sent the route of this source: the source, unless routes are
+    /// sent back to it.
+    fn excluded<K: Key>(&self, source: PeerId) -> PeerId {
+        match K::IS_OPAQUE && self.echoes {
+            true => PeerId::LOCAL,
+            false => source,
+        }
     }
 
     /// Updates the members to the selected paths of a slot at this version. Returns the number of

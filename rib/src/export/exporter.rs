@@ -361,6 +361,7 @@ impl Exporter {
         let Some(rules) = view.shared.rules(group) else {
             return Progress::Done;
         };
+        let rules = rules.in_family(view.prefixes.row());
         if let Some(cursor) = own.as_deref_mut()
             && self.tombstones.are_lost_to(cursor.read_below())
         {
@@ -391,6 +392,7 @@ impl Exporter {
             rules: &rules,
             held,
             by_themselves: own.is_some(),
+            echoes: rules.echoes(view.prefixes.row()),
             runs: &mut scratch.runs,
             withdrawals: &mut scratch.withdrawals,
             meter: Meter::new(sink.room(), &mut scratch.charged),

@@ -109,10 +109,27 @@ impl GroupRules {
         }
     }
 
+    /// Returns whether routes of a family are sent back to their source, too, as if this speaker
+    /// had originated them: route target memberships to clients. Only in this way does a client
+    /// learn that its routes are wanted by others. RFC 4684 §3.2
+    pub(crate) fn echoes(&self, row: &FamilyRow) -> bool {
+        row.is_membership() && self.role == Role::Client
+    }
+
+    /// Returns the rules for one family.
+    pub(crate) fn in_family(mut self, row: &FamilyRow) -> Self {
+        if self.echoes(row) && self.own_next_hop(row).is_some() {
+            self.next_hop = NextHopMode::Own; // RFC 4684 §3.2
+        }
+        self
+    }
+
     fn own_next_hop(&self, row: &FamilyRow) -> Option<NextHop> {
+        let v6 = || self.own_next_hop_v6.map(NextHop::v6);
         match row.framing {
             Framing::Ipv4 => self.own_next_hop_v4.map(NextHop::V4),
-            Framing::Ipv6 => self.own_next_hop_v6.map(NextHop::v6),
+            Framing::Ipv6 => v6(),
+            Framing::RouteTarget => self.own_next_hop_v4.map(NextHop::V4).or_else(v6),
             // With the local address as next hop, labels would have to be local, too.
             _ => None,
         }

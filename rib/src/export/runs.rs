@@ -9,7 +9,7 @@ use super::rules::{self, GroupId, GroupRules, Origin};
 use super::sent::Chosen;
 use super::sink::{ExportSink, Run};
 use super::walk::View;
-use crate::attributes::AttrId;
+use crate::attributes::{AttrId, LOCAL_PREF_DEFAULT};
 use crate::path::Path;
 use crate::peer::PeerId;
 use crate::policy::{InterfaceName, Policy, RouteContext, Verdict};
@@ -140,6 +140,7 @@ impl Runs {
         sink: &mut dyn ExportSink,
     ) {
         self.parts.sort_unstable();
+        let echoes = rules.echoes(row);
         for parts in self
             .parts
             .chunk_by(|a, b| (a.attributes, a.source) == (b.attributes, b.source))
@@ -149,12 +150,19 @@ impl Runs {
             let attributes = shared.interner.get(first.attributes);
             let next_hop = || shared.interner.ranks(first.attributes).next_hop;
             let distance = || shared.next_hops.cost(next_hop()).unwrap_or_default();
-            let attributes = rules::rewrite(attributes, &origin, rules, row, distance);
+            let mut attributes = rules::rewrite(attributes, &origin, rules, row, distance);
+            let mut source = first.source;
+            if echoes {
+                // RFC 4684 §3.2.
+                attributes.originator_id = Some(shared.config.router_id);
+                attributes.local_pref = Some(LOCAL_PREF_DEFAULT);
+                source = PeerId::LOCAL;
+            }
             shared.runs += 1;
             let run = Run {
                 id: shared.runs,
                 attributes: &attributes,
-                source: first.source,
+                source,
             };
             for part in parts {
                 let places = self.places.iter().skip(part.from as usize);

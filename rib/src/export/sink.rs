@@ -12,7 +12,8 @@ pub struct Run<'a> {
     pub id: u64,
     /// The attributes, rewritten by the rules of the group.
     pub attributes: &'a Attributes,
-    /// The peer the routes were received from.
+    /// The peer the routes were received from, which is not sent them; [`PeerId::LOCAL`] for locally
+    /// originated ones, and for those that are sent to their source, too (RFC 4684 §3.2).
     pub source: PeerId,
 }
 

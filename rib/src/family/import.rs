@@ -7,10 +7,11 @@ use bgp_proto::{AttrCodes, Attributes, FamilyRow, Fault, Net, Nlri, NlriIter, Re
 use smallvec::SmallVec;
 
 use super::{FamilyTable, eligible};
-use crate::attributes::AttrId;
+use crate::attributes::{AttrId, Ranks};
 use crate::decide::Candidate;
 use crate::eligible::Ineligible;
 use crate::limits::{CHUNK, PATHS_PER_PEER_MAX, PATHS_PER_PREFIX_MAX};
+use crate::membership::is_counted;
 use crate::path::Path;
 use crate::peer::{PeerId, PeerInfo};
 use crate::policy::{InterfaceName, Policy, RouteContext, Verdict};
@@ -73,10 +74,16 @@ pub(crate) struct Arrival {
 
 impl Arrival {
     /// Returns the changes of a set that a peer has sent; `None` if there are none.
-    pub(crate) fn of(shared: &Shared, info: &PeerInfo, received: AttrId) -> Option<Self> {
+    pub(crate) fn of(
+        shared: &Shared,
+        (info, row): (&PeerInfo, &FamilyRow),
+        received: AttrId,
+    ) -> Option<Self> {
         let ranks = shared.interner.ranks(received);
         let is_external = info.role == Role::External;
-        let local_pref = if ranks.shuts_down {
+        let local_pref = if row.is_membership() {
+            preference_of_membership(info.role, ranks)
+        } else if ranks.shuts_down {
             Some(Some(0)) // RFC 8326 §4.1: below all other routes.
         } else if is_external && ranks.has_local_pref {
             Some(None) // RFC 4271 §5.1.5: the preference of another AS is ignored.
@@ -97,6 +104,18 @@ impl Arrival {
     }
 }
 
+/// Returns the change of LOCAL_PREF of a route target membership. A path of a non-client iBGP peer is
+/// never preferred to another one, because other such peers must be sent the path of a client in any
+/// case. RFC 4684 §3.2
+const fn preference_of_membership(role: Role, ranks: &Ranks) -> Option<Option<u32>> {
+    match (role, ranks.local_pref) {
+        (Role::External, _) if ranks.has_local_pref => Some(None),
+        (Role::Internal, 1..) => Some(Some(0)),
+        (Role::Client, 0) => Some(Some(1)),
+        _ => None,
+    }
+}
+
 /// The imported form of a set of attributes. It holds a reference for each of its ids.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Import {
@@ -113,10 +132,12 @@ impl Import {
     pub(super) fn new(
         shared: &mut Shared,
         (peer, info): (PeerId, &PeerInfo),
+        row: &FamilyRow,
         received: AttrId,
     ) -> Self {
         let reason = eligible::evaluate(shared, received, info);
-        let accepted = match (&info.import, Arrival::of(shared, info, received)) {
+        let arrival = Arrival::of(shared, (info, row), received);
+        let accepted = match (&info.import, arrival) {
             (Policy::RejectAll, _) => None,
             (_, Some(arrival)) => {
                 let mut ours = shared.interner.get(received);
@@ -305,7 +326,8 @@ impl<K: Key> FamilyTable<K> {
             return;
         };
         shared.interner.acquire(old.received(), 1);
-        let import = Import::new(shared, (peer, &info), old.received());
+        let row = self.prefixes.row();
+        let import = Import::new(shared, (peer, &info), row, old.received());
         let evaluated = if Import::depends_on_destination(shared, &info.import) {
             let net = self.prefixes.path_net(at, peer, old.path_id());
             let path_id = old.path_id();
@@ -401,6 +423,7 @@ impl<K: Key> FamilyTable<K> {
 
     fn add_path(&mut self, shared: &mut Shared, at: u32, path: Path) {
         self.received.hold(shared, &path);
+        self.count_membership(shared, at, (None, Some(&path)));
         let index = self.prefixes.add_path(at, path);
         self.path_changed(shared, (at, index), None);
     }
@@ -430,6 +453,7 @@ impl<K: Key> FamilyTable<K> {
         self.received.hold(shared, &path);
         self.prefixes.slot_mut(at).paths_mut()[index] = path;
         self.received.unhold(shared, &old);
+        self.count_membership(shared, at, (Some(&old), Some(&path)));
         if changed {
             self.path_changed(shared, (at, index), before);
         }
@@ -454,8 +478,28 @@ impl<K: Key> FamilyTable<K> {
         }
         let path = self.prefixes.remove_path(at, index);
         self.received.unhold(shared, &path);
+        self.count_membership(shared, at, (Some(&path), None));
         let outcome = self.decider.path_removed(self.prefixes.slot_mut(at), at);
         self.exporter.publish(&mut self.prefixes, at, outcome);
+    }
+
+    /// Counts a changed path if the family is that of route target memberships.
+    #[inline]
+    fn count_membership(
+        &self,
+        shared: &mut Shared,
+        at: u32,
+        (old, new): (Option<&Path>, Option<&Path>),
+    ) {
+        if !K::IS_OPAQUE || !self.prefixes.row().is_membership() {
+            return;
+        }
+        let counted = [old, new].map(|path| path.filter(|path| is_counted(path)));
+        if let ([Some(path), None] | [None, Some(path)], Net::Opaque(nlri)) =
+            (counted, self.prefixes.slot(at).key().net())
+        {
+            (shared.memberships).count(path.peer(), nlri, counted[1].is_some());
+        }
     }
 
     fn path_changed(
