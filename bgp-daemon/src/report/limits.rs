@@ -60,7 +60,7 @@ pub fn limits(speaker: &Speaker) -> Vec<Limit> {
         )
         .used(number(tables.raw_sets)),
         Limit::new(
-            "octets waiting for slow members of a group",
+            "bytes waiting for slow members of a group",
             number(limits::RING_OCTETS_MAX),
             "UPDATEs for a slower neighbor are encoded again from the tables",
         )
@@ -69,7 +69,7 @@ pub fn limits(speaker: &Speaker) -> Vec<Limit> {
             number(usage.ring_octets.peak),
         ),
         Limit::new(
-            "octets of a table transfer kept for new members of a group",
+            "bytes of a table transfer kept for new members of a group",
             number(limits::FEED_OCTETS_MAX),
             "later members read the tables themselves",
         )
@@ -78,7 +78,7 @@ pub fn limits(speaker: &Speaker) -> Vec<Limit> {
             number(usage.feed_octets.peak),
         ),
         Limit::new(
-            "octets waiting for one neighbor",
+            "bytes waiting for one neighbor",
             number(limits::SESSION_OCTETS_MAX),
             "nothing more is encoded for it until it reads",
         )
@@ -93,7 +93,7 @@ pub fn limits(speaker: &Speaker) -> Vec<Limit> {
         )
         .used(number(speaker.malformed().count())),
         Limit::new(
-            "octets kept of a malformed message",
+            "bytes kept of a malformed message",
             number(limits::MALFORMED_OCTETS_MAX),
             "the rest is not kept",
         ),
@@ -115,9 +115,9 @@ fn memory(memory: &MemoryUsage) -> Limit {
     Limit {
         met: Some(number(memory.capped)),
         ..Limit::new(
-            "octets of all neighbors and groups",
+            "bytes of all neighbors and groups",
             number(memory.octets_max),
-            "from 85 percent on, new paths of the neighbor with the most octets are rejected; from 95 \
+            "from 85 percent on, new paths of the neighbor with the most bytes are rejected; from 95 \
              percent on, its session ends",
         )
         .level(number(memory.octets.now), number(memory.octets.peak))

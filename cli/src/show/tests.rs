@@ -171,7 +171,7 @@ fn limits_table() {
             .level(150, 180)
             .key("neighbor_range.limit")
     };
-    let plain = Limit::new("octets waiting for one neighbor", 262_144, "it waits");
+    let plain = Limit::new("bytes waiting for one neighbor", 262_144, "it waits");
     let report = Limits {
         limits: vec![limit, plain],
     };
@@ -199,7 +199,7 @@ fn limits_table() {
     assert_eq!(
         words(2),
         [
-            "octets waiting for one neighbor",
+            "bytes waiting for one neighbor",
             "-",
             "262144",
             "-",
