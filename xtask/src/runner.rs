@@ -4,7 +4,8 @@
 //! `cargo test` runs one executable after the other, though labs mostly sleep. This one builds the
 //! same executables, lists the tests of each, and starts them by `xtask/tests.toml`, which states
 //! the needs of each test: the longest first, those that measure time alone at the end. A lab that
-//! fails is run again, alone; if it passes then, it is reported as FLAKY.
+//! fails is run again, alone; if it passes then, it is reported as FLAKY. The first failure of a
+//! test about an attack is final.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -148,7 +149,7 @@ pub fn run(setting: &Setting, mut jobs: Vec<Job>) -> Result<Vec<Outcome>> {
         outcomes.extend(runner.run(vec![job], cores as f64));
     }
     for outcome in &mut outcomes {
-        if outcome.verdict == Verdict::Failed && outcome.job.needs.lab {
+        if outcome.has_second_run() {
             println!("again, alone: {}", outcome.job.name);
             let mut again = runner.run(vec![outcome.job.clone()], cores as f64);
             if again

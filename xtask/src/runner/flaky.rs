@@ -62,6 +62,19 @@ mod tests {
     }
 
     #[test]
+    fn failed_lab_has_a_second_run_unless_never_flaky() {
+        let mut lab = outcome("one", Verdict::Failed);
+        assert!(!lab.has_second_run(), "it is not a lab");
+        lab.job.needs.lab = true;
+        assert!(lab.has_second_run());
+        lab.job.needs.never_flaky = true;
+        assert!(!lab.has_second_run());
+        lab.verdict = Verdict::Passed;
+        lab.job.needs.never_flaky = false;
+        assert!(!lab.has_second_run());
+    }
+
+    #[test]
     fn flaky_labs_are_counted_over_runs() {
         let logs = std::env::temp_dir().join(format!("xtask-flaky-{}", std::process::id()));
         fs::create_dir_all(&logs).unwrap();

@@ -16,6 +16,9 @@ pub struct Needs {
     pub cores: f64,
     /// It has hosts in namespaces, or foreign programs: if it fails, it is run again, alone.
     pub lab: bool,
+    /// Its first failure is final: it is not run again. Set by the list of that name.
+    #[serde(skip)]
+    pub never_flaky: bool,
     /// It measures time: no other test runs at the same time.
     pub alone: bool,
     /// It needs the machine's own namespaces, `/run` or `/tmp`.
@@ -32,6 +35,7 @@ impl Default for Needs {
             seconds: 0.1,
             cores: 1.0,
             lab: false,
+            never_flaky: false,
             alone: false,
             open: false,
             drawn: false,
@@ -55,6 +59,8 @@ pub struct Table {
     needs: Vec<Row>,
     /// Tests that may report that they were skipped.
     skipped: Vec<Skipped>,
+    /// Tests whose first failure is final, by prefix of their names.
+    never_flaky: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -88,7 +94,12 @@ impl Table {
     pub fn needs(&self, name: &str) -> Needs {
         let fits = self.needs.iter().filter(|row| name.starts_with(&row.tests));
         let longest = fits.max_by_key(|row| row.tests.len());
-        longest.map_or_else(Needs::default, |row| row.needs.clone())
+        let needs = longest.map_or_else(Needs::default, |row| row.needs.clone());
+        let mut final_ones = self.never_flaky.iter();
+        Needs {
+            never_flaky: final_ones.any(|prefix| name.starts_with(prefix)),
+            ..needs
+        }
     }
 
     /// Returns whether this test may be skipped.
@@ -99,7 +110,9 @@ impl Table {
     /// Returns the rows that match none of these tests.
     pub fn stale<'a>(&'a self, names: &[&str]) -> Vec<&'a str> {
         let needs = self.needs.iter().map(|row| row.tests.as_str());
-        let rows = needs.chain(self.skipped.iter().map(|row| row.test.as_str()));
+        let rows = needs
+            .chain(self.skipped.iter().map(|row| row.test.as_str()))
+            .chain(self.never_flaky.iter().map(String::as_str));
         rows.filter(|row| !names.iter().any(|name| name.starts_with(row)))
             .collect()
     }
@@ -111,6 +124,7 @@ mod tests {
 
     const TEXT: &str = r#"
         skipped = [{ test = "mrt/files::dumps", reason = "recordings" }]
+        never_flaky = ["felix/netns::guard::"]
         [[needs]]
         tests = "felix/"
         lab = true
@@ -124,7 +138,9 @@ mod tests {
     fn longest_row_that_fits_holds() {
         let table: Table = toml::from_str(TEXT).expect("a table");
         assert_eq!(table.needs("felix::calc::x"), Needs::default());
-        assert!(table.needs("felix/netns::guard::y").lab);
+        let guard = table.needs("felix/netns::guard::y");
+        assert!(guard.lab && guard.never_flaky);
+        assert!(!table.needs("felix/netns::policy::y").never_flaky);
         let start = table.needs("felix/netns::start::z");
         assert!(start.alone && !start.lab);
     }
@@ -133,13 +149,29 @@ mod tests {
     fn row_about_no_test_is_found() {
         let table: Table = toml::from_str(TEXT).expect("a table");
         let stale = table.stale(&["felix/netns::start::z"]);
-        assert_eq!(stale, ["mrt/files::dumps"]);
+        assert_eq!(stale, ["mrt/files::dumps", "felix/netns::guard::"]);
         assert!(table.may_skip("mrt/files::dumps") && !table.may_skip("felix/netns::start::z"));
     }
 
     #[test]
+    fn attacks_on_the_fabric_are_never_flaky() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let table = Table::read(&root).expect("a table");
+        for name in [
+            "interop-tests/labs::takeover::live_session_outlives_valid_opens_on_a_lossy_path",
+            "interop-tests/labs::host_guard::another_user_never_speaks_bgp_as_its_host",
+            "interop-tests/store::origins::x",
+            "felix/netns::guard::workload_reaches_no_control_port_of_the_fabric",
+        ] {
+            let needs = table.needs(name);
+            assert!(needs.never_flaky && needs.lab, "{name}: {needs:?}");
+        }
+        assert!(!table.needs("interop-tests/labs::restart::x").never_flaky);
+    }
+
+    #[test]
     fn unknown_word_in_the_table_is_refused() {
-        let text = "skipped = []\n[[needs]]\ntests = \"a\"\nalon = true\n";
+        let text = "skipped = []\nnever_flaky = []\n[[needs]]\ntests = \"a\"\nalon = true\n";
         toml::from_str::<Table>(text).expect_err("a mistake");
     }
 }

@@ -70,6 +70,13 @@ pub struct Outcome {
     pub flaky_runs: u32,
 }
 
+impl Outcome {
+    /// Returns whether the test is run again: it is a failed lab whose first failure is not final.
+    pub(super) fn has_second_run(&self) -> bool {
+        self.verdict == Verdict::Failed && self.job.needs.lab && !self.job.needs.never_flaky
+    }
+}
+
 struct Running {
     job: Job,
     number: usize,
