@@ -215,16 +215,20 @@ has_event() {
 }
 answers() { in_host "$1" cambric show status --socket "/run/cambric/$2.sock" >/dev/null; }
 
+connects() {
+    in_host "$1" setpriv --reuid="$2" --regid="$2" --clear-groups \
+        timeout 3 bash -c ': </dev/tcp/10.0.0.3/179' 2>/dev/null
+}
+
 # The host guard was loaded before the daemon started: it says how it knows. Another user of the host
-# does not even connect to the reflector.
+# does not even connect to the reflector, which root does in the same way.
 guarded() {
     in_host "$1" cambric show status --socket "/run/cambric/$2.sock" | grep -q "host guard.*$3" ||
         fail "the host guard of $2: $(in_host "$1" cambric show status)"
     in_host "$1" cambric guard --check "--$2" "/etc/cambric/$2.toml" --user cambric >/dev/null ||
         fail "cambric guard --check of $2"
-    ! in_host "$1" setpriv --reuid=65534 --regid=65534 --clear-groups \
-        timeout 3 bash -c ': </dev/tcp/10.0.0.3/179' 2>/dev/null ||
-        fail "another user of $1 connects to the reflector"
+    await "a connection of root of $1 to the reflector" connects "$1" 0
+    ! connects "$1" 65534 || fail "another user of $1 connects to the reflector"
 }
 
 # Is another process than this one, and up.
