@@ -9,12 +9,12 @@ use bgp_proto::{Asn, ClusterId, FamilySet, RouterId};
 use bgp_speaker::SpeakerConfig;
 use bgp_speaker::keys::read_families;
 use daemon_common::config::{Problem, Problems, Report, Source};
-use rib::NextHops;
+use rib::{NextHops, OriginMode};
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
 use crate::duplicates::twice;
-use crate::file::{BgpFile, OriginMode, listen_default};
+use crate::file::{BgpFile, listen_default};
 use crate::host::Host;
 use crate::limits::{
     ABSENCE_WAIT_S, ABSENCE_WAIT_S_MAX, BGP_PORT, HOSTNAME_OCTETS_MAX, MULTIPATH_MAX,

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use daemon_common::daemon::LogFormat;
 use daemon_common::metrics::MetricsSection;
+use rib::OriginMode;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error};
 use toml::Spanned;
@@ -136,38 +137,6 @@ impl Default for GuardSection {
             users: Vec::new(),
             ports: Vec::new(),
         }
-    }
-}
-
-/// The consequence for a route of a node that no record of the datastore confirms.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OriginMode {
-    /// None: routes are not compared with the records.
-    #[default]
-    Off,
-    /// It is reported.
-    Warn,
-    /// It is not used, and reported.
-    Enforce,
-}
-
-impl OriginMode {
-    /// All of them, in the order of their consequences.
-    const ALL: [Self; 3] = [Self::Off, Self::Warn, Self::Enforce];
-
-    /// Returns the value of the key.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Warn => "warn",
-            Self::Enforce => "enforce",
-        }
-    }
-
-    /// Returns the mode with this name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.name() == name)
     }
 }
 

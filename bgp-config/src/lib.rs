@@ -42,10 +42,8 @@ pub mod value;
 
 pub use check::{Intent, Origin};
 pub use daemon_common::config::{Problem, Problems, Report, Source};
-pub use file::{
-    BgpFile, GuardSection, NoKernel, NoStore, OriginMode, SecretsSection, listen_default,
-};
+pub use file::{BgpFile, GuardSection, NoKernel, NoStore, SecretsSection, listen_default};
 pub use host::Host;
-pub use rib::NextHops;
+pub use rib::{NextHops, OriginMode};
 pub use section::{Section, is_shown};
 pub use session_keys::SessionKeys;

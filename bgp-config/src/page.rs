@@ -29,7 +29,15 @@ const ANNOTATIONS: &str = "
 The value of an annotation is a text, with the same content as in a file:
 `\"cambric.io/hold-time\": \"30\"` in `metadata.annotations`. `cambric show status` reports an invalid
 value and an unknown name; the key then has its default. `prefix_limit` and `prefix_limit_out` apply only
-to the nodes of the BGPPeer, and not to [the reverse side](bgp-resources.md#bgppeer) of the session.
+to the nodes of the BGPPeer, and not to [the reverse side](bgp-resources.md#bgppeer) of the session;
+`transit` likewise. `origin_validation` applies to both sides.
+";
+
+const ONLY_STORED: &str = "
+These keys have a meaning only with the records of a datastore, so a file has none of them:
+
+| key | value | default | meaning |
+|---|---|---|---|
 ";
 
 /// Returns the page `docs/operate/neighbor.md`.
@@ -50,6 +58,11 @@ pub fn page() -> String {
         }
     }
     page.push_str(ANNOTATIONS);
+    page.push_str(ONLY_STORED);
+    let is_only_stored = |key: &&Key<_>| key.places.is_empty() && key.store == Store::Annotation;
+    for key in PEER_KEYS.iter().filter(is_only_stored) {
+        row(&mut page, key, &key.default_text());
+    }
     page
 }
 

@@ -1,10 +1,13 @@
 //! Origin validation as a driver: it reads the records of the datastore, and reports the routes of
-//! nodes that no record confirms. In the mode `enforce` such routes are not used.
+//! neighbors that no record confirms. In the mode `enforce` such routes are not used.
 //! `docs/design/origin-validation.md` has the rules.
 //!
-//! The records of workloads are read only when a session leads to a node that is no reflector.
+//! The records are read only when a neighbor has another mode than `off`, and those of workloads only
+//! when such a session leads to a node that is no reflector, or to a switch that passes on its routes.
 
+mod modes;
 mod records;
+mod seen;
 mod watch;
 
 #[cfg(test)]
@@ -14,12 +17,12 @@ use std::fmt;
 use std::future::pending;
 use std::sync::Arc;
 
-use bgp_config::OriginMode;
+use bgp_config::{Intent, OriginMode};
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::bgp_proto::Prefix;
 use bgp_io::{Event, Speaker};
 use calico_bgp::validation::OriginIndex;
-use calico_store::{Change, EtcdOptions, EtcdStore, Follower, KeyRange, Update, follow_ready};
+use calico_store::{Change, EtcdStore, Follower, KeyRange, Update, follow_ready};
 use daemon_common::events::{self, Text, emit};
 use daemon_common::report::{Fact, Routes, Status};
 
@@ -35,16 +38,21 @@ pub(crate) struct Origins {
     store: Arc<EtcdStore>,
     seed: u64,
     mode: OriginMode,
-    nodes: Reading,
+    /// `None` as long as all modes are `off`.
+    nodes: Option<Reading>,
     /// `None` as long as no session needs them.
     workloads: Option<Reading>,
     watch: OriginWatch,
+    /// Whether the tables evaluate paths by the records.
+    is_checked: bool,
     /// Whether all needed records were read once, and all paths evaluated with them.
     is_complete: bool,
     /// When the last turn was.
     now: Instant,
     /// Whether the neighbors may have changed.
     has_new_neighbors: bool,
+    /// Whether their configuration may have changed.
+    has_new_config: bool,
 }
 
 /// The reading of the records in some ranges.
@@ -97,43 +105,59 @@ impl fmt::Debug for Origins {
 }
 
 impl Origins {
-    /// Begins to read the records. Must be called within a Tokio runtime.
-    ///
-    /// # Errors
-    ///
-    /// The options cannot work, or the datastore requires a user and is unreachable.
-    pub(crate) async fn open(
-        options: &EtcdOptions,
-        mode: OriginMode,
-        seed: u64,
-    ) -> Result<Self, calico_store::Error> {
-        let store = Arc::new(EtcdStore::connect(options).await?);
-        Ok(Self {
-            nodes: Reading::follow(&store, OriginIndex::prefixes_of_nodes(), seed),
+    /// Creates the driver of a datastore. Must be called within a Tokio runtime.
+    pub(crate) fn new(store: Arc<EtcdStore>, mode: OriginMode, seed: u64) -> Self {
+        Self {
+            nodes: None,
             workloads: None,
-            watch: OriginWatch::new(seed, mode == OriginMode::Enforce),
+            watch: OriginWatch::new(seed, mode),
+            is_checked: false,
             is_complete: false,
             now: Instant::ZERO,
             mode,
             has_new_neighbors: true,
+            has_new_config: true,
             store,
             seed,
-        })
+        }
     }
 
-    /// Lets a speaker that has not started use confirmed paths only, if the mode requires that.
-    pub(crate) fn enforce(&self, speaker: &mut Speaker) {
-        if self.mode == OriginMode::Enforce {
-            speaker.check_origins(Arc::new(self.watch.records()));
+    /// Lets a speaker that has not started use confirmed paths only, if a mode requires that.
+    pub(crate) fn enforce(&mut self, speaker: &mut Speaker) {
+        self.adopt(Instant::ZERO, speaker);
+        if self.watch.modes().enforces() {
+            self.check(speaker);
+        }
+    }
+
+    fn check(&mut self, speaker: &mut Speaker) {
+        self.watch.enforce(speaker);
+        self.is_checked = true;
+    }
+
+    /// Adopts the modes of the neighbors, and begins to read the records if one needs them.
+    fn adopt(&mut self, now: Instant, speaker: &Speaker) {
+        if !std::mem::take(&mut self.has_new_config) {
+            return;
+        }
+        self.has_new_neighbors = true;
+        self.watch.adopt(now, speaker.config());
+        if self.nodes.is_none() && self.watch.modes().is_enabled() {
+            let prefixes = OriginIndex::prefixes_of_nodes();
+            self.nodes = Some(Reading::follow(&self.store, prefixes, self.seed));
         }
     }
 
     /// Passes the records that were read to the evaluation.
     fn take(&mut self, now: Instant, speaker: &Speaker) {
-        self.has_new_neighbors |= !self.nodes.news.is_empty();
-        self.nodes.take(now, &mut self.watch);
-        self.extend(speaker);
-        if self.nodes.is_whole {
+        let Some(nodes) = &mut self.nodes else {
+            return;
+        };
+        self.has_new_neighbors |= !nodes.news.is_empty();
+        nodes.take(now, &mut self.watch);
+        let is_whole = nodes.is_whole;
+        self.extend(is_whole, speaker);
+        if is_whole {
             self.watch.begin(now, Known::Nodes);
         }
         if let Some(workloads) = &mut self.workloads {
@@ -147,12 +171,13 @@ impl Origins {
     /// Returns whether all records were read that the present neighbors need.
     fn has_records(&self) -> bool {
         let workloads = self.workloads.as_ref();
-        self.nodes.is_whole && workloads.is_none_or(|workloads| workloads.is_whole)
+        self.nodes.as_ref().is_some_and(|nodes| nodes.is_whole)
+            && workloads.is_none_or(|workloads| workloads.is_whole)
     }
 
     /// Begins to read the records of workloads, if a neighbor needs them.
-    fn extend(&mut self, speaker: &Speaker) {
-        if !self.has_new_neighbors || !self.nodes.is_whole || self.workloads.is_some() {
+    fn extend(&mut self, is_whole: bool, speaker: &Speaker) {
+        if !self.has_new_neighbors || !is_whole || self.workloads.is_some() {
             return;
         }
         self.has_new_neighbors = false;
@@ -160,6 +185,19 @@ impl Origins {
             let prefixes = OriginIndex::prefixes_of_workloads();
             self.workloads = Some(Reading::follow(&self.store, prefixes, self.seed));
         }
+    }
+
+    /// Lets the tables evaluate paths by the records, when these were read. A mode that changes to
+    /// `enforce` during the operation has accepted paths, so it takes effect with the records.
+    fn complete(&mut self, speaker: &mut Speaker) {
+        if !self.watch.modes().enforces() || self.is_complete || !self.has_records() {
+            return;
+        }
+        if !self.is_checked {
+            self.check(speaker);
+        }
+        self.is_complete = true;
+        speaker.origins_complete();
     }
 }
 
@@ -171,8 +209,14 @@ impl<S: Settings> Driver<S> for Origins {
                 None => pending().await,
             }
         };
+        let nodes = async {
+            match &mut self.nodes {
+                Some(nodes) => nodes.next().await,
+                None => pending().await,
+            }
+        };
         tokio::select! {
-            () = self.nodes.next() => {}
+            () = nodes => {}
             () = workloads => {}
         }
     }
@@ -180,6 +224,7 @@ impl<S: Settings> Driver<S> for Origins {
     fn turn(&mut self, round: &mut Round<'_>) -> Result<(), DriverError> {
         let now = round.now;
         self.now = now;
+        self.adopt(now, round.io.speaker());
         self.take(now, round.io.speaker());
         let mut found = Vec::new();
         let mut has_more = false;
@@ -191,10 +236,7 @@ impl<S: Settings> Driver<S> for Origins {
         for unconfirmed in found {
             report(round.io.speaker(), self.mode, unconfirmed);
         }
-        if self.mode == OriginMode::Enforce && !self.is_complete && self.has_records() {
-            self.is_complete = true;
-            round.io.speaker_mut().origins_complete();
-        }
+        self.complete(round.io.speaker_mut());
         if has_more {
             round.more();
         }
@@ -209,24 +251,29 @@ impl<S: Settings> Driver<S> for Origins {
         self.has_new_neighbors |= matches!(event, Event::Speaker(_));
     }
 
+    fn adopted(&mut self, _: Instant, _: &Intent) {
+        self.has_new_config = true;
+    }
+
     fn locate(&self, page: &mut Routes) {
         self.watch.locate(page);
     }
 
     fn report(&self, status: &mut Status) {
+        let Some(nodes) = &self.nodes else {
+            return;
+        };
         let mut figures = self.watch.figures();
-        if self.mode == OriginMode::Enforce {
-            figures.in_sync = self.has_records();
-        }
+        figures.in_sync = self.has_records();
         let records = match &self.workloads {
-            None if self.nodes.is_whole => "no neighbor is a plain node".to_owned(),
-            None => format!("records {}", self.nodes.status.name()),
+            None if nodes.is_whole => "no neighbor is a plain node".to_owned(),
+            None => format!("records {}", nodes.status.name()),
             Some(workloads) => format!("records {}", workloads.status.name()),
         };
         let oldest = self.watch.oldest();
         let oldest = oldest.map(|since| self.now.saturating_duration_since(since).as_secs());
         let since = oldest.map_or_else(String::new, |time_s| format!(", oldest for {time_s} s"));
-        let mode = self.mode.name();
+        let mode = self.watch.modes();
         status.facts.push(Fact {
             name: "origin validation".to_owned(),
             value: format!("{mode}, {records}, {figures}{since}"),
@@ -246,6 +293,8 @@ fn report(speaker: &Speaker, mode: OriginMode, unconfirmed: Unconfirmed) {
         address,
         suspect,
     } = unconfirmed;
+    let own = speaker.peer_config(suspect.peer);
+    let mode = own.and_then(|peer| peer.origin_validation).unwrap_or(mode);
     emit(events::Event::RouteUnconfirmed {
         prefix: net_of(prefix),
         family: Text::new(match prefix {

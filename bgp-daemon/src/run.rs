@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bgp_config::OriginMode;
 use bgp_io::bgp_proto::Notification;
 use bgp_io::{IoError, Parting, Speaker};
 use daemon_common::control::BindError;
@@ -79,10 +78,10 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
         Some(store) => Some(Source::open(&config, store, chance()).await?),
         None => None,
     };
-    let origins = match (config.store(), config.file.origin_mode()) {
-        (None, _) | (_, OriginMode::Off) => None,
-        (Some((options, _)), mode) => Some(Origins::open(options, mode, chance()).await?),
-    };
+    let mode = config.file.origin_mode();
+    let mut origins = source
+        .as_ref()
+        .map(|source| Origins::new(source.store().clone(), mode, chance()));
     let mut transition = Transition::default();
     let mut duties = None;
     let intent = match (config.intent(), &mut source) {
@@ -104,7 +103,7 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
     let mut speaker = Speaker::new(intent.speaker.clone(), chance());
     speaker.limit_memory(memory::octets_max(&config));
     restart::begin(&mut speaker, former, intent.restart_wait, P::FORWARDING);
-    if let Some(origins) = &origins {
+    if let Some(origins) = &mut origins {
         origins.enforce(&mut speaker);
     }
     let own = P::Drivers::open(&config.settings, &mut speaker)?;

@@ -20,6 +20,7 @@ use crate::{Config, Settings};
 
 /// The known content of the datastore, and the watches that keep it current.
 pub(crate) struct Source {
+    store: Arc<EtcdStore>,
     follower: Follower,
     resources: Resources,
     /// The passwords that resources refer to, if there is a directory for them.
@@ -57,12 +58,18 @@ impl Source {
         let reflects = host.reflects;
         Ok(Self {
             registration: reflects.then(|| RegistrationTask::new(host, store.clone())),
-            follower: follow_ready(store, ranges, seed, config.snapshot()),
+            follower: follow_ready(store.clone(), ranges, seed, config.snapshot()),
+            store,
             resources: Resources::new(host.clone()),
             secrets: config.secrets().map(Keeper::new),
             snapshot_age_s: None,
             faults: BTreeSet::new(),
         })
+    }
+
+    /// Returns the connection to the datastore.
+    pub(crate) const fn store(&self) -> &Arc<EtcdStore> {
+        &self.store
     }
 
     /// Waits for updates of the datastore or of the passwords. Cancel-safe.

@@ -11,7 +11,9 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bgp_fsm::PeerAs;
 use bgp_proto::{Asn, AttrCode, AttrCodes, ClusterId, FamilySet, Prefix, RouterId};
-use rib::{DecisionRules, NextHops, Outcome, Policy, RibConfig, RibLimits, Role, Rules};
+use rib::{
+    DecisionRules, NextHops, OriginRules, Outcome, Policy, RibConfig, RibLimits, Role, Rules,
+};
 
 use crate::keys::PeerConfig;
 pub use values::{
@@ -214,6 +216,14 @@ impl PeerConfig {
         ];
         let allowed = allowed.into_iter().filter(|(is_allowed, _)| *is_allowed);
         allowed.map(|(_, code)| code).collect()
+    }
+
+    /// Returns the settings for the validation of the origin of its routes.
+    pub(crate) const fn origin(&self) -> OriginRules {
+        OriginRules {
+            mode: self.origin_validation,
+            is_transit: self.is_transit,
+        }
     }
 }
 

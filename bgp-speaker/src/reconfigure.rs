@@ -369,6 +369,7 @@ impl Speaker {
             info.link = link;
             info.asn = awaited.unwrap_or(info.asn);
             info.local_asn = config.session.local_asn;
+            info.origin = config.origin();
             info.import = config.import;
             info.as_path = config.as_path;
             info.domain = domain;

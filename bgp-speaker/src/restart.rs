@@ -44,6 +44,7 @@ impl Speaker {
                 cluster_id: cluster_id.unwrap_or_else(|| self.config.cluster_id()),
                 domain: state.config.domain(),
                 link: link.flatten(),
+                origin: state.config.origin(),
             },
         );
         self.limit_paths(peer);

@@ -7,6 +7,7 @@ use bgp_proto::Asn;
 use calico_model::{BgpPeerSpec, Kind, SourceAddress};
 
 use crate::fault::Fault;
+use crate::fields;
 use crate::own::{Own, key_of};
 use crate::peer::{Origin, Want, waits_for};
 use crate::view::{self, Node};
@@ -214,6 +215,24 @@ fn of_node<'v>(
         .collect()
 }
 
+/// Reports a node that a BGPPeer declares to pass on routes of other nodes: it is validated as a node.
+fn transit_node(own: &Own<'_>, peering: &Peering<'_>, found: &[Want<'_>]) -> Option<Fault> {
+    let annotation = fields::TRANSIT;
+    let text = peering.stored.annotations.get(annotation)?;
+    if peering.reversed || text != "true" {
+        return None;
+    }
+    let (name, _) = found.iter().find_map(|want| own.node_at(want.remote))?;
+    let field = format!("metadata.annotations[{annotation}]");
+    let reason =
+        format!("the peer is node {name}: only a route reflector passes on routes of other nodes");
+    Some(Fault::new(
+        key_of(Kind::BgpPeer, peering.name),
+        field,
+        reason,
+    ))
+}
+
 /// Adds the peers of a BGPPeer, except this node itself and addresses that are already there.
 fn take<'v>(
     own: &Own<'v>,
@@ -239,6 +258,9 @@ fn take<'v>(
     let found: Vec<Want<'v>> = found.into_iter().filter(|want| !ourselves(want)).collect();
     if found.is_empty() {
         return;
+    }
+    if let Some(fault) = transit_node(own, &peering, &found) {
+        faults.push(fault);
     }
     let given = spec.password.as_ref();
     let keys = match given.map(|given| own.keys(given)).transpose() {

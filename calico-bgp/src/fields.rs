@@ -11,6 +11,9 @@ use crate::view::Peering;
 /// The prefix of Cambric's annotations.
 const PREFIX: &str = "cambric.io/";
 
+/// The annotation of a BGPPeer with a peer that passes on routes of nodes.
+pub(crate) const TRANSIT: &str = "cambric.io/transit";
+
 /// A key of a neighbor, and the function that sets it from the fields of a BGPPeer.
 /// [`Want`](crate::peer::Want) sets the keys with further inputs, as the address, the AS or the
 /// policies.

@@ -178,9 +178,10 @@ impl<'v> Want<'v> {
         if let Some(peering) = self.peering {
             let limits = (peer.prefix_limits.clone(), peer.prefix_limits_out.clone());
             fields::apply(peering, &mut peer);
-            // The annotations limit what the nodes of the BGPPeer receive and send, not their peers.
+            // These annotations describe the sessions of the BGPPeer's nodes, not those of their peers.
             if self.selects_us {
                 (peer.prefix_limits, peer.prefix_limits_out) = limits;
+                peer.is_transit = false;
             }
         }
         // If this speaker keeps next hops towards a peer, the peer keeps them towards this speaker.

@@ -35,6 +35,7 @@
 //!     cluster_id: Default::default(),
 //!     domain: Default::default(),
 //!     link: None,
+//!     origin: Default::default(),
 //! });
 //!
 //! let body = [
@@ -82,6 +83,7 @@ pub mod limits;
 mod membership;
 mod next_hop;
 mod origin;
+mod origin_rules;
 mod path;
 mod peer;
 mod policy;
@@ -114,6 +116,7 @@ pub use family::Ingested;
 pub use membership::RouteTargets;
 pub use next_hop::{NextHops, Reach, Track};
 pub use origin::{OriginCheck, ReceivedPath};
+pub use origin_rules::{OriginMode, OriginRules};
 pub use path::Path;
 pub use peer::{DownMode, PathLimit, PeerCounters, PeerId, PeerInfo};
 pub use policy::{

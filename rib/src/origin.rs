@@ -3,8 +3,9 @@
 use core::fmt;
 use core::net::IpAddr;
 
-use bgp_proto::{Family, Net};
+use bgp_proto::{Asn, Family, Net};
 
+use crate::origin_rules::OriginRules;
 use crate::peer::PeerId;
 
 /// Confirms the origin of received paths, by data such as the records of a datastore.
@@ -38,4 +39,9 @@ pub struct ReceivedPath<'a> {
     pub next_hop: Option<IpAddr>,
     /// Whether it has the attribute ORIGINATOR_ID (RFC 4456 §8).
     pub has_originator_id: bool,
+    /// The settings of the peer.
+    pub rules: OriginRules,
+    /// The AS in which the path originates, by its AS_PATH: only for a peer with
+    /// [`OriginRules::is_transit`], and `None` if the AS_PATH ends with a set.
+    pub origin_as: Option<Asn>,
 }

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use bgp_proto::{Asn, AttrCodes, ClusterId, FamilySet, Prefix, RouterId};
 
 use crate::eligible::AsPathChecks;
+use crate::origin_rules::OriginRules;
 use crate::policy::Policy;
 use crate::role::Role;
 
@@ -58,6 +59,8 @@ pub struct PeerInfo {
     /// own address, in one of these subnets, or link-local (RFC 4271 §5.1.3 and §6.3). `None` if
     /// every next hop is accepted.
     pub link: Option<Vec<Prefix>>,
+    /// The validation of the origin of its paths.
+    pub origin: OriginRules,
 }
 
 /// The treatment of a peer's paths when its session ends.

@@ -158,7 +158,7 @@ impl Rib {
         let evaluated = (&before.import, before.local, before.domain)
             != (&info.import, info.local, info.domain)
             || (before.local_asn, before.as_path) != (info.local_asn, info.as_path)
-            || before.link != info.link;
+            || (&before.link, before.origin) != (&info.link, info.origin);
         let advertised =
             (before.role, before.asn, before.cluster_id) != (info.role, info.asn, info.cluster_id);
         let how = match (evaluated, advertised) {

@@ -74,6 +74,7 @@ fn tables(send: Option<SendPaths>) -> (Rib, GroupId) {
                 local_asn: ASN,
                 as_path: Default::default(),
                 link: None,
+                origin: rib::OriginRules::default(),
             },
         );
     }

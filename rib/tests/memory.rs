@@ -144,6 +144,7 @@ fn fill(rib: &mut Rib, size: Size) {
                 local_asn: Asn(64_512),
                 as_path: Default::default(),
                 link: None,
+                origin: rib::OriginRules::default(),
             },
         );
         // Each peer has sets of its own.

@@ -84,6 +84,7 @@ fn rib(multipath_max: u16) -> Rib {
                 cluster_id: Default::default(),
                 domain: Default::default(),
                 link: None,
+                origin: rib::OriginRules::default(),
             },
         );
     }
@@ -140,6 +141,7 @@ fn receiving_what_is_interned_allocates_nothing() {
                     cluster_id: Default::default(),
                     domain: Default::default(),
                     link: None,
+                    origin: rib::OriginRules::default(),
                 },
             );
             ingest(&mut rib, peer, message, &params);

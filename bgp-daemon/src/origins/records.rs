@@ -1,6 +1,6 @@
 //! The records of the datastore, shared with the tables of the speaker.
 //!
-//! In the mode `enforce` the tables ask for each received path whether the records confirm it,
+//! In the mode `enforce` the tables ask for each received path of a neighbor whether the records confirm it,
 //! before it is used for the first time. The driver owns the records and changes them; both are in
 //! one task, so nobody waits for the lock.
 
@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bgp_io::bgp_proto::{Family, Net, Prefix};
-use bgp_io::rib::{OriginCheck, ReceivedPath};
+use bgp_io::bgp_proto::{Asn, Family, Net, Prefix};
+use bgp_io::rib::{OriginCheck, OriginMode, OriginRules, ReceivedPath};
 use calico_bgp::Fault;
 use calico_bgp::validation::{Affected, Neighbor, Origin, OriginIndex, ReceivedRoute};
 
@@ -43,25 +43,41 @@ pub(super) struct Records {
 
 /// The records, for the driver and for the tables.
 #[derive(Clone, Debug)]
-pub(crate) struct SharedRecords(Arc<Mutex<Records>>);
+pub(crate) struct SharedRecords {
+    /// The mode for neighbors without one of their own.
+    mode: OriginMode,
+    records: Arc<Mutex<Records>>,
+}
 
 impl SharedRecords {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(Arc::new(Mutex::new(Records {
+    pub(crate) fn new(seed: u64, mode: OriginMode) -> Self {
+        let records = Records {
             index: OriginIndex::new(seed),
             known: Known::Nothing,
             rejected: BTreeSet::new(),
             has_more_rejected: false,
-        })))
+        };
+        Self {
+            mode,
+            records: Arc::new(Mutex::new(records)),
+        }
+    }
+
+    /// Returns the mode for the paths of a neighbor.
+    pub(super) fn mode_of(&self, own: Option<OriginMode>) -> OriginMode {
+        own.unwrap_or(self.mode)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Records> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl OriginCheck for SharedRecords {
     fn confirms(&self, path: &ReceivedPath<'_>) -> bool {
+        if self.mode_of(path.rules.mode) != OriginMode::Enforce {
+            return true;
+        }
         let Some(prefix) = prefix_of(path.net).filter(|_| FAMILIES.contains(&path.family)) else {
             return true;
         };
@@ -71,7 +87,7 @@ impl OriginCheck for SharedRecords {
             has_originator_id: path.has_originator_id,
         };
         let mut records = self.lock();
-        let is_confirmed = records.confirms(path.address, &route);
+        let is_confirmed = records.confirms(path.address, path.rules, path.origin_as, &route);
         if !is_confirmed {
             records.reject(prefix);
         }
@@ -96,8 +112,18 @@ impl Records {
         is_new
     }
 
-    pub(super) fn neighbor_at(&self, address: IpAddr) -> Neighbor<'_> {
-        self.index.neighbor_at(address)
+    /// Returns the neighbor at an address, which the records determine: only one that is not a node
+    /// can pass on routes of nodes. `origin` is the AS in which its route originates.
+    pub(super) fn neighbor_at(
+        &self,
+        address: IpAddr,
+        rules: OriginRules,
+        origin: Option<Asn>,
+    ) -> Neighbor<'_> {
+        match (self.index.neighbor_at(address), origin) {
+            (Neighbor::Other, Some(origin)) if rules.is_transit => Neighbor::Transit { origin },
+            (neighbor, _) => neighbor,
+        }
     }
 
     pub(super) fn origin(&self, neighbor: Neighbor<'_>, route: &ReceivedRoute) -> Origin<'_> {
@@ -106,16 +132,21 @@ impl Records {
 
     /// Returns whether a path may be used. Before the records about nodes are read, each neighbor
     /// may be a node; before those about workloads, each route of a node may be another node's.
-    fn confirms(&self, address: IpAddr, route: &ReceivedRoute) -> bool {
-        let neighbor = self.index.neighbor_at(address);
-        match neighbor {
-            _ if self.known == Known::Nothing => false,
-            Neighbor::Other | Neighbor::Transit { .. } => true,
-            Neighbor::Node(_) if self.known < Known::All => false,
-            Neighbor::Node(_) | Neighbor::Reflector(_) => {
-                self.index.origin(neighbor, route) == Origin::Confirmed
-            }
-        }
+    fn confirms(
+        &self,
+        address: IpAddr,
+        rules: OriginRules,
+        origin: Option<Asn>,
+        route: &ReceivedRoute,
+    ) -> bool {
+        let neighbor = match self.neighbor_at(address, rules, origin) {
+            _ if self.known == Known::Nothing => return false,
+            Neighbor::Node(_) if self.known < Known::All => return false,
+            // The routes of nodes that it passes on wait for the records of workloads.
+            Neighbor::Transit { .. } if self.known < Known::All => Neighbor::Other,
+            neighbor => neighbor,
+        };
+        self.index.origin(neighbor, route) == Origin::Confirmed
     }
 
     fn reject(&mut self, prefix: Prefix) {

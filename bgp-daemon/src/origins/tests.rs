@@ -1,12 +1,15 @@
 //! Routes of nodes and their records, in virtual time.
 
 mod enforced;
+mod neighbors;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bgp_io::bgp_proto::{Family, Net};
-use bgp_io::rib::Role;
+use bgp_io::bgp_speaker::SpeakerConfig;
 use bgp_io::rib::limits::LOG_ENTRIES_MIN;
+use bgp_io::rib::{OriginMode, OriginRules, Role};
 use daemon_common::report::{Path, Route};
 use testkit::Network;
 use testkit::fixture::{address, neighbor, speaker_config};
@@ -31,10 +34,11 @@ impl Lab {
 
     /// Creates a lab whose reflector keeps so many changes of a small table.
     fn with_log(entries: usize) -> Self {
-        Self::with(entries, false)
+        Self::with(entries, OriginMode::Warn, |_| {})
     }
 
-    fn with(entries: usize, enforces: bool) -> Self {
+    /// Creates a lab with a mode of the daemon, and further configuration of the reflector.
+    fn with(entries: usize, mode: OriginMode, change: impl FnOnce(&mut SpeakerConfig)) -> Self {
         let mut network = Network::new(7);
         let mut config = speaker_config(1);
         config.limits.log_entries_min = entries;
@@ -44,8 +48,10 @@ impl Lab {
             other.peers.push(neighbor(client, 1, Role::Internal));
             network.start(client, address(client).into(), other);
         }
-        let watch = OriginWatch::new(7, enforces);
-        let records = enforces.then(|| watch.records());
+        change(&mut config);
+        let mut watch = OriginWatch::new(7, mode);
+        watch.adopt(network.now(), &config);
+        let records = watch.modes().enforces().then(|| watch.records());
         network.start_with(1, address(1).into(), config, |speaker| {
             if let Some(records) = records {
                 speaker.check_origins(Arc::new(records));
@@ -91,6 +97,7 @@ impl Lab {
         loop {
             self.network.settle();
             let now = self.network.now();
+            self.watch.needs_workloads(self.network.speaker(1));
             let (looked, reported) = self.watch.look(now, self.network.speaker_mut(1));
             self.reported.extend(reported);
             match looked.has_more {

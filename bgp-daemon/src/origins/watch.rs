@@ -8,22 +8,27 @@
 //! In the mode `enforce` the tables evaluate each path by the records, and the prefixes of rejected
 //! paths are looked up. The log has no changes of such paths, so all suspects are looked up again
 //! from time to time: some may be withdrawn.
+//!
+//! Each neighbor may have a mode of its own, so both may be in effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::Instant;
-use bgp_io::bgp_proto::{Attributes, Family, Ipv4Prefix, Ipv6Prefix, Net, NextHop, Prefix};
-use bgp_io::bgp_speaker::{Input, ReaderId};
-use bgp_io::rib::{Budget, Ineligible, PeerId, PrefixRange, Progress, RouteView};
+use bgp_io::bgp_proto::{Family, Ipv4Prefix, Ipv6Prefix, Net, Prefix};
+use bgp_io::bgp_speaker::{Input, PeerConfig, ReaderId, SpeakerConfig};
+use bgp_io::rib::{Budget, OriginMode, PeerId, PrefixRange, Progress};
 use calico_bgp::Fault;
-use calico_bgp::validation::{Affected, Neighbor, Origin, Owner, ReceivedRoute};
+use calico_bgp::validation::{Affected, Neighbor, ReceivedRoute};
 use daemon_common::report::{OriginFigures, Routes};
 use ipnet::IpNet;
 
+use super::modes::{Modes, rules_of};
 use super::records::{FAMILIES, Known, SharedRecords, prefix_of};
+use super::seen::{Seen, seen, suspicion};
 use crate::limits::{
     ORIGIN_FAULTS_MAX, ORIGIN_LOOKUPS_MAX, ORIGIN_RESCAN_AFTER, ORIGIN_SCAN_BITE,
     ORIGIN_SUSPECTS_MAX, ORIGIN_SUSPECTS_RESCAN, ORIGIN_TURN_MAX, ORIGIN_WAIT,
@@ -37,7 +42,7 @@ type Place = (Prefix, IpAddr, u32);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Suspect {
     pub(crate) peer: PeerId,
-    /// The node that is its neighbor.
+    /// The node that is its neighbor, or the name of a neighbor that is no node.
     pub(crate) node: String,
     pub(crate) next_hop: Option<IpAddr>,
     pub(crate) reason: String,
@@ -51,14 +56,6 @@ pub(crate) struct Unconfirmed {
     pub(crate) prefix: Prefix,
     pub(crate) address: IpAddr,
     pub(crate) suspect: Suspect,
-}
-
-/// A path in use, or one that the tables have rejected.
-struct Seen {
-    peer: PeerId,
-    path_id: u32,
-    next_hop: Option<IpAddr>,
-    has_originator_id: bool,
 }
 
 /// The position of a reading of everything.
@@ -75,8 +72,9 @@ enum Scan {
 #[derive(Debug)]
 pub(crate) struct OriginWatch {
     records: SharedRecords,
-    /// Whether the tables reject the paths that the records do not confirm.
-    enforces: bool,
+    modes: Modes,
+    /// The records that the neighbors need.
+    needed: Known,
     /// Prefixes that the tables must evaluate again.
     reevaluated: BTreeSet<PrefixRange>,
     /// When the tables must evaluate all paths again.
@@ -108,10 +106,11 @@ pub(crate) struct OriginWatch {
 
 impl OriginWatch {
     /// Creates a value without records.
-    pub(crate) fn new(seed: u64, enforces: bool) -> Self {
+    pub(crate) fn new(seed: u64, mode: OriginMode) -> Self {
         Self {
-            records: SharedRecords::new(seed),
-            enforces,
+            records: SharedRecords::new(seed, mode),
+            modes: Modes::new(mode),
+            needed: Known::Nodes,
             reevaluated: BTreeSet::new(),
             reevaluate_all_at: None,
             reader: None,
@@ -149,34 +148,67 @@ impl OriginWatch {
 
     /// Begins to evaluate routes: these records were read.
     pub(crate) fn begin(&mut self, now: Instant, known: Known) {
-        if (self.enforces || known == Known::All) && self.records.lock().learn(known) {
-            self.scan_at = Some(now);
-            self.reevaluate_all_at = self.enforces.then_some(now);
+        if self.records.lock().learn(known) {
+            self.evaluate_all(now);
         }
+    }
+
+    /// Evaluates all paths again.
+    fn evaluate_all(&mut self, now: Instant) {
+        self.scan_at = Some(now);
+        self.reevaluate_all_at = self.modes.enforces().then_some(now);
+    }
+
+    /// Lets a speaker that has not started use confirmed paths only.
+    pub(crate) fn enforce(&self, speaker: &mut Speaker) {
+        speaker.check_origins(Arc::new(self.records()));
+    }
+
+    /// Adopts the modes of the speaker's neighbors.
+    pub(crate) fn adopt(&mut self, now: Instant, config: &SpeakerConfig) {
+        if self.modes.adopt(config) && self.is_in_effect() {
+            self.evaluate_all(now);
+        }
+    }
+
+    /// Returns the modes of the neighbors.
+    pub(crate) const fn modes(&self) -> &Modes {
+        &self.modes
     }
 
     /// Returns whether routes are evaluated.
     fn is_in_effect(&self) -> bool {
-        let known = self.records.lock().known();
-        known == Known::All || self.enforces && known == Known::Nodes
+        self.modes.is_enabled() && self.records.lock().known() >= Known::Nodes
     }
 
-    /// Returns whether a neighbor of the speaker is a node whose routes need records of workloads.
-    /// In the mode `enforce` that is also assumed of each dynamic neighbor: its routes must not wait
-    /// for the records after its End-of-RIB.
-    pub(crate) fn needs_workloads(&self, speaker: &Speaker) -> bool {
+    /// Returns whether a neighbor of the speaker is a node whose routes need records of workloads,
+    /// or passes such routes on. In the mode `enforce` that is also assumed of each dynamic neighbor:
+    /// its routes must not wait for the records after its End-of-RIB.
+    pub(crate) fn needs_workloads(&mut self, speaker: &Speaker) -> bool {
         let records = self.records.lock();
-        let mut peers = speaker.peers();
-        let is_node = |address| matches!(records.neighbor_at(address), Neighbor::Node(_));
-        let has_ranges = !speaker.config().ranges.is_empty();
-        self.enforces && has_ranges || peers.any(|peer| is_node(peer.config.remote))
+        let mode = |peer: &PeerConfig| self.records.mode_of(peer.origin_validation);
+        let is_node = |peer: &PeerConfig| {
+            let neighbor = records.neighbor_at(peer.remote, rules_of(peer), None);
+            matches!(neighbor, Neighbor::Node(_))
+        };
+        let needs =
+            |peer: &PeerConfig| mode(peer) != OriginMode::Off && (peer.is_transit || is_node(peer));
+        let mut ranges = speaker.config().ranges.iter();
+        let has_ranges = ranges.any(|range| mode(&range.template) == OriginMode::Enforce);
+        let is_needed = has_ranges || speaker.peers().any(|peer| needs(peer.config));
+        drop(records);
+        if is_needed {
+            self.needed = Known::All;
+        }
+        is_needed
     }
 
     fn affect(&mut self, now: Instant, affected: Affected) {
-        let mut is_wide = !affected.nodes.is_empty();
+        let concerns_all = !affected.nodes.is_empty() || affected.transit;
+        let mut is_wide = concerns_all;
         for range in affected.ranges {
             let prefix = range.prefix();
-            if self.enforces {
+            if self.modes.enforces() {
                 self.reevaluated.insert(range.clone());
             }
             match range.lengths() == (prefix.len()..=prefix.len()) {
@@ -193,7 +225,7 @@ impl OriginWatch {
             self.reevaluated.clear();
             self.reevaluate_all_at = Some(now);
         }
-        if self.enforces && !affected.nodes.is_empty() {
+        if self.modes.enforces() && concerns_all {
             let at = now + ORIGIN_RESCAN_AFTER;
             self.reevaluate_all_at.get_or_insert(at);
         }
@@ -236,9 +268,10 @@ impl OriginWatch {
         if !self.is_in_effect() {
             return (looked, Vec::new());
         }
-        if self.enforces {
+        if self.modes.enforces() {
             self.reevaluate(now, speaker, &mut looked);
-        } else {
+        }
+        if self.modes.warns() {
             for family in FAMILIES {
                 self.read(now, speaker, family, &mut looked);
             }
@@ -258,7 +291,7 @@ impl OriginWatch {
             self.suspects_at = None;
         }
         self.scan(now, speaker);
-        if self.enforces && self.scan.is_none() && !self.suspects.is_empty() {
+        if self.modes.enforces() && self.scan.is_none() && !self.suspects.is_empty() {
             self.suspects_at.get_or_insert(now + ORIGIN_WAIT);
         }
         let unconfirmed = self.check(now, speaker);
@@ -304,7 +337,11 @@ impl OriginWatch {
             self.scan_at.get_or_insert(now);
         }
         for (prefix, paths) in changes {
-            self.evaluate(now, speaker, prefix, paths);
+            match self.modes.enforces() {
+                // A change has no rejected paths.
+                true => self.look_up(now, speaker, prefix),
+                false => self.evaluate(now, speaker, prefix, paths),
+            }
         }
     }
 
@@ -386,24 +423,25 @@ impl OriginWatch {
             let Some(peer) = speaker.peer_config(path.peer) else {
                 continue; // A route of this host.
             };
-            let neighbor = records.neighbor_at(peer.remote);
-            let (Neighbor::Node(node) | Neighbor::Reflector(node)) = neighbor else {
+            let mode = shared.mode_of(peer.origin_validation);
+            if mode == OriginMode::Off {
                 continue;
-            };
+            }
+            let (rules, origin) = (rules_of(peer), path.origin_as(peer));
+            let neighbor = records.neighbor_at(peer.remote, rules, origin);
             let route = ReceivedRoute {
                 prefix,
                 next_hop: path.next_hop,
                 has_originator_id: path.has_originator_id,
             };
-            let is_unread = self.enforces && records.known() < Known::All;
-            let reason = match neighbor {
-                Neighbor::Node(_) if is_unread => Some("the records are not read yet".to_owned()),
-                _ => reason(records.origin(neighbor, &route)),
-            };
+            let reason = suspicion(&records, (neighbor, mode), &route);
             if let Some(reason) = reason {
                 let suspect = Suspect {
                     peer: path.peer,
-                    node: node.to_owned(),
+                    node: match neighbor {
+                        Neighbor::Node(node) | Neighbor::Reflector(node) => node.to_owned(),
+                        _ => speaker.peer_name(path.peer).to_owned(),
+                    },
                     next_hop: path.next_hop,
                     reason,
                     since: now,
@@ -451,7 +489,7 @@ impl OriginWatch {
         if self.check_at.is_none_or(|at| now < at) {
             return Vec::new();
         }
-        if self.records.lock().known() < Known::All {
+        if self.records.lock().known() < self.needed {
             // The datastore is unreachable: no record is missing yet.
             self.check_at = Some(now + ORIGIN_WAIT);
             return Vec::new();
@@ -526,42 +564,6 @@ impl OriginWatch {
     pub(crate) fn faults(&self) -> impl Iterator<Item = &Fault> {
         self.faults.values()
     }
-}
-
-impl Seen {
-    fn new(peer: PeerId, path_id: u32, attributes: &Attributes) -> Self {
-        Self {
-            peer,
-            path_id,
-            next_hop: match attributes.next_hop {
-                Some(NextHop::V4(address)) => Some(address.into()),
-                Some(NextHop::V6 { global, .. }) => Some(global.into()),
-                _ => None,
-            },
-            has_originator_id: attributes.originator_id.is_some(),
-        }
-    }
-}
-
-/// Returns the paths in use, and those that the tables have rejected.
-fn seen(view: &RouteView<'_>) -> Vec<Seen> {
-    let is_rejected = |reason: Option<Ineligible>| reason == Some(Ineligible::Unconfirmed);
-    let used = view.paths.iter();
-    let used = used.filter(|path| path.best || path.multipath || is_rejected(path.ineligible));
-    used.map(|path| Seen::new(path.peer, path.path_id, &path.received))
-        .collect()
-}
-
-/// Returns why a route is not confirmed.
-fn reason(origin: Origin<'_>) -> Option<String> {
-    Some(match origin {
-        Origin::Confirmed => return None,
-        Origin::Unknown => "no record of the node".to_owned(),
-        Origin::NextHop => "the next hop is not the node's".to_owned(),
-        Origin::Conflict(Owner::Node(name)) => format!("a record of node {name}"),
-        Origin::Conflict(Owner::Pool(name)) => format!("in the pool {name}"),
-        Origin::Conflict(Owner::Services) => "in a service range".to_owned(),
-    })
 }
 
 /// Requests the tables to evaluate the paths in a range of prefixes again.

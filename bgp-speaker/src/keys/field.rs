@@ -8,7 +8,7 @@ use core::net::IpAddr;
 
 use bgp_fsm::{GracefulRestartConfig, PeerAs};
 use bgp_proto::{Asn, ClusterId, Family, FamilySet, Prefix, RouterId};
-use rib::{NextHopMode, Policy, SendPaths};
+use rib::{NextHopMode, OriginMode, Policy, SendPaths};
 
 use super::{
     read::{by_family, set_of},
@@ -57,6 +57,7 @@ texts! {
         Self::Own => "self",
         Self::Keep => "keep",
     }.into();
+    OriginMode: Self::named, |mode| mode.name().into();
     Policy: policy, |policy| match policy {
         Self::AcceptAll => "accept".into(),
         Self::RejectAll => "deny".into(),

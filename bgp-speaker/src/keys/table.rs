@@ -12,7 +12,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use bgp_fsm::{GracefulRestartConfig, PeerAs, SessionConfig, limits::HANDSHAKE_S_MAX};
 use bgp_proto::{ClusterId, Family, FamilySet};
-use rib::{AsPathChecks, NextHopMode, Policy, Role, SendPaths};
+use rib::{AsPathChecks, NextHopMode, OriginMode, Policy, Role, SendPaths};
 
 use super::{
     Effect, Fallback, Key, PeerKey, Place, Report, Store,
@@ -60,6 +60,14 @@ const IN_CODE: PeerKey = Key {
     kind: Kind::InCode,
     places: &[],
     effect: Effect::NextSession,
+    ..BOTH
+};
+
+/// The defaults of a row that is set in the datastore only: a file with neighbors has no datastore.
+const STORED: PeerKey = Key {
+    places: &[],
+    store: Store::Annotation,
+    report: Report::InNeighbors,
     ..BOTH
 };
 
@@ -512,6 +520,22 @@ peer_keys! {
             example: || 100.into(),
             ..BOTH
         };
+
+    "origin_validation": [origin_validation]: Option<OriginMode> = None,
+        "the consequence for routes of the neighbor that no record of the datastore confirms; see \
+         [origin validation](origin-validation.md)",
+        Key {
+            kind: Kind::Word(&["off", "warn", "enforce"]),
+            default: Fallback::Words("`origin_validation` of the daemon"),
+            effect: Effect::Reevaluated,
+            example: || "enforce".into(),
+            ..STORED
+        };
+
+    "transit": [is_transit]: bool = false,
+        "the neighbor is no node, and passes routes of nodes on, as the switch of a rack does: origin \
+         validation confirms a route of a node if AS_PATH ends with the AS of that node",
+        Key { effect: Effect::Reevaluated, ..STORED };
 
     "extended_messages": [session.extended_messages],
         "messages of up to 65535 octets (RFC 8654). The daemon offers them, and sends them to a \

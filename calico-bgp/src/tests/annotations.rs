@@ -78,3 +78,47 @@ fn annotation_that_is_refused_is_a_fault() {
         );
     }
 }
+
+#[test]
+fn origin_validation_is_set_by_an_annotation_of_the_bgppeer() {
+    let (peer, faults) = annotated(&[
+        ("cambric.io/origin-validation", "warn"),
+        ("cambric.io/transit", "true"),
+    ]);
+    assert!(faults.is_empty(), "{faults:?}");
+    assert_eq!(peer.origin_validation, Some(rib::OriginMode::Warn));
+    assert!(peer.is_transit);
+    let (peer, faults) = annotated(&[("cambric.io/origin-validation", "on")]);
+    assert_eq!((peer.origin_validation, faults.len()), (None, 1));
+}
+
+/// Both sides of the session are of the BGPPeer, but only its peers can be switches.
+#[test]
+fn node_with_transit_is_reported_and_validated_as_a_node() {
+    let mut view = view(&[
+        ("a", r#""ipv4Address":"10.0.0.1/24""#),
+        ("b", r#""ipv4Address":"10.0.0.2/24""#),
+    ]);
+    let text = r#"{"metadata":{"name":"tor","annotations":{"cambric.io/transit":"true",
+        "cambric.io/origin-validation":"enforce"}},
+        "spec":{"node":"a","peerIP":"10.0.0.2","asNumber":64512}}"#;
+    let key = "/calico/resources/v3/projectcalico.org/bgppeers/tor";
+    assert!(view.take(key.as_bytes(), Some(text.as_bytes())));
+    let mut sides = [("a", 1), ("b", 0)].into_iter().map(|(name, count)| {
+        let derived = derive(&view, &host(name), &Secrets::new());
+        let faults = derived.faults.iter();
+        let faults = faults.filter(|fault| fault.field.contains("transit"));
+        assert_eq!(faults.count(), count, "{:?}", derived.faults);
+        let peers = derived.intent.expect("a speaker").speaker.peers;
+        let remote: IpAddr = match name {
+            "a" => "10.0.0.2".parse().expect("an address"),
+            _ => "10.0.0.1".parse().expect("an address"),
+        };
+        let peer = peers.into_iter().find(|peer| peer.remote == remote);
+        let peer = peer.expect("the other side");
+        (peer.origin_validation, peer.is_transit)
+    });
+    let mode = Some(rib::OriginMode::Enforce);
+    assert_eq!(sides.next(), Some((mode, true)), "the BGPPeer's node");
+    assert_eq!(sides.next(), Some((mode, false)), "the reverse side");
+}

@@ -95,8 +95,8 @@ impl OriginFigures {
         }
         let mut note = match self.unconfirmed {
             0 if !self.incomplete => return None,
-            1 => "1 route of a node has no record in the datastore".to_owned(),
-            count => format!("{count} routes of nodes have no record in the datastore"),
+            1 => "1 route of a neighbor has no record in the datastore".to_owned(),
+            count => format!("{count} routes of neighbors have no record in the datastore"),
         };
         if self.incomplete {
             note.push_str(", and more than this daemon can hold");

@@ -136,6 +136,7 @@ impl Bench {
                     cluster_id: ClusterId(Ipv4Addr::new(1, 1, 1, 1)),
                     domain: Default::default(),
                     link: None,
+                    origin: rib::OriginRules::default(),
                 },
             );
         }

@@ -3,7 +3,7 @@
 
 use core::net::IpAddr;
 
-use bgp_proto::{Family, Net, Prefix};
+use bgp_proto::{Asn, Family, Net, Prefix};
 
 use crate::attributes::{AttrId, times};
 use crate::eligible::Ineligible;
@@ -93,5 +93,20 @@ pub(crate) fn is_confirmed(
         path_id,
         next_hop: shared.next_hops.address(ranks.next_hop),
         has_originator_id: ranks.originator != 0,
+        rules: info.origin,
+        origin_as: match info.origin.is_transit {
+            true => origin_as(shared, received, info),
+            false => None,
+        },
     })
+}
+
+/// Returns the AS in which a path originates. An empty AS_PATH is one of the local AS, as in RFC 6811
+/// §2.
+fn origin_as(shared: &Shared, set: AttrId, peer: &PeerInfo) -> Option<Asn> {
+    let path = shared.interner.get(set).as_path;
+    match path.is_empty() {
+        true => peer.role.is_internal().then_some(peer.local_asn),
+        false => path.origin_as(),
+    }
 }

@@ -43,6 +43,7 @@ fn rib() -> Rib {
             cluster_id: Default::default(),
             domain: Default::default(),
             link: None,
+            origin: crate::origin_rules::OriginRules::default(),
         };
         rib.peer_up(PeerId(peer), info);
     }

@@ -72,6 +72,7 @@ pub fn info_of(peer: u16, alias: bool, import: &Policy) -> PeerInfo {
         cluster_id: CLUSTER_ID,
         domain: domain_of(peer),
         link: link_of(peer),
+        origin: rib::OriginRules::default(),
     };
     info.as_path.own_as_max = u8::from(peer == 3 || peer == 5);
     info.as_path.allow_as_sets = peer.is_multiple_of(2);

@@ -56,6 +56,7 @@ fn info(peer: u16) -> PeerInfo {
         cluster_id: Default::default(),
         domain: Default::default(),
         link: None,
+        origin: rib::OriginRules::default(),
     }
 }
 

@@ -43,21 +43,33 @@ async fn until(
 // Promise: as bgp-daemon route_of_another_node_is_reported_after_five_seconds
 #[tokio::test]
 async fn route_without_record_is_reported_until_the_store_has_one() {
-    let path = unconfirmed("warn").await;
+    let path = unconfirmed("warn", None).await;
     assert!(path.best, "the route stays in use");
 }
 
 // Promise: as bgp-daemon route_is_used_as_long_as_it_has_a_record
 #[tokio::test]
 async fn route_without_record_is_not_used_until_the_store_has_one() {
-    let path = unconfirmed("enforce").await;
+    unused(&unconfirmed("enforce", None).await);
+}
+
+// Promise: as bgp-daemon mode_of_a_neighbor_has_precedence_over_the_daemons
+#[tokio::test]
+async fn mode_of_a_bgppeer_applies_to_its_sessions() {
+    unused(&unconfirmed("off", Some("enforce")).await);
+    let path = unconfirmed("enforce", Some("warn")).await;
+    assert!(path.best, "the route stays in use");
+}
+
+fn unused(path: &Path) {
     assert!(!path.best);
     let lost = path.lost.as_deref();
     assert_eq!(lost, Some("not eligible: origin not confirmed"));
 }
 
-/// Lets a node announce a route before its record arrives. Returns the path as it was before.
-async fn unconfirmed(mode: &str) -> Path {
+/// Lets a node announce a route before its record arrives, with a mode of the daemon, and possibly
+/// one of the node's BGPPeer. Returns the path as it was before.
+async fn unconfirmed(mode: &str, own_mode: Option<&str>) -> Path {
     let (store, at) = store().await;
     let (own, node, port) = (own_address().ip(), own_address().ip(), two_ports());
     let settings = format!(r#"{{"spec":{{"listenPort":{port},"bindMode":"NodeIP"}}}}"#);
@@ -69,6 +81,13 @@ async fn unconfirmed(mode: &str) -> Path {
         r#"{{"spec":{{"bgp":{{"ipv4Address":"{node}/8"}},"addresses":[{{"address":"10.0.0.2"}}]}}}}"#
     );
     put(&store, "nodes", "n2", &n2).await;
+    if let Some(mode) = own_mode {
+        let peer = format!(
+            r#"{{"metadata":{{"annotations":{{"cambric.io/origin-validation":"{mode}"}}}},
+                "spec":{{"node":"rr","peerIP":"{node}"}}}}"#
+        );
+        put(&store, "bgppeers", "n2", &peer).await;
+    }
     let directory = tempfile::tempdir().expect("a directory");
     let (config, control) = (
         directory.path().join("rr.toml"),
@@ -97,6 +116,8 @@ async fn unconfirmed(mode: &str) -> Path {
     let mut facts = status.facts.iter();
     let fact = facts.find(|fact| fact.name == "origin validation");
     let value = fact.map(|fact| fact.value.as_str());
+    let own = own_mode.map(|own| format!(", {own} for 1 of the neighbors"));
+    let mode = format!("{mode}{}", own.unwrap_or_default());
     let expected = format!("{mode}, records in-sync, 1 unconfirmed, 0 pending, oldest for ");
     assert!(
         value.is_some_and(|value| value.starts_with(&expected)),
@@ -104,7 +125,7 @@ async fn unconfirmed(mode: &str) -> Path {
     );
     let mut notes = status.notes.iter();
     assert!(
-        notes.any(|note| note.starts_with("1 route of a node")),
+        notes.any(|note| note.starts_with("1 route of a neighbor")),
         "{status:?}"
     );
     let path = reflector.routes().await.routes.remove(0).paths.remove(0);

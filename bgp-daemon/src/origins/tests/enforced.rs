@@ -3,16 +3,16 @@
 use super::*;
 
 impl Lab {
-    fn enforcing() -> Self {
-        Self::with(LOG_ENTRIES_MIN, true)
+    pub(super) fn enforcing() -> Self {
+        Self::with(LOG_ENTRIES_MIN, OriginMode::Enforce, |_| {})
     }
 
-    fn run_for_a_second(&mut self) {
+    pub(super) fn run_for_a_second(&mut self) {
         self.run(Duration::from_secs(1));
     }
 
     /// Returns how many paths of a node the tables exclude.
-    fn excluded(&self, node: usize) -> u64 {
+    pub(super) fn excluded(&self, node: usize) -> u64 {
         let excluded = crate::report::excluded(self.network.speaker(1));
         excluded
             .get(&format!("n{node}"))

@@ -23,7 +23,7 @@ macro_rules! route_events {
             address: Option<IpAddr>, path_id: Option<u64>, to: Text, to_count: u64,
             policy: Option<Text>,
         }
-        #[doc = "No record of the datastore confirms a route that a node advertised 5 s ago (`origin_validation`). `node` is the node of the neighbor; `reason` has the record of another node, or `no record of the node`. In the `mode` `warn` the route stays in use, in `enforce` it is not used."]
+        #[doc = "No record of the datastore confirms a route that a neighbor advertised 5 s ago (`origin_validation`). `node` is the node of the neighbor, or the name of a neighbor that is no node; `reason` has the record of another owner, or `no record of the node`. In the `mode` `warn` the route stays in use, in `enforce` it is not used."]
         RouteUnconfirmed "route.unconfirmed" WARN [Each] "no record of the datastore confirms the route" {
             prefix: IpNet, family: Text, neighbor: Text, address: Option<IpAddr>, node: Text,
             next_hop: Option<Text>, reason: Text, mode: Text,
