@@ -371,7 +371,7 @@ mod tests {
     use alloc::string::ToString;
 
     // Promise (BGP): Every event in every state of a session has a defined action, and the graph
-    // in `docs/design/fsm.dot` is the table that runs.
+    // in `docs/design/fsm.dot` is drawn from the table of these actions.
     #[test]
     fn every_cell_is_answered_by_exactly_one_row() {
         for state in State::ALL {

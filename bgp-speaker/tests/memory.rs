@@ -413,7 +413,7 @@ fn assert_accounts(stalled: &Stalled, held: usize) {
     assert!(held >= received / 2, "{held} octets are held: {usage:?}");
 }
 
-// Promise (BGP): queued octets stay below the limits of `show limits`, however long messages are.
+// Promise (BGP): Queued octets stay below the limits of `show limits`, however long messages are.
 #[test]
 fn slow_readers_of_long_updates_take_what_limits_state() {
     // Of the group and family, and of each client. Octets are allocated in pieces.

@@ -29,8 +29,8 @@ fn good(seed: u64, nodes: u16) -> Outcome {
     }
 }
 
-// Promise (BGP): After any chaos, a speaker at rest holds from a neighbor what the neighbor has
-// sent; without the neighbor it holds nothing.
+// Promise (BGP): After faults of any kind, a speaker's Adj-RIB-In has exactly the routes that the
+// neighbor has sent, and nothing remains of a removed neighbor.
 #[test]
 fn chaos_then_calm() {
     let nodes = number("CAMBRIC_SIM_NODES").map_or(8, |nodes| u16::try_from(nodes).expect("few"));

@@ -57,7 +57,7 @@ use FaultKind as K;
 use PeerKind::{External, Internal};
 use Remedy::{AttributeDiscard, ResetSession, TreatAsWithdraw};
 
-// Promise (BGP): The most severe of several faults decides the remedy.
+// Promise (BGP): An UPDATE with several faults is handled by the most severe one.
 #[test]
 fn all_faults_are_reported_and_the_worst_decides() {
     let attributes: &[&[u8]] = &[

@@ -172,7 +172,7 @@ async fn changed_finding_waits_for_its_own_grace_period() {
     assert_eq!(collector.look(now + 3 * GRACE, &second).unwrap().len(), 1);
 }
 
-// Promise (Workloads): Nothing is collected that may be in use.
+// Promise (Workloads): Garbage collection releases no address that may be in use.
 #[tokio::test]
 async fn nothing_is_collected_where_not_all_can_be_seen() {
     let store = Local::empty();

@@ -66,8 +66,8 @@ fn run(setup: &Setup, events: &[Event], seed: u64) -> World {
 }
 
 proptest! {
-    // Promise (BGP): Every peer holds exactly the routes that an exporter of its own would have
-    // sent. This is also true if the best path moves between clients, and if some peers receive
+    // Promise (BGP): Every peer receives exactly the routes that a separate exporter for this peer
+    // would send. This is also true if the best path moves between clients, and if some peers receive
     // one path of a prefix and others several.
     #[test]
     fn every_peer_holds_what_a_naive_exporter_gives_it(

@@ -38,8 +38,8 @@ fn read(rib: &mut Rib, cursor: &mut Cursor) -> Vec<Option<PeerId>> {
     read
 }
 
-// Promise (BGP): A path whose origin is not confirmed is never used, not for a moment. It counts
-// against the limits of its peer.
+// Promise (BGP): A path with an unconfirmed origin is never used, but counts against the limits of
+// its peer.
 #[test]
 fn unconfirmed_path_is_held_counted_and_not_used() {
     let mut rib = rib();

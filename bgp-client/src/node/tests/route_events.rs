@@ -37,7 +37,7 @@ async fn read(path: &Path, watch: Option<u64>, count: usize) -> Vec<EventRecord>
     all
 }
 
-// Promise (Daemons): Events of one route are reported in the order of what happened.
+// Promise (Daemons): Events of one route are reported in the order of its changes.
 /// One watch is all there are in this process: others would count for it, too.
 #[tokio::test]
 async fn events_of_a_route_come_in_the_order_of_what_happened() {

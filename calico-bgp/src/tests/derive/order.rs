@@ -44,7 +44,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     // Promise (Datastore): The configuration from the datastore does not depend on the order of
-    // updates, and a deletion leaves no trace.
+    // updates, and nothing remains of a deleted key.
     /// The same keys derive the same result, in any order and with any deletions and rewrites in
     /// between; a key that is added and deleted leaves no trace.
     #[test]
