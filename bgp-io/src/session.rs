@@ -173,7 +173,7 @@ impl<T: Transport> SessionStream<T> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// [`next`](Self::next) for a `Future` or `Stream` of the caller.
+    /// Polls [`next`](Self::next) for a `Future` or `Stream` of the caller.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<SessionEvent>> {
         for _ in 0..SESSION_TURN_STEPS {
             // The last message is under way before its event is returned.

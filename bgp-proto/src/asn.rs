@@ -15,7 +15,7 @@ impl Asn {
     /// Replaces numbers in two-octet fields that do not fit there (RFC 6793 §9).
     pub const TRANS: Self = Self(23_456);
 
-    /// Whether the number fits a two-octet field.
+    /// Returns whether the number fits a two-octet field.
     pub const fn is_two_octet(self) -> bool {
         self.0 <= 0xffff
     }
@@ -29,7 +29,7 @@ impl Asn {
         }
     }
 
-    /// Whether the number is reserved for private use (RFC 6996 §5).
+    /// Returns whether the number is reserved for private use (RFC 6996 §5).
     pub const fn is_private(self) -> bool {
         matches!(self.0, 64_512..=65_534 | 4_200_000_000..=4_294_967_294)
     }

@@ -19,7 +19,7 @@ macro_rules! wire_enum {
         impl $name {
             $( $(#[$vmeta])* pub const $variant: Self = Self($value); )*
 
-            /// The name the protocol's documents use, if the value is a known one.
+            /// Returns the name the protocol's documents use, if the value is a known one.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $( $value => Some($text), )*

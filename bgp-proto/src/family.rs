@@ -90,12 +90,12 @@ families! {
 const _: () = assert!(FAMILIES.len() <= u32::BITS as usize);
 
 impl Family {
-    /// The family of this AFI and SAFI, whether it has a row or not.
+    /// Returns the family of this AFI and SAFI, whether it has a row or not.
     pub const fn new(afi: u16, safi: u8) -> Self {
         Self { afi, safi }
     }
 
-    /// The family's row of [`FAMILIES`]; `None` if this speaker cannot carry it.
+    /// Returns the family's row of [`FAMILIES`]; `None` if this speaker cannot carry it.
     pub fn row(self) -> Option<&'static FamilyRow> {
         self.index()
             .and_then(|index| FAMILIES.get(usize::from(index)))
@@ -115,7 +115,8 @@ impl Family {
         }
     }
 
-    /// Position of the family's row in [`FAMILIES`]: small, dense, good as an array index.
+    /// Returns the position of the family's row in [`FAMILIES`]: small, dense, good as an array
+    /// index.
     pub const fn index(self) -> Option<u8> {
         let mut rows = FAMILIES;
         let mut index = 0;
@@ -198,7 +199,7 @@ pub struct FamilyRow {
 }
 
 impl FamilyRow {
-    /// Whether NLRI of this family decode into prefixes; others stay opaque octets.
+    /// Returns whether NLRI of this family decode into prefixes; others stay opaque octets.
     pub const fn is_typed(&self) -> bool {
         matches!(self.framing, Framing::Ipv4 | Framing::Ipv6)
     }
@@ -278,7 +279,7 @@ impl FamilySet {
         .with(Family::IPV4_UNICAST)
         .with(Family::IPV6_UNICAST);
 
-    /// Every family of [`FAMILIES`].
+    /// Returns every family of [`FAMILIES`].
     pub const fn all() -> Self {
         Self(u32::MAX >> (u32::BITS as usize - FAMILIES.len()))
     }
@@ -292,7 +293,7 @@ impl FamilySet {
             .collect()
     }
 
-    /// The set and `family`; the same set if the family has no row.
+    /// Returns the set and `family`; the same set if the family has no row.
     #[must_use]
     pub const fn with(self, family: Family) -> Self {
         match family.index() {
@@ -318,7 +319,7 @@ impl FamilySet {
         was
     }
 
-    /// Whether `family` is in the set.
+    /// Returns whether `family` is in the set.
     pub const fn contains(&self, family: Family) -> bool {
         match family.index() {
             Some(index) => self.0 & 1 << index != 0,
@@ -326,35 +327,35 @@ impl FamilySet {
         }
     }
 
-    /// The families of both sets.
+    /// Returns the families of both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// The families of either set.
+    /// Returns the families of either set.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The families of this set that are not in `other`.
+    /// Returns the families of this set that are not in `other`.
     #[must_use]
     pub const fn difference(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether no family is in the set.
+    /// Returns whether no family is in the set.
     pub const fn is_empty(&self) -> bool {
         self.0 == 0
     }
 
-    /// How many families are in the set.
+    /// Returns the number of families in the set.
     pub const fn len(&self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// The families in the order of the table.
+    /// Returns the families in the order of the table.
     pub fn iter(self) -> impl Iterator<Item = Family> + Clone {
         FAMILIES
             .iter()

@@ -22,7 +22,7 @@ pub enum Remedy {
 }
 
 impl Remedy {
-    /// Name as RFC 7606 §2 has it.
+    /// Returns the name as RFC 7606 §2 has it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::AttributeDiscard => "attribute discard",
@@ -81,7 +81,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// A few words for people.
+    /// Returns a short description for people.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Overrun => "attribute runs past the end of the attributes",
@@ -102,7 +102,7 @@ impl FaultKind {
         }
     }
 
-    /// A fixed word for machines.
+    /// Returns a fixed word for machines.
     pub const fn slug(self) -> &'static str {
         match self {
             Self::Overrun => "overrun",
@@ -173,13 +173,13 @@ impl Fault {
         }
     }
 
-    /// The strongest remedy of several faults.
+    /// Returns the strongest remedy of several faults.
     pub fn worst(faults: &[Self]) -> Option<Remedy> {
         faults.iter().map(Self::remedy).max()
     }
 
-    /// The NOTIFICATION that a session reset for this fault sends (RFC 4271 §6.3). `body` is
-    /// the UPDATE's body: errors about an attribute carry its octets back.
+    /// Returns the NOTIFICATION that a session reset for this fault sends (RFC 4271 §6.3). `body`
+    /// is the UPDATE's body: errors about an attribute carry its octets back.
     pub fn notification(&self, body: &[u8]) -> Notification {
         let attribute = || self.attribute_octets(body);
         let (subcode, data) = match self.kind {

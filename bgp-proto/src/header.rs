@@ -30,7 +30,8 @@ wire_enum! {
 }
 
 impl MessageKind {
-    /// Shortest message of this type, header included, in octets; `None` for unknown types.
+    /// Returns the length of the shortest message of this type, header included, in octets; `None`
+    /// for unknown types.
     pub const fn octets_min(self) -> Option<usize> {
         match self {
             Self::Open => Some(29),

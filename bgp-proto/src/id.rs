@@ -11,12 +11,12 @@ macro_rules! dotted_id {
         pub struct $name(pub Ipv4Addr);
 
         impl $name {
-            /// The four octets, most significant first.
+            /// Returns the four octets, most significant first.
             pub const fn octets(self) -> [u8; 4] {
                 self.0.octets()
             }
 
-            /// Whether all four octets are zero.
+            /// Returns whether all four octets are zero.
             pub const fn is_zero(self) -> bool {
                 self.0.is_unspecified()
             }

@@ -23,7 +23,7 @@ pub enum Net<'a> {
 }
 
 impl Net<'_> {
-    /// The prefix, unless the family is an opaque one.
+    /// Returns the prefix, unless the family is an opaque one.
     pub const fn prefix(&self) -> Option<Prefix> {
         match self {
             Self::V4(prefix) => Some(Prefix::V4(*prefix)),
@@ -32,7 +32,7 @@ impl Net<'_> {
         }
     }
 
-    /// Octets the NLRI takes in a message, without a path identifier.
+    /// Returns the number of octets that the NLRI takes in a message, without a path identifier.
     pub fn wire_octets(&self) -> usize {
         match self {
             Self::V4(prefix) => 1 + octets_of_bits(prefix.len()),
@@ -122,7 +122,7 @@ pub struct Nlri<'a> {
 }
 
 impl<'a> Nlri<'a> {
-    /// A destination without a path identifier.
+    /// Returns a destination without a path identifier.
     pub const fn new(net: Net<'a>) -> Self {
         Self { path_id: 0, net }
     }
@@ -205,7 +205,7 @@ impl<'a> NlriIter<'a> {
         self.reader.is_empty() && self.then.is_none()
     }
 
-    /// Octets left to read.
+    /// Returns the number of octets left to read.
     pub const fn octets_left(&self) -> usize {
         let then = match &self.then {
             Some(run) => run.reader.rest().len(),
@@ -256,8 +256,8 @@ impl<'a> Iterator for NlriIter<'a> {
 }
 
 impl FamilyRow {
-    /// Octets of the first NLRI in `octets`, its length field included; `None` if it is cut
-    /// off or its length is not one the family allows.
+    /// Returns the number of octets of the first NLRI in `octets`, its length field included;
+    /// `None` if it is cut off or its length is not one the family allows.
     pub fn nlri_octets(&self, octets: &[u8]) -> Option<usize> {
         let len = match self.framing {
             Framing::Ipv4 => bits_octets(octets, 0, 32),

@@ -128,7 +128,7 @@ pub struct Notification {
 }
 
 impl Notification {
-    /// A NOTIFICATION without data.
+    /// Returns a NOTIFICATION without data.
     pub const fn new(code: u8, subcode: u8) -> Self {
         Self {
             code,
@@ -137,7 +137,7 @@ impl Notification {
         }
     }
 
-    /// A NOTIFICATION with data, which is cut so that the message fits 4096 octets.
+    /// Returns a NOTIFICATION with data, which is cut so that the message fits 4096 octets.
     pub fn with_data(code: u8, subcode: u8, mut data: Bytes) -> Self {
         data.truncate(NOTIFICATION_DATA_OCTETS_MAX);
         Self {
@@ -147,42 +147,43 @@ impl Notification {
         }
     }
 
-    /// Message header error (RFC 4271 §6.1); subcodes in [`header`].
+    /// Returns a message header error (RFC 4271 §6.1); subcodes in [`header`].
     pub fn message_header(subcode: u8, data: Bytes) -> Self {
         Self::with_data(code::MESSAGE_HEADER, subcode, data)
     }
 
-    /// OPEN message error (RFC 4271 §6.2); subcodes in [`open`].
+    /// Returns an OPEN message error (RFC 4271 §6.2); subcodes in [`open`].
     pub fn open_message(subcode: u8, data: Bytes) -> Self {
         Self::with_data(code::OPEN_MESSAGE, subcode, data)
     }
 
-    /// UPDATE message error (RFC 4271 §6.3); subcodes in [`update`].
+    /// Returns an UPDATE message error (RFC 4271 §6.3); subcodes in [`update`].
     pub fn update_message(subcode: u8, data: Bytes) -> Self {
         Self::with_data(code::UPDATE_MESSAGE, subcode, data)
     }
 
-    /// Hold timer expired (RFC 4271 §6.5).
+    /// Returns Hold Timer Expired (RFC 4271 §6.5).
     pub const fn hold_timer_expired() -> Self {
         Self::new(code::HOLD_TIMER_EXPIRED, 0)
     }
 
-    /// Send hold timer expired (RFC 9687).
+    /// Returns Send Hold Timer Expired (RFC 9687).
     pub const fn send_hold_timer_expired() -> Self {
         Self::new(code::SEND_HOLD_TIMER_EXPIRED, 0)
     }
 
-    /// Finite state machine error (RFC 6608); subcodes in [`fsm`].
+    /// Returns a finite state machine error (RFC 6608); subcodes in [`fsm`].
     pub const fn fsm(subcode: u8) -> Self {
         Self::new(code::FSM, subcode)
     }
 
-    /// Cease (RFC 4486); subcodes in [`cease`].
+    /// Returns a Cease (RFC 4486); subcodes in [`cease`].
     pub const fn cease(subcode: u8) -> Self {
         Self::new(code::CEASE, subcode)
     }
 
-    /// Cease because the peer has announced more prefixes of a family than it may (RFC 4486 §4).
+    /// Returns a Cease because the peer has announced more prefixes of a family than it may (RFC
+    /// 4486 §4).
     pub fn prefix_limit(family: Family, max: u32) -> Self {
         let mut data = BytesMut::with_capacity(7);
         data.put_u16(family.afi);
@@ -197,12 +198,12 @@ impl Notification {
         Self::communicate(cease::OUT_OF_RESOURCES, text)
     }
 
-    /// Administrative shutdown with a text for the other side's operator (RFC 9003 §2).
+    /// Returns an administrative shutdown with a text for the other side's operator (RFC 9003 §2).
     pub fn administrative_shutdown(text: &str) -> Self {
         Self::communicate(cease::ADMINISTRATIVE_SHUTDOWN, text)
     }
 
-    /// Administrative reset with a text for the other side's operator (RFC 9003 §2).
+    /// Returns an administrative reset with a text for the other side's operator (RFC 9003 §2).
     pub fn administrative_reset(text: &str) -> Self {
         Self::communicate(cease::ADMINISTRATIVE_RESET, text)
     }
@@ -222,8 +223,8 @@ impl Notification {
         Self::with_data(code::CEASE, subcode, data.freeze())
     }
 
-    /// The end of a session for good: the reason wrapped so that a peer with the N bit does not
-    /// wait for the sender to restart (RFC 8538 §3).
+    /// Returns the NOTIFICATION that ends a session for good: the reason, wrapped so that a peer
+    /// with the N bit does not wait for the sender to restart (RFC 8538 §3).
     pub fn hard_reset(reason: &Self) -> Self {
         let mut data = BytesMut::with_capacity(2 + reason.data.len());
         data.put_u8(reason.code);
@@ -232,8 +233,8 @@ impl Notification {
         Self::with_data(code::CEASE, cease::HARD_RESET, data.freeze())
     }
 
-    /// The operator's text in an administrative shutdown or reset (RFC 9003 §2), or one written in
-    /// the same way beside [`cease::OUT_OF_RESOURCES`]. Octets that are not UTF-8 become
+    /// Returns the operator's text in an administrative shutdown or reset (RFC 9003 §2), or one
+    /// written in the same way beside [`cease::OUT_OF_RESOURCES`]. Octets that are not UTF-8 become
     /// replacement characters.
     pub fn shutdown_text(&self) -> Option<String> {
         if self.code != code::CEASE {
@@ -251,7 +252,7 @@ impl Notification {
         (speaks && len != 0).then(|| String::from_utf8_lossy(text).into_owned())
     }
 
-    /// The NOTIFICATION wrapped in a hard reset (RFC 8538 §3).
+    /// Returns the NOTIFICATION wrapped in a hard reset (RFC 8538 §3).
     pub fn hard_reset_reason(&self) -> Option<Self> {
         if self.code != code::CEASE || self.subcode != cease::HARD_RESET {
             return None;
@@ -286,12 +287,12 @@ impl Notification {
         out.put_slice(data);
     }
 
-    /// Name of the error code, if a document defines it.
+    /// Returns the name of the error code, if a document defines it.
     pub const fn code_name(&self) -> Option<&'static str> {
         code::name(self.code)
     }
 
-    /// Name of the subcode, if a document defines it for this code.
+    /// Returns the name of the subcode, if a document defines it for this code.
     pub const fn subcode_name(&self) -> Option<&'static str> {
         match self.code {
             code::MESSAGE_HEADER => header::name(self.subcode),

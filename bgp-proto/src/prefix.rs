@@ -33,17 +33,17 @@ macro_rules! prefix {
                 Some(Self { addr: <$addr>::from_bits(addr.to_bits() & mask), len })
             }
 
-            /// The prefix of one address.
+            /// Returns the prefix of one address.
             pub const fn host(addr: $addr) -> Self {
                 Self { addr, len: $len_max }
             }
 
-            /// The first address; its host bits are clear.
+            /// Returns the first address; its host bits are clear.
             pub const fn addr(&self) -> $addr {
                 self.addr
             }
 
-            /// Length in bits.
+            /// Returns the length in bits.
             #[allow(clippy::len_without_is_empty)]
             pub const fn len(&self) -> u8 {
                 self.len
@@ -57,7 +57,7 @@ macro_rules! prefix {
                 }
             }
 
-            /// Whether `other` is the same prefix or one inside it.
+            /// Returns whether `other` is the same prefix or one inside it.
             pub const fn covers(&self, other: &Self) -> bool {
                 self.len <= other.len && self.contains(other.addr)
             }
@@ -138,7 +138,7 @@ impl Prefix {
         }
     }
 
-    /// The first address; its host bits are clear.
+    /// Returns the first address; its host bits are clear.
     pub const fn addr(&self) -> IpAddr {
         match self {
             Self::V4(prefix) => IpAddr::V4(prefix.addr()),
@@ -146,7 +146,7 @@ impl Prefix {
         }
     }
 
-    /// Length in bits.
+    /// Returns the length in bits.
     #[allow(clippy::len_without_is_empty)]
     pub const fn len(&self) -> u8 {
         match self {

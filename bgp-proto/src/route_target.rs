@@ -23,7 +23,7 @@ impl RouteTargetMembership {
     /// The default membership: every route is wanted.
     pub const DEFAULT: Self = Self { bits: 0, value: 0 };
 
-    /// The membership of one route target that an AS has originated.
+    /// Returns the membership of one route target that an AS has originated.
     pub const fn new(origin: Asn, target: ExtendedCommunity) -> Self {
         let value = (origin.0 as u128) << 64 | u64::from_be_bytes(target.0) as u128;
         Self {

@@ -23,24 +23,24 @@ use crate::{
     SessionParams,
 };
 
-/// AS numbers but 0; numbers of two octets as often as larger ones.
+/// Generates AS numbers except 0; numbers of two octets as often as larger ones.
 pub fn asn() -> impl Strategy<Value = Asn> + Clone {
     prop_oneof![1..=65_535_u32, 65_536..=u32::MAX, Just(Asn::TRANS.0)].prop_map(Asn)
 }
 
-/// BGP identifiers but 0.
+/// Generates BGP identifiers except 0.
 pub fn router_id() -> impl Strategy<Value = RouterId> + Clone {
     (1..=u32::MAX).prop_map(RouterId::from)
 }
 
-/// IPv4 prefixes of all lengths.
+/// Generates IPv4 prefixes of all lengths.
 pub fn ipv4_prefix() -> impl Strategy<Value = Ipv4Prefix> + Clone {
     (any::<u32>(), 0..=32_u8).prop_filter_map("length", |(addr, len)| {
         Ipv4Prefix::new(Ipv4Addr::from(addr), len)
     })
 }
 
-/// IPv6 prefixes of all lengths.
+/// Generates IPv6 prefixes of all lengths.
 pub fn ipv6_prefix() -> impl Strategy<Value = Ipv6Prefix> + Clone {
     (any::<u128>(), 0..=128_u8).prop_filter_map("length", |(addr, len)| {
         Ipv6Prefix::new(Ipv6Addr::from(addr), len)
@@ -52,7 +52,7 @@ pub fn family() -> impl Strategy<Value = Family> + Clone {
     sample::select(FAMILIES).prop_map(|row| row.family)
 }
 
-/// One NLRI of a family as octets, in the family's framing.
+/// Generates one NLRI of a family as octets, in the family's framing.
 pub fn nlri_octets(family: Family) -> BoxedStrategy<Vec<u8>> {
     use crate::Framing;
     let bits = |min: u8, max: u8| {
@@ -94,7 +94,8 @@ pub fn nlri_octets(family: Family) -> BoxedStrategy<Vec<u8>> {
     }
 }
 
-/// AS paths with all kinds of segments; confederation segments only with `confederations`.
+/// Generates AS paths with all kinds of segments; confederation segments only with
+/// `confederations`.
 pub fn as_path(confederations: bool) -> impl Strategy<Value = AsPath> {
     let kinds = [
         SegmentKind::Sequence,
@@ -112,19 +113,19 @@ pub fn as_path(confederations: bool) -> impl Strategy<Value = AsPath> {
     })
 }
 
-/// IPv4 addresses that traffic can be sent to.
+/// Generates IPv4 addresses that traffic can be sent to.
 pub fn ipv4_unicast() -> impl Strategy<Value = Ipv4Addr> + Clone {
     prop_oneof![0x0100_0000..=0x7eff_ffff_u32, 0x8000_0000..=0xdfff_ffff_u32]
         .prop_map(Ipv4Addr::from)
 }
 
-/// Global IPv6 addresses that traffic can be sent to.
+/// Generates global IPv6 addresses that traffic can be sent to.
 pub fn ipv6_unicast() -> impl Strategy<Value = Ipv6Addr> + Clone {
     (0x2000_u128..0x4000, any::<u128>())
         .prop_map(|(top, rest)| Ipv6Addr::from(top << 112 | rest >> 16))
 }
 
-/// IPv6 next hops, with and without a link-local address.
+/// Generates IPv6 next hops, with and without a link-local address.
 pub fn next_hop_v6() -> impl Strategy<Value = NextHop> {
     let local = any::<u64>().prop_map(|host| Ipv6Addr::from(0xfe80 << 112 | u128::from(host)));
     (ipv6_unicast(), option::of(local))
@@ -237,7 +238,7 @@ pub fn capability() -> impl Strategy<Value = Capability> {
     ]
 }
 
-/// OPENs, some of them with so many capabilities that RFC 9072 is needed.
+/// Generates OPENs, some of them with so many capabilities that RFC 9072 is needed.
 pub fn open() -> impl Strategy<Value = Open> {
     let hold_time = prop_oneof![Just(0_u16), 3..=u16::MAX];
     let fields = (
@@ -254,7 +255,7 @@ pub fn open() -> impl Strategy<Value = Open> {
     })
 }
 
-/// NOTIFICATIONs of any code.
+/// Generates NOTIFICATIONs of any code.
 pub fn notification() -> impl Strategy<Value = Notification> {
     (any::<u8>(), any::<u8>(), vec(any::<u8>(), 0..60)).prop_map(|(code, subcode, data)| {
         Notification {
@@ -265,7 +266,7 @@ pub fn notification() -> impl Strategy<Value = Notification> {
     })
 }
 
-/// ROUTE-REFRESHs of any family.
+/// Generates ROUTE-REFRESHs of any family.
 pub fn route_refresh() -> impl Strategy<Value = RouteRefresh> {
     (any_family(), any::<u8>()).prop_map(|(family, subtype)| RouteRefresh {
         family,
@@ -273,7 +274,7 @@ pub fn route_refresh() -> impl Strategy<Value = RouteRefresh> {
     })
 }
 
-/// Possible results of the negotiation of a session.
+/// Generates possible results of the negotiation of a session.
 pub fn session_params() -> impl Strategy<Value = SessionParams> {
     let families = || vec(family(), 0..8).prop_map(|list| list.into_iter().collect());
     (any::<[bool; 5]>(), families(), families()).prop_map(

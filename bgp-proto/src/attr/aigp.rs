@@ -25,7 +25,7 @@ const METRIC_OCTETS: u16 = 11;
 pub struct Aigp(Box<[u8]>);
 
 impl Aigp {
-    /// The attribute with a metric. Receivers discard one of `u64::MAX` (RFC 7311 §3.2).
+    /// Returns the attribute with a metric. Receivers discard one of `u64::MAX` (RFC 7311 §3.2).
     pub fn new(metric: u64) -> Self {
         let [a, b, c, d, e, f, g, h] = metric.to_be_bytes();
         let [high, low] = METRIC_OCTETS.to_be_bytes();

@@ -33,7 +33,7 @@ wire_enum! {
 }
 
 impl SegmentKind {
-    /// Whether the segment is about member ASes of a confederation.
+    /// Returns whether the segment has member ASes of a confederation.
     pub const fn is_confederation(self) -> bool {
         matches!(self, Self::ConfedSequence | Self::ConfedSet)
     }
@@ -55,7 +55,7 @@ pub struct AsPathSegment<'a> {
 }
 
 impl<'a> AsPathSegment<'a> {
-    /// The segment's AS numbers, in their order.
+    /// Returns the segment's AS numbers, in their order.
     pub fn asns(
         self,
     ) -> impl DoubleEndedIterator<Item = Asn> + ExactSizeIterator + Clone + use<'a> {
@@ -75,12 +75,12 @@ impl<'a> AsPathSegment<'a> {
 }
 
 impl AsPath {
-    /// The path that a route has within the AS where it began.
+    /// Returns the empty path, which a route has within the AS of its origin.
     pub fn empty() -> Self {
         Self::default()
     }
 
-    /// A path of one AS_SEQUENCE, cut into segments of 255 if it is longer.
+    /// Returns a path of one AS_SEQUENCE, cut into segments of 255 if it is longer.
     pub fn sequence(asns: &[Asn]) -> Self {
         let mut builder = Builder::default();
         builder.push(SegmentKind::Sequence, asns.iter().copied());
@@ -97,12 +97,12 @@ impl AsPath {
         builder.finish()
     }
 
-    /// Whether the path has no segment.
+    /// Returns whether the path has no segment.
     pub const fn is_empty(&self) -> bool {
         self.octets.is_empty()
     }
 
-    /// The segments, the latest AS first.
+    /// Returns the segments, the latest AS first.
     pub fn segments(&self) -> impl Iterator<Item = AsPathSegment<'_>> + Clone {
         let mut left: &[u8] = &self.octets;
         core::iter::from_fn(move || {
@@ -116,7 +116,7 @@ impl AsPath {
         })
     }
 
-    /// All AS numbers of all segments.
+    /// Returns all AS numbers of all segments.
     pub fn asns(&self) -> impl Iterator<Item = Asn> + Clone + '_ {
         self.segments().flat_map(AsPathSegment::asns)
     }
@@ -127,7 +127,7 @@ impl AsPath {
         self.segments().map(|segment| segment.length()).sum()
     }
 
-    /// The neighboring AS the route came from: the first of the first segment that is not a
+    /// Returns the neighboring AS the route came from: the first of the first segment that is not a
     /// confederation's, if that is an AS_SEQUENCE.
     pub fn first_as(&self) -> Option<Asn> {
         let mut segments = self.segments();
@@ -151,7 +151,7 @@ impl AsPath {
             .any(|segment| matches!(segment.kind, SegmentKind::Set | SegmentKind::ConfedSet))
     }
 
-    /// Whether the AS number is anywhere in the path (RFC 4271 §9.1.2, loop detection).
+    /// Returns whether the AS number is anywhere in the path (RFC 4271 §9.1.2, loop detection).
     pub fn contains(&self, asn: Asn) -> bool {
         self.asns().any(|each| each == asn)
     }

@@ -17,7 +17,7 @@ const NAMES: &[([u8; 2], &str)] = &[([0x00, 0x02], "rt"), ([0x00, 0x03], "ro")];
 const NON_TRANSITIVE: u8 = 0x40;
 
 impl Ipv6ExtendedCommunity {
-    /// The community of a type, a global administrator and a local one.
+    /// Returns the community of a type, a global administrator and a local one.
     pub const fn new(kind: [u8; 2], address: Ipv6Addr, number: u16) -> Self {
         let mut octets = [0; 20];
         let (head, rest) = octets.split_at_mut(2);
@@ -28,7 +28,7 @@ impl Ipv6ExtendedCommunity {
         Self(octets)
     }
 
-    /// A route target.
+    /// Returns a route target.
     pub const fn route_target(address: Ipv6Addr, number: u16) -> Self {
         Self::new([0x00, 0x02], address, number)
     }

@@ -37,7 +37,7 @@ pub enum NextHop {
 }
 
 impl NextHop {
-    /// An IPv6 next hop without a link-local address.
+    /// Returns an IPv6 next hop without a link-local address.
     pub const fn v6(global: Ipv6Addr) -> Self {
         Self::V6 {
             global,
@@ -45,7 +45,8 @@ impl NextHop {
         }
     }
 
-    /// The IP address to resolve: the global one if there is one, else the link-local one.
+    /// Returns the IP address to resolve: the global address if there is one, else the link-local
+    /// one.
     pub const fn address(&self) -> Option<IpAddr> {
         match self {
             Self::V4(address) => Some(IpAddr::V4(*address)),

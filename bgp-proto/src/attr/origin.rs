@@ -25,7 +25,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Name as RFC 4271 writes it.
+    /// Returns the name as RFC 4271 writes it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Igp => "IGP",

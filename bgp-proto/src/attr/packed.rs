@@ -27,13 +27,13 @@ use crate::reader::Reader;
 pub struct PackedAttributes(Box<[u8]>);
 
 impl PackedAttributes {
-    /// The packed form, to be compared with that of another set; its layout is not for keeping
-    /// outside of a process.
+    /// Returns the packed form, which can be compared with that of another set. Its layout may
+    /// change, so do not store it outside of the process.
     pub fn octets(&self) -> &[u8] {
         &self.0
     }
 
-    /// CLUSTER_LIST, the latest reflector first; looked at without unpacking.
+    /// Returns CLUSTER_LIST, the latest reflector first, without unpacking the set.
     pub fn cluster_list(&self) -> impl Iterator<Item = ClusterId> + '_ {
         // It is the first field of the table.
         let list = || {
@@ -47,7 +47,7 @@ impl PackedAttributes {
             .map(|id| ClusterId::from(u32::from_be_bytes(*id)))
     }
 
-    /// The set.
+    /// Returns the set.
     pub fn unpack(&self) -> Attributes {
         let Some(set) = unpack(&mut Reader::new(&self.0, 0)) else {
             unreachable!("only a packer makes packed attributes");
@@ -70,7 +70,7 @@ impl Packer {
         &self.octets
     }
 
-    /// The set packed last, to keep.
+    /// Returns the set that was packed last, as an owned value.
     pub fn keep(&self) -> PackedAttributes {
         PackedAttributes(self.octets.as_slice().into())
     }

@@ -36,7 +36,7 @@ wire_enum! {
 pub struct PrefixSid(Box<[u8]>);
 
 impl PrefixSid {
-    /// The attribute with a Label-Index TLV alone (RFC 8669 §3.1).
+    /// Returns the attribute with a Label-Index TLV alone (RFC 8669 §3.1).
     pub fn label_index_of(index: u32) -> Self {
         let [a, b, c, d] = index.to_be_bytes();
         let kind = PrefixSidTlvType::LabelIndex.0;

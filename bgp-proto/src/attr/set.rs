@@ -101,12 +101,12 @@ impl Attributes {
         }
     }
 
-    /// The address that the next hop leads to, if it is an IP address.
+    /// Returns the address that the next hop leads to, if it is an IP address.
     pub fn next_hop_address(&self) -> Option<core::net::IpAddr> {
         self.next_hop.as_ref().and_then(NextHop::address)
     }
 
-    /// Whether the route carries this well-known or other community.
+    /// Returns whether the route carries this well-known or other community.
     pub fn has_community(&self, community: Community) -> bool {
         self.communities.contains(&community)
     }

@@ -23,51 +23,51 @@ const EVPN: u8 = 0x06;
 const NON_TRANSITIVE: u8 = 0x40;
 
 impl ExtendedCommunity {
-    /// A route target of a two-octet AS.
+    /// Returns a route target of a two-octet AS.
     pub const fn route_target_as2(asn: u16, number: u32) -> Self {
         let [a, b] = asn.to_be_bytes();
         let [c, d, e, f] = number.to_be_bytes();
         Self([TWO_OCTET_AS, 0x02, a, b, c, d, e, f])
     }
 
-    /// A route target of a four-octet AS.
+    /// Returns a route target of a four-octet AS.
     pub const fn route_target_as4(asn: u32, number: u16) -> Self {
         let [a, b, c, d] = asn.to_be_bytes();
         let [e, f] = number.to_be_bytes();
         Self([FOUR_OCTET_AS, 0x02, a, b, c, d, e, f])
     }
 
-    /// A route target of an IPv4 address.
+    /// Returns a route target of an IPv4 address.
     pub const fn route_target_ipv4(address: Ipv4Addr, number: u16) -> Self {
         let [a, b, c, d] = address.octets();
         let [e, f] = number.to_be_bytes();
         Self([IPV4, 0x02, a, b, c, d, e, f])
     }
 
-    /// High octet of the type.
+    /// Returns the high octet of the type.
     pub const fn kind(&self) -> u8 {
         let [kind, ..] = self.0;
         kind
     }
 
-    /// Low octet of the type.
+    /// Returns the low octet of the type.
     pub const fn subkind(&self) -> u8 {
         let [_, subkind, ..] = self.0;
         subkind
     }
 
-    /// Whether the community crosses the border of an AS (RFC 4360 §2).
+    /// Returns whether the community crosses the border of an AS (RFC 4360 §2).
     pub const fn is_transitive(&self) -> bool {
         self.kind() & NON_TRANSITIVE == 0
     }
 
-    /// Whether this is a route target (RFC 4360 §4).
+    /// Returns whether this is a route target (RFC 4360 §4).
     pub const fn is_route_target(&self) -> bool {
         matches!(self.kind(), TWO_OCTET_AS | IPV4 | FOUR_OCTET_AS) && self.subkind() == 0x02
     }
 
-    /// Whether this is an ES-Import route target, which route target memberships select like any
-    /// other one (RFC 7432 §7.6).
+    /// Returns whether this is an ES-Import route target, which route target memberships select
+    /// like any other one (RFC 7432 §7.6).
     pub const fn is_es_import(&self) -> bool {
         self.kind() == EVPN && self.subkind() == 0x02
     }

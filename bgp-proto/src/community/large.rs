@@ -14,7 +14,7 @@ pub struct LargeCommunity {
 }
 
 impl LargeCommunity {
-    /// The community "global:local1:local2".
+    /// Returns the community "global:local1:local2".
     pub const fn new(global: u32, local1: u32, local2: u32) -> Self {
         Self {
             global,
@@ -33,7 +33,7 @@ impl LargeCommunity {
         }
     }
 
-    /// The wire form.
+    /// Returns the wire form.
     pub const fn octets(&self) -> [u8; 12] {
         let [a, b, c, d] = self.global.to_be_bytes();
         let [e, f, g, h] = self.local1.to_be_bytes();

@@ -40,22 +40,22 @@ impl Community {
     /// RFC 3765.
     pub const NO_PEER: Self = Self(0xffff_ff04);
 
-    /// The community "high:low".
+    /// Returns the community "high:low".
     pub const fn new(high: u16, low: u16) -> Self {
         Self((high as u32) << 16 | low as u32)
     }
 
-    /// The upper half, usually an AS number.
+    /// Returns the upper half, usually an AS number.
     pub const fn high(self) -> u16 {
         (self.0 >> 16) as u16
     }
 
-    /// The lower half.
+    /// Returns the lower half.
     pub const fn low(self) -> u16 {
         self.0 as u16
     }
 
-    /// The name of a well-known community.
+    /// Returns the name of a well-known community.
     pub fn name(self) -> Option<&'static str> {
         NAMES
             .iter()
@@ -63,7 +63,7 @@ impl Community {
             .map(|(_, name)| *name)
     }
 
-    /// The well-known community of this name.
+    /// Returns the well-known community of this name.
     pub fn by_name(name: &str) -> Option<Self> {
         NAMES
             .iter()

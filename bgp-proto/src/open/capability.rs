@@ -105,7 +105,7 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// The capability's code.
+    /// Returns the capability's code.
     pub const fn code(&self) -> CapabilityCode {
         match self {
             Self::MultiProtocol(_) => CapabilityCode::MultiProtocol,
@@ -178,7 +178,8 @@ pub enum AddPathMode {
 }
 
 impl AddPathMode {
-    /// The mode of a wire value; others than 1 to 3 make the capability not understood.
+    /// Returns the mode of a wire value. With a value other than 1 to 3, the capability is not
+    /// understood.
     pub const fn from_wire(value: u8) -> Option<Self> {
         match value {
             1 => Some(Self::Receive),
@@ -188,7 +189,7 @@ impl AddPathMode {
         }
     }
 
-    /// The wire value.
+    /// Returns the wire value.
     pub const fn to_wire(self) -> u8 {
         match self {
             Self::Receive => 1,
@@ -197,12 +198,12 @@ impl AddPathMode {
         }
     }
 
-    /// Whether the sender takes several paths.
+    /// Returns whether the sender takes several paths.
     pub const fn receives(self) -> bool {
         matches!(self, Self::Receive | Self::Both)
     }
 
-    /// Whether the sender sends several paths.
+    /// Returns whether the sender sends several paths.
     pub const fn sends(self) -> bool {
         matches!(self, Self::Send | Self::Both)
     }

@@ -108,8 +108,8 @@ impl Open {
         out.put_slice(&capabilities);
     }
 
-    /// The sender's AS number: that of the four-octet capability, else the field's
-    /// (RFC 6793 §4.1).
+    /// Returns the sender's AS number: that of the four-octet capability, else the field's (RFC
+    /// 6793 §4.1).
     pub fn real_asn(&self) -> Asn {
         let four_octet = self
             .capabilities

@@ -160,7 +160,7 @@ impl<'a> AttrBlock<'a> {
         self.parts().for_each(|octets| hasher.write(octets));
     }
 
-    /// Whether `key` is this block's key.
+    /// Returns whether `key` is this block's key.
     pub fn eq_key(&self, key: &[u8]) -> bool {
         let Some(mut left) = key.strip_prefix(&self.head()) else {
             return false;
@@ -174,7 +174,7 @@ impl<'a> AttrBlock<'a> {
         left.is_empty()
     }
 
-    /// Octets of the key.
+    /// Returns the number of octets of the key.
     pub fn key_octets(&self) -> usize {
         HEAD_OCTETS + self.parts().map(<[u8]>::len).sum::<usize>()
     }
@@ -186,7 +186,7 @@ impl<'a> AttrBlock<'a> {
         decode(pieces, self.source, self.session)
     }
 
-    /// The family of the routes that the attributes belong to.
+    /// Returns the family of the routes that the attributes belong to.
     pub const fn family(&self) -> Family {
         self.family
     }

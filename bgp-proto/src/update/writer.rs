@@ -23,7 +23,7 @@ pub struct EncodeParams {
 }
 
 impl EncodeParams {
-    /// How the session writes UPDATEs of `family`.
+    /// Creates the settings of a session for UPDATEs of `family`.
     pub const fn new(params: &SessionParams, family: Family) -> Self {
         Self {
             as4: params.as4,
@@ -174,7 +174,7 @@ impl<'w> UpdateWriter<'w> {
         Ok(())
     }
 
-    /// Whether no route has been added.
+    /// Returns whether no route has been added.
     pub fn is_empty(&self) -> bool {
         self.out.len() == self.routes
     }

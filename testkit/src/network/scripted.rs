@@ -125,7 +125,7 @@ impl<N: Node> Network<N> {
         std::iter::from_fn(next).collect()
     }
 
-    /// Whether the peer has received the beginning of a message and not its end.
+    /// Returns whether the peer has received the beginning of a message and not its end.
     #[must_use]
     pub fn has_rest(&self, scripted: Scripted) -> bool {
         let inbox = self.inboxes.get(&scripted);
@@ -138,7 +138,7 @@ impl<N: Node> Network<N> {
         self.settle();
     }
 
-    /// Whether neither side has closed the connection.
+    /// Returns whether neither side has closed the connection.
     #[must_use]
     pub fn is_open(&self, scripted: Scripted) -> bool {
         let ends = [(scripted.0, 0), (scripted.0, 1)].map(|side| self.streams.owner(side));
