@@ -20,6 +20,8 @@ mod lab;
 mod log;
 mod migrate;
 mod node;
+#[cfg(test)]
+mod pages;
 mod reflector;
 mod resources;
 mod show;
