@@ -217,10 +217,10 @@ pub const STORE_KEYS: &[Key] = &[
 
 const COME_AND_GO: &str = "sessions with new peers are opened; sessions with removed peers are closed \
                            when the other peers have sent their routes; all others stay up";
-const SELECTED: &str = "as for `nodeToNodeMeshEnabled` where a `peerSelector` selects the peers, but \
+const SELECTED: &str = "if a `peerSelector` selects the peers: as for `nodeToNodeMeshEnabled`, but \
                         closed at once if no other peer is left ([the order of \
-                        labels](bgp-resources.md#when-selected-peers-change)); with `peerIP`, the \
-                        session with a removed peer is closed at once; all others stay up";
+                        labels](bgp-resources.md#when-selected-peers-change)). With `peerIP`: the \
+                        session with a removed peer is closed at once. All others stay up";
 const RESTART: &str = "requires a restart of the daemon; until then a warning is logged and the old \
                        value stays in effect";
 const LISTENS: &str = "stays up; the listening addresses change at once";
@@ -297,7 +297,7 @@ other's routes, and no route is lost. If the neighbor's address changes or a fam
 routes are removed at once.
 
 This page is made from the speaker's own table. A test changes every key of a neighbor and of the
-datastore during a session with BIRD, and compares BIRD's view of the session with this page.
+datastore during a session with BIRD. It compares BIRD's view of the session with this page.
 
 Felix has no sessions; [felix.md](felix.md#reload) lists what a reload changes there.
 ";

@@ -436,8 +436,8 @@ peer_keys! {
 
     "multihop": [multihop]: bool = false,
         "an external neighbor may be more than one hop away. Without it, the next hops of its routes \
-         must be its own address, or in a subnet of the local interface that has the neighbor in one \
-         of its subnets. If no local subnet contains the neighbor, only its own address is accepted. \
+         must be on the link: its own address, or an address in a subnet of the local interface to \
+         the neighbor. If no local subnet contains the neighbor, only its own address is accepted. \
          Otherwise the route is not used, and `cambric show routes --why` gives `next hop not on the \
          link` as the reason. `ttl_security` of more than 1 has the same effect",
         Key { effect: Effect::Reevaluated, ..BOTH };

@@ -136,7 +136,7 @@ macro_rules! session_events {
         MemoryPathsRejected "memory.paths_rejected" WARN "memory_max nearly reached: new paths of the neighbor with the most bytes are rejected" {
             neighbor: Text, address: Option<IpAddr>, bytes: u64, total: u64, limit: u64,
         }
-        #[doc = "The daemon's accounts grew to 95 percent of `memory_max` nevertheless: the session of the neighbor with the most bytes ends (Cease, Out of Resources), and stays down for `idle_s`."]
+        #[doc = "The daemon's accounts reached 95 percent of `memory_max`. The session of the neighbor with the most bytes ends (Cease, Out of Resources), and stays down for `idle_s`."]
         MemorySessionEnded "memory.session_ended" ERROR "memory_max nearly reached: session of the neighbor with the most bytes ends" {
             neighbor: Text, address: Option<IpAddr>, bytes: u64, total: u64, limit: u64, idle_s: u64,
         }
