@@ -353,7 +353,6 @@ NEIGHBOR prefix_limit_out = [{ max = 9, action = "drop" }]        | 6:32 | unkno
 NEIGHBOR cluster_id = "10.0.0.8"                                  | 6:14 | only a route reflector client
 NEIGHBOR hold_tiem = 9                                            | 6:1  | did you mean `hold_time`?
 NEIGHBOR families = ["ipv4-unicats"]                              | 6:13 | unknown family
-families = ["ipv4-vpn", "route-target"]; NEIGHBOR                 | 3:25 | RFC 4684 §3.2
 NEIGHBOR import = "acept"                                         | 6:10 | did you mean `accept`?
 NEIGHBOR ttl_security = 255                                       | 6:16 | 1 to 254
 NEIGHBOR graceful_restart = 4096                                  | 6:20 | at most 4095

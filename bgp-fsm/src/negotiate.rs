@@ -18,7 +18,6 @@ use crate::{PeerAs, SessionConfig};
 pub fn open_of(config: &SessionConfig) -> Open {
     let mut capabilities: Vec<Capability> = config
         .families
-        .negotiable()
         .iter()
         .map(Capability::MultiProtocol)
         .collect();
@@ -119,7 +118,7 @@ fn peer_asn(config: &SessionConfig, theirs: &Open) -> Result<(Asn, bool), Notifi
 /// Returns the families of both sides; unsupported ones are ignored. RFC 5492 §5: without a common
 /// family the NOTIFICATION lists the missing capabilities.
 fn families(config: &SessionConfig, theirs: &Open) -> Result<FamilySet, Notification> {
-    let offered = config.families.negotiable();
+    let offered = config.families;
     let common = offered.intersection(theirs.families().collect());
     if common.is_empty() {
         return Err(Notification::open_message(
@@ -152,7 +151,7 @@ fn add_path(config: &SessionConfig, theirs: &Open, families: FamilySet) -> (Fami
             if mode.sends() && config.add_path_receive.contains(*family) {
                 receive.insert(*family);
             }
-            if mode.receives() && config.add_path_send.contains(*family) {
+            if mode.receives() && sends_paths(config, *family) {
                 send.insert(*family);
             }
         }
@@ -160,11 +159,17 @@ fn add_path(config: &SessionConfig, theirs: &Open, families: FamilySet) -> (Fami
     (receive.intersection(families), send.intersection(families))
 }
 
+/// Returns whether several paths per prefix are sent if the peer receives them. Of the paths of a route
+/// target membership, RFC 4684 §3.2 determines the one that is sent.
+fn sends_paths(config: &SessionConfig, family: Family) -> bool {
+    config.add_path_send.contains(family) && family != Family::ROUTE_TARGET
+}
+
 /// Returns the offer for several paths per prefix.
 fn add_path_offer(config: &SessionConfig) -> Vec<(Family, AddPathMode)> {
     let mode = |family| match (
         config.add_path_receive.contains(family),
-        config.add_path_send.contains(family),
+        sends_paths(config, family),
     ) {
         (true, true) => Some(AddPathMode::Both),
         (true, false) => Some(AddPathMode::Receive),
@@ -173,7 +178,6 @@ fn add_path_offer(config: &SessionConfig) -> Vec<(Family, AddPathMode)> {
     };
     config
         .families
-        .negotiable()
         .iter()
         .filter_map(|family| Some((family, mode(family)?)))
         .collect()
@@ -206,7 +210,7 @@ fn takes_extended_next_hop(theirs: &Open) -> bool {
 /// Returns the local graceful restart capability. RFC 4724 §3, RFC 8538 §2
 fn graceful_restart(config: &SessionConfig) -> Option<GracefulRestart> {
     let graceful = config.graceful_restart.as_ref()?;
-    let families = config.families.negotiable();
+    let families = config.families;
     Some(GracefulRestart {
         restart_state: graceful.restarting,
         notification: true,
@@ -307,20 +311,32 @@ mod tests {
     }
 
     #[test]
-    fn route_target_family_is_never_offered() {
-        let families = [Family::IPV4_VPN, Family::ROUTE_TARGET].into_iter();
-        let both = SessionConfig {
-            families: families.collect(),
-            ..config(64512, 1)
+    fn several_paths_are_not_sent_of_route_targets() {
+        let families: FamilySet = [Family::IPV4_VPN, Family::ROUTE_TARGET]
+            .into_iter()
+            .collect();
+        let both = |asn, last| SessionConfig {
+            families,
+            add_path_send: families,
+            add_path_receive: families,
+            ..config(asn, last)
         };
-        assert!(open_of(&both).families().eq([Family::IPV4_VPN]));
-        let mut theirs = open_of(&SessionConfig { ..config(64513, 2) });
-        theirs.capabilities = vec![
-            Capability::MultiProtocol(Family::IPV4_VPN),
-            Capability::MultiProtocol(Family::ROUTE_TARGET),
-        ];
-        let params = negotiate(&both, &theirs).unwrap();
-        assert_eq!(params.families, Family::IPV4_VPN.into());
+        let (ours, theirs) = (both(64512, 1), both(64513, 2));
+        let mut open = open_of(&theirs);
+        for capability in &mut open.capabilities {
+            if let Capability::AddPath(offers) = capability {
+                let modes = [AddPathMode::Both, AddPathMode::Receive];
+                let expected: Vec<_> = families.iter().zip(modes).collect();
+                assert_eq!(*offers, expected);
+                offers
+                    .iter_mut()
+                    .for_each(|(_, mode)| *mode = AddPathMode::Both);
+            }
+        }
+        let params = negotiate(&ours, &open).unwrap();
+        assert_eq!(params.families, families);
+        assert_eq!(params.add_path_receive, families);
+        assert_eq!(params.add_path_send, Family::IPV4_VPN.into());
     }
 
     /// RFC 4271 §4.2

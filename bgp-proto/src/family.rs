@@ -101,20 +101,6 @@ impl Family {
             .and_then(|index| FAMILIES.get(usize::from(index)))
     }
 
-    /// Returns why no session negotiates this family although messages of it can be decoded; `None`
-    /// for all other families.
-    ///
-    /// A route target membership that is relayed as opaque octets is sent to all peers except its
-    /// source. A second client with the same route target then receives none, and does not send its
-    /// VPN routes (RFC 4684 §3.2).
-    pub const fn not_negotiated(self) -> Option<&'static str> {
-        if self.afi == Self::ROUTE_TARGET.afi && self.safi == Self::ROUTE_TARGET.safi {
-            Some("the advertisement rules of RFC 4684 §3.2 are not supported")
-        } else {
-            None
-        }
-    }
-
     /// Returns the position of the family's row in [`FAMILIES`]: small, dense, good as an array
     /// index.
     pub const fn index(self) -> Option<u8> {
@@ -282,15 +268,6 @@ impl FamilySet {
     /// Returns every family of [`FAMILIES`].
     pub const fn all() -> Self {
         Self(u32::MAX >> (u32::BITS as usize - FAMILIES.len()))
-    }
-
-    /// Returns the families that a session may negotiate: those without a
-    /// [`not_negotiated`](Family::not_negotiated) reason.
-    #[must_use]
-    pub fn negotiable(self) -> Self {
-        self.iter()
-            .filter(|family| family.not_negotiated().is_none())
-            .collect()
     }
 
     /// Returns the set and `family`; the same set if the family has no row.

@@ -76,6 +76,7 @@ mod roster;
 mod segment;
 mod sent_limit;
 mod speaker;
+mod targets;
 mod usage;
 
 pub use bgp_fsm;

@@ -1,22 +1,27 @@
-//! The output for one member with a limit of sent paths (`prefix_limit_out`).
+//! The output for one member with a limit of sent paths (`prefix_limit_out`), or that is sent the
+//! routes of certain route targets only (RFC 4684).
 //!
-//! Members of such a group share nothing: which paths a member holds depends on the order in which
-//! it received them, and its own routes do not count. So each reads the tables itself as long as its
-//! session lasts, and keeps the paths that it was sent: at most as many as the limit.
+//! Members of such a group share nothing. With a limit, the paths that a member holds depend on the
+//! order in which it received them, and its own routes do not count. Route targets differ from
+//! client to client. So each reads the tables itself as long as its session lasts, and keeps the
+//! paths that it was sent: at most as many as the limit.
 //!
 //! A path above the limit is suppressed. The tables do not advertise it again, so once a withdrawal
 //! makes room, a pass over the whole table finds paths that the member does not hold. A pass only
 //! adds paths: the log has their changes. It ends when the limit is reached again. Passes keep a
 //! distance in time, because a member with many withdrawals would otherwise cause one after the
 //! other.
+//!
+//! The same pass follows a change of the member's route targets. It also withdraws paths that are
+//! not wanted any more.
 
-use alloc::{boxed::Box, collections::BTreeSet, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeSet, sync::Arc, vec::Vec};
 use core::ops::ControlFlow;
 
 use bgp_fsm::Instant;
 use bgp_proto::{Family, Ipv4Prefix, Ipv6Prefix, Net, Nlri};
 use bytes::BytesMut;
-use rib::{Budget, Cursor, ExportSink, PeerId, Progress, Rib, Room, Run};
+use rib::{Budget, Cursor, ExportSink, PeerId, Progress, Rib, Room, RouteTargets, Run};
 
 use crate::{
     config::PrefixLimitOut,
@@ -45,6 +50,15 @@ pub struct SentPaths {
     pub suppressed: u64,
     /// Whether paths may be missing at the peer because of the limit.
     pub is_short: bool,
+}
+
+/// Why a member has an output of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnOutput {
+    /// The limit of sent paths.
+    pub(crate) limit: Option<PrefixLimitOut>,
+    /// Whether only routes are sent that the member's route targets select.
+    pub(crate) selects: bool,
 }
 
 /// A path that a member holds.
@@ -79,11 +93,17 @@ impl SentKey {
     }
 }
 
-/// The state of one member in one family with a limit.
+/// The state of one member in one family with an output of its own.
 #[derive(Debug)]
 pub(crate) struct Limited {
     family: Family,
-    limit: PrefixLimitOut,
+    limit: Option<PrefixLimitOut>,
+    /// Whether only routes are sent that the member's route targets select.
+    selects: bool,
+    /// The route targets have changed since the last pass began.
+    reselect: bool,
+    /// The pass is for changed route targets, so it does not end at the limit.
+    reselects: bool,
     /// The paths that the member holds.
     sent: BTreeSet<SentKey>,
     /// Their octets in the account of the group.
@@ -108,10 +128,13 @@ pub(crate) struct Limited {
 
 impl Limited {
     /// Makes the state of a member. `unsure`: it may hold paths.
-    pub(crate) const fn new(family: Family, limit: PrefixLimitOut, unsure: bool) -> Self {
+    pub(crate) const fn new(family: Family, how: OwnOutput, unsure: bool) -> Self {
         Self {
             family,
-            limit,
+            limit: how.limit,
+            selects: how.selects,
+            reselect: false,
+            reselects: false,
             sent: BTreeSet::new(),
             octets: 0,
             peak: 0,
@@ -128,13 +151,19 @@ impl Limited {
 
     /// Applies another limit, or the same one with other rules: the member reads the whole table
     /// again.
-    pub(crate) fn again_with(mut self, limit: PrefixLimitOut) -> Self {
-        self.limit = limit;
+    pub(crate) fn again_with(mut self, how: OwnOutput) -> Self {
+        self.limit = how.limit;
+        self.selects = how.selects;
         self.short = false;
         self.pass = None;
         self.silent_steps = 0;
         self.wake();
         self
+    }
+
+    /// Records that the member's route targets have changed.
+    pub(crate) const fn reselect(&mut self) {
+        self.reselect = self.selects;
     }
 
     /// Records that there is something to read.
@@ -152,17 +181,19 @@ impl Limited {
     }
 
     fn has_room(&self) -> bool {
-        self.sent.len() < self.limit.max as usize
+        let limit = self.limit;
+        limit.is_none_or(|limit| self.sent.len() < limit.max as usize)
     }
 
     /// Returns whether the member holds more paths than a limit that was lowered: the dump that
     /// follows withdraws them.
     fn is_exceeded(&self) -> bool {
-        self.sent.len() > self.limit.max as usize
+        let limit = self.limit;
+        limit.is_some_and(|limit| self.sent.len() > limit.max as usize)
     }
 
     fn needs_pass(&self) -> bool {
-        self.short && self.has_room() && self.pass.is_none()
+        (self.reselect || self.short && self.has_room()) && self.pass.is_none()
     }
 
     /// Returns when [`resume`](Self::resume) is due, if it is.
@@ -180,6 +211,7 @@ impl Limited {
         if self.needs_pass() && self.next_pass <= now {
             self.pass = Some(Cursor::feed());
             self.short_in_pass = false;
+            self.reselects = core::mem::take(&mut self.reselect);
             self.next_pass = now + SENT_PASS_EVERY;
         }
     }
@@ -199,15 +231,16 @@ impl Limited {
         self.sent.contains(&SentKey::of(self.family, nlri))
     }
 
-    pub(crate) fn usage(&self) -> SentPaths {
-        SentPaths {
+    /// Returns the state of the limit, if there is one.
+    pub(crate) fn usage(&self) -> Option<SentPaths> {
+        Some(SentPaths {
             family: self.family,
-            limit: self.limit,
+            limit: self.limit?,
             paths: self.paths(),
             peak: self.peak,
             suppressed: self.suppressed,
             is_short: self.short,
-        }
+        })
     }
 
     fn paths(&self) -> u32 {
@@ -233,6 +266,8 @@ impl Limited {
             encoder: Encoder::new(family, walk.params, octets_max, BytesMut::new()),
             member: walk.peer,
             adds,
+            targets: self.selects.then(|| rib.route_targets(walk.peer)),
+            wanted: (0, true),
             out: self,
         };
         let (mut cursor, budget) = (from, Budget(FEED_PREFIXES));
@@ -265,7 +300,7 @@ impl Limited {
         if progress != Progress::Lost && self.pass.is_none() {
             self.short = self.short_in_pass;
         }
-        if !self.has_room() {
+        if !self.has_room() && !self.reselects {
             self.pass = None;
         }
         if self.pass.is_none() {
@@ -301,9 +336,24 @@ impl Limited {
 struct LimitedSink<'l> {
     encoder: Encoder,
     member: PeerId,
-    /// Whether the step only adds paths.
+    /// Whether it is a step of a pass, which does not repeat paths.
     adds: bool,
+    /// The route targets that select the routes, if any do.
+    targets: Option<Arc<RouteTargets>>,
+    /// The last run, and whether the member wants it.
+    wanted: (u64, bool),
     out: &'l mut Limited,
+}
+
+impl LimitedSink<'_> {
+    fn wants(&mut self, run: &Run<'_>) -> bool {
+        if let Some(targets) = &self.targets
+            && self.wanted.0 != run.id
+        {
+            self.wanted = (run.id, targets.wants(run.attributes));
+        }
+        self.wanted.1
+    }
 }
 
 impl ExportSink for LimitedSink<'_> {
@@ -316,7 +366,11 @@ impl ExportSink for LimitedSink<'_> {
             return;
         }
         let key = SentKey::of(self.out.family, nlri);
-        if self.out.sent.contains(&key) {
+        if !self.wants(run) {
+            if self.out.remove(&key) {
+                self.encoder.unreach(nlri, None);
+            }
+        } else if self.out.sent.contains(&key) {
             if self.out.is_exceeded() {
                 self.out.remove(&key);
                 self.out.suppress();
@@ -349,7 +403,8 @@ impl ExportSink for LimitedSink<'_> {
     }
 }
 
-/// The sink of the shared output of a group whose members have limits. It has no receivers.
+/// The sink of the shared output of a group whose members have outputs of their own. It has no
+/// receivers.
 #[derive(Debug)]
 pub(crate) struct NoMember;
 

@@ -116,6 +116,13 @@ pub const SENT_PASS_EVERY: core::time::Duration = core::time::Duration::from_sec
 /// others have their turn.
 pub const SILENT_STEPS_MAX: u32 = 4;
 
+/// How long routes that a peer's route targets select wait for the End-of-RIB marker of its
+/// memberships (RFC 4684 §6).
+pub const TARGETS_WAIT_MAX: core::time::Duration = core::time::Duration::from_secs(60);
+
+/// The default of `prefix_limit` in the family `route-target`.
+pub const ROUTE_TARGETS_MAX: u32 = 100_000;
+
 /// The interval between two checks whether a family with rejected paths has room again, and so the
 /// least interval between two route refreshes that a prefix limit causes in one family of a peer.
 pub const LIMIT_CHECK_EVERY: core::time::Duration = core::time::Duration::from_secs(60);

@@ -15,13 +15,13 @@ use core::ops::ControlFlow;
 use bgp_fsm::{Instant, Session};
 use bgp_proto::{EncodeParams, Family, FamilySet, Net, Nlri};
 use bytes::BytesMut;
-use rib::{Budget, Cursor, GroupId, GroupRules, PeerId, Progress, Rib, SentPath};
+use rib::{Budget, Cursor, GroupId, GroupRules, PeerId, Progress, Rib, Role, SentPath};
 
 use crate::{
     config::PrefixLimitsOut,
     encode::Encoder,
     feed::{Feed, FeedPlace},
-    limited::{Limited, NoMember},
+    limited::{Limited, NoMember, OwnOutput},
     limits::{
         BITE_OCTETS_MAX, BITE_PREFIXES, FEED_BITE_OCTETS_MAX, FEED_PREFIXES, RING_OCTETS_MAX,
     },
@@ -41,9 +41,20 @@ pub(crate) struct GroupKey {
     pub(crate) octets_max: usize,
     /// The limits of sent paths.
     pub(crate) limits: PrefixLimitsOut,
+    /// The families in which each member is sent the routes of its route targets only (RFC 4684).
+    pub(crate) selected: FamilySet,
 }
 
 impl GroupKey {
+    /// Returns why members have an output of their own in a family, if they have.
+    fn own_output(&self, family: Family) -> Option<OwnOutput> {
+        let how = OwnOutput {
+            limit: self.limits.get(family),
+            selects: self.selected.contains(family),
+        };
+        (how.limit.is_some() || how.selects).then_some(how)
+    }
+
     fn params(&self, family: Family) -> EncodeParams {
         EncodeParams {
             as4: self.as4,
@@ -65,7 +76,7 @@ struct FamilyGroup {
     room: BytesMut,
     feed: Feed,
     members: BTreeMap<PeerId, MemberState>,
-    /// The members' own state, in a family with a limit of sent paths.
+    /// The members' own state, in a family in which they have an output of their own.
     limited: BTreeMap<PeerId, Limited>,
     /// Members in shared mode that have not taken all segments.
     behind: usize,
@@ -114,8 +125,8 @@ impl OutGroup {
                 again: None,
             };
             let group = self.families.entry(family).or_default();
-            if let Some(limit) = self.key.limits.get(family) {
-                let limited = Limited::new(family, limit, false);
+            if let Some(how) = self.key.own_output(family) {
+                let limited = Limited::new(family, how, false);
                 group.limited.entry(peer).or_insert(limited);
             }
             group.members.entry(peer).or_insert(member);
@@ -175,9 +186,9 @@ impl OutGroup {
         for (family, member, limited) in members.0 {
             let group = self.families.entry(family).or_default();
             group.members.insert(peer, member);
-            if let Some(limit) = self.key.limits.get(family) {
-                let limited = limited.unwrap_or_else(|| Limited::new(family, limit, true));
-                group.limited.insert(peer, limited.again_with(limit));
+            if let Some(how) = self.key.own_output(family) {
+                let limited = limited.unwrap_or_else(|| Limited::new(family, how, true));
+                group.limited.insert(peer, limited.again_with(how));
             }
         }
     }
@@ -201,7 +212,7 @@ impl OutGroup {
     ) -> Progress {
         let mut progress = Progress::Done;
         for (&family, group) in &mut self.families {
-            if self.key.limits.get(family).is_some() {
+            if self.key.own_output(family).is_some() {
                 let more = group.follow((self.id, family), rib, writable);
                 progress = if more { Progress::More } else { progress };
                 continue;
@@ -343,6 +354,8 @@ impl OutGroup {
         net: Net<'a>,
     ) -> impl Iterator<Item = (PeerId, SentPath)> + 'a {
         let group = self.families.get(&family);
+        // RFC 4684 §3.2.
+        let echoes = family == Family::ROUTE_TARGET && self.key.rules.role == Role::Client;
         let members = group
             .into_iter()
             .flat_map(|group| group.members.keys().copied());
@@ -353,7 +366,7 @@ impl OutGroup {
             let others = others.filter(move |path| {
                 let path_id = path.path_id.unwrap_or_default();
                 let is_sent = |limited: &Limited| limited.holds(&Nlri { path_id, net });
-                path.source != member && limited.is_none_or(is_sent)
+                (echoes || path.source != member) && limited.is_none_or(is_sent)
             });
             others.map(move |path| (member, path))
         })
@@ -370,14 +383,14 @@ impl OutGroup {
         octets.sum()
     }
 
-    /// Returns whether its members have limits of sent paths.
+    /// Returns whether its members have outputs of their own.
     pub(crate) fn is_limited(&self) -> bool {
         self.families
             .values()
             .any(|group| !group.limited.is_empty())
     }
 
-    /// Returns a member's state in the families with a limit of sent paths.
+    /// Returns a member's state in the families in which it has an output of its own.
     pub(crate) fn limited(&self, peer: PeerId) -> impl Iterator<Item = &Limited> {
         let families = self.families.values();
         families.filter_map(move |group| group.limited.get(&peer))
@@ -419,8 +432,8 @@ impl FamilyGroup {
             })
     }
 
-    /// Advances the group's own position behind its members with limits, which read by themselves,
-    /// and wakes them. Returns whether there is more to read.
+    /// Advances the group's own position behind its members with outputs of their own, which read
+    /// by themselves, and wakes them. Returns whether there is more to read.
     fn follow(
         &mut self,
         (id, family): (GroupId, Family),

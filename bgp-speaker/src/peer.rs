@@ -45,6 +45,9 @@ pub(crate) struct Peer {
     pub(crate) sent_levels: BTreeMap<Family, LimitLevel>,
     /// When the output continues in families with a limit of sent paths.
     pub(crate) sent_resume: Option<Instant>,
+    /// Until when routes that its route targets select wait for the End-of-RIB marker of these
+    /// (RFC 4684 §6).
+    pub(crate) targets_until: Option<Instant>,
     /// The highest number of paths in families with a limit.
     pub(crate) path_peaks: BTreeMap<Family, u32>,
     /// No longer configured: removed as soon as its remaining octets are written.
@@ -75,6 +78,7 @@ impl Peer {
             capped_octets: 0,
             sent_levels: BTreeMap::new(),
             sent_resume: None,
+            targets_until: None,
             path_peaks: BTreeMap::new(),
             doomed: false,
             knock: 0,
@@ -91,6 +95,7 @@ impl Peer {
             self.stale_until,
             self.capped,
             self.sent_resume,
+            self.targets_until,
         ];
         timers.into_iter().flatten().chain(families).min()
     }

@@ -10,10 +10,11 @@ use rib::{DownMode, GroupId, GroupRules, PeerId, PeerInfo, SendPaths};
 
 use crate::{
     event::{Event, Output},
-    limits::STALE_PATHS_MAX,
+    limits::{STALE_PATHS_MAX, TARGETS_WAIT_MAX},
     outgroup::{GroupKey, OutGroup},
     peer::Peer,
     speaker::Speaker,
+    targets::selected,
 };
 
 impl Speaker {
@@ -51,6 +52,7 @@ impl Speaker {
         let Some(state) = self.roster.get_mut(peer) else {
             return;
         };
+        state.targets_until = (!selected(&params).is_empty()).then(|| now + TARGETS_WAIT_MAX);
         let lost = state.stale.difference(forwarding(&params));
         if state.stale_until.is_some() {
             // RFC 4724 §4.2: from now on the timer limits the wait for the End-of-RIB markers.
@@ -68,6 +70,7 @@ impl Speaker {
             self.sweep(peer, family);
         }
         self.join(peer, families.difference(self.withheld(role)));
+        self.want_all_routes(families);
         self.monitor_up(peer);
         if let Some(params) = self.roster.get(peer).and_then(|state| state.params.clone()) {
             let params = alloc::boxed::Box::new(params);
@@ -78,8 +81,11 @@ impl Speaker {
         self.list(peer);
     }
 
-    /// Adds an established peer to its update group: it receives a full dump of these families.
+    /// Adds an established peer to its update group: it receives a full dump of these families, except
+    /// of those that wait for its route targets.
     pub(crate) fn join(&mut self, peer: PeerId, families: FamilySet) {
+        let waits = self.roster.get(peer).map(Peer::waits_for_targets);
+        let families = families.difference(waits.unwrap_or_default());
         if families.is_empty() {
             return;
         }
@@ -145,6 +151,7 @@ impl Speaker {
         state.capped = None;
         state.sent_levels.clear();
         state.sent_resume = None;
+        state.targets_until = None;
         let group = state.group.take();
         let kept = params
             .as_ref()
@@ -183,6 +190,9 @@ impl Speaker {
         self.outputs
             .push_back(Output::Event(Event::EndOfRib { peer, name, family }));
         self.marker_came(peer, family);
+        if family == Family::ROUTE_TARGET {
+            self.targets_complete(peer);
+        }
     }
 
     /// Removes stale paths when their time has expired.
@@ -251,6 +261,7 @@ impl Speaker {
             as4: params.as4,
             octets_max: params.send_octets_max(),
             limits: state.config.prefix_limits_out.clone(),
+            selected: selected(params),
         })
     }
 

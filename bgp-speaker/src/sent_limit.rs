@@ -8,7 +8,7 @@ use rib::PeerId;
 
 use crate::{
     event::{Event, Output},
-    limited::SentPaths,
+    limited::{Limited, SentPaths},
     outgroup::OutGroup,
     peer::Peer,
     prefix_limit::{LimitLevel, warn_from},
@@ -24,13 +24,14 @@ impl Speaker {
     pub(crate) fn sent_to(&self, state: &Peer, peer: PeerId) -> Vec<SentPaths> {
         let group = self.out_group(state).into_iter();
         let limited = group.flat_map(|group| group.limited(peer));
-        limited.map(|limited| limited.usage()).collect()
+        limited.filter_map(Limited::usage).collect()
     }
 
-    /// Returns whether a peer has to be sent paths later that were suppressed.
+    /// Returns whether a peer has to be sent paths later: those that were suppressed, or that wait for
+    /// its route targets.
     pub(crate) fn is_sent_later(&self, peer: PeerId) -> bool {
         let state = self.roster.get(peer);
-        state.is_some_and(|state| state.sent_resume.is_some())
+        state.is_some_and(|state| state.sent_resume.or(state.targets_until).is_some())
     }
 
     /// Reports the limits that a step of output has reached, and sets the time of the next step.

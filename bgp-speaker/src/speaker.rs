@@ -61,6 +61,8 @@ pub struct Speaker {
     pub(crate) deferral: Option<Deferral>,
     /// The data of the validation of origins.
     pub(crate) origins: Origins,
+    /// Whether all VPN routes are wanted, whatever route targets other peers want.
+    pub(crate) wants_all: bool,
     /// The families with forwarding state that was preserved over the restart.
     pub(crate) forwarding: FamilySet,
     /// Octets in the fullest ring and the fullest feed at the last measurement.
@@ -102,6 +104,7 @@ impl Speaker {
             readers: Readers::default(),
             deferral: None,
             origins: Origins::Known,
+            wants_all: false,
             forwarding: FamilySet::all(),
             ring_octets: Level::default(),
             feed_octets: Level::default(),
@@ -140,6 +143,7 @@ impl Speaker {
             Input::Timeout => self.timeout(now),
         }
         self.collect_routes();
+        self.reselect();
         self.drain_tracks();
     }
 
@@ -296,6 +300,7 @@ impl Speaker {
         let mut progress = self.rib.decide(Budget(budget.0.min(BITE_PREFIXES)));
         self.origins_evaluated(progress);
         self.collect_routes();
+        self.reselect();
         let mut woken = Vec::new();
         for group in self.groups.iter_mut().flatten() {
             if group.export(now, &mut self.rib, &mut woken, &mut self.lost) == Progress::More {
@@ -510,6 +515,7 @@ impl Speaker {
             self.check_capped(now, peer);
             self.check_limited(now, peer);
             self.resume_sent(now, peer);
+            self.expire_targets(now, peer);
             self.session_input(now, peer, bgp_fsm::Input::Timeout);
         }
     }

@@ -5,7 +5,7 @@ use core::{fmt, ops::Deref};
 
 use bgp_proto::Family;
 
-use crate::limits::{LIMIT_WARN_PERCENT, PREFIXES_MAX};
+use crate::limits::{LIMIT_WARN_PERCENT, PREFIXES_MAX, ROUTE_TARGETS_MAX};
 
 /// The limits of the paths that a peer may announce, family by family.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +49,12 @@ impl PrefixLimits {
     #[must_use]
     pub fn get(&self, family: Family) -> Option<PrefixLimit> {
         let given = self.by_family.get(&family).copied();
+        let max = match family {
+            Family::ROUTE_TARGET if self.max == PREFIXES_MAX => ROUTE_TARGETS_MAX,
+            _ => self.max,
+        };
         let of_all = PrefixLimit {
-            max: self.max,
+            max,
             warn_percent: LIMIT_WARN_PERCENT,
             action: LimitAction::Drop,
         };

@@ -23,11 +23,6 @@ pub fn read_families<'n>(
     for (name, place) in names {
         if let Some(family) = family(name, &place, within, faults) {
             set.insert(family);
-            if let Some(reason) = family.not_negotiated() {
-                let message = format!("{family} cannot be negotiated: {reason}");
-                let invalid = Invalid::at(&place, message);
-                faults.push(invalid.help("remove it from `families`"));
-            }
         }
         last = Some(place);
     }
@@ -45,9 +40,7 @@ fn family(
 ) -> Option<Family> {
     let family = name.parse::<Family>().ok();
     let Some(family) = family.filter(|family| family.row().is_some()) else {
-        let known = FAMILIES.iter();
-        let known = known.filter(|row| row.family.not_negotiated().is_none());
-        let known: Vec<&str> = known.map(|row| row.name).collect();
+        let known: Vec<&str> = FAMILIES.iter().map(|row| row.name).collect();
         let mut invalid = Invalid::at(place, format!("unknown family `{name}`"));
         invalid.unknown = Some(Unknown {
             word: name.to_string(),

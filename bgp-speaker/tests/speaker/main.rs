@@ -20,6 +20,7 @@ mod prefix_limit;
 mod refresh;
 mod reload;
 mod restarter;
+mod route_targets;
 mod sent_limit;
 mod wire;
 
