@@ -21,6 +21,7 @@ const FAMILIES: &[(&str, &str)] = &[
     ("ipv4-vpn", "l3vpn-ipv4-unicast"),
     ("ipv6-vpn", "l3vpn-ipv6-unicast"),
     ("l2vpn-evpn", "l2vpn-evpn"),
+    ("route-target", "rtc"),
     ("ipv4-flowspec", "ipv4-flowspec"),
     ("ipv6-flowspec", "ipv6-flowspec"),
 ];

@@ -20,5 +20,6 @@ mod opaque;
 mod readme;
 mod reflection;
 mod restart;
+mod route_targets;
 mod session_keys;
 mod takeover;
