@@ -156,6 +156,7 @@ fn up(rib: &mut Rib, peer: u16, import: Policy) {
             local_asn: ASN,
             as_path: Default::default(),
             link: None,
+            origin: Default::default(),
         },
     );
 }
