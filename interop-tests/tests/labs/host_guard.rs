@@ -1,9 +1,10 @@
 //! Attacks of another user of a host on the BGP sessions of that host: the user dials its route
 //! reflector and a node of its mesh, or listens on the port while the daemon is down. Each attack
-//! first succeeds without the table of `cambric guard`.
+//! succeeds without the table of `cambric guard`. With the table, no connection is opened: a
+//! session that is merely refused can be the work of Collision Resolution.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -26,14 +27,28 @@ const IPV4: &[&str] = &["ipv4-unicast"];
 const IPV6: &[&str] = &["ipv6-unicast"];
 /// The attacking user.
 const STRANGER: u32 = 65534;
+/// The addresses of the workload.
+const POD: Ipv4Addr = Ipv4Addr::new(10, 65, 2, 9);
+const POD_V6: Ipv6Addr = Ipv6Addr::new(0xfd65, 0, 0, 0, 0, 0, 0, 9);
 /// How long an attack is tried that must not succeed.
 const IN_VAIN: Duration = Duration::from_millis(1500);
 
-/// Returns the first messages of the attacked node's daemon: OPEN and KEEPALIVE.
-fn greeting(family: Family) -> BytesMut {
+/// The result of an attempt to open a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dialed {
+    /// There was no TCP connection.
+    Unconnected,
+    /// There was a connection, and the other side did not accept the OPEN.
+    Refused,
+    /// The other side accepted the OPEN.
+    Session,
+}
+
+/// Returns the first messages of a speaker: OPEN and KEEPALIVE.
+fn greeting(id: Ipv4Addr, family: Family) -> BytesMut {
     let opening = Opening {
         asn: ASN,
-        id: Site::v4(2),
+        id,
         hold_time: 90,
         families: &[family],
     };
@@ -64,23 +79,43 @@ fn is_accepted(stream: &mut TcpStream, within: Duration) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Dials as another user of a host, with a valid OPEN. Returns whether there is a session.
-fn dial(site: &Site, to: IpAddr, within: Duration) -> bool {
-    dial_from(&site.host, to, within)
+/// Dials as another user of a host, with a valid OPEN of the host's daemon.
+fn dial(site: &Site, to: IpAddr, within: Duration) -> Dialed {
+    dial_as(&site.host, Site::v4(2), to, within)
 }
 
-fn dial_from(host: &Host, to: IpAddr, within: Duration) -> bool {
-    let family = match to {
+fn dial_as(host: &Host, id: Ipv4Addr, to: IpAddr, within: Duration) -> Dialed {
+    let attack = || -> Dialed {
+        setfsuid(Uid::from_raw(STRANGER));
+        let to = SocketAddr::new(to, 179);
+        let Ok(mut stream) = TcpStream::connect_timeout(&to, within) else {
+            return Dialed::Unconnected;
+        };
+        let greeted = stream.write_all(&greeting(id, family(to.ip())));
+        match greeted.and_then(|()| is_accepted(&mut stream, within)) {
+            Ok(true) => Dialed::Session,
+            Ok(false) | Err(_) => Dialed::Refused,
+        }
+    };
+    host.run(attack).expect("a thread")
+}
+
+fn family(address: IpAddr) -> Family {
+    match address {
         IpAddr::V4(_) => Family::IPV4_UNICAST,
         IpAddr::V6(_) => Family::IPV6_UNICAST,
-    };
-    let attack = || -> io::Result<bool> {
-        setfsuid(Uid::from_raw(STRANGER));
-        let mut stream = TcpStream::connect_timeout(&SocketAddr::new(to, 179), within)?;
-        stream.write_all(&greeting(family))?;
-        is_accepted(&mut stream, within)
-    };
-    host.run(attack).expect("a thread").unwrap_or(false)
+    }
+}
+
+/// Dials until the other side accepts the OPEN: it may be in idle hold.
+async fn dial_until_accepted(host: &Host, id: Ipv4Addr, to: IpAddr) {
+    let what = format!("a session with {to}, stolen");
+    let stolen = netns_lab::until(PATIENCE, &what, async || {
+        let dialed = dial_as(host, id, to, Duration::from_secs(5));
+        let stolen = dialed == Dialed::Session;
+        Ok::<_, netns_lab::Error>(stolen.then_some(()).ok_or_else(|| format!("{dialed:?}")))
+    });
+    stolen.await.unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// Limits how long a listener waits for a connection.
@@ -92,15 +127,15 @@ fn patience(listener: &TcpListener, within: Duration) -> io::Result<()> {
 /// Listens as another user of a host, for one connection. Returns how many connections arrived
 /// within `within`, and whether the first became a session; otherwise it is closed while an OPEN is
 /// in flight.
-fn listen(site: &Site, within: Duration) -> (usize, bool) {
+fn listen(site: &Site, at: IpAddr, within: Duration) -> (usize, bool) {
     let attack = || -> io::Result<(usize, bool)> {
         setfsuid(Uid::from_raw(STRANGER));
-        let listener = TcpListener::bind((Site::v4(2), 179))?;
+        let listener = TcpListener::bind((at, 179))?;
         patience(&listener, within)?;
         let Ok((mut stream, _)) = listener.accept() else {
             return Ok((0, false));
         };
-        stream.write_all(&greeting(Family::IPV4_UNICAST))?;
+        stream.write_all(&greeting(Site::v4(2), family(at)))?;
         let stolen = is_accepted(&mut stream, IN_VAIN)?;
         // Closed: segments that the kernel retransmits from now on belong to no user.
         drop(stream);
@@ -141,12 +176,19 @@ async fn attacked(ground: &Ground, number: u8) -> Speaker {
     }
 }
 
-/// Returns the sessions of a speaker: names, states and flaps.
-async fn sessions(speaker: &Speaker) -> Vec<(String, String, u64)> {
+/// Returns the sessions of a speaker: names, whether they are established, and flaps.
+async fn sessions(speaker: &Speaker) -> Vec<(String, bool, u64)> {
     let neighbors = speaker.neighbors().await.neighbors.into_iter();
-    let of =
-        |neighbor: daemon_common::report::Neighbor| (neighbor.name, neighbor.state, neighbor.flaps);
+    let of = |neighbor: daemon_common::report::Neighbor| {
+        let is_up = neighbor.state == "Established";
+        (neighbor.name, is_up, neighbor.flaps)
+    };
     neighbors.map(of).collect()
+}
+
+/// Returns the addresses of the attacked host.
+fn own_addresses() -> [IpAddr; 2] {
+    [Site::v4(2).into(), Site::v6(2).into()]
 }
 
 fn targets() -> [IpAddr; 4] {
@@ -163,12 +205,7 @@ fn another_user_never_speaks_bgp_as_its_host() {
         let site = ground.site(2).await.expect("a host");
         // Without the table, each of them accepts the attacker's session.
         for to in targets() {
-            let what = format!("a session with {to}, stolen");
-            let stolen = netns_lab::until(PATIENCE, &what, async || {
-                let stolen = dial(&site, to, Duration::from_secs(5));
-                Ok::<_, netns_lab::Error>(stolen.then_some(()).ok_or_else(|| "none".to_owned()))
-            });
-            stolen.await.unwrap_or_else(|error| panic!("{error}"));
+            dial_until_accepted(&site.host, Site::v4(2), to).await;
         }
         // The daemon of the host loads the table.
         let setup = Setup::fabric();
@@ -184,10 +221,8 @@ fn another_user_never_speaks_bgp_as_its_host() {
         ready.await;
         let before = (sessions(&reflector).await, sessions(&node).await);
         for to in targets() {
-            assert!(
-                !dial(&client.site, to, IN_VAIN),
-                "a session with {to}, stolen"
-            );
+            let dialed = dial(&client.site, to, IN_VAIN);
+            assert_eq!(dialed, Dialed::Unconnected, "{to}");
         }
         assert_eq!((sessions(&reflector).await, sessions(&node).await), before);
         let dropped = client.reports("what was dropped is counted", |status| {
@@ -203,24 +238,70 @@ fn another_user_never_speaks_bgp_as_its_host() {
 async fn the_daemon_is_down(mut client: Speaker) {
     client.stop().await.expect("it stops");
     let site = &client.site;
-    assert!(
-        !dial(site, Site::v4(1).into(), IN_VAIN),
-        "a session, stolen"
-    );
-    site.host
-        .sysctl("net/ipv4/tcp_syncookies", "2")
-        .expect("set");
-    let (came, stolen) = listen(site, PATIENCE);
-    assert!(came > 0, "by a SYN cookie a connection comes about");
-    assert!(!stolen, "a session by a SYN cookie, stolen");
-    // Without the table, the neighbor that dials accepts the attacker's session.
+    // No session of the daemon is left that could win over the attacker's.
+    for to in targets() {
+        assert_eq!(dial(site, to, IN_VAIN), Dialed::Unconnected, "{to}");
+    }
+    syn_cookies(site, false);
+    for at in own_addresses() {
+        no_connection_is_accepted(site, at).await;
+    }
+    syn_cookies(site, true);
+    for at in own_addresses() {
+        let (came, stolen) = listen(site, at, PATIENCE);
+        assert!(came > 0, "{at}: by a SYN cookie a connection comes about");
+        assert!(!stolen, "{at}: a session by a SYN cookie, stolen");
+    }
+    // Without the table, each attack succeeds.
     let (done, text) = cambric_guard(site, &["--remove"]).await;
     assert!(done && text == "removed\n", "{text}");
-    let stolen = netns_lab::until(PATIENCE, "a session, stolen", async || {
-        let (_, stolen) = listen(site, Duration::from_secs(20));
-        Ok::<_, netns_lab::Error>(stolen.then_some(()).ok_or_else(|| "none".to_owned()))
+    for cookies in [true, false] {
+        syn_cookies(site, cookies);
+        for at in own_addresses() {
+            let what = format!("a session at {at}, stolen");
+            let stolen = netns_lab::until(PATIENCE, &what, async || {
+                let (_, stolen) = listen(site, at, Duration::from_secs(20));
+                Ok::<_, netns_lab::Error>(stolen.then_some(()).ok_or_else(|| "none".to_owned()))
+            });
+            stolen.await.unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+    for to in targets() {
+        dial_until_accepted(&site.host, Site::v4(2), to).await;
+    }
+}
+
+/// Has the kernel of a host answer each SYN with a cookie, or none while there is room.
+fn syn_cookies(site: &Site, each: bool) {
+    let value = if each { "2" } else { "1" };
+    let set = site.host.sysctl("net/ipv4/tcp_syncookies", value);
+    set.expect("set");
+}
+
+/// Asserts that the table drops the SYN-ACK of the attacker's listener, so that a neighbor that
+/// dials opens no connection.
+async fn no_connection_is_accepted(site: &Site, at: IpAddr) {
+    let before = dropped(site).await;
+    let what = format!("a dropped SYN-ACK of {at}");
+    let seen = netns_lab::until(PATIENCE, &what, async || {
+        assert_eq!(listen(site, at, IN_VAIN), (0, false), "{at}");
+        let now = dropped(site).await;
+        Ok::<_, netns_lab::Error>((now > before).then_some(()).ok_or_else(|| now.to_string()))
     });
-    stolen.await.unwrap_or_else(|error| panic!("{error}"));
+    seen.await.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Returns how many segments the table of a host has dropped.
+async fn dropped(site: &Site) -> u64 {
+    let file = site.host.directory().join("bgp-client.toml");
+    let file = file.to_str().expect("text");
+    let (done, text) = cambric_guard(site, &["--check", "--bgp-client", file]).await;
+    assert!(done, "{text}");
+    let words = text.split(' ').collect::<Vec<_>>();
+    let count = words.windows(2).find(|pair| pair[1] == "segments");
+    count
+        .and_then(|pair| pair[0].parse().ok())
+        .unwrap_or_else(|| panic!("{text}"))
 }
 
 /// A reflector without CAP_NET_ADMIN reports what `cambric guard` has loaded for it, and never that
@@ -334,7 +415,8 @@ fn felix(site: &Site, keys: &str) -> Process {
 }
 
 /// A workload cannot reach the BGP port of any reflector, of any mesh node, or of its own host,
-/// although NAT gives it its host's address. With an exception for it, it can: the attack is real.
+/// although NAT gives it its host's address. Its own host even has it as a neighbor. With an
+/// exception for it, it can: the attack is real.
 #[test]
 fn workload_never_speaks_bgp_as_its_host() {
     in_ground(&[], "a workload behind NAT", async |ground| {
@@ -346,6 +428,9 @@ fn workload_never_speaks_bgp_as_its_host() {
         for number in 1..4 {
             store.node(number, "").await;
         }
+        // Else this action would close the host to workloads without the guard.
+        let accept = r#"{"spec":{"defaultEndpointToHostAction":"Accept"}}"#;
+        store.put("felixconfigurations", "default", accept).await;
         let endpoint = r#"{"spec":{"orchestrator":"k8s","node":"h2","workload":"web","pod":"web",
             "endpoint":"eth0","interfaceName":"cali1","ipNetworks":["10.65.2.9/32","fd65::9/128"],
             "profiles":["projectcalico-default-allow"]}}"#;
@@ -359,35 +444,53 @@ fn workload_never_speaks_bgp_as_its_host() {
         let open = "control_port_exceptions = [\"10.65.2.9\", \"fd65::9\"]\n";
         let mut agent = felix(&site, open);
         for to in targets() {
-            let stolen = netns_lab::until(PATIENCE, "a session, stolen", async || {
-                let stolen = dial_from(&pod, to, Duration::from_secs(5));
-                Ok::<_, netns_lab::Error>(stolen.then_some(()).ok_or_else(|| to.to_string()))
-            });
-            stolen.await.unwrap_or_else(|error| panic!("{error}"));
+            dial_until_accepted(&pod, Site::v4(2), to).await;
+        }
+        let client = with_pods_as_neighbors(site).await;
+        for to in own_addresses() {
+            dial_until_accepted(&pod, POD, to).await;
         }
         agent.kill().await.expect("killed");
-        let _agent = felix(&site, "");
+        let _agent = felix(&client.site, "");
         let closed = netns_lab::until(PATIENCE, "no exception", async || {
             let list = ["list", "table", "inet", "cambric-felix"];
             let nft = Program::new("nft").args(list);
-            let (_, text) = site.host.output(&nft).await?;
+            let (_, text) = client.site.host.output(&nft).await?;
             let text = String::from_utf8_lossy(&text).into_owned();
             let has = text.contains("workload-guard") && !exceptions(&text).contains("10.65.2.9");
             Ok::<_, netns_lab::Error>(has.then_some(()).ok_or(text))
         });
         closed.await.unwrap_or_else(|error| panic!("{error}"));
-        let setup = Setup::fabric().neighbor(Site::v4(1), ASN).carrying(IPV4);
-        let client = Speaker::start(Kind::Client, site, &setup)
-            .await
-            .expect("a process");
-        client.is_up().await;
         let before = (sessions(&reflector).await, sessions(&node).await);
-        let own = [Site::v4(2).into(), Site::v6(2).into()];
-        for to in targets().into_iter().chain(own) {
-            assert!(!dial_from(&pod, to, IN_VAIN), "a session with {to}, stolen");
+        for to in targets() {
+            let dialed = dial_as(&pod, Site::v4(2), to, IN_VAIN);
+            assert_eq!(dialed, Dialed::Unconnected, "{to}");
+        }
+        for to in own_addresses() {
+            let dialed = dial_as(&pod, POD, to, IN_VAIN);
+            assert_eq!(dialed, Dialed::Unconnected, "{to}");
         }
         assert_eq!((sessions(&reflector).await, sessions(&node).await), before);
     });
+}
+
+/// Starts the daemon of a host with a session to the reflector, and with the addresses of its
+/// workload as neighbors that open the connection.
+async fn with_pods_as_neighbors(site: Site) -> Speaker {
+    let setup = Setup::fabric()
+        .neighbor(Site::v4(1), ASN)
+        .carrying(IPV4)
+        .neighbor(POD, ASN)
+        .carrying(IPV4)
+        .passive()
+        .neighbor(POD_V6, ASN)
+        .carrying(IPV6)
+        .passive();
+    let started = Speaker::start(Kind::Client, site, &setup).await;
+    let client = started.expect("a process");
+    let reflector = |one: &daemon_common::report::Neighbor| one.address == Some(Site::v4(1).into());
+    client.has_up(reflector).await;
+    client
 }
 
 /// Returns the set of exceptions, as `nft` lists it.
