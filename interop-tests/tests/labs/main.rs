@@ -21,5 +21,6 @@ mod readme;
 mod reflection;
 mod restart;
 mod route_targets;
+mod secrets;
 mod session_keys;
 mod takeover;
