@@ -270,7 +270,7 @@ impl Source {
 mod tests {
     use calico_bgp::validation::OriginIndex;
     use calico_model::Kind;
-    use calico_store::roles::{Owner, Part, Role};
+    use calico_store::roles::{EtcdRole, Owner, Part};
 
     use super::*;
 
@@ -287,7 +287,7 @@ mod tests {
         let prefixes = prefixes.chain(OriginIndex::prefixes_of_workloads());
         let read: BTreeSet<_> = prefixes.map(KeyRange::prefix).collect();
         for part in [Part::BgpClient, Part::RouteReflector] {
-            let role = Role::new(part, &owner);
+            let role = EtcdRole::new(part, &owner);
             let granted: BTreeSet<_> = role.read_ranges().cloned().collect();
             assert_eq!(granted, read, "{part}");
         }

@@ -1,6 +1,6 @@
 //! The etcd role of each part of a fabric: the keys that the part reads and writes.
 //!
-//! `TABLE` has one row for each access of a part. A [`Role`] is made from these rows for
+//! `TABLE` has one row for each access of a part. A [`EtcdRole`] is made from these rows for
 //! one node: its ranges are single keys, or end at a separator of the data model, so that a role of
 //! `node1` never has a key of `node10` or `node1-a`.
 
@@ -94,7 +94,7 @@ pub struct Permission {
 
 /// The role of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Role {
+pub struct EtcdRole {
     /// The part.
     pub part: Part,
     /// The name in etcd: `cambric-` and the part, and the node if the part is of one node.
@@ -103,7 +103,7 @@ pub struct Role {
     pub permissions: Vec<Permission>,
 }
 
-impl Role {
+impl EtcdRole {
     /// Returns the role of a part.
     pub fn new(part: Part, owner: &Owner) -> Self {
         let name = match part.is_of_one_node() {

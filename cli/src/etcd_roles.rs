@@ -7,7 +7,7 @@ use std::str::FromStr;
 use anyhow::{Result, ensure};
 use calico_bgp::placement::cluster_ids;
 use calico_model::{Region, is_resource_name};
-use calico_store::roles::{Namespaces, Owner, Part, Permission, Role};
+use calico_store::roles::{EtcdRole, Namespaces, Owner, Part, Permission};
 use calico_store::{KeyRange, RangeEnd};
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -117,7 +117,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 impl Args {
-    fn roles(&self) -> Vec<Role> {
+    fn roles(&self) -> Vec<EtcdRole> {
         let mut roles = Vec::new();
         for part in Part::ALL {
             if !self.parts.is_empty() && !self.parts.contains(&part) {
@@ -132,7 +132,7 @@ impl Args {
                 _ if part.is_of_one_node() => self.nodes.iter().map(|of| self.owner(of)).collect(),
                 _ => vec![self.owner("")],
             };
-            roles.extend(owners.iter().map(|owner| Role::new(part, owner)));
+            roles.extend(owners.iter().map(|owner| EtcdRole::new(part, owner)));
         }
         roles
     }
@@ -160,7 +160,7 @@ impl Args {
 }
 
 /// Returns the commands that create a role. No text in them needs quotes in a shell.
-fn commands(role: &Role) -> String {
+fn commands(role: &EtcdRole) -> String {
     let mut text = format!("etcdctl role add {}\n", role.name);
     for Permission { access, range, .. } in &role.permissions {
         let prefix = if is_prefix(range) {
@@ -181,7 +181,7 @@ fn is_prefix(range: &KeyRange) -> bool {
     range.end != RangeEnd::Single
 }
 
-fn value(role: &Role) -> Value {
+fn value(role: &EtcdRole) -> Value {
     let permissions = role.permissions.iter().map(|permission| {
         let range = &permission.range;
         let end = match &range.end {

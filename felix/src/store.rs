@@ -83,7 +83,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use calico_model::{Kind, Region, StatusKey};
-    use calico_store::roles::{Owner, Part, Role};
+    use calico_store::roles::{EtcdRole, Owner, Part};
 
     use super::*;
 
@@ -93,7 +93,7 @@ mod tests {
             node: "h1".to_owned(),
             ..Owner::default()
         };
-        let role = Role::new(Part::Felix, &owner);
+        let role = EtcdRole::new(Part::Felix, &owner);
         let granted: BTreeSet<_> = role.read_ranges().cloned().collect();
         // The mirror adds the ClusterInformation, and the reporter lists its own reports.
         let reports = StatusKey::workloads_prefix(&Region::None, "h1");

@@ -12,13 +12,13 @@ fn owner(node: &str) -> Owner {
 }
 
 /// The roles of one node.
-fn of_node(owner: &Owner) -> Vec<Role> {
+fn of_node(owner: &Owner) -> Vec<EtcdRole> {
     let parts = Part::ALL.into_iter();
     let parts = parts.filter(|part| part.is_of_one_node());
-    parts.map(|part| Role::new(part, owner)).collect()
+    parts.map(|part| EtcdRole::new(part, owner)).collect()
 }
 
-fn written(role: &Role) -> Vec<&KeyRange> {
+fn written(role: &EtcdRole) -> Vec<&KeyRange> {
     let written = role.permissions.iter();
     let written = written.filter(|permission| permission.access.writes());
     written.map(|permission| &permission.range).collect()
@@ -50,7 +50,7 @@ fn no_role_of_a_node_writes_the_fabrics_configuration() {
 
 #[test]
 fn reflector_writes_its_registration_and_cluster_ids() {
-    let role = Role::new(Part::RouteReflector, &owner("rr1"));
+    let role = EtcdRole::new(Part::RouteReflector, &owner("rr1"));
     let keys = [
         "/cambric/v1/reflector/rr1",
         "/cambric/v1/cluster/10.0.0.9",
@@ -58,13 +58,13 @@ fn reflector_writes_its_registration_and_cluster_ids() {
     ];
     let keys = keys.map(KeyRange::key);
     assert_eq!(written(&role), keys.iter().collect::<Vec<_>>());
-    let client = Role::new(Part::BgpClient, &owner("rr1"));
+    let client = EtcdRole::new(Part::BgpClient, &owner("rr1"));
     assert_eq!(written(&client), [] as [&KeyRange; 0]);
 }
 
 #[test]
 fn ranges_end_at_a_separator() {
-    for role in Part::ALL.map(|part| Role::new(part, &owner("node1"))) {
+    for role in Part::ALL.map(|part| EtcdRole::new(part, &owner("node1"))) {
         for Permission { range, .. } in &role.permissions {
             let text = range.to_string();
             let is_prefix = *range == KeyRange::prefix(range.start.clone());
@@ -118,7 +118,7 @@ fn accesses_of_one_range_are_one_permission() {
         namespaces: Namespaces::All,
         ..owner("node1")
     };
-    let role = Role::new(Part::Cni, &everywhere);
+    let role = EtcdRole::new(Part::Cni, &everywhere);
     let endpoints = KeyRange::prefix(Kind::WorkloadEndpoint.prefix());
     let of_endpoints: Vec<Access> = role
         .permissions
@@ -137,7 +137,7 @@ fn page() -> String {
         ..Owner::default()
     };
     let mut page = "| part | permission | keys | use |\n|---|---|---|---|\n".to_owned();
-    for role in Part::ALL.map(|part| Role::new(part, &owner)) {
+    for role in Part::ALL.map(|part| EtcdRole::new(part, &owner)) {
         for Permission {
             access,
             range,
