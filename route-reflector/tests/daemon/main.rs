@@ -11,6 +11,7 @@ mod relocations;
 mod runtime_secrets;
 mod secrets;
 mod service_manager;
+mod slow_readers;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
