@@ -22,5 +22,6 @@ mod reflection;
 mod restart;
 mod route_targets;
 mod secrets;
+mod sent_limit;
 mod session_keys;
 mod takeover;
