@@ -2,7 +2,8 @@
 
 use crate::daemons::Kind::{self, Bird, FrrFast, Relay};
 use crate::work::Work::{
-    self, Churn, Cni, Fib, Ipam, Keep, Live, Many, Path, Rack, S1, S2, S3, S3b, Stall, Storm, Watch,
+    self, Churn, Cni, Fib, Floods, Ipam, Keep, Live, Many, Path, Rack, S1, S2, S3, S3b, Stall,
+    Storm, Watch,
 };
 
 /// One measure of one workload, and its limit.
@@ -226,6 +227,62 @@ pub const BARS: &[Bar] = &[
         0.25,
         &[],
     ),
+    bar(
+        Floods,
+        "strangers_ratio",
+        "p99 to undisturbed: 1,000 connects of strangers a second",
+        1.5,
+        &[],
+    ),
+    bar(Floods, "strangers_p99_ms", "p99, ms", f64::INFINITY, &[]),
+    bar(
+        Floods,
+        "strangers_5k_ratio",
+        "p99 to undisturbed: 5,000 connects of strangers a second",
+        1.5,
+        &[],
+    ),
+    bar(Floods, "strangers_5k_p99_ms", "p99, ms", f64::INFINITY, &[]),
+    bar(
+        Floods,
+        "garbage_ratio",
+        "p99 to undisturbed: 1,000 connections with garbage a second",
+        1.5,
+        &[],
+    ),
+    bar(Floods, "garbage_p99_ms", "p99, ms", f64::INFINITY, &[]),
+    bar(
+        Floods,
+        "slow_opens_ratio",
+        "p99 to undisturbed: 150 OPENs of one octet a second",
+        1.5,
+        &[],
+    ),
+    bar(Floods, "slow_opens_p99_ms", "p99, ms", f64::INFINITY, &[]),
+    bar(
+        Floods,
+        "malformed_ratio",
+        "p99 to undisturbed: 5,000 malformed UPDATEs a second",
+        1.5,
+        &[],
+    ),
+    bar(Floods, "malformed_p99_ms", "p99, ms", f64::INFINITY, &[]),
+    bar(
+        Floods,
+        "slow_readers_ratio",
+        "p99 to undisturbed: UPDATEs of 4 KB to slow readers",
+        1.5,
+        &[],
+    ),
+    bar(Floods, "slow_readers_p99_ms", "p99, ms", f64::INFINITY, &[]),
+    bar(
+        Floods,
+        "log_ratio",
+        "p99 to undisturbed: strangers while the log is not read",
+        1.5,
+        &[],
+    ),
+    bar(Floods, "log_p99_ms", "p99, ms", f64::INFINITY, &[]),
     bar(
         Keep,
         "keep_lost",

@@ -11,6 +11,7 @@ pub mod chance;
 pub mod cli;
 pub mod daemons;
 pub mod fabric;
+pub mod flood;
 pub mod generator;
 pub mod intake;
 pub mod ledger;

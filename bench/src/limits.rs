@@ -54,6 +54,18 @@ pub const LATENCY_GAP: Duration = Duration::from_millis(60);
 /// How long a restarted daemon may take until it listens.
 pub const STARTED_WITHIN: Duration = Duration::from_secs(120);
 
+/// Undisturbed blocks of single routes, each followed by one during a flood.
+pub const FLOOD_BLOCKS: usize = 4;
+
+/// Single routes of a block: each is announced and withdrawn.
+pub const FLOOD_ROUNDS: usize = 200;
+
+/// Pause before each single route of a block.
+pub const FLOOD_GAP: Duration = Duration::from_millis(3);
+
+/// How long a flood may take to begin.
+pub const FLOOD_WITHIN: Duration = Duration::from_secs(30);
+
 /// The default duration of churn.
 pub const CHURN: Duration = Duration::from_secs(120);
 

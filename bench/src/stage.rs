@@ -92,6 +92,7 @@ pub fn scene(parts: &[Part]) -> Scene {
         ipv6: false,
         add_path: false,
         password: None,
+        range: false,
     }
 }
 

@@ -56,6 +56,22 @@ impl Offer {
     }
 }
 
+/// The range of clients without a configuration of their own.
+#[derive(Clone, Copy, Debug)]
+pub struct Range;
+
+impl Range {
+    /// Their addresses.
+    pub const PREFIX: &str = "10.127.0.0/16";
+    /// How many may be connected at once.
+    pub const LIMIT: u16 = 100;
+
+    /// Returns an address of the range.
+    pub fn address(nth: u32) -> Ipv4Addr {
+        Ipv4Addr::from(u32::from_be_bytes([10, 127, 0, 1]) + nth)
+    }
+}
+
 /// ADD-PATH for IPv4 in a daemon's OPEN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddPath {

@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::{Config, Scene};
+use crate::wire::Range;
 
 pub(super) fn config(scene: &Scene) -> Config {
     let Scene { asn, address, .. } = scene;
-    let families = if scene.ipv6 {
+    let families = if scene.ipv6 || scene.range {
         r#"["ipv4-unicast", "ipv6-unicast"]"#
     } else {
         r#"["ipv4-unicast"]"#
@@ -33,6 +34,14 @@ pub(super) fn config(scene: &Scene) -> Config {
         } else {
             "import = \"accept\"\nexport = \"accept\"\n"
         });
+    }
+    if scene.range {
+        let (prefix, limit) = (Range::PREFIX, Range::LIMIT);
+        let _ = write!(
+            text,
+            "\n[[neighbor_range]]\nprefix = \"{prefix}\"\nlimit = {limit}\nasn = {asn}\n\
+             route_reflector_client = true\n"
+        );
     }
     ("route-reflector.toml", text)
 }

@@ -52,6 +52,8 @@ pub struct Scene {
     pub add_path: bool,
     /// The TCP-MD5 key of all sessions.
     pub password: Option<&'static str>,
+    /// Whether further clients may connect from [`crate::wire::Range`]; Cambric only.
+    pub range: bool,
 }
 
 /// The name of a configuration file, and its text.

@@ -6,6 +6,7 @@ mod churn;
 mod containers;
 pub mod fanout;
 mod fib;
+mod floods;
 pub mod internet;
 mod keep;
 pub mod latency;
@@ -41,6 +42,8 @@ pub enum Work {
     Rack,
     /// One of the 200 clients of s3 stops reading
     Stall,
+    /// Attacks on the reflector: the latency between two quiet clients
+    Floods,
     /// Neighbors with short hold times, and 1,000,000 routes that are announced and withdrawn
     Keep,
     /// Clients of s3 change at random
@@ -72,6 +75,7 @@ impl Work {
             Self::Storm => "storm",
             Self::Rack => "rack",
             Self::Stall => "stall",
+            Self::Floods => "floods",
             Self::Keep => "keep",
             Self::Churn => "churn",
             Self::Fib => "fib",
@@ -103,6 +107,7 @@ impl Work {
             Self::Storm
             | Self::Rack
             | Self::Stall
+            | Self::Floods
             | Self::Keep
             | Self::Path
             | Self::Live
@@ -124,6 +129,7 @@ impl Work {
             Self::Storm => storm::storm(lab, kind, options).await,
             Self::Rack => rack::rack(lab, kind, options).await,
             Self::Stall => stall::stall(lab, kind, options).await,
+            Self::Floods => floods::floods(lab, kind, options).await,
             Self::Keep => keep::keep(lab, kind, options).await,
             Self::Churn => churn::churn(lab, kind, options).await,
             Self::Fib => fib::fib(lab, options).await,
