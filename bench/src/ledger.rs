@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_can_go_and_come_back() {
+    fn removed_row_can_be_added_again() {
         let mut ledger = Ledger::new(2, &[true, true]);
         ledger.expect(0, 5, 0);
         ledger.note(1, 0, 5);

@@ -231,11 +231,7 @@ impl ImportSection {
             }
         }
         let table = table(self.table.as_ref(), problems);
-        ImportRule {
-            protocols: protocols.clone(),
-            table,
-            interfaces,
-        }
+        ImportRule::new(protocols.clone(), table, interfaces)
     }
 }
 

@@ -181,10 +181,7 @@ impl Driver<KernelConfig> for Kernel {
 
 impl Kernel {
     fn new(kernel: &KernelConfig, speaker: &mut Speaker) -> Result<Self, KernelError> {
-        let netlink = NetlinkConfig {
-            tables: kernel.tables(),
-            ..NetlinkConfig::default()
-        };
+        let netlink = NetlinkConfig::new(kernel.tables());
         let claim = kernel.install.then(|| Claim::take(kernel.owner, PROGRAM));
         let claim = claim.transpose()?;
         let fib = NetlinkFib::open(netlink)?;

@@ -181,16 +181,10 @@ fn prefix_limits_are_by_family() {
         "#,
     );
     let limits = intent.speaker.peers[0].prefix_limits.by_family();
-    let v4 = PrefixLimit {
-        max: 1000,
-        warn_percent: 90,
-        action: LimitAction::Restart { after_s: 30 },
-    };
-    let v6 = PrefixLimit {
-        max: 50,
-        warn_percent: 75,
-        action: LimitAction::Drop,
-    };
+    let v4 = PrefixLimit::new(1000)
+        .with_warning(90)
+        .with_action(LimitAction::Restart { after_s: 30 });
+    let v6 = PrefixLimit::new(50).with_warning(75);
     assert_eq!(limits[&Family::IPV4_UNICAST], v4);
     assert_eq!(limits[&Family::IPV6_UNICAST], v6);
     let limits = intent.speaker.ranges[0].template.prefix_limits.by_family();
@@ -411,7 +405,7 @@ fn mistakes_are_reported_with_their_place() {
 }
 
 #[test]
-fn all_mistakes_come_at_once() {
+fn all_mistakes_are_reported_at_once() {
     let report = bad(
         "multipath = 999\n[[neighbor]]\naddress = \"10.0.0.1\"\nasn = 64512\nhold_time = 1\n",
         "3:13",

@@ -79,11 +79,11 @@ fn address(found: Found) -> Option<InterfaceAddress> {
         IpAddr::V4(mask) => u32::from(mask).leading_ones(),
         IpAddr::V6(mask) => u128::from(mask).leading_ones(),
     };
-    Some(InterfaceAddress {
-        interface: found.interface_name,
+    Some(InterfaceAddress::new(
+        found.interface_name,
         address,
-        prefix_len: u8::try_from(prefix_len).ok()?,
-    })
+        u8::try_from(prefix_len).ok()?,
+    ))
 }
 
 fn ip(address: SockaddrStorage) -> Option<IpAddr> {
@@ -100,11 +100,7 @@ mod tests {
         let mut addresses = Addresses::default();
         let now = Instant::from_secs(1);
         let found = addresses.read(now).expect("due at first");
-        let loopback = InterfaceAddress {
-            interface: "lo".to_owned(),
-            address: IpAddr::from([127, 0, 0, 1]),
-            prefix_len: 8,
-        };
+        let loopback = InterfaceAddress::new("lo".to_owned(), IpAddr::from([127, 0, 0, 1]), 8);
         assert!(found.contains(&loopback), "{found:?}");
         assert_eq!(addresses.read(now), None, "not due again");
         addresses.hasten(now);

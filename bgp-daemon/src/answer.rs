@@ -147,7 +147,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         };
         let family = family.map(read).transpose()?;
         let speaker = self.io.speaker_mut();
-        let asked = speaker.ask_refresh(peer, family);
+        let asked = speaker.request_refresh(peer, family);
         let families = asked.map_err(|why| format!("neighbor {neighbor}: {why}"))?;
         Ok(Refreshed {
             neighbor: speaker.peer_name(peer).to_owned(),

@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bgp_config::Intent;
-use bgp_io::{Event, Io, IoConfig, IoError, Parting, Speaker};
+use bgp_io::{Event, Io, IoConfig, IoError, Speaker, StopMode};
 use daemon_common::daemon::notify_ready;
 use daemon_common::report::{Fact, Status};
 use daemon_common::service_manager::ServiceManager;
@@ -72,13 +72,13 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     /// # Errors
     ///
     /// A driver cannot continue.
-    pub(crate) async fn serve(&mut self) -> Result<Parting, DriverError> {
+    pub(crate) async fn serve(&mut self) -> Result<StopMode, DriverError> {
         let mut next = self.round()?;
         notify_ready();
         self.turned();
         loop {
             match next {
-                Next::Stop(parting) => return Ok(parting),
+                Next::Stop(mode) => return Ok(mode),
                 Next::Wait { more } => {
                     let events = self.wait(more).await;
                     self.observe(&events);
@@ -102,8 +102,8 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         self.drivers.turn(&mut round)?;
         let (orders, more) = round.end();
         for order in orders {
-            if let Some(parting) = self.obey(order) {
-                return Ok(Next::Stop(parting));
+            if let Some(mode) = self.obey(order) {
+                return Ok(Next::Stop(mode));
             }
         }
         Ok(Next::Wait { more })
@@ -148,7 +148,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     }
 
     /// Executes an order; returns how the daemon ends if the order stops it.
-    fn obey(&mut self, order: Order) -> Option<Parting> {
+    fn obey(&mut self, order: Order) -> Option<StopMode> {
         match order {
             Order::Adopt(intent, duties) => {
                 if self.adopt(*intent) {
@@ -167,8 +167,8 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             Order::Reload => self.reload(),
             Order::Stop { returns } => {
                 return Some(match returns && self.drivers.keeps_forwarding() {
-                    true => Parting::ToComeBack,
-                    false => Parting::ForGood,
+                    true => StopMode::GracefulRestart,
+                    false => StopMode::Permanent,
                 });
             }
         }
@@ -244,7 +244,7 @@ enum Next {
     /// Wait for an event, or poll once if there is `more` to do.
     Wait { more: bool },
     /// The daemon stops.
-    Stop(Parting),
+    Stop(StopMode),
 }
 
 /// Returns after `rest`, or at once if there is `more` to do.

@@ -23,7 +23,7 @@ use std::net::IpAddr;
 use bgp_config::Intent;
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::bgp_speaker::SpeakerConfig;
-use bgp_io::{Clock, Event, Io, Parting, Speaker};
+use bgp_io::{Clock, Event, Io, Speaker, StopMode};
 use calico_bgp::Duties;
 use daemon_common::control::Request;
 use daemon_common::report::{Limit, Neighbors, Routes, Status};
@@ -127,7 +127,7 @@ pub trait Driver<S: Settings>: Debug {
     }
 
     /// Prepares for the end of the daemon, before its sessions close.
-    fn stopping(&mut self, _speaker: &Speaker, _now: Instant, _parting: Parting) {}
+    fn stopping(&mut self, _speaker: &Speaker, _now: Instant, _parting: StopMode) {}
 
     /// Leaves the other side in a clean state, after all sessions are closed. It must end within
     /// [`crate::limits::STOP_MAX`], and is aborted otherwise.

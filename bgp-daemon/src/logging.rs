@@ -1,7 +1,7 @@
 //! The log as a driver: it logs events of sessions and sockets.
 
 use bgp_io::bgp_fsm::Instant;
-use bgp_io::{Event, Parting, Speaker};
+use bgp_io::{Event, Speaker, StopMode};
 use daemon_common::events;
 use daemon_common::report::{LogFigures, Neighbors, Status};
 
@@ -51,7 +51,7 @@ impl<S: Settings> Driver<S> for Log {
     }
 
     /// Logs all summaries, also those that are not due.
-    fn stopping(&mut self, _: &Speaker, now: Instant, _: Parting) {
+    fn stopping(&mut self, _: &Speaker, now: Instant, _: StopMode) {
         self.finish(now);
     }
 }

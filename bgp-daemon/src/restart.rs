@@ -24,11 +24,11 @@ pub fn begin(
         speaker.forwarding_kept(FamilySet::EMPTY);
     }
     if let Some(dynamic) = former.filter(|_| !wait.is_zero()) {
-        speaker.restarted(Restart {
-            wait,
-            dynamic,
-            own_routes: forwarding == Forwarding::Kernel,
-        });
+        speaker.restarted(
+            Restart::new(wait)
+                .with_dynamic(dynamic)
+                .with_own_routes(forwarding == Forwarding::Kernel),
+        );
     }
 }
 

@@ -13,7 +13,7 @@ use std::{fs, io};
 
 use bgp_config::Intent;
 use bgp_io::bgp_fsm::Instant;
-use bgp_io::{Event, Parting, Speaker, bgp_speaker};
+use bgp_io::{Event, Speaker, StopMode, bgp_speaker};
 use daemon_common::events::{self, Text};
 
 use crate::limits::RESTART_FILE_PACE;
@@ -95,11 +95,11 @@ impl<S: Settings> Driver<S> for RestartFile {
         self.pace.want(now);
     }
 
-    fn stopping(&mut self, speaker: &Speaker, now: Instant, parting: Parting) {
-        match parting {
-            Parting::ToComeBack => self.write(now, speaker),
+    fn stopping(&mut self, speaker: &Speaker, now: Instant, mode: StopMode) {
+        match mode {
+            StopMode::GracefulRestart => self.write(now, speaker),
             // The next start is a first start.
-            Parting::ForGood => drop(fs::remove_file(&self.path)),
+            StopMode::Permanent => drop(fs::remove_file(&self.path)),
         }
     }
 }
@@ -109,7 +109,7 @@ const fn changes_peers(event: &Event) -> bool {
     use bgp_speaker::Event as Of;
     matches!(
         event,
-        Event::Gone(_) | Event::Speaker(Of::Up { .. } | Of::Selected { .. })
+        Event::PeerRemoved(_) | Event::Speaker(Of::Up { .. } | Of::Selected { .. })
     )
 }
 

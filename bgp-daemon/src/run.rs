@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bgp_io::bgp_proto::Notification;
-use bgp_io::{IoError, Parting, Speaker};
+use bgp_io::{IoError, Speaker, StopMode};
 use daemon_common::control::BindError;
 use daemon_common::daemon::{LogError, chance, init_logging, notify_ready, notify_stopping};
 use daemon_common::events::{Event, Text, emit};
@@ -130,24 +130,24 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
     for address in daemon.io.listening() {
         emit(Event::ListenerReady { local: address });
     }
-    let parting = daemon.serve().await?;
-    stop(daemon, parting, STOP_MAX).await;
+    let mode = daemon.serve().await?;
+    stop(daemon, mode, STOP_MAX).await;
     Ok(())
 }
 
 /// Closes all sessions, and lets the drivers leave the other side in a clean state.
 async fn stop<P: Program, D: Driver<P::Settings>>(
     mut daemon: Daemon<P, D>,
-    parting: Parting,
+    mode: StopMode,
     limit: Duration,
 ) {
     notify_stopping();
     let clock = *daemon.io.clock();
     let speaker = daemon.io.speaker();
-    daemon.drivers.stopping(speaker, clock.now(), parting);
+    daemon.drivers.stopping(speaker, clock.now(), mode);
     emit(Event::DaemonStopping {});
     let why = Notification::administrative_shutdown(P::FAREWELL);
-    daemon.io.shutdown(parting, &why).await;
+    daemon.io.shutdown(mode, &why).await;
     if timeout(limit, daemon.drivers.stop(&clock)).await.is_err() {
         let within_s = limit.as_secs();
         emit(Event::DaemonStopTimeout { within_s });

@@ -34,6 +34,7 @@ impl PeerAs {
 
 /// The configuration of one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SessionConfig {
     /// Local autonomous system on this session.
     pub local_asn: Asn,
@@ -81,6 +82,25 @@ pub struct SessionConfig {
     pub hostname: Option<String>,
 }
 
+impl SessionConfig {
+    /// Returns the default configuration of a speaker with this AS number and BGP Identifier.
+    #[must_use]
+    pub fn new(local_asn: Asn, local_id: RouterId) -> Self {
+        Self {
+            local_asn,
+            local_id,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the configuration after `change`.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+}
+
 impl Default for SessionConfig {
     fn default() -> Self {
         Self {
@@ -109,6 +129,7 @@ impl Default for SessionConfig {
 
 /// The graceful restart capability in the OPEN (RFC 4724 §3).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GracefulRestartConfig {
     /// The restart time for which the peer must retain the routes, in seconds; at most 4095.
     pub time_s: u16,
@@ -117,6 +138,25 @@ pub struct GracefulRestartConfig {
     pub restarting: bool,
     /// The families with forwarding state preserved over the restart.
     pub families_forwarding: FamilySet,
+}
+
+impl GracefulRestartConfig {
+    /// Returns the configuration of a speaker that announces this Restart Time, in seconds, and no
+    /// preserved forwarding state.
+    #[must_use]
+    pub fn new(time_s: u16) -> Self {
+        Self {
+            time_s,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the configuration with these families as those whose forwarding state is preserved.
+    #[must_use]
+    pub const fn with_forwarding(mut self, families: FamilySet) -> Self {
+        self.families_forwarding = families;
+        self
+    }
 }
 
 impl Default for GracefulRestartConfig {

@@ -368,7 +368,7 @@ fn reason(row: &Row, event: Event, from: State, cause: &Cause) -> DownReason {
     }
     match (event, cause) {
         (Event::Reopened, _) => DownReason::Reopened,
-        (Event::Leave, _) => DownReason::Left,
+        (Event::StopForRestart, _) => DownReason::LocalRestart,
         (_, Cause::Send(notification)) => DownReason::Sent(notification.clone()),
         (_, Cause::Received(notification)) => DownReason::Received(notification.clone()),
         _ => DownReason::TransportLost,

@@ -18,7 +18,7 @@ impl Session {
         match input {
             Input::Start => self.start(now),
             Input::Stop(notification) => self.stop(now, &notification),
-            Input::Leave(notification) => self.leave(now, &notification),
+            Input::StopForRestart(notification) => self.leave(now, &notification),
             Input::Opened {
                 conn: Conn::Held, ..
             }
@@ -43,9 +43,12 @@ impl Session {
                 }
             }
             Input::Rejected(notification) => self.rejected(now, notification),
-            Input::Limited { notification, rest } => {
+            Input::Limited {
+                notification,
+                idle_hold,
+            } => {
                 if let Some((conn, _)) = self.established {
-                    self.barred_until = Some(now + rest);
+                    self.idle_hold_until = Some(now + idle_hold);
                     // The peer's routes are to be removed, not retained.
                     let notification = self.hard(conn, notification);
                     self.step(now, conn, Event::AutomaticStop, Cause::Send(notification));
@@ -91,7 +94,7 @@ impl Session {
             self.stopped = false;
             self.stats.failures = 0;
         }
-        self.barred_until = None;
+        self.idle_hold_until = None;
         self.timers.clear();
         self.wake(now);
     }
@@ -104,7 +107,7 @@ impl Session {
             self.step(now, conn, Event::Stop, Cause::Send(why.clone()));
         }
         self.stopped = stopped;
-        if !stopped && self.barred_until.is_none() {
+        if !stopped && self.idle_hold_until.is_none() {
             self.stats.failures = 0;
             self.timers.clear();
             self.wake(now);
@@ -128,7 +131,7 @@ impl Session {
         let established = self.established();
         for conn in Conn::ALL {
             let (event, cause) = if wordless && established == Some(conn) {
-                (Event::Leave, Cause::Plain)
+                (Event::StopForRestart, Cause::Plain)
             } else {
                 (Event::Stop, Cause::Send(notification.clone()))
             };
@@ -221,7 +224,7 @@ impl Session {
 
     fn timeout(&mut self, now: Instant) {
         if self.timers.take_due(now).is_some() {
-            self.barred_until = None;
+            self.idle_hold_until = None;
             self.wake(now);
         }
         for conn in Conn::ALL {
@@ -249,7 +252,7 @@ impl Session {
     }
 
     pub(crate) fn admission(&mut self, now: Instant) -> Result<Conn, Notification> {
-        if self.stopped || self.barred_until.is_some_and(|until| now < until) {
+        if self.stopped || self.idle_hold_until.is_some_and(|until| now < until) {
             return Err(Notification::cease(cease::CONNECTION_REJECTED));
         }
         if self.is_taken() {

@@ -50,6 +50,7 @@ impl fmt::Display for Conn {
 
 /// One input of [`crate::Session::handle`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Input {
     /// Start the session, also at once during an idle hold (RFC 4271 §8.1.2, events 1 and 4).
     Start,
@@ -60,7 +61,7 @@ pub enum Input {
     /// Stop the session until the next `Start` for a restart: a helper that retains the routes
     /// receives no message that would end the retention (RFC 4724 §4, RFC 8538 §3). Other peers
     /// receive this NOTIFICATION.
-    Leave(Notification),
+    StopForRestart(Notification),
     /// A transport is open: a dial has succeeded, or a connection was accepted by
     /// [`crate::Session::admit`] (events 16 and 17).
     Opened {
@@ -99,7 +100,7 @@ pub enum Input {
         /// The NOTIFICATION for the peer.
         notification: Notification,
         /// The duration of the idle hold.
-        rest: Duration,
+        idle_hold: Duration,
     },
     /// Reading of the established connection is paused although octets are known to wait
     /// (`unread`), or continues (not `unread`). While octets are unread the hold timer does not
@@ -119,6 +120,7 @@ pub enum Input {
 
 /// The activity of a transport since a probe of it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Probed {
     /// The peer's host has acknowledged or sent data.
     Answered,
@@ -218,7 +220,7 @@ pub enum DownReason {
     /// (RFC 4724 §5).
     Reopened,
     /// This side ended it without a NOTIFICATION, for a restart.
-    Left,
+    LocalRestart,
 }
 
 impl DownReason {
@@ -227,7 +229,7 @@ impl DownReason {
     #[must_use]
     pub fn is_graceful(&self, notification: bool) -> bool {
         match self {
-            Self::TransportLost | Self::Reopened | Self::Left => true, // RFC 4724 §4.2
+            Self::TransportLost | Self::Reopened | Self::LocalRestart => true, // RFC 4724 §4.2
             // RFC 8538 §3: all except a Hard Reset.
             Self::Sent(n) | Self::Received(n) => {
                 notification && (n.code, n.subcode) != (code::CEASE, cease::HARD_RESET)
@@ -242,7 +244,7 @@ impl fmt::Display for DownReason {
             Self::Sent(n) => write!(f, "sent {n}"),
             Self::Received(n) => write!(f, "received {n}"),
             Self::TransportLost => f.write_str("the connection was lost"),
-            Self::Left => f.write_str("closed without a NOTIFICATION, for a restart"),
+            Self::LocalRestart => f.write_str("closed without a NOTIFICATION, for a restart"),
             Self::Reopened => f.write_str(
                 "the connection was dead: the peer opened a new one and did not acknowledge the old one",
             ),

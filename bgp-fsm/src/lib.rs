@@ -12,12 +12,8 @@
 //! use bgp_fsm::{Input, Instant, Output, PeerAs, Session, SessionConfig, State};
 //! use bgp_proto::{Asn, RouterId};
 //!
-//! let config = SessionConfig {
-//!     local_asn: Asn(64512),
-//!     local_id: RouterId("192.0.2.1".parse()?),
-//!     peer_asn: PeerAs::Internal,
-//!     ..SessionConfig::default()
-//! };
+//! let mut config = SessionConfig::new(Asn(64512), RouterId("192.0.2.1".parse()?));
+//! config.peer_asn = PeerAs::Internal;
 //! let mut session = Session::new(config, 7);
 //! session.handle(Instant::ZERO, Input::Start);
 //! assert!(matches!(session.poll_output(), Some(Output::Dial)));

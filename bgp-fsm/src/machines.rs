@@ -126,8 +126,8 @@ impl Session {
                 self.step_alone(now, other, Event::CollisionDump, Cause::Send(notification));
             }
         }
-        if self.barred_until.is_some() {
-            return self.timers.set(Timer::IdleHold, self.barred_until);
+        if self.idle_hold_until.is_some() {
+            return self.timers.set(Timer::IdleHold, self.idle_hold_until);
         }
         let time = self.idle_hold();
         self.timers

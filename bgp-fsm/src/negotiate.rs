@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_come_to_the_same() {
+    fn both_sides_negotiate_the_same_values() {
         let a = SessionConfig {
             hold_time_s: 30,
             extended_messages: true,
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_peer_speaks_of_ipv4_in_two_octets() {
+    fn two_octet_peer_negotiates_ipv4_unicast() {
         let mut open = open_of(&config(64513, 2));
         open.capabilities.clear();
         let params = negotiate(&config(64512, 1), &open).unwrap();

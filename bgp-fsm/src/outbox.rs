@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_come_out_in_order_whatever_the_socket_takes() {
+    fn octets_are_written_in_order_in_any_pieces() {
         let (a, b) = (joined(&[message(2, 30), message(2, 40)]), message(4, 19));
         let all = joined(&[a.clone(), b.clone()]);
         for step in 1..all.len() {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_keeps_the_rest_of_the_half_written_message_only() {
+    fn cut_outbox_keeps_only_the_half_written_message() {
         let run = joined(&[message(2, 30), message(2, 40), message(2, 50)]);
         for written in 0..run.len() {
             let (mut outbox, mut counts) = (Outbox::default(), Counts::default());

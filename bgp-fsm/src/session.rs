@@ -31,7 +31,7 @@ pub struct Session {
     /// Whether the operator has stopped the session.
     pub(crate) stopped: bool,
     /// Until when an exceeded limit keeps the session down.
-    pub(crate) barred_until: Option<Instant>,
+    pub(crate) idle_hold_until: Option<Instant>,
     /// The Established connection, and since when.
     pub(crate) established: Option<(Conn, Instant)>,
     /// The last reported state.
@@ -62,7 +62,7 @@ impl Session {
             chance: Chance::new(seed),
             outputs: VecDeque::new(),
             stopped: true,
-            barred_until: None,
+            idle_hold_until: None,
             established: None,
             reported: State::Idle,
             stats: Stats::default(),
@@ -275,8 +275,8 @@ impl Session {
 
     /// Returns until when an exceeded limit keeps the session down.
     #[must_use]
-    pub fn barred_until(&self) -> Option<Instant> {
-        self.barred_until
+    pub fn idle_hold_until(&self) -> Option<Instant> {
+        self.idle_hold_until
     }
 
     /// Returns the longest message that may arrive on a connection, in octets (RFC 8654 §4).

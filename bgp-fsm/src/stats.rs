@@ -4,6 +4,7 @@ use crate::{DownReason, Instant};
 
 /// Messages by kind (RFC 4271 §4.1, RFC 2918).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counts {
     /// OPEN.
     pub open: u64,
@@ -47,6 +48,7 @@ impl Counts {
 
 /// The statistics of a session since it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Messages received.
     pub received: Counts,

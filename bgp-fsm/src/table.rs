@@ -52,6 +52,7 @@ macro_rules! events {
     ($($(#[$doc:meta])* $name:ident = $number:literal,)+) => {
         /// An event of a connection (RFC 4271 §8.1).
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
         pub enum Event { $($(#[$doc])* $name,)+ }
 
         impl Event {
@@ -117,11 +118,12 @@ events! {
     /// The peer has opened a new connection, and its host no longer acknowledges this one (RFC 4724 §5).
     Reopened = "RFC 4724",
     /// The session ends without a NOTIFICATION, for a restart (RFC 4724 §4).
-    Leave = "RFC 4724",
+    StopForRestart = "RFC 4724",
 }
 
 /// An action of a connection on a transition, in the order of the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Action {
     /// Request a transport.
     Dial,
@@ -161,6 +163,7 @@ pub enum Action {
 
 /// One row: from any of these states, on any of these events, to this state with these actions.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Row {
     /// The current states.
     pub from: &'static [State],
@@ -196,7 +199,7 @@ pub const ROWS: &[Row] = rows! {
     Idle + TcpOpened | TcpOpenedDelayed => Idle [Notify, Close] "RFC 4271 §8.2.2 Idle: refuses connections; RFC 4486 §4";
     Idle + Stop | AutomaticStop | ConnectRetryExpires | HoldExpires | KeepaliveExpires | DelayOpenExpires
          | SendHoldExpires | TcpFailed | Open | OpenDelayed | HeaderError | OpenError | CollisionDump
-         | NotificationVersion | Notification | Keepalive | Update | UpdateError | Refresh | Reopened | Leave
+         | NotificationVersion | Notification | Keepalive | Update | UpdateError | Refresh | Reopened | StopForRestart
         => Idle [] "RFC 4271 §8.2.2 Idle: ignored";
 
     // Connect
@@ -211,7 +214,7 @@ pub const ROWS: &[Row] = rows! {
         "RFC 4271 §8.2.2 Connect, event 20";
     Connect + HeaderError | OpenError => Idle [Notify, Close, Fail] "RFC 4271 §8.2.2 Connect, events 21 and 22";
     Connect + NotificationVersion => Idle [Close] "RFC 4271 §8.2.2 Connect, event 24";
-    Connect + Leave => Idle [Close] "RFC 4724 §4";
+    Connect + StopForRestart => Idle [Close] "RFC 4724 §4";
     Connect + CollisionDump | Reopened => Idle [Notify, Close] "RFC 4271 §6.8, §8.2.2 Connect, event 23";
     Connect + AutomaticStop | HoldExpires | KeepaliveExpires | SendHoldExpires | Open | Notification | Keepalive
          | Update | UpdateError | Refresh
@@ -229,7 +232,7 @@ pub const ROWS: &[Row] = rows! {
         "RFC 4271 §8.2.2 Active, event 20";
     Active + HeaderError | OpenError => Idle [Notify, Close, Fail] "RFC 4271 §8.2.2 Active, events 21 and 22";
     Active + NotificationVersion => Idle [Close] "RFC 4271 §8.2.2 Active, event 24";
-    Active + Leave => Idle [Close] "RFC 4724 §4";
+    Active + StopForRestart => Idle [Close] "RFC 4724 §4";
     Active + CollisionDump | Reopened => Idle [Notify, Close] "RFC 4271 §6.8, §8.2.2 Active, event 23";
     Active + AutomaticStop | HoldExpires | KeepaliveExpires | SendHoldExpires | Open | Notification | Keepalive
          | Update | UpdateError | Refresh
@@ -244,7 +247,7 @@ pub const ROWS: &[Row] = rows! {
     OpenSent + TcpFailed => Active [Close, StartConnectRetry] "RFC 4271 §8.2.2 OpenSent, event 18";
     OpenSent + Open => OpenConfirm [StopConnectRetry, SendKeepalive, StartKeepalive, StartHold] "RFC 4271 §8.2.2 OpenSent, event 19";
     OpenSent + HeaderError | OpenError => Idle [Notify, Close, Fail] "RFC 4271 §8.2.2 OpenSent, events 21 and 22";
-    OpenSent + Leave => Idle [Close] "RFC 4724 §4";
+    OpenSent + StopForRestart => Idle [Close] "RFC 4724 §4";
     OpenSent + CollisionDump | Reopened => Idle [Notify, Close] "RFC 4271 §6.8, §8.2.2 OpenSent, event 23";
     OpenSent + NotificationVersion => Idle [Close] "RFC 4271 §8.2.2 OpenSent, event 24";
     OpenSent + Notification => Idle [Close, Fail] "RFC 4271 §6.4: no answer to a NOTIFICATION";
@@ -262,7 +265,7 @@ pub const ROWS: &[Row] = rows! {
     OpenConfirm + TcpFailed | Notification => Idle [Close, Fail] "RFC 4271 §8.2.2 OpenConfirm, events 18 and 25";
     OpenConfirm + NotificationVersion => Idle [Close] "RFC 4271 §8.2.2 OpenConfirm, event 24";
     OpenConfirm + HeaderError | OpenError => Idle [Notify, Close, Fail] "RFC 4271 §8.2.2 OpenConfirm, events 21 and 22";
-    OpenConfirm + Leave => Idle [Close] "RFC 4724 §4";
+    OpenConfirm + StopForRestart => Idle [Close] "RFC 4724 §4";
     OpenConfirm + CollisionDump | Reopened => Idle [Notify, Close] "RFC 4271 §6.8, §8.2.2 OpenConfirm, event 23";
     OpenConfirm + Keepalive => Established [StartHold, StartSendHold, Establish] "RFC 4271 §8.2.2 OpenConfirm, event 26; RFC 9687 §3.3";
     OpenConfirm + ConnectRetryExpires | DelayOpenExpires | SendHoldExpires | Open | OpenDelayed | Update | UpdateError | Refresh
@@ -283,7 +286,7 @@ pub const ROWS: &[Row] = rows! {
     Established + UpdateError => Idle [Notify, Close, Fail] "RFC 4271 §8.2.2 Established, event 28";
     Established + HeaderError => Idle [Notify, Close, Fail] "RFC 4271 §6.1";
     Established + CollisionDump => Idle [Notify, Close] "RFC 4271 §8.2.2 Established, event 23; the session never raises it";
-    Established + Reopened | Leave => Idle [Close] "RFC 4724 §4, §5";
+    Established + Reopened | StopForRestart => Idle [Close] "RFC 4724 §4, §5";
     Established + ConnectRetryExpires | DelayOpenExpires | Open | OpenDelayed | OpenError
         => Idle [NotifyUnexpected, Close, Fail] "RFC 4271 §8.2.2 Established, any other event; RFC 6608 §3";
 };

@@ -8,6 +8,7 @@ use crate::{Duration, Instant, State};
 
 /// The timers of RFC 4271 §8.1.3 and RFC 9687 §3.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Timer {
     /// How long a dial may take, and the wait before the next one.
     ConnectRetry,
@@ -31,6 +32,7 @@ pub enum Timer {
 
 /// One row of [`TIMERS`].
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct TimerRow {
     /// The timer.
     pub timer: Timer,

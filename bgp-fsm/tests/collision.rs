@@ -12,21 +12,17 @@ use support::pair::Pair;
 use support::{config, id};
 
 fn both(a: SessionConfig, b: SessionConfig) -> Pair {
-    let mut pair = Pair::new([a, b].map(|config| SessionConfig {
-        passive: false,
-        ..config
-    }));
+    let mut pair = Pair::new([a, b].map(|config| config.with(|config| config.passive = false)));
     pair.handle(0, Input::Start);
     pair.handle(1, Input::Start);
     pair
 }
 
 fn speaker(last: u8, asn: u32) -> SessionConfig {
-    SessionConfig {
-        local_id: id(last),
-        local_asn: Asn(asn),
-        ..config()
-    }
+    config().with(|config| {
+        config.local_id = id(last);
+        config.local_asn = Asn(asn);
+    })
 }
 
 /// Explores every order of delivery; returns the number of distinct final states and how many of
@@ -123,10 +119,7 @@ fn the_connection_of_the_higher_identifier_is_kept() {
 fn an_established_session_is_kept_against_a_new_connection() {
     let mut pair = both(
         speaker(1, 64512),
-        SessionConfig {
-            passive: true,
-            ..speaker(2, 64512)
-        },
+        speaker(2, 64512).with(|config| config.passive = true),
     );
     pair.settle();
     assert!(pair.is_up());

@@ -210,7 +210,9 @@ impl World {
                 self.session.reconfigure(self.now, config);
                 self.drain();
             }
-            Op::Leave => self.handle(Input::Leave(Notification::administrative_shutdown("x"))),
+            Op::Leave => self.handle(Input::StopForRestart(
+                Notification::administrative_shutdown("x"),
+            )),
             Op::Dialed(good) if self.at(Conn::Outbound).dialing => {
                 self.at(Conn::Outbound).dialing = false;
                 if good {
@@ -255,7 +257,7 @@ impl World {
             Op::Reject(code) => self.handle(Input::Rejected(Notification::new(code, 1))),
             Op::Limit(rest_s) => self.handle(Input::Limited {
                 notification: Notification::cease(1),
-                rest: Duration::from_secs(rest_s.into()),
+                idle_hold: Duration::from_secs(rest_s.into()),
             }),
             Op::Pause(unread) => self.handle(Input::ReadPaused { unread }),
             Op::Queue(octets) => {
@@ -367,16 +369,15 @@ fn configs() -> impl Strategy<Value = SessionConfig> {
         0_u16..3,
         any::<bool>(),
     )
-        .prop_map(
-            |(passive, delay, graceful, hold, send_hold)| SessionConfig {
-                passive,
-                open_delay_s: u16::from(delay) * 3,
-                graceful_restart: graceful.then(GracefulRestartConfig::default),
-                hold_time_s: hold * 3,
-                send_hold_s: send_hold.then_some(5),
-                ..config()
-            },
-        )
+        .prop_map(|(passive, delay, graceful, hold, send_hold)| {
+            config().with(|config| {
+                config.passive = passive;
+                config.open_delay_s = u16::from(delay) * 3;
+                config.graceful_restart = graceful.then(GracefulRestartConfig::default);
+                config.hold_time_s = hold * 3;
+                config.send_hold_s = send_hold.then_some(5);
+            })
+        })
 }
 
 proptest! {

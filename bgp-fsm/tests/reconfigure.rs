@@ -2,18 +2,17 @@
 
 mod support;
 
-use bgp_fsm::{Input, Output, SessionConfig, State};
+use bgp_fsm::{Input, Output, State};
 use bgp_proto::{Family, Notification};
 use support::{Exchange, Msg, config, peer_open};
 
 #[test]
-fn keepalives_come_as_often_as_configured_from_the_moment_it_is() {
+fn new_keepalive_interval_takes_effect_at_once() {
     let mut peer = Exchange::established(config(), peer_open());
-    let often = SessionConfig {
-        keepalive_s: Some(5),
-        hold_time_s: 240,
-        ..config()
-    };
+    let often = config().with(|config| {
+        config.keepalive_s = Some(5);
+        config.hold_time_s = 240;
+    });
     peer.reconfigure(often);
     let keepalives = |peer: &mut Exchange, seconds| {
         let mut keepalives = 0;
@@ -31,10 +30,7 @@ fn keepalives_come_as_often_as_configured_from_the_moment_it_is() {
     let settled = peer.session.params().map(|params| params.hold_time_s);
     assert_eq!(settled, Some(90), "what is settled stays so");
     // Never less often than the hold time requires.
-    peer.reconfigure(SessionConfig {
-        keepalive_s: Some(1_000),
-        ..config()
-    });
+    peer.reconfigure(config().with(|config| config.keepalive_s = Some(1_000)));
     assert!((3..=5).contains(&keepalives(&mut peer, 100)));
 }
 
@@ -42,11 +38,10 @@ fn keepalives_come_as_often_as_configured_from_the_moment_it_is() {
 fn an_attempt_under_another_configuration_starts_over() {
     let mut peer = Exchange::connected(config());
     recv!(peer, Msg::Open(_));
-    let other = SessionConfig {
-        families: Family::IPV6_UNICAST.into(),
-        hold_time_s: 30,
-        ..config()
-    };
+    let other = config().with(|config| {
+        config.families = Family::IPV6_UNICAST.into();
+        config.hold_time_s = 30;
+    });
     peer.reconfigure(other.clone());
     recv!(
         peer,
@@ -73,10 +68,7 @@ fn an_attempt_under_another_configuration_starts_over() {
     // A session that dials, dials again at once.
     let mut peer = Exchange::start(config());
     peer.outputs();
-    peer.reconfigure(SessionConfig {
-        passive: false,
-        ..config()
-    });
+    peer.reconfigure(config().with(|config| config.passive = false));
     assert!(
         peer.outputs()
             .iter()

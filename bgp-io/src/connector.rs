@@ -19,13 +19,10 @@ use crate::{IoError, PeerScope, Security, SessionStream};
 /// use bgp_io::{Connector, Security};
 ///
 /// # async fn program() -> Result<(), Box<dyn std::error::Error>> {
-/// let config = SessionConfig {
-///     local_asn: Asn(64512),
-///     local_id: RouterId("192.0.2.1".parse()?),
-///     peer_asn: PeerAs::Exactly(Asn(64513)),
-///     families: FamilySet::UNICAST,
-///     ..SessionConfig::default()
-/// };
+/// let config = SessionConfig::new(Asn(64512), RouterId("192.0.2.1".parse()?)).with(|config| {
+///     config.peer_asn = PeerAs::Exactly(Asn(64513));
+///     config.families = FamilySet::UNICAST;
+/// });
 /// let security = Security::new().with_password("secret").with_ttl_security(1);
 /// let connector = Connector::new(config).with_security(security);
 /// let mut session = connector.connect("192.0.2.2:179".parse()?).await?;

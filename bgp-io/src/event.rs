@@ -12,6 +12,7 @@ use crate::{Distance, IoError, PeerScope};
 
 /// A message of a traced peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TracedMessage {
     /// The peer.
     pub peer: PeerId,
@@ -38,7 +39,7 @@ pub enum Event {
     /// [`bgp_speaker::Input::Resolved`].
     Track(Track),
     /// A dynamic peer was removed; its ID is no longer valid.
-    Gone(PeerId),
+    PeerRemoved(PeerId),
     /// An incoming connection was rejected.
     Refused {
         /// Local address of the connection.
@@ -98,7 +99,7 @@ pub enum Event {
         error: Arc<IoError>,
     },
     /// A key that had failed is set on all listening sockets, or is no longer wanted.
-    KeySettled(PeerScope),
+    KeyInstalled(PeerScope),
     /// Listening on an address failed, mostly because the machine does not have the address. It is tried
     /// again every [`crate::limits::LISTEN_RETRY`]. Reported once, see [`crate::Io::unbound`].
     ListenFailed(IoError),

@@ -8,7 +8,7 @@ use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::limits::{COMMAND_ROUTES_MAX, COMMANDS_MAX, WAITERS_MAX};
-use crate::{Event, Io, Parting, ReconfigureError};
+use crate::{Event, Io, ReconfigureError, StopMode};
 
 /// A driver that executes the commands of its [`Handle`]s. A program runs it in a task of its own:
 ///
@@ -58,7 +58,7 @@ enum Command {
     ),
     RemovePeer(IpAddr, oneshot::Sender<bool>),
     AllSent(oneshot::Sender<()>),
-    Shutdown(Parting, Notification, oneshot::Sender<()>),
+    Shutdown(StopMode, Notification, oneshot::Sender<()>),
 }
 
 impl Handle {
@@ -116,8 +116,8 @@ impl Handle {
     ///
     /// # Errors
     /// The driver has ended already.
-    pub async fn shutdown(&self, parting: Parting, why: Notification) -> Result<(), Closed> {
-        self.ask(|answer| Command::Shutdown(parting, why, answer))
+    pub async fn shutdown(&self, mode: StopMode, why: Notification) -> Result<(), Closed> {
+        self.ask(|answer| Command::Shutdown(mode, why, answer))
             .await
     }
 
@@ -225,9 +225,9 @@ impl Driver {
                 }
                 self.answer_waiters();
             }
-            Command::Shutdown(parting, why, answer) => {
+            Command::Shutdown(mode, why, answer) => {
                 self.end();
-                self.io.shutdown(parting, &why).await;
+                self.io.shutdown(mode, &why).await;
                 let _ = answer.send(());
             }
         }

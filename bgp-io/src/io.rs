@@ -47,11 +47,11 @@ impl IoConfig {
 
 /// How a speaker stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parting {
+pub enum StopMode {
     /// Peers are to delete its routes.
-    ForGood,
+    Permanent,
     /// It restarts soon: peers that support it are to retain its routes (RFC 4724, RFC 8538).
-    ToComeBack,
+    GracefulRestart,
 }
 
 /// A speaker with its sockets and its clock. Belongs to one task of a Tokio runtime with I/O and
@@ -278,14 +278,14 @@ impl Io {
 
     /// Ends all sessions with the notification `why`, and waits until the notifications are sent, at most
     /// [`crate::limits::LINGER`].
-    pub async fn shutdown(&mut self, parting: Parting, why: &Notification) {
+    pub async fn shutdown(&mut self, mode: StopMode, why: &Notification) {
         self.listeners.clear();
         self.unbound.clear();
         self.arm_at = None;
         let now = self.clock.now();
-        match parting {
-            Parting::ForGood => self.speaker.stop_all(now, why),
-            Parting::ToComeBack => self.speaker.leave_all(now, why),
+        match mode {
+            StopMode::Permanent => self.speaker.stop_all(now, why),
+            StopMode::GracefulRestart => self.speaker.stop_all_for_restart(now, why),
         }
         self.drain();
         while self.lingering > 0 {

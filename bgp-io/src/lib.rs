@@ -74,7 +74,7 @@ pub use error::{IoError, ReconfigureError};
 pub use event::{Event, TracedMessage};
 pub use gtsm::Distance;
 pub use handle::{Closed, Driver, Handle};
-pub use io::{Io, IoConfig, Parting};
+pub use io::{Io, IoConfig, StopMode};
 pub use listener::{AcceptError, Listener, Neighbor};
 pub use memory::Memory;
 pub use scope::PeerScope;

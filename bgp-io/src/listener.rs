@@ -86,13 +86,10 @@ impl Neighbor {
 /// use bgp_io::{Listener, Neighbor, Security};
 ///
 /// # async fn program() -> Result<(), Box<dyn std::error::Error>> {
-/// let config = SessionConfig {
-///     local_asn: Asn(64512),
-///     local_id: RouterId("192.0.2.1".parse()?),
-///     peer_asn: PeerAs::Internal,
-///     families: FamilySet::UNICAST,
-///     ..SessionConfig::default()
-/// };
+/// let config = SessionConfig::new(Asn(64512), RouterId("192.0.2.1".parse()?)).with(|config| {
+///     config.peer_asn = PeerAs::Internal;
+///     config.families = FamilySet::UNICAST;
+/// });
 /// let clients = Neighbor::range("192.0.2.0/24".parse()?, config)
 ///     .with_security(Security::new().with_password("secret"));
 /// let mut listener = Listener::bind("0.0.0.0:179".parse()?, [clients])?;

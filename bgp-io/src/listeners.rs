@@ -135,7 +135,7 @@ impl Io {
         let settled = old
             .into_keys()
             .filter(|scope| !self.keyless.contains_key(scope));
-        self.events.extend(settled.map(Event::KeySettled));
+        self.events.extend(settled.map(Event::KeyInstalled));
         let waits = !self.keyless.is_empty() || !self.unbound.is_empty();
         self.arm_at = waits.then(|| self.clock.now() + LISTEN_RETRY);
     }

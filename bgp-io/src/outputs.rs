@@ -54,9 +54,9 @@ impl Io {
                 Output::Close { peer, conn } => self.close(peer, conn),
                 Output::Promote(peer) => self.promote(peer),
                 Output::Probe { peer, conn, begins } => self.probe(peer, conn, begins),
-                Output::Gone(peer) => {
+                Output::PeerRemoved(peer) => {
                     self.trace.gone(peer);
-                    self.events.push(Event::Gone(peer));
+                    self.events.push(Event::PeerRemoved(peer));
                 }
                 Output::Track(track) => self.events.push(Event::Track(track)),
                 Output::Event(event) => {

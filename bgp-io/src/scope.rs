@@ -7,6 +7,7 @@ use bgp_speaker::bgp_proto::Prefix;
 
 /// The neighbors of a key: one neighbor, or all in a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct PeerScope {
     /// The neighbor, or the first address of the range.
     pub address: IpAddr,

@@ -56,13 +56,10 @@ const CONN: Conn = Conn::Inbound;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let config = |last| SessionConfig {
-///     local_asn: Asn(64512),
-///     local_id: RouterId([192, 0, 2, last].into()),
-///     peer_asn: PeerAs::Internal,
-///     families: FamilySet::UNICAST,
-///     ..SessionConfig::default()
-/// };
+/// let config = |last| SessionConfig::new(Asn(64512), RouterId([192, 0, 2, last].into())).with(|config| {
+///     config.peer_asn = PeerAs::Internal;
+///     config.families = FamilySet::UNICAST;
+/// });
 /// let ends = Memory::pair(["192.0.2.1:179".parse()?, "192.0.2.2:179".parse()?]);
 /// let [one, other] = ends;
 /// let mut one = SessionStream::new(one, config(1))?;
@@ -135,10 +132,7 @@ impl<T: Transport> SessionStream<T> {
     /// The transport is closed already.
     pub fn new(transport: T, config: SessionConfig) -> io::Result<Self> {
         let (local, remote) = transport.ends()?;
-        let config = SessionConfig {
-            passive: true,
-            ..config
-        };
+        let config = config.with(|config| config.passive = true);
         // The jitter of timers needs no secret, but should differ from session to session.
         let seed = RandomState::new().hash_one(remote);
         let mut stream = Self {

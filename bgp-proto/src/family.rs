@@ -169,6 +169,7 @@ impl core::error::Error for FamilyError {}
 
 /// The codec's description of a family.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct FamilyRow {
     /// AFI and SAFI.
     pub family: Family,

@@ -128,6 +128,7 @@ impl FaultKind {
 
 /// One fault of an UPDATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub struct Fault {
     /// Its kind.
     pub kind: FaultKind,
@@ -138,7 +139,8 @@ pub struct Fault {
 }
 
 impl Fault {
-    pub(crate) fn new(kind: FaultKind, attr: AttrCode, at: usize) -> Self {
+    /// Returns a fault at this octet of the UPDATE's body.
+    pub fn new(kind: FaultKind, attr: AttrCode, at: usize) -> Self {
         Self {
             kind,
             attr,

@@ -10,9 +10,18 @@ use crate::notification::Notification;
 
 /// Cuts messages out of a stream, and passes encoded messages on.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct MessageCodec {
     /// Longest message to accept, in octets; grows when a session negotiates RFC 8654.
     pub octets_max: usize,
+}
+
+impl MessageCodec {
+    /// Returns a codec that accepts messages of at most this many octets.
+    #[must_use]
+    pub const fn new(octets_max: usize) -> Self {
+        Self { octets_max }
+    }
 }
 
 impl Default for MessageCodec {

@@ -89,12 +89,7 @@ fn messages_are_objects_for_readers() {
     assert_eq!(json["capabilities"][0]["name"], "route-refresh");
     let json = to_value(Notification::with_data(6, 2, vec![0].into())).unwrap();
     assert_eq!((&json["code"], &json["data"]), (&json!(6), &json!("00")));
-    let json = to_value(Fault {
-        kind: FaultKind::Length,
-        attr: AttrCode::Med,
-        at: 30,
-    })
-    .unwrap();
+    let json = to_value(Fault::new(FaultKind::Length, AttrCode::Med, 30)).unwrap();
     assert_eq!(json["attribute"], "MULTI_EXIT_DISC");
     assert_eq!(
         (&json["fault"], &json["at"]),

@@ -10,6 +10,7 @@ use crate::{keys::PeerConfig, speaker::Speaker};
 
 /// An address of one of the machine's interfaces.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct InterfaceAddress {
     /// The name of the interface.
     pub interface: String,
@@ -17,6 +18,18 @@ pub struct InterfaceAddress {
     pub address: IpAddr,
     /// The length of the subnet's prefix, in bits.
     pub prefix_len: u8,
+}
+
+impl InterfaceAddress {
+    /// Returns an address of this interface with the length of its subnet's prefix.
+    #[must_use]
+    pub fn new(interface: impl Into<String>, address: IpAddr, prefix_len: u8) -> Self {
+        Self {
+            interface: interface.into(),
+            address,
+            prefix_len,
+        }
+    }
 }
 
 impl InterfaceAddress {

@@ -1,7 +1,6 @@
 //! The configuration by the operator: the speaker, its peers and the ranges of dynamic peers.
 
 use alloc::{
-    borrow::ToOwned,
     collections::BTreeSet,
     format,
     string::{String, ToString},
@@ -111,16 +110,13 @@ impl SpeakerConfig {
     /// Returns what the tables are made with.
     #[must_use]
     pub fn rib(&self) -> RibConfig {
-        RibConfig {
-            local_asn: self.local_asn,
-            router_id: self.router_id,
-            cluster_ids: self.cluster_ids(),
-            decision: self.decision,
-            multipath_max: self.multipath_max,
-            next_hops: self.next_hops,
-            limits: self.limits,
-            own_addresses: BTreeSet::new(),
-        }
+        RibConfig::new(self.local_asn, self.router_id).with(|config| {
+            config.cluster_ids = self.cluster_ids();
+            config.decision = self.decision;
+            config.multipath_max = self.multipath_max;
+            config.next_hops = self.next_hops;
+            config.limits = self.limits;
+        })
     }
 
     /// Returns a peer of this speaker, to be added to its [`peers`](Self::peers): named by its
@@ -178,11 +174,11 @@ impl SpeakerConfig {
 /// 8212 §2). It differs from [`Policy::RejectAll`] only in its name, which reports show.
 #[must_use]
 pub fn no_policy() -> Policy {
-    Policy::from(Rules {
-        name: "deny (no policy, RFC 8212)".to_owned(),
-        terms: Vec::new(),
-        otherwise: Outcome::Reject,
-    })
+    Policy::from(Rules::new(
+        "deny (no policy, RFC 8212)",
+        Vec::new(),
+        Outcome::Reject,
+    ))
 }
 
 /// A range of addresses from which unconfigured peers are accepted.

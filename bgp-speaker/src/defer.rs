@@ -38,6 +38,7 @@ const FOR_GOOD: [u8; 3] = [
 
 /// The state of a speaker's former process at its restart.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Restart {
     /// The longest deferral of route selection (RFC 4724 §4.1, `Selection_Deferral_Timer`).
     pub wait: Duration,
@@ -47,6 +48,31 @@ pub struct Restart {
     pub dynamic: BTreeSet<IpAddr>,
     /// Whether locally originated routes are awaited, too, until [`Speaker::own_routes_complete`].
     pub own_routes: bool,
+}
+
+impl Restart {
+    /// Returns a restart in which the selection of routes waits for this time at most.
+    #[must_use]
+    pub fn new(wait: Duration) -> Self {
+        Self {
+            wait,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the restart with these dynamic neighbors.
+    #[must_use]
+    pub fn with_dynamic(mut self, dynamic: BTreeSet<IpAddr>) -> Self {
+        self.dynamic = dynamic;
+        self
+    }
+
+    /// Returns the restart with this value of [`own_routes`](Self::own_routes).
+    #[must_use]
+    pub const fn with_own_routes(mut self, own_routes: bool) -> Self {
+        self.own_routes = own_routes;
+        self
+    }
 }
 
 /// A source of routes that is waited for.

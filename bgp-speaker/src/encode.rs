@@ -241,14 +241,12 @@ impl ExportSink for Encoder {
     /// by AS4_PATH, so that it takes half as many octets more than in the tables.
     fn room(&self) -> Room {
         let octets = self.octets_max.saturating_sub(self.params.octets_max);
-        Room {
-            octets: if self.params.as4 {
-                octets
-            } else {
-                octets / 3 * 2
-            },
-            message_octets: self.params.octets_max,
-        }
+        let octets = if self.params.as4 {
+            octets
+        } else {
+            octets / 3 * 2
+        };
+        Room::new(octets, self.params.octets_max)
     }
 
     fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>) {

@@ -108,7 +108,7 @@ pub enum Output {
         begins: bool,
     },
     /// A dynamic peer was removed; its id is no longer valid.
-    Gone(PeerId),
+    PeerRemoved(PeerId),
     /// Start or stop tracking a next hop.
     Track(Track),
     /// An event for the log.

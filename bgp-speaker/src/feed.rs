@@ -66,7 +66,7 @@ pub(crate) struct Feed {
 impl Feed {
     /// Returns the bite for a member at `cursor`, and the member's position after it.
     pub(crate) fn next(&mut self, place: FeedPlace, cursor: Cursor) -> Option<(&Bite, FeedPlace)> {
-        let at = if cursor == Cursor::feed() {
+        let at = if cursor == Cursor::initial() {
             self.first
         } else {
             place.0
@@ -84,7 +84,7 @@ impl Feed {
         to: Cursor,
         pieces: Vec<(Audience, Bytes)>,
     ) -> FeedPlace {
-        let begins = from == Cursor::feed();
+        let begins = from == Cursor::initial();
         if begins {
             self.clear();
         }
@@ -148,7 +148,7 @@ mod tests {
         let config = rib::RibConfig::default();
         let mut rib = rib::Rib::new(config, 1);
         let family = bgp_proto::Family::IPV4_UNICAST;
-        let mut cursor = Cursor::feed();
+        let mut cursor = Cursor::initial();
         let mut all = alloc::vec![cursor];
         for number in 0..count {
             let net = bgp_proto::Ipv4Prefix::new(number.to_be_bytes().into(), 32);
@@ -172,7 +172,7 @@ mod tests {
         for (octets, step) in (1..).zip(cursors.windows(2)) {
             feed.push(step[0], step[1], pieces(octets));
         }
-        let (mut at, mut cursor) = (FeedPlace::ELSEWHERE, Cursor::feed());
+        let (mut at, mut cursor) = (FeedPlace::ELSEWHERE, Cursor::initial());
         for octets in 1..=4 {
             let (bite, next) = feed.next(at, cursor).expect("a bite");
             assert_eq!(bite.pieces, pieces(octets));
@@ -194,11 +194,11 @@ mod tests {
             feed.push(step[0], step[1], pieces(FEED_OCTETS_MAX / 2));
         }
         assert!(feed.octets() <= FEED_OCTETS_MAX);
-        assert!(feed.next(FeedPlace::ELSEWHERE, Cursor::feed()).is_none());
+        assert!(feed.next(FeedPlace::ELSEWHERE, Cursor::initial()).is_none());
         assert_eq!(feed.held_cursors().next(), Some(cursors[2]));
         // The next new member starts another dump.
-        feed.push(Cursor::feed(), cursors[1], pieces(1));
-        assert!(feed.next(FeedPlace::ELSEWHERE, Cursor::feed()).is_some());
+        feed.push(Cursor::initial(), cursors[1], pieces(1));
+        assert!(feed.next(FeedPlace::ELSEWHERE, Cursor::initial()).is_some());
     }
 
     #[test]

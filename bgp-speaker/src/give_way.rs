@@ -80,7 +80,7 @@ impl Speaker {
             self.memory.ended = Some(peer);
             let input = bgp_fsm::Input::Limited {
                 notification: Notification::out_of_resources("memory_max is reached"),
-                rest: Duration::from_secs(LIMIT_REST_S.into()),
+                idle_hold: Duration::from_secs(LIMIT_REST_S.into()),
             };
             self.session_input(now, peer, input);
         }
@@ -136,7 +136,7 @@ impl Speaker {
         let has_room = |family: &Family| self.has_room_for(peer, *family);
         let asked: Vec<Family> = rejected.iter().filter(has_room).collect();
         for family in asked {
-            if let Err(error) = self.ask_refresh(peer, Some(family)) {
+            if let Err(error) = self.request_refresh(peer, Some(family)) {
                 refresh = refresh.and(Err(error));
             }
             if let Some(state) = self.roster.get_mut(peer) {
@@ -160,16 +160,13 @@ impl Speaker {
         };
         for family in self.config.families.iter() {
             let limit = state.config.prefix_limits.get(family);
-            let limit = limit.map(|limit| PathLimit {
-                max: limit.max,
-                refuse: limit.action == LimitAction::Drop,
-            });
+            let limit =
+                limit.map(|limit| PathLimit::new(limit.max, limit.action == LimitAction::Drop));
             let paths = self.rib.counters(peer, family).paths;
             let own_max = limit.filter(|limit| limit.refuse).map(|limit| limit.max);
-            let cap = state.is_capped().then(|| PathLimit {
-                max: paths.min(own_max.unwrap_or(paths)),
-                refuse: true,
-            });
+            let cap = state
+                .is_capped()
+                .then(|| PathLimit::new(paths.min(own_max.unwrap_or(paths)), true));
             self.rib.limit_paths(peer, family, cap.or(limit));
         }
     }

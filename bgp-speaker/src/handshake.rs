@@ -101,7 +101,7 @@ impl HandshakeFailure {
         let notification = match reason {
             DownReason::TransportLost => return Some(Self::Closed),
             DownReason::Received(_) => return Some(Self::Notified),
-            DownReason::Reopened | DownReason::Left => return None,
+            DownReason::Reopened | DownReason::LocalRestart => return None,
             DownReason::Sent(notification) => notification,
         };
         match (notification.code, notification.subcode) {

@@ -131,6 +131,7 @@ pub enum Store {
 
 /// Whether reports of the configuration contain a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Report {
     /// Always.
     Always,

@@ -209,7 +209,7 @@ impl Limited {
     pub(crate) fn resume(&mut self, now: Instant) {
         self.silent_steps = 0;
         if self.needs_pass() && self.next_pass <= now {
-            self.pass = Some(Cursor::feed());
+            self.pass = Some(Cursor::initial());
             self.short_in_pass = false;
             self.reselects = core::mem::take(&mut self.reselect);
             self.next_pass = now + SENT_PASS_EVERY;
@@ -296,7 +296,7 @@ impl Limited {
 
     /// Records a step of the pass: it ends at the end of the table, or at the limit.
     fn passed(&mut self, cursor: Cursor, progress: Progress) {
-        self.pass = (progress == Progress::More && !cursor.is_fed()).then_some(cursor);
+        self.pass = (progress == Progress::More && !cursor.has_full_table()).then_some(cursor);
         if progress != Progress::Lost && self.pass.is_none() {
             self.short = self.short_in_pass;
         }

@@ -38,7 +38,7 @@ impl MemberState {
             session.queue(begin);
         }
         Self {
-            mode: Mode::Private(from.again(), FeedPlace::ELSEWHERE),
+            mode: Mode::Private(from.refreshed(), FeedPlace::ELSEWHERE),
             walk_end: WalkEnd::EndOfRefresh(markers),
             again: None,
         }

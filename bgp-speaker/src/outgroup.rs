@@ -120,7 +120,7 @@ impl OutGroup {
     pub(crate) fn join(&mut self, peer: PeerId, families: FamilySet) {
         for family in families.iter() {
             let member = MemberState {
-                mode: Mode::Private(Cursor::feed(), FeedPlace::ELSEWHERE),
+                mode: Mode::Private(Cursor::initial(), FeedPlace::ELSEWHERE),
                 walk_end: WalkEnd::EndOfRib,
                 again: None,
             };

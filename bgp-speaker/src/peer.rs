@@ -119,7 +119,7 @@ impl Peer {
 
     /// Returns whether it is in idle hold after a prefix limit.
     pub(crate) fn is_barred(&self) -> bool {
-        self.session.barred_until().is_some()
+        self.session.idle_hold_until().is_some()
     }
 
     /// Returns whether its new paths are rejected because of the speaker's memory.
@@ -132,7 +132,7 @@ impl Peer {
     pub(crate) fn is_spent(&self) -> bool {
         (self.doomed || self.range.is_some())
             && self.stale_until.is_none()
-            && self.session.barred_until().is_none()
+            && self.session.idle_hold_until().is_none()
             && (self.session.state() == State::Idle || self.session.is_abandoned())
             && Conn::PLACES
                 .iter()
@@ -167,6 +167,7 @@ impl Peer {
 
 /// The state of one peer, for `show neighbors`.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PeerView<'a> {
     /// Its id within the speaker.
     pub id: PeerId,

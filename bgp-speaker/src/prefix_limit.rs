@@ -83,7 +83,7 @@ impl Speaker {
         match limit.action {
             LimitAction::Restart { after_s } if passed => Some(bgp_fsm::Input::Limited {
                 notification: Notification::prefix_limit(family, limit.max),
-                rest: Duration::from_secs(after_s.into()),
+                idle_hold: Duration::from_secs(after_s.into()),
             }),
             _ => None,
         }
@@ -125,7 +125,7 @@ impl Speaker {
     }
 
     fn clear_limited(&mut self, peer: PeerId, family: Family, limit: PrefixLimit) {
-        let refresh = self.ask_refresh(peer, Some(family)).map(|_| ());
+        let refresh = self.request_refresh(peer, Some(family)).map(|_| ());
         let Some(state) = self.roster.get_mut(peer) else {
             return;
         };

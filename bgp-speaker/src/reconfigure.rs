@@ -257,7 +257,7 @@ impl Speaker {
         }
         done.reset.push(new.name.clone());
         let why = Notification::cease(cease::OTHER_CONFIGURATION_CHANGE);
-        self.session_input(now, id, bgp_fsm::Input::Leave(why));
+        self.session_input(now, id, bgp_fsm::Input::StopForRestart(why));
         self.parted.push(id);
     }
 
@@ -339,7 +339,7 @@ impl Speaker {
         if up && limits {
             self.limit_paths(id);
             // The peer sends rejected routes again, if it supports route refresh.
-            let _ = self.ask_refresh(id, None);
+            let _ = self.request_refresh(id, None);
         }
     }
 
@@ -397,9 +397,9 @@ impl Speaker {
 
     /// Ends every session of a speaker that will restart: peers that retain its routes receive no
     /// Cease that would end the retention.
-    pub fn leave_all(&mut self, now: Instant, why: &Notification) {
+    pub fn stop_all_for_restart(&mut self, now: Instant, why: &Notification) {
         for id in self.roster.ids() {
-            self.session_input(now, id, bgp_fsm::Input::Leave(why.clone()));
+            self.session_input(now, id, bgp_fsm::Input::StopForRestart(why.clone()));
         }
     }
 

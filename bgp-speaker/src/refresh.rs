@@ -19,7 +19,7 @@ impl Speaker {
     ///
     /// # Errors
     /// The peer would not answer.
-    pub fn ask_refresh(
+    pub fn request_refresh(
         &mut self,
         peer: PeerId,
         family: Option<Family>,

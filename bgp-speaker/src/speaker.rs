@@ -187,7 +187,7 @@ impl Speaker {
         verdict.map(|conn| (peer, conn)).map_err(Refusal::Session)
     }
 
-    /// Returns the next output for the driver, until there is none.
+    /// Returns the next output for the driver, if there is one.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -259,9 +259,8 @@ impl Speaker {
                 && group.is_some_and(|group| group.has_more(peer)))
     }
 
-    /// Returns whether no peer whose session is up has anything to be written, and no route is held
-    /// back after a restart. What [`run`](Self::run) has still to do, while it returns
-    /// [`Progress::More`], may give them more.
+    /// Returns whether no established session has anything to be written, and no route is held back
+    /// after a restart. While [`run`](Self::run) returns [`Progress::More`], more may follow.
     #[must_use]
     pub fn all_sent(&self) -> bool {
         let mut up = self
@@ -558,7 +557,7 @@ impl Speaker {
         }
         self.roster.remove(peer);
         self.leaving.push_back(peer);
-        self.outputs.push_back(Output::Gone(peer));
+        self.outputs.push_back(Output::PeerRemoved(peer));
     }
 
     fn drain_tracks(&mut self) {

@@ -44,6 +44,7 @@ pub struct MemoryUsage {
 
 /// A number with its highest value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Level {
     /// The current value.
     pub now: usize,

@@ -91,11 +91,11 @@ impl<'v> Policies<'v> {
             if filters.is_empty() {
                 return Policy::AcceptAll;
             }
-            return Policy::from(Rules {
-                name: format!("filters {names}"),
-                terms: filters,
-                otherwise: Outcome::Accept,
-            });
+            return Policy::from(Rules::new(
+                format!("filters {names}"),
+                filters,
+                Outcome::Accept,
+            ));
         }
         let mut terms = vec![self.degree(wanted.ipv6)];
         let mut name = String::new();
@@ -111,11 +111,7 @@ impl<'v> Policies<'v> {
         name.push_str("own blocks and pools");
         terms.extend(filters);
         terms.extend(self.calico(wanted));
-        Policy::from(Rules {
-            name,
-            terms,
-            otherwise: Outcome::Reject,
-        })
+        Policy::from(Rules::new(name, terms, Outcome::Reject))
     }
 
     /// Returns the terms of the filters in their order; `None` if one of them cannot be evaluated,
@@ -333,10 +329,10 @@ fn term(
     edit: impl IntoIterator<Item = Edit>,
     then: Then,
 ) -> Term {
-    Term {
-        name: name.to_owned(),
-        when: when.into_iter().collect(),
-        edit: edit.into_iter().collect(),
+    Term::new(
+        name.to_owned(),
+        when.into_iter().collect(),
+        edit.into_iter().collect(),
         then,
-    }
+    )
 }

@@ -22,15 +22,15 @@ pub(crate) fn terms(
             let field = format!("spec.{list}[{at}].{field}");
             return Err((field, "is not known here".to_owned()));
         }
-        Ok(Term {
-            name: format!("BGPFilter {name} {list}[{at}]"),
-            when: conditions(rule),
-            edit: rule.operations.iter().map(edit).collect(),
-            then: match rule.action {
+        Ok(Term::new(
+            format!("BGPFilter {name} {list}[{at}]"),
+            conditions(rule),
+            rule.operations.iter().map(edit).collect(),
+            match rule.action {
                 FilterAction::Accept => Then::Accept,
                 FilterAction::Reject => Then::Reject,
             },
-        })
+        ))
     });
     terms.collect()
 }

@@ -164,11 +164,10 @@ impl<'v> Want<'v> {
             peer.session.add_path_send = families;
             peer.send_paths = families.iter().map(|f| (f, SendPaths::EqualCost)).collect();
         }
-        peer.session.graceful_restart = Some(GracefulRestartConfig {
-            time_s: self.restart_time_s.unwrap_or(RESTART_TIME_S),
-            restarting: false,
-            families_forwarding: families,
-        });
+        peer.session.graceful_restart = Some(
+            GracefulRestartConfig::new(self.restart_time_s.unwrap_or(RESTART_TIME_S))
+                .with_forwarding(families),
+        );
         peer.session.hostname = Some(own.host.name.clone());
         peer.import = policies.import(&self);
         peer.export = policies.export(&self);

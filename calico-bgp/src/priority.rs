@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_degree_gives_its_metric_back_and_others_none() {
+    fn local_pref_converts_to_its_metric_and_back() {
         for metric in [1, 512, 1024, 65_536, SUM - DEGREE_MIN] {
             assert_eq!(metric_of(degree_of(metric)), Some(metric));
         }

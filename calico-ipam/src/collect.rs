@@ -96,7 +96,7 @@ pub enum Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotReady {
     /// `datastoreReady` is not set, or the data that lists nodes and endpoints is missing.
-    #[error("the store does not say that it is ready, or has no nodes: nothing is collected")]
+    #[error("the datastore is not set ready, or has no nodes: nothing is collected")]
     Silent,
     /// Its `clusterGUID` differs from the one of earlier looks.
     #[error("the store's clusterGUID is not that of the store before: nothing is collected")]

@@ -28,7 +28,7 @@
 //! let selector: calico_model::Selector = "rack in {'r1', 'r2'}".parse()?;
 //! assert!(selector.matches(&node.metadata.labels));
 //!
-//! let bgp = node.spec.bgp.as_mut().expect("speaks BGP");
+//! let bgp = node.spec.bgp.as_mut().expect("a BGP configuration");
 //! bgp.ipv4_address = Some("10.0.0.12/24".parse()?);
 //! assert!(node.encode().is_ok());
 //! # Ok::<(), Box<dyn std::error::Error>>(())

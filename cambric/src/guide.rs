@@ -88,7 +88,7 @@
 //!
 //! With the feature `serde`, prefixes and attributes become JSON. A route without attributes is withdrawn.
 //! A record `Down` withdraws the routes of a session, except families that it lists as retained. A record
-//! `Lost` is at the place of records that the program took too late: `Speaker::ask_refresh` requests the
+//! `Lost` is at the place of records that the program took too late: `Speaker::request_refresh` requests the
 //! routes again.
 //!
 //! `collector 192.0.2.1:179 64512 192.0.2.1 192.0.2.2 64513`

@@ -38,8 +38,8 @@ pub enum ReadError {
     #[error("neither a pcap nor a pcapng file")]
     NoCapture,
     /// The file ends within the record at this octet offset.
-    #[error("file cut within the record at octet {at}")]
-    Cut {
+    #[error("file truncated within the record at octet {at}")]
+    Truncated {
         /// Octet offset of the record.
         at: u64,
     },
@@ -68,7 +68,7 @@ impl ReadError {
     pub const fn at(&self) -> u64 {
         match self {
             Self::NoCapture => 0,
-            Self::Cut { at } | Self::Damaged { at, .. } | Self::Io { at, .. } => *at,
+            Self::Truncated { at } | Self::Damaged { at, .. } | Self::Io { at, .. } => *at,
         }
     }
 }
@@ -287,7 +287,7 @@ impl<R: Read> Reader<R> {
     }
 
     const fn cut(&self) -> ReadError {
-        ReadError::Cut { at: self.record }
+        ReadError::Truncated { at: self.record }
     }
 
     const fn damaged(&self, field: &'static str) -> ReadError {

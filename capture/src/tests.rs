@@ -480,7 +480,7 @@ fn file_that_is_cut_returns_the_packets_before() {
             let error = read.last().and_then(|last| last.as_ref().err());
             assert!(packets < 3, "{cut}");
             if let Some(error) = error {
-                let is_cut = matches!(error, ReadError::Cut { .. } | ReadError::NoCapture);
+                let is_cut = matches!(error, ReadError::Truncated { .. } | ReadError::NoCapture);
                 assert!(is_cut && error.at() < cut as u64, "{cut}: {error}");
             }
         }

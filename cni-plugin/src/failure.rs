@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_may_come_back_is_worth_another_try() {
+    fn unreachable_store_is_retried() {
         let away = StoreError::Unavailable("x".into());
         assert_eq!(Failure::from(away.clone()).code, 11);
         assert_eq!(Failure::from(IpamError::Store(away.clone())).code, 11);

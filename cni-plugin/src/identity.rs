@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_come_from_two_places() {
+    fn labels_are_read_from_two_places() {
         let args = json!({"labels": [{"key": "tier", "value": "front"}]});
         let found = labels("app=web,empty=", &args).unwrap();
         let expected = [("app", "web"), ("empty", ""), ("tier", "front")];

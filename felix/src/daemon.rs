@@ -158,10 +158,7 @@ impl Daemon {
     pub fn open(config: Config, store: Arc<dyn Store>) -> Result<Self, DaemonError> {
         let claim = Claim::take(Owner(config.agent.route_protocol), DAEMON)?;
         let host = LinuxHost::open(config.agent.route_protocol)?;
-        let fib = NetlinkFib::open(NetlinkConfig {
-            tables: vec![config.agent.table],
-            ..NetlinkConfig::default()
-        })?;
+        let fib = NetlinkFib::open(NetlinkConfig::new(vec![config.agent.table]))?;
         events::routing_table(&claim, config.agent.route_protocol, &fib);
         let mut control = Control::bind(&config.control)?;
         if let Some(metrics) = config.metrics {

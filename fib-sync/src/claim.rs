@@ -43,6 +43,7 @@ pub struct Claim {
     "kernel routes of protocol {owner} belong to {holder}, which runs in this network namespace: two \
      programs with one protocol delete each other's routes"
 )]
+#[non_exhaustive]
 pub struct Taken {
     /// The protocol.
     pub owner: Owner,
@@ -52,6 +53,7 @@ pub struct Taken {
 
 /// A process that has claimed a protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Holder {
     /// Its process ID, if the kernel reports one.
     pub pid: Option<i32>,

@@ -63,6 +63,7 @@ pub enum Command {
 
 /// A report from a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Event {
     /// A dump begins; rows follow.
     DumpStart {
@@ -93,17 +94,17 @@ pub enum Event {
         replaced: bool,
     },
     /// Another program, or the kernel itself, removed a route or some hops of it.
-    Gone(RouteKey, Route),
+    Removed(RouteKey, Route),
     /// The outcome of a `Put` or `Delete`.
     Applied(RouteKey, Result<(), OpError>),
     /// A link appeared or changed.
     Link(Link),
     /// The link of this index was removed, and with it its routes and addresses.
-    LinkGone(u32),
+    LinkRemoved(u32),
     /// An address appeared.
     Address(InterfaceAddress),
     /// An address was removed.
-    AddressGone(InterfaceAddress),
+    AddressRemoved(InterfaceAddress),
     /// Notifications were lost: the believed state of the kernel is no longer certain.
     Overrun,
     /// The connection to the kernel is permanently broken; open a new one.
@@ -115,7 +116,7 @@ impl Event {
     /// change.
     pub(crate) fn changed_key(&self) -> Option<&RouteKey> {
         match self {
-            Self::Changed { key, .. } | Self::Gone(key, _) => Some(key),
+            Self::Changed { key, .. } | Self::Removed(key, _) => Some(key),
             _ => None,
         }
     }
@@ -133,6 +134,7 @@ impl Command {
 
 /// Why the kernel refused a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OpError {
     /// The error number of the operating system, positive.
     pub errno: i32,

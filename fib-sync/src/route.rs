@@ -17,6 +17,7 @@ const IPV6_METRIC_DEFAULT: u32 = 1024;
 /// The kernel's identity of a route. The kernel cannot distinguish two routes that have all of
 /// these fields equal: a replace of one replaces the other, whatever the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub struct RouteKey {
     /// Routing table (`RTA_TABLE`), 254 is the main one.
     pub table: u32,
@@ -127,6 +128,7 @@ pub enum Scope {
 
 /// One next hop of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub struct Hop {
     /// The router to forward packets to; `None` when the destination is on the link. An IPv6
     /// gateway of an IPv4 prefix is allowed (`RTA_VIA`, RFC 8950 forwarding).
@@ -169,6 +171,14 @@ impl Hop {
         }
     }
 
+    /// Returns the same hop with its gateway on the link, whatever the routes to it.
+    pub fn onlink(self) -> Self {
+        Self {
+            onlink: true,
+            ..self
+        }
+    }
+
     /// Returns the same hop with this weight, brought into 1..=256.
     pub fn weighted(self, weight: u16) -> Self {
         Self {
@@ -190,6 +200,7 @@ impl Hop {
 
 /// Everything about a route except its identity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub struct Route {
     /// The action for packets.
     pub kind: RouteKind,
@@ -319,6 +330,7 @@ impl Route {
 
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Link {
     /// Interface index.
     pub index: u32,
@@ -330,6 +342,19 @@ pub struct Link {
     pub running: bool,
     /// Its encapsulation, if it is a tunnel device.
     pub tunnel: Option<Tunnel>,
+}
+
+impl Link {
+    /// Returns an interface that is down.
+    pub fn new(index: u32, name: impl Into<String>) -> Self {
+        Self {
+            index,
+            name: name.into(),
+            up: false,
+            running: false,
+            tunnel: None,
+        }
+    }
 }
 
 /// The encapsulation of a tunnel device. Other encapsulations are not distinguished.
@@ -347,11 +372,19 @@ pub enum Tunnel {
 
 /// An address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub struct InterfaceAddress {
     /// Index of the interface that holds it.
     pub interface: u32,
     /// The address with the length of its subnet; host bits kept.
     pub address: IpNet,
+}
+
+impl InterfaceAddress {
+    /// Returns an address of the interface with this index.
+    pub fn new(interface: u32, address: IpNet) -> Self {
+        Self { interface, address }
+    }
 }
 
 #[cfg(test)]

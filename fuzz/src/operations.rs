@@ -29,15 +29,12 @@ pub fn session(data: &[u8]) {
 }
 
 fn config(octets: &mut Octets<'_>) -> SessionConfig {
-    SessionConfig {
-        local_asn: Asn(64512),
-        local_id: RouterId(Ipv4Addr::new(10, 0, 0, 1)),
-        peer_asn: PeerAs::Any,
-        passive: octets.flag(),
-        open_delay_s: u16::from(octets.octet() % 4),
-        families: FamilySet::UNICAST,
-        ..SessionConfig::default()
-    }
+    SessionConfig::new(Asn(64512), RouterId(Ipv4Addr::new(10, 0, 0, 1))).with(|config| {
+        config.peer_asn = PeerAs::Any;
+        config.passive = octets.flag();
+        config.open_delay_s = u16::from(octets.octet() % 4);
+        config.families = FamilySet::UNICAST;
+    })
 }
 
 struct Rig {

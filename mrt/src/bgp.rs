@@ -12,6 +12,7 @@ use crate::cursor::Cursor;
 /// A state transition of a session, of which only the peer is in the record (RFC 6396 appendix
 /// B.2.1.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BgpStateChange {
     /// AS number of the peer.
     pub peer_asn: Asn,

@@ -9,6 +9,7 @@ use crate::cursor::Cursor;
 
 /// The two ends of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Session {
     /// AS number of the peer.
     pub peer_asn: Asn,
@@ -41,6 +42,7 @@ impl Session {
 /// A BGP message and its session: BGP4MP_MESSAGE and its variants. See
 /// [`bgp_proto::decode_message`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Bgp4mpMessage {
     /// The session.
     pub session: Session,
@@ -56,6 +58,7 @@ pub struct Bgp4mpMessage {
 
 /// A state transition of a session (RFC 6396 §4.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StateChange {
     /// The session.
     pub session: Session,
@@ -91,6 +94,7 @@ pub(crate) fn state_change(body: &mut Cursor, as4: bool) -> Option<StateChange> 
 
 /// A path of a prefix in the retired format of BGP4MP_ENTRY (RFC 6396 appendix B.2.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TableEntry {
     /// The session.
     pub session: Session,

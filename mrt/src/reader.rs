@@ -12,6 +12,7 @@ const HEADER_OCTETS: usize = 12;
 
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Record {
     /// Octet offset of the record's header, after decompression.
     pub at: u64,
@@ -32,8 +33,8 @@ pub struct Record {
 #[non_exhaustive]
 pub enum ReadError {
     /// The file ends within the record at this octet offset.
-    #[error("file cut within the record at octet {at}")]
-    Cut {
+    #[error("file truncated within the record at octet {at}")]
+    Truncated {
         /// Offset of the record's header, after decompression.
         at: u64,
     },
@@ -61,7 +62,7 @@ impl ReadError {
     /// Returns the octet offset, after decompression, of the record that could not be read.
     pub const fn at(&self) -> u64 {
         match self {
-            Self::Cut { at } | Self::TooLong { at, .. } | Self::Io { at, .. } => *at,
+            Self::Truncated { at } | Self::TooLong { at, .. } | Self::Io { at, .. } => *at,
         }
     }
 }
@@ -92,7 +93,7 @@ impl<R: Read> Reader<R> {
             return Ok(None);
         }
         let mut fields = crate::cursor::Cursor::new(header);
-        let cut = ReadError::Cut { at };
+        let cut = ReadError::Truncated { at };
         let (Some(time_s), Some(kind), Some(subtype), Some(len)) =
             (fields.u32(), fields.u16(), fields.u16(), fields.u32())
         else {
@@ -141,7 +142,7 @@ impl<R: Read> Reader<R> {
             Ok(_) => Ok(octets.into()),
             // Decompressors return this error for a truncated file.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                Err(ReadError::Cut { at: self.at })
+                Err(ReadError::Truncated { at: self.at })
             }
             Err(error) => Err(ReadError::Io { at: self.at, error }),
         }

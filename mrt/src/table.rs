@@ -10,6 +10,7 @@ use crate::cursor::Cursor;
 
 /// A path of a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TableDump {
     /// Number of the view.
     pub view: u16,

@@ -10,6 +10,7 @@ use crate::cursor::Cursor;
 
 /// The peers that RIB records refer to (RFC 6396 §4.3.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PeerIndex {
     /// BGP identifier of the collector.
     pub collector_id: Option<Ipv4Addr>,
@@ -21,6 +22,7 @@ pub struct PeerIndex {
 
 /// A peer of the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Peer {
     /// BGP identifier.
     pub id: Ipv4Addr,
@@ -88,6 +90,7 @@ impl RibForm {
 
 /// All paths of a prefix (RFC 6396 §4.3.2, §4.3.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Rib {
     /// Counts the records of a table.
     pub sequence: u32,
@@ -101,6 +104,7 @@ pub struct Rib {
 
 /// The path of one peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RibEntry {
     /// Position of the peer in the [`PeerIndex`].
     pub peer: u16,

@@ -46,7 +46,7 @@ fn count(path: &Path) -> Count {
             Ok(record) => record,
             Err(error) => {
                 assert!(
-                    matches!(error, ReadError::Cut { .. } | ReadError::Io { .. }),
+                    matches!(error, ReadError::Truncated { .. } | ReadError::Io { .. }),
                     "{error}"
                 );
                 count.cut = Some(error.at());

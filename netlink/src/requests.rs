@@ -28,6 +28,7 @@ const ALIGN: usize = 4;
 
 /// A request that the kernel rejected, or that did not reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Refused {
     /// Error number, positive.
     pub errno: i32,

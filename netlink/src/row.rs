@@ -2,6 +2,7 @@
 
 /// One message of an answer: its type and its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Row {
     /// Netlink message type.
     pub kind: u16,

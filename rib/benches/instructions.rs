@@ -224,11 +224,7 @@ fn encode_runs() {
     let mut writer = Writer::default();
     counted(|| {
         for (id, attributes, prefixes) in &runs.0 {
-            let run = Run {
-                id: *id,
-                attributes,
-                source: PeerId(1),
-            };
+            let run = Run::new(*id, attributes, PeerId(1));
             for &prefix in prefixes {
                 writer.reach(&Nlri::new(Net::V4(prefix)), &run);
             }

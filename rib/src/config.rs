@@ -11,6 +11,7 @@ use crate::next_hop::NextHops;
 
 /// The properties of the speaker that the tables depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RibConfig {
     /// Local AS number.
     pub local_asn: Asn,
@@ -31,8 +32,28 @@ pub struct RibConfig {
     pub own_addresses: BTreeSet<IpAddr>,
 }
 
+impl RibConfig {
+    /// Returns the default configuration of a speaker with this AS number and BGP Identifier.
+    #[must_use]
+    pub fn new(local_asn: Asn, router_id: RouterId) -> Self {
+        Self {
+            local_asn,
+            router_id,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the configuration after `change`.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+}
+
 /// Limits of the state kept for slow readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RibLimits {
     /// Entries that the log of a family may always have; see [`LOG_ENTRIES_MIN`].
     pub log_entries_min: usize,

@@ -4,6 +4,7 @@ use core::fmt;
 
 /// The restrictions on the AS_PATHs of a peer's routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AsPathChecks {
     /// How often the local AS number, the speaker's or that of the session, may occur: more than 0
     /// where several sites of one AS are connected through another (RFC 4271 §9.1.2).
@@ -50,7 +51,7 @@ pub enum Ineligible {
     /// The next hop is not resolved (RFC 4271 §9.1.2).
     NextHopUnresolved = 6,
     /// Its peer is disconnected; the path is about to be swept.
-    PeerGone = 7,
+    PeerDown = 7,
     /// AS_PATH has an AS_SET or AS_CONFED_SET, which the peer's routes must not have (RFC 9774 §3).
     AsSet = 8,
     /// The peer is external and one hop away, and the next hop is not on its link
@@ -73,7 +74,7 @@ impl Ineligible {
             4 => Self::ClusterLoop,
             5 => Self::OwnNextHop,
             6 => Self::NextHopUnresolved,
-            7 => Self::PeerGone,
+            7 => Self::PeerDown,
             8 => Self::AsSet,
             9 => Self::NextHopOffLink,
             10 => Self::FirstAs,
@@ -93,7 +94,7 @@ impl Ineligible {
             Self::ClusterLoop => "own CLUSTER_ID in CLUSTER_LIST",
             Self::OwnNextHop => "next hop is ourselves",
             Self::NextHopUnresolved => "next hop not resolved",
-            Self::PeerGone => "peer disconnected",
+            Self::PeerDown => "peer disconnected",
             Self::AsSet => "AS_SET in AS_PATH",
             Self::NextHopOffLink => "next hop not on the link",
             Self::FirstAs => "first AS is not the neighbor's",

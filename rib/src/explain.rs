@@ -17,6 +17,7 @@ use crate::table::Key;
 
 /// One prefix and all paths to it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RouteView<'a> {
     /// The destination.
     pub net: Net<'a>,
@@ -26,6 +27,7 @@ pub struct RouteView<'a> {
 
 /// One path and its status.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PathView {
     /// The peer it was received from; [`PeerId::LOCAL`] for locally originated ones.
     pub peer: PeerId,

@@ -20,7 +20,7 @@
 //! use rib::{Budget, PeerId, PeerInfo, Policy, Progress, Rib, RibConfig, Role};
 //!
 //! let (asn, us) = (Asn(64512), RouterId("192.0.2.1".parse()?));
-//! let mut rib = Rib::new(RibConfig { local_asn: asn, router_id: us, ..RibConfig::default() }, 7);
+//! let mut rib = Rib::new(RibConfig::new(asn, us), 7);
 //! let peer = PeerId(1);
 //! let address = "192.0.2.2".parse()?;
 //! rib.peer_up(peer, PeerInfo {

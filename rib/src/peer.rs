@@ -75,11 +75,20 @@ pub enum DownMode {
 
 /// The maximum number of paths of a peer in a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PathLimit {
     /// The maximum.
     pub max: u32,
     /// Whether excess announcements are rejected, rather than only reported.
     pub refuse: bool,
+}
+
+impl PathLimit {
+    /// Returns a limit of `max` paths; beyond it, paths are refused if `refuse` is set.
+    #[must_use]
+    pub const fn new(max: u32, refuse: bool) -> Self {
+        Self { max, refuse }
+    }
 }
 
 /// Counters of one peer in one family.

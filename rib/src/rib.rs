@@ -313,13 +313,13 @@ impl Rib {
         }
     }
 
-    /// Returns the next request about next hops, until there is none.
+    /// Returns the next request about next hops, if there is one.
     pub fn poll_track(&mut self) -> Option<Track> {
         self.shared.next_hops.poll_track()
     }
 
-    /// Returns the next peer whose wanted route targets have changed, until there is none. Poll it
-    /// after each call that may change paths.
+    /// Returns the next peer with changed route target memberships, if there is one. Poll it after
+    /// each call that may change paths.
     #[inline]
     pub fn poll_route_targets(&mut self) -> Option<PeerId> {
         self.shared.memberships.poll()
@@ -460,7 +460,7 @@ impl Rib {
                 let len = table.len();
                 table.exporter_mut().group_cursor(shared, len, group)
             }
-            _ => Cursor::feed(),
+            _ => Cursor::initial(),
         }
     }
 

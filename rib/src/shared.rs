@@ -123,7 +123,7 @@ impl Shared {
     /// Returns why a path cannot be used now.
     pub(crate) fn ineligible(&self, path: &Path, marks: Option<&Marks>) -> Option<Ineligible> {
         if marks.is_some_and(|marks| marks.is_dead(path)) {
-            return Some(Ineligible::PeerGone);
+            return Some(Ineligible::PeerDown);
         }
         let Some(accepted) = path.accepted() else {
             return Some(Ineligible::Policy);

@@ -52,11 +52,7 @@ impl ExportSink for Member {
 
 /// Returns tables with three announcing clients, and a group of receivers.
 fn tables(send: Option<SendPaths>) -> (Rib, GroupId) {
-    let config = RibConfig {
-        local_asn: ASN,
-        router_id: RouterId(Ipv4Addr::new(10, 0, 0, 100)),
-        ..RibConfig::default()
-    };
+    let config = RibConfig::new(ASN, RouterId(Ipv4Addr::new(10, 0, 0, 100)));
     let mut rib = Rib::new(config, 1);
     for peer in 1..=3 {
         let address = Ipv4Addr::new(10, 0, 0, peer);
@@ -216,7 +212,7 @@ fn no_path_ids_are_kept_without_an_add_path_group() {
     // Only as long as there is such a group.
     let several = group(&mut rib, Some(SendPaths::EqualCost));
     let mut many = Member::default();
-    let mut cursor = Cursor::feed();
+    let mut cursor = Cursor::initial();
     let done = rib.export_private(several, FAMILY, &mut cursor, Budget(9), &mut many);
     assert_eq!(done, Progress::Done);
     assert_eq!((many.holds.len(), rib.stats().sent_ids), (2, 2));

@@ -166,10 +166,7 @@ fn fill(rib: &mut Rib, size: Size) {
 fn held(size: Size) -> usize {
     let before = counting::live();
     let mut rib = Rib::new(
-        RibConfig {
-            local_asn: ASN,
-            ..RibConfig::default()
-        },
+        RibConfig::default().with(|config| config.local_asn = ASN),
         1,
     );
     let group = rib.add_group(GroupRules {

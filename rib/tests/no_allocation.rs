@@ -10,10 +10,7 @@ use bgp_proto::{
     Nlri, PeerKind, RouterId, SessionParams, UpdateView, UpdateWriter,
 };
 use bytes::BytesMut;
-use rib::{
-    Budget, Cursor, DecisionRules, NextHops, PeerId, PeerInfo, Policy, Progress, Rib, RibConfig,
-    Role,
-};
+use rib::{Budget, Cursor, PeerId, PeerInfo, Policy, Progress, Rib, RibConfig, Role};
 
 const PREFIXES: u32 = 500;
 
@@ -59,13 +56,10 @@ fn params() -> SessionParams {
 
 fn rib(multipath_max: u16) -> Rib {
     let mut rib = Rib::new(
-        RibConfig {
-            local_asn: Asn(64_512),
-            decision: DecisionRules::default(),
-            multipath_max,
-            next_hops: NextHops::AssumeReachable,
-            ..RibConfig::default()
-        },
+        RibConfig::default().with(|config| {
+            config.local_asn = Asn(64_512);
+            config.multipath_max = multipath_max;
+        }),
         1,
     );
     for peer in 1..=2u8 {
@@ -123,7 +117,7 @@ fn receiving_what_is_interned_allocates_nothing() {
         let mut rib = rib(multipath_max);
         let params = params();
         let messages: Vec<_> = (0..3).map(|number| message(&attributes(number))).collect();
-        let mut cursor = Cursor::feed();
+        let mut cursor = Cursor::initial();
         // The path of another peer keeps every set alive between rounds.
         for (number, message) in (0..).zip(&messages) {
             let peer = PeerId(3 + number);

@@ -76,9 +76,8 @@ proptest! {
         let seen = naive::Seen {
             family, net, attributes: attributes.clone(), source, peer, interface,
         };
-        let context = RouteContext {
-            family, net, attributes: &&attributes, source, peer, interface,
-        };
+        let route = &attributes;
+        let context = RouteContext::new(family, net, &route, source, peer).with_interface(interface);
         let wanted = naive::evaluate(&rules, seen);
         let found = match Policy::from(rules).evaluate(&context) {
             Verdict::Accept => Some(attributes),
@@ -156,15 +155,11 @@ fn ranges_hold_their_edges() {
 
 #[test]
 fn terms_that_apply_to_a_route_are_reported() {
-    let term = |name: &str, when: Vec<Match>, then| Term {
-        name: name.to_owned(),
-        when,
-        edit: Vec::new(),
-        then,
-    };
-    let rules = Rules {
-        name: "to-tor".to_owned(),
-        terms: vec![
+    let term =
+        |name: &str, when: Vec<Match>, then| Term::new(name.to_owned(), when, Vec::new(), then);
+    let rules = Rules::new(
+        "to-tor",
+        vec![
             term("first", Vec::new(), Then::Next),
             term(
                 "of others",
@@ -174,18 +169,12 @@ fn terms_that_apply_to_a_route_are_reported() {
             term("second", Vec::new(), Then::Reject),
             term("never", Vec::new(), Then::Accept),
         ],
-        otherwise: Outcome::Accept,
-    };
+        Outcome::Accept,
+    );
     let attributes = Attributes::default();
     let (family, net) = net_of(v4("10.65.0.0/26"));
-    let context = RouteContext {
-        family,
-        net,
-        attributes: &&attributes,
-        source: Role::Local,
-        peer: Role::External,
-        interface: None,
-    };
+    let route = &attributes;
+    let context = RouteContext::new(family, net, &route, Role::Local, Role::External);
     let mut matched = Vec::new();
     let verdict = rules.evaluate(&context, &mut |term| matched.push(term.name.clone()));
     assert_eq!(
@@ -214,16 +203,16 @@ fn names_of_interfaces_are_short() {
 fn as_path_condition_matches_sequences_only() {
     let (one, two) = (Asn(64_601), Asn(64_602));
     let (sequence, set) = (SegmentKind::Sequence, SegmentKind::Set);
-    let rules = Rules {
-        name: "two".to_owned(),
-        terms: vec![Term {
-            name: String::new(),
-            when: vec![Match::AsPathPrefix([one, two].into())],
-            edit: vec![],
-            then: Then::Accept,
-        }],
-        otherwise: Outcome::Reject,
-    };
+    let rules = Rules::new(
+        "two",
+        vec![Term::new(
+            "",
+            vec![Match::AsPathPrefix([one, two].into())],
+            vec![],
+            Then::Accept,
+        )],
+        Outcome::Reject,
+    );
     let policy = Policy::from(rules);
     let cases = [
         (vec![(sequence, vec![one, two])], true),
@@ -243,14 +232,8 @@ fn as_path_condition_matches_sequences_only() {
             ..Attributes::default()
         };
         let (family, net) = net_of(v4("10.65.0.0/16"));
-        let verdict = policy.evaluate(&RouteContext {
-            family,
-            net,
-            attributes: &&attributes,
-            source: Role::External,
-            peer: Role::External,
-            interface: None,
-        });
+        let (route, role) = (&attributes, Role::External);
+        let verdict = policy.evaluate(&RouteContext::new(family, net, &route, role, role));
         let accepted = matches!(verdict, Verdict::Accept);
         assert_eq!(accepted, matches, "{segments:?}");
     }

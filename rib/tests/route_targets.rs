@@ -100,12 +100,8 @@ struct Fabric {
 
 impl Fabric {
     fn new() -> Self {
-        let config = RibConfig {
-            local_asn: ASN,
-            router_id: RouterId(OWN),
-            cluster_ids: [CLUSTER].into(),
-            ..RibConfig::default()
-        };
+        let mut config = RibConfig::new(ASN, RouterId(OWN));
+        config.cluster_ids = [CLUSTER].into();
         let mut rib = Rib::new(config, 1);
         (1..=4).for_each(|peer| up(&mut rib, peer, Policy::AcceptAll));
         let groups = [(Role::Client, [1, 2]), (Role::Internal, [3, 4])];
@@ -270,7 +266,7 @@ fn late_client_is_sent_its_own_membership() {
     fabric.announce(1, 100);
     let (group, _) = fabric.groups[0];
     let mut late = [Member::new(1)];
-    let mut cursor = Cursor::feed();
+    let mut cursor = Cursor::initial();
     let mut sink = Members(&mut late);
     let done = fabric
         .rib

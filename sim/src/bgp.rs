@@ -183,7 +183,7 @@ impl Bgp {
     pub(crate) fn leave(&mut self, cx: &mut Cx<'_>, to_come_back: bool) {
         let why = Notification::administrative_shutdown("the daemon stops");
         match to_come_back {
-            true => self.speaker.leave_all(Instant(cx.now), &why),
+            true => self.speaker.stop_all_for_restart(Instant(cx.now), &why),
             false => self.speaker.stop_all(Instant(cx.now), &why),
         }
         self.drain(cx);
@@ -256,7 +256,7 @@ impl Bgp {
                 Output::Probe { begins: true, .. } => {}
                 Output::Probe { peer, conn, .. } => self.probe(cx, peer, conn),
                 // Simulated connections have neither TCP-MD5 keys nor TTLs.
-                Output::Gone(_) | Output::Secure { .. } => {}
+                Output::PeerRemoved(_) | Output::Secure { .. } => {}
             }
         }
         worked

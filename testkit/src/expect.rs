@@ -8,6 +8,7 @@ use crate::received::{Inbox, Received};
 
 /// The next message that a scripted peer expects. KEEPALIVEs in front of it are skipped unless it
 /// is one.
+#[non_exhaustive]
 pub enum Expected {
     /// Any message of a type; an UPDATE counts part by part.
     Kind(MessageKind),

@@ -14,6 +14,7 @@ use crate::limits::{HEX_OCTETS_MAX, HISTORY_MAX};
 
 /// A message, or the part of an UPDATE that concerns one family and direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Received {
     /// OPEN.
     Open(Open),

@@ -89,11 +89,7 @@ impl Own {
                 Way::Tunnel { .. } => {
                     tunneled = true;
                     let tunnel = watcher.link_named(IPIP_INTERFACE);
-                    hops.extend(tunnel.map(|tunnel| Hop {
-                        interface: Some(tunnel.index),
-                        onlink: true,
-                        ..Hop::via(*next_hop)
-                    }));
+                    hops.extend(tunnel.map(|tunnel| Hop::via(*next_hop).on(tunnel.index).onlink()));
                 }
             }
         }

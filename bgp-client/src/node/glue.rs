@@ -115,11 +115,9 @@ impl Node {
         reconciler.grace = config.grace;
         reconciler.period = config.reconcile;
         reconciler.install = config.install;
-        let watcher = WatcherConfig {
-            own: config.owner,
-            import: config.import.clone(),
-            resolve_table: config.table,
-        };
+        let mut watcher = WatcherConfig::new(config.owner);
+        watcher.import.clone_from(&config.import);
+        watcher.resolve_table = config.table;
         let families = speaker.config().families;
         Self {
             families: FORWARDED

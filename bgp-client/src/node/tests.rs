@@ -74,10 +74,7 @@ impl Host {
         let kernel = Rc::new(RefCell::new(kernel));
         let mut speaker = Speaker::new(host.intent().expect("all in the file").speaker.clone(), 1);
         if !wait.is_zero() {
-            speaker.restarted(Restart {
-                wait,
-                ..Restart::default()
-            });
+            speaker.restarted(Restart::new(wait));
         }
         let mut host = Self {
             fib: MemoryFib::new(&kernel),

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use bgp_config::Intent;
 use bgp_io::bgp_fsm::Instant;
-use bgp_io::{Clock, Event, Parting, Speaker};
+use bgp_io::{Clock, Event, Speaker, StopMode};
 use calico_bgp::Duties;
 use daemon_common::report::{Limit, Neighbors, Routes, Status};
 use daemon_common::{Command, Reply};
@@ -97,8 +97,8 @@ macro_rules! list {
                 true$( && self.$field.keeps_forwarding())*
             }
 
-            fn stopping(&mut self, speaker: &Speaker, now: Instant, parting: Parting) {
-                $(self.$field.stopping(speaker, now, parting);)*
+            fn stopping(&mut self, speaker: &Speaker, now: Instant, mode: StopMode) {
+                $(self.$field.stopping(speaker, now, mode);)*
             }
 
             async fn stop(&mut self, clock: &Clock) {
@@ -228,9 +228,9 @@ impl<S: Settings, D: Driver<S>> Driver<S> for Option<D> {
         self.as_ref().is_none_or(|driver| driver.keeps_forwarding())
     }
 
-    fn stopping(&mut self, speaker: &Speaker, now: Instant, parting: Parting) {
+    fn stopping(&mut self, speaker: &Speaker, now: Instant, mode: StopMode) {
         if let Some(driver) = self {
-            driver.stopping(speaker, now, parting);
+            driver.stopping(speaker, now, mode);
         }
     }
 

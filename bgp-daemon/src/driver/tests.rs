@@ -205,9 +205,9 @@ async fn busy_driver_starves_no_other_source() {
         TcpStream::connect(address).await
     });
     let served = timeout(Duration::from_secs(60), daemon.serve()).await;
-    let parting = served.expect("in time").expect("no driver fails");
+    let mode = served.expect("in time").expect("no driver fails");
     // The probe reports that forwarding ends with it.
-    assert_eq!(parting, Parting::ForGood);
+    assert_eq!(mode, StopMode::Permanent);
     outside.await.expect("no panic").expect("a connection");
     let (flood, probe) = &daemon.drivers;
     assert!(probe.seen.iter().copied().eq(0..NUMBERS), "{probe:?}");
@@ -215,7 +215,7 @@ async fn busy_driver_starves_no_other_source() {
 }
 
 #[tokio::test]
-async fn list_of_drivers_answers_for_all_of_them() {
+async fn list_of_drivers_calls_each_driver() {
     let open = |settings: &_, speaker: &mut _| {
         let all = <(Flood, Probe)>::open(settings, speaker).expect("opens");
         (None::<Broken>, Some(all))

@@ -74,7 +74,7 @@ pub(super) fn converted(speaker: &Speaker, event: &Event) -> Option<Emitted> {
             of: Text::new(scope),
             reason: Text::new(error),
         },
-        Event::KeySettled(scope) => Emitted::PasswordInstalled {
+        Event::KeyInstalled(scope) => Emitted::PasswordInstalled {
             of: Text::new(scope),
         },
         Event::ListenFailed(error) => Emitted::ListenerFailed {

@@ -71,11 +71,7 @@ impl Case {
     }
 
     fn malformed(&mut self, now: Instant, name: &str) {
-        let fault = Fault {
-            kind: FaultKind::Length,
-            attr: AttrCode::Origin,
-            at: 0,
-        };
+        let fault = Fault::new(FaultKind::Length, AttrCode::Origin, 0);
         let event = SpeakerEvent::Malformed {
             peer: self.peer(name),
             name: name.to_owned(),

@@ -206,10 +206,7 @@ fn leaving_peer_is_kept_until_its_stale_routes_expire() {
     let graceful = |number, with: &[u8]| {
         let mut config = node(number, with);
         for peer in &mut config.peers {
-            peer.session.graceful_restart = Some(GracefulRestartConfig {
-                time_s: 30,
-                ..GracefulRestartConfig::default()
-            });
+            peer.session.graceful_restart = Some(GracefulRestartConfig::new(30));
         }
         config
     };

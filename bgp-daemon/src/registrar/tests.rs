@@ -262,7 +262,7 @@ fn store_that_loses_leases_is_asked_at_intervals() {
 }
 
 #[test]
-fn after_another_store_has_come_in_its_place_it_registers_there() {
+fn replaced_store_gets_a_new_registration() {
     let mut world = World::new();
     world.registrar.want(wish(0, None));
     world.pass(1, true);

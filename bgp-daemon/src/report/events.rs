@@ -39,7 +39,7 @@ impl Ended {
             DownReason::Received(received) => ("received", Some(received)),
             DownReason::TransportLost => ("connection-lost", None),
             DownReason::Reopened => ("reopened", None),
-            DownReason::Left => ("restart", None),
+            DownReason::LocalRestart => ("restart", None),
         };
         Self {
             cause: Text::new(cause),

@@ -72,7 +72,7 @@ fn neighbor(speaker: &Speaker, peer: &PeerView<'_>, now: Instant) -> Neighbor {
             .stale_until
             .map(|until| until.saturating_duration_since(now).as_secs()),
         barred_for_s: session
-            .barred_until()
+            .idle_hold_until()
             .map(|until| until.saturating_duration_since(now).as_secs()),
         flaps: stats.flaps,
         held: stats.held,

@@ -45,16 +45,16 @@ fn network() -> Network {
 
 fn rejecting(prefix: &str) -> Rules {
     let range = PrefixRange::inside(prefix.parse().expect("a prefix"));
-    Rules {
-        name: "filter lab".to_owned(),
-        terms: vec![Term {
-            name: "rule 1".to_owned(),
-            when: vec![Match::Net(PrefixSet::from_iter([range]))],
-            edit: Vec::new(),
-            then: Then::Reject,
-        }],
-        otherwise: Outcome::Accept,
-    }
+    Rules::new(
+        "filter lab",
+        vec![Term::new(
+            "rule 1",
+            vec![Match::Net(PrefixSet::from_iter([range]))],
+            Vec::new(),
+            Then::Reject,
+        )],
+        Outcome::Accept,
+    )
 }
 
 /// A control socket, and a reader of it.

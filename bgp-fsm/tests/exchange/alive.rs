@@ -84,7 +84,7 @@ fn established_session_has_no_handshake_limit() {
 }
 
 #[test]
-fn keepalives_come_at_a_third_of_the_smaller_hold_time() {
+fn keepalive_interval_is_a_third_of_the_hold_time() {
     let mut peer = Exchange::established(
         config(),
         Open {
@@ -139,14 +139,11 @@ fn one_keepalive_waits_at_most_while_the_socket_is_full() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_is_left() {
+fn send_hold_timer_ends_session_of_unread_peer() {
     // RFC 9687: eight minutes, or the configured time.
     for (send_hold_s, patience) in [(None, 480), (Some(10), 10)] {
         let mut peer = Exchange::established(
-            SessionConfig {
-                send_hold_s,
-                ..config()
-            },
+            config().with(|config| config.send_hold_s = send_hold_s),
             peer_open(),
         );
         peer.pass_alive(60);
@@ -175,10 +172,7 @@ fn a_peer_that_does_not_read_is_left() {
 
 #[test]
 fn a_peer_that_reads_slowly_is_kept() {
-    let slow = SessionConfig {
-        send_hold_s: Some(10),
-        ..config()
-    };
+    let slow = config().with(|config| config.send_hold_s = Some(10));
     let mut peer = Exchange::established(slow, peer_open());
     peer.session.queue(Msg::Update(&[0; 1_000]).encode());
     for _ in 0..100 {
@@ -190,7 +184,7 @@ fn a_peer_that_reads_slowly_is_kept() {
 }
 
 #[test]
-fn octets_that_we_leave_unread_keep_the_peer_alive_up_to_a_cap() {
+fn unread_octets_extend_hold_time_up_to_a_limit() {
     let mut peer = Exchange::established(config(), peer_open());
     peer.pass(60);
     peer.handle(Input::ReadPaused { unread: true });

@@ -92,10 +92,7 @@ fn session_is_restarted_after_an_update_error() {
 
 #[test]
 fn the_idle_hold_doubles_with_each_error_in_a_row() {
-    let mut peer = Exchange::start(SessionConfig {
-        idle_hold_s: (2, 20),
-        ..config()
-    });
+    let mut peer = Exchange::start(config().with(|config| config.idle_hold_s = (2, 20)));
     let mut holds = Vec::new();
     for _ in 0..6 {
         peer.connect().expect("admitted");
@@ -134,22 +131,22 @@ fn idle_hold_after_a_limit_lasts_the_given_time() {
     let limit = Notification::prefix_limit(Family::IPV4_UNICAST, 7);
     peer.handle(Input::Limited {
         notification: limit.clone(),
-        rest: Duration::from_secs(300),
+        idle_hold: Duration::from_secs(300),
     });
     assert_eq!(peer.recv(), Some(Msg::Notification(limit)));
     let until = peer.now + Duration::from_secs(300);
-    assert_eq!(peer.session.barred_until(), Some(until));
+    assert_eq!(peer.session.idle_hold_until(), Some(until));
     peer.pass(299);
     let refused = peer.connect().expect_err("whoever dials");
     assert_eq!(refused, Notification::cease(cease::CONNECTION_REJECTED));
     peer.pass(1);
-    assert_eq!(peer.session.barred_until(), None);
+    assert_eq!(peer.session.idle_hold_until(), None);
     peer.connect().expect("the rest is over");
     // The operator may end the idle hold earlier.
     let mut peer = Exchange::established(config(), peer_open());
     peer.handle(Input::Limited {
         notification: Notification::cease(cease::MAXIMUM_PREFIXES_REACHED),
-        rest: Duration::from_secs(300),
+        idle_hold: Duration::from_secs(300),
     });
     peer.handle(Input::Start);
     peer.connect().expect("by the operator's leave");
@@ -212,11 +209,10 @@ fn peer_rejected_in_idle_hold_accepts_connections() {
 
 #[test]
 fn a_dial_that_fails_or_hangs_is_repeated() {
-    let active = SessionConfig {
-        passive: false,
-        connect_retry_s: 4,
-        ..config()
-    };
+    let active = config().with(|config| {
+        config.passive = false;
+        config.connect_retry_s = 4;
+    });
     let mut peer = Exchange::start(active);
     let dials = |peer: &mut Exchange| {
         peer.outputs()

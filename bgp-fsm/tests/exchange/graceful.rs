@@ -3,10 +3,7 @@
 use super::*;
 
 pub(super) fn graceful() -> (SessionConfig, Open) {
-    let ours = GracefulRestartConfig {
-        time_s: 60,
-        ..GracefulRestartConfig::default()
-    };
+    let ours = GracefulRestartConfig::new(60);
     let theirs = GracefulRestart {
         families: vec![(Family::IPV4_UNICAST, true), (Family::L2VPN_EVPN, true)],
         time_s: 120,
@@ -15,10 +12,7 @@ pub(super) fn graceful() -> (SessionConfig, Open) {
     let mut open = peer_open();
     open.capabilities.push(Capability::GracefulRestart(theirs));
     (
-        SessionConfig {
-            graceful_restart: Some(ours),
-            ..config()
-        },
+        config().with(|config| config.graceful_restart = Some(ours)),
         open,
     )
 }
@@ -76,21 +70,21 @@ fn session_stopped_for_a_restart_sends_no_cease() {
     let (config, _) = graceful();
     // RFC 4724 §4.2: any NOTIFICATION would end the retention.
     let mut peer = Exchange::established(config.clone(), graceful_peer(false));
-    peer.handle(Input::Leave(bye.clone()));
+    peer.handle(Input::StopForRestart(bye.clone()));
     recv!(peer, nothing);
     let outputs = peer.outputs();
     assert!(outputs.iter().any(|o| matches!(o, Output::Close(_))));
     assert!(
         outputs
             .iter()
-            .any(|o| matches!(o, Output::Down(DownReason::Left)))
+            .any(|o| matches!(o, Output::Down(DownReason::LocalRestart)))
     );
     assert!(peer.connect().is_err(), "left, not just down");
     // RFC 8538 §3: a Cease without a hard reset; a peer that is not a helper receives the usual
     // NOTIFICATION.
     for open in [graceful_peer(true), peer_open()] {
         let mut peer = Exchange::established(config.clone(), open);
-        peer.handle(Input::Leave(bye.clone()));
+        peer.handle(Input::StopForRestart(bye.clone()));
         assert_eq!(peer.recv(), Some(Msg::Notification(bye.clone())));
         assert_eq!(downs(&mut peer), [DownReason::Sent(bye.clone())]);
     }

@@ -309,10 +309,7 @@ fn inbound_connection_with_an_open_is_not_dumped_for_a_bare_one() {
 
 #[test]
 fn inbound_open_of_another_speaker_does_not_dump_our_dial() {
-    let active = SessionConfig {
-        passive: false,
-        ..config()
-    };
+    let active = config().with(|config| config.passive = false);
     let mut peer = Exchange::start(active);
     peer.handle(Input::Opened {
         conn: Conn::Outbound,

@@ -174,10 +174,7 @@ fn a_refresh_is_handed_on_and_a_malformed_one_ends_the_session() {
 
 #[test]
 fn an_open_may_be_delayed() {
-    let delayed = SessionConfig {
-        open_delay_s: 10,
-        ..config()
-    };
+    let delayed = config().with(|config| config.open_delay_s = 10);
     // The peer's OPEN is received first.
     let mut peer = Exchange::connected(delayed.clone());
     recv!(peer, nothing);

@@ -46,10 +46,7 @@ fn bad_opens_are_refused_by_name() {
             open::BAD_PEER_AS => bgp_fsm::PeerAs::Exactly(Asn(64513)),
             _ => bgp_fsm::PeerAs::Any,
         };
-        let mut peer = Exchange::connected(SessionConfig {
-            peer_asn,
-            ..config()
-        });
+        let mut peer = Exchange::connected(config().with(|config| config.peer_asn = peer_asn));
         recv!(peer, Msg::Open(_));
         send!(peer, Msg::Open(open));
         let answer = peer.recv();

@@ -60,14 +60,11 @@ pub(crate) fn raw(out: &mut BytesMut, kind: u8, body: &[u8]) {
 /// Returns the local configuration of most tests: AS 64512, 192.0.2.1, IPv4 and IPv6 unicast,
 /// passive.
 pub(crate) fn config() -> SessionConfig {
-    SessionConfig {
-        local_asn: Asn(64512),
-        local_id: id(1),
-        peer_asn: PeerAs::Any,
-        passive: true,
-        families: FamilySet::UNICAST,
-        ..SessionConfig::default()
-    }
+    SessionConfig::new(Asn(64512), id(1)).with(|config| {
+        config.peer_asn = PeerAs::Any;
+        config.passive = true;
+        config.families = FamilySet::UNICAST;
+    })
 }
 
 /// Returns the identifier 192.0.2.`last`.

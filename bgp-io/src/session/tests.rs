@@ -17,13 +17,10 @@ use crate::limits::{MEMORY_OCTETS_MAX, SESSION_QUEUE_OCTETS_MAX, SESSION_QUEUE_P
 const FAMILY: Family = Family::IPV4_UNICAST;
 
 fn config(last: u8) -> SessionConfig {
-    SessionConfig {
-        local_asn: Asn(64512),
-        local_id: id(last),
-        peer_asn: PeerAs::Internal,
-        families: FamilySet::UNICAST,
-        ..SessionConfig::default()
-    }
+    SessionConfig::new(Asn(64512), id(last)).with(|config| {
+        config.peer_asn = PeerAs::Internal;
+        config.families = FamilySet::UNICAST;
+    })
 }
 
 fn id(last: u8) -> RouterId {
@@ -234,7 +231,7 @@ async fn silent_peer_ends_the_handshake_after_15_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn session_lives_by_keepalives_and_ends_without_them() {
+async fn session_without_keepalives_ends() {
     let (mut session, mut peer) = established().await;
     let began = tokio::time::Instant::now();
     let peer = async {
@@ -506,10 +503,8 @@ async fn dropped_session_sends_a_cease() {
 #[tokio::test(start_paused = true)]
 async fn dropped_session_with_graceful_restart_is_silent() {
     let [one, two] = ends();
-    let config = SessionConfig {
-        graceful_restart: Some(GracefulRestartConfig::default()),
-        ..config(1)
-    };
+    let config =
+        config(1).with(|config| config.graceful_restart = Some(GracefulRestartConfig::default()));
     let mut session = SessionStream::new(one, config).expect("an open transport");
     let mut peer = Peer::new(two);
     peer.write(&open()).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bgp_io::bgp_proto::{Attributes, NextHop, Notification, Prefix, notification::cease};
-use bgp_io::{Closed, Driver, Event, Handle, Parting};
+use bgp_io::{Closed, Driver, Event, Handle, StopMode};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -81,11 +81,11 @@ async fn routes_of_several_tasks_are_all_sent() {
         !one.remove_peer(host(71).into()).await.expect("runs"),
         "it is gone"
     );
-    two.shutdown(Parting::ForGood, why.clone())
+    two.shutdown(StopMode::Permanent, why.clone())
         .await
         .expect("runs");
     assert_eq!(two.all_sent().await, Err(Closed), "it has ended");
-    one.shutdown(Parting::ForGood, why).await.expect("runs");
+    one.shutdown(StopMode::Permanent, why).await.expect("runs");
     let [one, two] = tasks;
     let (one, two) = (one.await.expect("ends"), two.await.expect("ends"));
     assert!(!is_up(one.io()) && !is_up(two.io()));

@@ -51,7 +51,7 @@ fn flaps(io: &Io) -> u64 {
 }
 
 #[tokio::test]
-async fn connection_in_use_outlives_all_newer_ones() {
+async fn connection_in_use_is_kept_against_newer_ones() {
     let (mut us, to) = waiting(121, 122);
     let old = up(&mut us, session(122, to, None)).await;
     let attack = async {

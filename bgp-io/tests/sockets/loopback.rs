@@ -10,7 +10,7 @@ use crate::support::{
 use bgp_io::bgp_fsm::DownReason;
 use bgp_io::bgp_proto::{MessageKind, Notification};
 use bgp_io::bgp_speaker::{Input, RangeConfig, Refusal};
-use bgp_io::{Event, Io, IoConfig, IoError, Parting, ReconfigureError, Speaker};
+use bgp_io::{Event, Io, IoConfig, IoError, ReconfigureError, Speaker, StopMode};
 
 #[tokio::test]
 async fn two_speakers_exchange_routes() {
@@ -269,7 +269,7 @@ async fn a_guest_that_leaves_before_its_open_frees_its_place() {
             .next()
             .await
             .iter()
-            .any(|event| matches!(event, Event::Gone(_)));
+            .any(|event| matches!(event, Event::PeerRemoved(_)));
     }
     let second = async {
         let mut second = RawPeer::dial(40, to, None).await;
@@ -301,7 +301,7 @@ async fn the_last_words_arrive() {
     let bye = Notification::administrative_shutdown("back at ten");
     let [mut us, mut them] = pair;
     let mut reason = None;
-    beside(&mut them, us.shutdown(Parting::ForGood, &bye), |event| {
+    beside(&mut them, us.shutdown(StopMode::Permanent, &bye), |event| {
         reason = reason.take().or_else(|| down(&event).cloned())
     })
     .await;

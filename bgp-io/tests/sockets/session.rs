@@ -20,14 +20,11 @@ use tokio::time::{Instant, timeout};
 type Tcp = SessionStream<TcpStream>;
 
 fn config(last: u8) -> SessionConfig {
-    SessionConfig {
-        local_asn: Asn(64512),
-        local_id: RouterId(host(last)),
-        peer_asn: PeerAs::Internal,
-        families: FamilySet::UNICAST,
-        connect_retry_s: 60,
-        ..SessionConfig::default()
-    }
+    SessionConfig::new(Asn(64512), RouterId(host(last))).with(|config| {
+        config.peer_asn = PeerAs::Internal;
+        config.families = FamilySet::UNICAST;
+        config.connect_retry_s = 60;
+    })
 }
 
 /// A listener at 127.0.0.`us` for the neighbor at 127.0.0.`them`.
@@ -54,10 +51,7 @@ fn connector(last: u8) -> Connector {
 
 /// A connector that does not wait long for an answer.
 fn impatient(last: u8) -> Connector {
-    let config = SessionConfig {
-        connect_retry_s: 1,
-        ..config(last)
-    };
+    let config = config(last).with(|config| config.connect_retry_s = 1);
     Connector::new(config).with_local(host(last).into())
 }
 

@@ -5,6 +5,7 @@ use crate::reader::Reader;
 
 /// One path attribute, not yet decoded (RFC 4271 §4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RawAttr<'a> {
     /// Flags; see the constants of this module.
     pub flags: u8,

@@ -10,6 +10,7 @@ use crate::update::block::AttrBlock;
 /// Routes that RFC 7606 treats as withdrawn for a fault of the message as a whole are in `unreach`
 /// already; for faults of [`AttrBlock::parse`] the receiver does the same with `reach`.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RouteBatch<'a> {
     /// The family.
     pub family: Family,
@@ -21,7 +22,23 @@ pub struct RouteBatch<'a> {
     pub unreach: NlriIter<'a>,
 }
 
-impl RouteBatch<'_> {
+impl<'a> RouteBatch<'a> {
+    /// Returns a batch of announced and withdrawn destinations.
+    #[must_use]
+    pub const fn new(
+        family: Family,
+        attrs: Option<AttrBlock<'a>>,
+        reach: NlriIter<'a>,
+        unreach: NlriIter<'a>,
+    ) -> Self {
+        Self {
+            family,
+            attrs,
+            reach,
+            unreach,
+        }
+    }
+
     /// The same batch with everything that it announces withdrawn instead (RFC 7606 §2).
     #[must_use]
     pub fn treated_as_withdraw(self) -> Self {

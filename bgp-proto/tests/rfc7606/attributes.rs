@@ -208,11 +208,7 @@ fn each_fault_has_its_remedy() {
         let body = body(&[], &[ORIGIN, AS_PATH, NEXT_HOP, attribute], ROUTE);
         let found = faults(&body, &session(*kind));
         let at = 4 + u16::try_from(GOOD.concat().len()).unwrap();
-        let want = Fault {
-            kind: *fault,
-            attr: AttrCode(attribute[1]),
-            at,
-        };
+        let want = Fault::new(*fault, AttrCode(attribute[1]), at.into());
         assert_eq!(found, [want], "{attribute:?}");
         assert_eq!(want.remedy(), *remedy, "{want}");
         let notification = want.notification(&body);
@@ -342,11 +338,7 @@ fn mandatory_attributes_that_are_missing() {
         let mut attributes = GOOD.to_vec();
         attributes.remove(left_out);
         let body = body(&[], &attributes, ROUTE);
-        let fault = Fault {
-            kind: K::Missing,
-            attr: code,
-            at: 0,
-        };
+        let fault = Fault::new(K::Missing, code, 0);
         assert_eq!(faults(&body, &session(External)), [fault]);
         assert_eq!(fault.remedy(), TreatAsWithdraw);
         let notification = fault.notification(&body);

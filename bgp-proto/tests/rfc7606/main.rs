@@ -156,14 +156,7 @@ fn lengths_that_do_not_fit_the_message_end_the_session() {
 #[test]
 fn bad_routes() {
     let found = faults(&body(&[33, 0, 0, 0, 0, 0], &[], &[]), &session(External));
-    assert_eq!(
-        found,
-        [Fault {
-            kind: K::NlriSyntax,
-            attr: AttrCode::None,
-            at: 2
-        }]
-    );
+    assert_eq!(found, [Fault::new(K::NlriSyntax, AttrCode::None, 2)]);
     assert_eq!(found[0].remedy(), ResetSession);
     assert_eq!(found[0].notification(&[]).subcode, 10);
     // A fault of one opaque family affects no other: labeled unicast with 8 bits.
@@ -171,11 +164,7 @@ fn bad_routes() {
     let found = faults(&body(&[], &[unreach], &[]), &session(External));
     assert_eq!(
         found,
-        [Fault {
-            kind: K::OpaqueNlriSyntax,
-            attr: AttrCode::MpUnreach,
-            at: 10
-        }]
+        [Fault::new(K::OpaqueNlriSyntax, AttrCode::MpUnreach, 10)]
     );
     assert_eq!(found[0].remedy(), Remedy::DisableFamily);
 }

@@ -122,12 +122,7 @@ fn next_hops_by_family() {
     );
     assert_eq!(mp_next_hop(Family::ROUTE_TARGET, four, &plain), Ok(v4));
     assert_eq!(
-        Fault {
-            kind: K::NextHop,
-            attr: AttrCode::MpReach,
-            at: 4
-        }
-        .remedy(),
+        Fault::new(K::NextHop, AttrCode::MpReach, 4).remedy(),
         TreatAsWithdraw
     );
 }
@@ -191,12 +186,7 @@ fn multiprotocol_attributes_that_cannot_be_used() {
     );
     for kind in [K::MpDuplicate, K::MpSyntax, K::MpNextHopLength] {
         assert_eq!(
-            Fault {
-                kind,
-                attr: AttrCode::MpReach,
-                at: 0
-            }
-            .remedy(),
+            Fault::new(kind, AttrCode::MpReach, 0).remedy(),
             ResetSession
         );
     }

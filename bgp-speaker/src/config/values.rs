@@ -53,12 +53,7 @@ impl PrefixLimits {
             Family::ROUTE_TARGET if self.max == PREFIXES_MAX => ROUTE_TARGETS_MAX,
             _ => self.max,
         };
-        let of_all = PrefixLimit {
-            max,
-            warn_percent: LIMIT_WARN_PERCENT,
-            action: LimitAction::Drop,
-        };
-        given.or_else(|| (self.max > 0).then_some(of_all))
+        given.or_else(|| (self.max > 0).then_some(PrefixLimit::new(max)))
     }
 
     /// Returns the limits that were given for single families.
@@ -76,6 +71,7 @@ impl PrefixLimits {
 
 /// The maximum number of paths of a family that a peer may announce (RFC 4271 §6.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PrefixLimit {
     /// The maximum.
     pub max: u32,
@@ -83,6 +79,32 @@ pub struct PrefixLimit {
     pub warn_percent: u8,
     /// The action beyond the maximum.
     pub action: LimitAction,
+}
+
+impl PrefixLimit {
+    /// Returns a limit beyond which paths are rejected, with the default share for a warning.
+    #[must_use]
+    pub const fn new(max: u32) -> Self {
+        Self {
+            max,
+            warn_percent: LIMIT_WARN_PERCENT,
+            action: LimitAction::Drop,
+        }
+    }
+
+    /// Returns the limit with a warning from this share of the maximum on, in percent.
+    #[must_use]
+    pub const fn with_warning(mut self, percent: u8) -> Self {
+        self.warn_percent = percent;
+        self
+    }
+
+    /// Returns the limit with another action.
+    #[must_use]
+    pub const fn with_action(mut self, action: LimitAction) -> Self {
+        self.action = action;
+        self
+    }
 }
 
 /// The limits of the paths that a peer is sent, family by family. Without one, all are sent.
@@ -112,11 +134,7 @@ impl PrefixLimitsOut {
     #[must_use]
     pub fn get(&self, family: Family) -> Option<PrefixLimitOut> {
         let given = self.by_family.get(&family).copied();
-        let of_all = PrefixLimitOut {
-            max: self.max,
-            warn_percent: LIMIT_WARN_PERCENT,
-        };
-        given.or_else(|| (self.max > 0).then_some(of_all))
+        given.or_else(|| (self.max > 0).then_some(PrefixLimitOut::new(self.max)))
     }
 
     /// Returns the limits that were given for single families.
@@ -135,11 +153,30 @@ impl PrefixLimitsOut {
 /// The maximum number of paths of a family that a peer is sent. Further paths are suppressed until
 /// a withdrawal makes room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct PrefixLimitOut {
     /// The maximum, at least 1.
     pub max: u32,
     /// The share of the maximum, in percent, from which on a warning is issued.
     pub warn_percent: u8,
+}
+
+impl PrefixLimitOut {
+    /// Returns a limit with the default share for a warning.
+    #[must_use]
+    pub const fn new(max: u32) -> Self {
+        Self {
+            max,
+            warn_percent: LIMIT_WARN_PERCENT,
+        }
+    }
+
+    /// Returns the limit with a warning from this share of the maximum on, in percent.
+    #[must_use]
+    pub const fn with_warning(mut self, percent: u8) -> Self {
+        self.warn_percent = percent;
+        self
+    }
 }
 
 /// The action if a peer announces too many paths.

@@ -288,7 +288,7 @@ peer_keys! {
             // family.
             let families_forwarding = peer.session.families;
             peer.session.graceful_restart = u16::of(value)
-                .map(|time_s| GracefulRestartConfig { time_s, restarting: false, families_forwarding });
+                .map(|time_s| GracefulRestartConfig::new(time_s).with_forwarding(families_forwarding));
         };
 
     "ttl_security": [ttl_security_hops]: Option<u8> = None,

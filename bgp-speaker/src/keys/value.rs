@@ -26,6 +26,7 @@ pub enum Value {
 
 /// A value with its position in the parsed text. The position does not matter for equality.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct At<T> {
     /// The value.
     pub value: T,
@@ -169,6 +170,7 @@ impl fmt::Debug for Value {
 /// A mistake in the keys of a neighbor, with its position. No message quotes a text that may be a
 /// secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Invalid {
     /// The position.
     pub place: Range<usize>,
@@ -186,6 +188,7 @@ pub struct Invalid {
 
 /// A word that is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Unknown {
     /// The word.
     pub word: String,

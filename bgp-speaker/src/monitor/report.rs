@@ -18,7 +18,7 @@ impl Speaker {
     /// reported first.
     ///
     /// Routes that were exchanged before are not reported: a program that needs them starts the
-    /// monitor before the sessions, or requests them with [`ask_refresh`](Self::ask_refresh).
+    /// monitor before the sessions, or requests them with [`request_refresh`](Self::request_refresh).
     ///
     /// The queue is bounded by [`Monitor::entries_max`] and [`Monitor::octets_max`]. If it is full,
     /// the oldest records are dropped, and [`Record::Lost`] is at their place. Without a monitor

@@ -33,10 +33,8 @@ fn client(number: usize) -> SpeakerConfig {
     if MANY.contains(&number) {
         peer.session.add_path_receive = FamilySet::UNICAST;
     }
-    peer.session.graceful_restart = Some(GracefulRestartConfig {
-        families_forwarding: FamilySet::UNICAST,
-        ..GracefulRestartConfig::default()
-    });
+    peer.session.graceful_restart =
+        Some(GracefulRestartConfig::default().with_forwarding(FamilySet::UNICAST));
     config.peers.push(peer);
     config
 }

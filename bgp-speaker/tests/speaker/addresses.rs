@@ -44,10 +44,8 @@ fn session(peer: PeerConfig) -> (Wire, PeerId) {
 }
 
 fn machine(prefix_len: u8) -> Vec<InterfaceAddress> {
-    let address = |interface: &str, address: Ipv4Addr, prefix_len| InterfaceAddress {
-        interface: interface.to_string(),
-        address: IpAddr::V4(address),
-        prefix_len,
+    let address = |interface: &str, address: Ipv4Addr, prefix_len| {
+        InterfaceAddress::new(interface.to_string(), IpAddr::V4(address), prefix_len)
     };
     vec![
         address("eth0", Ipv4Addr::new(10, 0, 0, 1), prefix_len),
@@ -235,11 +233,11 @@ fn ipv6_next_hop_needs_a_subnet_of_the_peers_link() {
     };
     assert_eq!(standing(&wire), Some(Ineligible::NextHopOffLink));
     let mut addresses = machine(24);
-    addresses.push(InterfaceAddress {
-        interface: "eth0".to_string(),
-        address: "fd00::1".parse().expect("an address"),
-        prefix_len: 64,
-    });
+    addresses.push(InterfaceAddress::new(
+        "eth0".to_string(),
+        "fd00::1".parse().expect("an address"),
+        64,
+    ));
     wire.speaker_mut().set_addresses(addresses);
     wire.settle();
     assert_eq!(standing(&wire), None);
@@ -265,11 +263,11 @@ fn peer_on_this_machine_may_name_its_addresses() {
     let mut config = speaker_config(1);
     config.peers.push(neighbor(1, 2, Role::Internal));
     let mut addresses = machine(24);
-    addresses.push(InterfaceAddress {
-        interface: "eth0".to_string(),
-        address: IpAddr::V4(PEER),
-        prefix_len: 24,
-    });
+    addresses.push(InterfaceAddress::new(
+        "eth0".to_string(),
+        IpAddr::V4(PEER),
+        24,
+    ));
     let mut wire = Wire::prepared(config, |speaker| speaker.set_addresses(addresses));
     let peer = wire.connect(2, &open(2));
     assert_eq!(refusal(&mut wire, peer, OWN), None);

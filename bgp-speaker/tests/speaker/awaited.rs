@@ -29,13 +29,12 @@ fn waits_for(wire: &Wire) -> BTreeSet<IpAddr> {
 /// As if the datastore shows that they have chosen other reflectors.
 #[test]
 fn unexpected_peer_is_awaited_only_after_it_connects() {
-    let mut wire = Wire::prepared(unawaited(), |speaker| {
-        speaker.restarted(Restart {
-            wait: Duration::from_secs(WAIT),
-            dynamic: BTreeSet::from([3, 4].map(|number| IpAddr::V4(address(number)))),
-            own_routes: false,
+    let mut wire =
+        Wire::prepared(unawaited(), |speaker| {
+            speaker.restarted(Restart::new(Duration::from_secs(WAIT)).with_dynamic(
+                BTreeSet::from([3, 4].map(|number| IpAddr::V4(address(number)))),
+            ));
         });
-    });
     assert_eq!(waits_for(&wire), [IpAddr::V4(address(2))].into());
     let three = wire.connect(3, &client(3));
     wire.send(three, Update::reach(["10.65.0.3/32"]));

@@ -55,11 +55,9 @@ fn config() -> SpeakerConfig {
     let mut config = speaker_config(1);
     let mut range = clients(1, 3);
     range.template.session.graceful_restart = Some(GracefulRestartConfig::default());
-    let limit = PrefixLimit {
-        max: 2,
-        warn_percent: 50,
-        action: LimitAction::Restart { after_s: REST_S },
-    };
+    let limit = PrefixLimit::new(2)
+        .with_warning(50)
+        .with_action(LimitAction::Restart { after_s: REST_S });
     range.template.prefix_limits.insert(V4, limit);
     config.ranges.push(range);
     config

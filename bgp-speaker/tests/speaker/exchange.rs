@@ -164,11 +164,8 @@ fn stale_paths_stay_for_the_restart_time_only() {
     let graceful = |config: &mut SpeakerConfig| {
         for peer in &mut config.peers {
             let families_forwarding = peer.session.families;
-            peer.session.graceful_restart = Some(GracefulRestartConfig {
-                time_s: 60,
-                restarting: false,
-                families_forwarding,
-            });
+            peer.session.graceful_restart =
+                Some(GracefulRestartConfig::new(60).with_forwarding(families_forwarding));
         }
     };
     let pair: Vec<(usize, SpeakerConfig)> = [(1, 2), (2, 1)]

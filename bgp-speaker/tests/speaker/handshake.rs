@@ -190,11 +190,9 @@ fn rejected_connection_is_counted_for_ranges_only() {
     neighbor.session.passive = true;
     let mut config = speaker_config(1).with_peer(neighbor);
     config.ranges.push(clients(1, 5));
-    let limit = PrefixLimit {
-        max: 1,
-        warn_percent: 100,
-        action: LimitAction::Restart { after_s: 120 },
-    };
+    let limit = PrefixLimit::new(1)
+        .with_warning(100)
+        .with_action(LimitAction::Restart { after_s: 120 });
     let ranges = config.ranges.iter_mut().map(|range| &mut range.template);
     for peer in config.peers.iter_mut().chain(ranges) {
         peer.prefix_limits.insert(Family::IPV4_UNICAST, limit);

@@ -153,10 +153,8 @@ fn node(number: usize, asn: Asn, all: &[usize]) -> SpeakerConfig {
         let mut peer = neighbor(number, other, Role::Internal);
         peer.session.local_asn = asn;
         peer.session.passive = number < other;
-        peer.session.graceful_restart = Some(GracefulRestartConfig {
-            families_forwarding: peer.session.families,
-            ..GracefulRestartConfig::default()
-        });
+        peer.session.graceful_restart =
+            Some(GracefulRestartConfig::default().with_forwarding(peer.session.families));
         config.peers.push(peer);
     }
     config

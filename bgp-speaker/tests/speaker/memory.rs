@@ -139,7 +139,7 @@ fn hard_open(number: usize) -> Open {
 }
 
 #[test]
-fn new_paths_of_the_greedy_peer_are_rejected_and_come_back() {
+fn rejected_paths_of_largest_peer_are_requested_again() {
     let mut five = Five::new();
     five.flood(0..5);
     assert_eq!(five.actions(), [], "there is room");
@@ -235,11 +235,11 @@ fn session_of_the_greedy_peer_ends_if_it_grows_further() {
 /// The action of the neighbor's own limit is for the limit that the operator has set.
 #[test]
 fn rejection_for_memory_is_no_passed_prefix_limit() {
-    let mut five = Five::limited(Some(PrefixLimit {
-        max: 100_000,
-        warn_percent: 75,
-        action: LimitAction::Restart { after_s: 60 },
-    }));
+    let mut five = Five::limited(Some(
+        PrefixLimit::new(100_000)
+            .with_warning(75)
+            .with_action(LimitAction::Restart { after_s: 60 }),
+    ));
     five.flood(0..8);
     assert_eq!(five.actions(), [(five.greedy, MemoryAction::Reject)]);
     assert_eq!(five.rejected(five.greedy), 500);

@@ -190,16 +190,11 @@ fn queue_is_bounded_in_octets() {
 fn without(prefix: &str) -> Policy {
     let prefix: Prefix = prefix.parse().expect("a prefix");
     let set = [PrefixRange::equal(prefix)].into_iter().collect();
-    Policy::from(Rules {
-        name: "without".into(),
-        terms: vec![Term {
-            name: "1".into(),
-            when: vec![Match::Net(set)],
-            edit: vec![],
-            then: Then::Reject,
-        }],
-        otherwise: Outcome::Accept,
-    })
+    Policy::from(Rules::new(
+        "without",
+        vec![Term::new("1", vec![Match::Net(set)], vec![], Then::Reject)],
+        Outcome::Accept,
+    ))
 }
 
 #[test]
@@ -268,11 +263,7 @@ fn retained_routes_are_withdrawn_when_their_time_is_over() {
 #[test]
 fn refused_route_is_not_reported() {
     let mut config = config(Policy::AcceptAll);
-    let limit = bgp_speaker::PrefixLimit {
-        max: 1,
-        warn_percent: 75,
-        action: bgp_speaker::LimitAction::Drop,
-    };
+    let limit = bgp_speaker::PrefixLimit::new(1).with_warning(75);
     let template = &mut config.ranges[0].template;
     template.prefix_limits.insert(V4, limit);
     let mut wire = Wire::prepared(config, |speaker| {
@@ -288,11 +279,9 @@ fn refused_route_is_not_reported() {
 #[test]
 fn routes_are_reported_before_the_session_that_they_end() {
     let mut config = config(Policy::AcceptAll);
-    let limit = bgp_speaker::PrefixLimit {
-        max: 1,
-        warn_percent: 75,
-        action: bgp_speaker::LimitAction::Restart { after_s: 300 },
-    };
+    let limit = bgp_speaker::PrefixLimit::new(1)
+        .with_warning(75)
+        .with_action(bgp_speaker::LimitAction::Restart { after_s: 300 });
     let template = &mut config.ranges[0].template;
     template.prefix_limits.insert(V4, limit);
     let mut wire = Wire::prepared(config, |speaker| {

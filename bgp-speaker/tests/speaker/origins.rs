@@ -26,10 +26,7 @@ impl OriginCheck for Data {
 /// Returns a restarted reflector and its client, which has sent a route and its End-of-RIB markers.
 fn restarted(data: &Arc<Data>) -> (Wire, PeerId, PeerId) {
     let mut wire = Wire::prepared(config(), |speaker| {
-        speaker.restarted(Restart {
-            wait: Duration::from_secs(WAIT),
-            ..Restart::default()
-        });
+        speaker.restarted(Restart::new(Duration::from_secs(WAIT)));
         speaker.check_origins(data.clone());
     });
     let two = wire.connect(2, &client(2));

@@ -24,11 +24,7 @@ const FOUR: [&str; 4] = [
 fn reflector(action: LimitAction) -> (Wire, PeerId) {
     let mut config = speaker_config(1);
     let mut range = clients(1, 2);
-    let limit = PrefixLimit {
-        max: 3,
-        warn_percent: 67,
-        action,
-    };
+    let limit = PrefixLimit::new(3).with_warning(67).with_action(action);
     range.template.prefix_limits.insert(V4, limit);
     range.template.session.graceful_restart = Some(bgp_fsm::GracefulRestartConfig::default());
     config.ranges.push(range);

@@ -260,10 +260,13 @@ fn a_session_that_ends_ends_its_refreshes() {
 }
 
 #[test]
-fn the_operator_asks_for_what_the_peer_can_send() {
+fn refresh_request_is_limited_to_negotiated_families() {
     let (mut wire, source, client) =
         reflector(|offer| offer.retain(|c| *c != Capability::RouteRefresh));
-    let both = wire.speaker_mut().ask_refresh(source, None).expect("asked");
+    let both = wire
+        .speaker_mut()
+        .request_refresh(source, None)
+        .expect("asked");
     assert!(both.contains(V4) && both.contains(Family::IPV6_UNICAST));
     let asked = |family| Received::Refresh(RouteRefresh::request(family));
     assert_eq!(
@@ -271,10 +274,10 @@ fn the_operator_asks_for_what_the_peer_can_send() {
         [asked(V4), asked(Family::IPV6_UNICAST)]
     );
     wire.speaker_mut()
-        .ask_refresh(source, Some(V4))
+        .request_refresh(source, Some(V4))
         .expect("asked");
     assert_eq!(wire.received(source), [asked(V4)]);
-    let refused = |wire: &mut Wire, peer, family| wire.speaker_mut().ask_refresh(peer, family);
+    let refused = |wire: &mut Wire, peer, family| wire.speaker_mut().request_refresh(peer, family);
     let other = Some(Family::L2VPN_EVPN);
     assert_eq!(
         refused(&mut wire, source, other),

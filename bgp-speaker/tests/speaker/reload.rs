@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use bgp_fsm::{Instant, State};
 use bgp_proto::{Attributes, Capability, Family, Open, RouteRefresh};
 use bgp_speaker::{
-    Input, LimitAction, NeedsRestart, PeerConfig, PrefixLimit, Reconfigured, Speaker, SpeakerConfig,
+    Input, NeedsRestart, PeerConfig, PrefixLimit, Reconfigured, Speaker, SpeakerConfig,
 };
 use proptest::prelude::*;
 use rib::{Budget, NextHopMode, PeerId, Policy, PrefixRange, Progress, Role};
@@ -60,7 +60,7 @@ fn asked() -> Received {
 }
 
 #[test]
-fn an_export_policy_gives_and_takes_under_a_living_session() {
+fn new_export_policy_updates_the_peer_without_a_reset() {
     let (mut wire, two, three) = connected(|_| {});
     wire.send(two, Update::reach(FOUR));
     wire.received(three);
@@ -141,7 +141,7 @@ fn range_is_evaluated_again_in_bites_and_without_messages() {
 }
 
 #[test]
-fn a_peer_that_restarts_meanwhile_keeps_its_routes() {
+fn peer_that_restarts_during_a_reload_keeps_its_routes() {
     let graceful = |peer: &mut PeerConfig| {
         peer.session.graceful_restart = Some(bgp_fsm::GracefulRestartConfig::default());
     };
@@ -172,14 +172,10 @@ fn a_peer_that_restarts_meanwhile_keeps_its_routes() {
 }
 
 #[test]
-fn a_greater_limit_lets_in_what_was_refused() {
+fn raised_limit_accepts_refused_paths() {
     let limit = |max| {
         move |peer: &mut PeerConfig| {
-            let limit = PrefixLimit {
-                max,
-                warn_percent: 100,
-                action: LimitAction::Drop,
-            };
+            let limit = PrefixLimit::new(max).with_warning(100);
             peer.prefix_limits.insert(V4, limit);
         }
     };
@@ -365,7 +361,7 @@ proptest! {
     /// For any progress of the table dumps at policy changes, the peer finally holds the routes of
     /// the last policy.
     #[test]
-    fn a_peer_holds_what_its_last_policy_gives_it(ops in prop::collection::vec(op(), 1..60)) {
+    fn adj_rib_out_is_that_of_the_last_policy(ops in prop::collection::vec(op(), 1..60)) {
         let (mut wire, _, three) = connected(|_| {});
         let (mut held, mut wanted) = (BTreeSet::<String>::new(), BTreeSet::new());
         let (mut export, mut next_hop) = (Policy::AcceptAll, NextHopMode::Auto);

@@ -37,11 +37,11 @@ pub(super) fn config() -> SpeakerConfig {
 /// Returns the reflector after a restart, with client 3 from its former process.
 pub(super) fn restarted(own_routes: bool) -> Wire {
     Wire::prepared(config(), |speaker| {
-        speaker.restarted(Restart {
-            wait: Duration::from_secs(WAIT),
-            dynamic: BTreeSet::from([IpAddr::V4(address(3))]),
-            own_routes,
-        });
+        speaker.restarted(
+            Restart::new(Duration::from_secs(WAIT))
+                .with_dynamic(BTreeSet::from([IpAddr::V4(address(3))]))
+                .with_own_routes(own_routes),
+        );
     })
 }
 
@@ -189,10 +189,7 @@ fn restarting_reflectors_sync_before_their_clients() {
         non_client.session.graceful_restart = graceful();
         config.peers.push(non_client);
         let mut wire = Wire::prepared(config, |speaker| {
-            speaker.restarted(Restart {
-                wait: Duration::from_secs(WAIT),
-                ..Restart::default()
-            });
+            speaker.restarted(Restart::new(Duration::from_secs(WAIT)));
         });
         let nine = graceful_open(9, |graceful| {
             graceful.families.push((V6, true));
@@ -275,10 +272,7 @@ fn new_peer_of_a_speaker_without_clients_is_not_awaited() {
     };
     let config = speaker_config(1).with_peer(internal(2));
     let mut wire = Wire::prepared(config.clone(), |speaker| {
-        speaker.restarted(Restart {
-            wait: Duration::from_secs(WAIT),
-            ..Restart::default()
-        });
+        speaker.restarted(Restart::new(Duration::from_secs(WAIT)));
     });
     let more = config.with_peer(internal(9));
     wire.reconfigure(more).expect("taken");
@@ -297,10 +291,7 @@ fn silent_non_client_does_not_delay_another_one() {
         config.peers.push(non_client);
     }
     let mut wire = Wire::prepared(config, |speaker| {
-        speaker.restarted(Restart {
-            wait: Duration::from_secs(WAIT),
-            ..Restart::default()
-        });
+        speaker.restarted(Restart::new(Duration::from_secs(WAIT)));
     });
     let two = wire.connect(2, &client(2));
     whole(&mut wire, two);
@@ -350,7 +341,7 @@ fn first_start_defers_no_routes() {
 }
 
 #[test]
-fn our_own_routes_are_awaited_where_they_come_from_elsewhere() {
+fn selection_waits_for_own_routes_of_the_program() {
     let mut wire = restarted(true);
     let two = wire.connect(2, &client(2));
     let three = wire.connect(3, &client(3));
@@ -440,7 +431,7 @@ fn reflector_stopped_for_a_restart_sends_no_cease() {
         wire.received(three);
         let why = Notification::cease(cease::ADMINISTRATIVE_SHUTDOWN);
         let now = wire.now();
-        wire.speaker_mut().leave_all(now, &why);
+        wire.speaker_mut().stop_all_for_restart(now, &why);
         let expected: Vec<Received> = n_bit
             .then_some(Received::Notification(why))
             .into_iter()

@@ -391,11 +391,8 @@ fn stale_memberships_count_until_end_of_rib() {
     let mut config = reflector(1, &CLIENTS);
     for peer in &mut config.peers {
         let families_forwarding = peer.session.families;
-        peer.session.graceful_restart = Some(bgp_fsm::GracefulRestartConfig {
-            time_s: 60,
-            restarting: false,
-            families_forwarding,
-        });
+        peer.session.graceful_restart =
+            Some(bgp_fsm::GracefulRestartConfig::new(60).with_forwarding(families_forwarding));
     }
     let mut wire = Wire::new(config);
     let source = wire.connect(2, &with_families(2));
@@ -539,7 +536,7 @@ impl Model {
                 let mut peers = fabric.speaker(number).peers();
                 let peer = peers.next().expect("the reflector").id;
                 drop(peers);
-                let _ = fabric.speaker_mut(number).ask_refresh(peer, None);
+                let _ = fabric.speaker_mut(number).request_refresh(peer, None);
             }
             Op::Stall(stalled) => fabric.stall(number, stalled),
             Op::Disconnect => fabric.disconnect(number),

@@ -303,7 +303,7 @@ impl Model {
                 let mut peers = fabric.speaker(number).peers();
                 let peer = peers.next().expect("the reflector").id;
                 drop(peers);
-                let _ = fabric.speaker_mut(number).ask_refresh(peer, None);
+                let _ = fabric.speaker_mut(number).request_refresh(peer, None);
             }
             Op::Stall(stalled) => fabric.stall(number, stalled),
             Op::Disconnect => fabric.disconnect(number),

@@ -477,14 +477,9 @@ fn a_reflector_passes_on_the_services_of_others() {
 fn accepts(policy: &Policy, net: &str, source: Role) -> bool {
     let net: Ipv4Net = net.parse().expect("a prefix");
     let attributes = Box::default();
-    let verdict = policy.evaluate(&RouteContext {
-        family: Family::IPV4_UNICAST,
-        net: Net::V4(net.into()),
-        attributes: &attributes,
-        source,
-        peer: Role::Client,
-        interface: None,
-    });
+    let (family, net) = (Family::IPV4_UNICAST, Net::V4(net.into()));
+    let route = RouteContext::new(family, net, &attributes, source, Role::Client);
+    let verdict = policy.evaluate(&route);
     !matches!(verdict, Verdict::Reject)
 }
 

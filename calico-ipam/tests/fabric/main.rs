@@ -153,7 +153,7 @@ async fn a_handle_that_many_write_at_once_counts_right() {
 }
 
 #[tokio::test]
-async fn own_blocks_come_first_then_new_ones_then_those_of_others() {
+async fn own_blocks_precede_new_and_borrowed_ones() {
     let store = Local::empty();
     let pools = [pool("10.65.0.0/29", 30)];
     let first = take(&store, "a", "a.1", 3, &pools).await.unwrap();
@@ -305,7 +305,7 @@ async fn partial_changes_of_calico_are_finished() {
 }
 
 #[tokio::test]
-async fn a_host_that_leaves_gives_its_blocks_back() {
+async fn removed_host_releases_its_blocks() {
     let store = Local::empty();
     let pools = [pool("10.65.0.0/28", 30)];
     take(&store, "a", "a.1", 4, &pools).await.unwrap();

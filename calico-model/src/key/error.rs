@@ -13,7 +13,7 @@ pub enum KeyError {
     #[error("a part of the key is missing, empty or contains '/'")]
     Part,
     /// The kind of resource is unknown.
-    #[error("no kind of resource lives under this key")]
+    #[error("no kind of resource has keys of this form")]
     UnknownKind,
     /// The kind is namespaced and the key has no namespace, or the other way round.
     #[error("{0}{text}", text = scope_text(*.0))]

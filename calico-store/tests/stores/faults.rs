@@ -53,7 +53,7 @@ async fn client(urls: Vec<String>) -> EtcdStore {
 // Promise (Datastore): A mirror of a real cluster survives the loss of members, leaders and
 // proxies, and does not read again what it can continue to watch.
 #[tokio::test]
-async fn a_mirror_outlives_members_and_leaders_without_reading_again() {
+async fn mirror_survives_member_and_leader_loss() {
     let Some(mut etcd) = Etcd::cluster(3).await else {
         return;
     };
@@ -149,7 +149,7 @@ async fn a_connection_that_went_silent_is_found() {
 }
 
 #[tokio::test]
-async fn a_mirror_behind_proxies_outlives_them_and_the_members_behind() {
+async fn mirror_behind_proxies_survives_their_loss() {
     let Some(mut etcd) = Etcd::cluster(3).await else {
         return;
     };
@@ -205,7 +205,7 @@ async fn compact(store: &EtcdStore) {
     .await;
 }
 
-// Promise: as calico-store a_mirror_outlives_members_and_leaders_without_reading_again
+// Promise: as calico-store mirror_survives_member_and_leader_loss
 #[tokio::test]
 async fn a_restart_under_many_mirrors_makes_none_of_them_read_again() {
     let Some(mut etcd) = Etcd::start().await else {

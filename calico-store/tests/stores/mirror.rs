@@ -247,7 +247,7 @@ fn a_silent_watch_is_noticed() {
 }
 
 #[test]
-fn a_quiet_watch_that_answers_is_left_alone() {
+fn quiet_watch_that_answers_is_kept() {
     let mut world = World::new();
     world.put("/a/1", "x");
     world.settle();

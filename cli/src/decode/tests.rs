@@ -202,7 +202,7 @@ fn loss_and_end_of_a_capture_are_printed() {
         object.as_object_mut().unwrap().extend(fields);
         object
     };
-    let error = "file cut within the record at octet 174";
+    let error = "file truncated within the record at octet 174";
     assert_eq!(
         objects(out),
         [

@@ -35,7 +35,7 @@ pub(crate) struct Get {
     /// Resources of all namespaces
     #[arg(short = 'A', long, short_alias = 'a')]
     all_namespaces: bool,
-    /// Leave out what only this store knows of named resources: version, id, time, namespace
+    /// Omit the fields that only this datastore sets: version, id, time, namespace
     #[arg(long)]
     export: bool,
     #[command(flatten)]

@@ -15,13 +15,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let [asn, id, peer, peer_asn] = &arguments[..] else {
         return Err("usage: updates AS ROUTER-ID PEER PEER-AS".into());
     };
-    let config = SessionConfig {
-        local_asn: asn.parse()?,
-        local_id: RouterId(id.parse()?),
-        peer_asn: PeerAs::Exactly(peer_asn.parse()?),
-        families: FamilySet::UNICAST,
-        ..SessionConfig::default()
-    };
+    let mut config = SessionConfig::new(asn.parse()?, RouterId(id.parse()?));
+    config.peer_asn = PeerAs::Exactly(peer_asn.parse()?);
+    config.families = FamilySet::UNICAST;
     let mut session = Connector::new(config).connect(peer.parse()?).await?;
     while let Some(event) = session.next().await {
         match event {

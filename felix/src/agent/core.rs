@@ -172,16 +172,16 @@ impl Agent {
     pub fn handle(&mut self, now: Instant, event: &Event) {
         match event {
             Event::Link(link) => self.link(link),
-            Event::LinkGone(index) => {
+            Event::LinkRemoved(index) => {
                 self.forget_setup(*index);
                 self.neighbors.drop_interface(*index);
                 self.links.remove(*index);
                 self.calculator.tunnels(self.links.tunnels());
             }
-            Event::AddressGone(gone) if gone.address.addr() == IpAddr::V6(GATEWAY_IPV6) => {
+            Event::AddressRemoved(gone) if gone.address.addr() == IpAddr::V6(GATEWAY_IPV6) => {
                 self.forget_setup(gone.interface);
             }
-            Event::AddressGone(gone) if gone.address.addr() == IpAddr::V4(GATEWAY_IPV4) => {
+            Event::AddressRemoved(gone) if gone.address.addr() == IpAddr::V4(GATEWAY_IPV4) => {
                 self.router.doubt();
             }
             Event::Overrun => {

@@ -42,17 +42,15 @@ enum Grace {
 impl RouteSync {
     pub(super) fn new(now: Instant, config: &AgentConfig) -> Self {
         let owner = Owner(config.route_protocol);
-        let reconciler = ReconcilerConfig {
-            owner,
-            tables: vec![config.table],
-            tables_read: Vec::new(),
-            metrics: own_metrics(config.endpoint_metric),
-            // Before the datastore was read in full, no route is known to be unwanted.
-            grace: Duration::MAX,
-            period: config.route_refresh,
-            install: true,
-            read_foreign: false,
-        };
+        let mut reconciler = ReconcilerConfig::new(owner);
+        reconciler.tables = vec![config.table];
+        reconciler.tables_read = Vec::new();
+        reconciler.metrics = own_metrics(config.endpoint_metric);
+        // Before the datastore was read in full, no route is known to be unwanted.
+        reconciler.grace = Duration::MAX;
+        reconciler.period = config.route_refresh;
+        reconciler.install = true;
+        reconciler.read_foreign = false;
         Self {
             owner,
             table: config.table,
@@ -68,7 +66,7 @@ impl RouteSync {
     /// Handles a kernel event.
     pub(super) fn handle(&mut self, now: Instant, event: &Event) {
         match event {
-            Event::Applied(key, _) | Event::Changed { key, .. } | Event::Gone(key, _) => {
+            Event::Applied(key, _) | Event::Changed { key, .. } | Event::Removed(key, _) => {
                 self.unsettled.insert(key.prefix.addr());
             }
             // The state of any route may have changed.

@@ -2,6 +2,7 @@
 
 /// Chances of faults, each in parts per thousand. The default is a kernel without faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Faults {
     /// A write is refused with an error number that a real kernel uses.
     pub refuse: u16,

@@ -221,7 +221,7 @@ impl Kernel {
         let Some(route) = self.routes.remove(key) else {
             return false;
         };
-        self.notify(by, &Event::Gone(*key, route));
+        self.notify(by, &Event::Removed(*key, route));
         true
     }
 

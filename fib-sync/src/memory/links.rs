@@ -96,7 +96,7 @@ impl Kernel {
         self.drop_addresses(index, true);
         if self.links.remove(&index).is_some() {
             self.shorten_routes(index);
-            self.notify(None, &Event::LinkGone(index));
+            self.notify(None, &Event::LinkRemoved(index));
         }
     }
 
@@ -114,7 +114,7 @@ impl Kernel {
     pub fn remove_address(&mut self, interface: u32, address: IpNet) {
         let gone = InterfaceAddress { interface, address };
         if self.addresses.remove(&gone) {
-            self.notify(None, &Event::AddressGone(gone));
+            self.notify(None, &Event::AddressRemoved(gone));
             self.disconnect(gone);
         }
     }
@@ -168,7 +168,7 @@ impl Kernel {
             .any(|a| a.address.trunc() == gone.address.trunc());
         if !shared && self.routes.get(&key) == Some(&route) {
             self.routes.remove(&key);
-            self.notify(None, &Event::Gone(key, route));
+            self.notify(None, &Event::Removed(key, route));
         }
     }
 
@@ -195,7 +195,7 @@ impl Kernel {
             if let Some(route) = self.routes.remove(&key)
                 && key.is_ipv6()
             {
-                self.notify(None, &Event::Gone(key, route));
+                self.notify(None, &Event::Removed(key, route));
             }
         }
     }
@@ -224,7 +224,7 @@ impl Kernel {
             if !route.next_hops.is_empty() {
                 self.routes.insert(key, route);
             }
-            self.notify(None, &Event::Gone(key, reported));
+            self.notify(None, &Event::Removed(key, reported));
         }
     }
 }

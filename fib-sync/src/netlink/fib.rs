@@ -25,6 +25,7 @@ const READS_MAX: u32 = 16;
 
 /// Configuration of a [`NetlinkFib`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct NetlinkConfig {
     /// Tables of which changes are followed.
     pub tables: Vec<u32>,
@@ -32,12 +33,20 @@ pub struct NetlinkConfig {
     pub monitor_octets: usize,
 }
 
-impl Default for NetlinkConfig {
-    fn default() -> Self {
+impl NetlinkConfig {
+    /// Returns the configuration for these tables, with the default buffer.
+    #[must_use]
+    pub const fn new(tables: Vec<u32>) -> Self {
         Self {
-            tables: vec![TABLE_MAIN],
+            tables,
             monitor_octets: MONITOR_OCTETS,
         }
+    }
+}
+
+impl Default for NetlinkConfig {
+    fn default() -> Self {
+        Self::new(vec![TABLE_MAIN])
     }
 }
 

@@ -84,7 +84,7 @@ mod tests {
         let route = Route::blackhole(Owner(1));
         let put = |key, mode| Command::Put(key, route.clone(), mode);
         let mut queue = Queue::default();
-        let gone = Event::Gone(a, route.clone());
+        let gone = Event::Removed(a, route.clone());
         queue.push(put(a, PutMode::Replace), [gone.clone()].iter());
         queue.push(put(a, PutMode::Create), [].iter());
         queue.push(put(a, PutMode::Replace), [].iter());

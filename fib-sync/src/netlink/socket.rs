@@ -14,6 +14,7 @@ use crate::limits::REPLY_OCTETS;
 
 /// An error that prevents all access to the kernel's routes.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// A netlink socket was refused.
     #[error("cannot open a netlink socket: {0}")]

@@ -126,7 +126,7 @@ fn an_overtaken_replace_is_not_sent() {
     let route = Route::blackhole(Owner(1));
     let (a, b) = (key(254, "10.0.0.0/24", 1), key(254, "10.0.1.0/24", 1));
     let mut queue = Queue::default();
-    let unreported = VecDeque::from([Event::Gone(b, route.clone())]);
+    let unreported = VecDeque::from([Event::Removed(b, route.clone())]);
     queue.push(
         Command::Put(a, route.clone(), PutMode::Replace),
         unreported.iter(),

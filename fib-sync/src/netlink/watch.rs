@@ -80,12 +80,12 @@ impl Known {
                 let (key, route) = parse::route(raw.payload)?;
                 tables
                     .contains(&key.table)
-                    .then_some(Event::Gone(key, route))
+                    .then_some(Event::Removed(key, route))
             }
             libc::RTM_NEWLINK => self.link(parse::link(raw.payload)?),
             libc::RTM_DELLINK => {
                 let index = parse::link(raw.payload)?.index;
-                self.links.remove(&index).map(|_| Event::LinkGone(index))
+                self.links.remove(&index).map(|_| Event::LinkRemoved(index))
             }
             libc::RTM_NEWADDR => {
                 let address = parse::interface_address(raw.payload)?;
@@ -98,7 +98,7 @@ impl Known {
                 let address = parse::interface_address(raw.payload)?;
                 self.addresses
                     .remove(&address)
-                    .then_some(Event::AddressGone(address))
+                    .then_some(Event::AddressRemoved(address))
             }
             _ => None,
         }
@@ -134,7 +134,7 @@ impl Known {
         for index in &gone {
             self.links.remove(index);
         }
-        gone.into_iter().map(Event::LinkGone).collect()
+        gone.into_iter().map(Event::LinkRemoved).collect()
     }
 
     /// Ends a re-read of addresses. Returns an event for each address that was not seen.
@@ -147,6 +147,6 @@ impl Known {
         for address in &gone {
             self.addresses.remove(address);
         }
-        gone.into_iter().map(Event::AddressGone).collect()
+        gone.into_iter().map(Event::AddressRemoved).collect()
     }
 }

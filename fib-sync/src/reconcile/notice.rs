@@ -41,6 +41,7 @@ pub enum Notice {
 
 /// Why a route is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DeleteCause {
     /// It was wanted, and is no longer.
     Withdrawn,

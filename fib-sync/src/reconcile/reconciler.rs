@@ -18,6 +18,7 @@ use instant::Instant;
 
 /// Configuration of a [`Reconciler`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ReconcilerConfig {
     /// The `rtm_protocol` under which its routes are installed; routes of other protocols are never
     /// changed.
@@ -219,12 +220,12 @@ impl Reconciler {
                 route,
                 replaced,
             } => self.changed(*key, route, *replaced),
-            Event::Gone(key, route) => self.gone(now, *key, route),
+            Event::Removed(key, route) => self.gone(now, *key, route),
             Event::Applied(key, result) => self.applied(now, *key, result),
             Event::Link(link) if link.up => self.forgive(),
             Event::Link(link) => self.link_lost(now, link.index),
-            Event::LinkGone(index) => self.link_lost(now, *index),
-            Event::AddressGone(_) => self.settle_and_dump(now),
+            Event::LinkRemoved(index) => self.link_lost(now, *index),
+            Event::AddressRemoved(_) => self.settle_and_dump(now),
             Event::Overrun => self.overrun(now),
         }
         if matches!(event, Event::Address(_)) {

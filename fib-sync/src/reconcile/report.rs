@@ -64,6 +64,7 @@ impl fmt::Display for FibStatus {
 
 /// One route as wanted and as found.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FibView<'a> {
     /// Its identity.
     pub key: RouteKey,
@@ -91,6 +92,7 @@ pub enum PendingWrite<'a> {
 
 /// A reconciler in numbers. All but the first eight are monotonic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FibSummary {
     /// Routes wanted.
     pub wanted: usize,

@@ -10,6 +10,7 @@ use crate::route::{Route, RouteKey, RouteKind, TABLE_MAIN};
 
 /// Selects the routes that match all of its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ImportRule {
     /// `rtm_protocol` is one of these.
     pub protocols: Vec<u8>,
@@ -36,6 +37,15 @@ impl Default for ImportRule {
 }
 
 impl ImportRule {
+    /// Returns a rule for the routes of these protocols in a table, over these interfaces.
+    pub fn new(protocols: Vec<u8>, table: u32, interfaces: Vec<NamePattern>) -> Self {
+        Self {
+            protocols,
+            table,
+            interfaces,
+        }
+    }
+
     /// Returns whether the rule selects this route.
     pub(super) fn takes(&self, mirror: &Mirror, key: &RouteKey, route: &Route) -> bool {
         let kind = match route.kind {

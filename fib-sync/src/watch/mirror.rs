@@ -92,14 +92,14 @@ impl Mirror {
             } => {
                 self.changed(*key, route, *replaced, &mut touched);
             }
-            Event::Gone(key, route) => self.gone(*key, route, &mut touched),
+            Event::Removed(key, route) => self.gone(*key, route, &mut touched),
             Event::Link(link) => self.link(link, &mut touched),
-            Event::LinkGone(index) => {
+            Event::LinkRemoved(index) => {
                 self.links.remove(index);
                 self.drop_routes_over(*index, &mut touched);
             }
             Event::Address(address) => touched.all = self.addresses.insert(*address),
-            Event::AddressGone(address) => touched.all = self.addresses.remove(address),
+            Event::AddressRemoved(address) => touched.all = self.addresses.remove(address),
             Event::Overrun => {
                 self.certain.clear();
                 self.dumps.values_mut().for_each(|seen| seen.spoilt = true);

@@ -16,6 +16,7 @@ pub struct NamePattern {
 
 /// Why a text is not a valid interface name pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PatternError {
     /// It is empty.
     #[error("an interface pattern must not be empty")]

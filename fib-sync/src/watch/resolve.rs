@@ -22,6 +22,7 @@ pub enum Resolution {
 
 /// Why an address cannot be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Unreachable {
     /// No route covers it.
     NoRoute,

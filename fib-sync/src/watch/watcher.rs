@@ -14,6 +14,7 @@ use crate::route::{Link, Route, RouteKey, TABLE_MAIN};
 
 /// Configuration of a [`Watcher`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct WatcherConfig {
     /// The own protocol: its routes are neither imported nor used to resolve next hops.
     pub own: Owner,

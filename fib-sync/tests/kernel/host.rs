@@ -103,10 +103,7 @@ impl Host {
         config.grace = Duration::ZERO;
         config.period = Duration::ZERO;
         reconciler(&mut config);
-        let mut driver = NetlinkConfig {
-            tables: config.tables.clone(),
-            ..NetlinkConfig::default()
-        };
+        let mut driver = NetlinkConfig::new(config.tables.clone());
         netlink(&mut driver);
         Self {
             fib: NetlinkFib::open(driver).unwrap(),
@@ -158,7 +155,7 @@ impl Host {
     fn take(&mut self, event: &Event) {
         match event {
             Event::Overrun => self.seen.overruns += 1,
-            Event::Changed { .. } | Event::Gone(..) => self.seen.others += 1,
+            Event::Changed { .. } | Event::Removed(..) => self.seen.others += 1,
             Event::Closed(error) => panic!("netlink: {error}"),
             _ => {}
         }

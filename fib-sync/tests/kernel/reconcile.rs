@@ -157,9 +157,10 @@ fn stray_without_metric_is_removed_after_its_successor() {
         ip("route add 10.65.0.1/32 via 10.0.0.12 proto 119");
         ip("route add 10.65.0.2/32 via 10.0.0.12 proto 119");
         let mut host = Host::with(|config| config.grace = Duration::from_secs(3600), |_| {});
-        let bare = |prefix: &str| RouteKey {
-            metric: 0,
-            ..key(prefix)
+        let bare = |prefix: &str| {
+            let mut key = key(prefix);
+            key.metric = 0;
+            key
         };
         host.reconciler
             .want(key("10.65.0.1/32"), via(&["10.0.0.13"]));

@@ -69,10 +69,7 @@ fn refusals_are_those_of_the_real_kernel() {
         add("10.65.0.1/32", via(STATIC, &["10.0.0.13"])),
         libc::EEXIST
     );
-    let onlink = Hop {
-        onlink: true,
-        ..Hop::via("192.0.2.1".parse().unwrap()).on(UP0)
-    };
+    let onlink = Hop::via("192.0.2.1".parse().unwrap()).on(UP0).onlink();
     assert_eq!(add("10.65.0.2/32", Route::unicast(STATIC, vec![onlink])), 0);
     world.kernel.set_link_up(CALI, false);
     let refused = world
@@ -107,7 +104,7 @@ fn link_that_is_set_down_loses_its_routes() {
     assert_eq!(left, ["10.65.0.2/32", "fd65::2/128"]);
     let mut reported = Vec::new();
     while let Some(event) = world.kernel.poll(world.attachment) {
-        if let Event::Gone(key, route) = event
+        if let Event::Removed(key, route) = event
             && route.owner() == STATIC
         {
             reported.push(key.prefix.to_string());

@@ -12,7 +12,9 @@ const NET: &str = "10.65.0.1/32";
 const METRICS: [u32; 3] = [512, 1024, 2048];
 
 fn at(metric: u32) -> RouteKey {
-    RouteKey { metric, ..key(NET) }
+    let mut key = key(NET);
+    key.metric = metric;
+    key
 }
 
 fn metrics(world: &World) -> Vec<u32> {

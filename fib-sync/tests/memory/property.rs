@@ -84,7 +84,9 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => (links(), any::<bool>()).prop_map(|(link, on)| Step::Carrier(link, on)),
         2 => (0..300_u16).prop_map(|chance| Step::Faults(Faults::all(chance))),
         1 => (0..300_u16).prop_map(|lose_notification| {
-            Step::Faults(Faults { lose_notification, ..Faults::all(50) })
+            let mut faults = Faults::all(50);
+            faults.lose_notification = lose_notification;
+            Step::Faults(faults)
         }),
         1 => (keys(), any::<bool>()).prop_map(|(key, refuse)| Step::Refuse(key.prefix, refuse)),
         1 => Just(Step::Overrun),
@@ -146,10 +148,8 @@ fn check_kernel(world: &World) {
             continue;
         }
         let found = found.unwrap_or_else(|| panic!("{key} is missing: {:?}", world.status(key)));
-        let want = Route {
-            protocol: US.0,
-            ..want.clone().canonical()
-        };
+        let mut want = want.clone().canonical();
+        want.protocol = US.0;
         assert!(
             want.satisfied_by(key, found),
             "{key}: want {want:?}, found {found:?}"

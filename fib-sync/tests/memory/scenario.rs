@@ -235,10 +235,9 @@ fn a_loss_without_a_word_is_found_by_the_periodic_check() {
     let mut world = World::new(10);
     world.want(key("10.65.0.1/32"), via(US, &["10.0.0.12"]));
     world.run(MOMENT);
-    world.kernel.set_faults(Faults {
-        lose_notification: 1000,
-        ..Faults::default()
-    });
+    let mut faults = Faults::default();
+    faults.lose_notification = 1000;
+    world.kernel.set_faults(faults);
     world.kernel.delete_route(&key("10.65.0.1/32"));
     world.run(Duration::from_secs(50));
     assert!(world.ours().is_empty());

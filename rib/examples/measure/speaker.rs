@@ -105,13 +105,10 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn new(role: Role, peers: u16) -> Self {
         let mut rib = Rib::new(
-            RibConfig {
-                local_asn: ASN,
-                router_id: RouterId(Ipv4Addr::new(1, 1, 1, 1)),
-                cluster_ids: [ClusterId(Ipv4Addr::new(1, 1, 1, 1))].into(),
-                multipath_max: 1,
-                ..RibConfig::default()
-            },
+            RibConfig::new(ASN, RouterId(Ipv4Addr::new(1, 1, 1, 1))).with(|config| {
+                config.cluster_ids = [ClusterId(Ipv4Addr::new(1, 1, 1, 1))].into();
+                config.multipath_max = 1;
+            }),
             7,
         );
         let peer_asn = if role == Role::External {

@@ -7,6 +7,7 @@ use super::steps::{Candidate, DecisionRules, Step};
 
 /// The selected paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Selection {
     /// Index of the best path.
     pub best: Option<usize>,

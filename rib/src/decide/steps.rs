@@ -8,6 +8,7 @@ use bgp_proto::{Asn, RouterId};
 
 /// The configurable rules of the decision process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DecisionRules {
     /// Compare MULTI_EXIT_DISC between routes from different neighboring ASes, too.
     pub always_compare_med: bool,
@@ -22,6 +23,7 @@ impl DecisionRules {
 
 /// The inputs of the decision process for one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Candidate {
     /// Whether the path may be used at all (RFC 4271 §9.1.2).
     pub eligible: bool,

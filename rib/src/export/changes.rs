@@ -14,6 +14,7 @@ use crate::slot::Slot;
 
 /// One prefix whose route has changed.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Change<'a> {
     /// The destination.
     pub net: Net<'a>,
@@ -32,6 +33,7 @@ pub struct Route<'a> {
 
 /// One path in use.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RoutePath {
     /// The peer it was received from.
     pub peer: PeerId,

@@ -24,7 +24,7 @@ pub(super) const UNSTARTED: u64 = u64::MAX;
 impl Cursor {
     /// Returns the position of a reader without routes: it receives the whole table, then changes.
     #[must_use]
-    pub const fn feed() -> Self {
+    pub const fn initial() -> Self {
         Self {
             at: UNSTARTED,
             walk: 0,
@@ -36,12 +36,12 @@ impl Cursor {
     /// Returns the position of a reader at this position that keeps its routes and requests all of
     /// them again (RFC 2918 §4).
     #[must_use]
-    pub const fn again(self) -> Self {
+    pub const fn refreshed(self) -> Self {
         if self.at == UNSTARTED {
             return self;
         }
         // A reader that follows the log receives withdrawals there: the dump need not repeat them.
-        let fresh = self.fresh || self.is_fed();
+        let fresh = self.fresh || self.has_full_table();
         Self {
             walk: 0,
             fresh,
@@ -65,7 +65,7 @@ impl Cursor {
 
     /// Returns whether the dump is complete, so that the reader only follows changes.
     #[must_use]
-    pub const fn is_fed(&self) -> bool {
+    pub const fn has_full_table(&self) -> bool {
         self.walk == WALKED
     }
 
@@ -97,6 +97,6 @@ impl Cursor {
 
 impl Default for Cursor {
     fn default() -> Self {
-        Self::feed()
+        Self::initial()
     }
 }

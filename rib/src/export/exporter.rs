@@ -331,7 +331,7 @@ impl Exporter {
         reader: &mut dyn FnMut(Change<'_>),
     ) -> Progress {
         if self.tombstones.are_lost_to(cursor.read_below()) {
-            *cursor = Cursor::feed();
+            *cursor = Cursor::initial();
             return Progress::Lost;
         }
         let visit = |view: &mut View<'_, K>, visit: Visit| {
@@ -365,7 +365,7 @@ impl Exporter {
         if let Some(cursor) = own.as_deref_mut()
             && self.tombstones.are_lost_to(cursor.read_below())
         {
-            *cursor = Cursor::feed();
+            *cursor = Cursor::initial();
             return Progress::Lost;
         }
         // Later changes are relevant for the group, too.

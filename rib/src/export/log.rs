@@ -265,7 +265,7 @@ mod tests {
     fn a_feed_joins_where_it_began() {
         let mut log = Log::default();
         log.push(0, 0);
-        let mut cursor = Cursor::feed();
+        let mut cursor = Cursor::initial();
         assert_eq!(
             read(&log, &mut cursor, 2),
             (alloc::vec![0, 1], Progress::More)
@@ -275,10 +275,10 @@ mod tests {
             read(&log, &mut cursor, 2),
             (alloc::vec![2, 3], Progress::More)
         );
-        assert!(cursor.is_fed());
+        assert!(cursor.has_full_table());
         assert_eq!(read(&log, &mut cursor, 2), (alloc::vec![0], Progress::Done));
-        let again = cursor.again();
-        assert!(!again.is_fed() && again.fresh);
+        let again = cursor.refreshed();
+        assert!(!again.has_full_table() && again.fresh);
     }
 
     /// A naive model: for every reader the slots that it has not read, in the order of their last
@@ -330,7 +330,7 @@ mod tests {
                         prop_assert_eq!(progress == Progress::Done, done);
                     }
                     Event::Again(reader) => {
-                        cursors[reader] = cursors[reader].again();
+                        cursors[reader] = cursors[reader].refreshed();
                         owed[reader].0 = (0..4).collect();
                     }
                     Event::Trim => {

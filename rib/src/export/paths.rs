@@ -21,6 +21,7 @@ use crate::table::Key;
 
 /// A path that the members of a group must hold, except its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SentPath {
     /// The peer it was received from.
     pub source: PeerId,

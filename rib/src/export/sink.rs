@@ -7,6 +7,7 @@ use crate::peer::PeerId;
 /// The common properties of one run's announcements. All prefixes of a run are passed before those
 /// of the next one, so that a writer can fill messages.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Run<'a> {
     /// Unique for each run of a speaker.
     pub id: u64,
@@ -17,8 +18,21 @@ pub struct Run<'a> {
     pub source: PeerId,
 }
 
+impl<'a> Run<'a> {
+    /// Returns a run of routes of one source with these attributes.
+    #[must_use]
+    pub const fn new(id: u64, attributes: &'a Attributes, source: PeerId) -> Self {
+        Self {
+            id,
+            attributes,
+            source,
+        }
+    }
+}
+
 /// The octets that a sink takes in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Room {
     /// The octets of all messages, about: a step ends with the prefix that reaches them. With
     /// several paths per prefix (RFC 7911), all paths of a prefix are in one step.
@@ -34,6 +48,15 @@ impl Room {
         octets: usize::MAX,
         message_octets: 4096,
     };
+
+    /// Returns room for this many octets, in messages of `message_octets`.
+    #[must_use]
+    pub const fn new(octets: usize, message_octets: usize) -> Self {
+        Self {
+            octets,
+            message_octets,
+        }
+    }
 }
 
 /// The receiver of a walk's output: of the shared walk of a group, or of the walk of private

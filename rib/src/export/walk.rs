@@ -52,7 +52,7 @@ pub(super) fn walk<K: Key>(
             return (step.progress, cost);
         }
         left -= slots.len() as u32;
-        let is_same_pass = cursor.is_fed() == from.is_fed();
+        let is_same_pass = cursor.has_full_table() == from.has_full_table();
         if left == 0 || step.progress == Progress::Done || !is_same_pass {
             return (step.progress, cost);
         }

@@ -6,6 +6,7 @@ use bgp_proto::{Asn, Attributes, Community, LargeCommunity};
 
 /// One change of a route's attributes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Edit {
     /// Adds the community (RFC 1997).
     AddCommunity(Community),

@@ -6,6 +6,7 @@ use core::fmt;
 
 /// The rules of a policy that matched a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Evaluation {
     /// The name of the rules.
     pub rules: String,

@@ -12,6 +12,7 @@ use crate::role::Role;
 
 /// A condition on a route.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Match {
     /// The inner condition does not hold.
     Not(Box<Self>),
@@ -43,6 +44,7 @@ pub enum Match {
 
 /// The source of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Source {
     /// Locally originated.
     Local,

@@ -46,6 +46,7 @@ impl From<Rules> for Policy {
 
 /// The inputs of a policy.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct RouteContext<'a> {
     /// The family of the table.
     pub family: Family,
@@ -61,6 +62,34 @@ pub struct RouteContext<'a> {
     pub peer: Role,
     /// The interface of a locally originated route, if it has one.
     pub interface: Option<InterfaceName>,
+}
+
+impl<'a> RouteContext<'a> {
+    /// Returns the context of a route from a peer of the role `source` to one of the role `peer`.
+    #[must_use]
+    pub const fn new(
+        family: Family,
+        net: Net<'a>,
+        attributes: &'a dyn Deref<Target = Attributes>,
+        source: Role,
+        peer: Role,
+    ) -> Self {
+        Self {
+            family,
+            net,
+            attributes,
+            source,
+            peer,
+            interface: None,
+        }
+    }
+
+    /// Returns the context with the interface of the route.
+    #[must_use]
+    pub const fn with_interface(mut self, interface: Option<InterfaceName>) -> Self {
+        self.interface = interface;
+        self
+    }
 }
 
 /// The result of a policy for a route.

@@ -10,6 +10,7 @@ use super::{Edit, Evaluation, Match, RouteContext, Verdict};
 
 /// A list of terms and the outcome for a route about which none of them decides.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub struct Rules {
     /// Its name, for operators. It is part of comparisons: rules that are to share an update group
     /// have a name that describes their effect, not their peer.
@@ -20,8 +21,21 @@ pub struct Rules {
     pub otherwise: Outcome,
 }
 
+impl Rules {
+    /// Returns rules with their terms in order, and the outcome for a route that no term accepts or
+    /// rejects.
+    pub fn new(name: impl Into<String>, terms: Vec<Term>, otherwise: Outcome) -> Self {
+        Self {
+            name: name.into(),
+            terms,
+            otherwise,
+        }
+    }
+}
+
 /// One rule: its conditions, changes and verdict.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub struct Term {
     /// Its name, for operators: its place in the source of the rules.
     pub name: String,
@@ -31,6 +45,18 @@ pub struct Term {
     pub edit: Vec<Edit>,
     /// The verdict.
     pub then: Then,
+}
+
+impl Term {
+    /// Returns a term: a route that matches all of `when` is changed by `edit`, then `then` applies.
+    pub fn new(name: impl Into<String>, when: Vec<Match>, edit: Vec<Edit>, then: Then) -> Self {
+        Self {
+            name: name.into(),
+            when,
+            edit,
+            then,
+        }
+    }
 }
 
 /// The verdict of a term on a matching route.

@@ -411,7 +411,7 @@ proptest! {
         }
         settle(&mut rib);
         let mut best = BTreeMap::new();
-        let mut cursor = Cursor::feed();
+        let mut cursor = Cursor::initial();
         let mut read = |change: Change<'_>| {
             let route = change.route.map(|route| route.best());
             let route = route.map(|best| (best.peer, best.attributes.local_pref));
@@ -555,7 +555,7 @@ fn rejected_exports_are_recorded_only_while_watched() {
     assert_eq!(exported(&mut rib, &groups), expected);
     assert_eq!(exported(&mut rib, &groups), [], "nothing has changed");
     // The initial table transfer to a further member evaluates the policy again.
-    let mut cursor = Cursor::feed();
+    let mut cursor = Cursor::initial();
     while rib.export_private(best, FAMILY, &mut cursor, Budget(1), &mut Nowhere) != Progress::Done {
     }
     assert_eq!(recorded(&mut rib), [(best.0, 1, words())]);

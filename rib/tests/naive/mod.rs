@@ -70,6 +70,7 @@ fn holds(when: &Match, route: &Seen<'_>) -> bool {
             let degree = route.attributes.local_pref.unwrap_or(100);
             *min <= degree && degree <= *max
         }
+        other => panic!("no naive form of {other:?}"),
     }
 }
 
@@ -100,6 +101,7 @@ fn edit(edit: &Edit, attributes: &mut Attributes) {
                 .for_each(|asn| attributes.as_path.prepend(*asn));
         }
         Edit::SetLocalPref(degree) => attributes.local_pref = Some(*degree),
+        other => panic!("no naive form of {other:?}"),
     }
     attributes.canonicalize();
 }
@@ -188,20 +190,11 @@ fn term() -> impl Strategy<Value = Term> {
         prop::collection::vec(change(), 0..3),
         prop::sample::select(vec![Then::Accept, Then::Reject, Then::Next, Then::Next]),
     )
-        .prop_map(|(when, edit, then)| Term {
-            name: String::new(),
-            when,
-            edit,
-            then,
-        })
+        .prop_map(|(when, edit, then)| Term::new("", when, edit, then))
 }
 
 pub fn rules() -> impl Strategy<Value = Rules> {
     let terms = prop::collection::vec(term(), 0..5);
     let otherwise = prop::sample::select(vec![Outcome::Accept, Outcome::Reject]);
-    (terms, otherwise).prop_map(|(terms, otherwise)| Rules {
-        name: "some".to_owned(),
-        terms,
-        otherwise,
-    })
+    (terms, otherwise).prop_map(|(terms, otherwise)| Rules::new("some", terms, otherwise))
 }

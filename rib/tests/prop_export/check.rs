@@ -116,7 +116,7 @@ impl World {
                 mode: Mode::Shared,
                 holds: BTreeMap::new(),
             };
-            let mut cursor = Cursor::feed();
+            let mut cursor = Cursor::initial();
             loop {
                 let mut transcript = Vec::new();
                 let mut ear = Ear {

@@ -11,10 +11,7 @@ use crate::world::{Member, Mode, World};
 /// Returns the room of a step: with a budget of two prefixes it ends with the first output.
 const fn room(budget: u32) -> Room {
     match budget {
-        2 => Room {
-            octets: 1,
-            ..Room::UNBOUNDED
-        },
+        2 => Room::new(1, Room::UNBOUNDED.message_octets),
         _ => Room::UNBOUNDED,
     }
 }
@@ -41,7 +38,7 @@ impl World {
             sent.iter().for_each(|sent| member.take(id, sent));
             if progress == Progress::Lost {
                 *member = Member {
-                    mode: Mode::Private(Cursor::feed()),
+                    mode: Mode::Private(Cursor::initial()),
                     holds: BTreeMap::new(),
                 };
             }
@@ -126,8 +123,8 @@ impl World {
         let cursor = self.rib.group_cursor(group, self.setup.family);
         if let Some(member) = self.members.get_mut(&peer) {
             member.mode = Mode::Private(match member.mode {
-                Mode::Shared => cursor.again(),
-                Mode::Private(cursor) => cursor.again(),
+                Mode::Shared => cursor.refreshed(),
+                Mode::Private(cursor) => cursor.refreshed(),
             });
         }
     }

@@ -28,21 +28,15 @@ const LOOPED: Variant = Variant {
 
 /// Returns rules of terms, each a condition with an edit or, without one, a rejection.
 fn rules(terms: [(Match, Option<Edit>); 2]) -> Policy {
-    let term = |(when, edit): (Match, Option<Edit>)| Term {
-        name: String::new(),
-        when: vec![when],
-        then: if edit.is_some() {
+    let term = |(when, edit): (Match, Option<Edit>)| {
+        let then = if edit.is_some() {
             Then::Accept
         } else {
             Then::Reject
-        },
-        edit: edit.into_iter().collect(),
+        };
+        Term::new("", vec![when], edit.into_iter().collect(), then)
     };
-    Policy::from(Rules {
-        name: "story".to_owned(),
-        terms: terms.map(term).into(),
-        otherwise: Outcome::Accept,
-    })
+    Policy::from(Rules::new("story", terms.map(term).into(), Outcome::Accept))
 }
 
 fn import() -> Policy {

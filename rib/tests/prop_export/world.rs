@@ -10,8 +10,8 @@ use bgp_proto::{
 };
 use bytes::BytesMut;
 use rib::{
-    Budget, Cursor, DecisionRules, DownMode, GroupId, NextHops, PeerId, Policy, PrefixRange,
-    Progress, Reach, Rib, RibConfig, RibLimits, RibStats, Role, SendPaths, Track,
+    Budget, Cursor, DownMode, GroupId, NextHops, PeerId, Policy, PrefixRange, Progress, Reach, Rib,
+    RibConfig, RibLimits, RibStats, Role, SendPaths, Track,
 };
 
 use crate::doubts::{Doubt, Doubts};
@@ -111,30 +111,24 @@ impl Member {
 impl World {
     pub fn new(setup: Setup, seed: u64) -> Self {
         let limits = if setup.tight {
-            RibLimits {
-                log_entries_min: 3,
-                tombstones_max: 2,
-            }
+            let mut limits = RibLimits::default();
+            (limits.log_entries_min, limits.tombstones_max) = (3, 2);
+            limits
         } else {
             RibLimits::default()
         };
         let mut rib = Rib::new(
-            RibConfig {
-                local_asn: LOCAL_ASN,
-                router_id: ROUTER_ID,
-                cluster_ids: [CLUSTER_ID].into(),
-                decision: DecisionRules {
-                    always_compare_med: setup.always_compare_med,
-                },
-                multipath_max: setup.multipath_max,
-                next_hops: if setup.track {
+            RibConfig::new(LOCAL_ASN, ROUTER_ID).with(|config| {
+                config.cluster_ids = [CLUSTER_ID].into();
+                config.decision.always_compare_med = setup.always_compare_med;
+                config.multipath_max = setup.multipath_max;
+                config.next_hops = if setup.track {
                     NextHops::Track
                 } else {
                     NextHops::AssumeReachable
-                },
-                limits,
-                own_addresses: Default::default(),
-            },
+                };
+                config.limits = limits;
+            }),
             seed,
         );
         let keys: BTreeSet<_> = (1..=PEERS)
@@ -177,7 +171,7 @@ impl World {
             imports: BTreeMap::new(),
             validates: false,
             watched: BTreeMap::new(),
-            reader: Cursor::feed(),
+            reader: Cursor::initial(),
             fib: BTreeMap::new(),
             transcript: Vec::new(),
         };
@@ -450,7 +444,7 @@ impl World {
         if before.is_some_and(|before| before != info) {
             self.drop_paths(peer, |_| true);
         }
-        let mode = Mode::Private(Cursor::feed());
+        let mode = Mode::Private(Cursor::initial());
         self.members.insert(
             id,
             Member {

@@ -45,10 +45,7 @@ fn unconfirmed_path_is_held_counted_and_not_used() {
     let mut rib = rib();
     let check = Arc::new(AllBut(2.into()));
     rib.set_origin_check(Some(check.clone()));
-    let limit = PathLimit {
-        max: 1,
-        refuse: true,
-    };
+    let limit = PathLimit::new(1, true);
     rib.limit_paths(PeerId(2), FAMILY, Some(limit));
     let mut reader = Cursor::default();
     assert_eq!(read(&mut rib, &mut reader), []);

@@ -44,16 +44,11 @@ fn route_with_graceful_shutdown_is_the_last_choice() {
 #[test]
 fn rejected_path_has_the_term_that_rejected_it() {
     let mut rib = rib();
-    let term = |name: &str, when, edit, then| Term {
-        name: name.to_owned(),
-        when,
-        edit,
-        then,
-    };
+    let term = |name: &str, when, edit, then| Term::new(name.to_owned(), when, edit, then);
     let inside = PrefixRange::inside(Prefix::V4(prefix(1)));
-    let rules = Rules {
-        name: "to-tor".to_owned(),
-        terms: vec![
+    let rules = Rules::new(
+        "to-tor",
+        vec![
             term("[1]", vec![], vec![Edit::SetLocalPref(7)], Then::Next),
             term(
                 "[2]",
@@ -68,8 +63,8 @@ fn rejected_path_has_the_term_that_rejected_it() {
                 Then::Reject,
             ),
         ],
-        otherwise: Outcome::Accept,
-    };
+        Outcome::Accept,
+    );
     rib.change_peer(PeerId(2), |info| info.import = rules.into());
     announce(&mut rib, 2, &attributes(2, 1), [(1, 0), (2, 0)].into_iter());
     settle(&mut rib);

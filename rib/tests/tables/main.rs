@@ -26,11 +26,7 @@ fn prefix(number: u32) -> Ipv4Prefix {
 }
 
 fn rib() -> Rib {
-    let config = RibConfig {
-        local_asn: Asn(64_512),
-        router_id: RouterId(Ipv4Addr::new(10, 0, 0, 100)),
-        ..RibConfig::default()
-    };
+    let config = RibConfig::new(Asn(64_512), RouterId(Ipv4Addr::new(10, 0, 0, 100)));
     let mut rib = Rib::new(config, 1);
     for peer in 1..=4 {
         rib.peer_up(PeerId(peer), info(peer));
@@ -263,7 +259,7 @@ fn a_peer_that_is_down_is_out_of_the_running_before_it_is_swept() {
         .iter()
         .find(|path| path.peer == PeerId(1))
         .expect("not swept yet");
-    assert_eq!(gone.ineligible, Some(Ineligible::PeerGone));
+    assert_eq!(gone.ineligible, Some(Ineligible::PeerDown));
     assert_eq!(view.best().map(|best| best.peer), Some(PeerId(2)));
 }
 
@@ -297,22 +293,16 @@ fn announced_without_attributes_means_withdrawn() {
     let mut rib = rib();
     announce(&mut rib, 1, &attributes(1, 1), [(1, 0), (2, 0)].into_iter());
     let octets = [0, 0, 0, 0, 32, 10, 65, 0, 1];
-    let batch = RouteBatch {
-        family: FAMILY,
-        attrs: None,
-        reach: NlriIter::new(FAMILY, true, &octets, 0),
-        unreach: NlriIter::new(FAMILY, true, &[], 0),
-    };
+    let reach = NlriIter::new(FAMILY, true, &octets, 0);
+    let unreach = NlriIter::new(FAMILY, true, &[], 0);
+    let mut batch = RouteBatch::new(FAMILY, None, reach, unreach);
     let done = rib.ingest(PeerId(1), &batch);
     assert_eq!((done.reach, done.unreach, done.remedy), (0, 1, None));
     assert!(rib.lookup(FAMILY, Net::V4(prefix(1))).is_none());
     assert!(rib.lookup(FAMILY, Net::V4(prefix(2))).is_some());
-    let cut_off = RouteBatch {
-        reach: NlriIter::new(FAMILY, true, &octets[..7], 0),
-        ..batch
-    };
+    batch.reach = NlriIter::new(FAMILY, true, &octets[..7], 0);
     assert_eq!(
-        rib.ingest(PeerId(1), &cut_off).remedy,
+        rib.ingest(PeerId(1), &batch).remedy,
         Some(Remedy::ResetSession)
     );
 }
@@ -335,7 +325,7 @@ fn meaningless_request_changes_nothing() {
     rib.peer_down(PeerId(77), DownMode::Stale(FamilySet::UNICAST));
     let done = announce(&mut rib, 1, &attributes(1, 1), [(1, 0)].into_iter());
     assert_eq!(done.reach, 1);
-    let mut cursor = Cursor::feed();
+    let mut cursor = Cursor::initial();
     let progress = rib.changes(nowhere, &mut cursor, Budget(1), &mut |_| {
         panic!("nothing there")
     });
@@ -343,12 +333,12 @@ fn meaningless_request_changes_nothing() {
     let stranger = Rib::ingest(
         &mut rib,
         PeerId(50),
-        &RouteBatch {
-            family: FAMILY,
-            attrs: None,
-            reach: NlriIter::new(FAMILY, false, &[], 0),
-            unreach: NlriIter::new(FAMILY, false, &[8, 10], 0),
-        },
+        &RouteBatch::new(
+            FAMILY,
+            None,
+            NlriIter::new(FAMILY, false, &[], 0),
+            NlriIter::new(FAMILY, false, &[8, 10], 0),
+        ),
     );
     assert_eq!(stranger, Ingested::default());
 }
@@ -356,7 +346,7 @@ fn meaningless_request_changes_nothing() {
 #[test]
 fn a_limit_refuses_what_is_new_and_takes_what_is_known() {
     let mut rib = rib();
-    let limit = |max, refuse| Some(PathLimit { max, refuse });
+    let limit = |max, refuse| Some(PathLimit::new(max, refuse));
     rib.limit_paths(PeerId(1), FAMILY, limit(3, true));
     let done = announce(&mut rib, 1, &attributes(1, 2), (0..5).map(|n| (n, 0)));
     assert_eq!((done.reach, done.limited, done.exceeded), (3, 2, false));
@@ -388,7 +378,7 @@ fn a_limit_refuses_what_is_new_and_takes_what_is_known() {
 fn paths_of_a_closed_session_do_not_count_to_the_limit() {
     let mut rib = rib();
     let refuse = true;
-    rib.limit_paths(PeerId(1), FAMILY, Some(PathLimit { max: 3, refuse }));
+    rib.limit_paths(PeerId(1), FAMILY, Some(PathLimit::new(3, refuse)));
     announce(&mut rib, 1, &attributes(1, 2), (0..3).map(|n| (n, 0)));
     settle(&mut rib);
     rib.peer_down(PeerId(1), DownMode::Flush);

@@ -11,10 +11,7 @@ use rib::{
 use crate::{FAMILY, announce, attributes, rib, settle};
 
 /// The room for a private member in `bgp-speaker`.
-const ROOM: Room = Room {
-    octets: (256 << 10) - 4096,
-    message_octets: 4096,
-};
+const ROOM: Room = Room::new((256 << 10) - 4096, 4096);
 
 const PREFIXES: u32 = 16_384;
 
@@ -101,7 +98,7 @@ fn interleaved_sets_do_not_end_a_step() {
     for sets in [1, 2, 128] {
         let (mut rib, group) = interleaved(sets, 25);
         let runs = sets as usize;
-        let private = steps(&mut rib, group, Some(Cursor::feed()), Budget(4096));
+        let private = steps(&mut rib, group, Some(Cursor::initial()), Budget(4096));
         assert_eq!(private, [(4096, runs); 4], "{sets} sets");
         let shared = steps(&mut rib, group, None, Budget(8192));
         assert_eq!(shared, [(8192, runs); 2], "{sets} sets");
@@ -111,7 +108,7 @@ fn interleaved_sets_do_not_end_a_step() {
 #[test]
 fn sets_of_their_own_end_a_step() {
     let (mut rib, group) = interleaved(PREFIXES, 25);
-    let own = [None, Some(Cursor::feed())];
+    let own = [None, Some(Cursor::initial())];
     for steps in own.map(|own| steps(&mut rib, group, own, Budget(4096))) {
         let routes: u32 = steps.iter().map(|step| step.0).sum();
         assert_eq!(routes, PREFIXES);

@@ -6,6 +6,7 @@ use crate::limits::RETRANSMIT;
 
 /// A link between two addresses. The default delivers at once and loses nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Link {
     /// The least time that a segment takes.
     pub latency: Duration,

@@ -35,6 +35,7 @@ pub trait Node {
 
 /// A speaker, and the events that it has reported.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Host {
     /// The speaker.
     pub speaker: Speaker,

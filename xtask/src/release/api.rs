@@ -6,9 +6,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::Outcome;
 use crate::runner;
-use crate::tidy::api::{LISTS, compare};
+use crate::tidy::api::{LISTS, breaking};
 
-/// Compares the lists of public items with those of a revision, or of the newest tag. A line that is gone
+/// Compares the lists of public items with those of a revision, or of the newest tag. A breaking change
 /// needs a new minor version, before 1.0, or a new major one.
 pub(super) fn check(root: &Path, since: Option<&str>) -> Result<Outcome> {
     let since = match since {
@@ -25,18 +25,21 @@ pub(super) fn check(root: &Path, since: Option<&str>) -> Result<Outcome> {
         &["ls-tree", "--name-only", &since, &format!("{LISTS}/")],
     )?;
     ensure!(!files.is_empty(), "{since} has no lists in {LISTS}");
-    let mut gone = 0;
+    let mut breaks = 0;
     for file in files.lines() {
         let before = git(root, &["show", &format!("{since}:{file}")])?;
         let after = std::fs::read_to_string(root.join(file)).unwrap_or_default();
-        for line in compare(&before, &after).0 {
-            println!("{file}: gone: {line}");
-            gone += 1;
+        for line in breaking(&before, &after) {
+            println!("{file}: {line}");
+            breaks += 1;
         }
     }
-    let remark = format!("{gone} lines gone since {since} ({former}), now {now}");
+    let remark = format!("{breaks} breaking changes since {since} ({former}), now {now}");
     println!("{remark}");
-    Ok(Outcome::of(gone == 0 || may_break(&former, &now)?, remark))
+    Ok(Outcome::of(
+        breaks == 0 || may_break(&former, &now)?,
+        remark,
+    ))
 }
 
 /// Returns whether programs may break between two versions.

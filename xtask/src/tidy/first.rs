@@ -5,7 +5,12 @@ use super::Finding;
 use super::files::File;
 
 /// Words in place of a subject. They begin no sentence of a page and no name of a test.
-pub const BANNED: &[&str] = &["nobody", "those", "what", "who", "whoever", "whom", "whose"];
+const BANNED: &str = include_str!("words/first.txt");
+
+/// Returns whether a word, in lower case, is one of them.
+pub fn is_banned(word: &str) -> bool {
+    BANNED.lines().any(|banned| banned == word)
+}
 
 /// Checks all pages, and the comments of sources and scripts. Questions may begin with any word.
 pub fn check(files: &[File]) -> Vec<Finding> {
@@ -50,7 +55,7 @@ fn check_text(file: &File, text: &str, has_sentences: bool) -> Vec<Finding> {
     let mut starts = true;
     for (at, token) in tokens.iter().enumerate() {
         let word = token.text.trim_matches(|c: char| !c.is_alphanumeric());
-        let is_banned = BANNED.contains(&word.to_lowercase().as_str());
+        let is_banned = is_banned(&word.to_lowercase());
         let rest = tokens.get(at..).unwrap_or_default();
         if (token.begins || starts) && is_banned && !is_question(rest) {
             let text = format!("`{word}` begins a sentence: begin it with its subject");

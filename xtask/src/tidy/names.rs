@@ -1,24 +1,17 @@
 //! Names in plain words; those of tests are subject, condition and outcome in at most 60 characters.
 
 use super::files::File;
-use super::first::BANNED;
+use super::first::is_banned;
 use super::{Finding, prose};
 
 /// Characters of a test's name.
 const LENGTH_MAX: usize = 60;
 
 /// Words that do not name an action or a state of a protocol. They are in no identifier.
-const UNCLEAR: &[&str] = &[
-    "anew", "deserted", "fellow", "fellows", "hear", "heard", "hears", "judge", "judged", "judges",
-    "nobody", "nobodys", "said", "say", "saying", "says", "somebody", "tell", "telling", "tells",
-    "told", "unheard", "unheeded", "untold", "whom", "whose",
-];
+const UNCLEAR: &str = include_str!("words/names.txt");
 
 /// More words and phrases that are in no name of a test.
-const UNCLEAR_IN_TESTS: &[&str] = &[
-    "any_more", "anybody", "comes", "goes", "gone", "knows", "ours", "stand", "stands", "theirs",
-    "what_it", "who", "whoever", "whomever",
-];
+const UNCLEAR_IN_TESTS: &str = include_str!("words/test-names.txt");
 
 /// Checks all identifiers, and the names of tests.
 pub fn check(files: &[File]) -> Vec<Finding> {
@@ -47,8 +40,8 @@ fn identifiers(file: &File) -> Vec<Finding> {
     let unclear = names.filter_map(|(line, name)| {
         let words = words(name);
         let word = UNCLEAR
-            .iter()
-            .find(|word| words.iter().any(|w| w == *word))?;
+            .lines()
+            .find(|word| words.iter().any(|w| w == word))?;
         let text = format!("`{name}`: replace `{word}`");
         Some(Finding::line(&file.path, line, text))
     });
@@ -80,11 +73,11 @@ fn function(line: &str) -> Option<&str> {
 
 fn mistake(name: &str) -> Option<String> {
     let first = name.split('_').next().unwrap_or_default();
-    if BANNED.contains(&first) {
+    if is_banned(first) {
         return Some(format!("`{name}`: begin the name with its subject"));
     }
     let words = format!("_{name}_");
-    let mut unclear = UNCLEAR_IN_TESTS.iter();
+    let mut unclear = UNCLEAR_IN_TESTS.lines();
     if let Some(word) = unclear.find(|word| words.contains(&format!("_{word}_"))) {
         return Some(format!("`{name}`: replace `{word}`"));
     }

@@ -1,5 +1,5 @@
-//! Plain language: words that mark sentences which must be read twice, counted in pages, comments and
-//! messages.
+//! Plain language: words that mark sentences which must be read twice, counted in the comments and the
+//! messages of each file, of each crate as a whole, and in each page.
 
 use std::collections::BTreeMap;
 
@@ -7,29 +7,8 @@ use super::Finding;
 use super::files::File;
 use super::prose::{self, Word};
 
-/// The markers, each as its words.
-const MARKERS: &[&[&str]] = &[
-    &["who"],
-    &["whom"],
-    &["whose"],
-    &["nobody"],
-    &["anybody"],
-    &["somebody"],
-    &["told"],
-    &["tells"],
-    &["anew"],
-    &["once", "more"],
-    &["by", "hand"],
-    &["is", "none"],
-    &["are", "none"],
-    &["of", "ours"],
-    &["of", "theirs"],
-    &["what", "of"],
-    &["goes", "before"],
-    &["stands", "by"],
-    &["stands", "in"],
-    &["meanwhile"],
-];
+/// The markers, one a line.
+const MARKERS: &str = include_str!("words/markers.txt");
 
 /// Texts of fewer words are short.
 const SHORT_WORDS: usize = 600;
@@ -40,44 +19,65 @@ const SHORT_MAX: usize = 3;
 /// Markers in 1,000 words of a page.
 const PAGE_MAX: usize = 1;
 
-/// Markers in 1,000 words of a crate's comments.
+/// Markers in 1,000 words of comments.
 const COMMENTS_MAX: usize = 2;
 
-/// Markers in 1,000 words of a crate's text literals.
+/// Markers in 1,000 words of text literals.
 const TEXTS_MAX: usize = 1;
 
-/// Checks pages one by one, and the source of each crate as a whole.
+/// Checks pages and sources one by one, and the source of each crate as a whole.
 pub fn check(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut comments: BTreeMap<&str, Prose> = BTreeMap::new();
-    let mut texts: BTreeMap<&str, Prose> = BTreeMap::new();
+    let mut crates: BTreeMap<&str, Code> = BTreeMap::new();
     for file in files {
-        if file.path.starts_with("xtask/src/tidy") {
-            continue;
-        }
         let path = file.path.display().to_string();
         if file.is_markdown() {
-            let mut page = Prose::default();
-            page.add(&path, &prose::page(&file.text));
+            let page = Prose::of(&path, &prose::page(&file.text));
             findings.extend(page.finding(&path, "the page", PAGE_MAX));
         } else if file.is_rust() {
-            let source = prose::source(&file.text);
-            let (member, path) = (file.member(), path.as_str());
-            let all = comments.entry(member).or_default();
-            all.add(path, &source.comments);
-            if !file.is_test() && !path.contains("tests/") {
-                let source = prose::source(file.without_tests());
-                texts.entry(member).or_default().add(path, &source.texts);
+            let code = Code::of(file, &path);
+            let found = code.findings(&path);
+            // A crate is reported for its files, if they have findings.
+            if found.is_empty() {
+                crates.entry(file.member()).or_default().add(code);
             }
+            findings.extend(found);
         }
     }
-    for (member, all) in &comments {
-        findings.extend(all.finding(member, "comments", COMMENTS_MAX));
-    }
-    for (member, all) in &texts {
-        findings.extend(all.finding(member, "messages", TEXTS_MAX));
-    }
+    let crates = crates.iter();
+    findings.extend(crates.flat_map(|(member, code)| code.findings(member)));
     findings
+}
+
+/// The comments and the text literals of source.
+#[derive(Debug, Default)]
+struct Code {
+    comments: Prose,
+    texts: Prose,
+}
+
+impl Code {
+    /// Returns those of a file; the text literals of tests are left out.
+    fn of(file: &File, path: &str) -> Self {
+        let comments = Prose::of(path, &prose::source(&file.text).comments);
+        let is_test = file.is_test() || path.contains("tests/");
+        let texts = match is_test {
+            true => Prose::default(),
+            false => Prose::of(path, &prose::source(file.without_tests()).texts),
+        };
+        Self { comments, texts }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.comments.add(other.comments);
+        self.texts.add(other.texts);
+    }
+
+    fn findings(&self, path: &str) -> Vec<Finding> {
+        let comments = self.comments.finding(path, "comments", COMMENTS_MAX);
+        let texts = self.texts.finding(path, "messages", TEXTS_MAX);
+        comments.into_iter().chain(texts).collect()
+    }
 }
 
 /// The words of a text, and its markers with their places.
@@ -88,19 +88,28 @@ struct Prose {
 }
 
 impl Prose {
-    fn add(&mut self, path: &str, words: &[Word]) {
-        self.words += words.len();
+    fn of(path: &str, words: &[Word]) -> Self {
+        let mut markers = Vec::new();
         for at in 0..words.len() {
             let from = words.get(at..).unwrap_or_default();
-            let begins = |marker: &&&[&str]| {
+            let begins = |marker: &&str| {
                 let given = from.iter().map(|word| word.text.as_str());
-                given.take(marker.len()).eq(marker.iter().copied())
+                let count = marker.split(' ').count();
+                given.take(count).eq(marker.split(' '))
             };
-            if let (Some(marker), Some(word)) = (MARKERS.iter().find(begins), from.first()) {
-                let place = format!("{path}:{} `{}`", word.line, marker.join(" "));
-                self.markers.push(place);
+            if let (Some(marker), Some(word)) = (MARKERS.lines().find(begins), from.first()) {
+                markers.push(format!("{path}:{} `{marker}`", word.line));
             }
         }
+        Self {
+            words: words.len(),
+            markers,
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.words += other.words;
+        self.markers.extend(other.markers);
     }
 
     fn finding(&self, path: &str, what: &str, most: usize) -> Option<Finding> {

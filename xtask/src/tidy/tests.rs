@@ -429,10 +429,34 @@ fn markers_of_unclear_sentences_are_found() {
     );
     let found = texts(&plain::check(&[source]));
     assert!(
-        found.contains("new: comments: 4 markers of unclear sentences in 4 words"),
+        found.contains("new/src/a.rs: comments: 4 markers of unclear sentences in 4 words"),
         "{found}"
     );
-    assert!(found.contains("new: messages: 4 markers"), "{found}");
+    assert!(
+        found.contains("new/src/a.rs: messages: 4 markers"),
+        "{found}"
+    );
+}
+
+#[test]
+fn markers_of_each_file_and_of_a_crate_are_counted() {
+    let comments = |path: &str, markers: usize, words: usize| {
+        let text = "// by hand\n".repeat(markers) + &"// word\n".repeat(words);
+        File::new(path, text)
+    };
+    let check = |files: &[File]| texts(&plain::check(files));
+    let many = comments("new/src/a.rs", 0, 3000);
+    let found = check(&[many, comments("new/src/b.rs", 4, 10)]);
+    assert!(found.starts_with("new/src/b.rs: comments: 4"), "{found}");
+    let short = ["new/src/a.rs", "new/src/b.rs"].map(|path| comments(path, 3, 10));
+    let found = check(&short);
+    assert!(found.starts_with("new: comments: 6 markers"), "{found}");
+    let own = comments("xtask/src/tidy/plain.rs", 4, 10);
+    let found = check(&[own]);
+    assert!(
+        found.starts_with("xtask/src/tidy/plain.rs: comments: 4"),
+        "{found}"
+    );
 }
 
 #[test]

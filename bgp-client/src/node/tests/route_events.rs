@@ -40,7 +40,7 @@ async fn read(path: &Path, watch: Option<u64>, count: usize) -> Vec<EventRecord>
 // Promise (Daemons): Events of one route are reported in the order of its changes.
 /// One watch is all there are in this process: others would count for it, too.
 #[tokio::test]
-async fn events_of_a_route_come_in_the_order_of_what_happened() {
+async fn events_of_a_route_are_in_order() {
     let directory = tempfile::tempdir().expect("directory");
     let path = directory.path().join("control.sock");
     let _control = Control::bind(&path).expect("bound");
@@ -63,10 +63,8 @@ async fn events_of_a_route_come_in_the_order_of_what_happened() {
     host.settle();
     host.announce(PREFIX, true);
     host.announce(PREFIX, false);
-    let faults = fib_sync::memory::Faults {
-        refuse: 1000,
-        ..Default::default()
-    };
+    let mut faults = fib_sync::memory::Faults::default();
+    faults.refuse = 1000;
     host.kernel.borrow_mut().set_faults(faults);
     host.announce(PREFIX, true);
     let events = read(&path, watch, 6).await;

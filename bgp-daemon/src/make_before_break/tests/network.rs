@@ -246,20 +246,16 @@ impl testkit::Node for Node {
 
 /// A policy that makes every route the last choice.
 fn farewell() -> Policy {
-    let term = Term {
-        name: "farewell".into(),
-        when: Vec::new(),
-        edit: vec![
+    let term = Term::new(
+        "farewell",
+        Vec::new(),
+        vec![
             Edit::AddCommunity(Community::GRACEFUL_SHUTDOWN),
             Edit::SetLocalPref(0),
         ],
-        then: Then::Next,
-    };
-    Policy::from(Rules {
-        name: "farewell".into(),
-        terms: vec![term],
-        otherwise: Outcome::Accept,
-    })
+        Then::Next,
+    );
+    Policy::from(Rules::new("farewell", vec![term], Outcome::Accept))
 }
 
 /// A node's own route.

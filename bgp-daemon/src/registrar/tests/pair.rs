@@ -168,7 +168,7 @@ fn claimed_id_is_released_to_its_assigned_node() {
 
 /// A node of another implementation, such as Calico's own reflectors, is in the datastore as well.
 #[test]
-fn an_id_of_a_node_that_never_registers_is_left_to_it() {
+fn id_of_unregistered_node_is_not_taken() {
     let mut pair = Pair::new();
     pair.node("old", 9, r#","routeReflectorClusterID":"10.0.0.1""#);
     pair.begin("rr1");

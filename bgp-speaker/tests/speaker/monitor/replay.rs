@@ -132,17 +132,11 @@ fn policy(number: u8) -> Policy {
             (vec![], vec![community], Then::Accept)
         }
     };
-    let name = "1".into();
-    Policy::from(Rules {
-        name: number.to_string(),
-        terms: vec![Term {
-            name,
-            when,
-            edit,
-            then,
-        }],
-        otherwise: Outcome::Accept,
-    })
+    Policy::from(Rules::new(
+        number.to_string(),
+        vec![Term::new("1", when, edit, then)],
+        Outcome::Accept,
+    ))
 }
 
 fn reflector(import: u8, export: u8, add_path: bool) -> SpeakerConfig {
@@ -163,10 +157,8 @@ fn client(number: usize) -> SpeakerConfig {
     let mut config = speaker_config(number);
     let mut peer = neighbor(number, REFLECTOR, Role::Internal);
     if number == CLIENTS[0] {
-        peer.session.graceful_restart = Some(GracefulRestartConfig {
-            families_forwarding: FamilySet::UNICAST,
-            ..GracefulRestartConfig::default()
-        });
+        peer.session.graceful_restart =
+            Some(GracefulRestartConfig::default().with_forwarding(FamilySet::UNICAST));
     }
     if number == CLIENTS[1] {
         peer.session.add_path_send = FamilySet::UNICAST;
@@ -222,8 +214,8 @@ impl World {
             Op::Crash(number) => {
                 self.network.start(number, at(number), client(number));
             }
-            Op::AskRefresh(client) => self.ask_refresh(REFLECTOR, client),
-            Op::BeAsked(client) => self.ask_refresh(client, REFLECTOR),
+            Op::AskRefresh(client) => self.request_refresh(REFLECTOR, client),
+            Op::BeAsked(client) => self.request_refresh(client, REFLECTOR),
             Op::Import(import) => self.policies.0 = import,
             Op::Export(export) => self.policies.1 = export,
             Op::Pass(seconds) => self.network.advance(Duration::from_secs(seconds)),
@@ -263,7 +255,7 @@ impl World {
         self.network.speaker_mut(client).handle(now, input);
     }
 
-    fn ask_refresh(&mut self, us: usize, them: usize) {
+    fn request_refresh(&mut self, us: usize, them: usize) {
         let speaker = self.network.speaker_mut(us);
         let mut peers = speaker.peers();
         let peer = peers.find(|peer| peer.config.remote == at(them));
@@ -271,7 +263,7 @@ impl World {
         drop(peers);
         if let Some(peer) = peer {
             // Without a session nothing is requested.
-            let _ = speaker.ask_refresh(peer, None);
+            let _ = speaker.request_refresh(peer, None);
         }
     }
 

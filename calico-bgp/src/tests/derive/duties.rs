@@ -87,7 +87,7 @@ fn pools_use_tunnels_if_the_client_programs_them() {
 
 /// Its encapsulation is unknown: Felix may program the routes into it.
 #[test]
-fn a_pool_that_was_never_readable_is_left_to_felix() {
+fn unreadable_new_pool_is_not_programmed() {
     let bad = r#"{"spec":{"cidr":"10.70.1.0/16","vxlanMode":"Sometimes"}}"#;
     let good = r#"{"spec":{"cidr":"10.70.0.0/16","vxlanMode":"Never"}}"#;
     let pool = key("ippools/new");

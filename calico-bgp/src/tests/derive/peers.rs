@@ -214,7 +214,7 @@ fn address_of_the_node_itself_is_no_peer_and_is_reported() {
 
 // Promise (Datastore): A peer whose TCP-MD5 password cannot be read stays down.
 #[test]
-fn a_password_that_is_missing_keeps_the_session_down() {
+fn missing_password_keeps_the_session_down() {
     let tor = r#"{"spec":{"peerIP":"10.0.0.254","asNumber":64700,"password":{"secretKeyRef":{"name":"bgp","key":"tor"}}}}"#;
     let mesh = r#"{"metadata":{"name":"default"},"spec":{"nodeMeshPassword":{"secretKeyRef":{"name":"bgp","key":"mesh"}}}}"#;
     let mut contents = with(&[]);

@@ -15,14 +15,14 @@ fn evaluated(
         panic!("IPv4 here");
     };
     let attributes = Box::new(attributes);
-    let route = RouteContext {
-        family: Family::IPV4_UNICAST,
-        net: Net::V4(v4.into()),
-        attributes: &attributes,
+    let route = RouteContext::new(
+        Family::IPV4_UNICAST,
+        Net::V4(v4.into()),
+        &attributes,
         source,
-        peer: Role::Internal,
-        interface: interface.map(|name| name.parse().expect("a name")),
-    };
+        Role::Internal,
+    )
+    .with_interface(interface.map(|name| name.parse().expect("a name")));
     match policy.evaluate(&route) {
         Verdict::Accept => Some(*attributes),
         Verdict::AcceptWith(edited) => Some(*edited),
@@ -155,7 +155,7 @@ fn communities_by_prefix() {
 }
 
 #[test]
-fn filters_come_first_and_the_rest_is_as_without() {
+fn filters_precede_the_other_terms() {
     let tor = (
         "bgppeers/tor",
         r#"{"spec":{"peerIP":"10.0.0.253","asNumber":64512,"filters":["one","two","none"]}}"#,

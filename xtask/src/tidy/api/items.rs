@@ -1,6 +1,6 @@
 //! Public items of a crate's source, a line each.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,24 +8,33 @@ use anyhow::{Context, Result};
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::{
-    Attribute, Field, Fields, ImplItem, Item, ItemEnum, ItemImpl, ItemMod, ItemStruct, ItemTrait,
-    Meta, TraitItem, Type, UseTree, Visibility,
+    Attribute, Field, Fields, ImplItem, Item, ItemEnum, ItemImpl, ItemMacro, ItemMod, ItemStruct,
+    ItemTrait, Meta, TraitItem, Type, UseTree, Visibility,
 };
 
-/// Returns the lines of a crate with this `lib.rs`, in order.
-pub(super) fn of_crate(lib: &Path) -> Result<BTreeSet<String>> {
-    let mut list = List::default();
+use super::expand::Rules;
+
+/// The public items of a crate.
+#[derive(Debug, Default)]
+pub(super) struct Items {
+    /// A line for each item, field and variant.
+    pub(super) lines: BTreeSet<String>,
+    /// Enums, and structs whose fields all have names and are public, without `#[non_exhaustive]`.
+    pub(super) exhaustive: BTreeSet<String>,
+}
+
+/// Returns the items of a crate with this `lib.rs`.
+pub(super) fn of_crate(lib: &Path) -> Result<Items> {
     let directory = lib.parent().unwrap_or(lib).to_owned();
+    // The first time for the macros, which may be defined after the file that uses them.
+    let mut first = List::default();
+    first.file(lib, &directory, "")?;
+    let mut list = List {
+        macros: Some(first.defined),
+        ..List::default()
+    };
     list.file(lib, &directory, "")?;
-    // Of types that are not public, nothing shows.
-    let List {
-        mut lines,
-        impls,
-        types,
-    } = list;
-    let of_types = impls.into_iter().filter(|(name, _)| types.contains(name));
-    lines.extend(of_types.map(|(_, line)| line));
-    Ok(lines)
+    Ok(list.items_of_types())
 }
 
 #[derive(Default)]
@@ -35,9 +44,28 @@ struct List {
     impls: Vec<(String, String)>,
     /// Public types.
     types: BTreeSet<String>,
+    exhaustive: BTreeSet<String>,
+    /// Macros that the crate defines.
+    defined: BTreeMap<String, Rules>,
+    /// All macros of the crate; `None` while they are collected.
+    macros: Option<BTreeMap<String, Rules>>,
 }
 
 impl List {
+    /// Adds the lines about public types.
+    fn items_of_types(self) -> Items {
+        let Self {
+            mut lines,
+            impls,
+            types,
+            exhaustive,
+            ..
+        } = self;
+        let of_types = impls.into_iter().filter(|(name, _)| types.contains(name));
+        lines.extend(of_types.map(|(_, line)| line));
+        Items { lines, exhaustive }
+    }
+
     fn file(&mut self, path: &Path, directory: &Path, place: &str) -> Result<()> {
         let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let file = syn::parse_file(&text).with_context(|| path.display().to_string())?;
@@ -49,6 +77,7 @@ impl List {
             match item {
                 Item::Mod(module) => self.module(module, directory, place)?,
                 Item::Impl(block) => self.block(block),
+                Item::Macro(item) => self.macro_item(item, directory, place)?,
                 other => self.item(other, place),
             }
         }
@@ -81,6 +110,40 @@ impl List {
         }
     }
 
+    /// A definition, or the items that an invocation makes. A macro of another crate is listed as its
+    /// tokens.
+    fn macro_item(&mut self, item: &ItemMacro, directory: &Path, place: &str) -> Result<()> {
+        let Some(condition) = condition(&item.attrs) else {
+            return Ok(());
+        };
+        if let Some(name) = &item.ident {
+            let rules = Rules::read(item.mac.tokens.clone());
+            let rules = rules.with_context(|| format!("macro {name}"))?;
+            self.defined.insert(name.to_string(), rules);
+            return Ok(());
+        }
+        let Some(macros) = &self.macros else {
+            return Ok(());
+        };
+        let name = item
+            .mac
+            .path
+            .segments
+            .last()
+            .map(|last| last.ident.to_string());
+        if let Some(rules) = name.as_ref().and_then(|name| macros.get(name)) {
+            let made = rules.items(&item.mac.tokens);
+            let made = made.with_context(|| format!("{}!", shown(&item.mac.path)))?;
+            return self.items(&made, directory, place);
+        }
+        let made = without_documents(item.mac.tokens.clone()).to_string();
+        for part in made.split(" , ").flat_map(|part| part.split(" ; ")) {
+            let text = format!("{}! {}", shown(&item.mac.path), tidied(part));
+            self.line(place, &text, &condition);
+        }
+        Ok(())
+    }
+
     fn line(&mut self, place: &str, text: &str, condition: &str) {
         self.lines.insert(format!("{place}{text}{condition}"));
     }
@@ -95,14 +158,12 @@ impl List {
             Item::Trait(item) => (&item.attrs, &item.vis),
             Item::Type(item) => (&item.attrs, &item.vis),
             Item::Use(item) => (&item.attrs, &item.vis),
-            // Items that a macro of the crate makes; a definition has a name.
-            Item::Macro(item) if item.ident.is_none() => (&item.attrs, &Visibility::Inherited),
             _ => return,
         };
         let Some(condition) = condition(attributes) else {
             return;
         };
-        if !is_public(visibility) && !matches!(item, Item::Macro(_)) {
+        if !is_public(visibility) {
             return;
         }
         match item {
@@ -123,13 +184,6 @@ impl List {
                 self.line(place, &text, &condition);
             }
             Item::Use(item) => self.uses(&item.tree, "", place, &condition),
-            Item::Macro(item) => {
-                let made = without_documents(item.mac.tokens.clone()).to_string();
-                for part in made.split(" , ").flat_map(|part| part.split(" ; ")) {
-                    let text = format!("{}! {}", shown(&item.mac.path), tidied(part));
-                    self.line(place, &text, &condition);
-                }
-            }
             _ => {}
         }
     }
@@ -174,6 +228,8 @@ impl List {
         }
         if is_closed {
             self.line(place, &format!("{name} has private fields"), condition);
+        } else if open.is_empty() && matches!(&item.fields, Fields::Named(_)) {
+            self.exhaustive.insert(format!("{place}{name}"));
         }
     }
 
@@ -182,6 +238,9 @@ impl List {
         let open = self.named(&name, &item.attrs);
         let text = format!("{open}enum {name}{}", shown(&item.generics));
         self.line(place, &text, condition);
+        if open.is_empty() {
+            self.exhaustive.insert(format!("{place}{name}"));
+        }
         for variant in &item.variants {
             let fields = variant.fields.iter().enumerate();
             let fields: Vec<String> = fields.map(|(at, field)| field_text(at, field)).collect();
@@ -205,6 +264,9 @@ impl List {
         self.line(place, &text, condition);
         for item in &item.items {
             let text = match item {
+                TraitItem::Fn(function) if function.default.is_some() => {
+                    format!("{} {{ .. }}", shown(&function.sig))
+                }
                 TraitItem::Fn(function) => shown(&function.sig),
                 TraitItem::Const(constant) => {
                     format!("const {}: {}", constant.ident, shown(&constant.ty))
@@ -358,14 +420,37 @@ fn tidied(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn lines(source: &str) -> Vec<String> {
+    fn items(source: &str) -> Items {
         let file = syn::parse_file(source).expect("Rust");
         let mut list = List::default();
-        list.items(&file.items, Path::new("."), "").expect("items");
-        let impls = list.impls.into_iter();
-        let impls = impls.filter(|(name, _)| list.types.contains(name));
-        list.lines.extend(impls.map(|(_, line)| line));
-        list.lines.into_iter().collect()
+        let here = Path::new(".");
+        list.items(&file.items, here, "").expect("items");
+        list.macros = Some(std::mem::take(&mut list.defined));
+        list.items(&file.items, here, "").expect("items");
+        list.items_of_types()
+    }
+
+    fn lines(source: &str) -> Vec<String> {
+        items(source).lines.into_iter().collect()
+    }
+
+    #[test]
+    fn open_types_and_values_are_not_exhaustive() {
+        let found = items(
+            "
+            #[non_exhaustive] pub enum Open { One }
+            pub enum Closed { One }
+            #[non_exhaustive] pub struct OpenStruct { pub x: u8 }
+            pub struct Point { pub x: u8, pub y: u8 }
+            pub struct Private { pub x: u8, y: u8 }
+            pub struct Number(pub u8);
+            pub struct Unit;
+            struct Inner { pub x: u8 }
+            pub mod inner { pub enum Kind {} }
+            ",
+        );
+        let found: Vec<_> = found.exhaustive.into_iter().collect();
+        assert_eq!(found, ["Closed", "Point", "inner::Kind"]);
     }
 
     #[test]
@@ -414,5 +499,37 @@ mod tests {
         let other = lines("wire! { pub struct Code(u8) { A = 1, /** Two. */ B = 2 } }");
         assert_eq!(one, other);
         assert_eq!(one, ["wire! B = 2 }", "wire! pub struct Code(u8) { A = 1"]);
+    }
+
+    #[test]
+    fn items_of_own_macro_are_listed_as_others() {
+        let source = "
+            macro_rules! kinds {
+                ($(#[$meta:meta])* $name:ident: $($(#[$doc:meta])* $kind:ident = $number:literal,)+
+                 fields $($field:ident $(as $as:ident)?: $type:ty),* $(,)?) => {
+                    $(#[$meta])* pub enum $name { $($(#[$doc])* $kind,)+ }
+                    impl $name { pub const ALL: [Self; 2] = [$(Self::$kind),+]; }
+                    pub struct Fields { $($(pub $as: u8,)? pub $field: $type,)* }
+                };
+            }
+            kinds! {
+                /// Kinds.
+                #[non_exhaustive]
+                Kind: /// The first one.
+                One = 1, Two = 2, fields a: Vec<u8>, b as c: Option<u16>,
+            }
+        ";
+        let expected = [
+            "Fields.a: Vec<u8>",
+            "Fields.b: Option<u16>",
+            "Fields.c: u8",
+            "Kind::One",
+            "Kind::Two",
+            "Kind::const ALL: [Self; 2]",
+            "non_exhaustive enum Kind",
+            "struct Fields",
+        ];
+        assert_eq!(lines(source), expected);
+        assert!(items(source).exhaustive.contains("Fields"));
     }
 }
