@@ -38,6 +38,9 @@ impl Speaker {
             limited = limited.or_else(|| self.watch_limit(now, peer, batch.family, &ingested));
             faults.extend(ingested.faults);
         }
+        if faults.is_empty() {
+            return limited;
+        }
         let rejected = self.record_faults(now, peer, body, faults);
         rejected.map(bgp_fsm::Input::Rejected).or(limited)
     }
@@ -45,6 +48,7 @@ impl Speaker {
     /// Records a malformed message for the operator and returns the strongest action.
     /// Treat-as-withdraw and attribute discard are already done; the caller performs a session
     /// reset.
+    #[cold]
     fn record_faults(
         &mut self,
         now: Instant,

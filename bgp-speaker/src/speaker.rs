@@ -450,37 +450,43 @@ impl Speaker {
         let mut rejected = None;
         while let Some(output) = self.roster.get_mut(peer)?.session.poll_output() {
             match output {
-                bgp_fsm::Output::Dial => self.dial(peer),
-                bgp_fsm::Output::Close(conn) => {
-                    self.outputs.push_back(Output::Close { peer, conn })
-                }
-                bgp_fsm::Output::State(state) => {
-                    let name = self.peer_name(peer).into();
-                    self.outputs
-                        .push_back(Output::Event(Event::State { peer, name, state }));
-                }
-                bgp_fsm::Output::Established(params) => self.up(now, peer, *params),
                 bgp_fsm::Output::Update(body) if rejected.is_none() => {
                     rejected = self.update(now, peer, &body);
                 }
                 bgp_fsm::Output::Update(_) => {}
-                bgp_fsm::Output::Refresh(refresh) => self.refresh(now, peer, refresh),
-                bgp_fsm::Output::Unopened { conn, reason } => {
-                    self.count_end(now, peer, conn, &reason);
-                }
-                bgp_fsm::Output::Down(reason) => self.down(now, peer, reason),
-                bgp_fsm::Output::Promote => self.outputs.push_back(Output::Promote(peer)),
-                bgp_fsm::Output::Probe { conn, begins } => {
-                    let probe = Output::Probe { peer, conn, begins };
-                    self.outputs.push_back(probe);
-                }
-                bgp_fsm::Output::HeldEnded(end) => {
-                    let ended = Event::HeldEnded { peer, end };
-                    self.outputs.push_back(Output::Event(ended));
-                }
+                other => self.session_output(now, peer, other),
             }
         }
         rejected
+    }
+
+    /// Performs an output that is not an UPDATE. It stands apart from the code for UPDATEs, which
+    /// must fit into the processor's instruction cache.
+    #[cold]
+    fn session_output(&mut self, now: Instant, peer: PeerId, output: bgp_fsm::Output) {
+        match output {
+            bgp_fsm::Output::Dial => self.dial(peer),
+            bgp_fsm::Output::Close(conn) => self.outputs.push_back(Output::Close { peer, conn }),
+            bgp_fsm::Output::State(state) => {
+                let name = self.peer_name(peer).into();
+                let event = Event::State { peer, name, state };
+                self.outputs.push_back(Output::Event(event));
+            }
+            bgp_fsm::Output::Established(params) => self.up(now, peer, *params),
+            bgp_fsm::Output::Update(_) => {}
+            bgp_fsm::Output::Refresh(refresh) => self.refresh(now, peer, refresh),
+            bgp_fsm::Output::Unopened { conn, reason } => self.count_end(now, peer, conn, &reason),
+            bgp_fsm::Output::Down(reason) => self.down(now, peer, reason),
+            bgp_fsm::Output::Promote => self.outputs.push_back(Output::Promote(peer)),
+            bgp_fsm::Output::Probe { conn, begins } => {
+                let probe = Output::Probe { peer, conn, begins };
+                self.outputs.push_back(probe);
+            }
+            bgp_fsm::Output::HeldEnded(end) => {
+                let ended = Event::HeldEnded { peer, end };
+                self.outputs.push_back(Output::Event(ended));
+            }
+        }
     }
 
     fn dial(&mut self, peer: PeerId) {
@@ -548,10 +554,13 @@ impl Speaker {
 
     /// Removes a peer whose session has ended for good.
     pub(crate) fn retire(&mut self, peer: PeerId) {
-        let spent = self.roster.get(peer).is_some_and(Peer::is_spent);
-        if !spent {
-            return;
+        if self.roster.get(peer).is_some_and(Peer::is_spent) {
+            self.remove_spent(peer);
         }
+    }
+
+    #[cold]
+    fn remove_spent(&mut self, peer: PeerId) {
         if let Some(at) = self.roster.get(peer).and_then(|peer| peer.armed) {
             self.timers.remove(&(at, peer));
         }

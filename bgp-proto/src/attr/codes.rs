@@ -1,7 +1,7 @@
 //! Sets of attribute types.
 
 use crate::attr::code::AttrCode;
-use crate::attr::table::position;
+use crate::attr::table::{Row, TABLE, position};
 
 /// A set of types of path attributes that have a row in the table; others are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +32,16 @@ impl AttrCodes {
     /// Removes a type.
     pub fn remove(&mut self, code: AttrCode) {
         self.0 &= !Self::bit(code);
+    }
+
+    /// Returns the rows of the types, in the order of the codes.
+    pub(crate) fn rows(self) -> impl Iterator<Item = &'static Row> {
+        let mut left = self.0;
+        core::iter::from_fn(move || {
+            let row = TABLE.get(left.trailing_zeros() as usize)?;
+            left &= left - 1;
+            Some(row)
+        })
     }
 
     /// Returns whether the set has a type.

@@ -3,7 +3,21 @@
 use alloc::vec::Vec;
 
 use crate::attr::code::{AttrCode, FLAG_EXTENDED_LENGTH, FLAG_PARTIAL};
-use crate::attr::table::{Attributes, COMMON, TABLE};
+use crate::attr::codes::AttrCodes;
+use crate::attr::field::Field;
+use crate::attr::table::{Attributes, Place, Visitor};
+
+/// The typed attributes of a set that are sent.
+struct Sent(AttrCodes);
+
+impl Visitor for Sent {
+    #[inline]
+    fn field<F: Field>(&mut self, code: AttrCode, _: Place, field: &F) {
+        if field.is_sent() {
+            self.0.insert(code);
+        }
+    }
+}
 
 impl Attributes {
     /// Appends the set's canonical encoding: attributes in the order of their codes, lengths in the
@@ -17,13 +31,17 @@ impl Attributes {
     /// A set too large for any message gives octets that no [`UpdateWriter`](crate::UpdateWriter)
     /// accepts.
     pub fn encode(&self, as4: bool, out: &mut Vec<u8>) {
+        let mut sent = Sent(AttrCodes::NONE);
+        self.visit(&mut sent);
+        if self.rare.has_room() {
+            self.rare.visit(&mut sent);
+        }
+        if !as4 {
+            sent.0.insert(AttrCode::As4Path);
+            sent.0.insert(AttrCode::As4Aggregator);
+        }
         let mut unknown = self.unknown.iter().peekable();
-        let rows: &[_] = if self.rare.has_room() {
-            &TABLE
-        } else {
-            &COMMON
-        };
-        for row in rows {
+        for row in sent.0.rows() {
             while let Some(attr) = unknown.next_if(|attr| attr.code < row.code) {
                 attr.encode(out);
             }

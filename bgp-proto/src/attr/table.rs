@@ -331,15 +331,10 @@ table! {
     }
 }
 
-/// Rows of sets without a rare attribute.
-const COMMON_ROWS: usize = FIELDS.len() + OTHERS.len();
-const ROWS: usize = COMMON_ROWS + RARE.len();
+const ROWS: usize = FIELDS.len() + OTHERS.len() + RARE.len();
 
-/// Every attribute that a set without rare ones can have, in the order of the codes, which is also
-/// the order in which they are sent.
-pub(crate) static COMMON: [Row; COMMON_ROWS] = sorted([FIELDS, OTHERS, &[]]);
-
-/// Every attribute that is read, in the order of the codes.
+/// Every attribute that is read, in the order of the codes, which is also the order in which they
+/// are sent.
 pub(crate) static TABLE: [Row; ROWS] = TABLE_ROWS;
 const TABLE_ROWS: [Row; ROWS] = sorted([FIELDS, OTHERS, RARE]);
 
@@ -390,7 +385,6 @@ mod tests {
     #[test]
     fn rows_are_in_the_order_of_codes() {
         assert!(TABLE.is_sorted_by(|one, two| one.code < two.code));
-        assert!(COMMON.is_sorted_by(|one, two| one.code < two.code));
         for each in &TABLE {
             assert_eq!(row(each.code).map(|row| row.code), Some(each.code));
             assert!(each.code.is_known(), "reports need a name");

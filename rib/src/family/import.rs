@@ -163,6 +163,7 @@ impl Import {
     }
 
     /// Does the same with the rules' verdict on one destination, and the validation of its origin.
+    #[inline(never)]
     fn evaluated(self, shared: &mut Shared, peer: PeerId, row: &FamilyRow, nlri: Nlri<'_>) -> Self {
         let evaluated = self.by_rules(shared, peer, row, nlri.net);
         if evaluated.accepted.is_none() || evaluated.reason.is_some() {
@@ -213,6 +214,7 @@ impl Import {
     }
 
     /// Releases the references that [`Import::evaluated`] acquired beside those of `import`.
+    #[inline(never)]
     fn release_edited(self, shared: &mut Shared, import: &Self) {
         if let Some(edited) = self.accepted.filter(|id| Some(*id) != import.accepted) {
             shared.release(edited);
