@@ -2,7 +2,7 @@
 //!
 //! The enum, the history, the log, the control socket and `docs/operate/events.md` are made from the
 //! rows. Names and fields are an interface: they are added, never renamed or removed, unless
-//! [`VERSION`] grows.
+//! [`VERSION`] grows. `names.txt` has them as they were committed; a test compares both.
 
 #[macro_use]
 mod session;
