@@ -106,8 +106,8 @@ pub use resource::strict::{encode_over, encode_strict};
 pub use resource::workload_endpoint::{EndpointPort, IpNat, WorkloadEndpointSpec};
 pub use resource::{API_VERSION, EncodeError, Metadata, RawSpec, Resource, Spec};
 pub use schema::{
-    Declared, Program, Standing, UnsupportedField, declared, is_public_field, known_fields,
-    unsupported_fields, unsupported_in_rule,
+    Declared, Program, Severity, Standing, UnsupportedField, declared, is_public_field,
+    known_fields, unsupported_fields, unsupported_in_rule,
 };
 pub use secret::{is_secretive, without_values};
 pub use selector::{Selector, SelectorError};

@@ -8,6 +8,7 @@ mod felix_configuration;
 mod others;
 mod policy;
 mod routing;
+mod severity;
 #[cfg(test)]
 mod tests;
 mod unsupported;
@@ -18,6 +19,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use crate::key::kind::Kind;
+pub use severity::Severity;
 pub use unsupported::{UnsupportedField, unsupported_fields, unsupported_in_rule};
 
 /// A part of the suite that supports a field.

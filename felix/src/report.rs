@@ -1,5 +1,7 @@
 //! Answers of the control socket.
 
+use std::collections::BTreeSet;
+
 use calico_model::EndpointState;
 use daemon_common::report::{
     Endpoint, EndpointFigures, Endpoints, Fact, Fib, FibHop, FibRoute, KernelFigures, Rule, Rules,
@@ -10,6 +12,7 @@ use ipnet::IpNet;
 
 use crate::agent::{Agent, EndpointView, Waiting};
 use crate::apply::LinuxHost;
+use crate::calc::Problem;
 use crate::limits::PROBLEMS_SHOWN_MAX;
 use crate::render::{Control, TABLE, rule_text};
 
@@ -176,17 +179,7 @@ pub struct Process {
 /// Returns the status of the daemon.
 pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
     let mut waiting: Vec<String> = agent.waiting_for().iter().map(waiting).collect();
-    let mut notes: Vec<String> = agent
-        .desired()
-        .problems
-        .iter()
-        .take(PROBLEMS_SHOWN_MAX)
-        .map(ToString::to_string)
-        .collect();
-    let more = agent.desired().problems.len().saturating_sub(notes.len());
-    if more > 0 {
-        notes.push(format!("{more} more problems"));
-    }
+    let mut notes = problems(&agent.desired().problems);
     if process.store.away {
         let words = "the store is away; the last configuration stays in effect";
         waiting.push("the store is away".into());
@@ -245,6 +238,19 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
         endpoints: Some(figures(agent, host).into()),
         ..Status::default()
     }
+}
+
+/// Describes the most serious problems, and the number of the others.
+fn problems(all: &BTreeSet<Problem>) -> Vec<String> {
+    let mut sorted: Vec<&Problem> = all.iter().collect();
+    sorted.sort_by_cached_key(|problem| problem.severity());
+    let shown = sorted.iter().take(PROBLEMS_SHOWN_MAX);
+    let mut notes: Vec<String> = shown.map(ToString::to_string).collect();
+    let more = all.len().saturating_sub(notes.len());
+    if more > 0 {
+        notes.push(format!("{more} more problems"));
+    }
+    notes
 }
 
 /// Returns the state of the daemon in one line, for the service manager. `revision` is the known
@@ -370,4 +376,36 @@ fn facts(agent: &Agent, host: &mut LinuxHost, store: &StoreFigures) -> Vec<Fact>
             agent.foreign_edits().to_string(),
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_endpoint_is_listed_before_a_hundred_other_problems() {
+        let key = |kind: &str, name: &str| {
+            format!("/calico/resources/v3/projectcalico.org/{kind}/{name}")
+        };
+        let left_out = "named ports are not supported; the rule is left out";
+        let dropped = "named ports are not supported; all packets that reach this rule are dropped";
+        let mut all: BTreeSet<Problem> = (0..PROBLEMS_SHOWN_MAX)
+            .map(|at| key("globalnetworkpolicies", &at.to_string()))
+            .map(|key| Problem::new(key, "spec.ingress[0]", left_out))
+            .collect();
+        let felix = key("felixconfigurations", "default");
+        all.insert(Problem::new(felix, "spec", "settings without effect"));
+        let deny = Problem::new(key("networkpolicies", "a/p"), "spec.ingress[0]", dropped);
+        let host = Problem::new(key("hostendpoints", "h"), "spec", "nothing is enforced");
+        all.extend([deny.clone(), host.clone()]);
+        let notes = problems(&all);
+        assert_eq!(notes.len(), PROBLEMS_SHOWN_MAX + 1);
+        assert_eq!(notes[..2], [host.to_string(), deny.to_string()]);
+        assert_eq!(notes.last().map(String::as_str), Some("3 more problems"));
+        assert!(
+            !notes
+                .iter()
+                .any(|note| note.contains("felixconfigurations"))
+        );
+    }
 }

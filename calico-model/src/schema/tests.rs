@@ -95,6 +95,68 @@ fn every_unsupported_field_of_calico_is_reported() {
     assert!(reported > 300, "{reported}");
 }
 
+/// Every field that no program reports in its status has a reason, and is reported with it where it
+/// is written and shown. Other fields have a program: a new row here needs a reason why not.
+#[test]
+fn fields_without_a_reporting_program_are_listed() {
+    let mut listed = Vec::new();
+    for kind in Kind::ALL {
+        let all = declared(*kind);
+        let before = listed.len();
+        for one in &all {
+            let Standing::Unsupported { due, reason } = one.standing else {
+                continue;
+            };
+            let words = reason.split_whitespace().count();
+            assert!(words >= 4, "{kind} {}: {reason:?} is no reason", one.path);
+            if due.is_none() {
+                listed.push(format!("{kind} {}", one.path));
+            }
+        }
+        if listed.len() - before == all.len() {
+            listed.truncate(before);
+            listed.push(format!("{kind}, as a whole"));
+        }
+    }
+    assert_eq!(
+        listed,
+        [
+            "Node spec.bgp.ipv4IPIPTunnelAddr",
+            "Node spec.ipv4VXLANTunnelAddr",
+            "Node spec.vxlanTunnelMACAddr",
+            "Node spec.ipv6VXLANTunnelAddr",
+            "Node spec.vxlanTunnelMACAddrV6",
+            "BlockAffinity, as a whole",
+            "KubeControllersConfiguration, as a whole",
+            "CalicoNodeStatus, as a whole",
+        ]
+    );
+}
+
+#[test]
+fn severity_puts_unenforced_resources_first() {
+    let field = |kind, spec: Value| {
+        let found = unsupported_fields(kind, &json!({ "spec": spec }));
+        let [one] = found.as_slice() else {
+            panic!("{found:?}");
+        };
+        Severity::of(kind, &one.reason)
+    };
+    let rule =
+        |action: &str| json!({"ingress": [{"action": action, "destination": {"ports": ["www"]}}]});
+    let host = field(Kind::HostEndpoint, json!({"interfaceName": "eth0"}));
+    let policy = field(Kind::GlobalNetworkPolicy, json!({"preDNAT": true}));
+    let deny = field(Kind::NetworkPolicy, rule("Deny"));
+    let allow = field(Kind::Profile, rule("Allow"));
+    let node = field(Kind::Node, json!({"ipv4VXLANTunnelAddr": "10.0.0.1"}));
+    assert_eq!([host, policy], [Severity::Unenforced; 2]);
+    assert_eq!(
+        [deny, allow, node],
+        [Severity::DropsMore, Severity::AllowsLess, Severity::Other]
+    );
+    assert!(host < deny && deny < allow && allow < node);
+}
+
 #[test]
 fn unset_fields_are_not_reported() {
     for (kind, path, holds) in calico() {
@@ -200,8 +262,8 @@ fn page() -> String {
          * `cambric get` prints a note about it.\n\
          * `cambric show status` of the program in the table lists it, if it is set in a resource that\n  \
            applies to its host.\n\
-         * Felix lists a field of a rule only if an endpoint of its host uses the rule. It lists 100\n  \
-           problems, and the number of the others.\n\
+         * Felix lists a field of a rule only if an endpoint of its host uses the rule. It lists the\n  \
+           100 most serious problems, those of host endpoints first, and the number of the others.\n\
          * No status lists a field without a program in the table.\n\
          * An unknown field that another client has stored is reported. A rule with such a field\n  \
            fails closed.\n\

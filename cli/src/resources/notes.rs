@@ -1,7 +1,7 @@
 //! Fields of resources that have no effect: reported when they are written or shown.
 
 use calico_manifests::Document;
-use calico_model::{Kind, unsupported_fields};
+use calico_model::{Kind, Severity, unsupported_fields};
 use serde_json::Value;
 
 use super::print::{Output, Shown};
@@ -18,21 +18,34 @@ fn name(resource: &Value) -> String {
     }
 }
 
-/// Returns the fields of a resource that have no effect, one per line.
-fn notes(kind: Kind, resource: &Value) -> Vec<(String, String)> {
+/// A field without effect.
+struct Note {
+    /// Its path.
+    field: String,
+    /// The resource, the field and the reason.
+    text: String,
+    severity: Severity,
+}
+
+/// Returns the fields of a resource that have no effect.
+fn notes(kind: Kind, resource: &Value) -> Vec<Note> {
     let named = format!("{kind} {}", name(resource));
     let found = unsupported_fields(kind, resource).into_iter();
     found
-        .map(|one| (one.field.clone(), format!("{named}: {one}")))
+        .map(|one| Note {
+            text: format!("{named}: {one}"),
+            severity: Severity::of(kind, &one.reason),
+            field: one.field,
+        })
         .collect()
 }
 
 /// Reports the fields of a written resource that have no effect, each with its place in the
 /// manifest.
 pub(super) fn report_written(document: &Document, kind: Kind, resource: &Value) {
-    for (field, note) in notes(kind, resource) {
-        let warning = format!("warning: {note}");
-        eprintln!("cambric: {}", document.fault(&field, warning));
+    for note in notes(kind, resource) {
+        let warning = format!("warning: {}", note.text);
+        eprintln!("cambric: {}", document.fault(&note.field, warning));
     }
 }
 
@@ -45,12 +58,67 @@ pub(super) fn report_shown(output: &Output, shown: &[Shown]) {
         let rows = one.rows().into_iter();
         rows.flat_map(|resource| notes(one.kind(), resource))
     });
-    let all: Vec<String> = all.map(|(_, note)| note).collect();
-    for note in all.iter().take(NOTES_SHOWN_MAX) {
+    for note in most_serious(all.collect()) {
         eprintln!("cambric: note: {note}");
     }
+}
+
+/// Returns the most serious notes, and the number of the others.
+fn most_serious(mut all: Vec<Note>) -> Vec<String> {
+    all.sort_by_key(|note| note.severity);
     let more = all.len().saturating_sub(NOTES_SHOWN_MAX);
+    let shown = all.into_iter().take(NOTES_SHOWN_MAX);
+    let mut lines: Vec<String> = shown.map(|note| note.text).collect();
     if more > 0 {
-        eprintln!("cambric: note: {more} more fields without effect");
+        lines.push(format!("{more} more fields without effect"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn host_endpoint_is_noted_before_twenty_other_fields() {
+        let pool = json!({"metadata": {"name": "p"}, "spec": {"vxlanMode": "Always"}});
+        let host = json!({"metadata": {"name": "h"}, "spec": {"interfaceName": "eth0"}});
+        let pools = (0..NOTES_SHOWN_MAX).flat_map(|_| notes(Kind::IpPool, &pool));
+        let all = pools.chain(notes(Kind::HostEndpoint, &host)).collect();
+        let lines = most_serious(all);
+        assert!(lines[0].starts_with("HostEndpoint h: spec: "), "{lines:?}");
+        assert_eq!(lines.len(), NOTES_SHOWN_MAX + 1);
+        assert_eq!(lines[NOTES_SHOWN_MAX], "1 more fields without effect");
+    }
+
+    #[test]
+    fn kind_and_tunnel_address_without_effect_are_noted() {
+        for (kind, spec) in [
+            (Kind::BlockAffinity, json!({"state": "confirmed"})),
+            (Kind::KubeControllersConfiguration, json!({})),
+            (Kind::CalicoNodeStatus, json!({"node": "n1"})),
+            (
+                Kind::Node,
+                json!({"bgp": {"ipv4IPIPTunnelAddr": "10.0.0.1"}}),
+            ),
+            (Kind::Node, json!({"ipv4VXLANTunnelAddr": "10.0.0.1"})),
+            (Kind::Node, json!({"ipv6VXLANTunnelAddr": "fd00::1"})),
+            (
+                Kind::Node,
+                json!({"vxlanTunnelMACAddr": "02:00:00:00:00:01"}),
+            ),
+            (
+                Kind::Node,
+                json!({"vxlanTunnelMACAddrV6": "02:00:00:00:00:01"}),
+            ),
+        ] {
+            let resource = json!({"metadata": {"name": "n1"}, "spec": spec});
+            let found = notes(kind, &resource);
+            assert_eq!(found.len(), 1, "{kind} {resource}");
+            let start = format!("{kind} n1: spec");
+            assert!(found[0].text.starts_with(&start), "{}", found[0].text);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use calico_model::Mac;
+use calico_model::{Kind, Mac, Severity};
 
 use crate::limits::INTERFACE_NAME_OCTETS_MAX;
 
@@ -86,6 +86,13 @@ impl Problem {
             field: field.into(),
             reason: reason.into(),
         }
+    }
+
+    /// Returns how serious the problem is.
+    pub fn severity(&self) -> Severity {
+        // The first part of a key that names a kind.
+        let kind = self.key.split('/').find_map(Kind::from_plural);
+        kind.map_or(Severity::Other, |kind| Severity::of(kind, &self.reason))
     }
 
     /// Returns the problem without the key.
