@@ -239,6 +239,63 @@ mod tests {
         assert_eq!(tls.key_file.as_deref(), Some(Path::new("/key")));
     }
 
+    const SECRET_PART: &str = "QXZ";
+
+    /// Returns whether the file is rejected; asserts that neither the report nor the debug form of
+    /// the settings quotes the secret.
+    fn is_rejected(text: &str) -> bool {
+        let read = file(text).and_then(|settings| settings.options());
+        let report = match &read {
+            Ok(options) => format!("{options:?}"),
+            Err(error) => format!("{error:#}\n{error:?}"),
+        };
+        assert!(
+            !report.contains(SECRET_PART),
+            "a secret is quoted:\n{report}\nof:\n{text}"
+        );
+        read.is_err()
+    }
+
+    fn with_password(password: &str) -> String {
+        format!(
+            "apiVersion: projectcalico.org/v3\nkind: CalicoAPIConfig\nmetadata:\nspec:\n  \
+             etcdEndpoints: http://10.0.0.1:2379\n  etcdUsername: admin\n  {password}\n  \
+             etcdKeyFile: \"\"\n"
+        )
+    }
+
+    #[test]
+    fn password_in_the_file_is_not_quoted_in_any_mistake() {
+        assert!(!is_rejected(&with_password("etcdPassword: QXZQXZQXZ")));
+        for password in [
+            "etcdPassword: [QXZQXZQXZ]",
+            "etcdPassword: {QXZQXZQXZ: 1}",
+            "etcdPassword:\n    key: QXZQXZQXZ",
+            "etcdPassword: \"QXZQXZQXZ",
+            "etcdPassword: *QXZQXZQXZ",
+            "etcdPassword: @QXZQXZQXZ",
+            "etcdPassword QXZQXZQXZ",
+            "etcdPasword: QXZQXZQXZ",
+            "etcdpassword: QXZQXZQXZ",
+            "etcdSecret: QXZQXZQXZ",
+            "etcdUsername: {etcdPassword: QXZQXZQXZ}",
+            "etcdPassword: QXZQXZQXZ etcdKeyFile: x",
+            "etcdPassword: QXZQXZQXZ\n  etcdKeyFle: x",
+            "etcdKey: [QXZQXZQXZ]",
+        ] {
+            let text = with_password(password);
+            assert!(is_rejected(&text), "accepted: {text}");
+        }
+    }
+
+    #[test]
+    fn password_is_not_quoted_wherever_the_file_is_damaged() {
+        let good = with_password("etcdPassword: \"QXZQXZQXZ\"");
+        let rejected = testkit::damaged(&good).filter(|text| is_rejected(text));
+        let rejected = rejected.count();
+        assert!(rejected > 100, "{rejected}");
+    }
+
     #[test]
     fn unusable_setting_has_its_reason() {
         for (set, part) in [
