@@ -179,9 +179,9 @@ async fn taken(load: Load, slow: u8) -> Taken {
         assert!(limit.peak <= Some(limit.limit), "{limit:?}");
         limit.limit
     };
-    let ring = stated("octets waiting for slow members of a group");
-    let feed = stated("octets of a table transfer kept for new members of a group");
-    let each = stated("octets waiting for one neighbor");
+    let ring = stated("bytes waiting for slow members of a group");
+    let feed = stated("bytes of a table transfer kept for new members of a group");
+    let each = stated("bytes waiting for one neighbor");
     let neighbors = reflector.neighbors().await.neighbors;
     let up = neighbors.iter().filter(|one| one.state == "Established");
     assert_eq!(up.count(), usize::from(slow) + 2, "no session ended");
