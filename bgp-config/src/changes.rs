@@ -38,6 +38,7 @@ pub const SPEAKER_KEYS: &[(&str, &str)] = &[
         "memory_max",
         "stays up; applied at once. Without the key, the limit of the control group is read again",
     ),
+    ("privileges", RESTART),
     ("next_hop_ipv4", READVERTISED),
     ("next_hop_ipv6", READVERTISED),
     ("cluster_id", READVERTISED),
@@ -78,8 +79,8 @@ pub const STORE_KEYS: &[Key] = &[
     key(
         "Own Node: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`",
         &["source", "local_id"],
-        "with `spec.bindMode: NodeIP`, the daemon listens on the new addresses instead of the old ones \
-         at once",
+        "with `spec.bindMode: NodeIP`, the daemon listens on the new addresses instead of the old ones, \
+         as after a change of `listen`",
     ),
     key(
         "Other Node: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`",
@@ -223,7 +224,9 @@ const SELECTED: &str = "if a `peerSelector` selects the peers: as for `nodeToNod
                         session with a removed peer is closed at once. All others stay up";
 const RESTART: &str = "requires a restart of the daemon; until then a warning is logged and the old \
                        value stays in effect";
-const LISTENS: &str = "stays up; the listening addresses change at once";
+const LISTENS: &str = "stays up; the listening addresses change at once; a reflector that has given \
+                       up its privileges requires a restart for another address with a port below \
+                       1024";
 const ANOTHER: &str = "all are **reset**, because both OPENs change";
 const IGNORED: &str = "stays up; ignored";
 const READVERTISED: &str = "stays up; all routes are advertised again to all neighbors";

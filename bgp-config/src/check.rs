@@ -105,6 +105,7 @@ impl<K, D, N> BgpFile<K, D, N> {
 
     fn intent(&self, next_hops: NextHops, problems: &mut Problems<'_>) -> Intent {
         self.check_origin_validation(problems);
+        self.check_privileges(problems);
         self.check_addresses(problems);
         if !problems.is_lost("datastore") {
             self.check_store_keys(problems);
@@ -230,6 +231,7 @@ impl<K, D, N> BgpFile<K, D, N> {
     /// Returns the node that the datastore configures, with the settings that the file makes.
     fn host(&self, next_hops: NextHops, own_name: &str, problems: &mut Problems<'_>) -> Host {
         self.check_origin_validation(problems);
+        self.check_privileges(problems);
         let spans = [
             ("asn", self.asn.as_ref().map(Spanned::span)),
             ("router_id", self.router_id.as_ref().map(Spanned::span)),

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 
+use daemon_common::config::{Problem, Problems};
 use daemon_common::daemon::LogFormat;
 use daemon_common::metrics::MetricsSection;
 use rib::OriginMode;
@@ -53,6 +54,8 @@ pub struct BgpFile<K, D = NoStore, N = NoStore> {
     /// `memory_max`: the octets that neighbors and groups may take; the limit of the process's
     /// control group if absent.
     pub memory_max: Option<Spanned<MemoryMax>>,
+    /// `privileges`: whether the daemon gives up privileges at the start: `drop` or `keep`.
+    pub privileges: Option<Spanned<String>>,
     /// `next_hop_ipv4`: local IPv4 next hop on sessions that are not over IPv4.
     pub next_hop_ipv4: Option<Spanned<Ipv4Addr>>,
     /// `next_hop_ipv6`: local IPv6 next hop on sessions that are not over IPv6.
@@ -140,7 +143,31 @@ impl Default for GuardSection {
     }
 }
 
+/// The values of `privileges`.
+const PRIVILEGES: [&str; 2] = ["drop", "keep"];
+
 impl<K, D, N> BgpFile<K, D, N> {
+    /// Returns whether the daemon keeps all privileges of the process that starts it.
+    pub fn keeps_privileges(&self) -> bool {
+        let value = self.privileges.as_ref();
+        value.is_some_and(|value| value.get_ref() == "keep")
+    }
+
+    /// Reports another value of `privileges`.
+    pub(crate) fn check_privileges(&self, problems: &mut Problems<'_>) {
+        let Some(value) = &self.privileges else {
+            return;
+        };
+        let name = value.get_ref();
+        if !PRIVILEGES.contains(&name.as_str()) {
+            let problem = Problem::at(
+                value.span(),
+                format!("\"{name}\" is no value of privileges"),
+            );
+            problems.push(problem.help("one of \"drop\" and \"keep\""));
+        }
+    }
+
     /// Returns the consequence for routes without a record in the datastore.
     pub fn origin_mode(&self) -> OriginMode {
         let mode = self.origin_validation.as_ref();

@@ -336,6 +336,7 @@ registration_ttl = 15; NEIGHBOR                                   | 3:20 | no [d
 absence_wait = 60; NEIGHBOR                                       | 3:16 | no [datastore]
 origin_validation = "warn"; NEIGHBOR                              | 3:21 | no [datastore]
 origin_validation = "enforce"; NEIGHBOR                           | 3:21 | no [datastore]
+privileges = "dropp"; NEIGHBOR                                    | 3:14 | one of "drop" and "keep"
 origin_validation = "wran"; NEIGHBOR                              | 3:21 | one of "off", "warn" and "enforce"
 NEIGHBOR prefix_limit = "many"                                    | 6:16 | 0 for no limit, or a list of tables
 NEIGHBOR prefix_limit = [{ max = 0 }]                             | 6:25 | at least 1

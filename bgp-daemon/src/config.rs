@@ -15,6 +15,8 @@ use daemon_common::metrics::MetricsSection;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
+use crate::privileges::Files;
+
 /// A program's own section of the file, checked.
 pub trait Settings: Debug + Sized {
     /// The section as it is written; [`bgp_config::NoKernel`] for a program without one.
@@ -28,6 +30,9 @@ pub trait Settings: Debug + Sized {
 
     /// Whether the program is a route reflector if its configuration comes from the datastore.
     const REFLECTS: bool = false;
+
+    /// Whether the program confines itself, see [`crate::Privileges`].
+    const CONFINED: bool = false;
 
     /// Converts the section; the result is only valid if `problems` stays empty.
     fn check(section: Option<&Self::Section>, problems: &mut Problems<'_>) -> Self;
@@ -92,6 +97,10 @@ impl<S: Settings> Config<S> {
         if let (false, Some(ttl)) = (S::REFLECTS, &file.registration_ttl) {
             let message = "registration_ttl is a reflector's: this daemon registers nowhere";
             problems.push(Problem::at(ttl.span(), message));
+        }
+        if let (false, Some(value)) = (S::CONFINED, &file.privileges) {
+            let message = "privileges is a reflector's: this daemon keeps those of its unit";
+            problems.push(Problem::at(value.span(), message));
         }
         for user in &file.guard.users {
             if let Err(unknown) = host_guard::user_id(&user.get_ref().0) {
@@ -179,6 +188,32 @@ impl<S: Settings> Config<S> {
             .collect()
     }
 
+    /// Returns the files that the daemon reads and writes while it runs.
+    pub(crate) fn files(&self) -> Files {
+        let mut files = Files::default();
+        files.read_file(&self.path);
+        if let Some((options, _)) = self.store() {
+            let tls = options.tls.iter();
+            let tls = tls.flat_map(|tls| {
+                let own = tls.cert_file.iter().chain(&tls.key_file);
+                own.chain([&tls.ca_file])
+            });
+            let read = tls.chain(&options.password_file);
+            read.for_each(|path| files.read_file(path));
+        }
+        if let Some(secrets) = self.secrets() {
+            files.read_directory(&secrets);
+        }
+        files.write_file(&self.control());
+        for (path, _) in self.bird_controls() {
+            files.write_file(&path);
+        }
+        if let Some(snapshot) = self.snapshot() {
+            files.write_file(&snapshot.file);
+        }
+        files
+    }
+
     /// Returns the values of the keys that only a start reads.
     pub(crate) fn start_keys(&self) -> StartKeys {
         StartKeys {
@@ -193,6 +228,7 @@ impl<S: Settings> Config<S> {
             datastore: self.file.datastore.clone().map(Spanned::into_inner),
             host: self.store().map(|(_, host)| host.clone()),
             origin_mode: self.file.origin_mode(),
+            keeps_privileges: self.file.keeps_privileges(),
         }
     }
 }
@@ -212,6 +248,7 @@ pub(crate) struct StartKeys {
     /// With a datastore, the keys that it does not replace.
     host: Option<Host>,
     origin_mode: OriginMode,
+    keeps_privileges: bool,
 }
 
 impl StartKeys {
@@ -250,6 +287,7 @@ impl StartKeys {
                 self.is_host_changed(new, |host| &host.absence_wait),
             ),
             ("origin_validation", self.origin_mode != new.origin_mode),
+            ("privileges", self.keeps_privileges != new.keeps_privileges),
         ];
         let changed = changed.into_iter().filter(|(_, changed)| *changed);
         changed.map(|(key, _)| key).collect()

@@ -1,6 +1,7 @@
 //! The daemon's state, and its loop.
 
 use std::future::{pending, poll_fn};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -13,7 +14,10 @@ use daemon_common::service_manager::ServiceManager;
 use tokio::task::yield_now;
 
 use crate::config::StartKeys;
-use crate::{Config, Driver, DriverError, Order, Program, Round, Settings, report, startup};
+use crate::{
+    Config, Driver, DriverError, Order, Privileges, Program, Round, Settings, privileges, report,
+    startup,
+};
 
 /// A speaker with its sockets, its configuration, and the drivers around it.
 #[derive(Debug)]
@@ -34,6 +38,8 @@ pub(crate) struct Daemon<P: Program, D> {
     pub(crate) refused: Option<String>,
     /// The service manager that watches the loop; none unless it is set.
     pub(crate) service_manager: ServiceManager,
+    /// The privileges of this process, for a program that confines itself.
+    pub(crate) privileges: Option<Privileges>,
     started: Instant,
     /// When the applied configuration was read.
     pub(crate) configured: Instant,
@@ -61,6 +67,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             config_error: None,
             refused: None,
             service_manager: ServiceManager::default(),
+            privileges: None,
             started: Instant::now(),
             configured: Instant::now(),
         })
@@ -86,6 +93,14 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             }
             next = self.round()?;
             self.turned();
+            self.drop_privileges();
+        }
+    }
+
+    /// Gives up the capabilities once all sockets listen that need one.
+    pub(crate) fn drop_privileges(&mut self) {
+        if let Some(privileges) = &mut self.privileges {
+            privileges.drop_capabilities(self.io.unbound());
         }
     }
 
@@ -194,6 +209,9 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         let rejected = report::rejected_for_memory(self.io.speaker());
         status.notes.extend(rejected);
         self.drivers.report(&mut status);
+        if let Some(privileges) = &self.privileges {
+            privileges.report(&mut status);
+        }
         if let Some(origins) = &mut status.origins {
             origins.excluded = report::excluded(self.io.speaker());
             status.notes.extend(origins.note());
@@ -212,11 +230,23 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         notes
     }
 
+    /// Returns whether an address cannot be listened on because the capability for it is given up.
+    pub(crate) fn is_closed(&self, address: SocketAddr) -> bool {
+        let privileges = self.privileges.as_ref();
+        privileges.is_some_and(|privileges| privileges.is_closed(address))
+    }
+
     /// Returns the missing functions of the listening sockets.
     fn sockets_notes(&self) -> Vec<String> {
         let unbound = self.io.unbound();
         let mut notes: Vec<String> = unbound
-            .map(|address| format!("cannot listen on {address} yet: it is tried again"))
+            .map(|address| match self.is_closed(address) {
+                true => format!(
+                    "cannot listen on {address}: {}",
+                    privileges::REQUIRES_RESTART
+                ),
+                false => format!("cannot listen on {address} yet: it is tried again"),
+            })
             .collect();
         let (neighbors, ranges): (Vec<_>, Vec<_>) =
             (self.io.keyless()).partition(|(scope, _)| scope.is_neighbor());

@@ -29,6 +29,8 @@ pub(crate) struct HostGuard {
     /// Users and ports that the file adds.
     added: Cover,
     wanted: Cover,
+    /// Whether the record is of this process, which has loaded the table itself.
+    is_recorded: bool,
     /// Number of peers at another port that do not fit into the table.
     left_out: usize,
     /// Ports that the daemon listens on.
@@ -45,9 +47,9 @@ enum State {
     Off,
     /// The kernel has the table; so many segments were dropped.
     InForce { dropped: u64 },
-    /// Another process has loaded the table, without these peers. This daemon has no privilege to
-    /// read whether it is still there.
-    Recorded { lacks: Option<String> },
+    /// The table was loaded without these peers, by this process at its start or by another one. This
+    /// daemon has no privilege to read whether it is still there.
+    Recorded { lacks: Option<String>, is_own: bool },
     /// The table is missing or incomplete.
     Missing(String),
     /// It is loaded and does not allow this daemon's user: it drops the daemon's own segments.
@@ -68,6 +70,7 @@ impl HostGuard {
             enabled: true,
             added: Cover::default(),
             wanted: Cover::default(),
+            is_recorded: false,
             left_out: 0,
             listens: BTreeSet::new(),
             state: State::Off,
@@ -98,6 +101,19 @@ impl HostGuard {
         if is_new || self.enabled == is_off {
             let state = self.load();
             self.settle(state);
+        }
+    }
+
+    /// Leaves a record of the loaded table for the time when this process has given up the capability
+    /// to read it.
+    pub(crate) fn record(&mut self) {
+        if let State::InForce { .. } = self.state {
+            match record::write(&self.record, &self.wanted) {
+                Ok(()) => self.is_recorded = true,
+                Err(error) => emit(Event::HostGuardIncomplete {
+                    reason: Text::new(format!("{}: {error}", self.record.display())),
+                }),
+            }
         }
     }
 
@@ -133,7 +149,7 @@ impl HostGuard {
     fn found(&self) -> (Fact, Vec<String>) {
         let found = self.inspect();
         let value = match &found {
-            State::Recorded { lacks: Some(_) } => {
+            State::Recorded { lacks: Some(_), .. } => {
                 // The note names the peers that the record lacks.
                 let peers = BTreeSet::new();
                 let ports_and_users = Cover {
@@ -212,16 +228,22 @@ impl HostGuard {
     fn state_of_record(&self, recorded: &Cover) -> State {
         let peers = recorded.lacks_peers(&self.wanted);
         let why = match recorded.lacks(&self.wanted) {
-            why if why == peers => return State::Recorded { lacks: peers },
+            why if why == peers => {
+                let (lacks, is_own) = (peers, self.is_recorded);
+                return State::Recorded { lacks, is_own };
+            }
             why => why.unwrap_or_default(),
         };
         if !recorded.users.contains(&geteuid().as_raw()) {
             return State::Blocks;
         }
-        State::Missing(format!(
-            "{why}, as `cambric guard` loaded it, and this daemon has no CAP_NET_ADMIN to change it: \
-             name it in [guard] and restart the daemon"
-        ))
+        State::Missing(match self.is_recorded {
+            true => format!("{why}, and the daemon has given up CAP_NET_ADMIN: restart the daemon"),
+            false => format!(
+                "{why}, as `cambric guard` loaded it, and this daemon has no CAP_NET_ADMIN to change \
+                 it: name it in [guard] and restart the daemon"
+            ),
+        })
     }
 
     /// Records a state, and logs a changed one.
@@ -249,7 +271,7 @@ impl HostGuard {
                 let loaded = Event::HostGuardLoaded { status, cover };
                 left_out.into_iter().chain([loaded]).collect()
             }
-            State::Recorded { lacks } => {
+            State::Recorded { lacks, .. } => {
                 let lacks = lacks.clone().map(incomplete);
                 let loaded = Event::HostGuardLoaded { status, cover };
                 lacks.into_iter().chain(left_out).chain([loaded]).collect()
@@ -272,7 +294,7 @@ impl HostGuard {
         match state {
             State::Off => Vec::new(),
             State::InForce { .. } => self.left_out().into_iter().collect(),
-            State::Recorded { lacks } => {
+            State::Recorded { lacks, .. } => {
                 let lacks = lacks.iter().map(|why| {
                     format!(
                         "host guard: {why}: any user of this host can dial it from the host's \
@@ -371,6 +393,9 @@ impl fmt::Display for State {
         match self {
             Self::Off => f.write_str("off, by the configuration"),
             Self::InForce { dropped } => write!(f, "in effect, {dropped} segments dropped"),
+            Self::Recorded { is_own: true, .. } => f.write_str(
+                "loaded at the start, not verified since (the daemon has given up CAP_NET_ADMIN)",
+            ),
             Self::Recorded { .. } => f.write_str(
                 "loaded by `cambric guard`, not verified since (that needs CAP_NET_ADMIN)",
             ),
@@ -401,6 +426,7 @@ mod tests {
                 users: [0].into(),
                 ..Cover::default()
             },
+            is_recorded: false,
             left_out: 0,
             listens: [1790].into(),
             state: State::Off,
@@ -441,7 +467,13 @@ mod tests {
         assert_eq!(missing, ["host_guard.missing", "host_guard.port_open"]);
         record::write(&guard.record, &guard.wanted).expect("written");
         let state = guard.without(&refused());
-        assert_eq!(state, State::Recorded { lacks: None });
+        assert_eq!(
+            state,
+            State::Recorded {
+                lacks: None,
+                is_own: false
+            }
+        );
         assert!(state.to_string().contains("not verified"), "{state}");
         assert!(guard.warnings(&state).is_empty());
         assert_eq!(names(&guard, &state), ["host_guard.loaded"]);
@@ -516,7 +548,13 @@ mod tests {
         let recorded = guard.wanted.clone();
         guard.want(&intent(&[SocketAddr::from(([10, 0, 0, 9], 2379))]));
         record::write(&guard.record, &guard.wanted).expect("written");
-        assert_eq!(guard.without(&refused()), State::Recorded { lacks: None });
+        assert_eq!(
+            guard.without(&refused()),
+            State::Recorded {
+                lacks: None,
+                is_own: false
+            }
+        );
         let recorded = Cover {
             users: guard.wanted.users.clone(),
             ..recorded

@@ -23,7 +23,10 @@ use crate::route_events::RouteEvents;
 use crate::source::Source;
 use crate::store::Store;
 use crate::transition::Transition;
-use crate::{Config, Daemon, Driver, DriverError, Open, Program, memory, reload, restart, startup};
+use crate::{
+    Config, Daemon, Driver, DriverError, Open, Privileges, Program, Settings, memory, privileges,
+    reload, restart, startup,
+};
 
 /// Why a daemon does not start, or cannot continue. Each prints as one line with the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -54,16 +57,29 @@ pub fn main<P: Program>() -> ExitCode {
         name: P::NAME,
         about: P::ABOUT,
         config_default: P::CONFIG_DEFAULT,
+        thread_began: privileges::thread_began,
     };
-    start(&about, Config::read, Config::notes, run::<P>)
+    start(&about, Config::read, Config::notes, confine::<P>, run::<P>)
 }
 
-/// Runs a daemon until a signal stops it.
+/// Confines the process, unless the program or the configuration does not want it.
+fn confine<P: Program>(config: &Config<P::Settings>) -> Option<Privileges> {
+    P::Settings::CONFINED.then(|| match config.file.keeps_privileges() {
+        true => Privileges::kept(),
+        false => Privileges::confine(&config.files()),
+    })
+}
+
+/// Runs a daemon until a signal stops it. `privileges` are those of this process, for a program that
+/// confines itself.
 ///
 /// # Errors
 ///
 /// It cannot start, or a driver cannot continue.
-pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure> {
+pub async fn run<P: Program>(
+    config: Config<P::Settings>,
+    privileges: Option<Privileges>,
+) -> Result<(), Failure> {
     init_logging(config.file.log.get_ref(), config.file.log_format)?;
     let hostname = config.file.hostname.as_ref();
     emit(Event::DaemonStarted {
@@ -71,6 +87,9 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
         hostname: hostname.map(|name| Text::new(name.get_ref())),
     });
     reload::emit_notes(&config);
+    if let Some(privileges) = privileges.as_ref().filter(|one| !one.is_confined()) {
+        privileges.emit();
+    }
     let mut service_manager = ServiceManager::from_environment();
     let mut signals = SignalDriver::new().map_err(Failure::Signals)?;
     let mut sockets = Sockets::bind(&config)?;
@@ -99,6 +118,9 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
     // Before a port opens.
     let mut guard = HostGuard::new(&config);
     guard.cover(&intent);
+    if privileges.as_ref().is_some_and(Privileges::is_confined) {
+        guard.record();
+    }
     let (restart_file, former) = RestartFile::open(&config.control());
     let mut speaker = Speaker::new(intent.speaker.clone(), chance());
     speaker.limit_memory(memory::octets_max(&config));
@@ -124,6 +146,8 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
     );
     let mut daemon: Daemon<P, _> = Daemon::new(config, intent, speaker, drivers)?;
     daemon.service_manager = service_manager;
+    daemon.privileges = privileges;
+    daemon.drop_privileges();
     if let Some(duties) = duties {
         daemon.drivers.assign(&duties);
     }

@@ -1,15 +1,17 @@
 //! The command line that every daemon has.
 
-use std::fmt::Display;
+use std::ffi::OsString;
+use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches, Parser};
+use lexopt::{Arg, Parser};
 
 use crate::config::Report;
 use crate::log::Logging;
+use crate::threads;
 
-/// The texts of a daemon's command line.
+/// The texts of a daemon's command line, and what its threads have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
     /// The name of its executable.
@@ -18,44 +20,81 @@ pub struct About {
     pub about: &'static str,
     /// The configuration file unless the command line names another.
     pub config_default: &'static str,
+    /// Called in every thread other than the first when it starts.
+    pub thread_began: fn(),
 }
 
-#[derive(Debug, Parser)]
-#[command(version)]
-struct Arguments {
-    /// The configuration file
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
-    /// Read the configuration, report every mistake, and exit
-    #[arg(long)]
-    check: bool,
+/// The request of a command line.
+#[derive(Debug, PartialEq, Eq)]
+enum Request {
+    /// Print the help.
+    Help,
+    /// Print the version.
+    Version,
+    /// Read the file; only `check` it, or run.
+    Start { config: PathBuf, check: bool },
 }
 
 impl About {
-    fn command(&self) -> clap::Command {
-        Arguments::command()
-            .name(self.name)
-            .about(self.about)
-            .mut_arg("config", |config| {
-                config.required(false).default_value(self.config_default)
-            })
+    fn request(&self, words: impl IntoIterator<Item = OsString>) -> Result<Request, lexopt::Error> {
+        let (mut config, mut check) = (PathBuf::from(self.config_default), false);
+        let mut parser = Parser::from_iter(words);
+        while let Some(argument) = parser.next()? {
+            match argument {
+                Arg::Long("config") => config = parser.value()?.into(),
+                Arg::Long("check") => check = true,
+                Arg::Long("help") | Arg::Short('h') => return Ok(Request::Help),
+                Arg::Long("version") | Arg::Short('V') => return Ok(Request::Version),
+                other => return Err(other.unexpected()),
+            }
+        }
+        Ok(Request::Start { config, check })
     }
+}
 
-    fn arguments(&self) -> Result<Arguments, clap::Error> {
-        Arguments::from_arg_matches(&self.command().try_get_matches()?)
+impl Display for About {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, about, .. } = self;
+        write!(
+            f,
+            "{about}\n\nUsage: {name} [OPTIONS]\n\nOptions:\n      \
+             --config <FILE>  The configuration file [default: {}]\n      \
+             --check          Read the configuration, report every mistake, and exit\n  \
+             -h, --help           Print help\n  \
+             -V, --version        Print version",
+            self.config_default
+        )
     }
 }
 
 /// Parses the command line and the configuration, and runs the daemon in a runtime of this thread;
 /// or only prints a report on the configuration. `notes` are on what is allowed in it but worth
-/// knowing.
-pub fn start<C, E: Display>(
+/// knowing. `confine` restricts this process before it starts any other thread; its result is passed
+/// to `run`.
+pub fn start<C, X, E: Display>(
     about: &About,
     read: impl FnOnce(&Path) -> Result<C, Report>,
     notes: impl FnOnce(&C) -> Vec<String>,
-    run: impl AsyncFnOnce(C) -> Result<(), E>,
+    confine: impl FnOnce(&C) -> X,
+    run: impl AsyncFnOnce(C, X) -> Result<(), E>,
 ) -> ExitCode {
-    let arguments = about.arguments().unwrap_or_else(|error| error.exit());
+    let (path, check) = match about.request(std::env::args_os()) {
+        Ok(Request::Start { config, check }) => (config, check),
+        Ok(Request::Help) => return answer(about),
+        Ok(Request::Version) => {
+            return answer(format_args!("{} {}", about.name, env!("CARGO_PKG_VERSION")));
+        }
+        Err(error) => {
+            eprintln!("error: {error}\n\nFor more information, try '--help'.");
+            return ExitCode::from(USAGE);
+        }
+    };
+    // No thread runs yet.
+    let read = read(&path).map(|config| {
+        let confined = (!check).then(|| confine(&config));
+        (config, confined)
+    });
+    threads::begin_with(about.thread_began);
     let log = match Logging::begin() {
         Ok(log) => log,
         Err(error) => {
@@ -63,27 +102,27 @@ pub fn start<C, E: Display>(
             return ExitCode::FAILURE;
         }
     };
-    let config = match read(&arguments.config) {
-        Ok(config) => config,
+    let (config, confined) = match read {
+        Ok((config, Some(confined))) => (config, confined),
+        Ok((config, None)) => {
+            notes(&config)
+                .iter()
+                .for_each(|note| println!("note: {note}"));
+            return answer(format_args!("{}: good", path.display()));
+        }
         Err(report) => {
             log.write(report);
             return ExitCode::FAILURE;
         }
     };
-    if arguments.check {
-        notes(&config)
-            .iter()
-            .for_each(|note| println!("note: {note}"));
-        println!("{}: good", arguments.config.display());
-        return ExitCode::SUCCESS;
-    }
     let built = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(1)
+        .on_thread_start(threads::began)
         .build();
     let done = match built {
         Ok(runtime) => runtime
-            .block_on(run(config))
+            .block_on(run(config, confined))
             .map_err(|error| error.to_string()),
         Err(error) => Err(format!("no runtime: {error}")),
     };
@@ -96,26 +135,60 @@ pub fn start<C, E: Display>(
     }
 }
 
+/// The exit code of a mistake on the command line.
+const USAGE: u8 = 2;
+
+fn answer(text: impl Display) -> ExitCode {
+    println!("{text}");
+    ExitCode::SUCCESS
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const ABOUT: About = About {
+        name: "cambric-test",
+        about: "Tests.",
+        config_default: "/etc/cambric/test.toml",
+        thread_began: || (),
+    };
+
+    fn request(words: &[&str]) -> Result<Request, String> {
+        let words = ["cambric-test"].iter().chain(words).map(OsString::from);
+        ABOUT.request(words).map_err(|error| error.to_string())
+    }
+
     #[test]
-    fn the_command_line_is_sound() {
-        let about = About {
-            name: "cambric-test",
-            about: "Tests.",
-            config_default: "/etc/cambric/test.toml",
+    fn command_line_names_the_file_and_the_request() {
+        let start = |config: &str, check| {
+            let config = config.into();
+            Ok(Request::Start { config, check })
         };
-        about.command().debug_assert();
-        let parse = |words: &[&str]| {
-            let matches = about.command().try_get_matches_from(words).expect("parses");
-            Arguments::from_arg_matches(&matches).expect("fits")
-        };
-        let plain = parse(&["cambric-test"]);
-        assert_eq!(plain.config, Path::new("/etc/cambric/test.toml"));
-        assert!(!plain.check);
-        let named = parse(&["cambric-test", "--check", "--config", "a.toml"]);
-        assert!(named.check && named.config == Path::new("a.toml"));
+        assert_eq!(request(&[]), start("/etc/cambric/test.toml", false));
+        assert_eq!(
+            request(&["--check", "--config", "a.toml"]),
+            start("a.toml", true)
+        );
+        assert_eq!(request(&["--config=a.toml"]), start("a.toml", false));
+        assert_eq!(request(&["-h"]), Ok(Request::Help));
+        assert_eq!(request(&["--version"]), Ok(Request::Version));
+        for wrong in [&["--chek"][..], &["a.toml"], &["--config"], &["--check=1"]] {
+            assert!(request(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn help_names_every_option() {
+        let help = ABOUT.to_string();
+        for option in [
+            "--config <FILE>",
+            "--check",
+            "--help",
+            "--version",
+            "/etc/cambric/test.toml",
+        ] {
+            assert!(help.contains(option), "{help}");
+        }
     }
 }

@@ -7,6 +7,7 @@ mod events;
 mod figures;
 mod limits;
 mod log_state;
+mod privileges;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ pub use figures::{
 };
 pub use limits::{Cleared, Limit, Limits, Malformed, MalformedMessage, Refreshed};
 pub use log_state::LogState;
+pub use privileges::PrivilegeFigures;
 pub use settings::{NeighborSettings, Settings};
 
 /// Identity and state of the daemon.
@@ -56,6 +58,8 @@ pub struct Status {
     pub facts: Vec<Fact>,
     /// The counts of log lines.
     pub log: Option<Box<LogFigures>>,
+    /// The privileges that the daemon still has, if it can confine itself.
+    pub privileges: Option<Box<PrivilegeFigures>>,
     /// The store, where one is mirrored.
     pub store: Option<Box<StoreFigures>>,
     /// The tables of BGP, in a BGP daemon.

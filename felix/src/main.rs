@@ -12,6 +12,14 @@ fn main() -> ExitCode {
         name: DAEMON,
         about: "Configures the kernel for this host's workload endpoints: interfaces, routes, packet filter",
         config_default: "/etc/cambric/felix.toml",
+        thread_began: || (),
     };
-    start(&about, |path| Config::read(path), |_| Vec::new(), run)
+    let run = async |config, ()| run(config).await;
+    start(
+        &about,
+        |path| Config::read(path),
+        |_| Vec::new(),
+        |_| (),
+        run,
+    )
 }

@@ -176,6 +176,7 @@ const KEYS: &[(&str, Type)] = &[
     ("prefix", Text),
     ("prefix_limit", Sections),
     ("prefix_limit_out", Sections),
+    ("privileges", Text),
     ("protocol", Protocol),
     ("protocols", List(&Protocol)),
     ("reconcile", Seconds),

@@ -7,6 +7,7 @@ mod log;
 mod metrics;
 mod operator;
 mod origins;
+mod privileges;
 mod relocations;
 mod runtime_secrets;
 mod secrets;

@@ -18,6 +18,17 @@ macro_rules! daemon_events {
         DaemonNotifyFailed "daemon.notify_failed" WARN "systemd cannot be notified" {
             reason: Text,
         }
+        #[doc = "The daemon has given up its capabilities, and reaches only its own files and few system calls. `status` names what is in effect."]
+        PrivilegesDropped "privileges.dropped" INFO "privileges dropped" {
+            status: Text,
+        }
+        #[doc = "The kernel does not support a part of the restrictions, or refused it: `reason`."]
+        PrivilegesIncomplete "privileges.incomplete" WARN "privileges dropped in part" {
+            status: Text, reason: Text,
+        }
+        #[doc = "The daemon keeps all privileges of the process that has started it, because of `privileges = \"keep\"`."]
+        PrivilegesKept "privileges.kept" WARN "privileges kept by the configuration" {
+        }
         #[doc = "Repeated events were counted instead of logged each: `more` within `within_s` seconds. `of` is their name, `last` the last one."]
         EventsRepeated "events.repeated" INFO "repeated events" {
             of: Text, more: u64, within_s: u64, last: Text,

@@ -1,0 +1,126 @@
+//! The system calls of a confined process, as a filter of seccomp.
+//!
+//! Two filters: the first allows [`ALLOWED`] and a few calls with certain arguments, and answers all
+//! others with ENOSYS, as an older kernel would: a newer C library then uses an older call. The
+//! second one answers [`REFUSED`] with EPERM, and is installed last, because the kernel takes the
+//! error of the last filter.
+
+use std::collections::BTreeMap;
+use std::env::consts::ARCH;
+
+use libc::c_long;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter_all_threads,
+};
+
+use super::call_table::{ALLOWED, ALLOWED_OF_ARCH, REFUSED, REFUSED_OF_ARCH};
+
+/// The rules of a filter: the calls, each with alternatives of conditions on its arguments.
+type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
+
+/// A condition: the index of the argument, and the comparison of its low 32 bits with the value.
+type Condition = (u8, SeccompCmpOp, libc::c_int);
+
+/// Returns the calls that are refused with EPERM, with their names.
+pub fn refused() -> impl Iterator<Item = (&'static str, c_long)> {
+    REFUSED.iter().chain(REFUSED_OF_ARCH).copied()
+}
+
+/// Installs the filters for all threads. They stay for the life of the process.
+///
+/// # Errors
+///
+/// The kernel has no seccomp, or the architecture is unknown to the compiler of filters.
+pub(super) fn confine() -> Result<(), seccompiler::Error> {
+    let allow = filter(
+        allowed()?,
+        SeccompAction::Errno(errno(libc::ENOSYS)),
+        SeccompAction::Allow,
+    )?;
+    let plain = refused().map(|(_, call)| (call, Vec::new()));
+    let refuse = filter(
+        plain.collect(),
+        SeccompAction::Allow,
+        SeccompAction::Errno(errno(libc::EPERM)),
+    )?;
+    apply_filter_all_threads(&allow)?;
+    apply_filter_all_threads(&refuse)
+}
+
+fn filter(
+    rules: Rules,
+    otherwise: SeccompAction,
+    matched: SeccompAction,
+) -> Result<BpfProgram, seccompiler::Error> {
+    let arch: TargetArch = ARCH.try_into()?;
+    Ok(SeccompFilter::new(rules, otherwise, matched, arch)?.try_into()?)
+}
+
+/// Returns the allowed calls.
+fn allowed() -> Result<Rules, seccompiler::Error> {
+    use SeccompCmpOp::{Eq, MaskedEq, Ne};
+    let all = ALLOWED.iter().chain(ALLOWED_OF_ARCH);
+    let mut rules: Rules = all.map(|(_, call)| (*call, Vec::new())).collect();
+    let mut allow = |call, alternatives: &[&[Condition]]| -> Result<(), seccompiler::Error> {
+        let alternatives = alternatives.iter().map(|conditions| rule(conditions));
+        rules.insert(call, alternatives.collect::<Result<_, _>>()?);
+        Ok(())
+    };
+    // A thread of this process, not a process; and no namespace with it.
+    let namespaces = libc::CLONE_NEWNS
+        | libc::CLONE_NEWCGROUP
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUSER
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWNET;
+    let thread = MaskedEq(bits(libc::CLONE_THREAD | namespaces));
+    allow(libc::SYS_clone, &[&[(0, thread, libc::CLONE_THREAD)]])?;
+    // No memory that is writable and executable; libraries of the resolver are mapped executable.
+    let without = |flag| MaskedEq(bits(flag));
+    let not_both: [&[Condition]; 2] = [
+        &[(2, without(libc::PROT_WRITE), 0)],
+        &[(2, without(libc::PROT_EXEC), 0)],
+    ];
+    allow(libc::SYS_mmap, &not_both)?;
+    allow(libc::SYS_mprotect, &[&[(2, without(libc::PROT_EXEC), 0)]])?;
+    let routes = [(0, Eq, libc::AF_NETLINK), (2, Eq, libc::NETLINK_ROUTE)];
+    let filters = [(0, Eq, libc::AF_NETLINK), (2, Eq, libc::NETLINK_NETFILTER)];
+    let families: [&[Condition]; 5] = [
+        &[(0, Eq, libc::AF_UNIX)],
+        &[(0, Eq, libc::AF_INET)],
+        &[(0, Eq, libc::AF_INET6)],
+        &routes,
+        &filters,
+    ];
+    allow(libc::SYS_socket, &families)?;
+    // Both put input into a terminal, which a shell would then read.
+    let no_input: [Condition; 2] = [(1, Ne, TIOCSTI), (1, Ne, TIOCLINUX)];
+    allow(libc::SYS_ioctl, &[&no_input])?;
+    // `abort` sends itself a signal.
+    let own = libc::c_int::try_from(std::process::id()).unwrap_or_default();
+    allow(libc::SYS_tgkill, &[&[(0, Eq, own)]])?;
+    Ok(rules)
+}
+
+const TIOCSTI: libc::c_int = 0x5412;
+const TIOCLINUX: libc::c_int = 0x541c;
+
+fn rule(conditions: &[Condition]) -> Result<SeccompRule, seccompiler::Error> {
+    let of = |(argument, comparison, value): &Condition| {
+        let length = SeccompCmpArgLen::Dword;
+        SeccompCondition::new(*argument, length, comparison.clone(), bits(*value))
+    };
+    let conditions: Result<Vec<_>, _> = conditions.iter().map(of).collect();
+    Ok(SeccompRule::new(conditions?)?)
+}
+
+/// The bits of a C integer.
+fn bits(value: libc::c_int) -> u64 {
+    u64::from(value.cast_unsigned())
+}
+
+fn errno(error: libc::c_int) -> u32 {
+    error.cast_unsigned()
+}

@@ -1,0 +1,289 @@
+//! A compromised parser is simulated: a process confines itself as a daemon does, in namespaces where it
+//! was root, then tries what an attacker would. Each attack first succeeds without the confinement.
+//! The test starts itself as that process.
+
+#![allow(unsafe_code)] // System calls without a safe wrapper, which are to be refused.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::net::{TcpListener, ToSocketAddrs, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::mpsc::sync_channel;
+use std::thread;
+
+use bgp_daemon::Privileges;
+use bgp_daemon::privileges::{Files, refused, thread_began};
+use daemon_common::report::Status;
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::kill;
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, send, socket};
+use nix::unistd::getppid;
+
+/// The argument that makes this program the process under test.
+const CHILD: &str = "child-of-the-test";
+
+/// One attack. It succeeds, or fails with the kernel's error.
+type Attack = fn(&Place) -> io::Result<()>;
+
+const ATTACKS: &[(&str, Attack)] = &[
+    ("a file of another program is read", |place| {
+        File::open(place.foreign.join("secret"))?.read_to_string(&mut String::new())?;
+        Ok(())
+    }),
+    ("a directory of another program is listed", |place| {
+        fs::read_dir(&place.foreign).map(drop)
+    }),
+    ("a file of another program is made", |place| {
+        fs::write(place.foreign.join("planted"), "")
+    }),
+    ("the own configuration is replaced", |place| {
+        fs::write(place.config.join("rr.toml"), "asn = 64512")
+    }),
+    ("the environment of another process is read", |place| {
+        let other = format!("/proc/{}/environ", place.other);
+        File::open(other)?.read_to_string(&mut String::new())?;
+        Ok(())
+    }),
+    ("a program is executed", |_| {
+        let status = Command::new("/bin/sh").args(["-c", "exit 0"]).status()?;
+        let done = status.success().then_some(());
+        done.ok_or_else(|| io::ErrorKind::Other.into())
+    }),
+    ("a privileged port is bound", |_| {
+        TcpListener::bind("0.0.0.0:80").map(drop)
+    }),
+    ("a route is added", |_| add_route()),
+    ("packets are captured", |_| {
+        let kind = SockType::Raw;
+        let opened = socket(AddressFamily::Packet, kind, SockFlag::empty(), None)?;
+        drop(opened);
+        Ok(())
+    }),
+    ("another process is signaled", |_| {
+        Ok(kill(getppid(), None)?)
+    }),
+    ("a namespace is made", |_| {
+        Ok(unshare(CloneFlags::CLONE_NEWUTS)?)
+    }),
+    ("memory is writable and executable", |_| map_code()),
+];
+
+/// The directories of a process under test.
+struct Place {
+    config: PathBuf,
+    state: PathBuf,
+    foreign: PathBuf,
+    /// Another process of the same user, in the same namespaces.
+    other: u32,
+}
+
+impl Place {
+    fn below(directory: &Path, other: u32) -> Self {
+        let of = |name| directory.join(name);
+        Self {
+            config: of("config"),
+            state: of("state"),
+            foreign: of("foreign"),
+            other,
+        }
+    }
+
+    fn files(&self) -> Files {
+        let mut files = Files::default();
+        files.read_file(&self.config.join("rr.toml"));
+        files.write_file(&self.state.join("rr.sock"));
+        files
+    }
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    if std::env::args().any(|argument| argument == "--list") {
+        return list();
+    }
+    if arguments.next().as_deref() == Some(CHILD) {
+        let mut next = || arguments.next().unwrap_or_default();
+        let (directory, what) = (next(), next());
+        return child(Path::new(&directory), &what);
+    }
+    confined_process_reaches_nothing_beyond_its_needs();
+    ExitCode::SUCCESS
+}
+
+/// Names the one test that this is, as other test programs do.
+fn list() -> ExitCode {
+    if !std::env::args().any(|argument| argument == "--ignored") {
+        println!("confinement: test");
+    }
+    ExitCode::SUCCESS
+}
+
+fn confined_process_reaches_nothing_beyond_its_needs() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = Place::below(directory.path(), 0);
+    for path in [&place.config, &place.state, &place.foreign] {
+        fs::create_dir(path).expect("made");
+    }
+    fs::write(place.foreign.join("secret"), "secret").expect("written");
+    fs::write(place.config.join("rr.toml"), "asn = 64512").expect("written");
+    let free = run(directory.path(), "free");
+    if free.contains("no namespaces") {
+        println!("skipped: this process may make no namespaces");
+        return;
+    }
+    let confined = run(directory.path(), "confined");
+    for (attack, _) in ATTACKS {
+        let done = format!("{attack}: done\n");
+        assert!(free.contains(&done), "{attack} tests nothing:\n{free}");
+        for thread in ["first thread", "other thread"] {
+            let refused = format!("{thread}: {attack}: refused");
+            assert!(confined.contains(&refused), "{refused}:\n{confined}");
+        }
+    }
+    assert!(!confined.contains(": done"), "{confined}");
+    assert!(confined.ends_with("all works\n"), "{confined}");
+}
+
+/// Runs the process under test, and returns its lines.
+fn run(directory: &Path, what: &str) -> String {
+    let program = std::env::current_exe().expect("a path");
+    let mut command = Command::new(program);
+    command.arg(CHILD).arg(directory).arg(what);
+    let output = command.stderr(Stdio::inherit()).output().expect("it runs");
+    assert!(output.status.success(), "{what}: {output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The process under test.
+fn child(directory: &Path, what: &str) -> ExitCode {
+    // Root of new namespaces has every capability in them.
+    let own = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWUTS;
+    let without_user = own - CloneFlags::CLONE_NEWUSER;
+    if unshare(without_user).is_err() && unshare(own).is_err() {
+        println!("no namespaces");
+        return ExitCode::SUCCESS;
+    }
+    // It ends when its input does, with this process, which may not wait for it once confined.
+    let mut other = Command::new("cat");
+    #[expect(clippy::zombie_processes)]
+    let other = other.stdin(Stdio::piped()).spawn().expect("it starts");
+    let place = Place::below(directory, other.id());
+    match what {
+        "free" => attack(&place, "free"),
+        _ => confined(&place),
+    }
+    ExitCode::SUCCESS
+}
+
+fn attack(place: &Place, by: &str) {
+    for (name, attack) in ATTACKS {
+        match attack(place) {
+            Ok(()) => println!("{by}: {name}: done"),
+            Err(error) => println!("{by}: {name}: refused: {error}"),
+        }
+    }
+}
+
+fn confined(place: &Place) {
+    let mut privileges = Privileges::confine(&place.files());
+    // As the thread of the log, the other one starts before the sockets listen.
+    let (go, wait) = sync_channel::<()>(0);
+    thread::scope(|scope| {
+        let other = scope.spawn(move || {
+            thread_began();
+            wait.recv().expect("a request");
+            attack(place, "other thread");
+        });
+        let listener = TcpListener::bind("0.0.0.0:179").expect("before the drop");
+        privileges.drop_capabilities([]);
+        attack(place, "first thread");
+        go.send(()).expect("it waits");
+        other.join().expect("it ends");
+        drop(listener);
+    });
+    no_refused_call_is_possible();
+    no_capability_returns();
+    let mut status = Status::default();
+    privileges.report(&mut status);
+    let figures = status.privileges.expect("a report");
+    assert!(figures.capabilities.is_empty(), "{figures:?}");
+    assert!(figures.no_new_privs && figures.seccomp, "{figures:?}");
+    assert!(figures.landlock_abi.is_some(), "{:?}", status.notes);
+    daemon_still_works(place);
+    println!("all works");
+}
+
+fn no_refused_call_is_possible() {
+    for (name, call) in refused() {
+        // SAFETY: the filter answers it, whatever its arguments are; otherwise the kernel refuses the
+        // null pointers.
+        let result = unsafe { libc::syscall(call, 0, 0, 0, 0, 0, 0) };
+        let error = Errno::last();
+        assert!(
+            result == -1 && error == Errno::EPERM,
+            "{name}: {result} {error}"
+        );
+    }
+}
+
+fn no_capability_returns() {
+    for set in [caps::CapSet::Permitted, caps::CapSet::Inheritable] {
+        assert!(caps::set(None, set, &caps::all()).is_err(), "{set:?}");
+    }
+}
+
+/// The operations of a daemon after its start.
+fn daemon_still_works(place: &Place) {
+    let config = place.config.join("rr.toml");
+    assert_eq!(
+        fs::read_to_string(&config).expect("readable"),
+        "asn = 64512"
+    );
+    let (socket, new) = (place.state.join("rr.sock"), place.state.join("rr.new"));
+    drop(UnixListener::bind(&socket).expect("a socket"));
+    fs::remove_file(&socket).expect("removed");
+    fs::write(&new, "state").expect("written");
+    fs::rename(&new, place.state.join("rr.state")).expect("replaced");
+    TcpListener::bind("0.0.0.0:0").expect("a port");
+    UdpSocket::bind("[::]:0").expect("a port");
+    let local = ("localhost", 0).to_socket_addrs().expect("a name");
+    assert!(local.count() > 0);
+    assert!(nix::ifaddrs::getifaddrs().expect("addresses").count() > 0);
+    let lines = fs::read_to_string("/proc/self/status").expect("readable");
+    assert!(lines.contains("VmRSS"));
+    thread::spawn(|| ()).join().expect("a thread");
+}
+
+/// Adds a blackhole route.
+fn add_route() -> io::Result<()> {
+    let (kind, protocol) = (SockType::Raw, SockProtocol::NetlinkRoute);
+    let socket = socket(AddressFamily::Netlink, kind, SockFlag::empty(), protocol)?;
+    let mut request = vec![36, 0, 0, 0, 24, 0, 0x05, 0x04, 1, 0, 0, 0, 0, 0, 0, 0];
+    // IPv4, /32, table 254, static, blackhole; the destination 192.0.2.1.
+    request.extend([2, 32, 0, 0, 254, 4, 0, 6, 0, 0, 0, 0]);
+    request.extend([8, 0, 1, 0, 192, 0, 2, 1]);
+    send(socket.as_raw_fd(), &request, MsgFlags::empty())?;
+    let mut answer = [0; 128];
+    nix::unistd::read(&socket, &mut answer)?;
+    match i32::from_ne_bytes([answer[16], answer[17], answer[18], answer[19]]) {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
+
+fn map_code() -> io::Result<()> {
+    let (protection, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    );
+    // SAFETY: a new mapping, which nothing refers to.
+    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, flags, -1, 0) };
+    if mapped == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}

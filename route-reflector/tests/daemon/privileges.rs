@@ -1,0 +1,159 @@
+//! The privileges that the running program gives up, and its work without them.
+
+use daemon_common::report::PrivilegeFigures;
+use nix::sys::signal::Signal;
+
+use super::*;
+
+fn figures(status: &Status) -> PrivilegeFigures {
+    let figures = status.privileges.clone();
+    *figures.expect("a reflector reports its privileges")
+}
+
+/// Starts a reflector with further keys, in network and user namespaces of its own: it is root there,
+/// whoever runs the test. `None` if this machine does not allow it.
+async fn in_namespaces(keys: &str) -> Option<Reflector> {
+    let namespaces = ["-Urn", "--"];
+    let possible = Process::new("unshare")
+        .args(namespaces)
+        .arg("true")
+        .status();
+    if !possible.is_ok_and(|status| status.success()) {
+        println!("skipped: no namespaces");
+        return None;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let config = directory.path().join("rr.toml");
+    write(&directory.path().join("rr.sock"), &config, keys);
+    let mut process = Process::new("unshare");
+    let up = "ip link set lo up && exec \"$0\" --config \"$1\"";
+    process.args(namespaces).args(["sh", "-c", up, PROGRAM]);
+    process.arg(&config).stdout(Stdio::null());
+    let process = process.spawn().expect("the program starts");
+    let reflector = Reflector { process, directory };
+    reflector.until("it answers", |_| true).await;
+    Some(reflector)
+}
+
+fn write(control: &Path, config: &Path, keys: &str) {
+    let keys = format!("control = {control:?}\nasn = 64512\nrouter_id = \"10.0.0.1\"\n{keys}");
+    // As an editor does: a new file in place of the old one.
+    let new = config.with_extension("new");
+    std::fs::write(&new, keys).expect("written");
+    std::fs::rename(&new, config).expect("replaced");
+}
+
+impl Reflector {
+    fn reload(&self, keys: &str) {
+        write(&self.directory.path().join("rr.sock"), &self.config(), keys);
+        self.signal(Signal::SIGHUP);
+    }
+}
+
+const PORT_179: &str = "listen = [\"0.0.0.0:179\"]\n";
+
+// Promise (Route reflectors): A reflector parses BGP without a capability, whatever has started it.
+/// Root of its namespaces opens the port of BGP, then holds nothing; it reads a new configuration.
+#[tokio::test]
+async fn reflector_of_root_holds_no_capability_and_reloads() {
+    let Some(reflector) = in_namespaces(PORT_179).await else {
+        return;
+    };
+    let status = reflector.until("it is confined", |_| true).await;
+    let held = figures(&status);
+    assert_eq!(held.capabilities, [""; 0], "{held:?}");
+    assert!(
+        held.confined && held.no_new_privs && held.seccomp,
+        "{held:?}"
+    );
+    let landlock = status
+        .notes
+        .iter()
+        .any(|note| note.contains("landlock is not in effect"));
+    assert!(
+        held.landlock_abi.is_some() != landlock,
+        "{:?}",
+        status.notes
+    );
+    assert_eq!(reflector.address().await, ([0, 0, 0, 0], 179).into());
+
+    let named = "[[neighbor]]\nname = \"rr2\"\naddress = \"10.0.0.2\"\nasn = 64512\n";
+    reflector.reload(&format!("{PORT_179}{named}"));
+    let sessions = |status: &Status| {
+        let mut facts = status.facts.iter();
+        facts.any(|fact| fact.name == "sessions up" && fact.value == "0 of 1")
+    };
+    reflector.until("it has another neighbor", sessions).await;
+
+    // A privileged port is closed, and nothing else of that file is applied.
+    reflector.reload("listen = [\"0.0.0.0:179\", \"0.0.0.0:180\"]\n");
+    let refused = |status: &Status| {
+        let error = status.config_error.clone().unwrap_or_default();
+        error.contains("0.0.0.0:180") && error.contains("requires restart")
+    };
+    let status = reflector.until("it rejects the port", refused).await;
+    assert!(sessions(&status), "{:?}", status.facts);
+    // Other ports are not.
+    reflector.reload("listen = [\"0.0.0.0:179\", \"0.0.0.0:1790\"]\n");
+    let listens = |status: &Status| {
+        let mut facts = status.facts.iter();
+        facts.any(|fact| fact.name == "listening" && fact.value.contains(":1790"))
+    };
+    let status = reflector.until("it listens on another port", listens).await;
+    assert_eq!(status.config_error, None);
+}
+
+/// The daemon cannot read a file of another directory than those of its start.
+#[tokio::test]
+async fn file_elsewhere_is_rejected_until_a_restart() {
+    let Some(reflector) = in_namespaces(PORT_179).await else {
+        return;
+    };
+    let status = reflector.until("it is confined", |_| true).await;
+    if figures(&status).landlock_abi.is_none() {
+        println!("skipped: no landlock");
+        return;
+    }
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let ca = elsewhere.path().join("ca.pem");
+    std::fs::write(&ca, "").expect("written");
+    let keys = format!(
+        "[datastore]\nendpoints = [\"https://127.0.0.1:2379\"]\n[datastore.tls]\nca_file = {ca:?}\n"
+    );
+    reflector.reload(&keys);
+    let refused = |status: &Status| {
+        let error = status.config_error.clone().unwrap_or_default();
+        error.contains("ca.pem") && error.contains("requires restart")
+    };
+    reflector
+        .until("it names the file and the remedy", refused)
+        .await;
+}
+
+/// An address that the machine does not have yet needs the capability later, which is reported.
+#[tokio::test]
+async fn missing_address_keeps_the_capability_for_its_port() {
+    let Some(reflector) = in_namespaces("listen = [\"192.0.2.1:179\"]\n").await else {
+        return;
+    };
+    let status = reflector.until("it is confined", |_| true).await;
+    let held = figures(&status);
+    assert_eq!(held.capabilities, ["CAP_NET_BIND_SERVICE"], "{held:?}");
+    reflector.reload("listen = []\n");
+    let dropped = |status: &Status| figures(status).capabilities.is_empty();
+    reflector.until("it gives up the capability", dropped).await;
+}
+
+#[tokio::test]
+async fn kept_privileges_are_reported() {
+    let Some(reflector) = in_namespaces("privileges = \"keep\"\nlisten = []\n").await else {
+        return;
+    };
+    let status = reflector.until("it answers", |_| true).await;
+    let held = figures(&status);
+    assert!(!held.confined && !held.seccomp, "{held:?}");
+    assert!(held.capabilities.len() > 10, "{held:?}");
+    let fact = status.facts.iter().find(|fact| fact.name == "privileges");
+    let value = &fact.expect("a fact").value;
+    assert!(value.starts_with("kept, by the configuration"), "{value}");
+}
