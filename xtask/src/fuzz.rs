@@ -60,6 +60,8 @@ pub fn build(root: &Path) -> Result<PathBuf> {
     let directory = root.join("target/fuzz");
     let mut cargo = runner::program("cargo", root);
     cargo.env("RUSTFLAGS", FLAGS);
+    // With it, each of the targets would optimize all crates again.
+    cargo.env("CARGO_PROFILE_RELEASE_LTO", "off");
     cargo.args([
         "build",
         "--release",
