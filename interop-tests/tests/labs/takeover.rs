@@ -49,7 +49,8 @@ struct Guest {
 enum Fate {
     /// Its daemon is killed: the kernel still closes the connection.
     Killed,
-    /// Its host stops without closing the connection, loses all state, and is back within a second.
+    /// Its host stops without closing the connection, loses all state, and is back before the hold
+    /// timer expires.
     HostLost,
     /// The same, and the peer comes back with other families.
     HostChanged,
@@ -256,6 +257,7 @@ async fn all_come_back(ours: &Speaker, guests: &mut [Guest], fate: Fate) {
         begun = Instant::now();
         guest.suffers(fate).await;
         let away = begun.elapsed();
+        // Not asserted: it depends on the machine. The cause of the loss is asserted below.
         println!(
             "{:?} on host {} is back after {away:?}",
             guest.kind, guest.number
