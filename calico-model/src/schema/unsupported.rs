@@ -69,11 +69,13 @@ pub(super) fn in_rule<E: fmt::Display>(rule: Result<Value, E>) -> Option<Unsuppo
     found.into_iter().next()
 }
 
-/// Returns the program that reports unknown fields of a kind.
+/// Returns the program that reports unknown fields of a kind. There is none for Node, which
+/// calico-node writes, and none for kinds that no daemon reads.
 const fn reporter(kind: Kind) -> Option<Program> {
     match kind {
         Kind::BgpConfiguration | Kind::BgpPeer | Kind::BgpFilter => Some(Program::Bgp),
         Kind::FelixConfiguration
+        | Kind::IpPool
         | Kind::WorkloadEndpoint
         | Kind::HostEndpoint
         | Kind::Profile

@@ -56,3 +56,15 @@ fn vxlan_pool_is_reported_until_changed() {
     assert!(calculator.has_news());
     assert!(calculator.recomputed().problems.is_empty());
 }
+
+#[test]
+fn unknown_field_of_a_pool_is_reported() {
+    let name = key("ippools", "a");
+    let pool = json!({"spec": {"cidr": "10.65.0.0/16", "newerThanThis": 7}});
+    let mut calculator = calculator_of(&[(name.clone(), pool)]);
+    let words = "spec.newerThanThis: the field is unknown and has no effect";
+    assert_eq!(
+        problems(&calculator.recomputed()),
+        [format!("{name}: {words}")]
+    );
+}
