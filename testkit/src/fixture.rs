@@ -32,12 +32,18 @@ pub fn prefix(text: &str) -> Net<'static> {
 }
 
 /// Returns a speaker without peers, with the router id 10.0.0.`number`.
+///
+/// # Panics
+/// If the number is greater than 255.
 #[must_use]
 pub fn speaker_config(number: usize) -> SpeakerConfig {
     SpeakerConfig::new(ASN, RouterId(address(number)))
 }
 
 /// Returns a neighbor of speaker `us`: 10.0.0.`them`, named `n` and its number.
+///
+/// # Panics
+/// If one of the numbers is greater than 255.
 #[must_use]
 pub fn neighbor(us: usize, them: usize, role: Role) -> PeerConfig {
     let mut peer = speaker_config(us).neighbor(address(them).into(), role);
@@ -47,6 +53,9 @@ pub fn neighbor(us: usize, them: usize, role: Role) -> PeerConfig {
 
 /// Returns a range of speaker `us`, named `nodes`, that makes a client of any peer that dials from
 /// 10.0.0.0/24.
+///
+/// # Panics
+/// If `us` is greater than 255.
 #[must_use]
 pub fn clients(us: usize, limit: u16) -> RangeConfig {
     let prefix = Prefix::new(address(0).into(), 24).expect("a prefix");
@@ -57,6 +66,9 @@ pub fn clients(us: usize, limit: u16) -> RangeConfig {
 
 /// Returns the OPEN of a scripted peer with the BGP Identifier 10.0.0.`number`: both unicast
 /// families and route refresh, a hold time of 90 seconds.
+///
+/// # Panics
+/// If the number is greater than 255.
 #[must_use]
 pub fn open(number: usize) -> Open {
     Open {
@@ -75,6 +87,9 @@ pub fn open(number: usize) -> Open {
 
 /// Returns the same with graceful restart of IPv4 unicast within 60 seconds (RFC 4724 §3), as `edit`
 /// leaves it.
+///
+/// # Panics
+/// If the number is greater than 255.
 #[must_use]
 pub fn graceful_open(number: usize, edit: impl FnOnce(&mut GracefulRestart)) -> Open {
     let mut graceful = GracefulRestart {

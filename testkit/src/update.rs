@@ -91,6 +91,9 @@ impl Update {
     }
 
     /// Replaces an attribute's value and flags; it becomes the last one.
+    ///
+    /// # Panics
+    /// If the value has more than 65,535 octets.
     #[must_use]
     pub fn replacing(self, flags: u8, code: AttrCode, value: &[u8]) -> Self {
         self.without(code).with(flags, code, value)
@@ -99,7 +102,7 @@ impl Update {
     /// Replaces AS_PATH by one sequence of four-octet AS numbers, and NEXT_HOP.
     ///
     /// # Panics
-    /// If there are more than 255 AS numbers.
+    /// If there are more than 255 AS numbers, or the UPDATE has no AS_PATH or no NEXT_HOP.
     #[must_use]
     pub fn path(mut self, asns: &[Asn], next_hop: Ipv4Addr) -> Self {
         let mut value = vec![2, u8::try_from(asns.len()).expect("at most 255 AS numbers")];
@@ -117,6 +120,9 @@ impl Update {
     }
 
     /// Adds CLUSTER_LIST (RFC 4456 §8).
+    ///
+    /// # Panics
+    /// If there are more than 16,383 cluster IDs.
     #[must_use]
     pub fn clusters(self, clusters: &[ClusterId]) -> Self {
         let value: Vec<u8> = clusters.iter().flat_map(|id| id.0.octets()).collect();
@@ -146,7 +152,8 @@ impl Update {
 
 impl Encode for Update {
     /// # Panics
-    /// If the message is longer than its length field can express.
+    /// If the message, or the length of one of its parts, is greater than its length field can
+    /// express: 65,535 octets.
     fn encode(&self, out: &mut BytesMut) {
         let attributes = self.attributes.iter();
         let attributes: Vec<u8> = attributes.flat_map(|(_, octets)| octets.clone()).collect();
