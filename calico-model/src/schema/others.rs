@@ -45,7 +45,7 @@ pub(super) const LIVE_MIGRATION: Fields = envelope!(no(
         ),
     ]),
     always,
-    "resources of this kind are not read: a workload moves when its endpoint's node changes",
+    "the resource is only reported: a workload moves when the node of its endpoint changes",
 ));
 
 pub(super) const KUBE_CONTROLLERS_CONFIGURATION: Fields = envelope!(no(

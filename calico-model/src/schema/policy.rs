@@ -38,8 +38,8 @@ const ENDPOINT: Fields = &[
             felix("hostIP", Any),
         ]),
         is_set,
-        "named ports and host ports are not supported: a rule that names a port is closed, and no \
-         port of the host leads to the workload",
+        "named ports and host ports are not supported: a rule with a named port allows no packet, \
+         and no port of the host is forwarded to the workload",
     ),
     no(
         Some(Felix),

@@ -256,7 +256,7 @@ fn page() -> String {
     use std::fmt::Write as _;
     let mut page = String::from(
         "# Fields of resources\n\n\
-         This page lists the program that supports each field of Calico's schema. A test makes it\n\
+         This page lists the program that supports each field of Calico's schema. It is generated\n\
          from the table in `calico-model/src/schema`.\n\n\
          * `cambric apply` warns about a field without effect, and rejects an unknown field.\n\
          * `cambric get` prints a note about it.\n\
@@ -268,38 +268,81 @@ fn page() -> String {
          * An unknown field that another client has stored is reported by `cambric get`, and by the\n  \
            status of the daemon that reads the kind, except for a Node. A rule with such a field\n  \
            fails closed.\n\
-         * Where only named ports are unsupported, numbers and ranges work.\n",
+         * Where only named ports are unsupported, numbers and ranges work.\n\n\
+         Braces stand for several fields: `{ingress,egress}[].http` is `ingress[].http` and\n\
+         `egress[].http`.\n",
     );
     for kind in Kind::ALL {
-        let mut groups: Vec<((&str, String), Vec<String>)> = Vec::new();
-        for one in declared(*kind) {
-            let cells = match one.standing {
-                Standing::Supported(program) => (program.name(), "supported".to_owned()),
-                Standing::Record => ("", "informational; no program reads it".to_owned()),
-                Standing::Unsupported { due, reason } => {
-                    let due = due.map_or("", |due| due.name());
-                    (due, format!("**no effect**: {reason}"))
-                }
-            };
-            let path = format!("`{}`", one.path.trim_start_matches("spec."));
-            match groups.iter_mut().find(|(known, _)| *known == cells) {
-                Some((_, paths)) => paths.push(path),
-                None => groups.push((cells, vec![path])),
-            }
-        }
         let head = "| field | program | effect |\n|---|---|---|";
         let _ = writeln!(page, "\n## {kind}\n\n{head}");
-        let is_one = groups.len() == 1;
-        for ((program, effect), paths) in groups {
-            let fields = match is_one {
-                true => "all fields".to_owned(),
-                false => paths.join(", "),
+        let rows: Vec<Row> = declared(*kind).into_iter().map(Row::of).collect();
+        let is_one = rows.iter().all(|row| row.has_effect_of(&rows[0]));
+        let rows = merged(merged(rows, "ingress", "egress"), "source", "destination");
+        for Row {
+            path,
+            program,
+            effect,
+        } in &rows[..if is_one { 1 } else { rows.len() }]
+        {
+            let field = if is_one {
+                "all fields".to_owned()
+            } else {
+                format!("`{path}`")
             };
             let gap = if program.is_empty() { "" } else { " " };
-            let _ = writeln!(page, "| {fields} |{gap}{program} | {effect} |");
+            let _ = writeln!(page, "| {field} |{gap}{program} | {effect} |");
         }
     }
     page
+}
+
+/// A row of the page.
+#[derive(Clone, PartialEq, Eq)]
+struct Row {
+    path: String,
+    program: &'static str,
+    effect: String,
+}
+
+impl Row {
+    fn of(one: Declared) -> Self {
+        let (program, effect) = match one.standing {
+            Standing::Supported(program) => (program.name(), "supported".to_owned()),
+            Standing::Record => ("", "informational; no program reads it".to_owned()),
+            Standing::Unsupported { due, reason } => {
+                let due = due.map_or("", |due| due.name());
+                (due, format!("**no effect**: {reason}"))
+            }
+        };
+        let path = one.path.trim_start_matches("spec.").to_owned();
+        Self {
+            path,
+            program,
+            effect,
+        }
+    }
+
+    fn has_effect_of(&self, other: &Self) -> bool {
+        (self.program, &self.effect) == (other.program, &other.effect)
+    }
+}
+
+/// Returns the rows with one row for two fields that differ only in `one` and `other`, if their
+/// effects are equal.
+fn merged(mut rows: Vec<Row>, one: &str, other: &str) -> Vec<Row> {
+    for row in rows.clone().iter().filter(|row| row.path.contains(one)) {
+        let twin = Row {
+            path: row.path.replacen(one, other, 1),
+            ..row.clone()
+        };
+        if let Some(at) = rows.iter().position(|known| *known == twin) {
+            rows.remove(at);
+            let known = rows.iter_mut().find(|known| *known == row);
+            let both = format!("{{{one},{other}}}");
+            known.expect("the row").path = row.path.replacen(one, &both, 1);
+        }
+    }
+    rows
 }
 
 #[test]
