@@ -145,7 +145,7 @@ pub(super) const TABLE: &[Row] = &[
     row(Felix, Read, All(Kind::StagedGlobalNetworkPolicy), "notes about staged policy"),
     row(Felix, Read, All(Kind::StagedNetworkPolicy), "notes about staged policy"),
     row(Felix, Read, All(Kind::StagedKubernetesNetworkPolicy), "notes about staged policy"),
-    row(Felix, Read, All(Kind::LiveMigration), "endpoints that move"),
+    row(Felix, Read, All(Kind::LiveMigration), "notes about live migrations"),
     row(Felix, Read, Prefix(FabricKey::REFLECTORS), "the route reflectors to protect"),
     row(Felix, Write, Keys::OwnStatus, "report that Felix is alive"),
     row(Felix, Write, Keys::OwnLastStatus, "report that Felix is alive"),
