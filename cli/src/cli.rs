@@ -29,7 +29,7 @@ enum Command {
     Datastore(migrate::Args),
     /// Log all events of a BGP neighbor for a limited time
     Debug(log::DebugArgs),
-    /// Print the BGP messages of MRT files or hex lines as JSON
+    /// Print the BGP messages of MRT files, packet captures or hex lines as JSON
     Decode(decode::Args),
     /// Delete resources
     Delete(resources::Delete),
