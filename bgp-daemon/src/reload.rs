@@ -116,5 +116,6 @@ fn rejected(why: &str) {
     events::emit(Event::ConfigRejected {
         reason: Text::new(why.lines().next().unwrap_or_default()),
     });
-    tracing::error!("{why}");
+    // The report begins on its own line, so that its marks are below its text.
+    tracing::error!(report = %format_args!("\n{why}"), "rejected configuration");
 }

@@ -133,13 +133,13 @@ async fn turn(args: &Gc, store: &EtcdStore, collector: &mut Collector) {
     for finding in &found {
         let text = clean(&finding.to_string());
         if args.dry_run {
-            tracing::info!("would collect: {text}");
+            tracing::info!(finding = %text, "would collect");
             continue;
         }
         match Ipam::new(store).mend(finding).await {
-            Ok(true) => tracing::info!("collected: {text}"),
-            Ok(false) => tracing::debug!("has changed since: {text}"),
-            Err(error) => tracing::warn!(%error, "not collected: {text}"),
+            Ok(true) => tracing::info!(finding = %text, "collected"),
+            Ok(false) => tracing::debug!(finding = %text, "not collected: changed since the scan"),
+            Err(error) => tracing::warn!(finding = %text, %error, "not collected"),
         }
     }
 }
