@@ -214,6 +214,28 @@ fn long_files_are_found() {
 }
 
 #[test]
+fn wrong_length_in_the_table_of_examples_is_found() {
+    let files = [
+        File::new("examples/src/bin/collector.rs", "x\n".repeat(51)),
+        File::new("examples/src/bin/decoder.rs", "x\n".repeat(59)),
+        File::new(
+            "docs/numbers.md",
+            "| example | lines |\n|---|---|\n| `collector` | 51 |\n| `decoder` | 58 |\n\n| other |\n",
+        ),
+    ];
+    let found = texts(&sizes::check(&files));
+    let found: Vec<&str> = found.lines().collect();
+    let expected = [
+        "add the row | `decoder` | 59 |",
+        "delete the row | `decoder` | 58 |",
+    ];
+    assert_eq!(found.len(), expected.len(), "{found:?}");
+    for (line, text) in found.iter().zip(expected) {
+        assert!(line.ends_with(text), "{line}");
+    }
+}
+
+#[test]
 fn unfinished_work_is_found() {
     let files = [
         File::new("rib/src/a.rs", "fn f() {}\n#[ignore]\n"),
