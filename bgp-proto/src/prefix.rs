@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn is_small() {
+    fn prefixes_take_at_most_18_octets() {
         assert_eq!(size_of::<Ipv4Prefix>(), 5);
         assert_eq!(size_of::<Ipv6Prefix>(), 17);
         assert_eq!(size_of::<Prefix>(), 18);

@@ -196,7 +196,7 @@ fn invalid_value_is_reported_and_the_last_valid_kept() {
 }
 
 #[test]
-fn without_a_node_there_is_no_speaker() {
+fn missing_node_derives_no_speaker() {
     let derived = derive(&view(&[("a", "")]), &host("b"), &Secrets::new());
     assert!(derived.intent.is_none());
     assert_eq!(

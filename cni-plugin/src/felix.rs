@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn it_waits_for_the_endpoint_and_no_other() {
+    fn plugin_waits_for_the_file_of_its_own_endpoint() {
         run(async |directory| {
             // Files of earlier containers, each of which differs in one field only.
             let waiting = expected(directory);

@@ -95,7 +95,7 @@ fn mesh() -> Network {
 // nodes that a BGPPeer selects replace each other make-before-break. A killed member of the
 // datastore or of the cluster has no effect.
 #[test]
-fn from_mesh_to_reflectors_and_back_no_route_is_lost() {
+fn change_from_mesh_to_reflectors_and_back_loses_no_route() {
     let mut network = mesh();
     for (to, sessions) in [(REFLECTORS, vec![11, 12]), (MESH, vec![2, 3, 4])] {
         // The nodes receive it at different times.
@@ -291,7 +291,7 @@ fn selecting(by: &[u8], with: &[u8]) -> Chosen {
     }
 }
 
-// Promise: as bgp-daemon from_mesh_to_reflectors_and_back_no_route_is_lost
+// Promise: as bgp-daemon change_from_mesh_to_reflectors_and_back_loses_no_route
 /// A label moves from one reflector to another, and the nodes receive it at different times. The
 /// old reflector wants no peer, and still reflects for the peers that are left.
 #[test]

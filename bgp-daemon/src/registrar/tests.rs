@@ -133,7 +133,7 @@ fn deaf(job: &Job) -> Answer {
 }
 
 #[test]
-fn it_registers_under_a_lease_and_its_own_cluster_id_and_stays() {
+fn reflector_registers_its_own_cluster_id_under_a_kept_lease() {
     let mut world = World::new();
     world.pass(60, true);
     assert_eq!(world.jobs, 0, "there is nothing to say yet");

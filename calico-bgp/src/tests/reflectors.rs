@@ -200,7 +200,7 @@ fn a_client_chooses_for_each_family_among_those_that_it_reaches() {
 
 /// Retained sessions use the policies and the password of the current datastore.
 #[test]
-fn peers_of_before_are_derived_as_they_would_be() {
+fn former_peers_are_derived_from_the_current_datastore() {
     let mut view = registered();
     let of_n1 = derived(&view, "n1");
     let before: Placed = of_n1.chosen.peers.iter().map(|at| (*at, None)).collect();

@@ -204,7 +204,7 @@ async fn unreachable_store_is_reported() {
 }
 
 #[tokio::test]
-async fn it_serves_a_directory_of_manifests() {
+async fn store_serves_a_directory_of_manifests() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("tier.yaml");
     std::fs::write(&file, "kind: Tier\nmetadata: {name: t}\nspec: {order: 1}\n").unwrap();

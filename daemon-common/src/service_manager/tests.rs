@@ -157,7 +157,7 @@ async fn missing_socket_stops_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_service_manager_nothing_is_due() {
+async fn missing_service_manager_makes_nothing_due() {
     let mut manager = ServiceManager::new(None, Some(WATCHDOG));
     manager.turned(|| panic!("nobody reads it"));
     assert_eq!(manager.rest(), None);

@@ -147,7 +147,7 @@ fn played(path: &Path) -> Vec<(u64, Picture)> {
 }
 
 #[test]
-fn after_everything_that_can_happen_it_is_as_it_was() {
+fn journal_after_every_event_restores_the_same_store() {
     let directory = tempfile::tempdir().unwrap();
     for stop in 1..=story().len() {
         let path = directory.path().join(stop.to_string());
@@ -196,7 +196,7 @@ fn after_everything_that_can_happen_it_is_as_it_was() {
 // Promise (Datastore): After a truncation at any point, the file of the small store has the
 // state of some flush.
 #[test]
-fn cut_at_any_octet_it_is_as_it_was_then() {
+fn journal_cut_at_any_octet_restores_the_state_of_a_flush() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let seen = played(&path);

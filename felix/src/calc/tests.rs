@@ -464,7 +464,7 @@ fn local_setting_precedes_the_stored_one() {
 }
 
 #[test]
-fn without_ipv6_support_ipv6_addresses_are_left_out() {
+fn ipv6_addresses_are_left_out_if_ipv6_support_is_off() {
     let desired = calculator_of(&[
         (
             key("felixconfigurations", "default"),

@@ -20,7 +20,7 @@ fn drain(fib: &mut MemoryFib) -> Vec<Event> {
 }
 
 #[test]
-fn it_is_a_fib_and_outlives_its_users() {
+fn memory_kernel_keeps_routes_without_its_users() {
     let mut kernel = Kernel::new(1);
     let up = kernel.add_link("up0");
     let kernel = Rc::new(RefCell::new(kernel));

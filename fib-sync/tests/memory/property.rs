@@ -232,7 +232,7 @@ proptest! {
 
     // Promise: as fib-sync foreign_route_of_another_metric_is_kept
     #[test]
-    fn it_always_converges(seed: u64, steps in prop::collection::vec(steps(), 1..80)) {
+    fn reconciler_converges_without_a_change_of_foreign_routes(seed: u64, steps in prop::collection::vec(steps(), 1..80)) {
         let mut world = World::new(seed);
         track(&mut world);
         for step in steps {

@@ -11,7 +11,7 @@ use crate::world::{FELIX, STATIC, UP1, US, World, key, via};
 const MOMENT: Duration = Duration::from_millis(1);
 
 #[test]
-fn it_reads_before_it_writes() {
+fn reconciler_dumps_the_table_before_its_first_write() {
     let mut world = World::new(1);
     world.want(key("10.65.0.1/32"), via(US, &["10.0.0.12"]));
     world.run(MOMENT);

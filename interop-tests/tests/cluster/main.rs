@@ -25,7 +25,7 @@ fn lasts(full: u64, short: u64) -> Duration {
     }
 }
 
-// Promise: as bgp-daemon from_mesh_to_reflectors_and_back_no_route_is_lost
+// Promise: as bgp-daemon change_from_mesh_to_reflectors_and_back_loses_no_route
 #[test]
 fn a_cluster_of_reflectors_runs_itself() {
     let name = "a_cluster_of_reflectors_runs_itself";

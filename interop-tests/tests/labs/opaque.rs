@@ -325,21 +325,21 @@ async fn shown(behind: &[Speaker], origin: &Origin, is: bool) {
 const ALL: [Kind; 4] = [Gobgp, Frr, Bird, Openbgpd];
 
 #[test]
-fn from_gobgp() {
+fn opaque_families_of_gobgp_are_advertised_unchanged() {
     in_ground(&ALL, "opaque families from GoBGP", async |ground| {
         octet_for_octet(Gobgp, GOBGP, ground).await;
     });
 }
 
 #[test]
-fn from_frr() {
+fn opaque_families_of_frr_are_advertised_unchanged() {
     in_ground(&ALL, "opaque families from FRR", async |ground| {
         octet_for_octet(Frr, FRR, ground).await;
     });
 }
 
 #[test]
-fn from_bird() {
+fn opaque_families_of_bird_are_advertised_unchanged() {
     in_ground(&ALL, "opaque families from BIRD", async |ground| {
         octet_for_octet(Bird, BIRD, ground).await;
     });

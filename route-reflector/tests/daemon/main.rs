@@ -271,7 +271,7 @@ fn learned(io: &Io) -> Option<Attributes> {
 }
 
 #[tokio::test]
-async fn it_reflects_between_clients() {
+async fn routes_are_reflected_between_clients() {
     let reflector = Reflector::start().await;
     let address = reflector.address().await;
     let (mut one, mut two) = (client(2, address), client(3, address));
@@ -363,7 +363,7 @@ async fn a_full_range_refuses_and_shows_that_it_did() {
 
 /// RFC 4486, RFC 9003.
 #[tokio::test]
-async fn it_leaves_with_administrative_shutdown() {
+async fn sigterm_sends_administrative_shutdown() {
     let mut reflector = Reflector::start().await;
     let address = reflector.address().await;
     let (mut one, mut two) = (client(2, address), client(3, address));

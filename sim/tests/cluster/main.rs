@@ -294,7 +294,7 @@ fn clients() -> usize {
 }
 
 #[test]
-fn only_those_move_that_must_and_no_route_is_lost() {
+fn clients_without_need_do_not_move_and_no_route_is_lost() {
     for seed in asked().unwrap_or(1..7) {
         run(seed, clients(), 6);
     }
@@ -335,7 +335,7 @@ fn reflectors_relieve_each_other_and_the_store_is_locked() {
     }
 }
 
-// Promise: as bgp-daemon from_mesh_to_reflectors_and_back_no_route_is_lost
+// Promise: as bgp-daemon change_from_mesh_to_reflectors_and_back_loses_no_route
 /// Reflectors by a label, which moves from one to the other while some machines are cut off from
 /// the datastore. No reflector is one of the fabric's own.
 #[test]

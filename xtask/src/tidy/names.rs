@@ -13,6 +13,9 @@ const UNCLEAR: &str = include_str!("words/names.txt");
 /// More words and phrases that are in no name of a test.
 const UNCLEAR_IN_TESTS: &str = include_str!("words/test-names.txt");
 
+/// Words that are no subject. They begin no name of a test.
+const NO_SUBJECTS: &str = include_str!("words/test-first.txt");
+
 /// Checks all identifiers, and the names of tests.
 pub fn check(files: &[File]) -> Vec<Finding> {
     let rust = files.iter().filter(|file| file.is_rust());
@@ -73,7 +76,7 @@ fn function(line: &str) -> Option<&str> {
 
 fn mistake(name: &str) -> Option<String> {
     let first = name.split('_').next().unwrap_or_default();
-    if is_banned(first) {
+    if is_banned(first) || NO_SUBJECTS.lines().any(|word| word == first) {
         return Some(format!("`{name}`: begin the name with its subject"));
     }
     let words = format!("_{name}_");

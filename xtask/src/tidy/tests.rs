@@ -500,10 +500,11 @@ fn promises_of_any_page_have_their_tests() {
 fn test_names_without_subject_or_too_long_are_found() {
     let test = |name: &str| format!("#[test]\nfn {name}() {{}}\n");
     let long = "a".repeat(61);
-    let text =
-        test("route_is_sent") + &test("who_is_there") + &test(&long) + "fn what_helps() {}\n";
+    let text = test("route_is_sent") + &test("who_is_there") + &test("it_is_sent") + &test(&long);
+    let text = text + "fn what_helps() {}\nfn it_helps() {}\n";
     let found = texts(&names::check(&[File::new("rib/src/a.rs", text)]));
-    assert_eq!(found.lines().count(), 2, "{found}");
+    assert_eq!(found.lines().count(), 3, "{found}");
+    assert!(found.contains("rib/src/a.rs:6: `it_is_sent`"), "{found}");
     assert!(found.contains("rib/src/a.rs:4: `who_is_there`"), "{found}");
     assert!(found.contains("has 61 characters"), "{found}");
 }

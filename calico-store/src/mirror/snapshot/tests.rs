@@ -94,7 +94,7 @@ fn old_or_incomplete_snapshot_is_rejected() {
 
 // Promise: as felix nothing_is_removed_on_the_strength_of_a_snapshot
 #[test]
-fn cut_or_changed_anywhere_it_is_refused_as_a_whole() {
+fn snapshot_with_any_cut_or_changed_octet_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("snapshot");
     let items = changes(&[("/a/1", Some("one")), ("/a/2", Some(""))]);

@@ -23,7 +23,7 @@ fn away(world: &mut World) {
 }
 
 #[test]
-fn with_the_store_away_there_is_what_the_snapshot_holds() {
+fn mirror_without_store_delivers_the_content_of_the_snapshot() {
     let mut world = world();
     let before = world.consumer.state.clone();
     away(&mut world);
@@ -119,7 +119,7 @@ proptest! {
 
     /// Checks that it catches up after a restart with a snapshot at any time.
     #[test]
-    fn it_catches_up_from_any_snapshot(
+    fn mirror_restarted_with_any_snapshot_catches_up(
         before in prop::collection::vec(action(), 1..60),
         between in prop::collection::vec(action(), 1..20),
         after in prop::collection::vec(action(), 1..60),

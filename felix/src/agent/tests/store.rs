@@ -281,7 +281,7 @@ fn partial_store_counts_when_it_is_complete() {
 }
 
 #[test]
-fn on_a_bare_host_a_snapshot_sets_endpoints_up() {
+fn snapshot_sets_endpoints_up_on_a_bare_host() {
     let mut world = World::new();
     let index = world.link("cali1");
     world.endpoint("a", "cali1", &["10.65.0.1/32"]);
