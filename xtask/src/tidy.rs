@@ -9,6 +9,7 @@
 //! * [`plain`]: words that mark unclear sentences;
 //! * [`spelling`]: American spelling;
 //! * [`first`]: first words of sentences;
+//! * [`sentences`]: lengths of sentences;
 //! * [`names`]: names of tests;
 //! * [`documents`]: dependencies with their reasons, the map with its files, invariants with their
 //!   tests;
@@ -40,6 +41,7 @@ pub mod pages;
 pub mod plain;
 pub mod promises;
 pub mod prose;
+pub mod sentences;
 pub mod sizes;
 pub mod spelling;
 #[cfg(test)]
@@ -105,6 +107,7 @@ pub fn run(root: &Path) -> anyhow::Result<Vec<Finding>> {
     findings.extend(plain::check(&files));
     findings.extend(spelling::check(&files));
     findings.extend(first::check(&files));
+    findings.extend(sentences::check(&files));
     findings.extend(names::check(&files));
     findings.extend(documents::check(&workspace, &files));
     findings.extend(promises::check(&files));

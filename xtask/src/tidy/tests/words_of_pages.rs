@@ -2,7 +2,7 @@
 
 use super::texts;
 use crate::tidy::files::File;
-use crate::tidy::{first, pages, promises, spelling};
+use crate::tidy::{first, pages, promises, sentences, spelling};
 
 fn first_words(page: &str) -> Vec<String> {
     let findings = first::check(&[File::new("docs/a.md", page)]);
@@ -164,4 +164,25 @@ fn unlisted_pages_and_links_off_the_site_are_found() {
     let twice = INDEX.to_owned() + "| again | [a](install.md) |\n";
     let found = texts(&pages::check(&site(&twice, "# Install\n")));
     assert!(found.contains("install.md: is listed twice"), "{found}");
+}
+
+#[test]
+fn sentence_of_an_operators_page_has_at_most_25_words() {
+    let words = |count: usize| "word ".repeat(count);
+    let page = format!(
+        "# {long}\n\n{fits}end.\n* {long}\nover `the\nlines`. Short (text). {fits}\n\n| {long} |\n\n\
+         ```\n{long}\n```\nA list of `a`, `b c`, `d`, {names} and [a link](https://a.b) {few}\n",
+        long = words(25),
+        fits = words(24),
+        names = "`x`, ".repeat(9),
+        few = words(16),
+    );
+    let files = [
+        File::new("docs/operate/a.md", page.clone()),
+        File::new("docs/design/a.md", page),
+    ];
+    let found = texts(&sentences::check(&files));
+    let expected =
+        "docs/operate/a.md:4: 27 words, at most 25: split `* word word word word word …`";
+    assert_eq!(found, expected);
 }
