@@ -29,7 +29,8 @@ impl Io {
         }
     }
 
-    /// Begins a turn, which may report messages again. What the last one did not is reported first.
+    /// Begins a turn, which may report messages again. Messages that the last turn did not report
+    /// are counted first.
     pub(crate) fn trace_turn(&mut self) {
         self.trace.reported = 0;
         while let Some((address, count)) = self.trace.missed.pop_first() {

@@ -32,7 +32,7 @@ pub enum BlockFault {
     #[error("an allocation has no attributes")]
     Attributes,
     /// An address is both free and allocated, or neither.
-    #[error("what is free and what is taken do not add up")]
+    #[error("an address is both free and allocated, or neither")]
     Unallocated,
 }
 

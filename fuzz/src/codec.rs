@@ -138,7 +138,7 @@ fn rewritten(attributes: &Attributes, batch: &RouteBatch<'_>, params: &SessionPa
         "we send no faults: {faults:?} in {:02x?}",
         frame.body
     );
-    let back = view.batches().next().expect("what was written");
+    let back = view.batches().next().expect("the written routes");
     let (mut again, _) = back.attrs.as_ref().expect("attributes").parse();
     // LOCAL_PREF is mandatory inside an AS, so that its absence is a decision of the receiver.
     again.local_pref = attributes.local_pref;
@@ -146,6 +146,6 @@ fn rewritten(attributes: &Attributes, batch: &RouteBatch<'_>, params: &SessionPa
     again.encode(true, &mut block_again);
     assert_eq!(
         block_again, block,
-        "what is read back is written the same way"
+        "the decoded attributes are encoded to the same octets"
     );
 }

@@ -59,7 +59,8 @@ fn resource(choice: usize, octets: &[u8]) {
     let Ok((key, written)) = encode_strict(value) else {
         return;
     };
-    let once = shown(&key, written.to_string().as_bytes(), 1).expect("what is written reads");
-    let (_, again) = encode_strict(once).expect("what is shown can be written");
+    let once =
+        shown(&key, written.to_string().as_bytes(), 1).expect("the written value is readable");
+    let (_, again) = encode_strict(once).expect("the shown value can be written");
     assert_eq!(again, written);
 }

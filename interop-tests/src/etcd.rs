@@ -151,7 +151,7 @@ impl Etcd {
         self.clusters += 1;
         for member in &self.members {
             let data = member.site.host.directory().join("etcd");
-            std::fs::remove_dir_all(data).expect("what it had stored");
+            std::fs::remove_dir_all(data).expect("the data of the member");
         }
     }
 

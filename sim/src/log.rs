@@ -108,7 +108,7 @@ impl fmt::Display for Violation {
             seconds(self.at),
             self.what
         )?;
-        write!(f, "what happened before:\n{}", self.trace)
+        write!(f, "events before:\n{}", self.trace)
     }
 }
 

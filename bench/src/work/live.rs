@@ -120,7 +120,7 @@ impl<'e> Scene<'e> {
         let began = self.write(case.place, value).await?;
         let at = self.until(case.seen, there, began).await?;
         let took = at.checked_duration_since(began);
-        let took = took.context("what was to change was so before")?;
+        let took = took.context("the configuration had the new value before the change")?;
         Ok(took.as_secs_f64() * 1e3)
     }
 

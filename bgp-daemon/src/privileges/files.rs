@@ -15,7 +15,7 @@ use landlock::{
 };
 
 /// Files of the machine that the C library's resolver and the daemon read, beside configured ones.
-/// Those below `/proc` and `/sys` are made by the kernel; other processes' files there stay closed,
+/// The files below `/proc` and `/sys` are made by the kernel; other processes' files there stay closed,
 /// because a confined process may not trace another one.
 const OF_MACHINE: &[&str] = &[
     "/proc",

@@ -87,7 +87,7 @@ pub(super) fn path_at(root: &DeTable<'_>, span: &Range<usize>) -> Vec<Step> {
     search.best.map(|(_, path)| path).unwrap_or_default()
 }
 
-/// The keys whose values could not be read. What is missing without them is no further mistake.
+/// The keys whose values could not be read. A consequence of their absence is no further mistake.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lost {
     paths: Vec<Vec<Step>>,

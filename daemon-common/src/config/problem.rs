@@ -144,7 +144,7 @@ impl<'s> Problems<'s> {
     }
 
     /// Returns whether the value of a key at the top of the file has a mistake and is therefore
-    /// missing. What results from that is no mistake of its own.
+    /// missing. A consequence of that is no mistake of its own.
     pub fn is_lost(&self, key: &str) -> bool {
         self.lost.has(key)
     }

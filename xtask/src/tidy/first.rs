@@ -1,8 +1,8 @@
-//! First words: every sentence, heading and cell of a page begins with its subject, and so does every
-//! paragraph, item and cell of a comment.
+//! First words: every sentence, heading and cell of a page or a comment begins with its subject, and
+//! so does every sentence of a text literal.
 
-use super::Finding;
 use super::files::File;
+use super::{Finding, prose};
 
 /// Words in place of a subject. They begin no sentence of a page and no name of a test.
 const BANNED: &str = include_str!("words/first.txt");
@@ -12,17 +12,46 @@ pub fn is_banned(word: &str) -> bool {
     BANNED.lines().any(|banned| banned == word)
 }
 
-/// Checks all pages, and the comments of sources and scripts. Questions may begin with any word.
+/// Characters that end a sentence of a page. After a colon, a page lists or explains.
+const PAGE_ENDS: &str = ".!?:";
+
+/// Characters that end a sentence of a comment or a text literal.
+const SOURCE_ENDS: &str = ".!?";
+
+/// Checks all pages, the comments of sources and scripts, and the text literals of programs. Questions
+/// may begin with any word.
 pub fn check(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files {
         if file.is_markdown() {
-            findings.extend(check_text(file, &file.text, true));
+            findings.extend(check_text(file, &file.text, 0, PAGE_ENDS));
         } else if let Some(mark) = comment_mark(file) {
-            findings.extend(check_text(file, &comments(&file.text, mark), false));
+            let comments = comments(&file.text, mark);
+            findings.extend(check_text(file, &comments, 0, SOURCE_ENDS));
+        }
+        if file.is_rust() && !file.is_test() {
+            let literals = prose::literals(file.without_tests()).into_iter();
+            let messages = literals.filter(|(_, text)| text.contains(' '));
+            findings.extend(
+                messages.flat_map(|(line, text)| {
+                    check_text(file, &message(text), line - 1, SOURCE_ENDS)
+                }),
+            );
         }
     }
     findings
+}
+
+/// Returns a text literal with `X` in place of each value, and without escapes of lines.
+fn message(literal: &str) -> String {
+    let literal = literal.replace("\\n", " ");
+    let mut parts = literal.split('{');
+    let mut message = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        message.push('X');
+        message.push_str(part.split_once('}').map_or("", |(_, behind)| behind));
+    }
+    message
 }
 
 /// Returns the mark that begins a comment of a file.
@@ -48,8 +77,8 @@ fn comments(source: &str, mark: &str) -> String {
     text
 }
 
-/// Checks a text: all of its sentences, or only the words that begin its parts.
-fn check_text(file: &File, text: &str, has_sentences: bool) -> Vec<Finding> {
+/// Checks a text with so many lines before it. One of `ends` ends a sentence.
+fn check_text(file: &File, text: &str, before: usize, ends: &str) -> Vec<Finding> {
     let tokens = tokens(text);
     let mut findings = Vec::new();
     let mut starts = true;
@@ -59,9 +88,9 @@ fn check_text(file: &File, text: &str, has_sentences: bool) -> Vec<Finding> {
         let rest = tokens.get(at..).unwrap_or_default();
         if (token.begins || starts) && is_banned && !is_question(rest) {
             let text = format!("`{word}` begins a sentence: begin it with its subject");
-            findings.push(Finding::line(&file.path, token.line, text));
+            findings.push(Finding::line(&file.path, before + token.line, text));
         }
-        starts = has_sentences && end(&token.text).is_some();
+        starts = end(&token.text).is_some_and(|end| ends.contains(end));
     }
     findings
 }
@@ -77,7 +106,7 @@ fn is_question(tokens: &[Token]) -> bool {
 /// Returns the character that ends a sentence after this word, if it is the last one.
 fn end(word: &str) -> Option<char> {
     let word = word.trim_end_matches([')', '*', '_', '"', ']']);
-    word.chars().last().filter(|last| ".!?:".contains(*last))
+    word.chars().last().filter(|last| PAGE_ENDS.contains(*last))
 }
 
 /// A word with its punctuation.

@@ -43,6 +43,11 @@ pub fn identifiers(text: &str) -> Vec<(usize, &str)> {
     Lexer::of(text).identifiers
 }
 
+/// Returns the contents of text literals, with their lines from 1.
+pub fn literals(text: &str) -> Vec<(usize, &str)> {
+    Lexer::of(text).literals
+}
+
 /// Words that are collected, and whether a fenced block is open.
 #[derive(Debug, Default)]
 struct Words {
@@ -101,6 +106,7 @@ struct Lexer<'t> {
     line: usize,
     comments: Vec<(usize, &'t str)>,
     texts: Words,
+    literals: Vec<(usize, &'t str)>,
     identifiers: Vec<(usize, &'t str)>,
 }
 
@@ -112,6 +118,7 @@ impl<'t> Lexer<'t> {
             line: 1,
             comments: Vec::new(),
             texts: Words::default(),
+            literals: Vec::new(),
             identifiers: Vec::new(),
         };
         while !lexer.rest.is_empty() {
@@ -152,7 +159,9 @@ impl<'t> Lexer<'t> {
         let end = format!("\"{}", "#".repeat(hashes));
         let content = self.rest.get(open..).unwrap_or_default();
         let length = content.find(&end).unwrap_or(content.len());
-        self.text(content.get(..length).unwrap_or_default());
+        let content = content.get(..length).unwrap_or_default();
+        self.text(content);
+        self.literals.push((self.line, content));
         self.take(open + length + end.len());
     }
 
@@ -167,6 +176,7 @@ impl<'t> Lexer<'t> {
         let end = end.map_or(self.rest.len(), |(at, _)| at);
         let content = self.rest.get(1..end).unwrap_or_default();
         self.text(&content.replace("\\n", " "));
+        self.literals.push((self.line, content));
         self.take(end + 1);
     }
 

@@ -27,9 +27,9 @@ fn questions_code_and_inner_words_may_have_any_word() {
 }
 
 #[test]
-fn parts_of_comments_begin_with_subjects() {
+fn sentences_of_comments_begin_with_subjects() {
     let rust =
-        "//! What it is.\n//! Those\n//!\n//! Who?\nfn f() {}\n// A text. What\n//! * Those of\n";
+        "//! What is.\n//! A: those\n//!\n//! Who?\nfn f() {}\n// A text. What\n//! * Those\n";
     let script = "#!/bin/sh\n# What runs\nwhat # what\n";
     let files = [
         File::new("rib/src/a.rs", rust),
@@ -37,12 +37,32 @@ fn parts_of_comments_begin_with_subjects() {
     ];
     let found = texts(&first::check(&files));
     let lines: Vec<&str> = found.lines().collect();
-    let [first, item, script] = *lines else {
+    let [first, sentence, item, script] = *lines else {
         panic!("{found}");
     };
     assert!(first.starts_with("rib/src/a.rs:1: `What`"), "{first}");
+    assert!(sentence.starts_with("rib/src/a.rs:6: `What`"), "{sentence}");
     assert!(item.starts_with("rib/src/a.rs:7: `Those`"), "{item}");
     assert!(script.starts_with(".ci/run:2: `What`"), "{script}");
+}
+
+#[test]
+fn messages_of_programs_begin_with_subjects() {
+    let rust = "const A: &str = \"what\";\nconst B: &str = \"what is left\";\n\
+        const C: &str = \"{what} is left\\n{a}. Those are \\\n gone. Who is left\";\n\
+        #[cfg(test)]\nmod tests {\n    const D: &str = \"who is left\";\n}\n";
+    let files = [
+        File::new("rib/src/a.rs", rust),
+        File::new("rib/tests/b.rs", "const A: &str = \"what is left\";\n"),
+    ];
+    let found = texts(&first::check(&files));
+    let lines: Vec<&str> = found.lines().collect();
+    let [whole, second, third] = *lines else {
+        panic!("{found}");
+    };
+    assert!(whole.starts_with("rib/src/a.rs:2: `what`"), "{whole}");
+    assert!(second.starts_with("rib/src/a.rs:3: `Those`"), "{second}");
+    assert!(third.starts_with("rib/src/a.rs:4: `Who`"), "{third}");
 }
 
 #[test]
