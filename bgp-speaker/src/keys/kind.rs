@@ -82,8 +82,8 @@ impl fmt::Display for Kind {
                 f.write_str("true, false, or ")?;
                 range(f, least, most, unit)
             }
-            Self::Text(most) => write!(f, "a text of 1 to {most} printable octets"),
-            Self::Secret(most) => write!(f, "a text of 1 to {most} octets"),
+            Self::Text(most) => write!(f, "a text of 1 to {most} printable bytes"),
+            Self::Secret(most) => write!(f, "a text of 1 to {most} bytes"),
             Self::Address => f.write_str("an IPv4 or IPv6 address"),
             Self::DottedQuad => f.write_str("four octets like an IPv4 address, not all of them 0"),
             Self::Prefix => f.write_str("an IPv4 or IPv6 prefix"),

@@ -353,8 +353,8 @@ impl Reader<'_> {
     /// Reports a value of another type.
     pub(crate) fn expected(&mut self, kind: Kind, given: &At<Value>) {
         let message = match kind {
-            Kind::Text(most) => format!("{} has 1 to {most} printable octets", self.key),
-            Kind::Secret(most) => format!("{} has 1 to {most} octets", self.key),
+            Kind::Text(most) => format!("{} has 1 to {most} printable bytes", self.key),
+            Kind::Secret(most) => format!("{} has 1 to {most} bytes", self.key),
             kind => format!("{} is {kind}", self.key),
         };
         self.faults

@@ -435,9 +435,9 @@ peer_keys! {
         Key { effect: Effect::Readvertised, store: Store::Annotation, ..BOTH };
 
     "multihop": [multihop]: bool = false,
-        "an external neighbor may be more than one hop away. Without it, the next hops of its routes \
-         must be on the link: its own address, or an address in a subnet of the local interface to \
-         the neighbor. If no local subnet contains the neighbor, only its own address is accepted. \
+        "an external neighbor may be more than one hop away. Without it, the next hop of a route \
+         must be its own address, or an address in a subnet of the local interface to the neighbor. \
+         If no local subnet contains the neighbor, only its own address is accepted. \
          Otherwise the route is not used, and `cambric show routes --why` gives `next hop not on the \
          link` as the reason. `ttl_security` of more than 1 has the same effect",
         Key { effect: Effect::Reevaluated, ..BOTH };
@@ -533,8 +533,8 @@ peer_keys! {
         };
 
     "transit": [is_transit]: bool = false,
-        "the neighbor is no node, and passes routes of nodes on, as the switch of a rack does: origin \
-         validation confirms a route of a node if AS_PATH ends with the AS of that node",
+        "the neighbor is not a node, and propagates routes of nodes, as the switch of a rack does. \
+         Origin validation then confirms a route of a node if AS_PATH ends with the AS of that node",
         Key { effect: Effect::Reevaluated, ..STORED };
 
     "extended_messages": [session.extended_messages],

@@ -33,7 +33,7 @@ fn one(message: &MalformedMessage) -> String {
     }
     let kept = octets.len() as u64;
     if kept < message.octets_total {
-        let _ = writeln!(text, "  … {} octets more", message.octets_total - kept);
+        let _ = writeln!(text, "  … {} bytes more", message.octets_total - kept);
     }
     text
 }
@@ -92,7 +92,7 @@ mod tests {
                 "2025-11-21 20:41:07Z tor: ORIGIN: bad attribute value",
                 "      0  01 02[03]04 05 06 07 08 09 0a 0b 0c 0d 0e 0f 10",
                 "     16  11 12",
-                "  … 2 octets more",
+                "  … 2 bytes more",
             ]
         );
         assert!(lines(0)[1].ends_with("0 [01]02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f 10"));
