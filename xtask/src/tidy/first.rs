@@ -25,8 +25,7 @@ pub fn check(files: &[File]) -> Vec<Finding> {
     for file in files {
         if file.is_markdown() {
             findings.extend(check_text(file, &file.text, 0, PAGE_ENDS));
-        } else if let Some(mark) = comment_mark(file) {
-            let comments = comments(&file.text, mark);
+        } else if let Some(comments) = comments_of(file) {
             findings.extend(check_text(file, &comments, 0, SOURCE_ENDS));
         }
         if file.is_rust() && !file.is_test() {
@@ -54,12 +53,18 @@ fn message(literal: &str) -> String {
     message
 }
 
+/// Returns the lines of a file's comments, with an empty line for any other.
+pub(super) fn comments_of(file: &File) -> Option<String> {
+    comment_mark(file).map(|mark| comments(&file.text, mark))
+}
+
 /// Returns the mark that begins a comment of a file.
 fn comment_mark(file: &File) -> Option<&'static str> {
     let named = file.path.extension().or_else(|| file.path.file_name());
     match named.and_then(|named| named.to_str())? {
         "rs" => Some("//"),
         "toml" | "sh" | "py" | "yml" | "Makefile" | "run" => Some("#"),
+        "env" | "conf" | "service" | "postinst" | "postrm" | "prerm" => Some("#"),
         _ => None,
     }
 }

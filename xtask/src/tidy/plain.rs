@@ -1,10 +1,12 @@
 //! Plain language: words that mark sentences which must be read twice, counted in the comments and the
-//! messages of each file, of each crate as a whole, and in each page.
+//! messages of each file, of each crate as a whole, in each page and picture, and in the comments of
+//! scripts and packaged files.
 
 use std::collections::BTreeMap;
 
 use super::Finding;
 use super::files::File;
+use super::first::comments_of;
 use super::prose::{self, Word};
 
 /// The markers, one a line.
@@ -42,11 +44,35 @@ pub fn check(files: &[File]) -> Vec<Finding> {
                 crates.entry(file.member()).or_default().add(code);
             }
             findings.extend(found);
+        } else if file
+            .path
+            .extension()
+            .is_some_and(|extension| extension == "svg")
+        {
+            let picture = Prose::of(&path, &prose::page(&drawn(&file.text)));
+            findings.extend(picture.finding(&path, "the picture", PAGE_MAX));
+        } else if let Some(comments) = comments_of(file) {
+            let comments = Prose::of(&path, &prose::page(&comments));
+            findings.extend(comments.finding(&path, "comments", COMMENTS_MAX));
         }
     }
     let crates = crates.iter();
     findings.extend(crates.flat_map(|(member, code)| code.findings(member)));
     findings
+}
+
+/// Returns the text of a picture, which is outside of its tags.
+fn drawn(svg: &str) -> String {
+    let mut text = String::new();
+    let mut is_tag = false;
+    for c in svg.chars() {
+        is_tag |= c == '<';
+        if !is_tag || c == '\n' {
+            text.push(c);
+        }
+        is_tag &= c != '>';
+    }
+    text
 }
 
 /// The comments and the text literals of source.

@@ -482,6 +482,37 @@ fn markers_of_each_file_and_of_a_crate_are_counted() {
 }
 
 #[test]
+fn markers_of_packaged_files_and_pictures_are_counted() {
+    let settings = "# told by hand\n# told by hand\nTOLD=by hand\n";
+    let files = [
+        File::new("packaging/etc/a.env", settings),
+        File::new("packaging/scripts/postinst", settings),
+        File::new(
+            "docs/a.svg",
+            "<text>told</text><g id=\"told\"/>\n<b>by hand</b>, told\n",
+        ),
+        File::new(
+            "docs/b.svg",
+            "<text>told</text>\n<text>told by hand, told</text>\n",
+        ),
+    ];
+    let found = texts(&plain::check(&files));
+    let lines: Vec<&str> = found.lines().collect();
+    let [env, script, picture] = *lines else {
+        panic!("{found}");
+    };
+    assert!(
+        picture.starts_with("docs/b.svg: the picture: 4"),
+        "{picture}"
+    );
+    assert!(env.starts_with("packaging/etc/a.env: comments: 4"), "{env}");
+    assert!(
+        script.starts_with("packaging/scripts/postinst: comments: 4"),
+        "{script}"
+    );
+}
+
+#[test]
 fn promises_of_any_page_have_their_tests() {
     let files = [
         File::new("docs/design/promises.md", "* It holds. § `rib` `absent`\n"),
