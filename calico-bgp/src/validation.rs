@@ -13,6 +13,7 @@ mod route;
 mod sorted;
 #[cfg(test)]
 mod tests;
+mod work;
 
 pub use index::OriginIndex;
 pub use input::GRANTS_ANNOTATION;

@@ -96,21 +96,21 @@ impl Endpoints {
         v4.chain(v6)
     }
 
-    /// Returns the lowest address in a prefix that an endpoint of another node has.
-    pub(super) fn first_of_other(&self, prefix: Prefix, node: NodeId) -> Option<IpAddr> {
+    /// Returns the lowest address in a prefix that an endpoint has, other than those of `except`.
+    pub(super) fn first_in_prefix(&self, prefix: Prefix, except: Option<NodeId>) -> Option<IpAddr> {
         match prefix.addr() {
             IpAddr::V4(first) => {
                 let rows = self.v4_at.from([first.to_bits(), 0]);
                 rows.map(|[at, of]| (IpAddr::from(Ipv4Addr::from_bits(at)), of))
                     .take_while(|(at, _)| prefix.contains(*at))
-                    .find_map(|(at, of)| (of != node).then_some(at))
+                    .find_map(|(at, of)| (Some(of) != except).then_some(at))
             }
             IpAddr::V6(first) => {
                 let [a, b, c, d] = words(first);
                 let rows = self.v6_at.from([a, b, c, d, 0]);
                 rows.map(|[a, b, c, d, of]| (IpAddr::from(v6_of([a, b, c, d])), of))
                     .take_while(|(at, _)| prefix.contains(*at))
-                    .find_map(|(at, of)| (of != node).then_some(at))
+                    .find_map(|(at, of)| (Some(of) != except).then_some(at))
             }
         }
     }

@@ -32,6 +32,8 @@ pub struct OriginIndex {
     endpoints: Endpoints,
     blocks: Ranges,
     grants: Ranges,
+    /// The same by the AS in the Node.
+    grants_by_asn: BTreeMap<Option<Asn>, Ranges>,
     services: Ranges,
     pools: BTreeMap<String, Prefix>,
     cluster_asn: Asn,
@@ -47,6 +49,7 @@ impl OriginIndex {
             endpoints: Endpoints::default(),
             blocks: Ranges::default(),
             grants: Ranges::default(),
+            grants_by_asn: BTreeMap::new(),
             services: Ranges::default(),
             pools: BTreeMap::new(),
             cluster_asn: Asn(DEFAULT_AS_NUMBER.0),
@@ -198,15 +201,25 @@ impl OriginIndex {
             for grant in old.grants.symmetric_difference(&new.grants) {
                 affected.ranges.insert(PrefixRange::inside(*grant));
             }
-            for grant in &old.grants {
-                self.grants.remove(*grant, id);
-            }
-            for grant in &new.grants {
-                self.grants.insert(*grant, id);
-            }
+            self.replace_grants(id, &old, &new);
             affected.transit |= old.asn != new.asn;
         }
         self.nodes.release(id);
+    }
+
+    fn replace_grants(&mut self, id: NodeId, old: &Properties, new: &Properties) {
+        for grant in &old.grants {
+            self.grants.remove(*grant, id);
+            if let Some(of_asn) = self.grants_by_asn.get_mut(&old.asn) {
+                of_asn.remove(*grant, id);
+            }
+        }
+        self.grants_by_asn.retain(|_, grants| !grants.is_empty());
+        for grant in &new.grants {
+            self.grants.insert(*grant, id);
+            let of_asn = self.grants_by_asn.entry(new.asn).or_default();
+            of_asn.insert(*grant, id);
+        }
     }
 
     fn settings(&mut self, settings: &BgpConfigurationSpec, affected: &mut Affected) {
@@ -290,7 +303,7 @@ impl OriginIndex {
     fn holder(&self, id: NodeId, prefix: Prefix) -> Origin<'_> {
         let is_own = |(_, of): (Prefix, NodeId)| of == id;
         let mut holders = self.holders(prefix);
-        if holders.any(|of| of == id) || self.grants.around(prefix).any(is_own) {
+        if holders.any(|of| of == id) || self.nodes.grants(id, prefix).next().is_some() {
             return Origin::Confirmed;
         }
         let services = self.services.around(prefix);
@@ -299,7 +312,7 @@ impl OriginIndex {
             let is_range = range == prefix || own.any(|(range, _)| range == prefix);
             let other = match is_range {
                 true => None,
-                false => self.first_of_other(prefix, id),
+                false => self.first_in_prefix(prefix, Some(id)),
             };
             return match other {
                 None => Origin::Confirmed,
@@ -335,10 +348,10 @@ impl OriginIndex {
         around.map(|(_, id)| id)
     }
 
-    /// Returns the lowest address in a prefix that another node holds.
-    fn first_of_other(&self, prefix: Prefix, id: NodeId) -> Option<IpAddr> {
-        let endpoint = self.endpoints.first_of_other(prefix, id);
-        let node = self.nodes.first_of_other(prefix, id);
+    /// Returns the lowest address in a prefix that a node holds, other than `except`.
+    fn first_in_prefix(&self, prefix: Prefix, except: Option<NodeId>) -> Option<IpAddr> {
+        let endpoint = self.endpoints.first_in_prefix(prefix, except);
+        let node = self.nodes.first_in_prefix(prefix, except);
         endpoint.into_iter().chain(node).min()
     }
 
@@ -360,22 +373,31 @@ impl OriginIndex {
         })
     }
 
-    /// Returns whether the records confirm a prefix for any node of an AS.
+    /// Returns whether the records confirm a prefix for any node of an AS. The work does not depend
+    /// on the number of nodes, because a switch chooses the prefixes.
     fn is_of_node_in(&self, asn: Asn, prefix: Prefix) -> bool {
-        let ranges = self.grants.around(prefix).chain(self.blocks.around(prefix));
-        let mut candidates = self.holders(prefix).chain(ranges.map(|(_, id)| id));
         let is_in = |id: NodeId| {
-            let properties = self.nodes.get(id).and_then(|node| node.properties.as_ref());
+            let node = self.nodes.get(id);
+            let properties = node.and_then(|node| node.properties.as_ref());
             properties.is_some_and(|node| node.asn.unwrap_or(self.cluster_asn) == asn)
         };
-        if candidates.any(|id| is_in(id) && self.holder(id, prefix) == Origin::Confirmed) {
-            return true;
-        }
-        // Every node holds the service ranges.
+        let holders = self.holders(prefix);
+        let blocks = self.blocks.around(prefix).map(|(_, id)| id);
+        // Every node has the service ranges, and many may have the same grant. One of them stands
+        // for the others, except for the only one with an address in the prefix.
         let is_service = self.services.around(prefix).next().is_some();
-        let all = self.nodes.all().filter(|_| is_service);
-        let mut ids = all.filter_map(|node| self.nodes.find(&node.name));
-        ids.any(|id| is_in(id) && self.holder(id, prefix) == Origin::Confirmed)
+        let by_default = (asn == self.cluster_asn).then_some(None);
+        let any = [Some(Some(asn)), by_default].into_iter().flatten();
+        let any = any.flat_map(|asn| {
+            let grants = self.grants_by_asn.get(&asn);
+            let longest = grants.and_then(|grants| grants.around(prefix).next());
+            let service = is_service.then(|| self.nodes.first_in(asn)).flatten();
+            longest.map(|(_, id)| id).into_iter().chain(service)
+        });
+        let first = self.first_in_prefix(prefix, None);
+        let firsts = first.into_iter().flat_map(|at| self.holders(host(at)));
+        let mut candidates = holders.chain(blocks).chain(any).chain(firsts);
+        candidates.any(|id| is_in(id) && self.holder(id, prefix) == Origin::Confirmed)
     }
 
     /// Returns the hash of an endpoint's key.

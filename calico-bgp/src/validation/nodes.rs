@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use bgp_proto::{Asn, Prefix};
 
 use super::endpoints::NodeId;
+use super::work;
 
 /// The properties of a Node resource that origin validation uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,16 +41,20 @@ pub(super) struct Nodes {
     free: Vec<NodeId>,
     addresses: BTreeSet<(IpAddr, NodeId)>,
     sessions: BTreeSet<(IpAddr, NodeId)>,
+    /// The nodes with a Node resource, by its AS.
+    by_asn: BTreeSet<(Option<Asn>, NodeId)>,
 }
 
 impl Nodes {
     /// Returns the number of a node that has records.
     pub(super) fn find(&self, name: &str) -> Option<NodeId> {
+        work::count();
         self.ids.get(name).copied()
     }
 
     /// Returns a node.
     pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
+        work::count();
         self.all.get(usize::try_from(id).ok()?)
     }
 
@@ -64,12 +69,12 @@ impl Nodes {
         self.addresses.range(range).map(|(_, id)| *id)
     }
 
-    /// Returns the lowest address in a prefix that another node has.
-    pub(super) fn first_of_other(&self, prefix: Prefix, node: NodeId) -> Option<IpAddr> {
+    /// Returns the lowest address in a prefix that a node has, other than `except`.
+    pub(super) fn first_in_prefix(&self, prefix: Prefix, except: Option<NodeId>) -> Option<IpAddr> {
         let addresses = self.addresses.range((prefix.addr(), 0)..);
         addresses
             .take_while(|(at, _)| prefix.contains(*at))
-            .find_map(|(at, id)| (*id != node).then_some(*at))
+            .find_map(|(at, id)| (Some(*id) != except).then_some(*at))
     }
 
     /// Returns the node with this session address; of several ones, the first by name.
@@ -79,9 +84,18 @@ impl Nodes {
         ids.min_by_key(|id| self.name(*id))
     }
 
-    /// Returns all nodes.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Node> {
-        self.all.iter()
+    /// Returns the prefixes granted to a node that equal or contain `prefix`.
+    pub(super) fn grants(&self, id: NodeId, prefix: Prefix) -> impl Iterator<Item = Prefix> + '_ {
+        let properties = self.get(id).and_then(|node| node.properties.as_ref());
+        let all = properties.into_iter().flat_map(|node| &node.grants);
+        all.filter(move |grant| grant.len() <= prefix.len() && grant.contains(prefix.addr()))
+            .copied()
+    }
+
+    /// Returns one of the nodes with this AS in their Node; `None` stands for the cluster's AS.
+    pub(super) fn first_in(&self, asn: Option<Asn>) -> Option<NodeId> {
+        let range = (asn, 0)..=(asn, NodeId::MAX);
+        self.by_asn.range(range).next().map(|(_, id)| *id)
     }
 
     /// Returns the number of a node, new or known. [`release`](Self::release) it after the change
@@ -147,6 +161,7 @@ impl Nodes {
     pub(super) fn set(&mut self, id: NodeId, properties: Option<Properties>) -> Option<Properties> {
         let former = self.get_mut(id)?.properties.take();
         if let Some(former) = &former {
+            self.by_asn.remove(&(former.asn, id));
             for address in &former.addresses {
                 self.addresses.remove(&(*address, id));
             }
@@ -155,6 +170,7 @@ impl Nodes {
             }
         }
         if let Some(new) = &properties {
+            self.by_asn.insert((new.asn, id));
             self.addresses
                 .extend(new.addresses.iter().map(|at| (*at, id)));
             self.sessions

@@ -36,6 +36,11 @@ impl Ranges {
         was_there
     }
 
+    /// Returns whether there is no prefix.
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// Returns all prefixes.
     pub(super) fn all(&self) -> impl Iterator<Item = Prefix> + '_ {
         self.all.iter().map(|(prefix, _)| *prefix)

@@ -36,6 +36,18 @@ fn endpoint(index: &mut OriginIndex, name: &str, node: &str, address: &str) -> A
     put(index, &format!("workloadendpoints/ns/{name}"), &spec)
 }
 
+/// Grants prefixes to one of the two nodes.
+fn grant(index: &mut OriginIndex, node: &str, prefixes: &str) -> Affected {
+    let number = if node == "a" { 1 } else { 2 };
+    let value = format!(
+        r#"{{"metadata":{{"name":"{node}","annotations":{{"cambric.io/granted-prefixes":"{prefixes}"}}}},
+        "spec":{{"bgp":{{"ipv4Address":"10.0.0.{number}/24"}}}}}}"#
+    );
+    let key = format!("{RESOURCES}nodes/{node}");
+    let taken = index.take(key.as_bytes(), Some(value.as_bytes()));
+    taken.expect("a valid value")
+}
+
 /// Returns the answer for a route of a node with its own next hop.
 fn of_node<'i>(index: &'i OriginIndex, node: &str, prefix: &str) -> Origin<'i> {
     let next_hop = if node == "a" { "10.0.0.1" } else { "10.0.0.2" };
@@ -143,11 +155,7 @@ fn invalid_value_keeps_the_last_record() {
 #[test]
 fn operator_grants_prefixes_and_service_ranges_are_of_all_nodes() {
     let mut index = fabric();
-    let value =
-        br#"{"metadata":{"name":"b","annotations":{"cambric.io/granted-prefixes":"0.0.0.0/0"}},
-        "spec":{"bgp":{"ipv4Address":"10.0.0.2"}}}"#;
-    let key = format!("{RESOURCES}nodes/b");
-    let affected = index.take(key.as_bytes(), Some(value)).expect("valid");
+    let affected = grant(&mut index, "b", "0.0.0.0/0");
     assert!(affected.nodes.contains("b"));
     assert_eq!(affected.ranges.len(), 1);
     assert_eq!(of_node(&index, "b", "0.0.0.0/0"), Origin::Confirmed);
@@ -156,6 +164,51 @@ fn operator_grants_prefixes_and_service_ranges_are_of_all_nodes() {
     put(&mut index, "bgpconfigurations/default", services);
     for prefix in ["10.96.0.0/12", "10.96.0.7/32"] {
         assert_eq!(of_node(&index, "a", prefix), Origin::Confirmed);
+    }
+}
+
+/// Returns the steps for a service address from a switch, in a fabric of this many nodes that all
+/// have a grant.
+fn steps_of_service_address(nodes: u32, origin: u32) -> usize {
+    let mut index = OriginIndex::new(7);
+    let services = r#"{"serviceClusterIPs":[{"cidr":"10.96.0.0/12"}]}"#;
+    put(&mut index, "bgpconfigurations/default", services);
+    for number in 0..nodes {
+        let address = std::net::Ipv4Addr::from_bits(0x0a00_0001 + number);
+        let value = format!(
+            r#"{{"metadata":{{"name":"node-{number}","annotations":{{"cambric.io/granted-prefixes":"0.0.0.0/0"}}}},
+            "spec":{{"bgp":{{"ipv4Address":"{address}","asNumber":64513}}}}}}"#
+        );
+        let key = format!("{RESOURCES}nodes/node-{number}");
+        index
+            .take(key.as_bytes(), Some(value.as_bytes()))
+            .expect("valid");
+        let pod = format!("10.96.{}.{}", number / 256, number % 256);
+        endpoint(
+            &mut index,
+            &format!("e{number}"),
+            &format!("node-{number}"),
+            &pod,
+        );
+    }
+    work::take();
+    let neighbor = Neighbor::Transit {
+        origin: Asn(origin),
+    };
+    for prefix in ["10.96.0.0/24", "10.111.0.0/24", "10.96.0.7/32"] {
+        index.origin(neighbor, &route(prefix, "192.0.2.1"));
+    }
+    work::take()
+}
+
+#[test]
+fn number_of_nodes_does_not_lengthen_the_check_of_a_switch() {
+    for origin in [64_512, 64_513] {
+        let (few, many) = (
+            steps_of_service_address(10, origin),
+            steps_of_service_address(1_500, origin),
+        );
+        assert!(many <= few + 3, "AS {origin}: {few} steps, then {many}");
     }
 }
 
