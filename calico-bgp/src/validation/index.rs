@@ -256,11 +256,13 @@ impl OriginIndex {
     }
 
     /// Adds the routes that depend on the holders of an address: its own, and those of the prefixes
-    /// around it inside a block or a service range.
+    /// around it inside a block, a service range or a grant.
     fn affect_address(&self, address: IpAddr, affected: &mut Affected) {
         let host = host(address);
-        let around = self.blocks.around(host).chain(self.services.around(host));
-        let shortest = around.map(|(range, _)| range.len()).min();
+        let ranges = [&self.blocks, &self.services, &self.grants].into_iter();
+        let shortest = ranges
+            .filter_map(|ranges| ranges.shortest_around(host))
+            .min();
         let shortest = shortest.map_or(host.len(), |length| length.saturating_add(1));
         let lengths = shortest.min(host.len())..=host.len();
         let prefixes = lengths.filter_map(|length| Prefix::new(address, length));
@@ -301,20 +303,21 @@ impl OriginIndex {
 
     /// Returns whether a node holds a prefix.
     fn holder(&self, id: NodeId, prefix: Prefix) -> Origin<'_> {
-        let is_own = |(_, of): (Prefix, NodeId)| of == id;
+        let is_own = |(_, of): &(Prefix, NodeId)| *of == id;
+        let is_range = |range: Prefix| range == prefix;
         let mut holders = self.holders(prefix);
-        if holders.any(|of| of == id) || self.nodes.grants(id, prefix).next().is_some() {
+        if holders.any(|of| of == id) || self.nodes.grants(id, prefix).any(is_range) {
             return Origin::Confirmed;
         }
         let services = self.services.around(prefix);
-        let mut own = services.chain(self.blocks.around(prefix).filter(|block| is_own(*block)));
-        if let Some((range, _)) = own.next() {
-            let is_range = range == prefix || own.any(|(range, _)| range == prefix);
-            let other = match is_range {
-                true => None,
-                false => self.first_in_prefix(prefix, Some(id)),
-            };
-            return match other {
+        let own = services.chain(self.blocks.around(prefix).filter(is_own));
+        let mut own = own.map(|(range, _)| range).peekable();
+        let is_inside = own.peek().is_some() || self.is_inside_grant(id, prefix);
+        if own.any(is_range) {
+            return Origin::Confirmed;
+        }
+        if is_inside {
+            return match self.first_in_prefix(prefix, Some(id)) {
                 None => Origin::Confirmed,
                 Some(at) => self.conflict(self.holders(host(at)).filter(|of| *of != id)),
             };
@@ -323,6 +326,12 @@ impl OriginIndex {
             Origin::Unknown => self.conflict(self.holders_of_block_around(prefix)),
             found => found,
         }
+    }
+
+    /// Returns whether a prefix is inside a grant of a node, and inside no block of another node.
+    fn is_inside_grant(&self, id: NodeId, prefix: Prefix) -> bool {
+        let is_granted = self.nodes.grants(id, prefix).next().is_some();
+        is_granted && self.blocks.around(prefix).all(|(_, of)| of == id)
     }
 
     /// Returns the first of these nodes by name as the owner of a record.

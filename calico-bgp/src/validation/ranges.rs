@@ -46,6 +46,21 @@ impl Ranges {
         self.all.iter().map(|(prefix, _)| *prefix)
     }
 
+    /// Returns the length of the shortest prefix that equals or contains `prefix`.
+    pub(super) fn shortest_around(&self, prefix: Prefix) -> Option<u8> {
+        let mut lengths = self
+            .lengths
+            .range(..=prefix.len())
+            .map(|(length, _)| *length);
+        lengths.find(|length| {
+            let around = Prefix::new(prefix.addr(), *length);
+            let mut found = around
+                .into_iter()
+                .flat_map(|around| self.all.range((around, 0)..=(around, NodeId::MAX)));
+            found.next().is_some()
+        })
+    }
+
     /// Returns the prefixes that equal or contain `prefix`, the longest first.
     pub(super) fn around(&self, prefix: Prefix) -> impl Iterator<Item = (Prefix, NodeId)> + '_ {
         let lengths = self.lengths.range(..=prefix.len()).rev();

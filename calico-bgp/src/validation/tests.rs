@@ -167,6 +167,33 @@ fn operator_grants_prefixes_and_service_ranges_are_of_all_nodes() {
     }
 }
 
+#[test]
+fn grant_covers_nothing_that_another_node_holds() {
+    let mut index = fabric();
+    grant(&mut index, "b", "0.0.0.0/0");
+    let affected = endpoint(&mut index, "e", "a", "10.65.9.1");
+    for of_a in [
+        "10.65.1.0/26",
+        "10.65.1.0/28",
+        "10.65.1.7/32",
+        "10.65.9.1/32",
+        "10.65.9.0/24",
+        "10.0.0.0/24",
+        "10.0.0.1/32",
+    ] {
+        assert_eq!(of_node(&index, "b", of_a), OF_A, "{of_a}");
+    }
+    for free in ["203.0.113.0/24", "10.65.8.0/24", "10.65.9.2/32"] {
+        assert_eq!(of_node(&index, "b", free), Origin::Confirmed, "{free}");
+    }
+    // The prefixes around the address are evaluated again.
+    assert_eq!(affected.ranges.len(), 32, "{affected:?}");
+    // The operator can grant such a prefix itself.
+    grant(&mut index, "b", "10.65.9.0/24");
+    assert_eq!(of_node(&index, "b", "10.65.9.0/24"), Origin::Confirmed);
+    assert_eq!(of_node(&index, "b", "10.65.9.1/32"), OF_A);
+}
+
 /// Returns the steps for a service address from a switch, in a fabric of this many nodes that all
 /// have a grant.
 fn steps_of_service_address(nodes: u32, origin: u32) -> usize {

@@ -39,13 +39,16 @@ const RANGES: [&str; 5] = [
     "fd65::/64",
     "0.0.0.0/0",
 ];
-const PREFIXES: [&str; 24] = [
+const PREFIXES: [&str; 28] = [
     "0.0.0.0/0",
     "10.0.0.1/32",
     "10.0.0.2/32",
     "10.0.0.3/32",
     "10.0.0.0/24",
+    "10.0.0.0/25",
+    "10.0.0.2/31",
     "10.65.0.0/16",
+    "10.65.0.0/18",
     "10.65.0.0/25",
     "10.65.0.0/26",
     "10.65.0.0/27",
@@ -63,6 +66,7 @@ const PREFIXES: [&str; 24] = [
     "fd65::/123",
     "fd65::1/128",
     "fd65::41/128",
+    "10.65.0.64/27",
     "192.0.2.0/24",
 ];
 
@@ -105,7 +109,7 @@ fn endpoint() -> impl Strategy<Value = Change> {
 
 fn node() -> impl Strategy<Value = Change> {
     let spec = (
-        one(&["10.0.0.1", "10.0.0.2", "10.0.0.3"]),
+        one(&["10.0.0.1/24", "10.0.0.2/30", "10.0.0.3/24", "10.0.0.3"]),
         prop::option::of(one(&["10.65.0.1", "10.65.0.66"])),
         some(&["10.0.0.3", "fd65::41", "host"], 1),
         some(&RANGES, 1),
@@ -116,7 +120,7 @@ fn node() -> impl Strategy<Value = Change> {
         key: format!("{RESOURCES}nodes/{name}"),
         value: spec.map(|(address, tunnel, others, grants, asn, reflects)| {
             let mut node = json!({"metadata": {"name": name}, "spec": {
-                "bgp": {"ipv4Address": format!("{address}/24")},
+                "bgp": {"ipv4Address": address},
                 "addresses": others.iter().map(|a| json!({"address": a})).collect::<Vec<_>>(),
             }});
             if let Some(tunnel) = tunnel {

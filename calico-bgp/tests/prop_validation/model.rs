@@ -202,14 +202,14 @@ impl Model {
         if holders.iter().any(|name| name == node) {
             return "Confirmed".to_owned();
         }
-        if self
-            .grants(node)
-            .iter()
-            .any(|grant| grant.contains(&prefix))
-        {
+        let grants = self.grants(node);
+        if grants.contains(&prefix) {
             return "Confirmed".to_owned();
         }
         let blocks = self.blocks();
+        let mut around = blocks.iter().filter(|(block, _)| block.contains(&prefix));
+        let is_granted = grants.iter().any(|grant| grant.contains(&prefix))
+            && !around.any(|(_, holder)| holder != node);
         let own = blocks.iter().filter(|(_, name)| name == node);
         let own: Vec<IpNet> = own
             .map(|(block, _)| *block)
@@ -218,7 +218,7 @@ impl Model {
         if own.contains(&prefix) {
             return "Confirmed".to_owned();
         }
-        if own.iter().any(|range| range.contains(&prefix)) {
+        if is_granted || own.iter().any(|range| range.contains(&prefix)) {
             let all = self.endpoints().into_iter().chain(self.nodes());
             let others = all.filter(|(at, name)| name != node && prefix.contains(at));
             return match others.min() {
