@@ -198,6 +198,11 @@ impl OriginIndex {
             for address in old.addresses.symmetric_difference(&new.addresses) {
                 self.affect_address(*address, affected);
             }
+            for (address, length) in old.networks.symmetric_difference(&new.networks) {
+                let lengths = length.saturating_add(1)..=host(*address).len();
+                let parts = lengths.filter_map(|length| Prefix::new(*address, length));
+                affected.ranges.extend(parts.map(PrefixRange::equal));
+            }
             for grant in old.grants.symmetric_difference(&new.grants) {
                 affected.ranges.insert(PrefixRange::inside(*grant));
             }
@@ -366,9 +371,12 @@ impl OriginIndex {
 
     /// Returns whether a neighbor that is no node may announce a prefix.
     fn of_other(&self, prefix: Prefix) -> Origin<'_> {
-        if prefix == host(prefix.addr())
-            && let found @ Origin::Conflict(_) = self.conflict(self.nodes.at(prefix.addr()))
-        {
+        // A part of the network of nodes has precedence over the connected network; the network
+        // itself and aggregates have not.
+        let of_part = self.nodes.in_part_of_network(prefix);
+        let at = (prefix == host(prefix.addr())).then(|| self.nodes.at(prefix.addr()));
+        let ids = at.into_iter().flatten().chain(of_part);
+        if let found @ Origin::Conflict(_) = self.conflict(ids) {
             return found;
         }
         if self.services.around(prefix).next().is_some() {

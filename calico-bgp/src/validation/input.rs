@@ -67,11 +67,11 @@ pub(super) fn properties(key: &str, node: &Resource<NodeSpec>) -> Result<Propert
         })?,
     };
     let bgp = node.spec.bgp.as_ref();
-    let sessions = bgp.into_iter().flat_map(|bgp| {
-        let networks = [bgp.ipv4_address, bgp.ipv6_address].into_iter();
-        networks.flatten().map(|network| network.address())
-    });
-    let sessions: BTreeSet<IpAddr> = sessions.collect();
+    let networks = bgp.map(|bgp| [bgp.ipv4_address, bgp.ipv6_address]);
+    let networks = networks.into_iter().flatten().flatten();
+    let networks = networks.map(|network| (network.address(), network.0.prefix_len()));
+    let networks: BTreeSet<(IpAddr, u8)> = networks.collect();
+    let sessions: BTreeSet<IpAddr> = networks.iter().map(|(address, _)| *address).collect();
     let others = node.spec.addresses.iter();
     let others = others.filter_map(|other| other.address.parse::<Network>().ok());
     let others = others.map(|network| network.address());
@@ -80,6 +80,7 @@ pub(super) fn properties(key: &str, node: &Resource<NodeSpec>) -> Result<Propert
     Ok(Properties {
         addresses: addresses.chain(node.spec.tunnel_addresses()).collect(),
         sessions,
+        networks,
         grants,
         asn: bgp.and_then(|bgp| bgp.as_number).map(|asn| Asn(asn.0)),
         reflects: has_cluster_id || labels.contains_key(WEIGHT_LABEL),

@@ -13,6 +13,8 @@ use super::work;
 pub(super) struct Properties {
     /// The addresses of its BGP sessions.
     pub(super) sessions: BTreeSet<IpAddr>,
+    /// The addresses of its BGP sessions, each with the length of its network.
+    pub(super) networks: BTreeSet<(IpAddr, u8)>,
     /// All its addresses: of sessions, of tunnels, and others.
     pub(super) addresses: BTreeSet<IpAddr>,
     /// Prefixes that the operator grants to it.
@@ -41,6 +43,8 @@ pub(super) struct Nodes {
     free: Vec<NodeId>,
     addresses: BTreeSet<(IpAddr, NodeId)>,
     sessions: BTreeSet<(IpAddr, NodeId)>,
+    /// The addresses of BGP sessions by the length of their network.
+    by_length: BTreeMap<u8, BTreeSet<(IpAddr, NodeId)>>,
     /// The nodes with a Node resource, by its AS.
     by_asn: BTreeSet<(Option<Asn>, NodeId)>,
 }
@@ -75,6 +79,24 @@ impl Nodes {
         addresses
             .take_while(|(at, _)| prefix.contains(*at))
             .find_map(|(at, id)| (Some(*id) != except).then_some(*at))
+    }
+
+    /// Returns the nodes with the lowest session address of which the network is shorter than
+    /// `prefix`, and which is in `prefix`.
+    pub(super) fn in_part_of_network(&self, prefix: Prefix) -> impl Iterator<Item = NodeId> + '_ {
+        let shorter = self.by_length.range(..prefix.len()).map(|(_, all)| all);
+        let firsts = shorter
+            .clone()
+            .filter_map(|all| all.range((prefix.addr(), 0)..).next());
+        let inside = firsts.map(|(at, _)| *at).filter(|at| prefix.contains(*at));
+        let first = inside.min().into_iter();
+        first.flat_map(move |at| {
+            let range = (at, 0)..=(at, NodeId::MAX);
+            let found = shorter
+                .clone()
+                .flat_map(move |all| all.range(range.clone()));
+            found.map(|(_, id)| *id)
+        })
     }
 
     /// Returns the node with this session address; of several ones, the first by name.
@@ -168,6 +190,11 @@ impl Nodes {
             for address in &former.sessions {
                 self.sessions.remove(&(*address, id));
             }
+            for (address, length) in &former.networks {
+                if let Some(all) = self.by_length.get_mut(length) {
+                    all.remove(&(*address, id));
+                }
+            }
         }
         if let Some(new) = &properties {
             self.by_asn.insert((new.asn, id));
@@ -175,6 +202,10 @@ impl Nodes {
                 .extend(new.addresses.iter().map(|at| (*at, id)));
             self.sessions
                 .extend(new.sessions.iter().map(|at| (*at, id)));
+            for (address, length) in &new.networks {
+                let all = self.by_length.entry(*length).or_default();
+                all.insert((*address, id));
+            }
         }
         self.get_mut(id)?.properties = properties;
         former

@@ -279,7 +279,16 @@ fn other_neighbor_announces_nothing_inside_the_fabric() {
             "{outside}"
         );
     }
+    // A part of the network of nodes would attract the packets to them; the network itself does not.
+    let of_b = Origin::Conflict(Owner::Node("b"));
+    assert_eq!(origin(Neighbor::Other, "10.0.0.2/31"), of_b);
+    assert_eq!(origin(Neighbor::Other, "10.0.0.0/25"), OF_A);
+    for without_nodes in ["10.0.0.0/24", "10.0.0.0/23", "10.0.0.128/25"] {
+        let found = origin(Neighbor::Other, without_nodes);
+        assert_eq!(found, Origin::Confirmed, "{without_nodes}");
+    }
     let transit = |asn| Neighbor::Transit { origin: Asn(asn) };
+    assert_eq!(origin(transit(64_512), "10.0.0.0/25"), OF_A);
     assert_eq!(origin(transit(64_512), "10.65.1.0/26"), Origin::Confirmed);
     assert_eq!(origin(transit(65_001), "10.65.1.0/26"), pool);
     assert_eq!(origin(transit(64_512), "10.65.9.0/26"), pool);

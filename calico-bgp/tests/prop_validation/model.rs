@@ -240,12 +240,24 @@ impl Model {
     }
 
     fn of_other(&self, prefix: IpNet) -> String {
+        let mut inside: Vec<(IpAddr, String)> = Vec::new();
         if is_host(prefix) {
             let nodes = self.nodes().into_iter();
-            let found = nodes.filter(|(at, _)| *at == prefix.addr());
-            if let Some(name) = found.map(|(_, name)| name).min() {
-                return format!("Conflict(Node({name:?}))");
+            inside.extend(nodes.filter(|(at, _)| *at == prefix.addr()));
+        }
+        for (name, value) in self.of("/nodes/") {
+            let text = value["spec"]["bgp"]["ipv4Address"].as_str();
+            let Some((at, length)) = text.and_then(|text| text.split_once('/')) else {
+                continue;
+            };
+            let length: u8 = length.parse().expect("a length");
+            let at = address(at).expect("an address");
+            if prefix.contains(&at) && prefix.prefix_len() > length {
+                inside.push((at, name));
             }
+        }
+        if let Some((_, name)) = inside.iter().min() {
+            return format!("Conflict(Node({name:?}))");
         }
         if self.services().iter().any(|range| range.contains(&prefix)) {
             return "Conflict(Services)".to_owned();
