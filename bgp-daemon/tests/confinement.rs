@@ -5,14 +5,16 @@
 #![allow(unsafe_code)] // System calls without a safe wrapper, which are to be refused.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, ToSocketAddrs, UdpSocket};
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixListener;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::ptr;
 use std::sync::mpsc::sync_channel;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use bgp_daemon::Privileges;
 use bgp_daemon::privileges::{Files, refused, thread_began};
@@ -21,10 +23,14 @@ use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::kill;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, send, socket};
-use nix::unistd::getppid;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, getppid};
 
 /// The argument that makes this program the process under test.
 const CHILD: &str = "child-of-the-test";
+
+/// A process that gets a signal ends earlier.
+const DEADLINE: Duration = Duration::from_secs(5);
 
 /// One attack. It succeeds, or fails with the kernel's error.
 type Attack = fn(&Place) -> io::Result<()>;
@@ -44,7 +50,7 @@ const ATTACKS: &[(&str, Attack)] = &[
         fs::write(place.config.join("rr.toml"), "asn = 64512")
     }),
     ("the environment of another process is read", |place| {
-        let other = format!("/proc/{}/environ", place.other);
+        let other = format!("/proc/{}/environ", place.others[0]);
         File::open(other)?.read_to_string(&mut String::new())?;
         Ok(())
     }),
@@ -66,6 +72,42 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("another process is signaled", |_| {
         Ok(kill(getppid(), None)?)
     }),
+    ("limits of another process are set", |place| {
+        set_limit(place.others[0])
+    }),
+    ("a signal has an owner", |place| {
+        // SAFETY: the kernel reads numbers.
+        signal_by_input(place.others[1], |file, to| unsafe {
+            libc::fcntl(file, libc::F_SETOWN, to)
+        })
+    }),
+    ("a signal has an owner of a kind", |place| {
+        // SAFETY: the kernel reads numbers.
+        signal_by_input(place.others[2], |file, to| unsafe {
+            libc::fcntl(file, F_SETOWN_EX, &[F_OWNER_PID, to])
+        })
+    }),
+    ("a signal of a socket has an owner", |place| {
+        // SAFETY: the kernel reads numbers.
+        signal_by_input(place.others[3], |file, to| unsafe {
+            libc::ioctl(file, FIOSETOWN, &to)
+        })
+    }),
+    ("a signal of a socket has a group", |place| {
+        // SAFETY: the kernel reads numbers.
+        signal_by_input(place.others[4], |file, to| unsafe {
+            libc::ioctl(file, SIOCSPGRP, &to)
+        })
+    }),
+    ("input is signaled", |_| {
+        let (file, _other) = UnixStream::pair()?;
+        signal_input(file.as_raw_fd())
+    }),
+    ("another signal is chosen", |_| {
+        let (file, _other) = UnixStream::pair()?;
+        // SAFETY: only a number is set.
+        done(unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGKILL) })
+    }),
     ("a namespace is made", |_| {
         Ok(unshare(CloneFlags::CLONE_NEWUTS)?)
     }),
@@ -77,18 +119,21 @@ struct Place {
     config: PathBuf,
     state: PathBuf,
     foreign: PathBuf,
-    /// Another process of the same user, in the same namespaces.
-    other: u32,
+    /// Other processes of the same user, in the same namespaces.
+    others: Vec<u32>,
 }
 
+/// The processes that attacks by signals need.
+const OTHERS: usize = 5;
+
 impl Place {
-    fn below(directory: &Path, other: u32) -> Self {
+    fn below(directory: &Path, others: Vec<u32>) -> Self {
         let of = |name| directory.join(name);
         Self {
             config: of("config"),
             state: of("state"),
             foreign: of("foreign"),
-            other,
+            others,
         }
     }
 
@@ -124,7 +169,7 @@ fn list() -> ExitCode {
 
 fn confined_process_reaches_nothing_beyond_its_needs() {
     let directory = tempfile::tempdir().expect("a directory");
-    let place = Place::below(directory.path(), 0);
+    let place = Place::below(directory.path(), Vec::new());
     for path in [&place.config, &place.state, &place.foreign] {
         fs::create_dir(path).expect("made");
     }
@@ -167,16 +212,20 @@ fn child(directory: &Path, what: &str) -> ExitCode {
         println!("no namespaces");
         return ExitCode::SUCCESS;
     }
-    // It ends when its input does, with this process, which may not wait for it once confined.
-    let mut other = Command::new("cat");
-    #[expect(clippy::zombie_processes)]
-    let other = other.stdin(Stdio::piped()).spawn().expect("it starts");
-    let place = Place::below(directory, other.id());
+    let others: Vec<Child> = (0..OTHERS).map(|_| other_process()).collect();
+    let place = Place::below(directory, others.iter().map(Child::id).collect());
     match what {
         "free" => attack(&place, "free"),
         _ => confined(&place),
     }
     ExitCode::SUCCESS
+}
+
+/// Starts a process that ends when its input does, with this process, which may not wait for it once
+/// confined.
+fn other_process() -> Child {
+    let mut other = Command::new("cat");
+    other.stdin(Stdio::piped()).spawn().expect("it starts")
 }
 
 fn attack(place: &Place, by: &str) {
@@ -253,6 +302,16 @@ fn daemon_still_works(place: &Place) {
     let local = ("localhost", 0).to_socket_addrs().expect("a name");
     assert!(local.count() > 0);
     assert!(nix::ifaddrs::getifaddrs().expect("addresses").count() > 0);
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the kernel writes one structure.
+    let read = done(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) });
+    assert!(read.is_ok() && limit.rlim_cur > 0, "{read:?}");
+    let (socket, _other) = UnixStream::pair().expect("sockets");
+    socket.set_nonblocking(true).expect("set");
+    drop(socket.try_clone().expect("a copy"));
     let lines = fs::read_to_string("/proc/self/status").expect("readable");
     assert!(lines.contains("VmRSS"));
     thread::spawn(|| ()).join().expect("a thread");
@@ -275,13 +334,63 @@ fn add_route() -> io::Result<()> {
     }
 }
 
+/// Returns the kernel's error of a call.
+fn done(result: libc::c_int) -> io::Result<()> {
+    Errno::result(result)?;
+    Ok(())
+}
+
+/// Limits the processor time of another process, which then ends at its next work.
+fn set_limit(process: u32) -> io::Result<()> {
+    let limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    let process = process.cast_signed();
+    // SAFETY: the kernel reads one structure, and writes none.
+    done(unsafe { libc::prlimit(process, libc::RLIMIT_CPU, &raw const limit, ptr::null_mut()) })
+}
+
+/// Makes the kernel end another process by a signal, as soon as an own socket has input. `own` makes
+/// the process the owner of the signal.
+fn signal_by_input(
+    process: u32,
+    own: impl Fn(RawFd, libc::c_int) -> libc::c_int,
+) -> io::Result<()> {
+    let (mut from, to) = UnixStream::pair()?;
+    let process = process.cast_signed();
+    done(own(to.as_raw_fd(), process))?;
+    signal_input(to.as_raw_fd())?;
+    from.write_all(b"x")?;
+    let began = Instant::now();
+    while began.elapsed() < DEADLINE {
+        let state = waitpid(Pid::from_raw(process), Some(WaitPidFlag::WNOHANG))?;
+        if matches!(state, WaitStatus::Signaled(..)) {
+            return Ok(());
+        }
+        thread::yield_now();
+    }
+    Err(io::ErrorKind::TimedOut.into())
+}
+
+fn signal_input(file: RawFd) -> io::Result<()> {
+    // SAFETY: only a flag is set.
+    done(unsafe { libc::fcntl(file, libc::F_SETFL, libc::O_ASYNC) })
+}
+
+const F_SETSIG: libc::c_int = 10;
+const F_SETOWN_EX: libc::c_int = 15;
+const F_OWNER_PID: libc::c_int = 1;
+const FIOSETOWN: libc::Ioctl = 0x8901;
+const SIOCSPGRP: libc::Ioctl = 0x8902;
+
 fn map_code() -> io::Result<()> {
     let (protection, flags) = (
         libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC,
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
     );
     // SAFETY: a new mapping, which nothing refers to.
-    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, flags, -1, 0) };
+    let mapped = unsafe { libc::mmap(ptr::null_mut(), 4096, protection, flags, -1, 0) };
     if mapped == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }

@@ -1,6 +1,7 @@
-//! The table of system calls: allowed and refused ones, with their names.
+//! The table of system calls: allowed and refused ones, with their names, and commands of calls that
+//! have many.
 
-use libc::c_long;
+use libc::{c_int, c_long};
 
 macro_rules! calls {
     ($($name:ident)*) => { &[$((stringify!($name), libc::$name)),*] };
@@ -11,12 +12,12 @@ type Call = (&'static str, c_long);
 
 /// The calls that are allowed with any arguments.
 pub(super) const ALLOWED: &[Call] = calls![
-    // Files: landlock decides which.
+    // Files, beside `fcntl` and `ioctl`: landlock decides which.
     SYS_read SYS_write SYS_readv SYS_writev SYS_pread64 SYS_pwrite64 SYS_preadv SYS_pwritev
     SYS_preadv2 SYS_pwritev2 SYS_close SYS_close_range SYS_lseek SYS_openat SYS_openat2 SYS_fstat
     SYS_newfstatat SYS_statx SYS_statfs SYS_fstatfs SYS_faccessat SYS_faccessat2 SYS_readlinkat
     SYS_getdents64 SYS_mkdirat SYS_getcwd SYS_unlinkat SYS_renameat SYS_renameat2 SYS_fchmod SYS_fchmodat
-    SYS_ftruncate SYS_fallocate SYS_fsync SYS_fdatasync SYS_flock SYS_fcntl SYS_dup SYS_dup3
+    SYS_ftruncate SYS_fallocate SYS_fsync SYS_fdatasync SYS_flock SYS_dup SYS_dup3
     SYS_pipe2 SYS_sendfile SYS_splice SYS_copy_file_range SYS_fadvise64 SYS_utimensat SYS_umask
     SYS_inotify_init1 SYS_inotify_add_watch SYS_inotify_rm_watch
     // Waiting.
@@ -33,10 +34,10 @@ pub(super) const ALLOWED: &[Call] = calls![
     SYS_futex SYS_futex_waitv SYS_set_robust_list SYS_get_robust_list SYS_rseq
     SYS_set_tid_address SYS_exit SYS_exit_group SYS_sched_yield SYS_sched_getaffinity
     SYS_sched_getparam SYS_sched_getscheduler SYS_getpriority SYS_getcpu SYS_restart_syscall
-    // The own process. A lower limit or a further filter only takes rights away.
+    // The own process, beside `prlimit64`. A further filter only takes rights away.
     SYS_gettid SYS_getpid SYS_getppid SYS_getpgid SYS_getsid SYS_getuid SYS_geteuid SYS_getgid
-    SYS_getegid SYS_getresuid SYS_getresgid SYS_getgroups SYS_getrusage SYS_times SYS_prlimit64
-    SYS_getrlimit SYS_sysinfo SYS_uname SYS_getrandom SYS_prctl SYS_seccomp SYS_capget SYS_capset
+    SYS_getegid SYS_getresuid SYS_getresgid SYS_getgroups SYS_getrusage SYS_times SYS_getrlimit
+    SYS_sysinfo SYS_uname SYS_getrandom SYS_prctl SYS_seccomp SYS_capget SYS_capset
     SYS_wait4 SYS_waitid
     // Time.
     SYS_clock_gettime SYS_clock_getres SYS_clock_nanosleep SYS_nanosleep SYS_gettimeofday
@@ -57,6 +58,42 @@ pub(super) const ALLOWED_OF_ARCH: &[Call] = calls![
 /// Older forms that only this architecture has.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const ALLOWED_OF_ARCH: &[Call] = &[];
+
+/// The allowed commands of `fcntl`, beside `F_SETFL`. Others choose a process that gets a signal when
+/// a file has input, or lock files of other processes.
+pub(super) const FCNTLS: &[c_int] = &[
+    libc::F_DUPFD,
+    libc::F_DUPFD_CLOEXEC,
+    libc::F_GETFD,
+    libc::F_SETFD,
+    libc::F_GETFL,
+    libc::F_ADD_SEALS,
+    libc::F_GET_SEALS,
+];
+
+/// The allowed commands of `ioctl`: flags and size of an own file, whether it is a terminal, and names
+/// of interfaces. Others choose a process that gets signals, or put input into a terminal, which a
+/// shell would then read.
+pub(super) const IOCTLS: &[c_int] = &[
+    FIONBIO,
+    FIOCLEX,
+    FIONCLEX,
+    FIONREAD,
+    TCGETS,
+    TIOCGWINSZ,
+    SIOCGIFNAME,
+    SIOCGIFINDEX,
+];
+
+// The type of the constants of `libc` depends on the C library.
+const FIONBIO: c_int = 0x5421;
+const FIOCLEX: c_int = 0x5451;
+const FIONCLEX: c_int = 0x5450;
+const FIONREAD: c_int = 0x541b;
+const TCGETS: c_int = 0x5401;
+const TIOCGWINSZ: c_int = 0x5413;
+const SIOCGIFNAME: c_int = 0x8910;
+const SIOCGIFINDEX: c_int = 0x8933;
 
 /// The calls that are refused with EPERM, whatever their arguments are.
 pub(super) const REFUSED: &[Call] = calls![

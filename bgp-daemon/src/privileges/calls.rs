@@ -8,19 +8,19 @@
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
 
-use libc::c_long;
+use libc::{c_int, c_long};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch, apply_filter_all_threads,
 };
 
-use super::call_table::{ALLOWED, ALLOWED_OF_ARCH, REFUSED, REFUSED_OF_ARCH};
+use super::call_table::{ALLOWED, ALLOWED_OF_ARCH, FCNTLS, IOCTLS, REFUSED, REFUSED_OF_ARCH};
 
 /// The rules of a filter: the calls, each with alternatives of conditions on its arguments.
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
 /// A condition: the index of the argument, and the comparison of its low 32 bits with the value.
-type Condition = (u8, SeccompCmpOp, libc::c_int);
+type Condition = (u8, SeccompCmpOp, c_int);
 
 /// Returns the calls that are refused with EPERM, with their names.
 pub fn refused() -> impl Iterator<Item = (&'static str, c_long)> {
@@ -59,7 +59,7 @@ fn filter(
 
 /// Returns the allowed calls.
 fn allowed() -> Result<Rules, seccompiler::Error> {
-    use SeccompCmpOp::{Eq, MaskedEq, Ne};
+    use SeccompCmpOp::{Eq, MaskedEq};
     let all = ALLOWED.iter().chain(ALLOWED_OF_ARCH);
     let mut rules: Rules = all.map(|(_, call)| (*call, Vec::new())).collect();
     let mut allow = |call, alternatives: &[&[Condition]]| -> Result<(), seccompiler::Error> {
@@ -95,17 +95,23 @@ fn allowed() -> Result<Rules, seccompiler::Error> {
         &filters,
     ];
     allow(libc::SYS_socket, &families)?;
-    // Both put input into a terminal, which a shell would then read.
-    let no_input: [Condition; 2] = [(1, Ne, TIOCSTI), (1, Ne, TIOCLINUX)];
-    allow(libc::SYS_ioctl, &[&no_input])?;
+    let command = |command: &c_int| vec![(1, Eq, *command)];
+    let no_signal = vec![(1, Eq, libc::F_SETFL), (2, without(libc::O_ASYNC), 0)];
+    let fcntls: Vec<_> = FCNTLS.iter().map(command).chain([no_signal]).collect();
+    allow(libc::SYS_fcntl, &slices(&fcntls))?;
+    let ioctls: Vec<_> = IOCTLS.iter().map(command).collect();
+    allow(libc::SYS_ioctl, &slices(&ioctls))?;
+    // Limits of the own process: a lower one kills another process of the same user.
+    allow(libc::SYS_prlimit64, &[&[(0, Eq, 0)]])?;
     // `abort` sends itself a signal.
-    let own = libc::c_int::try_from(std::process::id()).unwrap_or_default();
+    let own = c_int::try_from(std::process::id()).unwrap_or_default();
     allow(libc::SYS_tgkill, &[&[(0, Eq, own)]])?;
     Ok(rules)
 }
 
-const TIOCSTI: libc::c_int = 0x5412;
-const TIOCLINUX: libc::c_int = 0x541c;
+fn slices(alternatives: &[Vec<Condition>]) -> Vec<&[Condition]> {
+    alternatives.iter().map(Vec::as_slice).collect()
+}
 
 fn rule(conditions: &[Condition]) -> Result<SeccompRule, seccompiler::Error> {
     let of = |(argument, comparison, value): &Condition| {
@@ -117,10 +123,10 @@ fn rule(conditions: &[Condition]) -> Result<SeccompRule, seccompiler::Error> {
 }
 
 /// The bits of a C integer.
-fn bits(value: libc::c_int) -> u64 {
+fn bits(value: c_int) -> u64 {
     u64::from(value.cast_unsigned())
 }
 
-fn errno(error: libc::c_int) -> u32 {
+fn errno(error: c_int) -> u32 {
     error.cast_unsigned()
 }
