@@ -4,11 +4,12 @@
 
 #![allow(unsafe_code)] // System calls without a safe wrapper, which are to be refused.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::ptr;
@@ -18,13 +19,18 @@ use std::time::{Duration, Instant};
 
 use bgp_daemon::Privileges;
 use bgp_daemon::privileges::{Files, refused, thread_began};
+use daemon_common::control::Control;
 use daemon_common::report::Status;
 use nix::errno::Errno;
+use nix::fcntl::AT_FDCWD;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::kill;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, send, socket};
+use nix::sys::stat::UtimensatFlags::FollowSymlink;
+use nix::sys::stat::utimensat;
+use nix::sys::time::TimeSpec;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, getppid};
+use nix::unistd::{Pid, getgid, getppid};
 
 /// The argument that makes this program the process under test.
 const CHILD: &str = "child-of-the-test";
@@ -107,6 +113,21 @@ const ATTACKS: &[(&str, Attack)] = &[
         let (file, _other) = UnixStream::pair()?;
         // SAFETY: only a number is set.
         done(unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGKILL) })
+    }),
+    ("the mode of a foreign file is changed", |place| {
+        let mode = Permissions::from_mode(0o666);
+        fs::set_permissions(place.foreign.join("secret"), mode)
+    }),
+    ("the mode of a readable file is changed", |place| {
+        let file = File::open(place.config.join("rr.toml"))?;
+        file.set_permissions(Permissions::from_mode(0o666))
+    }),
+    ("the owner of a foreign file is set", |place| {
+        chown(place.foreign.join("secret"), None, Some(getgid().as_raw()))
+    }),
+    ("the times of a foreign file are changed", |place| {
+        let (file, now) = (place.foreign.join("secret"), &TimeSpec::UTIME_NOW);
+        Ok(utimensat(AT_FDCWD, &file, now, now, FollowSymlink)?)
     }),
     ("a namespace is made", |_| {
         Ok(unshare(CloneFlags::CLONE_NEWUTS)?)
@@ -293,8 +314,8 @@ fn daemon_still_works(place: &Place) {
         "asn = 64512"
     );
     let (socket, new) = (place.state.join("rr.sock"), place.state.join("rr.new"));
-    drop(UnixListener::bind(&socket).expect("a socket"));
-    fs::remove_file(&socket).expect("removed");
+    bind_control(&socket);
+    assert!(!socket.exists(), "it is not removed");
     fs::write(&new, "state").expect("written");
     fs::rename(&new, place.state.join("rr.state")).expect("replaced");
     TcpListener::bind("0.0.0.0:0").expect("a port");
@@ -315,6 +336,21 @@ fn daemon_still_works(place: &Place) {
     let lines = fs::read_to_string("/proc/self/status").expect("readable");
     assert!(lines.contains("VmRSS"));
     thread::spawn(|| ()).join().expect("a thread");
+}
+
+/// Binds a control socket, as a start does after it has confined itself.
+fn bind_control(socket: &Path) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime
+        .enable_all()
+        .build()
+        .expect("a runtime")
+        .block_on(async {
+            let control = Control::bind(socket).expect("a socket");
+            let mode = fs::metadata(socket).expect("there").permissions().mode();
+            assert_eq!(mode & 0o7777, 0o660, "{mode:o}");
+            drop(control);
+        });
 }
 
 /// Adds a blackhole route.

@@ -23,11 +23,14 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::UnixStream as BlockingStream;
+use std::os::unix::net::{UnixListener as BlockingListener, UnixStream as BlockingStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 
 use futures_util::{SinkExt, StreamExt};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::stat::{Mode, umask};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
@@ -223,8 +226,32 @@ fn bind_listener(path: &Path) -> io::Result<UnixListener> {
         std::fs::create_dir_all(directory)?;
     }
     remove_stale(path)?;
-    let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
+    let listener = bind_with_mode(path)?;
+    listener.set_nonblocking(true)?;
+    UnixListener::from_std(listener)
+}
+
+/// Mode of the sockets for operators.
+const MODE: u32 = 0o660;
+
+/// Binds a socket with [`MODE`]. A confined daemon cannot change the mode of a file, so the socket
+/// has it from the start.
+fn bind_with_mode(path: &Path) -> io::Result<BlockingListener> {
+    let bind = || {
+        // The mask is this thread's own from here on: other threads may make files meanwhile. In a
+        // container that forbids it, the mask is the daemon's for this moment.
+        let _ = unshare(CloneFlags::CLONE_FS);
+        let former = umask(Mode::from_bits_truncate(0o777 & !MODE));
+        let bound = BlockingListener::bind(path);
+        umask(former);
+        bound
+    };
+    let bound = thread::scope(|scope| scope.spawn(bind).join());
+    let listener = bound.map_err(|_| io::Error::other("the thread that binds it panicked"))??;
+    // Where the directory has a default access control list, the mask has no effect.
+    if std::fs::symlink_metadata(path)?.permissions().mode() & 0o777 != MODE {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(MODE))?;
+    }
     Ok(listener)
 }
 

@@ -16,9 +16,9 @@ pub(super) const ALLOWED: &[Call] = calls![
     SYS_read SYS_write SYS_readv SYS_writev SYS_pread64 SYS_pwrite64 SYS_preadv SYS_pwritev
     SYS_preadv2 SYS_pwritev2 SYS_close SYS_close_range SYS_lseek SYS_openat SYS_openat2 SYS_fstat
     SYS_newfstatat SYS_statx SYS_statfs SYS_fstatfs SYS_faccessat SYS_faccessat2 SYS_readlinkat
-    SYS_getdents64 SYS_mkdirat SYS_getcwd SYS_unlinkat SYS_renameat SYS_renameat2 SYS_fchmod SYS_fchmodat
+    SYS_getdents64 SYS_mkdirat SYS_getcwd SYS_unlinkat SYS_renameat SYS_renameat2
     SYS_ftruncate SYS_fallocate SYS_fsync SYS_fdatasync SYS_flock SYS_dup SYS_dup3
-    SYS_pipe2 SYS_sendfile SYS_splice SYS_copy_file_range SYS_fadvise64 SYS_utimensat SYS_umask
+    SYS_pipe2 SYS_sendfile SYS_splice SYS_copy_file_range SYS_fadvise64 SYS_umask
     SYS_inotify_init1 SYS_inotify_add_watch SYS_inotify_rm_watch
     // Waiting.
     SYS_eventfd2 SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_epoll_pwait2 SYS_ppoll
@@ -52,7 +52,7 @@ pub(super) const ALLOWED: &[Call] = calls![
 #[cfg(target_arch = "x86_64")]
 pub(super) const ALLOWED_OF_ARCH: &[Call] = calls![
     SYS_mkdir SYS_open SYS_stat SYS_lstat SYS_access SYS_readlink SYS_poll SYS_select SYS_epoll_wait
-    SYS_epoll_create SYS_eventfd SYS_pipe SYS_dup2 SYS_unlink SYS_rename SYS_getdents SYS_chmod
+    SYS_epoll_create SYS_eventfd SYS_pipe SYS_dup2 SYS_unlink SYS_rename SYS_getdents
     SYS_arch_prctl SYS_time SYS_alarm SYS_getpgrp SYS_inotify_init SYS_signalfd
 ];
 /// Older forms that only this architecture has.
@@ -101,9 +101,12 @@ pub(super) const REFUSED: &[Call] = calls![
     SYS_execve SYS_execveat SYS_ptrace SYS_process_vm_readv SYS_process_vm_writev SYS_pidfd_getfd
     SYS_pidfd_send_signal SYS_kill SYS_tkill SYS_rt_sigqueueinfo SYS_rt_tgsigqueueinfo SYS_kcmp
     SYS_process_madvise
-    // Mounts and namespaces.
+    // Owners, modes, times and attributes of files: landlock does not restrict them.
+    SYS_fchmod SYS_fchmodat SYS_fchmodat2 SYS_fchown SYS_fchownat SYS_utimensat SYS_setxattr
+    SYS_lsetxattr SYS_fsetxattr SYS_removexattr SYS_lremovexattr SYS_fremovexattr
+    // Mounts and namespaces, beside `unshare`.
     SYS_mount SYS_umount2 SYS_pivot_root SYS_chroot SYS_move_mount SYS_open_tree SYS_fsopen
-    SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr SYS_unshare SYS_setns
+    SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr SYS_setns
     // The kernel.
     SYS_init_module SYS_finit_module SYS_delete_module SYS_kexec_load SYS_reboot SYS_bpf
     SYS_perf_event_open SYS_userfaultfd SYS_io_uring_setup SYS_io_uring_enter
@@ -120,6 +123,7 @@ pub(super) const REFUSED: &[Call] = calls![
 #[cfg(target_arch = "x86_64")]
 pub(super) const REFUSED_OF_ARCH: &[Call] = calls![
     SYS_fork SYS_vfork SYS_kexec_file_load SYS_iopl SYS_ioperm SYS_modify_ldt SYS_mknod SYS_uselib
+    SYS_chmod SYS_chown SYS_lchown SYS_utime SYS_utimes SYS_futimesat
 ];
 /// Older forms that only this architecture has.
 #[cfg(not(target_arch = "x86_64"))]

@@ -77,6 +77,8 @@ fn allowed() -> Result<Rules, seccompiler::Error> {
         | libc::CLONE_NEWNET;
     let thread = MaskedEq(bits(libc::CLONE_THREAD | namespaces));
     allow(libc::SYS_clone, &[&[(0, thread, libc::CLONE_THREAD)]])?;
+    // A thread with a file mode mask of its own makes the control sockets, whose mode stays as it is.
+    allow(libc::SYS_unshare, &[&[(0, Eq, libc::CLONE_FS)]])?;
     // No memory that is writable and executable; libraries of the resolver are mapped executable.
     let without = |flag| MaskedEq(bits(flag));
     let not_both: [&[Condition]; 2] = [

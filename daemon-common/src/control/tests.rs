@@ -1,9 +1,12 @@
-use std::os::unix::fs::PermissionsExt;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
+use nix::unistd::{Gid, Uid, chown};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use super::{BindError, Control};
+use crate::bird::View;
 use crate::client::{self, CallError};
 use crate::limits::{CONNECTIONS_MAX, REQUEST_OCTETS_MAX};
 use crate::report::Status;
@@ -48,6 +51,36 @@ async fn call_and_answer() {
     tokio::join!(answer(&mut control, 2), call);
     drop(control);
     assert!(!path.exists());
+}
+
+/// Also where new files have another group than the process, and another mask than usual.
+#[tokio::test]
+async fn sockets_have_the_mode_and_the_group_of_their_place() {
+    let directory = tempfile::tempdir().expect("directory");
+    let group = Gid::from_raw(4711);
+    let is_root = Uid::effective().is_root();
+    if is_root {
+        chown(directory.path(), None, Some(group)).expect("owned");
+        std::fs::set_permissions(directory.path(), Permissions::from_mode(0o2755)).expect("set");
+    }
+    let (path, bird) = ["test.sock", "bird.ctl"]
+        .map(|name| directory.path().join(name))
+        .into();
+    let mut control = Control::bind(&path).expect("bind");
+    control.bind_bird(&bird, View::Both).expect("bind");
+    for path in [path, bird] {
+        let found = std::fs::metadata(path).expect("metadata");
+        assert_eq!(found.mode() & 0o7777, 0o660);
+        assert!(!is_root || found.gid() == group.as_raw());
+    }
+    // Other files have the mask of the process as before.
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").expect("write");
+    let mask = std::fs::read_to_string("/proc/self/status").expect("status");
+    let mask = mask.lines().find_map(|line| line.strip_prefix("Umask:"));
+    let mask = u32::from_str_radix(mask.expect("a mask").trim(), 8).expect("octal");
+    let mode = std::fs::metadata(file).expect("metadata").mode();
+    assert_eq!(mode & 0o777, 0o666 & !mask);
 }
 
 #[tokio::test]
