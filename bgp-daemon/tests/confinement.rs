@@ -24,13 +24,14 @@ use daemon_common::report::Status;
 use nix::errno::Errno;
 use nix::fcntl::AT_FDCWD;
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::kill;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, send, socket};
 use nix::sys::stat::UtimensatFlags::FollowSymlink;
 use nix::sys::stat::utimensat;
 use nix::sys::time::TimeSpec;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, getgid, getppid};
+use nix::unistd::{Pid, User, getgid, getppid};
 
 /// The argument that makes this program the process under test.
 const CHILD: &str = "child-of-the-test";
@@ -132,7 +133,15 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("a namespace is made", |_| {
         Ok(unshare(CloneFlags::CLONE_NEWUTS)?)
     }),
-    ("memory is writable and executable", |_| map_code()),
+    ("memory is writable and executable", |_| {
+        let (write, private) = (libc::PROT_WRITE, libc::MAP_ANONYMOUS);
+        map_code(write, private, -1)
+    }),
+    ("written memory becomes code", |_| {
+        let mut file = memfd_create("code", MFdFlags::MFD_CLOEXEC).map(File::from)?;
+        file.write_all(b"code")?;
+        map_code(0, 0, file.as_raw_fd())
+    }),
 ];
 
 /// The directories of a process under test.
@@ -322,6 +331,9 @@ fn daemon_still_works(place: &Place) {
     UdpSocket::bind("[::]:0").expect("a port");
     let local = ("localhost", 0).to_socket_addrs().expect("a name");
     assert!(local.count() > 0);
+    // By a module, where the machine has one.
+    let missing = User::from_name("missing-user").expect("a look-up");
+    assert_eq!(missing, None);
     assert!(nix::ifaddrs::getifaddrs().expect("addresses").count() > 0);
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -420,13 +432,12 @@ const F_OWNER_PID: libc::c_int = 1;
 const FIOSETOWN: libc::Ioctl = 0x8901;
 const SIOCSPGRP: libc::Ioctl = 0x8902;
 
-fn map_code() -> io::Result<()> {
-    let (protection, flags) = (
-        libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC,
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-    );
+/// Maps memory that can be executed.
+fn map_code(protection: libc::c_int, flags: libc::c_int, file: RawFd) -> io::Result<()> {
+    let protection = libc::PROT_READ | libc::PROT_EXEC | protection;
+    let flags = libc::MAP_PRIVATE | flags;
     // SAFETY: a new mapping, which nothing refers to.
-    let mapped = unsafe { libc::mmap(ptr::null_mut(), 4096, protection, flags, -1, 0) };
+    let mapped = unsafe { libc::mmap(ptr::null_mut(), 4096, protection, flags, file, 0) };
     if mapped == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }

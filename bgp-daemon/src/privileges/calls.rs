@@ -79,14 +79,11 @@ fn allowed() -> Result<Rules, seccompiler::Error> {
     allow(libc::SYS_clone, &[&[(0, thread, libc::CLONE_THREAD)]])?;
     // A thread with a file mode mask of its own makes the control sockets, whose mode stays as it is.
     allow(libc::SYS_unshare, &[&[(0, Eq, libc::CLONE_FS)]])?;
-    // No memory that is writable and executable; libraries of the resolver are mapped executable.
+    // No memory becomes code, neither written memory nor a written file: all libraries are loaded.
     let without = |flag| MaskedEq(bits(flag));
-    let not_both: [&[Condition]; 2] = [
-        &[(2, without(libc::PROT_WRITE), 0)],
-        &[(2, without(libc::PROT_EXEC), 0)],
-    ];
-    allow(libc::SYS_mmap, &not_both)?;
-    allow(libc::SYS_mprotect, &[&[(2, without(libc::PROT_EXEC), 0)]])?;
+    let no_code: [Condition; 1] = [(2, without(libc::PROT_EXEC), 0)];
+    allow(libc::SYS_mmap, &[&no_code])?;
+    allow(libc::SYS_mprotect, &[&no_code])?;
     let routes = [(0, Eq, libc::AF_NETLINK), (2, Eq, libc::NETLINK_ROUTE)];
     let filters = [(0, Eq, libc::AF_NETLINK), (2, Eq, libc::NETLINK_NETFILTER)];
     let families: [&[Condition]; 5] = [

@@ -4,6 +4,8 @@
 //! that another one replaces is a new file. So a configured file is allowed by its directory, and
 //! only files in a shared directory, such as `/etc`, are allowed alone.
 
+mod modules;
+
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -24,14 +26,8 @@ const OF_MACHINE: &[&str] = &[
     "/dev/null",
     "/dev/random",
     "/dev/urandom",
-    "/etc/ld.so.cache",
     "/etc/localtime",
     "/usr/share/zoneinfo",
-    // Modules of the resolver, such as libnss_resolve.
-    "/lib",
-    "/lib64",
-    "/usr/lib",
-    "/usr/lib64",
 ];
 
 /// Files that the resolver and look-ups of users read. Many programs replace them.
@@ -87,6 +83,7 @@ impl Files {
 
     /// Confines the calling thread, and those that it will start, to these files.
     pub(super) fn confine(&self) -> Result<RestrictionStatus, RulesetError> {
+        modules::load();
         let mut read = self.read.clone();
         read.extend(OF_MACHINE.iter().map(PathBuf::from));
         for path in OF_RESOLVER {
