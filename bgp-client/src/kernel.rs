@@ -19,9 +19,9 @@ use daemon_common::{Command, Reply};
 use fib_sync::claim::{Claim, Taken};
 use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
 use fib_sync::{Fib, OpError};
+use kernel_events::Log;
 
 use crate::limits::{FLUSH, KERNEL_ROUTE_OCTETS, PROGRAM, TURN_EVENTS_MAX};
-use crate::log::{self, Log};
 use crate::{KernelConfig, Node, OnExit, report};
 
 /// The kernel's routes, and the state between them and the speaker.
@@ -185,9 +185,9 @@ impl Kernel {
         let claim = kernel.install.then(|| Claim::take(kernel.owner, PROGRAM));
         let claim = claim.transpose()?;
         let fib = NetlinkFib::open(netlink)?;
-        log::opened(claim.as_ref(), kernel.owner, &fib);
+        kernel_events::opened(claim.as_ref(), kernel.owner, &fib);
         if kernel.install {
-            log::offer();
+            kernel_events::offer();
         }
         Ok(Self {
             _claim: claim,
@@ -217,7 +217,7 @@ impl Kernel {
 
     fn take(&mut self, now: Instant, event: &fib_sync::Event) {
         self.log.kernel(since_start(now), event);
-        log::answered(self.node.reconciler(), event);
+        kernel_events::answered(self.node.reconciler(), event);
         self.node.kernel(now, event);
     }
 
@@ -231,7 +231,7 @@ impl Kernel {
 
     fn emit_notices(&mut self) {
         while let Some(notice) = self.node.poll_notice() {
-            log::notice(&notice);
+            kernel_events::notice(&notice);
         }
     }
 

@@ -10,7 +10,6 @@ mod client;
 mod config;
 mod kernel;
 pub mod limits;
-mod log;
 #[cfg(test)]
 mod mistakes;
 mod node;
@@ -20,5 +19,4 @@ mod report;
 pub use client::Client;
 pub use config::{Config, KernelConfig, KernelSection, OnExit};
 pub use kernel::{Kernel, KernelError};
-pub use log::route_event;
 pub use node::{Node, Tables};

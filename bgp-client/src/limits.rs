@@ -41,9 +41,6 @@ pub const FORMER_METRICS_MAX: usize = 64;
 /// The program's name.
 pub const PROGRAM: &str = "cambric-bgp-client";
 
-/// Kinds of kernel errors with a separate count of repetitions in the log.
-pub const LOG_KEYS_MAX: usize = 32;
-
 /// Octets that count for a kernel route in `memory_max`: the wanted route and the one that was read
 /// back, with their next hops and their place in an ordered map that is half empty.
 pub const KERNEL_ROUTE_OCTETS: usize = 1000;

@@ -159,7 +159,7 @@ impl Daemon {
         let claim = Claim::take(Owner(config.agent.route_protocol), DAEMON)?;
         let host = LinuxHost::open(config.agent.route_protocol)?;
         let fib = NetlinkFib::open(NetlinkConfig::new(vec![config.agent.table]))?;
-        events::routing_table(&claim, config.agent.route_protocol, &fib);
+        kernel_events::opened(Some(&claim), Owner(config.agent.route_protocol), &fib);
         let mut control = Control::bind(&config.control)?;
         if let Some(metrics) = config.metrics {
             control.bind_metrics(metrics.listen)?;
@@ -308,7 +308,7 @@ impl Daemon {
 
     fn emit_notices(&mut self) {
         while let Some(notice) = self.agent.poll_notice() {
-            events::notice(&notice);
+            kernel_events::notice(&notice);
         }
     }
 

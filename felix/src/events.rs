@@ -7,9 +7,7 @@ use calico_model::EndpointState;
 use calico_store::Status;
 use daemon_common::events::{self, Datastore, Event, Text};
 use daemon_common::log::Repeats;
-use fib_sync::claim::Claim;
-use fib_sync::netlink::NetlinkFib;
-use fib_sync::{Instant, Notice};
+use fib_sync::Instant;
 
 use crate::agent::{Agent, EndpointView};
 use crate::calc::EndpointId;
@@ -210,50 +208,4 @@ pub(crate) fn restart_required(keys: &str) {
     events::emit(Event::ConfigRestartRequired {
         keys: Text::new(keys),
     });
-}
-
-/// Reports the limitations of the opened routing table.
-pub(crate) fn routing_table(claim: &Claim, protocol: u8, fib: &NetlinkFib) {
-    for doubt in claim.doubts() {
-        events::emit(Event::RouteProtocolUnclaimed {
-            protocol: protocol.into(),
-            reason: Text::new(doubt),
-        });
-    }
-    if !fib.has_large_buffers() {
-        events::emit(Event::KernelBuffersSmall {});
-    }
-}
-
-/// Reports changes of kernel routes.
-pub(crate) fn notice(notice: &Notice) {
-    events::emit(noticed(notice));
-}
-
-pub(crate) fn noticed(notice: &Notice) -> Event {
-    match notice {
-        Notice::Deleting { key, route, cause } => Event::RouteDeleted {
-            prefix: key.prefix,
-            table: key.table.into(),
-            metric: key.metric.into(),
-            gateways: Text::new(
-                route
-                    .as_ref()
-                    .map(fib_sync::Route::gateways)
-                    .unwrap_or_default(),
-            ),
-            cause: Text::new(cause.as_str()),
-        },
-        Notice::DeletedMore { count } => Event::RouteDeletedMore {
-            count: *count,
-            within_s: fib_sync::limits::NOTICE_WINDOW.as_secs(),
-        },
-        Notice::Foreign { key, owner } => Event::RouteForeign {
-            prefix: key.prefix,
-            table: key.table.into(),
-            metric: key.metric.into(),
-            protocol: owner.0.into(),
-        },
-        Notice::ForeignMore => Event::RouteForeignMore {},
-    }
 }

@@ -11,9 +11,10 @@ use bgp_speaker::bgp_fsm::{self, Conn, Instant, Probed, State};
 use bgp_speaker::rib::{Budget, PeerId, Progress};
 use bgp_speaker::{Event as SpeakerEvent, Input, Output, Speaker};
 use bytes::{Bytes, BytesMut};
-use cambric_bgp_client::{Node, route_event};
+use cambric_bgp_client::Node;
 use fib_sync::Fib;
 use fib_sync::memory::Attachment;
+use kernel_events::route_event;
 
 use crate::agenda::{At, Daemon, Event};
 use crate::limits::TURN_ROUNDS;

@@ -124,7 +124,7 @@ impl Host {
         let mut any = false;
         let mut cx = Context::from_waker(Waker::noop());
         while let Poll::Ready(event) = self.fib.poll_event(&mut cx) {
-            crate::log::answered(self.node.reconciler(), &event);
+            kernel_events::answered(self.node.reconciler(), &event);
             self.node.kernel(fib_sync::Instant(NOW.0), &event);
             any = true;
         }

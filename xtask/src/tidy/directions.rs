@@ -51,6 +51,7 @@ pub const TABLE: &[Row] = &[
     row("bgp-io", 3, &["bgp-proto", "bgp-fsm", "rib", "bgp-speaker"]),
     row("testkit", 3, &["bgp-proto", "bgp-speaker"]),
     row("daemon-common", 3, &[]),
+    row("kernel-events", 3, &["fib-sync", "daemon-common"]),
     row(
         "bgp-config",
         3,
@@ -121,6 +122,7 @@ pub const TABLE: &[Row] = &[
             "bgp-config",
             "calico-bgp",
             "fib-sync",
+            "kernel-events",
             "calico-store",
             "calico-model",
             "daemon-common",
@@ -148,6 +150,7 @@ pub const TABLE: &[Row] = &[
         4,
         &[
             "fib-sync",
+            "kernel-events",
             "netlink",
             "calico-store",
             "calico-model",
@@ -194,6 +197,7 @@ pub const TABLE: &[Row] = &[
             "bgp-speaker",
             "bgp-daemon",
             "fib-sync",
+            "kernel-events",
             "calico-store",
             "etcd-lite",
             "calico-model",

@@ -44,7 +44,7 @@ async fn events_of_a_route_are_in_order() {
     let directory = tempfile::tempdir().expect("directory");
     let path = directory.path().join("control.sock");
     let _control = Control::bind(&path).expect("bound");
-    crate::log::offer();
+    kernel_events::offer();
     let mut host = Host::begun();
     host.announce(PREFIX, true);
     host.announce(PREFIX, false);

@@ -4,10 +4,11 @@ use std::iter::from_fn;
 
 use daemon_common::events::Event;
 use fib_sync::limits::{NOTICE_WINDOW, NOTICES_PER_WINDOW};
+use kernel_events::noticed;
 
 use super::*;
 use crate::calc::EndpointId;
-use crate::events::{Events, noticed};
+use crate::events::Events;
 
 /// Returns the events of the only endpoint, or of its deletion.
 fn changes(events: &mut Events, world: &World, id: &EndpointId) -> Option<Event> {

@@ -13,7 +13,7 @@ use crate::limits::LOG_KEYS_MAX;
 
 /// Kernel events on their way to the log; repeated ones are summarized by kind and error.
 #[derive(Debug)]
-pub(crate) struct Log(Repeats<Key, Event>);
+pub struct Log(Repeats<Key, Event>);
 
 /// The key of repetitions of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,13 +26,20 @@ enum Key {
     Changed,
 }
 
+impl Default for Log {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Log {
-    pub(crate) const fn new() -> Self {
+    /// Creates a log without repetitions.
+    pub const fn new() -> Self {
         Self(Repeats::new(LOG_KEYS_MAX))
     }
 
-    /// Logs one unusual kernel event, or counts it.
-    pub(crate) fn kernel(&mut self, now: Duration, event: &fib_sync::Event) {
+    /// Logs one unusual kernel event, or counts it. `now`: since the start of the daemon.
+    pub fn kernel(&mut self, now: Duration, event: &fib_sync::Event) {
         if let fib_sync::Event::Link(link) = event {
             let (name, up, running) = (&link.name, link.up, link.running);
             tracing::debug!(name, up, running, "link");
@@ -43,17 +50,17 @@ impl Log {
     }
 
     /// Returns when to call [`look`](Self::look) again.
-    pub(crate) fn poll_timeout(&self) -> Option<Duration> {
+    pub fn poll_timeout(&self) -> Option<Duration> {
         self.0.poll_timeout()
     }
 
     /// Logs the summaries that are due.
-    pub(crate) fn look(&mut self, now: Duration) {
+    pub fn look(&mut self, now: Duration) {
         self.0.due(now).iter().for_each(events::emit_summary);
     }
 
     /// Logs all summaries at the end of the daemon.
-    pub(crate) fn finish(&mut self, now: Duration) {
+    pub fn finish(&mut self, now: Duration) {
         self.0.finish(now).iter().for_each(events::emit_summary);
     }
 
@@ -96,7 +103,7 @@ fn converted(event: &fib_sync::Event) -> Option<(Key, Event)> {
 }
 
 /// Emits what the opened routing table lacks.
-pub(crate) fn opened(claim: Option<&Claim>, owner: Owner, fib: &NetlinkFib) {
+pub fn opened(claim: Option<&Claim>, owner: Owner, fib: &NetlinkFib) {
     for doubt in claim.into_iter().flat_map(Claim::doubts) {
         events::emit(Event::RouteProtocolUnclaimed {
             protocol: owner.0.into(),
@@ -113,12 +120,12 @@ const REFUSED: &str = "route.refused";
 const DELETED: &str = "route.deleted";
 
 /// Notes that readers of events can watch each kernel route.
-pub(crate) fn offer() {
+pub fn offer() {
     events::offer(&[INSTALLED, REFUSED, DELETED]);
 }
 
 /// Reports an answer of the kernel to the readers that watch it, before the reconciler takes it.
-pub(crate) fn answered(reconciler: &Reconciler, event: &fib_sync::Event) {
+pub fn answered(reconciler: &Reconciler, event: &fib_sync::Event) {
     if let fib_sync::Event::Applied(key, _) = event
         && events::is_watched()
         && let Some(event) = route_event(reconciler, event)
@@ -161,11 +168,12 @@ fn deleted(key: &RouteKey, route: Option<&Route>, cause: DeleteCause) -> Event {
 }
 
 /// Logs an event of kernel routes.
-pub(crate) fn notice(notice: &Notice) {
+pub fn notice(notice: &Notice) {
     events::emit(noticed(notice));
 }
 
-fn noticed(notice: &Notice) -> Event {
+/// Returns the event for a notice.
+pub fn noticed(notice: &Notice) -> Event {
     match notice {
         Notice::Deleting { key, route, cause } => deleted(key, route.as_ref(), *cause),
         Notice::DeletedMore { count } => Event::RouteDeletedMore {
