@@ -11,7 +11,7 @@ use daemon_common::control::{BindError, Control, Request};
 use daemon_common::daemon::{
     LogError, Signal, Signals, chance, init_logging, notify_ready, notify_stopping,
 };
-use daemon_common::events::{Event as Emitted, Text, emit};
+use daemon_common::events::{Event as Emitted, Text, emit, watches_changed};
 use daemon_common::report::StoreFigures;
 use daemon_common::service_manager::ServiceManager;
 use daemon_common::{Command, Reply};
@@ -160,6 +160,7 @@ impl Daemon {
         let host = LinuxHost::open(config.agent.route_protocol)?;
         let fib = NetlinkFib::open(NetlinkConfig::new(vec![config.agent.table]))?;
         kernel_events::opened(Some(&claim), Owner(config.agent.route_protocol), &fib);
+        kernel_events::offer();
         let mut control = Control::bind(&config.control)?;
         if let Some(metrics) = config.metrics {
             control.bind_metrics(metrics.listen)?;
@@ -361,6 +362,7 @@ impl Daemon {
         let mut outcome = pin!(run_errand(errand).map(Wake::Reported));
         let mut round_over = pin!(self.host.round_over().map(|()| Wake::Time));
         let mut time = pin!(self.clock.reach(plan.deadline).map(|()| Wake::Time));
+        let mut watches = pin!(watches_changed().map(|()| Wake::Time));
         let mut ping = pin!(self.service_manager.due().map(|()| Wake::Time));
         let inputs: &mut [Input<'_, Wake>] = &mut [
             ping.as_mut(),
@@ -372,6 +374,7 @@ impl Daemon {
             updates.as_mut(),
             outcome.as_mut(),
             round_over.as_mut(),
+            watches.as_mut(),
             time.as_mut(),
         ];
         self.rotation.next(work, inputs).await
@@ -386,6 +389,7 @@ impl Daemon {
             if let Event::Closed(error) = taken {
                 return Err(DaemonError::FibClosed(error));
             }
+            self.events.kernel(now, self.agent.reconciler(), &taken);
             self.agent.handle(now, &taken);
             left -= 1;
             event = match left {

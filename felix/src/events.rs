@@ -7,7 +7,7 @@ use calico_model::EndpointState;
 use calico_store::Status;
 use daemon_common::events::{self, Datastore, Event, Text};
 use daemon_common::log::Repeats;
-use fib_sync::Instant;
+use fib_sync::{Instant, Reconciler};
 
 use crate::agent::{Agent, EndpointView};
 use crate::calc::EndpointId;
@@ -17,6 +17,10 @@ use crate::limits::EVENT_KEYS_MAX;
 #[derive(Debug)]
 pub(crate) struct Events {
     repeats: Repeats<Key, Event>,
+    /// Events of kernel routes.
+    routes: kernel_events::Log,
+    /// The generation of the watches of single routes.
+    watched: u64,
     /// The state of each endpoint and its problem, as last reported.
     endpoints: BTreeMap<EndpointId, (EndpointState, Option<String>)>,
     /// Transactions of the packet filter that were reported.
@@ -46,6 +50,8 @@ impl Events {
     pub(crate) const fn new() -> Self {
         Self {
             repeats: Repeats::new(EVENT_KEYS_MAX),
+            routes: kernel_events::Log::new(),
+            watched: 0,
             endpoints: BTreeMap::new(),
             transactions: 0,
             revision: None,
@@ -105,6 +111,17 @@ impl Events {
         })
     }
 
+    /// Reports an event of the kernel's routes, before the reconciler takes it.
+    pub(crate) fn kernel(
+        &mut self,
+        now: Instant,
+        reconciler: &Reconciler,
+        event: &fib_sync::Event,
+    ) {
+        self.routes.kernel(since_start(now), event);
+        kernel_events::answered(reconciler, event);
+    }
+
     /// Notes the revision of the datastore that is known.
     pub(crate) const fn at_revision(&mut self, revision: Option<u64>) {
         self.revision = revision;
@@ -149,18 +166,24 @@ impl Events {
 
     /// Returns when to call [`look`](Self::look) again.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        let end = self.repeats.poll_timeout()?;
+        let ends = [self.repeats.poll_timeout(), self.routes.poll_timeout()];
+        let end = ends.into_iter().flatten().min()?;
         Some(Instant::ZERO + end)
     }
 
-    /// Reports the summaries that are due.
+    /// Reports the summaries that are due, and registers new watches of single routes.
     pub(crate) fn look(&mut self, now: Instant) {
+        if events::watched_generation() != self.watched {
+            self.watched = events::take_watched().0;
+        }
+        self.routes.look(since_start(now));
         let due = self.repeats.due(since_start(now));
         due.iter().for_each(events::emit_summary);
     }
 
     /// Reports all summaries, because the daemon ends.
     pub(crate) fn finish(&mut self, now: Instant) {
+        self.routes.finish(since_start(now));
         let all = self.repeats.finish(since_start(now));
         all.iter().for_each(events::emit_summary);
     }

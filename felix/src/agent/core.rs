@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use calico_store::Unready;
 use daemon_common::events::{Event as Reported, Text, emit};
-use fib_sync::{Command, Event, Instant, Link, Notice};
+use fib_sync::{Command, Event, Instant, Link, Notice, Reconciler};
 use tracing::debug;
 
 use super::agenda::Agenda;
@@ -91,6 +91,11 @@ impl Agent {
     /// [`poll_command`](Self::poll_command).
     pub(crate) fn poll_notice(&mut self) -> Option<Notice> {
         self.routes.poll_notice()
+    }
+
+    /// Returns the reconciler of the routes, for events of single routes.
+    pub(crate) const fn reconciler(&self) -> &Reconciler {
+        self.routes.reconciler()
     }
 
     /// Records that the datastore's `key` has this `value` now, or was deleted.

@@ -176,6 +176,11 @@ impl RouteSync {
         self.reconciler.poll_command(now)
     }
 
+    /// Returns the reconciler, for events of its routes.
+    pub(super) const fn reconciler(&self) -> &Reconciler {
+        &self.reconciler
+    }
+
     /// Returns the next event for the log.
     pub(super) fn poll_notice(&mut self) -> Option<Notice> {
         self.reconciler.poll_notice()

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::world::host::{Host, OPEN, announce, key, mac, workload};
+use crate::world::host::{Host, OPEN, PATIENCE, announce, key, mac, workload};
 use crate::world::{Workload, lab, run};
 use calico_model::EndpointFile;
 use calico_store::{KeyRange, Revision, WatchRequest};
+use daemon_common::command::EventQuery;
+use daemon_common::report::{EventPage, EventRecord};
+use daemon_common::{Command, Reply};
 use serde_json::{Value, json};
 
 const UP: &str = EndpointFile::UP;
@@ -236,4 +239,58 @@ fn plugins_find_a_file_while_an_endpoint_is_up() {
         host.delete(&key("w2"));
         host.until("no reason", || host.file(ERROR, "w2").is_none());
     });
+}
+
+fn events(host: &Host, query: EventQuery) -> EventPage {
+    match host.ask(&Command::Events(query)) {
+        Reply::Events(page) => page,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Waits for the next event of a watch that has this name.
+fn watched(host: &Host, watch: Option<u64>, after: &mut u64, name: &str) -> EventRecord {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    loop {
+        assert!(std::time::Instant::now() < deadline, "no {name}");
+        let query = EventQuery {
+            watch,
+            after: Some(*after),
+            wait: true,
+            ..EventQuery::default()
+        };
+        let page = events(host, query);
+        let found = page.events.into_iter().find(|event| event.event == name);
+        if let Some(event) = found {
+            *after = event.number;
+            return event;
+        }
+        *after = page.next;
+    }
+}
+
+// Promise: as bgp-client events_of_a_route_are_in_order
+#[test]
+fn kernel_routes_are_reported_one_by_one_while_watched() {
+    lab(
+        "kernel_routes_are_reported_one_by_one_while_watched",
+        || {
+            let host = Host::new();
+            let _one = workload(77);
+            let query = EventQuery {
+                prefix: Some("10.65.0.77/32".parse().unwrap()),
+                wait: true,
+                ..EventQuery::default()
+            };
+            let watch = events(&host, query).watch;
+            let mut after = 0;
+            announce(&host, 77, OPEN);
+            let installed = watched(&host, watch, &mut after, "route.installed");
+            assert_eq!(installed.fields["prefix"], "10.65.0.77/32");
+            host.delete(&key("w77"));
+            let deleted = watched(&host, watch, &mut after, "route.deleted");
+            assert_eq!(deleted.fields["prefix"], "10.65.0.77/32");
+            assert_eq!(deleted.fields["cause"], "withdrawn");
+        },
+    );
 }

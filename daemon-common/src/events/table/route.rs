@@ -32,11 +32,11 @@ macro_rules! route_events {
         RouteMissed "route.missed" DEBUG [OnDemand] "route events are missing" {
             count: u64,
         }
-        #[doc = "The kernel acknowledged a route of the BGP client."]
+        #[doc = "The kernel acknowledged a route of the BGP client or of Felix."]
         RouteInstalled "route.installed" DEBUG [OnDemand] "route is in the kernel" {
             prefix: IpNet, table: u64, metric: u64, gateways: Text,
         }
-        #[doc = "The kernel rejected a route of the BGP client; it is tried again."]
+        #[doc = "The kernel rejected a route of the BGP client or of Felix; it is tried again."]
         RouteRefused "route.refused" WARN [Each] "kernel refused the route" {
             prefix: IpNet, table: u64, metric: u64, reason: Text, errno: u64,
         }
