@@ -18,12 +18,14 @@ struct Allowed {
 /// Reports of several lines: the event has the first one.
 const REPORT: &str = "the whole report of a rejected configuration; the event has its first line";
 
-/// Programs without a control socket have no history that a reader could ask for.
-const TOOL: &str = "a tool of the operator in the foreground: it has no history of events";
+/// A history, a watch and a counter of events are answers of a control socket or of the metrics
+/// endpoint. `cambric store serve` and `cambric ipam gc` are units too, but have neither.
+const TOOL: &str = "a program without a control socket: no reader could ask for its events";
 
 /// Libraries below the events: an event needs a notice that each of their daemons converts.
-const BELOW: &str = "a library below the events, which has no notices yet: operators see the status \
-                     of the datastore as events, and the reason in the notes of `show status`";
+const BELOW: &str = "a library below the events: operators see the status of the datastore as \
+                     events, and why a range is not read in the notes of `show status`; failures of \
+                     the snapshot are only in the log (docs/design/events.md)";
 
 /// All of them.
 const ALLOWED: &[Allowed] = &[
