@@ -51,7 +51,7 @@ pub trait Driver<S: Settings>: Debug {
     }
 
     /// Processes what [`wait`](Self::wait) found, and carries data between the speaker and the
-    /// other side, within one bounded bite. Never blocks. Called once a round, also without an
+    /// other side, within one bounded step. Never blocks. Called once a round, also without an
     /// event.
     ///
     /// # Errors

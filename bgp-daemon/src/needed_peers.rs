@@ -36,7 +36,7 @@ enum Spot {
     Place(Family, u32),
 }
 
-/// A walk of the tables, in bites.
+/// A pass over the tables, in bounded steps.
 #[derive(Debug)]
 struct Walk {
     peers: BTreeSet<PeerId>,
@@ -111,7 +111,7 @@ impl Walk {
         }
     }
 
-    /// Walks one bite of the tables. A peer that is found to be needed stays, and so can carry
+    /// Reads the tables for one bounded step. A peer that is found to be needed stays, and so can carry
     /// routes for others.
     fn step(&mut self, speaker: &Speaker) -> Progress {
         let mut left = NEEDED_PEERS_BITE;

@@ -79,7 +79,7 @@ impl RouteEvents {
         }
     }
 
-    /// Reports the changes since the last look, within one bounded bite.
+    /// Reports the changes since the last look, within one bounded step.
     pub fn look(&mut self, speaker: &mut Speaker) -> Looked {
         if events::watched_generation() != self.watched.0 {
             self.take_over(speaker);

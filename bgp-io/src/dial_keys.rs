@@ -227,7 +227,7 @@ impl Dialing {
 }
 
 /// Returns the result of the first of two attempts that succeeds, and whether it is the second one,
-/// which begins after `patience`. The first one goes on beside it: its silence may be a lost packet,
+/// which begins after `patience`. The first one continues beside it: its silence may be a lost packet,
 /// which the kernel sends again.
 async fn first_answer<T>(
     first: impl Future<Output = io::Result<T>>,

@@ -388,7 +388,7 @@ impl Io {
         left > 0
     }
 
-    /// Runs a bite of the speaker's background work.
+    /// Runs one bounded step of the speaker's background work.
     fn run_bite(&mut self) -> bool {
         if !self.work {
             return false;

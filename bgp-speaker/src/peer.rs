@@ -118,7 +118,7 @@ impl Peer {
     }
 
     /// Returns whether it is in idle hold after a prefix limit.
-    pub(crate) fn is_barred(&self) -> bool {
+    pub(crate) fn is_in_back_off(&self) -> bool {
         self.session.idle_hold_until().is_some()
     }
 

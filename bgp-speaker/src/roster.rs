@@ -184,7 +184,7 @@ impl Roster {
     /// source that has most of them.
     pub(crate) fn to_evict(&self, range: usize, newcomer: IpAddr) -> Option<PeerId> {
         let unopened = self.iter().filter(|(_, peer)| {
-            peer.range == Some(range) && !peer.doomed && !peer.is_there() && !peer.is_barred()
+            peer.range == Some(range) && !peer.doomed && !peer.is_there() && !peer.is_in_back_off()
         });
         let mut sources: BTreeMap<IpAddr, (usize, u64, PeerId)> = BTreeMap::new();
         for (id, peer) in unopened {

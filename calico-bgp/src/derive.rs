@@ -147,7 +147,7 @@ fn peers(
     let faults = &mut derived.faults;
     let explicit::Wants {
         all: mut wants,
-        mut barred,
+        mut without_key,
         ..
     } = explicit::wants(own, faults);
     let mut taken: BTreeSet<IpAddr> = wants.iter().map(|want| want.remote).collect();
@@ -161,7 +161,7 @@ fn peers(
     let Former {
         selected: mut former,
         placed: mut by_fabric,
-    } = former(own, before, taken, &mut barred);
+    } = former(own, before, taken, &mut without_key);
     match own.fabric_keys() {
         Ok(keys) => {
             let clients = clients.iter_mut().map(|client| &mut client.want);
@@ -175,12 +175,12 @@ fn peers(
             }
             clients.clear();
             let without = chosen.drain(..).chain(by_fabric.drain(..));
-            barred.extend(without.map(|want| want.remote));
+            without_key.extend(without.map(|want| want.remote));
         }
     }
     former.extend(by_fabric);
     chosen.extend(wants.extract_if(.., |want| want.selected.is_some()));
-    derived.chosen.note(&chosen, &former, &barred);
+    derived.chosen.note(&chosen, &former, &without_key);
     wants.extend(chosen);
     let origins = wants.iter().map(|want| (want.remote, want.from.clone()));
     derived.origins = origins.collect();
@@ -201,14 +201,14 @@ fn peers(
 impl Chosen {
     /// Records the peers that the fabric determines now, those that it determined before, and those
     /// that are impossible.
-    fn note(&mut self, wanted: &[Want<'_>], former: &[Want<'_>], barred: &BTreeSet<IpAddr>) {
+    fn note(&mut self, wanted: &[Want<'_>], former: &[Want<'_>], without_key: &BTreeSet<IpAddr>) {
         self.peers = wanted.iter().map(|want| want.remote).collect();
         let selecting = wanted.iter().filter(|want| want.selects_us);
         self.selecting = selecting.map(|want| want.remote).collect();
         let selected = wanted.iter().chain(former);
         let selected = selected.filter_map(|want| Some((want.remote, want.selected?.to_owned())));
         self.peerings = selected.collect();
-        self.hosts.retain(|host| !barred.contains(host));
+        self.hosts.retain(|host| !without_key.contains(host));
     }
 }
 
@@ -225,7 +225,7 @@ fn former<'v>(
     own: &Own<'v>,
     before: &Placed,
     mut taken: BTreeSet<IpAddr>,
-    barred: &mut BTreeSet<IpAddr>,
+    without_key: &mut BTreeSet<IpAddr>,
 ) -> Former<'v> {
     let gone = before.iter().filter(|(remote, _)| !taken.contains(remote));
     let gone: Placed = gone.map(|(at, by)| (*at, by.clone())).collect();
@@ -235,7 +235,7 @@ fn former<'v>(
     let selected = gone
         .iter()
         .filter_map(|(at, by)| Some((*at, by.as_deref()?)));
-    let selected = explicit::at(own, selected, barred);
+    let selected = explicit::at(own, selected, without_key);
     let placed = gone.iter().filter(|(_, by)| by.is_none());
     let addresses: BTreeSet<IpAddr> = placed.map(|(at, _)| *at).collect();
     let mut placed = reflectors::at(own, &addresses);

@@ -36,11 +36,11 @@ pub(crate) fn wants<'v>(own: &Own<'v>, faults: &mut Vec<Fault>) -> Wants<'v> {
 }
 
 /// Returns the peers at these addresses that these BGPPeers formerly selected, with today's
-/// configuration. Peers whose session is impossible because a password is missing are `barred`.
+/// configuration. Peers whose session is impossible because a password is missing are added to `without_key`.
 pub(crate) fn at<'v, 'b>(
     own: &Own<'v>,
     before: impl Iterator<Item = (IpAddr, &'b str)>,
-    barred: &mut BTreeSet<IpAddr>,
+    without_key: &mut BTreeSet<IpAddr>,
 ) -> Vec<Want<'v>> {
     let mut wants = Wants::default();
     for (remote, by) in before {
@@ -58,7 +58,7 @@ pub(crate) fn at<'v, 'b>(
         let found = of_node(own, peering.origin(), of, node, |address| address == remote);
         take(own, peering, found, &mut wants, &mut Vec::new());
     }
-    barred.append(&mut wants.barred);
+    without_key.append(&mut wants.without_key);
     wants.all
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct Wants<'v> {
     /// The port that is dialed at each address.
     ports: BTreeMap<IpAddr, u16>,
     /// Addresses without a possible session, because a password is missing.
-    pub(crate) barred: BTreeSet<IpAddr>,
+    pub(crate) without_key: BTreeSet<IpAddr>,
 }
 
 /// Returns the BGPPeers of this node: those of all nodes first.
@@ -267,7 +267,9 @@ fn take<'v>(
         Ok(keys) => keys,
         Err(reason) => {
             faults.push(Fault::new(key(), "spec.password", reason));
-            wants.barred.extend(found.iter().map(|want| want.remote));
+            wants
+                .without_key
+                .extend(found.iter().map(|want| want.remote));
             return;
         }
     };

@@ -53,7 +53,7 @@ const MEANINGS: &[(&str, &str, &str)] = &[
     ),
     (
         "expected '-' indicator",
-        "a list goes on without \"- \"",
+        "a list continues without \"- \"",
         "begin each item of the list with \"- \"; compare the indentation with the lines above",
     ),
     (

@@ -27,7 +27,7 @@
 //!             Update::Change(Change::Delete(key)) => known.retain(|(known, _)| *known != key),
 //!             Update::Status(Status::InSync) => {
 //!                 assert_eq!(known, [("/fabric/a".into(), "1".into())]);
-//!                 return Ok(()); // a daemon acts now, and goes on
+//!                 return Ok(()); // a daemon acts now, and continues
 //!             }
 //!             Update::Status(_) => {}
 //!         }

@@ -413,10 +413,11 @@ impl Rib {
         }
     }
 
-    /// Advances a group's shared walk of a family by one step.
+    /// Advances the cursor of a group in a family by one step, and writes the changes for its members
+    /// to `sink`.
     ///
-    /// With [`Progress::Lost`] the group starts from the beginning: the sessions of all members of
-    /// the shared walk have to be reset.
+    /// With [`Progress::Lost`] the group starts from the beginning: the sessions of all members at
+    /// its cursor have to be reset.
     pub fn export(
         &mut self,
         group: GroupId,
@@ -430,13 +431,13 @@ impl Rib {
         }
     }
 
-    /// Advances the walk of private members: from a full dump, or from the position of the group's
-    /// shared walk when the member left it. The output from one cursor to the next may be sent to
+    /// Advances the cursor of private members by one step. It begins with a full table dump, or at the
+    /// group's cursor when the member left it. The output from one cursor to the next may be sent to
     /// any member at the first one, also later, as long as that cursor is passed to [`Rib::trim`];
     /// the member is at the second cursor then.
     ///
-    /// With [`Progress::Done`] a member that is sent the output at once holds everything and takes
-    /// part in the shared walk from the next [`Rib::export`] on, at any position of the group. With
+    /// With [`Progress::Done`] a member that is sent the output at once holds everything. From the
+    /// next [`Rib::export`] on it is at the group's cursor, wherever that is. With
     /// [`Progress::Lost`] its session has to be reset.
     pub fn export_private(
         &mut self,
@@ -452,8 +453,7 @@ impl Rib {
         }
     }
 
-    /// Returns the position of a group's shared walk, from which a member that leaves it now
-    /// continues.
+    /// Returns the cursor of a group, from which a member that becomes private now continues.
     pub fn group_cursor(&mut self, group: GroupId, family: Family) -> Cursor {
         match self.table_made(family) {
             Some((table, shared)) if shared.rules(group).is_some() => {
@@ -465,8 +465,8 @@ impl Rib {
     }
 
     /// Drops log entries and withdrawn prefixes that no reader needs any more. `held` are the
-    /// cursors of all readers of the family; those of groups' shared walks are known. A reader that
-    /// is omitted loses its position: it reads the whole table, or gets [`Progress::Lost`].
+    /// cursors of all readers of the family; the cursors of groups are known. A reader that is omitted
+    /// loses its position: it reads the whole table, or gets [`Progress::Lost`].
     pub fn trim(&mut self, family: Family, held: &[Cursor]) {
         if let Some((table, _)) = self.table_mut(family) {
             table.trim(held);

@@ -213,7 +213,7 @@ fn restarting_reflectors_sync_before_their_clients() {
         assert_eq!(
             wire.received(two),
             [],
-            "the fellow's clients are not there yet"
+            "routes of the other reflector's clients are not sent yet"
         );
         let waits_for = BTreeSet::from([Some(IpAddr::V4(address(9)))]);
         assert_eq!(wire.speaker().awaited(), waits_for);

@@ -48,7 +48,7 @@ struct Reader {
     flow: Flow,
 }
 
-/// A known field whose value may go on below.
+/// A known field whose value may continue on the lines below.
 #[derive(Clone, Copy)]
 struct Open {
     indent: usize,

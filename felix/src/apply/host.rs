@@ -139,7 +139,7 @@ impl LinuxHost {
         }
     }
 
-    /// Returns when to go on (`go_on`) without an event.
+    /// Returns when to continue (`go_on`) without an event.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let waits = self.rules.is_unlisted() || self.rules.is_unrecorded();
         let listing = waits.then_some(self.listing_at);

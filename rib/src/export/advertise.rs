@@ -37,7 +37,7 @@ pub(super) struct Bite<'b> {
 }
 
 impl Bite<'_> {
-    /// Returns the number of announcements of a visit, and whether the step goes on.
+    /// Returns the number of announcements of a visit, and whether the step continues.
     pub(super) const fn count(&self, announcements: u32) -> ControlFlow<u32, u32> {
         match self.meter.is_full() {
             false => ControlFlow::Continue(announcements),

@@ -59,8 +59,8 @@ impl Room {
     }
 }
 
-/// The receiver of a walk's output: of the shared walk of a group, or of the walk of private
-/// members, which does not concern the other members. "All" are the members of this walk.
+/// The receiver of the output of a step: for the members at a group's cursor, or for private members,
+/// which does not concern the other members. "All" are the members for whom the step is.
 ///
 /// With one path per prefix, all path identifiers are 0. With several (RFC 7911), a withdrawal
 /// concerns only the path with its identifier.
