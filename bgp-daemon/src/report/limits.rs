@@ -219,15 +219,16 @@ fn paths_by_default(speaker: &Speaker) -> Vec<Limit> {
     for peer in speaker.peers() {
         let limits = &peer.config.prefix_limits;
         for (family, counters) in &peer.families {
-            if limits.max() == 0 || limits.by_family().contains_key(family) {
+            let others = (!limits.by_family().contains_key(family)).then(|| limits.get(*family));
+            let Some(limit) = others.flatten() else {
                 continue;
-            }
+            };
             let peak = peer.path_peaks.get(family).copied().unwrap_or_default();
-            let limit = all.entry((limits.max(), *family)).or_insert_with(|| Limit {
+            let limit = all.entry((limit.max, *family)).or_insert_with(|| Limit {
                 of: Some(format!("each other {family}")),
                 ..Limit::new(
                     "paths of a neighbor",
-                    limits.max().into(),
+                    limit.max.into(),
                     "further paths are rejected",
                 )
                 .key("prefix_limit")

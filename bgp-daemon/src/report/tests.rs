@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -409,7 +410,7 @@ fn pages_cover_every_route_once() {
     let count = u32::try_from(PAGE_PATHS_MAX).expect("small") * 2 + 7;
     pair.announce((0..count).map(|index| 0x0a00_0000 + index));
     pair.settle();
-    let (mut seen, mut pages, mut after) = (std::collections::BTreeSet::new(), 0, None);
+    let (mut seen, mut pages, mut after) = (BTreeSet::new(), 0, None);
     loop {
         let page = routes(&pair.reflector, None, false, None, after.as_deref()).expect("a page");
         assert!(page.routes.len() <= PAGE_PATHS_MAX);
@@ -613,6 +614,25 @@ fn default_path_limits_of_neighbors_share_a_line() {
     let paths: Vec<_> = paths.map(|l| (l.of.as_deref(), l.limit)).collect();
     let families = ["each other ipv4-unicast", "each other ipv6-unicast"];
     assert_eq!(paths, families.map(|of| (Some(of), 2_000_000)));
+}
+
+#[test]
+fn default_limit_of_route_targets_is_reported_as_applied() {
+    let reported = |configured: &str| {
+        let speaker = speaker(&format!(
+            "asn = 64512\nrouter_id = \"10.0.0.1\"\nfamilies = [\"ipv4-vpn\", \"route-target\"]\n\
+             [[neighbor]]\naddress = \"10.0.9.9\"\nasn = 64512\n{configured}"
+        ));
+        let limits = limits(&speaker).into_iter();
+        let paths = limits.filter(|limit| limit.name == "paths of a neighbor");
+        paths.map(|limit| limit.limit).collect::<Vec<_>>()
+    };
+    let found = reported("");
+    assert_eq!(
+        BTreeSet::from_iter(found),
+        BTreeSet::from([100_000, 2_000_000])
+    );
+    assert_eq!(reported("prefix_limit = 2_000_000\n"), [2_000_000; 2]);
 }
 
 #[test]

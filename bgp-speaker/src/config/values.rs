@@ -8,16 +8,11 @@ use bgp_proto::Family;
 use crate::limits::{LIMIT_WARN_PERCENT, PREFIXES_MAX, ROUTE_TARGETS_MAX};
 
 /// The limits of the paths that a peer may announce, family by family.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrefixLimits {
     by_family: BTreeMap<Family, PrefixLimit>,
-    max: u32,
-}
-
-impl Default for PrefixLimits {
-    fn default() -> Self {
-        Self::of_all(PREFIXES_MAX)
-    }
+    /// The limit of every other family; `None` is the default, which depends on the family.
+    max: Option<u32>,
 }
 
 impl PrefixLimits {
@@ -27,7 +22,7 @@ impl PrefixLimits {
     pub const fn of_all(max: u32) -> Self {
         Self {
             by_family: BTreeMap::new(),
-            max,
+            max: Some(max),
         }
     }
 
@@ -36,7 +31,7 @@ impl PrefixLimits {
     pub const fn of(by_family: BTreeMap<Family, PrefixLimit>) -> Self {
         Self {
             by_family,
-            max: PREFIXES_MAX,
+            max: None,
         }
     }
 
@@ -49,11 +44,16 @@ impl PrefixLimits {
     #[must_use]
     pub fn get(&self, family: Family) -> Option<PrefixLimit> {
         let given = self.by_family.get(&family).copied();
-        let max = match family {
-            Family::ROUTE_TARGET if self.max == PREFIXES_MAX => ROUTE_TARGETS_MAX,
-            _ => self.max,
-        };
-        given.or_else(|| (self.max > 0).then_some(PrefixLimit::new(max)))
+        let max = self.max.unwrap_or(match family {
+            Family::ROUTE_TARGET => ROUTE_TARGETS_MAX,
+            _ => PREFIXES_MAX,
+        });
+        given.or_else(|| (max > 0).then_some(PrefixLimit::new(max)))
+    }
+
+    /// Returns whether the limits of families that were not given are the default ones.
+    pub(crate) const fn is_default(&self) -> bool {
+        self.max.is_none()
     }
 
     /// Returns the limits that were given for single families.
@@ -62,10 +62,14 @@ impl PrefixLimits {
         &self.by_family
     }
 
-    /// Returns the limit of every other family; 0 means no limit.
+    /// Returns the limit of every other family; 0 means no limit. The default one is lower in the
+    /// family `route-target`: see [`get`](Self::get).
     #[must_use]
     pub const fn max(&self) -> u32 {
-        self.max
+        match self.max {
+            Some(max) => max,
+            None => PREFIXES_MAX,
+        }
     }
 }
 

@@ -168,10 +168,11 @@ impl Field for PrefixLimits {
     fn value(&self) -> Option<Value> {
         let limits = self.by_family().iter();
         let limits = limits.map(|(family, limit)| limit_value(*family, limit));
-        Some(match self.by_family().is_empty() {
-            true => self.max().into(),
-            false => Value::list(limits),
-        })
+        match self.by_family().is_empty() {
+            true if self.is_default() => None,
+            true => Some(self.max().into()),
+            false => Some(Value::list(limits)),
+        }
     }
 }
 

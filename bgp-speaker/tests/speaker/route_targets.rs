@@ -7,7 +7,7 @@ use bgp_proto::{
     AttrCode, Attributes, Capability, ExtendedCommunity, Family, FamilySet, GracefulRestart, Net,
     NextHop, Open, RouteTargetMembership,
 };
-use bgp_speaker::limits::{ROUTE_TARGETS_MAX, SENT_PASS_EVERY, TARGETS_WAIT_MAX};
+use bgp_speaker::limits::{PREFIXES_MAX, ROUTE_TARGETS_MAX, SENT_PASS_EVERY, TARGETS_WAIT_MAX};
 use bgp_speaker::{Input, PeerConfig, PrefixLimits, PrefixLimitsOut, SpeakerConfig};
 use proptest::prelude::*;
 use rib::{PeerId, Role, SendPaths};
@@ -383,6 +383,9 @@ fn memberships_have_a_limit_of_their_own() {
     assert!(limit(&limits, VPN) > Some(ROUTE_TARGETS_MAX));
     assert_eq!(limit(&PrefixLimits::of_all(7), MEMBERS), Some(7));
     assert_eq!(limit(&PrefixLimits::of_all(0), MEMBERS), None);
+    // The value of another default, if it is configured.
+    let configured = PrefixLimits::of_all(PREFIXES_MAX);
+    assert_eq!(limit(&configured, MEMBERS), Some(PREFIXES_MAX));
 }
 
 /// The memberships of a restarting client keep its VPN routes until its End-of-RIB marker.
