@@ -12,6 +12,7 @@ use bytes::{Bytes, BytesMut};
 use rib::{ExportSink, PeerId, Room, Run};
 
 use crate::limits::PIECE_OCTETS;
+use crate::octets::Encoded;
 use crate::segment::Audience;
 
 /// Octets of an UPDATE beside its routes and attributes, at most: header, lengths, next hop.
@@ -196,21 +197,26 @@ impl Encoder {
 
     /// Returns the pieces of a step that is kept: each in an allocation of its own if they are
     /// short, so that they do not keep a long one.
-    pub(crate) fn finish_exact(self) -> Vec<(Audience, Bytes)> {
-        let (mut pieces, _) = self.finish();
-        let octets: usize = pieces.iter().map(|(_, octets)| octets.len()).sum();
+    pub(crate) fn finish_exact(mut self, account: &Encoded) -> Vec<(Audience, Bytes)> {
+        self.flush();
+        self.seal();
+        let octets: usize = self.done.iter().map(|(_, octets)| octets.len()).sum();
         if octets < PIECE_OCTETS / 2 {
-            for (_, octets) in &mut pieces {
+            for (_, octets) in &mut self.done {
                 *octets = Bytes::copy_from_slice(octets);
             }
         }
-        pieces
+        self.finish(account).0
     }
 
-    /// Returns the pieces with their audiences, in order, and the remaining capacity.
-    pub(crate) fn finish(mut self) -> (Vec<(Audience, Bytes)>, BytesMut) {
+    /// Returns the pieces with their audiences, in order, and the remaining capacity. The pieces
+    /// are in the account.
+    pub(crate) fn finish(mut self, account: &Encoded) -> (Vec<(Audience, Bytes)>, BytesMut) {
         self.flush();
         self.seal();
+        for (_, octets) in &mut self.done {
+            *octets = account.count(core::mem::take(octets));
+        }
         (self.done, self.out)
     }
 }

@@ -16,6 +16,7 @@ use crate::{
         MEMORY_REJECT_PERCENT,
     },
     memory::MemoryAction,
+    outgroup::OutGroup,
     peer::Peer,
     speaker::Speaker,
 };
@@ -31,8 +32,9 @@ impl Speaker {
     /// with Cease, Out of Resources (RFC 4486 §4), and is in idle hold. If others have grown, the
     /// next one of them is limited.
     ///
-    /// Octets that wait for sockets do not count: most of them are shared by the peers of a group,
-    /// whose account has them, and each session has a limit of its own.
+    /// The peer with the most octets is the one with the most received paths, waiting messages and
+    /// listed sent paths together ([`crate::PeerOctets::total`]). Messages that wait for several peers
+    /// are in the account of each, and count once in the sum.
     pub fn limit_memory(&mut self, octets_max: Option<usize>) {
         self.memory.limit(octets_max);
     }
@@ -86,16 +88,20 @@ impl Speaker {
         }
     }
 
-    /// Returns the octets of tables, groups and the driver.
+    /// Returns the octets of tables, messages, lists of sent paths, and the driver.
     fn octets_of_routes(&self) -> usize {
-        self.rib.octets_held() + self.ring_octets() + self.memory.beside
+        // Messages that no ring keeps wait in queues of sessions.
+        let messages = self.ring_octets().max(self.encoded.octets());
+        let groups = self.groups.iter().flatten();
+        let sent: usize = groups.map(OutGroup::sent_octets).sum();
+        self.rib.octets_held() + messages + sent + self.memory.beside
     }
 
-    /// Returns the established peer with the most octets of received routes among some; the first of
-    /// them if there are several.
+    /// Returns the established peer with the most octets among some; the first of them if there are
+    /// several.
     fn largest(&self, among: impl Fn(&Peer) -> bool) -> Option<(PeerId, usize)> {
         let up = (self.roster.iter()).filter(|(_, peer)| peer.params.is_some() && among(peer));
-        let octets = up.map(|(id, _)| (id, self.rib.octets(id)));
+        let octets = up.map(|(id, peer)| (id, self.octets_of(id, peer).total()));
         octets.reduce(|most, next| if next.1 > most.1 { next } else { most })
     }
 

@@ -106,7 +106,7 @@ pub(crate) struct Limited {
     reselects: bool,
     /// The paths that the member holds.
     sent: BTreeSet<SentKey>,
-    /// Their octets in the account of the group.
+    /// Their octets in the account of the member.
     octets: usize,
     peak: u32,
     suppressed: u64,
@@ -272,7 +272,7 @@ impl Limited {
         };
         let (mut cursor, budget) = (from, Budget(FEED_PREFIXES));
         let progress = rib.export_private(walk.group, family, &mut cursor, budget, &mut sink);
-        let pieces = sink.encoder.finish_exact();
+        let pieces = sink.encoder.finish_exact(&walk.encoded);
         queue(session, walk.peer, &pieces);
         self.silent_steps = match pieces.is_empty() {
             true => self.silent_steps + 1,

@@ -104,7 +104,7 @@ pub const LIMIT_WARN_PERCENT: u8 = 75;
 /// rejected above the limit. A peer that stays near its limit is not asked.
 pub const LIMIT_CLEARED_PERCENT: u32 = 90;
 
-/// Octets of a sent path in the account of its group, in families with a limit of sent paths: its
+/// Octets of a sent path in the account of its peer, in families with a limit of sent paths: its
 /// place in an ordered set.
 pub const SENT_PATH_OCTETS: usize = 40;
 

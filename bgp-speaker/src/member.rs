@@ -4,7 +4,7 @@ use bgp_proto::{EncodeParams, Family, RefreshSubtype, RouteRefresh, UpdateWriter
 use bytes::{Bytes, BytesMut};
 use rib::{Cursor, GroupId, PeerId};
 
-use crate::{feed::FeedPlace, outlet::Outlet, segment::Audience};
+use crate::{feed::FeedPlace, octets::Encoded, outlet::Outlet, segment::Audience};
 
 /// The progress of one member in one family.
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +110,8 @@ pub(crate) struct Walk {
     pub(crate) family: Family,
     pub(crate) peer: PeerId,
     pub(crate) params: EncodeParams,
+    /// The account of what is encoded.
+    pub(crate) encoded: Encoded,
 }
 
 /// Queues the pieces with this peer in their audience.

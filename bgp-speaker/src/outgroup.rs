@@ -26,6 +26,7 @@ use crate::{
         BITE_OCTETS_MAX, BITE_PREFIXES, FEED_BITE_OCTETS_MAX, FEED_PREFIXES, RING_OCTETS_MAX,
     },
     member::{Lost, MemberState, Mode, RefreshMarkers, Walk, WalkEnd, queue},
+    octets::Encoded,
     outlet::Outlet,
     segment::{Ring, Segment},
 };
@@ -88,15 +89,18 @@ pub(crate) struct OutGroup {
     pub(crate) key: GroupKey,
     id: GroupId,
     families: BTreeMap<Family, FamilyGroup>,
+    /// The account of what is encoded, that of the speaker.
+    encoded: Encoded,
 }
 
 impl OutGroup {
-    pub(crate) fn new(key: GroupKey, rib: &mut Rib) -> Self {
+    pub(crate) fn new(key: GroupKey, rib: &mut Rib, encoded: Encoded) -> Self {
         let id = rib.add_group(key.rules.clone());
         Self {
             key,
             id,
             families: BTreeMap::new(),
+            encoded,
         }
     }
 
@@ -232,7 +236,7 @@ impl OutGroup {
                 Progress::Lost => lost.extend(group.shared()),
             }
             let pieces;
-            (pieces, group.room) = encoder.finish();
+            (pieces, group.room) = encoder.finish(&self.encoded);
             for (audience, octets) in pieces {
                 group.ring.push(Segment {
                     audience,
@@ -275,6 +279,7 @@ impl OutGroup {
                             family,
                             peer,
                             params: self.key.params(family),
+                            encoded: self.encoded.clone(),
                         };
                         if let Some(limited) = group.limited.get_mut(&peer) {
                             match limited.step(&walk, member, session, rib)? {
@@ -372,15 +377,28 @@ impl OutGroup {
         })
     }
 
-    /// Returns the octets waiting in the group's rings, and kept for new members; and those of the
-    /// lists of sent paths of members with a limit.
+    /// Returns the octets waiting in the group's rings, and kept for new members.
     pub(crate) fn ring_octets(&self) -> usize {
         let families = self.families.values();
-        let octets = families.map(|group| {
-            let limited = group.limited.values().map(Limited::octets);
-            group.ring.octets() + group.feed.octets() + limited.sum::<usize>()
-        });
+        let octets = families.map(|group| group.ring.octets() + group.feed.octets());
         octets.sum()
+    }
+
+    /// Returns the octets of the lists of sent paths of all members.
+    pub(crate) fn sent_octets(&self) -> usize {
+        let families = self.families.values();
+        let limited = families.flat_map(|group| group.limited.values());
+        limited.map(Limited::octets).sum()
+    }
+
+    /// Returns the octets in the rings that a member has not taken.
+    pub(crate) fn octets_behind(&self, peer: PeerId) -> usize {
+        let families = self.families.values();
+        let octets = families.map(|group| match group.members.get(&peer)?.mode {
+            Mode::Shared(from) => Some(group.ring.octets_from(from)),
+            Mode::Private(..) => None,
+        });
+        octets.flatten().sum()
     }
 
     /// Returns whether its members have outputs of their own.
@@ -543,7 +561,7 @@ impl FamilyGroup {
         let budget = Budget(FEED_PREFIXES);
         let progress =
             rib.export_private(walk.group, walk.family, &mut cursor, budget, &mut encoder);
-        let pieces = encoder.finish_exact();
+        let pieces = encoder.finish_exact(&walk.encoded);
         queue(session, walk.peer, &pieces);
         let Some(member) = self.members.get_mut(&walk.peer) else {
             return Ok(());

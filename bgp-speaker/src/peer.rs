@@ -39,7 +39,7 @@ pub(crate) struct Peer {
     pub(crate) limited: Vec<(Family, Instant)>,
     /// While new paths are rejected because of the speaker's memory: the next check for room.
     pub(crate) capped: Option<Instant>,
-    /// The octets of its received routes when new paths began to be rejected.
+    /// The octets in its account when new paths began to be rejected.
     pub(crate) capped_octets: usize,
     /// The last reported level of each limit of sent paths.
     pub(crate) sent_levels: BTreeMap<Family, LimitLevel>,
@@ -140,7 +140,13 @@ impl Peer {
     }
 
     /// Returns the state of the peer, with the paths that it was sent in families with a limit.
-    pub(crate) fn view<'a>(&'a self, id: PeerId, rib: &Rib, sent: Vec<SentPaths>) -> PeerView<'a> {
+    pub(crate) fn view<'a>(
+        &'a self,
+        id: PeerId,
+        rib: &Rib,
+        octets: PeerOctets,
+        sent: Vec<SentPaths>,
+    ) -> PeerView<'a> {
         let families = self
             .params
             .as_ref()
@@ -158,7 +164,7 @@ impl Peer {
                 .map(|family| (family, rib.counters(id, family)))
                 .collect(),
             path_peaks: &self.path_peaks,
-            octets: PeerOctets::of(id, &self.session, rib),
+            octets,
             capped: self.is_capped(),
             sent,
         }

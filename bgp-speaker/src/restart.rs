@@ -271,7 +271,7 @@ impl Speaker {
         if let Some(at) = self.groups.iter().position(same) {
             return at;
         }
-        let group = OutGroup::new(key, &mut self.rib);
+        let group = OutGroup::new(key, &mut self.rib, self.encoded.clone());
         if let Some(at) = self.groups.iter().position(Option::is_none)
             && let Some(place) = self.groups.get_mut(at)
         {

@@ -45,18 +45,23 @@ pub(crate) struct Segment {
 impl Segment {
     /// Returns the octets that it takes.
     fn octets(&self) -> usize {
+        // With its place in `Ring::starts`.
         SEGMENT_OCTETS + self.octets.len()
     }
 }
 
-const _: () = assert!(size_of::<Segment>() <= SEGMENT_OCTETS);
+const _: () = assert!(size_of::<Segment>() + size_of::<u64>() <= SEGMENT_OCTETS);
 
 /// The segments of one group and family, numbered consecutively, bounded in octets.
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
     first: u64,
     segments: VecDeque<Segment>,
+    /// The octets of all segments so far before each of these.
+    starts: VecDeque<u64>,
     octets: usize,
+    /// The octets of all segments so far.
+    pushed: u64,
 }
 
 impl Ring {
@@ -73,6 +78,8 @@ impl Ring {
 
     /// Appends a segment.
     pub(crate) fn push(&mut self, segment: Segment) {
+        self.starts.push_back(self.pushed);
+        self.pushed += segment.octets() as u64;
         self.octets += segment.octets();
         self.segments.push_back(segment);
     }
@@ -81,6 +88,14 @@ impl Ring {
     pub(crate) fn segment(&self, number: u64) -> Option<&Segment> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.segments.get(index)
+    }
+
+    /// Returns the octets of the segments from this number on.
+    pub(crate) fn octets_from(&self, number: u64) -> usize {
+        let index = number.saturating_sub(self.first);
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
+        let start = self.starts.get(index).copied().unwrap_or(self.pushed);
+        usize::try_from(self.pushed - start).unwrap_or(usize::MAX)
     }
 
     /// Queues the segments of a member from number `from` on, until its session has no room. Returns
@@ -118,6 +133,7 @@ impl Ring {
     pub(crate) fn evict(&mut self) -> Option<(u64, Cursor)> {
         let segment = self.segments.pop_front()?;
         let number = self.first;
+        self.starts.pop_front();
         self.first += 1;
         self.octets -= segment.octets();
         Some((number, segment.from))
@@ -143,11 +159,17 @@ mod tests {
             ring.push(segment(octets));
         }
         assert_eq!((ring.tip(), ring.octets()), (3, 12 + 3 * SEGMENT_OCTETS));
+        assert_eq!(ring.octets_from(0), ring.octets());
+        assert_eq!(
+            (ring.octets_from(2), ring.octets_from(3)),
+            (4 + SEGMENT_OCTETS, 0)
+        );
         ring.release(1);
         assert!(ring.segment(0).is_none());
         assert_eq!(&ring.segment(1).expect("kept").octets[..], b"three");
         assert_eq!(ring.evict().map(|(number, _)| number), Some(1));
         assert_eq!((ring.tip(), ring.octets()), (3, 4 + SEGMENT_OCTETS));
+        assert_eq!(ring.octets_from(2), 4 + SEGMENT_OCTETS);
         assert!(ring.segment(3).is_none(), "yet to come");
         ring.release(9);
         assert_eq!((ring.tip(), ring.octets()), (3, 0));

@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Speaker {
-    fn out_group(&self, state: &Peer) -> Option<&OutGroup> {
+    pub(crate) fn out_group(&self, state: &Peer) -> Option<&OutGroup> {
         self.groups.get(state.group?)?.as_ref()
     }
 

@@ -25,6 +25,7 @@ use crate::{
     limits::BITE_PREFIXES,
     memory::Memory,
     monitor::Monitoring,
+    octets::Encoded,
     outgroup::OutGroup,
     outlet::Outlet,
     peer::{Peer, PeerView},
@@ -72,6 +73,8 @@ pub struct Speaker {
     pub(crate) session_peak: usize,
     /// The limit of the octets in all accounts.
     pub(crate) memory: Memory,
+    /// The octets of encoded messages, wherever they wait.
+    pub(crate) encoded: Encoded,
     /// The addresses of the machine, sorted; empty if the driver does not set them.
     pub(crate) addresses: Vec<InterfaceAddress>,
     /// Failed handshakes.
@@ -110,6 +113,7 @@ impl Speaker {
             feed_octets: Level::default(),
             session_peak: 0,
             memory: Memory::default(),
+            encoded: Encoded::default(),
             addresses: Vec::new(),
             tallies: Tallies::default(),
             monitor: None,
@@ -367,16 +371,14 @@ impl Speaker {
 
     /// Returns every peer, configured and dynamic.
     pub fn peers(&self) -> impl Iterator<Item = PeerView<'_>> + '_ {
-        self.roster
-            .iter()
-            .map(|(id, peer)| peer.view(id, &self.rib, self.sent_to(peer, id)))
+        self.roster.iter().map(|(id, peer)| self.view(id, peer))
     }
 
     /// Returns the current state of one peer.
     #[must_use]
     pub fn peer(&self, peer: PeerId) -> Option<PeerView<'_>> {
         let state = self.roster.get(peer)?;
-        Some(state.view(peer, &self.rib, self.sent_to(state, peer)))
+        Some(self.view(peer, state))
     }
 
     /// Returns the configuration of a peer, by the operator or from the range's template.

@@ -3,10 +3,12 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use bgp_proto::Prefix;
+use rib::PeerId;
 
 use crate::handshake::{HandshakeFailure, HandshakeFailures};
 use crate::octets::{Octets, PeerOctets};
-use crate::{monitor::Monitoring, outgroup::OutGroup, speaker::Speaker};
+use crate::peer::{Peer, PeerView};
+use crate::{limited::Limited, monitor::Monitoring, outgroup::OutGroup, speaker::Speaker};
 
 /// The usage of the limits that are relevant to an operator, and its highest values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -134,15 +136,30 @@ impl Speaker {
     /// Returns the sums of the octets in all accounts.
     fn octets(&self) -> Octets {
         let each = self.roster.iter();
-        let each = each.map(|(id, peer)| PeerOctets::of(id, &peer.session, &self.rib));
-        let peers = each.fold(PeerOctets::default(), |sum, peer| PeerOctets {
-            received: sum.received + peer.received,
-            queued: sum.queued + peer.queued,
-        });
+        let each = each.map(|(id, peer)| self.octets_of(id, peer));
+        let peers = each.fold(PeerOctets::default(), PeerOctets::plus);
         Octets {
             peers,
             groups: self.ring_octets(),
         }
+    }
+
+    /// Returns the octets in the account of a peer.
+    pub(crate) fn octets_of(&self, id: PeerId, peer: &Peer) -> PeerOctets {
+        let group = self.out_group(peer);
+        let limited = group.into_iter().flat_map(|group| group.limited(id));
+        PeerOctets {
+            received: self.rib.octets(id),
+            queued: peer.session.queued_octets(),
+            behind: group.map_or(0, |group| group.octets_behind(id)),
+            sent: limited.map(Limited::octets).sum(),
+        }
+    }
+
+    /// Returns the state of a peer.
+    pub(crate) fn view<'a>(&'a self, id: PeerId, peer: &'a Peer) -> PeerView<'a> {
+        let (octets, sent) = (self.octets_of(id, peer), self.sent_to(peer, id));
+        peer.view(id, &self.rib, octets, sent)
     }
 
     /// Updates the levels of the fullest ring and the fullest feed.

@@ -14,13 +14,16 @@ use bgp_proto::{
 use bgp_speaker::limits::{
     BITE_OCTETS_MAX, FEED_KEPT, FEED_OCTETS_MAX, PIECE_OCTETS, RING_OCTETS_MAX, SESSION_OCTETS_MAX,
 };
-use bgp_speaker::{Input, RangeConfig, Speaker, SpeakerConfig};
+use bgp_speaker::{Event, Input, MemoryAction, Output, RangeConfig, Speaker, SpeakerConfig};
 use bytes::BytesMut;
 use rib::{Budget, PeerId, Progress, Role};
 
 /// The limit in octets for an established client that has taken everything, including the spare
 /// capacity of growing tables of clients.
 const CLIENT: usize = 4608;
+
+/// A limit of all accounts that no load reaches. They are measured after changes by a 256th of it.
+const MEMORY_MAX: usize = 256 << 20;
 
 const ASN: Asn = Asn(64_512);
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -269,6 +272,11 @@ const LOADS: [Load; 5] = [
 
 impl Load {
     fn encode(self, number: u32, out: &mut BytesMut) {
+        self.encode_for(number, number, out);
+    }
+
+    /// Encodes the `number`th attributes for the `route`th prefix.
+    fn encode_for(self, route: u32, number: u32, out: &mut BytesMut) {
         let first = if self.own { number << 14 } else { 0 };
         let communities = (first..first + self.octets / 4).map(Community);
         let attributes = Attributes {
@@ -285,7 +293,7 @@ impl Load {
         };
         let next_hop = NextHop::V4(address(1));
         let mut writer = UpdateWriter::reach(out, Family::IPV4_UNICAST, &block, &next_hop, &params);
-        let net = Net::V4(Ipv4Prefix::host(Ipv4Addr::from(0x0a80_0000 + number)));
+        let net = Net::V4(Ipv4Prefix::host(Ipv4Addr::from(0x0a80_0000 + route)));
         writer.push(&Nlri::new(net)).expect("room");
         writer.finish();
     }
@@ -300,11 +308,14 @@ struct Stalled {
     /// The others with the turn from which on they take octets, and how many they still take.
     slow: Vec<(PeerId, usize, usize)>,
     turns: usize,
+    /// The actions because of the limit of all accounts.
+    actions: Vec<(PeerId, MemoryAction)>,
 }
 
 impl Stalled {
     fn new(slow: usize, load: Load) -> Self {
         let mut speaker = reflector(slow + 2);
+        speaker.limit_memory(Some(MEMORY_MAX));
         let mut peer = |number| connect_with(&mut speaker, number, load.extended);
         let (reader, sender) = (peer(1), peer(2));
         let third = load.routes as usize / 3;
@@ -318,6 +329,7 @@ impl Stalled {
             sender,
             slow,
             turns: 0,
+            actions: Vec::new(),
         }
     }
 
@@ -342,11 +354,16 @@ impl Stalled {
             sender,
             slow,
             turns,
+            actions,
         } = self;
         *turns += 1;
         let mut progress = Progress::More;
         while progress == Progress::More {
-            while speaker.poll_output().is_some() {}
+            while let Some(output) = speaker.poll_output() {
+                if let Output::Event(Event::MemoryLimit { peer, action, .. }) = output {
+                    actions.push((peer, action));
+                }
+            }
             progress = speaker.run(NOW, Budget(8192));
             while speaker.poll_writable().is_some() {}
             for peer in [*reader, *sender] {
@@ -410,7 +427,50 @@ fn assert_accounts(stalled: &Stalled, held: usize) {
         peers.queued
     );
     assert!(held <= 2 * all, "{held} octets are held: {usage:?}");
+    // Shared octets are in the sum once.
+    let sum = usage.memory.expect("a limit").octets.now;
+    assert!(
+        sum + MEMORY_MAX / 256 >= received + groups,
+        "{sum}: {usage:?}"
+    );
+    let accounted = sum + MEMORY_MAX / 256 + clients;
+    assert!(held <= 2 * accounted, "{held} octets are held: {usage:?}");
+    assert!(sum <= 2 * held, "{held} octets are held: {usage:?}");
     assert!(held >= received / 2, "{held} octets are held: {usage:?}");
+}
+
+/// The paths of the sender change: it holds few octets, and the clients that do not read hold more
+/// and more.
+#[test]
+fn readers_with_the_most_waiting_octets_give_way() {
+    let load = Load {
+        routes: 0,
+        octets: 3000,
+        own: true,
+        extended: false,
+    };
+    let mut stalled = Stalled::new(2, load);
+    for (.., left) in &mut stalled.slow {
+        *left = 0;
+    }
+    stalled.speaker.limit_memory(Some(600_000));
+    for number in 0..1000 {
+        receive(&mut stalled.speaker, stalled.sender, |out| {
+            load.encode_for(number % 4, number, out);
+        });
+        stalled.turn();
+    }
+    let [(first, ..), (second, ..)] = stalled.slow[..] else {
+        panic!("two slow readers")
+    };
+    let actions =
+        [first, second].map(|peer| [(peer, MemoryAction::Reject), (peer, MemoryAction::End)]);
+    assert_eq!(stalled.actions, actions.concat());
+    for peer in [stalled.sender, stalled.reader] {
+        let view = stalled.speaker.peer(peer).expect("up");
+        assert_eq!(view.session.state(), State::Established);
+        assert!(!view.capped);
+    }
 }
 
 // Promise (BGP): Queued octets stay below the limits of `show limits`, however long messages are.

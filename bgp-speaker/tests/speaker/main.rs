@@ -9,6 +9,7 @@ mod changes;
 mod cluster;
 mod exchange;
 mod extended;
+mod give_way;
 mod handshake;
 mod helper;
 mod identity;
