@@ -54,6 +54,8 @@ struct Confined {
     landlock: Result<u32, String>,
     seccomp: Result<(), String>,
     capabilities: Result<(), String>,
+    /// Files and sockets that are reached beyond its own, each with the remedy.
+    excess: Vec<String>,
 }
 
 /// Gives up the capabilities of the calling thread, which is not the first one.
@@ -94,6 +96,7 @@ impl Privileges {
                 landlock,
                 seccomp,
                 capabilities,
+                excess: files.excess(),
             }),
             ..Self::kept()
         }
@@ -191,6 +194,7 @@ impl Privileges {
                 .iter()
                 .filter_map(|(what, why)| Some((what, (*why)?)));
             reasons.extend(failed.map(|(what, why)| format!("{what} is not in effect: {why}")));
+            reasons.extend(confined.excess.iter().cloned());
             if restrictions.is_none() {
                 reasons.push("/proc cannot be read: capabilities are unknown".to_owned());
             }

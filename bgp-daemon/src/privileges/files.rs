@@ -15,6 +15,7 @@ use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, LandlockStatus, RestrictionStatus,
     Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
 };
+use nix::unistd::geteuid;
 
 /// Files of the machine that the C library's resolver and the daemon read, beside configured ones.
 /// The files below `/proc` and `/sys` are made by the kernel; other processes' files there stay closed,
@@ -45,9 +46,41 @@ const OF_RESOLVER: &[&str] = &[
 
 /// Directories with files of many programs: a configured file in one of them is allowed alone.
 const SHARED: &[&str] = &[
-    "/", "/etc", "/home", "/opt", "/root", "/run", "/srv", "/tmp", "/usr", "/var", "/var/lib",
-    "/var/run",
+    "/",
+    "/boot",
+    "/dev",
+    "/dev/shm",
+    "/etc",
+    "/etc/kubernetes",
+    "/etc/kubernetes/pki",
+    "/etc/pki",
+    "/etc/pki/tls",
+    "/etc/pki/tls/certs",
+    "/etc/pki/tls/private",
+    "/etc/ssl",
+    "/etc/ssl/certs",
+    "/etc/ssl/private",
+    "/home",
+    "/mnt",
+    "/opt",
+    "/root",
+    "/run",
+    "/srv",
+    "/tmp",
+    "/usr",
+    "/usr/local",
+    "/usr/local/etc",
+    "/usr/local/share",
+    "/usr/share",
+    "/var",
+    "/var/cache",
+    "/var/lib",
+    "/var/log",
+    "/var/tmp",
 ];
+
+/// The directory whose directories have the files of one user each.
+const HOMES: &str = "/home";
 
 /// The files of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,29 +89,53 @@ pub struct Files {
     write: BTreeSet<PathBuf>,
 }
 
+/// Landlock and seccomp leave sockets with a path open, for the journal and the service manager.
+const OF_ROOT: &str = "the daemon runs as root, and reaches sockets that only root may use, such as a \
+                       container runtime's: use the packaged unit, or a user of its own";
+
 impl Files {
-    /// Adds a file that is read, also after another file has replaced it.
+    /// Adds a file that is read, also after another file has replaced it, or the link that it is.
     pub fn read_file(&mut self, path: &Path) {
-        for path in [Some(path.to_owned()), fs::canonicalize(path).ok()] {
-            let Some(path) = path else { continue };
-            let directory = directory_of(&path);
-            let is_shared = SHARED.iter().any(|shared| directory == Path::new(shared));
-            self.read.insert(if is_shared { path } else { directory });
+        let link = directory_of(path).and_then(|directory| Some(directory.join(path.file_name()?)));
+        for path in [link, fs::canonicalize(path).ok()].into_iter().flatten() {
+            let directory = path.parent().filter(|directory| !is_shared(directory));
+            let directory = directory.map(Path::to_owned);
+            self.read.insert(directory.unwrap_or(path));
         }
     }
 
     /// Adds a directory whose files are read.
     pub fn read_directory(&mut self, path: &Path) {
-        self.read.insert(path.to_owned());
+        self.read.extend(fs::canonicalize(path));
     }
 
     /// Adds a file or socket that is made, replaced and removed: so are the other files of its
     /// directory, which is made if it is missing.
     pub fn write_file(&mut self, path: &Path) {
-        let directory = directory_of(path);
         // A socket in it is bound later, and reports an error.
-        let _ = fs::create_dir_all(&directory);
-        self.write.insert(directory);
+        if let Some(parent) = path.parent() {
+            let _ = fs::create_dir_all(parent);
+        }
+        self.write.extend(directory_of(path));
+    }
+
+    /// Returns the files and sockets beyond its own that the process reaches nevertheless, each with
+    /// the remedy.
+    pub(super) fn excess(&self) -> Vec<String> {
+        let shared = self.write.iter().filter(|directory| is_shared(directory));
+        let mut excess: Vec<String> = shared
+            .map(|directory| {
+                let directory = directory.display();
+                format!(
+                    "all of {directory} is writable: set `control` and `datastore_snapshot.file` to \
+                     files in a directory of their own, such as /run/cambric"
+                )
+            })
+            .collect();
+        if geteuid().is_root() {
+            excess.push(OF_ROOT.to_owned());
+        }
+        excess
     }
 
     /// Confines the calling thread, and those that it will start, to these files.
@@ -99,7 +156,8 @@ impl Files {
         Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_all(ABI::V5))?
-            .scope(Scope::Signal)?
+            // The journal and the service manager have no abstract sockets.
+            .scope(Scope::Signal | Scope::AbstractUnixSocket)?
             .create()?
             .add_rules(path_beneath_rules(read, reading()))?
             .add_rules(path_beneath_rules(&self.write, writing()))?
@@ -121,9 +179,17 @@ fn writing() -> BitFlags<AccessFs> {
         | AccessFs::RemoveFile
 }
 
-fn directory_of(path: &Path) -> PathBuf {
-    let parent = path.parent().filter(|parent| *parent != Path::new(""));
-    parent.map_or_else(|| PathBuf::from("."), Path::to_owned)
+/// Returns the directory of a file, without links; `None` if it is missing.
+fn directory_of(path: &Path) -> Option<PathBuf> {
+    let parent = path.parent()?;
+    let is_bare = parent == Path::new("");
+    fs::canonicalize(if is_bare { Path::new(".") } else { parent }).ok()
+}
+
+/// Whether a directory has files of many programs. Its path has no links.
+fn is_shared(directory: &Path) -> bool {
+    let is_home = directory.parent() == Some(Path::new(HOMES));
+    is_home || SHARED.iter().any(|shared| directory == Path::new(shared))
 }
 
 /// Returns the ABI of landlock that is in effect, or why none is.
@@ -151,19 +217,49 @@ mod tests {
 
     #[test]
     fn configured_file_is_allowed_by_its_directory() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let directory = fs::canonicalize(directory.path()).expect("it is there");
         let mut files = Files::default();
+        files.read_file(&directory.join("rr.toml"));
+        files.read_file(Path::new("/etc/../etc/nonexistent.toml"));
         files.read_file(Path::new("/nonexistent/cambric/rr.toml"));
-        files.read_file(Path::new("/etc/nonexistent.toml"));
         files.read_file(Path::new("nonexistent.toml"));
-        let expected = ["/etc/nonexistent.toml", "/nonexistent/cambric", "."];
-        let read: Vec<&Path> = files.read.iter().map(PathBuf::as_path).collect();
-        assert_eq!(read, expected.map(Path::new));
+        let own = std::env::current_dir().expect("a directory");
+        let expected = [directory, own, "/etc/nonexistent.toml".into()];
+        assert_eq!(files.read, expected.into());
+    }
+
+    #[test]
+    fn file_in_a_home_or_among_keys_is_allowed_alone() {
+        let home = Path::new(HOMES).join("alice");
+        assert!(is_shared(&home) && !is_shared(&home.join("cambric")));
+        for directory in ["/", "/etc/ssl/private", "/usr/local/etc"] {
+            assert!(is_shared(Path::new(directory)), "{directory}");
+        }
+        for directory in ["/etc/cambric", "/run/cambric"] {
+            assert!(!is_shared(Path::new(directory)), "{directory}");
+        }
+    }
+
+    #[test]
+    fn shared_directory_that_is_writable_is_named_with_the_remedy() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut files = Files::default();
+        files.write_file(&directory.path().join("rr.sock"));
+        let of_root = usize::from(geteuid().is_root());
+        assert_eq!(files.excess().len(), of_root, "{:?}", files.excess());
+        files.write_file(Path::new("/var/../tmp/rr.sock"));
+        let excess = files.excess();
+        assert_eq!(excess.len(), 1 + of_root, "{excess:?}");
+        let remedy = "all of /tmp is writable: set `control`";
+        assert!(excess[0].starts_with(remedy), "{excess:?}");
     }
 
     #[test]
     fn target_of_a_link_is_allowed_with_the_link() {
         let directory = tempfile::tempdir().expect("a directory");
-        let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+        let directory = fs::canonicalize(directory.path()).expect("it is there");
+        let (from, to) = (directory.join("from"), directory.join("to"));
         fs::create_dir(&from).expect("made");
         fs::create_dir(&to).expect("made");
         fs::write(to.join("key.pem"), "").expect("written");

@@ -75,6 +75,12 @@ async fn reflector_of_root_holds_no_capability_and_reloads() {
         "{:?}",
         status.notes
     );
+    let of_root = "privileges: the daemon runs as root";
+    let is_noted = status.notes.iter().any(|note| note.starts_with(of_root));
+    assert!(is_noted, "{:?}", status.notes);
+    // The record of the host guard, if this machine has one, is complete.
+    let incomplete = reflector.directory.path().join("rr.guard-new");
+    assert!(!incomplete.exists(), "{:?}", status.notes);
     assert_eq!(reflector.address().await, ([0, 0, 0, 0], 179).into());
 
     let named = "[[neighbor]]\nname = \"rr2\"\naddress = \"10.0.0.2\"\nasn = 64512\n";

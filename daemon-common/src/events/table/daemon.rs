@@ -22,7 +22,7 @@ macro_rules! daemon_events {
         PrivilegesDropped "privileges.dropped" INFO "privileges dropped" {
             status: Text,
         }
-        #[doc = "The kernel does not support a part of the restrictions, or refused it: `reason`."]
+        #[doc = "A part of the restrictions is not in effect, or more is reached than the daemon needs, for example by root: `reason`."]
         PrivilegesIncomplete "privileges.incomplete" WARN "privileges dropped in part" {
             status: Text, reason: Text,
         }
