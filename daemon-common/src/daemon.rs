@@ -48,9 +48,7 @@ fn log_layer<S>(style: log::Style) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let layer = tracing_subscriber::fmt::layer()
-        .with_writer(log::ToSink)
-        .with_ansi(io::IsTerminal::is_terminal(&io::stderr()));
+    let layer = tracing_subscriber::fmt::layer().with_writer(log::ToSink);
     match (style.format, style.with_fields) {
         (LogFormat::Text, false) => layer.boxed(),
         (LogFormat::Json, false) => layer.json().boxed(),
