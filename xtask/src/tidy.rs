@@ -17,6 +17,7 @@
 //! * [`links`]: links between documents;
 //! * [`pages`]: the pages of the built site;
 //! * [`api`]: the lists of public items of the published crates;
+//! * [`published`]: files, manifests and errors of the published crates;
 //! * [`licenses`]: licenses and sources of all packages;
 //! * [`logs`]: plain log calls in place of events;
 //! * [`versions`]: one version and one oldest compiler.
@@ -41,6 +42,7 @@ pub mod pages;
 pub mod plain;
 pub mod promises;
 pub mod prose;
+pub mod published;
 pub mod sentences;
 pub mod sizes;
 pub mod spelling;
@@ -115,6 +117,7 @@ pub fn run(root: &Path) -> anyhow::Result<Vec<Finding>> {
     findings.extend(pages::check(&files));
     findings.extend(logs::check(&files));
     findings.extend(api::check(root, &workspace)?);
+    findings.extend(published::check(&workspace, &files));
     findings.extend(licenses::check(root, &workspace)?);
     findings.extend(versions::check(&workspace, &files));
     findings.sort();

@@ -3,7 +3,8 @@ mod words_of_pages;
 use super::files::File;
 use super::metadata::{Package, Workspace};
 use super::{
-    Finding, circles, directions, documents, fences, links, names, plain, prose, sizes, tree, words,
+    Finding, circles, directions, documents, fences, links, names, plain, prose, published, sizes,
+    tree, words,
 };
 
 /// The repository itself is tidy.
@@ -510,6 +511,31 @@ fn markers_of_packaged_files_and_pictures_are_counted() {
         script.starts_with("packaging/scripts/postinst: comments: 4"),
         "{script}"
     );
+}
+
+#[test]
+fn published_crate_without_its_files_and_errors_is_found() {
+    let mut workspace = workspace(&[("rib", &[]), ("sim", &[])]);
+    let rib = workspace.packages.get_mut("rib").expect("a member");
+    rib.is_published = true;
+    let manifest = "description = \"\"\nreadme = \"README.md\"\nkeywords = []\n\
+                    [package.metadata.docs.rs]\n";
+    let items = "Rib::fn a() -> Result<(), Known>\nRib::fn b(at: u8) -> Result<Vec<u8>, a::Other>\n\
+                 Rib::fn c() -> Result<u8>\nimpl core::error::Error for Known\n";
+    let files = [
+        File::new("rib/Cargo.toml", manifest),
+        File::new("rib/README.md", ""),
+        File::new("rib/LICENSE-MIT", ""),
+        File::new("docs/api/rib.txt", items),
+        File::new("sim/Cargo.toml", ""),
+    ];
+    let found = texts(&published::check(&workspace, &files));
+    let expected = [
+        "rib/LICENSE-APACHE: missing: the crate is published",
+        "rib/Cargo.toml: no line `categories = …`: the crate is published",
+        "docs/api/rib.txt:2: `Other` of a public function does not implement `Error`",
+    ];
+    assert_eq!(found.lines().collect::<Vec<_>>(), expected);
 }
 
 #[test]
