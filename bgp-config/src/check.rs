@@ -374,7 +374,7 @@ impl<K, D, N> BgpFile<K, D, N> {
         let hostname = self.hostname.as_ref()?;
         let text = hostname.get_ref();
         if text.is_empty() || text.len() > HOSTNAME_OCTETS_MAX {
-            let message = format!("a hostname has 1 to {HOSTNAME_OCTETS_MAX} octets");
+            let message = format!("a hostname has 1 to {HOSTNAME_OCTETS_MAX} bytes");
             problems.push(Problem::at(hostname.span(), message));
         }
         Some(text.clone())
