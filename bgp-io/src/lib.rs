@@ -31,6 +31,15 @@
 //! [`SessionStream`]. [`Connector`] and [`Listener`] open the TCP connections, with the same code, TCP-MD5
 //! and GTSM as the driver's. The session runs over any other [`Transport`], too: [`Memory`] needs no
 //! network. The example `updates` prints what a peer sends as lines of JSON.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
 
 mod accept;
 mod clock;

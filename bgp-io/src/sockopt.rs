@@ -181,16 +181,18 @@ const _: () = assert!(size_of::<Md5Sig>() == 216);
 impl Address {
     fn new(address: IpAddr) -> Self {
         let mut octets = [0; 128];
-        let (family, at) = match address {
-            IpAddr::V4(_) => (libc::AF_INET, 4),  // sin_addr
-            IpAddr::V6(_) => (libc::AF_INET6, 8), // sin6_addr
+        let family = match address {
+            IpAddr::V4(address) => {
+                octets[4..8].copy_from_slice(&address.octets()); // sin_addr
+                libc::AF_INET
+            }
+            IpAddr::V6(address) => {
+                octets[8..24].copy_from_slice(&address.octets()); // sin6_addr
+                libc::AF_INET6
+            }
         };
         let family = u16::try_from(family).unwrap_or_default();
         octets[..2].copy_from_slice(&family.to_ne_bytes());
-        match address {
-            IpAddr::V4(address) => octets[at..at + 4].copy_from_slice(&address.octets()),
-            IpAddr::V6(address) => octets[at..at + 16].copy_from_slice(&address.octets()),
-        }
         Self(octets)
     }
 }

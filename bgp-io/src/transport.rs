@@ -94,5 +94,5 @@ pub(crate) fn with_vector<T>(slices: &[Bytes], write: impl FnOnce(&[IoSlice<'_>]
     for (place, slice) in vector.iter_mut().zip(slices) {
         *place = IoSlice::new(slice);
     }
-    write(&vector[..count])
+    write(vector.get(..count).unwrap_or_default())
 }

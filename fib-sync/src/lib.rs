@@ -38,6 +38,15 @@
 //! `rtm_protocol` identifies the owner of a route ([`Owner`]). Routes of other owners are read,
 //! reported when they occupy a wanted key, and never changed: the first write of a key is
 //! exclusive, only a route known to be the owner's is replaced, and a delete names the protocol.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
 
 #[cfg(feature = "netlink")]
 pub mod claim;

@@ -2,6 +2,15 @@
 //! nftables messages.
 //!
 //! Tables and rules belong to the crates that write them.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
 
 pub mod attributes;
 pub mod expression;
