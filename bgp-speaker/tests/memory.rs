@@ -8,13 +8,15 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use bgp_fsm::{Conn, Instant, State};
 use bgp_proto::{
-    Asn, Attributes, Capability, Community, EncodeParams, Family, Ipv4Prefix, Net, NextHop, Nlri,
-    Open, RouterId, UpdateWriter, next_frame,
+    Asn, Attributes, Capability, Community, EncodeParams, Family, FamilySet, Ipv4Prefix, Net,
+    NextHop, Nlri, Open, RouterId, UpdateWriter, next_frame,
 };
 use bgp_speaker::limits::{
     BITE_OCTETS_MAX, FEED_KEPT, FEED_OCTETS_MAX, PIECE_OCTETS, RING_OCTETS_MAX, SESSION_OCTETS_MAX,
 };
-use bgp_speaker::{Event, Input, MemoryAction, Output, RangeConfig, Speaker, SpeakerConfig};
+use bgp_speaker::{
+    Event, Input, MemoryAction, Output, PrefixLimitsOut, RangeConfig, Speaker, SpeakerConfig,
+};
 use bytes::BytesMut;
 use rib::{Budget, PeerId, Progress, Role};
 
@@ -32,10 +34,17 @@ const NOW: Instant = Instant(1_000_000_000);
 /// Returns a reflector that accepts any client, and messages of up to 65,535 octets if that is
 /// negotiated.
 fn reflector(clients: usize) -> Speaker {
+    let families = SpeakerConfig::new(ASN, RouterId(OURS)).families;
+    reflector_with(clients, families, PrefixLimitsOut::default())
+}
+
+fn reflector_with(clients: usize, families: FamilySet, limits: PrefixLimitsOut) -> Speaker {
     let mut config = SpeakerConfig::new(ASN, RouterId(OURS));
+    config.families = families;
     let limit = u16::try_from(clients).expect("not so many");
     let mut template = config.neighbor(Ipv4Addr::UNSPECIFIED.into(), Role::Client);
     template.session.extended_messages = true;
+    template.prefix_limits_out = limits;
     let prefix = "10.0.0.0/8".parse().expect("a prefix");
     config
         .ranges
@@ -82,6 +91,7 @@ fn connect_with(speaker: &mut Speaker, number: usize, extended: bool) -> PeerId 
         capabilities: vec![
             Capability::MultiProtocol(Family::IPV4_UNICAST),
             Capability::MultiProtocol(Family::IPV6_UNICAST),
+            Capability::MultiProtocol(Family::IPV4_VPN),
             Capability::RouteRefresh,
             Capability::FourOctetAsn(ASN),
         ],
@@ -96,6 +106,10 @@ fn connect_with(speaker: &mut Speaker, number: usize, extended: bool) -> PeerId 
 
 /// Announces routes of a client.
 fn announce(speaker: &mut Speaker, peer: PeerId, count: u32) {
+    announce_in(speaker, peer, Family::IPV4_UNICAST, count);
+}
+
+fn announce_in(speaker: &mut Speaker, peer: PeerId, family: Family, count: u32) {
     let attributes = Attributes {
         local_pref: Some(100),
         next_hop: Some(NextHop::V4(address(1))),
@@ -109,13 +123,19 @@ fn announce(speaker: &mut Speaker, peer: PeerId, count: u32) {
     let mut block = Vec::new();
     attributes.encode(true, &mut block);
     let all: Vec<u32> = (0..count).collect();
-    for some in all.chunks(500) {
+    for some in all.chunks(200) {
         receive(speaker, peer, |out| {
             let next_hop = attributes.next_hop.as_ref();
-            let mut writer =
-                UpdateWriter::reach(out, Family::IPV4_UNICAST, &block, next_hop, &params);
+            let mut writer = UpdateWriter::reach(out, family, &block, next_hop, &params);
             for number in some {
-                let net = Net::V4(Ipv4Prefix::host(Ipv4Addr::from(0x0a80_0000 + number)));
+                let address = Ipv4Addr::from(0x0a80_0000 + number);
+                // A label, a route distinguisher, and a host route.
+                let mut vpn = vec![120, 0, 6, 0x41, 0, 0, 0xfc, 0, 0, 0, 0, 1];
+                vpn.extend(address.octets());
+                let net = match family {
+                    Family::IPV4_VPN => Net::Opaque(&vpn),
+                    _ => Net::V4(Ipv4Prefix::host(address)),
+                };
                 writer.push(&Nlri::new(net)).expect("room");
             }
             writer.finish();
@@ -171,6 +191,51 @@ fn held(clients: usize, routes: u32) -> usize {
     assert_eq!(speaker.ring_octets(), 0, "nothing waits");
     drop(peers);
     counting::live().wrapping_sub(before)
+}
+
+/// Returns the octets of the list of sent paths for each path of a client.
+fn listed(family: Family) -> usize {
+    const CLIENTS: usize = 6;
+    const ROUTES: u32 = 20_000;
+    let held = |limits: PrefixLimitsOut| {
+        let before = counting::live();
+        let mut speaker = reflector_with(CLIENTS, FamilySet::from(family), limits);
+        let peers: Vec<PeerId> = (1..=CLIENTS)
+            .map(|number| connect(&mut speaker, number))
+            .collect();
+        settle(&mut speaker);
+        announce_in(&mut speaker, peers[0], family, ROUTES);
+        settle(&mut speaker);
+        // The rest for new members is dropped.
+        assert_eq!(
+            speaker.run(NOW + 2 * FEED_KEPT, Budget(1000)),
+            Progress::Done
+        );
+        let accounts = speaker.peers().map(|peer| peer.octets.sent);
+        (
+            counting::live().wrapping_sub(before),
+            accounts.sum::<usize>(),
+        )
+    };
+    let (shared, _) = held(PrefixLimitsOut::default());
+    let (own, account) = held(PrefixLimitsOut::of_all(1_000_000));
+    let paths = (CLIENTS - 1) * ROUTES as usize;
+    let each = (own - shared) / paths;
+    println!(
+        "{family}: {each} octets each, {} in the account",
+        account / paths
+    );
+    each
+}
+
+/// The values are those of `docs/operate/install.md`.
+#[test]
+fn list_of_sent_paths_takes_what_the_formula_states() {
+    for (family, octets_max) in [(Family::IPV4_UNICAST, 60), (Family::IPV4_VPN, 100)] {
+        let each = listed(family);
+        assert!(each <= octets_max, "{family}: {each} octets each");
+        assert!(each * 2 > octets_max, "{family}: {each} octets each");
+    }
 }
 
 /// Adds this many peers one by one; returns how often the last one allocates.
