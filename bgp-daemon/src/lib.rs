@@ -47,6 +47,7 @@ pub use config::{Config, Settings};
 pub(crate) use daemon::Daemon;
 pub use driver::{Driver, DriverError, Open, Order, Round};
 pub use end_of_rib::AwaitedEndOfRib;
+pub use origins::{Known, OriginWatch, Suspect, Unconfirmed};
 pub use privileges::Privileges;
 pub use program::{Forwarding, Program};
 pub use route_events::{Looked, RouteEvents};

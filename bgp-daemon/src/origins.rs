@@ -26,8 +26,9 @@ use calico_store::{Change, EtcdStore, Follower, KeyRange, Update, follow_ready};
 use daemon_common::events::{self, Text, emit};
 use daemon_common::report::{Fact, Routes, Status};
 
-use self::records::Known;
-use self::watch::{OriginWatch, Unconfirmed, net_of};
+pub use self::records::Known;
+use self::watch::net_of;
+pub use self::watch::{OriginWatch, Suspect, Unconfirmed};
 use crate::{Driver, DriverError, Round, Settings};
 
 /// How many invalid values a status names.

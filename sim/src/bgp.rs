@@ -19,6 +19,7 @@ use kernel_events::route_event;
 use crate::agenda::{At, Daemon, Event};
 use crate::limits::TURN_ROUNDS;
 use crate::machine::poll_kernel;
+use crate::origins::Origins;
 use crate::plants::{EventPlant, RouteEventPlant};
 use crate::reported::Reported;
 use crate::reported_routes::ReportedRoutes;
@@ -39,6 +40,8 @@ pub(crate) struct Bgp {
     pub(crate) speaker: Speaker,
     /// The kernel side; `None` for a reflector.
     pub(crate) kernel: Option<Glue>,
+    /// The validation of origins; `None` without the mode `enforce`.
+    pub(crate) origins: Option<Origins>,
     /// Incomplete messages.
     pub(crate) partials: BTreeMap<(PeerId, Conn), BytesMut>,
     /// Connections without room for writes.
@@ -69,6 +72,11 @@ impl Bgp {
     pub(crate) fn turn(&mut self, cx: &mut Cx<'_>) {
         self.read_kernel(cx);
         let mut worked = self.drain(cx);
+        if let Some(origins) = &mut self.origins
+            && origins.turn(cx, &mut self.speaker)
+        {
+            cx.wake(self.at, Daemon::Bgp);
+        }
         worked |= self.read(cx);
         for _ in 0..TURN_ROUNDS {
             worked |= self.write(cx);
@@ -89,12 +97,19 @@ impl Bgp {
     }
 
     /// Returns when the next turn is due without an event.
-    pub(crate) fn timeout(&self) -> Option<u64> {
+    pub(crate) fn timeout(&self, now: u64) -> Option<u64> {
+        let origins = self.origins.as_ref();
+        let origins = origins.and_then(|origins| origins.timeout(now));
         let glue = self.kernel.as_ref();
         let kernel = glue.and_then(|glue| glue.node.poll_timeout());
         let speaker = self.speaker.poll_timeout();
         let listens = (!self.paused.is_empty()).then_some(self.deaf_until);
-        let all = [speaker.map(|at| at.0), kernel.map(|at| at.0), listens];
+        let all = [
+            speaker.map(|at| at.0),
+            kernel.map(|at| at.0),
+            listens,
+            origins,
+        ];
         all.into_iter().flatten().min()
     }
 

@@ -26,6 +26,7 @@ mod machine;
 mod net;
 mod options;
 pub mod oracle;
+mod origins;
 mod plants;
 mod reported;
 mod reported_routes;

@@ -7,6 +7,7 @@ use bgp_speaker::Speaker;
 use bgp_speaker::bgp_fsm::Instant;
 use cambric_bgp_client::Node;
 use cambric_felix::agent::Agent;
+use cambric_felix::store::ranges;
 use fib_sync::Fib;
 use fib_sync::memory::MemoryFib;
 
@@ -14,6 +15,7 @@ use crate::agenda::{At, Daemon};
 use crate::bgp::{Bgp, Glue};
 use crate::felix::Felix;
 use crate::machine::boot;
+use crate::origins::Origins;
 use crate::reported::Reported;
 use crate::reported_routes::ReportedRoutes;
 use crate::store::Follower;
@@ -92,6 +94,9 @@ impl World {
                 attachment,
             }
         });
+        let enforces = self.options.lies > 0 && machine.node.is_none();
+        let first_token = machine.bgp.life << 32;
+        let origins = enforces.then(|| Origins::enforce(at, &mut speaker, seed, first_token));
         if let Some(plant) = &self.plant {
             plant(&machine.name, &mut speaker);
         }
@@ -100,6 +105,7 @@ impl World {
             at,
             speaker,
             kernel,
+            origins,
             partials: BTreeMap::new(),
             blocked: BTreeSet::new(),
             deaf_until: 0,
@@ -122,7 +128,7 @@ impl World {
         let fib = MemoryFib::new(&node.kernel);
         machine.felix.run = Some(Felix {
             agent: Agent::new(Instant(self.now), node.agent.clone()),
-            follower: Follower::new(at, seed, machine.felix.life << 32),
+            follower: Follower::new(at, ranges(), seed, machine.felix.life << 32),
             attachment: fib.attachment(),
             fib: wrapped(self.wrap.as_ref(), &machine.name, "felix", fib),
         });
@@ -159,6 +165,9 @@ impl World {
                 }
                 let (net, mut sky) = cx.sky();
                 net.crash(&mut sky, at, how == End::Silent);
+                if bgp.origins.is_some() {
+                    self.store.forget(at);
+                }
             }
         }
         self.trace(at, &format!("{daemon:?} ends: {how:?}"));

@@ -50,6 +50,10 @@ pub struct Options {
     /// Shares of stalls of daemons, of lost kernel notifications, of datastore faults, and of BGP
     /// daemons that stop reading.
     pub stalls: [u64; 4],
+    /// The share of lies: a node announces the address of another node's workload, forges
+    /// ORIGINATOR_ID, and registers as a route reflector. Above 0, reflectors enforce the records of
+    /// the datastore.
+    pub lies: u64,
 }
 
 impl Default for Options {
@@ -74,6 +78,7 @@ impl Default for Options {
             crashes: [2, 2, 1, 1, 2],
             cuts: [2, 2, 1],
             stalls: [1, 1, 2, 2],
+            lies: 0,
         }
     }
 }

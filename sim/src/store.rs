@@ -7,7 +7,6 @@ use calico_store::mirror::{FeedId, Mirror, Output};
 use calico_store::{
     Batch, Delete, Error, Header, KeyRange, Listing, Op, Put, Query, Txn, WatchRequest,
 };
-use cambric_felix::store::ranges;
 use etcd_lite::core::{WatchCursor, WatchPoll};
 use etcd_lite::{Core, CoreConfig};
 
@@ -15,7 +14,7 @@ use crate::agenda::{Agenda, At, Event};
 use crate::chance::Chance;
 use crate::net::Net;
 
-/// A request of a node's mirror.
+/// A request of a machine's mirror.
 #[derive(Debug)]
 pub(crate) struct Question {
     pub(crate) at: At,
@@ -192,7 +191,7 @@ impl Answer {
     }
 }
 
-/// A node's view of the datastore.
+/// A machine's view of the datastore.
 #[derive(Debug)]
 pub(crate) struct Follower {
     pub(crate) mirror: Mirror,
@@ -204,8 +203,13 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    pub(crate) fn new(at: At, seed: u64, first_token: u64) -> Self {
-        let mirror = Mirror::new(ranges(), seed);
+    pub(crate) fn new(
+        at: At,
+        ranges: impl Iterator<Item = KeyRange>,
+        seed: u64,
+        first_token: u64,
+    ) -> Self {
+        let mirror = Mirror::new(ranges, seed);
         Self {
             under_way: vec![None; mirror.feeds()],
             mirror,

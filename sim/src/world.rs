@@ -45,6 +45,8 @@ pub struct World {
     /// Whether the chaos phase is active.
     pub(crate) chaos: bool,
     pub(crate) options: Options,
+    /// The present lies.
+    pub(crate) lies: Vec<crate::scenario::Lie>,
     /// The state of each workload in the scenario.
     pub(crate) workloads: Vec<crate::scenario::Workload>,
 }
@@ -178,6 +180,7 @@ impl World {
             changed: true,
             found: None,
             chaos: false,
+            lies: Vec::new(),
             workloads: Vec::new(),
             plan,
             machines,
@@ -291,7 +294,7 @@ impl World {
             Daemon::Bgp if machine.bgp.is_due(self.now) => {
                 machine.bgp.run.as_mut().and_then(|bgp| {
                     bgp.turn(&mut cx);
-                    bgp.timeout()
+                    bgp.timeout(self.now)
                 })
             }
             Daemon::Felix if machine.felix.is_due(self.now) => {
@@ -320,6 +323,9 @@ impl World {
             self.changed = true;
             if let Some(wrong) = oracle::foreign::check(self, at) {
                 self.found.get_or_insert(("foreign", wrong));
+            }
+            if let Some(wrong) = oracle::lies::check(self, at) {
+                self.found.get_or_insert(("lies", wrong));
             }
         }
         self.stir(at);
@@ -436,12 +442,26 @@ impl World {
             .machines
             .get_mut(at)
             .and_then(|machine| machine.felix.run.as_mut());
-        if felix.is_some_and(|felix| felix.follower.answer(now, answer)) {
-            self.wake(at, Daemon::Felix);
+        match felix {
+            Some(felix) => {
+                if felix.follower.answer(now, answer) {
+                    self.wake(at, Daemon::Felix);
+                }
+            }
+            None => self.answered_reflector(at, answer),
         }
         if let Some((feed, token)) = opened {
             self.store.opened(at, feed, token);
             self.stir_store();
+        }
+    }
+
+    fn answered_reflector(&mut self, at: At, answer: crate::store::Answer) {
+        let now = Duration::from_nanos(self.now);
+        let bgp = self.machines.get_mut(at).and_then(|m| m.bgp.run.as_mut());
+        let origins = bgp.and_then(|bgp| bgp.origins.as_mut());
+        if origins.is_some_and(|origins| origins.follower.answer(now, answer)) {
+            self.wake(at, Daemon::Bgp);
         }
     }
 

@@ -4,12 +4,13 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bgp_proto::{Attributes, Family, Net};
 use bgp_speaker::bgp_fsm::Instant;
-use bgp_speaker::rib::Budget;
+use bgp_speaker::rib::{Budget, OriginCheck, ReceivedPath};
 use bgp_speaker::{Event as SpeakerEvent, Input, Speaker};
 use fib_sync::memory::MemoryFib;
 use fib_sync::{Command, Event, Fib, PutMode};
@@ -329,6 +330,42 @@ fn a_route_that_is_not_held_as_it_was_sent() {
             "{what}"
         );
     }
+}
+
+/// Confirms every route.
+#[derive(Debug)]
+struct Credulous;
+
+impl OriginCheck for Credulous {
+    fn confirms(&self, _: &ReceivedPath<'_>) -> bool {
+        true
+    }
+}
+
+// Promise: as bgp-daemon route_of_another_node_is_not_used_and_reported
+#[test]
+fn a_lie_that_is_believed() {
+    let options = Options {
+        chaos: Duration::from_secs(120),
+        churn: [0, 0, 1, 0],
+        crashes: [0, 0, 1, 0, 1],
+        cuts: [0; 3],
+        stalls: [0, 0, 1, 0],
+        lies: 12,
+        ..calm(2, false)
+    };
+    assert_eq!(found(&options, Plants::default), None);
+    let plants = || Plants {
+        speaker: Some(Box::new(|name, speaker| {
+            if name.starts_with("rr") {
+                speaker.check_origins(Arc::new(Credulous));
+            }
+        })),
+        ..Plants::default()
+    };
+    let (seed, oracle, what) = found(&options, plants).expect("found");
+    println!("seed {seed}: {oracle}: {what}");
+    assert_eq!(oracle, "lies");
 }
 
 #[test]

@@ -50,6 +50,22 @@ fn chaos_then_calm() {
     good(220, 5);
 }
 
+/// Nodes lie, among faults of all kinds. Reflectors enforce the records, and the state becomes
+/// correct nevertheless.
+// Promise: as bgp-daemon route_of_another_node_is_not_used_and_reported
+#[test]
+fn liars_among_all_faults() {
+    for seed in 1..=4 {
+        let options = Options {
+            lies: 6,
+            ..Options::draw(seed, 5)
+        };
+        if let Err(failure) = run(seed, options, Plants::default()) {
+            panic!("{failure}");
+        }
+    }
+}
+
 /// Besides the fixed seeds, seeds that differ with every change of the repository: `CAMBRIC_SEED`
 /// is derived from its content.
 #[test]

@@ -20,7 +20,7 @@ pub(super) const FAMILIES: [Family; 2] = [Family::IPV4_UNICAST, Family::IPV6_UNI
 
 /// The records that were read completely.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Known {
+pub enum Known {
     /// None: no neighbor is known to be a node.
     #[default]
     Nothing,

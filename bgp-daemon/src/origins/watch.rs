@@ -40,7 +40,7 @@ type Place = (Prefix, IpAddr, u32);
 
 /// A path without a confirming record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Suspect {
+pub struct Suspect {
     pub(crate) peer: PeerId,
     /// The node that is its neighbor, or the name of a neighbor that is no node.
     pub(crate) node: String,
@@ -52,7 +52,7 @@ pub(crate) struct Suspect {
 
 /// A path without a confirming record for too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unconfirmed {
+pub struct Unconfirmed {
     pub(crate) prefix: Prefix,
     pub(crate) address: IpAddr,
     pub(crate) suspect: Suspect,
@@ -70,7 +70,7 @@ enum Scan {
 
 /// Evaluates the routes of a speaker by the records of the datastore.
 #[derive(Debug)]
-pub(crate) struct OriginWatch {
+pub struct OriginWatch {
     records: SharedRecords,
     modes: Modes,
     /// The records that the neighbors need.
@@ -105,8 +105,9 @@ pub(crate) struct OriginWatch {
 }
 
 impl OriginWatch {
-    /// Creates a value without records.
-    pub(crate) fn new(seed: u64, mode: OriginMode) -> Self {
+    /// Creates a value without records. The mode is that of neighbors without one of their own.
+    #[must_use]
+    pub fn new(seed: u64, mode: OriginMode) -> Self {
         Self {
             records: SharedRecords::new(seed, mode),
             modes: Modes::new(mode),
@@ -130,7 +131,7 @@ impl OriginWatch {
     }
 
     /// Applies a key's new value or its deletion.
-    pub(crate) fn take(&mut self, now: Instant, key: &[u8], value: Option<&[u8]>) {
+    pub fn take(&mut self, now: Instant, key: &[u8], value: Option<&[u8]>) {
         let taken = self.records.lock().take(key, value);
         match taken {
             Ok(affected) => {
@@ -147,7 +148,7 @@ impl OriginWatch {
     }
 
     /// Begins to evaluate routes: these records were read.
-    pub(crate) fn begin(&mut self, now: Instant, known: Known) {
+    pub fn begin(&mut self, now: Instant, known: Known) {
         if self.records.lock().learn(known) {
             self.evaluate_all(now);
         }
@@ -160,7 +161,7 @@ impl OriginWatch {
     }
 
     /// Lets a speaker that has not started use confirmed paths only.
-    pub(crate) fn enforce(&self, speaker: &mut Speaker) {
+    pub fn enforce(&self, speaker: &mut Speaker) {
         speaker.check_origins(Arc::new(self.records()));
     }
 
@@ -259,11 +260,7 @@ impl OriginWatch {
     }
 
     /// Evaluates what has changed, within one bounded step. Returns the paths to report.
-    pub(crate) fn look(
-        &mut self,
-        now: Instant,
-        speaker: &mut Speaker,
-    ) -> (Looked, Vec<Unconfirmed>) {
+    pub fn look(&mut self, now: Instant, speaker: &mut Speaker) -> (Looked, Vec<Unconfirmed>) {
         let mut looked = Looked::default();
         if !self.is_in_effect() {
             return (looked, Vec::new());
@@ -305,7 +302,8 @@ impl OriginWatch {
     }
 
     /// Returns when to [`look`](Self::look) again without a change.
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
         let times = [
             self.scan_at,
             self.check_at,

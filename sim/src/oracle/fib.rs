@@ -14,7 +14,7 @@ use crate::world::World;
 
 /// `rtm_protocol` and metric of Felix's routes, and of the BGP client's.
 const ENDPOINT: (u8, u32) = (80, 256);
-const LEARNED: (u8, u32) = (119, 1024);
+pub(crate) const LEARNED: (u8, u32) = (119, 1024);
 
 /// The relevant parts of a route: protocol, next hops with their interfaces.
 type Way = (u8, Vec<(Option<IpAddr>, Option<u32>)>);

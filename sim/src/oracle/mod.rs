@@ -1,6 +1,6 @@
 //! The conditions that must hold, one file each.
 //!
-//! [`foreign`] always holds. The others hold in a stable state: when there are no more faults and
+//! [`foreign`] and [`lies`] always hold. The others hold in a stable state: when there are no more faults and
 //! the effects of earlier ones have ended.
 
 pub mod empty;
@@ -9,6 +9,7 @@ pub mod fib;
 pub mod foreign;
 pub mod forwarding;
 pub mod idle;
+pub mod lies;
 pub mod sent;
 pub mod sessions;
 pub mod withdrawn;

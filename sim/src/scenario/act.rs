@@ -29,6 +29,8 @@ pub(crate) enum Act {
     Heal(At, At),
     /// Ends a datastore fault.
     StoreWell,
+    /// Ends the oldest lie of a node about a workload.
+    Confess { workload: usize, liar: At },
 }
 
 /// Interval between two attempts to write to a datastore that does not answer.
@@ -59,6 +61,7 @@ impl World {
             Act::LinkUp { workload, at } => self.set_link(workload, at, true),
             Act::Start(at, daemon) => self.start(at, daemon),
             Act::Heal(one, other) => self.net.cut(one, other, false),
+            Act::Confess { workload, liar } => self.confess(workload, liar),
             Act::StoreWell => {
                 self.store.core.set_faults(Faults::default());
                 self.stir_store();
@@ -115,6 +118,7 @@ impl World {
     /// Ends all faults, and starts all daemons.
     pub(crate) fn begin_calm(&mut self) {
         self.chaos = false;
+        self.confess_all();
         self.net.weather = crate::net::Weather::default();
         self.net.heal();
         self.set_faults(memory::Faults::default(), 0);

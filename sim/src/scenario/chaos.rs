@@ -35,6 +35,7 @@ impl World {
             .chain(&options.crashes)
             .chain(&options.cuts)
             .chain(&options.stalls)
+            .chain([&options.lies])
             .copied()
             .collect();
         let all: u64 = shares.iter().sum();
@@ -55,17 +56,18 @@ impl World {
             Some(13) => self.overrun_any(),
             Some(14) => self.upset_store(),
             Some(15) => self.deafen_any(),
+            Some(16) => self.lie_any(),
             _ => {}
         }
     }
 
     /// Returns a duration up to this, distributed evenly over its orders of magnitude.
-    fn up_to(&mut self, most: Duration) -> u64 {
+    pub(crate) fn up_to(&mut self, most: Duration) -> u64 {
         let most = self.chance.within(1_000_000..=nanos(most).max(1_000_000));
         self.chance.within(1_000..=most)
     }
 
-    fn any_node(&mut self) -> At {
+    pub(crate) fn any_node(&mut self) -> At {
         self.chance.below(self.plan.nodes.len())
     }
 

@@ -3,6 +3,7 @@
 
 mod act;
 mod chaos;
+mod liar;
 mod workload;
 
 use std::time::Duration;
@@ -21,6 +22,7 @@ use crate::plants::Plants;
 use crate::world::{SetupError, World};
 
 pub(crate) use act::Act;
+pub(crate) use workload::Lie;
 pub use workload::Workload;
 
 /// Endpoints that are withdrawn, and moved, at the end of the calm.

@@ -1,5 +1,6 @@
 //! Workloads: the actions of the orchestrator and the CNI plugin, in either order.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use calico_model::{
@@ -52,8 +53,19 @@ pub struct Workload {
     pub(crate) plan: WorkloadPlan,
     /// Its current or next node.
     pub(crate) place: Option<At>,
+    /// The nodes that have ever had it.
+    pub(crate) had_by: BTreeSet<At>,
     /// The end of its last change.
     pub(crate) busy_until: u64,
+}
+
+/// A node's announcement of a workload that it does not have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lie {
+    pub(crate) workload: usize,
+    pub(crate) liar: At,
+    /// The address of the workload.
+    pub(crate) net: IpNet,
 }
 
 /// `rtm_protocol` "static".
@@ -65,10 +77,14 @@ impl World {
         for at in 0..self.plan.nodes.len() {
             self.furnish(at);
         }
+        if self.options.lies > 0 {
+            self.record_nodes();
+        }
         for number in 1..=self.options.workloads {
             self.workloads.push(Workload {
                 plan: WorkloadPlan::new(number),
                 place: None,
+                had_by: BTreeSet::new(),
                 busy_until: 0,
             });
             let at = (number - 1) % self.plan.nodes.len().max(1);
@@ -131,6 +147,7 @@ impl World {
             return;
         };
         let from = state.place.replace(to);
+        state.had_by.insert(to);
         state.busy_until = self.now + link.max(endpoint) + 1;
         let name = state.plan.name.clone();
         self.trace(to, &format!("gets {name}"));
