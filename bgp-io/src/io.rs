@@ -23,7 +23,7 @@ use crate::link::Link;
 use crate::listen_socket::ListenSocket;
 use crate::ready::{ReadyList, Signal};
 use crate::trace::Trace;
-use crate::{Clock, Event, IoError, ReconfigureError};
+use crate::{Bind, Clock, Event, IoError, ReconfigureError};
 
 /// The driver's configuration, beside the speaker's.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +32,8 @@ pub struct IoConfig {
     /// Addresses to listen on. An IPv6 address accepts IPv6 connections only; port 0 is any free
     /// port.
     pub listen: Vec<SocketAddr>,
+    /// Binds the ports for which this process lacks the permission.
+    pub binder: Option<Arc<dyn Bind>>,
 }
 
 impl IoConfig {
@@ -41,7 +43,14 @@ impl IoConfig {
     pub fn new(listen: impl IntoIterator<Item = SocketAddr>) -> Self {
         Self {
             listen: listen.into_iter().collect(),
+            binder: None,
         }
+    }
+
+    /// Returns the same with another process that binds ports.
+    #[must_use]
+    pub fn with_binder(self, binder: Option<Arc<dyn Bind>>) -> Self {
+        Self { binder, ..self }
     }
 }
 
@@ -60,6 +69,8 @@ pub struct Io {
     pub(crate) speaker: Speaker,
     pub(crate) clock: Clock,
     pub(crate) listeners: Vec<ListenSocket>,
+    /// Binds the ports for which this process lacks the permission.
+    pub(crate) binder: Option<Arc<dyn Bind>>,
     /// Addresses on which it cannot listen yet.
     pub(crate) unbound: Vec<SocketAddr>,
     /// Keys that are not set on all listening sockets.
@@ -118,6 +129,7 @@ impl Io {
             speaker,
             clock: Clock::new(),
             listeners: Vec::new(),
+            binder: config.binder,
             unbound: Vec::new(),
             keyless: Keyless::new(),
             arm_at: None,

@@ -42,6 +42,7 @@
 )]
 
 mod accept;
+mod bind;
 mod clock;
 mod closing;
 mod connector;
@@ -77,6 +78,7 @@ mod transport;
 pub use bgp_speaker::{self, bgp_fsm, bgp_proto, rib};
 
 pub use bgp_speaker::{Input, Speaker};
+pub use bind::{Bind, bind};
 pub use clock::Clock;
 pub use connector::Connector;
 pub use error::{IoError, ReconfigureError};

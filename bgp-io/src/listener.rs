@@ -201,6 +201,7 @@ impl Listener {
         let rules = Rules {
             keys: &keys,
             sources: &sources,
+            binder: None,
         };
         let mut keyless = Keyless::new();
         let socket = ListenSocket::open(address, rules, &mut keyless)?;

@@ -39,9 +39,11 @@ impl Io {
     /// error.
     pub(crate) fn listen(&mut self, addresses: Vec<SocketAddr>) -> Result<(), IoError> {
         let (keys, sources) = rules_of(self.speaker.config());
+        let binder = self.binder.clone();
         let rules = Rules {
             keys: &keys,
             sources: &sources,
+            binder: binder.as_deref(),
         };
         let mut keyless = Keyless::new();
         for address in addresses {
@@ -72,9 +74,11 @@ impl Io {
         self.listeners.retain(|listener| !is_gone(listener));
         self.unbound.retain(|address| addresses.contains(address));
         let (keys, sources) = rules_of(self.speaker.config());
+        let binder = self.binder.clone();
         let rules = Rules {
             keys: &keys,
             sources: &sources,
+            binder: binder.as_deref(),
         };
         for address in addresses {
             let mut listeners = self.listeners.iter();
@@ -101,9 +105,11 @@ impl Io {
     /// Sets the configured keys on the listening sockets, and opens missing sockets.
     pub(crate) fn arm(&mut self) {
         let (keys, sources) = rules_of(self.speaker.config());
+        let binder = self.binder.clone();
         let rules = Rules {
             keys: &keys,
             sources: &sources,
+            binder: binder.as_deref(),
         };
         let mut keyless = Keyless::new();
         for at in 0..self.listeners.len() {

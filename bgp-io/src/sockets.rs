@@ -4,14 +4,14 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{SockRef, Socket};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use crate::IoError;
 use crate::gtsm::{Guard, Source, secure_ttl, set_ttl_max};
 use crate::keys::{Keyless, Keyring, Keys};
 use crate::limits::BACKLOG;
 use crate::sockopt::{clear_ttl_security, set_md5_key, set_prompt_repeats};
+use crate::{Bind, IoError, bind};
 
 /// The rules for connections to a listening socket.
 #[derive(Clone, Copy)]
@@ -20,6 +20,8 @@ pub(crate) struct Rules<'r> {
     pub(crate) keys: &'r Keys,
     /// The sources with GTSM.
     pub(crate) sources: &'r [Source],
+    /// Binds the ports for which this process lacks the permission.
+    pub(crate) binder: Option<&'r dyn Bind>,
 }
 
 /// Opens a listening socket; returns it with its keys. An IPv6 socket accepts IPv6 only, so that an
@@ -32,15 +34,16 @@ pub(crate) fn listen(
     let mut keyring = Keyring::default();
     let mut guard = Guard::default();
     let mut open = || -> io::Result<TcpListener> {
-        let domain = Domain::for_address(address);
-        let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-        socket.set_reuse_address(true)?;
-        if address.is_ipv6() {
-            socket.set_only_v6(true)?;
-        }
+        let socket = match (bind(address), rules.binder) {
+            (Err(error), Some(binder)) if error.kind() == io::ErrorKind::PermissionDenied => {
+                binder.bind(address)?
+            }
+            (bound, _) => bound?,
+        };
+        let socket = Socket::from(socket);
+        socket.set_nonblocking(true)?;
         // This socket already sends the answer to the SYN of a neighbor with GTSM.
         set_ttl_max(&socket, address.is_ipv4())?;
-        socket.bind(&address.into())?;
         // Before any connection can arrive.
         guard.set(&socket, address.is_ipv4(), rules.sources);
         guard.fresh = false;
