@@ -59,6 +59,7 @@ mod port;
 mod reconcile;
 mod route;
 pub mod watch;
+pub mod writer;
 
 pub use self::owner::Owner;
 pub use self::port::{Command, Event, Fib, OpError, PutMode};

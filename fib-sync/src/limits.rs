@@ -78,3 +78,16 @@ pub const HOPS_MAX: usize = 256;
 
 /// Events an attachment of the in-memory kernel holds before it overruns.
 pub const MEMORY_EVENTS_MAX: usize = 4096;
+
+/// Writes of one message to the process that may write.
+pub const WRITES_MAX: usize = BATCH_REQUESTS_MAX;
+
+/// Octets of such a message, and of its outcomes.
+pub const WRITES_OCTETS_MAX: usize = BATCH_OCTETS_MAX;
+
+/// Octets of the kernel's text in the outcome of a write.
+pub const WRITE_TEXT_OCTETS_MAX: usize = 200;
+
+/// Receive buffer of the notifications by which the process that may write follows the keys of its own
+/// routes. After a loss it reads them again.
+pub const GATE_OCTETS: usize = 4 * 1024 * 1024;

@@ -19,6 +19,7 @@ use crate::limits::BATCH_OCTETS_MAX;
 use crate::owner::Owner;
 use crate::port::{Command, Event, OpError, PutMode};
 use crate::route::{Hop, Route, RouteKey, RouteKind, Scope};
+use crate::writer::{Outcomes, Writes};
 
 /// Writes that are sent with one `send`.
 #[derive(Debug)]
@@ -33,19 +34,26 @@ pub(super) struct Batch {
     last_at: usize,
     /// Position of the last request sent: its acknowledgment arrives when all are carried out.
     barrier: Option<usize>,
+    /// Positions in `keys` of the writes of a message to another process.
+    sent: Vec<usize>,
 }
 
 impl Batch {
-    /// Takes writes from the front of `queue`, at most `requests_max`.
-    pub(super) fn take(queue: &mut Queue, first: u32, requests_max: usize) -> Self {
-        let mut batch = Self {
+    const fn empty(first: u32) -> Self {
+        Self {
             first,
             keys: Vec::new(),
             errors: BTreeMap::new(),
             octets: Vec::new(),
             last_at: 0,
             barrier: None,
-        };
+            sent: Vec::new(),
+        }
+    }
+
+    /// Takes writes from the front of `queue`, at most `requests_max`.
+    pub(super) fn take(queue: &mut Queue, first: u32, requests_max: usize) -> Self {
+        let mut batch = Self::empty(first);
         while batch.keys.len() < requests_max {
             let Some(Queued { command, overtaken }) = queue.front() else {
                 break;
@@ -66,6 +74,51 @@ impl Batch {
         }
         batch.ask_for_acknowledgment();
         batch
+    }
+
+    /// Takes writes in the same way, as a message to the process that carries them out.
+    pub(super) fn delegate(queue: &mut Queue, first: u32, requests_max: usize) -> Self {
+        let mut batch = Self::empty(first);
+        let mut writes = Writes::default();
+        while batch.keys.len() < requests_max {
+            let Some(Queued { command, overtaken }) = queue.front() else {
+                break;
+            };
+            let (Command::Put(key, ..) | Command::Delete(key, _)) = command else {
+                break;
+            };
+            let (key, position) = (*key, batch.keys.len());
+            if *overtaken {
+                batch.errors.insert(position, OpError::new(libc::ECANCELED));
+            } else if writes.push(command) {
+                batch.sent.push(position);
+            } else if writes.is_empty() {
+                // It has more next hops than a route can have.
+                batch.errors.insert(position, OpError::new(libc::EINVAL));
+            } else {
+                break;
+            }
+            batch.keys.push(key);
+            queue.pop();
+        }
+        batch.barrier = batch.sent.last().copied();
+        batch.octets = writes.into_octets();
+        batch
+    }
+
+    /// Records the outcomes of writes by another process. Returns whether the message has them all.
+    pub(super) fn outcomes(&mut self, message: &[u8]) -> bool {
+        let outcomes = Outcomes::parse(message);
+        let Some(outcomes) = outcomes.filter(|all| usize::from(all.count) == self.sent.len())
+        else {
+            return false;
+        };
+        for (position, error) in outcomes.errors {
+            if let Some(position) = self.sent.get(usize::from(position)) {
+                self.errors.insert(*position, error);
+            }
+        }
+        true
     }
 
     /// Returns the first sequence number for the next batch.

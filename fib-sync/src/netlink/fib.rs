@@ -1,18 +1,17 @@
 //! The netlink driver.
 
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 use std::{fmt, io};
 
 use std::task::{Context, Poll, Waker, ready};
-
-use netlink_sys::TokioSocket;
 
 use super::apply::Batch;
 use super::dump::{Reading, What};
 use super::job::{Job, JobKind};
 use super::queue::Queue;
 use super::raw;
-use super::socket::{OpenError, Requests, open_monitor, open_requests};
+use super::socket::{self, ALL_GROUPS, Datagrams, OpenError, Opened, Requests};
 use super::watch::{Known, Read, poll_read};
 use crate::limits::{
     BATCH_REQUESTS_MAX, BATCH_REQUESTS_SMALL, MONITOR_OCTETS, NOTIFICATIONS_AHEAD_MAX, READ_OCTETS,
@@ -54,7 +53,7 @@ impl Default for NetlinkConfig {
 pub struct NetlinkFib {
     config: NetlinkConfig,
     requests: Requests,
-    monitor: TokioSocket,
+    monitor: Datagrams,
     /// Commands not yet started, in order.
     queue: Queue,
     /// Reads of links and addresses not yet started; they precede the commands.
@@ -86,18 +85,49 @@ impl NetlinkFib {
     /// # Errors
     /// If the kernel lacks `NETLINK_ROUTE`, or the required options (Linux 4.20).
     pub fn open(config: NetlinkConfig) -> Result<Self, OpenError> {
-        let requests = open_requests()?;
-        let monitor = open_monitor(requests.port, config.monitor_octets)?;
-        let large_buffers = requests.large && monitor.large;
+        let requests = socket::requests()?;
+        let monitor = socket::monitor(requests.port, config.monitor_octets, &ALL_GROUPS)?;
+        let large = requests.large;
+        Self::with(config, requests, monitor, large, None)
+    }
+
+    /// Opens the same for a process that may not write routes: another one writes for it.
+    /// `descriptors` are of [`super::RouteWriter::connect`] in that process.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn delegated(
+        config: NetlinkConfig,
+        descriptors: [OwnedFd; 2],
+        is_large: bool,
+    ) -> Result<Self, OpenError> {
+        let [writer, monitor] = descriptors;
+        let monitor = Opened {
+            socket: monitor,
+            port: 0,
+            large: is_large,
+        };
+        // It carries requests of dumps only, for which the kernel needs no buffer.
+        Self::with(config, socket::requests()?, monitor, true, Some(writer))
+    }
+
+    fn with(
+        config: NetlinkConfig,
+        requests: Opened,
+        monitor: Opened,
+        is_large: bool,
+        writer: Option<OwnedFd>,
+    ) -> Result<Self, OpenError> {
+        let requests = Requests::new(requests.socket, writer).map_err(OpenError::Socket)?;
         Ok(Self {
-            requests_max: if requests.large {
+            requests_max: if is_large {
                 BATCH_REQUESTS_MAX
             } else {
                 BATCH_REQUESTS_SMALL
             },
-            requests: Requests::new(requests.socket).map_err(OpenError::Socket)?,
-            monitor: monitor.socket,
-            large_buffers,
+            requests,
+            monitor: socket::driven(monitor.socket).map_err(OpenError::Socket)?,
+            large_buffers: is_large && monitor.large,
             queue: Queue::default(),
             reads: VecDeque::from([What::Links, What::Addresses]),
             job: None,
@@ -135,9 +165,10 @@ impl NetlinkFib {
     /// Reads notifications. Ready when some were read, pending when no more are available.
     fn poll_monitor(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match ready!(poll_read(&self.monitor, cx, &mut self.buffer)) {
-            Ok(Read::Some) => {
+            Ok(Read::Some(length)) => {
                 let before = self.events.len();
-                for message in raw::messages(&self.buffer) {
+                let octets = self.buffer.get(..length).unwrap_or_default();
+                for message in raw::messages(octets) {
                     self.events
                         .extend(self.known.event(&message, &self.config.tables));
                 }
@@ -168,13 +199,30 @@ impl NetlinkFib {
 
     /// Reads answers. Ready when some were read.
     fn poll_answers(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let read = ready!(poll_read(&self.requests.socket, cx, &mut self.buffer));
+        let writer = self.requests.writer.as_ref();
+        let is_write = self.job.as_ref().is_some_and(Job::is_write);
+        let socket = match writer.filter(|_| is_write) {
+            Some(writer) => writer,
+            None => &self.requests.socket,
+        };
+        let is_delegated = is_write && writer.is_some();
+        let read = ready!(poll_read(socket, cx, &mut self.buffer));
         let Some(mut job) = self.job.take() else {
             return Poll::Ready(());
         };
         match read {
-            Ok(Read::Some) => {
-                if job.answers(&self.buffer, &mut self.known, &mut self.held) {
+            Ok(Read::Some(0)) => {
+                // Only the writing process can be gone.
+                self.fail(job, libc::EPIPE);
+                self.close(&io::Error::from_raw_os_error(libc::EPIPE));
+            }
+            Ok(Read::Some(length)) => {
+                let octets = self.buffer.get(..length).unwrap_or_default();
+                let ended = match is_delegated {
+                    true => job.outcomes(octets),
+                    false => job.answers(octets, &mut self.known, &mut self.held),
+                };
+                if ended {
                     let next = job.finish(&mut self.known, &mut self.held);
                     self.go_on(next);
                 } else {
@@ -242,7 +290,12 @@ impl NetlinkFib {
                 true
             }
             Some(_) => {
-                let batch = Batch::take(&mut self.queue, self.sequence, self.requests_max);
+                let is_delegated = self.requests.writer.is_some();
+                let take = match is_delegated {
+                    true => Batch::delegate,
+                    false => Batch::take,
+                };
+                let batch = take(&mut self.queue, self.sequence, self.requests_max);
                 self.sequence = batch.next_sequence();
                 if batch.is_void() {
                     self.events.extend(batch.finish());

@@ -5,8 +5,6 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use netlink_sys::AsyncSocket;
-
 use super::apply::Batch;
 use super::dump::{Reading, What};
 use super::raw::{Raw, Reply};
@@ -58,6 +56,11 @@ impl Job {
         }
     }
 
+    /// Returns whether the job writes routes.
+    pub(super) const fn is_write(&self) -> bool {
+        matches!(self.kind, JobKind::Write(_))
+    }
+
     /// Returns whether everything has been sent, so that answers can be read.
     pub(super) fn is_sent(&self) -> bool {
         matches!(self.sending, Sending::Done)
@@ -86,17 +89,23 @@ impl Job {
                 }
                 Sending::Waiting => {
                     self.sending = match &mut self.kind {
-                        JobKind::Write(batch) if batch.len() >= THREAD_REQUESTS_MIN => {
+                        JobKind::Write(batch)
+                            if batch.len() >= THREAD_REQUESTS_MIN && requests.writer.is_none() =>
+                        {
                             let octets = core::mem::take(&mut batch.octets);
                             Sending::Under(requests.send(octets))
                         }
                         _ => Sending::Blocked,
                     };
                 }
-                Sending::Blocked => match ready!(requests.socket.poll_send(cx, self.octets())) {
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    sent => self.sending = sent.map(|_| Sending::Done)?,
-                },
+                Sending::Blocked => {
+                    let writer = requests.writer.as_ref().filter(|_| self.is_write());
+                    let socket = writer.unwrap_or(&requests.socket);
+                    match ready!(socket.poll_send(cx, self.octets())) {
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        sent => self.sending = sent.map(|_| Sending::Done)?,
+                    }
+                }
             }
         }
     }
@@ -122,6 +131,14 @@ impl Job {
             };
         }
         ended
+    }
+
+    /// Takes the outcomes of writes by another process. Returns whether these are all.
+    pub(super) fn outcomes(&mut self, message: &[u8]) -> bool {
+        match &mut self.kind {
+            JobKind::Write(batch) => batch.outcomes(message),
+            JobKind::Read(_) => false,
+        }
     }
 
     /// Completes the job after all answers. Returns the next read, or the read to repeat.

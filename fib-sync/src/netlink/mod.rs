@@ -12,6 +12,9 @@
 //! are returned. So the caller's work on these outcomes overlaps with the kernel's work on the next
 //! batch.
 //!
+//! A process without `CAP_NET_ADMIN` reads and follows routes in the same way. Its writes go as one
+//! message to a process with the capability ([`RouteWriter`]), which compares them with its bounds.
+//!
 //! No type of a netlink crate is part of the public interface.
 //!
 //! The kernel cannot compare before it replaces. Therefore all notifications are read right before
@@ -30,6 +33,8 @@ mod socket;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod writer;
 
 pub use self::fib::{NetlinkConfig, NetlinkFib};
 pub use self::socket::OpenError;
+pub use self::writer::RouteWriter;

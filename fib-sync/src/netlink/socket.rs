@@ -1,11 +1,12 @@
 //! Opens the two netlink sockets.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 
 use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{AsyncSocket, Socket, SocketAddr, TokioSocket};
+use netlink_sys::{Socket, SocketAddr};
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{SockFilter, SockRef};
 use tokio::task::JoinHandle;
@@ -36,26 +37,40 @@ fn step(step: &'static str) -> impl Fn(io::Error) -> OpenError {
 
 /// A socket, its port id, and whether its receive buffer has the requested size.
 pub(super) struct Opened {
-    pub(super) socket: TokioSocket,
+    pub(super) socket: OwnedFd,
     pub(super) port: u32,
     pub(super) large: bool,
 }
 
-/// The socket for requests, and the same socket for threads that send on it.
+/// A socket with messages, by the type that the runtime has for one, whatever its address family is.
+pub(super) type Datagrams = tokio::net::UnixDatagram;
+
+/// Returns the same socket for the runtime.
+pub(super) fn driven(socket: OwnedFd) -> io::Result<Datagrams> {
+    let socket = UnixDatagram::from(socket);
+    socket.set_nonblocking(true)?;
+    Datagrams::from_std(socket)
+}
+
+/// The sockets for requests.
 pub(super) struct Requests {
-    pub(super) socket: TokioSocket,
+    pub(super) socket: Datagrams,
+    /// The same socket for threads that send on it.
     shared: Arc<socket2::Socket>,
+    /// The process that carries out writes, if this one may not.
+    pub(super) writer: Option<Datagrams>,
 }
 
 /// A thread that sends: its result, and the octets returned.
 pub(super) type Sender = JoinHandle<(io::Result<usize>, Vec<u8>)>;
 
 impl Requests {
-    pub(super) fn new(socket: TokioSocket) -> io::Result<Self> {
-        let shared = socket.socket_ref().as_fd().try_clone_to_owned()?;
+    pub(super) fn new(socket: OwnedFd, writer: Option<OwnedFd>) -> io::Result<Self> {
+        let shared = socket.try_clone()?;
         Ok(Self {
-            socket,
+            socket: driven(socket)?,
             shared: Arc::new(shared.into()),
+            writer: writer.map(driven).transpose()?,
         })
     }
 
@@ -76,9 +91,8 @@ impl Requests {
 }
 
 /// Opens the socket for requests and answers.
-pub(super) fn open_requests() -> Result<Opened, OpenError> {
-    let mut opened = TokioSocket::new(NETLINK_ROUTE).map_err(OpenError::Socket)?;
-    let socket = opened.socket_mut();
+pub(super) fn requests() -> Result<Opened, OpenError> {
+    let mut socket = Socket::new(NETLINK_ROUTE).map_err(OpenError::Socket)?;
     // Strict checking lets the kernel filter dumps; available since Linux 4.20.
     socket
         .set_netlink_get_strict_chk(true)
@@ -89,34 +103,38 @@ pub(super) fn open_requests() -> Result<Opened, OpenError> {
     socket
         .set_cap_ack(true)
         .map_err(step("short acknowledgments"))?;
-    let large = grow(socket, REPLY_OCTETS);
+    let large = grow(&socket, REPLY_OCTETS);
     let address = socket.bind_auto().map_err(step("bind"))?;
     socket
         .connect(&SocketAddr::new(0, 0))
         .map_err(step("connect"))?;
     Ok(Opened {
-        socket: opened,
+        socket: owned(&socket)?,
         port: address.port_number(),
         large,
     })
 }
 
-/// Opens the socket for notifications, except those caused by requests of port `writer`.
-pub(super) fn open_monitor(writer: u32, octets: usize) -> Result<Opened, OpenError> {
-    let mut opened = TokioSocket::new(NETLINK_ROUTE).map_err(OpenError::Socket)?;
-    let socket = opened.socket_mut();
-    let large = grow(socket, octets);
+/// The groups of all notifications that a [`super::NetlinkFib`] follows.
+pub(super) const ALL_GROUPS: [u32; 5] = [
+    libc::RTNLGRP_LINK,
+    libc::RTNLGRP_IPV4_IFADDR,
+    libc::RTNLGRP_IPV4_ROUTE,
+    libc::RTNLGRP_IPV6_IFADDR,
+    libc::RTNLGRP_IPV6_ROUTE,
+];
+
+/// The groups of routes.
+pub(super) const ROUTE_GROUPS: [u32; 2] = [libc::RTNLGRP_IPV4_ROUTE, libc::RTNLGRP_IPV6_ROUTE];
+
+/// Opens a socket for notifications, except those caused by requests of port `writer`.
+pub(super) fn monitor(writer: u32, octets: usize, groups: &[u32]) -> Result<Opened, OpenError> {
+    let mut socket = Socket::new(NETLINK_ROUTE).map_err(OpenError::Socket)?;
+    let large = grow(&socket, octets);
     // Set before the socket joins any group, so that no notification passes unfiltered.
-    SockRef::from(&*socket)
+    SockRef::from(&socket)
         .attach_filter(&leave_out(writer))
         .map_err(step("filter"))?;
-    let groups = [
-        libc::RTNLGRP_LINK,
-        libc::RTNLGRP_IPV4_IFADDR,
-        libc::RTNLGRP_IPV4_ROUTE,
-        libc::RTNLGRP_IPV6_IFADDR,
-        libc::RTNLGRP_IPV6_ROUTE,
-    ];
     let mask = groups
         .iter()
         .fold(0, |mask, group| mask | 1_u32 << (group - 1));
@@ -124,10 +142,15 @@ pub(super) fn open_monitor(writer: u32, octets: usize) -> Result<Opened, OpenErr
         .bind(&SocketAddr::new(0, mask))
         .map_err(step("join groups"))?;
     Ok(Opened {
-        socket: opened,
+        socket: owned(&socket)?,
         port: 0,
         large,
     })
+}
+
+fn owned(socket: &Socket) -> Result<OwnedFd, OpenError> {
+    let owned = socket.as_fd().try_clone_to_owned();
+    owned.map_err(OpenError::Socket)
 }
 
 /// Enlarges the receive buffer, beyond the system's limit with `CAP_NET_ADMIN`, otherwise up to it.

@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::task::{Context, Poll};
+use std::os::fd::{AsFd, AsRawFd};
+use std::task::{Context, Poll, ready};
 
-use netlink_sys::{AsyncSocket, TokioSocket};
+use nix::sys::socket::{MsgFlags, recv};
+use tokio::io::Interest;
 
 use super::parse;
 use super::raw::Raw;
+use super::socket::Datagrams;
 use crate::limits::READ_OCTETS;
 use crate::port::Event;
 use crate::route::{InterfaceAddress, Link};
@@ -17,8 +20,8 @@ const REPLACED: u16 = libc::NLM_F_REPLACE as u16;
 
 /// The result of one read of a netlink socket.
 pub(super) enum Read {
-    /// Messages are in the buffer.
-    Some,
+    /// Messages are in the buffer, in so many octets.
+    Some(usize),
     /// Messages were lost: the receive buffer was full, or one was larger than the read buffer.
     Lost,
 }
@@ -28,30 +31,36 @@ pub(super) enum Read {
 /// The socket is read before its readiness is polled: the runtime may report a ready socket as
 /// unready to let other tasks run, but pending must mean to the caller that no message is left.
 pub(super) fn poll_read(
-    socket: &TokioSocket,
+    socket: &Datagrams,
     cx: &mut Context<'_>,
     buffer: &mut Vec<u8>,
 ) -> Poll<io::Result<Read>> {
     loop {
-        buffer.clear();
-        let read = match socket.socket_ref().recv(buffer, libc::MSG_TRUNC) {
+        let read = match receive(socket, buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                match socket.poll_recv(cx, buffer) {
-                    Poll::Pending => return Poll::Pending,
-                    Poll::Ready(read) => read.map(|()| buffer.len()),
-                }
+                ready!(socket.poll_recv_ready(cx))?;
+                // Clears the readiness if nothing is there.
+                socket.try_io(Interest::READABLE, || receive(socket, buffer))
             }
             read => read,
         };
         return Poll::Ready(match read {
             // It was longer than the buffer, or may have been.
-            Ok(length) if length > buffer.len() || length >= READ_OCTETS => Ok(Read::Lost),
-            Ok(_) => Ok(Read::Some),
+            Ok(length) if length >= READ_OCTETS => Ok(Read::Lost),
+            Ok(length) => Ok(Read::Some(length)),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(Read::Lost),
             Err(error) => Err(error),
         });
     }
+}
+
+/// Reads one datagram without waiting, and returns its length; `buffer` keeps its own.
+pub(super) fn receive(socket: &impl AsFd, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    buffer.resize(READ_OCTETS, 0);
+    let flags = MsgFlags::MSG_TRUNC | MsgFlags::MSG_DONTWAIT;
+    Ok(recv(socket.as_fd().as_raw_fd(), buffer, flags)?)
 }
 
 /// Links and addresses as last reported, so that a re-read can find the removed ones.
@@ -64,24 +73,29 @@ pub(super) struct Known {
 }
 
 impl Known {
+    /// Returns the event for a notification of a route in one of these tables.
+    pub(super) fn route_event(raw: &Raw<'_>, tables: &[u32]) -> Option<Event> {
+        let is_new = match raw.kind {
+            libc::RTM_NEWROUTE => true,
+            libc::RTM_DELROUTE => false,
+            _ => return None,
+        };
+        let (key, route) = parse::route(raw.payload)?;
+        let replaced = raw.flags & REPLACED != 0;
+        tables.contains(&key.table).then_some(match is_new {
+            true => Event::Changed {
+                key,
+                route,
+                replaced,
+            },
+            false => Event::Removed(key, route),
+        })
+    }
+
     /// Returns the event for a notification or a row of a dump, if it reports something new.
     pub(super) fn event(&mut self, raw: &Raw<'_>, tables: &[u32]) -> Option<Event> {
         match raw.kind {
-            libc::RTM_NEWROUTE => {
-                let (key, route) = parse::route(raw.payload)?;
-                let replaced = raw.flags & REPLACED != 0;
-                tables.contains(&key.table).then_some(Event::Changed {
-                    key,
-                    route,
-                    replaced,
-                })
-            }
-            libc::RTM_DELROUTE => {
-                let (key, route) = parse::route(raw.payload)?;
-                tables
-                    .contains(&key.table)
-                    .then_some(Event::Removed(key, route))
-            }
+            libc::RTM_NEWROUTE | libc::RTM_DELROUTE => Self::route_event(raw, tables),
             libc::RTM_NEWLINK => self.link(parse::link(raw.payload)?),
             libc::RTM_DELLINK => {
                 let index = parse::link(raw.payload)?.index;

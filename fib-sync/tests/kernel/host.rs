@@ -1,6 +1,7 @@
 //! A network namespace on a thread of its own, and a reconciler and a watcher in it.
 
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::time::Duration;
 
@@ -105,8 +106,22 @@ impl Host {
         reconciler(&mut config);
         let mut driver = NetlinkConfig::new(config.tables.clone());
         netlink(&mut driver);
+        Self::over(NetlinkFib::open(driver).unwrap(), config)
+    }
+
+    /// Returns a host that may not write routes itself, with the descriptors of a writer.
+    pub(crate) fn delegated(descriptors: [OwnedFd; 2]) -> Self {
+        let mut config = ReconcilerConfig::new(US);
+        config.grace = Duration::ZERO;
+        config.period = Duration::ZERO;
+        let driver = NetlinkConfig::new(config.tables.clone());
+        let fib = NetlinkFib::delegated(driver, descriptors, true).unwrap();
+        Self::over(fib, config)
+    }
+
+    fn over(fib: NetlinkFib, config: ReconcilerConfig) -> Self {
         Self {
-            fib: NetlinkFib::open(driver).unwrap(),
+            fib,
             reconciler: Reconciler::new(Instant(0), config),
             watcher: Watcher::new(WatcherConfig::new(US)),
             changes: Vec::new(),

@@ -9,3 +9,4 @@ mod host;
 mod reconcile;
 mod speed;
 mod watch;
+mod writer;

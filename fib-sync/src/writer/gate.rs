@@ -1,0 +1,229 @@
+//! The comparison of a write with the routes that its sender may alter.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use crate::owner::Owner;
+use crate::port::{Command, Event, OpError, PutMode};
+use crate::route::{RouteKey, RouteKind};
+
+/// The routes that may be altered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Bounds {
+    /// Their protocol.
+    pub owner: Owner,
+    /// Their table.
+    pub table: u32,
+    /// Their metrics.
+    pub metrics: Vec<RangeInclusive<u32>>,
+}
+
+impl Bounds {
+    /// Returns the bounds: routes of this owner, in this table, with one of these metrics.
+    #[must_use]
+    pub const fn new(owner: Owner, table: u32, metrics: Vec<RangeInclusive<u32>>) -> Self {
+        Self {
+            owner,
+            table,
+            metrics,
+        }
+    }
+
+    /// Returns whether a key is one of these routes.
+    #[must_use]
+    pub fn covers(&self, key: &RouteKey) -> bool {
+        key.table == self.table && self.metrics.iter().any(|some| some.contains(&key.metric))
+    }
+
+    fn check(&self, command: &Command) -> Result<(), &'static str> {
+        let (key, owner) = match command {
+            Command::Put(key, route, _) => (key, route.owner()),
+            Command::Delete(key, owner) => (key, *owner),
+            Command::Dump { .. } => return Err("it is no write"),
+        };
+        if owner != self.owner {
+            return Err("another protocol than the configured one");
+        }
+        if key.table != self.table {
+            return Err("another table than the configured one");
+        }
+        if !self.covers(key) {
+            return Err("another metric than the configured ones");
+        }
+        match command {
+            Command::Put(_, route, _) if !is_installed(route.kind) => {
+                Err("a type of route that the program does not install")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+const fn is_installed(kind: RouteKind) -> bool {
+    !matches!(kind, RouteKind::Local | RouteKind::Other(_))
+}
+
+/// Decides which writes are requested from the kernel.
+///
+/// The kernel cannot compare before it replaces: a replace of a key alters the route of another
+/// program if that has it. So a gate has the keys of its own routes, and refuses to replace others. It
+/// learns them from [`seen`](Self::seen) and from the outcomes of its own writes, and forgets a key as
+/// soon as another program changes it.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    bounds: Bounds,
+    ipv4: BTreeSet<Ipv4Key>,
+    ipv6: BTreeSet<Ipv6Key>,
+    /// Keys may be missing.
+    is_doubtful: bool,
+}
+
+/// A key of the table: destination, metric, length and type of service.
+type Ipv4Key = (u32, u32, u8, u8);
+type Ipv6Key = ([u8; 16], u32, u8);
+
+impl Gate {
+    /// Returns a gate that has no keys yet.
+    #[must_use]
+    pub const fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            ipv4: BTreeSet::new(),
+            ipv6: BTreeSet::new(),
+            is_doubtful: true,
+        }
+    }
+
+    /// Returns the routes that may be altered.
+    #[must_use]
+    pub const fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
+    /// Changes the routes that may be altered.
+    pub fn renew(&mut self, bounds: Bounds) {
+        if self.bounds != bounds {
+            *self = Self::new(bounds);
+        }
+    }
+
+    /// Returns whether the own routes must be read ([`seen`](Self::seen)) before this write can be
+    /// decided.
+    #[must_use]
+    pub fn needs_reading(&self, command: &Command) -> bool {
+        let replaced = command.replaced_key();
+        self.is_doubtful
+            && replaced.is_some_and(|key| !self.has(key))
+            && self.bounds.check(command).is_ok()
+    }
+
+    /// Begins a reading of the own routes.
+    pub const fn reading(&mut self) {
+        self.is_doubtful = false;
+    }
+
+    /// Records that keys may be missing: messages of the kernel were lost.
+    pub fn lost(&mut self) {
+        self.ipv4.clear();
+        self.ipv6.clear();
+        self.is_doubtful = true;
+    }
+
+    /// Records an own route that was read.
+    pub fn seen(&mut self, key: &RouteKey, owner: Owner) {
+        if owner == self.bounds.owner && self.bounds.covers(key) {
+            self.insert(key);
+        }
+    }
+
+    /// Decides a write that is requested from the kernel next.
+    ///
+    /// # Errors
+    ///
+    /// The write is not one of the bounds, or would replace a route that is not known as an own one.
+    pub fn admit(&mut self, command: &Command) -> Result<(), OpError> {
+        let refused = |why: &str| {
+            Err(OpError {
+                errno: libc::EPERM,
+                text: Some(format!("refused by the process that writes routes: {why}").into()),
+            })
+        };
+        if let Err(why) = self.bounds.check(command) {
+            return refused(why);
+        }
+        match command {
+            Command::Put(key, _, PutMode::Replace) if !self.has(key) => {
+                refused("the route to be replaced is not known as an own one")
+            }
+            Command::Delete(key, _) => {
+                // From now on the key is free for others.
+                self.remove(key);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Records the outcome of an admitted write.
+    pub fn applied(&mut self, command: &Command, result: &Result<(), OpError>) {
+        match (command, result) {
+            (Command::Put(key, _, PutMode::Create), Ok(())) => self.insert(key),
+            (Command::Put(key, _, PutMode::Replace), Err(error)) if error.is_absent() => {
+                self.remove(key);
+            }
+            (Command::Delete(..), Err(error)) if !error.is_absent() => self.is_doubtful = true,
+            _ => {}
+        }
+    }
+
+    /// Records a change by another program.
+    pub fn observe(&mut self, event: &Event) {
+        match event {
+            Event::Changed { key, route, .. } if route.owner() == self.bounds.owner => {
+                self.seen(key, route.owner());
+            }
+            // A removal of some next hops leaves the others.
+            Event::Changed { key, .. } | Event::Removed(key, _) => {
+                self.is_doubtful |= key.table == self.bounds.table && self.remove(key);
+            }
+            Event::Overrun => self.lost(),
+            _ => {}
+        }
+    }
+
+    fn has(&self, key: &RouteKey) -> bool {
+        match compact(key) {
+            Compact::Ipv4(key) => self.ipv4.contains(&key),
+            Compact::Ipv6(key) => self.ipv6.contains(&key),
+        }
+    }
+
+    fn insert(&mut self, key: &RouteKey) {
+        match compact(key) {
+            Compact::Ipv4(key) => self.ipv4.insert(key),
+            Compact::Ipv6(key) => self.ipv6.insert(key),
+        };
+    }
+
+    fn remove(&mut self, key: &RouteKey) -> bool {
+        match compact(key) {
+            Compact::Ipv4(key) => self.ipv4.remove(&key),
+            Compact::Ipv6(key) => self.ipv6.remove(&key),
+        }
+    }
+}
+
+enum Compact {
+    Ipv4(Ipv4Key),
+    Ipv6(Ipv6Key),
+}
+
+fn compact(key: &RouteKey) -> Compact {
+    let length = key.prefix.prefix_len();
+    match key.prefix.addr() {
+        IpAddr::V4(address) => Compact::Ipv4((address.to_bits(), key.metric, length, key.tos)),
+        IpAddr::V6(address) => Compact::Ipv6((address.octets(), key.metric, length)),
+    }
+}
