@@ -130,25 +130,49 @@ says() { sed -n "s|^$2=||p" "$repository/packaging/systemd/cambric-$1.service"; 
 # One capability a line, in order.
 sorted() { tr 'A-Z, ' 'a-z\n\n' | sed '/^$/d' | sort; }
 
-# A running daemon has exactly the user and the capabilities of its unit, or has given these up.
-confined() {
-    host=$1 daemon=$2 unit=cambric-$2.service
+# Prints the process of a daemon that does its work: of a BGP daemon the only child of its first one.
+worker() {
+    main=$(property "$1" "$2" MainPID)
+    case "$2" in
+    bgp-client | route-reflector) in_host "$1" pgrep --parent "$main" ;;
+    *) echo "$main" ;;
+    esac
+}
+
+# A process has the user and the restrictions of its unit, holds these capabilities, and passes on those.
+restricted() {
+    pid=$1 holds=$2 inherits=$3
     status=/mnt/$host/status
-    in_host "$host" cat "/proc/$(property "$host" "$daemon" MainPID)/status" >"$status"
+    in_host "$host" cat "/proc/$pid/status" >"$status"
     user=$(in_host "$host" id -u "$(says "$daemon" User)")
     [ "$(sed -n 's/^Uid:\t//p' "$status")" = "$user	$user	$user	$user" ] || fail "the user of $unit"
     grep -qx 'NoNewPrivs:	1' "$status" || fail "$unit can gain privileges"
     grep -qx 'Seccomp:	2' "$status" || fail "system calls of $unit are not filtered"
-    for set in CapInh:Ambient CapPrm:Ambient CapEff:Ambient CapBnd:Bounding CapAmb:Ambient; do
-        case "$daemon $set" in
-        # Its sockets are open: it has given up the capability for them.
-        route-reflector\ *:Ambient) wanted= ;;
-        *:Ambient) wanted=$(says "$daemon" AmbientCapabilities | sorted) ;;
-        *) wanted=$(says "$daemon" CapabilityBoundingSet | sorted) ;;
+    bounding=$(says "$daemon" CapabilityBoundingSet | sorted)
+    for set in CapInh CapPrm CapEff CapBnd CapAmb; do
+        case "$set" in
+        CapPrm | CapEff) wanted=$holds ;;
+        CapBnd) wanted=$bounding ;;
+        *) wanted=$inherits ;;
         esac
-        has=$(capsh --decode="$(sed -n "s/^${set%:*}:\t//p" "$status")" | sed 's/^[^=]*=//' | sorted)
-        [ "$has" = "$wanted" ] || fail "${set%:*} of $unit: $has, not $wanted"
+        has=$(capsh --decode="$(sed -n "s/^$set:\t//p" "$status")" | sed 's/^[^=]*=//' | sorted)
+        [ "$has" = "$wanted" ] || fail "$set of process $pid of $unit: $has, not $wanted"
     done
+}
+
+# A running daemon has exactly the user and the capabilities of its unit. Of a BGP daemon the first
+# process has them, and the one that parses BGP has given them up.
+confined() {
+    host=$1 daemon=$2 unit=cambric-$2.service
+    main=$(property "$host" "$daemon" MainPID)
+    ambient=$(says "$daemon" AmbientCapabilities | sorted)
+    case "$daemon" in
+    bgp-client | route-reflector)
+        restricted "$main" "$ambient" ''
+        restricted "$(worker "$host" "$daemon")" '' ''
+        ;;
+    *) restricted "$main" "$ambient" "$ambient" ;;
+    esac
     # Tenths: 2.0 and below.
     in_host "$host" systemd-analyze security --no-pager --threshold=20 "$unit" >"/mnt/$host/security" ||
         fail "$unit is too permissive"
@@ -252,6 +276,23 @@ comes_back() {
     confined "$host" "$daemon" >/dev/null
 }
 
+# The process that parses BGP is killed: its parent starts it again, and the unit does not notice it.
+parser_comes_back() {
+    host=$1 daemon=$2 unit=cambric-$2.service
+    main=$(property "$host" "$daemon" MainPID)
+    before=$(worker "$host" "$daemon")
+    for watched in h1 h2; do watch_routes "$watched"; done
+    in_host "$host" kill -KILL "$before" || fail "a signal to the parser of $unit"
+    await "the parser of $unit after a SIGKILL" is_new_parser "$host" "$daemon" "$before"
+    [ "$(property "$host" "$daemon" MainPID)" = "$main" ] || fail "$unit is restarted"
+    confined "$host" "$daemon" >/dev/null
+    routes
+    for watched in h1 h2; do keeps_routes "$watched" "$daemon"; done
+}
+is_new_parser() {
+    found=$(worker "$1" "$2") && [ "$found" != "$3" ] && answers "$1" "$2"
+}
+
 # A daemon that hangs is killed by the watchdog and started again. A running one is not: it was
 # started by a restart, after which systemd has counted one more start only.
 survives_hang() {
@@ -265,7 +306,7 @@ survives_hang() {
     routes
     before=$(property "$hung" "$daemon" MainPID)
     for watched in h1 h2; do watch_routes "$watched"; done
-    in_host "$hung" systemctl kill --kill-who=main --signal=STOP "$unit"
+    in_host "$hung" kill -STOP "$(worker "$hung" "$daemon")" || fail "a signal to $unit"
     await "$unit after it has hung" is_new "$hung" "$daemon" "$before"
     # Also more than once, where the machine stops for as long as the watchdog waits.
     [ "$(property "$hung" "$daemon" NRestarts)" -ge 1 ] || fail "$unit is not restarted"
@@ -291,7 +332,7 @@ sees_routes() {
 }
 keeps_routes() {
     in_host "$1" systemctl stop routes
-    ! in_host "$1" grep '^Deleted 10.65.1.3' /run/routes || fail "a hang of $2 deletes routes of $1"
+    ! in_host "$1" grep '^Deleted 10.65.1.3' /run/routes || fail "a failure of $2 deletes routes of $1"
 }
 
 # Of the packages nothing is left but their user; and what was there before is not of this host.
@@ -445,6 +486,9 @@ comes_back h3 route-reflector
 comes_back h1 bgp-client
 comes_back h1 felix
 routes
+
+parser_comes_back h3 route-reflector
+parser_comes_back h2 bgp-client
 
 survives_hang h3 route-reflector
 survives_hang h2 bgp-client

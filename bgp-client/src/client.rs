@@ -3,7 +3,7 @@
 use bgp_daemon::{Forwarding, Program};
 
 use crate::limits::PROGRAM;
-use crate::{Kernel, KernelConfig};
+use crate::{Kernel, KernelConfig, Writer};
 
 /// The BGP daemon of a host.
 #[derive(Clone, Copy, Debug)]
@@ -19,4 +19,5 @@ impl Program for Client {
 
     type Settings = KernelConfig;
     type Drivers = (Kernel,);
+    type Duty = Writer;
 }

@@ -3,12 +3,13 @@
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bgp_config::Intent;
-use bgp_daemon::{Config, Driver, DriverError, Open, Round};
+use bgp_daemon::{Config, Driver, DriverError, Open, Parent, Round};
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::rib::Progress;
 use bgp_io::{Clock, Event, Speaker};
@@ -45,14 +46,21 @@ pub enum KernelError {
     /// Another program writes routes of the same protocol.
     #[error("{0}; set kernel.protocol, or stop the other program")]
     Taken(#[from] Taken),
+    /// The process that writes kernel routes does not.
+    #[error("the process that writes kernel routes: {0}")]
+    Parent(#[source] io::Error),
     /// The connection to the kernel broke.
     #[error("the connection to the kernel's routes broke: {0}")]
     Lost(#[from] OpError),
 }
 
 impl Open<KernelConfig> for Kernel {
-    fn open(kernel: &KernelConfig, speaker: &mut Speaker) -> Result<Self, DriverError> {
-        Ok(Self::new(kernel, speaker)?)
+    fn open(
+        kernel: &KernelConfig,
+        speaker: &mut Speaker,
+        parent: Option<&Parent>,
+    ) -> Result<Self, DriverError> {
+        Ok(Self::new(kernel, speaker, parent)?)
     }
 }
 
@@ -180,11 +188,18 @@ impl Driver<KernelConfig> for Kernel {
 }
 
 impl Kernel {
-    fn new(kernel: &KernelConfig, speaker: &mut Speaker) -> Result<Self, KernelError> {
+    fn new(
+        kernel: &KernelConfig,
+        speaker: &mut Speaker,
+        parent: Option<&Parent>,
+    ) -> Result<Self, KernelError> {
         let netlink = NetlinkConfig::new(kernel.tables());
         let claim = kernel.install.then(|| Claim::take(kernel.owner, PROGRAM));
         let claim = claim.transpose()?;
-        let fib = NetlinkFib::open(netlink)?;
+        let fib = match parent {
+            None => NetlinkFib::open(netlink)?,
+            Some(parent) => delegated(netlink, parent)?,
+        };
         kernel_events::opened(claim.as_ref(), kernel.owner, &fib);
         if kernel.install {
             kernel_events::offer();
@@ -252,6 +267,19 @@ impl Kernel {
             Poll::Pending => None,
         }
     }
+}
+
+/// Opens the kernel's routes in a process that may not write them.
+fn delegated(netlink: NetlinkConfig, parent: &Parent) -> Result<NetlinkFib, KernelError> {
+    let (descriptors, note) = parent.open().map_err(KernelError::Parent)?;
+    let descriptors = descriptors.try_into();
+    let missing = |_| KernelError::Parent(io::ErrorKind::InvalidData.into());
+    let is_large = note == [1];
+    Ok(NetlinkFib::delegated(
+        netlink,
+        descriptors.map_err(missing)?,
+        is_large,
+    )?)
 }
 
 const fn since_start(now: Instant) -> Duration {

@@ -8,6 +8,7 @@
 
 mod client;
 mod config;
+mod duty;
 mod kernel;
 pub mod limits;
 #[cfg(test)]
@@ -18,5 +19,6 @@ mod report;
 
 pub use client::Client;
 pub use config::{Config, KernelConfig, KernelSection, OnExit};
+pub use duty::Writer;
 pub use kernel::{Kernel, KernelError};
 pub use node::{Node, Tables};

@@ -224,9 +224,8 @@ const SELECTED: &str = "if a `peerSelector` selects the peers: as for `nodeToNod
                         session with a removed peer is closed at once. All others stay up";
 const RESTART: &str = "requires a restart of the daemon; until then a warning is logged and the old \
                        value stays in effect";
-const LISTENS: &str = "stays up; the listening addresses change at once; a reflector that has given \
-                       up its privileges requires a restart for another address with a port below \
-                       1024";
+const LISTENS: &str = "stays up; the listening addresses change at once. A port below 1024 other \
+                       than 179 must be in the file: in `listen`, or in `ports` of `[guard]`";
 const ANOTHER: &str = "all are **reset**, because both OPENs change";
 const IGNORED: &str = "stays up; ignored";
 const READVERTISED: &str = "stays up; all routes are advertised again to all neighbors";

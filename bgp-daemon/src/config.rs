@@ -31,9 +31,6 @@ pub trait Settings: Debug + Sized {
     /// Whether the program is a route reflector if its configuration comes from the datastore.
     const REFLECTS: bool = false;
 
-    /// Whether the program confines itself, see [`crate::Privileges`].
-    const CONFINED: bool = false;
-
     /// Converts the section; the result is only valid if `problems` stays empty.
     fn check(section: Option<&Self::Section>, problems: &mut Problems<'_>) -> Self;
 
@@ -97,10 +94,6 @@ impl<S: Settings> Config<S> {
         if let (false, Some(ttl)) = (S::REFLECTS, &file.registration_ttl) {
             let message = "registration_ttl is a reflector's: this daemon registers nowhere";
             problems.push(Problem::at(ttl.span(), message));
-        }
-        if let (false, Some(value)) = (S::CONFINED, &file.privileges) {
-            let message = "privileges is a reflector's: this daemon keeps those of its unit";
-            problems.push(Problem::at(value.span(), message));
         }
         for user in &file.guard.users {
             if let Err(unknown) = host_guard::user_id(&user.get_ref().0) {

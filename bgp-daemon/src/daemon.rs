@@ -1,13 +1,13 @@
 //! The daemon's state, and its loop.
 
 use std::future::{pending, poll_fn};
-use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bgp_config::Intent;
-use bgp_io::{Event, Io, IoConfig, IoError, Speaker, StopMode};
+use bgp_io::{Bind, Event, Io, IoConfig, IoError, Speaker, StopMode};
 use daemon_common::daemon::notify_ready;
 use daemon_common::report::{Fact, Status};
 use daemon_common::service_manager::ServiceManager;
@@ -15,8 +15,7 @@ use tokio::task::yield_now;
 
 use crate::config::StartKeys;
 use crate::{
-    Config, Driver, DriverError, Order, Privileges, Program, Round, Settings, privileges, report,
-    startup,
+    Config, Driver, DriverError, Order, Privileges, Program, Round, Settings, report, startup,
 };
 
 /// A speaker with its sockets, its configuration, and the drivers around it.
@@ -38,8 +37,8 @@ pub(crate) struct Daemon<P: Program, D> {
     pub(crate) refused: Option<String>,
     /// The service manager that watches the loop; none unless it is set.
     pub(crate) service_manager: ServiceManager,
-    /// The privileges of this process, for a program that confines itself.
-    pub(crate) privileges: Option<Privileges>,
+    /// The privileges of this process.
+    pub(crate) privileges: Privileges,
     started: Instant,
     /// When the applied configuration was read.
     pub(crate) configured: Instant,
@@ -56,10 +55,13 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         intent: Intent,
         speaker: Speaker,
         drivers: D,
+        privileges: Privileges,
     ) -> Result<Self, IoError> {
-        let listen = intent.listen.clone();
+        let parent = privileges.parent().cloned();
+        let binder = parent.map(|parent| Arc::new(parent) as Arc<dyn Bind>);
+        let listen = IoConfig::new(intent.listen.clone()).with_binder(binder);
         Ok(Self {
-            io: Io::new(speaker, IoConfig::new(listen))?,
+            io: Io::new(speaker, listen)?,
             drivers,
             start_keys: config.start_keys(),
             config,
@@ -67,7 +69,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             config_error: None,
             refused: None,
             service_manager: ServiceManager::default(),
-            privileges: None,
+            privileges,
             started: Instant::now(),
             configured: Instant::now(),
         })
@@ -93,14 +95,6 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             }
             next = self.round()?;
             self.turned();
-            self.drop_privileges();
-        }
-    }
-
-    /// Gives up the capabilities once all sockets listen that need one.
-    pub(crate) fn drop_privileges(&mut self) {
-        if let Some(privileges) = &mut self.privileges {
-            privileges.drop_capabilities(self.io.unbound());
         }
     }
 
@@ -209,9 +203,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         let rejected = report::rejected_for_memory(self.io.speaker());
         status.notes.extend(rejected);
         self.drivers.report(&mut status);
-        if let Some(privileges) = &self.privileges {
-            privileges.report(&mut status);
-        }
+        self.privileges.report(&mut status);
         if let Some(origins) = &mut status.origins {
             origins.excluded = report::excluded(self.io.speaker());
             status.notes.extend(origins.note());
@@ -230,23 +222,11 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         notes
     }
 
-    /// Returns whether an address cannot be listened on because the capability for it is given up.
-    pub(crate) fn is_closed(&self, address: SocketAddr) -> bool {
-        let privileges = self.privileges.as_ref();
-        privileges.is_some_and(|privileges| privileges.is_closed(address))
-    }
-
     /// Returns the missing functions of the listening sockets.
     fn sockets_notes(&self) -> Vec<String> {
         let unbound = self.io.unbound();
         let mut notes: Vec<String> = unbound
-            .map(|address| match self.is_closed(address) {
-                true => format!(
-                    "cannot listen on {address}: {}",
-                    privileges::REQUIRES_RESTART
-                ),
-                false => format!("cannot listen on {address} yet: it is tried again"),
-            })
+            .map(|address| format!("cannot listen on {address} yet: it is tried again"))
             .collect();
         let (neighbors, ranges): (Vec<_>, Vec<_>) =
             (self.io.keyless()).partition(|(scope, _)| scope.is_neighbor());

@@ -29,7 +29,7 @@ use daemon_common::control::Request;
 use daemon_common::report::{Limit, Neighbors, Routes, Status};
 use daemon_common::{Command, Reply};
 
-use crate::{Config, Settings};
+use crate::{Config, Parent, Settings};
 
 mod list;
 #[cfg(test)]
@@ -139,11 +139,16 @@ pub trait Driver<S: Settings>: Debug {
 /// A driver that a program adds to the daemon, see [`crate::Program::Drivers`].
 pub trait Open<S: Settings>: Driver<S> + Sized {
     /// Opens what the driver needs. Called within a Tokio runtime, before the speaker has started.
+    /// `parent` executes what needs a capability, if this process holds none.
     ///
     /// # Errors
     ///
     /// The machine does not provide it. The daemon does not start.
-    fn open(settings: &S, speaker: &mut Speaker) -> Result<Self, DriverError>;
+    fn open(
+        settings: &S,
+        speaker: &mut Speaker,
+        parent: Option<&Parent>,
+    ) -> Result<Self, DriverError>;
 }
 
 /// One round of the loop, as the drivers see it.

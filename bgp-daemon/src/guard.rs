@@ -10,11 +10,17 @@ use bgp_config::Intent;
 use bgp_io::bgp_fsm::Instant;
 use daemon_common::events::{Event, Text, emit};
 use daemon_common::report::{Fact, Status};
-use host_guard::{Cover, Guard, GuardError, Holder, Loaded, record};
+use host_guard::{Cover, Holder, Loaded, record};
 use nix::unistd::geteuid;
 
 use crate::limits::GUARD_CHECK;
-use crate::{Config, Driver, DriverError, Round, Settings};
+use crate::parent::command::Refusal;
+use crate::parent::holder;
+use crate::{Config, Driver, DriverError, Parent, Round, Settings};
+
+mod table;
+
+pub(crate) use table::Table;
 
 /// The last port that only privileged processes can listen on.
 const PRIVILEGED_MAX: u16 = 1023;
@@ -23,14 +29,13 @@ const PRIVILEGED_MAX: u16 = 1023;
 #[derive(Debug)]
 pub(crate) struct HostGuard {
     holder: Holder,
+    table: Table,
     /// Path of the record that a loading process leaves for this one.
     record: PathBuf,
     enabled: bool,
     /// Users and ports that the file adds.
     added: Cover,
     wanted: Cover,
-    /// Whether the record is of this process, which has loaded the table itself.
-    is_recorded: bool,
     /// Number of peers at another port that do not fit into the table.
     left_out: usize,
     /// Ports that the daemon listens on.
@@ -47,9 +52,9 @@ enum State {
     Off,
     /// The kernel has the table; so many segments were dropped.
     InForce { dropped: u64 },
-    /// The table was loaded without these peers, by this process at its start or by another one. This
-    /// daemon has no privilege to read whether it is still there.
-    Recorded { lacks: Option<String>, is_own: bool },
+    /// The table was loaded by another process, without these peers. This daemon has no privilege to
+    /// read whether it is still there.
+    Recorded { lacks: Option<String> },
     /// The table is missing or incomplete.
     Missing(String),
     /// It is loaded and does not allow this daemon's user: it drops the daemon's own segments.
@@ -58,19 +63,14 @@ enum State {
 
 impl HostGuard {
     /// Creates the guard; loads nothing yet.
-    pub(crate) fn new<S: Settings>(config: &Config<S>) -> Self {
-        let holder = if S::REFLECTS {
-            Holder::RouteReflector
-        } else {
-            Holder::BgpClient
-        };
+    pub(crate) fn new<S: Settings>(config: &Config<S>, parent: Option<Parent>) -> Self {
         let mut guard = Self {
-            holder,
+            holder: holder::<S>(),
+            table: parent.map_or(Table::Own, Table::Of),
             record: record::path(&config.control()),
             enabled: true,
             added: Cover::default(),
             wanted: Cover::default(),
-            is_recorded: false,
             left_out: 0,
             listens: BTreeSet::new(),
             state: State::Off,
@@ -101,19 +101,6 @@ impl HostGuard {
         if is_new || self.enabled == is_off {
             let state = self.load();
             self.settle(state);
-        }
-    }
-
-    /// Leaves a record of the loaded table for the time when this process has given up the capability
-    /// to read it.
-    pub(crate) fn record(&mut self) {
-        if let State::InForce { .. } = self.state {
-            match record::write(&self.record, &self.wanted) {
-                Ok(()) => self.is_recorded = true,
-                Err(error) => emit(Event::HostGuardIncomplete {
-                    reason: Text::new(format!("{}: {error}", self.record.display())),
-                }),
-            }
         }
     }
 
@@ -149,7 +136,7 @@ impl HostGuard {
     fn found(&self) -> (Fact, Vec<String>) {
         let found = self.inspect();
         let value = match &found {
-            State::Recorded { lacks: Some(_), .. } => {
+            State::Recorded { lacks: Some(_) } => {
                 // The note names the peers that the record lacks.
                 let peers = BTreeSet::new();
                 let ports_and_users = Cover {
@@ -170,20 +157,18 @@ impl HostGuard {
 
     /// Loads the table, if this process may.
     fn load(&self) -> State {
-        let opened = Guard::open();
         if !self.enabled {
-            if let Ok(mut guard) = opened
-                && let Err(error) = guard.withdraw(self.holder)
+            if let Err(refusal) = self.table.withdraw(self.holder)
+                && !refusal.is_permission
             {
-                let reason = Text::new(error);
+                let reason = Text::new(refusal.why);
                 emit(Event::HostGuardStays { reason });
             }
             return State::Off;
         }
-        let loaded = opened.and_then(|mut guard| guard.load(self.holder, &self.wanted));
-        match loaded {
+        match self.table.load(self.holder, &self.wanted) {
             Ok(()) => self.inspect(),
-            Err(error) => self.without(&error),
+            Err(refusal) => self.without(refusal),
         }
     }
 
@@ -192,9 +177,9 @@ impl HostGuard {
         if !self.enabled {
             return State::Off;
         }
-        match Guard::open().and_then(|mut guard| guard.read()) {
+        match self.table.read() {
             Ok(loaded) => self.state_of(loaded),
-            Err(error) => self.without(&error),
+            Err(refusal) => self.without(refusal),
         }
     }
 
@@ -211,9 +196,9 @@ impl HostGuard {
         }
     }
 
-    fn without(&self, error: &GuardError) -> State {
-        if !error.is_permission() {
-            return State::Missing(error.to_string());
+    fn without(&self, refusal: Refusal) -> State {
+        if !refusal.is_permission {
+            return State::Missing(refusal.why);
         }
         let Some(recorded) = record::read(&self.record) else {
             let why = "this daemon has no CAP_NET_ADMIN to load it, and `cambric guard` has not \
@@ -229,21 +214,17 @@ impl HostGuard {
         let peers = recorded.lacks_peers(&self.wanted);
         let why = match recorded.lacks(&self.wanted) {
             why if why == peers => {
-                let (lacks, is_own) = (peers, self.is_recorded);
-                return State::Recorded { lacks, is_own };
+                return State::Recorded { lacks: peers };
             }
             why => why.unwrap_or_default(),
         };
         if !recorded.users.contains(&geteuid().as_raw()) {
             return State::Blocks;
         }
-        State::Missing(match self.is_recorded {
-            true => format!("{why}, and the daemon has given up CAP_NET_ADMIN: restart the daemon"),
-            false => format!(
-                "{why}, as `cambric guard` loaded it, and this daemon has no CAP_NET_ADMIN to change \
-                 it: name it in [guard] and restart the daemon"
-            ),
-        })
+        State::Missing(format!(
+            "{why}, as `cambric guard` loaded it, and this daemon has no CAP_NET_ADMIN to change it: \
+             name it in [guard] and restart the daemon"
+        ))
     }
 
     /// Records a state, and logs a changed one.
@@ -271,7 +252,7 @@ impl HostGuard {
                 let loaded = Event::HostGuardLoaded { status, cover };
                 left_out.into_iter().chain([loaded]).collect()
             }
-            State::Recorded { lacks, .. } => {
+            State::Recorded { lacks } => {
                 let lacks = lacks.clone().map(incomplete);
                 let loaded = Event::HostGuardLoaded { status, cover };
                 lacks.into_iter().chain(left_out).chain([loaded]).collect()
@@ -294,7 +275,7 @@ impl HostGuard {
         match state {
             State::Off => Vec::new(),
             State::InForce { .. } => self.left_out().into_iter().collect(),
-            State::Recorded { lacks, .. } => {
+            State::Recorded { lacks } => {
                 let lacks = lacks.iter().map(|why| {
                     format!(
                         "host guard: {why}: any user of this host can dial it from the host's \
@@ -393,9 +374,6 @@ impl fmt::Display for State {
         match self {
             Self::Off => f.write_str("off, by the configuration"),
             Self::InForce { dropped } => write!(f, "in effect, {dropped} segments dropped"),
-            Self::Recorded { is_own: true, .. } => f.write_str(
-                "loaded at the start, not verified since (the daemon has given up CAP_NET_ADMIN)",
-            ),
             Self::Recorded { .. } => f.write_str(
                 "loaded by `cambric guard`, not verified since (that needs CAP_NET_ADMIN)",
             ),
@@ -418,6 +396,7 @@ mod tests {
     fn guard(directory: &std::path::Path) -> HostGuard {
         HostGuard {
             holder: Holder::RouteReflector,
+            table: Table::Own,
             record: directory.join("rr.guard"),
             enabled: true,
             added: Cover::default(),
@@ -426,7 +405,6 @@ mod tests {
                 users: [0].into(),
                 ..Cover::default()
             },
-            is_recorded: false,
             left_out: 0,
             listens: [1790].into(),
             state: State::Off,
@@ -440,16 +418,16 @@ mod tests {
         events.iter().map(|event| event.kind().name).collect()
     }
 
-    fn refused() -> GuardError {
+    fn refused() -> Refusal {
         let error = netlink::nftables::OpenError::NotPermitted(netlink::Refused::of(1));
-        error.into()
+        host_guard::GuardError::from(error).into()
     }
 
     #[test]
     fn unprivileged_daemon_never_reports_guard_in_force() {
         let directory = tempfile::tempdir().expect("a directory");
         let guard = guard(directory.path());
-        let State::Missing(why) = guard.without(&refused()) else {
+        let State::Missing(why) = guard.without(refused()) else {
             panic!("nothing is recorded");
         };
         assert!(why.contains("cambric guard"), "{why}");
@@ -459,21 +437,15 @@ mod tests {
             ..Cover::default()
         };
         record::write(&guard.record, &narrow).expect("written");
-        let State::Missing(why) = guard.without(&refused()) else {
+        let State::Missing(why) = guard.without(refused()) else {
             panic!("a port is missing");
         };
         assert!(why.contains("port 1790"), "{why}");
         let missing = names(&guard, &State::Missing(why));
         assert_eq!(missing, ["host_guard.missing", "host_guard.port_open"]);
         record::write(&guard.record, &guard.wanted).expect("written");
-        let state = guard.without(&refused());
-        assert_eq!(
-            state,
-            State::Recorded {
-                lacks: None,
-                is_own: false
-            }
-        );
+        let state = guard.without(refused());
+        assert_eq!(state, State::Recorded { lacks: None });
         assert!(state.to_string().contains("not verified"), "{state}");
         assert!(guard.warnings(&state).is_empty());
         assert_eq!(names(&guard, &state), ["host_guard.loaded"]);
@@ -548,19 +520,13 @@ mod tests {
         let recorded = guard.wanted.clone();
         guard.want(&intent(&[SocketAddr::from(([10, 0, 0, 9], 2379))]));
         record::write(&guard.record, &guard.wanted).expect("written");
-        assert_eq!(
-            guard.without(&refused()),
-            State::Recorded {
-                lacks: None,
-                is_own: false
-            }
-        );
+        assert_eq!(guard.without(refused()), State::Recorded { lacks: None });
         let recorded = Cover {
             users: guard.wanted.users.clone(),
             ..recorded
         };
         record::write(&guard.record, &recorded).expect("written");
-        let state = guard.without(&refused());
+        let state = guard.without(refused());
         assert!(matches!(state, State::Recorded { .. }), "{state:?}");
         let warnings = guard.warnings(&state).join("\n");
         assert!(warnings.contains("peer 10.0.0.9:2379"), "{warnings}");
@@ -583,7 +549,7 @@ mod tests {
         assert!(warnings[0].starts_with("host guard blocks this daemon"));
         assert!(!warnings[0].contains("Any user"), "{warnings:?}");
         record::write(&guard.record, &cover).expect("written");
-        assert!(matches!(guard.without(&refused()), State::Blocks));
+        assert!(matches!(guard.without(refused()), State::Blocks));
         // The other daemon's entries allow it.
         cover.users.insert(geteuid().as_raw());
         loaded.entries.insert(Holder::BgpClient, cover);

@@ -142,3 +142,21 @@ pub const MESSAGES_LOGGED_MAX: u64 = 100;
 
 /// After this time further messages of debugged neighbors are logged.
 pub const MESSAGES_WINDOW: Duration = Duration::from_secs(1);
+
+/// Octets of one message between a parser and its parent.
+pub const PARENT_MESSAGE_OCTETS_MAX: usize = 208 * 1024;
+
+/// Delay of the second start of a parser that crashes again and again; it doubles with each crash.
+pub const PARSER_DELAY_MIN: Duration = Duration::from_millis(100);
+
+/// Longest delay of such a start.
+pub const PARSER_DELAY_MAX: Duration = Duration::from_secs(10);
+
+/// A parser that has run for so long starts again without delay.
+pub const PARSER_STABLE: Duration = Duration::from_secs(60);
+
+/// Crashes in a row after which the parent ends, too.
+pub const PARSER_CRASHES_MAX: u32 = 10;
+
+/// How long a start waits for the end of a parser that was left by its parent.
+pub const FORMER_PARSER_WAIT: Duration = Duration::from_secs(10);

@@ -1,11 +1,13 @@
 //! Requests of operators to a daemon: on its sockets, and by signals.
 
+use std::future::pending;
 use std::io;
 
 use daemon_common::control::{BindError, Control, Request};
 use daemon_common::daemon::{Signal, Signals};
 
-use crate::{Config, Driver, DriverError, Order, Round, Settings};
+use crate::parent::Watch;
+use crate::{Config, Driver, DriverError, Order, Parent, Round, Settings};
 
 /// The control socket, BIRD's control sockets and the metrics socket.
 #[derive(Debug)]
@@ -53,10 +55,11 @@ impl<S: Settings> Driver<S> for Sockets {
     }
 }
 
-/// Signals to the process.
+/// Signals to the process, and the end of its parent.
 #[derive(Debug)]
 pub(crate) struct SignalDriver {
     signals: Signals,
+    parent: Option<Watch>,
     received: Option<Signal>,
 }
 
@@ -66,22 +69,34 @@ impl SignalDriver {
     /// # Errors
     ///
     /// The handler cannot be installed.
-    pub(crate) fn new() -> io::Result<Self> {
-        let signals = Signals::new()?;
-        let received = None;
-        Ok(Self { signals, received })
+    pub(crate) fn new(parent: Option<&Parent>) -> io::Result<Self> {
+        Ok(Self {
+            signals: Signals::new()?,
+            parent: parent.map(Parent::watch).transpose()?,
+            received: None,
+        })
     }
 
-    /// Waits for the next signal. Cancel-safe.
+    /// Waits for the next signal. The end of the parent counts as SIGTERM. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Signal {
-        self.signals.next().await
+        let parent = self.parent.as_ref();
+        let gone = async {
+            match parent {
+                Some(parent) => parent.gone().await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            signal = self.signals.next() => signal,
+            () = gone => Signal::Terminate,
+        }
     }
 }
 
 impl<S: Settings> Driver<S> for SignalDriver {
     async fn wait(&mut self) {
         if self.received.is_none() {
-            self.received = Some(self.signals.next().await);
+            self.received = Some(self.next().await);
         }
     }
 

@@ -1,50 +1,36 @@
 //! Least privilege: the process that parses BGP confines itself, whatever has started it.
 //!
-//! [`Privileges::confine`] runs in the only thread of the process, before any other one starts: new
-//! threads inherit its files, its filter of system calls and its capabilities. Other threads give up
-//! their capabilities when they start ([`thread_began`]). The first thread keeps the few that open
-//! the listening sockets, and [`Privileges::drop_capabilities`] gives them up before the first octet
-//! of a neighbor is read. docs/design/privileges.md has the reasons.
+//! A daemon is two processes, see [`crate::parent`]. The parser gives up all capabilities in its
+//! first step ([`give_up`]), and [`Privileges::confine`] restricts its files and its system calls
+//! once it has read the configuration, before another thread starts: new threads inherit all of it.
+//! docs/design/privileges.md has the reasons.
 
 mod call_table;
 mod calls;
 mod capabilities;
 mod files;
 
-use std::fs;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeSet;
 
-use caps::Capability;
+use caps::{CapSet, Capability};
 use daemon_common::events::{Event, Text, emit};
-use daemon_common::report::{Fact, PrivilegeFigures, Status};
+use daemon_common::report::{Fact, ParentFigures, PrivilegeFigures, Status};
+use nix::sys::prctl;
 
 pub use self::calls::refused;
 use self::capabilities::Restrictions;
 pub use self::files::Files;
+use crate::Parent;
 
-/// Capabilities that open the listening sockets, and load the host guard.
-const TO_LISTEN: &[Capability] = &[Capability::CAP_NET_BIND_SERVICE, Capability::CAP_NET_ADMIN];
+/// Capabilities of the parent: privileged ports, and the host guard and the kernel's routes.
+const OF_PARENT: &[Capability] = &[Capability::CAP_NET_BIND_SERVICE, Capability::CAP_NET_ADMIN];
 
 /// The privileges of this process.
 #[derive(Debug)]
 pub struct Privileges {
     /// Empty if the process is not confined.
     confined: Option<Confined>,
-    stage: Stage,
-    /// The first port that every process can listen on.
-    unprivileged_ports: u16,
-}
-
-/// The capabilities that are left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// The capabilities that open the listening sockets.
-    Opening,
-    /// That for an address of a privileged port which the machine does not have yet.
-    Waiting,
-    /// None.
-    Dropped,
+    parent: Option<Parent>,
 }
 
 /// The restrictions that the kernel has accepted.
@@ -58,88 +44,62 @@ struct Confined {
     excess: Vec<String>,
 }
 
-/// Gives up the capabilities of the calling thread, which is not the first one.
-pub fn thread_began() {
-    if CONFINED.load(Ordering::Relaxed) {
-        capabilities::drop_all();
-    }
+/// Gives up all capabilities, before any other thread starts.
+pub fn give_up() {
+    // The status reads the result from the kernel.
+    let _ = capabilities::reduce_to(&[]);
 }
 
-/// Whether this process is confined.
-static CONFINED: AtomicBool = AtomicBool::new(false);
+/// Gives up the capabilities that a parent does not need. It gets none by a program that it executes.
+pub(crate) fn reduce_parent() {
+    let _ = capabilities::reduce_to(OF_PARENT);
+    let _ = prctl::set_no_new_privs();
+}
+
+/// Returns the capabilities that this process holds, as the kernel's mask.
+pub(crate) fn held_mask() -> u64 {
+    let held = caps::read(None, CapSet::Permitted).unwrap_or_else(|_| caps::all());
+    held.iter().fold(0, |mask, one| mask | one.bitmask())
+}
 
 impl Privileges {
     /// Keeps all privileges, as the operator has configured it.
     #[must_use]
-    pub fn kept() -> Self {
+    pub const fn kept() -> Self {
         Self {
             confined: None,
-            stage: Stage::Opening,
-            unprivileged_ports: unprivileged_ports(),
+            parent: None,
         }
     }
 
     /// Confines the calling thread, and those that it will start: to these files, to a list of system
-    /// calls, and to the capabilities that open listening sockets. Must run before other threads.
+    /// calls, and to no capability. Must run before other threads. `parent` executes what needs one.
     #[must_use]
-    pub fn confine(files: &Files) -> Self {
-        CONFINED.store(true, Ordering::Relaxed);
+    pub fn confine(files: &Files, parent: Option<Parent>) -> Self {
         // In this order: a filter of system calls leaves none for the others.
-        let capabilities = capabilities::reduce_to(TO_LISTEN).map_err(|error| error.to_string());
+        let capabilities = capabilities::reduce_to(&[]).map_err(|error| error.to_string());
         let landlock = match files.confine() {
             Ok(status) => files::abi(&status).map_err(str::to_owned),
             Err(error) => Err(error.to_string()),
         };
         let seccomp = calls::confine().map_err(|error| error.to_string());
-        Self {
-            confined: Some(Confined {
-                landlock,
-                seccomp,
-                capabilities,
-                excess: files.excess(),
-            }),
-            ..Self::kept()
-        }
+        let confined = Some(Confined {
+            landlock,
+            seccomp,
+            capabilities,
+            excess: files.excess(),
+        });
+        Self { confined, parent }
     }
 
-    /// Gives up the capabilities that are left, once all sockets listen that need one. `unbound` are
-    /// the addresses that the machine does not have yet.
-    pub fn drop_capabilities(&mut self, unbound: impl IntoIterator<Item = SocketAddr>) {
-        let Some(confined) = &mut self.confined else {
-            return;
-        };
-        let is_privileged = |address: SocketAddr| {
-            let port = address.port();
-            port != 0 && port < self.unprivileged_ports
-        };
-        let stage = match self.stage {
-            Stage::Dropped => return,
-            _ if unbound.into_iter().any(is_privileged) => Stage::Waiting,
-            _ => Stage::Dropped,
-        };
-        if std::mem::replace(&mut self.stage, stage) == stage {
-            return;
-        }
-        let kept: &[Capability] = match stage {
-            Stage::Waiting => &[Capability::CAP_NET_BIND_SERVICE],
-            _ => &[],
-        };
-        let reduced = capabilities::reduce_to(kept).map_err(|error| error.to_string());
-        confined.capabilities = std::mem::replace(&mut confined.capabilities, Ok(())).and(reduced);
-        if stage == Stage::Dropped {
-            self.emit();
-        }
+    /// Returns the parent of this process, if it has one.
+    pub(crate) const fn parent(&self) -> Option<&Parent> {
+        self.parent.as_ref()
     }
 
     /// Returns whether this process is confined.
     pub(crate) const fn is_confined(&self) -> bool {
         self.confined.is_some()
-    }
-
-    /// Returns whether this process can no longer listen on an address.
-    pub(crate) fn is_closed(&self, address: SocketAddr) -> bool {
-        let port = address.port();
-        self.stage == Stage::Dropped && port != 0 && port < self.unprivileged_ports
     }
 
     /// Emits what is in effect.
@@ -153,6 +113,12 @@ impl Privileges {
                 let reason = Text::new(reasons.join("; "));
                 emit(Event::PrivilegesIncomplete { status, reason });
             }
+        }
+        if let Some(parent) = figures.parent.filter(|parent| parent.restarts > 0) {
+            emit(Event::ParserRestarted {
+                restarts: parent.restarts.into(),
+                reason: Text::new(parent.last),
+            });
         }
     }
 
@@ -176,6 +142,13 @@ impl Privileges {
                      restart the daemon"
                 )
             }));
+        }
+        if let Some(parent) = &figures.parent {
+            status.facts.push(Fact {
+                name: "parent process".to_owned(),
+                value: parent.to_string(),
+            });
+            status.notes.extend(parent.note());
         }
         status.privileges = Some(figures.into());
     }
@@ -207,14 +180,11 @@ impl Privileges {
             no_new_privs: restrictions.no_new_privs,
             landlock_abi: landlock.and_then(|confined| confined.landlock.clone().ok()),
             seccomp: restrictions.seccomp,
+            parent: self.parent.as_ref().and_then(figures_of),
         };
         (figures, reasons)
     }
 }
-
-/// Why a privileged port cannot be opened any more.
-pub(crate) const REQUIRES_RESTART: &str =
-    "requires restart: the daemon has given up the capability for this port";
 
 /// Returns the reason why a confined daemon cannot read a file, to follow the report about a
 /// configuration; empty if the report has another cause.
@@ -227,10 +197,14 @@ pub(crate) fn hint(report: &str) -> &'static str {
      named at the start (`privileges`)"
 }
 
-/// Returns the first port that a process without CAP_NET_BIND_SERVICE can listen on.
-fn unprivileged_ports() -> u16 {
-    const DEFAULT: u16 = 1024;
-    let start = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
-    let start = start.ok().and_then(|start| start.trim().parse().ok());
-    start.unwrap_or(DEFAULT)
+/// Returns a parent as it reports itself.
+fn figures_of(parent: &Parent) -> Option<ParentFigures> {
+    let report = parent.report()?;
+    let capabilities: BTreeSet<String> = capabilities::names(report.capabilities).collect();
+    Some(ParentFigures {
+        pid: report.pid,
+        capabilities: capabilities.into_iter().collect(),
+        restarts: report.restarts,
+        last: report.last,
+    })
 }

@@ -1,5 +1,6 @@
 //! The interface of a program to the common part of the BGP daemons.
 
+use crate::parent::Duty;
 use crate::{Open, Settings};
 
 /// The part of the machine that forwards packets by the routes that a program announces.
@@ -29,4 +30,7 @@ pub trait Program: Sized {
 
     /// Its drivers beside those of every BGP daemon: a tuple, in the order of their turns.
     type Drivers: Open<Self::Settings>;
+
+    /// The operations of its parent process beyond those of every BGP daemon.
+    type Duty: Duty<Self::Settings>;
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use bgp_config::Intent;
 use daemon_common::events::{self, Event, Text};
 
-use crate::{Config, Daemon, Driver, Privileges, Program, Settings, memory, privileges};
+use crate::{Config, Daemon, Driver, Program, Settings, memory, privileges};
 
 impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     /// Reads the file again and applies it. If it has a mistake, the last valid configuration is
@@ -13,33 +13,15 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     pub(crate) fn reload(&mut self) {
         self.config_error = None;
         match Config::read(&self.config.path) {
-            Ok(config) => match self.closed_listen(&config) {
-                None => self.take_over(config),
-                Some(why) => self.refuse(why),
-            },
+            Ok(config) => self.take_over(config),
             Err(report) => {
                 let mut report = report.to_string();
-                if self
-                    .privileges
-                    .as_ref()
-                    .is_some_and(Privileges::is_confined)
-                {
+                if self.privileges.is_confined() {
                     report.push_str(privileges::hint(&report));
                 }
                 self.refuse(report);
             }
         }
-    }
-
-    /// Names the first new address of `listen` that needs a capability which is given up.
-    fn closed_listen(&self, config: &Config<P::Settings>) -> Option<String> {
-        let mut wanted = config.intent()?.listen.iter();
-        let listens = |address| self.intent.listen.contains(address);
-        let closed = wanted.find(|address| !listens(address) && self.is_closed(**address))?;
-        let why = privileges::REQUIRES_RESTART;
-        Some(format!(
-            "listen: {closed}: {why}; nothing of the file is applied"
-        ))
     }
 
     fn take_over(&mut self, config: Config<P::Settings>) {

@@ -24,8 +24,8 @@ use crate::source::Source;
 use crate::store::Store;
 use crate::transition::Transition;
 use crate::{
-    Config, Daemon, Driver, DriverError, Open, Privileges, Program, Settings, memory, privileges,
-    reload, restart, startup,
+    Config, Daemon, Driver, DriverError, Open, Parent, Privileges, Program, memory, parent,
+    privileges, reload, restart, startup,
 };
 
 /// Why a daemon does not start, or cannot continue. Each prints as one line with the remedy.
@@ -57,28 +57,39 @@ pub fn main<P: Program>() -> ExitCode {
         name: P::NAME,
         about: P::ABOUT,
         config_default: P::CONFIG_DEFAULT,
-        thread_began: privileges::thread_began,
     };
+    if parent::is_parser() {
+        parent::settle(P::NAME);
+        privileges::give_up();
+    }
     start(&about, Config::read, Config::notes, confine::<P>, run::<P>)
 }
 
-/// Confines the process, unless the program or the configuration does not want it.
-fn confine<P: Program>(config: &Config<P::Settings>) -> Option<Privileges> {
-    P::Settings::CONFINED.then(|| match config.file.keeps_privileges() {
-        true => Privileges::kept(),
-        false => Privileges::confine(&config.files()),
-    })
+/// Confines the parser, or becomes its parent and returns its exit code. If the configuration keeps
+/// all privileges, the daemon is one process.
+fn confine<P: Program>(
+    config: Config<P::Settings>,
+) -> Result<(Config<P::Settings>, Privileges), ExitCode> {
+    if parent::is_parser() {
+        let parent = Parent::at_stdin().map_err(|_| ExitCode::FAILURE)?;
+        let privileges = Privileges::confine(&config.files(), Some(parent));
+        return Ok((config, privileges));
+    }
+    if config.file.keeps_privileges() {
+        return Ok((config, Privileges::kept()));
+    }
+    privileges::reduce_parent();
+    Err(parent::serve::<P>(config))
 }
 
-/// Runs a daemon until a signal stops it. `privileges` are those of this process, for a program that
-/// confines itself.
+/// Runs a daemon until a signal stops it. `privileges` are those of this process.
 ///
 /// # Errors
 ///
 /// It cannot start, or a driver cannot continue.
 pub async fn run<P: Program>(
     config: Config<P::Settings>,
-    privileges: Option<Privileges>,
+    privileges: Privileges,
 ) -> Result<(), Failure> {
     init_logging(config.file.log.get_ref(), config.file.log_format)?;
     let hostname = config.file.hostname.as_ref();
@@ -87,11 +98,10 @@ pub async fn run<P: Program>(
         hostname: hostname.map(|name| Text::new(name.get_ref())),
     });
     reload::emit_notes(&config);
-    if let Some(privileges) = privileges.as_ref().filter(|one| !one.is_confined()) {
-        privileges.emit();
-    }
+    privileges.emit();
+    let parent = privileges.parent().cloned();
     let mut service_manager = ServiceManager::from_environment();
-    let mut signals = SignalDriver::new().map_err(Failure::Signals)?;
+    let mut signals = SignalDriver::new(parent.as_ref()).map_err(Failure::Signals)?;
     let mut sockets = Sockets::bind(&config)?;
     let mut source = match config.store() {
         Some(store) => Some(Source::open(&config, store, chance()).await?),
@@ -116,11 +126,8 @@ pub async fn run<P: Program>(
     };
     let Some(intent) = intent else { return Ok(()) };
     // Before a port opens.
-    let mut guard = HostGuard::new(&config);
+    let mut guard = HostGuard::new(&config, parent.clone());
     guard.cover(&intent);
-    if privileges.as_ref().is_some_and(Privileges::is_confined) {
-        guard.record();
-    }
     let (restart_file, former) = RestartFile::open(&config.control());
     let mut speaker = Speaker::new(intent.speaker.clone(), chance());
     speaker.limit_memory(memory::octets_max(&config));
@@ -128,7 +135,7 @@ pub async fn run<P: Program>(
     if let Some(origins) = &mut origins {
         origins.enforce(&mut speaker);
     }
-    let own = P::Drivers::open(&config.settings, &mut speaker)?;
+    let own = P::Drivers::open(&config.settings, &mut speaker, parent.as_ref())?;
     // The drivers of every BGP daemon and the program's own, in the order of their turns and of
     // their reports.
     let drivers = (
@@ -144,10 +151,8 @@ pub async fn run<P: Program>(
         sockets,
         signals,
     );
-    let mut daemon: Daemon<P, _> = Daemon::new(config, intent, speaker, drivers)?;
+    let mut daemon: Daemon<P, _> = Daemon::new(config, intent, speaker, drivers, privileges)?;
     daemon.service_manager = service_manager;
-    daemon.privileges = privileges;
-    daemon.drop_privileges();
     if let Some(duties) = duties {
         daemon.drivers.assign(&duties);
     }

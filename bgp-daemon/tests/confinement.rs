@@ -14,12 +14,11 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::ptr;
-use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bgp_daemon::Privileges;
-use bgp_daemon::privileges::{Files, refused, thread_began};
+use bgp_daemon::privileges::{Files, refused};
 use daemon_common::control::Control;
 use daemon_common::report::Status;
 use nix::errno::Errno;
@@ -288,22 +287,12 @@ fn attack(place: &Place, by: &str) {
 }
 
 fn confined(place: &Place) {
-    let mut privileges = Privileges::confine(&place.files());
-    // As the thread of the log, the other one starts before the sockets listen.
-    let (go, wait) = sync_channel::<()>(0);
+    let privileges = Privileges::confine(&place.files(), None);
     thread::scope(|scope| {
-        let other = scope.spawn(move || {
-            thread_began();
-            wait.recv().expect("a request");
-            attack(place, "other thread");
-        });
-        let listener = TcpListener::bind("0.0.0.0:179").expect("before the drop");
-        privileges.drop_capabilities([]);
-        attack(place, "first thread");
-        go.send(()).expect("it waits");
+        let other = scope.spawn(|| attack(place, "other thread"));
         other.join().expect("it ends");
-        drop(listener);
     });
+    attack(place, "first thread");
     no_refused_call_is_possible();
     no_capability_returns();
     let mut status = Status::default();

@@ -34,6 +34,5 @@ pub mod program;
 pub mod report;
 mod request;
 pub mod service_manager;
-mod threads;
 
 pub use command::{Command, Reply};

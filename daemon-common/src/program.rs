@@ -9,9 +9,8 @@ use lexopt::{Arg, Parser};
 
 use crate::config::Report;
 use crate::log::Logging;
-use crate::threads;
 
-/// The texts of a daemon's command line, and what its threads have in common.
+/// The texts of a daemon's command line.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
     /// The name of its executable.
@@ -20,8 +19,6 @@ pub struct About {
     pub about: &'static str,
     /// The configuration file unless the command line names another.
     pub config_default: &'static str,
-    /// Called in every thread other than the first when it starts.
-    pub thread_began: fn(),
 }
 
 /// The request of a command line.
@@ -70,12 +67,12 @@ impl Display for About {
 /// Parses the command line and the configuration, and runs the daemon in a runtime of this thread;
 /// or only prints a report on the configuration. `notes` are on what is allowed in it but worth
 /// knowing. `confine` restricts this process before it starts any other thread; its result is passed
-/// to `run`.
+/// to `run`. Or it does all of this process's work, and returns the exit code.
 pub fn start<C, X, E: Display>(
     about: &About,
     read: impl FnOnce(&Path) -> Result<C, Report>,
     notes: impl FnOnce(&C) -> Vec<String>,
-    confine: impl FnOnce(&C) -> X,
+    confine: impl FnOnce(C) -> Result<(C, X), ExitCode>,
     run: impl AsyncFnOnce(C, X) -> Result<(), E>,
 ) -> ExitCode {
     let (path, check) = match about.request(std::env::args_os()) {
@@ -90,11 +87,14 @@ pub fn start<C, X, E: Display>(
         }
     };
     // No thread runs yet.
-    let read = read(&path).map(|config| {
-        let confined = (!check).then(|| confine(&config));
-        (config, confined)
-    });
-    threads::begin_with(about.thread_began);
+    let read = match read(&path) {
+        Ok(config) if !check => match confine(config) {
+            Ok((config, confined)) => Ok((config, Some(confined))),
+            Err(code) => return code,
+        },
+        Ok(config) => Ok((config, None)),
+        Err(report) => Err(report),
+    };
     let log = match Logging::begin() {
         Ok(log) => log,
         Err(error) => {
@@ -118,7 +118,6 @@ pub fn start<C, X, E: Display>(
     let built = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(1)
-        .on_thread_start(threads::began)
         .build();
     let done = match built {
         Ok(runtime) => runtime
@@ -151,7 +150,6 @@ mod tests {
         name: "cambric-test",
         about: "Tests.",
         config_default: "/etc/cambric/test.toml",
-        thread_began: || (),
     };
 
     fn request(words: &[&str]) -> Result<Request, String> {

@@ -22,7 +22,7 @@ pub use figures::{
 };
 pub use limits::{Cleared, Limit, Limits, Malformed, MalformedMessage, Refreshed};
 pub use log_state::LogState;
-pub use privileges::PrivilegeFigures;
+pub use privileges::{ParentFigures, PrivilegeFigures};
 pub use settings::{NeighborSettings, Settings};
 
 /// Identity and state of the daemon.

@@ -12,14 +12,13 @@ fn main() -> ExitCode {
         name: DAEMON,
         about: "Configures the kernel for this host's workload endpoints: interfaces, routes, packet filter",
         config_default: "/etc/cambric/felix.toml",
-        thread_began: || (),
     };
     let run = async |config, ()| run(config).await;
     start(
         &about,
         |path| Config::read(path),
         |_| Vec::new(),
-        |_| (),
+        |config| Ok((config, ())),
         run,
     )
 }

@@ -6,12 +6,14 @@
 mod codec;
 mod octets;
 mod operations;
+mod parent;
 mod peering;
 mod recorded;
 mod stored;
 
 pub use codec::{attributes, message};
 pub use operations::session;
+pub use parent::parent;
 pub use peering::speaker;
 pub use recorded::recorded;
 pub use stored::stored;

@@ -56,3 +56,8 @@ fn stored() {
 fn recorded() {
     replay("recorded", fuzz::recorded);
 }
+
+#[test]
+fn parent() {
+    replay("parent", fuzz::parent);
+}

@@ -224,9 +224,15 @@ impl Process {
             .map_err(|e| Error::io("killing", self.name.as_str(), e))
     }
 
-    /// Returns its resource usage so far; `None` once it has ended.
+    /// Returns its resource usage so far, with that of its children; `None` once it has ended.
     pub fn usage(&self) -> Option<Usage> {
-        usage(self.pid)
+        let own = usage(self.pid)?;
+        Some(
+            children(self.pid)
+                .into_iter()
+                .filter_map(usage)
+                .fold(own, Usage::plus),
+        )
     }
 }
 
@@ -250,6 +256,23 @@ pub struct Usage {
     pub peak_octets: u64,
     /// Time on a CPU since its start, of all its threads.
     pub cpu: Duration,
+}
+
+impl Usage {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            resident_octets: self.resident_octets + other.resident_octets,
+            peak_octets: self.peak_octets + other.peak_octets,
+            cpu: self.cpu + other.cpu,
+        }
+    }
+}
+
+/// Returns the children of a process: a BGP daemon is two processes.
+fn children(pid: u32) -> Vec<u32> {
+    let listed = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let listed = listed.unwrap_or_default();
+    listed.split_whitespace().flat_map(str::parse).collect()
 }
 
 /// Returns the resource usage of the process with this pid; `None` if it does not exist.

@@ -19,8 +19,6 @@ impl bgp_daemon::Settings for Settings {
 
     const REFLECTS: bool = true;
 
-    const CONFINED: bool = true;
-
     fn check(_: Option<&NoKernel>, _: &mut Problems<'_>) -> Self {
         Self
     }

@@ -1,6 +1,6 @@
 //! A BGP daemon that adds nothing to its speaker but the role of a reflector.
 
-use bgp_daemon::{Driver, DriverError, Forwarding, Open, Program, Round};
+use bgp_daemon::{Driver, DriverError, Forwarding, Open, Parent, Program, Round};
 use bgp_io::Speaker;
 use daemon_common::{Command, Reply};
 
@@ -20,6 +20,7 @@ impl Program for Reflector {
 
     type Settings = Settings;
     type Drivers = (NoKernel,);
+    type Duty = ();
 }
 
 /// The driver of the kernel's routes that a reflector does not have.
@@ -27,7 +28,7 @@ impl Program for Reflector {
 pub struct NoKernel;
 
 impl Open<Settings> for NoKernel {
-    fn open(_: &Settings, _: &mut Speaker) -> Result<Self, DriverError> {
+    fn open(_: &Settings, _: &mut Speaker, _: Option<&Parent>) -> Result<Self, DriverError> {
         Ok(Self)
     }
 }

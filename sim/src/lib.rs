@@ -31,6 +31,7 @@ mod plants;
 mod reported;
 mod reported_routes;
 pub mod scenario;
+mod split;
 mod store;
 mod world;
 

@@ -18,6 +18,7 @@ use crate::machine::boot;
 use crate::origins::Origins;
 use crate::reported::Reported;
 use crate::reported_routes::ReportedRoutes;
+use crate::split::Split;
 use crate::store::Follower;
 use crate::world::{Cx, World, cx};
 
@@ -90,7 +91,14 @@ impl World {
             Glue {
                 reported,
                 node: Node::new(now, node.client.clone(), &mut speaker),
-                fib: wrapped(self.wrap.as_ref(), &machine.name, "bgp-client", fib),
+                fib: match &self.wrap {
+                    Some(wrap) => wrap(&machine.name, "bgp-client", fib),
+                    None => Box::new(Split::new(
+                        fib,
+                        &node.kernel,
+                        (node.client.owner, node.client.table),
+                    )),
+                },
                 attachment,
             }
         });

@@ -18,7 +18,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     Target {
         name: "message",
         inputs: 3_000_000,
@@ -42,6 +42,10 @@ pub const TARGETS: [Target; 6] = [
     Target {
         name: "recorded",
         inputs: 700_000,
+    },
+    Target {
+        name: "parent",
+        inputs: 2_000_000,
     },
 ];
 

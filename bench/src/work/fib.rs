@@ -5,10 +5,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use fib_sync::netlink::{NetlinkConfig, NetlinkFib};
+use fib_sync::netlink::{NetlinkConfig, NetlinkFib, RouteWriter};
+use fib_sync::writer::Bounds;
 use fib_sync::{Fib, Hop, Owner, Reconciler, ReconcilerConfig, Route, RouteKey, TABLE_MAIN};
 use ipnet::{IpNet, Ipv4Net};
 use netns_lab::{Lab, VethEnd};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::runtime::Builder;
 
 use crate::bare::{self, Verb};
@@ -63,6 +65,12 @@ fn measure(count: u32) -> Result<Measures> {
         let adopt = again.wanting(&prefixes, true).await?;
         let adopt_writes = again.writes();
         let delete = again.wanting(&prefixes, false).await?;
+        drop(again);
+        // As the daemon does it: another process writes.
+        let mut split = Side::split()?;
+        split.until_in_sync().await?;
+        let split_add = split.wanting(&prefixes, true).await?;
+        let split_delete = split.wanting(&prefixes, false).await?;
         let ratio = |ours: Duration, bare: Duration| ours.as_secs_f64() / bare.as_secs_f64();
         Ok(Measures::from([
             ("fib_add_s", add.as_secs_f64()),
@@ -71,6 +79,9 @@ fn measure(count: u32) -> Result<Measures> {
             ("fib_delete_s", delete.as_secs_f64()),
             ("fib_bare_delete_s", bare_delete.as_secs_f64()),
             ("fib_delete_ratio", ratio(delete, bare_delete)),
+            ("fib_split_add_s", split_add.as_secs_f64()),
+            ("fib_split_add_ratio", ratio(split_add, bare_add)),
+            ("fib_split_delete_s", split_delete.as_secs_f64()),
             ("fib_adopt_s", adopt.as_secs_f64()),
             ("fib_adopt_writes", adopt_writes as f64),
         ]))
@@ -86,11 +97,34 @@ struct Side {
 
 impl Side {
     fn open() -> Result<Self> {
+        Self::over(NetlinkFib::open(NetlinkConfig::default())?)
+    }
+
+    /// Opens the same with a writer in a thread of its own, which ends with this side.
+    fn split() -> Result<Self> {
+        let bounds = Bounds::new(OWNER, TABLE_MAIN, vec![METRIC..=METRIC]);
+        let mut writer = RouteWriter::open(Some(bounds))?;
+        let (descriptors, is_large) = writer.connect()?;
+        std::thread::spawn(move || {
+            while writer.is_connected() {
+                let descriptors = writer.descriptors().into_iter();
+                let mut all: Vec<_> = descriptors
+                    .map(|one| PollFd::new(one, PollFlags::POLLIN))
+                    .collect();
+                let _ = poll(&mut all, PollTimeout::NONE);
+                writer.serve();
+            }
+        });
+        let config = NetlinkConfig::default();
+        Self::over(NetlinkFib::delegated(config, descriptors, is_large)?)
+    }
+
+    fn over(fib: NetlinkFib) -> Result<Self> {
         let mut config = ReconcilerConfig::new(OWNER);
         config.grace = Duration::ZERO;
         config.period = Duration::ZERO;
         Ok(Self {
-            fib: NetlinkFib::open(NetlinkConfig::default())?,
+            fib,
             reconciler: Reconciler::new(fib_sync::Instant::default(), config),
             began: Instant::now(),
         })

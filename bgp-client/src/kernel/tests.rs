@@ -19,7 +19,7 @@ fn daemon() -> (Io, Kernel) {
         Config::parse(&Source::new("client.toml", text)).expect("it is right");
     let intent = config.intent().expect("all in the file");
     let mut speaker = Speaker::new(intent.speaker.clone(), 1);
-    let kernel = Kernel::open(&config.settings, &mut speaker).expect("a socket");
+    let kernel = Kernel::open(&config.settings, &mut speaker, None).expect("a socket");
     let io = Io::new(speaker, IoConfig::new(Vec::new())).expect("no address to listen on");
     (io, kernel)
 }

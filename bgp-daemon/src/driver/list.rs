@@ -13,7 +13,7 @@ use daemon_common::report::{Limit, Neighbors, Routes, Status};
 use daemon_common::{Command, Reply};
 
 use super::{Driver, DriverError, Open, Round};
-use crate::{Config, Settings};
+use crate::{Config, Parent, Settings};
 
 /// Implements [`Driver`] for tuples of so many drivers: every method calls that of each driver, in
 /// order. `wait` polls all of them each time, so that none is starved by those before it.
@@ -107,8 +107,12 @@ macro_rules! list {
         }
 
         impl<S: Settings, $($driver: Open<S>),*> Open<S> for ($($driver,)*) {
-            fn open(settings: &S, speaker: &mut Speaker) -> Result<Self, DriverError> {
-                Ok(($($driver::open(settings, speaker)?,)*))
+            fn open(
+                settings: &S,
+                speaker: &mut Speaker,
+                parent: Option<&Parent>,
+            ) -> Result<Self, DriverError> {
+                Ok(($($driver::open(settings, speaker, parent)?,)*))
             }
         }
     };
@@ -135,7 +139,7 @@ impl<S: Settings> Driver<S> for () {
 }
 
 impl<S: Settings> Open<S> for () {
-    fn open(_: &S, _: &mut Speaker) -> Result<Self, DriverError> {
+    fn open(_: &S, _: &mut Speaker, _: Option<&Parent>) -> Result<Self, DriverError> {
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::*;
-use crate::{Daemon, Forwarding, Program};
+use crate::{Daemon, Forwarding, Privileges, Program};
 
 /// A driver with an external source of events: numbers from a channel.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Probe {
 }
 
 impl Open<Plain> for Probe {
-    fn open(_: &Plain, _: &mut Speaker) -> Result<Self, DriverError> {
+    fn open(_: &Plain, _: &mut Speaker, _: Option<&Parent>) -> Result<Self, DriverError> {
         let (sender, receiver) = mpsc::channel(1);
         Ok(Self {
             sender,
@@ -108,7 +108,7 @@ pub(crate) struct Flood {
 }
 
 impl Open<Plain> for Flood {
-    fn open(_: &Plain, _: &mut Speaker) -> Result<Self, DriverError> {
+    fn open(_: &Plain, _: &mut Speaker, _: Option<&Parent>) -> Result<Self, DriverError> {
         Ok(Self::default())
     }
 }
@@ -170,6 +170,7 @@ impl Program for Tested {
 
     type Settings = Plain;
     type Drivers = (Flood, Probe);
+    type Duty = ();
 }
 
 fn config() -> Config<Plain> {
@@ -186,7 +187,8 @@ fn daemon<D: Driver<Plain>>(
     intent.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
     let mut speaker = Speaker::new(intent.speaker.clone(), 1);
     let drivers = drivers(&config.settings, &mut speaker);
-    let daemon = Daemon::new(config, intent, speaker, drivers).expect("it listens");
+    let daemon =
+        Daemon::new(config, intent, speaker, drivers, Privileges::kept()).expect("it listens");
     let address = daemon.io.listening().next().expect("one address");
     (daemon, address)
 }
@@ -194,7 +196,7 @@ fn daemon<D: Driver<Plain>>(
 #[tokio::test]
 async fn busy_driver_starves_no_other_source() {
     let open = |settings: &_, speaker: &mut _| {
-        <Tested as Program>::Drivers::open(settings, speaker).expect("opens")
+        <Tested as Program>::Drivers::open(settings, speaker, None).expect("opens")
     };
     let (mut daemon, address) = daemon(open);
     let sender = daemon.drivers.1.sender.clone();
@@ -217,7 +219,7 @@ async fn busy_driver_starves_no_other_source() {
 #[tokio::test]
 async fn list_of_drivers_calls_each_driver() {
     let open = |settings: &_, speaker: &mut _| {
-        let all = <(Flood, Probe)>::open(settings, speaker).expect("opens");
+        let all = <(Flood, Probe)>::open(settings, speaker, None).expect("opens");
         (None::<Broken>, Some(all))
     };
     let (mut daemon, _) = daemon(open);

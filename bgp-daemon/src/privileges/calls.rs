@@ -85,13 +85,11 @@ fn allowed() -> Result<Rules, seccompiler::Error> {
     allow(libc::SYS_mmap, &[&no_code])?;
     allow(libc::SYS_mprotect, &[&no_code])?;
     let routes = [(0, Eq, libc::AF_NETLINK), (2, Eq, libc::NETLINK_ROUTE)];
-    let filters = [(0, Eq, libc::AF_NETLINK), (2, Eq, libc::NETLINK_NETFILTER)];
-    let families: [&[Condition]; 5] = [
+    let families: [&[Condition]; 4] = [
         &[(0, Eq, libc::AF_UNIX)],
         &[(0, Eq, libc::AF_INET)],
         &[(0, Eq, libc::AF_INET6)],
         &routes,
-        &filters,
     ];
     allow(libc::SYS_socket, &families)?;
     let command = |command: &c_int| vec![(1, Eq, *command)];

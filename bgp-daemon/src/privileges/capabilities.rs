@@ -28,12 +28,6 @@ pub(super) fn reduce_to(kept: &[Capability]) -> Result<(), CapsError> {
     Ok(())
 }
 
-/// Gives up the capabilities of the calling thread.
-pub(super) fn drop_all() {
-    // The status reads the result from the kernel.
-    let _ = reduce_to(&[]);
-}
-
 /// The restrictions of all threads of this process: the weakest one counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Restrictions {
@@ -82,7 +76,7 @@ impl Restrictions {
 }
 
 /// The names of the capabilities of a mask.
-fn names(mask: u64) -> impl Iterator<Item = String> {
+pub(super) fn names(mask: u64) -> impl Iterator<Item = String> {
     let held = caps::all().into_iter();
     let held = held.filter(move |capability| mask & capability.bitmask() != 0);
     held.map(|capability| capability.to_string())

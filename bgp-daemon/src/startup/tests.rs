@@ -20,7 +20,7 @@ async fn questions_are_held_for_the_first_second_of_a_start() {
     let store = config.store().expect("a datastore");
     let mut source = Source::open(&config, store, 1).await.expect("options");
     let mut sockets = Sockets::bind(&config).expect("a socket");
-    let mut signals = SignalDriver::new().expect("signals");
+    let mut signals = SignalDriver::new(None).expect("signals");
     let mut service_manager = ServiceManager::default();
     let outside = (&mut sockets, &mut signals, &mut service_manager);
     let asked = async {

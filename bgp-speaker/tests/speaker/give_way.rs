@@ -122,7 +122,10 @@ fn client_with_the_longest_list_of_sent_paths_gives_way() {
     fabric.network.advance(Duration::from_secs(10));
     let actions = fabric.actions();
     let mut limited = actions.iter().map(|(number, _)| number);
-    assert!(limited.all(|number| READERS.contains(number)), "{actions:?}");
+    assert!(
+        limited.all(|number| READERS.contains(number)),
+        "{actions:?}"
+    );
     // Its list has made room for the others.
     let established = fabric.network.established(1).len();
     assert_eq!(established, SENDERS.count() + READERS.count() - 1);

@@ -16,7 +16,6 @@ use super::journal::entry::{for_stream, has_fields};
 use super::lines;
 use super::queue::{Counts, Entry, Queue};
 use crate::limits::{LOG_FLUSH, LOG_LAST_LINES, LOG_RETRY};
-use crate::threads;
 
 /// A queue and the thread that empties it.
 #[derive(Debug)]
@@ -103,7 +102,6 @@ impl Sink {
             state.style.with_fields = out.journal.is_some();
             let builder = thread::Builder::new().name("log".to_owned());
             let writer = builder.spawn(move || {
-                threads::began();
                 self.work(out);
             })?;
             state.writer = Some(writer.thread().id());

@@ -18,6 +18,41 @@ pub struct PrivilegeFigures {
     pub landlock_abi: Option<u32>,
     /// Every thread has a filter of system calls.
     pub seccomp: bool,
+    /// The process that opens ports and writes kernel routes for this one.
+    pub parent: Option<ParentFigures>,
+}
+
+/// The parent process of a confined daemon.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ParentFigures {
+    /// Its process id.
+    pub pid: u32,
+    /// The capabilities that it holds.
+    pub capabilities: Vec<String>,
+    /// How often it has started the daemon again after a crash.
+    pub restarts: u32,
+    /// How the daemon ended before the last restart.
+    pub last: String,
+}
+
+impl ParentFigures {
+    /// Returns the operator's note on crashes.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        let Self { restarts, last, .. } = self;
+        (*restarts > 0).then(|| format!("restarted after a crash, {restarts} times; last: {last}"))
+    }
+}
+
+impl fmt::Display for ParentFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, ", self.pid)?;
+        match self.capabilities.as_slice() {
+            [] => f.write_str("no capabilities"),
+            held => f.write_str(&held.join(" ")),
+        }
+    }
 }
 
 impl fmt::Display for PrivilegeFigures {
@@ -43,7 +78,7 @@ impl fmt::Display for PrivilegeFigures {
 
 #[cfg(test)]
 mod tests {
-    use super::PrivilegeFigures;
+    use super::{ParentFigures, PrivilegeFigures};
 
     #[test]
     fn privileges_are_one_line() {
@@ -53,6 +88,7 @@ mod tests {
             no_new_privs: true,
             landlock_abi: Some(7),
             seccomp: true,
+            parent: None,
         };
         let text =
             "no capabilities, files restricted (landlock 7), system calls restricted (seccomp)";
@@ -64,5 +100,25 @@ mod tests {
         let text = "kept, by the configuration; CAP_CHOWN and 1 more, files not restricted, \
                     system calls not restricted";
         assert_eq!(kept.to_string(), text);
+    }
+    #[test]
+    fn parent_is_one_line() {
+        let parent = ParentFigures {
+            pid: 17,
+            capabilities: vec![
+                "CAP_NET_ADMIN".to_owned(),
+                "CAP_NET_BIND_SERVICE".to_owned(),
+            ],
+            ..ParentFigures::default()
+        };
+        let text = "17, CAP_NET_ADMIN CAP_NET_BIND_SERVICE";
+        assert_eq!((parent.to_string().as_str(), parent.note()), (text, None));
+        let again = ParentFigures {
+            restarts: 2,
+            last: "SIGKILL".to_owned(),
+            ..parent
+        };
+        let note = "restarted after a crash, 2 times; last: SIGKILL";
+        assert_eq!(again.note().as_deref(), Some(note));
     }
 }

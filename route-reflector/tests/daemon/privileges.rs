@@ -53,7 +53,8 @@ impl Reflector {
 const PORT_179: &str = "listen = [\"0.0.0.0:179\"]\n";
 
 // Promise (Route reflectors): A reflector parses BGP without a capability, whatever has started it.
-/// Root of its namespaces opens the port of BGP, then holds nothing; it reads a new configuration.
+/// Started by root of its namespaces, it holds nothing, and its parent opens the port of BGP; it reads
+/// a new configuration.
 #[tokio::test]
 async fn reflector_of_root_holds_no_capability_and_reloads() {
     let Some(reflector) = in_namespaces(PORT_179).await else {
@@ -91,21 +92,21 @@ async fn reflector_of_root_holds_no_capability_and_reloads() {
     };
     reflector.until("it has another neighbor", sessions).await;
 
-    // A privileged port is closed, and nothing else of that file is applied.
+    // Its parent binds a further privileged port, once the file names it.
     reflector.reload("listen = [\"0.0.0.0:179\", \"0.0.0.0:180\"]\n");
-    let refused = |status: &Status| {
-        let error = status.config_error.clone().unwrap_or_default();
-        error.contains("0.0.0.0:180") && error.contains("requires restart")
+    let listens = |port: &'static str| {
+        move |status: &Status| {
+            let mut facts = status.facts.iter();
+            facts.any(|fact| fact.name == "listening" && fact.value.contains(port))
+        }
     };
-    let status = reflector.until("it rejects the port", refused).await;
-    assert!(sessions(&status), "{:?}", status.facts);
-    // Other ports are not.
+    let status = reflector.until("it listens on it", listens(":180")).await;
+    assert_eq!(status.config_error, None);
+    assert_eq!(figures(&status).capabilities, [""; 0]);
     reflector.reload("listen = [\"0.0.0.0:179\", \"0.0.0.0:1790\"]\n");
-    let listens = |status: &Status| {
-        let mut facts = status.facts.iter();
-        facts.any(|fact| fact.name == "listening" && fact.value.contains(":1790"))
-    };
-    let status = reflector.until("it listens on another port", listens).await;
+    let status = reflector
+        .until("it listens on another port", listens(":1790"))
+        .await;
     assert_eq!(status.config_error, None);
 }
 
@@ -136,18 +137,73 @@ async fn file_elsewhere_is_rejected_until_a_restart() {
         .await;
 }
 
-/// An address that the machine does not have yet needs the capability later, which is reported.
+/// The parent holds two capabilities, and starts the reflector again if it is killed.
 #[tokio::test]
-async fn missing_address_keeps_the_capability_for_its_port() {
-    let Some(reflector) = in_namespaces("listen = [\"192.0.2.1:179\"]\n").await else {
+async fn killed_parser_is_started_again_by_its_parent() {
+    let Some(reflector) = in_namespaces(PORT_179).await else {
         return;
     };
     let status = reflector.until("it is confined", |_| true).await;
-    let held = figures(&status);
-    assert_eq!(held.capabilities, ["CAP_NET_BIND_SERVICE"], "{held:?}");
-    reflector.reload("listen = []\n");
-    let dropped = |status: &Status| figures(status).capabilities.is_empty();
-    reflector.until("it gives up the capability", dropped).await;
+    let parent = figures(&status).parent.expect("it has a parent");
+    assert_eq!(
+        parent.capabilities,
+        ["CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE"]
+    );
+    assert_eq!(parent.restarts, 0);
+    assert_ne!(parent.pid, status.pid);
+    kill_parser(&reflector, &status);
+    let again = |new: &Status| new.pid != status.pid;
+    let status = reflector.until("it runs again", again).await;
+    let figures = figures(&status);
+    assert_eq!(figures.capabilities, [""; 0], "{figures:?}");
+    let after = figures.parent.expect("it has a parent");
+    assert_eq!((after.pid, after.restarts), (parent.pid, 1));
+    assert_eq!(after.last, "SIGKILL");
+    let mut notes = status.notes.iter();
+    assert!(
+        notes.any(|note| note.contains("restarted after a crash")),
+        "{notes:?}"
+    );
+    assert_eq!(reflector.address().await, ([0, 0, 0, 0], 179).into());
+}
+
+/// Nothing of a daemon stays when its parent is killed.
+#[tokio::test]
+async fn killed_parent_ends_its_parser() {
+    let Some(mut reflector) = in_namespaces(PORT_179).await else {
+        return;
+    };
+    let status = reflector.until("it is confined", |_| true).await;
+    reflector.signal(Signal::SIGKILL);
+    reflector.process.wait().expect("it has ended");
+    let gone = async {
+        while Path::new(&format!("/proc/{}", status.pid)).exists() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(DEADLINE, gone).await.expect("the parser ends, too");
+}
+
+/// A signal to the parent is one to the daemon, and its exit code is the daemon's.
+#[tokio::test]
+async fn stopped_parser_ends_its_parent_with_its_code() {
+    let Some(mut reflector) = in_namespaces(PORT_179).await else {
+        return;
+    };
+    reflector.signal(Signal::SIGTERM);
+    let status = reflector.process.wait().expect("it ends");
+    assert!(status.success(), "{status}");
+}
+
+fn kill_parser(reflector: &Reflector, status: &Status) {
+    // It is the only child of the process that was started.
+    let parent = reflector.process.id();
+    let children = format!("/proc/{parent}/task/{parent}/children");
+    let children = std::fs::read_to_string(children).expect("readable");
+    let parser = i32::try_from(status.pid).expect("a pid");
+    assert_eq!(children.trim(), parser.to_string());
+    let parser = nix::unistd::Pid::from_raw(parser);
+    nix::sys::signal::kill(parser, Signal::SIGKILL).expect("signaled");
 }
 
 #[tokio::test]

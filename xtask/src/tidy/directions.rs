@@ -221,6 +221,7 @@ pub const TABLE: &[Row] = &[
             "rib",
             "bgp-speaker",
             "fib-sync",
+            "bgp-daemon",
             "calico-model",
             "testkit",
         ],

@@ -29,6 +29,10 @@ macro_rules! daemon_events {
         #[doc = "The daemon keeps all privileges of the process that has started it, because of `privileges = \"keep\"`."]
         PrivilegesKept "privileges.kept" WARN "privileges kept by the configuration" {
         }
+        #[doc = "The process that parses BGP has crashed, and its parent has started it again, for the time `restarts`. `reason` is how it ended."]
+        ParserRestarted "daemon.parser_restarted" WARN "parser restarted after a crash" {
+            restarts: u64, reason: Text,
+        }
         #[doc = "Repeated events were counted instead of logged each: `more` within `within_s` seconds. `of` is their name, `last` the last one."]
         EventsRepeated "events.repeated" INFO "repeated events" {
             of: Text, more: u64, within_s: u64, last: Text,

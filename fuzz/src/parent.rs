@@ -1,0 +1,111 @@
+//! Messages of a BGP process to the process that executes them: any octets are a message or rejected,
+//! and no message alters a route of another program.
+
+use std::collections::BTreeMap;
+
+use bgp_daemon::parent::command::{Answer, Command};
+use fib_sync::writer::{Bounds, Gate, Outcomes, Writes};
+use fib_sync::{Command as Write, OpError, Owner, PutMode, RouteKey};
+
+use crate::octets::Octets;
+
+const OWN: Owner = Owner(119);
+const FOREIGN: Owner = Owner(80);
+const TABLE: u32 = 254;
+const METRIC: u32 = 1024;
+
+/// Parses a command, an answer, outcomes or writes, selected by the first octet, and executes writes.
+pub fn parent(data: &[u8]) {
+    let mut octets = Octets(data);
+    match octets.octet() % 4 {
+        0 => {
+            if let Some(command) = Command::decode(octets.0) {
+                assert_eq!(command.encode(), octets.0, "one text for each command");
+            }
+        }
+        1 => {
+            if let Some(answer) = Answer::decode(octets.0) {
+                assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+            }
+        }
+        2 => {
+            let _ = Outcomes::parse(octets.0);
+        }
+        _ => messages(octets),
+    }
+}
+
+/// Executes messages of writes, each with its length before it.
+fn messages(mut octets: Octets<'_>) {
+    let mut gate = Gate::new(Bounds::new(OWN, TABLE, vec![METRIC..=METRIC]));
+    let mut kernel = Kernel::default();
+    for (prefix, owner) in [
+        ("10.0.0.0/24", FOREIGN),
+        ("10.0.1.0/24", OWN),
+        ("fd65::/64", FOREIGN),
+    ] {
+        let prefix = prefix.parse().expect("a prefix");
+        kernel
+            .0
+            .insert(RouteKey::new(TABLE, prefix, METRIC, 0), owner);
+    }
+    while !octets.is_empty() {
+        let length = octets.short();
+        let writes = Writes::parse(octets.take(length.into())).unwrap_or_default();
+        if writes.iter().any(|write| gate.needs_reading(write)) {
+            gate.reading();
+            kernel
+                .0
+                .iter()
+                .for_each(|(key, owner)| gate.seen(key, *owner));
+        }
+        let before = kernel.foreign();
+        let admitted: Vec<bool> = writes
+            .iter()
+            .map(|write| gate.admit(write).is_ok())
+            .collect();
+        for (write, _) in writes
+            .iter()
+            .zip(admitted)
+            .filter(|(_, admitted)| *admitted)
+        {
+            let result = kernel.carry_out(write);
+            gate.applied(write, &result);
+        }
+        assert_eq!(kernel.foreign(), before);
+    }
+}
+
+/// The owners of a kernel's routes.
+#[derive(Debug, Default)]
+struct Kernel(BTreeMap<RouteKey, Owner>);
+
+impl Kernel {
+    fn carry_out(&mut self, write: &Write) -> Result<(), OpError> {
+        match write {
+            Write::Put(key, route, PutMode::Create) => match self.0.contains_key(key) {
+                true => return Err(OpError::new(17)),
+                false => drop(self.0.insert(*key, route.owner())),
+            },
+            Write::Put(key, route, PutMode::Replace) => match self.0.get_mut(key) {
+                Some(owner) => *owner = route.owner(),
+                None => return Err(OpError::new(2)),
+            },
+            Write::Delete(key, owner) => match self.0.get(key) == Some(owner) {
+                true => drop(self.0.remove(key)),
+                false => return Err(OpError::new(3)),
+            },
+            Write::Dump { .. } => unreachable!("no write"),
+        }
+        Ok(())
+    }
+
+    /// Returns the routes that may not be altered.
+    fn foreign(&self) -> Vec<(RouteKey, Owner)> {
+        let is_own = |key: &RouteKey, owner: Owner| {
+            owner == OWN && key.table == TABLE && key.metric == METRIC
+        };
+        let all = self.0.iter().map(|(key, owner)| (*key, *owner));
+        all.filter(|(key, owner)| !is_own(key, *owner)).collect()
+    }
+}
