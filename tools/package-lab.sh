@@ -278,14 +278,14 @@ comes_back() {
 
 # The process that parses BGP is killed: its parent starts it again, and the unit does not notice it.
 parser_comes_back() {
-    host=$1 daemon=$2 unit=cambric-$2.service
-    main=$(property "$host" "$daemon" MainPID)
-    before=$(worker "$host" "$daemon")
+    struck=$1 daemon=$2 unit=cambric-$2.service
+    first=$(property "$struck" "$daemon" MainPID)
+    before=$(worker "$struck" "$daemon")
     for watched in h1 h2; do watch_routes "$watched"; done
-    in_host "$host" kill -KILL "$before" || fail "a signal to the parser of $unit"
-    await "the parser of $unit after a SIGKILL" is_new_parser "$host" "$daemon" "$before"
-    [ "$(property "$host" "$daemon" MainPID)" = "$main" ] || fail "$unit is restarted"
-    confined "$host" "$daemon" >/dev/null
+    in_host "$struck" kill -KILL "$before" || fail "a signal to the parser of $unit"
+    await "the parser of $unit after a SIGKILL" is_new_parser "$struck" "$daemon" "$before"
+    [ "$(property "$struck" "$daemon" MainPID)" = "$first" ] || fail "$unit is restarted"
+    confined "$struck" "$daemon" >/dev/null
     routes
     for watched in h1 h2; do keeps_routes "$watched" "$daemon"; done
 }
