@@ -3,6 +3,10 @@
 
 use daemon_common::command::EventQuery;
 use daemon_common::report::{OriginFigures, Path};
+use etcd_lite::serve::{ServeConfig, Server};
+use etcd_lite::{Core, CoreConfig, Local};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use super::metrics::{own_address, put, store};
 use super::*;
@@ -26,9 +30,16 @@ async fn until(
     what: &str,
     wanted: impl Fn(&OriginFigures) -> bool,
 ) -> Status {
-    let waits = reflector.until(what, |status| {
-        status.origins.as_deref().is_some_and(&wanted)
-    });
+    let wanted = |status: &Status| status.origins.as_deref().is_some_and(&wanted);
+    until_status((reflector, client), what, wanted).await
+}
+
+async fn until_status(
+    (reflector, client): (&Reflector, &mut Io),
+    what: &str,
+    wanted: impl Fn(&Status) -> bool,
+) -> Status {
+    let waits = reflector.until(what, wanted);
     let turns = async {
         loop {
             client.next().await;
@@ -67,27 +78,25 @@ fn unused(path: &Path) {
     assert_eq!(lost, Some("not eligible: origin not confirmed"));
 }
 
-/// Lets a node announce a route before its record arrives, with a mode of the daemon, and possibly
-/// one of the node's BGPPeer. Returns the path as it was before.
-async fn unconfirmed(mode: &str, own_mode: Option<&str>) -> Path {
-    let (store, at) = store().await;
-    let (own, node, port) = (own_address().ip(), own_address().ip(), two_ports());
+/// Writes the Nodes of a reflector and a client, with the port of the reflector.
+async fn record(store: &Local, (own, node, port): (IpAddr, IpAddr, u16)) {
     let settings = format!(r#"{{"spec":{{"listenPort":{port},"bindMode":"NodeIP"}}}}"#);
-    put(&store, "bgpconfigurations", "default", &settings).await;
+    put(store, "bgpconfigurations", "default", &settings).await;
     let rr = format!(r#"{{"spec":{{"bgp":{{"ipv4Address":"{own}/8"}}}}}}"#);
-    put(&store, "nodes", "rr", &rr).await;
+    put(store, "nodes", "rr", &rr).await;
     // A loopback address is not a valid next hop, so the node has another address, too.
     let n2 = format!(
         r#"{{"spec":{{"bgp":{{"ipv4Address":"{node}/8"}},"addresses":[{{"address":"10.0.0.2"}}]}}}}"#
     );
-    put(&store, "nodes", "n2", &n2).await;
-    if let Some(mode) = own_mode {
-        let peer = format!(
-            r#"{{"metadata":{{"annotations":{{"cambric.io/origin-validation":"{mode}"}}}},
-                "spec":{{"node":"rr","peerIP":"{node}"}}}}"#
-        );
-        put(&store, "bgppeers", "n2", &peer).await;
-    }
+    put(store, "nodes", "n2", &n2).await;
+}
+
+/// Starts a reflector with a datastore, and a client that announces a route.
+async fn begin(
+    mode: &str,
+    at: SocketAddr,
+    (own, node, port): (IpAddr, IpAddr, u16),
+) -> (Reflector, Io) {
     let directory = tempfile::tempdir().expect("a directory");
     let (config, control) = (
         directory.path().join("rr.toml"),
@@ -111,6 +120,87 @@ async fn unconfirmed(mode: &str, own_mode: Option<&str>) -> Path {
         }),
         interface: None,
     });
+    (reflector, client)
+}
+
+/// A datastore that is served until the sender is dropped.
+type Served = (Local, SocketAddr, oneshot::Sender<()>, JoinHandle<()>);
+
+/// Serves an empty datastore of this cluster ID.
+async fn served(cluster: u64, at: SocketAddr) -> Served {
+    let core = Core::new(CoreConfig {
+        cluster,
+        ..CoreConfig::default()
+    });
+    let config = ServeConfig {
+        listen: vec![at],
+        ..ServeConfig::default()
+    };
+    let server = Server::bind_core(core, config).await.expect("bound");
+    let (store, at) = (server.store(), server.addresses()[0]);
+    let (stop, stopped) = oneshot::channel();
+    let end = async move {
+        let stopped = async { drop(stopped.await) };
+        server.run(stopped).await.expect("no fault");
+    };
+    (store, at, stop, tokio::spawn(end))
+}
+
+const READY: &str = r#"{"spec":{"datastoreReady":true}}"#;
+const ENDPOINT: &str = r#"{"spec":{"node":"n2","ipNetworks":["10.65.0.1/32"]}}"#;
+
+/// Lets a reflector use a route, and restores the datastore with a cluster ID from a backup without
+/// the record of the route. Returns the path when the reflector has noticed that.
+async fn restored(cluster: u64, noticed: impl Fn(&Status) -> bool) -> Path {
+    let (store, at, stop, end) = served(7, own_address()).await;
+    let addresses = (own_address().ip(), own_address().ip(), two_ports());
+    put(&store, "clusterinformations", "default", READY).await;
+    record(&store, addresses).await;
+    put(&store, "workloadendpoints", "ns/e", ENDPOINT).await;
+    let (reflector, mut client) = begin("enforce", at, addresses).await;
+    let in_sync = |figures: &OriginFigures| figures.in_sync;
+    until((&reflector, &mut client), "the records are read", in_sync).await;
+    let is_used = async || {
+        let mut routes = reflector.routes().await.routes.into_iter();
+        routes.any(|route| route.paths.iter().any(|path| path.best))
+    };
+    while !is_used().await {
+        client.next().await;
+    }
+
+    drop((stop, store));
+    end.await.expect("no panic");
+    let (store, _, _stop, _) = served(cluster, at).await;
+    record(&store, addresses).await;
+    put(&store, "clusterinformations", "default", READY).await;
+    until_status((&reflector, &mut client), "it is restored", noticed).await;
+    reflector.routes().await.routes.remove(0).paths.remove(0)
+}
+
+// Promise: as bgp-daemon route_is_used_as_long_as_it_has_a_record
+#[tokio::test]
+async fn route_without_record_in_a_restored_cluster_is_unused() {
+    let is_excluded = |status: &Status| {
+        let figures = status.origins.as_deref();
+        figures.is_some_and(|figures| !figures.excluded.is_empty())
+    };
+    unused(&restored(8, is_excluded).await);
+}
+
+/// Lets a node announce a route before its record arrives, with a mode of the daemon, and possibly
+/// one of the node's BGPPeer. Returns the path as it was before.
+async fn unconfirmed(mode: &str, own_mode: Option<&str>) -> Path {
+    let (store, at) = store().await;
+    let (own, node, port) = (own_address().ip(), own_address().ip(), two_ports());
+    record(&store, (own, node, port)).await;
+    if let Some(mode) = own_mode {
+        let peer = format!(
+            r#"{{"metadata":{{"annotations":{{"cambric.io/origin-validation":"{mode}"}}}},
+                "spec":{{"node":"rr","peerIP":"{node}"}}}}"#
+        );
+        put(&store, "bgppeers", "n2", &peer).await;
+    }
+    let (reflector, mut client) = begin(mode, at, (own, node, port)).await;
     let reported = |figures: &OriginFigures| figures.unconfirmed == 1;
     let status = until((&reflector, &mut client), "it is reported", reported).await;
     let mut facts = status.facts.iter();
@@ -145,8 +235,7 @@ async fn unconfirmed(mode: &str, own_mode: Option<&str>) -> Path {
         "{event}"
     );
 
-    let endpoint = r#"{"spec":{"node":"n2","ipNetworks":["10.65.0.1/32"]}}"#;
-    put(&store, "workloadendpoints", "ns/e", endpoint).await;
+    put(&store, "workloadendpoints", "ns/e", ENDPOINT).await;
     let is_confirmed = |figures: &OriginFigures| figures.unconfirmed + figures.pending == 0;
     let status = until((&reflector, &mut client), "it is confirmed", is_confirmed).await;
     let figures = status.origins.expect("counts");
