@@ -265,7 +265,7 @@ fn page() -> String {
          * Felix lists a field of a rule only if an endpoint of its host uses the rule. It lists the\n  \
            100 most serious problems, those of host endpoints first, and the number of the others.\n\
          * No status lists a field without a program in the table.\n\
-         * An unknown field that another client has stored is reported by `cambric get`, and by the\n  \
+         * Another client may have stored an unknown field. `cambric get` reports it, and so does the\n  \
            status of the daemon that reads the kind, except for a Node. A rule with such a field\n  \
            fails closed.\n\
          * Where only named ports are unsupported, numbers and ranges work.\n\n\
