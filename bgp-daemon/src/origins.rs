@@ -189,16 +189,18 @@ impl Origins {
     }
 
     /// Lets the tables evaluate paths by the records, when these were read. A mode that changes to
-    /// `enforce` during the operation has accepted paths, so it takes effect with the records.
-    fn complete(&mut self, speaker: &mut Speaker) {
+    /// `enforce` during the operation has accepted paths, so it takes effect with the records. Returns
+    /// whether the tables have work from it.
+    fn complete(&mut self, speaker: &mut Speaker) -> bool {
         if !self.watch.modes().enforces() || self.is_complete || !self.has_records() {
-            return;
+            return false;
         }
         if !self.is_checked {
             self.check(speaker);
         }
         self.is_complete = true;
         speaker.origins_complete();
+        true
     }
 }
 
@@ -237,7 +239,7 @@ impl<S: Settings> Driver<S> for Origins {
         for unconfirmed in found {
             report(round.io.speaker(), self.mode, unconfirmed);
         }
-        self.complete(round.io.speaker_mut());
+        round.io.read_with(|speaker| self.complete(speaker));
         if has_more {
             round.more();
         }
