@@ -198,11 +198,15 @@ impl Kernel {
             }
         }
         let (mut queue, mut positions) = (Queue::default(), Vec::with_capacity(writes.len()));
-        for (position, write) in (0..outcomes.count).zip(&writes) {
-            match self.gate.admit(write) {
+        for (position, write) in (0..outcomes.count).zip(writes) {
+            match self.gate.admit(&write) {
                 Ok(()) => {
-                    positions.push(position);
-                    queue.push(write.clone(), [].iter());
+                    let mode = match &write {
+                        Command::Put(_, _, mode) => Some(*mode),
+                        _ => None,
+                    };
+                    positions.push((position, mode));
+                    queue.push(write, [].iter());
                 }
                 Err(error) => outcomes.errors.push((position, error)),
             }
@@ -210,12 +214,12 @@ impl Kernel {
         let mut positions = positions.into_iter();
         while queue.front().is_some() {
             for event in self.send(&mut queue) {
-                let (Event::Applied(_, result), Some(position)) = (event, positions.next()) else {
+                let (Event::Applied(key, result), Some((position, mode))) =
+                    (event, positions.next())
+                else {
                     continue;
                 };
-                if let Some(write) = writes.get(usize::from(position)) {
-                    self.gate.applied(write, &result);
-                }
+                self.gate.settled(&key, mode, &result);
                 outcomes
                     .errors
                     .extend(result.err().map(|error| (position, error)));

@@ -168,12 +168,26 @@ impl Gate {
 
     /// Records the outcome of an admitted write.
     pub fn applied(&mut self, command: &Command, result: &Result<(), OpError>) {
-        match (command, result) {
-            (Command::Put(key, _, PutMode::Create), Ok(())) => self.insert(key),
-            (Command::Put(key, _, PutMode::Replace), Err(error)) if error.is_absent() => {
+        match command {
+            Command::Put(key, _, mode) => self.settled(key, Some(*mode), result),
+            Command::Delete(key, _) => self.settled(key, None, result),
+            Command::Dump { .. } => {}
+        }
+    }
+
+    /// Records the outcome of an admitted write by its key and mode; without a mode, of a delete.
+    pub(crate) fn settled(
+        &mut self,
+        key: &RouteKey,
+        mode: Option<PutMode>,
+        result: &Result<(), OpError>,
+    ) {
+        match (mode, result) {
+            (Some(PutMode::Create), Ok(())) => self.insert(key),
+            (Some(PutMode::Replace), Err(error)) if error.is_absent() => {
                 self.remove(key);
             }
-            (Command::Delete(..), Err(error)) if !error.is_absent() => self.is_doubtful = true,
+            (None, Err(error)) if !error.is_absent() => self.is_doubtful = true,
             _ => {}
         }
     }
