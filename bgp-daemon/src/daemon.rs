@@ -42,6 +42,8 @@ pub(crate) struct Daemon<P: Program, D> {
     started: Instant,
     /// When the applied configuration was read.
     pub(crate) configured: Instant,
+    /// Turns of the loop since the start.
+    turns: u64,
 }
 
 impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
@@ -72,6 +74,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             privileges,
             started: Instant::now(),
             configured: Instant::now(),
+            turns: 0,
         })
     }
 
@@ -100,6 +103,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
 
     /// Reports a complete turn of the loop to the service manager.
     fn turned(&mut self) {
+        self.turns += 1;
         let (io, drivers) = (&self.io, &self.drivers);
         let state = || report::state(io.speaker(), drivers.revision());
         self.service_manager.turned(state);
@@ -187,6 +191,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     pub(crate) fn status(&self) -> Status {
         let mut status = Status {
             configured_s: Some(self.configured.elapsed().as_secs()),
+            turns: Some(self.turns),
             restarting: !self.io.speaker().deferred().is_empty(),
             waiting_for: report::waiting(self.io.speaker()),
             notes: self.notes(),

@@ -43,6 +43,8 @@ pub struct Status {
     pub restarting: bool,
     /// Resident memory in KiB.
     pub resident_kib: Option<u64>,
+    /// Turns of the main loop since the start, in a BGP daemon.
+    pub turns: Option<u64>,
     /// All it should do is done: sessions up, kernel in step, store in step.
     pub ready: bool,
     /// The events that it waits for, if not `ready`.

@@ -95,6 +95,10 @@ impl Page<'_> {
             let help = "Resident memory.";
             self.gauge("resident_memory_bytes", help, kib.saturating_mul(1024))?;
         }
+        if let Some(turns) = status.turns {
+            let help = "Turns of the main loop. An idle daemon takes a few in a second.";
+            self.counter("loop_turns", help, turns)?;
+        }
         let help = "All that the daemon should do is done.";
         self.gauge("ready", help, status.ready.into())?;
         let help = "Things that the daemon waits for.";

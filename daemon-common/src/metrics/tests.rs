@@ -22,6 +22,7 @@ fn everything() -> (Status, Neighbors) {
         version: "1.2.3".into(),
         uptime_s: 7,
         resident_kib: Some(2),
+        turns: Some(8),
         ready: true,
         notes: vec!["a".into(), "b".into()],
         log: Some(Box::new(LogFigures {
@@ -110,6 +111,7 @@ fn page_has_the_values_of_the_reports() {
         "cambric_build_info{daemon=\"cambric-test\",version=\"1.2.3\"} 1",
         "cambric_uptime_seconds 7",
         "cambric_resident_memory_bytes 2048",
+        "cambric_loop_turns_total 8",
         "cambric_ready 1",
         "cambric_notes 2",
         "cambric_log_lines_lost_total{level=\"warn\"} 6",

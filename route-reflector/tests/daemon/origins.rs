@@ -78,6 +78,47 @@ fn unused(path: &Path) {
     assert_eq!(lost, Some("not eligible: origin not confirmed"));
 }
 
+/// Turns of the loop in five seconds without a change: keepalives and timers. A loop that does not
+/// wait takes more in a tenth of a second.
+const IDLE_TURNS_MAX: u64 = 1_000;
+
+#[tokio::test]
+async fn daemon_with_a_datastore_waits_while_nothing_changes() {
+    let (store, at) = store().await;
+    let addresses = (own_address().ip(), own_address().ip(), two_ports());
+    record(&store, addresses).await;
+    let (reflector, mut client) = begin("warn", at, addresses).await;
+    let before = until((&reflector, &mut client), "it answers", |_| true).await;
+    // The event of a path without a record comes after five seconds.
+    let query = EventQuery {
+        name: Some("route.unconfirmed".to_owned()),
+        wait: true,
+        ..EventQuery::default()
+    };
+    let reported = async {
+        loop {
+            match reflector.call(Command::Events(query.clone())).await {
+                Ok(Reply::Events(page)) if page.events.is_empty() => {}
+                Ok(Reply::Events(_)) => return,
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    let turns = async {
+        loop {
+            client.next().await;
+        }
+    };
+    tokio::select! {
+        () = reported => {}
+        () = turns => unreachable!("the client takes turns for ever"),
+    }
+    let is_reported = |figures: &OriginFigures| figures.unconfirmed == 1;
+    let after = until((&reflector, &mut client), "it is reported", is_reported).await;
+    let turns = after.turns.expect("counted") - before.turns.expect("counted");
+    assert!(turns < IDLE_TURNS_MAX, "{turns} turns");
+}
+
 /// Writes the Nodes of a reflector and a client, with the port of the reflector.
 async fn record(store: &Local, (own, node, port): (IpAddr, IpAddr, u16)) {
     let settings = format!(r#"{{"spec":{{"listenPort":{port},"bindMode":"NodeIP"}}}}"#);
