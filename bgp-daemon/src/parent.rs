@@ -1,7 +1,7 @@
 //! Two processes of one daemon: the parser of BGP holds no capability, and its parent does the few
 //! operations that need one.
 //!
-//! The process that systemd or a shell starts becomes the parent ([`serve`]). It starts the same
+//! The process that systemd or a shell starts becomes the parent (`serve`). It starts the same
 //! program again as the parser, and they are connected by a pair of sockets. The parser sends
 //! commands, a closed enum, and the parent compares each with its own reading of the configuration
 //! file. The parent reads no octet of a neighbor or of the datastore. docs/design/privileges.md has
