@@ -28,7 +28,8 @@ use crate::{
     encode::Encoder,
     feed::FeedPlace,
     limits::{
-        FEED_BITE_OCTETS_MAX, FEED_PREFIXES, SENT_PASS_EVERY, SENT_PATH_OCTETS, SILENT_STEPS_MAX,
+        FEED_BITE_OCTETS_MAX, FEED_PREFIXES, SENT_KEY_OCTETS, SENT_PASS_EVERY, SENT_PATH_OCTETS,
+        SILENT_STEPS_MAX,
     },
     member::{Lost, MemberState, Mode, Walk, WalkEnd, queue},
     outlet::Outlet,
@@ -88,7 +89,7 @@ impl SentKey {
     fn octets(&self) -> usize {
         match self {
             Self::V4(..) | Self::V6(..) => SENT_PATH_OCTETS,
-            Self::Opaque(octets, _) => SENT_PATH_OCTETS + octets.len(),
+            Self::Opaque(octets, _) => SENT_KEY_OCTETS + octets.len(),
         }
     }
 }

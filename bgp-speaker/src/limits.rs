@@ -106,7 +106,11 @@ pub const LIMIT_CLEARED_PERCENT: u32 = 90;
 
 /// Octets of a sent path in the account of its peer, in families with a limit of sent paths: its
 /// place in an ordered set.
-pub const SENT_PATH_OCTETS: usize = 40;
+pub const SENT_PATH_OCTETS: usize = 51;
+
+/// Octets of a sent path whose key is neither an IPv4 nor an IPv6 prefix, beside those of the key: its
+/// place in the set, and the allocation of the key.
+pub const SENT_KEY_OCTETS: usize = 70;
 
 /// The least interval between two passes over a table for one peer with a limit of sent paths, to
 /// find the paths that were suppressed and have room now.
