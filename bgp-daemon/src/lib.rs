@@ -18,6 +18,7 @@ pub mod drain;
 mod driver;
 mod end_of_rib;
 mod guard;
+mod heap;
 pub mod limits;
 mod log;
 mod logging;

@@ -24,7 +24,7 @@ use crate::source::Source;
 use crate::store::Store;
 use crate::transition::Transition;
 use crate::{
-    Config, Daemon, Driver, DriverError, Open, Parent, Privileges, Program, memory, parent,
+    Config, Daemon, Driver, DriverError, Open, Parent, Privileges, Program, heap, memory, parent,
     privileges, reload, restart, startup,
 };
 
@@ -70,6 +70,7 @@ pub fn main<P: Program>() -> ExitCode {
 fn confine<P: Program>(
     config: Config<P::Settings>,
 ) -> Result<(Config<P::Settings>, Privileges), ExitCode> {
+    heap::trim();
     if parent::is_parser() {
         let parent = Parent::at_stdin().map_err(|_| ExitCode::FAILURE)?;
         let privileges = Privileges::confine(&config.files(), Some(parent));

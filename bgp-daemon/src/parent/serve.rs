@@ -21,17 +21,18 @@ use super::restarts::Restarts;
 use super::{Bounds, Duty, channel, former};
 use crate::guard::Table;
 use crate::privileges::held_mask;
-use crate::{Config, Program};
+use crate::{Config, Program, heap};
 
 /// The exit code of a Rust program that panics.
 const PANICKED: i32 = 101;
 
-/// Starts the parser and serves it until it has ended. Returns its exit code.
+/// Starts the parser and serves it until it has ended. Returns the exit code of the daemon.
 pub(crate) fn serve<P: Program>(config: Config<P::Settings>) -> ExitCode {
     former::await_end(&config.control(), P::NAME);
     let server = Server::<P>::new(&config);
     // Its neighbors take memory.
     drop(config);
+    heap::trim();
     match server.and_then(|mut server| server.run()) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
@@ -121,12 +122,18 @@ impl<P: Program> Server<P> {
 
     /// Starts a parser by the file as it is now: its settings that only a start reads may have changed.
     fn start_again(&mut self) -> io::Result<()> {
-        let read = Config::read(&self.path);
-        if let Ok(config) = &read {
-            self.bounds = Bounds::new(config);
-            self.duty.renew(config);
+        if let Some(config) = self.read() {
+            self.duty.renew(&config);
         }
+        heap::trim();
         self.start()
+    }
+
+    /// Reads the file; returns it if it is valid. The parser's commands are compared with it.
+    fn read(&mut self) -> Option<Config<P::Settings>> {
+        let config = Config::read(&self.path).ok()?;
+        self.bounds = Bounds::new(&config);
+        Some(config)
     }
 
     fn start(&mut self) -> io::Result<()> {
@@ -194,10 +201,9 @@ impl<P: Program> Server<P> {
                     }
                 }
                 Ok(Signal::SIGHUP) => {
-                    // Before the parser reads it: its commands are compared with this reading.
-                    if let Ok(config) = Config::read(&self.path) {
-                        self.bounds = Bounds::new::<P::Settings>(&config);
-                    }
+                    // Before the parser reads it.
+                    drop(self.read());
+                    heap::trim();
                     self.forward(Signal::SIGHUP);
                 }
                 Ok(signal) => {
@@ -235,7 +241,12 @@ impl<P: Program> Server<P> {
         self.duty.serve();
         self.parser = None;
         match status.code() {
-            Some(code) if code != PANICKED => Ok(Some(u8::try_from(code).unwrap_or(1))),
+            Some(0) if self.is_stopping => Ok(Some(0)),
+            // Nobody has stopped the daemon: a parser must not do it, since a service manager does
+            // not start a daemon again that has ended with success.
+            Some(code) if code != PANICKED && code != 0 => {
+                Ok(Some(u8::try_from(code).unwrap_or(1)))
+            }
             _ if self.is_stopping => Ok(Some(1)),
             _ => {
                 let (now, how) = (Instant::now(), text(status));

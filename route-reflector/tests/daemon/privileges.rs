@@ -151,7 +151,7 @@ async fn killed_parser_is_started_again_by_its_parent() {
     );
     assert_eq!(parent.restarts, 0);
     assert_ne!(parent.pid, status.pid);
-    kill_parser(&reflector, &status);
+    signal_parser(&reflector, &status, Signal::SIGKILL);
     let again = |new: &Status| new.pid != status.pid;
     let status = reflector.until("it runs again", again).await;
     let figures = figures(&status);
@@ -165,6 +165,20 @@ async fn killed_parser_is_started_again_by_its_parent() {
         "{notes:?}"
     );
     assert_eq!(reflector.address().await, ([0, 0, 0, 0], 179).into());
+}
+
+/// Only a signal to the parent stops the daemon: systemd would not start it again.
+#[tokio::test]
+async fn parser_that_ends_with_success_is_started_again() {
+    let Some(reflector) = in_namespaces(PORT_179).await else {
+        return;
+    };
+    let status = reflector.until("it is confined", |_| true).await;
+    signal_parser(&reflector, &status, Signal::SIGTERM);
+    let again = |new: &Status| new.pid != status.pid;
+    let status = reflector.until("it runs again", again).await;
+    let parent = figures(&status).parent.expect("it has a parent");
+    assert_eq!((parent.restarts, &*parent.last), (1, "exit status: 0"));
 }
 
 /// Nothing of a daemon stays when its parent is killed.
@@ -195,7 +209,7 @@ async fn stopped_parser_ends_its_parent_with_its_code() {
     assert!(status.success(), "{status}");
 }
 
-fn kill_parser(reflector: &Reflector, status: &Status) {
+fn signal_parser(reflector: &Reflector, status: &Status, signal: Signal) {
     // It is the only child of the process that was started.
     let parent = reflector.process.id();
     let children = format!("/proc/{parent}/task/{parent}/children");
@@ -203,7 +217,7 @@ fn kill_parser(reflector: &Reflector, status: &Status) {
     let parser = i32::try_from(status.pid).expect("a pid");
     assert_eq!(children.trim(), parser.to_string());
     let parser = nix::unistd::Pid::from_raw(parser);
-    nix::sys::signal::kill(parser, Signal::SIGKILL).expect("signaled");
+    nix::sys::signal::kill(parser, signal).expect("signaled");
 }
 
 #[tokio::test]
