@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use netns_lab::usage;
+use netns_lab::usage_of_family;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::{SysconfVar, sysconf};
 
@@ -17,7 +17,8 @@ pub struct Reading {
     pub generator: Duration,
     /// CPU time of the whole machine, all processes included.
     pub machine: Duration,
-    /// Largest resident sets of the daemon's processes so far, in octets.
+    /// Largest resident sets of the daemon's processes so far, in octets. Pages of files that they share
+    /// count once.
     pub peak_octets: u64,
     /// Their resident sets now.
     pub resident_octets: u64,
@@ -31,14 +32,10 @@ impl Reading {
             machine: machine()?,
             ..Self::default()
         };
-        let mut family = vec![pid];
-        while let Some(pid) = family.pop() {
-            family.extend(children(pid));
-            if let Some(used) = usage(pid) {
-                reading.daemon += used.cpu;
-                reading.peak_octets += used.peak_octets;
-                reading.resident_octets += used.resident_octets;
-            }
+        if let Some(used) = usage_of_family(pid) {
+            reading.daemon = used.cpu;
+            reading.peak_octets = used.peak_octets;
+            reading.resident_octets = used.resident_octets;
         }
         Ok(reading)
     }
@@ -49,19 +46,6 @@ impl Reading {
         let ours = (self.daemon + self.generator).saturating_sub(before.daemon + before.generator);
         all.saturating_sub(ours)
     }
-}
-
-fn children(pid: u32) -> Vec<u32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten();
-    let lists =
-        tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
-    let pids = lists.flat_map(|list| {
-        let pids = list.split_whitespace().map(str::parse);
-        pids.filter_map(Result::ok).collect::<Vec<u32>>()
-    });
-    pids.collect()
 }
 
 /// Returns the CPU time of this process.

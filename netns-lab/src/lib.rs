@@ -50,6 +50,6 @@ pub use limits::*;
 pub use link::{Links, VethEnd};
 pub use monitor::{RouteEvent, RouteEventKind, RouteMonitor};
 pub use ping::{Flow, FlowReport, Pinger};
-pub use process::{Process, Program, Usage, usage};
+pub use process::{Process, Program, Usage, usage, usage_of_family};
 pub use route::{Hop, KernelRoute, MAIN_TABLE};
 pub use wait::{until, within};

@@ -1,5 +1,6 @@
 //! Processes of a lab: started in a host, their output in a file, ended by pid.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
@@ -224,15 +225,10 @@ impl Process {
             .map_err(|e| Error::io("killing", self.name.as_str(), e))
     }
 
-    /// Returns its resource usage so far, with that of its children; `None` once it has ended.
+    /// Returns its resource usage so far, with that of its descendants, as [`usage_of_family`] does;
+    /// `None` once it has ended.
     pub fn usage(&self) -> Option<Usage> {
-        let own = usage(self.pid)?;
-        Some(
-            children(self.pid)
-                .into_iter()
-                .filter_map(usage)
-                .fold(own, Usage::plus),
-        )
+        usage_of_family(self.pid)
     }
 }
 
@@ -268,11 +264,106 @@ impl Usage {
     }
 }
 
-/// Returns the children of a process: a BGP daemon is two processes.
+/// Returns the resource usage of the process with this pid and of all its descendants; `None` if it
+/// does not exist. Pages of files that several of them have mapped count once, as in the memory of the
+/// machine: both processes of a BGP daemon are the same program.
+pub fn usage_of_family(pid: u32) -> Option<Usage> {
+    let mut sum = usage(pid)?;
+    let mut members = vec![pid];
+    let mut at = 0;
+    while let Some(&member) = members.get(at) {
+        at += 1;
+        for child in children(member) {
+            if let Some(used) = usage(child) {
+                sum = sum.plus(used);
+                members.push(child);
+            }
+        }
+    }
+    if members.len() > 1 {
+        let twice = counted_twice(members.iter().map(|&member| mapped_files(member)));
+        sum.resident_octets = sum.resident_octets.saturating_sub(twice);
+        sum.peak_octets = sum.peak_octets.saturating_sub(twice);
+    }
+    Some(sum)
+}
+
+/// Returns the children of all threads of a process.
 fn children(pid: u32) -> Vec<u32> {
-    let listed = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let listed = listed.unwrap_or_default();
-    listed.split_whitespace().flat_map(str::parse).collect()
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+    let tasks = tasks.into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let pids = |list: String| -> Vec<u32> {
+        let words = list.split_whitespace();
+        words.flat_map(str::parse).collect()
+    };
+    lists.flat_map(pids).collect()
+}
+
+/// The part of a file that a process has mapped: its device, inode and offset.
+type Mapping = (String, String, String);
+
+/// The resident pages of a file in one process, without altered copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct FilePages {
+    /// All of them, in octets.
+    resident: u64,
+    /// The process's share: a page that n processes have mapped counts as an n-th.
+    share: u64,
+}
+
+/// Returns the resident pages of each mapped file.
+fn mapped_files(pid: u32) -> BTreeMap<Mapping, FilePages> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps"));
+    file_pages(&text.unwrap_or_default())
+}
+
+/// Reads the file mappings of `/proc/PID/smaps`.
+fn file_pages(smaps: &str) -> BTreeMap<Mapping, FilePages> {
+    let mut found: BTreeMap<Mapping, FilePages> = BTreeMap::new();
+    let mut current = None;
+    for line in smaps.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match *words.as_slice() {
+            // The line of a mapping. Inode 0 is anonymous memory.
+            [range, _, offset, device, inode, ..] if range.contains('-') => {
+                let key = (device.to_owned(), inode.to_owned(), offset.to_owned());
+                current = (inode != "0").then_some(key);
+            }
+            [field @ ("Rss:" | "Pss:" | "Anonymous:"), kibibytes, "kB"] => {
+                let Some(key) = &current else { continue };
+                let octets = kibibytes.parse::<u64>().unwrap_or(0) * 1024;
+                let pages = found.entry(key.clone()).or_default();
+                match field {
+                    "Rss:" => pages.resident += octets,
+                    "Pss:" => pages.share += octets,
+                    _ => {
+                        // Altered copies belong to the process alone.
+                        pages.resident = pages.resident.saturating_sub(octets);
+                        pages.share = pages.share.saturating_sub(octets);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Returns by how many octets the sum of the resident sets is above the memory that they take.
+fn counted_twice(processes: impl Iterator<Item = BTreeMap<Mapping, FilePages>>) -> u64 {
+    let mut files: BTreeMap<Mapping, Vec<FilePages>> = BTreeMap::new();
+    for (mapping, pages) in processes.flatten() {
+        files.entry(mapping).or_default().push(pages);
+    }
+    let twice = files.values().map(|members| {
+        let sum: u64 = members.iter().map(|pages| pages.resident).sum();
+        let shares: u64 = members.iter().map(|pages| pages.share).sum();
+        let most = members.iter().map(|pages| pages.resident).max();
+        // Other programs have shares of a library, too.
+        sum.saturating_sub(shares.max(most.unwrap_or(0)))
+    });
+    twice.sum()
 }
 
 /// Returns the resource usage of the process with this pid; `None` if it does not exist.
@@ -321,4 +412,44 @@ fn tail(path: &Path) -> std::io::Result<String> {
     let mut octets = Vec::new();
     file.read_to_end(&mut octets)?;
     Ok(String::from_utf8_lossy(&octets).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A mapping of `smaps`: a file with 12 kB, 4 of them an altered copy, of which the share is
+    /// `share`; and a heap.
+    fn smaps(share: u64) -> String {
+        format!(
+            "55d0-55d3 r-xp 00002000 fe:00 1234  /usr/bin/program\n\
+             Size:                 12 kB\n\
+             Rss:                  12 kB\n\
+             Pss:                  {share} kB\n\
+             Anonymous:             4 kB\n\
+             VmFlags: rd ex mr mw me\n\
+             55e0-55e9 rw-p 00000000 00:00 0  [heap]\n\
+             Rss:                  99 kB\n\
+             Pss:                  99 kB\n\
+             Anonymous:            99 kB\n"
+        )
+    }
+
+    #[test]
+    fn file_pages_of_two_processes_count_once() {
+        let one = || file_pages(&smaps(8));
+        assert_eq!(one().len(), 1, "the heap is no file");
+        // 8 kB of the program's file each, of which both hold the same.
+        assert_eq!(counted_twice([one(), one()].into_iter()), 8 * 1024);
+        // Half of it is shared.
+        let half = || file_pages(&smaps(10));
+        assert_eq!(counted_twice([half(), half()].into_iter()), 4 * 1024);
+        assert_eq!(counted_twice([half()].into_iter()), 0);
+    }
+
+    #[test]
+    fn own_process_has_file_pages() {
+        let own = mapped_files(std::process::id());
+        assert!(own.values().any(|pages| pages.resident > 0), "{own:?}");
+    }
 }
