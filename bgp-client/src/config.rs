@@ -495,7 +495,7 @@ mod tests {
         };
         let store = "[datastore]\nendpoints = [\"http://s:2379\"]\n";
         let good = read("", 3, store).unwrap_or_else(|report| panic!("{report}"));
-        let bgp_config::Origin::Store(host) = good.origin else {
+        let Some(host) = good.host else {
             panic!("the store says it");
         };
         assert_eq!((host.reflectors, host.reflects), (Some(3), false));

@@ -8,7 +8,6 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bgp_config::Intent;
 use bgp_daemon::{Config, Driver, DriverError, Open, Parent, Round};
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::rib::Progress;
@@ -114,7 +113,7 @@ impl Driver<KernelConfig> for Kernel {
 
     /// Changed keys are found by comparison with the configuration in effect, which an earlier
     /// reload may have left unchanged.
-    fn reload(&mut self, config: &Config<KernelConfig>, _: &Intent) -> Vec<&'static str> {
+    fn reload(&mut self, config: &Config<KernelConfig>) -> Vec<&'static str> {
         let (old, new) = (self.node.config(), &config.settings);
         let changed = [
             ("kernel.install", old.install != new.install),

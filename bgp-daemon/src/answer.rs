@@ -100,7 +100,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         let path = self.config.path.display();
         let source = self.drivers.source().map(|source| format!(" and {source}"));
         let speaker = self.io.speaker();
-        let mut settings = report::settings(speaker.config(), &self.intent.listen, &from);
+        let mut settings = report::settings(speaker.config(), &self.listen, &from);
         let memory = speaker.usage().memory.map(|memory| memory.octets_max);
         settings.keys.push(Fact {
             name: "memory_max".to_owned(),

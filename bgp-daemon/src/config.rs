@@ -48,10 +48,13 @@ pub trait Settings: Debug + Sized {
 pub struct Config<S: Settings> {
     /// Path of the file.
     pub path: PathBuf,
-    /// Keys of the file, without the neighbors and ranges, which are in `origin`.
+    /// Keys of the file, without the neighbors and ranges, which are in the intent.
     pub file: BgpFile<S::Section, EtcdOptions, SnapshotOptions>,
-    /// The speaker's configuration, or the datastore that has it.
-    pub origin: Origin,
+    /// The speaker's configuration in the file; `None` if the datastore has it, and after
+    /// [`take_intent`](Self::take_intent).
+    intent: Option<Intent>,
+    /// The node's name and properties in the datastore, if that has the speaker's configuration.
+    pub host: Option<Host>,
     /// The program's own settings.
     pub settings: S,
 }
@@ -83,10 +86,13 @@ impl<S: Settings> Config<S> {
         };
         let mut file = file;
         let own_name = daemon_common::daemon::host_name();
-        let mut origin = file.origin(S::NEXT_HOPS, &own_name, &mut problems);
-        if let Origin::Store(host) = &mut origin {
-            host.reflects = S::REFLECTS;
-        }
+        let (intent, host) = match file.origin(S::NEXT_HOPS, &own_name, &mut problems) {
+            Origin::File(intent) => (Some(*intent), None),
+            Origin::Store(mut host) => {
+                host.reflects = S::REFLECTS;
+                (None, Some(host))
+            }
+        };
         if let (true, Some(reflectors)) = (S::REFLECTS, &file.reflectors) {
             let message = "a reflector peers with all others: `reflectors` is for nodes";
             problems.push(Problem::at(reflectors.span(), message));
@@ -114,30 +120,31 @@ impl<S: Settings> Config<S> {
             file.check_own_addresses(|_| false, &mut problems);
         }
         problems.finish()?;
-        // The origin has their meaning; the text of a thousand neighbors takes a megabyte.
+        // The intent has their meaning; the text of a thousand neighbors takes a megabyte.
         (file.neighbor, file.neighbor_range) = (Vec::new(), Vec::new());
         Ok(Self {
             path: source.path().to_owned(),
             file,
-            origin,
+            intent,
+            host,
             settings,
         })
     }
 
     /// Returns the speaker's configuration in the file; `None` if the datastore has it.
     pub fn intent(&self) -> Option<&Intent> {
-        match &self.origin {
-            Origin::File(intent) => Some(intent),
-            Origin::Store(_) => None,
-        }
+        self.intent.as_ref()
+    }
+
+    /// Removes the speaker's configuration from this one, as the speaker keeps its own.
+    pub(crate) fn take_intent(&mut self) -> Option<Intent> {
+        self.intent.take()
     }
 
     /// Returns the datastore with the speaker's configuration, and the node's name.
     pub(crate) fn store(&self) -> Option<(&EtcdOptions, &Host)> {
-        match (&self.file.datastore, &self.origin) {
-            (Some(options), Origin::Store(host)) => Some((options.get_ref(), host)),
-            _ => None,
-        }
+        let options = self.file.datastore.as_ref()?;
+        Some((options.get_ref(), self.host.as_ref()?))
     }
 
     /// Returns the directory of the passwords that resources refer to.

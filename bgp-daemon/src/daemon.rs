@@ -1,6 +1,7 @@
 //! The daemon's state, and its loop.
 
 use std::future::{pending, poll_fn};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -27,8 +28,12 @@ pub(crate) struct Daemon<P: Program, D> {
     pub(crate) drivers: D,
     /// The applied file.
     pub(crate) config: Config<P::Settings>,
-    /// The wanted configuration of the speaker.
-    pub(crate) intent: Intent,
+    /// The addresses on which connections are accepted.
+    pub(crate) listen: Vec<SocketAddr>,
+    /// The longest delay of route selection after a restart, as it was last configured.
+    pub(crate) restart_wait: Duration,
+    /// Remarks on the speaker's configuration.
+    pub(crate) remarks: Vec<String>,
     /// The keys that only a start reads, with the values that are in effect.
     pub(crate) start_keys: StartKeys,
     /// Why the last reload was rejected, or applied in part only.
@@ -61,13 +66,15 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     ) -> Result<Self, IoError> {
         let parent = privileges.parent().cloned();
         let binder = parent.map(|parent| Arc::new(parent) as Arc<dyn Bind>);
-        let listen = IoConfig::new(intent.listen.clone()).with_binder(binder);
+        let io = IoConfig::new(intent.listen.clone()).with_binder(binder);
         Ok(Self {
-            io: Io::new(speaker, listen)?,
+            io: Io::new(speaker, io)?,
             drivers,
             start_keys: config.start_keys(),
             config,
-            intent,
+            listen: intent.listen,
+            restart_wait: intent.restart_wait,
+            remarks: intent.notes,
             config_error: None,
             refused: None,
             service_manager: ServiceManager::default(),
@@ -169,9 +176,12 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
                 }
             }
             Order::Reconfigure(speaker) => {
-                let speaker = *speaker;
-                let intent = self.intent.clone();
-                self.adopt(Intent { speaker, ..intent });
+                self.adopt(Intent {
+                    speaker: *speaker,
+                    listen: self.listen.clone(),
+                    restart_wait: self.restart_wait,
+                    notes: self.remarks.clone(),
+                });
             }
             Order::Answer(request) => {
                 let reply = self.answer(&request.command);
@@ -220,7 +230,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
 
     /// Returns the operator's notes on the configuration.
     pub(crate) fn notes(&self) -> Vec<String> {
-        let mut notes = self.intent.notes.clone();
+        let mut notes = self.remarks.clone();
         notes.extend(self.config.settings.notes());
         notes.extend(self.drivers.notes(self.io.clock().now()));
         notes.extend(self.sockets_notes());

@@ -74,8 +74,8 @@ pub trait Driver<S: Settings>: Debug {
     fn assign(&mut self, _duties: &Duties) {}
 
     /// Applies a configuration file that was read again, and returns the changed keys that only a
-    /// start reads. `intent` is the speaker's configuration.
-    fn reload(&mut self, _config: &Config<S>, _intent: &Intent) -> Vec<&'static str> {
+    /// start reads.
+    fn reload(&mut self, _config: &Config<S>) -> Vec<&'static str> {
         Vec::new()
     }
 

@@ -40,6 +40,9 @@ pub(crate) struct HostGuard {
     left_out: usize,
     /// Ports that the daemon listens on.
     listens: BTreeSet<u16>,
+    /// The BGP ports of the intent, and the peers that it connects to.
+    ports: BTreeSet<u16>,
+    dialed: Vec<SocketAddr>,
     state: State,
     /// When to check the table again.
     look_at: Instant,
@@ -73,6 +76,8 @@ impl HostGuard {
             wanted: Cover::default(),
             left_out: 0,
             listens: BTreeSet::new(),
+            ports: BTreeSet::new(),
+            dialed: Vec::new(),
             state: State::Off,
             look_at: Instant::ZERO + GUARD_CHECK,
         };
@@ -80,7 +85,7 @@ impl HostGuard {
         guard
     }
 
-    /// Reads the section of a file; applied by the next [`cover`](Self::cover).
+    /// Reads the section of a file; applied by the next [`update`](Self::update).
     fn configure<S: Settings>(&mut self, config: &Config<S>) {
         let section = &config.file.guard;
         self.enabled = section.enabled;
@@ -96,7 +101,21 @@ impl HostGuard {
 
     /// Covers the ports of an intent, before they are opened.
     pub(crate) fn cover(&mut self, intent: &Intent) {
-        let is_new = self.want(intent);
+        self.note(intent);
+        self.update();
+    }
+
+    /// Records the ports that an intent listens on and connects to.
+    fn note(&mut self, intent: &Intent) {
+        let listens = intent.listen.iter().map(SocketAddr::port);
+        self.listens = listens.collect();
+        self.ports = intent.ports();
+        self.dialed = intent.dialed().collect();
+    }
+
+    /// Loads the table if it has to change.
+    fn update(&mut self) {
+        let is_new = self.want();
         let is_off = self.state == State::Off;
         if is_new || self.enabled == is_off {
             let state = self.load();
@@ -104,15 +123,12 @@ impl HostGuard {
         }
     }
 
-    /// Records the ports that an intent listens on and connects to. Returns false if they are
-    /// unchanged.
-    fn want(&mut self, intent: &Intent) -> bool {
-        let listens = intent.listen.iter().map(SocketAddr::port);
-        self.listens = listens.collect();
+    /// Computes the entries of the table. Returns false if they are unchanged.
+    fn want(&mut self) -> bool {
         let mut wanted = self.added.clone();
-        wanted.ports.extend(intent.ports());
+        wanted.ports.extend(&self.ports);
         wanted.users.extend([0, geteuid().as_raw()]);
-        self.left_out = wanted.dial(intent.dialed());
+        self.left_out = wanted.dial(self.dialed.iter().copied());
         std::mem::replace(&mut self.wanted, wanted) != self.wanted
     }
 
@@ -347,9 +363,9 @@ impl<S: Settings> Driver<S> for HostGuard {
         self.cover(intent);
     }
 
-    fn reload(&mut self, config: &Config<S>, intent: &Intent) -> Vec<&'static str> {
+    fn reload(&mut self, config: &Config<S>) -> Vec<&'static str> {
         self.configure(config);
-        self.cover(intent);
+        self.update();
         Vec::new()
     }
 
@@ -407,6 +423,8 @@ mod tests {
             },
             left_out: 0,
             listens: [1790].into(),
+            ports: BTreeSet::new(),
+            dialed: Vec::new(),
             state: State::Off,
             look_at: Instant::ZERO,
         }
@@ -508,7 +526,8 @@ mod tests {
             [2379, 443].map(|port| SocketAddr::from(([10, 0, 0, port as u8], port)));
         let own = SocketAddr::from(([10, 0, 0, 3], 1790));
         let listed = SocketAddr::from(([10, 0, 0, 4], 1791));
-        guard.want(&intent(&[etcd, https, own, listed]));
+        guard.note(&intent(&[etcd, https, own, listed]));
+        guard.want();
         assert_eq!(guard.wanted.ports, [179, 1790, 1791].into());
         assert_eq!(guard.wanted.peers, [etcd, https].into());
     }
@@ -518,7 +537,8 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let mut guard = guard(directory.path());
         let recorded = guard.wanted.clone();
-        guard.want(&intent(&[SocketAddr::from(([10, 0, 0, 9], 2379))]));
+        guard.note(&intent(&[SocketAddr::from(([10, 0, 0, 9], 2379))]));
+        guard.want();
         record::write(&guard.record, &guard.wanted).expect("written");
         assert_eq!(guard.without(refused()), State::Recorded { lacks: None });
         let recorded = Cover {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use bgp_config::Intent;
 use daemon_common::events::{self, Event, Text};
 
-use crate::{Config, Daemon, Driver, Program, Settings, memory, privileges};
+use crate::{Config, Daemon, Driver, Program, memory, privileges};
 
 impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     /// Reads the file again and applies it. If it has a mistake, the last valid configuration is
@@ -24,17 +24,18 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         }
     }
 
-    fn take_over(&mut self, config: Config<P::Settings>) {
+    fn take_over(&mut self, mut config: Config<P::Settings>) {
+        let notes = config.notes();
         let mut fixed = self.start_keys.changed(&config.start_keys());
-        if let (Some(intent), None) = (config.intent(), self.drivers.source())
-            && !self.adopt(intent.clone())
+        if let (Some(intent), None) = (config.take_intent(), self.drivers.source())
+            && !self.adopt(intent)
         {
             return;
         }
         let octets_max = memory::octets_max(&config);
         self.io.speaker_mut().limit_memory(octets_max);
-        emit_notes(&config);
-        fixed.extend(self.drivers.reload(&config, &self.intent));
+        emit_notes(&notes);
+        fixed.extend(self.drivers.reload(&config));
         self.config = config;
         if !fixed.is_empty() {
             let keys = fixed.join(", ");
@@ -59,7 +60,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         };
         self.refused = None;
         self.drivers.adopted(self.io.clock().now(), &intent);
-        if intent.listen != self.intent.listen {
+        if intent.listen != self.listen {
             self.io.listen_on(&intent.listen);
         }
         events::emit(Event::ConfigApplied {
@@ -74,7 +75,8 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
                 neighbor: Text::new(name),
             });
         }
-        self.intent = intent;
+        self.restart_wait = intent.restart_wait;
+        (self.listen, self.remarks) = (intent.listen, intent.notes);
         self.configured = Instant::now();
         true
     }
@@ -86,8 +88,8 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
 }
 
 /// Emits the notes on a valid configuration.
-pub(crate) fn emit_notes<S: Settings>(config: &Config<S>) {
-    for note in config.notes() {
+pub(crate) fn emit_notes(notes: &[String]) {
+    for note in notes {
         let note = Text::new(note);
         events::emit(Event::ConfigNote { note });
     }

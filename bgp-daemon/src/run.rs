@@ -89,7 +89,7 @@ fn confine<P: Program>(
 ///
 /// It cannot start, or a driver cannot continue.
 pub async fn run<P: Program>(
-    config: Config<P::Settings>,
+    mut config: Config<P::Settings>,
     privileges: Privileges,
 ) -> Result<(), Failure> {
     init_logging(config.file.log.get_ref(), config.file.log_format)?;
@@ -98,7 +98,7 @@ pub async fn run<P: Program>(
         version: Text::new(env!("CARGO_PKG_VERSION")),
         hostname: hostname.map(|name| Text::new(name.get_ref())),
     });
-    reload::emit_notes(&config);
+    reload::emit_notes(&config.notes());
     privileges.emit();
     let parent = privileges.parent().cloned();
     let mut service_manager = ServiceManager::from_environment();
@@ -114,7 +114,7 @@ pub async fn run<P: Program>(
         .map(|source| Origins::new(source.store().clone(), mode, chance()));
     let mut transition = Transition::default();
     let mut duties = None;
-    let intent = match (config.intent(), &mut source) {
+    let intent = match (config.take_intent(), &mut source) {
         (None, Some(source)) => {
             // Another start of the daemon would not make the datastore reachable.
             notify_ready();
@@ -123,7 +123,7 @@ pub async fn run<P: Program>(
             duties = derived.as_ref().map(|derived| derived.duties.clone());
             derived.and_then(|derived| transition.begin(derived))
         }
-        (intent, _) => intent.cloned(),
+        (intent, _) => intent,
     };
     let Some(intent) = intent else { return Ok(()) };
     // Before a port opens.

@@ -53,8 +53,8 @@ macro_rules! list {
                 $(self.$field.assign(duties);)*
             }
 
-            fn reload(&mut self, config: &Config<S>, intent: &Intent) -> Vec<&'static str> {
-                [$(self.$field.reload(config, intent)),*].concat()
+            fn reload(&mut self, config: &Config<S>) -> Vec<&'static str> {
+                [$(self.$field.reload(config)),*].concat()
             }
 
             fn answer(&self, command: &Command) -> Option<Reply> {
@@ -179,8 +179,8 @@ impl<S: Settings, D: Driver<S>> Driver<S> for Option<D> {
         }
     }
 
-    fn reload(&mut self, config: &Config<S>, intent: &Intent) -> Vec<&'static str> {
-        let keys = self.as_mut().map(|driver| driver.reload(config, intent));
+    fn reload(&mut self, config: &Config<S>) -> Vec<&'static str> {
+        let keys = self.as_mut().map(|driver| driver.reload(config));
         keys.unwrap_or_default()
     }
 

@@ -68,7 +68,7 @@ impl Driver<Plain> for Probe {
         self.refused += usize::from(matches!(event, Event::Refused { .. }));
     }
 
-    fn reload(&mut self, _: &Config<Plain>, _: &Intent) -> Vec<&'static str> {
+    fn reload(&mut self, _: &Config<Plain>) -> Vec<&'static str> {
         vec!["probe"]
     }
 
@@ -122,7 +122,7 @@ impl Driver<Plain> for Flood {
         Ok(())
     }
 
-    fn reload(&mut self, _: &Config<Plain>, _: &Intent) -> Vec<&'static str> {
+    fn reload(&mut self, _: &Config<Plain>) -> Vec<&'static str> {
         vec!["flood"]
     }
 }
@@ -223,7 +223,7 @@ async fn list_of_drivers_calls_each_driver() {
         (None::<Broken>, Some(all))
     };
     let (mut daemon, _) = daemon(open);
-    let keys = daemon.drivers.reload(&config(), &daemon.intent);
+    let keys = daemon.drivers.reload(&config());
     assert_eq!(keys, ["flood", "probe"]);
     let Reply::Error { message } = daemon.answer(&Command::Fib {}) else {
         panic!("the probe answers");
