@@ -255,37 +255,41 @@ pub struct Usage {
 }
 
 impl Usage {
-    fn plus(self, other: Self) -> Self {
-        Self {
-            resident_octets: self.resident_octets + other.resident_octets,
-            peak_octets: self.peak_octets + other.peak_octets,
-            cpu: self.cpu + other.cpu,
+    /// Returns the usage of several processes, whose resident sets have `twice` octets in common.
+    fn together(members: impl Iterator<Item = Self>, twice: u64) -> Self {
+        let mut all = Self::default();
+        let mut above = 0;
+        for one in members {
+            all.resident_octets += one.resident_octets;
+            all.cpu += one.cpu;
+            above = above.max(one.peak_octets.saturating_sub(one.resident_octets));
         }
+        all.resident_octets = all.resident_octets.saturating_sub(twice);
+        all.peak_octets = all.resident_octets + above;
+        all
     }
 }
 
 /// Returns the resource usage of the process with this pid and of all its descendants; `None` if it
 /// does not exist. Pages of files that several of them have mapped count once, as in the memory of the
-/// machine: both processes of a BGP daemon are the same program.
+/// machine: both processes of a BGP daemon are the same program. The peak is the greatest at the peak
+/// of one of them, while the others have what they have now.
 pub fn usage_of_family(pid: u32) -> Option<Usage> {
-    let mut sum = usage(pid)?;
-    let mut members = vec![pid];
+    let mut members = vec![(pid, usage(pid)?)];
     let mut at = 0;
-    while let Some(&member) = members.get(at) {
+    while let Some(&(member, _)) = members.get(at) {
         at += 1;
-        for child in children(member) {
-            if let Some(used) = usage(child) {
-                sum = sum.plus(used);
-                members.push(child);
-            }
-        }
+        let found = children(member).into_iter();
+        members.extend(found.filter_map(|child| Some((child, usage(child)?))));
     }
-    if members.len() > 1 {
-        let twice = counted_twice(members.iter().map(|&member| mapped_files(member)));
-        sum.resident_octets = sum.resident_octets.saturating_sub(twice);
-        sum.peak_octets = sum.peak_octets.saturating_sub(twice);
-    }
-    Some(sum)
+    let twice = match members.len() {
+        1 => 0,
+        _ => counted_twice(members.iter().map(|&(member, _)| mapped_files(member))),
+    };
+    Some(Usage::together(
+        members.into_iter().map(|(_, used)| used),
+        twice,
+    ))
 }
 
 /// Returns the children of all threads of a process.
@@ -445,6 +449,18 @@ mod tests {
         let half = || file_pages(&smaps(10));
         assert_eq!(counted_twice([half(), half()].into_iter()), 4 * 1024);
         assert_eq!(counted_twice([half()].into_iter()), 0);
+    }
+
+    #[test]
+    fn peak_of_a_family_is_that_of_one_member() {
+        let used = |resident_octets, peak_octets| Usage {
+            resident_octets,
+            peak_octets,
+            cpu: Duration::from_secs(1),
+        };
+        let all = Usage::together([used(10, 40), used(100, 120)].into_iter(), 5);
+        assert_eq!((all.resident_octets, all.peak_octets), (105, 135));
+        assert_eq!(all.cpu, Duration::from_secs(2));
     }
 
     #[test]
