@@ -242,8 +242,8 @@ impl<P: Program> Server<P> {
         self.parser = None;
         match status.code() {
             Some(0) if self.is_stopping => Ok(Some(0)),
-            // Nobody has stopped the daemon: a parser must not do it, since a service manager does
-            // not start a daemon again that has ended with success.
+            // A parser must not stop the daemon: a service manager does not start a daemon again that
+            // has ended with success.
             Some(code) if code != PANICKED && code != 0 => {
                 Ok(Some(u8::try_from(code).unwrap_or(1)))
             }
