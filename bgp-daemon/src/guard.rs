@@ -54,7 +54,7 @@ enum State {
     /// The guard is disabled in the file.
     Off,
     /// The kernel has the table; so many segments were dropped.
-    InForce { dropped: u64 },
+    InEffect { dropped: u64 },
     /// The table was loaded by another process, without these peers. This daemon has no privilege to
     /// read whether it is still there.
     Recorded { lacks: Option<String> },
@@ -137,7 +137,7 @@ impl HostGuard {
         let state = match self.inspect() {
             found @ (State::Missing(_) | State::Blocks) => {
                 let again = self.load();
-                if matches!(again, State::InForce { .. }) {
+                if matches!(again, State::InEffect { .. }) {
                     let reason = Text::new(found);
                     emit(Event::HostGuardRepaired { reason });
                 }
@@ -161,7 +161,7 @@ impl HostGuard {
                 };
                 format!("{found}: {ports_and_users}")
             }
-            State::InForce { .. } | State::Recorded { .. } => format!("{found}: {}", self.wanted),
+            State::InEffect { .. } | State::Recorded { .. } => format!("{found}: {}", self.wanted),
             State::Off | State::Missing(_) | State::Blocks => found.to_string(),
         };
         let fact = Fact {
@@ -206,7 +206,7 @@ impl HostGuard {
         match loaded.lacks(self.holder, &self.wanted) {
             Some(_) if is_blocked(&loaded) => State::Blocks,
             Some(why) => State::Missing(why),
-            None => State::InForce {
+            None => State::InEffect {
                 dropped: loaded.dropped,
             },
         }
@@ -247,7 +247,7 @@ impl HostGuard {
     fn settle(&mut self, state: State) {
         let before = std::mem::replace(&mut self.state, state);
         if std::mem::discriminant(&before) == std::mem::discriminant(&self.state)
-            && matches!(self.state, State::Off | State::InForce { .. })
+            && matches!(self.state, State::Off | State::InEffect { .. })
             || before == self.state
         {
             return;
@@ -264,7 +264,7 @@ impl HostGuard {
         };
         let left_out = self.left_out().map(incomplete);
         match state {
-            State::Off | State::InForce { .. } => {
+            State::Off | State::InEffect { .. } => {
                 let loaded = Event::HostGuardLoaded { status, cover };
                 left_out.into_iter().chain([loaded]).collect()
             }
@@ -290,7 +290,7 @@ impl HostGuard {
     fn warnings(&self, state: &State) -> Vec<String> {
         match state {
             State::Off => Vec::new(),
-            State::InForce { .. } => self.left_out().into_iter().collect(),
+            State::InEffect { .. } => self.left_out().into_iter().collect(),
             State::Recorded { lacks } => {
                 let lacks = lacks.iter().map(|why| {
                     format!(
@@ -389,7 +389,7 @@ impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Off => f.write_str("off, by the configuration"),
-            Self::InForce { dropped } => write!(f, "in effect, {dropped} segments dropped"),
+            Self::InEffect { dropped } => write!(f, "in effect, {dropped} segments dropped"),
             Self::Recorded { .. } => f.write_str(
                 "loaded by `cambric guard`, not verified since (that needs CAP_NET_ADMIN)",
             ),
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn unprivileged_daemon_never_reports_guard_in_force() {
+    fn unprivileged_daemon_never_reports_guard_in_effect() {
         let directory = tempfile::tempdir().expect("a directory");
         let guard = guard(directory.path());
         let State::Missing(why) = guard.without(refused()) else {
@@ -480,11 +480,11 @@ mod tests {
         assert!(warnings[1].starts_with("BGP port 1790 is open to local users"));
         guard.listens = [179].into();
         assert_eq!(guard.warnings(&missing).len(), 1);
-        assert!(guard.warnings(&State::InForce { dropped: 0 }).is_empty());
+        assert!(guard.warnings(&State::InEffect { dropped: 0 }).is_empty());
     }
 
     #[test]
-    fn table_that_lacks_a_port_is_not_in_force() {
+    fn table_that_lacks_a_port_is_not_in_effect() {
         let directory = tempfile::tempdir().expect("a directory");
         let guard = guard(directory.path());
         assert!(matches!(guard.state_of(None), State::Missing(_)));
@@ -499,7 +499,7 @@ mod tests {
         let own = guard.wanted.clone();
         loaded.entries.insert(Holder::RouteReflector, own);
         let found = guard.state_of(Some(loaded.clone()));
-        assert_eq!(found, State::InForce { dropped: 0 });
+        assert_eq!(found, State::InEffect { dropped: 0 });
         loaded.broken = Some("it is dormant".to_owned());
         assert!(matches!(guard.state_of(Some(loaded)), State::Missing(_)));
     }

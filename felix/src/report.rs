@@ -366,7 +366,7 @@ fn facts(agent: &Agent, host: &mut LinuxHost, store: &StoreFigures) -> Vec<Fact>
             "routes",
             format!("{} of {} installed", routes.acked, routes.wanted),
         ),
-        fact("packet filter", agent.filter_in_force().to_owned()),
+        fact("packet filter", agent.filter_in_effect().to_owned()),
         fact(
             "nftables transactions",
             host.rules().transactions().to_string(),

@@ -54,7 +54,7 @@ pub enum GuardError {
 
 impl GuardError {
     /// Returns whether the process lacks the permission, in which case the table may still be in
-    /// force.
+    /// effect.
     pub fn is_permission(&self) -> bool {
         const REFUSALS: [i32; 3] = [libc::EPERM, libc::EACCES, libc::EAFNOSUPPORT];
         match self {

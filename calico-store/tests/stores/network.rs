@@ -33,12 +33,12 @@ async fn a_follower_survives_restarts_of_the_store() {
         .until(&mut follower, "a change", |p| p.holds("/a/2", "two"))
         .await;
 
-    let in_force = async {
+    let applied = async {
         while follower.revision() != Some(as_of) {
             tokio::task::yield_now().await;
         }
     };
-    soon("the revision of the change", in_force).await;
+    soon("the revision of the change", applied).await;
     assert!(follower.last_answer().is_some(), "it has answered");
 
     served.stop().await;

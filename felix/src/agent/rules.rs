@@ -8,7 +8,7 @@ use tracing::warn;
 
 use super::host::{Checked, Failed, HostCommand, HostEvent, Orders};
 use super::retry::Retry;
-use super::trust::{Filter, InForce};
+use super::trust::{Filter, InEffect};
 use crate::limits::{INHERITED_CHECK, PREPARATIONS_PER_WRITE_MAX, PREPARED_AT_ONCE, RULES_CHECK};
 use crate::render::{Change, Key, Ruleset, Touched, changes, creation, prepare};
 
@@ -18,7 +18,7 @@ mod tests;
 /// The packet filter of the host, and its missing parts.
 #[derive(Debug)]
 pub(super) struct RuleSync {
-    in_force: InForce,
+    in_effect: InEffect,
     /// The table after all commands are carried out; `None` if unknown, in which case the next
     /// transaction replaces the table.
     held: Option<Ruleset>,
@@ -86,7 +86,7 @@ enum Work {
 impl RuleSync {
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            in_force: InForce::Unknown,
+            in_effect: InEffect::Unknown,
             held: None,
             unwritten: Touched::default(),
             work: None,
@@ -115,9 +115,9 @@ impl RuleSync {
     /// Records that the settings of the host have changed: if the filter that drops all workload
     /// traffic is in effect, it is written again.
     pub(super) fn reconfigure(&mut self) {
-        let before = self.in_force;
+        let before = self.in_effect;
         self.take(Filter::Reconfigured);
-        if before != self.in_force {
+        if before != self.in_effect {
             self.written = Retry::default();
         }
     }
@@ -145,13 +145,13 @@ impl RuleSync {
         orders: &mut Orders,
     ) {
         // After a refused repair it is unknown whether the closed table still exists.
-        let is_lost = self.in_force == InForce::Closed && self.held.is_none();
-        let is_needed = is_lost || !self.in_force.guards();
+        let is_lost = self.in_effect == InEffect::Closed && self.held.is_none();
+        let is_needed = is_lost || !self.in_effect.guards();
         if !is_needed || self.work.is_some() || !self.written.is_due(now) {
             return;
         }
-        let command = match self.in_force {
-            InForce::Unknown => {
+        let command = match self.in_effect {
+            InEffect::Unknown => {
                 let command = orders.push(HostCommand::FindRules);
                 self.work = Some((command, Work::Find));
                 command
@@ -382,34 +382,34 @@ impl RuleSync {
     }
 
     fn take(&mut self, filter: Filter) {
-        match self.in_force.after(filter) {
-            Some(next) => self.in_force = next,
-            None => warn!(state = ?self.in_force, event = ?filter, "illegal transition refused"),
+        match self.in_effect.after(filter) {
+            Some(next) => self.in_effect = next,
+            None => warn!(state = ?self.in_effect, event = ?filter, "illegal transition refused"),
         }
     }
 
     /// Returns whether some filter protects the workloads.
     pub(super) const fn guards(&self) -> bool {
-        self.in_force.guards()
+        self.in_effect.guards()
     }
 
     /// Returns whether the filter of an earlier run is in effect.
     pub(super) const fn is_inherited(&self) -> bool {
-        matches!(self.in_force, InForce::Inherited)
+        matches!(self.in_effect, InEffect::Inherited)
     }
 
     /// Returns the filter in effect, for operators.
-    pub(super) const fn in_force(&self) -> &'static str {
-        match self.in_force {
-            InForce::Unknown => "unknown",
-            InForce::Nothing => "none",
-            InForce::Closed => "drops all workload traffic",
-            InForce::Inherited => match self.inherited {
+    pub(super) const fn in_effect(&self) -> &'static str {
+        match self.in_effect {
+            InEffect::Unknown => "unknown",
+            InEffect::Nothing => "none",
+            InEffect::Closed => "drops all workload traffic",
+            InEffect::Inherited => match self.inherited {
                 Inherited::Unlisted => "of an earlier run",
                 Inherited::Watched => "of an earlier run, and watched",
                 Inherited::Unchanged => "of an earlier run, unchanged, and watched",
             },
-            InForce::Own => "of this run",
+            InEffect::Own => "of this run",
         }
     }
 

@@ -122,7 +122,7 @@ impl Trust {
 
 /// The packet filter in effect on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum InForce {
+pub(super) enum InEffect {
     /// It is unknown whether an earlier run left one.
     Unknown,
     /// None: an earlier run left none, or another program removed it.
@@ -135,7 +135,7 @@ pub(super) enum InForce {
     Own,
 }
 
-/// An event of [`InForce`].
+/// An event of [`InEffect`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filter {
     /// The filter of an earlier run was found.
@@ -150,10 +150,10 @@ pub(super) enum Filter {
     Reconfigured,
 }
 
-impl InForce {
+impl InEffect {
     /// Returns the next state; `None` if the transition is illegal.
     pub(super) const fn after(self, filter: Filter) -> Option<Self> {
-        use InForce::{Closed, Inherited, Nothing, Own, Unknown};
+        use InEffect::{Closed, Inherited, Nothing, Own, Unknown};
         Some(match (self, filter) {
             (Unknown | Inherited, Filter::Found) => Inherited,
             (Unknown | Inherited, Filter::Absent) => Nothing,
@@ -225,8 +225,8 @@ mod tests {
 
     // Promise: as felix knowledge_of_the_datastore_moves_as_documented
     #[test]
-    fn filter_in_force_moves_as_documented() {
-        use InForce::{Closed, Inherited, Nothing, Own, Unknown};
+    fn filter_in_effect_moves_as_documented() {
+        use InEffect::{Closed, Inherited, Nothing, Own, Unknown};
         let states = [Unknown, Nothing, Closed, Inherited, Own];
         let events = [
             Filter::Found,

@@ -103,8 +103,8 @@ impl Agent {
     }
 
     /// Returns the packet filter in effect, for operators.
-    pub(crate) const fn filter_in_force(&self) -> &'static str {
-        self.rules.in_force()
+    pub(crate) const fn filter_in_effect(&self) -> &'static str {
+        self.rules.in_effect()
     }
 
     /// Returns why the packet filter in effect is not the wanted one.

@@ -166,7 +166,7 @@ impl Rules {
     /// the same messages stays, so that packets meet the same sets all the time.
     fn create(&mut self, steps: &[Change]) -> Result<(), RulesError> {
         // Without an answer it is replaced.
-        if self.transactions == 0 && self.is_in_force(steps).unwrap_or(false) {
+        if self.transactions == 0 && self.is_in_effect(steps).unwrap_or(false) {
             return Ok(());
         }
         let made = self.transact(steps, |rules| Ok(Some(rules.generation()?)))?;
@@ -178,7 +178,7 @@ impl Rules {
 
     /// Returns whether an earlier run has written the table with the same messages, and nothing has
     /// changed it since.
-    fn is_in_force(&mut self, steps: &[Change]) -> Result<bool, Refused> {
+    fn is_in_effect(&mut self, steps: &[Change]) -> Result<bool, Refused> {
         let record = Record::read(&mut self.requests)?;
         if !record.is_written_by(digest(steps)) {
             return Ok(false);

@@ -34,7 +34,7 @@ async fn until(scraper: &mut Scraper, series: &[(&str, u64)]) -> Exposition {
 }
 
 /// Scrapes until the revision `then` is applied, with these values.
-async fn in_force(scraper: &mut Scraper, then: Revision, series: &[(&str, u64)]) -> Exposition {
+async fn applied(scraper: &mut Scraper, then: Revision, series: &[(&str, u64)]) -> Exposition {
     let then = u64::try_from(then.0).expect("no sign");
     let what = format!("revision {then} and {series:?}");
     let is_there = |page: &Exposition| page.value("cambric_store_revision") >= Some(then);
@@ -112,7 +112,7 @@ fn client_metrics_have_sessions_routes_and_store() {
         // An invalid value, and one without a change.
         let bad = r#"{"spec":{"peerIP":"nowhere","asNumber":64700}}"#;
         let then = put(&store, "bgppeers", "tor", bad).await;
-        in_force(&mut bgp, then, &[("cambric_store_bad_values", 1)]).await;
+        applied(&mut bgp, then, &[("cambric_store_bad_values", 1)]).await;
         store.delete("bgppeers", "tor").await;
         until(&mut bgp, &[("cambric_store_bad_values", 0)]).await;
 
@@ -203,7 +203,7 @@ fn felix_metrics_count_endpoints_by_state() {
         let good = endpoint("cali0", "10.65.0.9/32");
         let then = put(&store, key, ENDPOINT, &good).await;
         let up = [states([1, 0, 0]).as_slice(), &[(routes, 1), (unclaimed, 0)]].concat();
-        let page = in_force(&mut felix, then, &up).await;
+        let page = applied(&mut felix, then, &up).await;
         assert!(value(&page, "cambric_rules_transactions_total") > transactions);
 
         // Its peer interface goes down, and comes back.
@@ -220,10 +220,10 @@ fn felix_metrics_count_endpoints_by_state() {
         // An invalid value keeps the last valid one in effect; a new key with an invalid value has
         // no effect.
         let then = put(&store, key, ENDPOINT, &endpoint("cali0", "nowhere")).await;
-        in_force(&mut felix, then, &[(bad, 1), (routes, 1)]).await;
+        applied(&mut felix, then, &[(bad, 1), (routes, 1)]).await;
         let other = "ns/h1-k8s-other-eth0";
         let then = put(&store, key, other, &endpoint("cali7", "nowhere")).await;
-        in_force(
+        applied(
             &mut felix,
             then,
             &[(bad, 2), ("cambric_endpoints{state=\"error\"}", 2)],
@@ -231,7 +231,7 @@ fn felix_metrics_count_endpoints_by_state() {
         .await;
         store.delete(key, other).await;
         let then = put(&store, key, ENDPOINT, &good).await;
-        in_force(&mut felix, then, &[up.as_slice(), &[(bad, 0)]].concat()).await;
+        applied(&mut felix, then, &[up.as_slice(), &[(bad, 0)]].concat()).await;
 
         // The datastore is not ready, and stops.
         let locked = r#"{"spec":{"clusterGUID":"lab","datastoreReady":false}}"#;

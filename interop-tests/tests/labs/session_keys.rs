@@ -257,7 +257,7 @@ impl Fabric {
 
     /// Waits until a host's daemon has the keys of its file, and asserts that its kernel accepts
     /// connections with the first one and refuses those with the others.
-    async fn in_force(&self, host: usize, all: &[&str]) {
+    async fn in_effect(&self, host: usize, all: &[&str]) {
         let speaker = &self.hosts[host];
         let Keys { used, second } = keys(&speaker.site);
         let has_second = |one: &Neighbor| one.keys.iter().any(|key| key.name == "second_password");
@@ -302,7 +302,7 @@ impl Fabric {
             if host > 0 {
                 copy(&self.hosts[0].site, &self.hosts[host].site);
             }
-            self.in_force(host, &all).await;
+            self.in_effect(host, &all).await;
             self.routes_pass().await;
         }
         report
@@ -364,7 +364,7 @@ fn session_key_of_fabric_changes_without_a_reset() {
             assert!(report.sent > 0 && report.lost() == 0, "{report:?}");
         }
         for host in 0..fabric.hosts.len() {
-            fabric.in_force(host, &[&first, &second]).await;
+            fabric.in_effect(host, &[&first, &second]).await;
         }
     });
 }

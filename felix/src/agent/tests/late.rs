@@ -24,7 +24,7 @@ fn interface_bounced_during_configuration_is_configured_again() {
 }
 
 #[test]
-fn route_waits_until_its_rules_are_in_force() {
+fn route_waits_until_its_rules_are_in_effect() {
     let mut world = World::new();
     let index = world.link("cali1");
     world.endpoint("a", "cali1", &["10.65.0.1/32"]);

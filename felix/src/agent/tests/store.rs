@@ -70,7 +70,7 @@ fn inherited_rules_that_cannot_be_listed_are_tried_again() {
         // The delays are doubled, up to the interval of all comparisons.
         world.pass(RULES_CHECK);
         assert_eq!(world.host.checks - first, 5);
-        assert_eq!(world.agent.filter_in_force(), "of an earlier run");
+        assert_eq!(world.agent.filter_in_effect(), "of an earlier run");
         let before = world.host.checks;
         world.pass(RULES_CHECK * 60);
         let later = world.host.checks - before;
@@ -83,7 +83,7 @@ fn inherited_rules_that_cannot_be_listed_are_tried_again() {
         assert_eq!(world.agent.comparison_problem(), None);
         world.host.edited = true;
         world.pass(RULES_CHECK);
-        assert_eq!(world.agent.filter_in_force(), "drops all workload traffic");
+        assert_eq!(world.agent.filter_in_effect(), "drops all workload traffic");
     }
 }
 
@@ -104,14 +104,14 @@ fn inherited_rules_that_differ_from_their_record_are_closed() {
 }
 
 #[test]
-fn filter_in_force_names_which_changes_are_detected() {
+fn filter_in_effect_names_which_changes_are_detected() {
     for is_recorded in [true, false] {
         let mut world = World::new();
         world.in_sync();
         world.restart();
         world.host.lacks_record = !is_recorded;
         world.settle();
-        assert_eq!(world.agent.filter_in_force(), "of an earlier run");
+        assert_eq!(world.agent.filter_in_effect(), "of an earlier run");
         // Only the first listing is compared with the record.
         for time in [INHERITED_CHECK, RULES_CHECK] {
             world.pass(time);
@@ -120,7 +120,7 @@ fn filter_in_force_names_which_changes_are_detected() {
                 true => "of an earlier run, unchanged, and watched",
                 false => "of an earlier run, and watched",
             };
-            assert_eq!(world.agent.filter_in_force(), words);
+            assert_eq!(world.agent.filter_in_effect(), words);
         }
     }
 }
