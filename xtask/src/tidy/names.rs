@@ -7,7 +7,7 @@ use super::{Finding, prose};
 /// Characters of a test's name.
 const LENGTH_MAX: usize = 60;
 
-/// Words that do not name an action or a state of a protocol. They are in no identifier.
+/// Words and phrases that do not name an action or a state of a protocol. They are in no identifier.
 const UNCLEAR: &str = include_str!("words/names.txt");
 
 /// More words and phrases that are in no name of a test.
@@ -41,10 +41,10 @@ fn check_file(file: &File) -> Vec<Finding> {
 fn identifiers(file: &File) -> Vec<Finding> {
     let names = prose::identifiers(&file.text).into_iter();
     let unclear = names.filter_map(|(line, name)| {
-        let words = words(name);
+        let words = format!(" {} ", words(name).join(" "));
         let word = UNCLEAR
             .lines()
-            .find(|word| words.iter().any(|w| w == word))?;
+            .find(|word| words.contains(&format!(" {word} ")))?;
         let text = format!("`{name}`: replace `{word}`");
         Some(Finding::line(&file.path, line, text))
     });

@@ -1,6 +1,6 @@
 //! Plain language: words that mark sentences which must be read twice, counted in the comments and the
 //! messages of each file, of each crate as a whole, in each page and picture, and in the comments of
-//! scripts and packaged files.
+//! scripts and packaged files. Some words always have a plainer one; they are in none of these texts.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,9 @@ use super::prose::{self, Word};
 
 /// The markers, one a line.
 const MARKERS: &str = include_str!("words/markers.txt");
+
+/// Words and phrases that are in no page, no comment and no message, one a line.
+const REPLACED: &str = include_str!("words/replaced.txt");
 
 /// Texts of fewer words are short.
 const SHORT_WORDS: usize = 600;
@@ -44,11 +47,7 @@ pub fn check(files: &[File]) -> Vec<Finding> {
                 crates.entry(file.member()).or_default().add(code);
             }
             findings.extend(found);
-        } else if file
-            .path
-            .extension()
-            .is_some_and(|extension| extension == "svg")
-        {
+        } else if is_picture(file) {
             let picture = Prose::of(&path, &prose::page(&drawn(&file.text)));
             findings.extend(picture.finding(&path, "the picture", PAGE_MAX));
         } else if let Some(comments) = comments_of(file) {
@@ -58,7 +57,58 @@ pub fn check(files: &[File]) -> Vec<Finding> {
     }
     let crates = crates.iter();
     findings.extend(crates.flat_map(|(member, code)| code.findings(member)));
+    findings.extend(files.iter().flat_map(replaced));
     findings
+}
+
+/// Finds the words of a file for which there is always a plainer one.
+fn replaced(file: &File) -> Vec<Finding> {
+    let mut words = Vec::new();
+    if file.is_markdown() {
+        words.extend(prose::page(&file.text));
+    } else if file.is_rust() {
+        words.extend(prose::source(&file.text).comments);
+        if !is_test(file) {
+            words.extend(prose::source(file.without_tests()).texts);
+        }
+    } else if is_picture(file) {
+        words.extend(prose::page(&drawn(&file.text)));
+    } else if let Some(comments) = comments_of(file) {
+        words.extend(prose::page(&comments));
+    }
+    let found = phrases(&words, REPLACED).into_iter();
+    let found = found.map(|(line, phrase)| {
+        let text = format!("`{phrase}`: write the word of CONTRIBUTING.md, Words");
+        Finding::line(&file.path, line, text)
+    });
+    found.collect()
+}
+
+/// Returns where one of `listed`, with one phrase a line, begins.
+fn phrases<'l>(words: &[Word], listed: &'l str) -> Vec<(usize, &'l str)> {
+    let mut found = Vec::new();
+    for at in 0..words.len() {
+        let from = words.get(at..).unwrap_or_default();
+        let begins = |phrase: &&str| {
+            let given = from.iter().map(|word| word.text.as_str());
+            let count = phrase.split(' ').count();
+            given.take(count).eq(phrase.split(' '))
+        };
+        if let (Some(phrase), Some(word)) = (listed.lines().find(begins), from.first()) {
+            found.push((word.line, phrase));
+        }
+    }
+    found
+}
+
+/// Returns whether all text literals of a file are those of tests.
+fn is_test(file: &File) -> bool {
+    file.is_test() || file.path.display().to_string().contains("tests/")
+}
+
+fn is_picture(file: &File) -> bool {
+    let extension = file.path.extension();
+    extension.is_some_and(|extension| extension == "svg")
 }
 
 /// Returns the text of a picture, which is outside of its tags.
@@ -86,8 +136,7 @@ impl Code {
     /// Returns those of a file; the text literals of tests are left out.
     fn of(file: &File, path: &str) -> Self {
         let comments = Prose::of(path, &prose::source(&file.text).comments);
-        let is_test = file.is_test() || path.contains("tests/");
-        let texts = match is_test {
+        let texts = match is_test(file) {
             true => Prose::default(),
             false => Prose::of(path, &prose::source(file.without_tests()).texts),
         };
@@ -115,21 +164,11 @@ struct Prose {
 
 impl Prose {
     fn of(path: &str, words: &[Word]) -> Self {
-        let mut markers = Vec::new();
-        for at in 0..words.len() {
-            let from = words.get(at..).unwrap_or_default();
-            let begins = |marker: &&str| {
-                let given = from.iter().map(|word| word.text.as_str());
-                let count = marker.split(' ').count();
-                given.take(count).eq(marker.split(' '))
-            };
-            if let (Some(marker), Some(word)) = (MARKERS.lines().find(begins), from.first()) {
-                markers.push(format!("{path}:{} `{marker}`", word.line));
-            }
-        }
+        let found = phrases(words, MARKERS).into_iter();
+        let markers = found.map(|(line, marker)| format!("{path}:{line} `{marker}`"));
         Self {
             words: words.len(),
-            markers,
+            markers: markers.collect(),
         }
     }
 

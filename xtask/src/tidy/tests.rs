@@ -584,7 +584,8 @@ fn test_names_with_unclear_words_are_found() {
 #[test]
 fn identifier_with_an_unclear_word_is_found() {
     let text = "/// A word of a comment: told, `told`.\nstruct ToldPeers<'told> {\n    judged_by: u8,\n}\n\
-        const LAST_SAID: &str = \"said\";\nfn retold(toll: u8) -> &'static str {\n    r#\"told\"#\n}\n";
+        const LAST_SAID: &str = \"said\";\nfn retold(toll: u8) -> &'static str {\n    r#\"told\"#\n}\n\
+        struct InForce;\nfn force_in() {}\n";
     let found = texts(&names::check(&[File::new("rib/src/a.rs", text)]));
     let found: Vec<&str> = found.lines().collect();
     assert_eq!(
@@ -594,6 +595,7 @@ fn identifier_with_an_unclear_word_is_found() {
             "rib/src/a.rs:2: `told`: replace `told`",
             "rib/src/a.rs:3: `judged_by`: replace `judged`",
             "rib/src/a.rs:5: `LAST_SAID`: replace `said`",
+            "rib/src/a.rs:9: `InForce`: replace `in force`",
         ]
     );
 }

@@ -2,7 +2,7 @@
 
 use super::texts;
 use crate::tidy::files::File;
-use crate::tidy::{first, pages, promises, sentences, spelling};
+use crate::tidy::{first, pages, plain, promises, sentences, spelling};
 
 fn first_words(page: &str) -> Vec<String> {
     let findings = first::check(&[File::new("docs/a.md", page)]);
@@ -86,6 +86,37 @@ fn british_spelling_is_found_in_text_code_and_names() {
         "felix/src/b.rs:1: `neighbour`: write `neighbor`",
     ];
     assert_eq!(found.lines().collect::<Vec<_>>(), lines);
+}
+
+#[test]
+fn word_with_a_plainer_one_is_found_in_every_text() {
+    let rust = "// It is in force.\nfn f() -> &'static str {\n    \"in\\x20force, in force\"\n}\n\
+        #[cfg(test)]\nmod tests {\n    const A: &str = \"in force\";\n}\n";
+    let files = [
+        File::new("rib/src/a.rs", rust),
+        File::new("rib/tests/b.rs", "const A: &str = \"in force\";\n"),
+        File::new("docs/a.md", "It is in\nforce. `in force`, \"in force\"\n"),
+        File::new(
+            "docs/a.svg",
+            "<svg in force=\"\"><text>in force</text></svg>\n",
+        ),
+        File::new(".ci/run", "# in force\nin force\n"),
+    ];
+    let found = texts(&plain::check(&files));
+    let places: Vec<&str> = found
+        .lines()
+        .filter_map(|line| {
+            line.strip_suffix(": `in force`: write the word of CONTRIBUTING.md, Words")
+        })
+        .collect();
+    let expected = [
+        "rib/src/a.rs:1",
+        "rib/src/a.rs:3",
+        "docs/a.md:1",
+        "docs/a.svg:1",
+        ".ci/run:1",
+    ];
+    assert_eq!(places, expected, "{found}");
 }
 
 fn promise_files(page: &str) -> Vec<File> {
