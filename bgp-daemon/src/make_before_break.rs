@@ -117,7 +117,7 @@ impl MakeBeforeBreak {
             self.leaving.retain(|_, leaving| leaving.selects); // No peer will ever carry the routes.
         }
         if waited_for == self.successors && self.leaving().eq(before) {
-            return; // The current walk continues.
+            return; // The current pass continues.
         }
         self.needed_peers.begin_again();
         self.look_at = (!self.leaving.is_empty()).then_some(now);
@@ -165,7 +165,7 @@ impl MakeBeforeBreak {
         let mut gone = self.take_gone(speaker);
         let ready = self.successors_ready(speaker);
         let progress = match ready {
-            Ready::All => self.walk(now, speaker),
+            Ready::All => self.find_needed(now, speaker),
             Ready::Some | Ready::None => {
                 self.needed_peers.forget();
                 self.leaving
@@ -238,7 +238,7 @@ impl MakeBeforeBreak {
     }
 
     /// Continues the search of the tables; at its end the needed peers are known.
-    fn walk(&mut self, now: Instant, speaker: &Speaker) -> Progress {
+    fn find_needed(&mut self, now: Instant, speaker: &Speaker) -> Progress {
         let peers = self.peers(speaker);
         let ids = || peers.values().map(|peer| peer.id).collect();
         let Some(found) = self.needed_peers.step(speaker, ids) else {

@@ -1,7 +1,7 @@
 //! Finds the needed ones of a set of peers: some prefix is reached through no peer outside the set. Pure.
 //!
-//! Each step walks a bounded part of the tables. A route that arrives through two peers arrives through
-//! one of them first, so a peer is needed only if two walks in a row find that the same prefix depends
+//! Each step reads a bounded part of the tables. A route that arrives through two peers arrives through
+//! one of them first, so a peer is needed only if two passes in a row find that the same prefix depends
 //! on it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,20 +12,20 @@ use bgp_io::rib::{Budget, Dependence, PeerId, Progress};
 
 use crate::limits::{NEEDED_PEERS_BITE, NEEDED_PEERS_DOUBTS_MAX};
 
-/// Successive walks of the tables.
+/// Successive passes of the tables.
 #[derive(Debug, Default)]
 pub(crate) struct NeededPeers {
-    walk: Option<Walk>,
-    /// The prefixes that depended on the peers in the last walk.
+    pass: Option<Pass>,
+    /// The prefixes that depended on the peers in the last pass.
     doubts: BTreeSet<Spot>,
 }
 
-/// The result of a walk.
+/// The result of a pass.
 #[derive(Debug)]
 pub(crate) struct Found {
     /// Peers without which a prefix would become unreachable.
     pub(crate) needed: BTreeSet<PeerId>,
-    /// Peers that the next walk may find to be needed.
+    /// Peers that the next pass may find to be needed.
     pub(crate) doubted: BTreeSet<PeerId>,
 }
 
@@ -38,7 +38,7 @@ enum Spot {
 
 /// A pass over the tables, in bounded steps.
 #[derive(Debug)]
-struct Walk {
+struct Pass {
     peers: BTreeSet<PeerId>,
     needed: BTreeSet<PeerId>,
     /// The prefixes that are reached through the peers only, with these peers.
@@ -48,24 +48,24 @@ struct Walk {
 }
 
 impl NeededPeers {
-    /// Continues the walk; returns the needed peers at its end. `peers` is called only when a new walk
+    /// Continues the pass; returns the needed peers at its end. `peers` is called only when a new pass
     /// begins.
     pub(crate) fn step(
         &mut self,
         speaker: &Speaker,
         peers: impl FnOnce() -> BTreeSet<PeerId>,
     ) -> Option<Found> {
-        let mut walk = self
-            .walk
+        let mut pass = self
+            .pass
             .take()
-            .unwrap_or_else(|| Walk::new(speaker, peers()));
-        if walk.step(speaker) == Progress::More {
-            self.walk = Some(walk);
+            .unwrap_or_else(|| Pass::new(speaker, peers()));
+        if pass.step(speaker) == Progress::More {
+            self.pass = Some(pass);
             return None;
         }
-        let Walk {
+        let Pass {
             mut needed, found, ..
-        } = walk;
+        } = pass;
         let again = found.iter().filter(|(spot, _)| self.doubts.contains(spot));
         needed.extend(again.flat_map(|(_, peers)| peers));
         let doubted = found.values().flatten().copied().collect();
@@ -73,24 +73,24 @@ impl NeededPeers {
         Some(Found { needed, doubted })
     }
 
-    /// Restarts the current walk, because the set of peers has changed.
+    /// Restarts the current pass, because the set of peers has changed.
     pub(crate) fn begin_again(&mut self) {
-        self.walk = None;
+        self.pass = None;
     }
 
-    /// Restarts the walk and discards earlier results.
+    /// Restarts the pass and discards earlier results.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }
 
     #[cfg(test)]
     pub(crate) fn is_under_way(&self) -> bool {
-        self.walk.is_some()
+        self.pass.is_some()
     }
 
     #[cfg(test)]
     pub(crate) fn set_under_way(&mut self) {
-        self.walk = Some(Walk {
+        self.pass = Some(Pass {
             peers: BTreeSet::new(),
             needed: BTreeSet::new(),
             found: BTreeMap::new(),
@@ -100,7 +100,7 @@ impl NeededPeers {
     }
 }
 
-impl Walk {
+impl Pass {
     fn new(speaker: &Speaker, peers: BTreeSet<PeerId>) -> Self {
         Self {
             peers,
@@ -163,7 +163,7 @@ mod tests {
     use crate::make_before_break::tests::network::Network;
     use crate::make_before_break::tests::node;
 
-    /// A peer is needed after the second walk. With too many doubts to remember, it is needed after
+    /// A peer is needed after the second pass. With too many doubts to remember, it is needed after
     /// the first.
     #[test]
     fn peer_with_too_many_doubts_is_needed_at_once() {
@@ -179,16 +179,16 @@ mod tests {
             let speaker = network.speaker(1);
             let peers: BTreeSet<PeerId> = speaker.peers().map(|peer| peer.id).collect();
             let mut needed_peers = NeededPeers::default();
-            let mut walk = || loop {
+            let mut pass = || loop {
                 if let Some(found) = needed_peers.step(speaker, || peers.clone()) {
                     assert!(needed_peers.doubts.len() <= NEEDED_PEERS_DOUBTS_MAX);
                     break found;
                 }
             };
-            let first = walk();
+            let first = pass();
             assert_eq!(first.doubted, peers);
             assert_eq!(first.needed == peers, at_once, "{routes} routes");
-            assert_eq!(walk().needed, peers, "{routes} routes");
+            assert_eq!(pass().needed, peers, "{routes} routes");
         }
     }
 }

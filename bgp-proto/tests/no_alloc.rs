@@ -1,4 +1,4 @@
-//! Splitting an UPDATE, hashing its attributes and walking its routes does not allocate.
+//! Splitting an UPDATE, hashing its attributes and iterating over its routes does not allocate.
 #![allow(clippy::unwrap_used)] // helpers of tests
 
 mod counting;

@@ -31,7 +31,7 @@ use crate::{
         FEED_BITE_OCTETS_MAX, FEED_PREFIXES, SENT_KEY_OCTETS, SENT_PASS_EVERY, SENT_PATH_OCTETS,
         SILENT_STEPS_MAX,
     },
-    member::{Lost, MemberState, Mode, Walk, WalkEnd, queue},
+    member::{Dump, DumpEnd, Lost, MemberState, Mode, queue},
     outlet::Outlet,
 };
 
@@ -251,7 +251,7 @@ impl Limited {
     /// Performs one step of the member. Breaks if there is nothing to do now.
     pub(crate) fn step(
         &mut self,
-        walk: &Walk,
+        dump: &Dump,
         member: &mut MemberState,
         session: &mut Outlet<'_>,
         rib: &mut Rib,
@@ -262,19 +262,19 @@ impl Limited {
             (_, Some(cursor)) => (cursor, true),
             (_, None) => return Ok(ControlFlow::Break(())),
         };
-        let (family, octets_max) = (walk.family, FEED_BITE_OCTETS_MAX);
+        let (family, octets_max) = (dump.family, FEED_BITE_OCTETS_MAX);
         let mut sink = LimitedSink {
-            encoder: Encoder::new(family, walk.params, octets_max, BytesMut::new()),
-            member: walk.peer,
+            encoder: Encoder::new(family, dump.params, octets_max, BytesMut::new()),
+            member: dump.peer,
             adds,
-            targets: self.selects.then(|| rib.route_targets(walk.peer)),
+            targets: self.selects.then(|| rib.route_targets(dump.peer)),
             wanted: (0, true),
             out: self,
         };
         let (mut cursor, budget) = (from, Budget(FEED_PREFIXES));
-        let progress = rib.export_private(walk.group, family, &mut cursor, budget, &mut sink);
-        let pieces = sink.encoder.finish_exact(&walk.encoded);
-        queue(session, walk.peer, &pieces);
+        let progress = rib.export_private(dump.group, family, &mut cursor, budget, &mut sink);
+        let pieces = sink.encoder.finish_exact(&dump.encoded);
+        queue(session, dump.peer, &pieces);
         self.silent_steps = match pieces.is_empty() {
             true => self.silent_steps + 1,
             false => 0,
@@ -286,8 +286,8 @@ impl Limited {
                 let mode = Mode::Private(cursor, FeedPlace::ELSEWHERE);
                 member.mode = mode;
                 if progress == Progress::Done {
-                    *member = member.walked(cursor, family, mode, session);
-                    self.idle = member.walk_end == WalkEnd::Nothing;
+                    *member = member.dumped(cursor, family, mode, session);
+                    self.idle = member.dump_end == DumpEnd::Nothing;
                     self.silent_steps = 0;
                 }
             }

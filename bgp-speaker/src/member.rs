@@ -21,7 +21,7 @@ pub(crate) enum Mode {
 pub(crate) struct MemberState {
     pub(crate) mode: Mode,
     /// The message after the full table dump in progress.
-    pub(crate) walk_end: WalkEnd,
+    pub(crate) dump_end: DumpEnd,
     /// Whether another dump follows, and with which markers.
     pub(crate) again: Option<RefreshMarkers>,
 }
@@ -39,24 +39,24 @@ impl MemberState {
         }
         Self {
             mode: Mode::Private(from.refreshed(), FeedPlace::ELSEWHERE),
-            walk_end: WalkEnd::EndOfRefresh(markers),
+            dump_end: DumpEnd::EndOfRefresh(markers),
             again: None,
         }
     }
 
     /// Returns the state of a member that has read everything up to `cursor`: its dump ends with its
     /// message. It continues in `mode`, or with another dump.
-    pub(crate) fn walked(
+    pub(crate) fn dumped(
         self,
         cursor: Cursor,
         family: Family,
         mode: Mode,
         session: &mut Outlet<'_>,
     ) -> Self {
-        let end = match self.walk_end {
-            WalkEnd::Nothing => None,
-            WalkEnd::EndOfRib => Some(message(|out| UpdateWriter::end_of_rib(out, family))),
-            WalkEnd::EndOfRefresh(markers) => markers.message(family, RefreshSubtype::End),
+        let end = match self.dump_end {
+            DumpEnd::Nothing => None,
+            DumpEnd::EndOfRib => Some(message(|out| UpdateWriter::end_of_rib(out, family))),
+            DumpEnd::EndOfRefresh(markers) => markers.message(family, RefreshSubtype::End),
         };
         if let Some(end) = end {
             session.queue(end);
@@ -65,7 +65,7 @@ impl MemberState {
             Some(markers) => Self::refreshed(cursor, family, markers, session),
             None => Self {
                 mode,
-                walk_end: WalkEnd::Nothing,
+                dump_end: DumpEnd::Nothing,
                 again: None,
             },
         }
@@ -74,7 +74,7 @@ impl MemberState {
 
 /// The end of a full table dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WalkEnd {
+pub(crate) enum DumpEnd {
     /// None; or there is no such dump.
     Nothing,
     /// The End-of-RIB marker after the first one (RFC 4724 §2).
@@ -105,7 +105,7 @@ impl RefreshMarkers {
 pub(crate) struct Lost;
 
 /// The parameters of one private dump.
-pub(crate) struct Walk {
+pub(crate) struct Dump {
     pub(crate) group: GroupId,
     pub(crate) family: Family,
     pub(crate) peer: PeerId,

@@ -25,7 +25,7 @@ use crate::{
     limits::{
         BITE_OCTETS_MAX, BITE_PREFIXES, FEED_BITE_OCTETS_MAX, FEED_PREFIXES, RING_OCTETS_MAX,
     },
-    member::{Lost, MemberState, Mode, RefreshMarkers, Walk, WalkEnd, queue},
+    member::{Dump, DumpEnd, Lost, MemberState, Mode, RefreshMarkers, queue},
     octets::Encoded,
     outlet::Outlet,
     segment::{Ring, Segment},
@@ -125,7 +125,7 @@ impl OutGroup {
         for family in families.iter() {
             let member = MemberState {
                 mode: Mode::Private(Cursor::initial(), FeedPlace::ELSEWHERE),
-                walk_end: WalkEnd::EndOfRib,
+                dump_end: DumpEnd::EndOfRib,
                 again: None,
             };
             let group = self.families.entry(family).or_default();
@@ -152,7 +152,7 @@ impl OutGroup {
         let Some(member) = group.members.get_mut(&peer) else {
             return;
         };
-        if member.walk_end != WalkEnd::Nothing {
+        if member.dump_end != DumpEnd::Nothing {
             member.again = Some(markers);
             return;
         }
@@ -274,7 +274,7 @@ impl OutGroup {
                         group.taken(next);
                     }
                     Mode::Private(cursor, at) => {
-                        let walk = Walk {
+                        let dump = Dump {
                             group: self.id,
                             family,
                             peer,
@@ -282,7 +282,7 @@ impl OutGroup {
                             encoded: self.encoded.clone(),
                         };
                         if let Some(limited) = group.limited.get_mut(&peer) {
-                            match limited.step(&walk, member, session, rib)? {
+                            match limited.step(&dump, member, session, rib)? {
                                 ControlFlow::Continue(()) => continue,
                                 ControlFlow::Break(()) => break,
                             }
@@ -292,7 +292,7 @@ impl OutGroup {
                             member.mode = Mode::Private(bite.to, at);
                             continue;
                         }
-                        group.walk(&walk, cursor, session, rib)?;
+                        group.step_dump(&dump, cursor, session, rib)?;
                     }
                 }
             }
@@ -548,22 +548,22 @@ impl FamilyGroup {
     }
 
     /// Performs one step of a private dump; at its end the member joins the ring.
-    fn walk(
+    fn step_dump(
         &mut self,
-        walk: &Walk,
+        dump: &Dump,
         from: Cursor,
         session: &mut Outlet<'_>,
         rib: &mut Rib,
     ) -> Result<(), Lost> {
         let octets_max = FEED_BITE_OCTETS_MAX;
-        let mut encoder = Encoder::new(walk.family, walk.params, octets_max, BytesMut::new());
+        let mut encoder = Encoder::new(dump.family, dump.params, octets_max, BytesMut::new());
         let mut cursor = from;
         let budget = Budget(FEED_PREFIXES);
         let progress =
-            rib.export_private(walk.group, walk.family, &mut cursor, budget, &mut encoder);
-        let pieces = encoder.finish_exact(&walk.encoded);
-        queue(session, walk.peer, &pieces);
-        let Some(member) = self.members.get_mut(&walk.peer) else {
+            rib.export_private(dump.group, dump.family, &mut cursor, budget, &mut encoder);
+        let pieces = encoder.finish_exact(&dump.encoded);
+        queue(session, dump.peer, &pieces);
+        let Some(member) = self.members.get_mut(&dump.peer) else {
             return Ok(());
         };
         match progress {
@@ -576,7 +576,7 @@ impl FamilyGroup {
         }
         self.feed.push(from, cursor, pieces);
         let joined = Mode::Shared(self.ring.tip());
-        *member = member.walked(cursor, walk.family, joined, session);
+        *member = member.dumped(cursor, dump.family, joined, session);
         Ok(())
     }
 }

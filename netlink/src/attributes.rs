@@ -8,7 +8,7 @@ use crate::Row;
 const HEADER_OCTETS: usize = 4;
 
 /// Returns type and value of each attribute, in order; ends at the first that does not fit.
-pub fn walk(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub fn iterate(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let (length, kind) = header(octets)?;
         let value = octets.get(HEADER_OCTETS..length)?;
@@ -20,7 +20,7 @@ pub fn walk(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 
 /// Returns the value of the first attribute of this type.
 pub fn find(octets: &[u8], kind: u16) -> Option<&[u8]> {
-    walk(octets)
+    iterate(octets)
         .find(|(found, _)| *found == kind)
         .map(|(_, value)| value)
 }
@@ -49,15 +49,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_octets_are_walked_to_an_end() {
+    fn iteration_over_any_octets_ends() {
         let one = [6, 0, 2, 0x80, b'a', 0, 0, 0, 4, 0, 3, 0];
-        let found: Vec<_> = walk(&one).collect();
+        let found: Vec<_> = iterate(&one).collect();
         assert_eq!(found, [(2, &b"a\0"[..]), (3, &[][..])]);
         assert_eq!(text(find(&one, 2).unwrap()), "a");
         for end in 0..one.len() {
-            assert!(walk(&one[..end]).count() < 2);
+            assert!(iterate(&one[..end]).count() < 2);
         }
-        assert_eq!(walk(&[0; 64]).count(), 0);
-        assert_eq!(walk(&[0xff; 64]).count(), 0);
+        assert_eq!(iterate(&[0; 64]).count(), 0);
+        assert_eq!(iterate(&[0xff; 64]).count(), 0);
     }
 }

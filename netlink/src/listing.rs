@@ -2,7 +2,7 @@
 
 use netlink_packet_netfilter::nftables::NfTablesMessage;
 
-use crate::attributes::{find, of_netfilter, text, walk};
+use crate::attributes::{find, iterate, of_netfilter, text};
 use crate::nftables::inet;
 use crate::{Refused, Requests, Row};
 
@@ -56,7 +56,7 @@ pub fn chain_of(rule: &Row) -> Option<String> {
 
 /// Returns name and data of each of the [`RULE_EXPRESSIONS`].
 pub fn expressions(list: &[u8]) -> impl Iterator<Item = (String, &[u8])> {
-    walk(list).map(|(_, expression)| {
+    iterate(list).map(|(_, expression)| {
         let name = find(expression, EXPRESSION_NAME).map(text);
         let data = find(expression, EXPRESSION_DATA);
         (name.unwrap_or_default(), data.unwrap_or_default())
@@ -74,7 +74,9 @@ pub fn packets(rule: &Row) -> Option<u64> {
 /// Returns the elements of a part of a set.
 pub fn elements(part: &Row) -> impl Iterator<Item = &[u8]> {
     let list = find(of_netfilter(part), ELEMENTS);
-    list.into_iter().flat_map(walk).map(|(_, element)| element)
+    list.into_iter()
+        .flat_map(iterate)
+        .map(|(_, element)| element)
 }
 
 #[cfg(test)]

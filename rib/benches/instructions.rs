@@ -26,7 +26,7 @@ const ROUTES: usize = 50_000;
 const STEPS: [Step; 10] = [
     Step {
         name: "decode",
-        what: "cut UPDATEs, find their attributes, walk their routes",
+        what: "cut UPDATEs, find their attributes, iterate over their routes",
         run: decode,
     },
     Step {

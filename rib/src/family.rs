@@ -69,7 +69,7 @@ pub(crate) trait Tables: Debug + Send {
         place: (&mut Cursor, Budget),
         reader: &mut dyn FnMut(Change<'_>),
     ) -> Progress;
-    /// Performs one step of a group's shared walk, or of that of members at `own`.
+    /// Performs one step of a group at its shared cursor, or of members at `own`.
     fn export(
         &mut self,
         shared: &mut Shared,

@@ -1,10 +1,10 @@
 //! Paths of a peer from before its restarts and refreshes.
 //!
 //! Every path stores the epoch of its peer and family in which it was last announced. Marking all
-//! paths of a peer as stale is then one step, not a walk: the epoch advances, and paths are
-//! distinguished by their age in epochs. Three thresholds define the meaning of an age: removed
-//! (RFC 4271 §8.2.2), stale since a restart (RFC 4724 §4.2), or not sent again in a refresh in
-//! progress (RFC 7313 §4). A second restart removes the paths that were already stale.
+//! paths of a peer as stale is then one step, not a pass over the table: the epoch advances, and
+//! paths are distinguished by their age in epochs. Three thresholds define the meaning of an age:
+//! removed (RFC 4271 §8.2.2), stale since a restart (RFC 4724 §4.2), or not sent again in a refresh
+//! in progress (RFC 7313 §4). A second restart removes the paths that were already stale.
 
 use crate::limits::EPOCHS_MAX;
 use crate::path::Path;

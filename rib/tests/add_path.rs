@@ -145,7 +145,7 @@ fn stuck_member_costs_bounded_identifiers() {
     receive(&mut rib, 1, 0, Some(0));
     receive(&mut rib, 2, 0, Some(0));
     export(&mut rib, group, &mut reads);
-    // Both were members of the shared walk until now.
+    // Both were at the shared cursor until now.
     lags.holds.clone_from(&reads.holds);
     let mut cursor = rib.group_cursor(group, FAMILY);
     for round in 1..1000 {
@@ -160,8 +160,8 @@ fn stuck_member_costs_bounded_identifiers() {
     receive(&mut rib, 2, 0, Some(9));
     export(&mut rib, group, &mut reads);
     loop {
-        let walk = rib.export_private(group, FAMILY, &mut cursor, Budget(1), &mut lags);
-        if walk == Progress::Done {
+        let progress = rib.export_private(group, FAMILY, &mut cursor, Budget(1), &mut lags);
+        if progress == Progress::Done {
             break;
         }
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use netlink::attributes::{find, of_netfilter, walk};
+use netlink::attributes::{find, iterate, of_netfilter};
 use netlink::nftables::NETLINK_NETFILTER;
 use netlink::{Refused, Requests, Row};
 use netlink_packet_core::{DefaultNla, NLA_F_NESTED};
@@ -58,7 +58,7 @@ fn message(family: NetfilterProtoFamily, message: ConntrackMessage) -> Netfilter
 /// Builds the deletion of a connection, identified by its original tuple and zone as the kernel
 /// reported them.
 fn deletion(family: NetfilterProtoFamily, row: &Row) -> NetfilterMessage {
-    let named = walk(of_netfilter(row)).filter(|(kind, _)| matches!(*kind, ORIGINAL | ZONE));
+    let named = iterate(of_netfilter(row)).filter(|(kind, _)| matches!(*kind, ORIGINAL | ZONE));
     let attributes = named.map(|(kind, value)| {
         let nested = if kind == ORIGINAL { NLA_F_NESTED } else { 0 };
         DefaultNla::new(kind | nested, value.into())
@@ -71,10 +71,10 @@ fn deletion(family: NetfilterProtoFamily, row: &Row) -> NetfilterMessage {
 }
 
 fn concerns(row: &Row, addresses: &BTreeSet<IpAddr>) -> bool {
-    walk(of_netfilter(row))
+    iterate(of_netfilter(row))
         .filter(|(kind, _)| matches!(*kind, ORIGINAL | REPLY))
         .filter_map(|(_, tuple)| find(tuple, ADDRESSES))
-        .flat_map(walk)
+        .flat_map(iterate)
         .filter_map(|(_, address)| of_octets(address))
         .any(|address| addresses.contains(&address))
 }

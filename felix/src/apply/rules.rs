@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use netlink::attributes::{find, of_netfilter, text, walk};
+use netlink::attributes::{find, iterate, of_netfilter, text};
 use netlink::listing::{self, RULE_EXPRESSIONS, expressions};
 use netlink::nftables::{self, ERESTART, OpenError, generation};
 use netlink::{Refused, Requests, Row, message};
@@ -479,7 +479,7 @@ fn after(generation: u32) -> u32 {
 }
 
 fn add_rule(row: &Row, digester: &mut Digester) {
-    for (kind, value) in walk(of_netfilter(row)) {
+    for (kind, value) in iterate(of_netfilter(row)) {
         digester.add(&kind.to_be_bytes());
         if kind != RULE_EXPRESSIONS {
             digester.add(value);

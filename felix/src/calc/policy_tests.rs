@@ -210,7 +210,7 @@ proptest! {
         for packet in packets {
             for ingress in [true, false] {
                 let chain = if ingress { "to-tap1" } else { "from-tap1" };
-                let passes = walk(&desired, chain, &packet) == Some(true);
+                let passes = evaluate(&desired, chain, &packet) == Some(true);
                 prop_assert_eq!(passes, reference(&stored, ingress, &packet), "{} {:?}", chain, packet);
             }
         }
@@ -273,7 +273,7 @@ fn any_packet() -> impl Strategy<Value = Packet> {
 }
 
 /// Evaluates the chains of the packet filter for it; `None` if they return.
-fn walk(desired: &Desired, chain: &str, packet: &Packet) -> Option<bool> {
+fn evaluate(desired: &Desired, chain: &str, packet: &Packet) -> Option<bool> {
     for rule in &desired.rules().chains[chain].rules {
         if !rule.matches.iter().all(|m| holds(desired, m, packet)) {
             continue;
@@ -283,7 +283,7 @@ fn walk(desired: &Desired, chain: &str, packet: &Packet) -> Option<bool> {
             Action::Verdict(Verdict::Drop) => return Some(false),
             Action::Verdict(Verdict::Return) => return None,
             Action::Verdict(Verdict::Jump(to)) => {
-                if let Some(fate) = walk(desired, to, packet) {
+                if let Some(fate) = evaluate(desired, to, packet) {
                     return Some(fate);
                 }
             }

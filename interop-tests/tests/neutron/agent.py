@@ -13,7 +13,7 @@ from networking_calico.agent import dhcp_agent
 for context in (privileged.default, privileged.dhcp_release_cmd, privileged.link_cmd):
     context.set_client_mode(False)
 
-# The agent changes the cache while it walks over this.
+# The agent changes the cache while it iterates over this.
 agent.NetworkCache.get_network_ids = lambda self: list(self.cache)
 
 

@@ -1,5 +1,5 @@
-//! The output for the members of a group in one step: of the shared walk, or for private members,
-//! which have just been established or could not keep pace.
+//! The output for the members of a group in one step: for the members at the shared cursor, or for
+//! private members, which have just been established or could not keep pace.
 //!
 //! Members at the same cursor may use the same output, even at different times: the output from one
 //! cursor to the next remains valid for any other member that is at the first and continues from
@@ -7,8 +7,8 @@
 //!
 //! Private members always receive the current state, which may be newer than the group's last
 //! output. If it is, the group's entry is marked stale; when the group reaches the slot, all
-//! members receive its whole state. So a member may join the shared walk whenever it has read the
-//! log to its end.
+//! members receive its whole state. So a member may continue at the shared cursor
+//! whenever it has read the log to its end.
 
 use core::ops::ControlFlow;
 
@@ -18,16 +18,16 @@ use super::paths::Choice;
 use super::rules::{GroupRules, SendPaths};
 use super::runs::Runs;
 use super::sent::{Repeat, Word};
-use super::walk::{View, Visit};
+use super::visit::{View, Visit};
 use crate::peer::PeerId;
 use crate::table::Key;
 
-/// One step of a walk.
+/// One step of a reader.
 #[derive(Debug)]
 pub(super) struct Bite<'b> {
     pub(super) rules: &'b GroupRules,
     pub(super) held: &'b mut AdjRibOut,
-    /// Whether it is a walk of private members.
+    /// Whether it is a step of private members.
     pub(super) by_themselves: bool,
     /// Whether a route is sent back to its source ([`GroupRules::echoes`]).
     pub(super) echoes: bool,

@@ -8,8 +8,8 @@
 pub struct Cursor {
     /// The next version of the log to read.
     pub(super) at: u64,
-    /// The next slot of the dump; [`WALKED`] if the dump is complete.
-    pub(super) walk: u32,
+    /// The next slot of the dump; [`DUMPED`] if the dump is complete.
+    pub(super) dump_at: u32,
     /// The reader has read all withdrawals below this version.
     pub(super) read_below: u64,
     /// The reader had no routes when the dump began.
@@ -17,7 +17,7 @@ pub struct Cursor {
 }
 
 /// The dump is complete.
-pub(super) const WALKED: u32 = u32::MAX;
+pub(super) const DUMPED: u32 = u32::MAX;
 /// The dump has not begun: nothing has been read, nothing is missed.
 pub(super) const UNSTARTED: u64 = u64::MAX;
 
@@ -27,7 +27,7 @@ impl Cursor {
     pub const fn initial() -> Self {
         Self {
             at: UNSTARTED,
-            walk: 0,
+            dump_at: 0,
             read_below: UNSTARTED,
             fresh: true,
         }
@@ -43,7 +43,7 @@ impl Cursor {
         // A reader that follows the log receives withdrawals there: the dump need not repeat them.
         let fresh = self.fresh || self.has_full_table();
         Self {
-            walk: 0,
+            dump_at: 0,
             fresh,
             ..self
         }
@@ -57,7 +57,7 @@ impl Cursor {
             return self;
         }
         Self {
-            walk: 0,
+            dump_at: 0,
             fresh: false,
             ..self
         }
@@ -66,14 +66,14 @@ impl Cursor {
     /// Returns whether the dump is complete, so that the reader only follows changes.
     #[must_use]
     pub const fn has_full_table(&self) -> bool {
-        self.walk == WALKED
+        self.dump_at == DUMPED
     }
 
     /// Returns the position of a reader that has read everything below `version`.
     pub(crate) const fn following(version: u64) -> Self {
         Self {
             at: version,
-            walk: WALKED,
+            dump_at: DUMPED,
             read_below: version,
             fresh: false,
         }
@@ -81,7 +81,7 @@ impl Cursor {
 
     /// Returns whether a slot of this index and version has not been read yet.
     pub(super) const fn is_ahead(&self, slot: u32, version: u64) -> bool {
-        version >= self.at || (self.walk != WALKED && slot >= self.walk)
+        version >= self.at || (self.dump_at != DUMPED && slot >= self.dump_at)
     }
 
     /// Returns the oldest version of the log that it needs.

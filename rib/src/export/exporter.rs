@@ -20,7 +20,7 @@ use super::rules::GroupId;
 use super::runs::Runs;
 use super::sent::SentIds;
 use super::sink::ExportSink;
-use super::walk::{View, Visit, walk};
+use super::visit::{View, Visit, advance};
 use crate::adj_rib_in::AdjRibsIn;
 use crate::bite::{Budget, Progress};
 use crate::config::{RibLimits, RibStats};
@@ -251,7 +251,7 @@ impl Exporter {
         })
     }
 
-    /// Returns the position of a group's shared walk.
+    /// Returns the cursor that the members of a group share.
     pub(crate) fn group_cursor(
         &mut self,
         shared: &Shared,
@@ -346,10 +346,10 @@ impl Exporter {
             ControlFlow::Continue(1)
         };
         let place = (cursor, budget.0);
-        walk(&self.log, view, place, &mut self.scratch.slots, visit).0
+        advance(&self.log, view, place, &mut self.scratch.slots, visit).0
     }
 
-    /// Performs one step for the members of a group: of its shared walk, or of private members at
+    /// Performs one step for the members of a group: at its shared cursor, or for private members at
     /// `own`. See [`crate::Rib::export`] and [`crate::Rib::export_private`].
     pub(crate) fn export<K: Key>(
         &mut self,
@@ -401,7 +401,7 @@ impl Exporter {
         let progress = match rules.send_paths(*family) {
             None => {
                 let place = (&mut cursor, budget.0);
-                walk(log, view, place, slots, |view, visit| {
+                advance(log, view, place, slots, |view, visit| {
                     let announcements = bite.route(view, visit);
                     bite.count(announcements)
                 })
@@ -413,7 +413,7 @@ impl Exporter {
                 let mut left = budget.0.max(1);
                 loop {
                     let place = (&mut cursor, left.min(PATH_BITE_PREFIXES));
-                    let (progress, cost) = walk(log, view, place, slots, |view, visit| {
+                    let (progress, cost) = advance(log, view, place, slots, |view, visit| {
                         let version = paths.map_or(0, |paths| paths.version(visit.at));
                         let announcements =
                             bite.paths(view, visit, (send, version), &mut scratch.choice);

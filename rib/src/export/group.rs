@@ -1,4 +1,4 @@
-//! Update groups: peers that receive the same routes share one walk of the log.
+//! Update groups: peers that receive the same routes share one cursor of the log.
 //!
 //! A group stores, for every slot, the peer whose route its members hold. That is sufficient to
 //! exclude a member's own routes, and to withdraw a route from a member whose own route becomes the
@@ -18,7 +18,7 @@ use crate::table::Key;
 /// No peer's route.
 const NO_SOURCE: u16 = u16::MAX;
 
-/// The Adj-RIB-Out of a group's members in one family, and the position of their shared walk.
+/// The Adj-RIB-Out of a group's members in one family, and their shared cursor.
 #[derive(Debug)]
 pub(crate) struct AdjRibOut {
     cursor: Cursor,
@@ -34,7 +34,7 @@ pub(crate) struct AdjRibOut {
     stale_below: u64,
 }
 
-/// The possible state of the members of a walk for a slot.
+/// The possible state of members for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
     Nothing,
@@ -67,7 +67,8 @@ impl AdjRibOut {
         self.stale.resize(table_len.div_ceil(64) as usize, u64::MAX);
     }
 
-    /// Takes the state of the shared walk's members for a slot, which is about to be sent to them.
+    /// Takes the state of the members at the shared cursor for a slot, which is about to be sent to
+    /// them.
     pub(super) fn take_held(&mut self, slot: u32) -> Held {
         let source = self.sources.get(slot as usize).copied();
         match source.filter(|&source| source != NO_SOURCE) {
@@ -77,7 +78,7 @@ impl AdjRibOut {
         }
     }
 
-    /// Records that the members of the shared walk hold the route of this peer, or none.
+    /// Records that the members at the shared cursor hold the route of this peer, or none.
     pub(super) fn set_source(&mut self, slot: u32, source: Option<PeerId>) {
         let at = slot as usize;
         let source = source.map_or(NO_SOURCE, |source| source.0);

@@ -7,7 +7,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::cursor::{Cursor, UNSTARTED, WALKED};
+use super::cursor::{Cursor, DUMPED, UNSTARTED};
 use crate::bite::Progress;
 
 /// The entry's slot has changed again since, or was removed.
@@ -134,11 +134,11 @@ impl Log {
     ) -> Step {
         slots.clear();
         self.place(cursor);
-        if cursor.walk != WALKED {
+        if cursor.dump_at != DUMPED {
             let fresh = cursor.fresh;
-            let end = table_len.min(cursor.walk.saturating_add(budget));
-            slots.extend(cursor.walk..end);
-            cursor.walk = end;
+            let end = table_len.min(cursor.dump_at.saturating_add(budget));
+            slots.extend(cursor.dump_at..end);
+            cursor.dump_at = end;
             if end == table_len {
                 *cursor = Cursor::following(cursor.at);
             }
@@ -167,7 +167,7 @@ impl Log {
         } else if self.is_cut_before(cursor) {
             *cursor = Cursor {
                 at: self.next(),
-                walk: 0,
+                dump_at: 0,
                 read_below: cursor.read_below,
                 fresh: false,
             };
@@ -190,7 +190,7 @@ impl Log {
     }
 
     fn progress(&self, cursor: &Cursor) -> Progress {
-        if cursor.walk == WALKED && cursor.at >= self.next() {
+        if cursor.dump_at == DUMPED && cursor.at >= self.next() {
             Progress::Done
         } else {
             Progress::More
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn member_that_falls_behind_walks_alone() {
+    fn member_that_falls_behind_reads_alone() {
         let mut log = Log::default();
         let mut slow = Cursor::following(1);
         for slot in 0..100 {
@@ -321,12 +321,12 @@ mod tests {
                     }
                     Event::Read { reader, budget } => {
                         let (slots, progress) = read(&log, &mut cursors[reader], budget);
-                        let (walk, changes) = &mut owed[reader];
-                        let source = if walk.is_empty() { &mut *changes } else { &mut *walk };
+                        let (dump, changes) = &mut owed[reader];
+                        let source = if dump.is_empty() { &mut *changes } else { &mut *dump };
                         let expected: Vec<u32> =
                             source.drain(..source.len().min(budget as usize)).collect();
                         prop_assert_eq!(slots, expected);
-                        let done = walk.is_empty() && changes.is_empty();
+                        let done = dump.is_empty() && changes.is_empty();
                         prop_assert_eq!(progress == Progress::Done, done);
                     }
                     Event::Again(reader) => {

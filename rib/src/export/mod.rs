@@ -14,7 +14,7 @@ pub(crate) mod rules;
 mod runs;
 mod sent;
 mod sink;
-mod walk;
+mod visit;
 
 pub use changes::{Change, Route, RoutePath};
 pub use cursor::Cursor;
@@ -23,4 +23,4 @@ pub use rules::{GroupId, GroupRules, NextHopMode, SendPaths};
 pub use sink::{ExportSink, Room, Run};
 
 pub(crate) use exporter::Exporter;
-pub(crate) use walk::View;
+pub(crate) use visit::View;

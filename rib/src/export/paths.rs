@@ -10,7 +10,7 @@ use super::group::AdjRibOut;
 use super::rules::{GroupRules, SendPaths};
 use super::runs::{Runs, evaluate};
 use super::sent::{Chosen, SentIds};
-use super::walk::View;
+use super::visit::View;
 use crate::adj_rib_in::AdjRibsIn;
 use crate::decide::{Candidate, pick};
 use crate::peer::PeerId;

@@ -8,7 +8,7 @@ use bgp_proto::{FamilyRow, Net, Nlri};
 use super::rules::{self, GroupId, GroupRules, Origin};
 use super::sent::Chosen;
 use super::sink::{ExportSink, Run};
-use super::walk::View;
+use super::visit::View;
 use crate::attributes::{AttrId, LOCAL_PREF_DEFAULT};
 use crate::path::Path;
 use crate::peer::PeerId;

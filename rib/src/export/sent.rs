@@ -38,7 +38,7 @@ struct Sent {
     /// Whether the path is selected, by the last selection for the slot.
     chosen: bool,
     received_id: u32,
-    /// The state that the members of the shared walk hold under it. `None` if they hold none: it
+    /// The state that the members at the shared cursor hold under it. `None` if they hold none: it
     /// was withdrawn, but private members may not have received that; or it was sent to private
     /// members only, and the group's entry is stale.
     stamp: Option<Stamp>,
@@ -236,7 +236,7 @@ impl SentIds {
         }
     }
 
-    /// Returns the messages that update the members of the shared walk to `chosen`, which is in the
+    /// Returns the messages that update the members at the shared cursor to `chosen`, which is in the
     /// order of keys, at a version of the slot.
     pub(crate) fn update_group<'c>(
         &mut self,
@@ -264,7 +264,7 @@ impl SentIds {
     }
 
     /// Returns the messages that update a private member to `chosen` from any state. Also returns
-    /// whether the members of the shared walk hold another state.
+    /// whether the members at the shared cursor hold another state.
     pub(crate) fn update_member<'c>(
         &mut self,
         (slot, version): (u32, u64),

@@ -1,4 +1,4 @@
-//! One walk of a table with a budget for everything that concerns many prefixes at once: paths of
+//! One pass over a table with a budget for everything that concerns many prefixes at once: paths of
 //! disconnected peers, paths that were not sent again, changed next hops, changed policies, and
 //! ranges of prefixes to be evaluated again.
 
@@ -63,13 +63,13 @@ impl Requested {
     }
 }
 
-/// The position of the walk. It proceeds in rounds; a request during a round is done by the end of
+/// The position of the pass. It proceeds in rounds; a request during a round is done by the end of
 /// the next one, whatever is requested later.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     at: u32,
     round: u64,
-    /// The walk stops when this round is reached.
+    /// The pass stops when this round is reached.
     until: u64,
     /// The next hops' clock at the last request.
     clock: u64,
@@ -120,7 +120,7 @@ impl Sweep {
         self.request();
     }
 
-    /// Returns the next slot of the walk; `None` at the end of a round.
+    /// Returns the next slot of the pass; `None` at the end of a round.
     fn next(&mut self, table_len: u32) -> Option<u32> {
         if self.at == 0 {
             self.reevaluated = self.requested.take();
@@ -145,7 +145,7 @@ impl Sweep {
 }
 
 impl<K: Key> FamilyTable<K> {
-    /// Advances the walk by one unit of work. Returns how many paths were evaluated again, which is
+    /// Advances the pass by one unit of work. Returns how many paths were evaluated again, which is
     /// additional work.
     pub(super) fn sweep_unit(&mut self, shared: &mut Shared) -> u32 {
         let mut evaluated = 0;

@@ -95,7 +95,7 @@ pub enum Event {
         peer: u16,
         budget: u32,
     },
-    /// A member leaves the shared walk and becomes private.
+    /// A member leaves the shared cursor and becomes private.
     Lag {
         peer: u16,
     },

@@ -16,7 +16,7 @@ pub fn check(world: &World) -> Vec<String> {
             if machine.node.is_none() {
                 continue;
             }
-            match walk(world, start, net.addr()) {
+            match forward(world, start, net.addr()) {
                 Ok(Some((at, index))) if places.get(&at) == Some(&index) => {}
                 Ok(None) => {}
                 Ok(Some((at, _))) => {
@@ -32,7 +32,7 @@ pub fn check(world: &World) -> Vec<String> {
 
 /// Follows a packet: returns the node and interface at which it leaves the fabric, or `None` if a
 /// foreign route for exactly this address takes it.
-fn walk(world: &World, start: usize, to: IpAddr) -> Result<Option<(usize, u32)>, String> {
+fn forward(world: &World, start: usize, to: IpAddr) -> Result<Option<(usize, u32)>, String> {
     let mut at = start;
     for _ in 0..=world.machines.len() {
         let machine = world.machines.get(at).ok_or("reaches no machine")?;

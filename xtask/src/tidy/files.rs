@@ -92,7 +92,7 @@ pub fn tracked(root: &Path) -> anyhow::Result<Vec<File>> {
 fn listed(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !root.join(".git").exists() {
         let mut paths = Vec::new();
-        walk(root, Path::new(""), &mut paths)?;
+        collect_files(root, Path::new(""), &mut paths)?;
         return Ok(paths);
     }
     let output = Command::new("git")
@@ -122,13 +122,13 @@ fn listed(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
         .collect())
 }
 
-fn walk(root: &Path, below: &Path, paths: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+fn collect_files(root: &Path, below: &Path, paths: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(root.join(below))? {
         let entry = entry?;
         let path = below.join(entry.file_name());
         if entry.file_type()?.is_dir() {
             if entry.file_name() != "target" {
-                walk(root, &path, paths)?;
+                collect_files(root, &path, paths)?;
             }
         } else {
             paths.push(path);

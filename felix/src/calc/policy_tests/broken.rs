@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{PREFIX, Packet, calculator_of, change, endpoint, policy, walk};
+use super::{PREFIX, Packet, calculator_of, change, endpoint, evaluate, policy};
 use crate::calc::Calculator;
 use crate::calc::tests::Recomputed as _;
 use crate::render::{Action, ConnectionStates, Match, Rule, Side};
@@ -21,7 +21,7 @@ fn between(ingress: bool) -> Packet {
 /// Returns whether `vm1` may receive, and whether it may send.
 fn open_sides(calculator: &Calculator) -> [bool; 2] {
     [(true, "to-tap1"), (false, "from-tap1")].map(|(ingress, chain)| {
-        walk(&calculator.clone().recomputed(), chain, &between(ingress)) == Some(true)
+        evaluate(&calculator.clone().recomputed(), chain, &between(ingress)) == Some(true)
     })
 }
 
@@ -50,7 +50,7 @@ fn unreadable_policy_closes_its_endpoints() {
     );
     change(&mut calculator, &open, Some(&allow));
     let passes =
-        |calculator: &Calculator| walk(&calculator.clone().recomputed(), "to-tap1", &packet);
+        |calculator: &Calculator| evaluate(&calculator.clone().recomputed(), "to-tap1", &packet);
     assert_eq!(passes(&calculator), Some(true));
     let bad = json!({"order": 1, "selector": "has(a)", "ingress": [{"action": "Sing"}]});
     let (other, bad) = policy("p", &bad);
@@ -232,7 +232,7 @@ fn invalid_remote_address_does_not_drop_the_others() {
     let (rules, deny) = policy("p", &json!({"selector": "has(a)", "ingress": deny}));
     let (other, good) = endpoint(1, 1, &["b"], false);
     let reach = |calculator: &Calculator| {
-        walk(&calculator.clone().recomputed(), "to-tap1", &between(true)) == Some(true)
+        evaluate(&calculator.clone().recomputed(), "to-tap1", &between(true)) == Some(true)
     };
     for bad in ["10.65.1.300/32", "10.65.0.0/24", "127.0.0.1/32"] {
         let mut calculator = calculator_of([(&key, &value), (&rules, &deny)]);

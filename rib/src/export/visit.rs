@@ -1,4 +1,4 @@
-//! The walk that all readers of the log perform, step by step.
+//! Advances the cursors of all readers of the log, step by step.
 
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
@@ -33,7 +33,7 @@ pub(super) struct Visit {
 /// Advances a cursor by up to `budget` slots and passes those in use to `visit`, which returns the
 /// number of routes to advertise. The step ends behind a slot for which it breaks. Returns the sum
 /// of the routes, where a slot counts as at least one, with the progress.
-pub(super) fn walk<K: Key>(
+pub(super) fn advance<K: Key>(
     log: &Log,
     view: &mut View<'_, K>,
     (cursor, budget): (&mut Cursor, u32),
