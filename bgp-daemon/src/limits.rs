@@ -50,7 +50,7 @@ pub const MAKE_BEFORE_BREAK_MAX: Duration = Duration::from_secs(120);
 pub const MAKE_BEFORE_BREAK_LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Prefixes per step of the search for needed peers.
-pub const NEEDED_PEERS_BITE: u32 = 8192;
+pub const NEEDED_PEERS_STEP: u32 = 8192;
 
 /// Maximum time that a drained reflector waits for clients without another reflector, as far as that
 /// can be known; longer than a client waits for other reflectors.
@@ -119,7 +119,7 @@ pub const ORIGIN_RESCAN_AFTER: Duration = Duration::from_secs(1);
 pub const ORIGIN_TURN_MAX: u32 = 2048;
 
 /// Prefixes that origin validation looks up in one turn, and those that it reads of the table.
-pub const ORIGIN_SCAN_BITE: usize = 512;
+pub const ORIGIN_SCAN_STEP: usize = 512;
 
 /// Prefixes to look up again after changes of records; with more of them the whole table is read.
 pub const ORIGIN_LOOKUPS_MAX: usize = 4096;

@@ -10,7 +10,7 @@ use bgp_io::Speaker;
 use bgp_io::bgp_proto::{Family, Prefix};
 use bgp_io::rib::{Budget, Dependence, PeerId, Progress};
 
-use crate::limits::{NEEDED_PEERS_BITE, NEEDED_PEERS_DOUBTS_MAX};
+use crate::limits::{NEEDED_PEERS_DOUBTS_MAX, NEEDED_PEERS_STEP};
 
 /// Successive passes of the tables.
 #[derive(Debug, Default)]
@@ -114,7 +114,7 @@ impl Pass {
     /// Reads the tables for one bounded step. A peer that is found to be needed stays, and so can carry
     /// routes for others.
     fn step(&mut self, speaker: &Speaker) -> Progress {
-        let mut left = NEEDED_PEERS_BITE;
+        let mut left = NEEDED_PEERS_STEP;
         while let Some(&family) = self.families.last() {
             let from = self.place;
             let unneeded = self.peers.difference(&self.needed).copied().collect();

@@ -313,7 +313,7 @@ impl Io {
         worked |= self.write_listed();
         // Reads come before timers: a message that arrived in time must be processed in time.
         worked |= self.poll_clock(cx);
-        worked |= self.run_bite();
+        worked |= self.run_step();
         worked |= self.write_listed();
         self.take_records();
         if !worked && self.events.is_empty() {
@@ -401,7 +401,7 @@ impl Io {
     }
 
     /// Runs one bounded step of the speaker's background work.
-    fn run_bite(&mut self) -> bool {
+    fn run_step(&mut self) -> bool {
         if !self.work {
             return false;
         }

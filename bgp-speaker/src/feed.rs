@@ -2,10 +2,10 @@
 //! soon after take the same octets instead of reading the tables again. When the thousand clients
 //! of a reflector come back at once, the tables are read and encoded for one of them.
 //!
-//! A bite is the output of the tables from one cursor to the next. A member at the first cursor may
-//! take the bite, at any later time, and is at the second cursor then: the effect is the same as if
+//! A part is the output of the tables from one cursor to the next. A member at the first cursor may
+//! take the part, at any later time, and is at the second cursor then: the effect is the same as if
 //! its session had been established with the first one's and only its socket were slower. After the
-//! last bite a member reads the tables itself, and its bites are appended.
+//! last part a member reads the tables itself, and its parts are appended.
 
 use alloc::{collections::VecDeque, vec::Vec};
 
@@ -20,42 +20,42 @@ use crate::{
 
 /// One step of a full table dump.
 #[derive(Debug)]
-pub(crate) struct Bite {
+pub(crate) struct Part {
     from: Cursor,
-    /// The cursor of a member after this bite.
+    /// The cursor of a member after this part.
     pub(crate) to: Cursor,
     /// The encoded messages with their audiences.
     pub(crate) pieces: Vec<(Audience, Bytes)>,
 }
 
-/// Approximate octets of a bite without its pieces.
-const BITE_OCTETS: usize = 96;
+/// Approximate octets of a part without its pieces.
+const PART_OCTETS: usize = 96;
 
 /// Octets of a piece beside its messages.
 const PIECE_OCTETS: usize = size_of::<(Audience, Bytes)>();
 
-impl Bite {
+impl Part {
     fn octets(&self) -> usize {
         let pieces = self.pieces.iter();
         let octets = pieces.map(|(_, octets)| PIECE_OCTETS + octets.len());
-        BITE_OCTETS + octets.sum::<usize>()
+        PART_OCTETS + octets.sum::<usize>()
     }
 }
 
-/// The position of a member among the bites. It is only a hint: the cursor decides.
+/// The position of a member among the parts. It is only a hint: the cursor decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FeedPlace(u64);
 
 impl FeedPlace {
-    /// At none of the bites.
+    /// At none of the parts.
     pub(crate) const ELSEWHERE: Self = Self(u64::MAX);
 }
 
-/// Consecutive bites, the oldest first, bounded in octets and time.
+/// Consecutive parts, the oldest first, bounded in octets and time.
 #[derive(Debug, Default)]
 pub(crate) struct Feed {
     first: u64,
-    bites: VecDeque<Bite>,
+    parts: VecDeque<Part>,
     octets: usize,
     /// When it was last found in use.
     used_at: Instant,
@@ -64,17 +64,17 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    /// Returns the bite for a member at `cursor`, and the member's position after it.
-    pub(crate) fn next(&mut self, place: FeedPlace, cursor: Cursor) -> Option<(&Bite, FeedPlace)> {
+    /// Returns the part for a member at `cursor`, and the member's position after it.
+    pub(crate) fn next(&mut self, place: FeedPlace, cursor: Cursor) -> Option<(&Part, FeedPlace)> {
         let at = if cursor == Cursor::initial() {
             self.first
         } else {
             place.0
         };
         let index = usize::try_from(at.checked_sub(self.first)?).ok()?;
-        let bite = self.bites.get(index).filter(|bite| bite.from == cursor)?;
+        let part = self.parts.get(index).filter(|part| part.from == cursor)?;
         self.used = true;
-        Some((bite, FeedPlace(at + 1)))
+        Some((part, FeedPlace(at + 1)))
     }
 
     /// Stores the output for a member that went from `from` to `to`; returns the member's position.
@@ -88,49 +88,49 @@ impl Feed {
         if begins {
             self.clear();
         }
-        let follows = self.bites.back().is_some_and(|last| last.to == from);
+        let follows = self.parts.back().is_some_and(|last| last.to == from);
         if !begins && !follows {
             return FeedPlace::ELSEWHERE;
         }
         self.used = true;
-        match self.bites.back_mut() {
+        match self.parts.back_mut() {
             // There were no messages.
             Some(last) if pieces.is_empty() => last.to = to,
             _ => {
-                let bite = Bite { from, to, pieces };
-                self.octets += bite.octets();
-                self.bites.push_back(bite);
+                let part = Part { from, to, pieces };
+                self.octets += part.octets();
+                self.parts.push_back(part);
             }
         }
-        let place = FeedPlace(self.first + self.bites.len() as u64);
+        let place = FeedPlace(self.first + self.parts.len() as u64);
         while self.octets > FEED_OCTETS_MAX
-            && let Some(bite) = self.bites.pop_front()
+            && let Some(part) = self.parts.pop_front()
         {
-            self.octets -= bite.octets();
+            self.octets -= part.octets();
             self.first += 1;
         }
         place
     }
 
-    /// Drops all bites if no member has used them for a while.
+    /// Drops all parts if no member has used them for a while.
     pub(crate) fn expire(&mut self, now: Instant) {
         if core::mem::take(&mut self.used) {
             self.used_at = now;
-        } else if !self.bites.is_empty() && now - self.used_at >= FEED_KEPT {
+        } else if !self.parts.is_empty() && now - self.used_at >= FEED_KEPT {
             self.clear();
         }
     }
 
     fn clear(&mut self) {
-        self.first += self.bites.len() as u64;
-        self.bites = VecDeque::new();
+        self.first += self.parts.len() as u64;
+        self.parts = VecDeque::new();
         self.octets = 0;
     }
 
-    /// Returns the log position from which a member continues after the oldest bite.
+    /// Returns the log position from which a member continues after the oldest part.
     pub(crate) fn held_cursors(&self) -> impl Iterator<Item = Cursor> + '_ {
-        let oldest = self.bites.front();
-        oldest.into_iter().flat_map(|bite| [bite.from, bite.to])
+        let oldest = self.parts.front();
+        oldest.into_iter().flat_map(|part| [part.from, part.to])
     }
 
     /// Returns the stored octets.
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn later_reader_takes_every_bite() {
+    fn later_reader_takes_every_part() {
         let cursors = cursors(4);
         let mut feed = Feed::default();
         for (octets, step) in (1..).zip(cursors.windows(2)) {
@@ -174,20 +174,20 @@ mod tests {
         }
         let (mut at, mut cursor) = (FeedPlace::ELSEWHERE, Cursor::initial());
         for octets in 1..=4 {
-            let (bite, next) = feed.next(at, cursor).expect("a bite");
-            assert_eq!(bite.pieces, pieces(octets));
-            (cursor, at) = (bite.to, next);
+            let (part, next) = feed.next(at, cursor).expect("a part");
+            assert_eq!(part.pieces, pieces(octets));
+            (cursor, at) = (part.to, next);
         }
         assert!(feed.next(at, cursor).is_none());
         assert_eq!(cursor, cursors[4]);
-        // A member with other cursors takes no bite.
+        // A member with other cursors takes no part.
         assert!(feed.next(FeedPlace::ELSEWHERE, cursors[1]).is_none());
         let elsewhere = feed.push(cursors[1], cursors[2], pieces(1));
         assert_eq!(elsewhere, FeedPlace::ELSEWHERE);
     }
 
     #[test]
-    fn the_oldest_bites_go_when_there_are_too_many_octets() {
+    fn oldest_parts_are_dropped_at_the_limit_of_octets() {
         let cursors = cursors(3);
         let mut feed = Feed::default();
         for step in cursors.windows(2) {

@@ -28,7 +28,7 @@ use crate::{
     encode::Encoder,
     feed::FeedPlace,
     limits::{
-        FEED_BITE_OCTETS_MAX, FEED_PREFIXES, SENT_KEY_OCTETS, SENT_PASS_EVERY, SENT_PATH_OCTETS,
+        FEED_PREFIXES, FEED_STEP_OCTETS_MAX, SENT_KEY_OCTETS, SENT_PASS_EVERY, SENT_PATH_OCTETS,
         SILENT_STEPS_MAX,
     },
     member::{Dump, DumpEnd, Lost, MemberState, Mode, queue},
@@ -262,7 +262,7 @@ impl Limited {
             (_, Some(cursor)) => (cursor, true),
             (_, None) => return Ok(ControlFlow::Break(())),
         };
-        let (family, octets_max) = (dump.family, FEED_BITE_OCTETS_MAX);
+        let (family, octets_max) = (dump.family, FEED_STEP_OCTETS_MAX);
         let mut sink = LimitedSink {
             encoder: Encoder::new(family, dump.params, octets_max, BytesMut::new()),
             member: dump.peer,

@@ -18,7 +18,7 @@ pub const FEED_OCTETS_MAX: usize = 4 << 20;
 pub const FEED_KEPT: core::time::Duration = core::time::Duration::from_secs(1);
 
 /// Octets of UPDATEs queued in one session. Nothing more is queued as long as a step of
-/// [`FEED_BITE_OCTETS_MAX`] might not fit.
+/// [`FEED_STEP_OCTETS_MAX`] might not fit.
 pub const SESSION_OCTETS_MAX: usize = 512 << 10;
 
 /// Pieces of UPDATEs queued in one session before its socket has to accept some; the last step may
@@ -26,18 +26,18 @@ pub const SESSION_OCTETS_MAX: usize = 512 << 10;
 pub const SESSION_PIECES_MAX: usize = 128;
 
 /// Prefixes that one call of [`crate::Speaker::run`] decides or exports per family and group.
-pub const BITE_PREFIXES: u32 = 8192;
+pub const STEP_PREFIXES: u32 = 8192;
 
 /// Octets that one call of [`crate::Speaker::run`] encodes per family and group, as estimated: each
 /// different set of attributes, and about 10 (IPv4) or 25 (IPv6) for each prefix. With fewer than
-/// 128 for each prefix, sets included, [`BITE_PREFIXES`] is reached first.
-pub const BITE_OCTETS_MAX: usize = 1 << 20;
+/// 128 for each prefix, sets included, [`STEP_PREFIXES`] is reached first.
+pub const STEP_OCTETS_MAX: usize = 1 << 20;
 
 /// Prefixes per step of a member's full table dump, so that one dump does not delay the others.
 pub const FEED_PREFIXES: u32 = 4096;
 
 /// Octets of such a step.
-pub const FEED_BITE_OCTETS_MAX: usize = 256 << 10;
+pub const FEED_STEP_OCTETS_MAX: usize = 256 << 10;
 
 /// The least interval between two reports of failed handshakes of a neighbor or range.
 pub const HANDSHAKE_REPORT_EVERY: core::time::Duration = core::time::Duration::from_secs(10);

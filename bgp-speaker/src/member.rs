@@ -9,7 +9,7 @@ use crate::{feed::FeedPlace, octets::Encoded, outlet::Outlet, segment::Audience}
 /// The progress of one member in one family.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mode {
-    /// It reads the tables from this cursor, or takes the bites of another member with the same
+    /// It reads the tables from this cursor, or takes the parts of the dump of another member with the same
     /// cursors.
     Private(Cursor, FeedPlace),
     /// It has taken every segment before this number.

@@ -23,7 +23,7 @@ use crate::{
     feed::{Feed, FeedPlace},
     limited::{Limited, NoMember, OwnOutput},
     limits::{
-        BITE_OCTETS_MAX, BITE_PREFIXES, FEED_BITE_OCTETS_MAX, FEED_PREFIXES, RING_OCTETS_MAX,
+        FEED_PREFIXES, FEED_STEP_OCTETS_MAX, RING_OCTETS_MAX, STEP_OCTETS_MAX, STEP_PREFIXES,
     },
     member::{Dump, DumpEnd, Lost, MemberState, Mode, RefreshMarkers, queue},
     octets::Encoded,
@@ -229,8 +229,8 @@ impl OutGroup {
             let from = rib.group_cursor(self.id, family);
             let room = core::mem::take(&mut group.room);
             let params = self.key.params(family);
-            let mut encoder = Encoder::new(family, params, BITE_OCTETS_MAX, room);
-            match rib.export(self.id, family, Budget(BITE_PREFIXES), &mut encoder) {
+            let mut encoder = Encoder::new(family, params, STEP_OCTETS_MAX, room);
+            match rib.export(self.id, family, Budget(STEP_PREFIXES), &mut encoder) {
                 Progress::Done => {}
                 Progress::More => progress = Progress::More,
                 Progress::Lost => lost.extend(group.shared()),
@@ -287,9 +287,9 @@ impl OutGroup {
                                 ControlFlow::Break(()) => break,
                             }
                         }
-                        if let Some((bite, at)) = group.feed.next(at, cursor) {
-                            queue(session, peer, &bite.pieces);
-                            member.mode = Mode::Private(bite.to, at);
+                        if let Some((part, at)) = group.feed.next(at, cursor) {
+                            queue(session, peer, &part.pieces);
+                            member.mode = Mode::Private(part.to, at);
                             continue;
                         }
                         group.step_dump(&dump, cursor, session, rib)?;
@@ -459,7 +459,7 @@ impl FamilyGroup {
         writable: &mut Vec<PeerId>,
     ) -> bool {
         let before = rib.group_cursor(id, family);
-        let progress = rib.export(id, family, Budget(BITE_PREFIXES), &mut NoMember);
+        let progress = rib.export(id, family, Budget(STEP_PREFIXES), &mut NoMember);
         if rib.group_cursor(id, family) != before {
             for (&peer, limited) in &mut self.limited {
                 limited.wake();
@@ -508,7 +508,7 @@ impl FamilyGroup {
 
     /// Returns whether another step fits into the ring.
     fn has_room(&self) -> bool {
-        self.ring.octets() <= RING_OCTETS_MAX - BITE_OCTETS_MAX
+        self.ring.octets() <= RING_OCTETS_MAX - STEP_OCTETS_MAX
     }
 
     /// Makes room for another step in the ring; returns whether there is. A full ring waits while every member is
@@ -555,7 +555,7 @@ impl FamilyGroup {
         session: &mut Outlet<'_>,
         rib: &mut Rib,
     ) -> Result<(), Lost> {
-        let octets_max = FEED_BITE_OCTETS_MAX;
+        let octets_max = FEED_STEP_OCTETS_MAX;
         let mut encoder = Encoder::new(dump.family, dump.params, octets_max, BytesMut::new());
         let mut cursor = from;
         let budget = Budget(FEED_PREFIXES);

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use bgp_fsm::Session;
 use bytes::Bytes;
 
-use crate::limits::{FEED_BITE_OCTETS_MAX, SESSION_OCTETS_MAX, SESSION_PIECES_MAX};
+use crate::limits::{FEED_STEP_OCTETS_MAX, SESSION_OCTETS_MAX, SESSION_PIECES_MAX};
 
 /// A session that takes the messages of its group, with the place where a monitor notes them.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl<'s> Outlet<'s> {
 
     /// Returns whether the session takes another step before its socket has accepted some octets.
     pub(crate) fn has_room(&self) -> bool {
-        self.session.queued_octets() <= SESSION_OCTETS_MAX - FEED_BITE_OCTETS_MAX
+        self.session.queued_octets() <= SESSION_OCTETS_MAX - FEED_STEP_OCTETS_MAX
             && self.session.queued_pieces() < SESSION_PIECES_MAX
     }
 

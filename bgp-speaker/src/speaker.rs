@@ -22,7 +22,7 @@ use crate::{
     event::{Event, Input, Malformed, Output, Refusal},
     handshake::Tallies,
     keys::PeerConfig,
-    limits::BITE_PREFIXES,
+    limits::STEP_PREFIXES,
     memory::Memory,
     monitor::Monitoring,
     octets::Encoded,
@@ -300,7 +300,7 @@ impl Speaker {
         for peer in core::mem::take(&mut self.parted) {
             self.session_input(now, peer, bgp_fsm::Input::Start);
         }
-        let mut progress = self.rib.decide(Budget(budget.0.min(BITE_PREFIXES)));
+        let mut progress = self.rib.decide(Budget(budget.0.min(STEP_PREFIXES)));
         self.origins_evaluated(progress);
         self.collect_routes();
         self.reselect();

@@ -12,7 +12,7 @@ use bgp_proto::{
     NextHop, Nlri, Open, RouterId, UpdateWriter, next_frame,
 };
 use bgp_speaker::limits::{
-    BITE_OCTETS_MAX, FEED_KEPT, FEED_OCTETS_MAX, PIECE_OCTETS, RING_OCTETS_MAX, SESSION_OCTETS_MAX,
+    FEED_KEPT, FEED_OCTETS_MAX, PIECE_OCTETS, RING_OCTETS_MAX, SESSION_OCTETS_MAX, STEP_OCTETS_MAX,
 };
 use bgp_speaker::{
     Event, Input, MemoryAction, Output, PrefixLimitsOut, RangeConfig, Speaker, SpeakerConfig,
@@ -544,7 +544,7 @@ fn readers_with_the_most_waiting_octets_give_way() {
 #[test]
 fn slow_readers_of_long_updates_take_what_limits_state() {
     // Of the group and family, and of each client. Octets are allocated in pieces.
-    let shared = RING_OCTETS_MAX + FEED_OCTETS_MAX + BITE_OCTETS_MAX + (2 << 20);
+    let shared = RING_OCTETS_MAX + FEED_OCTETS_MAX + STEP_OCTETS_MAX + (2 << 20);
     let most = shared + SLOW * (SESSION_OCTETS_MAX + PIECE_OCTETS + 2 * CLIENT);
     for load in LOADS {
         let (alone, slow) = (stalled(0, load), stalled(SLOW, load));

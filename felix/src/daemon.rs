@@ -27,7 +27,7 @@ use crate::config::Config;
 use crate::datastore_address::{DatastoreAddresses, Found};
 use crate::endpoint_files::EndpointFiles;
 use crate::events::{self, Events};
-use crate::limits::{DATASTORE_MEMBERS_WAIT, EVENTS_PER_TURN, UPDATE_OCTETS_PER_BITE, UPDATES_GAP};
+use crate::limits::{DATASTORE_MEMBERS_WAIT, EVENTS_PER_TURN, UPDATE_OCTETS_PER_STEP, UPDATES_GAP};
 use crate::report::{self, DAEMON, Process};
 use crate::rotation::{Input, Plan, Rotation};
 use crate::status::{Outcome, Reporter};
@@ -402,7 +402,7 @@ impl Daemon {
 
     /// Applies a part of the received changes.
     fn updates(&mut self) {
-        let mut left = UPDATE_OCTETS_PER_BITE;
+        let mut left = UPDATE_OCTETS_PER_STEP;
         while left > 0
             && let Some(update) = self.waiting.next()
         {

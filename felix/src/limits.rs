@@ -124,7 +124,7 @@ pub const UPDATES_GAP: Duration = Duration::from_millis(5);
 
 /// Octets of the datastore's changes that are applied before signals, requests and the kernel's
 /// events are handled again: a few hundred policies or endpoints, some ten milliseconds.
-pub const UPDATE_OCTETS_PER_BITE: usize = 256 * 1024;
+pub const UPDATE_OCTETS_PER_STEP: usize = 256 * 1024;
 
 /// Octets of the name of a set of endpoints' addresses (as in Calico).
 pub const SET_NAME_OCTETS_MAX: usize = 31;

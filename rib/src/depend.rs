@@ -4,7 +4,7 @@
 use alloc::collections::BTreeSet;
 
 use crate::adj_rib_in::AdjRibsIn;
-use crate::bite::Budget;
+use crate::budget::Budget;
 use crate::peer::PeerId;
 use crate::prefixes::Prefixes;
 use crate::shared::Shared;

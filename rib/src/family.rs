@@ -17,7 +17,7 @@ use core::fmt::Debug;
 use bgp_proto::{Attributes, FamilyRow, Fault, Net, Nlri, Prefix, Remedy, RouteBatch};
 
 use crate::adj_rib_in::AdjRibsIn;
-use crate::bite::{Budget, Progress};
+use crate::budget::{Budget, Progress};
 use crate::config::{RibLimits, RibStats};
 use crate::decide::Decider;
 use crate::depend::{self, Dependence};

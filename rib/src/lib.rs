@@ -67,7 +67,7 @@ extern crate std;
 
 mod adj_rib_in;
 mod attributes;
-mod bite;
+mod budget;
 mod config;
 mod decide;
 mod depend;
@@ -102,7 +102,7 @@ mod tombstones;
 mod wire;
 
 pub use attributes::AttrId;
-pub use bite::{Budget, Progress};
+pub use budget::{Budget, Progress};
 pub use config::{RibConfig, RibLimits, RibStats};
 pub use decide::{Candidate, DecisionRules, Selection, Step, select};
 pub use depend::Dependence;

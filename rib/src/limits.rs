@@ -64,7 +64,7 @@ pub const EPOCHS_MAX: u8 = 200;
 
 /// Prefixes that a group with several paths per prefix visits before it counts its output: a step
 /// exceeds its [`crate::Budget`] by at most the paths of these.
-pub const PATH_BITE_PREFIXES: u32 = 32;
+pub const PATH_STEP_PREFIXES: u32 = 32;
 
 /// The greatest configurable number of best paths: each needs a decision of its own. For more,
 /// [`crate::SendPaths::All`] costs less.

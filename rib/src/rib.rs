@@ -14,7 +14,7 @@ use bgp_proto::{
 };
 
 use crate::attributes::AttrId;
-use crate::bite::{Budget, Progress};
+use crate::budget::{Budget, Progress};
 use crate::config::{RibConfig, RibStats};
 use crate::depend::Dependence;
 use crate::explain::RouteView;

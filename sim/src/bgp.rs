@@ -29,7 +29,7 @@ use crate::world::Cx;
 const PORT: u16 = 179;
 
 /// Prefixes of one step of a speaker's background work.
-const BITE: u32 = 512;
+const STEP: u32 = 512;
 
 /// Octets requested from a speaker at once.
 const FILL_OCTETS: usize = 16 << 10;
@@ -85,7 +85,7 @@ impl Bgp {
                 worked = true;
             }
             worked |= self.carry(cx);
-            let progress = self.speaker.run(Instant(cx.now), Budget(BITE));
+            let progress = self.speaker.run(Instant(cx.now), Budget(STEP));
             worked |= self.drain(cx);
             worked |= progress != Progress::Done;
             worked |= self.write(cx);

@@ -408,11 +408,11 @@ impl Node {
         let looked_behind = &self.looked_behind;
         let after = looked_behind.range((start, Unbounded));
         let around = after.chain(looked_behind).take(looked_behind.len());
-        let bite: Vec<IpNet> = around.take(TURN_LOCALS_MAX).copied().collect();
-        let all = bite.len() == looked_behind.len();
+        let part: Vec<IpNet> = around.take(TURN_LOCALS_MAX).copied().collect();
+        let all = part.len() == looked_behind.len();
         let last = looked_behind.last().copied();
         let mut any = false;
-        for prefix in bite {
+        for prefix in part {
             self.looked_up = Some(prefix);
             let paths = behind(speaker, prefix);
             if paths.next_hops.is_empty() && !self.announced.contains(&prefix) {

@@ -16,7 +16,7 @@ use testkit::fixture::{address, neighbor, speaker_config};
 
 use super::watch::Suspect;
 use super::*;
-use crate::limits::{ORIGIN_SCAN_BITE, ORIGIN_SUSPECTS_MAX, ORIGIN_WAIT};
+use crate::limits::{ORIGIN_SCAN_STEP, ORIGIN_SUSPECTS_MAX, ORIGIN_WAIT};
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org/";
 
@@ -251,7 +251,7 @@ fn removed_record_is_noticed_and_an_invalid_one_is_not() {
 #[test]
 fn table_is_read_at_the_start_in_bounded_steps() {
     let mut lab = Lab::new();
-    let count = 2 * ORIGIN_SCAN_BITE + 7;
+    let count = 2 * ORIGIN_SCAN_STEP + 7;
     for number in 0..count {
         let prefix = format!("10.66.{}.{}/32", number / 256, number % 256);
         lab.network.announce(3, &prefix);
@@ -261,7 +261,7 @@ fn table_is_read_at_the_start_in_bounded_steps() {
     lab.watch.begin(now, Known::All);
     let (looked, _) = lab.watch.look(now, lab.network.speaker_mut(1));
     assert!(looked.has_more);
-    assert_eq!(lab.watch.figures().pending, ORIGIN_SCAN_BITE as u64);
+    assert_eq!(lab.watch.figures().pending, ORIGIN_SCAN_STEP as u64);
     lab.run(2 * ORIGIN_WAIT);
     assert_eq!(lab.reported().len(), count);
 }

@@ -30,7 +30,7 @@ use super::modes::{Modes, rules_of};
 use super::records::{FAMILIES, Known, SharedRecords, prefix_of};
 use super::seen::{Seen, seen, suspicion};
 use crate::limits::{
-    ORIGIN_FAULTS_MAX, ORIGIN_LOOKUPS_MAX, ORIGIN_RESCAN_AFTER, ORIGIN_SCAN_BITE,
+    ORIGIN_FAULTS_MAX, ORIGIN_LOOKUPS_MAX, ORIGIN_RESCAN_AFTER, ORIGIN_SCAN_STEP,
     ORIGIN_SUSPECTS_MAX, ORIGIN_SUSPECTS_RESCAN, ORIGIN_TURN_MAX, ORIGIN_WAIT,
 };
 use crate::route_events::Looked;
@@ -242,7 +242,7 @@ impl OriginWatch {
             }
             looked.has_read = true;
         }
-        for _ in 0..ORIGIN_SCAN_BITE {
+        for _ in 0..ORIGIN_SCAN_STEP {
             let Some(range) = self.reevaluated.pop_first() else {
                 break;
             };
@@ -273,7 +273,7 @@ impl OriginWatch {
                 self.read(now, speaker, family, &mut looked);
             }
         }
-        for _ in 0..ORIGIN_SCAN_BITE {
+        for _ in 0..ORIGIN_SCAN_STEP {
             let Some(prefix) = self.lookups.pop_first() else {
                 break;
             };
@@ -367,7 +367,7 @@ impl OriginWatch {
         let places = self.suspects.range((from, Bound::Unbounded));
         let places: Vec<Place> = places
             .map(|(place, _)| *place)
-            .take(ORIGIN_SCAN_BITE)
+            .take(ORIGIN_SCAN_STEP)
             .collect();
         let prefixes: BTreeSet<Prefix> = places.iter().map(|place| place.0).collect();
         for prefix in prefixes {
@@ -391,7 +391,7 @@ impl OriginWatch {
         let views = speaker.rib().prefixes_from(*family, place);
         let mut next = None;
         for (number, (place, view)) in views.enumerate() {
-            if number >= ORIGIN_SCAN_BITE {
+            if number >= ORIGIN_SCAN_STEP {
                 next = Some(Scan::Table(at, place));
                 break;
             }
@@ -497,7 +497,7 @@ impl OriginWatch {
         let due = waiting.filter(|(_, suspect)| suspect.since + ORIGIN_WAIT <= now);
         let due: Vec<Place> = due
             .map(|(place, _)| *place)
-            .take(ORIGIN_SCAN_BITE)
+            .take(ORIGIN_SCAN_STEP)
             .collect();
         let mut unconfirmed = Vec::new();
         for place in due {

@@ -310,7 +310,7 @@ async fn watcher_that_does_not_read_loses_a_counted_number() {
     let count = 3 * EVENTS_MAX as u32;
     (0..count).for_each(|number| announce(&mut speaker, number, None));
     run(&mut speaker);
-    // The speaker and the driver never wait for readers: as many turns as bites.
+    // The speaker and the driver never wait for readers: as many turns as steps.
     let mut turns = 1;
     while routes.look(&mut speaker).has_more {
         turns += 1;

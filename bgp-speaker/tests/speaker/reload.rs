@@ -122,7 +122,7 @@ fn changed_import_policy_applies_to_received_routes() {
 }
 
 #[test]
-fn range_is_evaluated_again_in_bites_and_without_messages() {
+fn range_is_evaluated_again_in_steps_and_without_messages() {
     let (mut wire, two, three) = connected(|_| {});
     wire.send(two, block(1));
     wire.received(three);
@@ -130,12 +130,12 @@ fn range_is_evaluated_again_in_bites_and_without_messages() {
     let input = Input::Reevaluate { family: V4, range };
     let now = wire.now();
     wire.speaker_mut().handle(now, input);
-    let mut bites = 1;
+    let mut steps = 1;
     while wire.speaker_mut().run(now, Budget(10)) == Progress::More {
-        bites += 1;
+        steps += 1;
     }
     // 250 routes, a unit each; a step may exceed its budget by the routes of one unit's prefixes.
-    assert!((13..=50).contains(&bites), "{bites} bites");
+    assert!((13..=50).contains(&steps), "{steps} steps");
     assert!(wire.received(two).is_empty() && wire.received(three).is_empty());
     assert_eq!(wire.prefixes().len(), 250);
 }

@@ -24,7 +24,7 @@ use crate::table::Key;
 
 /// One step of a reader.
 #[derive(Debug)]
-pub(super) struct Bite<'b> {
+pub(super) struct Step<'b> {
     pub(super) rules: &'b GroupRules,
     pub(super) held: &'b mut AdjRibOut,
     /// Whether it is a step of private members.
@@ -36,7 +36,7 @@ pub(super) struct Bite<'b> {
     pub(super) meter: Meter<'b>,
 }
 
-impl Bite<'_> {
+impl Step<'_> {
     /// Returns the number of announcements of a visit, and whether the step continues.
     pub(super) const fn count(&self, announcements: u32) -> ControlFlow<u32, u32> {
         match self.meter.is_full() {

@@ -8,7 +8,7 @@ use core::ops::ControlFlow;
 
 use bgp_proto::{Family, Net};
 
-use super::advertise::Bite;
+use super::advertise::Step;
 use super::changes::{Change, Route};
 use super::cursor::Cursor;
 use super::group::{AdjRibOut, Withdrawals};
@@ -22,10 +22,10 @@ use super::sent::SentIds;
 use super::sink::ExportSink;
 use super::visit::{View, Visit, advance};
 use crate::adj_rib_in::AdjRibsIn;
-use crate::bite::{Budget, Progress};
+use crate::budget::{Budget, Progress};
 use crate::config::{RibLimits, RibStats};
 use crate::decide::Outcome;
-use crate::limits::{CHUNK, PATH_BITE_PREFIXES};
+use crate::limits::{CHUNK, PATH_STEP_PREFIXES};
 use crate::prefixes::Prefixes;
 use crate::shared::Shared;
 use crate::table::Key;
@@ -388,7 +388,7 @@ impl Exporter {
             return Progress::Done;
         };
         scratch.runs.begin(group);
-        let mut bite = Bite {
+        let mut step = Step {
             rules: &rules,
             held,
             by_themselves: own.is_some(),
@@ -402,8 +402,8 @@ impl Exporter {
             None => {
                 let place = (&mut cursor, budget.0);
                 advance(log, view, place, slots, |view, visit| {
-                    let announcements = bite.route(view, visit);
-                    bite.count(announcements)
+                    let announcements = step.route(view, visit);
+                    step.count(announcements)
                 })
                 .0
             }
@@ -412,15 +412,15 @@ impl Exporter {
                 let log = paths.map_or(&*log, |paths| &paths.log);
                 let mut left = budget.0.max(1);
                 loop {
-                    let place = (&mut cursor, left.min(PATH_BITE_PREFIXES));
+                    let place = (&mut cursor, left.min(PATH_STEP_PREFIXES));
                     let (progress, cost) = advance(log, view, place, slots, |view, visit| {
                         let version = paths.map_or(0, |paths| paths.version(visit.at));
                         let announcements =
-                            bite.paths(view, visit, (send, version), &mut scratch.choice);
-                        bite.count(announcements)
+                            step.paths(view, visit, (send, version), &mut scratch.choice);
+                        step.count(announcements)
                     });
                     left = left.saturating_sub(cost);
-                    if progress == Progress::Done || left == 0 || bite.meter.is_full() {
+                    if progress == Progress::Done || left == 0 || step.meter.is_full() {
                         break progress;
                     }
                 }
@@ -428,7 +428,7 @@ impl Exporter {
         };
         match own {
             Some(own) => *own = cursor,
-            None => bite.held.set_cursor(cursor),
+            None => step.held.set_cursor(cursor),
         }
         scratch.withdrawals.send(view.prefixes, sink);
         scratch.runs.send(view, &rules, sink);

@@ -8,7 +8,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::cursor::{Cursor, DUMPED, UNSTARTED};
-use crate::bite::Progress;
+use crate::budget::Progress;
 
 /// The entry's slot has changed again since, or was removed.
 const BLANK: u32 = u32::MAX;

@@ -6,7 +6,7 @@ use core::ops::ControlFlow;
 use super::cursor::Cursor;
 use super::log::Log;
 use crate::adj_rib_in::AdjRibsIn;
-use crate::bite::Progress;
+use crate::budget::Progress;
 use crate::limits::{CHUNK, READ_SLOTS};
 use crate::prefixes::Prefixes;
 use crate::shared::Shared;

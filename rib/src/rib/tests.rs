@@ -216,15 +216,15 @@ fn routes_that_are_no_prefixes_are_all_evaluated() {
 // Promise (BGP): Received routes of a range of prefixes are evaluated again without messages to
 // their peers, in bounded steps.
 #[test]
-fn covering_range_is_evaluated_in_bounded_bites() {
+fn covering_range_is_evaluated_in_bounded_steps() {
     const PREFIXES: u32 = 100_000;
-    const BITE: u32 = 1_000;
+    const STEP: u32 = 1_000;
     let mut rib = rib();
     let nets: Vec<Ipv4Prefix> = (0..PREFIXES).map(host).collect();
     for peer in [1, 2] {
         send(&mut rib, peer, Some(100), &nets);
     }
-    while rib.decide(Budget(BITE)) != Progress::Done {}
+    while rib.decide(Budget(STEP)) != Progress::Done {}
     for peer in [1, 2] {
         change_unseen(&mut rib, peer, Policy::RejectAll);
     }
@@ -233,20 +233,20 @@ fn covering_range_is_evaluated_in_bounded_bites() {
         let peers = [1, 2].map(|peer| rib.counters(PeerId(peer), FAMILY).accepted);
         peers.iter().sum()
     };
-    let mut bites = 0;
+    let mut steps = 0;
     let mut left = accepted(&rib);
-    assert_eq!(left, 2 * PREFIXES, "nothing is done before a bite");
+    assert_eq!(left, 2 * PREFIXES, "nothing is done before a step");
     loop {
-        let progress = rib.decide(Budget(BITE));
+        let progress = rib.decide(Budget(STEP));
         let evaluated = left - accepted(&rib);
         assert!(
-            evaluated <= BITE + 2 * SWEEP_PER_UNIT,
-            "{evaluated} in a bite"
+            evaluated <= STEP + 2 * SWEEP_PER_UNIT,
+            "{evaluated} in a step"
         );
         left -= evaluated;
-        bites += 1;
+        steps += 1;
         // A route that arrives in between is evaluated on arrival.
-        if bites == 10 {
+        if steps == 10 {
             send(&mut rib, 3, Some(100), &[host(PREFIXES)]);
         }
         if progress == Progress::Done {
@@ -256,8 +256,8 @@ fn covering_range_is_evaluated_in_bounded_bites() {
     assert_eq!(left, 0);
     // One unit per evaluated path, and one for the decision that follows.
     let units = 2 * PREFIXES + PREFIXES;
-    assert!(bites >= 2 * PREFIXES / (BITE + 16), "{bites} bites");
-    assert!(bites <= units / BITE + 200, "{bites} bites");
+    assert!(steps >= 2 * PREFIXES / (STEP + 16), "{steps} steps");
+    assert!(steps <= units / STEP + 200, "{steps} steps");
     assert_eq!(rib.counters(PeerId(3), FAMILY).accepted, 1);
 }
 
@@ -371,7 +371,7 @@ fn evaluate(model: &mut Model, policies: &[u8], range: &PrefixRange) {
 }
 
 proptest! {
-    // Promise: as rib covering_range_is_evaluated_in_bounded_bites
+    // Promise: as rib covering_range_is_evaluated_in_bounded_steps
     #[test]
     fn range_evaluated_again_is_as_the_model_has_it(
         events in prop::collection::vec(event(), 1..80),

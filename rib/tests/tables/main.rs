@@ -396,11 +396,11 @@ fn paths_of_a_closed_session_do_not_count_to_the_limit() {
 }
 
 /// Returns whether some prefix is usable through these peers only, searched in steps of this size.
-fn depends(rib: &Rib, peers: &[u16], bite: u32) -> bool {
+fn depends(rib: &Rib, peers: &[u16], step: u32) -> bool {
     let peers = peers.iter().map(|peer| PeerId(*peer)).collect();
     let mut place = 0;
     loop {
-        match rib.depend(FAMILY, &peers, place, Budget(bite)) {
+        match rib.depend(FAMILY, &peers, place, Budget(step)) {
             Dependence::At(_) => return true,
             Dependence::None => return false,
             Dependence::More(next) => {
@@ -420,12 +420,12 @@ fn peers_that_are_the_only_source_of_a_prefix_are_found() {
     // Rejected by policy: present, but not usable.
     announce(&mut rib, 4, &attributes(4, 1), [(50, 0)].into_iter());
     settle(&mut rib);
-    for bite in [1, 7, 1000] {
-        assert!(!depends(&rib, &[1], bite), "2 has all that 1 has");
-        assert!(depends(&rib, &[1, 2], bite), "both at once");
-        assert!(depends(&rib, &[3], bite), "what 4 says is not accepted");
-        assert!(!depends(&rib, &[4], bite), "nothing comes by way of it");
-        assert!(!depends(&rib, &[], bite));
+    for step in [1, 7, 1000] {
+        assert!(!depends(&rib, &[1], step), "2 has all that 1 has");
+        assert!(depends(&rib, &[1, 2], step), "both at once");
+        assert!(depends(&rib, &[3], step), "what 4 says is not accepted");
+        assert!(!depends(&rib, &[4], step), "nothing comes by way of it");
+        assert!(!depends(&rib, &[], step));
     }
     // The paths of an ended session do not count as usable, retained ones do.
     rib.peer_down(PeerId(2), DownMode::Stale(FamilySet::UNICAST));

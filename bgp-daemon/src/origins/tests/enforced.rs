@@ -156,7 +156,7 @@ fn reflector_is_believed_when_the_nodes_are_known() {
 fn many_routes_are_used_and_excluded_in_bounded_steps() {
     let mut lab = Lab::enforcing();
     lab.begin();
-    let count = 2 * ORIGIN_SCAN_BITE + 7;
+    let count = 2 * ORIGIN_SCAN_STEP + 7;
     let address = |number: usize| format!("10.66.{}.{}", number / 256, number % 256);
     for number in 0..count {
         lab.network.announce(3, &format!("{}/32", address(number)));
@@ -172,7 +172,7 @@ fn many_routes_are_used_and_excluded_in_bounded_steps() {
     let now = lab.network.now();
     let (looked, _) = lab.watch.look(now, lab.network.speaker_mut(1));
     assert!(looked.has_more && looked.has_read);
-    assert_eq!(lab.excluded(3), (count - ORIGIN_SCAN_BITE) as u64);
+    assert_eq!(lab.excluded(3), (count - ORIGIN_SCAN_STEP) as u64);
     lab.run_for_a_second();
     assert_eq!((lab.excluded(3), lab.advertised(2).len()), (0, count));
     for number in 0..count {

@@ -59,16 +59,16 @@ fn lists(policies: usize, remote: usize, local: usize) -> Lists {
     ]
 }
 
-/// Returns the result of values in this order, recomputed after each `bite` of them, and the number of
+/// Returns the result of values in this order, recomputed after each `step` of them, and the number of
 /// evaluated selectors.
 fn started<'v>(
     values: impl IntoIterator<Item = (&'v String, &'v Value)>,
-    bite: usize,
+    step: usize,
 ) -> (Desired, u64) {
     let mut calculator = Calculator::new("h0", None);
     for (at, (key, value)) in values.into_iter().enumerate() {
         change(&mut calculator, key, Some(value));
-        if (at + 1).is_multiple_of(bite) {
+        if (at + 1).is_multiple_of(step) {
             calculator.recompute();
         }
     }
@@ -107,12 +107,12 @@ fn order_of_lists_changes_neither_outcome_nor_cost() {
     let (expected, _) = started(lists.iter().flatten(), usize::MAX);
     assert!(!expected.rules().chains.is_empty());
     for (name, values_in_order) in orders(&lists) {
-        for bite in [usize::MAX, 151, 40] {
-            let (desired, checks) = started(values_in_order.iter().copied(), bite);
-            assert!(desired == expected, "{name} in bites of {bite}");
-            println!("{name} in bites of {bite}: {checks} checks");
+        for step in [usize::MAX, 151, 40] {
+            let (desired, checks) = started(values_in_order.iter().copied(), step);
+            assert!(desired == expected, "{name} in steps of {step}");
+            println!("{name} in steps of {step}: {checks} checks");
             // A new selector is evaluated once for each endpoint that it may select.
-            assert!(checks <= 8 * values, "{name} in bites of {bite}: {checks}");
+            assert!(checks <= 8 * values, "{name} in steps of {step}: {checks}");
         }
     }
 }
