@@ -61,7 +61,7 @@ bench: packages
 release-check:
 	$(XTASK) release-check $(RELEASE)
 
-# Says at once what is missing, before anything is built.
+# Installs or lists the missing packages before anything is built.
 packages:
 	tools/install-test-packages.sh
 	tools/install-neutron-driver.sh

@@ -3,7 +3,7 @@
 # the reference CNI plugins, Neutron with its database, server and client of DHCP, decoders, systemd
 # for the hosts that packages are installed in, and a C++ compiler for libFuzzer.
 #
-# Only what is missing, and only as root; otherwise says in one line what to install. The
+# Only what is missing, and only as root; otherwise lists in one line what to install. The
 # packages bring services: none is started, now or at the next boot, and no port is touched.
 set -eu
 PATH="$PATH:/usr/sbin:/sbin:/usr/lib/frr"
@@ -54,7 +54,7 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
     exit 1
 fi
 
-# While this file says 101, packages do not start their services (see invoke-rc.d(8)).
+# While this file prints 101, packages do not start their services (see invoke-rc.d(8)).
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
     trap 'rm -f "$policy"' EXIT

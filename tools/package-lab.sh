@@ -125,7 +125,7 @@ installed() {
 }
 
 # Prints the value of this key in the unit of a daemon.
-says() { sed -n "s|^$2=||p" "$repository/packaging/systemd/cambric-$1.service"; }
+setting() { sed -n "s|^$2=||p" "$repository/packaging/systemd/cambric-$1.service"; }
 
 # One capability a line, in order.
 sorted() { tr 'A-Z, ' 'a-z\n\n' | sed '/^$/d' | sort; }
@@ -144,11 +144,11 @@ restricted() {
     pid=$1 holds=$2 inherits=$3
     status=/mnt/$host/status
     in_host "$host" cat "/proc/$pid/status" >"$status"
-    user=$(in_host "$host" id -u "$(says "$daemon" User)")
+    user=$(in_host "$host" id -u "$(setting "$daemon" User)")
     [ "$(sed -n 's/^Uid:\t//p' "$status")" = "$user	$user	$user	$user" ] || fail "the user of $unit"
     grep -qx 'NoNewPrivs:	1' "$status" || fail "$unit can gain privileges"
     grep -qx 'Seccomp:	2' "$status" || fail "system calls of $unit are not filtered"
-    bounding=$(says "$daemon" CapabilityBoundingSet | sorted)
+    bounding=$(setting "$daemon" CapabilityBoundingSet | sorted)
     for set in CapInh CapPrm CapEff CapBnd CapAmb; do
         case "$set" in
         CapPrm | CapEff) wanted=$holds ;;
@@ -165,7 +165,7 @@ restricted() {
 confined() {
     host=$1 daemon=$2 unit=cambric-$2.service
     main=$(property "$host" "$daemon" MainPID)
-    ambient=$(says "$daemon" AmbientCapabilities | sorted)
+    ambient=$(setting "$daemon" AmbientCapabilities | sorted)
     case "$daemon" in
     bgp-client | route-reflector)
         restricted "$main" "$ambient" ''
@@ -183,9 +183,9 @@ confined() {
 bounded() {
     host=$1 daemon=$2 unit=cambric-$2.service
     pid=$(property "$host" "$daemon" MainPID)
-    if [ -n "$(says "$daemon" WatchdogSec)" ]; then
+    if [ -n "$(setting "$daemon" WatchdogSec)" ]; then
         found=$(property "$host" "$daemon" WatchdogUSec)
-        case "$(says "$daemon" WatchdogSec):$found" in
+        case "$(setting "$daemon" WatchdogSec):$found" in
         60:1min | 120:2min) ;;
         *) fail "the watchdog of $unit: $found" ;;
         esac
@@ -193,16 +193,16 @@ bounded() {
         [ "$found" = 9 ] || fail "the signal of the watchdog of $unit: $found"
         await "the state of $unit" has_state "$host" "$daemon" .
     fi
-    wanted=$(($(says "$daemon" MemoryMax | sed 's/G$/*1024*1024*1024/')))
+    wanted=$(($(setting "$daemon" MemoryMax | sed 's/G$/*1024*1024*1024/')))
     found=$(property "$host" "$daemon" MemoryMax)
     [ "$found" = "$wanted" ] || fail "MemoryMax of $unit: $found, not $wanted"
     # Where the kernel's memory controller belongs to this hierarchy, it has the limit.
     limit=$group/$host/system.slice/$unit/memory.max
     [ ! -e "$limit" ] || [ "$(cat "$limit")" = "$wanted" ] || fail "$limit: $(cat "$limit")"
-    wanted=$(says "$daemon" OOMScoreAdjust)
+    wanted=$(setting "$daemon" OOMScoreAdjust)
     found=$(property "$host" "$daemon" OOMScoreAdjust)
     [ "$found" = "${wanted:-$found}" ] || fail "OOMScoreAdjust of $unit: $found"
-    wanted=$(says "$daemon" LimitNOFILE)
+    wanted=$(setting "$daemon" LimitNOFILE)
     found=$(property "$host" "$daemon" LimitNOFILE)
     [ "$found" = "$wanted" ] || fail "LimitNOFILE of $unit: $found"
     # Without CAP_SYS_RESOURCE, systemd sets neither a lower score nor a higher limit than it has.
@@ -246,7 +246,7 @@ connects() {
         timeout 3 bash -c ': </dev/tcp/10.0.0.3/179' 2>/dev/null
 }
 
-# The host guard was loaded before the daemon started: it says how it knows. Another user of the host
+# The host guard was loaded before the daemon started, and the status has this. Another user of the host
 # does not even connect to the reflector, which root does in the same way.
 guarded() {
     in_host "$1" cambric show status --socket "/run/cambric/$2.sock" | grep -q "host guard.*$3" ||
@@ -446,8 +446,8 @@ await 'an event in the journal' has_event h3 route-reflector session.established
 await 'the file that tells plugins' \
     in_host h1 test -s '/run/calico/endpoint-status/k8s prod%2Fweb eth0'
 
-# A reload of a file with a mistake fails, says why, and changes nothing.
-says_why() {
+# A reload of a file with a mistake fails, reports the reason, and changes nothing.
+reports_why() {
     in_host "$1" journalctl --quiet --unit="cambric-$2.service" | grep -qF 'unknown key `mistake`'
 }
 refuses() {
@@ -457,7 +457,7 @@ refuses() {
     printf 'mistake = 1\n' | cat - "/mnt/$host/good.toml" >"$config"
     ! in_host "$host" systemctl reload "cambric-$daemon" 2>/dev/null ||
         fail "a reload of a bad file of $daemon"
-    await "why a reload of $daemon failed, in the journal" says_why "$host" "$daemon"
+    await "why a reload of $daemon failed, in the journal" reports_why "$host" "$daemon"
     cat "/mnt/$host/good.toml" >"$config"
     in_host "$host" systemctl reload "cambric-$daemon" || fail "a reload of a good file of $daemon"
     [ "$(property "$host" "$daemon" MainPID)" = "$before" ] || fail "a reload of $daemon is a restart"
@@ -468,17 +468,17 @@ refuses h1 felix
 
 # A reload takes a neighbor over, and away, in the same process.
 reload() { in_host h3 systemctl reload cambric-route-reflector || fail 'systemctl reload'; }
-knows() { in_host h3 cambric show neighbors | grep -qF 10.0.0.99; }
-knows_not() { ! knows; }
+has_neighbor() { in_host h3 cambric show neighbors | grep -qF 10.0.0.99; }
+has_no_neighbor() { ! has_neighbor; }
 before=$(property h3 route-reflector MainPID)
 cd /mnt/h3/root/etc/cambric
 cp -p route-reflector.toml /mnt/h3/before.toml
 printf '[[neighbor]]\naddress = "10.0.0.99"\nasn = 64512\n' >>route-reflector.toml
 reload
-await 'a neighbor, by a reload' knows
+await 'a neighbor, by a reload' has_neighbor
 cat /mnt/h3/before.toml >route-reflector.toml
 reload
-await 'no such neighbor, by a reload' knows_not
+await 'no such neighbor, by a reload' has_no_neighbor
 cd /
 [ "$(property h3 route-reflector MainPID)" = "$before" ] || fail 'a reload is a restart'
 
@@ -502,4 +502,4 @@ await 'a restart by an upgrade' is_new h2 bgp-client "$before"
 routes
 
 for host in $hosts; do purged "$host"; done
-echo 'the packages install, systemd runs their daemons as the units say, and they route'
+echo 'the packages install, systemd runs their daemons as the units require, and they route'

@@ -423,7 +423,7 @@ mod tests {
         assert_eq!(plain.settings, KernelConfig::default());
         let stored = read(&daemon_common::config::alternative(packaged));
         let stored = stored.unwrap_or_else(|report| panic!("{report}"));
-        assert!(stored.intent().is_none(), "the store says it");
+        assert!(stored.intent().is_none(), "it is in the datastore");
         assert!(stored.file.secrets.is_some() && stored.file.datastore_snapshot.is_some());
         let all = daemon_common::config::uncommented(packaged);
         let all = read(&all).unwrap_or_else(|report| panic!("{report}\n{all}"));
@@ -462,7 +462,7 @@ mod tests {
         let read = |text: &str| Config::parse(&Source::new("page.toml", text));
         for text in examples {
             let config = read(text).unwrap_or_else(|report| panic!("{report}"));
-            assert!(config.intent().is_none(), "the store says it");
+            assert!(config.intent().is_none(), "it is in the datastore");
         }
         let stored = |key: &str| {
             format!("hostname = \"a\"\n{key}\n[datastore]\nendpoints = [\"http://s:2379\"]\n")
@@ -496,7 +496,7 @@ mod tests {
         let store = "[datastore]\nendpoints = [\"http://s:2379\"]\n";
         let good = read("", 3, store).unwrap_or_else(|report| panic!("{report}"));
         let Some(host) = good.host else {
-            panic!("the store says it");
+            panic!("it is in the datastore");
         };
         assert_eq!((host.reflectors, host.reflects), (Some(3), false));
         for (head, count, rest, expected) in [

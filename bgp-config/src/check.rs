@@ -257,7 +257,9 @@ impl<K, D, N> BgpFile<K, D, N> {
             if let Some(store) = &self.datastore {
                 problem = problem.related(store.span(), "which is given here");
             }
-            problems.push(problem.help("say it in one place: there, or without [datastore] here"));
+            problems.push(
+                problem.help("configure it in one place: there, or here without [datastore]"),
+            );
         }
         let name = self.hostname(problems);
         Host {

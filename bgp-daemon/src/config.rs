@@ -104,7 +104,7 @@ impl<S: Settings> Config<S> {
         for user in &file.guard.users {
             if let Err(unknown) = host_guard::user_id(&user.get_ref().0) {
                 let problem = Problem::at(user.span(), unknown.to_string());
-                problems.push(problem.help("a name that the host knows, or a numeric user id"));
+                problems.push(problem.help("a user name of this host, or a numeric user ID"));
             }
         }
         let settings = S::check(file.kernel.as_ref(), &mut problems);

@@ -279,7 +279,7 @@ fn memory_of_a_client_matches_the_formula() {
             );
             assert!(
                 each * 5 > CLIENT * 2,
-                "{each} octets a client: the formula's {CLIENT} says nothing"
+                "{each} octets a client: the formula's {CLIENT} is too much"
             );
         }
     }

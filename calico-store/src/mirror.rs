@@ -204,7 +204,7 @@ impl Mirror {
         mirror
     }
 
-    /// Starts with the content that an earlier run knew, of this history. Must be called before any
+    /// Starts with the content that an earlier run has saved, of this history. Must be called before any
     /// other method.
     pub fn restore(
         &mut self,
@@ -224,7 +224,7 @@ impl Mirror {
         }
         if let Some(gate) = &mut self.state.gate {
             gate.pass();
-            gate.since = Revision::ZERO; // The earlier run knew everything.
+            gate.since = Revision::ZERO; // The earlier run had read everything.
         }
         self.restored = Some(age.as_secs());
     }

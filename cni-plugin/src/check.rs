@@ -140,6 +140,6 @@ fn felix_fault(
     match expected.word() {
         Some(Word::Up) => None,
         Some(Word::Refused(reason)) => Some(format!("Felix refuses the endpoint: {reason}")),
-        None => Some("Felix does not say that the endpoint is up".to_owned()),
+        None => Some("Felix does not report the endpoint as up".to_owned()),
     }
 }

@@ -50,7 +50,7 @@ impl<'a> Site<'a> {
         let spec = ClusterInformationSpec::deserialize(&information.value["spec"]);
         if !spec.is_ok_and(|spec| spec.is_ready()) {
             let message = "the store is not ready: \
-                ClusterInformation(default) does not say datastoreReady: true";
+                ClusterInformation(default) does not have datastoreReady: true";
             return Err(Failure::new(Code::Later, message));
         }
         Ok(())

@@ -221,7 +221,11 @@ impl Exposition {
             }
             _ => return Err("neither HELP nor TYPE"),
         };
-        if was_there { Err("said twice") } else { Ok(()) }
+        if was_there {
+            Err("stated twice")
+        } else {
+            Ok(())
+        }
     }
 
     /// Parses `name{label="value",…} number`.

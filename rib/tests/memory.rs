@@ -218,7 +218,7 @@ fn memory_of_tables_matches_the_formula() {
         assert!(held <= most, "{size:?}: {held} octets, {most} at most");
         assert!(
             held * 5 > most * 2,
-            "{size:?}: {held} octets, the formula's {most} says nothing"
+            "{size:?}: {held} octets, the formula's {most} is too much"
         );
     }
 }

@@ -62,7 +62,7 @@ fn net_of(prefix: Prefix) -> (Family, Net<'static>) {
 }
 
 proptest! {
-    // Promise (BGP): Policy rules do what their definition says.
+    // Promise (BGP): Policy rules do what their definition states.
     #[test]
     fn rules_match_their_definition(
         rules in naive::rules(),

@@ -64,7 +64,7 @@ mod tests {
         let plain = read(packaged).unwrap_or_else(|report| panic!("{report}"));
         let stored = read(&daemon_common::config::alternative(packaged));
         let stored = stored.unwrap_or_else(|report| panic!("{report}"));
-        assert!(stored.intent().is_none(), "the store says it");
+        assert!(stored.intent().is_none(), "it is in the datastore");
         assert!(stored.file.secrets.is_some() && stored.file.datastore_snapshot.is_some());
         let all = daemon_common::config::uncommented(packaged);
         let all = read(&all).unwrap_or_else(|report| panic!("{report}\n{all}"));

@@ -190,7 +190,7 @@ impl Net {
         self.dialing.remove(&(machine, peer));
     }
 
-    /// Opens a stream; side 0 is the dialing one, which does not know it yet.
+    /// Opens a stream; side 0 is the dialing one, which has no event of it yet.
     pub(crate) fn open(&mut self, from: At, to: At, acceptor: Option<(PeerId, Conn)>) -> u32 {
         self.serial += 1;
         let id = u32::try_from(self.serial).unwrap_or(u32::MAX);

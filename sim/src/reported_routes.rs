@@ -28,7 +28,7 @@ enum State {
     Unknown,
 }
 
-/// The routes of one protocol, as a reader knows them that lists the kernel's routes and then watches
+/// The routes of one protocol in the view of a reader that lists the kernel's routes and then watches
 /// the events.
 #[derive(Debug)]
 pub(crate) struct ReportedRoutes {

@@ -136,7 +136,7 @@ fn deaf(job: &Job) -> Answer {
 fn reflector_registers_its_own_cluster_id_under_a_kept_lease() {
     let mut world = World::new();
     world.pass(60, true);
-    assert_eq!(world.jobs, 0, "there is nothing to say yet");
+    assert_eq!(world.jobs, 0, "there is nothing to write yet");
     world.registrar.want(wish(0, None));
     world.pass(1, true);
     let registration = world.registered().expect("there");
@@ -229,7 +229,13 @@ fn reflector_registers_again_after_a_lost_lease() {
     world.pass(1, true);
     world.pass(120, false);
     assert!(world.registered().is_none());
-    assert!(world.registrar.trouble().expect("said").contains("away"));
+    assert!(
+        world
+            .registrar
+            .trouble()
+            .expect("a report")
+            .contains("away")
+    );
     world.pass(6, true);
     assert!(world.registered().is_some());
     assert_eq!(world.registrar.trouble(), None);
@@ -439,7 +445,7 @@ fn unregistrable_state_is_a_note() {
     mute.registration.ipv4_address = None;
     world.registrar.want(mute);
     world.pass(120, true);
-    let trouble = world.registrar.trouble().expect("said");
+    let trouble = world.registrar.trouble().expect("a report");
     assert!(trouble.contains("ipv4Address"), "{trouble}");
     assert!(world.registered().is_none());
 }

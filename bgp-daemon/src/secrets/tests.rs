@@ -68,7 +68,7 @@ async fn read_password_stays_while_referenced() {
     let path = directory.path().join("bgp/mesh");
     assert!(read_again(&mut keeper).await);
     assert_eq!(word(&keeper, "mesh"), None, "it was never there");
-    assert_eq!(notes(&keeper), "", "whoever needs it says so");
+    assert_eq!(notes(&keeper), "", "the part that needs it reports it");
     fs::write(&path, "word\n").expect("written");
     assert!(read_again(&mut keeper).await);
     assert_eq!(word(&keeper, "mesh").as_deref(), Some("word"));

@@ -8,7 +8,7 @@ use crate::resource::rule::Action;
 pub enum Severity {
     /// A host endpoint, or a part of a policy other than a condition of a rule: it is not enforced.
     Unenforced,
-    /// A condition of a rule: the rule drops more packets than it says.
+    /// A condition of a rule: the rule drops more packets than it states.
     DropsMore,
     /// A condition of a rule: the rule allows no packet.
     AllowsLess,

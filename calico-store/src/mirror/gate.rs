@@ -34,7 +34,7 @@ impl fmt::Display for Unready {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Silent => "it has no ClusterInformation default",
-            Self::Locked => "its ClusterInformation does not say datastoreReady: true",
+            Self::Locked => "its ClusterInformation does not have datastoreReady: true",
             Self::Other => "its clusterGUID is not that of the store before",
         })
     }

@@ -44,7 +44,7 @@ impl Mirror {
         }
     }
 
-    /// Handles new data of a feed. If the datastore has become ready, every feed must know its
+    /// Handles new data of a feed. If the datastore has become ready, every feed must have its
     /// content as of that revision: each range has its own watch, which may not have reported it
     /// yet.
     pub(super) fn await_all(&mut self, now: Duration, feed: FeedId) {

@@ -240,7 +240,7 @@ async fn the_first_node_makes_the_store_ready() {
     let cluster = stored(&all, &key(Kind::ClusterInformation, "default")).await;
     assert_eq!(
         cluster["spec"]["datastoreReady"], false,
-        "what is said stays"
+        "configured fields stay"
     );
     assert_eq!(cluster["spec"]["clusterGUID"].as_str().unwrap().len(), 32);
 }

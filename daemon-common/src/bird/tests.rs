@@ -410,7 +410,7 @@ async fn unanswered_command_is_an_error_of_bird() {
 }
 
 #[test]
-fn a_reflector_of_the_fabric_is_a_peer_that_tools_know() {
+fn reflector_of_the_fabric_is_a_peer_with_a_name_of_calico() {
     let address = "10.20.1.8".parse().expect("an address");
     let name = protocol_name("Reflector_10_20_1_8", address, false);
     assert_eq!(name, "Global_10_20_1_8");

@@ -15,7 +15,7 @@ fn status(host: &Host) -> Status {
 
 /// Waits until the status has a matching configuration error.
 fn wait_error(host: &Host, wished: impl Fn(Option<&str>) -> bool) {
-    host.until("what the status says of the file", || {
+    host.until("the report of the file in the status", || {
         wished(status(host).config_error.as_deref())
     });
 }

@@ -315,7 +315,7 @@ fn a_store_that_is_emptied_changes_nothing_in_the_kernel() {
             let mut locked = cluster.clone();
             locked["spec"]["datastoreReady"] = json!(false);
             bench.host.put(&key, &locked);
-            bench.reports("does not say datastoreReady: true");
+            bench.reports("does not have datastoreReady: true");
             bench.wrote_nothing(&before);
             bench.host.put(&key, &cluster);
             bench.host.until("one endpoint", || {

@@ -27,8 +27,8 @@ pub(super) struct Queues {
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) command: Command,
-    /// Another program changed the key, and the caller did not know it when it submitted the
-    /// command.
+    /// Another program changed the key, before the caller submitted the command and before it was
+    /// notified of the change.
     pub(super) overtaken: bool,
 }
 

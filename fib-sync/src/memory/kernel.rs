@@ -157,7 +157,7 @@ impl Kernel {
         routes.min_by_key(|(key, _)| (core::cmp::Reverse(key.prefix.prefix_len()), key.metric))
     }
 
-    /// Adds a route as another program would (`ip route`, say).
+    /// Adds a route as another program would (for example `ip route`).
     ///
     /// # Errors
     ///

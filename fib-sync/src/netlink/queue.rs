@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 use crate::port::{Command, Event};
 use crate::route::RouteKey;
 
-/// A command, and whether the key it replaces changed before its caller knew of the change.
+/// A command, and whether the key it replaces changed before its caller was notified of the change.
 #[derive(Debug)]
 pub(super) struct Queued {
     pub(super) command: Command,

@@ -30,8 +30,8 @@ impl Reconciler {
             return;
         }
         if flight.disturbed {
-            // The order of the own and the foreign change is unknown; only the kernel knows the
-            // result.
+            // The order of the own and the foreign change is unknown; only a dump of the
+            // kernel has the result.
             entry.found = Found::Unknown;
             self.clear_fault(&key);
             self.force_dump(now);

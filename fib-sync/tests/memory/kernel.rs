@@ -110,5 +110,5 @@ fn link_that_is_set_down_loses_its_routes() {
             reported.push(key.prefix.to_string());
         }
     }
-    assert_eq!(reported, ["fd65::1/128"], "IPv4 says nothing");
+    assert_eq!(reported, ["fd65::1/128"], "IPv4 has no event");
 }

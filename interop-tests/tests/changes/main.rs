@@ -1,5 +1,5 @@
 //! Changes every key of a neighbor and of the datastore during a session with BIRD, and checks that
-//! BIRD has kept or lost the session as docs/operate says.
+//! BIRD has kept or lost the session as docs/operate states.
 
 mod store;
 

@@ -198,7 +198,7 @@ impl<'g> Fleet<'g> {
         // unlocked.
         self.cluster(LOCKED).await;
         for speaker in self.speakers() {
-            let locked = "does not say datastoreReady: true";
+            let locked = "does not have datastoreReady: true";
             speaker.reports(locked, reports(locked)).await;
         }
         for number in NODES {

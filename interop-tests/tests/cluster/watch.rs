@@ -74,7 +74,7 @@ impl Node {
         let (events, overrun) = self.monitor.events_since(since);
         assert!(
             !overrun,
-            "host {} said more than could be heard",
+            "host {} sent more events than were read",
             self.number
         );
         let ours = |net: &IpNet| {

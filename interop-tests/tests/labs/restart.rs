@@ -7,7 +7,7 @@
 //! routes are added by commands after its start, and it may have sent its marker by then.
 //!
 //! Another: OpenBGPD always sends the Restart State bit, FRR for two minutes after its start. RFC
-//! 4724 §4.1 says not to wait for the routes of such a peer. So the routes that survive a restart
+//! 4724 §4.1 requires not to wait for the routes of such a peer. So the routes that survive a restart
 //! of Cambric's reflector are those of a Cambric client where these two are the helpers.
 
 use std::net::Ipv4Addr;

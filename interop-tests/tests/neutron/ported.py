@@ -39,6 +39,6 @@ from etcd3gw.client import Etcd3Client
 decode = etcd3gw.utils._decode
 for module in (Etcd3Client.__module__, "etcd3gw.utils", "etcd3gw.watch"):
     sys.modules[module]._decode = lambda octets: text(decode(octets))
-# The driver does not say which path of the gateway it wants; this etcd has no /v3alpha/.
+# The driver does not name the path of the gateway; this etcd has no /v3alpha/.
 defaults = Etcd3Client.__init__.__defaults__
 Etcd3Client.__init__.__defaults__ = defaults[:-1] + ("/v3/",)

@@ -39,7 +39,7 @@ service._get_rpc_workers = in_this_process(service._get_rpc_workers)
 
 
 def serve():
-    # Else what is asked first may find tables that do not know each other yet.
+    # Without this, the first request may find tables whose relations are not configured yet.
     orm.configure_mappers()
     head.get_metadata().create_all(api.get_writer_session().get_bind())
     wsgi_eventlet.eventlet_wsgi_server()

@@ -50,8 +50,8 @@ fn whatever_is_not_as_specified_is_a_fault() {
             "other labels than the sample before",
             "a{b=\"c\"} 1\na 1\n# EOF\n",
         ),
-        ("said twice", "# HELP a Words.\n# EOF\n"),
-        ("said twice", "# TYPE a gauge\n# EOF\n"),
+        ("stated twice", "# HELP a Words.\n# EOF\n"),
+        ("stated twice", "# TYPE a gauge\n# EOF\n"),
         (
             "a description behind the samples",
             "a 1\n# HELP a Words.\n# EOF\n",

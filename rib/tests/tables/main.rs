@@ -423,7 +423,10 @@ fn peers_that_are_the_only_source_of_a_prefix_are_found() {
     for step in [1, 7, 1000] {
         assert!(!depends(&rib, &[1], step), "2 has all that 1 has");
         assert!(depends(&rib, &[1, 2], step), "both at once");
-        assert!(depends(&rib, &[3], step), "what 4 says is not accepted");
+        assert!(
+            depends(&rib, &[3], step),
+            "the routes of 4 are not accepted"
+        );
         assert!(!depends(&rib, &[4], step), "nothing comes by way of it");
         assert!(!depends(&rib, &[], step));
     }

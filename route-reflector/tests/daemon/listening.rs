@@ -112,12 +112,10 @@ async fn a_node_that_moves_listens_where_it_is() {
     let named = format!("cannot listen on 192.0.2.1:{} yet", port + 1);
     let is_reported = |status: &Status| status.notes.iter().any(|note| note.starts_with(&named));
     reflector
-        .until("it says where it cannot listen", is_reported)
+        .until("a report of the port without a listener", is_reported)
         .await;
     live(first).await;
     listens(&reflector, &format!("{first}:{}", port + 1)).await;
     let is_reported = |status: &Status| status.notes.iter().all(|note| !note.contains("listen"));
-    reflector
-        .until("it says nothing of listening", is_reported)
-        .await;
+    reflector.until("no report of listening", is_reported).await;
 }

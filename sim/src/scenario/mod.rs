@@ -195,7 +195,7 @@ impl World {
         for machine in &self.machines {
             let complaints = machine.felix.run.as_ref().map(Felix::complaints);
             for complaint in complaints.into_iter().flatten() {
-                what.push_str(&format!("\n  {} says: {complaint}", machine.name));
+                what.push_str(&format!("\n  {} reports: {complaint}", machine.name));
             }
         }
         self.violation(oracle, what)

@@ -47,7 +47,7 @@ impl Arguments {
             } else if let Some(path) = argument.strip_prefix("-I") {
                 parsed.includes.push(value(path)?.into());
             } else if argument.starts_with('-') {
-                return Err(format!("the stand-in for protoc does not know {argument}"));
+                return Err(format!("the stand-in for protoc does not support {argument}"));
             } else {
                 parsed.files.push(argument.into());
             }

@@ -7,10 +7,7 @@ use super::files::File;
 const NOWHERE: &[(&str, &str)] = &[
     ("/work/", "a path of one machine"),
     ("/home/", "a path of one machine"),
-    (
-        "static.crates.io",
-        "say which package, not where it was fetched from",
-    ),
+    ("static.crates.io", "name the package, not its source"),
     ("FIXME", "unfinished work belongs into an issue"),
     ("TODO", "unfinished work belongs into an issue"),
     ("XXX", "unfinished work belongs into an issue"),

@@ -80,11 +80,7 @@ impl Host {
 fn workload_is_advertised_with_degree_of_its_metric() {
     let mut host = Host::begun();
     host.felix_adds(1024);
-    assert_eq!(
-        host.local_pref(),
-        Some(100),
-        "nothing is said about metrics"
-    );
+    assert_eq!(host.local_pref(), Some(100), "metrics are not reported");
     host.takes(&stored());
     assert_eq!(host.local_pref(), Some(degree_of(1024)));
     host.felix_adds(512);
@@ -112,7 +108,7 @@ fn workload_is_advertised_with_degree_of_its_metric() {
 fn a_learned_degree_is_a_metric_of_the_kernel() {
     let mut host = Host::begun();
     host.receive(degree_of(512));
-    assert_eq!(host.metrics(), [OTHERS], "nothing is said about metrics");
+    assert_eq!(host.metrics(), [OTHERS], "metrics are not reported");
     host.takes(&stored());
     assert_eq!(host.metrics(), [512]);
     for (degree, metric) in [

@@ -187,7 +187,7 @@ fn filters_precede_the_other_terms() {
     let policy = export(&derived, 0);
     let own =
         |net, interface| evaluated(&policy, net, Role::Local, interface, Attributes::default());
-    let inside = own("10.65.1.5/32", None).expect("the filter says so");
+    let inside = own("10.65.1.5/32", None).expect("the filter accepts it");
     assert_eq!(inside.communities.len(), 1);
     assert_eq!(inside.as_path.to_string(), "64611 64612");
     assert!(

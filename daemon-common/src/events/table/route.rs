@@ -91,7 +91,7 @@ macro_rules! route_events {
         KernelNeighborsFailed "kernel.neighbors_failed" WARN "neighbor entries cannot be read; trying again" {
             reason: Text,
         }
-        #[doc = "The table that keeps other users of the host from BGP sessions is loaded. `status` has how the daemon knows it, `cover` the ports and users of the table."]
+        #[doc = "The table that keeps other users of the host from BGP sessions is loaded. `status` has the result of the check, `cover` the ports and users of the table."]
         HostGuardLoaded "host_guard.loaded" INFO "host guard" {
             status: Text, cover: Text,
         }

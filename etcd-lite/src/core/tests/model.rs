@@ -159,7 +159,7 @@ fn action() -> impl Strategy<Value = Action> {
 struct Reader {
     range: KeyRange,
     cursor: WatchCursor,
-    /// The state of the range as the reader knows it; unknown if the watch started in the future.
+    /// The state of the range in the view of the reader; unknown if the watch started in the future.
     state: Option<BTreeMap<Bytes, KeyValue>>,
     from: Revision,
 }
