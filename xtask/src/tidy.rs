@@ -11,6 +11,7 @@
 //! * [`first`]: first words of sentences;
 //! * [`sentences`]: lengths of sentences;
 //! * [`names`]: names of tests;
+//! * [`subjects`]: subjects of commits;
 //! * [`documents`]: dependencies with their reasons, the map with its files, invariants with their
 //!   tests;
 //! * [`promises`]: the page of promises;
@@ -46,6 +47,7 @@ pub mod published;
 pub mod sentences;
 pub mod sizes;
 pub mod spelling;
+pub mod subjects;
 #[cfg(test)]
 mod tests;
 pub mod tree;
@@ -111,6 +113,7 @@ pub fn run(root: &Path) -> anyhow::Result<Vec<Finding>> {
     findings.extend(first::check(&files));
     findings.extend(sentences::check(&files));
     findings.extend(names::check(&files));
+    findings.extend(subjects::check(root)?);
     findings.extend(documents::check(&workspace, &files));
     findings.extend(promises::check(&files));
     findings.extend(links::check(&files));

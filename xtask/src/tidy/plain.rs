@@ -84,6 +84,13 @@ fn replaced(file: &File) -> Vec<Finding> {
     found.collect()
 }
 
+/// Returns the first marker or listed word of a short text.
+pub(super) fn unclear(words: &[Word]) -> Option<&'static str> {
+    let lists = [REPLACED, MARKERS].into_iter();
+    let mut found = lists.flat_map(|listed| phrases(words, listed));
+    found.next().map(|(_, phrase)| phrase)
+}
+
 /// Returns where one of `listed`, with one phrase a line, begins.
 fn phrases<'l>(words: &[Word], listed: &'l str) -> Vec<(usize, &'l str)> {
     let mut found = Vec::new();

@@ -2,7 +2,7 @@
 
 use super::texts;
 use crate::tidy::files::File;
-use crate::tidy::{first, pages, plain, promises, sentences, spelling};
+use crate::tidy::{first, pages, plain, promises, sentences, spelling, subjects};
 
 fn first_words(page: &str) -> Vec<String> {
     let findings = first::check(&[File::new("docs/a.md", page)]);
@@ -117,6 +117,42 @@ fn word_with_a_plainer_one_is_found_in_every_text() {
         ".ci/run:1",
     ];
     assert_eq!(places, expected, "{found}");
+}
+
+#[test]
+fn subject_of_a_new_commit_has_area_and_imperative() {
+    let texts = |date: u64, subject: &str| {
+        let found = subjects::check_line(&format!("{date} 1a2b {subject}"));
+        found.map(|found| found.to_string())
+    };
+    let new = 1_795_840_200;
+    for subject in [
+        "rib: feed a table of routes",
+        "rib, bgp-io: process `told` routes",
+        "docs/operate: name each key",
+    ] {
+        assert_eq!(texts(new, subject), None, "{subject}");
+    }
+    let long = format!("rib: read {}", "a".repeat(63));
+    for (subject, mistake) in [
+        ("Read routes", "begin it with `area: `"),
+        ("", "begin it with `area: `"),
+        (": read routes", "an area is the name"),
+        ("The rib: read routes", "an area is the name"),
+        ("rib: Read routes", "`Read`: write a verb in the imperative"),
+        ("rib: reads routes", "`reads`: write"),
+        ("rib: reading routes", "`reading`: write"),
+        ("rib: dropped routes", "`dropped`: write"),
+        ("rib: who reads", "`who`: write"),
+        ("rib: begin anew", "`anew`: replace it"),
+        ("rib: bound each bite", "`bite`: replace it"),
+        (long.as_str(), "73 characters, at most 72"),
+    ] {
+        let found = texts(new, subject).expect(subject);
+        assert!(found.starts_with("commit 1a2b: subject"), "{found}");
+        assert!(found.contains(mistake), "{found}");
+        assert_eq!(texts(new - 1, subject), None, "an earlier commit");
+    }
 }
 
 fn promise_files(page: &str) -> Vec<File> {
