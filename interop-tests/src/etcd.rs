@@ -13,6 +13,10 @@ const CLIENTS: u16 = 2379;
 /// The port for the other members.
 const PEERS: u16 = 2380;
 
+/// The saved content of a member, in the directory of its host, and as the host sees it.
+const BACKUP_NAME: &str = "backup";
+const BACKUP: &str = "/run/cambric/backup";
+
 /// A cluster of etcd members.
 #[derive(Debug)]
 pub struct Etcd {
@@ -153,6 +157,70 @@ impl Etcd {
             let data = member.site.host.directory().join("etcd");
             std::fs::remove_dir_all(data).expect("the data of the member");
         }
+    }
+
+    /// Saves the content of the first member in a file of its host; returns false, with a notice,
+    /// where etcdctl is not installed.
+    ///
+    /// # Errors
+    /// If etcdctl cannot be started.
+    ///
+    /// # Panics
+    /// If etcdctl fails.
+    pub async fn back_up(&self) -> Result<bool, Error> {
+        let endpoint = format!("http://{}:{CLIENTS}", Site::v4(self.members[0].site.number));
+        let words = ["--endpoints", &endpoint, "snapshot", "save", BACKUP];
+        self.control(0, words).await
+    }
+
+    /// Replaces the data of all members, which must be stopped, by the saved content. The cluster
+    /// keeps its ID, since its token is the same, but its revision is that of the backup.
+    ///
+    /// # Errors
+    /// If etcdctl cannot be started.
+    ///
+    /// # Panics
+    /// If there was no data, or etcdctl fails.
+    pub async fn restore(&mut self) -> Result<(), Error> {
+        let saved = self.directory().join(BACKUP_NAME);
+        for (nth, member) in self.members.iter().enumerate() {
+            let directory = member.site.host.directory();
+            std::fs::remove_dir_all(directory.join("etcd")).expect("the data of the member");
+            if nth > 0 {
+                std::fs::copy(&saved, directory.join(BACKUP_NAME)).expect("a copy");
+            }
+            let name = format!("m{}", member.site.number);
+            let peers = format!("http://{}:{PEERS}", Site::v4(member.site.number));
+            let token = self.clusters.to_string();
+            let words = [
+                ["snapshot", "restore"],
+                [BACKUP, "--data-dir=/run/cambric/etcd"],
+                ["--name", &name],
+                ["--initial-cluster", &self.cluster],
+                ["--initial-advertise-peer-urls", &peers],
+                ["--initial-cluster-token", &token],
+            ];
+            self.control(nth, words.concat()).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs etcdctl on the host of a member.
+    async fn control<'w>(
+        &self,
+        nth: usize,
+        words: impl IntoIterator<Item = &'w str>,
+    ) -> Result<bool, Error> {
+        let Some(path) = programs::foreign("etcdctl") else {
+            return Ok(false);
+        };
+        let program = Program::new(path).env("ETCDCTL_API", "3");
+        let words: Vec<&str> = words.into_iter().collect();
+        let program = program.args(words);
+        let (status, text) = self.members[nth].site.host.output(&program).await?;
+        let text = String::from_utf8_lossy(&text);
+        assert!(status.success(), "{text}");
+        Ok(true)
     }
 
     /// Kills a member by SIGKILL.

@@ -5,6 +5,7 @@
 
 mod fleet;
 mod leases;
+mod origins;
 mod outage;
 mod settled;
 mod watch;
