@@ -277,6 +277,22 @@ pub const BARS: &[Bar] = &[
     bar(Floods, "slow_readers_p99_ms", "p99, ms", f64::INFINITY, &[]),
     bar(
         Floods,
+        "take_overs_ratio",
+        "p99 to undisturbed: 200 OPENs of a session's client a second",
+        1.5,
+        &[],
+    ),
+    bar(Floods, "take_overs_p99_ms", "p99, ms", f64::INFINITY, &[]),
+    bar(
+        Floods,
+        "long_opens_ratio",
+        "p99 to undisturbed: 1,000 OPENs of 4 KB a second",
+        1.5,
+        &[],
+    ),
+    bar(Floods, "long_opens_p99_ms", "p99, ms", f64::INFINITY, &[]),
+    bar(
+        Floods,
         "log_ratio",
         "p99 to undisturbed: strangers while the log is not read",
         1.5,

@@ -1,5 +1,6 @@
 //! Attacks on a reflector, each from one thread in the namespace of the daemon.
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,11 +8,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use bgp_io::bgp_proto::{AttrCode, HEADER_OCTETS, Ipv4Prefix, MessageKind};
+use bgp_io::bgp_proto::{
+    AttrCode, Capability, HEADER_OCTETS, Ipv4Prefix, MESSAGE_OCTETS_MAX, MessageKind,
+};
+use bytes::BytesMut;
 use socket2::{Domain, Protocol, Socket, Type};
 use testkit::{Encode, Keepalive, OPTIONAL, OPTIONAL_TRANSITIVE, Update, WELL_KNOWN};
 
-use crate::stage::{DAEMON, DAEMON_AS};
+use crate::stage::{DAEMON, DAEMON_AS, client};
 use crate::wire::{Offer, Range};
 
 /// A kind of attack.
@@ -36,6 +40,16 @@ pub enum Flood {
     },
     /// A client sends UPDATEs of 4 KB to clients that do not read.
     SlowReaders,
+    /// Connections from the address of a quiet client, whose session is established, with its OPEN.
+    TakeOvers {
+        /// Connections per second.
+        rate: u32,
+    },
+    /// Connections from a range, with an OPEN of the maximum length that has unknown capabilities.
+    LongOpens {
+        /// Connections per second.
+        rate: u32,
+    },
 }
 
 /// The first address of strangers.
@@ -48,6 +62,11 @@ const SLOW_READERS: u32 = 20;
 /// UPDATEs per second to them, and the octets of communities in each.
 const LARGE_UPDATES: u32 = 1000;
 const LARGE_OCTETS: u32 = 3900;
+/// Connections that wait for the answer to their OPEN: the oldest is closed for a new one.
+const ANSWERS_MAX: usize = 32;
+/// The first code of unknown capabilities, and how many codes there are: those for private use.
+const UNKNOWN_CODES: (u8, u8) = (239, 16);
+
 /// Receive buffer of a client that does not read.
 const WINDOW: usize = 4096;
 
@@ -64,6 +83,7 @@ impl Flood {
         match self {
             Self::SlowOpens => SLOW_OPENS as u64,
             Self::SlowReaders => 2000,
+            Self::TakeOvers { .. } | Self::LongOpens { .. } => 50,
             _ => 200,
         }
     }
@@ -85,6 +105,18 @@ impl Flood {
             Self::SlowOpens => slow_opens(ends, done),
             Self::Malformed { rate } => malformed(rate, ends, done),
             Self::SlowReaders => slow_readers(ends, done),
+            Self::TakeOvers { rate } => {
+                let octets = offer(client(0)).open().octets();
+                opens(rate, ends, done, MessageKind::Notification, |_| {
+                    (client(0), &octets)
+                })
+            }
+            Self::LongOpens { rate } => {
+                let octets = long_open();
+                opens(rate, ends, done, MessageKind::Open, |nth| {
+                    (Range::address(nth % 5000), &octets)
+                })
+            }
         }
     }
 }
@@ -169,6 +201,58 @@ fn slow_opens(ends: &Receiver<()>, done: &AtomicU64) -> Result<()> {
     })
 }
 
+/// Sends OPENs, each over a connection of its own; counts those with an answer of this type.
+fn opens<'o>(
+    rate: u32,
+    ends: &Receiver<()>,
+    done: &AtomicU64,
+    answer: MessageKind,
+    open: impl Fn(u32) -> (Ipv4Addr, &'o BytesMut),
+) -> Result<()> {
+    let mut waiting = VecDeque::with_capacity(ANSWERS_MAX);
+    paced(rate, ends, &AtomicU64::default(), |nth| {
+        if waiting.len() == ANSWERS_MAX
+            && let Some(oldest) = waiting.pop_front()
+            && answered(oldest) == Some(answer.0)
+        {
+            done.fetch_add(1, Ordering::Relaxed);
+        }
+        let (from, octets) = open(nth);
+        // A connection that is not accepted in time has no answer.
+        if let Ok(mut stream) = connect(from, None)
+            && stream.write_all(octets).is_ok()
+        {
+            waiting.push_back(stream);
+        }
+        Ok(())
+    })
+}
+
+/// Returns the type of the first message that has arrived.
+fn answered(mut stream: TcpStream) -> Option<u8> {
+    stream.set_nonblocking(true).ok()?;
+    let mut header = [0; HEADER_OCTETS];
+    stream.read_exact(&mut header).ok()?;
+    Some(header[18])
+}
+
+/// Returns an OPEN of the maximum length, filled with as many capabilities as possible.
+fn long_open() -> BytesMut {
+    let mut open = offer(Range::address(0)).open();
+    let (first, count) = UNKNOWN_CODES;
+    let codes = (0..count).map(|nth| first.saturating_add(nth)).cycle();
+    // An empty capability has two octets; the last one may have one more.
+    for code in codes.take(MESSAGE_OCTETS_MAX) {
+        let left = MESSAGE_OCTETS_MAX.saturating_sub(open.octets().len());
+        let data = vec![0; usize::from(left == 3)];
+        if left < 2 {
+            break;
+        }
+        open.capabilities.push(Capability::Unknown { code, data });
+    }
+    open.octets()
+}
+
 fn malformed(rate: u32, ends: &Receiver<()>, done: &AtomicU64) -> Result<()> {
     let mut stream = session(Range::address(1), None)?;
     stream.set_write_timeout(Some(WITHIN))?;
@@ -210,4 +294,19 @@ fn reach(number: u32) -> Vec<u8> {
     value.extend([0; 10]);
     value.extend(number.to_be_bytes());
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use bgp_io::bgp_proto::Open;
+
+    use super::*;
+
+    #[test]
+    fn long_open_is_valid_and_has_the_maximum_length() {
+        let octets = long_open();
+        assert_eq!(octets.len(), MESSAGE_OCTETS_MAX);
+        let open = Open::parse(&octets[HEADER_OCTETS..]).expect("valid");
+        assert!(open.capabilities.len() > 1_900);
+    }
 }

@@ -37,9 +37,9 @@ fn every_workload_ends_right() {
     if !netns_lab::allowed("every_workload_ends_right") {
         return;
     }
-    let output = bench(&["--work", "s1,s2,s3,s3b,storm,rack,stall,keep,fib"]);
+    let output = bench(&["--work", "s1,s2,s3,s3b,storm,rack,stall,floods,keep,fib"]);
     for work in [
-        "s1", "s2", "s3", "s3b", "storm", "rack", "stall", "keep", "fib",
+        "s1", "s2", "s3", "s3b", "storm", "rack", "stall", "floods", "keep", "fib",
     ] {
         assert!(
             output.contains(&format!("{work} 1/1 cambric: ")),
@@ -53,9 +53,16 @@ fn every_workload_ends_right() {
     ] {
         assert!(is_met(&output, title), "{title}:\n{output}");
     }
-    // A busy machine can miss hold times of 3 s.
-    let title = "sessions lost while a table loads";
-    assert!(has_verdict(&output, title), "{title}:\n{output}");
+    // A busy machine can miss hold times of 3 s, and the limits of latency.
+    for title in [
+        "sessions lost while a table loads",
+        "1,000 connects of strangers",
+        "200 OPENs of a session's client",
+        "1,000 OPENs of 4 KB",
+        "strangers while the log is not read",
+    ] {
+        assert!(has_verdict(&output, title), "{title}:\n{output}");
+    }
 }
 
 #[test]

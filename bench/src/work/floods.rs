@@ -28,7 +28,7 @@ const QUIET: Fleet = Fleet {
 
 /// The floods, with the names of their measures: p99 in relation to that without a flood, and
 /// milliseconds.
-const FLOODS: [(Flood, &str, &str); 6] = [
+const FLOODS: [(Flood, &str, &str); 8] = [
     (
         Flood::Strangers { rate: 1000 },
         "strangers_ratio",
@@ -54,6 +54,16 @@ const FLOODS: [(Flood, &str, &str); 6] = [
         Flood::SlowReaders,
         "slow_readers_ratio",
         "slow_readers_p99_ms",
+    ),
+    (
+        Flood::TakeOvers { rate: 200 },
+        "take_overs_ratio",
+        "take_overs_p99_ms",
+    ),
+    (
+        Flood::LongOpens { rate: 1000 },
+        "long_opens_ratio",
+        "long_opens_p99_ms",
     ),
 ];
 
@@ -128,14 +138,17 @@ fn measure(
     (ratio, p99): (&'static str, &'static str),
     measures: &mut Measures,
 ) -> Result<()> {
-    let rounds = if options.quick { 5 } else { FLOOD_ROUNDS };
+    let (blocks, rounds) = match options.quick {
+        true => (1, 5),
+        false => (FLOOD_BLOCKS, FLOOD_ROUNDS),
+    };
     let (mut free, mut flooded) = (Vec::new(), Vec::new());
     let samples = |stage: &mut Stage, all: &mut Vec<f64>| -> Result<()> {
         let each = latency(stage, QUIET, Some(FLOOD_GAP), rounds, None)?;
         all.extend(each.announce.into_iter().chain(each.withdraw));
         Ok(())
     };
-    for _ in 0..FLOOD_BLOCKS {
+    for _ in 0..blocks {
         samples(stage, &mut free)?;
         let running = Running::start(&stage.host, flood);
         let began = Instant::now();
