@@ -1,5 +1,6 @@
 //! Daemons with their whole configuration in the datastore, in Calico's data model.
 
+mod forged;
 mod live;
 mod moving;
 mod origins;
