@@ -2,8 +2,8 @@
 
 use crate::daemons::Kind::{self, Bird, FrrFast, Relay};
 use crate::work::Work::{
-    self, Churn, Cni, Fib, Floods, Ipam, Keep, Live, Many, Path, Rack, S1, S2, S3, S3b, Stall,
-    Storm, Watch,
+    self, Churn, Cni, Fib, Floods, Ipam, Keep, Live, Many, Path, Rack, Records, S1, S2, S3, S3b,
+    Stall, Storm, Watch,
 };
 
 /// One measure of one workload, and its limit.
@@ -409,6 +409,41 @@ pub const BARS: &[Bar] = &[
         &[],
     ),
     bar(Path, "busy_p999_ms", "at 1,000/s: p99.9, ms", 100.0, &[]),
+    bar(
+        Path,
+        "busy_off_p999_ms",
+        "the same without origin validation, ms",
+        f64::INFINITY,
+        &[],
+    ),
+    bar(
+        Path,
+        "busy_origins_p999_ratio",
+        "p99.9 with origin validation to without",
+        f64::INFINITY,
+        &[],
+    ),
+    bar(
+        Records,
+        "records_s",
+        "etcd answers until all records are read, s",
+        20.0,
+        &[],
+    ),
+    bar(
+        Records,
+        "records_unread_ms",
+        "longest that octets lay unread then, ms",
+        20.0,
+        &[],
+    ),
+    bar(
+        Records,
+        "records_resident_octets",
+        "resident memory for a record and its key",
+        f64::INFINITY,
+        &[],
+    ),
     bar(
         Live,
         "live_p50_ms",

@@ -10,6 +10,7 @@ use netns_lab::Lab;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::daemons::Kind;
+use crate::fabric::Origins;
 use crate::limits::{CHURN, CHURN_QUICK, PATIENCE, PATIENCE_QUICK};
 use crate::report::Report;
 use crate::stage::Options;
@@ -41,6 +42,10 @@ pub struct Arguments {
     /// Seconds of churn [default: 120, with --quick 6]
     #[arg(long, value_name = "SECONDS")]
     churn: Option<u64>,
+    /// Origin validation at the reflectors of path: each round has a run with `off`, then one with this
+    /// mode
+    #[arg(long, value_name = "MODE")]
+    origins: Option<Origins>,
     /// Seed of the random routes
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -108,6 +113,7 @@ async fn rounds(arguments: &Arguments) -> Result<Report> {
             None if arguments.quick => CHURN_QUICK,
             None => CHURN,
         },
+        origins: arguments.origins,
         patience: if arguments.quick {
             PATIENCE_QUICK
         } else {

@@ -87,3 +87,6 @@ pub const PUTS_MAX: usize = 256;
 
 /// Kernel notifications that wait to be read.
 pub const NEWS_MAX: usize = 1 << 16;
+
+/// Records that one transaction writes: etcd's default limit of operations.
+pub const RECORDS_OF_TXN: usize = 128;

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use netns_lab::{Host, Lab};
 
 use crate::daemons::{Daemon, Kind, Scene};
+use crate::fabric::Origins;
 use crate::generator::Generator;
 use crate::intake::Intake;
 use crate::ledger::Ledger;
@@ -36,6 +37,8 @@ pub struct Options {
     pub wrap: Vec<String>,
     /// The duration of churn.
     pub churn: Duration,
+    /// The mode of origin validation of path.
+    pub origins: Option<Origins>,
     /// How long one phase of a run may take.
     pub patience: Duration,
 }

@@ -66,6 +66,26 @@ fn every_workload_ends_right() {
 }
 
 #[test]
+fn fabric_with_origin_validation_is_compared_with_one_without() {
+    let name = "fabric_with_origin_validation_is_compared_with_one_without";
+    if !netns_lab::allowed(name) {
+        return;
+    }
+    if !bench::fabric::can_run() {
+        println!("skipped: there is no etcd, or our daemons are not built (make build)");
+        return;
+    }
+    let output = bench(&["--work", "path", "--origins", "enforce"]);
+    for measure in [
+        "busy_p999_ms",
+        "busy_off_p999_ms",
+        "busy_origins_p999_ratio",
+    ] {
+        assert!(output.contains(&format!("{measure} ")), "{output}");
+    }
+}
+
+#[test]
 fn two_minutes_of_churn_leave_nothing_wrong_and_nothing_behind() {
     if !netns_lab::allowed("two_minutes_of_churn_leave_nothing_wrong_and_nothing_behind") {
         return;
@@ -86,7 +106,7 @@ fn a_fabric_is_measured_from_its_store_to_its_kernels() {
         println!("skipped: there is no etcd, or our daemons are not built (make build)");
         return;
     }
-    let output = bench(&["--work", "path,live,many,watch,ipam"]);
+    let output = bench(&["--work", "path,live,many,records,watch,ipam"]);
     for title in [
         "of it for 10,000 endpoints",
         "lists that etcd served again",
@@ -105,6 +125,8 @@ fn a_fabric_is_measured_from_its_store_to_its_kernels() {
         "a drain p99",
         "a BGPPeer, to the session p99",
         "a Node, to the session p99",
+        "etcd answers until all records are read",
+        "longest that octets lay unread then",
         "etcd killed until all in sync",
         "100 hosts start",
     ] {

@@ -3,6 +3,7 @@
 
 mod neighbor;
 mod notifications;
+mod origins;
 mod records;
 mod store;
 
@@ -19,6 +20,7 @@ use netns_lab::{Lab, VethEnd};
 
 pub use neighbor::{Neighbor, Picture};
 pub use notifications::{News, Notifications};
+pub use origins::{Origins, figures};
 pub use records::{Endpoint, write};
 pub use store::Etcd;
 
@@ -52,6 +54,28 @@ pub fn apart(work: impl AsyncFnOnce(Lab) -> Result<Measures> + Send) -> Result<M
     })
 }
 
+/// Runs a workload on a fabric of a node and a reflector, of which only the datastore runs. It has the
+/// resources for a reflector with this mode.
+pub fn beside_records(
+    origins: Origins,
+    work: impl AsyncFnOnce(&mut Fabric, &Etcd) -> Result<Measures> + Send,
+) -> Result<Measures> {
+    apart(async |lab: Lab| {
+        let plan = Plan::new(Shape {
+            nodes: 1,
+            reflectors: 1,
+            workloads_per_node: 0,
+            mesh: false,
+        })?;
+        let mut fabric = Fabric::build(lab, origins.plan(plan)).await?;
+        let etcd = Etcd::start(&mut fabric).await?;
+        let resources = Resources::from(Arc::clone(&etcd.store));
+        resources.initialize().await?;
+        origins::record(&*etcd.store, &fabric.plan).await?;
+        work(&mut fabric, &etcd).await
+    })
+}
+
 /// Runs a workload on a fabric of a node and two reflectors, of which only the datastore runs.
 pub fn beside_etcd(
     work: impl AsyncFnOnce(&mut Fabric, &Etcd) -> Result<Measures> + Send,
@@ -72,16 +96,28 @@ pub fn beside_etcd(
 impl Ground {
     /// Starts etcd, two reflectors and so many nodes, with an empty datastore.
     pub async fn raise(lab: Lab, nodes: u16) -> Result<Self> {
-        let plan = Plan::new(Shape {
+        Self::raise_with(lab, nodes, None).await
+    }
+
+    /// Does the same with a mode of origin validation, which the files of a fabric do not have: then
+    /// the datastore configures BGP.
+    pub async fn raise_with(lab: Lab, nodes: u16, origins: Option<Origins>) -> Result<Self> {
+        let mut plan = Plan::new(Shape {
             nodes,
             reflectors: 2,
             workloads_per_node: 0,
             mesh: false,
         })?;
+        if let Some(origins) = origins {
+            plan = origins.plan(plan);
+        }
         let mut fabric = Fabric::build(lab, plan).await?;
         let etcd = Etcd::start(&mut fabric).await?;
         let resources = Resources::from(Arc::clone(&etcd.store));
         resources.initialize().await?;
+        if origins.is_some() {
+            origins::record(&*etcd.store, &fabric.plan).await?;
+        }
         let programs = programs()?;
         fabric.start_reflectors(&programs)?;
         // A node that finds no listening reflector dials again only after seconds.
@@ -179,7 +215,8 @@ pub fn can_run() -> bool {
     programs().is_ok() && store::is_installed()
 }
 
-fn programs() -> Result<Programs> {
+/// Returns Cambric's programs of a fabric.
+pub fn programs() -> Result<Programs> {
     Ok(Programs {
         bgp_client: program("cambric-bgp-client")?,
         felix: program("cambric-felix")?,

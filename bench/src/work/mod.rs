@@ -14,6 +14,7 @@ mod live;
 mod many;
 mod path;
 mod rack;
+mod records;
 mod s3;
 mod stall;
 mod storm;
@@ -56,6 +57,8 @@ pub enum Work {
     Live,
     /// 10,000 endpoints on other nodes: the memory of a node's daemons
     Many,
+    /// A reflector reads the records of 250,000 endpoints for origin validation
+    Records,
     /// etcd restarts under 200 watchers
     Watch,
     /// Addresses: 1,000 for one host, and 10 for each of 100 hosts that start at once
@@ -82,6 +85,7 @@ impl Work {
             Self::Path => "path",
             Self::Live => "live",
             Self::Many => "many",
+            Self::Records => "records",
             Self::Watch => "watch",
             Self::Ipam => "ipam",
             Self::Cni => "cni",
@@ -112,6 +116,7 @@ impl Work {
             | Self::Path
             | Self::Live
             | Self::Many
+            | Self::Records
             | Self::Watch
             | Self::Ipam
             | Self::Cni => 3,
@@ -136,6 +141,7 @@ impl Work {
             Self::Path => path::path(options),
             Self::Live => live::live(options),
             Self::Many => many::many(options),
+            Self::Records => records::records(options),
             Self::Watch => watch::watch(options),
             Self::Ipam => addresses::addresses(options),
             Self::Cni => containers::containers(options),

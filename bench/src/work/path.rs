@@ -10,7 +10,7 @@ use netns_lab::Lab;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
 
-use crate::fabric::{self, Endpoint, Ground, Notifications, milliseconds, write};
+use crate::fabric::{self, Endpoint, Ground, Notifications, Origins, milliseconds, write};
 use crate::limits::{FABRIC_WITHIN, PAUSE, PUTS_MAX};
 use crate::stage::{Measures, Options, quantiles};
 
@@ -54,18 +54,50 @@ const QUICK: Size = Size {
     moves_per_s: 50,
 };
 
-/// Measures new endpoints one at a time, each after a pause; then many moves.
+/// The measures that are compared with those of a fabric without origin validation: their names there,
+/// and the ratio.
+const OFF: [(&str, &str, &str); 3] = [
+    ("path_p50_ms", "path_off_p50_ms", "path_origins_ratio"),
+    ("busy_p50_ms", "busy_off_p50_ms", "busy_origins_p50_ratio"),
+    (
+        "busy_p999_ms",
+        "busy_off_p999_ms",
+        "busy_origins_p999_ratio",
+    ),
+];
+
+/// Measures new endpoints one at a time, each after a pause; then many moves. With a mode of origin
+/// validation, it does so in a fabric with the mode `off`, then in one with that mode.
 pub(super) fn path(options: &Options) -> Result<Measures> {
     let size = if options.quick { &QUICK } else { &FULL };
+    let Some(origins) = options.origins else {
+        return run(size, None);
+    };
+    let off = run(size, Some(Origins::Off))?;
+    let mut measures = run(size, Some(origins))?;
+    for (measure, name, ratio) in OFF {
+        let [own, off] = [&measures, &off].map(|all| all.get(measure).copied());
+        let (own, off) = own.zip(off).context(measure)?;
+        measures.extend([(name, off), (ratio, own / off)]);
+    }
+    Ok(measures)
+}
+
+fn run(size: &Size, origins: Option<Origins>) -> Result<Measures> {
     fabric::apart(async |lab: Lab| {
-        let mut ground = Ground::raise(lab, NODES).await?;
-        let measured = measure(&mut ground, size).await;
+        let mut ground = Ground::raise_with(lab, NODES, origins).await?;
+        let measured = measure(&mut ground, size, origins).await;
         ground.with_logs(measured)
     })
 }
 
-async fn measure(ground: &mut Ground, size: &Size) -> Result<Measures> {
+async fn measure(ground: &mut Ground, size: &Size, origins: Option<Origins>) -> Result<Measures> {
     ground.first(NEAR, FAR).await?;
+    if let Some(origins) = origins {
+        for reflector in &ground.fabric.reflectors {
+            origins.in_sync(reflector).await?;
+        }
+    }
     let mut measures = Measures::new();
     idle(ground, size, &mut measures).await?;
     busy(ground, size, &mut measures).await?;

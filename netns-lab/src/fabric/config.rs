@@ -10,7 +10,7 @@ pub fn bgp_client(plan: &Plan, node: Place) -> String {
         return String::new();
     };
     if plan.bgp == Bgp::Store {
-        return stored(plan, own, "bgp-client");
+        return stored(plan, own, "bgp-client", "");
     }
     let mut text = speaker(plan, own, "bgp-client");
     let _ = write!(
@@ -32,7 +32,7 @@ pub fn route_reflector(plan: &Plan, reflector: usize) -> String {
         return String::new();
     };
     if plan.bgp == Bgp::Store {
-        return stored(plan, own, "route-reflector");
+        return stored(plan, own, "route-reflector", &plan.reflector_keys);
     }
     let mut text = speaker(plan, own, "route-reflector");
     let _ = writeln!(text, "cluster_id = \"{}\"", own.v4);
@@ -65,8 +65,8 @@ pub fn felix(plan: &Plan, node: Place) -> String {
 }
 
 /// Returns the file of a BGP daemon that the datastore configures.
-fn stored(plan: &Plan, own: &MachinePlan, daemon: &str) -> String {
-    format!("{}{}", named(own, daemon, ""), datastore(plan))
+fn stored(plan: &Plan, own: &MachinePlan, daemon: &str, more: &str) -> String {
+    format!("{}{}", named(own, daemon, more), datastore(plan))
 }
 
 fn named(own: &MachinePlan, daemon: &str, more: &str) -> String {
@@ -151,8 +151,11 @@ mod tests {
 
     #[test]
     fn files_beside_a_store_name_no_neighbor() {
-        let plan = plan(false).with_bgp_from_store();
+        let mut plan = plan(false).with_bgp_from_store();
+        plan.reflector_keys = "restart_wait = 5\n".to_owned();
         let (client, reflector) = (bgp_client(&plan, 1), route_reflector(&plan, 0));
+        let debug = [&client, &reflector].map(|text| text.contains(&plan.reflector_keys));
+        assert_eq!(debug, [false, true]);
         for (text, name) in [(client, "node2"), (reflector, "rr1")] {
             assert!(text.contains(&format!("hostname = \"{name}\"")), "{text}");
             assert!(

@@ -43,6 +43,8 @@ pub struct Plan {
     pub asn: u32,
     /// The source of the BGP configuration.
     pub bgp: Bgp,
+    /// Further lines at the top of the reflectors' files, with [`Bgp::Store`].
+    pub reflector_keys: String,
     /// `rr1`, `rr2`, …
     pub reflectors: Vec<MachinePlan>,
     /// `node1`, `node2`, …
@@ -109,6 +111,7 @@ impl Plan {
             shape,
             asn: 64512,
             bgp: Bgp::default(),
+            reflector_keys: String::new(),
             reflectors: (1..=reflectors)
                 .map(|j| MachinePlan::new(format!("rr{j}"), j))
                 .collect(),

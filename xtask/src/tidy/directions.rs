@@ -254,6 +254,7 @@ pub const TABLE: &[Row] = &[
             "etcd-lite",
             "calico-model",
             "calico-ipam",
+            "daemon-common",
         ],
     ),
     row("xtask", 5, &[]),
