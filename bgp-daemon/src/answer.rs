@@ -57,6 +57,10 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             Command::Clear { neighbor } => {
                 self.clear(neighbor).map_or_else(Reply::error, Reply::Clear)
             }
+            Command::Reload {} => {
+                let error = self.reload_with_parent();
+                Reply::reloaded(self.config.path.display(), error)
+            }
             Command::Debug(request) => self.debug(request).map_or_else(Reply::error, Reply::Log),
             // Listed, so that the compiler asks where a new command belongs.
             other @ (Command::Fib {}

@@ -5,7 +5,7 @@ use std::time::Instant;
 use bgp_config::Intent;
 use daemon_common::events::{self, Event, Text};
 
-use crate::{Config, Daemon, Driver, Program, memory, privileges};
+use crate::{Config, Daemon, Driver, Parent, Program, memory, privileges};
 
 impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     /// Reads the file again and applies it. If it has a mistake, the last valid configuration is
@@ -22,6 +22,22 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
                 self.refuse(report);
             }
         }
+    }
+
+    /// Does the same at a command, and returns why the file is not in effect, or a part of it. The
+    /// parent reads the file first, as it does before it passes on SIGHUP, since it compares further
+    /// commands with the file.
+    pub(crate) fn reload_with_parent(&mut self) -> Option<String> {
+        let parent = self.privileges.parent();
+        let read = parent.map_or(Ok(()), Parent::read_file);
+        self.reload();
+        // The mistakes are those that this process has read, unless the file has changed since.
+        if let (Err(error), None) = (read, &self.config_error) {
+            self.config_error = Some(format!("the parent process: {error}: reload again"));
+        }
+        let is_of_file = self.drivers.source().is_none();
+        let refused = self.refused.as_ref().filter(|_| is_of_file);
+        self.config_error.as_ref().or(refused).cloned()
     }
 
     fn take_over(&mut self, mut config: Config<P::Settings>) {

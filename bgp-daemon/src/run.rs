@@ -62,7 +62,14 @@ pub fn main<P: Program>() -> ExitCode {
         parent::settle(P::NAME);
         privileges::give_up();
     }
-    start(&about, Config::read, Config::notes, confine::<P>, run::<P>)
+    start(
+        &about,
+        Config::read,
+        Config::notes,
+        Config::control,
+        confine::<P>,
+        run::<P>,
+    )
 }
 
 /// Confines the parser, or becomes its parent and returns its exit code. If the configuration keeps

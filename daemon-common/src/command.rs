@@ -1,5 +1,6 @@
 //! The vocabulary of the control socket.
 
+use std::fmt::Display;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -8,8 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Number;
 
 use crate::report::{
-    Cleared, Endpoints, EventPage, Fib, Limits, LogState, Malformed, Neighbors, Refreshed, Routes,
-    Rules, Settings, Status,
+    Cleared, Endpoints, EventPage, Fib, Limits, LogState, Malformed, Neighbors, Refreshed,
+    Reloaded, Routes, Rules, Settings, Status,
 };
 
 /// One request: a line of JSON, `{"command":"routes","prefix":"10.65.0.0/26"}`.
@@ -77,6 +78,8 @@ pub enum Command {
         /// Its name or address.
         neighbor: String,
     },
+    /// Reads the configuration file again and applies it, as SIGHUP does.
+    Reload {},
 }
 
 /// The requested events.
@@ -156,6 +159,7 @@ impl Command {
             Self::Debug(_) => "debug",
             Self::Refresh { .. } => "refresh",
             Self::Clear { .. } => "clear",
+            Self::Reload {} => "reload",
         }
     }
 }
@@ -190,6 +194,8 @@ pub enum Reply {
     Refresh(Refreshed),
     /// Answers [`Command::Clear`].
     Clear(Cleared),
+    /// Answers [`Command::Reload`].
+    Reload(Reloaded),
     /// The daemon cannot answer.
     Error {
         /// The reason, and the remedy.
@@ -202,6 +208,16 @@ impl Reply {
     pub fn error(message: impl Into<String>) -> Self {
         Self::Error {
             message: message.into(),
+        }
+    }
+
+    /// Returns the reply to a reload of this file: the error of the reload, if it has one.
+    pub fn reloaded(config: impl Display, error: Option<String>) -> Self {
+        match error {
+            Some(message) => Self::Error { message },
+            None => Self::Reload(Reloaded {
+                config: config.to_string(),
+            }),
         }
     }
 

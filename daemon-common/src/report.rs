@@ -20,7 +20,7 @@ pub use events::{EventPage, EventRecord};
 pub use figures::{
     EndpointFigures, KernelFigures, LogFigures, OriginFigures, StoreFigures, TableFigures,
 };
-pub use limits::{Cleared, Limit, Limits, Malformed, MalformedMessage, Refreshed};
+pub use limits::{Cleared, Limit, Limits, Malformed, MalformedMessage, Refreshed, Reloaded};
 pub use log_state::LogState;
 pub use privileges::{ParentFigures, PrivilegeFigures};
 pub use settings::{NeighborSettings, Settings};

@@ -467,6 +467,10 @@ impl Daemon {
 
     fn answer(&mut self, request: Request) {
         let reply = match &request.command {
+            Command::Reload {} => {
+                self.reload();
+                Reply::reloaded(self.config.path.display(), self.config_error.clone())
+            }
             Command::Endpoints {} => Reply::Endpoints(report::endpoints(
                 &self.agent,
                 &self.config.agent.hostname,

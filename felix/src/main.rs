@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         &about,
         |path| Config::read(path),
         |_| Vec::new(),
+        |config| config.control.clone(),
         |config| Ok((config, ())),
         run,
     )

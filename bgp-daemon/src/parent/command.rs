@@ -29,6 +29,8 @@ pub enum Command {
     Open,
     /// Report the parent's privileges.
     Report,
+    /// Read the configuration file again, which bounds further commands.
+    ReadFile,
 }
 
 /// The parent's answer to a command.
@@ -89,6 +91,7 @@ impl Command {
             Self::ReadGuard => to.push(4),
             Self::Open => to.push(5),
             Self::Report => to.push(6),
+            Self::ReadFile => to.push(7),
         }
         to
     }
@@ -107,6 +110,7 @@ impl Command {
             4 => Self::ReadGuard,
             5 => Self::Open,
             6 => Self::Report,
+            7 => Self::ReadFile,
             _ => return None,
         };
         octets.is_empty().then_some(command)

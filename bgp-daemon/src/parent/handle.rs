@@ -108,6 +108,18 @@ impl Parent {
         }
     }
 
+    /// Lets the parent read the configuration file again, before this process does.
+    ///
+    /// # Errors
+    ///
+    /// The file has a mistake, or the parent is gone.
+    pub(crate) fn read_file(&self) -> io::Result<()> {
+        match self.call(&Command::ReadFile)? {
+            (Answer::Done, _) => Ok(()),
+            _ => Err(unexpected()),
+        }
+    }
+
     /// Starts watching for the end of the parent. Must be called within a Tokio runtime.
     ///
     /// # Errors

@@ -316,6 +316,14 @@ impl<P: Program> Server<P> {
                 restarts: self.restarts.count,
                 last: self.restarts.last.clone(),
             }),
+            Command::ReadFile => {
+                let is_valid = self.read().is_some();
+                heap::trim();
+                match is_valid {
+                    true => Answer::Done,
+                    false => refused("it has read a file with a mistake"),
+                }
+            }
         };
         (answer, Vec::new())
     }

@@ -120,3 +120,11 @@ pub struct Cleared {
     /// Its name.
     pub neighbor: String,
 }
+
+/// The whole configuration file is in effect.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reloaded {
+    /// Its path.
+    pub config: String,
+}

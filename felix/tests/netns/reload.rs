@@ -4,7 +4,7 @@ use crate::world::host::{Host, OPEN, PATIENCE, announce, workload};
 use crate::world::process::{Process, served};
 use crate::world::{lab, run};
 use daemon_common::report::Status;
-use daemon_common::{Command, Reply};
+use daemon_common::{Command, Reply, client};
 
 fn status(host: &Host) -> Status {
     match host.ask(&Command::Status {}) {
@@ -65,14 +65,22 @@ fn reload_applies_settings_and_names_the_rest() {
 
         // A key that requires a restart is named; the rest of the same file is applied.
         let mixed = "control_port_exceptions = [\"10.65.0.9\"]\nendpoint_metric = 100";
+        let wished = "endpoint_metric changed: requires a restart";
         for _ in 0..2 {
             Process::configure(&host, &store, mixed);
             felix.reload();
             wait_listed(&host, "control-exceptions-ipv4", "10.65.0.9");
-            let wished = "endpoint_metric changed: requires a restart";
             wait_error(&host, |error| error == Some(wished));
         }
         assert_eq!(route(), before);
+        // The command answers with the same error, and with success once there is none.
+        let refused = client::call(host.socket(), &Command::Reload {});
+        let refused = host.handle().block_on(refused);
+        assert_eq!(refused.unwrap_err().to_string(), wished);
+        Process::configure(&host, &store, "");
+        let applied = host.ask(&Command::Reload {});
+        assert!(matches!(applied, Reply::Reload(_)), "{applied:?}");
+        assert_eq!(status(&host).config_error, None);
 
         // Interfaces with another prefix become workload interfaces at once.
         Process::configure(&host, &store, "interface_prefix = [\"cali\", \"veth\"]");

@@ -80,6 +80,7 @@ impl<'a> Watched<'a> {
         let control = self.site.host.directory();
         let control = control.join(format!("{}.sock", self.name));
         for command in [
+            Command::Reload {},
             Command::Status {},
             Command::Config {},
             Command::Neighbors {},

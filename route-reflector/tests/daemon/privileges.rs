@@ -37,9 +37,13 @@ async fn in_namespaces(keys: &str) -> Option<Reflector> {
 
 fn write(control: &Path, config: &Path, keys: &str) {
     let keys = format!("control = {control:?}\nasn = 64512\nrouter_id = \"10.0.0.1\"\n{keys}");
-    // As an editor does: a new file in place of the old one.
+    replace(config, &keys);
+}
+
+/// As an editor does: a new file in place of the old one.
+fn replace(config: &Path, text: &str) {
     let new = config.with_extension("new");
-    std::fs::write(&new, keys).expect("written");
+    std::fs::write(&new, text).expect("written");
     std::fs::rename(&new, config).expect("replaced");
 }
 
@@ -122,19 +126,66 @@ async fn file_elsewhere_is_rejected_until_a_restart() {
         return;
     }
     let elsewhere = tempfile::tempdir().expect("a directory");
-    let ca = elsewhere.path().join("ca.pem");
-    std::fs::write(&ca, "").expect("written");
-    let keys = format!(
-        "[datastore]\nendpoints = [\"https://127.0.0.1:2379\"]\n[datastore.tls]\nca_file = {ca:?}\n"
+    let password = elsewhere.path().join("password");
+    std::fs::write(&password, "a password").expect("written");
+    let control = reflector.directory.path().join("rr.sock");
+    let text = format!(
+        "control = {control:?}\nhostname = \"rr\"\n[datastore]\nendpoints = [\"http://127.0.0.1:2379\"]\nusername = \"rr\"\n\
+         password_file = {password:?}\n"
     );
-    reflector.reload(&keys);
+    let named = password.to_str().expect("plain");
+    replace(&reflector.config(), &text);
+    reflector.signal(Signal::SIGHUP);
     let refused = |status: &Status| {
         let error = status.config_error.clone().unwrap_or_default();
-        error.contains("ca.pem") && error.contains("requires restart")
+        error.contains(named) && error.contains("requires restart")
     };
     reflector
         .until("it names the file and the remedy", refused)
         .await;
+    // `--check` reads the file with the rights of its caller, a reload with those of the daemon.
+    let (passed, output) = outcome(&reflector.config(), &["--check"]);
+    assert!(passed, "{output}");
+    let (passed, output) = outcome(&reflector.config(), &["--reload"]);
+    assert!(!passed && output.contains(named), "{output}");
+    assert!(output.contains("requires restart"), "{output}");
+}
+
+/// A reload by the command line has an effect when it ends, also on the bounds of the parent.
+#[tokio::test]
+async fn reload_that_ends_with_success_is_in_effect() {
+    let Some(reflector) = in_namespaces(PORT_179).await else {
+        return;
+    };
+    let control = reflector.directory.path().join("rr.sock");
+    let listens = async |port: &str| {
+        let status = reflector.until("it answers", |_| true).await;
+        let mut facts = status.facts.iter();
+        facts.any(|fact| fact.name == "listening" && fact.value.contains(port))
+    };
+    let reload = |keys: &str| {
+        write(&control, &reflector.config(), keys);
+        outcome(&reflector.config(), &["--reload"])
+    };
+    let (passed, output) = reload("listen = [\"0.0.0.0:179\", \"0.0.0.0:180\"]\n");
+    assert!(passed && output.contains("in effect"), "{output}");
+    assert!(listens(":180").await);
+
+    let (passed, output) = reload(&format!("{PORT_179}hold_tiem = 9\n"));
+    assert!(!passed && output.contains("hold_tiem"), "{output}");
+    assert!(listens(":180").await, "the last valid file is in effect");
+
+    // The rest of the file is applied.
+    let (passed, output) = reload(&format!("{PORT_179}log_format = \"json\"\n"));
+    let key = "log_format changed: requires a restart";
+    assert!(!passed && output.contains(key), "{output}");
+    assert!(!listens(":180").await);
+
+    let other = reflector.directory.path().join("other.sock");
+    write(&other, &reflector.config(), PORT_179);
+    let (passed, output) = outcome(&reflector.config(), &["--reload"]);
+    assert!(!passed && output.contains("other.sock"), "{output}");
+    assert!(output.contains("if `control` has changed"), "{output}");
 }
 
 /// The parent holds two capabilities, and starts the reflector again if it is killed.

@@ -69,6 +69,7 @@ impl Watched {
     /// events: without them the test proves nothing.
     async fn finish(mut self, events: &[&str], leaks: &[&str]) {
         for command in [
+            Command::Reload {},
             Command::Status {},
             Command::Config {},
             Command::Neighbors {},

@@ -29,6 +29,7 @@ fn command() -> impl Strategy<Value = Command> {
         Just(Command::ReadGuard),
         Just(Command::Open),
         Just(Command::Report),
+        Just(Command::ReadFile),
     ]
 }
 
