@@ -17,10 +17,11 @@ use daemon_common::events::{Event, Text, emit};
 use daemon_common::report::{Fact, ParentFigures, PrivilegeFigures, Status};
 use nix::sys::prctl;
 
-pub use self::calls::refused;
+pub use self::calls::{Role, refused};
 use self::capabilities::Restrictions;
 pub use self::files::Files;
 use crate::Parent;
+use crate::parent::command::ParentReport;
 
 /// Capabilities of the parent: privileged ports, and the host guard and the kernel's routes.
 const OF_PARENT: &[Capability] = &[Capability::CAP_NET_BIND_SERVICE, Capability::CAP_NET_ADMIN];
@@ -51,9 +52,44 @@ pub fn give_up() {
 }
 
 /// Gives up the capabilities that a parent does not need. It gets none by a program that it executes.
-pub(crate) fn reduce_parent() {
+pub fn reduce_parent() {
     let _ = capabilities::reduce_to(OF_PARENT);
     let _ = prctl::set_no_new_privs();
+}
+
+/// The restrictions of a parent that the kernel has accepted.
+#[derive(Clone, Debug)]
+pub struct ParentRestrictions {
+    /// The ABI of landlock, or why it is missing.
+    pub landlock: Result<u32, String>,
+    /// Whether system calls are restricted, or why not.
+    pub seccomp: Result<(), String>,
+}
+
+impl ParentRestrictions {
+    /// Returns reasons for what is not in effect.
+    pub(crate) fn reasons(&self) -> String {
+        let failed = [
+            ("landlock", self.landlock.as_ref().err()),
+            ("seccomp", self.seccomp.as_ref().err()),
+        ];
+        let failed = failed
+            .iter()
+            .filter_map(|(what, why)| Some(format!("{what} is not in effect: {}", (*why)?)));
+        failed.collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// Confines a parent, and the parsers that it will start: its writes to these files, and it to a list of
+/// system calls. Both lists have all that a parser needs before and after it confines itself.
+#[must_use]
+pub fn confine_parent(files: &Files) -> ParentRestrictions {
+    let landlock = match files.confine_writes() {
+        Ok(status) => files::abi(&status).map_err(str::to_owned),
+        Err(error) => Err(error.to_string()),
+    };
+    let seccomp = calls::confine(Role::Parent).map_err(|error| error.to_string());
+    ParentRestrictions { landlock, seccomp }
 }
 
 /// Returns the capabilities that this process holds, as the kernel's mask.
@@ -82,7 +118,7 @@ impl Privileges {
             Ok(status) => files::abi(&status).map_err(str::to_owned),
             Err(error) => Err(error.to_string()),
         };
-        let seccomp = calls::confine().map_err(|error| error.to_string());
+        let seccomp = calls::confine(Role::Parser).map_err(|error| error.to_string());
         let confined = Some(Confined {
             landlock,
             seccomp,
@@ -172,15 +208,21 @@ impl Privileges {
                 reasons.push("/proc cannot be read: capabilities are unknown".to_owned());
             }
         }
+        let parent = self.parent.as_ref().and_then(Parent::report);
+        if let Some(parent) = parent.as_ref().filter(|one| !one.incomplete.is_empty()) {
+            reasons.push(format!("the parent process: {}", parent.incomplete));
+        }
         let restrictions = restrictions.unwrap_or_default();
         let landlock = self.confined.as_ref();
+        // The filters of the parent are in effect for this process, too, and are no more than that.
+        let has_own_filter = landlock.is_none_or(|confined| confined.seccomp.is_ok());
         let figures = PrivilegeFigures {
             confined: self.is_confined(),
             capabilities: restrictions.capabilities.into_iter().collect(),
             no_new_privs: restrictions.no_new_privs,
             landlock_abi: landlock.and_then(|confined| confined.landlock.clone().ok()),
-            seccomp: restrictions.seccomp,
-            parent: self.parent.as_ref().and_then(figures_of),
+            seccomp: restrictions.seccomp && has_own_filter,
+            parent: parent.map(figures_of),
         };
         (figures, reasons)
     }
@@ -198,13 +240,14 @@ pub(crate) fn hint(report: &str) -> &'static str {
 }
 
 /// Returns a parent as it reports itself.
-fn figures_of(parent: &Parent) -> Option<ParentFigures> {
-    let report = parent.report()?;
+fn figures_of(report: ParentReport) -> ParentFigures {
     let capabilities: BTreeSet<String> = capabilities::names(report.capabilities).collect();
-    Some(ParentFigures {
+    ParentFigures {
         pid: report.pid,
         capabilities: capabilities.into_iter().collect(),
         restarts: report.restarts,
         last: report.last,
-    })
+        landlock_abi: report.landlock_abi,
+        seccomp: report.seccomp,
+    }
 }

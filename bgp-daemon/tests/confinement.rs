@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bgp_daemon::Privileges;
-use bgp_daemon::privileges::{Files, refused};
+use bgp_daemon::privileges::{Files, Role, confine_parent, reduce_parent, refused};
 use daemon_common::control::Control;
 use daemon_common::report::Status;
 use nix::errno::Errno;
@@ -35,6 +35,9 @@ use nix::unistd::{Pid, User, geteuid, getgid, getppid};
 
 /// The argument that makes this program the process under test.
 const CHILD: &str = "child-of-the-test";
+
+/// The process under test that a confined parent starts.
+const PARSER: &str = "parser";
 
 /// A process that gets a signal ends earlier.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -76,9 +79,7 @@ const ATTACKS: &[(&str, Attack)] = &[
         drop(opened);
         Ok(())
     }),
-    ("another process is signaled", |_| {
-        Ok(kill(getppid(), None)?)
-    }),
+    (OF_SIGNALS, |_| Ok(kill(getppid(), None)?)),
     ("limits of another process are set", |place| {
         set_limit(place.others[0])
     }),
@@ -148,6 +149,21 @@ const ATTACKS: &[(&str, Attack)] = &[
     }),
 ];
 
+/// The attacks that a confined parent still can: it reads and executes files, has its capabilities, and
+/// starts its parser, whose code is loaded then.
+const OF_PARENT: &[&str] = &[
+    "a file of another program is read",
+    "a directory of another program is listed",
+    "a program is executed",
+    "a privileged port is bound",
+    "a route is added",
+    "memory is writable and executable",
+    "written memory becomes code",
+];
+
+/// The attack that landlock refuses from ABI 6 on, also to a parent.
+const OF_SIGNALS: &str = "another process is signaled";
+
 /// The attack that landlock refuses from ABI 6 on.
 const OF_SCOPES: &str = "an abstract socket of another process is reached";
 
@@ -199,6 +215,7 @@ fn main() -> ExitCode {
         return child(Path::new(&directory), &what);
     }
     confined_process_reaches_nothing_beyond_its_needs();
+    confined_parent_writes_nothing_and_starts_a_parser();
     ExitCode::SUCCESS
 }
 
@@ -213,11 +230,7 @@ fn list() -> ExitCode {
 fn confined_process_reaches_nothing_beyond_its_needs() {
     let directory = tempfile::tempdir().expect("a directory");
     let place = Place::below(directory.path(), Vec::new());
-    for path in [&place.config, &place.state, &place.foreign] {
-        fs::create_dir(path).expect("made");
-    }
-    fs::write(place.foreign.join("secret"), "secret").expect("written");
-    fs::write(place.config.join("rr.toml"), "asn = 64512").expect("written");
+    make_files(&place);
     let free = run(directory.path(), "free");
     if free.contains("no namespaces") {
         println!("skipped: this process may make no namespaces");
@@ -240,6 +253,38 @@ fn confined_process_reaches_nothing_beyond_its_needs() {
     assert!(confined.ends_with("all works\n"), "{confined}");
 }
 
+/// Also the parser of a confined parent works, and reaches as little as another one.
+fn confined_parent_writes_nothing_and_starts_a_parser() {
+    let directory = tempfile::tempdir().expect("a directory");
+    make_files(&Place::below(directory.path(), Vec::new()));
+    let lines = run(directory.path(), "parent");
+    if lines.contains("no namespaces") {
+        println!("skipped: this process may make no namespaces");
+        return;
+    }
+    let without_scopes = lines.contains(NO_SCOPES);
+    for (attack, _) in ATTACKS {
+        if without_scopes && [OF_SCOPES, OF_SIGNALS].contains(attack) {
+            continue;
+        }
+        let is_done = OF_PARENT.contains(attack);
+        let outcome = if is_done { "done\n" } else { "refused" };
+        let by_parent = format!("parent: {attack}: {outcome}");
+        assert!(lines.contains(&by_parent), "{by_parent}:\n{lines}");
+        let by_parser = format!("first thread: {attack}: refused");
+        assert!(lines.contains(&by_parser), "{by_parser}:\n{lines}");
+    }
+    assert!(lines.ends_with("all works\n"), "{lines}");
+}
+
+fn make_files(place: &Place) {
+    for path in [&place.config, &place.state, &place.foreign] {
+        fs::create_dir(path).expect("made");
+    }
+    fs::write(place.foreign.join("secret"), "secret").expect("written");
+    fs::write(place.config.join("rr.toml"), "asn = 64512").expect("written");
+}
+
 /// Runs the process under test, and returns its lines.
 fn run(directory: &Path, what: &str) -> String {
     let program = std::env::current_exe().expect("a path");
@@ -252,6 +297,14 @@ fn run(directory: &Path, what: &str) -> String {
 
 /// The process under test.
 fn child(directory: &Path, what: &str) -> ExitCode {
+    if what == PARSER {
+        let others: Vec<Child> = (0..OTHERS).map(|_| other_process()).collect();
+        confined(&Place::below(
+            directory,
+            others.iter().map(Child::id).collect(),
+        ));
+        return ExitCode::SUCCESS;
+    }
     // Root of new namespaces has every capability in them.
     let own = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWUTS;
     let without_user = own - CloneFlags::CLONE_NEWUSER;
@@ -265,6 +318,7 @@ fn child(directory: &Path, what: &str) -> ExitCode {
     let place = Place::below(directory, others.iter().map(Child::id).collect());
     match what {
         "free" => attack(&place, "free"),
+        "parent" => confined_parent(&place, directory),
         _ => confined(&place),
     }
     ExitCode::SUCCESS
@@ -293,7 +347,7 @@ fn confined(place: &Place) {
         other.join().expect("it ends");
     });
     attack(place, "first thread");
-    no_refused_call_is_possible();
+    no_refused_call_is_possible(Role::Parser);
     no_capability_returns();
     let mut status = Status::default();
     privileges.report(&mut status);
@@ -316,8 +370,22 @@ fn confined(place: &Place) {
     println!("all works");
 }
 
-fn no_refused_call_is_possible() {
-    for (name, call) in refused() {
+/// A parent that confines itself, and starts its parser.
+fn confined_parent(place: &Place, directory: &Path) {
+    reduce_parent();
+    let restrictions = confine_parent(&place.files());
+    assert_eq!(restrictions.seccomp, Ok(()));
+    assert!(restrictions.landlock.is_ok(), "{restrictions:?}");
+    attack(place, "parent");
+    no_refused_call_is_possible(Role::Parent);
+    let mut parser = Command::new("/proc/self/exe");
+    parser.arg(CHILD).arg(directory).arg(PARSER);
+    let status = parser.status().expect("it starts");
+    assert!(status.success(), "{status}");
+}
+
+fn no_refused_call_is_possible(role: Role) {
+    for (name, call) in refused(role) {
         // SAFETY: the filter answers it, whatever its arguments are; otherwise the kernel refuses the
         // null pointers.
         let result = unsafe { libc::syscall(call, 0, 0, 0, 0, 0, 0) };

@@ -70,6 +70,12 @@ pub struct ParentReport {
     pub restarts: u32,
     /// How the last parser ended.
     pub last: String,
+    /// The version of landlock that restricts its writes; none if the kernel does not have it.
+    pub landlock_abi: Option<u32>,
+    /// It has a filter of system calls.
+    pub seccomp: bool,
+    /// Reasons for restrictions that are not in effect.
+    pub incomplete: String,
 }
 
 impl Command {
@@ -139,6 +145,10 @@ impl Answer {
                 to.extend(report.capabilities.to_be_bytes());
                 to.extend(report.restarts.to_be_bytes());
                 put_text(&mut to, &report.last);
+                to.push(report.landlock_abi.is_some().into());
+                to.extend(report.landlock_abi.unwrap_or_default().to_be_bytes());
+                to.push(report.seccomp.into());
+                put_text(&mut to, &report.incomplete);
             }
             Self::Refused(refusal) => {
                 to.push(6);
@@ -164,6 +174,12 @@ impl Answer {
                 capabilities: octets.u64()?,
                 restarts: octets.u32()?,
                 last: octets.text()?,
+                landlock_abi: {
+                    let (is_there, abi) = (octets.flag()?, octets.u32()?);
+                    is_there.then_some(abi)
+                },
+                seccomp: octets.flag()?,
+                incomplete: octets.text()?,
             }),
             6 => Self::Refused(Refusal {
                 errno: octets.u16()?,

@@ -20,7 +20,7 @@ use super::handle::MARK;
 use super::restarts::Restarts;
 use super::{Bounds, Duty, channel, former};
 use crate::guard::Table;
-use crate::privileges::held_mask;
+use crate::privileges::{ParentRestrictions, confine_parent, held_mask};
 use crate::{Config, Program, heap};
 
 /// The exit code of a Rust program that panics.
@@ -29,7 +29,8 @@ const PANICKED: i32 = 101;
 /// Starts the parser and serves it until it has ended. Returns the exit code of the daemon.
 pub(crate) fn serve<P: Program>(config: Config<P::Settings>) -> ExitCode {
     former::await_end(&config.control(), P::NAME);
-    let server = Server::<P>::new(&config);
+    let restrictions = confine_parent(&config.files());
+    let server = Server::<P>::new(&config, restrictions);
     // Its neighbors take memory.
     drop(config);
     heap::trim();
@@ -47,6 +48,7 @@ struct Server<P: Program> {
     path: PathBuf,
     bounds: Bounds,
     duty: P::Duty,
+    restrictions: ParentRestrictions,
     signals: SignalFd,
     parser: Option<Parser>,
     restarts: Restarts,
@@ -73,7 +75,7 @@ struct Ready {
 }
 
 impl<P: Program> Server<P> {
-    fn new(config: &Config<P::Settings>) -> io::Result<Self> {
+    fn new(config: &Config<P::Settings>, restrictions: ParentRestrictions) -> io::Result<Self> {
         let mut handled = SigSet::empty();
         let all = [
             Signal::SIGHUP,
@@ -89,6 +91,7 @@ impl<P: Program> Server<P> {
             path: config.path.clone(),
             bounds: Bounds::new(config),
             duty: P::Duty::new(config),
+            restrictions,
             signals: SignalFd::with_flags(&handled, flags)?,
             parser: None,
             restarts: Restarts::new(Instant::now()),
@@ -315,6 +318,9 @@ impl<P: Program> Server<P> {
                 capabilities: held_mask(),
                 restarts: self.restarts.count,
                 last: self.restarts.last.clone(),
+                landlock_abi: self.restrictions.landlock.clone().ok(),
+                seccomp: self.restrictions.seccomp.is_ok(),
+                incomplete: self.restrictions.reasons(),
             }),
             Command::ReadFile => {
                 let is_valid = self.read().is_some();

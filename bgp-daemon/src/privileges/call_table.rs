@@ -59,6 +59,21 @@ pub(super) const ALLOWED_OF_ARCH: &[Call] = calls![
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const ALLOWED_OF_ARCH: &[Call] = &[];
 
+/// The calls of a parent beside those of its parser, whatever their arguments are: it starts the parser
+/// and passes signals on. Its filters hold for the parser, too, which is loaded and then confines
+/// itself, so they allow memory to become code.
+pub(super) const OF_PARENT: &[Call] = calls![
+    SYS_execve SYS_kill SYS_tgkill SYS_mmap SYS_mprotect
+    SYS_landlock_create_ruleset SYS_landlock_add_rule SYS_landlock_restrict_self
+];
+
+/// Older forms that only this architecture has.
+#[cfg(target_arch = "x86_64")]
+pub(super) const OF_PARENT_OF_ARCH: &[Call] = calls![SYS_fork SYS_vfork];
+/// Older forms that only this architecture has.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const OF_PARENT_OF_ARCH: &[Call] = &[];
+
 /// The allowed commands of `fcntl`, beside `F_SETFL`. Others choose a process that gets a signal when
 /// a file has input, or lock files of other processes.
 pub(super) const FCNTLS: &[c_int] = &[

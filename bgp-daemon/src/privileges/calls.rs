@@ -4,6 +4,8 @@
 //! others with ENOSYS, as an older kernel would: a newer C library then uses an older call. The
 //! second one answers [`REFUSED`] with EPERM, and is installed last, because the kernel takes the
 //! error of the last filter.
+//!
+//! A parent has a longer list, since its parser inherits its filters and adds its own.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -14,7 +16,10 @@ use seccompiler::{
     SeccompRule, TargetArch, apply_filter_all_threads,
 };
 
-use super::call_table::{ALLOWED, ALLOWED_OF_ARCH, FCNTLS, IOCTLS, REFUSED, REFUSED_OF_ARCH};
+use super::call_table::{
+    ALLOWED, ALLOWED_OF_ARCH, FCNTLS, IOCTLS, OF_PARENT, OF_PARENT_OF_ARCH, REFUSED,
+    REFUSED_OF_ARCH,
+};
 
 /// The rules of a filter: the calls, each with alternatives of conditions on its arguments.
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
@@ -22,9 +27,24 @@ type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 /// A condition: the index of the argument, and the comparison of its low 32 bits with the value.
 type Condition = (u8, SeccompCmpOp, c_int);
 
-/// Returns the calls that are refused with EPERM, with their names.
-pub fn refused() -> impl Iterator<Item = (&'static str, c_long)> {
-    REFUSED.iter().chain(REFUSED_OF_ARCH).copied()
+/// A process of a daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It parses BGP.
+    Parser,
+    /// It starts the parser, and executes its commands.
+    Parent,
+}
+
+/// Returns the calls that are refused with EPERM to a process of this role, with their names.
+pub fn refused(role: Role) -> impl Iterator<Item = (&'static str, c_long)> {
+    let all = REFUSED.iter().chain(REFUSED_OF_ARCH).copied();
+    all.filter(move |call| role == Role::Parser || !of_parent().any(|allowed| allowed == *call))
+}
+
+/// Returns the calls of a parent beside those of its parser.
+fn of_parent() -> impl Iterator<Item = (&'static str, c_long)> {
+    OF_PARENT.iter().chain(OF_PARENT_OF_ARCH).copied()
 }
 
 /// Installs the filters for all threads. They stay for the life of the process.
@@ -32,13 +52,13 @@ pub fn refused() -> impl Iterator<Item = (&'static str, c_long)> {
 /// # Errors
 ///
 /// The kernel has no seccomp, or the architecture is unknown to the compiler of filters.
-pub(super) fn confine() -> Result<(), seccompiler::Error> {
+pub(super) fn confine(role: Role) -> Result<(), seccompiler::Error> {
     let allow = filter(
-        allowed()?,
+        allowed(role)?,
         SeccompAction::Errno(errno(libc::ENOSYS)),
         SeccompAction::Allow,
     )?;
-    let plain = refused().map(|(_, call)| (call, Vec::new()));
+    let plain = refused(role).map(|(_, call)| (call, Vec::new()));
     let refuse = filter(
         plain.collect(),
         SeccompAction::Allow,
@@ -57,11 +77,12 @@ fn filter(
     Ok(SeccompFilter::new(rules, otherwise, matched, arch)?.try_into()?)
 }
 
-/// Returns the allowed calls.
-fn allowed() -> Result<Rules, seccompiler::Error> {
+/// Returns the allowed calls of a role. All that a parser may do, its parent may do.
+fn allowed(role: Role) -> Result<Rules, seccompiler::Error> {
     use SeccompCmpOp::{Eq, MaskedEq};
     let all = ALLOWED.iter().chain(ALLOWED_OF_ARCH);
     let mut rules: Rules = all.map(|(_, call)| (*call, Vec::new())).collect();
+    let is_parent = role == Role::Parent;
     let mut allow = |call, alternatives: &[&[Condition]]| -> Result<(), seccompiler::Error> {
         let alternatives = alternatives.iter().map(|conditions| rule(conditions));
         rules.insert(call, alternatives.collect::<Result<_, _>>()?);
@@ -76,7 +97,9 @@ fn allowed() -> Result<Rules, seccompiler::Error> {
         | libc::CLONE_NEWPID
         | libc::CLONE_NEWNET;
     let thread = MaskedEq(bits(libc::CLONE_THREAD | namespaces));
-    allow(libc::SYS_clone, &[&[(0, thread, libc::CLONE_THREAD)]])?;
+    let process = MaskedEq(bits(namespaces));
+    let clones: [&[Condition]; 2] = [&[(0, thread, libc::CLONE_THREAD)], &[(0, process, 0)]];
+    allow(libc::SYS_clone, &clones[..1 + usize::from(is_parent)])?;
     // A thread with a file mode mask of its own makes the control sockets, whose mode stays as it is.
     allow(libc::SYS_unshare, &[&[(0, Eq, libc::CLONE_FS)]])?;
     // No memory becomes code, neither written memory nor a written file: all libraries are loaded.
@@ -85,13 +108,15 @@ fn allowed() -> Result<Rules, seccompiler::Error> {
     allow(libc::SYS_mmap, &[&no_code])?;
     allow(libc::SYS_mprotect, &[&no_code])?;
     let routes = [(0, Eq, libc::AF_NETLINK), (2, Eq, libc::NETLINK_ROUTE)];
-    let families: [&[Condition]; 4] = [
+    let guard = [(0, Eq, libc::AF_NETLINK), (2, Eq, libc::NETLINK_NETFILTER)];
+    let families: [&[Condition]; 5] = [
         &[(0, Eq, libc::AF_UNIX)],
         &[(0, Eq, libc::AF_INET)],
         &[(0, Eq, libc::AF_INET6)],
         &routes,
+        &guard,
     ];
-    allow(libc::SYS_socket, &families)?;
+    allow(libc::SYS_socket, &families[..4 + usize::from(is_parent)])?;
     let command = |command: &c_int| vec![(1, Eq, *command)];
     let no_signal = vec![(1, Eq, libc::F_SETFL), (2, without(libc::O_ASYNC), 0)];
     let fcntls: Vec<_> = FCNTLS.iter().map(command).chain([no_signal]).collect();
@@ -103,6 +128,9 @@ fn allowed() -> Result<Rules, seccompiler::Error> {
     // `abort` sends itself a signal.
     let own = c_int::try_from(std::process::id()).unwrap_or_default();
     allow(libc::SYS_tgkill, &[&[(0, Eq, own)]])?;
+    if is_parent {
+        rules.extend(of_parent().map(|(_, call)| (call, Vec::new())));
+    }
     Ok(rules)
 }
 
@@ -126,4 +154,23 @@ fn bits(value: c_int) -> u64 {
 
 fn errno(error: c_int) -> u32 {
     error.cast_unsigned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without conditions, a call is allowed with any arguments.
+    #[test]
+    fn parent_may_do_all_that_its_parser_may() {
+        let (parent, parser) = (allowed(Role::Parent), allowed(Role::Parser));
+        let (parent, parser) = (parent.expect("rules"), parser.expect("rules"));
+        for (call, conditions) in parser {
+            let wider = &parent[&call];
+            let has = |condition| wider.is_empty() || wider.contains(condition);
+            assert!(!conditions.is_empty() || wider.is_empty(), "{call}");
+            assert!(conditions.iter().all(has), "{call}");
+        }
+        assert!(refused(Role::Parent).all(|(_, call)| !parent.contains_key(&call)));
+    }
 }

@@ -138,6 +138,21 @@ impl Files {
         excess
     }
 
+    /// Confines the writes of the calling thread, and of the processes that it will start, to these
+    /// files. It reads and executes all that its user may.
+    pub(super) fn confine_writes(&self) -> Result<RestrictionStatus, RulesetError> {
+        Ruleset::default()
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(AccessFs::from_write(ABI::V5))?
+            .scope(Scope::Signal | Scope::AbstractUnixSocket)?
+            .create()?
+            .add_rules(path_beneath_rules(
+                &self.write,
+                writing() & AccessFs::from_write(ABI::V5),
+            ))?
+            .restrict_self()
+    }
+
     /// Confines the calling thread, and those that it will start, to these files.
     pub(super) fn confine(&self) -> Result<RestrictionStatus, RulesetError> {
         modules::load();

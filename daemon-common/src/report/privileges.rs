@@ -34,6 +34,10 @@ pub struct ParentFigures {
     pub restarts: u32,
     /// How the daemon ended before the last restart.
     pub last: String,
+    /// The version of landlock that restricts its writes; none if the kernel does not have it.
+    pub landlock_abi: Option<u32>,
+    /// It has a filter of system calls.
+    pub seccomp: bool,
 }
 
 impl ParentFigures {
@@ -49,9 +53,14 @@ impl fmt::Display for ParentFigures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, ", self.pid)?;
         match self.capabilities.as_slice() {
-            [] => f.write_str("no capabilities"),
-            held => f.write_str(&held.join(" ")),
+            [] => f.write_str("no capabilities")?,
+            held => f.write_str(&held.join(" "))?,
         }
+        match self.landlock_abi {
+            Some(abi) => write!(f, ", writes restricted (landlock {abi})")?,
+            None => f.write_str(", writes not restricted")?,
+        }
+        f.write_str(calls_text(self.seccomp))
     }
 }
 
@@ -69,10 +78,14 @@ impl fmt::Display for PrivilegeFigures {
             Some(abi) => write!(f, ", files restricted (landlock {abi})")?,
             None => f.write_str(", files not restricted")?,
         }
-        f.write_str(match self.seccomp {
-            true => ", system calls restricted (seccomp)",
-            false => ", system calls not restricted",
-        })
+        f.write_str(calls_text(self.seccomp))
+    }
+}
+
+const fn calls_text(is_restricted: bool) -> &'static str {
+    match is_restricted {
+        true => ", system calls restricted (seccomp)",
+        false => ", system calls not restricted",
     }
 }
 
@@ -109,9 +122,11 @@ mod tests {
                 "CAP_NET_ADMIN".to_owned(),
                 "CAP_NET_BIND_SERVICE".to_owned(),
             ],
+            landlock_abi: Some(6),
             ..ParentFigures::default()
         };
-        let text = "17, CAP_NET_ADMIN CAP_NET_BIND_SERVICE";
+        let text = "17, CAP_NET_ADMIN CAP_NET_BIND_SERVICE, writes restricted (landlock 6), \
+                    system calls not restricted";
         assert_eq!((parent.to_string().as_str(), parent.note()), (text, None));
         let again = ParentFigures {
             restarts: 2,

@@ -202,6 +202,11 @@ async fn killed_parser_is_started_again_by_its_parent() {
     );
     assert_eq!(parent.restarts, 0);
     assert_ne!(parent.pid, status.pid);
+    assert!(parent.seccomp, "{parent:?}");
+    assert_eq!(parent.landlock_abi, figures(&status).landlock_abi);
+    let lines = std::fs::read_to_string(format!("/proc/{}/status", parent.pid));
+    let lines = lines.expect("readable");
+    assert!(lines.contains("Seccomp:\t2\n"), "{lines}");
     signal_parser(&reflector, &status, Signal::SIGKILL);
     let again = |new: &Status| new.pid != status.pid;
     let status = reflector.until("it runs again", again).await;
@@ -283,4 +288,25 @@ async fn kept_privileges_are_reported() {
     let fact = status.facts.iter().find(|fact| fact.name == "privileges");
     let value = &fact.expect("a fact").value;
     assert!(value.starts_with("kept, by the configuration"), "{value}");
+}
+
+/// The parent's writable directories are those of its start, and its parsers have no others: systemd
+/// then starts both with the new file.
+#[tokio::test]
+async fn control_socket_elsewhere_ends_the_daemon_after_a_crash() {
+    let Some(mut reflector) = in_namespaces(PORT_179).await else {
+        return;
+    };
+    let status = reflector.until("it is confined", |_| true).await;
+    if figures(&status).landlock_abi.is_none() {
+        println!("skipped: no landlock");
+        return;
+    }
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let control = elsewhere.path().join("rr.sock");
+    write(&control, &reflector.config(), PORT_179);
+    signal_parser(&reflector, &status, Signal::SIGKILL);
+    let ended = reflector.process.wait().expect("it ends");
+    assert_eq!(ended.code(), Some(1));
+    assert!(!control.exists());
 }

@@ -50,18 +50,24 @@ fn loaded() -> impl Strategy<Value = Loaded> {
 }
 
 fn answer() -> impl Strategy<Value = Answer> {
-    let report = (any::<u32>(), any::<u64>(), any::<u32>(), any::<String>());
+    let numbers = (any::<u32>(), any::<u64>(), any::<u32>());
+    let restricted = (any::<Option<u32>>(), any::<bool>());
+    let report = (numbers, restricted, any::<[String; 2]>());
     let refusal = (any::<u16>(), any::<bool>(), any::<String>());
     prop_oneof![
         Just(Answer::Done),
         prop::collection::vec(any::<u8>(), 0..20).prop_map(Answer::Opened),
         prop::option::of(loaded()).prop_map(Answer::Guard),
-        report.prop_map(|(pid, capabilities, restarts, last)| {
+        report.prop_map(|(numbers, (landlock_abi, seccomp), [last, incomplete])| {
+            let (pid, capabilities, restarts) = numbers;
             Answer::Report(ParentReport {
                 pid,
                 capabilities,
                 restarts,
                 last,
+                landlock_abi,
+                seccomp,
+                incomplete,
             })
         }),
         refusal.prop_map(|(errno, is_permission, why)| {
