@@ -42,6 +42,11 @@ const fn live(measure: &'static str, title: &'static str) -> Bar {
     bar(Live, measure, title, 100.0, &[])
 }
 
+/// A measure without a limit.
+const fn free(work: Work, measure: &'static str, title: &'static str) -> Bar {
+    bar(work, measure, title, f64::INFINITY, &[])
+}
+
 /// All bars, in the order of the report.
 pub const BARS: &[Bar] = &[
     bar(S1, "conv_s", "until the monitor holds all, s", 0.5, &[Bird]),
@@ -313,13 +318,7 @@ pub const BARS: &[Bar] = &[
         1.5,
         &[],
     ),
-    bar(
-        Keep,
-        "keep_gap_s",
-        "longest between two KEEPALIVEs, s",
-        f64::INFINITY,
-        &[],
-    ),
+    free(Keep, "keep_gap_s", "longest between two KEEPALIVEs, s"),
     bar(
         Keep,
         "keep_unread_s",
@@ -344,13 +343,7 @@ pub const BARS: &[Bar] = &[
         &[],
     ),
     bar(Churn, "churn_rounds", "rounds", f64::INFINITY, &[]),
-    bar(
-        Fib,
-        "fib_add_s",
-        "1,000,000 routes into the kernel, s",
-        f64::INFINITY,
-        &[],
-    ),
+    free(Fib, "fib_add_s", "1,000,000 routes into the kernel, s"),
     bar(
         Fib,
         "fib_add_ratio",
@@ -358,20 +351,8 @@ pub const BARS: &[Bar] = &[
         1.0 / 0.9,
         &[],
     ),
-    bar(
-        Fib,
-        "fib_delete_ratio",
-        "deleting them to a bare loop",
-        f64::INFINITY,
-        &[],
-    ),
-    bar(
-        Fib,
-        "fib_adopt_s",
-        "finding them after a restart, s",
-        f64::INFINITY,
-        &[],
-    ),
+    free(Fib, "fib_delete_ratio", "deleting them to a bare loop"),
+    free(Fib, "fib_adopt_s", "finding them after a restart, s"),
     bar(Fib, "fib_adopt_writes", "routes written then", 0.0, &[]),
     bar(
         Path,
@@ -387,41 +368,23 @@ pub const BARS: &[Bar] = &[
         60.0,
         &[],
     ),
-    bar(
-        Path,
-        "path_near_p50_ms",
-        "put to its own kernel p50, ms",
-        f64::INFINITY,
-        &[],
-    ),
-    bar(
+    free(Path, "path_near_p50_ms", "put to its own kernel p50, ms"),
+    free(
         Path,
         "busy_near_p50_ms",
         "at 1,000/s: its own kernel p50, ms",
-        f64::INFINITY,
-        &[],
     ),
-    bar(
-        Path,
-        "busy_p50_ms",
-        "at 1,000/s: p50, ms",
-        f64::INFINITY,
-        &[],
-    ),
+    free(Path, "busy_p50_ms", "at 1,000/s: p50, ms"),
     bar(Path, "busy_p999_ms", "at 1,000/s: p99.9, ms", 100.0, &[]),
-    bar(
+    free(
         Path,
         "busy_off_p999_ms",
         "the same without origin validation, ms",
-        f64::INFINITY,
-        &[],
     ),
-    bar(
+    free(
         Path,
         "busy_origins_p999_ratio",
         "p99.9 with origin validation to without",
-        f64::INFINITY,
-        &[],
     ),
     bar(
         Records,
@@ -437,19 +400,15 @@ pub const BARS: &[Bar] = &[
         20.0,
         &[],
     ),
-    bar(
+    free(
         Records,
         "records_resident_octets",
         "resident memory for a record and its key",
-        f64::INFINITY,
-        &[],
     ),
-    bar(
+    free(
         Live,
         "live_p50_ms",
         "a change in the store: all kinds p50, ms",
-        f64::INFINITY,
-        &[],
     ),
     live("live_peer_filters_p99_ms", "a BGPPeer's filters p99, ms"),
     live("live_filter_p99_ms", "a BGPFilter p99, ms"),
@@ -466,13 +425,7 @@ pub const BARS: &[Bar] = &[
     live("live_drain_p99_ms", "a drain p99, ms"),
     live("live_peer_p99_ms", "a BGPPeer, to the session p99, ms"),
     live("live_node_p99_ms", "a Node, to the session p99, ms"),
-    bar(
-        Many,
-        "many_mb",
-        "memory of a node's daemons, MB",
-        f64::INFINITY,
-        &[],
-    ),
+    free(Many, "many_mb", "memory of a node's daemons, MB"),
     bar(
         Many,
         "many_growth_mb",
@@ -480,13 +433,7 @@ pub const BARS: &[Bar] = &[
         20.0,
         &[],
     ),
-    bar(
-        Many,
-        "many_s",
-        "until it has all routes, s",
-        f64::INFINITY,
-        &[],
-    ),
+    free(Many, "many_s", "until it has all routes, s"),
     bar(
         Watch,
         "watch_s",
@@ -494,13 +441,7 @@ pub const BARS: &[Bar] = &[
         5.0,
         &[],
     ),
-    bar(
-        Watch,
-        "watch_after_up_s",
-        "of it after etcd answers, s",
-        f64::INFINITY,
-        &[],
-    ),
+    free(Watch, "watch_after_up_s", "of it after etcd answers, s"),
     bar(
         Watch,
         "watch_lists",
@@ -508,12 +449,10 @@ pub const BARS: &[Bar] = &[
         0.0,
         &[],
     ),
-    bar(
+    free(
         Watch,
         "watch_forgotten_s",
         "killed, its history compacted before, s",
-        f64::INFINITY,
-        &[],
     ),
     bar(
         Watch,
@@ -529,34 +468,10 @@ pub const BARS: &[Bar] = &[
         2.0,
         &[],
     ),
-    bar(
-        Ipam,
-        "ipam_assign_p50_ms",
-        "one of them p50, ms",
-        f64::INFINITY,
-        &[],
-    ),
-    bar(
-        Ipam,
-        "ipam_assign_p99_ms",
-        "one of them p99, ms",
-        f64::INFINITY,
-        &[],
-    ),
-    bar(
-        Ipam,
-        "ipam_requests",
-        "requests of etcd for one",
-        f64::INFINITY,
-        &[],
-    ),
-    bar(
-        Ipam,
-        "ipam_bare_s",
-        "as many requests that mean nothing, s",
-        f64::INFINITY,
-        &[],
-    ),
+    free(Ipam, "ipam_assign_p50_ms", "one of them p50, ms"),
+    free(Ipam, "ipam_assign_p99_ms", "one of them p99, ms"),
+    free(Ipam, "ipam_requests", "requests of etcd for one"),
+    free(Ipam, "ipam_bare_s", "as many requests that mean nothing, s"),
     bar(
         Ipam,
         "ipam_hosts_s",
@@ -571,32 +486,8 @@ pub const BARS: &[Bar] = &[
         60.0,
         &[],
     ),
-    bar(
-        Cni,
-        "cni_add_p99_ms",
-        "ADD to the answer, p99, ms",
-        f64::INFINITY,
-        &[],
-    ),
-    bar(
-        Cni,
-        "cni_del_p50_ms",
-        "DEL to the answer, p50, ms",
-        f64::INFINITY,
-        &[],
-    ),
-    bar(
-        Cni,
-        "cni_ptp_add_p50_ms",
-        "the same of ptp: ADD, p50, ms",
-        f64::INFINITY,
-        &[],
-    ),
-    bar(
-        Cni,
-        "cni_ptp_del_p50_ms",
-        "the same of ptp: DEL, p50, ms",
-        f64::INFINITY,
-        &[],
-    ),
+    free(Cni, "cni_add_p99_ms", "ADD to the answer, p99, ms"),
+    free(Cni, "cni_del_p50_ms", "DEL to the answer, p50, ms"),
+    free(Cni, "cni_ptp_add_p50_ms", "the same of ptp: ADD, p50, ms"),
+    free(Cni, "cni_ptp_del_p50_ms", "the same of ptp: DEL, p50, ms"),
 ];

@@ -3,8 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -88,7 +87,11 @@ async fn measure(fabric: &mut Fabric, etcd: &Etcd, count: u32) -> Result<Measure
     // One of the two routes has a record.
     netns_lab::until(FABRIC_WITHIN, "one route is not used", async || {
         let excluded: u64 = figures(reflector).await?.excluded.values().sum();
-        anyhow::Ok((excluded == 1).then_some(()).ok_or(excluded.to_string()))
+        anyhow::Ok(
+            (excluded == 1)
+                .then_some(())
+                .ok_or_else(|| excluded.to_string()),
+        )
     })
     .await?;
     sleep(SETTLED).await;
@@ -175,7 +178,8 @@ struct Probed {
 
 /// Sends KEEPALIVEs in a thread, and measures how long each stays unread in the reflector's socket.
 struct Probe {
-    ends: Arc<AtomicBool>,
+    /// Dropped to end it.
+    ends: SyncSender<()>,
     thread: JoinHandle<Result<Probed>>,
 }
 
@@ -183,29 +187,29 @@ impl Probe {
     fn start(reflector: &Host, peer: TcpPeer, from: Ipv4Addr) -> Result<Self> {
         let stream = peer.into_stream().into_std()?;
         stream.set_nonblocking(false)?;
-        let ends = Arc::<AtomicBool>::default();
-        let (host, ended) = (reflector.clone(), Arc::clone(&ends));
+        let (ends, ended) = sync_channel(1);
+        let host = reflector.clone();
         let thread = thread::spawn(move || host.run(move || probe(stream, from, &ended))?);
         Ok(Self { ends, thread })
     }
 
     async fn stop(self) -> Result<Probed> {
-        self.ends.store(true, Ordering::Relaxed);
-        let thread = tokio::task::spawn_blocking(|| self.thread.join());
+        let Self { ends, thread } = self;
+        drop(ends);
+        let thread = tokio::task::spawn_blocking(|| thread.join());
         thread.await?.map_err(|_| anyhow!("the probe panicked"))?
     }
 }
 
 /// Sends KEEPALIVEs until the end; the next one when the reflector has read the one before.
-fn probe(mut stream: TcpStream, from: Ipv4Addr, ended: &AtomicBool) -> Result<Probed> {
+fn probe(mut stream: TcpStream, from: Ipv4Addr, ended: &Receiver<()>) -> Result<Probed> {
     let (mut longest, mut sent) = (Duration::ZERO, 0);
     let octets = Keepalive.octets();
     let unread = || {
         let table = fs::read_to_string("/proc/thread-self/net/tcp")?;
         unread_of(&table, from).context("the session has ended")
     };
-    while !ended.load(Ordering::Relaxed) {
-        thread::sleep(GAP);
+    while ended.recv_timeout(GAP) == Err(RecvTimeoutError::Timeout) {
         let began = Instant::now();
         stream.write_all(&octets)?;
         while unread()? > 0 {
