@@ -267,7 +267,7 @@ impl<'g> Fleet<'g> {
         .await;
     }
 
-    async fn someone_misses_a_session(&self) {
+    pub(crate) async fn someone_misses_a_session(&self) {
         self.wait("a session that ends", async || {
             for node in &self.nodes {
                 let neighbors = node.speaker.neighbors().await.neighbors;

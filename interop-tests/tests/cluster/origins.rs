@@ -1,11 +1,14 @@
-//! Origin validation with `enforce` while the datastore is restored from a backup under its old
-//! token: the cluster ID is the known one, and the revision is older.
+//! Origin validation with `enforce` while the datastore is away, or restored from a backup under its
+//! old token: then the cluster ID is the known one, and the revision is older.
+
+use std::time::Duration;
 
 use calico_model::{RESOURCES_PREFIX, ReflectorState};
-use calico_store::Store as _;
+use calico_store::{Op, Put, Store as _, Txn};
 use daemon_common::report::Status;
 use interop_tests::{Ground, Kind, Own, Site, Speaker};
 use ipnet::IpNet;
+use tokio::time::{Instant, sleep_until};
 
 use crate::fleet::Fleet;
 
@@ -41,13 +44,133 @@ fn net(text: &str) -> IpNet {
     text.parse().expect("a prefix")
 }
 
+/// The reflectors of a fabric with many endpoints; nodes choose both.
+const TWO: [u8; 2] = [REFLECTOR, 12];
+/// The sessions of a node with them.
+const CHOSEN_OF_TWO: usize = 2 * CHOSEN;
+
+/// Endpoints of the nodes, and those in one transaction: etcd's limit of operations.
+const ENDPOINTS: u16 = 10_000;
+const ENDPOINTS_OF_TXN: usize = 128;
+
+/// How long the datastore is away.
+const AWAY: Duration = Duration::from_secs(60);
+
+/// Returns an endpoint's node and address, by the number of the endpoint.
+fn endpoint(number: u16) -> (u8, IpNet) {
+    let node = NODES[usize::from(number) % NODES.len()];
+    let [high, low] = number.to_be_bytes();
+    (node, net(&format!("10.65.{}.{low}/32", 64 + high)))
+}
+
 impl<'g> Fleet<'g> {
+    /// Starts three nodes with two reflectors that validate their routes, and many endpoints. Each
+    /// reflector can start without the datastore. Returns `None` without etcd.
+    async fn with_many_endpoints(ground: &'g Ground) -> Option<Self> {
+        let mut fleet = Self::begin(ground, &ETCD).await?;
+        fleet.mesh(false).await;
+        for number in TWO {
+            fleet.write_reflector(number).await;
+        }
+        for number in NODES {
+            fleet.write_workload(number).await;
+        }
+        fleet.write_endpoints().await;
+        let stores = fleet.stores.clone();
+        for number in TWO {
+            let site = ground.site(number).await.expect("a host");
+            let file = site.host.directory().join("route-reflector.snapshot");
+            let snapshot =
+                format!("datastore_snapshot = {{ file = {file:?}, max_age_s = 86400 }}\n");
+            let keys = format!("{ENFORCE}{snapshot}");
+            let reflector = Speaker::start_stored_with(Kind::Reflector, site, &stores, &keys);
+            fleet.reflectors.push(reflector.expect("a reflector"));
+        }
+        fleet.registered(ReflectorState::Active, &TWO).await;
+        for number in NODES {
+            let start = |site| Speaker::start_stored(Kind::Client, site, &stores);
+            fleet.add_node(number, start).await;
+        }
+        for node in &fleet.nodes {
+            let endpoints = (0..ENDPOINTS).map(endpoint);
+            let own = endpoints.filter(|(home, _)| *home == node.number);
+            node.announce(own.map(|(_, address)| address))
+                .await
+                .expect("announced");
+        }
+        fleet.sessions(CHOSEN_OF_TWO).await;
+        fleet.whole().await;
+        fleet.has_endpoints().await;
+        Some(fleet)
+    }
+
+    /// Writes the records of all endpoints.
+    async fn write_endpoints(&self) {
+        let numbers: Vec<u16> = (0..ENDPOINTS).collect();
+        for numbers in numbers.chunks(ENDPOINTS_OF_TXN) {
+            let puts = numbers.iter().map(|&number| {
+                let (node, address) = endpoint(number);
+                let key = format!("{RESOURCES_PREFIX}workloadendpoints/ns/e{number}");
+                let text = format!(r#"{{"spec":{{"node":"h{node}","ipNetworks":["{address}"]}}}}"#);
+                Op::Put(Put::new(key, text))
+            });
+            let txn = Txn {
+                then: puts.collect(),
+                ..Txn::default()
+            };
+            self.store.txn(txn).await.expect("written");
+        }
+    }
+
+    /// Waits until each kernel has the routes to all endpoints of the other nodes.
+    async fn has_endpoints(&self) {
+        self.wait("the routes of all endpoints", async || {
+            for node in &self.nodes {
+                let own = (0..ENDPOINTS).filter(|number| endpoint(*number).0 == node.number);
+                let others = usize::from(ENDPOINTS) - own.count();
+                // And those of the workloads of the other nodes.
+                let expected = others + NODES.len() - 1;
+                let found = node.learned("10.65.").await?;
+                if found != expected {
+                    return Ok(Err(format!("host {}: {found} of {expected}", node.number)));
+                }
+            }
+            Ok(Ok(()))
+        })
+        .await;
+    }
+
+    /// Kills the datastore, then a reflector, which starts again while the datastore is away.
+    pub(crate) async fn a_reflector_restarts_without_the_store(&mut self) {
+        self.settled().await;
+        let watch = self.watch("a reflector restarts without the store");
+        self.etcd.kill(0).await.expect("killed");
+        let killed = Instant::now();
+        self.reflectors[0].kill().await.expect("killed");
+        self.someone_misses_a_session().await;
+        self.reflectors[0].start_stored_again().expect("started");
+        self.sessions(CHOSEN_OF_TWO).await;
+        self.reflectors[1]
+            .reports("the loss", records("away"))
+            .await;
+        sleep_until(killed + AWAY).await;
+        self.has_endpoints().await;
+        self.etcd.run(0).expect("started");
+        self.a_word_passes().await;
+        for reflector in &self.reflectors {
+            reflector.reports("the return", records("in-sync")).await;
+        }
+        self.sessions(CHOSEN_OF_TWO).await;
+        self.has_endpoints().await;
+        watch.end(&self.nodes).await;
+    }
+
     /// Starts three nodes with a reflector that validates their routes; returns with it a backup of
     /// the datastore without any record of a workload. Returns `None` without etcd and etcdctl.
     async fn validated(ground: &'g Ground) -> Option<Self> {
         let mut fleet = Self::begin(ground, &ETCD).await?;
         fleet.mesh(false).await;
-        fleet.write_reflector().await;
+        fleet.write_reflector(REFLECTOR).await;
         for number in NODES {
             fleet.write_node(number).await;
         }
@@ -75,16 +198,16 @@ impl<'g> Fleet<'g> {
         Some(fleet)
     }
 
-    /// Writes the Node of the reflector; its label is the operator's record that it is one.
-    async fn write_reflector(&self) {
-        let at = Site::v4(REFLECTOR);
-        let v6 = Site::v6(REFLECTOR);
+    /// Writes the Node of a reflector; its label is the operator's record that it is one.
+    async fn write_reflector(&self, number: u8) {
+        let at = Site::v4(number);
+        let v6 = Site::v6(number);
         let text = format!(
-            r#"{{"kind":"Node","metadata":{{"name":"h{REFLECTOR}",
+            r#"{{"kind":"Node","metadata":{{"name":"h{number}",
                 "labels":{{"cambric.io/reflector-weight":"1"}}}},
                 "spec":{{"bgp":{{"ipv4Address":"{at}/24","ipv6Address":"{v6}/64"}}}}}}"#
         );
-        let key = format!("{RESOURCES_PREFIX}nodes/h{REFLECTOR}");
+        let key = format!("{RESOURCES_PREFIX}nodes/h{number}");
         self.put(&key, &text).await;
     }
 
@@ -187,5 +310,17 @@ fn accepted_routes_stay_while_a_restored_store_is_behind() {
         };
         fleet.the_store_goes_back().await;
         fleet.the_store_catches_up().await;
+    });
+}
+
+// Promise: as bgp-daemon route_is_used_as_long_as_it_has_a_record
+#[test]
+fn many_routes_stay_without_the_store_and_a_reflector() {
+    let name = "many_routes_stay_without_the_store_and_a_reflector";
+    interop_tests::in_ground(&[], name, async |ground: Ground| {
+        let Some(mut fleet) = Fleet::with_many_endpoints(&ground).await else {
+            return;
+        };
+        fleet.a_reflector_restarts_without_the_store().await;
     });
 }

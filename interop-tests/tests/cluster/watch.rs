@@ -69,6 +69,23 @@ impl Node {
         Ok(nets.filter(|net| !learned(net)).collect())
     }
 
+    /// Announces routes of workloads.
+    pub(crate) async fn announce(&self, nets: impl Iterator<Item = IpNet>) -> Result<(), Error> {
+        for net in nets {
+            self.links.add_route(net, None, "cali0").await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of learned routes to destinations that begin so.
+    pub(crate) async fn learned(&self, begin: &str) -> Result<usize, Error> {
+        let routes = self.links.routes().await?;
+        let learned = routes.iter().filter(|route| {
+            route.net.to_string().starts_with(begin) && route.protocol == BGP && route.unicast
+        });
+        Ok(learned.count())
+    }
+
     /// Returns the routes to workloads that its kernel has lost since.
     fn lost(&self, since: Instant) -> Vec<String> {
         let (events, overrun) = self.monitor.events_since(since);
