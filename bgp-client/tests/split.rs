@@ -100,12 +100,7 @@ impl Lab {
         let control = directory.path().join("client.sock");
         let config = format!("control = {control:?}\n{CONFIG}");
         fs::write(config_of(directory.path()), config).unwrap();
-        let seen = File::create(directory.path().join("routes")).unwrap();
-        let monitor = Process::new("ip")
-            .args(["-4", "monitor", "route"])
-            .stdout(seen)
-            .spawn()
-            .unwrap();
+        let monitor = watch_routes(directory.path()).await;
         let daemon = run(directory.path());
         let mut lab = Self {
             directory,
@@ -113,11 +108,6 @@ impl Lab {
             monitor,
             peer: peer(),
         };
-        lab.until("the monitor runs", |lab| {
-            ip("route replace 192.0.2.1/32 dev up0");
-            lab.seen().contains("192.0.2.1")
-        })
-        .await;
         lab.until("the route is installed", |_| is_installed())
             .await;
         lab
@@ -125,7 +115,7 @@ impl Lab {
 
     /// Returns the changes of routes so far.
     fn seen(&self) -> String {
-        fs::read_to_string(self.directory.path().join("routes")).unwrap()
+        routes_seen(self.directory.path())
     }
 
     /// Lets the peer run until it is so.
@@ -181,6 +171,30 @@ impl Lab {
         let added = seen.lines().filter(|line| line.starts_with("10.65."));
         assert_eq!(added.count(), 1, "{seen}");
     }
+}
+
+/// Starts a watch of the kernel's routes, and returns when it reports changes.
+async fn watch_routes(directory: &Path) -> Child {
+    let seen = File::create(directory.join("routes")).unwrap();
+    let monitor = Process::new("ip")
+        .args(["-4", "monitor", "route"])
+        .stdout(seen)
+        .spawn()
+        .unwrap();
+    let begun = async {
+        while !routes_seen(directory).contains("192.0.2.1") {
+            // The kernel reports changes only: replacing a route by the same one is none.
+            ip("route add 192.0.2.1/32 dev up0");
+            ip("route delete 192.0.2.1/32 dev up0");
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(DEADLINE, begun).await.expect("the monitor runs");
+    monitor
+}
+
+fn routes_seen(directory: &Path) -> String {
+    fs::read_to_string(directory.join("routes")).unwrap()
 }
 
 impl Drop for Lab {
