@@ -466,6 +466,26 @@ refuses h3 route-reflector
 refuses h1 bgp-client
 refuses h1 felix
 
+# The user may read the file, and the running daemon may not: a reload fails, and names it.
+elsewhere=/srv/lab/password
+names_elsewhere() {
+    in_host h3 journalctl --quiet --unit=cambric-route-reflector >/mnt/h3/journal
+    grep -qF "not reloaded: error: $elsewhere" /mnt/h3/journal && grep -q 'requires restart' /mnt/h3/journal
+}
+mkdir -p "/mnt/h3/root${elsewhere%/*}"
+echo password >"/mnt/h3/root$elsewhere"
+cd /mnt/h3/root/etc/cambric
+cp -p route-reflector.toml /mnt/h3/good.toml
+printf 'hostname = "h3"\n[datastore]\nendpoints = ["http://10.0.0.1:2379"]\nusername = "h3"\npassword_file = "%s"\n' \
+    "$elsewhere" >route-reflector.toml
+in_host h3 setpriv --reuid=cambric --regid=cambric --init-groups \
+    cambric-route-reflector --check >/dev/null || fail "--check of a file with $elsewhere"
+! in_host h3 systemctl reload cambric-route-reflector 2>/dev/null || fail "a reload with $elsewhere"
+await "the file $elsewhere in the journal" names_elsewhere
+cat /mnt/h3/good.toml >route-reflector.toml
+in_host h3 systemctl reload cambric-route-reflector || fail 'a reload of the good file'
+cd /
+
 # A reload takes a neighbor over, and away, in the same process.
 reload() { in_host h3 systemctl reload cambric-route-reflector || fail 'systemctl reload'; }
 has_neighbor() { in_host h3 cambric show neighbors | grep -qF 10.0.0.99; }
