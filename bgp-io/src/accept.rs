@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bgp_speaker::bgp_fsm::{self, Conn};
 use bgp_speaker::rib::PeerId;
@@ -11,8 +12,11 @@ use bytes::BytesMut;
 use tokio::net::TcpStream;
 
 use crate::dial_keys::DialKeys;
+use crate::gtsm;
 use crate::io::Entry;
-use crate::limits::{ACCEPT_PAUSE, BACKLOG, TURN_ACCEPTS_MAX};
+use crate::limits::{
+    ACCEPT_PAUSE, ANSWERED_REFUSALS_MAX, BACKLOG, TURN_ACCEPTS_MAX, WAITING_HANDSHAKES_MAX,
+};
 use crate::link::{Link, Stage};
 use crate::listen_socket::{Insecure, ListenSocket, Required};
 use crate::sockets::accept_now;
@@ -21,7 +25,9 @@ use crate::{Event, Io, PeerScope};
 impl Io {
     /// Accepts the connections that wait on the listening sockets.
     pub(crate) fn accept_ready(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.accept_pause.is_some() {
+        // The others wait in the kernel, in their order. The next turn tries again.
+        let is_crowded = self.handshakes.len() >= WAITING_HANDSHAKES_MAX;
+        if self.accept_pause.is_some() || is_crowded {
             return false;
         }
         let mut worked = false;
@@ -96,8 +102,9 @@ impl Io {
         };
         let local = stream.local_addr().unwrap_or(listener.address);
         // Only connections with the configured security reach the session.
-        let required = required(self.speaker.config(), remote.ip());
-        if let Err(why) = listener.secure(&stream, remote, required) {
+        if let Some(required) = required(self.speaker.config(), remote.ip())
+            && let Err(why) = listener.secure(&stream, remote, required)
+        {
             return self.insecure(&stream, local, remote, why);
         }
         let verdict = self.speaker.accept(self.clock.now(), local, remote);
@@ -161,14 +168,28 @@ impl Io {
         remote: SocketAddr,
         refusal: Refusal,
     ) {
-        let mut words = BytesMut::new();
-        refusal.notification().encode(&mut words);
-        self.linger(stream, [words.freeze()]);
+        if self.may_answer() {
+            gtsm::release(&stream);
+            let mut words = BytesMut::new();
+            refusal.notification().encode(&mut words);
+            self.linger(stream, [words.freeze()]);
+        }
         self.events.push(Event::Refused {
             local,
             remote,
             refusal,
         });
+    }
+
+    /// Returns whether one more refused connection gets a NOTIFICATION in this second.
+    fn may_answer(&mut self) -> bool {
+        let now = self.clock.now();
+        let (since, answered) = &mut self.answered;
+        if now - *since >= Duration::from_secs(1) {
+            (*since, *answered) = (now, 0);
+        }
+        *answered += 1;
+        *answered <= ANSWERED_REFUSALS_MAX
     }
 
     /// Stores a new transport; `keys`: those of one that this side dials.

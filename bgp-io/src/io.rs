@@ -17,7 +17,9 @@ use slab::Slab;
 use tokio::time::Sleep;
 
 use crate::keys::Keyless;
-use crate::limits::{STALL, TURN_PREFIXES_MAX};
+use crate::limits::{
+    STALL, TURN_HANDSHAKE_OCTETS_MAX, TURN_HANDSHAKES_MAX, TURN_OCTETS_MAX, TURN_PREFIXES_MAX,
+};
 use crate::linger::Lingering;
 use crate::link::Link;
 use crate::listen_socket::ListenSocket;
@@ -85,6 +87,10 @@ pub struct Io {
     pub(crate) ready: Arc<ReadyList>,
     /// The tokens of the turn, kept for its allocation.
     tokens: Vec<usize>,
+    /// The woken connections without an established session that no turn has served yet.
+    pub(crate) handshakes: VecDeque<usize>,
+    /// The beginning of a second, and the refused connections in it that got a NOTIFICATION.
+    pub(crate) answered: (Instant, u32),
     /// The buffer into which all connections read; it is empty between reads.
     pub(crate) scratch: BytesMut,
     /// The slices of one write, kept for their allocation.
@@ -125,9 +131,11 @@ impl Io {
     /// have yet is tried again, and so is a TCP-MD5 key that the kernel rejects:
     /// [`unbound`](Self::unbound) and [`keyless`](Self::keyless) return them.
     pub fn new(speaker: Speaker, config: IoConfig) -> Result<Self, IoError> {
+        let clock = Clock::new();
         let mut io = Self {
             speaker,
-            clock: Clock::new(),
+            answered: (clock.now(), 0),
+            clock,
             listeners: Vec::new(),
             binder: config.binder,
             unbound: Vec::new(),
@@ -138,6 +146,7 @@ impl Io {
             places: BTreeMap::new(),
             ready: Arc::default(),
             tokens: Vec::new(),
+            handshakes: VecDeque::new(),
             scratch: BytesMut::new(),
             slices: Vec::new(),
             deadlines: VecDeque::new(),
@@ -323,21 +332,44 @@ impl Io {
         Poll::Ready(std::mem::take(&mut self.events))
     }
 
-    /// Serves the connections that were woken.
+    /// Serves the connections that were woken: all established sessions, then a few others.
     fn serve_ready(&mut self) -> bool {
         let mut tokens = std::mem::take(&mut self.tokens);
         self.ready.take(&mut tokens);
-        let worked = !tokens.is_empty();
-        let mut octets_left = crate::limits::TURN_OCTETS_MAX;
+        let worked = !tokens.is_empty() || !self.handshakes.is_empty();
+        let mut octets_left = TURN_OCTETS_MAX;
         for token in tokens.drain(..) {
-            self.serve(token, &mut octets_left);
-            // The rest is read and written in the next turn, so that this one loses no record.
-            if self.speaker.is_monitor_busy() {
-                octets_left = 0;
+            if self.is_established(token) {
+                self.serve_within(token, &mut octets_left);
+            } else {
+                self.handshakes.push_back(token);
             }
         }
         self.tokens = tokens;
+        octets_left = octets_left.min(TURN_HANDSHAKE_OCTETS_MAX);
+        for _ in 0..TURN_HANDSHAKES_MAX {
+            if octets_left == 0 {
+                break;
+            }
+            let Some(token) = self.handshakes.pop_front() else {
+                break;
+            };
+            self.serve_within(token, &mut octets_left);
+        }
         worked
+    }
+
+    fn is_established(&mut self, token: usize) -> bool {
+        let place = self.link(token).map(|link| (link.peer, link.conn));
+        place.is_some_and(|(peer, conn)| self.speaker.established(peer) == Some(conn))
+    }
+
+    fn serve_within(&mut self, token: usize, octets_left: &mut usize) {
+        self.serve(token, octets_left);
+        // The rest is read and written in the next turn, so that this one loses no record.
+        if self.speaker.is_monitor_busy() {
+            *octets_left = 0;
+        }
     }
 
     /// Passes the records of the monitor to the program.

@@ -18,8 +18,23 @@ pub const WRITE_SLICES_MAX: usize = 64;
 /// Prefixes decided or exported in one turn.
 pub const TURN_PREFIXES_MAX: u32 = 8192;
 
-/// Connections accepted from one listening socket in one turn.
-pub const TURN_ACCEPTS_MAX: usize = 64;
+/// Connections accepted from one listening socket in one turn. Few, so that established sessions do not
+/// wait for a flood of connections: they are served in every turn.
+pub const TURN_ACCEPTS_MAX: usize = 4;
+
+/// Connections without an established session that are served in one turn, for the same reason.
+pub const TURN_HANDSHAKES_MAX: usize = 4;
+
+/// Octets read from these connections in one turn, beside a single read. An OPEN without unusual
+/// capabilities has about 100.
+pub const TURN_HANDSHAKE_OCTETS_MAX: usize = 1 << 10;
+
+/// Woken connections without an established session that wait for their turn; with more, no connection
+/// is accepted.
+pub const WAITING_HANDSHAKES_MAX: usize = 64;
+
+/// Refused connections in a second that get a NOTIFICATION; further ones are closed at once.
+pub const ANSWERED_REFUSALS_MAX: u32 = 100;
 
 /// A timer that is this late shows that the program was busy or suspended. The sockets are then
 /// read before the timer counts.

@@ -75,22 +75,8 @@ impl ListenSocket {
         })
     }
 
-    /// Checks an accepted connection and sets its options; without requirements it only loses the
-    /// filter of the listening socket that it has inherited.
+    /// Checks an accepted connection and sets its options.
     pub(crate) fn secure(
-        &self,
-        stream: &TcpStream,
-        remote: SocketAddr,
-        required: Option<Required<'_>>,
-    ) -> Result<(), Insecure> {
-        if let Some(required) = required {
-            self.check(stream, remote, required)?;
-        }
-        gtsm::release(stream);
-        Ok(())
-    }
-
-    fn check(
         &self,
         stream: &TcpStream,
         remote: SocketAddr,
@@ -105,12 +91,11 @@ impl ListenSocket {
         }
         let key = password.map(|key| &**key);
         secure_accepted(stream, remote, key).map_err(Insecure::Option)?;
-        match required.ttl_security_hops {
-            Some(hops) => self
-                .guard
-                .admit(stream, remote, hops)
-                .map_err(Insecure::TooFar),
-            None => Ok(()),
+        if let Some(hops) = required.ttl_security_hops {
+            let admitted = self.guard.admit(stream, remote, hops);
+            admitted.map_err(Insecure::TooFar)?;
         }
+        gtsm::release(stream);
+        Ok(())
     }
 }

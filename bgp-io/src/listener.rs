@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, timeout};
 
 use crate::closing::Closing;
-use crate::gtsm::{Source, sources_of};
+use crate::gtsm::{self, Source, sources_of};
 use crate::keys::{Keyless, Keys};
 use crate::limits::{ACCEPT_PAUSE, LINGER, LISTENER_REFUSED_MAX};
 use crate::listen_socket::{Insecure, ListenSocket, Required};
@@ -236,15 +236,15 @@ impl Listener {
             .neighbors
             .values()
             .find(|one| one.scope.covers(remote.ip()));
-        let required = neighbor.map(Neighbor::required);
-        if let Err(why) = self.socket.secure(&stream, remote, required) {
-            why.reset_if_far(&stream);
-            return Err(AcceptError::insecure(remote, why));
-        }
         let Some(neighbor) = neighbor else {
+            gtsm::release(&stream);
             self.refuse(stream);
             return Err(AcceptError::Unknown { remote });
         };
+        if let Err(why) = self.socket.secure(&stream, remote, neighbor.required()) {
+            why.reset_if_far(&stream);
+            return Err(AcceptError::insecure(remote, why));
+        }
         SessionStream::new(stream, neighbor.config.clone())
             .map_err(|error| AcceptError::Setup { remote, error })
     }

@@ -381,6 +381,12 @@ impl Speaker {
         Some(self.view(peer, state))
     }
 
+    /// Returns the connection of a peer's established session.
+    #[must_use]
+    pub fn established(&self, peer: PeerId) -> Option<Conn> {
+        self.roster.get(peer)?.session.established()
+    }
+
     /// Returns the configuration of a peer, by the operator or from the range's template.
     #[must_use]
     pub fn peer_config(&self, peer: PeerId) -> Option<&PeerConfig> {

@@ -19,6 +19,9 @@ use crate::flood::Flood;
 use crate::limits::{FLOOD_BLOCKS, FLOOD_GAP, FLOOD_ROUNDS, FLOOD_WITHIN};
 use crate::stage::{Measures, Options, Stage, quantiles, scene};
 
+/// The priority of the thread that attacks.
+const LOWEST_PRIORITY: i32 = 19;
+
 /// The quiet clients.
 const QUIET: Fleet = Fleet {
     clients: 2,
@@ -185,7 +188,11 @@ impl Running {
         let done = Arc::<AtomicU64>::default();
         let (host, count) = (host.clone(), Arc::clone(&done));
         let thread = std::thread::spawn(move || {
-            let run = move || flood.run(&ended, &count);
+            let run = move || {
+                // In a real fabric, attackers do not use the processors of the daemon and its clients.
+                rustix::process::setpriority_process(None, LOWEST_PRIORITY)?;
+                flood.run(&ended, &count)
+            };
             host.run(run)?.with_context(|| format!("{flood:?}"))
         });
         Self { ends, done, thread }

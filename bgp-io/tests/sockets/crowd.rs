@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crate::support::{self, PATIENCE, RawPeer, beside, host, is_up, neighbor, port, speaker};
 use bgp_io::bgp_fsm::limits::HANDSHAKE_S_MAX;
 use bgp_io::bgp_speaker::{self, HandshakeFailure, HandshakeFailures, RangeConfig};
-use bgp_io::{Event, Io};
-use tokio::io::AsyncWriteExt;
+use bgp_io::{Event, Io, limits};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 const PLACES: u16 = 100;
@@ -82,6 +82,77 @@ async fn slow_connections_do_not_keep_honest_peer_out() {
     let _honest = comes_in(&mut io, Ipv4Addr::new(127, 0, 60, 200), to).await;
     assert_eq!(failures(&io).count(HandshakeFailure::Evicted), 51);
     assert_eq!(failures(&io).count(HandshakeFailure::Full), 0);
+}
+
+/// All connections are complete before the driver runs, and so is the KEEPALIVE: few of them are
+/// accepted before it is read.
+#[tokio::test]
+async fn established_session_does_not_wait_for_a_crowd() {
+    const CROWD: u8 = 150;
+    let mut io = with_range(162, 62);
+    let to = SocketAddr::from((host(162), port(&io)));
+    let mut peer = comes_in(&mut io, Ipv4Addr::new(127, 0, 62, 200), to).await;
+    let mut crowd = Vec::new();
+    for last in 1..=CROWD {
+        let mut stream = dial(Ipv4Addr::new(127, 0, 62, last), to).await;
+        stream.write_all(&[0xff; 8]).await.expect("it is open");
+        crowd.push(stream);
+    }
+    let received = |io: &Io| {
+        let all = io
+            .speaker()
+            .peers()
+            .map(|peer| peer.session.stats().received.keepalive);
+        all.sum::<u64>()
+    };
+    let before = received(&io);
+    peer.send(4, &[]).await;
+    let mut turns = 0;
+    while received(&io) == before {
+        io.next().await;
+        turns += 1;
+        assert!(turns < 20, "the KEEPALIVE waits for the crowd");
+    }
+    let accepted = io.speaker().peers().count() - 1;
+    assert!(
+        accepted <= 4 * turns,
+        "{accepted} connections in {turns} turns"
+    );
+    // The crowd is served, too.
+    drive(&mut io, |io| {
+        failures(io).count(HandshakeFailure::Evicted) >= 51
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn refused_connections_are_answered_up_to_a_limit() {
+    const STRANGERS: usize = 300;
+    let mut io = support::io(163, speaker(163));
+    let to = SocketAddr::from((host(163), port(&io)));
+    let began = Instant::now();
+    let (mut answered, mut refused) = (0, 0);
+    for _ in 0..STRANGERS {
+        let stranger = async {
+            let mut stream = dial(Ipv4Addr::new(127, 0, 63, 1), to).await;
+            let mut octets = Vec::new();
+            // The daemon closes each connection.
+            let _ = stream.read_to_end(&mut octets).await;
+            octets.len()
+        };
+        let octets = beside(&mut io, stranger, |event| {
+            refused += usize::from(matches!(event, Event::Refused { .. }));
+        });
+        answered += usize::from(octets.await > 0);
+    }
+    let seconds = began.elapsed().as_secs() as usize + 1;
+    let limit = limits::ANSWERED_REFUSALS_MAX as usize;
+    assert!(answered >= limit, "{answered}");
+    assert!(
+        answered <= limit * (seconds + 1),
+        "{answered} in {seconds} s"
+    );
+    assert_eq!(refused, STRANGERS, "each is reported");
 }
 
 #[tokio::test]
