@@ -118,6 +118,10 @@ pub const ORIGIN_RESCAN_AFTER: Duration = Duration::from_secs(1);
 /// Prefixes of a family of which origin validation reads the changes in one turn.
 pub const ORIGIN_TURN_MAX: u32 = 2048;
 
+/// Updates of records that origin validation takes in one turn. A page of a list has more of them, and
+/// one takes up to 20 µs.
+pub const ORIGIN_UPDATES_MAX: usize = 200;
+
 /// Prefixes that origin validation looks up in one turn, and those that it reads of the table.
 pub const ORIGIN_SCAN_STEP: usize = 512;
 

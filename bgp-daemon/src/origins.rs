@@ -13,6 +13,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::pending;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use daemon_common::report::{Fact, Routes, Status};
 pub use self::records::Known;
 use self::watch::net_of;
 pub use self::watch::{OriginWatch, Suspect, Unconfirmed};
+use crate::limits::ORIGIN_UPDATES_MAX;
 use crate::{Driver, DriverError, Round, Settings};
 
 /// How many invalid values a status names.
@@ -59,8 +61,8 @@ pub(crate) struct Origins {
 /// The reading of the records in some ranges.
 struct Reading {
     follower: Follower,
-    /// The result of [`Driver::wait`].
-    news: Vec<Update>,
+    /// The results of [`Driver::wait`] that no turn has taken yet.
+    news: VecDeque<Update>,
     /// Whether all of them were read once.
     is_whole: bool,
     status: calico_store::Status,
@@ -71,7 +73,7 @@ impl Reading {
         let ranges = prefixes.into_iter().map(KeyRange::prefix);
         Self {
             follower: follow_ready(store.clone(), ranges, seed, None),
-            news: Vec::new(),
+            news: VecDeque::new(),
             is_whole: false,
             status: calico_store::Status::Syncing,
         }
@@ -79,12 +81,14 @@ impl Reading {
 
     async fn next(&mut self) {
         if self.news.is_empty() {
-            self.news = self.follower.next().await;
+            self.news = self.follower.next().await.into();
         }
     }
 
+    /// Takes some updates. The others make [`Driver::wait`] return at once, after the sockets.
     fn take(&mut self, now: Instant, watch: &mut OriginWatch) {
-        for update in self.news.drain(..) {
+        let end = self.news.len().min(ORIGIN_UPDATES_MAX);
+        for update in self.news.drain(..end) {
             match update {
                 Update::Change(Change::Put(item)) => watch.take(now, &item.key, Some(&item.value)),
                 Update::Change(Change::Delete(key)) => watch.take(now, &key, None),
