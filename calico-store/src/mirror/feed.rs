@@ -5,6 +5,8 @@ mod newer;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::jitter::Jitter;
 use super::state::State;
 use super::{FeedId, Output};
@@ -40,6 +42,8 @@ pub(super) struct Feed {
     listed_once: bool,
     /// Number of lists; each key stores the last list that contained it.
     lists: u64,
+    /// Known keys that the pages of the list did not contain.
+    missing: Vec<Bytes>,
     /// Failures since contact was last stable.
     failures: u32,
     /// Since when there is no watch; `None` while there is one.
@@ -111,6 +115,7 @@ impl Feed {
             keys: 0,
             listed_once: false,
             lists: 0,
+            missing: Vec::new(),
             failures: 0,
             contact_lost: Some(Duration::ZERO),
             jitter: Jitter::new(seed),
@@ -314,8 +319,14 @@ impl Feed {
             let is_new = state.listed(item, self.lists, self.other_history);
             self.keys += usize::from(is_new);
         }
-        if let (true, Some(last)) = (page.more, last) {
-            query.range = self.range.after(&last);
+        // Page by page, so that no step reads the keys of the whole range.
+        let after = last
+            .filter(|_| page.more)
+            .map(|last| self.range.after(&last));
+        let end = after.as_ref().map(|after| &after.start);
+        state.find_missing(&query.range, end, self.lists, &mut self.missing);
+        if let Some(after) = after {
+            query.range = after;
             query.at = Some(revision);
             *until = now + ANSWER_MAX;
             outputs.push_back(Output::List {
@@ -324,7 +335,11 @@ impl Feed {
             });
             return Listed::InPart;
         }
-        let gone = state.sweep(&self.range, self.lists, revision);
+        let gone = std::mem::take(&mut self.missing);
+        let gone = gone
+            .iter()
+            .filter(|key| state.delete(key, revision))
+            .count();
         self.keys = self.keys.saturating_sub(gone);
         debug_assert_eq!(
             self.keys,
@@ -450,6 +465,7 @@ impl Feed {
 
     fn list(&mut self, now: Duration, id: FeedId, outputs: &mut VecDeque<Output>) {
         self.lists += 1;
+        self.missing.clear();
         let query = Query {
             limit: LIST_PAGE_KEYS,
             ..Query::new(self.range.clone())

@@ -113,19 +113,20 @@ impl State {
         was_there
     }
 
-    /// Deletes every key of the range that a list did not contain; returns their number.
-    pub(super) fn sweep(&mut self, range: &KeyRange, seen: u64, revision: Revision) -> usize {
-        let gone: Vec<Bytes> = self
-            .keys
-            .range(range.start.clone()..)
-            .take_while(|(key, _)| range.contains(key))
-            .filter(|(_, known)| known.seen != seen && known.is_there())
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in &gone {
-            self.delete(key, revision);
-        }
-        gone.len()
+    /// Appends the existing keys of the range, up to `end` if that is given, that a list did not
+    /// contain.
+    pub(super) fn find_missing(
+        &self,
+        range: &KeyRange,
+        end: Option<&Bytes>,
+        list: u64,
+        missing: &mut Vec<Bytes>,
+    ) {
+        let keys = self.keys.range(range.start.clone()..);
+        let keys = keys
+            .take_while(|(key, _)| range.contains(key) && end.is_none_or(|end| *key < end))
+            .filter(|(_, known)| known.seen != list && known.is_there());
+        missing.extend(keys.map(|(key, _)| key.clone()));
     }
 
     /// Returns the number of existing keys in the range.
