@@ -11,7 +11,9 @@ use netlink_packet_netfilter::nftables::{
     VerdictAttribute,
 };
 
-use crate::render::{Action, ConnectionStates, End, Family, Is, Match, Rule, Side, Verdict};
+use crate::render::{
+    Action, ConnectionStates, End, Family, Is, Match, Rule, Side, TupleDirection, Verdict,
+};
 
 const NF_DROP: u32 = 0;
 const NF_ACCEPT: u32 = 1;
@@ -26,8 +28,14 @@ const TRANSPORT: u32 = 2;
 const CT_DESTINATION: u16 = 1;
 const CT_KEY: u16 = 2;
 const CT_STATE: u32 = 0;
-/// `NFT_CT_DIRECTION`, `IP_CT_DIR_REPLY`.
+/// `NFTA_CT_DIRECTION`: that of an address.
+const CT_OF_DIRECTION: u16 = 3;
+/// `NFT_CT_SRC_IP`, `NFT_CT_SRC_IP6`.
+const CT_SOURCE_IPV4: u32 = 19;
+const CT_SOURCE_IPV6: u32 = 21;
+/// `NFT_CT_DIRECTION`, `IP_CT_DIR_ORIGINAL`, `IP_CT_DIR_REPLY`.
 const CT_DIRECTION: u32 = 1;
+const DIRECTION_ORIGINAL: u8 = 0;
 const DIRECTION_REPLY: u8 = 1;
 /// `NFTA_FIB_DREG`, `NFTA_FIB_RESULT`, `NFTA_FIB_FLAGS`; `NFT_FIB_RESULT_OIF`,
 /// `NFT_FIB_RESULT_ADDRTYPE`; `NFTA_FIB_F_SADDR`, `NFTA_FIB_F_IIF`, `NFTA_FIB_F_PRESENT`; `RTN_LOCAL`.
@@ -43,6 +51,8 @@ const ROUTE_LOCAL: u32 = 2;
 /// Bits of the connection tracking state.
 const ESTABLISHED: u32 = 2;
 const RELATED: u32 = 4;
+const NEW: u32 = 8;
+const UNTRACKED: u32 = 64;
 const INVALID: u32 = 1;
 /// `NFT_LOOKUP_F_INV`.
 const LOOKUP_INVERTED: u32 = 1;
@@ -237,12 +247,21 @@ impl Asked {
                 let states = match states {
                     ConnectionStates::Established => ESTABLISHED,
                     ConnectionStates::EstablishedOrRelated => ESTABLISHED | RELATED,
+                    ConnectionStates::Related => RELATED,
                     ConnectionStates::Invalid => INVALID,
+                    ConnectionStates::NoError => NEW | ESTABLISHED | UNTRACKED,
                 };
                 into.extend([
                     connection(CT_STATE),
                     masked(&states.to_ne_bytes()),
                     differs(&[0; 4]),
+                ]);
+            }
+            Match::TupleSourceIn(direction, family, set) => {
+                into.extend([
+                    interface(Side::Input),
+                    tuple_source(*direction, *family),
+                    lookup(set, None),
                 ]);
             }
             Match::ReplyDirection => {
@@ -415,6 +434,26 @@ fn connection(key: u32) -> Expressions {
     Expressions::Other {
         expression_type: "ct".into(),
         attributes: vec![number(CT_KEY, key), number(CT_DESTINATION, register)],
+    }
+}
+
+/// Loads the source address of a packet's connection into the second register.
+fn tuple_source(direction: TupleDirection, family: Family) -> Expressions {
+    let key = match family {
+        Family::V4 => CT_SOURCE_IPV4,
+        Family::V6 => CT_SOURCE_IPV6,
+    };
+    let direction = match direction {
+        TupleDirection::Original => DIRECTION_ORIGINAL,
+        TupleDirection::Reply => DIRECTION_REPLY,
+    };
+    Expressions::Other {
+        expression_type: "ct".into(),
+        attributes: vec![
+            number(CT_KEY, key),
+            number(CT_DESTINATION, Register::Reg2.into()),
+            DefaultNla::new(CT_OF_DIRECTION, vec![direction]),
+        ],
     }
 }
 

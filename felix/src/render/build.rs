@@ -59,8 +59,8 @@ const FROM_HOST: &str = "host-to-workload";
 const DISPATCH_FROM: &str = "dispatch-from";
 const DISPATCH_TO: &str = "dispatch-to";
 /// The source addresses that interfaces may use, by family.
-const SOURCES_IPV4: &str = "sources-ipv4";
-const SOURCES_IPV6: &str = "sources-ipv6";
+pub(super) const SOURCES_IPV4: &str = "sources-ipv4";
+pub(super) const SOURCES_IPV6: &str = "sources-ipv6";
 const WORKLOADS: &str = "workloads";
 const DISCOVERY: &str = "neighbour-discovery";
 

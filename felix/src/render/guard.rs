@@ -16,12 +16,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use super::build::{Frame, base, chain, counted, dispatch_prefixes, rule};
+use super::build::{
+    Frame, SOURCES_IPV4, SOURCES_IPV6, base, chain, counted, dispatch_prefixes, rule,
+};
 use super::encapsulation;
 use super::openstack::{self, OpenStack};
 use super::outgoing::INSIDE;
 use super::ruleset::{
-    Chain, ConnectionStates, End, Family, Hook, Is, Key, Match, Rule, Set, SetKind, Side, Verdict,
+    Chain, ConnectionStates, End, Family, Hook, Is, Key, Match, Rule, Set, SetKind, Side,
+    TupleDirection, Verdict,
 };
 
 /// The protocols with control ports, each with the set of these ports.
@@ -40,6 +43,7 @@ const EXCEPTIONS: [&str; 2] = ["control-exceptions-ipv4", "control-exceptions-ip
 const RAW: &str = "workload-guard";
 const FORWARD: &str = "workload-guard-forward";
 const INPUT: &str = "workload-guard-input";
+const ICMP: &str = "workload-icmp";
 const DESTINATIONS: &str = "control-destinations";
 const HOST: &str = "control-host";
 const UNKNOWN: &str = "control-unknown";
@@ -162,9 +166,11 @@ fn own_chains(frame: &Frame, openstack: OpenStack) -> BTreeMap<String, Chain> {
     raw.push(goto(DESTINATIONS));
     let mut input = openstack::loopback_service(openstack);
     input.extend(loopback());
+    input.extend(icmp());
     input.extend(asked(encapsulation::TO_OWN_HOST));
     input.push(goto(HOST));
-    let mut forward = asked(encapsulation::FROM_WORKLOAD);
+    let mut forward: Vec<Rule> = icmp().collect();
+    forward.extend(asked(encapsulation::FROM_WORKLOAD));
     forward.push(goto(DESTINATIONS));
     let mut through = enter(FORWARD);
     through.push(encapsulation::forwarded());
@@ -175,6 +181,7 @@ fn own_chains(frame: &Frame, openstack: OpenStack) -> BTreeMap<String, Chain> {
         base("guard-forward", Hook::GuardForward, through),
         base("guard-input", Hook::GuardInput, all),
         chain(RAW, raw),
+        icmp_errors(),
         chain(FORWARD, forward),
         chain(INPUT, input),
         chain(DESTINATIONS, destinations()),
@@ -257,4 +264,37 @@ fn closed() -> Vec<Rule> {
     let words = "control port of the fabric";
     rules.push(counted(Vec::new(), Verdict::Drop, words));
     rules
+}
+
+/// Returns the rules that lead to [`icmp_errors`].
+fn icmp() -> impl Iterator<Item = Rule> {
+    let families = Family::ALL.into_iter();
+    families.map(|family| {
+        let icmp = Match::Protocol(family.icmp(), Is::Yes);
+        rule(vec![icmp], Verdict::Jump(ICMP.into()))
+    })
+}
+
+/// Returns the chain that evaluates ICMP of workloads.
+///
+/// Connection tracking assigns an error to the connection of the packet that it quotes, whoever sends
+/// it. So an error of any workload would pass as part of the connection of others, and could end it or
+/// lower its path MTU. A workload may only send errors about packets that it has received: it is an end
+/// of their connection. The addresses of a connection are those before the translation at this end and
+/// after that at the other end, so the address of a workload is always the one that it has itself.
+///
+/// An error is `related`, or `invalid` without a connection.
+fn icmp_errors() -> (String, Chain) {
+    let no_error = Match::Connection(ConnectionStates::NoError);
+    let mut rules = vec![rule(vec![no_error], Verdict::Return)];
+    for direction in [TupleDirection::Original, TupleDirection::Reply] {
+        for (family, own) in Family::ALL.into_iter().zip([SOURCES_IPV4, SOURCES_IPV6]) {
+            let related = Match::Connection(ConnectionStates::Related);
+            let from_own = Match::TupleSourceIn(direction, family, own.into());
+            rules.push(rule(vec![related, from_own], Verdict::Return));
+        }
+    }
+    let words = "ICMP error about another's packet";
+    rules.push(counted(Vec::new(), Verdict::Drop, words));
+    chain(ICMP, rules)
 }

@@ -34,7 +34,7 @@ pub use outgoing::{Outgoing, Pools};
 pub use policy::{Direction, compile, tier_chain, tier_name};
 pub use ruleset::{
     Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Match, Rule, Ruleset, Set,
-    SetKind, Side, Value, Verdict,
+    SetKind, Side, TupleDirection, Value, Verdict,
 };
 pub use selection::{Compiled, Unsupported, subjects};
 pub use text::{rule_text, table_text};

@@ -158,6 +158,8 @@ pub enum Match {
     Icmpv6TypeIn(String),
     /// The connection tracking state is one of these.
     Connection(ConnectionStates),
+    /// The pair of input interface and source address of its connection, in this direction, is in a set.
+    TupleSourceIn(TupleDirection, Family, String),
     /// It is in the reply direction of its connection.
     ReplyDirection,
     /// The kind of the input interface (`vxlan`, `ipip`) is in a set; interfaces of hardware have
@@ -243,8 +245,21 @@ pub enum ConnectionStates {
     /// `established` or `related`: also new connections and errors that belong to an accepted
     /// connection.
     EstablishedOrRelated,
+    /// `related` alone: a new connection or an error that belongs to another connection.
+    Related,
     /// `invalid`: part of no connection.
     Invalid,
+    /// `new`, `established` or `untracked`: ICMP that is no error. Neighbor discovery is untracked.
+    NoError,
+}
+
+/// A direction of a connection, which has a source and a destination in each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TupleDirection {
+    /// That of its first packet: the source is the client, before any translation.
+    Original,
+    /// That of the answers: the source is the server, after the translation of the destination.
+    Reply,
 }
 
 /// The action of a rule.

@@ -115,6 +115,7 @@ fn set_of(condition: &Match) -> Option<&String> {
         | Match::InputKindIn(set)
         | Match::SourceIpv4In(set)
         | Match::SourceIpv6In(set)
+        | Match::TupleSourceIn(_, _, set)
         | Match::Icmpv6TypeIn(set)
         | Match::InSet(_, _, set, _)
         | Match::ServiceIn(_, set)

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use super::build::TABLE;
 use super::ruleset::{
     Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Match, Rule, Ruleset, Set,
-    SetKind, Side, Value, Verdict,
+    SetKind, Side, TupleDirection, Value, Verdict,
 };
 
 /// Returns the whole table as text that `nft -f` would take.
@@ -153,6 +153,21 @@ impl Display for Match {
                 f.write_str("ct state established,related")
             }
             Self::Connection(ConnectionStates::Established) => f.write_str("ct state established"),
+            Self::Connection(ConnectionStates::Related) => f.write_str("ct state related"),
+            Self::Connection(ConnectionStates::NoError) => {
+                f.write_str("ct state established,new,untracked")
+            }
+            Self::TupleSourceIn(direction, family, set) => {
+                let direction = match direction {
+                    TupleDirection::Original => "original",
+                    TupleDirection::Reply => "reply",
+                };
+                let family = match family {
+                    Family::V4 => "ip",
+                    Family::V6 => "ip6",
+                };
+                write!(f, "iifname . ct {direction} {family} saddr @{set}")
+            }
             Self::Connection(ConnectionStates::Invalid) => f.write_str("ct state invalid"),
             Self::ReplyDirection => f.write_str("ct direction reply"),
             Self::InputKindIn(set) => write!(f, "meta iifkind @{set}"),

@@ -52,7 +52,7 @@ fn to_tunnel_ends(host: &Host) -> u64 {
 }
 
 /// Returns the number of packets dropped by rules with this comment, if there are such rules.
-fn dropped_as(host: &Host, words: &str) -> u64 {
+pub(crate) fn dropped_as(host: &Host, words: &str) -> u64 {
     let Reply::Rules(rules) = host.ask(&Command::Rules {}) else {
         panic!("no rules");
     };

@@ -8,6 +8,7 @@ mod encapsulation;
 mod gateway;
 mod guard;
 mod host_traffic;
+mod icmp_errors;
 mod network_set;
 mod outgoing;
 mod packets;

@@ -9,7 +9,7 @@ use calico_model::EndpointFile;
 use calico_store::resources::Resources;
 use calico_store::{LeaseId, Store};
 use cambric_felix::config::Config;
-use cambric_felix::daemon::Daemon;
+use cambric_felix::daemon::{Daemon, DaemonError};
 use daemon_common::report::{Endpoint, Endpoints};
 use daemon_common::{Command, Reply};
 use etcd_lite::Local;
@@ -28,6 +28,23 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Running {
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
+}
+
+/// Opens a Felix. A process that another test has just forked has copies of the sockets of this
+/// process, and so the claim of an earlier Felix, until it executes its program.
+async fn open(config: &Config, store: &Arc<dyn Store>) -> Daemon {
+    let own = i32::try_from(std::process::id()).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match Daemon::open(config.clone(), Arc::clone(store)) {
+            Err(DaemonError::Taken(taken))
+                if taken.holder.pid == Some(own) && Instant::now() < deadline =>
+            {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            opened => return opened.unwrap(),
+        }
+    }
 }
 
 /// A host with a datastore and optionally a Felix.
@@ -110,7 +127,7 @@ impl Host {
         let thread = std::thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let mut daemon = Daemon::open(config, store).unwrap();
+                let mut daemon = open(&config, &store).await;
                 ready.send(()).unwrap();
                 let stop = async {
                     let _ = stopped.await;

@@ -13,7 +13,7 @@ const FRAGMENT: u8 = 44;
 const DESTINATION_OPTIONS: u8 = 60;
 
 /// Computes the internet checksum (RFC 1071).
-fn checksum(octets: &[u8]) -> u16 {
+pub(crate) fn checksum(octets: &[u8]) -> u16 {
     let mut sum: u32 = 0;
     for pair in octets.chunks(2) {
         let low = pair.get(1).copied().unwrap_or(0);
