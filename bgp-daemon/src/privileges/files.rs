@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use calico_store::shared::target_of_file;
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, LandlockStatus, RestrictionStatus,
     Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
@@ -110,8 +111,9 @@ impl Files {
     }
 
     /// Adds a file or socket that is made, replaced and removed: so are the other files of its
-    /// directory, which is made if it is missing.
+    /// directory, which is made if it is missing. Of a link, the file to which it leads is replaced.
     pub fn write_file(&mut self, path: &Path) {
+        let path = &*target_of_file(path);
         // A socket in it is bound later, and reports an error.
         if let Some(parent) = path.parent() {
             let _ = fs::create_dir_all(parent);
@@ -128,7 +130,7 @@ impl Files {
                 let directory = directory.display();
                 format!(
                     "all of {directory} is writable: set `control` and `datastore_snapshot.file` to \
-                     files in a directory of their own, such as /run/cambric"
+                     files in a directory of their own, such as those of the packaged unit"
                 )
             })
             .collect();
@@ -251,7 +253,7 @@ mod tests {
         for directory in ["/", "/etc/ssl/private", "/usr/local/etc"] {
             assert!(is_shared(Path::new(directory)), "{directory}");
         }
-        for directory in ["/etc/cambric", "/run/cambric"] {
+        for directory in ["/etc/cambric", "/run/cambric-route-reflector"] {
             assert!(!is_shared(Path::new(directory)), "{directory}");
         }
     }
@@ -268,6 +270,19 @@ mod tests {
         assert_eq!(excess.len(), 1 + of_root, "{excess:?}");
         let remedy = "all of /tmp is writable: set `control`";
         assert!(excess[0].starts_with(remedy), "{excess:?}");
+    }
+
+    #[test]
+    fn written_link_allows_the_directory_of_its_target_alone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let directory = fs::canonicalize(directory.path()).expect("it is there");
+        let (common, own) = (directory.join("common"), directory.join("own"));
+        fs::create_dir(&common).expect("made");
+        let link = common.join("rr.snapshot");
+        std::os::unix::fs::symlink("../own/rr.snapshot", &link).expect("a link");
+        let mut files = Files::default();
+        files.write_file(&link);
+        assert_eq!(files.write, [own].into());
     }
 
     #[test]
