@@ -64,7 +64,7 @@ fn comment_mark(file: &File) -> Option<&'static str> {
     match named.and_then(|named| named.to_str())? {
         "rs" => Some("//"),
         "toml" | "sh" | "py" | "yml" | "Makefile" | "run" => Some("#"),
-        "env" | "conf" | "service" | "postinst" | "postrm" | "prerm" => Some("#"),
+        "env" | "conf" | "service" | "preinst" | "postinst" | "prerm" | "postrm" => Some("#"),
         _ => None,
     }
 }
