@@ -114,7 +114,7 @@ pub type Config = bgp_daemon::Config<KernelConfig>;
 impl Settings for KernelConfig {
     type Section = KernelSection;
 
-    const CONTROL_DEFAULT: &'static str = "/run/cambric/bgp-client.sock";
+    const DAEMON: &'static str = "bgp-client";
 
     const NEXT_HOPS: NextHops = NextHops::Track;
 
@@ -312,7 +312,7 @@ mod tests {
         assert!(config.notes().is_empty());
         assert_eq!(
             config.control(),
-            PathBuf::from(KernelConfig::CONTROL_DEFAULT)
+            PathBuf::from("/run/cambric-bgp-client/bgp-client.sock")
         );
     }
 

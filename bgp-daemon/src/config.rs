@@ -12,6 +12,7 @@ use calico_store::{EtcdOptions, OptionFault, SnapshotOptions};
 use daemon_common::bird::View;
 use daemon_common::daemon::LogFormat;
 use daemon_common::metrics::MetricsSection;
+use daemon_common::paths;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
@@ -22,8 +23,8 @@ pub trait Settings: Debug + Sized {
     /// The section as it is written; [`bgp_config::NoKernel`] for a program without one.
     type Section: Debug + DeserializeOwned;
 
-    /// Path of the control socket unless the file sets another one.
-    const CONTROL_DEFAULT: &'static str;
+    /// The daemon's name without the prefix of all programs, which names its default paths.
+    const DAEMON: &'static str;
 
     /// How next hops are looked up. The program sets it, not the operator.
     const NEXT_HOPS: NextHops;
@@ -169,7 +170,7 @@ impl<S: Settings> Config<S> {
     /// Returns the path of the control socket.
     pub fn control(&self) -> PathBuf {
         let control = self.file.control.clone();
-        control.unwrap_or_else(|| S::CONTROL_DEFAULT.into())
+        control.unwrap_or_else(|| paths::control(S::DAEMON))
     }
 
     /// Returns the control sockets for BIRD's tools, each with its view.

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use daemon_common::{Command, Reply};
+use daemon_common::{Command, Reply, paths};
 
-use crate::ask::{Answers, BGP_DAEMONS, SOCKETS, Targets, json};
+use crate::ask::{Answers, BGP_DAEMONS, Targets, json};
 
 /// The neighbor of the session, and the daemons to query.
 #[derive(Debug, clap::Args)]
@@ -55,7 +55,7 @@ pub(crate) async fn clear(args: Clear) -> anyhow::Result<ExitCode> {
 
 impl Session {
     async fn run(&self, command: &Command) -> anyhow::Result<ExitCode> {
-        let answers = self.ask(command, Path::new(SOCKETS)).await?;
+        let answers = self.ask(command, Path::new(paths::RUN)).await?;
         if self.json {
             print!("{}", json(&answers)?);
         } else {
@@ -64,11 +64,11 @@ impl Session {
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn ask(&self, command: &Command, directory: &Path) -> anyhow::Result<Answers> {
+    async fn ask(&self, command: &Command, run: &Path) -> anyhow::Result<Answers> {
         let targets = Targets {
             daemons: BGP_DAEMONS,
             socket: self.socket.as_deref(),
-            directory,
+            run,
         };
         targets.ask(command, usize::MAX).await
     }
@@ -100,7 +100,7 @@ mod tests {
     /// Returns the answers of the two commands from a reflector with these replies.
     async fn ask(command: &Command, reply: impl Fn(&Command) -> Reply) -> anyhow::Result<Answers> {
         let directory = tempfile::tempdir().expect("directory");
-        let path = directory.path().join("route-reflector.sock");
+        let path = paths::control_below(directory.path(), "route-reflector");
         let mut control = Control::bind(path).expect("bind");
         let serve = async {
             loop {

@@ -5,12 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use daemon_common::client::{self, CallError};
+use daemon_common::paths;
 use daemon_common::report::{Route, Routes};
 use daemon_common::{Command, Reply};
 use ipnet::IpNet;
-
-/// Directory of the daemons' control sockets unless their configuration sets other paths.
-pub(crate) const SOCKETS: &str = "/run/cambric";
 
 /// The daemons that speak BGP.
 pub(crate) const BGP_DAEMONS: &[&str] = &["bgp-client", "route-reflector"];
@@ -28,8 +26,8 @@ pub(crate) struct Targets<'a> {
     pub(crate) daemons: &'static [&'static str],
     /// The socket that the user gave.
     pub(crate) socket: Option<&'a Path>,
-    /// The directory of the other sockets.
-    pub(crate) directory: &'a Path,
+    /// The directory with the directories of the other sockets.
+    pub(crate) run: &'a Path,
 }
 
 impl Targets<'_> {
@@ -65,7 +63,7 @@ impl Targets<'_> {
         match self.socket {
             Some(socket) => vec![socket.to_owned()],
             None => all
-                .map(|name| self.directory.join(name).with_extension("sock"))
+                .map(|name| paths::control_below(self.run, name))
                 .collect(),
         }
     }
@@ -81,12 +79,15 @@ impl Targets<'_> {
             Some(failure) if self.socket.is_some() || !absent(failure) => {
                 anyhow::anyhow!("{failure}")
             }
-            _ => anyhow::anyhow!(
-                "no daemon that could answer runs here: {} has no {}.sock; start one, or name its \
-                 control socket with --socket",
-                self.directory.display(),
-                self.daemons.join(".sock, "),
-            ),
+            _ => {
+                let sockets = self.sockets();
+                let sockets: Vec<_> = sockets.iter().map(|path| path.to_string_lossy()).collect();
+                anyhow::anyhow!(
+                    "no daemon that could answer runs here: no socket {}; start one, or name its \
+                     control socket with --socket",
+                    sockets.join(", no "),
+                )
+            }
         }
     }
 }

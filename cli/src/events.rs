@@ -11,13 +11,13 @@ use daemon_common::client::{self, CallError};
 use daemon_common::command::EventQuery;
 use daemon_common::events::KINDS;
 use daemon_common::report::{EventPage, EventRecord};
-use daemon_common::{Command, Reply};
+use daemon_common::{Command, Reply, paths};
 use ipnet::IpNet;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use crate::ask::{DAEMONS, SOCKETS, Targets};
+use crate::ask::{DAEMONS, Targets};
 use crate::duration;
 use crate::show::clean;
 
@@ -49,7 +49,7 @@ pub(crate) struct Args {
 /// Runs `cambric events`.
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (query, mut out) = (args.query(), Out::new(&args));
-    let mut daemons = first_pages(&args, Path::new(SOCKETS), &query).await?;
+    let mut daemons = first_pages(&args, Path::new(paths::RUN), &query).await?;
     out.print_all(&daemons);
     if args.watch {
         let (sender, pages) = mpsc::channel(PAGES_WAITING_MAX);
@@ -85,11 +85,11 @@ impl Args {
 type Daemons = BTreeMap<PathBuf, (String, EventPage)>;
 
 /// Reads the histories of all running daemons.
-async fn first_pages(args: &Args, directory: &Path, query: &EventQuery) -> anyhow::Result<Daemons> {
+async fn first_pages(args: &Args, run: &Path, query: &EventQuery) -> anyhow::Result<Daemons> {
     let targets = Targets {
         daemons: DAEMONS,
         socket: args.socket.as_deref(),
-        directory,
+        run,
     };
     let mut daemons = Daemons::new();
     let mut failures = Vec::new();
@@ -355,7 +355,8 @@ mod tests {
     #[tokio::test]
     async fn events_of_a_daemon_are_read_from_its_socket() {
         let directory = tempfile::tempdir().expect("directory");
-        let _control = Control::bind(directory.path().join("felix.sock")).expect("bound");
+        let _control =
+            Control::bind(paths::control_below(directory.path(), "felix")).expect("bound");
         emit(Event::ListenerFailed {
             reason: Text::new("a reason"),
         });

@@ -121,7 +121,7 @@ fn part(holder: Holder, file: &Path, args: &Args) -> Result<Part> {
 }
 
 fn usual_control(holder: Holder) -> PathBuf {
-    format!("/run/cambric/{holder}.sock").into()
+    daemon_common::paths::control(&holder.to_string())
 }
 
 fn load(part: &Part) -> Result<()> {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::Subcommand;
 use daemon_common::command::{DebugRequest, LogRequest};
 use daemon_common::report::LogState;
-use daemon_common::{Command, Reply};
+use daemon_common::{Command, Reply, paths};
 
-use crate::ask::{Answers, BGP_DAEMONS, DAEMONS, SOCKETS, Targets, json};
+use crate::ask::{Answers, BGP_DAEMONS, DAEMONS, Targets, json};
 use crate::{duration, show};
 
 /// The arguments of `cambric log`.
@@ -94,7 +94,7 @@ impl Daemon {
         let targets = Targets {
             daemons,
             socket: self.socket.as_deref(),
-            directory: Path::new(SOCKETS),
+            run: Path::new(paths::RUN),
         };
         let answers = targets.ask(command, usize::MAX).await?;
         match self.json {

@@ -7,10 +7,10 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use daemon_common::report::{Neighbor, Neighbors, Status};
-use daemon_common::{Command, Reply};
+use daemon_common::{Command, Reply, paths};
 use jiff::Zoned;
 
-use crate::ask::{BGP_DAEMONS, SOCKETS, Targets};
+use crate::ask::{BGP_DAEMONS, Targets};
 use crate::resources::Connection;
 use crate::show::clean;
 use crate::table::boxed;
@@ -39,17 +39,17 @@ enum What {
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let text = match args.what {
         What::List { connection } => list::list(&connection.store().await?).await?,
-        What::Status => status(Path::new(SOCKETS), &Zoned::now()).await?,
+        What::Status => status(Path::new(paths::RUN), &Zoned::now()).await?,
     };
     print!("{text}");
     Ok(ExitCode::SUCCESS)
 }
 
-async fn status(directory: &Path, now: &Zoned) -> anyhow::Result<String> {
+async fn status(run: &Path, now: &Zoned) -> anyhow::Result<String> {
     let targets = |daemons| Targets {
         daemons,
         socket: None,
-        directory,
+        run,
     };
     let felix = targets(&["felix"]).ask(&Command::Status {}, 0).await;
     let state = if felix.is_ok() { "" } else { "not " };
@@ -171,7 +171,7 @@ mod tests {
     #[tokio::test]
     async fn sessions_are_shown_in_the_table_of_calicoctl() {
         let directory = tempfile::tempdir().expect("directory");
-        let socket = directory.path().join("bgp-client.sock");
+        let socket = paths::control_below(directory.path(), "bgp-client");
         let mut control = Control::bind(socket).expect("bound");
         let serve = async {
             loop {

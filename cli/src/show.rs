@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use clap::Subcommand;
-use daemon_common::{Command, Reply};
+use daemon_common::{Command, Reply, paths};
 use ipnet::IpNet;
 
-use crate::ask::{Answers, BGP_DAEMONS, DAEMONS, SOCKETS, Targets, json};
+use crate::ask::{Answers, BGP_DAEMONS, DAEMONS, Targets, json};
 
 mod blocks;
 mod cells;
@@ -176,7 +176,7 @@ impl What {
 
 /// Runs `cambric show`.
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let answers = ask(&args, Path::new(SOCKETS)).await?;
+    let answers = ask(&args, Path::new(paths::RUN)).await?;
     let text = if args.json {
         json(&answers)?
     } else {
@@ -192,11 +192,11 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Queries the given socket, or all daemons that can answer.
-async fn ask(args: &Args, directory: &Path) -> anyhow::Result<Answers> {
+async fn ask(args: &Args, run: &Path) -> anyhow::Result<Answers> {
     let targets = Targets {
         daemons: args.what.daemons(),
         socket: args.socket.as_deref(),
-        directory,
+        run,
     };
     targets
         .ask(&args.what.command(), args.what.limit(args.json))

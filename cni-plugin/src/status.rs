@@ -1,11 +1,11 @@
 //! STATUS: reports whether a container could be added now.
 
-use std::path::Path;
 use std::time::Duration;
 
 use calico_ipam::Ipam;
 use calico_model::{GoDuration, Kind, Region, StatusKey};
 use calico_store::Store as _;
+use daemon_common::paths;
 use serde_json::Value;
 
 use crate::config::Config;
@@ -73,9 +73,6 @@ async fn pools(site: &Site<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Felix's socket, unless its configuration sets another path.
-const FELIX_SOCKET: &str = "/run/cambric/felix.sock";
-
 /// Checks that Felix has recently reported its liveness, or answers a request. Of its settings only
 /// those of the datastore are known here, not those of its environment and its file: those may have
 /// turned off a report that is missing here, or name another region.
@@ -109,7 +106,7 @@ async fn felix(site: &Site<'_>) -> Result<(), Failure> {
         return Ok(());
     }
     let asked =
-        daemon_common::client::call(Path::new(FELIX_SOCKET), &daemon_common::Command::Status {})
+        daemon_common::client::call(paths::control("felix"), &daemon_common::Command::Status {})
             .await;
     asked.map(drop).map_err(|error| {
         let message = format!("Felix on {node} has not reported lately that it lives");

@@ -7,7 +7,7 @@
 //! ```no_run
 //! # async fn run() -> Result<(), daemon_common::control::BindError> {
 //! # fn answer(_: &daemon_common::Command) -> daemon_common::Reply { daemon_common::Reply::error("") }
-//! let mut control = daemon_common::control::Control::bind("/run/cambric/felix.sock")?;
+//! let mut control = daemon_common::control::Control::bind(daemon_common::paths::control("felix"))?;
 //! loop {
 //!     tokio::select! {
 //!         request = control.next() => {

@@ -2,6 +2,7 @@
 //!
 //! * [`config`]: TOML files; every error has file, line and key, and a misspelled key gets a
 //!   suggestion.
+//! * [`paths`]: the default paths of the control sockets.
 //! * [`control`]: the daemon's end of the control socket, and [`client`], the other end. One JSON
 //!   request and one JSON reply per line.
 //! * [`bird`]: the same queries in the protocol of BIRD's control socket.
@@ -30,6 +31,7 @@ pub mod limits;
 pub mod log;
 pub mod log_level;
 pub mod metrics;
+pub mod paths;
 pub mod program;
 pub mod report;
 mod request;

@@ -9,6 +9,7 @@ use calico_store::{EtcdOptions, OptionFault, SnapshotOptions};
 use daemon_common::config::{Problem, Report, Source, bool_in, integer_in};
 use daemon_common::daemon::{LogFormat, host_name};
 use daemon_common::metrics::MetricsSection;
+use daemon_common::paths;
 use fib_sync::{Owner, claim};
 use ipnet::IpNet;
 use serde::Deserialize;
@@ -100,7 +101,7 @@ struct File {
 }
 
 fn control() -> PathBuf {
-    "/run/cambric/felix.sock".into()
+    paths::control("felix")
 }
 
 fn log() -> Spanned<String> {
@@ -386,7 +387,10 @@ mod tests {
     #[test]
     fn minimal_file_has_defaults() {
         let config = read(STORE).unwrap();
-        assert_eq!(config.control, PathBuf::from("/run/cambric/felix.sock"));
+        assert_eq!(
+            config.control,
+            PathBuf::from("/run/cambric-felix/felix.sock")
+        );
         let agent = &config.agent;
         assert_eq!(
             (agent.route_protocol, agent.endpoint_metric, agent.table),

@@ -6,6 +6,7 @@
 //! the lab, and with the last process it removes the namespaces, their links and their tmpfs.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -124,8 +125,16 @@ pub(crate) fn private_run() -> Result<PathBuf, Error> {
     let directory = Path::new("/run/lab").to_owned();
     fs::create_dir(&directory).map_err(|e| Error::io("creating", "/run/lab", e))?;
     fs::create_dir(RUN_DIRECTORY).map_err(|e| Error::io("creating", RUN_DIRECTORY, e))?;
+    for daemon in DAEMONS {
+        let own = format!("{RUN_DIRECTORY}-{daemon}");
+        symlink(RUN_DIRECTORY, &own).map_err(|e| Error::io("creating", &own, e))?;
+    }
     Ok(directory)
 }
 
-/// Directory of the control sockets of a host's daemons; in a lab, each host has its own.
+/// Directory of the files and control sockets of a host's daemons; in a lab, each host has its own.
 pub(crate) const RUN_DIRECTORY: &str = "/run/cambric";
+
+/// Daemons with a directory of their own where they are installed. In a lab it leads to that of the host,
+/// so that `cambric show` finds the control sockets.
+const DAEMONS: [&str; 3] = ["bgp-client", "route-reflector", "felix"];

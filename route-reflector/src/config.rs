@@ -12,7 +12,7 @@ pub struct Settings;
 impl bgp_daemon::Settings for Settings {
     type Section = NoKernel;
 
-    const CONTROL_DEFAULT: &'static str = "/run/cambric/route-reflector.sock";
+    const DAEMON: &'static str = "route-reflector";
 
     // A reflector does not forward packets and so does not resolve next hops.
     const NEXT_HOPS: NextHops = NextHops::AssumeReachable;

@@ -146,7 +146,7 @@ pub(crate) struct Plain;
 impl Settings for Plain {
     type Section = NoKernel;
 
-    const CONTROL_DEFAULT: &'static str = "/nonexistent/control.sock";
+    const DAEMON: &'static str = "tested";
     const NEXT_HOPS: NextHops = NextHops::AssumeReachable;
 
     fn check(_: Option<&NoKernel>, _: &mut Problems<'_>) -> Self {

@@ -31,7 +31,7 @@ fn shown(line: &str, daemon: &str, reply: Reply) -> String {
 
 /// Answers as `daemon` in `directory` until dropped.
 fn serve(directory: &Path, daemon: &str, reply: impl Fn(&Command) -> Reply + 'static) {
-    let path = directory.join(daemon).with_extension("sock");
+    let path = daemon_common::paths::control_below(directory, daemon);
     let mut control = Control::bind(path).expect("bind");
     tokio::task::spawn_local(async move {
         loop {
@@ -571,12 +571,12 @@ async fn unanswered_command_is_reported_with_remedy() {
         .expect_err("nobody")
         .to_string();
     assert!(
-        error.contains("has no felix.sock") && error.contains("--socket"),
+        error.contains("/cambric-felix/felix.sock") && error.contains("--socket"),
         "{error}"
     );
-    drop(std::os::unix::net::UnixListener::bind(
-        directory.path().join("felix.sock"),
-    ));
+    let socket = daemon_common::paths::control_below(directory.path(), "felix");
+    std::fs::create_dir(socket.parent().expect("a directory")).expect("made");
+    drop(std::os::unix::net::UnixListener::bind(socket).expect("a socket"));
     let error = ask(&args("fib"), directory.path())
         .await
         .expect_err("dead")
