@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs the Debian packages in three hosts of a lab, each with a systemd of its own, as
 # docs/operate/install.md describes it. Then checks the services: their users and capabilities, that
-# they route, that they restart, and that a purge leaves nothing. As root.
+# they route, that they restart, that no daemon reaches the files of another one, and that a purge leaves
+# nothing. A fourth host is upgraded from a version with one user for all daemons. As root.
 #
 # The hosts are in namespaces, with this machine's files under overlays (tools/package-host.sh):
 # nothing that is written reaches the machine, and all of it is gone with this script.
@@ -100,11 +101,19 @@ boot() {
     await "systemd in $host" in_host "$host" systemctl is-active basic.target
     in_host "$host" ip address add "$address/24" dev eth0
     in_host "$host" ip link set eth0 up
+    install "$host" /packages "$@"
+}
+
+# Installs the packages with these names from a directory of a host. Changed configurations stay.
+install() {
+    host=$1 directory=$2
+    shift 2
+    [ "$#" -gt 0 ] || return 0
     names=
-    for package in "$@"; do names="$names $(cd "$packages" && echo "${package}"_*.deb)"; done
+    for package in "$@"; do names="$names $(cd "/mnt/$host/root$directory" && echo "${package}"_*.deb)"; done
     # shellcheck disable=SC2086  # a file a package
-    in_host "$host" sh -c 'cd /packages && dpkg -i "$@"' sh $names >"/mnt/$host/dpkg.log" 2>&1 ||
-        fail "dpkg -i in $host: $(cat "/mnt/$host/dpkg.log")"
+    in_host "$host" sh -c 'cd "$0" && dpkg -i --force-confold,downgrade "$@"' "$directory" $names \
+        >"/mnt/$host/dpkg.log" 2>&1 || fail "dpkg -i in $host: $(cat "/mnt/$host/dpkg.log")"
 }
 
 # Prints a property of a unit in a host, as systemd reports it.
@@ -223,10 +232,15 @@ start() {
     in_host "$host" systemctl enable --quiet --now "$unit" || fail "start of $unit"
     confined "$host" "$daemon"
     bounded "$host" "$daemon"
-    [ "$(in_host "$host" stat -c '%U:%G %a' /run/cambric)" = 'cambric:cambric 750' ] ||
-        fail 'owner and mode of /run/cambric'
+    owns_directories "$host" "$daemon"
     await "cambric show status of $daemon" answers "$host" "$daemon"
     await "a line of $daemon in the journal" logged "$host" "$daemon"
+}
+owns_directories() {
+    for directory in "/run/cambric-$2" "/var/lib/cambric-$2"; do
+        [ "$(in_host "$1" stat -c '%U:%G %a' "$directory")" = "cambric-$2:cambric-$2 750" ] ||
+            fail "owner and mode of $directory"
+    done
 }
 logged() {
     # A process is known to the kernel by 15 octets of its name.
@@ -239,7 +253,50 @@ has_event() {
     in_host "$1" journalctl --quiet --output=json SYSLOG_IDENTIFIER="cambric-$2" \
         CAMBRIC_EVENT="$3" PRIORITY="$4" | grep -q "\"CAMBRIC_$5\""
 }
-answers() { in_host "$1" cambric show status --socket "/run/cambric/$2.sock" >/dev/null; }
+answers() { in_host "$1" cambric show status --socket "/run/cambric-$2/$2.sock" >/dev/null; }
+
+# Runs a command in a host with the rights of a user.
+as() {
+    host=$1 user=$2
+    shift 2
+    in_host "$host" setpriv --reuid="$user" --regid="$(in_host "$host" id -g "$user")" --init-groups -- "$@"
+}
+
+# A process with the user of one daemon uses the socket and the files of that one, and reads the
+# configuration, but reaches neither the sockets nor the files of the other one.
+isolated() {
+    host=$1 own=$2 other=$3
+    file=$own.lab
+    as "$host" "cambric-$own" cambric show status --socket "/run/cambric-$own/$own.sock" >/dev/null ||
+        fail "the user of $own does not use its socket"
+    for directory in run var/lib; do
+        as "$host" "cambric-$own" sh -c "echo >'/$directory/cambric-$own/$file'" ||
+            fail "the user of $own does not write in /$directory/cambric-$own"
+        in_host "$host" sh -c "echo secret >'/$directory/cambric-$other/$file'; chmod 644 '/$directory/cambric-$other/$file'"
+        as "$host" "cambric-$other" cat "/$directory/cambric-$other/$file" >/dev/null ||
+            fail "the user of $other does not read in /$directory/cambric-$other"
+        for attack in "cat /$directory/cambric-$other/$file" "ls /$directory/cambric-$other" \
+            "touch /$directory/cambric-$other/new" "rm /$directory/cambric-$other/$file" \
+            "mv /$directory/cambric-$other /$directory/cambric-$own/$other"; do
+            # shellcheck disable=SC2086  # words of a command
+            ! as "$host" "cambric-$own" $attack >/dev/null 2>&1 || fail "the user of $own: $attack"
+        done
+        in_host "$host" rm "/$directory/cambric-$own/$file" "/$directory/cambric-$other/$file"
+    done
+    denied "$host" "cambric-$own" "$other"
+    for config in "$own" "$other"; do
+        as "$host" "cambric-$own" cat "/etc/cambric/$config.toml" >/dev/null ||
+            fail "the user of $own does not read the configuration of $config"
+        ! as "$host" "cambric-$own" sh -c ": >>/etc/cambric/$config.toml" 2>/dev/null ||
+            fail "the user of $own changes the configuration of $config"
+    done
+}
+# The command line names the group that may use a socket.
+denied() {
+    ! said=$(as "$1" "$2" cambric show status --socket "/run/cambric-$3/$3.sock" 2>&1) ||
+        fail "the user $2 uses the socket of $3"
+    echo "$said" | grep -q "permission denied; .* member of the group cambric-$3\$" || fail "$said"
+}
 
 connects() {
     in_host "$1" setpriv --reuid="$2" --regid="$2" --clear-groups \
@@ -249,9 +306,9 @@ connects() {
 # The host guard was loaded before the daemon started, and the status has this. Another user of the host
 # does not even connect to the reflector, which root does in the same way.
 guarded() {
-    in_host "$1" cambric show status --socket "/run/cambric/$2.sock" | grep -q "host guard.*$3" ||
+    in_host "$1" cambric show status --socket "/run/cambric-$2/$2.sock" | grep -q "host guard.*$3" ||
         fail "the host guard of $2: $(in_host "$1" cambric show status)"
-    in_host "$1" cambric guard --check "--$2" "/etc/cambric/$2.toml" --user cambric >/dev/null ||
+    in_host "$1" cambric guard --check "--$2" "/etc/cambric/$2.toml" --user "cambric-$2" >/dev/null ||
         fail "cambric guard --check of $2"
     await "a connection of root of $1 to the reflector" connects "$1" 0
     ! connects "$1" 65534 || fail "another user of $1 connects to the reflector"
@@ -332,10 +389,10 @@ sees_routes() {
 }
 keeps_routes() {
     in_host "$1" systemctl stop routes
-    ! in_host "$1" grep '^Deleted 10.65.1.3' /run/routes || fail "a failure of $2 deletes routes of $1"
+    ! in_host "$1" grep '^Deleted 10.65.1.[34]' /run/routes || fail "a failure of $2 deletes routes of $1"
 }
 
-# Of the packages nothing is left but their user; and what was there before is not of this host.
+# Of the packages nothing is left but their users; and what was there before is not of this host.
 purged() {
     host=$1
     in_host "$host" sh -c "dpkg --purge \$(dpkg-query -f '\${Package}\n' -W 'cambric*')" \
@@ -347,6 +404,74 @@ purged() {
     left=$(find "/mnt/$host/upper" -ignore_readdir_race -name '*cambric*' ! -type c
         in_host "$host" find /run /tmp /dev/shm -ignore_readdir_race -name '*cambric*')
     [ -z "$left" ] || fail "a purge in $host leaves" "$left"
+}
+
+# Makes packages like those of a version with the user cambric and common directories for all daemons. Its
+# programs had control sockets there by default, which is the file in /srv/former here.
+former() {
+    made=/mnt/$1/root/former
+    shift
+    mkdir "$made"
+    for package in "$@"; do
+        tree=/mnt/former
+        dpkg-deb -R "$packages/${package}"_*.deb "$tree"
+        rm -rf "$tree"/usr/lib/cambric-* "$tree/DEBIAN/preinst" "$tree/DEBIAN/md5sums"
+        sed -i 's/^Version: .*/Version: 0.1.99-1/' "$tree/DEBIAN/control"
+        for unit in "$tree"/usr/lib/systemd/system/*.service; do
+            [ "${unit##*/}" != cambric-store.service ] || continue
+            sed -i -e '/carry-over/d' -e 's/^\(User\|Group\)=.*/\1=cambric/' \
+                -e 's/^\(Runtime\|State\)Directory=cambric-[a-z-]*/\1Directory=cambric/' \
+                -e '/^Exec/s/--user cambric-[a-z-]*/--user cambric/' \
+                -e '/^Exec/s|/etc/cambric/|/srv/former/|' "$unit"
+        done
+        sed -i 's|\(/var/lib/cambric\)-[a-z-]*/|\1/|' "$tree"/etc/cambric/*.toml 2>/dev/null || true
+        {
+            echo '#!/bin/sh'
+            echo 'getent passwd cambric >/dev/null ||'
+            echo '    adduser --quiet --system --group --no-create-home --home /nonexistent cambric'
+            # shellcheck disable=SC2016  # for the script
+            echo '[ -n "$2" ] || { chgrp -R cambric /etc/cambric; chmod -R o= /etc/cambric; }'
+            sed -n '/^# Automatically/,$p' "$tree/DEBIAN/postinst"
+        } >"$tree/DEBIAN/postinst.new"
+        cat "$tree/DEBIAN/postinst.new" >"$tree/DEBIAN/postinst"
+        rm "$tree/DEBIAN/postinst.new"
+        dpkg-deb -Znone -b "$tree" "$made" >/dev/null
+        rm -r "$tree"
+    done
+}
+
+# A daemon of h4 answers on the socket of the earlier version, or of this one, as this user.
+runs_as() {
+    in_host h4 cambric show status --socket "$3" >/dev/null &&
+        [ "$(in_host h4 stat -c '%U' "/proc/$(property h4 "$1" MainPID)")" = "$2" ]
+}
+await_former() {
+    for daemon in bgp-client felix; do
+        await "$daemon of the earlier version" runs_as "$daemon" cambric "/run/cambric/$daemon.sock"
+    done
+}
+await_own() {
+    for daemon in bgp-client felix; do
+        await "$daemon after the upgrade" runs_as "$daemon" "cambric-$daemon" "/run/cambric-$daemon/$daemon.sock"
+        owns_directories h4 "$daemon"
+    done
+}
+restarts() { occurs "$1" CAMBRIC_EVENT=restart.deferral_ended CAMBRIC_FAMILY=ipv4-unicast; }
+from_snapshot() { occurs "$1" CAMBRIC_EVENT=datastore.status CAMBRIC_STATUS=snapshot; }
+# The journal of h4 has an event so many times.
+occurs() {
+    times=$1
+    shift
+    [ "$(in_host h4 journalctl --quiet --output=cat "$@" | wc -l)" -ge "$times" ]
+}
+# The start number $1 of the BGP client was a graceful restart, and Felix had its snapshot.
+carried() {
+    await "graceful restart $1 of the BGP client of h4" restarts "$1"
+    await 'the route of h4, by Felix' has_route h4 80 '10.65.1.4 dev cali0'
+    await 'the same on another host' has_route h2 119 '10.65.1.4 via 10.0.0.4'
+    await 'the snapshot of Felix of h4' from_snapshot "$1"
+    await 'the ports of the BGP client in the packet filter of h4' \
+        in_host h4 sh -c 'nft list table inet cambric-felix | grep -qw 1790'
 }
 
 ip link add switch type bridge
@@ -400,7 +525,9 @@ spec:
   mac: aa:bb:cc:00:11:22
   ipNetworks: ["10.65.1.3/32"]
 YAML
-sed -i 's|^OPTIONS=.*|OPTIONS=--manifests /manifests|' /mnt/h1/root/etc/cambric/store.env
+sed 's/h1/h4/; s/web/db/; s/11:22/11:33/; s|1\.3/32|1.4/32|' /mnt/h1/root/manifests/endpoint.yaml \
+    >/mnt/h1/root/manifests/of-h4.yaml
+sed -i 's|^OPTIONS=.*|OPTIONS=--listen 127.0.0.1:2379 --listen 10.0.0.1:2379 --manifests /manifests|' /mnt/h1/root/etc/cambric/store.env
 in_host h1 systemctl enable --quiet --now cambric-store || fail 'start of cambric-store'
 confined h1 store
 store_serves() { in_host h1 journalctl --quiet --unit=cambric-store | grep -q 'the store is served'; }
@@ -422,8 +549,7 @@ is_restarted() {
 await 'the store after a SIGKILL' is_restarted "$before"
 [ "$(in_host h1 stat -c '%U:%G %a' /var/lib/cambric-store)" = 'cambric-store:cambric-store 700' ] ||
     fail 'owner and mode of /var/lib/cambric-store'
-! in_host h1 setpriv --reuid=cambric --regid=cambric --init-groups \
-    cat /var/lib/cambric-store/store >/dev/null 2>&1 || fail 'the user cambric reads the store'
+! as h1 cambric-felix cat /var/lib/cambric-store/store >/dev/null 2>&1 || fail 'the user of felix reads the store'
 
 start h3 route-reflector
 guarded h3 route-reflector 'loaded by .cambric guard.'
@@ -445,6 +571,18 @@ routes
 await 'an event in the journal' has_event h3 route-reflector session.established 6 ROUTER_ID
 await 'the file that tells plugins' \
     in_host h1 test -s '/run/calico/endpoint-status/k8s prod%2Fweb eth0'
+
+isolated h1 bgp-client felix
+isolated h1 felix bgp-client
+denied h1 cambric-ipam-gc felix
+! as h1 cambric-ipam-gc sh -c ': >>/etc/cambric/ipam-gc.env' 2>/dev/null || fail 'the collector changes its file'
+as h1 cambric-ipam-gc cat /etc/cambric/ipam-gc.env >/dev/null || fail 'the collector does not read its file'
+
+# A member of the group of one daemon uses its socket, and no other.
+in_host h1 useradd --user-group --groups cambric-felix oncall
+as h1 oncall cambric show status --socket /run/cambric-felix/felix.sock >/dev/null ||
+    fail 'a member of the group of felix does not use its socket'
+denied h1 oncall bgp-client
 
 # A reload of a file with a mistake fails, reports the reason, and changes nothing.
 reports_why() {
@@ -478,8 +616,7 @@ cd /mnt/h3/root/etc/cambric
 cp -p route-reflector.toml /mnt/h3/good.toml
 printf 'hostname = "h3"\n[datastore]\nendpoints = ["http://10.0.0.1:2379"]\nusername = "h3"\npassword_file = "%s"\n' \
     "$elsewhere" >route-reflector.toml
-in_host h3 setpriv --reuid=cambric --regid=cambric --init-groups \
-    cambric-route-reflector --check >/dev/null || fail "--check of a file with $elsewhere"
+as h3 cambric-route-reflector cambric-route-reflector --check >/dev/null || fail "--check of a file with $elsewhere"
 ! in_host h3 systemctl reload cambric-route-reflector 2>/dev/null || fail "a reload with $elsewhere"
 await "the file $elsewhere in the journal" names_elsewhere
 cat /mnt/h3/good.toml >route-reflector.toml
@@ -520,6 +657,75 @@ in_host h2 sh -c 'dpkg -i /packages/cambric-bgp-client_*.deb' >/mnt/h2/dpkg.log 
     fail "an upgrade: $(cat /mnt/h2/dpkg.log)"
 await 'a restart by an upgrade' is_new h2 bgp-client "$before"
 routes
+
+# A host of an earlier version is upgraded while the datastore is away: the routes stay, also those of the
+# datastore, and operators keep their access.
+boot h4 10.0.0.4
+former h4 cambric cambric-bgp-client cambric-felix
+install h4 /former cambric cambric-bgp-client cambric-felix
+cd /mnt/h4/root/etc/cambric
+printf '[guard]\nports = [1790]\n[[neighbor]]\naddress = "10.0.0.3"\nasn = 64512\n' >>bgp-client.toml
+sed -i 's|^router_id = .*|router_id = "10.0.0.4"|' bgp-client.toml
+sed -i 's|^endpoints = .*|endpoints = ["http://10.0.0.1:2379"]|' felix.toml
+mkdir -m 755 /mnt/h4/root/srv/former
+for daemon in bgp-client felix; do
+    { echo "control = \"/run/cambric/$daemon.sock\""; cat "$daemon.toml"; } >"/mnt/h4/root/srv/former/$daemon.toml"
+done
+cd /
+in_host h4 chgrp -R cambric /srv/former
+in_host h4 useradd --user-group --groups cambric oncall
+in_host h4 ip link set lo up
+in_host h4 ip link add cali0 type veth peer name workload0
+in_host h4 ip link set cali0 up
+in_host h4 ip link set workload0 up
+in_host h4 systemctl enable --quiet --now cambric-bgp-client cambric-felix || fail 'start of an earlier version'
+await_former
+await 'the route of h4, by Felix' has_route h4 80 '10.65.1.4 dev cali0'
+await 'the same on another host' has_route h2 119 '10.65.1.4 via 10.0.0.4'
+await 'a snapshot of the earlier version' in_host h4 test -s /var/lib/cambric/felix.snapshot
+! restarts 1 || fail 'the first start is a restart'
+in_host h1 systemctl stop cambric-store
+
+# A socket in the former directory is refused before anything changes.
+sed -i '1i control = "/run/cambric/felix.sock"' /mnt/h4/root/etc/cambric/felix.toml
+! in_host h4 sh -c 'dpkg -i --force-confold /packages/cambric-felix_*.deb' >/mnt/h4/dpkg.log 2>&1 ||
+    fail 'a control socket in /run/cambric is upgraded'
+grep -q 'is not upgraded, and the running version stays' /mnt/h4/dpkg.log || fail "$(cat /mnt/h4/dpkg.log)"
+await_former
+sed -i 1d /mnt/h4/root/etc/cambric/felix.toml
+
+upgrade() {
+    watch_routes h2
+    install h4 /packages cambric cambric-bgp-client cambric-felix
+    await_own
+    carried "$1"
+    keeps_routes h2 'an upgrade'
+}
+upgrade 1
+for daemon in bgp-client felix; do
+    as h4 oncall cambric show status --socket "/run/cambric-$daemon/$daemon.sock" >/dev/null ||
+        fail "an operator of the earlier version does not use the socket of $daemon"
+    denied h4 nobody "$daemon"
+done
+isolated h4 bgp-client felix
+isolated h4 felix bgp-client
+[ "$(in_host h4 readlink /var/lib/cambric/felix.snapshot)" = ../cambric-felix/felix.snapshot ] ||
+    fail 'the snapshot that the configuration names'
+[ "$(in_host h4 stat -c '%U %a' /var/lib/cambric)" = 'root 755' ] || fail 'the owner of /var/lib/cambric'
+[ ! -e "/proc/$(cat /mnt/h4/pid)/root/run/cambric" ] || fail '/run/cambric is left'
+
+# A downgrade as on the page about upgrades, and an upgrade again.
+watch_routes h2
+in_host h4 sh -c 'install -d /run/cambric
+    cp /run/cambric-bgp-client/bgp-client.restart /run/cambric/
+    cp --remove-destination /var/lib/cambric-felix/felix.snapshot /var/lib/cambric/' || fail 'copies of the data'
+install h4 /former cambric cambric-bgp-client cambric-felix
+await_former
+carried 2
+keeps_routes h2 'a downgrade'
+upgrade 3
+in_host h4 rm -r /former
+in_host h1 systemctl start cambric-store
 
 for host in $hosts; do purged "$host"; done
 echo 'the packages install, systemd runs their daemons as the units require, and they route'
