@@ -101,11 +101,11 @@ boot() {
     await "systemd in $host" in_host "$host" systemctl is-active basic.target
     in_host "$host" ip address add "$address/24" dev eth0
     in_host "$host" ip link set eth0 up
-    install "$host" /packages "$@"
+    install_packages "$host" /packages "$@"
 }
 
 # Installs the packages with these names from a directory of a host. Changed configurations stay.
-install() {
+install_packages() {
     host=$1 directory=$2
     shift 2
     [ "$#" -gt 0 ] || return 0
@@ -122,10 +122,10 @@ property() { in_host "$1" systemctl show --property="$3" --value "cambric-$2.ser
 # A unit as it is after the installation: what the repository has, tight, and neither enabled nor
 # started; its configuration is for the daemon's eyes only.
 installed() {
-    host=$1 daemon=$2 config=$3 unit=cambric-$2.service
+    host=$1 daemon=$2 config=$3 reader=$4 unit=cambric-$2.service
     cmp "/mnt/$host/root/usr/lib/systemd/system/$unit" "$repository/packaging/systemd/$unit" ||
         fail "$unit is not the repository's"
-    [ "$(in_host "$host" stat -c '%U:%G %a' "/etc/cambric/$config")" = 'root:cambric 640' ] ||
+    [ "$(in_host "$host" stat -c '%U:%G %a' "/etc/cambric/$config")" = "root:$reader 640" ] ||
         fail "owner and mode of /etc/cambric/$config"
     found=$(in_host "$host" systemd-analyze verify "$unit" 2>&1 | grep "$unit" || true)
     [ -z "$found" ] || fail "$found"
@@ -479,11 +479,11 @@ ip link set switch up
 boot h1 10.0.0.1 cambric cambric-bgp-client cambric-felix cambric-cni
 boot h2 10.0.0.2 cambric cambric-bgp-client
 boot h3 10.0.0.3 cambric cambric-route-reflector
-installed h1 bgp-client bgp-client.toml
-installed h1 felix felix.toml
-installed h1 ipam-gc ipam-gc.env
-installed h1 store store.env
-installed h3 route-reflector route-reflector.toml
+installed h1 bgp-client bgp-client.toml cambric
+installed h1 felix felix.toml cambric
+installed h1 ipam-gc ipam-gc.env root
+installed h1 store store.env root
+installed h3 route-reflector route-reflector.toml cambric
 
 # The files as they were installed have examples where something has to be set.
 for of in h1:bgp-client h3:route-reflector; do
@@ -575,8 +575,15 @@ await 'the file that tells plugins' \
 isolated h1 bgp-client felix
 isolated h1 felix bgp-client
 denied h1 cambric-ipam-gc felix
-! as h1 cambric-ipam-gc sh -c ': >>/etc/cambric/ipam-gc.env' 2>/dev/null || fail 'the collector changes its file'
-as h1 cambric-ipam-gc cat /etc/cambric/ipam-gc.env >/dev/null || fail 'the collector does not read its file'
+# A password file of the group of one daemon is closed to the others.
+in_host h1 install -m 640 -g cambric-felix /dev/null /etc/cambric/felix-password
+as h1 cambric-felix cat /etc/cambric/felix-password || fail 'felix does not read its password'
+for user in bgp-client ipam-gc; do
+    for file in felix-password ipam-gc.env store.env; do
+        ! as h1 "cambric-$user" cat "/etc/cambric/$file" >/dev/null 2>&1 || fail "the user of $user reads $file"
+    done
+done
+in_host h1 rm /etc/cambric/felix-password
 
 # A member of the group of one daemon uses its socket, and no other.
 in_host h1 useradd --user-group --groups cambric-felix oncall
@@ -662,7 +669,7 @@ routes
 # datastore, and operators keep their access.
 boot h4 10.0.0.4
 former h4 cambric cambric-bgp-client cambric-felix
-install h4 /former cambric cambric-bgp-client cambric-felix
+install_packages h4 /former cambric cambric-bgp-client cambric-felix
 cd /mnt/h4/root/etc/cambric
 printf '[guard]\nports = [1790]\n[[neighbor]]\naddress = "10.0.0.3"\nasn = 64512\n' >>bgp-client.toml
 sed -i 's|^router_id = .*|router_id = "10.0.0.4"|' bgp-client.toml
@@ -696,7 +703,7 @@ sed -i 1d /mnt/h4/root/etc/cambric/felix.toml
 
 upgrade() {
     watch_routes h2
-    install h4 /packages cambric cambric-bgp-client cambric-felix
+    install_packages h4 /packages cambric cambric-bgp-client cambric-felix
     await_own
     carried "$1"
     keeps_routes h2 'an upgrade'
@@ -719,7 +726,7 @@ watch_routes h2
 in_host h4 sh -c 'install -d /run/cambric
     cp /run/cambric-bgp-client/bgp-client.restart /run/cambric/
     cp --remove-destination /var/lib/cambric-felix/felix.snapshot /var/lib/cambric/' || fail 'copies of the data'
-install h4 /former cambric cambric-bgp-client cambric-felix
+install_packages h4 /former cambric cambric-bgp-client cambric-felix
 await_former
 carried 2
 keeps_routes h2 'a downgrade'
