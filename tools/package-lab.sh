@@ -456,20 +456,20 @@ await_own() {
         owns_directories h4 "$daemon"
     done
 }
-restarts() { occurs "$1" CAMBRIC_EVENT=restart.deferral_ended CAMBRIC_FAMILY=ipv4-unicast; }
-from_snapshot() { occurs "$1" CAMBRIC_EVENT=datastore.status CAMBRIC_STATUS=snapshot; }
-# The journal of h4 has an event so many times.
-occurs() {
-    times=$1
+# The journal of h4 has an event since the last start of a daemon.
+since_start() {
+    start=_SYSTEMD_INVOCATION_ID=$(property h4 "$1" InvocationID)
     shift
-    [ "$(in_host h4 journalctl --quiet --output=cat "$@" | wc -l)" -ge "$times" ]
+    in_host h4 journalctl --quiet --output=cat "$start" "$@" | grep -q .
 }
-# The start number $1 of the BGP client was a graceful restart, and Felix had its snapshot.
+restarted() { since_start bgp-client CAMBRIC_EVENT=restart.deferral_ended CAMBRIC_FAMILY=ipv4-unicast; }
+from_snapshot() { since_start felix CAMBRIC_EVENT=datastore.status CAMBRIC_STATUS=snapshot; }
+# The last start of the BGP client was a graceful restart, and Felix had its snapshot.
 carried() {
-    await "graceful restart $1 of the BGP client of h4" restarts "$1"
+    await 'a graceful restart of the BGP client of h4' restarted
     await 'the route of h4, by Felix' has_route h4 80 '10.65.1.4 dev cali0'
     await 'the same on another host' has_route h2 119 '10.65.1.4 via 10.0.0.4'
-    await 'the snapshot of Felix of h4' from_snapshot "$1"
+    await 'the snapshot of Felix of h4' from_snapshot
     await 'the ports of the BGP client in the packet filter of h4' \
         in_host h4 sh -c 'nft list table inet cambric-felix | grep -qw 1790'
 }
@@ -690,25 +690,35 @@ await_former
 await 'the route of h4, by Felix' has_route h4 80 '10.65.1.4 dev cali0'
 await 'the same on another host' has_route h2 119 '10.65.1.4 via 10.0.0.4'
 await 'a snapshot of the earlier version' in_host h4 test -s /var/lib/cambric/felix.snapshot
-! restarts 1 || fail 'the first start is a restart'
-in_host h1 systemctl stop cambric-store
+! restarted || fail 'the first start is a restart'
 
-# A socket in the former directory is refused before anything changes.
+# A socket in the former directory is refused before anything changes, and so is a drop-in that gives the
+# directory of Felix to another user.
+is_refused() {
+    ! in_host h4 sh -c 'dpkg -i --force-confold "/packages/cambric-$0"_*.deb' "$1" >/mnt/h4/dpkg.log 2>&1 ||
+        fail "an upgrade of $1 with $2"
+    grep "cambric-$1 is not upgraded, and the running version stays" /mnt/h4/dpkg.log | grep -qF "$2" ||
+        fail "$(cat /mnt/h4/dpkg.log)"
+    await_former
+}
 sed -i '1i control = "/run/cambric/felix.sock"' /mnt/h4/root/etc/cambric/felix.toml
-! in_host h4 sh -c 'dpkg -i --force-confold /packages/cambric-felix_*.deb' >/mnt/h4/dpkg.log 2>&1 ||
-    fail 'a control socket in /run/cambric is upgraded'
-grep -q 'is not upgraded, and the running version stays' /mnt/h4/dpkg.log || fail "$(cat /mnt/h4/dpkg.log)"
-await_former
+is_refused felix 'felix.toml is in /run/cambric'
 sed -i 1d /mnt/h4/root/etc/cambric/felix.toml
+drop_in=/mnt/h4/root/etc/systemd/system/cambric-bgp-client.service.d
+mkdir -p "$drop_in"
+printf '[Service]\nRuntimeDirectory=cambric calico\n' >"$drop_in/bird.conf"
+is_refused bgp-client RuntimeDirectory=calico
+rm -r "$drop_in"
+in_host h1 systemctl stop cambric-store
 
 upgrade() {
     watch_routes h2
     install_packages h4 /packages cambric cambric-bgp-client cambric-felix
     await_own
-    carried "$1"
+    carried
     keeps_routes h2 'an upgrade'
 }
-upgrade 1
+upgrade
 for daemon in bgp-client felix; do
     as h4 oncall cambric show status --socket "/run/cambric-$daemon/$daemon.sock" >/dev/null ||
         fail "an operator of the earlier version does not use the socket of $daemon"
@@ -728,9 +738,9 @@ in_host h4 sh -c 'install -d /run/cambric
     cp --remove-destination /var/lib/cambric-felix/felix.snapshot /var/lib/cambric/' || fail 'copies of the data'
 install_packages h4 /former cambric cambric-bgp-client cambric-felix
 await_former
-carried 2
+carried
 keeps_routes h2 'a downgrade'
-upgrade 3
+upgrade
 in_host h4 rm -r /former
 in_host h1 systemctl start cambric-store
 
