@@ -139,6 +139,9 @@ setting() { sed -n "s|^$2=||p" "$repository/packaging/systemd/cambric-$1.service
 # One capability a line, in order.
 sorted() { tr 'A-Z, ' 'a-z\n\n' | sed '/^$/d' | sort; }
 
+# One number a line, in order.
+numbers() { tr ' ' '\n' | sed '/^$/d' | sort -n; }
+
 # Prints the process of a daemon that does its work: of a BGP daemon the only child of its first one.
 worker() {
     main=$(property "$1" "$2" MainPID)
@@ -155,6 +158,11 @@ restricted() {
     in_host "$host" cat "/proc/$pid/status" >"$status"
     user=$(in_host "$host" id -u "$(setting "$daemon" User)")
     [ "$(sed -n 's/^Uid:\t//p' "$status")" = "$user	$user	$user	$user" ] || fail "the user of $unit"
+    groups=$(setting "$daemon" Group)
+    [ "$daemon" = store ] || groups="$groups cambric"
+    [ "$(in_host "$host" id -Gn "$(setting "$daemon" User)")" = "$groups" ] || fail "the groups of the user of $unit"
+    [ "$(sed -n 's/^Groups:\t//p' "$status" | numbers)" = "$(in_host "$host" id -G "$(setting "$daemon" User)" | numbers)" ] ||
+        fail "the groups of $unit"
     grep -qx 'NoNewPrivs:	1' "$status" || fail "$unit can gain privileges"
     grep -qx 'Seccomp:	2' "$status" || fail "system calls of $unit are not filtered"
     bounding=$(setting "$daemon" CapabilityBoundingSet | sorted)
@@ -575,6 +583,9 @@ await 'the file that tells plugins' \
 isolated h1 bgp-client felix
 isolated h1 felix bgp-client
 denied h1 cambric-ipam-gc felix
+# The collector has a user namespace, and still reads a certificate of the group.
+in_host h1 systemd-run --quiet --wait --collect --property=User=cambric-ipam-gc --property=PrivateUsers=yes \
+    cat /etc/cambric/bgp-client.toml || fail 'the collector does not read a file of the group cambric'
 # A password file of the group of one daemon is closed to the others.
 in_host h1 install -m 640 -g cambric-felix /dev/null /etc/cambric/felix-password
 as h1 cambric-felix cat /etc/cambric/felix-password || fail 'felix does not read its password'
