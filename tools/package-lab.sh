@@ -753,6 +753,22 @@ carried
 keeps_routes h2 'a downgrade'
 upgrade
 in_host h4 rm -r /former
+
+# A link of the former user gives away no file of root. A file of that user is moved.
+in_host h4 install -d -o cambric /run/cambric /var/lib/cambric
+as h4 cambric ln -s /etc/shadow /run/cambric/felix.restart
+as h4 cambric sh -c 'echo data >/run/cambric/bgp-client.restart'
+in_host h4 sh -c 'rm /var/lib/cambric/felix.snapshot && ln /etc/hostname /var/lib/cambric/felix.snapshot'
+before=$(in_host h4 stat -c '%n %U:%G %a' /etc/shadow /etc/hostname)
+for daemon in felix bgp-client; do in_host h4 "/usr/lib/cambric-$daemon/carry-over" "$daemon"; done
+[ "$(in_host h4 stat -c '%n %U:%G %a' /etc/shadow /etc/hostname)" = "$before" ] || fail 'a link has given a file away'
+in_host h4 sh -c 'for file in /run/cambric-felix/felix.restart /var/lib/cambric-felix/felix.snapshot /run/cambric; do
+    [ ! -e $file ] && [ ! -L $file ] || exit 1
+done' || fail 'a link is carried over'
+as h4 cambric-bgp-client grep -qx data /run/cambric-bgp-client/bgp-client.restart ||
+    fail 'a file of the former user is not carried over'
+[ "$(in_host h4 stat -c %U:%G /run/cambric-bgp-client/bgp-client.restart)" = cambric-bgp-client:cambric-bgp-client ] ||
+    fail 'a file that is carried over has another owner'
 in_host h1 systemctl start cambric-store
 
 for host in $hosts; do purged "$host"; done

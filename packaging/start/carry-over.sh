@@ -8,9 +8,10 @@ daemon=$1 user=cambric-$1
 run=/run/cambric state=/var/lib/cambric
 
 # Moves a file, which the former user could have replaced by a link: only a file with one name and that
-# owner gets the new owner. Links are moved, not followed.
+# owner gets the new owner. Links are removed or moved, not followed.
 carry() {
-    if [ ! -f "$1" ] || [ -L "$1" ]; then return; fi
+    if [ -L "$1" ]; then rm -f -- "$1"; fi
+    if [ ! -f "$1" ]; then return; fi
     mv -fT -- "$1" "$2" || return
     case "$(stat -c '%F:%h:%U' -- "$2")" in
     'regular file:1:cambric' | 'regular empty file:1:cambric') chown -h "$user:$user" -- "$2" ;;
