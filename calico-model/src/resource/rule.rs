@@ -213,6 +213,9 @@ const PROTOCOLS: [(&str, u8); 6] = [
     ("UDPLite", 136),
 ];
 
+/// The protocols that have ports: TCP, UDP and SCTP.
+pub(super) const WITH_PORTS: [u8; 3] = [6, 17, 132];
+
 impl Protocol {
     /// Returns its number; `None` for an unknown protocol. Names are accepted in any case.
     pub fn number(&self) -> Option<u8> {
@@ -372,7 +375,7 @@ impl EntityRule {
         }
         let protocol = rule.protocol.as_ref().and_then(Protocol::number);
         for (name, ports) in [("ports", &self.ports), ("notPorts", &self.not_ports)] {
-            if !ports.is_empty() && !matches!(protocol, Some(6 | 17 | 132)) {
+            if !ports.is_empty() && !protocol.is_some_and(|number| WITH_PORTS.contains(&number)) {
                 let why = Problem::Unwanted("ports are for the protocols TCP, UDP and SCTP");
                 faults.push(format!("{path}.{name}"), why);
             }

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::rule::{Port, Protocol, WITH_PORTS};
 use super::{Metadata, Spec, mismatch};
 use crate::key::endpoint_name::{EndpointName, EndpointNameError};
 use crate::key::kind::Kind;
@@ -195,6 +196,16 @@ pub struct EndpointPort {
     pub unknown: Unknown,
 }
 
+impl EndpointPort {
+    /// Returns the number of its protocol; `None` if it is not TCP, UDP or SCTP.
+    pub fn number(&self) -> Option<u8> {
+        let protocol = Protocol::deserialize(&self.protocol).ok()?;
+        protocol
+            .number()
+            .filter(|number| WITH_PORTS.contains(number))
+    }
+}
+
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "the form that serde calls"
@@ -252,6 +263,7 @@ impl Spec for WorkloadEndpointSpec {
             Err(error) => faults.push(self.workload_field(), endpoint_name_problem(error)),
         }
         self.validate_addresses(&mut faults);
+        self.validate_ports(&mut faults);
         for (at, profile) in self.profiles.iter().enumerate() {
             faults.required(&format!("spec.profiles[{at}]"), profile);
         }
@@ -297,6 +309,22 @@ impl WorkloadEndpointSpec {
                     format!("spec.ipNATs[{at}].internalIP"),
                     Problem::Form { found, expected },
                 );
+            }
+        }
+    }
+
+    fn validate_ports(&self, faults: &mut Faults) {
+        for (at, port) in self.ports.iter().enumerate() {
+            let field = |name: &str| format!("spec.ports[{at}].{name}");
+            if !port.name.is_empty() && !Port::Text(port.name.clone()).is_name() {
+                let expected = "letters, digits, '-', '_' and '.', with at least one letter";
+                faults.range(field("name"), &port.name, expected);
+            }
+            if port.number().is_none() {
+                faults.range(field("protocol"), &port.protocol, "TCP, UDP or SCTP");
+            }
+            if port.port == 0 {
+                faults.range(field("port"), 0, "a port from 1 to 65535");
             }
         }
     }

@@ -1,11 +1,8 @@
 //! The kinds that Felix reads: endpoints, policies, and objects that rules select.
 
-use serde_json::Value;
-
 use super::Program::Felix;
 use super::Shape::{Any, List, Object, Rules, Text};
-use super::{Field, Fields, always, envelope, felix, is_set, may_match, no, parts, record};
-use crate::resource::rule::Port;
+use super::{Fields, always, envelope, felix, is_set, may_match, no, parts, record};
 
 pub(super) const WORKLOAD_ENDPOINT: Fields = envelope!(parts("spec", Object(ENDPOINT)));
 
@@ -27,19 +24,15 @@ const ENDPOINT: Fields = &[
     felix("profiles", Text),
     felix("interfaceName", Text),
     felix("mac", Any),
-    no(
-        Some(Felix),
+    parts(
         "ports",
         List(&[
             felix("name", Text),
             felix("protocol", Any),
             felix("port", Any),
-            felix("hostPort", Any),
-            felix("hostIP", Any),
+            no(Some(Felix), "hostPort", Any, is_set, NO_HOST_PORT),
+            no(Some(Felix), "hostIP", Any, is_set, NO_HOST_PORT),
         ]),
-        is_set,
-        "named ports and host ports are not supported: a rule with a named port allows no packet, \
-         and no port of the host is forwarded to the workload",
     ),
     no(
         Some(Felix),
@@ -57,6 +50,8 @@ const ENDPOINT: Fields = &[
     ),
     record("allowedIps", Any), // written by the OpenStack driver
 ];
+
+const NO_HOST_PORT: &str = "not supported: no port of the host is forwarded to the workload";
 
 pub(super) const HOST_ENDPOINT: Fields = envelope!(no(
     Some(Felix),
@@ -77,7 +72,7 @@ pub(super) const HOST_ENDPOINT: Fields = envelope!(no(
     ]),
     always,
     "nothing of a host endpoint is enforced: no policy or profile applies to the host's own \
-     traffic. Its expectedIPs are members of the selectors that match its labels",
+     traffic. Its expectedIPs and ports are members of the selectors that match its labels",
 ));
 
 pub(super) const PROFILE: Fields = envelope!(parts(
@@ -116,8 +111,8 @@ const ENTITY: Fields = &[
     felix("selector", Any),
     felix("notSelector", Any),
     felix("namespaceSelector", Any),
-    ports("ports"),
-    ports("notPorts"),
+    felix("ports", Any),
+    felix("notPorts", Any),
     parts(
         "serviceAccounts",
         Object(&[felix("names", Text), felix("selector", Any)]),
@@ -130,21 +125,6 @@ const ENTITY: Fields = &[
         "matching on services is not supported",
     ),
 ];
-
-/// Declares ports: numbers and ranges are supported, names are not.
-const fn ports(name: &'static str) -> Field {
-    let reason = "named ports are not supported";
-    no(Some(Felix), name, Any, has_named_port, reason)
-}
-
-fn has_named_port(ports: &Value) -> bool {
-    let ports = ports.as_array().into_iter().flatten();
-    let is_named = |port: &Value| match port {
-        Value::String(text) => Port::Text(text.clone()).is_name(),
-        _ => false,
-    };
-    ports.into_iter().any(is_named)
-}
 
 const OF_HOSTS: &str = "policies of this kind apply only to host endpoints, which are not \
     enforced: their rules have no effect";

@@ -143,7 +143,7 @@ fn severity_puts_unenforced_resources_first() {
         Severity::of(kind, &one.reason)
     };
     let rule =
-        |action: &str| json!({"ingress": [{"action": action, "destination": {"ports": ["www"]}}]});
+        |action: &str| json!({"ingress": [{"action": action, "http": {"methods": ["GET"]}}]});
     let host = field(Kind::HostEndpoint, json!({"interfaceName": "eth0"}));
     let policy = field(Kind::GlobalNetworkPolicy, json!({"preDNAT": true}));
     let deny = field(Kind::NetworkPolicy, rule("Deny"));
@@ -214,13 +214,13 @@ fn rule_with_unsupported_condition_names_its_closed_side() {
         ("Deny", "all packets that reach this rule are dropped"),
         ("Pass", "all packets that reach this rule are dropped"),
     ] {
-        let rule = json!({"action": action, "destination": {"ports": [80, "www"]}});
+        let rule = json!({"action": action, "destination": {"services": {"name": "www"}}});
         let policy = json!({"spec": {"ingress": [rule]}});
         let found = unsupported_fields(Kind::NetworkPolicy, &policy);
         let reasons: Vec<&str> = found.iter().map(|one| one.reason.as_str()).collect();
         assert_eq!(
             reasons,
-            [format!("named ports are not supported; {instead}")]
+            [format!("matching on services is not supported; {instead}")]
         );
     }
 }
@@ -267,8 +267,7 @@ fn page() -> String {
          * No status lists a field without a program in the table.\n\
          * Another client may have stored an unknown field. `cambric get` reports it, and so does the\n  \
            status of the daemon that reads the kind, except for a Node. A rule with such a field\n  \
-           fails closed.\n\
-         * Where only named ports are unsupported, numbers and ranges work.\n\n\
+           fails closed.\n\n\
          Braces stand for several fields: `{ingress,egress}[].http` is `ingress[].http` and\n\
          `egress[].http`.\n",
     );

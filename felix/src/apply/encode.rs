@@ -17,6 +17,7 @@ use crate::limits::{ELEMENTS_PER_MESSAGE, INTERFACE_NAME_OCTETS_MAX};
 use crate::render::{Change, Family, Hook, Key, Rule, SetKind, TABLE, Value};
 
 /// nft's numbers of data types, so that `nft list` prints keys in their proper form.
+const TYPE_PROTOCOL: u32 = 12;
 const TYPE_ICMPV6: u32 = 29;
 const TYPE_INTERFACE: u32 = 41;
 /// `NFT_DATA_VERDICT`.
@@ -122,6 +123,11 @@ fn set(name: &str, kind: SetKind, id: u32) -> SetMessage {
             // A part of a concatenation takes a multiple of four octets.
             (address << TYPE_BITS | TYPE_PORT, octets + 4, NETWORK_ORDER)
         }
+        SetKind::EndpointPort(family) => {
+            let (address, octets) = address_type(family);
+            let kind = (address << TYPE_BITS | TYPE_PROTOCOL) << TYPE_BITS | TYPE_PORT;
+            (kind, octets + 8, NETWORK_ORDER)
+        }
         SetKind::AddressPairMap(family) => {
             let (address, octets) = address_type(family);
             (address << TYPE_BITS | address, 2 * octets, NETWORK_ORDER)
@@ -209,6 +215,11 @@ fn key_octets(key: &Key) -> Vec<u8> {
         Key::Ports(first, _) => first.to_be_bytes().to_vec(),
         Key::Service(address, port) => {
             [&*address_octets(*address), &port.to_be_bytes(), &[0, 0]].concat()
+        }
+        Key::EndpointPort(address, protocol, port) => {
+            let [high, low] = port.to_be_bytes();
+            let rest = [*protocol, 0, 0, 0, high, low, 0, 0];
+            [&*address_octets(*address), &rest].concat()
         }
         Key::AddressPair(source, destination) => {
             [address_octets(*source), address_octets(*destination)].concat()

@@ -7,8 +7,8 @@ use netlink::expression::{compare, differs, equal, load, lookup, masked, meta, p
 use netlink::nftables::number;
 use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::{
-    DataAttribute, Expressions, Immediate, Lookup, MetaKey, Operator, Register, Verdict as Code,
-    VerdictAttribute,
+    DataAttribute, Expressions, Immediate, Lookup, Meta, MetaKey, Operator, Register,
+    Verdict as Code, VerdictAttribute,
 };
 
 use crate::render::{
@@ -311,6 +311,10 @@ impl Asked {
                 self.port(*end, *protocol, into);
                 into.push(lookup_if(set, *is));
             }
+            Match::EndpointPortIn(end, family, set, is) => {
+                self.endpoint_port(*end, *family, into);
+                into.push(lookup_if(set, *is));
+            }
             Match::ServiceIn(family, set) => self.service_in(*family, set, into),
             Match::IcmpType(family, value, is) | Match::IcmpCode(family, value, is) => {
                 let offset = u32::from(matches!(condition, Match::IcmpCode(..)));
@@ -330,6 +334,25 @@ impl Asked {
             interface(Side::Input),
             payload(NETWORK, offset, octets, Register::Reg2),
             lookup(set, None),
+        ]);
+    }
+
+    /// Loads an address, the protocol and the port at the same end. The port of a protocol without
+    /// ports has no meaning: the lookup then fails by its protocol.
+    fn endpoint_port(&mut self, end: End, family: Family, into: &mut Vec<Expressions>) {
+        self.address(end, family, into);
+        // Adjacent, as in the key.
+        let (protocol, port) = match family {
+            Family::V4 => (Register::Reg32_01, Register::Reg32_02),
+            Family::V6 => (Register::Reg32_04, Register::Reg32_05),
+        };
+        let offset = match end {
+            End::Source => 0,
+            End::Destination => 2,
+        };
+        into.extend([
+            meta_into(MetaKey::L4Proto, protocol),
+            payload(TRANSPORT, offset, 2, port),
         ]);
     }
 
@@ -419,6 +442,11 @@ fn lookup_if(set: &str, is: Is) -> Expressions {
         attributes.push(Lookup::Flags(LOOKUP_INVERTED));
     }
     Expressions::Lookup(attributes)
+}
+
+/// Loads a property of the packet.
+fn meta_into(key: MetaKey, register: Register) -> Expressions {
+    Expressions::Meta(vec![Meta::Key(key), Meta::DestinationRegister(register)])
 }
 
 fn interface(side: Side) -> Expressions {

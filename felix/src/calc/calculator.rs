@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use calico_model::{
     BgpConfigurationSpec, BgpPeerSpec, DEFAULT_ALLOW_PROFILE, FabricKey, FabricValueError,
     FelixConfigurationSpec, IpPoolSpec, Key, Kind, NodeSpec, ProfileSpec, Registration,
-    ResourceKey, Selector, Spec, TierSpec,
+    ResourceKey, Spec, TierSpec,
 };
 use fib_sync::Tunnel;
 use ipnet::IpNet;
@@ -21,7 +21,7 @@ use super::read::{self, Read, profile_key};
 use super::settings::{Settings, fault};
 use super::types::{Endpoint, Problem};
 use super::unsupported::unsupported;
-use crate::render::{Compiled, Control, SetId};
+use crate::render::{Compiled, Control, Selected, SetId};
 
 /// The kinds of resource that Felix reads. The datastore is watched for no others, except for the
 /// ClusterInformation.
@@ -328,7 +328,7 @@ impl Calculator {
         }
         let list = profile.as_ref().map(|profile| List {
             subjects: None,
-            selectors: selectors(profile.chains()),
+            selected: selected(profile.chains()),
             labels: profile.labels.clone(),
         });
         let key = profile_key(name);
@@ -413,7 +413,7 @@ impl Calculator {
         let asked = policy.as_ref().filter(|policy| policy.is_asked());
         let list = asked.map(|policy| List {
             subjects: Some(policy.subjects.clone()),
-            selectors: selectors(policy.sides()),
+            selected: selected(policy.sides()),
             labels: BTreeMap::new(),
         });
         self.index.put_list(key, list);
@@ -483,6 +483,6 @@ fn spec<S: Spec>(key: &str, value: Option<&[u8]>) -> Result<Option<S>, Problem> 
     Ok(read.transpose()?.map(|resource| resource.spec))
 }
 
-fn selectors<'c>(chains: impl Iterator<Item = &'c Compiled>) -> BTreeMap<SetId, Selector> {
-    chains.flat_map(|chain| chain.selectors.clone()).collect()
+fn selected<'c>(chains: impl Iterator<Item = &'c Compiled>) -> BTreeMap<SetId, Selected> {
+    chains.flat_map(|chain| chain.selected.clone()).collect()
 }

@@ -5,10 +5,103 @@
 //! a member inside another member is then left out.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 
 use crate::render::{Assembly, Family, Key, SetKind};
+
+/// A member of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Item {
+    /// An address or a network.
+    Net(IpNet),
+    /// An address with a protocol and a port.
+    Port(IpAddr, u8, u16),
+}
+
+/// The members of a set.
+#[derive(Clone, Debug)]
+pub(super) enum Items {
+    /// Of a selector.
+    Nets(Networks),
+    /// Of names of ports: each with the number of resources that contribute it.
+    Ports(BTreeMap<Item, usize>),
+}
+
+impl Items {
+    /// Increments the count of a member; returns whether it is new.
+    pub(super) fn add(&mut self, item: Item) -> bool {
+        match (self, item) {
+            (Self::Nets(nets), Item::Net(net)) => nets.add(net),
+            (Self::Ports(ports), item @ Item::Port(..)) => {
+                let count = ports.entry(item).or_insert(0);
+                *count += 1;
+                *count == 1
+            }
+            _ => false,
+        }
+    }
+
+    /// Decrements the count of a member; returns whether it reached zero.
+    pub(super) fn remove(&mut self, item: &Item) -> bool {
+        match (self, item) {
+            (Self::Nets(nets), Item::Net(net)) => nets.remove(net),
+            (Self::Ports(ports), Item::Port(..)) => count_off(ports, item),
+            _ => false,
+        }
+    }
+
+    /// Returns all of them.
+    pub(super) fn into_items(self) -> Vec<Item> {
+        match self {
+            Self::Nets(nets) => nets.into_nets().map(Item::Net).collect(),
+            Self::Ports(ports) => ports.into_keys().collect(),
+        }
+    }
+}
+
+/// Updates the set `name` with the members of the family that are among `changed`. Without members
+/// the set is removed: no rule refers to it.
+pub(super) fn exchange(
+    rules: &mut Assembly,
+    name: &str,
+    family: Family,
+    members: Option<&Items>,
+    changed: &BTreeSet<Item>,
+) {
+    let ports = match members {
+        None => {
+            rules.remove_set(name);
+            return;
+        }
+        Some(Items::Nets(nets)) => {
+            let changed = changed.iter().filter_map(|item| match item {
+                Item::Net(net) => Some(*net),
+                Item::Port(..) => None,
+            });
+            exchange_nets(rules, name, family, nets, &changed.collect());
+            return;
+        }
+        Some(Items::Ports(ports)) => ports,
+    };
+    let kind = SetKind::EndpointPort(family);
+    let held = rules.ruleset().sets.get(name).map(|set| set.kind);
+    let mut due: BTreeSet<&Item> = changed.iter().collect();
+    if held != Some(kind) {
+        rules.remove_set(name);
+        rules.put_set(name, kind);
+        due.extend(ports.keys());
+    }
+    for item in due {
+        if let Item::Port(address, protocol, port) = *item
+            && Family::of(address) == family
+        {
+            let key = Key::EndpointPort(address, protocol, port);
+            rules.put_element(name, &key, ports.contains_key(item).then_some(None));
+        }
+    }
+}
 
 /// Addresses and networks, each with the number of resources that contribute it.
 #[derive(Clone, Debug, Default)]
@@ -71,19 +164,14 @@ impl Networks {
     }
 }
 
-/// Updates the set `name` with the members of the family that are among `changed`. Without members
-/// the set is removed: no rule refers to it.
-pub(super) fn exchange(
+/// Updates a set of addresses or networks.
+fn exchange_nets(
     rules: &mut Assembly,
     name: &str,
     family: Family,
-    members: Option<&Networks>,
+    members: &Networks,
     changed: &BTreeSet<IpNet>,
 ) {
-    let Some(members) = members else {
-        rules.remove_set(name);
-        return;
-    };
     let kind = members.kind(family);
     let held = rules.ruleset().sets.get(name).map(|set| set.kind);
     let is_of_family = |net: &IpNet| Family::of(net.addr()) == family;
@@ -157,7 +245,7 @@ mod tests {
         let mut changed: BTreeSet<IpNet> = BTreeSet::new();
         changed.extend(come.filter(|one| members.add(*one)));
         changed.extend(gone.filter(|one| members.remove(one)));
-        exchange(rules, NAME, Family::V4, Some(members), &changed);
+        exchange_nets(rules, NAME, Family::V4, members, &changed);
     }
 
     #[test]
@@ -196,10 +284,10 @@ mod tests {
             for (net, comes) in steps {
                 let is_other = if comes { members.add(net) } else { members.remove(&net) };
                 let changed = is_other.then_some(net).into_iter().collect();
-                exchange(&mut rules, NAME, Family::V4, Some(&members), &changed);
+                exchange_nets(&mut rules, NAME, Family::V4, &members, &changed);
                 let set = &rules.ruleset().sets[NAME];
                 for last in 0..16 {
-                    let address: std::net::IpAddr = std::net::Ipv4Addr::new(10, 0, 0, last).into();
+                    let address: IpAddr = std::net::Ipv4Addr::new(10, 0, 0, last).into();
                     let holding = set.elements.keys().filter(|key| match key {
                         Key::Net(net) => net.contains(&address),
                         Key::Address(one) => *one == address,

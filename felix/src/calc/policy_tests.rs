@@ -31,6 +31,13 @@ fn endpoint(host: usize, n: usize, labels: &[&str], profile: bool) -> (String, V
             "endpoint": "p", "interfaceName": format!("tap{n}"),
             "profiles": if profile { json!(["open"]) } else { json!([]) },
             "ipNetworks": [format!("10.65.{host}.{n}/32"), format!("fd65::{host}:{n}/128")],
+            "ports": if n.is_multiple_of(2) {
+                json!([{"name": "http", "protocol": "TCP", "port": 80},
+                    {"name": "web", "protocol": "TCP", "port": 80},
+                    {"name": "http", "protocol": "UDP", "port": 85}])
+            } else {
+                json!([{"name": "http", "protocol": 6, "port": 92}])
+            },
         },
     });
     (format!("{PREFIX}workloadendpoints/openstack/{name}"), value)
@@ -78,6 +85,9 @@ fn any_rule() -> impl Strategy<Value = Value> {
         json!([80]),
         json!([80, "90:91"]),
         json!(["70:85"]),
+        json!(["http"]),
+        json!(["http", "none"]),
+        json!([80, "web", "90:91", "http"]),
     ]);
     (
         action,
@@ -324,6 +334,10 @@ fn holds(desired: &Desired, condition: &Match, packet: &Packet) -> bool {
         Match::Port(End::Destination, protocol, port, yes) => {
             packet.protocol == *protocol && is(yes, packet.port == *port)
         }
+        Match::EndpointPortIn(End::Destination, of, set, yes) => {
+            let wanted = Key::EndpointPort(packet.destination, packet.protocol, packet.port);
+            *of == family && is(yes, has(set, &|key| *key == wanted))
+        }
         Match::PortIn(End::Destination, protocol, set, yes) => {
             let found = has(set, &|key| match key {
                 Key::Ports(first, last) => (*first..=*last).contains(&packet.port),
@@ -478,6 +492,24 @@ fn at_end(
         let mut nets = nets.as_array().unwrap().iter();
         nets.any(|net| net.as_str().unwrap().contains(':') == address.is_ipv6())
     };
+    // A name counts for the endpoints that the rule selects.
+    let named = |name: &str| {
+        anyone(&|endpoint| {
+            let ports = endpoint["spec"]["ports"].as_array().unwrap();
+            let has = |port: &Value| {
+                let protocol = match port["protocol"].as_str() {
+                    Some("TCP") => 6,
+                    Some(_) => 17,
+                    None => port["protocol"].as_u64().unwrap(),
+                };
+                port["name"] == name
+                    && protocol == u64::from(packet.protocol)
+                    && port["port"] == packet.port
+            };
+            let chosen = entity.get("selector");
+            ports.iter().any(has) && chosen.is_none_or(|s| selected(stored, s, endpoint))
+        })
+    };
     let port = |ports: &Value| {
         ports
             .as_array()
@@ -485,10 +517,12 @@ fn at_end(
             .iter()
             .any(|port| match port.as_str() {
                 None => *port == packet.port,
-                Some(range) => {
-                    let (first, last) = range.split_once(':').unwrap();
-                    (first.parse().unwrap()..=last.parse().unwrap()).contains(&packet.port)
-                }
+                Some(text) => match text.split_once(':') {
+                    Some((first, last)) => {
+                        (first.parse().unwrap()..=last.parse().unwrap()).contains(&packet.port)
+                    }
+                    None => named(text),
+                },
             })
     };
     let wanted = |field: &str, holds: &dyn Fn(&Value) -> bool| entity.get(field).is_none_or(holds);

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use calico_model::{
-    EndpointName, Key, Kind, Metadata, Network, RawSpec, Resource, ResourceKey, Spec,
+    EndpointName, EndpointPort, Key, Kind, Metadata, Network, RawSpec, Resource, ResourceKey, Spec,
     WorkloadEndpointSpec,
 };
 use ipnet::IpNet;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::policy::Member;
+use super::policy::{Member, NamedPort};
 use super::types::{Endpoint, EndpointId, Problem, is_interface_name};
 use crate::limits::INTERFACE_PREFIXES_MAX;
 
@@ -68,7 +68,9 @@ pub(super) fn endpoint(
         return Ok(Read::Absent);
     }
     let namespace = resource_key.namespace().unwrap_or_default();
+    let (ports, port_problem) = ports(key, &spec.ports);
     let member = |addresses, local| Member {
+        ports: ports.clone(),
         labels: labels(&metadata, &spec, namespace),
         profiles: spec.profiles.iter().map(|name| profile_key(name)).collect(),
         addresses: networks(addresses),
@@ -78,7 +80,10 @@ pub(super) fn endpoint(
         let (addresses, problem) = addresses(key, &spec);
         return Ok(match problem {
             Some(problem) if addresses.is_empty() => Read::Unreadable(problem),
-            problem => Read::Remote(member(addresses, false), problem.map(left_out)),
+            problem => {
+                let problem = problem.map(left_out).or(port_problem.map(port_left_out));
+                Read::Remote(member(addresses, false), problem)
+            }
         });
     }
     // A role of etcd for one node can write names of that node only, but any value.
@@ -97,6 +102,9 @@ pub(super) fn endpoint(
         (addresses, None) => addresses,
         (_, Some(problem)) => return Err(problem),
     };
+    if let Some(problem) = port_problem {
+        return Err(problem);
+    }
     let member = member(addresses.clone(), true);
     let floating = spec
         .ip_nats
@@ -147,6 +155,11 @@ pub(super) fn listed(
     }
     addresses.sort_unstable();
     addresses.dedup();
+    let (ports, port_problem) = match spec.0.get("ports") {
+        Some(Value::Array(entries)) => listed_ports(key, entries),
+        _ => (Vec::new(), None),
+    };
+    let problem = problem.or(port_problem.map(port_left_out));
     let mut labels = metadata.labels;
     labels.retain(|label, _| !is_taken_on(label));
     let mut profiles: Vec<String> = strings(spec.0.get("profiles"));
@@ -158,9 +171,64 @@ pub(super) fn listed(
         labels,
         profiles: profiles.iter().map(|name| profile_key(name)).collect(),
         addresses,
+        ports,
         local: false,
     };
     Ok((member, problem))
+}
+
+/// Returns the ports that rules can name, sorted and unique, and the problem of the first invalid
+/// one. A port without a name is only a note for other programs.
+fn ports(key: &str, ports: &[EndpointPort]) -> (Vec<NamedPort>, Option<Problem>) {
+    let mut named = Vec::with_capacity(ports.len());
+    let mut problem = None;
+    for (at, port) in ports.iter().enumerate() {
+        if port.name.is_empty() {
+            continue;
+        }
+        let reason = match port.number() {
+            Some(_) if port.port == 0 => "0 is not a port".to_owned(),
+            Some(protocol) => {
+                named.push(NamedPort {
+                    name: port.name.clone(),
+                    protocol,
+                    port: port.port,
+                });
+                continue;
+            }
+            None => format!("{} is not TCP, UDP or SCTP", port.protocol),
+        };
+        let field = format!("spec.ports[{at}]");
+        problem.get_or_insert_with(|| Problem::new(key, field, reason));
+    }
+    named.sort_unstable();
+    named.dedup();
+    (named, problem)
+}
+
+/// Does the same with ports of a HostEndpoint, which may be of any form.
+fn listed_ports(key: &str, entries: &[Value]) -> (Vec<NamedPort>, Option<Problem>) {
+    let mut unreadable = None;
+    let mut read = Vec::with_capacity(entries.len());
+    for (at, entry) in entries.iter().enumerate() {
+        match EndpointPort::deserialize(entry) {
+            Ok(port) => read.push(port),
+            Err(error) => {
+                let field = format!("spec.ports[{at}]");
+                unreadable.get_or_insert_with(|| Problem::new(key, field, error.to_string()));
+                // Keeps the places of the others.
+                read.push(EndpointPort::default());
+            }
+        }
+    }
+    let (named, problem) = ports(key, &read);
+    (named, unreadable.or(problem))
+}
+
+/// Returns the problem of a port, with the measure taken.
+fn port_left_out(problem: Problem) -> Problem {
+    let reason = format!("{}; the other ports count", problem.reason);
+    Problem { reason, ..problem }
 }
 
 fn strings(list: Option<&Value>) -> Vec<String> {

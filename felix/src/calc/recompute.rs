@@ -206,7 +206,7 @@ impl Calculator {
     /// Adds members to the sets of selectors, and removes them.
     fn exchange_members(&mut self, touched: Touched) {
         for (id, changed) in touched.sets {
-            let members = self.index.addresses(&id);
+            let members = self.index.items(&id);
             work::count(changed.len());
             for family in Family::ALL {
                 let name = id.set_name(family);

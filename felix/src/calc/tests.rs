@@ -367,18 +367,16 @@ fn a_rule_that_cannot_be_followed_errs_on_the_closed_side() {
         ("Allow", vec!["accept comment \"ingress[1]\""]),
         (
             "Deny",
-            vec![
-                "drop comment \"spec.ingress[0].destination.ports: named ports are not supported\"",
-            ],
+            vec!["drop comment \"spec.ingress[0].http: matching on HTTP is not supported\""],
         ),
     ] {
-        let rule = json!({"action": action, "protocol": "TCP", "destination": {"ports": ["www"]}});
+        let rule = json!({"action": action, "protocol": "TCP", "http": {"methods": ["GET"]}});
         let profile = json!({"ingress": [rule, {"action": "Allow"}]});
         let ([to, _], problems) = rules_of(&profile);
         assert_eq!(to[..to.len() - 1], rules, "{action}");
         assert_eq!(problems.len(), 1);
         assert!(
-            problems[0].contains("profiles/p: spec.ingress[0].destination.ports: "),
+            problems[0].contains("profiles/p: spec.ingress[0].http: "),
             "{problems:?}"
         );
     }

@@ -1,17 +1,21 @@
 //! Translates the conditions of a rule into nftables matches, in one rule or in several.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use calico_model::{
-    EntityRule, IcmpMatch, Network, Port, Protocol, Rule as Stored, unsupported_in_rule,
+    EntityRule, IcmpMatch, Network, Port, Protocol, Rule as Stored, Selector, unsupported_in_rule,
 };
 use ipnet::IpNet;
 
+use super::names::SetId;
 use super::ruleset::{End, Family, Is, Key, Match, Set, SetKind};
-use super::selection::{Compiled, Unsupported, parse, selection};
+use super::selection::{Compiled, NamedPorts, Unsupported, parse, selection};
 
 /// The protocols that have ports: TCP, UDP, SCTP.
 const WITH_PORTS: [u8; 3] = [6, 17, 132];
+
+type Ranges = Vec<RangeInclusive<u16>>;
 
 /// Returns lists of conditions. The rule matches if all conditions of one list hold; lists of
 /// different families never match the same packet.
@@ -37,17 +41,23 @@ pub(super) fn alternatives(
     let ports = ends.iter().flat_map(|end| end.ports.iter().cloned());
     rest.extend(ports);
     let icmp = icmp(rule, protocol)?;
-    if let Some(protocol) = protocol
-        && rest.is_empty()
-        && icmp.iter().any(Vec::is_empty)
-    {
-        rest.push(Match::Protocol(protocol, Is::Yes));
-    }
+    let has_ports = !rest.is_empty();
+    let is_open = icmp.iter().any(Vec::is_empty);
+    let bare = protocol.filter(|_| !has_ports && is_open);
     rest.extend(not_protocol.map(|protocol| Match::Protocol(protocol, Is::Not)));
     let mut found = Vec::new();
     for addresses in by_family(rule.ip_version, &ends) {
+        // A condition on the number of a port implies the protocol.
+        let implied = addresses
+            .iter()
+            .any(|m| matches!(m, Match::Port(..) | Match::PortIn(..)));
+        let bare = bare.filter(|_| !implied);
+        let bare: Vec<Match> = bare
+            .map(|protocol| Match::Protocol(protocol, Is::Yes))
+            .into_iter()
+            .collect();
         for icmp in &icmp {
-            found.push([&*addresses, &*rest, icmp].concat());
+            found.push([&*addresses, &*bare, &*rest, icmp].concat());
         }
     }
     Ok(found)
@@ -133,7 +143,10 @@ struct Entity {
     not_nets: Vec<IpNet>,
     /// Conditions on the address by family, `None` if it cannot match.
     addresses: [Option<Vec<Match>>; 2],
+    /// Conditions on numbers of ports.
     ports: Vec<Match>,
+    /// Conditions on names of ports by family, as alternatives that never match the same packet.
+    named: [Vec<Vec<Match>>; 2],
 }
 
 impl Entity {
@@ -155,9 +168,13 @@ impl Entity {
             nets: nets(&entity.nets),
             not_nets: nets(&entity.not_nets),
             addresses: [None, None],
-            ports: ports(end, entity, protocol, compiled).map_err(at)?,
+            ports: Vec::new(),
+            named: [vec![Vec::new()], vec![Vec::new()]],
         };
         let wanted = selection(entity, namespace).map_err(at)?;
+        found
+            .take_ports(entity, protocol, wanted.as_ref(), compiled)
+            .map_err(at)?;
         let wanted = wanted.map(|selector| compiled.use_selector(selector));
         let unwanted = match &*entity.not_selector {
             "" => None,
@@ -176,6 +193,54 @@ impl Entity {
             found.addresses[place] = Some(matches);
         }
         Ok(found)
+    }
+
+    /// Adds the conditions on ports. A name stands for the ports with this name of the selected
+    /// endpoints, or of all endpoints without a selector.
+    fn take_ports(
+        &mut self,
+        entity: &EntityRule,
+        protocol: Option<u8>,
+        selected: Option<&Selector>,
+        compiled: &mut Compiled,
+    ) -> Result<(), Unsupported> {
+        for (field, ports, is) in [
+            ("ports", &entity.ports, Is::Yes),
+            ("notPorts", &entity.not_ports, Is::Not),
+        ] {
+            if ports.is_empty() {
+                continue;
+            }
+            let Some(protocol) = protocol.filter(|number| WITH_PORTS.contains(number)) else {
+                let reason = "ports are for the protocols TCP, UDP and SCTP";
+                return Err(Unsupported::new(field, reason));
+            };
+            let (ranges, names) = merged(field, ports)?;
+            let mut number = |is| number_match(self.end, protocol, &ranges, is, compiled);
+            match (ranges.is_empty(), is) {
+                (true, _) => {}
+                (false, Is::Yes) if !names.is_empty() => {
+                    let (yes, not) = (number(Is::Yes), number(Is::Not));
+                    let id = name_set(names, protocol, selected, compiled)?;
+                    for (family, named) in Family::ALL.into_iter().zip(&mut self.named) {
+                        let name = id.set_name(family);
+                        let name = Match::EndpointPortIn(self.end, family, name, Is::Yes);
+                        *named = vec![vec![yes.clone()], vec![name, not.clone()]];
+                    }
+                    continue;
+                }
+                (false, is) => self.ports.push(number(is)),
+            }
+            if names.is_empty() {
+                continue;
+            }
+            let id = name_set(names, protocol, selected, compiled)?;
+            for (family, named) in Family::ALL.into_iter().zip(&mut self.named) {
+                let name = Match::EndpointPortIn(self.end, family, id.set_name(family), is);
+                named.iter_mut().for_each(|one| one.push(name.clone()));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the conditions on ranges. A rule with ranges of one family only applies to that
@@ -220,16 +285,26 @@ fn by_family(version: Option<u8>, ends: &[Entity; 2]) -> Vec<Vec<Match>> {
         if !given && version.is_some() {
             continue;
         }
-        let mut matches: Vec<Match> = [&**source, destination].concat();
-        // A condition on an address implies the family.
-        let asks = |m: &Match| matches!(m, Match::InNet(..) | Match::InSet(..));
-        let implied = matches.iter().any(asks);
-        let bare = matches.is_empty() && !given;
-        matches.retain(|m| !matches!(m, Match::Family(_)));
-        if !implied && !bare {
-            matches.push(Match::Family(family));
+        let pairs = ends[0].named[place].iter();
+        let pairs =
+            pairs.flat_map(|one| ends[1].named[place].iter().map(move |other| (one, other)));
+        for (from, to) in pairs {
+            let mut matches: Vec<Match> = [&**source, destination, from, to].concat();
+            // A condition on an address implies the family.
+            let asks = |m: &Match| {
+                matches!(
+                    m,
+                    Match::InNet(..) | Match::InSet(..) | Match::EndpointPortIn(..)
+                )
+            };
+            let implied = matches.iter().any(asks);
+            let bare = matches.is_empty() && !given;
+            matches.retain(|m| !matches!(m, Match::Family(_)));
+            if !implied && !bare {
+                matches.push(Match::Family(family));
+            }
+            found.push(matches);
         }
-        found.push(matches);
     }
     if found.iter().all(Vec::is_empty) {
         found.truncate(1);
@@ -242,52 +317,54 @@ fn nets(given: &[Network]) -> Vec<IpNet> {
     IpNet::aggregate(&given.iter().map(|net| net.0.trunc()).collect())
 }
 
-fn ports(
+/// Returns the condition that a port is in these ranges, or is not.
+fn number_match(
     end: End,
-    entity: &EntityRule,
-    protocol: Option<u8>,
+    protocol: u8,
+    ranges: &[RangeInclusive<u16>],
+    is: Is,
     compiled: &mut Compiled,
-) -> Result<Vec<Match>, Unsupported> {
-    let mut matches = Vec::new();
-    for (field, ports, is) in [
-        ("ports", &entity.ports, Is::Yes),
-        ("notPorts", &entity.not_ports, Is::Not),
-    ] {
-        if ports.is_empty() {
-            continue;
+) -> Match {
+    match ranges {
+        [one] if one.start() == one.end() => Match::Port(end, protocol, *one.start(), is),
+        _ => {
+            let keys = ranges
+                .iter()
+                .map(|range| Key::Ports(*range.start(), *range.end()));
+            let name = compiled.use_set("ports-", Set::of(SetKind::Ports, keys));
+            Match::PortIn(end, protocol, name, is)
         }
-        let Some(protocol) = protocol.filter(|number| WITH_PORTS.contains(number)) else {
-            let reason = "ports are for the protocols TCP, UDP and SCTP";
-            return Err(Unsupported::new(field, reason));
-        };
-        let ranges = merged(field, ports)?;
-        let found = match &*ranges {
-            [one] if one.start() == one.end() => Match::Port(end, protocol, *one.start(), is),
-            _ => {
-                let keys = ranges
-                    .iter()
-                    .map(|range| Key::Ports(*range.start(), *range.end()));
-                let name = compiled.use_set("ports-", Set::of(SetKind::Ports, keys));
-                Match::PortIn(end, protocol, name, is)
-            }
-        };
-        matches.push(found);
     }
-    Ok(matches)
 }
 
-/// Returns the ports as ranges in order that neither overlap nor touch.
-fn merged(field: &str, ports: &[Port]) -> Result<Vec<RangeInclusive<u16>>, Unsupported> {
+/// Returns the set of the ports with these names.
+fn name_set(
+    names: BTreeSet<String>,
+    protocol: u8,
+    selected: Option<&Selector>,
+    compiled: &mut Compiled,
+) -> Result<SetId, Unsupported> {
+    let selector = selected.map_or_else(|| parse("selector", ""), |one| Ok(one.clone()))?;
+    Ok(compiled.use_ports(selector, NamedPorts { protocol, names }))
+}
+
+/// Returns the numbers of ports as ranges in order that neither overlap nor touch, and the names.
+fn merged(field: &str, ports: &[Port]) -> Result<(Ranges, BTreeSet<String>), Unsupported> {
     let mut ranges = Vec::with_capacity(ports.len());
+    let mut names = BTreeSet::new();
     for (at, port) in ports.iter().enumerate() {
+        if port.is_name() {
+            names.insert(port.to_string());
+            continue;
+        }
         let Some(range) = port.range() else {
-            let reason = format!("{port} is neither a port nor a range");
+            let reason = format!("{port} is neither a port, a range nor the name of a port");
             return Err(Unsupported::new(format!("{field}[{at}]"), reason));
         };
         ranges.push(range);
     }
     ranges.sort_unstable_by_key(|range| (*range.start(), *range.end()));
-    let mut merged: Vec<RangeInclusive<u16>> = Vec::with_capacity(ranges.len());
+    let mut merged: Ranges = Vec::with_capacity(ranges.len());
     for range in ranges {
         match merged.last_mut() {
             Some(last) if u32::from(*range.start()) <= u32::from(*last.end()) + 1 => {
@@ -297,5 +374,5 @@ fn merged(field: &str, ports: &[Port]) -> Result<Vec<RangeInclusive<u16>>, Unsup
             _ => merged.push(range),
         }
     }
-    Ok(merged)
+    Ok((merged, names))
 }

@@ -36,6 +36,6 @@ pub use ruleset::{
     Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Match, Rule, Ruleset, Set,
     SetKind, Side, TupleDirection, Value, Verdict,
 };
-pub use selection::{Compiled, Unsupported, subjects};
+pub use selection::{Compiled, NamedPorts, Selected, Unsupported, subjects};
 pub use text::{rule_text, table_text};
 pub use translate::floating;

@@ -4,12 +4,13 @@ use calico_model::Selector;
 use sha2::{Digest, Sha224, Sha256};
 
 use super::ruleset::Family;
+use super::selection::NamedPorts;
 use crate::limits::{CHAIN_NAME_OCTETS_MAX, SET_NAME_OCTETS_MAX};
 
 /// Octets of a hash in a name: enough that names never collide.
 const HASH_OCTETS: usize = 16;
 
-/// The id of the set of endpoints of a selector, computed as in Calico.
+/// The id of the set of endpoints of a selector, computed as in Calico, or of their named ports.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SetId(String);
 
@@ -18,6 +19,13 @@ impl SetId {
     pub fn of(selector: &Selector) -> Self {
         let hash = Sha224::digest(format!("s:{selector}"));
         Self(format!("s:{}", base64url(&hash)))
+    }
+
+    /// Returns the id of the ports with these names of a selector's endpoints.
+    pub(super) fn of_ports(selector: &Selector, ports: &NamedPorts) -> Self {
+        let names: Vec<&str> = ports.names.iter().map(String::as_str).collect();
+        let text = format!("n:{} {} {selector}", ports.protocol, names.join(" "));
+        Self(format!("n:{}", base64url(&Sha224::digest(text))))
     }
 
     /// Returns the id.

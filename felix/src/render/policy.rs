@@ -10,7 +10,7 @@ use super::conditions::alternatives;
 use super::encapsulation;
 use super::names::{SetId, chain_name, short_hash};
 use super::ruleset::{Action, Chain, Rule, Set, Verdict};
-use super::selection::{Compiled, Unsupported};
+use super::selection::{Compiled, NamedPorts, Selected, Unsupported};
 use crate::limits::LOG_PREFIX;
 
 /// A direction of traffic, from the view of the workload.
@@ -129,7 +129,7 @@ impl Compiled {
             name: chain_name(direction.letters().0, id),
             chain: Arc::default(),
             passes: false,
-            selectors: BTreeMap::new(),
+            selected: BTreeMap::new(),
             sets: BTreeMap::new(),
             encapsulation: None,
             unsupported: Vec::new(),
@@ -151,7 +151,21 @@ impl Compiled {
 
     pub(super) fn use_selector(&mut self, selector: Selector) -> SetId {
         let id = SetId::of(&selector);
-        self.selectors.insert(id.clone(), selector);
+        let selected = Selected {
+            selector,
+            ports: None,
+        };
+        self.selected.insert(id.clone(), selected);
+        id
+    }
+
+    pub(super) fn use_ports(&mut self, selector: Selector, ports: NamedPorts) -> SetId {
+        let id = SetId::of_ports(&selector, &ports);
+        let selected = Selected {
+            selector,
+            ports: Some(ports),
+        };
+        self.selected.insert(id.clone(), selected);
         id
     }
 

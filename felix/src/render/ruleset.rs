@@ -183,6 +183,9 @@ pub enum Match {
     PortIn(End, u8, String, Is),
     /// It is TCP, and the pair of destination address and port is in a set of the family.
     ServiceIn(Family, String),
+    /// The triple of an address, the protocol and the port at the same end is in a set of the family,
+    /// or is not.
+    EndpointPortIn(End, Family, String, Is),
     /// It is ICMP of the family, and of this type, or is not.
     IcmpType(Family, u8, Is),
     /// It is ICMP of the family, and of this code, or is not.
@@ -358,6 +361,8 @@ pub enum SetKind {
     Ports,
     /// Addresses with ports.
     Service(Family),
+    /// Addresses with protocols and ports.
+    EndpointPort(Family),
     /// A map of addresses to addresses.
     AddressMap(Family),
     /// A map of pairs of addresses to addresses.
@@ -383,6 +388,8 @@ pub enum Key {
     Ports(u16, u16),
     /// An address with a port.
     Service(IpAddr, u16),
+    /// An address with a protocol and a port.
+    EndpointPort(IpAddr, u8, u16),
     /// A source and a destination address, of one family.
     AddressPair(IpAddr, IpAddr),
 }

@@ -1,6 +1,6 @@
 //! Selects the endpoints of a policy or of an end of a rule, and holds compiled rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -39,6 +39,24 @@ impl fmt::Display for Unsupported {
     }
 }
 
+/// The members of a set: the addresses of a selector's endpoints, or ports of these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selected {
+    /// The endpoints.
+    pub selector: Selector,
+    /// Their ports with these names, each with an address; `None`: their addresses.
+    pub ports: Option<NamedPorts>,
+}
+
+/// Ports by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPorts {
+    /// The protocol of the ports.
+    pub protocol: u8,
+    /// Their names.
+    pub names: BTreeSet<String>,
+}
+
 /// The rules of one direction of a policy or profile, as a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compiled {
@@ -48,8 +66,8 @@ pub struct Compiled {
     pub chain: Arc<Chain>,
     /// Whether a rule has the action `Pass`.
     pub passes: bool,
-    /// The selectors in its rules.
-    pub selectors: BTreeMap<SetId, Selector>,
+    /// The sets of endpoints in its rules.
+    pub selected: BTreeMap<SetId, Selected>,
     /// The sets of ranges in its rules.
     pub sets: BTreeMap<String, Arc<Set>>,
     /// Its rules that explicitly allow a workload to send encapsulated packets.

@@ -193,6 +193,12 @@ impl Display for Match {
                 write!(f, "{name} {end}port {is}@{set}")
             }
             Self::ServiceIn(family, set) => write!(f, "{family} daddr . tcp dport @{set}"),
+            Self::EndpointPortIn(end, family, set, is) => {
+                write!(
+                    f,
+                    "{family} {end}addr . meta l4proto . th {end}port {is}@{set}"
+                )
+            }
             Self::IcmpType(Family::V4, kind, is) => write!(f, "icmp type {is}{kind}"),
             Self::IcmpType(Family::V6, kind, is) => write!(f, "icmpv6 type {is}{kind}"),
             Self::IcmpCode(Family::V4, code, is) => write!(f, "icmp code {is}{code}"),
@@ -255,6 +261,8 @@ impl Display for SetKind {
             Self::Ports => "inet_service",
             Self::Service(Family::V4) => "ipv4_addr . inet_service",
             Self::Service(Family::V6) => "ipv6_addr . inet_service",
+            Self::EndpointPort(Family::V4) => "ipv4_addr . inet_proto . inet_service",
+            Self::EndpointPort(Family::V6) => "ipv6_addr . inet_proto . inet_service",
             Self::AddressMap(Family::V4) => "ipv4_addr : ipv4_addr",
             Self::AddressMap(Family::V6) => "ipv6_addr : ipv6_addr",
             Self::AddressPairMap(Family::V4) => "ipv4_addr . ipv4_addr : ipv4_addr",
@@ -274,6 +282,10 @@ impl Display for Key {
             Self::Net(net) => net.fmt(f),
             Self::Ports(first, last) => PortRange((*first, *last)).fmt(f),
             Self::Service(address, port) => write!(f, "{address} . {port}"),
+            Self::EndpointPort(address, protocol, port) => match protocol_name(*protocol) {
+                Some(name) => write!(f, "{address} . {name} . {port}"),
+                None => write!(f, "{address} . {protocol} . {port}"),
+            },
             Self::AddressPair(source, destination) => write!(f, "{source} . {destination}"),
             Self::Icmpv6Type(code) => match icmpv6_name(*code) {
                 Some(name) => f.write_str(name),

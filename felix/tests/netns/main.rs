@@ -9,6 +9,7 @@ mod gateway;
 mod guard;
 mod host_traffic;
 mod icmp_errors;
+mod named_ports;
 mod network_set;
 mod outgoing;
 mod packets;

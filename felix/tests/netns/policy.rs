@@ -86,7 +86,7 @@ fn default_group(host: &Host, name: &str) {
 }
 
 /// Starts a TCP echo server in a workload, which serves until its listener is dropped.
-fn serve(workload: &Workload, port: u16) -> TcpListener {
+pub(crate) fn serve(workload: &Workload, port: u16) -> TcpListener {
     let listener = workload
         .namespace
         .within(|| TcpListener::bind(("::", port)).unwrap());
@@ -103,7 +103,7 @@ fn serve(workload: &Workload, port: u16) -> TcpListener {
     listener
 }
 
-fn connect(from: &Workload, to: &str, port: u16, within: Duration) -> Option<TcpStream> {
+pub(crate) fn connect(from: &Workload, to: &str, port: u16, within: Duration) -> Option<TcpStream> {
     let address = SocketAddr::new(to.parse().unwrap(), port);
     let connect = || TcpStream::connect_timeout(&address, within).ok();
     let stream = from.namespace.within(connect)?;
@@ -111,13 +111,13 @@ fn connect(from: &Workload, to: &str, port: u16, within: Duration) -> Option<Tcp
     Some(stream)
 }
 
-fn reaches(from: &Workload, to: &str, port: u16) -> bool {
+pub(crate) fn reaches(from: &Workload, to: &str, port: u16) -> bool {
     connect(from, to, port, SOON).is_some_and(|stream| echoes(&stream))
 }
 
 /// Returns whether the connection is dropped by the host: its packets enter the host and do not
 /// leave it. Silence alone would prove nothing.
-fn is_cut_off(from: &Workload, to: &str, port: u16) -> bool {
+pub(crate) fn is_cut_off(from: &Workload, to: &str, port: u16) -> bool {
     let address = SocketAddr::new(to.parse().unwrap(), port);
     is_dropped(address.ip(), &format!("tcp dport {port}"), |within| {
         let connect = || TcpStream::connect_timeout(&address, within);

@@ -211,6 +211,9 @@ fn with_policies() -> Ruleset {
         {"action": "Allow", "protocol": 50},
         {"action": "Allow", "protocol": "UDP", "destination": {"ports": [53, 4789, 6081, "6000:7000"],
          "selector": "has(web)"}},
+        {"action": "Allow", "protocol": "TCP", "source": {"ports": ["http"]},
+         "destination": {"ports": [443, "http", "8000:8010"], "selector": "has(web)"}},
+        {"action": "Deny", "protocol": "UDP", "destination": {"notPorts": ["dns", 53]}},
     ]);
     let rules: Vec<calico_model::Rule> = serde_json::from_value(rules).unwrap();
     let mut inputs = RuleInputs {
@@ -235,9 +238,15 @@ fn with_policies() -> Ruleset {
             encapsulation.push(name);
         }
         inputs.sets.extend(chain.sets);
-        for id in chain.selectors.keys() {
+        for (id, selected) in &chain.selected {
             for (family, text) in [(Family::V4, "10.65.0.2"), (Family::V6, "fd65::2")] {
-                let set = Set::of(SetKind::Address(family), [member(text)]);
+                let set = match &selected.ports {
+                    None => Set::of(SetKind::Address(family), [member(text)]),
+                    Some(ports) => {
+                        let key = Key::EndpointPort(text.parse().unwrap(), ports.protocol, 8080);
+                        Set::of(SetKind::EndpointPort(family), [key])
+                    }
+                };
                 inputs.sets.insert(id.set_name(family), set.into());
             }
         }

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use calico_model::Selector;
 use ipnet::IpNet;
 
-use super::super::members::Networks;
+use super::super::members::{Item, Items, Networks};
 use super::anchors::{Anchor, Anchors, Labels};
 use super::pool::Pool;
-use crate::render::SetId;
+use crate::render::{Selected, SetId};
 use crate::work;
 
 /// A workload endpoint of any host, a host endpoint or a network set, in the form that rules need.
@@ -27,8 +27,18 @@ pub(crate) struct Member {
     pub(crate) profiles: Vec<String>,
     /// Its addresses, each as a network of one, or its networks.
     pub(crate) addresses: Vec<IpNet>,
+    /// Its named ports.
+    pub(crate) ports: Vec<NamedPort>,
     /// Whether it is a workload endpoint of this host.
     pub(crate) local: bool,
+}
+
+/// A port of an endpoint with a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct NamedPort {
+    pub(crate) name: String,
+    pub(crate) protocol: u8,
+    pub(crate) port: u16,
 }
 
 /// The data of a list of rules that the index needs.
@@ -36,8 +46,8 @@ pub(crate) struct Member {
 pub(crate) struct List {
     /// The endpoints that it applies to; if `None`, those that name it.
     pub(crate) subjects: Option<Selector>,
-    /// The selectors in its rules.
-    pub(crate) selectors: BTreeMap<SetId, Selector>,
+    /// The sets of endpoints in its rules.
+    pub(crate) selected: BTreeMap<SetId, Selected>,
     /// Labels inherited by the endpoints that name it.
     pub(crate) labels: BTreeMap<String, String>,
 }
@@ -51,6 +61,7 @@ pub(crate) struct Index {
     /// Labels shared by endpoints, such as those of one deployment, stored once.
     labels: Pool<Labels>,
     profiles: Pool<Vec<String>>,
+    ports: Pool<Vec<NamedPort>>,
     lists: BTreeMap<Arc<str>, Kept>,
     /// The subjects of lists.
     subjects: Anchors<Arc<str>>,
@@ -92,8 +103,8 @@ struct Due {
 pub(crate) struct Touched {
     /// Keys of local endpoints that use other lists now, or changed lists.
     pub(crate) endpoints: BTreeSet<String>,
-    /// Sets, with the added or removed addresses.
-    pub(crate) sets: BTreeMap<SetId, BTreeSet<IpNet>>,
+    /// Sets, with the added or removed members.
+    pub(crate) sets: BTreeMap<SetId, BTreeSet<Item>>,
 }
 
 impl Touched {
@@ -110,6 +121,7 @@ struct Entry {
     labels: Arc<Labels>,
     profiles: Arc<Vec<String>>,
     addresses: Box<[IpNet]>,
+    ports: Arc<Vec<NamedPort>>,
     local: bool,
 }
 
@@ -118,18 +130,19 @@ impl Entry {
         *self.own_labels == member.labels
             && *self.profiles == member.profiles
             && *self.addresses == *member.addresses
+            && *self.ports == member.ports
             && self.local == member.local
     }
 }
 
-/// The addresses of the endpoints that a selector selects.
+/// The addresses or ports of the endpoints that a selector selects.
 #[derive(Clone, Debug)]
 struct Members {
-    selector: Selector,
+    selected: Selected,
     anchor: Anchor,
     /// Number of lists in use that need it.
     users: usize,
-    addresses: Networks,
+    items: Items,
 }
 
 impl Index {
@@ -173,8 +186,8 @@ impl Index {
         };
         if self.users.contains_key(key) {
             // Sets that are still needed are not created again.
-            self.ask(list.as_ref().map(|list| &list.selectors));
-            self.ask_no_more(old.as_ref().map(|list| &list.selectors));
+            self.ask(list.as_ref().map(|list| &list.selected));
+            self.ask_no_more(old.as_ref().map(|list| &list.selected));
         }
         let labels = |list: &Option<List>| list.as_ref().map(|list| list.labels.clone());
         let relabeled = labels(&old).unwrap_or_default() != labels(&list).unwrap_or_default();
@@ -237,8 +250,8 @@ impl Index {
     }
 
     /// Returns the members of a set; `None` if no list in use needs it.
-    pub(crate) fn addresses(&self, set: &SetId) -> Option<&Networks> {
-        self.sets.get(set).map(|set| &set.addresses)
+    pub(crate) fn items(&self, set: &SetId) -> Option<&Items> {
+        self.sets.get(set).map(|set| &set.items)
     }
 
     /// Processes all changes since the last call. Returns the parts that may have changed.
@@ -263,11 +276,13 @@ impl Index {
     fn entry(&mut self, member: Member) -> Entry {
         let own_labels = self.labels.share(member.labels);
         let profiles = self.profiles.share(member.profiles);
+        let ports = self.ports.share(member.ports);
         Entry {
             labels: self.inherited(&own_labels, &profiles),
             own_labels,
             profiles,
             addresses: member.addresses.into(),
+            ports,
             local: member.local,
         }
     }
@@ -299,6 +314,7 @@ impl Index {
         if let Some(old) = old {
             local |= old.local;
             self.profiles.give_back(old.profiles);
+            self.ports.give_back(old.ports);
             self.labels.give_back(old.own_labels);
             self.labels.give_back(old.labels);
         }
@@ -307,7 +323,7 @@ impl Index {
         }
     }
 
-    /// Replaces the addresses of an endpoint in the sets by those of `entry`.
+    /// Replaces the members that an endpoint contributes to the sets by those of `entry`.
     fn exchange_addresses(&mut self, key: &str, entry: Option<&Entry>) {
         let old = self.members.get(key);
         let mut ids = Vec::new();
@@ -331,7 +347,6 @@ impl Index {
             if gone == come {
                 continue;
             }
-            let (gone, come) = (gone.to_vec(), come.to_vec());
             let changed = set.exchange(&gone, &come);
             if !changed.is_empty() {
                 self.touched
@@ -437,23 +452,26 @@ impl Index {
         }
     }
 
-    fn ask_of(&mut self, list: &str, act: fn(&mut Self, Option<&BTreeMap<SetId, Selector>>)) {
+    fn ask_of(&mut self, list: &str, act: fn(&mut Self, Option<&BTreeMap<SetId, Selected>>)) {
         let kept = self.lists.get(list);
-        let selectors = kept.map(|kept| kept.list.selectors.clone());
-        act(self, selectors.as_ref());
+        let selected = kept.map(|kept| kept.list.selected.clone());
+        act(self, selected.as_ref());
     }
 
-    fn ask(&mut self, selectors: Option<&BTreeMap<SetId, Selector>>) {
-        for (id, selector) in selectors.into_iter().flatten() {
+    fn ask(&mut self, selected: Option<&BTreeMap<SetId, Selected>>) {
+        for (id, selected) in selected.into_iter().flatten() {
             if let Some(set) = self.sets.get_mut(id) {
                 set.users += 1;
                 continue;
             }
             let set = Members {
-                selector: selector.clone(),
-                anchor: self.asked.insert(id, selector),
+                selected: selected.clone(),
+                anchor: self.asked.insert(id, &selected.selector),
                 users: 1,
-                addresses: Networks::default(),
+                items: match selected.ports {
+                    None => Items::Nets(Networks::default()),
+                    Some(_) => Items::Ports(BTreeMap::new()),
+                },
             };
             self.sets.insert(id.clone(), set);
             self.due.sets.insert(id.clone());
@@ -468,7 +486,7 @@ impl Index {
         for id in due {
             self.touched.sets.entry(id.clone()).or_default();
             if let Some(set) = self.sets.get(&id) {
-                asked.insert(&id, &set.selector);
+                asked.insert(&id, &set.selected.selector);
             }
         }
         if asked.is_empty() {
@@ -482,7 +500,7 @@ impl Index {
                 self.checks += ids.len() as u64;
                 ids.retain(|id| {
                     let set = self.sets.get(*id);
-                    set.is_some_and(|set| set.selector.matches(&entry.labels))
+                    set.is_some_and(|set| set.selected.selector.matches(&entry.labels))
                 });
                 ids
             });
@@ -491,15 +509,15 @@ impl Index {
                     continue;
                 };
                 work::count(1);
-                let come = set.exchange(&[], &entry.addresses);
+                let come = set.exchange(&[], &set.items_of(entry));
                 let touched = self.touched.sets.get_mut(*id);
                 touched.into_iter().for_each(|set| set.extend(&come));
             }
         }
     }
 
-    fn ask_no_more(&mut self, selectors: Option<&BTreeMap<SetId, Selector>>) {
-        for id in selectors.into_iter().flat_map(BTreeMap::keys) {
+    fn ask_no_more(&mut self, selected: Option<&BTreeMap<SetId, Selected>>) {
+        for id in selected.into_iter().flat_map(BTreeMap::keys) {
             let Some(set) = self.sets.get_mut(id) else {
                 continue;
             };
@@ -513,26 +531,43 @@ impl Index {
                     .sets
                     .entry(id.clone())
                     .or_default()
-                    .extend(gone.addresses.into_nets());
+                    .extend(gone.items.into_items());
             }
         }
     }
 }
 
 impl Members {
-    /// Returns the addresses that an endpoint contributes.
-    fn of<'e>(&self, entry: Option<&'e Entry>) -> &'e [IpNet] {
+    /// Returns the members that an endpoint contributes.
+    fn of(&self, entry: Option<&Entry>) -> Vec<Item> {
         match entry {
-            Some(entry) if self.selector.matches(&entry.labels) => &entry.addresses,
-            _ => &[],
+            Some(entry) if self.selected.selector.matches(&entry.labels) => self.items_of(entry),
+            _ => Vec::new(),
         }
     }
 
-    /// Updates the counts of addresses. Returns those that were added or removed.
-    fn exchange(&mut self, gone: &[IpNet], come: &[IpNet]) -> Vec<IpNet> {
+    /// Returns the members that a selected endpoint contributes, in order.
+    fn items_of(&self, entry: &Entry) -> Vec<Item> {
+        let Some(wanted) = &self.selected.ports else {
+            return entry.addresses.iter().copied().map(Item::Net).collect();
+        };
+        let ports = entry
+            .ports
+            .iter()
+            .filter(|port| port.protocol == wanted.protocol && wanted.names.contains(&port.name));
+        let items = ports.flat_map(|port| {
+            let addresses = entry.addresses.iter();
+            addresses.map(|net| Item::Port(net.addr(), port.protocol, port.port))
+        });
+        // Two names may have the same port.
+        items.collect::<BTreeSet<Item>>().into_iter().collect()
+    }
+
+    /// Updates the counts of members. Returns those that were added or removed.
+    fn exchange(&mut self, gone: &[Item], come: &[Item]) -> Vec<Item> {
         let mut changed = Vec::new();
-        changed.extend(come.iter().filter(|net| self.addresses.add(**net)));
-        changed.extend(gone.iter().filter(|net| self.addresses.remove(net)));
+        changed.extend(come.iter().filter(|item| self.items.add(**item)));
+        changed.extend(gone.iter().filter(|item| self.items.remove(item)));
         changed
     }
 }

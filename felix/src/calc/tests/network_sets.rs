@@ -19,7 +19,7 @@ fn set(labels: &Value, nets: &Value) -> Value {
 fn elements(calculator: &mut Calculator) -> Vec<String> {
     let desired = calculator.recomputed();
     let sets = desired.rules().sets.iter();
-    let sets = sets.filter(|(name, _)| name.contains("0s-"));
+    let sets = sets.filter(|(name, _)| name.contains("0s-") || name.contains("0n-"));
     sets.flat_map(|(_, set)| set.elements.keys().map(ToString::to_string))
         .collect()
 }
@@ -111,4 +111,80 @@ fn unreadable_network_is_reported_and_the_others_count() {
     let mended = set(&labels, &json!(["192.0.2.0/25"]));
     assert_eq!(change(&mut calculator, &name, Some(&mended)), None);
     assert_eq!(elements(&mut calculator), ["192.0.2.0/25"]);
+}
+
+/// Returns the endpoint `b` of another host with these ports.
+fn with_ports(ports: &Value) -> Value {
+    let mut value = endpoint(
+        "r1-c08",
+        "b",
+        "cali2",
+        &["10.65.0.2/32", "fd65::2/128"],
+        &[],
+    );
+    value["spec"]["ports"] = ports.clone();
+    value
+}
+
+#[test]
+fn named_port_has_the_ports_of_selected_endpoints() {
+    let rule = json!({"action": "Allow", "protocol": "TCP", "source": {"selector": "all()"},
+        "destination": {"ports": ["http", "web"]}});
+    let mut calculator = policed(&rule);
+    let key_b = endpoint_key("b");
+    let ports = |http: u16| {
+        json!([
+            {"name": "http", "protocol": "TCP", "port": http},
+            {"name": "web", "protocol": "tcp", "port": http},
+            {"name": "http", "protocol": "UDP", "port": 53},
+            {"name": "other", "protocol": "TCP", "port": 1},
+            {"name": "", "protocol": "none", "port": 1, "hostPort": 0},
+        ])
+    };
+    let of_port = |calculator: &mut Calculator| {
+        let elements = elements(calculator).into_iter();
+        let elements = elements.filter(|one| one.contains(" . "));
+        elements.collect::<Vec<String>>()
+    };
+    for (http, expected) in [
+        (80, ["10.65.0.2 . tcp . 80", "fd65::2 . tcp . 80"]),
+        (81, ["10.65.0.2 . tcp . 81", "fd65::2 . tcp . 81"]),
+    ] {
+        let value = with_ports(&ports(http));
+        assert_eq!(change(&mut calculator, &key_b, Some(&value)), None);
+        assert_eq!(of_port(&mut calculator), expected);
+    }
+    change(&mut calculator, &key_b, None);
+    assert_eq!(of_port(&mut calculator), [""; 0]);
+
+    // A host endpoint has named ports, too.
+    let name = key("hostendpoints", "h");
+    let value = json!({"spec": {"node": "x", "expectedIPs": ["192.0.2.1"],
+        "ports": [{"name": "http", "protocol": "TCP", "port": 7}, {"name": "web", "port": "x"}]}});
+    let problem = change(&mut calculator, &name, Some(&value)).expect("the second port");
+    assert!(problem.what().contains("spec.ports[1]"), "{problem}");
+    assert_eq!(of_port(&mut calculator), ["192.0.2.1 . tcp . 7"]);
+}
+
+#[test]
+fn invalid_named_port_is_reported() {
+    let mut calculator = policed(&json!({"action": "Allow"}));
+    for (ports, words) in [
+        (
+            json!([{"name": "a", "protocol": "ICMP", "port": 1}]),
+            "not TCP, UDP or SCTP",
+        ),
+        (json!([{"name": "a", "port": 1}]), "not TCP, UDP or SCTP"),
+        (json!([{"name": "a", "protocol": "TCP"}]), "0 is not a port"),
+    ] {
+        let value = with_ports(&ports);
+        let problem = change(&mut calculator, &endpoint_key("b"), Some(&value)).expect("invalid");
+        assert!(problem.what().contains(words), "{problem}");
+        let mut own = open("a", "cali1", &["10.65.0.9/32"]);
+        own["spec"]["ports"] = ports;
+        let problem = change(&mut calculator, &endpoint_key("a"), Some(&own)).expect("invalid");
+        assert!(problem.what().contains(words), "{problem}");
+        let desired = calculator.recomputed();
+        assert!(desired.routes.contains_key(&"10.65.0.1".parse().unwrap()));
+    }
 }

@@ -199,6 +199,26 @@ impl Host {
         self.put(&key(pod), &value);
     }
 
+    /// Writes an endpoint that anything may pass, with changes of its spec.
+    pub(crate) fn endpoint_with(&self, n: u8, labels: &Value, spec: &Value) {
+        let pod = format!("p{n}");
+        let mut value = json!({
+            "kind": "WorkloadEndpoint", "apiVersion": "projectcalico.org/v3",
+            "metadata": {
+                "name": format!("n1-k8s-{pod}-eth0"), "namespace": "ns", "labels": labels,
+            },
+            "spec": {
+                "orchestrator": "k8s", "node": "n1", "pod": pod, "endpoint": "eth0",
+                "interfaceName": format!("cali{n}"), "profiles": OPEN,
+                "ipNetworks": [format!("10.65.0.{n}/32"), format!("fd65::{n}/128")],
+            },
+        });
+        for (field, setting) in spec.as_object().into_iter().flatten() {
+            value["spec"][field] = setting.clone();
+        }
+        self.put(&key(&pod), &value);
+    }
+
     pub(crate) fn configure(&self, spec: &Value) {
         self.put(
             &format!("{RESOURCES}felixconfigurations/default"),
