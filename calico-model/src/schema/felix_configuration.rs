@@ -46,6 +46,7 @@ const SETTINGS: Fields = settings! {
         "metadataAddr"
         "metadataPort"
         "natOutgoingAddress"
+        "natOutgoingExclusions"
         "natPortRange"
         "openstackRegion"
         "reportingInterval"
@@ -54,6 +55,7 @@ const SETTINGS: Fields = settings! {
         "allowVXLANPacketsFromWorkloads"
         "externalNodesList"
         "vxlanPort"
+        "workloadSourceSpoofing"
     in_part
         "vxlanEnabled"
         "no VXLAN device is made. true only turns on the check that VXLAN packets to the host come \
@@ -174,7 +176,6 @@ const SETTINGS: Fields = settings! {
         "logSeveritySys"
         "maxIpsetSize"
         "mtuIfacePattern"
-        "natOutgoingExclusions"
         "netlinkTimeout"
         "nftablesFilterAllowAction"
         "nftablesFilterDenyAction"
@@ -226,7 +227,6 @@ const SETTINGS: Fields = settings! {
         "wireguardMTUV6"
         "wireguardRoutingRulePriority"
         "wireguardThreadingEnabled"
-        "workloadSourceSpoofing"
         "xdpEnabled"
         "xdpRefreshInterval"
 };

@@ -34,13 +34,7 @@ const ENDPOINT: Fields = &[
             no(Some(Felix), "hostIP", Any, is_set, NO_HOST_PORT),
         ]),
     ),
-    no(
-        Some(Felix),
-        "allowSpoofedSourcePrefixes",
-        Any,
-        is_set,
-        "not supported: packets from addresses that are not the endpoint's own are dropped",
-    ),
+    felix("allowSpoofedSourcePrefixes", Any),
     no(
         Some(Felix),
         "qosControls",

@@ -126,18 +126,30 @@ impl<'c> Builder<'c> {
     fn set_up(&mut self, endpoint: &mut Endpoint) {
         let openstack = endpoint.id.orchestrator == OPENSTACK;
         self.take_floating(endpoint, openstack);
+        self.take_spoofed(endpoint);
         let rules = EndpointRules {
             addresses: endpoint.addresses.clone(),
             from: self.passage(endpoint, Direction::Egress),
             to: self.passage(endpoint, Direction::Ingress),
             encapsulation: std::mem::take(&mut self.encapsulation),
             openstack,
+            spoofed: endpoint.spoofed.clone(),
             floating: endpoint.floating.clone(),
         };
         let own = endpoint_part(&endpoint.interface, &rules);
         self.part.chains.extend(own.chains);
         self.part.sets.extend(own.sets);
         self.part.elements.extend(own.elements);
+    }
+
+    /// Keeps further source addresses if the settings allow them.
+    fn take_spoofed(&mut self, endpoint: &mut Endpoint) {
+        if !endpoint.spoofed.is_empty() && !self.calculator.desired.settings.source_spoofing {
+            endpoint.spoofed.clear();
+            let reason = "workloadSourceSpoofing is not Any: packets from addresses that are not \
+                          the endpoint's own are dropped";
+            self.problem("spec.allowSpoofedSourcePrefixes", reason);
+        }
     }
 
     /// Keeps the floating addresses that are translated to addresses of the endpoint.

@@ -110,12 +110,15 @@ pub(super) fn endpoint(
         .ip_nats
         .iter()
         .map(|nat| (nat.external_ip, nat.internal_ip));
+    let spoofed = spec.allow_spoofed_source_prefixes.iter();
+    let spoofed = spoofed.map(|net| net.0.trunc()).collect();
     let (id, resource) = id(resource_key, &name);
     let endpoint = Endpoint {
         id,
         resource,
         addresses,
         floating: floating.collect(),
+        spoofed,
         interface: spec.interface_name,
         container_id: spec.container_id,
         mac: spec.mac,

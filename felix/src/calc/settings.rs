@@ -41,6 +41,8 @@ pub struct Settings {
     pub metadata: Option<(Ipv4Addr, u16)>,
     /// Whether workloads of any orchestrator may have floating addresses, not only OpenStack's.
     pub floating_ips: bool,
+    /// Whether endpoints may use the further source addresses that they name.
+    pub source_spoofing: bool,
     /// Source translation for destinations outside all pools.
     pub outgoing: Outgoing,
     /// The encapsulation that workloads may use, and the port of VXLAN.
@@ -71,6 +73,7 @@ impl Settings {
             region: region(spec).unwrap_or_default(),
             metadata: metadata(spec).unwrap_or(Some(METADATA)),
             floating_ips: spec.floating_ips.eq_ignore_ascii_case("enabled"),
+            source_spoofing: source_spoofing(spec).unwrap_or_default(),
             outgoing: outgoing(spec).unwrap_or_default(),
             encapsulation: encapsulation(spec).unwrap_or_default(),
             tunnel_sources: tunnel_sources(spec).unwrap_or_default(),
@@ -110,6 +113,9 @@ pub(crate) fn fault(spec: &FelixConfigurationSpec) -> Option<(&'static str, Stri
     if let Err(reason) = tunnel_sources(spec) {
         return Some(("spec.externalNodesList", reason));
     }
+    if let Err(reason) = source_spoofing(spec) {
+        return Some(("spec.workloadSourceSpoofing", reason));
+    }
     match region(spec) {
         Err(reason) => Some(("spec.openstackRegion", reason)),
         Ok(_) => None,
@@ -136,7 +142,17 @@ fn outgoing(spec: &FelixConfigurationSpec) -> Result<Outgoing, (&'static str, St
             (*range.end() > 0).then(|| ((*range.start()).max(1), *range.end()))
         }
     };
-    Ok(Outgoing { address, ports })
+    let at = "spec.natOutgoingExclusions";
+    let exclusions = choice(
+        spec,
+        "natOutgoingExclusions",
+        ["IPPoolsOnly", "IPPoolsAndHostIPs"],
+    );
+    Ok(Outgoing {
+        address,
+        ports,
+        spares_nodes: exclusions.map_err(|reason| (at, reason))?,
+    })
 }
 
 /// Parses a field that the data model leaves unparsed; `None` if it is not set.
@@ -150,6 +166,23 @@ fn field<T: DeserializeOwned>(
             .map(Some)
             .map_err(|error| error.to_string()),
     }
+}
+
+/// Returns whether a field has the second of two values, in any case. The first one is the default.
+fn choice(spec: &FelixConfigurationSpec, name: &str, values: [&str; 2]) -> Result<bool, String> {
+    let [first, second] = values;
+    let text: String = field(spec, name)?.unwrap_or_default();
+    if text.is_empty() || text.eq_ignore_ascii_case(first) {
+        return Ok(false);
+    }
+    match text.eq_ignore_ascii_case(second) {
+        true => Ok(true),
+        false => Err(format!("'{text}' is neither {first} nor {second}")),
+    }
+}
+
+fn source_spoofing(spec: &FelixConfigurationSpec) -> Result<bool, String> {
+    choice(spec, "workloadSourceSpoofing", ["Disabled", "Any"])
 }
 
 fn encapsulation(spec: &FelixConfigurationSpec) -> Result<Encapsulation, (&'static str, String)> {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use calico_model::{Kind, Mac, Severity};
+use ipnet::IpNet;
 
 use crate::limits::INTERFACE_NAME_OCTETS_MAX;
 
@@ -48,6 +49,8 @@ pub struct Endpoint {
     pub profiles: Vec<String>,
     /// Floating addresses, each with the endpoint's own address that it is translated to.
     pub floating: Vec<(IpAddr, IpAddr)>,
+    /// Further source addresses that it may use.
+    pub spoofed: Vec<IpNet>,
 }
 
 impl Endpoint {

@@ -122,6 +122,8 @@ mod tests {
             ("FELIX_ALLOWVXLANPACKETSFROMWORKLOADS", "no"),
             ("FELIX_EXTERNALNODESCIDRLIST", "192.0.2.0/24, 2001:db8::1"),
             ("FELIX_VXLANPORT", "8472"),
+            ("FELIX_NATOUTGOINGEXCLUSIONS", "ippoolsandhostips"),
+            ("FELIX_WORKLOADSOURCESPOOFING", "any"),
             ("FELIX_HEALTHENABLED", "true"),
             ("PATH", "/bin"),
         ]);
@@ -133,6 +135,7 @@ mod tests {
                 "floatingIPs":"Enabled","natOutgoingAddress":"192.0.2.7",
                 "natPortRange":"32768:65535","allowIPIPPacketsFromWorkloads":true,
                 "allowVXLANPacketsFromWorkloads":false,"vxlanPort":8472,
+                "natOutgoingExclusions":"IPPoolsAndHostIPs","workloadSourceSpoofing":"Any",
                 "externalNodesList":["192.0.2.0/24","2001:db8::1"]}"#,
         );
         assert_eq!(environment.problems, Vec::<String>::new());

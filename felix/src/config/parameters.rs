@@ -37,7 +37,7 @@ const fn row(name: &'static str, field: &'static str, form: Form) -> Parameter {
     Parameter { name, field, form }
 }
 
-pub(super) const PARAMETERS: [Parameter; 17] = [
+pub(super) const PARAMETERS: [Parameter; 19] = [
     row(
         "AllowIPIPPacketsFromWorkloads",
         "allowIPIPPacketsFromWorkloads",
@@ -74,11 +74,21 @@ pub(super) const PARAMETERS: [Parameter; 17] = [
     row("MetadataAddr", "metadataAddr", Form::Verbatim),
     row("MetadataPort", "metadataPort", Form::Port),
     row("NATOutgoingAddress", "natOutgoingAddress", Form::Text),
+    row(
+        "NATOutgoingExclusions",
+        "natOutgoingExclusions",
+        Form::Word(&["IPPoolsOnly", "IPPoolsAndHostIPs"]),
+    ),
     row("NATPortRange", "natPortRange", Form::Text),
     row("OpenstackRegion", "openstackRegion", Form::Text),
     row("ReportingIntervalSecs", "reportingInterval", Form::Seconds),
     row("ReportingTTLSecs", "reportingTTL", Form::Seconds),
     row("VXLANPort", "vxlanPort", Form::Port),
+    row(
+        "WorkloadSourceSpoofing",
+        "workloadSourceSpoofing",
+        Form::Word(&["Disabled", "Any"]),
+    ),
 ];
 
 impl Parameter {

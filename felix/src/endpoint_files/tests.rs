@@ -53,6 +53,7 @@ impl World {
             addresses: vec!["10.65.3.70".parse().unwrap(), "fd65::70".parse().unwrap()],
             profiles: vec![],
             floating: Vec::new(),
+            spoofed: Vec::new(),
         };
         let placement = Placement {
             endpoint,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fib_sync::Tunnel;
 
-use super::build::{Frame, base_chains, base_sets};
+use super::build::{Frame, SPOOFED, base_chains, base_sets};
 use super::encapsulation;
 use super::guard::{self, Control};
 use super::openstack;
@@ -132,6 +132,8 @@ pub struct Assembly {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Used {
     pub(super) openstack: bool,
+    /// Endpoints with further source addresses.
+    pub(super) spoofed: bool,
     /// Floating addresses, by family.
     pub(super) floating: [bool; 2],
     /// Pools with `natOutgoing`, by family.
@@ -296,6 +298,7 @@ impl Assembly {
     pub fn close(&mut self) {
         let used = Used {
             openstack: self.sets.contains_key(openstack::INTERFACES),
+            spoofed: self.sets.contains_key(SPOOFED),
             floating: FLOATING.map(|name| self.sets.contains_key(name)),
             outgoing: outgoing::FROM.map(|name| self.ruleset.sets.contains_key(name)),
         };

@@ -26,10 +26,11 @@
 //! one after the other. A chain without a match returns. So no packet marks are needed.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use fib_sync::Tunnel;
+use ipnet::IpNet;
 
 use super::assembly::{Assembly, Part, Used};
 use super::encapsulation::{self, Encapsulation};
@@ -37,8 +38,8 @@ use super::guard::{self, Control};
 use super::openstack::{self, OpenStack};
 use super::outgoing::{self, Outgoing, Pools};
 use super::ruleset::{
-    Action, Chain, ConnectionStates, Family, Hook, Key, Match, Rule, Ruleset, Set, SetKind, Side,
-    Value, Verdict,
+    Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Match, Rule, Ruleset, Set,
+    SetKind, Side, Value, Verdict,
 };
 use super::translate;
 
@@ -52,6 +53,11 @@ pub const NEIGHBOR_DISCOVERY: [u8; 7] = [130, 131, 132, 133, 135, 136, 143];
 
 const SOURCE_CHECK: &str = "workload-source";
 const SERVICES: &str = "workload-services";
+/// The loopback addresses, by family.
+const LOOPBACK: [IpNet; 2] = [
+    IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8),
+    IpNet::new_assert(IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
+];
 const TO_HOST: &str = "workload-to-host";
 const FROM_HOST: &str = "host-to-workload";
 // Chain and map have the same name: the kernel separates their names. The names differ from those
@@ -61,6 +67,9 @@ const DISPATCH_TO: &str = "dispatch-to";
 /// The source addresses that interfaces may use, by family.
 pub(super) const SOURCES_IPV4: &str = "sources-ipv4";
 pub(super) const SOURCES_IPV6: &str = "sources-ipv6";
+/// The map from interfaces with further source addresses to their chains.
+pub(super) const SPOOFED: &str = "spoofed-sources";
+const NOT_ITS_OWN: &str = "source is not the endpoint's";
 const WORKLOADS: &str = "workloads";
 const DISCOVERY: &str = "neighbour-discovery";
 
@@ -105,6 +114,8 @@ pub struct Frame {
 pub struct EndpointRules {
     /// The source addresses it may use.
     pub addresses: Vec<IpAddr>,
+    /// Further source addresses that it may use.
+    pub spoofed: Vec<IpNet>,
     /// Traffic from it (egress in policy).
     pub from: Passage,
     /// Traffic to it (ingress in policy).
@@ -193,9 +204,38 @@ pub fn endpoint_part(interface: &str, endpoint: &EndpointRules) -> Part {
     if endpoint.openstack {
         openstack::endpoint(interface, &mut part);
     }
+    spoofed(interface, &endpoint.spoofed, &mut part);
     encapsulation::endpoint(interface, endpoint, &mut part);
     translate::endpoint(&endpoint.floating, &mut part);
     part
+}
+
+/// Adds the chain that accepts further source addresses of an endpoint.
+fn spoofed(interface: &str, prefixes: &[IpNet], part: &mut Part) {
+    if prefixes.is_empty() {
+        return;
+    }
+    let prefixes: Vec<IpNet> = prefixes.iter().map(IpNet::trunc).collect();
+    let mut rules: Vec<Rule> = IpNet::aggregate(&prefixes)
+        .into_iter()
+        .map(|net| {
+            let is_all = net.prefix_len() == 0;
+            let condition = match is_all {
+                true => Match::Family(Family::of(net.addr())),
+                false => Match::InNet(End::Source, net, Is::Yes),
+            };
+            counted(vec![condition], Verdict::Accept, "allowed spoofed source")
+        })
+        .collect();
+    rules.push(counted(Vec::new(), Verdict::Drop, NOT_ITS_OWN));
+    let name = format!("spoofed-{interface}");
+    let goto = Some(Value::Verdict(Verdict::Goto(name.clone())));
+    part.chains
+        .insert(name, Arc::new(Chain { hook: None, rules }));
+    let map = Set::of(SetKind::InterfaceVerdict, []);
+    part.sets.insert(SPOOFED.into(), Arc::new(map));
+    let key = Key::Interface(interface.to_owned());
+    part.elements.push((SPOOFED, key, goto));
 }
 
 /// Returns the set and element that permit an address as the source of packets from an interface.
@@ -233,7 +273,7 @@ pub(super) fn base_chains(frame: &Frame, used: Used) -> BTreeMap<String, Chain> 
             goto(Side::Input, TO_HOST),
         ),
         base("output", Hook::Output, goto(Side::Output, FROM_HOST)),
-        chain(SOURCE_CHECK, source_check(openstack)),
+        chain(SOURCE_CHECK, source_check(openstack, used.spoofed)),
         chain(DISPATCH_FROM, dispatch(Side::Input, DISPATCH_FROM)),
         chain(DISPATCH_TO, dispatch(Side::Output, DISPATCH_TO)),
         chain(SERVICES, services(frame.police_host, openstack)),
@@ -320,7 +360,7 @@ fn dispatch(side: Side, map: &str) -> Vec<Rule> {
     ]
 }
 
-fn source_check(openstack: OpenStack) -> Vec<Rule> {
+fn source_check(openstack: OpenStack, has_spoofed: bool) -> Vec<Rule> {
     let discovery = || {
         [
             Match::Icmpv6TypeIn(DISCOVERY.into()),
@@ -348,8 +388,18 @@ fn source_check(openstack: OpenStack) -> Vec<Rule> {
         rule(unspecified, Verdict::Accept),
     ];
     rules.extend(openstack::sources(openstack));
-    let words = "source is not the endpoint's";
-    rules.push(counted(Vec::new(), Verdict::Drop, words));
+    if has_spoofed {
+        // No prefix permits these: the kernel accepts loopback addresses of workload interfaces.
+        for net in LOOPBACK {
+            let condition = vec![Match::InNet(End::Source, net, Is::Yes)];
+            rules.push(counted(condition, Verdict::Drop, NOT_ITS_OWN));
+        }
+        rules.push(Rule {
+            action: Action::Lookup(Side::Input, SPOOFED.into()),
+            ..rule(Vec::new(), Verdict::Drop)
+        });
+    }
+    rules.push(counted(Vec::new(), Verdict::Drop, NOT_ITS_OWN));
     rules
 }
 

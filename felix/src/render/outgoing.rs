@@ -10,6 +10,7 @@ use std::net::Ipv4Addr;
 use ipnet::IpNet;
 
 use super::build::counted;
+use super::guard::NODES;
 use super::ruleset::{Action, End, Family, Is, Key, Match, Rule, Verdict};
 
 /// The sets of the ranges with source translation, by family, with Calico's names.
@@ -36,6 +37,8 @@ pub struct Outgoing {
     pub address: Option<Ipv4Addr>,
     /// The first and the last source port for TCP and UDP; `None`: any port.
     pub ports: Option<(u16, u16)>,
+    /// Packets to nodes are not translated either.
+    pub spares_nodes: bool,
 }
 
 /// Returns the sets, each with its ranges.
@@ -60,13 +63,16 @@ fn ranges(given: &[IpNet], family: Family) -> BTreeSet<Key> {
 /// Returns the rules, for the families with ranges to translate.
 pub(super) fn rules(outgoing: Outgoing, used: [bool; 2]) -> Vec<Rule> {
     let mut rules = Vec::new();
-    let families = Family::ALL.into_iter().zip(FROM).zip(INSIDE).zip(used);
-    for (((family, from), inside), _) in families.filter(|(_, used)| *used) {
+    let families = Family::ALL.into_iter().zip(FROM).zip(INSIDE).zip(NODES);
+    let families = families.zip(used).filter(|(_, used)| *used);
+    for ((((family, from), inside), nodes), _) in families {
         let leaves = |protocol: Option<u8>| {
             let mut matches = vec![
                 Match::InSet(End::Source, family, from.into(), Is::Yes),
                 Match::InSet(End::Destination, family, inside.into(), Is::Not),
             ];
+            let nodes = Match::InSet(End::Destination, family, nodes.into(), Is::Not);
+            matches.extend(outgoing.spares_nodes.then_some(nodes));
             matches.extend(protocol.map(|protocol| Match::Protocol(protocol, Is::Yes)));
             matches
         };

@@ -33,6 +33,7 @@ fn endpoint(addresses: &[&str], from: bool, to: bool) -> EndpointRules {
         ),
         encapsulation: Vec::new(),
         openstack: false,
+        spoofed: Vec::new(),
         floating: Vec::new(),
     }
 }
@@ -401,7 +402,10 @@ prop_compose! {
                 },
                 police_host: action == 1,
                 metadata: None,
-                outgoing: Outgoing { address: None, ports },
+                outgoing: Outgoing {
+                    ports,
+                    ..Outgoing::default()
+                },
                 encapsulation: Encapsulation {
                     vxlan_port: 4788 + u16::from(action > 0),
                     ipip: action < 2,

@@ -16,6 +16,7 @@ mod packets;
 mod policy;
 mod reload;
 mod rules;
+mod spoofing;
 mod start;
 mod status;
 mod store;

@@ -149,3 +149,30 @@ fn masqueraded_packets_have_configured_address_and_ports() {
         },
     );
 }
+
+#[test]
+fn packets_to_nodes_keep_their_source_if_configured() {
+    lab("packets_to_nodes_keep_their_source_if_configured", || {
+        let (host, one, _two) = pair();
+        let outside = outside();
+        outside.run("ip address add 10.0.0.2/24 dev eth0");
+        outside.run("ip route add 10.65.0.0/16 via 10.0.0.11");
+        outside.run("ip -6 route add fd65::/64 via fd00::11");
+        for (name, cidr) in [("v4", "10.65.0.0/16"), ("v6", "fd65::/64")] {
+            pool(&host, name, &json!({"cidr": cidr, "natOutgoing": true}));
+        }
+        let node = json!({
+            "metadata": {"name": "n2"},
+            "spec": {"bgp": {"ipv4Address": "10.0.0.1/24", "ipv6Address": "fd00::1/64"}},
+        });
+        host.put(&format!("{RESOURCES}nodes/n2"), &node);
+        wait_for(&host, "10.65.0.0/16");
+        wait_for(&host, "10.0.0.1");
+        assert!(pings_as(&one, &outside, "10.0.0.1", "10.0.0.11"));
+        host.configure(&json!({"natOutgoingExclusions": "IPPoolsAndHostIPs"}));
+        wait_for(&host, "ip daddr != @nodes-ipv4");
+        assert!(pings_as(&one, &outside, "10.0.0.1", "10.65.0.1"));
+        assert!(pings_as(&one, &outside, "fd00::1", "fd65::1"));
+        assert!(pings_as(&one, &outside, "10.0.0.2", "10.0.0.11"), "no node");
+    });
+}

@@ -28,6 +28,7 @@ fn ruleset(endpoints: &[(&str, &[&str], bool, bool)]) -> Ruleset {
             to: passage(*to),
             encapsulation: Vec::new(),
             openstack: false,
+            spoofed: Vec::new(),
             floating: Vec::new(),
         };
         ((*name).to_owned(), rules)
@@ -261,6 +262,9 @@ fn with_policies() -> Ruleset {
         from: std::mem::replace(&mut passages[1], passage(false)),
         encapsulation,
         openstack: true,
+        spoofed: ["192.0.2.64/27", "fd99::/32"]
+            .map(|net| net.parse().unwrap())
+            .into(),
         floating: [("192.0.2.1", "10.65.0.1"), ("2001:db8::1", "fd65::1")]
             .map(|(outside, inside)| (outside.parse().unwrap(), inside.parse().unwrap()))
             .into(),
@@ -320,7 +324,11 @@ fn pools_come_go_and_change_in_place() {
         let mut rules = Keeper::open();
         let plain = Outgoing::default();
         let address = Some([192, 0, 2, 7].into());
-        let of = |address, ports| Outgoing { address, ports };
+        let of = |address, ports| Outgoing {
+            address,
+            ports,
+            spares_nodes: ports.is_some(),
+        };
         let hidden: &[(&str, bool)] = &[("10.65.0.0/16", true), ("fd65::/48", true)];
         for (pools, outgoing) in [
             (hidden, plain),

@@ -16,10 +16,10 @@ fn settings_without_effect_are_reported_in_one_note() {
     };
     let some = json!({"wireguardEnabled": true, "failsafeInboundHostPorts": [{"port": 22}],
         "newerThanThis": 7, "logSeverityScreen": "Debug", "routeRefreshInterval": "10s",
-        "natOutgoingExclusions": "IPPoolsAndHostIPs",
+        "logPrefix": "seen",
         "openstackRegion": "east", "reportingInterval": "5s", "interfacePrefix": "tap"});
-    let words = "spec: settings without effect: failsafeInboundHostPorts, logSeverityScreen, \
-                 natOutgoingExclusions, newerThanThis, routeRefreshInterval, wireguardEnabled"
+    let words = "spec: settings without effect: failsafeInboundHostPorts, logPrefix, \
+                 logSeverityScreen, newerThanThis, routeRefreshInterval, wireguardEnabled"
         .to_owned();
     assert_eq!(notes(&some), (vec![words.clone()], vec![words.clone()]));
     assert_eq!(notes(&some), (vec![], vec![words]), "reported once");
@@ -67,4 +67,56 @@ fn unknown_field_of_a_pool_is_reported() {
         problems(&calculator.recomputed()),
         [format!("{name}: {words}")]
     );
+}
+
+#[test]
+fn spoofed_sources_need_their_setting() {
+    let mut own = open("a", "cali1", &["10.65.0.1/32"]);
+    own["spec"]["allowSpoofedSourcePrefixes"] = json!(["192.0.2.7/25", "fd99::/64"]);
+    let mut calculator = calculator_of(&[(endpoint_key("a"), own)]);
+    let desired = calculator.recomputed();
+    let problems: Vec<String> = desired.problems.iter().map(Problem::what).collect();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].contains("workloadSourceSpoofing is not Any"));
+    assert!(!desired.rules().chains.contains_key("spoofed-cali1"));
+
+    let name = key("felixconfigurations", "default");
+    for (words, is_valid) in [("any", true), ("Some", false), ("Disabled", true)] {
+        let spec = json!({"spec": {"workloadSourceSpoofing": words}});
+        let fault = change(&mut calculator, &name, Some(&spec));
+        assert_eq!(fault.is_none(), is_valid, "{fault:?}");
+        let desired = calculator.recomputed();
+        let chain = desired.rules().chains.get("spoofed-cali1");
+        let rules: Vec<String> = chain
+            .iter()
+            .flat_map(|chain| chain.rules.iter().map(rule_text))
+            .collect();
+        let expected: &[&str] = match words {
+            "Disabled" => &[],
+            // An invalid value leaves the last valid one in effect.
+            _ => &[
+                "ip saddr 192.0.2.0/25 counter accept comment \"allowed spoofed source\"",
+                "ip6 saddr fd99::/64 counter accept comment \"allowed spoofed source\"",
+                "counter drop comment \"source is not the endpoint's\"",
+            ],
+        };
+        assert_eq!(rules, expected, "{words}");
+    }
+}
+
+#[test]
+fn invalid_outgoing_exclusion_is_reported() {
+    let mut calculator = calculator_of(&[]);
+    let name = key("felixconfigurations", "default");
+    for (words, is_valid, spares) in [
+        ("IPPoolsAndHostIPs", true, true),
+        ("HostIPs", false, true),
+        ("IPPoolsOnly", true, false),
+    ] {
+        let spec = json!({"spec": {"natOutgoingExclusions": words}});
+        let fault = change(&mut calculator, &name, Some(&spec));
+        assert_eq!(fault.is_none(), is_valid, "{fault:?}");
+        let settings = calculator.recomputed().settings;
+        assert_eq!(settings.outgoing.spares_nodes, spares, "{words}");
+    }
 }
