@@ -12,8 +12,8 @@ use ipnet::IpNet;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::policy::{Member, NamedPort};
-use super::types::{Endpoint, EndpointId, Problem, is_interface_name};
+use super::policy::Member;
+use super::types::{Endpoint, EndpointId, NamedPort, Problem, is_interface_name};
 use crate::limits::INTERFACE_PREFIXES_MAX;
 
 /// Labels that endpoints have in addition to their stored ones.
@@ -81,7 +81,9 @@ pub(super) fn endpoint(
         return Ok(match problem {
             Some(problem) if addresses.is_empty() => Read::Unreadable(problem),
             problem => {
-                let problem = problem.map(left_out).or(port_problem.map(port_left_out));
+                let problem = problem
+                    .map(left_out)
+                    .or_else(|| port_problem.map(port_left_out));
                 Read::Remote(member(addresses, false), problem)
             }
         });
@@ -162,7 +164,7 @@ pub(super) fn listed(
         Some(Value::Array(entries)) => listed_ports(key, entries),
         _ => (Vec::new(), None),
     };
-    let problem = problem.or(port_problem.map(port_left_out));
+    let problem = problem.or_else(|| port_problem.map(port_left_out));
     let mut labels = metadata.labels;
     labels.retain(|label, _| !is_taken_on(label));
     let mut profiles: Vec<String> = strings(spec.0.get("profiles"));

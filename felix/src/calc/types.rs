@@ -66,6 +66,14 @@ impl Endpoint {
     }
 }
 
+/// A port of an endpoint with a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct NamedPort {
+    pub(crate) name: String,
+    pub(crate) protocol: u8,
+    pub(crate) port: u16,
+}
+
 /// A stored value that is not applied, or not in full.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {

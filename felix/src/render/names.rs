@@ -1,10 +1,11 @@
 //! Kernel names for objects of the datastore, which have names of any length.
 
+use std::collections::BTreeSet;
+
 use calico_model::Selector;
 use sha2::{Digest, Sha224, Sha256};
 
 use super::ruleset::Family;
-use super::selection::NamedPorts;
 use crate::limits::{CHAIN_NAME_OCTETS_MAX, SET_NAME_OCTETS_MAX};
 
 /// Octets of a hash in a name: enough that names never collide.
@@ -22,9 +23,9 @@ impl SetId {
     }
 
     /// Returns the id of the ports with these names of a selector's endpoints.
-    pub(super) fn of_ports(selector: &Selector, ports: &NamedPorts) -> Self {
-        let names: Vec<&str> = ports.names.iter().map(String::as_str).collect();
-        let text = format!("n:{} {} {selector}", ports.protocol, names.join(" "));
+    pub(super) fn of_ports(selector: &Selector, protocol: u8, names: &BTreeSet<String>) -> Self {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let text = format!("n:{protocol} {} {selector}", names.join(" "));
         Self(format!("n:{}", base64url(&Sha224::digest(text))))
     }
 

@@ -160,7 +160,7 @@ impl Compiled {
     }
 
     pub(super) fn use_ports(&mut self, selector: Selector, ports: NamedPorts) -> SetId {
-        let id = SetId::of_ports(&selector, &ports);
+        let id = SetId::of_ports(&selector, ports.protocol, &ports.names);
         let selected = Selected {
             selector,
             ports: Some(ports),

@@ -13,6 +13,7 @@ use calico_model::Selector;
 use ipnet::IpNet;
 
 use super::super::members::{Item, Items, Networks};
+use super::super::types::NamedPort;
 use super::anchors::{Anchor, Anchors, Labels};
 use super::pool::Pool;
 use crate::render::{Selected, SetId};
@@ -31,14 +32,6 @@ pub(crate) struct Member {
     pub(crate) ports: Vec<NamedPort>,
     /// Whether it is a workload endpoint of this host.
     pub(crate) local: bool,
-}
-
-/// A port of an endpoint with a name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct NamedPort {
-    pub(crate) name: String,
-    pub(crate) protocol: u8,
-    pub(crate) port: u16,
 }
 
 /// The data of a list of rules that the index needs.

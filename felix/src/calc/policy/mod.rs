@@ -7,7 +7,7 @@ mod pool;
 mod read;
 mod salvage;
 
-pub(super) use index::{Index, List, Member, NamedPort, Touched};
+pub(super) use index::{Index, List, Member, Touched};
 pub(super) use order::Tiers;
 pub(super) use read::{Policy, policy};
 pub(super) use salvage::broken;
