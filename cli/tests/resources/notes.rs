@@ -17,7 +17,7 @@ spec:
   ingress:
   - action: Deny
     protocol: TCP
-    destination: {ports: [www]}
+    http: {methods: [GET]}
 ---
 kind: GlobalNetworkSet
 metadata: {name: s}
@@ -38,8 +38,8 @@ pub(crate) async fn fields_without_effect_are_reported(tool: &Tool) {
         "some.yaml:8:",
         "warning: GlobalNetworkPolicy p: spec.preDNAT: ",
         "warning: GlobalNetworkPolicy p: spec.applyOnForward: ",
-        "spec.ingress[0].destination.ports: named ports are not supported; all packets that \
-         reach this rule are dropped",
+        "spec.ingress[0].http: matching on HTTP is not supported; all packets that reach this \
+         rule are dropped",
     ] {
         assert!(warned.contains(part), "{part}: {warned}");
     }
