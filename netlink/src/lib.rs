@@ -18,10 +18,12 @@ pub mod limits;
 pub mod listing;
 pub mod message;
 pub mod nftables;
+mod notifications;
 mod requests;
 mod row;
 
-pub use requests::{Batch, Refused, Requests};
+pub use notifications::{Notification, Notifications};
+pub use requests::{Batch, Dump, Refused, Requests};
 pub use row::Row;
 
 /// The example of the README, compiled and run.

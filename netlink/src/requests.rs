@@ -17,7 +17,7 @@ use nix::sys::time::TimeVal;
 
 use crate::Row;
 use crate::attributes::{find, text};
-use crate::limits::{DUMP_ATTEMPTS, NETLINK_BUFFER_OCTETS, NETLINK_TIMEOUT};
+use crate::limits::{DUMP_ATTEMPTS, DUMP_PART_OCTETS, NETLINK_BUFFER_OCTETS, NETLINK_TIMEOUT};
 
 /// `NLMSGERR_ATTR_MSG`: the kernel's error text.
 const ERROR_TEXT: u16 = 1;
@@ -74,7 +74,22 @@ impl Refused {
 /// The socket.
 pub struct Requests {
     socket: Socket,
+    port: u32,
     sequence: u32,
+}
+
+/// A table of the kernel that is read part by part.
+#[derive(Debug)]
+pub struct Dump {
+    sequence: u32,
+    is_consistent: bool,
+}
+
+impl Dump {
+    /// Returns whether no change has interrupted it so far.
+    pub const fn is_consistent(&self) -> bool {
+        self.is_consistent
+    }
 }
 
 impl fmt::Debug for Requests {
@@ -92,7 +107,7 @@ impl Requests {
     /// The kernel has no such protocol, or cannot allocate a socket.
     pub fn open(protocol: isize) -> io::Result<Self> {
         let mut socket = Socket::new(protocol)?;
-        socket.bind_auto()?;
+        let port = socket.bind_auto()?.port_number();
         socket.connect(&SocketAddr::new(0, 0))?;
         // Without privileges for large buffers the default ones are used; a transaction that does
         // not fit is rejected with an error.
@@ -110,8 +125,14 @@ impl Requests {
         let _ = socket.set_cap_ack(true);
         Ok(Self {
             socket,
+            port,
             sequence: 0,
         })
+    }
+
+    /// Returns the port ID of the socket: the kernel's notifications name it as their cause.
+    pub const fn port(&self) -> u32 {
+        self.port
     }
 
     /// Returns an empty batch.
@@ -155,6 +176,58 @@ impl Requests {
             }
         }
         Err(Refused::of(libc::EINTR))
+    }
+
+    /// Begins to read a table of the kernel part by part. Another request on this socket reads the rest
+    /// first.
+    ///
+    /// # Errors
+    ///
+    /// The request did not reach the kernel.
+    pub fn begin_dump<M>(&mut self, message: M) -> Result<Dump, Refused>
+    where
+        M: NetlinkSerializable,
+    {
+        let mut batch = self.batch();
+        let sequence = batch.push(message, NLM_F_DUMP);
+        batch.send()?;
+        Ok(Dump {
+            sequence,
+            is_consistent: true,
+        })
+    }
+
+    /// Reads the next part of a dump, and calls `each` for its rows. Returns whether it was the last.
+    ///
+    /// # Errors
+    ///
+    /// The kernel rejected the dump, or did not answer.
+    pub fn dump_part(
+        &mut self,
+        dump: &mut Dump,
+        mut each: impl FnMut(Row),
+    ) -> Result<bool, Refused> {
+        let mut part = Vec::with_capacity(DUMP_PART_OCTETS);
+        let octets = self.socket.recv(&mut part, libc::MSG_TRUNC)?;
+        if octets > part.len() {
+            return Err(Refused::of(libc::EMSGSIZE));
+        }
+        let mut rest = part.as_slice();
+        while let Some(message) = next_message(&mut rest) {
+            if message.sequence_number() != dump.sequence {
+                continue;
+            }
+            dump.is_consistent &= message.flags() & NLM_F_DUMP_INTR == 0;
+            match message.message_type() {
+                NLMSG_ERROR => return outcome(&message).map(|()| true),
+                NLMSG_DONE => return done(&message).map(|()| true),
+                kind => each(Row {
+                    kind,
+                    payload: message.payload().to_vec(),
+                }),
+            }
+        }
+        Ok(false)
     }
 
     /// Reads a single object; the answer is one message.
@@ -283,7 +356,8 @@ fn acknowledged(octets: &[u8]) -> usize {
         .count()
 }
 
-fn next_message<'o>(rest: &mut &'o [u8]) -> Option<NetlinkBuffer<&'o [u8]>> {
+/// Returns the next message, and removes it from the rest.
+pub(crate) fn next_message<'o>(rest: &mut &'o [u8]) -> Option<NetlinkBuffer<&'o [u8]>> {
     let message = NetlinkBuffer::new_checked(*rest).ok()?;
     let octets = usize::try_from(message.length()).ok()?;
     *rest = rest
