@@ -266,6 +266,9 @@ impl Daemon {
         if let Some(ports) = self.bgp_files.look(now) {
             self.agent.bgp_files(ports);
         }
+        if self.host.follow() {
+            self.agent.rules_changed(now);
+        }
         self.agent_turns(now);
         self.host.go_on(now);
         let transactions = self.host.rules().transactions();
@@ -317,9 +320,6 @@ impl Daemon {
     fn publish_states(&mut self, now: Instant) {
         self.reporter.settings(now, &self.agent.desired().settings);
         let changed = self.agent.take_changed_states();
-        if !changed.is_empty() {
-            self.host.before_publishing(now);
-        }
         let views = || changed.iter().map(|id| (id, self.agent.endpoint(id)));
         for (id, view) in views() {
             self.events.endpoint(now, id, view.as_ref());
@@ -360,7 +360,7 @@ impl Daemon {
         let mut addresses = pin!(self.addresses.changed().map(Wake::DatastoreAt));
         let mut updates = pin!(updates.map(Wake::Store));
         let mut outcome = pin!(run_errand(errand).map(Wake::Reported));
-        let mut round_over = pin!(self.host.round_over().map(|()| Wake::Time));
+        let mut host = pin!(self.host.has_work().map(|()| Wake::Time));
         let mut time = pin!(self.clock.reach(plan.deadline).map(|()| Wake::Time));
         let mut watches = pin!(watches_changed().map(|()| Wake::Time));
         let mut ping = pin!(self.service_manager.due().map(|()| Wake::Time));
@@ -373,7 +373,7 @@ impl Daemon {
             addresses.as_mut(),
             updates.as_mut(),
             outcome.as_mut(),
-            round_over.as_mut(),
+            host.as_mut(),
             watches.as_mut(),
             time.as_mut(),
         ];

@@ -21,14 +21,30 @@ pub const PREPARED_AT_ONCE: usize = 1000;
 /// a rule by some seconds at most.
 pub const PREPARATIONS_PER_WRITE_MAX: u32 = 200;
 
-/// Delay after a transaction until the packet filter is listed to detect later changes. Each
-/// further transaction restarts the delay, because the time of a listing grows with the number of
-/// endpoints.
+/// Delay after a transaction until the packet filter is listed for its record. Each further transaction
+/// restarts the delay.
 pub const LISTING_GAP: Duration = Duration::from_millis(200);
 
-/// Minimum time between listings that precede a report of an endpoint, as a multiple of the last
-/// listing's duration.
-pub const LISTING_SHARE: u32 = 20;
+/// Minimum time between two listings of the packet filter, as a multiple of the last one's duration: a
+/// record costs at most one hundredth of a core, whatever the size of the table is.
+pub const LISTING_SHARE: u32 = 100;
+
+/// Time of one step of a listing: between two steps, all other work is done.
+pub const LISTING_STEP: Duration = Duration::from_millis(3);
+
+/// Attempts of a listing that other programs' transactions interrupt.
+pub const LISTING_ATTEMPTS: u32 = 5;
+
+/// Receive buffer of the notifications of nftables. The transactions of other programs that do not fit
+/// are a gap.
+pub const NOTIFICATION_BUFFER_OCTETS: usize = 2 * 1024 * 1024;
+
+/// Parts of notifications that are read at once; more are a gap.
+pub const FOLLOWED_PARTS_MAX: usize = 4096;
+
+/// Minimum time between two comparisons of the packet filter that other programs' changes cause: a
+/// program that changes it all the time does not keep Felix busy.
+pub const FOREIGN_CHECK_GAP: Duration = Duration::from_secs(1);
 
 /// Minimum time between two rounds of deleting connections: each reads the connection table of the
 /// whole machine, however few addresses were released.

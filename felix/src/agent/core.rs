@@ -258,6 +258,11 @@ impl Agent {
         }
     }
 
+    /// Checks the packet filter soon, because another program has changed it.
+    pub fn rules_changed(&mut self, now: Instant) {
+        self.rules.hurry(now);
+    }
+
     /// Issues all commands that are due. A failed command is repeated later.
     pub fn turn(&mut self, now: Instant) {
         self.rules.check(now, &mut self.orders);

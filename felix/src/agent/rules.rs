@@ -9,7 +9,9 @@ use tracing::warn;
 use super::host::{Checked, Failed, HostCommand, HostEvent, Orders};
 use super::retry::Retry;
 use super::trust::{Filter, InEffect};
-use crate::limits::{INHERITED_CHECK, PREPARATIONS_PER_WRITE_MAX, PREPARED_AT_ONCE, RULES_CHECK};
+use crate::limits::{
+    FOREIGN_CHECK_GAP, INHERITED_CHECK, PREPARATIONS_PER_WRITE_MAX, PREPARED_AT_ONCE, RULES_CHECK,
+};
 use crate::render::{Change, Key, Ruleset, Touched, changes, creation, prepare};
 
 #[cfg(test)]
@@ -33,6 +35,8 @@ pub(super) struct RuleSync {
     at_once: usize,
     /// Time of the next comparison of the table with the written one.
     check_at: Instant,
+    /// Earliest time of a comparison that another program's change causes.
+    hurry_not_before: Instant,
     /// Comparisons of the table.
     compared: Retry,
     foreign_edits: u64,
@@ -94,6 +98,7 @@ impl RuleSync {
             preparations: 0,
             at_once: PREPARED_AT_ONCE,
             check_at: now + RULES_CHECK,
+            hurry_not_before: now,
             compared: Retry::default(),
             foreign_edits: 0,
             closings: Closings::default(),
@@ -127,12 +132,19 @@ impl RuleSync {
     pub(super) fn check(&mut self, now: Instant, orders: &mut Orders) {
         if self.check_at <= now && self.work.is_none() {
             self.check_at = now + RULES_CHECK;
+            self.hurry_not_before = now + FOREIGN_CHECK_GAP;
             let work = match self.is_inherited() {
                 true => Work::CheckInherited,
                 false => Work::Check,
             };
             self.work = Some((orders.push(HostCommand::CheckRules), work));
         }
+    }
+
+    /// Makes a comparison due soon, because another program has changed the table.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        let at = self.hurry_not_before.max(now);
+        self.check_at = self.check_at.min(at);
     }
 
     /// Protects the workloads before any endpoint is known: if an earlier run left no rules, all

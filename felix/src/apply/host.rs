@@ -4,9 +4,13 @@ use std::collections::{BTreeSet, VecDeque};
 use std::future::pending;
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use daemon_common::events::{Event, emit};
 use fib_sync::{Instant, Link};
+use tokio::io::Interest;
+use tokio::net::UnixDatagram;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tracing::debug;
@@ -16,7 +20,9 @@ use super::neighbors::Neighbors;
 use super::rules::{Rules, RulesError};
 use super::sysctl::{Setting, Sysctl, Weight, host_settings, interface_settings};
 use crate::agent::{Failed, HostCommand, HostEvent};
-use crate::limits::{FORGET_GAP, LISTING_GAP, LISTING_SHARE, RULES_CHECK};
+use crate::limits::{
+    FOREIGN_CHECK_GAP, FORGET_GAP, LISTING_GAP, LISTING_SHARE, LISTING_STEP, RULES_CHECK,
+};
 use crate::render::{Ruleset, creation};
 
 /// This host, in the network namespace of the calling thread.
@@ -38,8 +44,14 @@ pub struct LinuxHost {
     listing_at: Instant,
     /// The number of transactions at that time.
     listing_of: u64,
-    /// When it may be listed without waiting for that time.
+    /// When it may be listed at the earliest.
     listing_not_before: Instant,
+    /// When it may be listed because notifications were lost.
+    comparing_at: Instant,
+    /// How long the listing in progress has taken so far.
+    listing_took: Duration,
+    /// Readable when there are notifications of nftables, in the daemon's runtime.
+    notified: Option<UnixDatagram>,
     /// When the next deletion of connections may start.
     forgetting_at: Instant,
 }
@@ -76,6 +88,9 @@ impl LinuxHost {
             listing_at: Instant(0),
             listing_of: 0,
             listing_not_before: Instant(0),
+            comparing_at: Instant(0),
+            listing_took: Duration::ZERO,
+            notified: None,
             forgetting_at: Instant(0),
         })
     }
@@ -89,11 +104,11 @@ impl LinuxHost {
     pub(crate) fn go_on(&mut self, now: Instant) {
         let made = self.rules.transactions();
         if self.listing_of != made {
-            (self.listing_of, self.listing_at) = (made, now + LISTING_GAP);
+            self.listing_of = made;
+            self.listing_at = self.listing_not_before.max(now + LISTING_GAP);
         }
-        if self.listing_at <= now {
+        if self.list_at() <= now {
             self.list(now);
-            self.record(now);
         }
         if !self.forgetting.is_empty() && self.forgetting_at <= now {
             self.forgetting_at = now + FORGET_GAP;
@@ -101,23 +116,36 @@ impl LinuxHost {
         }
     }
 
-    /// Reads the packet filter's new state before other programs are informed of an endpoint,
-    /// because they may write their own rules then, as chained CNI plugins do.
-    pub(crate) fn before_publishing(&mut self, now: Instant) {
-        if self.listing_not_before <= now {
-            self.list(now);
+    /// Reads the notifications of nftables. Returns whether another program has changed the packet filter,
+    /// or may have done so.
+    pub(crate) fn follow(&mut self) -> bool {
+        self.rules.follow()
+    }
+
+    /// Returns when the packet filter is listed, if it is to be.
+    fn list_at(&self) -> Instant {
+        match self.rules.is_in_doubt() {
+            true => self.comparing_at,
+            false => self.listing_at,
         }
     }
 
+    /// Lists the packet filter for one step, and records it at the end.
     fn list(&mut self, now: Instant) {
-        if !self.rules.is_unlisted() {
-            return;
-        }
         let begun = std::time::Instant::now();
-        if let Err(error) = self.rules.list() {
-            debug!(%error, "packet filter not listed");
+        let listed = self.rules.list_for(LISTING_STEP);
+        self.listing_took += begun.elapsed();
+        match listed {
+            Ok(false) => return,
+            Ok(true) => self.record(now),
+            Err(error) => {
+                debug!(%error, "packet filter not listed");
+                self.listing_at = now + RULES_CHECK;
+                self.comparing_at = now + FOREIGN_CHECK_GAP;
+            }
         }
-        self.listing_not_before = now + begun.elapsed() * LISTING_SHARE;
+        let took = std::mem::take(&mut self.listing_took);
+        self.listing_not_before = now + took * LISTING_SHARE;
     }
 
     /// Records the packet filter for the next run.
@@ -130,7 +158,9 @@ impl LinuxHost {
 
     /// Lists and records the packet filter, because the daemon ends. `held`: its known content.
     pub(crate) fn finish(&mut self, now: Instant, held: Option<&Ruleset>) {
-        self.list(now);
+        if let Err(error) = self.rules.list() {
+            debug!(%error, "packet filter not listed");
+        }
         let Some(held) = held else {
             return self.record(now);
         };
@@ -142,21 +172,44 @@ impl LinuxHost {
     /// Returns when to continue (`go_on`) without an event.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let waits = self.rules.is_unlisted() || self.rules.is_unrecorded();
-        let listing = waits.then_some(self.listing_at);
+        let listing = waits.then(|| self.list_at());
         let forgetting = (!self.forgetting.is_empty()).then_some(self.forgetting_at);
         let answers = (!self.answers.is_empty()).then_some(Instant(0));
         let all = listing.into_iter().chain(forgetting).chain(answers);
         all.min()
     }
 
-    /// Waits until a round of deleting connections ends; never returns while there is none.
-    pub(crate) async fn round_over(&mut self) {
-        match &mut self.forgetter {
-            // A round that was aborted has ended as well.
-            Some(round) => drop(round.await),
-            None => pending().await,
+    /// Waits until a round of deleting connections ends, or notifications of nftables arrive.
+    pub(crate) async fn has_work(&mut self) {
+        if self.notified.is_none() {
+            let descriptor = self.rules.descriptor();
+            // Without it they are read with the next event.
+            self.notified = descriptor.and_then(driven).ok();
         }
-        self.end_round();
+        let notified = async {
+            match &self.notified {
+                Some(notified) if notified.readable().await.is_ok() => {
+                    // Later notifications are reported again.
+                    let unread = || io::Result::<()>::Err(io::ErrorKind::WouldBlock.into());
+                    let _ = notified.try_io(Interest::READABLE, unread);
+                }
+                _ => pending().await,
+            }
+        };
+        let round_over = async {
+            match &mut self.forgetter {
+                // A round that was aborted has ended as well.
+                Some(round) => drop(round.await),
+                None => pending().await,
+            }
+        };
+        let is_over = tokio::select! {
+            () = notified => false,
+            () = round_over => true,
+        };
+        if is_over {
+            self.end_round();
+        }
     }
 
     fn end_round(&mut self) {
@@ -203,6 +256,11 @@ impl LinuxHost {
         }
         Ok(())
     }
+}
+
+/// Returns a socket for the runtime, by the type that it has for one with messages.
+fn driven(socket: OwnedFd) -> io::Result<UnixDatagram> {
+    UnixDatagram::from_std(socket.into())
 }
 
 fn failed(error: impl ToString) -> Failed {

@@ -4,7 +4,9 @@
 pub mod conntrack;
 mod encode;
 mod expression;
+mod follow;
 mod host;
+mod listing;
 mod neighbors;
 mod record;
 mod rules;
@@ -14,5 +16,5 @@ pub mod sysctl;
 pub use host::{HostError, LinuxHost};
 pub use neighbors::Neighbors;
 pub use netlink::Refused;
-pub use rules::{Rules, RulesError};
+pub use rules::{Effort, Rules, RulesError};
 pub use sysctl::Sysctl;

@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 const RECORD: &str = "cambric-felix-record";
 /// The chain's name before the digest. The number grows with every change of the digested parts:
 /// records with another number are ignored.
-const FORMAT: &str = "listing-1-";
+const FORMAT: &str = "listing-2-";
 /// The same for the digest of messages. These are those of the kernel, so it needs no number.
 const MESSAGES: &str = "messages-";
 /// `NFTA_CHAIN_NAME`.
@@ -37,7 +37,7 @@ impl fmt::Display for Digest {
 }
 
 /// Computes a digest from its parts.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Digester(Sha256);
 
 impl Digester {
@@ -45,6 +45,12 @@ impl Digester {
     pub(super) fn add(&mut self, part: &[u8]) {
         self.0.update((part.len() as u64).to_be_bytes());
         self.0.update(part);
+    }
+
+    /// Appends a sum.
+    pub(super) fn add_sum(&mut self, sum: Sum) {
+        self.add(&sum.parts.to_be_bytes());
+        self.add(&sum.digests.map(u128::to_be_bytes).concat());
     }
 
     /// Appends a message.
@@ -62,6 +68,26 @@ impl Digester {
         let mut digest = [0; DIGEST_OCTETS];
         digest.copy_from_slice(&self.0.finalize()[..DIGEST_OCTETS]);
         Digest(digest)
+    }
+}
+
+/// Computes a sum of parts that does not depend on their order: the number of parts, and the sum of their
+/// digests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sum {
+    parts: u64,
+    digests: [u128; 2],
+}
+
+impl Sum {
+    /// Adds a part.
+    pub(super) fn add(&mut self, part: &[u8]) {
+        self.parts += 1;
+        let digest = Sha256::digest(part);
+        for (sum, octets) in self.digests.iter_mut().zip(digest.chunks_exact(16)) {
+            let octets = octets.first_chunk().copied().unwrap_or_default();
+            *sum = sum.wrapping_add(u128::from_be_bytes(octets));
+        }
     }
 }
 
@@ -158,6 +184,22 @@ mod tests {
     }
 
     #[test]
+    fn sum_depends_on_the_parts_and_not_on_their_order() {
+        let sum = |parts: &[&[u8]]| {
+            let mut sum = Sum::default();
+            parts.iter().for_each(|part| sum.add(part));
+            let mut digester = Digester::default();
+            digester.add_sum(sum);
+            digester.finish()
+        };
+        let one = sum(&[b"a", b"b", b"c"]);
+        assert_eq!(one, sum(&[b"c", b"a", b"b"]));
+        for other in [&[&b"a"[..], b"b"][..], &[b"ab", b"c"], &[b"a", b"b", b"d"]] {
+            assert_ne!(one, sum(other));
+        }
+    }
+
+    #[test]
     fn record_of_another_format_is_ignored() {
         let one = digest(&[b"a"]);
         let own = format!("{FORMAT}{one}");
@@ -167,7 +209,7 @@ mod tests {
             Record { chains }.is_of(one)
         };
         assert_eq!(compared(&[]), None);
-        assert_eq!(compared(&[&own.replace("-1-", "-2-")]), None);
+        assert_eq!(compared(&[&own.replace("-2-", "-1-")]), None);
         assert_eq!(compared(&[&own]), Some(true));
         assert_eq!(compared(&[&other]), Some(false));
         assert_eq!(compared(&[&own, &other]), Some(false), "not Felix's");

@@ -1,28 +1,21 @@
 //! The table in the kernel: writes it in transactions, checks it, reads its counters.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
 
-use netlink::attributes::{find, iterate, of_netfilter, text};
-use netlink::listing::{self, RULE_EXPRESSIONS, expressions};
 use netlink::nftables::{self, ERESTART, OpenError, generation};
-use netlink::{Refused, Requests, Row, message};
-use netlink_packet_netfilter::nftables::{
-    ChainMessage, NfTablesMessage, RuleAttribute, RuleMessage, SetAttribute, SetMessage,
-    TableAttribute, TableMessage,
-};
+use netlink::{Refused, Requests, Row, listing};
+use netlink_packet_netfilter::nftables::{NfTablesMessage, RuleAttribute, RuleMessage};
 
 use super::encode::messages;
+use super::follow::{Follower, after, is_later};
+use super::listing::{Listing, table};
 use super::record::{self, Digest, Digester, Record};
 use crate::agent::Checked;
-use crate::limits::TRANSACTION_ATTEMPTS;
+use crate::limits::{NOTIFICATION_BUFFER_OCTETS, TRANSACTION_ATTEMPTS};
 use crate::render::{Change, TABLE, rule_text};
-
-/// `NFTA_TABLE_FLAGS`: a dormant table filters nothing.
-const TABLE_FLAGS: u16 = 2;
-/// `NFTA_TABLE_HANDLE`.
-const TABLE_HANDLE: u16 = 4;
-/// `NFTA_SET_NAME`.
-const SET_NAME: u16 = 2;
 
 /// Why the rules are not in effect.
 #[derive(Debug, thiserror::Error)]
@@ -50,9 +43,20 @@ pub enum RulesError {
 #[derive(Debug)]
 pub struct Rules {
     requests: Requests,
+    follower: Follower,
     known: Known,
+    /// The digest of the kernel's listing after the last own transaction.
+    listing: Option<Digest>,
+    /// Some transactions are unknown, and no listing has shown yet that they did not change the table.
+    is_doubtful: bool,
+    /// The listing in progress, begun after the last own transaction.
+    in_progress: Option<Listing>,
+    /// The generation up to which transactions were known at the last check, if there were later ones.
+    unexplained: Option<u32>,
     /// Transactions carried out.
     transactions: u64,
+    /// Rows of all listings.
+    rows: u64,
     /// There may be a record of the table, of this run or of an earlier one.
     has_record: bool,
     /// The last transaction is to be recorded.
@@ -65,20 +69,19 @@ pub struct Rules {
 enum Known {
     /// Nothing was written yet, and no table of an earlier run was listed.
     Unwritten,
-    /// Unchanged since the own transaction that created this generation; the kernel's listing has
-    /// not been read yet.
-    Unlisted(u32),
-    /// Unchanged since the last own transaction, or since the table of an earlier run was listed, at
-    /// least until this generation.
-    Listed {
-        generation: u32,
-        /// The digest of the kernel's listing, with handles, without counters.
-        listing: Digest,
-    },
-    /// Another program wrote to some table before the own table was listed.
-    Doubtful,
+    /// As own transactions have left it, or as it was listed, unless the follower has found a gap.
+    Followed,
     /// Another program changed the own table.
     Changed,
+}
+
+/// Messages that were read to know the state of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// Notifications read.
+    pub notifications: u64,
+    /// Rows of listings read.
+    pub rows: u64,
 }
 
 impl Rules {
@@ -88,10 +91,27 @@ impl Rules {
     ///
     /// The kernel lacks nftables, or denies access to this process.
     pub fn open() -> Result<Self, RulesError> {
+        Self::open_with(NOTIFICATION_BUFFER_OCTETS)
+    }
+
+    /// Opens nftables with this size of the receive buffer of notifications.
+    ///
+    /// # Errors
+    ///
+    /// The kernel lacks nftables, or denies access to this process.
+    pub fn open_with(octets: usize) -> Result<Self, RulesError> {
+        let requests = nftables::open()?;
+        let follower = Follower::join(requests.port(), octets).map_err(OpenError::Socket)?;
         Ok(Self {
-            requests: nftables::open()?,
+            requests,
+            follower,
             known: Known::Unwritten,
+            listing: None,
+            is_doubtful: false,
+            in_progress: None,
+            unexplained: None,
             transactions: 0,
+            rows: 0,
             has_record: true,
             needs_record: false,
         })
@@ -103,7 +123,7 @@ impl Rules {
     ///
     /// The kernel did not answer.
     pub fn present(&mut self) -> Result<bool, RulesError> {
-        Ok(self.table()?.is_some())
+        Ok(table(&mut self.requests)?.is_some())
     }
 
     /// Carries out steps in one transaction. Steps that begin with [`Change::AddTable`] replace any
@@ -120,9 +140,9 @@ impl Rules {
         }
     }
 
-    /// Compares the table with the one that was written, or, before that, the table of an earlier run
-    /// with its record and with its first listing. Costs one small request as long as no program
-    /// changes any nftables rules.
+    /// Returns whether the table is as it was written, by the transactions of other programs, or, before
+    /// that, compares the table of an earlier run with its record. Costs one small request, unless
+    /// notifications were lost.
     ///
     /// # Errors
     ///
@@ -131,14 +151,47 @@ impl Rules {
         if self.known == Known::Unwritten {
             return self.adopt();
         }
-        self.list()?;
-        self.look()?;
+        let now = self.generation()?;
+        self.look();
+        self.explain(now);
+        if self.needs_comparison() {
+            self.list()?;
+        }
         Ok(match self.known {
             Known::Unwritten => Checked::Nothing,
-            Known::Listed { .. } | Known::Unlisted(_) => Checked::Intact,
-            Known::Doubtful => Checked::Doubtful,
             Known::Changed => Checked::Changed,
+            Known::Followed if self.is_doubtful => Checked::Doubtful,
+            Known::Followed => Checked::Intact,
         })
+    }
+
+    /// Reads the notifications, without waiting. Returns whether the table is known or suspected to be
+    /// changed by another program.
+    pub fn follow(&mut self) -> bool {
+        self.look();
+        match self.known {
+            Known::Unwritten => false,
+            Known::Followed => self.is_doubtful && self.listing.is_none(),
+            Known::Changed => true,
+        }
+    }
+
+    /// Returns a descriptor that is readable when there are notifications.
+    ///
+    /// # Errors
+    ///
+    /// The descriptor cannot be duplicated.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.follower.descriptor()
+    }
+
+    /// Returns how many messages were read so far to know the state of the table.
+    pub fn effort(&self) -> Effort {
+        let in_progress = self.in_progress.as_ref().map_or(0, Listing::rows);
+        Effort {
+            notifications: self.follower.messages(),
+            rows: self.rows + in_progress,
+        }
     }
 
     /// Returns the packets counted by each rule, chain by chain; `None` for a rule without a
@@ -169,9 +222,13 @@ impl Rules {
         if self.transactions == 0 && self.is_in_effect(steps).unwrap_or(false) {
             return Ok(());
         }
-        let made = self.transact(steps, |rules| Ok(Some(rules.generation()?)))?;
+        let made = self.transact(steps, |rules| {
+            rules.look();
+            Ok(Some(rules.generation()?))
+        })?;
         if let Some(made) = made {
-            self.known = Known::Unlisted(made);
+            self.follower.start(made);
+            (self.known, self.is_doubtful) = (Known::Followed, false);
         }
         Ok(())
     }
@@ -185,27 +242,33 @@ impl Rules {
         }
         // Later changes are detected by the next check.
         let generation = self.generation()?;
-        let listing = self.listing()?;
+        let listing = Listing::whole()?;
         if record.is_of(listing) != Some(true) {
             return Ok(false);
         }
-        self.known = Known::Listed {
-            generation,
-            listing,
-        };
+        self.begin(generation, listing);
         Ok(true)
+    }
+
+    /// Begins to follow a table that was listed, and not written by this run.
+    fn begin(&mut self, generation: u32, listing: Digest) {
+        self.follower.start(generation);
+        (self.known, self.is_doubtful) = (Known::Followed, false);
+        self.listing = Some(listing);
     }
 
     /// Changes the table; fails if another program has changed it. A doubtful state stays doubtful.
     fn change(&mut self, steps: &[Change]) -> Result<(), RulesError> {
         let made = self.transact(steps, |rules| {
-            let generation = rules.look()?;
-            Ok((rules.known != Known::Changed).then_some(generation))
+            rules.look();
+            Ok(match rules.known {
+                Known::Changed => None,
+                _ if rules.is_doubtful => Some(rules.generation()?),
+                _ => Some(rules.follower.generation()),
+            })
         })?;
         let made = made.ok_or(RulesError::Changed)?;
-        if self.known != Known::Doubtful {
-            self.known = Known::Unlisted(made);
-        }
+        self.follower.advance(made);
         Ok(())
     }
 
@@ -226,65 +289,144 @@ impl Rules {
                 Ok(()) => {
                     self.transactions += 1;
                     (self.has_record, self.needs_record) = (false, true);
+                    (self.listing, self.unexplained) = (None, None);
+                    self.abort();
                     return Ok(Some(after(generation)));
                 }
                 // Another program's transaction came in between.
-                Err(RulesError::Step { cause, .. }) if cause.errno == ERESTART && attempts > 0 => {}
+                Err(RulesError::Step { cause, .. }) if cause.errno == ERESTART && attempts > 0 => {
+                    self.pass(generation);
+                }
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Checks whether another program wrote since the last own transaction, and, if that can be
-    /// determined, whether it changed the own table. Returns the generation up to which the result
-    /// is valid.
-    fn look(&mut self) -> Result<u32, Refused> {
-        let now = self.generation()?;
-        self.known = match self.known {
-            Known::Unlisted(ours) if ours != now => Known::Doubtful,
-            Known::Listed { generation, .. } if generation != now => match self.listing()? {
-                listing if self.known.lists(listing) => Known::Listed {
-                    generation: now,
-                    listing,
-                },
-                _ => Known::Changed,
-            },
-            known => known,
-        };
-        Ok(now)
+    /// Reads the notifications, after a transaction on this generation was rejected because there is a
+    /// later one. Its notifications are in the queue; without them there is a gap.
+    fn pass(&mut self, generation: u32) {
+        self.look();
+        if !is_later(self.follower.generation(), generation) {
+            self.is_doubtful = true;
+        }
     }
 
-    /// Returns whether the last transaction is still to be [listed](Self::list).
-    pub const fn is_unlisted(&self) -> bool {
-        matches!(self.known, Known::Unlisted(_))
+    /// Reads the notifications.
+    fn look(&mut self) {
+        self.follower.read();
+        self.is_doubtful |= self.follower.has_gap();
+        if self.known == Known::Followed && self.follower.is_changed() {
+            self.known = Known::Changed;
+        }
     }
 
-    /// Reads the table after the last transaction, to detect later changes. The time grows with the
-    /// size of the table, so this is not a part of the transaction. Until the listing is read, a
-    /// change of any table by another program may be a change of the own one.
+    /// Compares the known transactions with the ruleset's generation. The kernel changes it before it
+    /// sends the notifications, so there is a gap only if they are still missing at the next check.
+    fn explain(&mut self, now: u32) {
+        let known = self.follower.generation();
+        if !is_later(now, known) {
+            self.unexplained = None;
+        } else if self.unexplained.replace(known) == Some(known) {
+            self.is_doubtful = true;
+        }
+    }
+
+    /// Returns whether there is a gap, and a listing shows whether the table has changed in it.
+    fn needs_comparison(&self) -> bool {
+        self.known == Known::Followed && self.is_doubtful && self.listing.is_some()
+    }
+
+    /// Returns whether the table is to be listed: after the last transaction, for its record, or because
+    /// notifications were lost.
+    pub fn is_unlisted(&self) -> bool {
+        let is_known = self.known == Known::Followed;
+        is_known && self.listing.is_some() == self.is_doubtful
+    }
+
+    /// Returns whether the listing is urgent, because notifications were lost.
+    pub fn is_in_doubt(&self) -> bool {
+        self.needs_comparison()
+    }
+
+    /// Lists the table, if it is to be listed.
     ///
     /// # Errors
     ///
-    /// The kernel did not answer.
+    /// The kernel did not answer, or other programs write all the time.
     pub fn list(&mut self) -> Result<(), RulesError> {
-        let Known::Unlisted(ours) = self.known else {
-            return Ok(());
+        while !self.list_for(Duration::MAX)? {}
+        Ok(())
+    }
+
+    /// Lists the table, if it is to be listed, for about this time. Returns whether it is done.
+    ///
+    /// # Errors
+    ///
+    /// The kernel did not answer, or other programs write all the time. The next call begins again.
+    pub fn list_for(&mut self, time: Duration) -> Result<bool, RulesError> {
+        if !self.is_unlisted() {
+            self.abort();
+            return Ok(true);
+        }
+        if self.in_progress.is_none() && self.is_doubtful {
+            // Later transactions are known, or another gap.
+            self.look();
+            let now = self.generation()?;
+            self.follower.start(now);
+        }
+        let listing = match &mut self.in_progress {
+            Some(listing) => listing,
+            none => none.insert(Listing::begin()?),
         };
-        self.known = Known::Doubtful;
-        let listing = self.listing()?;
-        // The listing is valid only if no other program wrote in between.
-        if self.generation()? == ours {
-            self.known = Known::Listed {
-                generation: ours,
-                listing,
-            };
+        match listing.step(time) {
+            Ok(None) => Ok(false),
+            Ok(Some(digest)) => {
+                self.abort();
+                self.listed(digest)?;
+                Ok(true)
+            }
+            Err(error) => {
+                self.abort();
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Ends the listing in progress.
+    fn abort(&mut self) {
+        if let Some(listing) = self.in_progress.take() {
+            self.rows += listing.rows();
+        }
+    }
+
+    /// Takes a complete listing. It is valid only if all transactions up to its end are known, or if it
+    /// equals the earlier one.
+    fn listed(&mut self, found: Digest) -> Result<(), RulesError> {
+        let now = self.generation()?;
+        self.look();
+        if self.known == Known::Changed {
+            return Ok(());
+        }
+        let is_known = self.follower.generation() == now && !self.follower.has_gap();
+        match self.listing {
+            Some(listing) if listing != found => self.known = Known::Changed,
+            _ if !is_known => return Err(Refused::of(libc::EINTR).into()),
+            Some(_) => self.is_doubtful = false,
+            None if !self.is_doubtful => self.listing = Some(found),
+            None => {}
         }
         Ok(())
     }
 
     /// Returns whether the table was listed since the last transaction, and is to be recorded.
-    pub const fn is_unrecorded(&self) -> bool {
-        self.needs_record && matches!(self.known, Known::Listed { .. })
+    pub fn is_unrecorded(&self) -> bool {
+        self.needs_record && self.known_listing().is_some()
+    }
+
+    /// Returns the digest of the table as it is.
+    fn known_listing(&self) -> Option<Digest> {
+        let is_known = self.known == Known::Followed && !self.is_doubtful;
+        self.listing.filter(|_| is_known)
     }
 
     /// Records the listed table for the next run, in a transaction of its own. A change by another
@@ -307,11 +449,9 @@ impl Rules {
         let messages = digest(steps);
         let record = Record::read(&mut self.requests)?;
         // A kept table has the record of an earlier run, unless another program has deleted it.
-        self.needs_record = match self.known {
-            Known::Listed { listing, .. } => {
-                record.is_of(listing) != Some(true) || !record.is_written_by(messages)
-            }
-            _ => true,
+        self.needs_record = match self.known_listing() {
+            Some(listing) => record.is_of(listing) != Some(true) || !record.is_written_by(messages),
+            None => true,
         };
         self.record_with(Some(messages))
     }
@@ -319,10 +459,11 @@ impl Rules {
     fn record_with(&mut self, messages: Option<Digest>) -> Result<(), RulesError> {
         let mut attempts = TRANSACTION_ATTEMPTS;
         while self.is_unrecorded() {
-            let generation = self.look()?;
-            let Known::Listed { listing, .. } = self.known else {
+            self.look();
+            let Some(listing) = self.known_listing() else {
                 break;
             };
+            let generation = self.follower.generation();
             attempts -= 1;
             // Also if the answer is lost.
             self.has_record = true;
@@ -330,13 +471,12 @@ impl Rules {
             match nftables::transact(&mut self.requests, generation, steps) {
                 Ok(()) => {
                     self.needs_record = false;
-                    self.known = Known::Listed {
-                        generation: after(generation),
-                        listing,
-                    };
+                    self.follower.advance(after(generation));
                 }
                 // Another program's transaction came in between.
-                Err((_, cause)) if cause.errno == ERESTART && attempts > 0 => {}
+                Err((_, cause)) if cause.errno == ERESTART && attempts > 0 => {
+                    self.pass(generation);
+                }
                 Err((_, cause)) => return Err(cause.into()),
             }
         }
@@ -349,7 +489,7 @@ impl Rules {
         if !self.present()? {
             return Ok(Checked::Nothing);
         }
-        let listing = self.listing()?;
+        let listing = Listing::whole()?;
         let is_recorded = Record::read(&mut self.requests)?.is_of(listing);
         // Another listing is valid only if no other program wrote in between.
         if is_recorded != Some(true) && self.generation()? != generation {
@@ -358,10 +498,7 @@ impl Rules {
         if is_recorded == Some(false) {
             return Ok(Checked::Changed);
         }
-        self.known = Known::Listed {
-            generation,
-            listing,
-        };
+        self.begin(generation, listing);
         Ok(match is_recorded {
             Some(_) => Checked::Intact,
             None => Checked::Unrecorded,
@@ -384,64 +521,10 @@ impl Rules {
         generation(&mut self.requests)
     }
 
-    fn table(&mut self) -> Result<Option<Row>, Refused> {
-        let attributes = vec![TableAttribute::Name(TABLE.into())];
-        let message = NfTablesMessage::GetTable(TableMessage { attributes });
-        listing::object(&mut self.requests, message)
-    }
-
     fn rule_rows(&mut self) -> Result<Vec<Row>, Refused> {
         let attributes = vec![RuleAttribute::Table(TABLE.into())];
         let message = NfTablesMessage::GetRule(RuleMessage { attributes });
-        self.ours(message)
-    }
-
-    fn ours(&mut self, message: NfTablesMessage) -> Result<Vec<Row>, Refused> {
         listing::objects(&mut self.requests, TABLE, message)
-    }
-
-    /// Returns a digest of the table, its chains, rules, sets and elements as the kernel lists them.
-    fn listing(&mut self) -> Result<Digest, Refused> {
-        let mut digester = Digester::default();
-        let table = self.table()?;
-        for kind in [TABLE_FLAGS, TABLE_HANDLE] {
-            let value = table.as_ref().and_then(|row| find(of_netfilter(row), kind));
-            digester.add(value.unwrap_or_default());
-        }
-        let attributes = Vec::new();
-        for row in self.ours(NfTablesMessage::GetChain(ChainMessage { attributes }))? {
-            digester.add(of_netfilter(&row));
-        }
-        for row in self.rule_rows()? {
-            add_rule(&row, &mut digester);
-        }
-        let attributes = vec![SetAttribute::Table(TABLE.into())];
-        for row in self.ours(NfTablesMessage::GetSet(SetMessage { attributes }))? {
-            digester.add(of_netfilter(&row));
-            let name = find(of_netfilter(&row), SET_NAME)
-                .map(text)
-                .unwrap_or_default();
-            let elements = self.elements(&name)?;
-            elements.iter().for_each(|element| digester.add(element));
-        }
-        Ok(digester.finish())
-    }
-
-    /// Returns the elements of a set, sorted: the kernel lists them in the order of its hash table.
-    fn elements(&mut self, set: &str) -> Result<Vec<Vec<u8>>, Refused> {
-        let message = NfTablesMessage::GetSetElement(message::all_elements(TABLE, set));
-        let rows = self.ours(message)?;
-        let elements = rows.iter().flat_map(listing::elements);
-        let mut elements: Vec<Vec<u8>> = elements.map(<[u8]>::to_vec).collect();
-        elements.sort_unstable();
-        Ok(elements)
-    }
-}
-
-impl Known {
-    /// Returns whether this is the kernel's listing of the written table.
-    fn lists(self, found: Digest) -> bool {
-        matches!(self, Self::Listed { listing, .. } if listing == found)
     }
 }
 
@@ -471,25 +554,4 @@ fn digest(steps: &[Change]) -> Digest {
         messages.for_each(|message| digester.add_message(message));
     }
     digester.finish()
-}
-
-/// Returns the generation that a transaction creates.
-fn after(generation: u32) -> u32 {
-    generation.wrapping_add(1).max(1)
-}
-
-fn add_rule(row: &Row, digester: &mut Digester) {
-    for (kind, value) in iterate(of_netfilter(row)) {
-        digester.add(&kind.to_be_bytes());
-        if kind != RULE_EXPRESSIONS {
-            digester.add(value);
-            continue;
-        }
-        for (name, data) in expressions(value) {
-            let counted: &[u8] = &[];
-            let data = if name == "counter" { counted } else { data };
-            digester.add(name.as_bytes());
-            digester.add(data);
-        }
-    }
 }
