@@ -13,7 +13,7 @@ use crate::daemons::Kind;
 use crate::fabric::Origins;
 use crate::limits::{CHURN, CHURN_QUICK, PATIENCE, PATIENCE_QUICK};
 use crate::report::Report;
-use crate::stage::Options;
+use crate::stage::{Options, Policies};
 use crate::work::Work;
 
 /// Compares the route reflector with other daemons: time, CPU and memory, with every route checked
@@ -46,6 +46,15 @@ pub struct Arguments {
     /// mode
     #[arg(long, value_name = "MODE")]
     origins: Option<Origins>,
+    /// Policies of felix [default: 2000, with --quick 40]
+    #[arg(long, value_name = "NUMBER")]
+    policies: Option<u32>,
+    /// Endpoints of other nodes of felix [default: 2000, with --quick 40]
+    #[arg(long, value_name = "NUMBER")]
+    remote: Option<u32>,
+    /// Endpoints of the measured node of felix [default: 200, with --quick 4]
+    #[arg(long, value_name = "NUMBER")]
+    local: Option<u32>,
     /// Seed of the random routes
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -114,6 +123,18 @@ async fn rounds(arguments: &Arguments) -> Result<Report> {
             None => CHURN,
         },
         origins: arguments.origins,
+        policies: {
+            let sizes = if arguments.quick {
+                Policies::QUICK
+            } else {
+                Policies::FULL
+            };
+            Policies {
+                policies: arguments.policies.unwrap_or(sizes.policies),
+                remote: arguments.remote.unwrap_or(sizes.remote),
+                local: arguments.local.unwrap_or(sizes.local),
+            }
+        },
         patience: if arguments.quick {
             PATIENCE_QUICK
         } else {

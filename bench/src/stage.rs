@@ -39,8 +39,37 @@ pub struct Options {
     pub churn: Duration,
     /// The mode of origin validation of path.
     pub origins: Option<Origins>,
+    /// The sizes of felix.
+    pub policies: Policies,
     /// How long one phase of a run may take.
     pub patience: Duration,
+}
+
+/// The numbers of policies and endpoints of felix.
+#[derive(Clone, Copy, Debug)]
+pub struct Policies {
+    /// Policies.
+    pub policies: u32,
+    /// Endpoints of other nodes.
+    pub remote: u32,
+    /// Endpoints of the measured node.
+    pub local: u32,
+}
+
+impl Policies {
+    /// The default sizes.
+    pub const FULL: Self = Self {
+        policies: 2_000,
+        remote: 2_000,
+        local: 200,
+    };
+
+    /// The same for a quick run.
+    pub const QUICK: Self = Self {
+        policies: 40,
+        remote: 40,
+        local: 4,
+    };
 }
 
 /// One daemon, measured.

@@ -106,7 +106,7 @@ fn a_fabric_is_measured_from_its_store_to_its_kernels() {
         println!("skipped: there is no etcd, or our daemons are not built (make build)");
         return;
     }
-    let output = bench(&["--work", "path,live,many,records,watch,ipam"]);
+    let output = bench(&["--work", "path,live,many,records,felix,watch,ipam"]);
     for title in [
         "of it for 10,000 endpoints",
         "lists that etcd served again",
@@ -127,6 +127,9 @@ fn a_fabric_is_measured_from_its_store_to_its_kernels() {
         "a Node, to the session p99",
         "etcd answers until all records are read",
         "longest that octets lay unread then",
+        "Felix started until all rules are written",
+        "an endpoint with 30 policies: put to kernel p99",
+        "idle: percent of a core",
         "etcd killed until all in sync",
         "100 hosts start",
     ] {

@@ -94,6 +94,26 @@ pub fn beside_etcd(
 }
 
 impl Ground {
+    /// Starts etcd, beside so many nodes without daemons.
+    pub async fn at_rest(lab: Lab, nodes: u16) -> Result<Self> {
+        let plan = Plan::new(Shape {
+            nodes,
+            reflectors: 1,
+            workloads_per_node: 0,
+            mesh: false,
+        })?;
+        let mut fabric = Fabric::build(lab, plan).await?;
+        let etcd = Etcd::start(&mut fabric).await?;
+        Resources::from(Arc::clone(&etcd.store))
+            .initialize()
+            .await?;
+        Ok(Self {
+            fabric,
+            etcd,
+            count: 0,
+        })
+    }
+
     /// Starts etcd, two reflectors and so many nodes, with an empty datastore.
     pub async fn raise(lab: Lab, nodes: u16) -> Result<Self> {
         Self::raise_with(lab, nodes, None).await

@@ -5,6 +5,7 @@ mod addresses;
 mod churn;
 mod containers;
 pub mod fanout;
+mod felix;
 mod fib;
 mod floods;
 pub mod internet;
@@ -59,6 +60,8 @@ pub enum Work {
     Many,
     /// A reflector reads the records of 250,000 endpoints for origin validation
     Records,
+    /// Policies on a host, from etcd to the kernel's packet filter
+    Felix,
     /// etcd restarts under 200 watchers
     Watch,
     /// Addresses: 1,000 for one host, and 10 for each of 100 hosts that start at once
@@ -86,6 +89,7 @@ impl Work {
             Self::Live => "live",
             Self::Many => "many",
             Self::Records => "records",
+            Self::Felix => "felix",
             Self::Watch => "watch",
             Self::Ipam => "ipam",
             Self::Cni => "cni",
@@ -117,6 +121,7 @@ impl Work {
             | Self::Live
             | Self::Many
             | Self::Records
+            | Self::Felix
             | Self::Watch
             | Self::Ipam
             | Self::Cni => 3,
@@ -142,6 +147,7 @@ impl Work {
             Self::Live => live::live(options),
             Self::Many => many::many(options),
             Self::Records => records::records(options),
+            Self::Felix => felix::felix(options),
             Self::Watch => watch::watch(options),
             Self::Ipam => addresses::addresses(options),
             Self::Cni => containers::containers(options),

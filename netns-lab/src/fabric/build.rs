@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 
@@ -271,6 +271,17 @@ impl Fabric {
         let machine = at(&mut self.nodes, "node", place)?;
         machine.start("felix", programs.felix.clone(), &felix)?;
         machine.start("bgp-client", programs.bgp_client.clone(), &bgp_client)
+    }
+
+    /// Starts only Felix on one node.
+    ///
+    /// # Errors
+    ///
+    /// If the node does not exist, or Felix cannot be started.
+    pub fn start_felix(&mut self, place: Place, program: &Path) -> Result<(), Error> {
+        let felix = config::felix(&self.plan, place);
+        let machine = at(&mut self.nodes, "node", place)?;
+        machine.start("felix", program.to_owned(), &felix)
     }
 
     /// Fails if any daemon has ended.
