@@ -105,6 +105,9 @@ impl LinuxHost {
         let made = self.rules.transactions();
         if self.listing_of != made {
             self.listing_of = made;
+            // A listing that this transaction has ended counts as well.
+            let took = std::mem::take(&mut self.listing_took);
+            self.listing_not_before = self.listing_not_before.max(now + took * LISTING_SHARE);
             self.listing_at = self.listing_not_before.max(now + LISTING_GAP);
         }
         if self.list_at() <= now {
