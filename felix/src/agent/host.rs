@@ -72,6 +72,8 @@ pub enum HostCommand {
         link: Link,
         /// Whether it needs the IPv6 gateway's address.
         ipv6: bool,
+        /// Whether it may send IPv4 packets from addresses that are not routed to it.
+        spoofs: bool,
     },
     /// List the neighbor entries of this or an earlier run: [`HostEvent::NeighborsListed`].
     ListNeighbors,

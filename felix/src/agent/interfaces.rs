@@ -30,6 +30,8 @@ struct Setup {
     configured: Retry,
     /// Whether it was set up for IPv6.
     ipv6: bool,
+    /// Whether it was set up for sources that are not routed to it.
+    spoofs: bool,
     /// Time of the next check of the settings.
     refresh: Instant,
 }
@@ -57,12 +59,18 @@ impl Interfaces {
         let name = &endpoint.interface;
         let link = links.named(name).filter(|link| is_up(link))?;
         let ipv6 = endpoint.addresses.iter().any(IpAddr::is_ipv6);
+        let spoofs = endpoint.spoofed.iter().any(|net| net.addr().is_ipv4());
         let setup = self.setups.entry(name.clone()).or_insert_with(|| Setup {
             index: link.index,
             configured: Retry::default(),
             ipv6,
+            spoofs,
             refresh: now + INTERFACE_REFRESH,
         });
+        if spoofs != setup.spoofs {
+            setup.configured.doubt();
+            setup.spoofs = spoofs;
+        }
         if ipv6 && !setup.ipv6 {
             // The pending command lacks the address of the IPv6 gateway; a failed one is repeated
             // with it.
@@ -79,7 +87,7 @@ impl Interfaces {
             let link = link.clone();
             setup
                 .configured
-                .order(orders.push(HostCommand::ConfigureInterface { link, ipv6 }));
+                .order(orders.push(HostCommand::ConfigureInterface { link, ipv6, spoofs }));
         }
         setup.configured.is_done().then_some(setup.index)
     }

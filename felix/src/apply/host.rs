@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use daemon_common::events::{Event, emit};
+use daemon_common::events::{Event, Text, emit};
 use fib_sync::{Instant, Link};
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
@@ -18,7 +18,7 @@ use tracing::debug;
 use super::conntrack;
 use super::neighbors::Neighbors;
 use super::rules::{Rules, RulesError};
-use super::sysctl::{Setting, Sysctl, Weight, host_settings, interface_settings};
+use super::sysctl::{Setting, Sysctl, UNCHECKED, Weight, host_settings, interface_settings};
 use crate::agent::{Failed, HostCommand, HostEvent};
 use crate::limits::{
     FOREIGN_CHECK_GAP, FORGET_GAP, LISTING_GAP, LISTING_SHARE, LISTING_STEP, RULES_CHECK,
@@ -280,8 +280,8 @@ impl LinuxHost {
             }
             HostCommand::CheckRules => HostEvent::RulesChecked(self.rules.check().map_err(failed)),
             HostCommand::ConfigureHost { ipv6 } => HostEvent::HostConfigured(self.configure(ipv6)),
-            HostCommand::ConfigureInterface { link, ipv6 } => {
-                let outcome = self.configure_interface(&link, ipv6);
+            HostCommand::ConfigureInterface { link, ipv6, spoofs } => {
+                let outcome = self.configure_interface(&link, ipv6, spoofs);
                 HostEvent::InterfaceConfigured(link.index, outcome)
             }
             HostCommand::ListNeighbors => {
@@ -319,17 +319,28 @@ impl LinuxHost {
         put.map_err(|cause| Failed(format!("address of the IPv4 gateway: {cause}")))
     }
 
-    fn configure_interface(&mut self, link: &Link, ipv6: bool) -> Result<(), Failed> {
+    fn configure_interface(&mut self, link: &Link, ipv6: bool, spoofs: bool) -> Result<(), Failed> {
         if ipv6 && !self.has_ipv6 {
             return Err(Failed(
                 "the endpoint has an IPv6 address and this kernel no IPv6".into(),
             ));
         }
-        self.set(&interface_settings(
-            &link.name,
-            &self.rp_filter,
-            self.has_ipv6,
-        ))?;
+        let common = self.sysctl.common_rp_filter();
+        if spoofs && common != UNCHECKED {
+            emit(Event::InterfaceFailed {
+                interface: Text::new(&link.name),
+                reason: Text::new(format!(
+                    "net.ipv4.conf.all.rp_filter is {common}: the kernel drops IPv4 packets from \
+                     allowSpoofedSourcePrefixes; set it to {UNCHECKED}"
+                )),
+            });
+        }
+        // The packet filter checks the sources.
+        let rp_filter = match spoofs {
+            true => UNCHECKED,
+            false => &self.rp_filter,
+        };
+        self.set(&interface_settings(&link.name, rp_filter, self.has_ipv6))?;
         if ipv6 {
             let put = self.neighbors.put_gateway_ipv6(link.index);
             put.map_err(|cause| Failed(format!("address of the IPv6 gateway: {cause}")))?;

@@ -94,12 +94,22 @@ impl Sysctl {
         ignore.is_none_or(|value| value == "0")
     }
 
+    /// Returns the `rp_filter` of all interfaces: the higher value of it and the interface's own counts.
+    pub(crate) fn common_rp_filter(&self) -> String {
+        self.read("ipv4/conf/all/rp_filter")
+            .unwrap_or_else(|| UNCHECKED.into())
+    }
+
     /// Returns the `rp_filter` of new interfaces; 1 if it cannot be read.
     pub(crate) fn default_rp_filter(&self) -> String {
         self.read("ipv4/conf/default/rp_filter")
             .unwrap_or_else(|| "1".into())
     }
 }
+
+/// The `rp_filter` with which the kernel does not check source addresses. With any other value, an
+/// interface without an address accepts only sources that are routed to it.
+pub(crate) const UNCHECKED: &str = "0";
 
 fn setting(path: String, value: &str, weight: Weight) -> Setting {
     Setting {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::world::host::{Host, workload};
-use crate::world::{Workload, lab, ping, pings, run, sysctl};
+use crate::world::{Workload, count_at, count_of, lab, ping, pings, run, sysctl};
 
 /// Adds the address to workload 1 and a route to it, so that answers arrive.
 fn own(workload: &Workload, address: &str) {
@@ -23,6 +23,14 @@ fn dropped(from: &Workload, source: &str, target: &str) -> bool {
     from.namespace.within(|| !ping(&options))
 }
 
+/// Returns the kernel's own check of sources of an interface.
+fn filter_of(interface: &str) -> String {
+    let value = run(&format!(
+        "cat /proc/sys/net/ipv4/conf/{interface}/rp_filter"
+    ));
+    value.trim().to_owned()
+}
+
 fn endpoint(host: &Host, n: u8, prefixes: &Value) {
     let spec = json!({ "allowSpoofedSourcePrefixes": prefixes });
     host.endpoint_with(n, &json!({}), &spec);
@@ -39,8 +47,8 @@ fn until(host: &Host, what: &str, is_listed: bool) {
 #[test]
 fn spoofed_sources_pass_only_as_allowed() {
     lab("spoofed_sources_pass_only_as_allowed", || {
-        // The kernel's own check of sources would hide that of the packet filter.
-        sysctl("ipv4/conf/default/rp_filter", "0");
+        // Felix disables the kernel's own check of sources where it is needed.
+        sysctl("ipv4/conf/default/rp_filter", "1");
         sysctl("ipv4/conf/all/rp_filter", "0");
         let host = Host::new();
         let (one, two) = (workload(1), workload(2));
@@ -68,6 +76,21 @@ fn spoofed_sources_pass_only_as_allowed() {
         for (source, target) in [("192.0.2.129", "10.65.0.2"), ("fd98::1", "fd65::2")] {
             assert!(dropped(&one, source, target), "outside the prefixes");
         }
+        // The answers to this source have another way.
+        one.namespace.run("ip address add 192.0.2.3/32 dev eth0");
+        run("ip route add 192.0.2.3/32 dev cali2");
+        host.until("the kernel does not check sources", || {
+            filter_of("cali1") == "0"
+        });
+        count_at(&two.namespace, "ip saddr 192.0.2.3");
+        host.until(
+            "a packet with a source that is routed elsewhere arrives",
+            || {
+                let _ = dropped(&one, "192.0.2.3", "10.65.0.2");
+                count_of(&two.namespace) > 0
+            },
+        );
+        assert_eq!(filter_of("cali2"), "1");
         // The prefixes of one endpoint are not those of another one.
         two.namespace.run("ip address add 192.0.2.2/32 dev eth0");
         run("ip route add 192.0.2.2/32 dev cali2");
@@ -81,5 +104,8 @@ fn spoofed_sources_pass_only_as_allowed() {
         until(&host, "spoofed-cali1", false);
         assert!(dropped(&one, "192.0.2.1", "10.65.0.2"));
         assert!(dropped(&one, "fd99::1", "fd65::2"));
+        host.until("the kernel checks sources as before", || {
+            filter_of("cali1") == "1"
+        });
     });
 }

@@ -105,7 +105,7 @@ impl Fake {
                 self.hosts += 1;
                 HostEvent::HostConfigured(Ok(()))
             }
-            HostCommand::ConfigureInterface { link, ipv6 } => {
+            HostCommand::ConfigureInterface { link, ipv6, .. } => {
                 let outcome = match &self.refuse_interface {
                     Some(reason) => Err(refused(reason)),
                     None => Ok(()),
