@@ -167,9 +167,14 @@ fn oldest_compiler(root: &Path) -> Result<Outcome> {
 /// Has cargo build each package alone, as before a publication.
 fn packages(root: &Path, _: &Request) -> Result<Outcome> {
     let workspace = Workspace::read(root)?;
+    // Of two packages with one version, cargo would use what an earlier run has built of the other.
+    let builds = root.join(BUILDS).join("packages");
+    if builds.exists() {
+        std::fs::remove_dir_all(&builds).context("the builds of an earlier run")?;
+    }
     let mut cargo = runner::program("cargo", root);
     cargo.args(["package", "--locked", "--allow-dirty", "--quiet"]);
-    cargo.args(["--target-dir", BUILDS]);
+    cargo.arg("--target-dir").arg(builds);
     let count = published(&workspace).count();
     for name in published(&workspace) {
         cargo.args(["--package", name]);
