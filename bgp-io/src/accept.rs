@@ -3,7 +3,6 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bgp_speaker::bgp_fsm::{self, Conn};
 use bgp_speaker::rib::PeerId;
@@ -15,7 +14,8 @@ use crate::dial_keys::DialKeys;
 use crate::gtsm;
 use crate::io::Entry;
 use crate::limits::{
-    ACCEPT_PAUSE, ANSWERED_REFUSALS_MAX, BACKLOG, TURN_ACCEPTS_MAX, WAITING_HANDSHAKES_MAX,
+    ACCEPT_PAUSE, ANSWER_REFUSAL_EVERY, ANSWERED_REFUSALS_AT_ONCE, BACKLOG, TURN_ACCEPTS_MAX,
+    WAITING_HANDSHAKES_MAX,
 };
 use crate::link::{Link, Stage};
 use crate::listen_socket::{Insecure, ListenSocket, Required};
@@ -181,15 +181,15 @@ impl Io {
         });
     }
 
-    /// Returns whether one more refused connection gets a NOTIFICATION in this second.
+    /// Returns whether one more refused connection gets a NOTIFICATION.
     fn may_answer(&mut self) -> bool {
         let now = self.clock.now();
-        let (since, answered) = &mut self.answered;
-        if now - *since >= Duration::from_secs(1) {
-            (*since, *answered) = (now, 0);
+        let until = self.answered_until.max(now);
+        let may = until - now < ANSWER_REFUSAL_EVERY * ANSWERED_REFUSALS_AT_ONCE;
+        if may {
+            self.answered_until = until + ANSWER_REFUSAL_EVERY;
         }
-        *answered += 1;
-        *answered <= ANSWERED_REFUSALS_MAX
+        may
     }
 
     /// Stores a new transport; `keys`: those of one that this side dials.

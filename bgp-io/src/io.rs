@@ -89,8 +89,8 @@ pub struct Io {
     tokens: Vec<usize>,
     /// The woken connections without an established session that no turn has served yet.
     pub(crate) handshakes: VecDeque<usize>,
-    /// The beginning of a second, and the refused connections in it that got a NOTIFICATION.
-    pub(crate) answered: (Instant, u32),
+    /// Until when the NOTIFICATIONs to refused connections count, one per [`ANSWER_REFUSAL_EVERY`].
+    pub(crate) answered_until: Instant,
     /// The buffer into which all connections read; it is empty between reads.
     pub(crate) scratch: BytesMut,
     /// The slices of one write, kept for their allocation.
@@ -134,7 +134,7 @@ impl Io {
         let clock = Clock::new();
         let mut io = Self {
             speaker,
-            answered: (clock.now(), 0),
+            answered_until: clock.now(),
             clock,
             listeners: Vec::new(),
             binder: config.binder,
@@ -317,9 +317,10 @@ impl Io {
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Vec<Event>> {
         self.ready.register(cx.waker());
         self.trace_turn();
-        let mut worked = self.accept_ready(cx);
-        worked |= self.serve_ready();
+        // Established sessions do not wait for a flood of connections.
+        let mut worked = self.serve_ready();
         worked |= self.write_listed();
+        worked |= self.accept_ready(cx);
         // Reads come before timers: a message that arrived in time must be processed in time.
         worked |= self.poll_clock(cx);
         worked |= self.run_step();

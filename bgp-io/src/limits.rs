@@ -33,8 +33,11 @@ pub const TURN_HANDSHAKE_OCTETS_MAX: usize = 1 << 10;
 /// is accepted.
 pub const WAITING_HANDSHAKES_MAX: usize = 64;
 
-/// Refused connections in a second that get a NOTIFICATION; further ones are closed at once.
-pub const ANSWERED_REFUSALS_MAX: u32 = 100;
+/// One refused connection in this time gets a NOTIFICATION; further ones are closed at once.
+pub const ANSWER_REFUSAL_EVERY: Duration = Duration::from_millis(10);
+
+/// Refused connections that get one at once after a pause. Few, so that a flood is served evenly.
+pub const ANSWERED_REFUSALS_AT_ONCE: u32 = 8;
 
 /// A timer that is this late shows that the program was busy or suspended. The sockets are then
 /// read before the timer counts.
