@@ -2,14 +2,17 @@
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use bgp_io::bgp_proto::notification::cease;
 use bgp_io::bgp_proto::{
-    AttrCode, Capability, HEADER_OCTETS, Ipv4Prefix, MESSAGE_OCTETS_MAX, MessageKind,
+    AttrCode, Capability, HEADER_OCTETS, Ipv4Prefix, MESSAGE_OCTETS_MAX, MessageKind, Notification,
 };
 use bytes::BytesMut;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -52,6 +55,9 @@ pub enum Flood {
     },
 }
 
+/// The daemon's port.
+pub const BGP_PORT: u16 = 179;
+
 /// The first address of strangers.
 const STRANGERS: u32 = u32::from_be_bytes([10, 126, 0, 0]);
 
@@ -88,16 +94,17 @@ impl Flood {
         }
     }
 
-    /// Runs until `ends`; counts in `done`.
-    pub fn run(self, ends: &Receiver<()>, done: &AtomicU64) -> Result<()> {
+    /// Runs until `ends`; counts in `done`. Only a flood without a session can have another port
+    /// than that of the daemon.
+    pub fn run(self, port: u16, ends: &Receiver<()>, done: &AtomicU64) -> Result<()> {
         match self {
             Self::Strangers { rate } => paced(rate, ends, done, |nth| {
                 // A connection that is not accepted in time counts, too.
-                let _ = connect(Ipv4Addr::from(STRANGERS + nth % 0xffff), None);
+                let _ = connect(port, Ipv4Addr::from(STRANGERS + nth % 0xffff), None);
                 Ok(())
             }),
             Self::Garbage { rate } => paced(rate, ends, done, |nth| {
-                if let Ok(mut stream) = connect(Range::address(nth % 5000), None) {
+                if let Ok(mut stream) = connect(port, Range::address(nth % 5000), None) {
                     let _ = stream.write_all(&[0x16; 64]);
                 }
                 Ok(())
@@ -107,13 +114,13 @@ impl Flood {
             Self::SlowReaders => slow_readers(ends, done),
             Self::TakeOvers { rate } => {
                 let octets = offer(client(0)).open().octets();
-                opens(rate, ends, done, MessageKind::Notification, |_| {
+                opens(rate, port, ends, done, MessageKind::Notification, |_| {
                     (client(0), &octets)
                 })
             }
             Self::LongOpens { rate } => {
                 let octets = long_open();
-                opens(rate, ends, done, MessageKind::Open, |nth| {
+                opens(rate, port, ends, done, MessageKind::Open, |nth| {
                     (Range::address(nth % 5000), &octets)
                 })
             }
@@ -142,13 +149,13 @@ fn paced(
     Ok(())
 }
 
-fn connect(from: Ipv4Addr, window: Option<usize>) -> std::io::Result<TcpStream> {
+fn connect(port: u16, from: Ipv4Addr, window: Option<usize>) -> std::io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     if let Some(window) = window {
         socket.set_recv_buffer_size(window)?;
     }
     socket.bind(&SocketAddrV4::new(from, 0).into())?;
-    let to = SocketAddr::from(SocketAddrV4::new(DAEMON, 179));
+    let to = SocketAddr::from(SocketAddrV4::new(DAEMON, port));
     socket.connect_timeout(&to.into(), Duration::from_millis(200))?;
     Ok(socket.into())
 }
@@ -165,7 +172,7 @@ fn offer(from: Ipv4Addr) -> Offer {
 
 /// Opens a session from an address of the range, without a hold time.
 fn session(from: Ipv4Addr, window: Option<usize>) -> Result<TcpStream> {
-    let mut stream = connect(from, window)?;
+    let mut stream = connect(BGP_PORT, from, window)?;
     stream.set_read_timeout(Some(WITHIN))?;
     stream.write_all(&offer(from).open().octets())?;
     stream.write_all(&Keepalive.octets())?;
@@ -195,7 +202,7 @@ fn slow_opens(ends: &Receiver<()>, done: &AtomicU64) -> Result<()> {
             stream.write_all(&octets[(*sent - 1) % octets.len()..][..1])
         });
         if !matches!(sent, Some(Ok(()))) {
-            *place = connect(from, None).ok().map(|stream| (stream, 0));
+            *place = connect(BGP_PORT, from, None).ok().map(|stream| (stream, 0));
         }
         Ok(())
     })
@@ -204,6 +211,7 @@ fn slow_opens(ends: &Receiver<()>, done: &AtomicU64) -> Result<()> {
 /// Sends OPENs, each over a connection of its own; counts those with an answer of this type.
 fn opens<'o>(
     rate: u32,
+    port: u16,
     ends: &Receiver<()>,
     done: &AtomicU64,
     answer: MessageKind,
@@ -219,7 +227,7 @@ fn opens<'o>(
         }
         let (from, octets) = open(nth);
         // A connection that is not accepted in time has no answer.
-        if let Ok(mut stream) = connect(from, None)
+        if let Ok(mut stream) = connect(port, from, None)
             && stream.write_all(octets).is_ok()
         {
             waiting.push_back(stream);
@@ -294,6 +302,64 @@ fn reach(number: u32) -> Vec<u8> {
     value.extend([0; 10]);
     value.extend(number.to_be_bytes());
     value
+}
+
+/// A listener beside the daemon that accepts, reads once, answers and closes: what an attack costs
+/// the machine, whoever is attacked.
+pub struct Bystander {
+    /// Its port.
+    pub port: u16,
+    ends: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Bystander {
+    /// Listens in the namespace of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// As of the sockets.
+    pub fn start(flood: Flood) -> Result<Self> {
+        let listener = TcpListener::bind(SocketAddrV4::new(DAEMON, 0))?;
+        let port = listener.local_addr()?.port();
+        let answer = match flood {
+            Flood::TakeOvers { .. } => {
+                Some(Notification::cease(cease::CONNECTION_COLLISION_RESOLUTION).octets())
+            }
+            Flood::LongOpens { .. } => Some(offer(DAEMON).open().octets()),
+            _ => None,
+        };
+        let ends = Arc::<AtomicBool>::default();
+        let ended = Arc::clone(&ends);
+        let thread = std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                if ended.load(Ordering::Relaxed) {
+                    return;
+                }
+                let Ok(mut stream) = stream else { continue };
+                if matches!(flood, Flood::Strangers { .. }) {
+                    continue;
+                }
+                let _ = stream.set_read_timeout(Some(BURST));
+                let _ = stream.read(&mut [0; MESSAGE_OCTETS_MAX]);
+                let _ = answer.as_ref().map(|answer| stream.write_all(answer));
+            }
+        });
+        Ok(Self { port, ends, thread })
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    ///
+    /// As of the connection that wakes it.
+    pub fn stop(self) -> Result<()> {
+        self.ends.store(true, Ordering::Relaxed);
+        TcpStream::connect(SocketAddrV4::new(DAEMON, self.port))?;
+        self.thread
+            .join()
+            .map_err(|_| anyhow!("the listener panicked"))
+    }
 }
 
 #[cfg(test)]

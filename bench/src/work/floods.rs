@@ -15,12 +15,23 @@ use netns_lab::{Host, Lab};
 use super::fanout::{Fleet, converge};
 use super::latency::latency;
 use crate::daemons::Kind;
-use crate::flood::Flood;
+use crate::flood::{BGP_PORT, Bystander, Flood};
 use crate::limits::{FLOOD_BLOCKS, FLOOD_GAP, FLOOD_ROUNDS, FLOOD_WITHIN};
 use crate::stage::{Measures, Options, Stage, quantiles, scene};
 
-/// The priority of the thread that attacks.
-const LOWEST_PRIORITY: i32 = 19;
+/// Sets the scheduling policy of the calling thread; returns whether the kernel permits it.
+///
+/// In a fabric, the attackers, the quiet clients and the daemon have processors of their own. Here
+/// they share them, and no thread may wait for the time slice of another one, of about 3 ms: that is
+/// ten times the latency to be measured. A lower or higher nice value does not do, because it changes
+/// the length of the slices only.
+fn schedule(policy: &str, priority: &str) -> Result<bool> {
+    let thread = nix::unistd::gettid().to_string();
+    let mut chrt = Command::new("chrt");
+    chrt.args([policy, "--pid", priority, &thread]);
+    let output = chrt.output().context("chrt")?;
+    Ok(output.status.success())
+}
 
 /// The quiet clients.
 const QUIET: Fleet = Fleet {
@@ -29,44 +40,75 @@ const QUIET: Fleet = Fleet {
     each_v6: 0,
 };
 
-/// The floods, with the names of their measures: p99 in relation to that without a flood, and
-/// milliseconds.
-const FLOODS: [(Flood, &str, &str); 8] = [
+/// The names of a flood's measures.
+#[derive(Clone, Copy)]
+struct Names {
+    /// p99 in relation to that without a flood.
+    ratio: &'static str,
+    /// p99 in relation to that during the same flood of another listener, if the flood needs no
+    /// session.
+    beside: Option<&'static str>,
+    /// p99 in milliseconds.
+    p99: &'static str,
+}
+
+const fn names(ratio: &'static str, beside: Option<&'static str>, p99: &'static str) -> Names {
+    Names { ratio, beside, p99 }
+}
+
+/// The floods.
+const FLOODS: [(Flood, Names); 8] = [
     (
         Flood::Strangers { rate: 1000 },
-        "strangers_ratio",
-        "strangers_p99_ms",
+        names(
+            "strangers_ratio",
+            Some("strangers_beside_ratio"),
+            "strangers_p99_ms",
+        ),
     ),
     (
         Flood::Strangers { rate: 5000 },
-        "strangers_5k_ratio",
-        "strangers_5k_p99_ms",
+        names(
+            "strangers_5k_ratio",
+            Some("strangers_5k_beside_ratio"),
+            "strangers_5k_p99_ms",
+        ),
     ),
     (
         Flood::Garbage { rate: 1000 },
-        "garbage_ratio",
-        "garbage_p99_ms",
+        names(
+            "garbage_ratio",
+            Some("garbage_beside_ratio"),
+            "garbage_p99_ms",
+        ),
     ),
-    (Flood::SlowOpens, "slow_opens_ratio", "slow_opens_p99_ms"),
+    (
+        Flood::SlowOpens,
+        names("slow_opens_ratio", None, "slow_opens_p99_ms"),
+    ),
     (
         Flood::Malformed { rate: 5000 },
-        "malformed_ratio",
-        "malformed_p99_ms",
+        names("malformed_ratio", None, "malformed_p99_ms"),
     ),
     (
         Flood::SlowReaders,
-        "slow_readers_ratio",
-        "slow_readers_p99_ms",
+        names("slow_readers_ratio", None, "slow_readers_p99_ms"),
     ),
     (
         Flood::TakeOvers { rate: 200 },
-        "take_overs_ratio",
-        "take_overs_p99_ms",
+        names(
+            "take_overs_ratio",
+            Some("take_overs_beside_ratio"),
+            "take_overs_p99_ms",
+        ),
     ),
     (
         Flood::LongOpens { rate: 1000 },
-        "long_opens_ratio",
-        "long_opens_p99_ms",
+        names(
+            "long_opens_ratio",
+            Some("long_opens_beside_ratio"),
+            "long_opens_p99_ms",
+        ),
     ),
 ];
 
@@ -75,8 +117,8 @@ const FLOODS: [(Flood, &str, &str); 8] = [
 pub(super) async fn floods(lab: &Lab, kind: Kind, options: &Options) -> Result<Measures> {
     let mut measures = Measures::new();
     let mut stage = quiet(lab, kind, options).await?;
-    for (flood, ratio, p99) in FLOODS {
-        measure(&mut stage, flood, options, (ratio, p99), &mut measures)?;
+    for (flood, names) in FLOODS {
+        measure(&mut stage, flood, options, names, &mut measures)?;
     }
     stage.strike().await?;
 
@@ -103,7 +145,7 @@ async fn unread(
         ..options.clone()
     };
     let mut stage = quiet(lab, kind, &options).await?;
-    let names = ("log_ratio", "log_p99_ms");
+    let names = names("log_ratio", Some("log_beside_ratio"), "log_p99_ms");
     let flood = Flood::Strangers { rate: 1000 };
     measure(&mut stage, flood, &options, names, measures)?;
     stage.strike().await
@@ -138,38 +180,46 @@ fn measure(
     stage: &mut Stage,
     flood: Flood,
     options: &Options,
-    (ratio, p99): (&'static str, &'static str),
+    names: Names,
     measures: &mut Measures,
 ) -> Result<()> {
     let (blocks, rounds) = match options.quick {
         true => (1, 5),
         false => (FLOOD_BLOCKS, FLOOD_ROUNDS),
     };
-    let (mut free, mut flooded) = (Vec::new(), Vec::new());
+    let (mut free, mut beside, mut flooded) = (Vec::new(), Vec::new(), Vec::new());
     let samples = |stage: &mut Stage, all: &mut Vec<f64>| -> Result<()> {
-        let each = latency(stage, QUIET, Some(FLOOD_GAP), rounds, None)?;
+        // The quiet clients are this thread. Threads that it starts would inherit the policy.
+        if !schedule("--fifo", "1")? {
+            eprintln!("floods: without SCHED_FIFO, the clients wait for processors");
+        }
+        let each = latency(stage, QUIET, Some(FLOOD_GAP), rounds, None);
+        schedule("--other", "0")?;
+        let each = each?;
         all.extend(each.announce.into_iter().chain(each.withdraw));
         Ok(())
     };
     for _ in 0..blocks {
         samples(stage, &mut free)?;
-        let running = Running::start(&stage.host, flood);
-        let began = Instant::now();
-        while running.done.load(Ordering::Relaxed) < flood.least() {
-            stage.generator.run_for(FLOOD_GAP)?;
-            ensure!(
-                began.elapsed() < FLOOD_WITHIN && !running.thread.is_finished(),
-                "{flood:?} did not begin: {:?}",
-                running.stop()
-            );
+        if names.beside.is_some() {
+            let bystander = stage.host.run(|| Bystander::start(flood))??;
+            let running = Running::start(stage, flood, bystander.port)?;
+            samples(stage, &mut beside)?;
+            running.stop()?;
+            stage.host.run(|| bystander.stop())??;
         }
+        let running = Running::start(stage, flood, BGP_PORT)?;
         samples(stage, &mut flooded)?;
         running.stop()?;
         stage.generator.rest(stage.patience)?;
     }
     let ([free], [flooded]) = (quantiles(free, [0.99])?, quantiles(flooded, [0.99])?);
-    measures.insert(ratio, flooded / free);
-    measures.insert(p99, flooded);
+    measures.insert(names.ratio, flooded / free);
+    measures.insert(names.p99, flooded);
+    if let Some(name) = names.beside {
+        let [beside] = quantiles(beside, [0.99])?;
+        measures.insert(name, flooded / beside);
+    }
     Ok(())
 }
 
@@ -183,15 +233,30 @@ struct Running {
 }
 
 impl Running {
-    fn start(host: &Host, flood: Flood) -> Self {
+    /// Starts it against a port and waits until it has its full effect.
+    fn start(stage: &mut Stage, flood: Flood, port: u16) -> Result<Self> {
+        let running = Self::begin(&stage.host, flood, port);
+        let began = Instant::now();
+        while running.done.load(Ordering::Relaxed) < flood.least() {
+            stage.generator.run_for(FLOOD_GAP)?;
+            ensure!(
+                began.elapsed() < FLOOD_WITHIN && !running.thread.is_finished(),
+                "{flood:?} did not begin: {:?}",
+                running.stop()
+            );
+        }
+        Ok(running)
+    }
+
+    fn begin(host: &Host, flood: Flood, port: u16) -> Self {
         let (ends, ended) = sync_channel(1);
         let done = Arc::<AtomicU64>::default();
         let (host, count) = (host.clone(), Arc::clone(&done));
         let thread = std::thread::spawn(move || {
             let run = move || {
-                // In a real fabric, attackers do not use the processors of the daemon and its clients.
-                rustix::process::setpriority_process(None, LOWEST_PRIORITY)?;
-                flood.run(&ended, &count)
+                // It runs only when nobody else wants the processor.
+                ensure!(schedule("--idle", "0")?, "chrt --idle");
+                flood.run(port, &ended, &count)
             };
             host.run(run)?.with_context(|| format!("{flood:?}"))
         });
