@@ -71,6 +71,22 @@ pub fn transact(
     generation: u32,
     steps: impl IntoIterator<Item = Vec<Step>>,
 ) -> Result<(), (Option<usize>, Refused)> {
+    let message = |(message, flags)| (inet(message), flags);
+    let steps = steps.into_iter();
+    let steps = steps.map(|messages| messages.into_iter().map(message).collect());
+    transact_families(requests, generation, steps)
+}
+
+/// Carries out steps of messages about tables of any family, as [`transact`] does.
+///
+/// # Errors
+///
+/// As of [`transact`].
+pub fn transact_families(
+    requests: &mut Requests,
+    generation: u32,
+    steps: impl IntoIterator<Item = Vec<(NetfilterMessage, u16)>>,
+) -> Result<(), (Option<usize>, Refused)> {
     let mut batch = requests.batch();
     let begin = batch.push(batch_begin(generation), 0);
     let mut last = begin;
@@ -83,7 +99,7 @@ pub fn transact(
             // Errors are returned in any case; one acknowledgment confirms the end.
             let ends = messages.peek().is_none() && steps.peek().is_none();
             let flags = if ends { flags | NLM_F_ACK } else { flags };
-            last = batch.push(inet(message), flags);
+            last = batch.push(message, flags);
         }
         sent.push(last);
     }
