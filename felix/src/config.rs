@@ -34,6 +34,7 @@ const BGP_PROTOCOL: i64 = 119;
 const PROTOCOL_HELP: &str = "80, the built-in value, or another number from 5 on that no other \
      program of this host uses: Felix deletes routes of its protocol that no endpoint wants";
 
+mod budgets;
 mod changes;
 mod environment;
 mod file_settings;
@@ -92,6 +93,8 @@ struct File {
     bgp_files: Option<Vec<Spanned<PathBuf>>>,
     #[serde(default)]
     police_host_traffic: bool,
+    #[serde(default)]
+    budgets: budgets::Table,
     #[serde(default = "endpoint_status_path_prefix")]
     endpoint_status_path_prefix: PathBuf,
     #[serde(default)]
@@ -160,6 +163,7 @@ impl Config {
             take_metric(&file, &mut agent),
             take_table(&file, &mut agent),
             take_exceptions(&file, &mut agent),
+            file.budgets.take(&mut agent.budgets),
             too_many_bgp_files(&file),
             log_problem(&file),
         ] {
@@ -377,6 +381,7 @@ mod tests {
     use calico_model::FelixConfigurationSpec;
 
     use super::*;
+    use crate::render::Budgets;
 
     fn read(text: &str) -> Result<Config, String> {
         Config::of(&Source::new("felix.toml", text)).map_err(|report| report.to_string())
@@ -397,6 +402,7 @@ mod tests {
             (80, 256, 254)
         );
         assert_eq!(agent.settings, FelixConfigurationSpec::default());
+        assert_eq!(agent.budgets, Budgets::default());
         let prefix = Some(PathBuf::from("/var/run/calico"));
         assert_eq!(config.endpoint_status_path_prefix, prefix);
         assert!(!agent.hostname.is_empty());
@@ -420,6 +426,7 @@ mod tests {
                 agent.table,
                 agent.route_refresh,
                 agent.interface_patience,
+                agent.budgets,
             )
         };
         assert_eq!(defaults(&all), defaults(&plain));
@@ -435,7 +442,9 @@ mod tests {
         let config = read(&format!(
             "hostname = \"node1\"\ncontrol = \"/tmp/f.sock\"\nlog = \"debug\"\nlog_format = \"json\"\n\
              interface_prefix = [\"tap\", \"cali\"]\nroute_protocol = 81\nendpoint_metric = 100\n\
-             police_host_traffic = true\n\
+             police_host_traffic = true\nbudgets.connections = 0\n\
+             budgets.fragments_per_second = 1\nbudgets.next_hops_per_minute = 2\n\
+             budgets.link_local_per_minute = 3\n\
              control_port_exceptions = [\"10.65.0.7\", \"fd65::1/64\"]\n\
              route_table = 10\nroute_refresh_s = 30\nendpoint_status_path_prefix = \"\"\n\
              interface_patience_s = 300\n{STORE}"
@@ -453,6 +462,13 @@ mod tests {
         let exceptions = ["10.65.0.7/32", "fd65::/64"].map(|net| net.parse().unwrap());
         assert_eq!(agent.control_port_exceptions, exceptions);
         assert!(agent.police_host_traffic);
+        let budgets = Budgets {
+            connections: 0,
+            fragments_per_second: 1,
+            next_hops_per_minute: 2,
+            link_local_per_minute: 3,
+        };
+        assert_eq!(agent.budgets, budgets);
         assert_eq!(config.endpoint_status_path_prefix, None);
     }
 
@@ -592,6 +608,11 @@ mod tests {
                 "control_port_exceptions = [\"10.65.0.7\", \"10.65.0.7:179\"]",
                 "felix.toml:1:41",
                 "neither an address nor a range",
+            ),
+            (
+                "budgets.connections = 10000001",
+                "felix.toml:1:23",
+                "above 10000000",
             ),
             ("route_protocol = 3", "felix.toml:1:18", "below 5"),
             (

@@ -128,6 +128,48 @@ pub const DATASTORE_ADDRESSES_MAX: usize = 256;
 /// Sources that may be exempt from the guard of control ports.
 pub const CONTROL_PORT_EXCEPTIONS_MAX: usize = 1024;
 
+/// Default of the connections that one workload may have open through or to this host.
+pub const WORKLOAD_CONNECTIONS: u32 = 65_536;
+
+/// Connections of one workload that the kernel counts: of a larger budget, it counts a sample. With
+/// each new connection that it counts, it looks for all earlier ones.
+pub const CONNECTIONS_COUNTED_MAX: u32 = 1024;
+
+/// Time for which an interface over its budget of connections opens none, milliseconds. The kernel adds
+/// each connection to its list before it compares, so the list would grow without limit in a flood.
+pub const BLOCKED_MS: u64 = 500;
+
+/// Default of the fragments that one workload may send in a second.
+pub const WORKLOAD_FRAGMENTS_PER_SECOND: u32 = 256;
+
+/// Default of the new next hops in a minute that packets of one workload may have.
+pub const WORKLOAD_NEXT_HOPS_PER_MINUTE: u32 = 128;
+
+/// Default of the new link-local addresses in a minute from which one workload may send.
+pub const WORKLOAD_LINK_LOCAL_PER_MINUTE: u32 = 16;
+
+/// Highest budget of a workload.
+pub const WORKLOAD_BUDGET_MAX: u32 = 10_000_000;
+
+/// New ARP senders in a minute of a workload with further sources.
+pub const SPOOFED_ARP_PER_MINUTE: u32 = 64;
+
+/// Interfaces of which the kernel keeps the state of a budget.
+pub const METERS_MAX: u32 = 65_535;
+
+/// Pairs of interface and address that the kernel remembers.
+pub const SEEN_MAX: u32 = 262_144;
+
+/// Seconds for which the kernel remembers such a pair, and a whole number of minutes.
+pub const SEEN_S: u64 = 60;
+
+/// Seconds for which the kernel keeps the state of an interface's rate after its last packet, and
+/// counts all connections of an interface that was over its budget.
+pub const RATES_S: u64 = 3600;
+
+/// Minimum of the memory that the kernel gives to incomplete packets of each kind, octets.
+pub const FRAGMENT_OCTETS: u64 = 64 * 1024 * 1024;
+
 /// Octets of a host's name.
 pub const HOST_NAME_OCTETS_MAX: usize = 253;
 

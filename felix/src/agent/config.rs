@@ -6,6 +6,7 @@ use calico_model::FelixConfigurationSpec;
 use ipnet::IpNet;
 
 use crate::limits::INTERFACE_PATIENCE;
+use crate::render::Budgets;
 
 /// The start configuration of an agent.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub struct AgentConfig {
     pub control_port_exceptions: Vec<IpNet>,
     /// Policies also apply to traffic from the host to its own workloads.
     pub police_host_traffic: bool,
+    /// The budgets of each workload.
+    pub budgets: Budgets,
     /// `rtm_protocol` of endpoint routes.
     pub route_protocol: u8,
     /// Metric of endpoint routes, in both families; lower than that of routes from elsewhere.
@@ -39,6 +42,7 @@ impl AgentConfig {
             settings: FelixConfigurationSpec::default(),
             control_port_exceptions: Vec::new(),
             police_host_traffic: false,
+            budgets: Budgets::default(),
             route_protocol: 80,
             endpoint_metric: 256,
             table: fib_sync::TABLE_MAIN,

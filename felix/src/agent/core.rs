@@ -65,9 +65,10 @@ enum Scope {
 impl Agent {
     /// Returns an agent without any knowledge.
     pub fn new(now: Instant, config: AgentConfig) -> Self {
-        let calculator = Calculator::new(&*config.hostname, Some(config.settings.clone()))
+        let mut calculator = Calculator::new(&*config.hostname, Some(config.settings.clone()))
             .with_control_exceptions(config.control_port_exceptions.clone())
             .with_policed_host(config.police_host_traffic);
+        calculator.set_budgets(config.budgets);
         Self {
             trust: Trust::new(),
             scope: Scope::All,
@@ -107,7 +108,7 @@ impl Agent {
     }
 
     /// Applies the changes of another configuration that need no restart: settings, exceptions from
-    /// the guard, whether policies apply to traffic of the host, and the wait for interfaces.
+    /// the guard, whether policies apply to traffic of the host, budgets, and the wait for interfaces.
     pub(crate) fn reconfigure(&mut self, config: &AgentConfig) {
         let (settings, police) = (&config.settings, config.police_host_traffic);
         if self.config.settings.interface_prefix != settings.interface_prefix {
@@ -116,6 +117,7 @@ impl Agent {
         let exceptions = config.control_port_exceptions.clone();
         self.calculator
             .reconfigure(settings.clone(), exceptions, police);
+        self.calculator.set_budgets(config.budgets);
         self.config = AgentConfig {
             hostname: self.config.hostname.clone(),
             route_protocol: self.config.route_protocol,

@@ -5,16 +5,21 @@ use std::net::IpAddr;
 use netlink::message::{
     self, HOST_ORDER, NETWORK_ORDER, TYPE_BITS, TYPE_IPV4_ADDRESS, TYPE_IPV6_ADDRESS, TYPE_PORT,
 };
-use netlink::nftables::Step;
+use netlink::nftables::inet;
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE};
 use netlink_packet_netfilter::nftables::{
     ChainMessage, DataAttribute, InetHookNumber, ListAttribute, NfTablesMessage, RuleMessage,
-    SetAttribute, SetElementAttribute, SetElementFlags, SetElementMessage, SetFlags, SetMessage,
+    SetAttribute, SetDescription, SetElementAttribute, SetElementFlags, SetElementMessage,
+    SetFlags, SetMessage,
 };
+use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterProtoFamily};
 
 use super::expression;
-use crate::limits::{ELEMENTS_PER_MESSAGE, INTERFACE_NAME_OCTETS_MAX};
-use crate::render::{Change, Family, Hook, Key, Rule, SetKind, TABLE, Value};
+use crate::limits::{
+    BLOCKED_MS, ELEMENTS_PER_MESSAGE, INTERFACE_NAME_OCTETS_MAX, METERS_MAX, RATES_S, SEEN_MAX,
+    SEEN_S,
+};
+use crate::render::{Change, Family, Hook, Key, Rule, SetKind, TABLE, Value, local_name};
 
 /// nft's numbers of data types, so that `nft list` prints keys in their proper form.
 const TYPE_PROTOCOL: u32 = 12;
@@ -25,36 +30,79 @@ const TYPE_VERDICT: u32 = 0xffff_ff00;
 /// Octets of an interface name in a key, NULs included.
 const NAME_OCTETS: usize = INTERFACE_NAME_OCTETS_MAX + 1;
 
-/// Returns the messages of one step.
-pub(super) fn messages(change: &Change, set_id: &mut u32) -> Vec<Step> {
+/// A message of a transaction, with its netlink flags.
+pub(super) type Message = (NetfilterMessage, u16);
+
+/// Milliseconds in a second.
+const MS: u64 = 1000;
+
+/// Returns a message about the tables of family `arp`.
+pub(super) fn arp(message: NfTablesMessage) -> NetfilterMessage {
+    let header = NetfilterHeader::new(NetfilterProtoFamily::ARP, 0, 0);
+    NetfilterMessage::new(header, message)
+}
+
+/// Returns the messages of one step, each for the table of its object.
+pub(super) fn messages(change: &Change, set_id: &mut u32) -> Vec<Message> {
+    let both = |step: fn() -> (NfTablesMessage, u16)| {
+        let ((one, flags), (other, _)) = (step(), step());
+        vec![(inet(one), flags), (arp(other), flags)]
+    };
+    let name = match change {
+        Change::AddTable => {
+            return both(|| {
+                (
+                    NfTablesMessage::NewTable(message::table(TABLE)),
+                    NLM_F_CREATE,
+                )
+            });
+        }
+        Change::DeleteTable => {
+            return both(|| (NfTablesMessage::DeleteTable(message::table(TABLE)), 0));
+        }
+        Change::AddChain(name, _)
+        | Change::DeleteChain(name)
+        | Change::AddSet(name, _)
+        | Change::DeleteSet(name)
+        | Change::FlushChain(name)
+        | Change::AddRule(name, _)
+        | Change::AddElements(name, ..)
+        | Change::DeleteElements(name, ..) => name,
+    };
+    let local = local_name(name);
+    let within = if local == name { inet } else { arp };
+    let steps = of_object(change, local, set_id).into_iter();
+    steps
+        .map(|(message, flags)| (within(message), flags))
+        .collect()
+}
+
+/// Returns the messages of a step about an object, by its name within its table.
+fn of_object(change: &Change, name: &str, set_id: &mut u32) -> Vec<(NfTablesMessage, u16)> {
     match change {
-        Change::AddTable => vec![(
-            NfTablesMessage::NewTable(message::table(TABLE)),
-            NLM_F_CREATE,
-        )],
-        Change::DeleteTable => vec![(NfTablesMessage::DeleteTable(message::table(TABLE)), 0)],
-        Change::AddChain(name, hook) => {
+        Change::AddTable | Change::DeleteTable => Vec::new(),
+        Change::AddChain(_, hook) => {
             vec![(NfTablesMessage::NewChain(chain(name, *hook)), NLM_F_CREATE)]
         }
-        Change::DeleteChain(name) => vec![(NfTablesMessage::DeleteChain(chain(name, None)), 0)],
-        Change::AddSet(name, kind) => {
+        Change::DeleteChain(_) => vec![(NfTablesMessage::DeleteChain(chain(name, None)), 0)],
+        Change::AddSet(_, kind) => {
             *set_id += 1;
             vec![(
                 NfTablesMessage::NewSet(set(name, *kind, *set_id)),
                 NLM_F_CREATE,
             )]
         }
-        Change::DeleteSet(name) => vec![(NfTablesMessage::DeleteSet(named_set(name)), 0)],
-        Change::FlushChain(name) => {
+        Change::DeleteSet(_) => vec![(NfTablesMessage::DeleteSet(named_set(name)), 0)],
+        Change::FlushChain(_) => {
             vec![(NfTablesMessage::DeleteRule(message::rules(TABLE, name)), 0)]
         }
-        Change::AddRule(name, rule) => {
+        Change::AddRule(_, rule) => {
             vec![(
                 NfTablesMessage::NewRule(new_rule(name, rule)),
                 NLM_F_CREATE | NLM_F_APPEND,
             )]
         }
-        Change::AddElements(name, _, elements) => elements
+        Change::AddElements(_, _, elements) => elements
             .chunks(ELEMENTS_PER_MESSAGE)
             .map(|part| {
                 part.iter()
@@ -63,7 +111,7 @@ pub(super) fn messages(change: &Change, set_id: &mut u32) -> Vec<Step> {
             .map(|part| NfTablesMessage::NewSetElement(elements_of(name, part.collect())))
             .map(|message| (message, NLM_F_CREATE))
             .collect(),
-        Change::DeleteElements(name, _, keys) => keys
+        Change::DeleteElements(_, _, keys) => keys
             .chunks(ELEMENTS_PER_MESSAGE)
             .map(|part| {
                 part.iter()
@@ -83,11 +131,18 @@ pub(super) fn messages(change: &Change, set_id: &mut u32) -> Vec<Step> {
 fn chain(name: &str, hook: Option<Hook>) -> ChainMessage {
     let base = hook.map(|hook| {
         let number = match hook {
-            Hook::Prerouting | Hook::Guard | Hook::TranslateDestination => {
-                InetHookNumber::PreRouting
+            // `NF_ARP_IN`, which has the same number.
+            Hook::Arp
+            | Hook::Fragments
+            | Hook::Prerouting
+            | Hook::Guard
+            | Hook::TranslateDestination => InetHookNumber::PreRouting,
+            Hook::GuardInput | Hook::Input | Hook::InputToHost | Hook::BudgetInput => {
+                InetHookNumber::LocalIn
             }
-            Hook::GuardInput | Hook::Input | Hook::InputToHost => InetHookNumber::LocalIn,
-            Hook::GuardForward | Hook::Forward | Hook::ForwardTo => InetHookNumber::Forward,
+            Hook::GuardForward | Hook::Forward | Hook::ForwardTo | Hook::BudgetForward => {
+                InetHookNumber::Forward
+            }
             Hook::Output | Hook::TranslateOwnDestination => InetHookNumber::LocalOut,
             Hook::TranslateSource => InetHookNumber::PostRouting,
         };
@@ -109,9 +164,17 @@ fn set(name: &str, kind: SetKind, id: u32) -> SetMessage {
     let mut message = named_set(name);
     let with = |address: u32| (TYPE_INTERFACE << TYPE_BITS) | address;
     let (key_type, octets, note) = match kind {
-        SetKind::Interface | SetKind::InterfaceVerdict => (TYPE_INTERFACE, 16, HOST_ORDER),
-        SetKind::InterfaceIpv4 => (with(TYPE_IPV4_ADDRESS), 20, NETWORK_ORDER),
-        SetKind::InterfaceIpv6 => (with(TYPE_IPV6_ADDRESS), 32, NETWORK_ORDER),
+        SetKind::Interface
+        | SetKind::InterfaceVerdict
+        | SetKind::Rates
+        | SetKind::Connections
+        | SetKind::Blocked => (TYPE_INTERFACE, 16, HOST_ORDER),
+        SetKind::InterfaceIpv4 | SetKind::Seen(Family::V4) => {
+            (with(TYPE_IPV4_ADDRESS), 20, NETWORK_ORDER)
+        }
+        SetKind::InterfaceIpv6 | SetKind::Seen(Family::V6) => {
+            (with(TYPE_IPV6_ADDRESS), 32, NETWORK_ORDER)
+        }
         SetKind::Icmpv6Type => (TYPE_ICMPV6, 1, NETWORK_ORDER),
         SetKind::Ports => (TYPE_PORT, 2, NETWORK_ORDER),
         SetKind::Address(family) | SetKind::Nets(family) | SetKind::AddressMap(family) => {
@@ -140,6 +203,8 @@ fn set(name: &str, kind: SetKind, id: u32) -> SetMessage {
     };
     let flags = match kind {
         SetKind::Nets(_) | SetKind::Ports => SetFlags::Interval,
+        SetKind::Connections => SetFlags::Eval,
+        SetKind::Rates | SetKind::Blocked | SetKind::Seen(_) => SetFlags::Eval | SetFlags::Timeout,
         _ if values.is_some() => SetFlags::Map,
         _ => SetFlags::empty(),
     };
@@ -153,9 +218,24 @@ fn set(name: &str, kind: SetKind, id: u32) -> SetMessage {
             .attributes
             .extend([SetAttribute::DataType(kind), SetAttribute::DataLen(octets)]);
     }
+    message.attributes.extend(bounds(kind));
     message.attributes.push(SetAttribute::Id(id));
     message.attributes.push(SetAttribute::UserData(note.into()));
     message
+}
+
+/// Returns the limits of a set of which rules add the elements.
+fn bounds(kind: SetKind) -> Vec<SetAttribute> {
+    let (size, timeout_ms) = match kind {
+        SetKind::Connections => (METERS_MAX, None),
+        SetKind::Blocked => (METERS_MAX, Some(BLOCKED_MS)),
+        SetKind::Rates => (METERS_MAX, Some(RATES_S * MS)),
+        SetKind::Seen(_) => (SEEN_MAX, Some(SEEN_S * MS)),
+        _ => return Vec::new(),
+    };
+    let size = SetAttribute::Description(vec![SetDescription::Size(size)]);
+    let timeout = timeout_ms.map(SetAttribute::Timeout);
+    [Some(size), timeout].into_iter().flatten().collect()
 }
 
 const fn address_type(family: Family) -> (u32, u32) {

@@ -11,8 +11,10 @@ use netlink_packet_netfilter::nftables::{
     Verdict as Code, VerdictAttribute,
 };
 
+use super::stateful::{DYNAMIC_ADD, DYNAMIC_UPDATE, dynamic, fragment_header, next_hop, random};
 use crate::render::{
-    Action, ConnectionStates, End, Family, Is, Match, Rule, Side, TupleDirection, Verdict,
+    Action, ConnectionStates, End, Family, Is, Match, Rule, Seen, Side, TupleDirection, Verdict,
+    local_name,
 };
 
 const NF_DROP: u32 = 0;
@@ -23,6 +25,8 @@ const IPPROTO_TCP: u8 = 6;
 const IPPROTO_ICMPV6: u8 = 58;
 /// `NFT_PAYLOAD_NETWORK_HEADER` and `NFT_PAYLOAD_TRANSPORT_HEADER`.
 const NETWORK: u32 = 1;
+/// The offset of the sender's address in ARP for Ethernet and IPv4 (RFC 826).
+const ARP_SENDER: u32 = 14;
 const TRANSPORT: u32 = 2;
 /// `NFTA_CT_DREG`, `NFTA_CT_KEY`, `NFT_CT_STATE`.
 const CT_DESTINATION: u16 = 1;
@@ -38,13 +42,14 @@ const CT_DIRECTION: u32 = 1;
 const DIRECTION_ORIGINAL: u8 = 0;
 const DIRECTION_REPLY: u8 = 1;
 /// `NFTA_FIB_DREG`, `NFTA_FIB_RESULT`, `NFTA_FIB_FLAGS`; `NFT_FIB_RESULT_OIF`,
-/// `NFT_FIB_RESULT_ADDRTYPE`; `NFTA_FIB_F_SADDR`, `NFTA_FIB_F_IIF`, `NFTA_FIB_F_PRESENT`; `RTN_LOCAL`.
+/// `NFT_FIB_RESULT_ADDRTYPE`; `NFTA_FIB_F_SADDR`, `NFTA_FIB_F_DADDR`, `NFTA_FIB_F_IIF`, `NFTA_FIB_F_PRESENT`; `RTN_LOCAL`.
 const FIB_DESTINATION: u16 = 1;
 const FIB_RESULT: u16 = 2;
 const FIB_FLAGS: u16 = 3;
 const FIB_INTERFACE: u32 = 1;
 const FIB_ADDRESS_TYPE: u32 = 3;
 const FIB_OF_SOURCE: u32 = 1;
+const FIB_OF_DESTINATION: u32 = 1 << 1;
 const FIB_BY_INPUT: u32 = 1 << 3;
 const FIB_PRESENT: u32 = 1 << 5;
 const ROUTE_LOCAL: u32 = 2;
@@ -168,7 +173,7 @@ pub(super) fn verdict(verdict: &Verdict) -> Vec<VerdictAttribute> {
         Verdict::Goto(chain) => (Code::Goto, Some(chain)),
     };
     let mut attributes = vec![VerdictAttribute::Code(code)];
-    attributes.extend(chain.map(|chain| VerdictAttribute::Chain(chain.clone())));
+    attributes.extend(chain.map(|chain| VerdictAttribute::Chain(local_name(chain).into())));
     attributes
 }
 
@@ -218,7 +223,9 @@ impl Asked {
             Match::InterfacePrefix(side, prefix) => {
                 into.extend([interface(*side), equal(prefix.as_bytes())]);
             }
-            Match::InterfaceIn(side, set) => into.extend([interface(*side), lookup(set, None)]),
+            Match::InterfaceIn(side, set) => {
+                into.extend([interface(*side), lookup(local_name(set), None)]);
+            }
             Match::SourceIpv4In(set) => self.source_in(Family::V4, set, into),
             Match::SourceIpv6In(set) => self.source_in(Family::V6, set, into),
             Match::SourceLinkLocal => {
@@ -239,6 +246,13 @@ impl Asked {
                     equal(&[0xff, 0x02]),
                 ]);
             }
+            Match::DestinationLinkLocal => {
+                let (mut mask, mut value) = ([0; 16], [0; 16]);
+                [mask[0], mask[1]] = [0xff, 0xc0];
+                [value[0], value[1]] = [0xfe, 0x80];
+                self.address(End::Destination, Family::V6, into);
+                into.extend([masked(&mask), equal(&value)]);
+            }
             Match::Icmpv6TypeIn(set) => {
                 self.protocol(IPPROTO_ICMPV6, into);
                 into.extend([payload(TRANSPORT, 0, 1, Register::Reg1), lookup(set, None)]);
@@ -248,6 +262,7 @@ impl Asked {
                     ConnectionStates::Established => ESTABLISHED,
                     ConnectionStates::EstablishedOrRelated => ESTABLISHED | RELATED,
                     ConnectionStates::Related => RELATED,
+                    ConnectionStates::New => NEW,
                     ConnectionStates::Invalid => INVALID,
                     ConnectionStates::NoError => NEW | ESTABLISHED | UNTRACKED,
                 };
@@ -270,11 +285,76 @@ impl Asked {
             Match::InputKindIn(set) => into.extend([meta(MetaKey::Iifkind), lookup(set, None)]),
             Match::SourceElsewhere => {
                 let present = FIB_OF_SOURCE | FIB_BY_INPUT | FIB_PRESENT;
-                into.extend([source_route(FIB_INTERFACE, present), equal(&[0; 4])]);
+                into.extend([route_to(FIB_INTERFACE, present), equal(&[0; 4])]);
             }
             Match::SourceLocal => {
                 let local = ROUTE_LOCAL.to_ne_bytes();
-                into.extend([source_route(FIB_ADDRESS_TYPE, FIB_OF_SOURCE), equal(&local)]);
+                into.extend([route_to(FIB_ADDRESS_TYPE, FIB_OF_SOURCE), equal(&local)]);
+            }
+            Match::DestinationElsewhere => {
+                let local = ROUTE_LOCAL.to_ne_bytes();
+                let flags = FIB_OF_DESTINATION | FIB_BY_INPUT;
+                into.extend([route_to(FIB_ADDRESS_TYPE, flags), differs(&local)]);
+            }
+            other => self.of_budget(other, into),
+        }
+    }
+
+    /// Adds the expressions of a condition of ARP and of budgets.
+    fn of_budget(&mut self, condition: &Match, into: &mut Vec<Expressions>) {
+        match condition {
+            Match::ArpSenderIn(set) => into.extend([
+                interface(Side::Input),
+                payload(NETWORK, ARP_SENDER, 4, Register::Reg2),
+                lookup(local_name(set), None),
+            ]),
+            Match::ArpSender(address) => into.extend([
+                payload(NETWORK, ARP_SENDER, 4, Register::Reg1),
+                equal(&address.octets()),
+            ]),
+            Match::Fragment(Family::V4) => {
+                self.family(Family::V4, into);
+                // The bit MF and the offset.
+                into.extend([
+                    payload(NETWORK, 6, 2, Register::Reg1),
+                    masked(&[0x3f, 0xff]),
+                    differs(&[0; 2]),
+                ]);
+            }
+            Match::Fragment(Family::V6) => {
+                self.family(Family::V6, into);
+                into.extend([fragment_header(), equal(&[1])]);
+            }
+            Match::NextHopIn(family, set) => {
+                into.extend([next_hop(*family, Register::Reg1), lookup(set, None)]);
+            }
+            Match::InterfaceNextHopIn(family, set) => into.extend([
+                interface(Side::Input),
+                next_hop(*family, Register::Reg2),
+                lookup(set, None),
+            ]),
+            Match::OverLimit(limit, set) => into.extend([
+                interface(Side::Input),
+                dynamic(DYNAMIC_UPDATE, local_name(set), Some(*limit)),
+            ]),
+            Match::Unsampled(of) => into.extend([random(*of), differs(&[0; 4])]),
+            Match::Mark(set) => {
+                into.extend([interface(Side::Input), dynamic(DYNAMIC_UPDATE, set, None)])
+            }
+            Match::Remember(seen, family, set) => {
+                let address = match seen {
+                    Seen::Source => {
+                        self.family(*family, into);
+                        let (offset, octets) = place(End::Source, *family);
+                        payload(NETWORK, offset, octets, Register::Reg2)
+                    }
+                    Seen::NextHop => next_hop(*family, Register::Reg2),
+                };
+                into.extend([
+                    interface(Side::Input),
+                    address,
+                    dynamic(DYNAMIC_ADD, set, None),
+                ]);
             }
             other => self.of_policy(other, into),
         }
@@ -485,8 +565,8 @@ fn tuple_source(direction: TupleDirection, family: Family) -> Expressions {
     }
 }
 
-/// Loads a property of the route to the source.
-fn source_route(result: u32, flags: u32) -> Expressions {
+/// Loads a property of the route to an address.
+fn route_to(result: u32, flags: u32) -> Expressions {
     Expressions::Other {
         expression_type: "fib".into(),
         attributes: vec![

@@ -16,8 +16,9 @@ const GROUP: u32 = 7;
 const NEW_GENERATION: u16 = 10 << 8 | 15;
 /// `NFTA_GEN_ID`.
 const GENERATION_ID: u16 = 1;
-/// `NFPROTO_INET`.
+/// `NFPROTO_INET`, `NFPROTO_ARP`: the families of the own tables.
 const INET: u8 = 1;
+const ARP: u8 = 3;
 /// The attribute of every object that names its table.
 const OBJECT_TABLE: u16 = 1;
 /// Octets of `nfgenmsg`.
@@ -176,7 +177,8 @@ fn names_own(payload: &[u8]) -> bool {
         .get(HEADER_OCTETS..)
         .and_then(|attributes| find(attributes, OBJECT_TABLE));
     let name = table.and_then(|table| table.strip_suffix(&[0]));
-    payload.first() == Some(&INET) && name == Some(TABLE.as_bytes())
+    let is_family = matches!(payload.first(), Some(&(INET | ARP)));
+    is_family && name == Some(TABLE.as_bytes())
 }
 
 #[cfg(test)]
@@ -218,6 +220,7 @@ mod tests {
         let rule = |port, family, table: &str| (RULE, port, names(family, table));
         let foreign = |family, table: &str| [rule(OTHER, family, table), end(OTHER, 5)];
         assert_eq!(taken(4, &foreign(INET, TABLE)), (5, true, false));
+        assert_eq!(taken(4, &foreign(ARP, TABLE)), (5, true, false));
         assert_eq!(taken(4, &foreign(2, TABLE)), (5, false, false));
         assert_eq!(taken(4, &foreign(INET, "other")), (5, false, false));
         let longer = format!("{TABLE}-record");

@@ -18,10 +18,13 @@ use tracing::debug;
 use super::conntrack;
 use super::neighbors::Neighbors;
 use super::rules::{Rules, RulesError};
-use super::sysctl::{Setting, Sysctl, UNCHECKED, Weight, host_settings, interface_settings};
+use super::sysctl::{
+    FRAGMENT_MEMORY, Setting, Sysctl, UNCHECKED, Weight, host_settings, interface_settings,
+};
 use crate::agent::{Failed, HostCommand, HostEvent};
 use crate::limits::{
-    FOREIGN_CHECK_GAP, FORGET_GAP, LISTING_GAP, LISTING_SHARE, LISTING_STEP, RULES_CHECK,
+    FOREIGN_CHECK_GAP, FORGET_GAP, FRAGMENT_OCTETS, LISTING_GAP, LISTING_SHARE, LISTING_STEP,
+    RULES_CHECK,
 };
 use crate::render::{Ruleset, creation};
 
@@ -311,6 +314,11 @@ impl LinuxHost {
             emit(Event::KernelIpv6Missing {});
         }
         self.set(&host_settings(ipv6 && self.has_ipv6))?;
+        for path in FRAGMENT_MEMORY {
+            if !self.sysctl.raise(path, FRAGMENT_OCTETS) {
+                debug!(path, "memory for fragments left as it is");
+            }
+        }
         if !self.sysctl.answers_arp_for_any_address() {
             // Then proxy ARP answers, given a route that covers the gateway's address.
             return Ok(());

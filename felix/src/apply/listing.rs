@@ -11,6 +11,7 @@ use netlink_packet_netfilter::nftables::{
     TableAttribute, TableMessage,
 };
 
+use super::encode::arp;
 use super::record::{Digest, Digester, Sum};
 use crate::limits::LISTING_ATTEMPTS;
 use crate::render::TABLE;
@@ -21,17 +22,22 @@ const TABLE_FLAGS: u16 = 2;
 const TABLE_HANDLE: u16 = 4;
 /// The attribute of every object that names its table.
 const OBJECT_TABLE: u16 = 1;
-/// `NFTA_SET_NAME`.
+/// `NFTA_SET_NAME`, `NFTA_SET_FLAGS`, `NFTA_SET_COUNT`; `NFT_SET_EVAL`: rules add its elements.
 const SET_NAME: u16 = 2;
+const SET_FLAGS: u16 = 3;
+const SET_COUNT: u16 = 20;
+const DYNAMIC: u32 = 0x20;
 
-/// A listing of the table: its digest has the table, its chains, rules, sets and elements as the kernel
-/// lists them, with handles, without counters.
+/// A listing of the tables: its digest has each table, its chains, rules, sets and elements as the kernel
+/// lists them, with handles, without counters and without the elements that rules add.
 #[derive(Debug)]
 pub(super) struct Listing {
     /// A socket of its own: each one reads one dump at a time.
     requests: Requests,
     digester: Digester,
     phase: Phase,
+    /// The table of the family `arp` is listed, which is the second one.
+    is_arp: bool,
     /// The dump in progress.
     dump: Option<Dump>,
     /// Sets of which the elements are not listed yet, the next one last.
@@ -63,6 +69,7 @@ impl Listing {
             requests: nftables::open()?,
             digester: Digester::default(),
             phase: Phase::Table,
+            is_arp: false,
             dump: None,
             sets: Vec::new(),
             sum: Sum::default(),
@@ -166,10 +173,18 @@ impl Listing {
             }
             Phase::Elements => match self.sets.last() {
                 Some(set) => NfTablesMessage::GetSetElement(message::all_elements(TABLE, set)),
+                None if !self.is_arp => {
+                    (self.phase, self.is_arp) = (Phase::Table, true);
+                    return Ok(None);
+                }
                 None => return Ok(Some(std::mem::take(&mut self.digester).finish())),
             },
         };
-        self.dump = Some(self.requests.begin_dump(inet(message))?);
+        let message = match self.is_arp {
+            true => arp(message),
+            false => inet(message),
+        };
+        self.dump = Some(self.requests.begin_dump(message)?);
         Ok(None)
     }
 
@@ -196,12 +211,16 @@ impl Listing {
             return Err(Refused::of(libc::EINTR));
         }
         (self.phase, self.digester) = (Phase::Table, Digester::default());
+        self.is_arp = false;
         (self.sets, self.sum) = (Vec::new(), Sum::default());
         Ok(())
     }
 
     fn table(&mut self) -> Result<(), Refused> {
-        let row = table(&mut self.requests)?;
+        let row = match self.is_arp {
+            true => arp_table(&mut self.requests)?,
+            false => table(&mut self.requests)?,
+        };
         for kind in [TABLE_FLAGS, TABLE_HANDLE] {
             let value = row.as_ref().and_then(|row| find(of_netfilter(row), kind));
             self.digester.add(value.unwrap_or_default());
@@ -221,6 +240,16 @@ pub(super) fn table(requests: &mut Requests) -> Result<Option<Row>, Refused> {
     listing::object(requests, message)
 }
 
+/// Reads the table of the family `arp`; `None` if it does not exist.
+fn arp_table(requests: &mut Requests) -> Result<Option<Row>, Refused> {
+    let attributes = vec![TableAttribute::Name(TABLE.into())];
+    let message = NfTablesMessage::GetTable(TableMessage { attributes });
+    match requests.fetch(arp(message)) {
+        Err(cause) if cause.errno == libc::ENOENT => Ok(None),
+        row => row,
+    }
+}
+
 /// Returns the error of a socket that cannot be opened.
 fn refused(error: OpenError) -> Refused {
     match error {
@@ -230,7 +259,8 @@ fn refused(error: OpenError) -> Refused {
     }
 }
 
-fn table_of(row: &Row) -> Option<String> {
+/// Returns the table of an object.
+pub(super) fn table_of(row: &Row) -> Option<String> {
     find(of_netfilter(row), OBJECT_TABLE).map(text)
 }
 
@@ -240,9 +270,17 @@ fn add(phase: Phase, row: &Row, digester: &mut Digester, sets: &mut Vec<String>,
         Phase::Chains => digester.add(of_netfilter(row)),
         Phase::Rules => add_rule(row, digester),
         Phase::Sets => {
-            digester.add(of_netfilter(row));
-            let name = find(of_netfilter(row), SET_NAME).map(text);
-            sets.push(name.unwrap_or_default());
+            let flags = find(of_netfilter(row), SET_FLAGS).and_then(|flags| flags.first_chunk());
+            let flags = flags.map_or(0, |flags| u32::from_be_bytes(*flags));
+            if flags & DYNAMIC == 0 {
+                digester.add(of_netfilter(row));
+                let name = find(of_netfilter(row), SET_NAME).map(text);
+                return sets.push(name.unwrap_or_default());
+            }
+            for (kind, value) in iterate(of_netfilter(row)).filter(|(kind, _)| *kind != SET_COUNT) {
+                digester.add(&kind.to_be_bytes());
+                digester.add(value);
+            }
         }
         // The kernel lists elements in the order of its hash table.
         Phase::Elements => listing::elements(row).for_each(|element| sum.add(element)),

@@ -11,6 +11,7 @@ mod neighbors;
 mod record;
 mod rules;
 mod solicited;
+mod stateful;
 pub mod sysctl;
 
 pub use host::{HostError, LinuxHost};

@@ -8,17 +8,19 @@
 use std::fmt;
 
 use netlink::attributes::{find, of_netfilter, text};
-use netlink::nftables::{Step, inet};
+use netlink::nftables::Step;
 use netlink::{Refused, Requests, listing, message};
 use netlink_packet_core::{NLM_F_CREATE, NetlinkSerializable};
 use netlink_packet_netfilter::nftables::{ChainMessage, NfTablesMessage};
 use sha2::{Digest as _, Sha256};
 
+use super::encode::Message;
+
 /// The table of the record.
 const RECORD: &str = "cambric-felix-record";
 /// The chain's name before the digest. The number grows with every change of the digested parts:
 /// records with another number are ignored.
-const FORMAT: &str = "listing-2-";
+const FORMAT: &str = "listing-3-";
 /// The same for the digest of messages. These are those of the kernel, so it needs no number.
 const MESSAGES: &str = "messages-";
 /// `NFTA_CHAIN_NAME`.
@@ -54,8 +56,7 @@ impl Digester {
     }
 
     /// Appends a message.
-    pub(super) fn add_message(&mut self, (message, flags): Step) {
-        let message = inet(message);
+    pub(super) fn add_message(&mut self, (message, flags): Message) {
         let mut octets = vec![0; message.buffer_len()];
         message.serialize(&mut octets);
         self.add(&message.message_type().to_be_bytes());
@@ -209,7 +210,7 @@ mod tests {
             Record { chains }.is_of(one)
         };
         assert_eq!(compared(&[]), None);
-        assert_eq!(compared(&[&own.replace("-2-", "-1-")]), None);
+        assert_eq!(compared(&[&own.replace("-3-", "-2-")]), None);
         assert_eq!(compared(&[&own]), Some(true));
         assert_eq!(compared(&[&other]), Some(false));
         assert_eq!(compared(&[&own, &other]), Some(false), "not Felix's");

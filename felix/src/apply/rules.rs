@@ -5,17 +5,17 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use netlink::nftables::{self, ERESTART, OpenError, generation};
+use netlink::nftables::{self, ERESTART, OpenError, generation, inet};
 use netlink::{Refused, Requests, Row, listing};
 use netlink_packet_netfilter::nftables::{NfTablesMessage, RuleAttribute, RuleMessage};
 
-use super::encode::messages;
+use super::encode::{Message, arp, messages};
 use super::follow::{Follower, after, is_later};
-use super::listing::{Listing, table};
+use super::listing::{Listing, table, table_of};
 use super::record::{self, Digest, Digester, Record};
 use crate::agent::Checked;
 use crate::limits::{NOTIFICATION_BUFFER_OCTETS, TRANSACTION_ATTEMPTS};
-use crate::render::{Change, TABLE, rule_text};
+use crate::render::{Change, IN_ARP, TABLE, rule_text};
 
 /// Why the rules are not in effect.
 #[derive(Debug, thiserror::Error)]
@@ -202,10 +202,14 @@ impl Rules {
     /// The kernel did not answer.
     pub fn packets(&mut self) -> Result<BTreeMap<String, Vec<Option<u64>>>, RulesError> {
         let mut packets: BTreeMap<String, Vec<Option<u64>>> = BTreeMap::new();
-        for row in self.rule_rows()? {
-            let chain = listing::chain_of(&row).unwrap_or_default();
-            let counted = listing::packets(&row);
-            packets.entry(chain).or_default().push(counted);
+        let rows = [("", self.rule_rows()?), (IN_ARP, self.arp_rows()?)];
+        for (begin, rows) in rows {
+            for row in rows {
+                let chain = listing::chain_of(&row).unwrap_or_default();
+                let counted = listing::packets(&row);
+                let chain = packets.entry(format!("{begin}{chain}"));
+                chain.or_default().push(counted);
+            }
         }
         Ok(packets)
     }
@@ -508,8 +512,11 @@ impl Rules {
     fn send(&mut self, steps: &[Change], generation: u32) -> Result<(), RulesError> {
         let mut set_id = 0;
         let parts = steps.iter().map(|step| messages(step, &mut set_id));
-        let parts = parts.chain(self.has_record.then(record::removal));
-        let sent = nftables::transact(&mut self.requests, generation, parts);
+        let removal = || record::removal().into_iter();
+        let removal = || removal().map(|(message, flags)| (inet(message), flags));
+        let removal = self.has_record.then(|| removal().collect::<Vec<Message>>());
+        let parts = parts.chain(removal);
+        let sent = nftables::transact_families(&mut self.requests, generation, parts);
         sent.map_err(|(at, cause)| {
             let step = at.and_then(|at| steps.get(at));
             let step = step.map_or_else(|| "commit".into(), describe);
@@ -525,6 +532,18 @@ impl Rules {
         let attributes = vec![RuleAttribute::Table(TABLE.into())];
         let message = NfTablesMessage::GetRule(RuleMessage { attributes });
         listing::objects(&mut self.requests, TABLE, message)
+    }
+
+    /// Reads the rules of the table of the family `arp`.
+    fn arp_rows(&mut self) -> Result<Vec<Row>, Refused> {
+        let attributes = vec![RuleAttribute::Table(TABLE.into())];
+        let message = NfTablesMessage::GetRule(RuleMessage { attributes });
+        let mut rows = match self.requests.dump(arp(message)) {
+            Err(cause) if cause.errno == libc::ENOENT => return Ok(Vec::new()),
+            rows => rows?,
+        };
+        rows.retain(|row| table_of(row).as_deref() == Some(TABLE));
+        Ok(rows)
     }
 }
 

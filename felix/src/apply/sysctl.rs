@@ -76,6 +76,14 @@ impl Sysctl {
         })
     }
 
+    /// Raises a number to a minimum. Returns whether it has it; not if the setting does not exist.
+    pub(crate) fn raise(&self, path: &str, minimum: u64) -> bool {
+        let found = self.read(path).and_then(|value| value.parse::<u64>().ok());
+        let is_low = found.is_some_and(|found| found < minimum);
+        let raised = setting(path.into(), &minimum.to_string(), Weight::Desired);
+        found.is_some() && (!is_low || self.set(&raised).is_ok())
+    }
+
     /// Returns a setting's value.
     pub fn read(&self, path: &str) -> Option<String> {
         let text = std::fs::read_to_string(self.root.join(path)).ok()?;
@@ -135,6 +143,14 @@ pub fn host_settings(ipv6: bool) -> Vec<Setting> {
     settings
 }
 
+/// The memory for incomplete packets, for each way in which the kernel reassembles them. With more of
+/// it, the budget of a workload is a part.
+pub(crate) const FRAGMENT_MEMORY: [&str; 3] = [
+    "ipv4/ipfrag_high_thresh",
+    "ipv6/ip6frag_high_thresh",
+    "netfilter/nf_conntrack_frag6_high_thresh",
+];
+
 /// Returns the settings of a workload interface. `rp_filter` is the host's default for new
 /// interfaces.
 pub fn interface_settings(interface: &str, rp_filter: &str, ipv6: bool) -> Vec<Setting> {
@@ -193,6 +209,20 @@ mod tests {
             error.starts_with("sysctl net.ipv4.conf.cali2.proxy_arp = 1: "),
             "{error}"
         );
+    }
+
+    #[test]
+    fn number_is_raised_and_never_lowered() {
+        let root = tempfile::tempdir().unwrap();
+        let sysctl = Sysctl::at(root.path());
+        assert!(!sysctl.raise("high", 5), "the file does not exist");
+        for (before, after) in [("4\n", "5"), ("6\n", "6"), ("5\n", "5")] {
+            std::fs::write(root.path().join("high"), before).unwrap();
+            assert!(sysctl.raise("high", 5));
+            assert_eq!(sysctl.read("high").as_deref(), Some(after));
+        }
+        std::fs::write(root.path().join("high"), "many").unwrap();
+        assert!(!sysctl.raise("high", 5));
     }
 
     #[test]

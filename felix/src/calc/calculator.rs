@@ -21,7 +21,7 @@ use super::read::{self, Read, profile_key};
 use super::settings::{Settings, fault};
 use super::types::{Endpoint, Problem};
 use super::unsupported::unsupported;
-use crate::render::{Compiled, Control, Selected, SetId};
+use crate::render::{Budgets, Compiled, Control, Selected, SetId};
 
 /// The kinds of resource that Felix reads. The datastore is watched for no others, except for the
 /// ClusterInformation.
@@ -55,6 +55,8 @@ pub struct Calculator {
     pub(super) local: Option<FelixConfigurationSpec>,
     /// Policies also apply to traffic from the host to its own workloads.
     pub(super) police_host: bool,
+    /// The budgets of each workload.
+    pub(super) budgets: Budgets,
     /// Endpoints of this host, by key.
     pub(super) endpoints: BTreeMap<String, Endpoint>,
     /// All profiles, by name.
@@ -122,6 +124,7 @@ impl Calculator {
             hostname: hostname.into(),
             local,
             police_host: false,
+            budgets: Budgets::default(),
             endpoints: BTreeMap::new(),
             profiles: BTreeMap::new(),
             policies: BTreeMap::new(),
@@ -157,6 +160,12 @@ impl Calculator {
     pub(crate) const fn with_policed_host(mut self, police: bool) -> Self {
         self.police_host = police;
         self
+    }
+
+    /// Sets the budgets of each workload.
+    pub(crate) const fn set_budgets(&mut self, budgets: Budgets) {
+        self.budgets = budgets;
+        self.news.settings = true;
     }
 
     /// Sets the host's own settings, the sources that may reach control ports, and whether policies

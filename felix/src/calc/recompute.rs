@@ -119,6 +119,7 @@ impl Calculator {
                 vxlan: encapsulation.vxlan || self.pools.use_vxlan(),
                 ..encapsulation
             },
+            budgets: self.budgets,
         };
         self.desired.rules.set_frame(frame);
     }

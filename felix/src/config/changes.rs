@@ -39,7 +39,7 @@ const fn restart(name: &'static str, differs: fn(&Config, &Config) -> bool) -> K
 }
 
 /// Every key of the file.
-const KEYS: [Key; 18] = [
+const KEYS: [Key; 19] = [
     restart("hostname", |a, b| a.agent.hostname != b.agent.hostname),
     restart("control", |a, b| a.control != b.control),
     restart("log", |a, b| a.log != b.log),
@@ -68,6 +68,7 @@ const KEYS: [Key; 18] = [
     applied("police_host_traffic", |a, b| {
         a.agent.police_host_traffic != b.agent.police_host_traffic
     }),
+    applied("budgets", |a, b| a.agent.budgets != b.agent.budgets),
     restart("endpoint_status_path_prefix", |a, b| {
         a.endpoint_status_path_prefix != b.endpoint_status_path_prefix
     }),
@@ -175,6 +176,7 @@ mod tests {
             "control_port_exceptions = [\"10.65.0.7\"]",
             "bgp_files = []",
             "police_host_traffic = true",
+            "budgets.connections = 7",
             "endpoint_status_path_prefix = \"/tmp/other\"",
             "datastore_snapshot.file = \"/tmp/other.snapshot\"",
             "felix_configuration.reportingInterval = \"7s\"",

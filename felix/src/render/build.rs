@@ -1,6 +1,7 @@
 //! Builds the ruleset.
 //!
 //! ```text
+//! fragments         ours in?  → workload-fragments the budget of fragments
 //! prerouting (raw)  ours in?  → workload-source    source address check, both families
 //! guard (raw + 1)   ours in?  → workload-guard     loopback addresses, control ports
 //! guard-forward     ours in?  → workload-guard-…   control ports, of translated destinations
@@ -13,6 +14,9 @@
 //!                                                  traffic
 //! output            ours out? → host-to-workload   neighbor discovery, what the host itself
 //!                                                  sends, dispatch-to
+//! budget-forward    ours in?  → workload-budgets   the budgets of connections and next hops
+//! budget-input      ours in?  → workload-connections
+//! arp/input         ours in?  → arp/workload       the senders of ARP
 //!
 //! from-<interface>, to-<interface>: answers; tiers, in order; profiles, in order
 //! tier chain:                       policies, in order; the tier's default action
@@ -34,7 +38,7 @@ use ipnet::IpNet;
 
 use super::assembly::{Assembly, Part, Used};
 use super::encapsulation::{self, Encapsulation};
-use super::guard::{self, Control};
+use super::guard::{self, Budgets, Control};
 use super::openstack::{self, OpenStack};
 use super::outgoing::{self, Outgoing, Pools};
 use super::ruleset::{
@@ -43,7 +47,7 @@ use super::ruleset::{
 };
 use super::translate;
 
-/// The name of the table; its family is `inet`.
+/// The name of the tables; their families are `inet` and `arp`.
 pub const TABLE: &str = "cambric-felix";
 
 /// ICMPv6 types for neighbor discovery between a workload and its host, and for the workload's
@@ -107,6 +111,8 @@ pub struct Frame {
     pub outgoing: Outgoing,
     /// The settings of encapsulation.
     pub encapsulation: Encapsulation,
+    /// The budgets of each workload.
+    pub budgets: Budgets,
 }
 
 /// The part of one endpoint.
@@ -188,10 +194,12 @@ pub fn endpoint_part(interface: &str, endpoint: &EndpointRules) -> Part {
         (DISPATCH_TO, key(), goto(&to_name)),
         (WORKLOADS, key(), None),
     ];
-    elements.extend(endpoint.addresses.iter().map(|address| {
+    for address in &endpoint.addresses {
         let (set, key) = source(interface, *address);
-        (set, key, None)
-    }));
+        let arp = (set == SOURCES_IPV4).then(|| (guard::ARP_SOURCES, key.clone(), None));
+        elements.push((set, key, None));
+        elements.extend(arp);
+    }
     let mut part = Part {
         chains: [
             (from_name, Arc::new(endpoint_chain(from, to))),
@@ -234,8 +242,9 @@ fn spoofed(interface: &str, prefixes: &[IpNet], part: &mut Part) {
         .insert(name, Arc::new(Chain { hook: None, rules }));
     let map = Set::of(SetKind::InterfaceVerdict, []);
     part.sets.insert(SPOOFED.into(), Arc::new(map));
-    let key = Key::Interface(interface.to_owned());
-    part.elements.push((SPOOFED, key, goto));
+    let key = || Key::Interface(interface.to_owned());
+    part.elements.push((SPOOFED, key(), goto));
+    part.elements.push((guard::ARP_SPOOFING, key(), None));
 }
 
 /// Returns the set and element that permit an address as the source of packets from an interface.
@@ -273,7 +282,7 @@ pub(super) fn base_chains(frame: &Frame, used: Used) -> BTreeMap<String, Chain> 
             goto(Side::Input, TO_HOST),
         ),
         base("output", Hook::Output, goto(Side::Output, FROM_HOST)),
-        chain(SOURCE_CHECK, source_check(openstack, used.spoofed)),
+        chain(SOURCE_CHECK, source_check(frame, openstack, used.spoofed)),
         chain(DISPATCH_FROM, dispatch(Side::Input, DISPATCH_FROM)),
         chain(DISPATCH_TO, dispatch(Side::Output, DISPATCH_TO)),
         chain(SERVICES, services(frame.police_host, openstack)),
@@ -360,7 +369,7 @@ fn dispatch(side: Side, map: &str) -> Vec<Rule> {
     ]
 }
 
-fn source_check(openstack: OpenStack, has_spoofed: bool) -> Vec<Rule> {
+fn source_check(frame: &Frame, openstack: OpenStack, has_spoofed: bool) -> Vec<Rule> {
     let discovery = || {
         [
             Match::Icmpv6TypeIn(DISCOVERY.into()),
@@ -375,6 +384,10 @@ fn source_check(openstack: OpenStack, has_spoofed: bool) -> Vec<Rule> {
         Match::DestinationLinkLocalMulticast,
     ];
     unspecified.extend(discovery());
+    let link_local_verdict = match frame.budgets.link_local_per_minute {
+        0 => Verdict::Accept,
+        _ => Verdict::Goto(guard::LINK_LOCAL.into()),
+    };
     let mut rules = vec![
         rule(
             vec![Match::SourceIpv4In(SOURCES_IPV4.into())],
@@ -384,7 +397,7 @@ fn source_check(openstack: OpenStack, has_spoofed: bool) -> Vec<Rule> {
             vec![Match::SourceIpv6In(SOURCES_IPV6.into())],
             Verdict::Accept,
         ),
-        rule(link_local, Verdict::Accept),
+        rule(link_local, link_local_verdict),
         rule(unspecified, Verdict::Accept),
     ];
     rules.extend(openstack::sources(openstack));

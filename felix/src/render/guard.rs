@@ -9,7 +9,13 @@
 //!                          tunnels, control-destinations
 //! guard-forward  (filter)  after it: encapsulation, control-destinations; tunnels to workloads
 //! guard-input    (filter)  after it: loopback, encapsulation, control-host; tunnels of others
+//! fragments      (-450)    before fragments are reassembled: their budget
+//! budget-forward, budget-input (filter + 2)  after the policies: connections, next hops
+//! arp/input      (arp)     senders of ARP
 //! ```
+//!
+//! A budget limits the entries that one workload causes in a table of the kernel that all share. The
+//! state of each interface is an element that the rules themselves add to a set.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -23,8 +29,12 @@ use super::encapsulation;
 use super::openstack::{self, OpenStack};
 use super::outgoing::INSIDE;
 use super::ruleset::{
-    Chain, ConnectionStates, End, Family, Hook, Is, Key, Match, Rule, Set, SetKind, Side,
-    TupleDirection, Verdict,
+    Chain, ConnectionStates, End, Family, Hook, Is, Key, Limit, Match, Rule, Seen, Set, SetKind,
+    Side, TupleDirection, Verdict,
+};
+use crate::limits::{
+    CONNECTIONS_COUNTED_MAX, SPOOFED_ARP_PER_MINUTE, WORKLOAD_CONNECTIONS,
+    WORKLOAD_FRAGMENTS_PER_SECOND, WORKLOAD_LINK_LOCAL_PER_MINUTE, WORKLOAD_NEXT_HOPS_PER_MINUTE,
 };
 
 /// The protocols with control ports, each with the set of these ports.
@@ -48,8 +58,56 @@ const DESTINATIONS: &str = "control-destinations";
 const HOST: &str = "control-host";
 const UNKNOWN: &str = "control-unknown";
 const CLOSED: &str = "control-closed";
+/// The set of the IPv4 addresses with which interfaces may send ARP.
+pub(super) const ARP_SOURCES: &str = "arp/sources";
+/// The set of the interfaces of endpoints with further source addresses.
+pub(super) const ARP_SPOOFING: &str = "arp/spoofing";
+const ARP_RATES: &str = "arp/rates";
+const ARP_SENDER: &str = "arp/workload";
+const FRAGMENTS: &str = "workload-fragments";
+const FRAGMENT_RATES: &str = "fragment-rates";
+const BUDGETS: &str = "workload-budgets";
+const CONNECTIONS: &str = "workload-connections";
+const CONNECTIONS_COUNTED: &str = "workload-connections-counted";
+const CONNECTIONS_OVER: &str = "workload-connections-over";
+const CONNECTION_COUNTS: &str = "connection-counts";
+/// The set of interfaces that open no connection, for a moment.
+const BLOCKED: &str = "connections-blocked";
+/// The set of interfaces of which all new connections are counted.
+const PRESSED: &str = "connections-pressed";
+const NEXT_HOPS: &str = "workload-next-hops";
+const NEXT_HOP_RATES: &str = "next-hop-rates";
+/// The sets of next hops, by family.
+const NEXT_HOPS_SEEN: [&str; 2] = ["next-hops-ipv4", "next-hops-ipv6"];
+/// The chain of link-local sources.
+pub(super) const LINK_LOCAL: &str = "workload-link-local";
+const LINK_LOCAL_RATES: &str = "link-local-rates";
+const LINK_LOCAL_SEEN: &str = "link-local-sources";
 /// The protocol number of TCP.
 pub const TCP: u8 = 6;
+/// The entries in tables of the kernel that each workload may cause; 0: any number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Budgets {
+    /// Connections that it has opened through or to its host.
+    pub connections: u32,
+    /// Fragments in a second.
+    pub fragments_per_second: u32,
+    /// New next hops in a minute: gateways, and neighbors of the host.
+    pub next_hops_per_minute: u32,
+    /// New link-local source addresses in a minute.
+    pub link_local_per_minute: u32,
+}
+
+impl Default for Budgets {
+    fn default() -> Self {
+        Self {
+            connections: WORKLOAD_CONNECTIONS,
+            fragments_per_second: WORKLOAD_FRAGMENTS_PER_SECOND,
+            next_hops_per_minute: WORKLOAD_NEXT_HOPS_PER_MINUTE,
+            link_local_per_minute: WORKLOAD_LINK_LOCAL_PER_MINUTE,
+        }
+    }
+}
 
 /// The addresses and ports of the fabric itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -121,6 +179,16 @@ pub(super) fn empty_sets() -> Vec<(&'static str, Set)> {
         .chain([
             (encapsulation::ALLOWED, SetKind::InterfaceVerdict),
             (encapsulation::OF_FABRIC, SetKind::Interface),
+            (ARP_SOURCES, SetKind::InterfaceIpv4),
+            (ARP_SPOOFING, SetKind::Interface),
+            (ARP_RATES, SetKind::Rates),
+            (FRAGMENT_RATES, SetKind::Rates),
+            (CONNECTION_COUNTS, SetKind::Connections),
+            (BLOCKED, SetKind::Blocked),
+            (PRESSED, SetKind::Rates),
+            (NEXT_HOP_RATES, SetKind::Rates),
+            (LINK_LOCAL_RATES, SetKind::Rates),
+            (LINK_LOCAL_SEEN, SetKind::Seen(Family::V6)),
         ])
         .collect();
     for (place, family) in Family::ALL.into_iter().enumerate() {
@@ -129,6 +197,7 @@ pub(super) fn empty_sets() -> Vec<(&'static str, Set)> {
             (SERVICES[place], SetKind::Service(family)),
             (EXCEPTIONS[place], SetKind::Nets(family)),
             (encapsulation::SOURCES[place], SetKind::Nets(family)),
+            (NEXT_HOPS_SEEN[place], SetKind::Seen(family)),
         ]);
     }
     let sets = sets.into_iter();
@@ -154,6 +223,8 @@ fn ranges(ports: impl Iterator<Item = u16>) -> BTreeSet<Key> {
 pub(super) fn chains(frame: &Frame, openstack: OpenStack) -> BTreeMap<String, Chain> {
     let mut chains = own_chains(frame, openstack);
     chains.extend(encapsulation::chains(frame));
+    chains.extend(budget_chains(frame));
+    chains.extend(arp_chains(frame));
     chains
 }
 
@@ -162,6 +233,7 @@ fn own_chains(frame: &Frame, openstack: OpenStack) -> BTreeMap<String, Chain> {
     let enter = |name: &str| dispatch_prefixes(frame, Side::Input, &Verdict::Goto(name.into()));
     let asked = |chain: &str| encapsulation::of_workloads(frame.encapsulation, chain);
     let mut raw = loopback();
+    raw.push(link_local_elsewhere());
     raw.extend(asked(encapsulation::TO_TUNNEL_END));
     raw.push(goto(DESTINATIONS));
     let mut input = openstack::loopback_service(openstack);
@@ -297,4 +369,180 @@ fn icmp_errors() -> (String, Chain) {
     let words = "ICMP error about another's packet";
     rules.push(counted(Vec::new(), Verdict::Drop, words));
     chain(ICMP, rules)
+}
+
+/// Returns the rule for packets to a link-local address that is not the gateway's: for each of them,
+/// the kernel would look for a neighbor.
+fn link_local_elsewhere() -> Rule {
+    let elsewhere = vec![Match::DestinationLinkLocal, Match::DestinationElsewhere];
+    let words = "link-local address that is not the gateway's";
+    counted(elsewhere, Verdict::Drop, words)
+}
+
+/// Returns the chains of the table of the family `arp`. The kernel adds the sender of a request to its
+/// neighbors.
+fn arp_chains(frame: &Frame) -> [(String, Chain); 2] {
+    let enter = dispatch_prefixes(frame, Side::Input, &Verdict::Goto(ARP_SENDER.into()));
+    let spoofing = || Match::InterfaceIn(Side::Input, ARP_SPOOFING.into());
+    let limit = Match::OverLimit(Limit::PerMinute(SPOOFED_ARP_PER_MINUTE), ARP_RATES.into());
+    let own = Match::ArpSenderIn(ARP_SOURCES.into());
+    // A probe for a duplicate address (RFC 5227 §1.1), of which the kernel learns nothing.
+    let probe = Match::ArpSender(Ipv4Addr::UNSPECIFIED);
+    let rules = vec![
+        rule(vec![own], Verdict::Accept),
+        rule(vec![probe], Verdict::Accept),
+        counted(
+            vec![spoofing(), limit],
+            Verdict::Drop,
+            "ARP over the budget",
+        ),
+        rule(vec![spoofing()], Verdict::Accept),
+        counted(
+            Vec::new(),
+            Verdict::Drop,
+            "ARP sender is not the endpoint's",
+        ),
+    ];
+    [
+        base("arp/input", Hook::Arp, enter),
+        chain(ARP_SENDER, rules),
+    ]
+}
+
+/// Returns the chains of the budgets in use.
+fn budget_chains(frame: &Frame) -> Vec<(String, Chain)> {
+    let budgets = frame.budgets;
+    let enter = |name: &str| dispatch_prefixes(frame, Side::Input, &Verdict::Goto(name.into()));
+    let mut chains = Vec::new();
+    if budgets.fragments_per_second > 0 {
+        chains.extend([
+            base("fragments", Hook::Fragments, enter(FRAGMENTS)),
+            chain(FRAGMENTS, fragments(budgets.fragments_per_second)),
+        ]);
+    }
+    if budgets.link_local_per_minute > 0 {
+        let rules = link_local(budgets.link_local_per_minute);
+        chains.push(chain(LINK_LOCAL, rules));
+    }
+    let new = || Match::Connection(ConnectionStates::New);
+    let mut through = Vec::new();
+    if budgets.connections > 0 {
+        through.push(rule(vec![new()], Verdict::Jump(CONNECTIONS.into())));
+        let mut input = enter(CONNECTIONS);
+        input.iter_mut().for_each(|rule| rule.matches.push(new()));
+        chains.push(base("budget-input", Hook::BudgetInput, input));
+        chains.extend(connections(budgets.connections));
+    }
+    if budgets.next_hops_per_minute > 0 {
+        let known = Match::Connection(ConnectionStates::EstablishedOrRelated);
+        through.push(rule(vec![known], Verdict::Return));
+        through.push(rule(Vec::new(), Verdict::Goto(NEXT_HOPS.into())));
+        let rules = next_hops(frame, budgets.next_hops_per_minute);
+        chains.push(chain(NEXT_HOPS, rules));
+    }
+    if !through.is_empty() {
+        chains.extend([
+            base("budget-forward", Hook::BudgetForward, enter(BUDGETS)),
+            chain(BUDGETS, through),
+        ]);
+    }
+    chains
+}
+
+/// Returns the rules for fragments. Until all of a packet have arrived, they take memory that the
+/// kernel bounds for the whole host.
+fn fragments(per_second: u32) -> Vec<Rule> {
+    let families = Family::ALL.into_iter();
+    let over = || Match::OverLimit(Limit::PerSecond(per_second), FRAGMENT_RATES.into());
+    families
+        .map(|family| {
+            let matches = vec![Match::Fragment(family), over()];
+            counted(matches, Verdict::Drop, "fragments over the budget")
+        })
+        .collect()
+}
+
+/// Returns the rules for neighbor discovery from link-local addresses: the kernel adds each one that
+/// solicits to its neighbors.
+fn link_local(per_minute: u32) -> Vec<Rule> {
+    let seen = Match::SourceIpv6In(LINK_LOCAL_SEEN.into());
+    let remember = Match::Remember(Seen::Source, Family::V6, LINK_LOCAL_SEEN.into());
+    let mut rules = vec![rule(vec![seen], Verdict::Accept)];
+    rules.extend(first_seen(
+        Limit::PerMinute(per_minute),
+        LINK_LOCAL_RATES,
+        [rule(vec![remember], Verdict::Accept)],
+        "link-local addresses over the budget",
+    ));
+    rules
+}
+
+/// Returns the rules for addresses that were not seen before: those within the limit are remembered.
+fn first_seen(
+    limit: Limit,
+    rates: &str,
+    remember: impl IntoIterator<Item = Rule>,
+    words: &str,
+) -> Vec<Rule> {
+    let over = vec![Match::OverLimit(limit, rates.into())];
+    let mut rules = vec![counted(over, Verdict::Drop, words)];
+    rules.extend(remember);
+    // The set is full.
+    rules.push(counted(Vec::new(), Verdict::Drop, words));
+    rules
+}
+
+/// Returns the chains for new connections that policies have allowed.
+///
+/// With each connection that the kernel counts, it looks for all earlier ones, so of a large budget
+/// only a sample is counted. An interface over the budget opens no connection for a moment, in which the
+/// kernel counts none. After that, all its connections are counted: otherwise some would pass between
+/// two that are counted.
+fn connections(max: u32) -> [(String, Chain); 3] {
+    let samples = (max / CONNECTIONS_COUNTED_MAX).max(1);
+    let is_in = |set: &str| Match::InterfaceIn(Side::Input, set.into());
+    let words = "connections over the budget";
+    let goto = |name: &str| Verdict::Goto(name.into());
+    let mut new = vec![counted(vec![is_in(BLOCKED)], Verdict::Drop, words)];
+    if samples > 1 {
+        new.push(rule(vec![is_in(PRESSED)], goto(CONNECTIONS_COUNTED)));
+        new.push(rule(vec![Match::Unsampled(samples)], Verdict::Return));
+    }
+    new.push(rule(Vec::new(), goto(CONNECTIONS_COUNTED)));
+    let limit = Limit::Connections(max / samples);
+    let over = Match::OverLimit(limit, CONNECTION_COUNTS.into());
+    let mark = [BLOCKED, PRESSED].map(|set| Match::Mark(set.into()));
+    let over_budget = vec![
+        counted(mark.into(), Verdict::Drop, words),
+        // A set is full.
+        counted(Vec::new(), Verdict::Drop, words),
+    ];
+    [
+        chain(CONNECTIONS, new),
+        chain(
+            CONNECTIONS_COUNTED,
+            vec![rule(vec![over], goto(CONNECTIONS_OVER))],
+        ),
+        chain(CONNECTIONS_OVER, over_budget),
+    ]
+}
+
+/// Returns the rules for next hops: for each new one, the kernel looks for a neighbor. Workloads of
+/// this host and other nodes are known neighbors, and pools are behind nodes.
+fn next_hops(frame: &Frame, per_minute: u32) -> Vec<Rule> {
+    let mut rules = dispatch_prefixes(frame, Side::Output, &Verdict::Return);
+    let mut remember = Vec::new();
+    for (place, family) in Family::ALL.into_iter().enumerate() {
+        let inside = Match::InSet(End::Destination, family, INSIDE[place].into(), Is::Yes);
+        let node = Match::NextHopIn(family, NODES[place].into());
+        let seen = Match::InterfaceNextHopIn(family, NEXT_HOPS_SEEN[place].into());
+        let passes = [inside, node, seen].map(|one| rule(vec![one], Verdict::Return));
+        rules.extend(passes);
+        let new = Match::Remember(Seen::NextHop, family, NEXT_HOPS_SEEN[place].into());
+        remember.push(rule(vec![new], Verdict::Return));
+    }
+    let limit = Limit::PerMinute(per_minute);
+    let words = "next hops over the budget";
+    rules.extend(first_seen(limit, NEXT_HOP_RATES, remember, words));
+    rules
 }

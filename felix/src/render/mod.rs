@@ -28,13 +28,13 @@ pub use build::{
 pub(crate) use diff::preparation;
 pub use diff::{Change, changes, creation, prepare};
 pub use encapsulation::{Encapsulation, TUNNEL_DEVICES, VXLAN_PORT};
-pub use guard::{Control, TCP};
+pub use guard::{Budgets, Control, TCP};
 pub use names::SetId;
 pub use outgoing::{Outgoing, Pools};
 pub use policy::{Direction, compile, tier_chain, tier_name};
 pub use ruleset::{
-    Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Match, Rule, Ruleset, Set,
-    SetKind, Side, TupleDirection, Value, Verdict,
+    Action, Chain, ConnectionStates, End, Family, Hook, IN_ARP, Is, Key, Limit, Match, Rule,
+    Ruleset, Seen, Set, SetKind, Side, TupleDirection, Value, Verdict, local_name,
 };
 pub use selection::{Compiled, NamedPorts, Selected, Unsupported, subjects};
 pub use text::{rule_text, table_text};

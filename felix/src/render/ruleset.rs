@@ -1,4 +1,4 @@
-//! The typed ruleset: the content of one nftables table, as plain comparable values.
+//! The typed ruleset: the content of the nftables tables, as plain comparable values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,7 +8,16 @@ use ipnet::IpNet;
 
 use super::assembly::Touched;
 
-/// The content of the table: chains with their rules, sets and verdict maps with their elements.
+/// The begin of the names of chains and sets in the table of the family `arp`. All others are in the
+/// table of the family `inet`.
+pub const IN_ARP: &str = "arp/";
+
+/// Returns the name of a chain or set within its table.
+pub fn local_name(name: &str) -> &str {
+    name.strip_prefix(IN_ARP).unwrap_or(name)
+}
+
+/// The content of the tables: chains with their rules, sets and verdict maps with their elements.
 /// Chains are shared and replaced as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ruleset {
@@ -66,6 +75,10 @@ pub struct Chain {
 /// are evaluated one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hook {
+    /// ARP that the host receives, in the table of the family `arp`.
+    Arp,
+    /// Before fragments are reassembled.
+    Fragments,
     /// Before routing and before connection tracking.
     Prerouting,
     /// The same, after the check of the source address: packets that no workload may send.
@@ -90,19 +103,26 @@ pub enum Hook {
     ForwardTo,
     /// Packets from the host itself.
     Output,
+    /// Packets through the host that policies allow: the budgets of the workload.
+    BudgetForward,
+    /// The same for packets to the host itself.
+    BudgetInput,
 }
 
 impl Hook {
     /// Returns the hook's priority among all chains at the hook.
     pub const fn priority(self) -> i32 {
         match self {
+            // Before NF_IP_PRI_CONNTRACK_DEFRAG, -400.
+            Self::Fragments => -450,
             Self::Prerouting => -300,
             Self::Guard => -299,
             Self::TranslateDestination | Self::TranslateOwnDestination => -100,
             Self::TranslateSource => 100,
             Self::GuardInput | Self::GuardForward => -1,
-            Self::Input | Self::Forward | Self::Output => 0,
+            Self::Arp | Self::Input | Self::Forward | Self::Output => 0,
             Self::InputToHost | Self::ForwardTo => 1,
+            Self::BudgetForward | Self::BudgetInput => 2,
         }
     }
 
@@ -154,6 +174,29 @@ pub enum Match {
     SourceUnspecified,
     /// The IPv6 destination address is link-local multicast (`ff02::/16`, RFC 4291 §2.7).
     DestinationLinkLocalMulticast,
+    /// The IPv6 destination address is link-local (`fe80::/10`).
+    DestinationLinkLocal,
+    /// The destination address is none of the host on the input interface.
+    DestinationElsewhere,
+    /// It is ARP, and the pair of input interface and sender address is in a set.
+    ArpSenderIn(String),
+    /// It is ARP, and the sender address is this one.
+    ArpSender(Ipv4Addr),
+    /// It is a fragment of a packet of the family.
+    Fragment(Family),
+    /// The next hop of a packet of the family is in a set: the gateway of its route, or its destination.
+    NextHopIn(Family, String),
+    /// The pair of input interface and next hop is in a set.
+    InterfaceNextHopIn(Family, String),
+    /// The packet exceeds the limit of its input interface. The set has the state of each interface.
+    OverLimit(Limit, String),
+    /// All packets but one in this number, chosen at random.
+    Unsampled(u32),
+    /// The input interface is added to a set, or is there. It does not hold if the set is full.
+    Mark(String),
+    /// The pair of input interface and this address is added to a set, or is there. It does not hold if
+    /// the set is full.
+    Remember(Seen, Family, String),
     /// The packet is ICMPv6 and its type is in a set.
     Icmpv6TypeIn(String),
     /// The connection tracking state is one of these.
@@ -250,10 +293,32 @@ pub enum ConnectionStates {
     EstablishedOrRelated,
     /// `related` alone: a new connection or an error that belongs to another connection.
     Related,
+    /// `new`: no packet of the other direction was seen yet.
+    New,
     /// `invalid`: part of no connection.
     Invalid,
     /// `new`, `established` or `untracked`: ICMP that is no error. Neighbor discovery is untracked.
     NoError,
+}
+
+/// A limit of packets of one interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Limit {
+    /// Packets in a second, and as many at once.
+    PerSecond(u32),
+    /// Packets in a minute, and as many at once.
+    PerMinute(u32),
+    /// Connections in the table of connection tracking.
+    Connections(u32),
+}
+
+/// An address of a packet that is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Seen {
+    /// The source.
+    Source,
+    /// The next hop.
+    NextHop,
 }
 
 /// A direction of a connection, which has a source and a destination in each.
@@ -367,6 +432,22 @@ pub enum SetKind {
     AddressMap(Family),
     /// A map of pairs of addresses to addresses.
     AddressPairMap(Family),
+    /// The state of a rate for each interface, which rules add.
+    Rates,
+    /// The connections of each interface, which rules add.
+    Connections,
+    /// Interfaces over a limit, which rules add for a moment.
+    Blocked,
+    /// Interface names with addresses, which rules add for a minute.
+    Seen(Family),
+}
+
+impl SetKind {
+    /// Returns whether its elements are added by rules, when packets meet them.
+    pub const fn is_dynamic(self) -> bool {
+        let of_interface = matches!(self, Self::Rates | Self::Connections | Self::Blocked);
+        of_interface || matches!(self, Self::Seen(_))
+    }
 }
 
 /// A key of a set.

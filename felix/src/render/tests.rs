@@ -117,6 +117,12 @@ fn set_of(condition: &Match) -> Option<&String> {
         | Match::SourceIpv4In(set)
         | Match::SourceIpv6In(set)
         | Match::TupleSourceIn(_, _, set)
+        | Match::ArpSenderIn(set)
+        | Match::NextHopIn(_, set)
+        | Match::InterfaceNextHopIn(_, set)
+        | Match::OverLimit(_, set)
+        | Match::Mark(set)
+        | Match::Remember(_, _, set)
         | Match::Icmpv6TypeIn(set)
         | Match::InSet(_, _, set, _)
         | Match::ServiceIn(_, set)
@@ -380,7 +386,7 @@ prop_compose! {
 prop_compose! {
     fn any_inputs()(
         prefixes in prop::sample::subsequence(vec!["cali", "tap", "veth"], 0..=3),
-        action in 0..3,
+        action in 0_u32..3,
         endpoints in prop::collection::btree_map("cali[0-4]", any_endpoint(), 0..5),
         pools in prop::collection::vec((0_u8..3, 15_u8..19, any::<bool>()), 0..4),
         control in any_control(),
@@ -412,6 +418,11 @@ prop_compose! {
                     vxlan: action > 1,
                     allows_vxlan: action == 1,
                     allows_ipip: action == 0,
+                },
+                budgets: Budgets {
+                    connections: action,
+                    next_hops_per_minute: 2 - action,
+                    ..Budgets::default()
                 },
             },
             endpoints,

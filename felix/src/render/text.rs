@@ -4,19 +4,27 @@ use std::fmt::{self, Display, Formatter};
 
 use super::build::TABLE;
 use super::ruleset::{
-    Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Match, Rule, Ruleset, Set,
-    SetKind, Side, TupleDirection, Value, Verdict,
+    Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Limit, Match, Rule, Ruleset, Seen,
+    Set, SetKind, Side, TupleDirection, Value, Verdict, local_name,
 };
+use crate::limits::{BLOCKED_MS, METERS_MAX, SEEN_MAX, SEEN_S};
 
-/// Returns the whole table as text that `nft -f` would take.
+/// Returns the tables as text that `nft -f` would take.
 pub fn table_text(ruleset: &Ruleset) -> String {
-    let sets = ruleset.sets.iter().map(|(name, set)| set_text(name, set));
-    let chains = ruleset
-        .chains
-        .iter()
-        .map(|(name, chain)| chain_text(name, chain));
+    [false, true]
+        .map(|is_arp| one_table(ruleset, is_arp))
+        .concat()
+}
+
+fn one_table(ruleset: &Ruleset, is_arp: bool) -> String {
+    let is_in = |name: &str| (local_name(name) != name) == is_arp;
+    let sets = ruleset.sets.iter().filter(|(name, _)| is_in(name));
+    let sets = sets.map(|(name, set)| set_text(local_name(name), set));
+    let chains = ruleset.chains.iter().filter(|(name, _)| is_in(name));
+    let chains = chains.map(|(name, chain)| chain_text(local_name(name), chain));
     let blocks: Vec<String> = sets.chain(chains).collect();
-    format!("table inet {TABLE} {{\n{}}}\n", blocks.join("\n"))
+    let family = if is_arp { "arp" } else { "inet" };
+    format!("table {family} {TABLE} {{\n{}}}\n", blocks.join("\n"))
 }
 
 /// Returns one rule as text.
@@ -38,9 +46,21 @@ fn set_text(name: &str, set: &Set) -> String {
         _ => "set",
     };
     let mut text = format!("\t{word} {name} {{\n\t\ttype {}\n", set.kind);
-    if matches!(set.kind, SetKind::Nets(_) | SetKind::Ports) {
-        text.push_str("\t\tflags interval\n");
-    }
+    let minutes = SEEN_S / 60;
+    text.push_str(&match set.kind {
+        SetKind::Nets(_) | SetKind::Ports => "\t\tflags interval\n".to_owned(),
+        SetKind::Connections => format!("\t\tsize {METERS_MAX}\n\t\tflags dynamic\n"),
+        SetKind::Blocked => format!(
+            "\t\tsize {METERS_MAX}\n\t\tflags dynamic,timeout\n\t\ttimeout {BLOCKED_MS}ms\n"
+        ),
+        SetKind::Rates => {
+            format!("\t\tsize {METERS_MAX}\n\t\tflags dynamic,timeout\n\t\ttimeout 1h\n")
+        }
+        SetKind::Seen(_) => {
+            format!("\t\tsize {SEEN_MAX}\n\t\tflags dynamic,timeout\n\t\ttimeout {minutes}m\n")
+        }
+        _ => String::new(),
+    });
     if !set.elements.is_empty() {
         let elements: Vec<String> = set
             .elements
@@ -76,6 +96,10 @@ fn chain_text(name: &str, chain: &Chain) -> String {
 impl Display for Hook {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (hook, priority) = match self {
+            Self::Arp => ("input", "filter"),
+            Self::Fragments => ("prerouting", "-450"),
+            Self::BudgetForward => ("forward", "filter + 2"),
+            Self::BudgetInput => ("input", "filter + 2"),
             Self::Prerouting => ("prerouting", "raw"),
             Self::Guard => ("prerouting", "raw + 1"),
             Self::GuardInput => ("input", "filter - 1"),
@@ -142,17 +166,40 @@ impl Display for Match {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::InterfacePrefix(side, prefix) => write!(f, "{side} \"{prefix}*\""),
-            Self::InterfaceIn(side, set) => write!(f, "{side} @{set}"),
+            Self::InterfaceIn(side, set) => write!(f, "{side} @{}", local_name(set)),
             Self::SourceIpv4In(set) => write!(f, "iifname . ip saddr @{set}"),
             Self::SourceIpv6In(set) => write!(f, "iifname . ip6 saddr @{set}"),
             Self::SourceLinkLocal => f.write_str("ip6 saddr fe80::/10"),
             Self::SourceUnspecified => f.write_str("ip6 saddr ::"),
             Self::DestinationLinkLocalMulticast => f.write_str("ip6 daddr ff02::/16"),
+            Self::DestinationLinkLocal => f.write_str("ip6 daddr fe80::/10"),
+            Self::DestinationElsewhere => f.write_str("fib daddr . iif type != local"),
+            Self::ArpSenderIn(set) => write!(f, "iifname . arp saddr ip @{}", local_name(set)),
+            Self::ArpSender(address) => write!(f, "arp saddr ip {address}"),
+            // The bit MF and the offset.
+            Self::Fragment(Family::V4) => f.write_str("ip frag-off & 16383 != 0"),
+            Self::Fragment(Family::V6) => f.write_str("exthdr frag exists"),
+            Self::NextHopIn(family, set) => write!(f, "rt {family} nexthop @{set}"),
+            Self::InterfaceNextHopIn(family, set) => {
+                write!(f, "iifname . rt {family} nexthop @{set}")
+            }
+            Self::OverLimit(limit, set) => {
+                write!(f, "update @{} {{ iifname {limit} }}", local_name(set))
+            }
+            Self::Unsampled(of) => write!(f, "numgen random mod {of} != 0"),
+            Self::Mark(set) => write!(f, "update @{set} {{ iifname }}"),
+            Self::Remember(Seen::Source, family, set) => {
+                write!(f, "add @{set} {{ iifname . {family} saddr }}")
+            }
+            Self::Remember(Seen::NextHop, family, set) => {
+                write!(f, "add @{set} {{ iifname . rt {family} nexthop }}")
+            }
             Self::Icmpv6TypeIn(set) => write!(f, "icmpv6 type @{set}"),
             Self::Connection(ConnectionStates::EstablishedOrRelated) => {
                 f.write_str("ct state established,related")
             }
             Self::Connection(ConnectionStates::Established) => f.write_str("ct state established"),
+            Self::Connection(ConnectionStates::New) => f.write_str("ct state new"),
             Self::Connection(ConnectionStates::Related) => f.write_str("ct state related"),
             Self::Connection(ConnectionStates::NoError) => {
                 f.write_str("ct state established,new,untracked")
@@ -200,9 +247,31 @@ impl Display for Match {
                 )
             }
             Self::IcmpType(Family::V4, kind, is) => write!(f, "icmp type {is}{kind}"),
-            Self::IcmpType(Family::V6, kind, is) => write!(f, "icmpv6 type {is}{kind}"),
+            Self::IcmpType(Family::V6, kind, is) => {
+                write!(f, "icmpv6 type {is}{}", Key::Icmpv6Type(*kind))
+            }
             Self::IcmpCode(Family::V4, code, is) => write!(f, "icmp code {is}{code}"),
             Self::IcmpCode(Family::V6, code, is) => write!(f, "icmpv6 code {is}{code}"),
+        }
+    }
+}
+
+impl Display for Limit {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PerSecond(packets) => {
+                write!(
+                    f,
+                    "limit rate over {packets}/second burst {packets} packets"
+                )
+            }
+            Self::PerMinute(packets) => {
+                write!(
+                    f,
+                    "limit rate over {packets}/minute burst {packets} packets"
+                )
+            }
+            Self::Connections(count) => write!(f, "ct count over {count}"),
         }
     }
 }
@@ -242,8 +311,8 @@ impl Display for Verdict {
             Self::Accept => f.write_str("accept"),
             Self::Drop => f.write_str("drop"),
             Self::Return => f.write_str("return"),
-            Self::Jump(chain) => write!(f, "jump {chain}"),
-            Self::Goto(chain) => write!(f, "goto {chain}"),
+            Self::Jump(chain) => write!(f, "jump {}", local_name(chain)),
+            Self::Goto(chain) => write!(f, "goto {}", local_name(chain)),
         }
     }
 }
@@ -251,9 +320,9 @@ impl Display for Verdict {
 impl Display for SetKind {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Interface => "ifname",
-            Self::InterfaceIpv4 => "ifname . ipv4_addr",
-            Self::InterfaceIpv6 => "ifname . ipv6_addr",
+            Self::Interface | Self::Rates | Self::Connections | Self::Blocked => "ifname",
+            Self::InterfaceIpv4 | Self::Seen(Family::V4) => "ifname . ipv4_addr",
+            Self::InterfaceIpv6 | Self::Seen(Family::V6) => "ifname . ipv6_addr",
             Self::Icmpv6Type => "icmpv6_type",
             Self::InterfaceVerdict => "ifname : verdict",
             Self::Address(Family::V4) | Self::Nets(Family::V4) => "ipv4_addr",

@@ -20,7 +20,7 @@ const DROPPED: &str = "control port of the fabric";
 
 /// Creates the far end of the host's uplink: node `n2` (10.0.0.2, fd00::2), and a router that is
 /// not a node (10.0.0.1, fd00::1). Each has a route back to the workloads.
-fn outside() -> Namespace {
+pub(crate) fn outside() -> Namespace {
     let outside = Namespace::new();
     outside.take("far", "eth0");
     for command in [
@@ -41,7 +41,7 @@ fn outside() -> Namespace {
 
 /// Configures a fabric of two nodes, with pools with `natOutgoing`, and workloads that may connect
 /// to their host: only the guard closes anything.
-fn fabric(host: &Host) {
+pub(crate) fn fabric(host: &Host) {
     let put = |path: &str, spec: serde_json::Value| {
         host.put(&format!("{RESOURCES}{path}"), &json!({ "spec": spec }));
     };
@@ -83,13 +83,13 @@ fn fabric(host: &Host) {
     until_listed(host, "chain inet cambric-felix workload-to-host", "accept");
 }
 
-fn until_listed(host: &Host, what: &str, words: &str) {
+pub(crate) fn until_listed(host: &Host, what: &str, words: &str) {
     host.until(&format!("{words} in {what}"), || {
         run(&format!("nft list {what}")).contains(words)
     });
 }
 
-fn listen(port: u16) -> TcpListener {
+pub(crate) fn listen(port: u16) -> TcpListener {
     TcpListener::bind(("::", port)).unwrap()
 }
 
@@ -98,7 +98,7 @@ fn at(text: &str) -> SocketAddr {
 }
 
 /// Returns whether a workload can connect to a TCP port.
-fn connects(from: &Workload, to: &str, patience: Duration) -> bool {
+pub(crate) fn connects(from: &Workload, to: &str, patience: Duration) -> bool {
     let connect = || TcpStream::connect_timeout(&at(to), patience).is_ok();
     from.namespace.within(connect)
 }

@@ -92,7 +92,9 @@ fn normal(text: &str) -> Vec<String> {
     }
     for line in text.lines() {
         let mut words: Vec<&str> = line.split_whitespace().collect();
-        while let Some(at) = words.iter().position(|word| *word == "packets") {
+        // Not the unit of a limit.
+        let is_counted = |pair: &[&str]| pair[0] == "packets" && pair[1].parse::<u64>().is_ok();
+        while let Some(at) = words.windows(2).position(is_counted) {
             words.drain(at..at + 4);
         }
         let mut line = words.join(" ");
@@ -101,7 +103,8 @@ fn normal(text: &str) -> Vec<String> {
             elements.sort_unstable();
             line = format!("elements {}", elements.join(", "));
         }
-        if line.starts_with("set ") || line.starts_with("map ") || line.starts_with("chain ") {
+        let begins = ["table ", "set ", "map ", "chain "];
+        if begins.iter().any(|word| line.starts_with(word)) {
             blocks.push(line);
         } else if let (Some(block), false) = (blocks.last_mut(), line.is_empty() || line == "}") {
             block.push('\n');
@@ -158,7 +161,9 @@ fn apply(keeper: &mut Keeper, wanted: &Ruleset) {
 }
 
 fn assert_listed(wanted: &Ruleset) {
-    let listed = run("nft list table inet cambric-felix");
+    let listed =
+        ["inet", "arp"].map(|family| run(&format!("nft list table {family} cambric-felix")));
+    let listed = listed.concat();
     assert_eq!(normal(&listed), normal(&table_text(wanted)), "{listed}");
 }
 
@@ -418,6 +423,9 @@ fn a_foreign_edit_is_healed() {
             "nft add chain inet cambric-felix more",
             "nft add table inet cambric-felix { flags dormant; }",
             "nft delete table inet cambric-felix",
+            "nft flush chain arp cambric-felix workload",
+            "nft add element arp cambric-felix sources { \"cali2\" . 10.65.0.1 }",
+            "nft delete table arp cambric-felix",
             "nft flush ruleset",
         ];
         for (count, edit) in edits.iter().enumerate() {
@@ -829,7 +837,7 @@ fn a_thousand_endpoints_fit_one_transaction() {
             "1000 endpoints {whole:?}, one fewer {one:?}, check {:?}",
             start.elapsed()
         );
-        assert_eq!(rules.rules.packets().unwrap().len(), 28 + 2 * 999);
+        assert_eq!(rules.rules.packets().unwrap().len(), 37 + 2 * 999);
         assert_listed(&ruleset(&endpoints[1..]));
     });
 }

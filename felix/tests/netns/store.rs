@@ -274,9 +274,12 @@ fn until_or(what: &str, more: impl Fn() -> String, mut done: impl FnMut() -> boo
 /// Returns Felix's kernel objects, independent of the kernel's order.
 fn kernel() -> String {
     let routes = ["ip route show proto 80", "ip -6 route show proto 80"].map(run);
-    let rules = run("nft -s list table inet cambric-felix");
+    let tables = ["inet", "arp"].map(|of| run(&format!("nft -s list table {of} cambric-felix")));
+    let rules = tables.join("\n\n");
     let parts = rules.split("\n\n");
+    // Packets add the elements of dynamic sets.
     let mut parts: Vec<_> = parts
+        .filter(|part| !part.contains("flags dynamic"))
         .map(|part| part.trim_end_matches(['}', '\n']))
         .collect();
     parts.sort_unstable();

@@ -1,6 +1,7 @@
 //! Network namespaces for tests: each test thread enters its own namespace and never leaves it.
 
 pub(crate) mod flow;
+pub(crate) mod frame;
 pub(crate) mod host;
 pub(crate) mod packet;
 pub(crate) mod process;
