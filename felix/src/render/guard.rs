@@ -85,6 +85,12 @@ const LINK_LOCAL_RATES: &str = "link-local-rates";
 const LINK_LOCAL_SEEN: &str = "link-local-sources";
 /// The protocol number of TCP.
 pub const TCP: u8 = 6;
+const UDP: u8 = 17;
+/// The ports of a DHCP server and of its client (RFC 2131, RFC 8415).
+const DHCP: [(u16, u16); 2] = [(67, 68), (547, 546)];
+/// The type of a router advertisement (RFC 4861 §4.2).
+const ROUTER_ADVERTISEMENT: u8 = 134;
+
 /// The entries in tables of the kernel that each workload may cause; 0: any number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Budgets {
@@ -233,7 +239,7 @@ fn own_chains(frame: &Frame, openstack: OpenStack) -> BTreeMap<String, Chain> {
     let enter = |name: &str| dispatch_prefixes(frame, Side::Input, &Verdict::Goto(name.into()));
     let asked = |chain: &str| encapsulation::of_workloads(frame.encapsulation, chain);
     let mut raw = loopback();
-    raw.push(link_local_elsewhere());
+    raw.extend(impersonation());
     raw.extend(asked(encapsulation::TO_TUNNEL_END));
     raw.push(goto(DESTINATIONS));
     let mut input = openstack::loopback_service(openstack);
@@ -371,12 +377,23 @@ fn icmp_errors() -> (String, Chain) {
     chain(ICMP, rules)
 }
 
-/// Returns the rule for packets to a link-local address that is not the gateway's: for each of them,
-/// the kernel would look for a neighbor.
-fn link_local_elsewhere() -> Rule {
+/// Returns the rules for packets of a server or a router for the hosts on its link, which no workload
+/// is, and for packets to a link-local address that is not the gateway's: for each of them, the kernel
+/// would look for a neighbor.
+fn impersonation() -> Vec<Rule> {
+    let from_server = DHCP.map(|(server, client)| {
+        let from = Match::Port(End::Source, UDP, server, Is::Yes);
+        let to = Match::Port(End::Destination, UDP, client, Is::Yes);
+        counted(vec![from, to], Verdict::Drop, "reply of a DHCP server")
+    });
+    let advertisement = Match::IcmpType(Family::V6, ROUTER_ADVERTISEMENT, Is::Yes);
+    let words = "router advertisement of a workload";
+    let mut rules: Vec<Rule> = from_server.into();
+    rules.push(counted(vec![advertisement], Verdict::Drop, words));
     let elsewhere = vec![Match::DestinationLinkLocal, Match::DestinationElsewhere];
     let words = "link-local address that is not the gateway's";
-    counted(elsewhere, Verdict::Drop, words)
+    rules.push(counted(elsewhere, Verdict::Drop, words));
+    rules
 }
 
 /// Returns the chains of the table of the family `arp`. The kernel adds the sender of a request to its

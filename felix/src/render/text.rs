@@ -394,6 +394,7 @@ const fn icmpv6_name(code: u8) -> Option<&'static str> {
         131 => "mld-listener-report",
         132 => "mld-listener-done",
         133 => "nd-router-solicit",
+        134 => "nd-router-advert",
         135 => "nd-neighbor-solicit",
         136 => "nd-neighbor-advert",
         143 => "mld2-listener-report",

@@ -10,6 +10,7 @@ mod gateway;
 mod guard;
 mod host_traffic;
 mod icmp_errors;
+mod impersonation;
 mod named_ports;
 mod network_set;
 mod outgoing;

@@ -837,7 +837,7 @@ fn a_thousand_endpoints_fit_one_transaction() {
             "1000 endpoints {whole:?}, one fewer {one:?}, check {:?}",
             start.elapsed()
         );
-        assert_eq!(rules.rules.packets().unwrap().len(), 37 + 2 * 999);
+        assert_eq!(rules.rules.packets().unwrap().len(), 40 + 2 * 999);
         assert_listed(&ruleset(&endpoints[1..]));
     });
 }

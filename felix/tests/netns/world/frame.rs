@@ -17,11 +17,15 @@ pub(crate) const BROADCAST: Mac = [0xff; 6];
 /// Types of frames: ARP, IPv6.
 pub(crate) const ARP: u16 = 0x0806;
 pub(crate) const IPV6: u16 = 0x86dd;
-/// The operation of an ARP request (RFC 826).
+/// Operations of ARP (RFC 826).
 pub(crate) const REQUEST: u16 = 1;
+pub(crate) const REPLY: u16 = 2;
 const ICMPV6: u8 = 58;
-/// The type of a neighbor solicitation (RFC 4861 §4.3).
+/// Types of neighbor discovery (RFC 4861 §4).
 const SOLICITATION: u8 = 135;
+const ADVERTISEMENT: u8 = 136;
+/// The flags of an advertisement: solicited or not, override.
+const OVERRIDE: u8 = 0x20;
 
 /// The interface `eth0` of a workload.
 pub(crate) struct Wire {
@@ -119,4 +123,15 @@ pub(crate) fn solicitation(from: Ipv6Addr, target: Ipv6Addr, mac: Mac) -> Vec<u8
     let to = [0x33, 0x33, octets[12], octets[13], octets[14], octets[15]];
     let message = about(SOLICITATION, 0, target, 1, mac);
     ethernet(to, mac, IPV6, &discovery(from, group, &message))
+}
+
+/// Returns the unsolicited advertisement of a link-layer address for a target.
+pub(crate) fn advertisement(
+    from: Ipv6Addr,
+    (to, destination): (Mac, Ipv6Addr),
+    target: Ipv6Addr,
+    mac: Mac,
+) -> Vec<u8> {
+    let message = about(ADVERTISEMENT, OVERRIDE, target, 2, mac);
+    ethernet(to, mac, IPV6, &discovery(from, destination, &message))
 }
