@@ -489,6 +489,7 @@ boot h2 10.0.0.2 cambric cambric-bgp-client
 boot h3 10.0.0.3 cambric cambric-route-reflector
 installed h1 bgp-client bgp-client.toml cambric
 installed h1 felix felix.toml cambric
+installed h1 felix-boot felix-boot.nft cambric
 installed h1 ipam-gc ipam-gc.env root
 installed h1 store store.env root
 installed h3 route-reflector route-reflector.toml cambric
@@ -564,7 +565,14 @@ guarded h3 route-reflector 'loaded by .cambric guard.'
 start h1 bgp-client
 guarded h1 bgp-client 'in effect'
 start h2 bgp-client
+# The tables of the boot, which Felix removes with its first complete filter.
+boot_is_over() { ! in_host "$1" nft list table inet cambric-felix-boot >/dev/null 2>&1; }
+in_host h1 systemctl start cambric-felix-boot || fail 'start of cambric-felix-boot'
+! boot_is_over h1 || fail 'there are no tables of the boot'
 start h1 felix
+await 'the end of the boot' boot_is_over h1
+in_host h1 systemctl restart cambric-felix-boot || true
+boot_is_over h1 || fail 'the boot begins again while Felix runs'
 in_host h1 systemctl start cambric-ipam-gc || fail 'start of cambric-ipam-gc'
 confined h1 ipam-gc
 bounded h1 ipam-gc

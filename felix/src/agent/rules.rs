@@ -44,6 +44,8 @@ pub(super) struct RuleSync {
     inherited: Inherited,
     /// Interfaces with routes that wait for their rules.
     waiting: BTreeSet<String>,
+    /// The tables of the boot are removed: the first complete filter is written.
+    boot_is_over: bool,
 }
 
 /// Replacements of the filter of an earlier run by the one that drops all workload traffic.
@@ -104,6 +106,7 @@ impl RuleSync {
             closings: Closings::default(),
             inherited: Inherited::Unlisted,
             waiting: BTreeSet::new(),
+            boot_is_over: false,
         }
     }
 
@@ -196,7 +199,10 @@ impl RuleSync {
             self.written.again();
         }
         if self.written.is_due(now) {
-            let (steps, work) = self.next(wanted, &later);
+            let (mut steps, work) = self.next(wanted, &later);
+            // In the same transaction: between the two, some filter closes the workloads.
+            let is_complete = !matches!(work, Work::Prepare);
+            steps.extend((is_complete && !self.boot_is_over).then_some(Change::RemoveBoot));
             if steps.is_empty() {
                 self.done(now, work);
             } else {
@@ -343,6 +349,7 @@ impl RuleSync {
             }
             Work::Write(_) | Work::Replace(_) => {
                 self.take(Filter::WantedWritten);
+                self.boot_is_over = true;
                 // The table that another program has changed was replaced before it was closed.
                 self.foreign_edits += u64::from(std::mem::take(&mut self.closings.is_due));
                 self.preparations = 0;

@@ -19,7 +19,9 @@ use crate::limits::{
     BLOCKED_MS, ELEMENTS_PER_MESSAGE, INTERFACE_NAME_OCTETS_MAX, METERS_MAX, RATES_S, SEEN_MAX,
     SEEN_S,
 };
-use crate::render::{Change, Family, Hook, Key, Rule, SetKind, TABLE, Value, local_name};
+use crate::render::{
+    BOOT_TABLE, Change, Family, Hook, Key, Rule, SetKind, TABLE, Value, local_name,
+};
 
 /// nft's numbers of data types, so that `nft list` prints keys in their proper form.
 const TYPE_PROTOCOL: u32 = 12;
@@ -57,6 +59,7 @@ pub(super) fn messages(change: &Change, set_id: &mut u32) -> Vec<Message> {
                 )
             });
         }
+        Change::RemoveBoot => return boot_removal(),
         Change::DeleteTable => {
             return both(|| (NfTablesMessage::DeleteTable(message::table(TABLE)), 0));
         }
@@ -77,10 +80,23 @@ pub(super) fn messages(change: &Change, set_id: &mut u32) -> Vec<Message> {
         .collect()
 }
 
+/// Returns the messages that remove the tables of the boot.
+pub(super) fn boot_removal() -> Vec<Message> {
+    let table = || message::table(BOOT_TABLE);
+    [inet, arp]
+        .into_iter()
+        .flat_map(|within| {
+            // A missing table cannot be deleted.
+            let made = (within(NfTablesMessage::NewTable(table())), NLM_F_CREATE);
+            [made, (within(NfTablesMessage::DeleteTable(table())), 0)]
+        })
+        .collect()
+}
+
 /// Returns the messages of a step about an object, by its name within its table.
 fn of_object(change: &Change, name: &str, set_id: &mut u32) -> Vec<(NfTablesMessage, u16)> {
     match change {
-        Change::AddTable | Change::DeleteTable => Vec::new(),
+        Change::AddTable | Change::DeleteTable | Change::RemoveBoot => Vec::new(),
         Change::AddChain(_, hook) => {
             vec![(NfTablesMessage::NewChain(chain(name, *hook)), NLM_F_CREATE)]
         }

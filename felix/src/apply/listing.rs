@@ -14,7 +14,7 @@ use netlink_packet_netfilter::nftables::{
 use super::encode::arp;
 use super::record::{Digest, Digester, Sum};
 use crate::limits::LISTING_ATTEMPTS;
-use crate::render::TABLE;
+use crate::render::{BOOT_TABLE, TABLE};
 
 /// `NFTA_TABLE_FLAGS`: a dormant table filters nothing.
 const TABLE_FLAGS: u16 = 2;
@@ -236,6 +236,17 @@ impl Listing {
 /// The kernel did not answer.
 pub(super) fn table(requests: &mut Requests) -> Result<Option<Row>, Refused> {
     let attributes = vec![TableAttribute::Name(TABLE.into())];
+    let message = NfTablesMessage::GetTable(TableMessage { attributes });
+    listing::object(requests, message)
+}
+
+/// Reads the table of the boot; `None` if it does not exist.
+///
+/// # Errors
+///
+/// The kernel did not answer.
+pub(super) fn boot_table(requests: &mut Requests) -> Result<Option<Row>, Refused> {
+    let attributes = vec![TableAttribute::Name(BOOT_TABLE.into())];
     let message = NfTablesMessage::GetTable(TableMessage { attributes });
     listing::object(requests, message)
 }

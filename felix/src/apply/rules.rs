@@ -9,9 +9,9 @@ use netlink::nftables::{self, ERESTART, OpenError, generation, inet};
 use netlink::{Refused, Requests, Row, listing};
 use netlink_packet_netfilter::nftables::{NfTablesMessage, RuleAttribute, RuleMessage};
 
-use super::encode::{Message, arp, messages};
+use super::encode::{Message, arp, boot_removal, messages};
 use super::follow::{Follower, after, is_later};
-use super::listing::{Listing, table, table_of};
+use super::listing::{Listing, boot_table, table, table_of};
 use super::record::{self, Digest, Digester, Record};
 use crate::agent::Checked;
 use crate::limits::{NOTIFICATION_BUFFER_OCTETS, TRANSACTION_ATTEMPTS};
@@ -224,7 +224,10 @@ impl Rules {
     fn create(&mut self, steps: &[Change]) -> Result<(), RulesError> {
         // Without an answer it is replaced.
         if self.transactions == 0 && self.is_in_effect(steps).unwrap_or(false) {
-            return Ok(());
+            return match steps.contains(&Change::RemoveBoot) {
+                true => self.remove_boot(),
+                false => Ok(()),
+            };
         }
         let made = self.transact(steps, |rules| {
             rules.look();
@@ -233,6 +236,26 @@ impl Rules {
         if let Some(made) = made {
             self.follower.start(made);
             (self.known, self.is_doubtful) = (Known::Followed, false);
+        }
+        Ok(())
+    }
+
+    /// Removes the tables of the boot, if they exist, in a transaction of their own.
+    fn remove_boot(&mut self) -> Result<(), RulesError> {
+        let mut attempts = TRANSACTION_ATTEMPTS;
+        while boot_table(&mut self.requests)?.is_some() {
+            self.look();
+            let generation = self.follower.generation();
+            attempts -= 1;
+            let steps = [boot_removal()];
+            match nftables::transact_families(&mut self.requests, generation, steps) {
+                Ok(()) => self.follower.advance(after(generation)),
+                // Another program's transaction came in between.
+                Err((_, cause)) if cause.errno == ERESTART && attempts > 0 => {
+                    self.pass(generation);
+                }
+                Err((_, cause)) => return Err(cause.into()),
+            }
         }
         Ok(())
     }
@@ -561,14 +584,15 @@ fn describe(step: &Change) -> String {
         Change::DeleteElements(set, ..) => format!("remove elements from {set}"),
         Change::DeleteChain(name) => format!("remove chain {name}"),
         Change::DeleteSet(name) => format!("remove set {name}"),
+        Change::RemoveBoot => "remove the tables of the boot".into(),
     }
 }
 
-/// Returns the digest of the messages of steps.
+/// Returns the digest of the messages that write the tables.
 fn digest(steps: &[Change]) -> Digest {
     let mut set_id = 0;
     let mut digester = Digester::default();
-    for step in steps {
+    for step in steps.iter().filter(|step| **step != Change::RemoveBoot) {
         let messages = messages(step, &mut set_id).into_iter();
         messages.for_each(|message| digester.add_message(message));
     }

@@ -50,6 +50,10 @@ use super::translate;
 /// The name of the tables; their families are `inet` and `arp`.
 pub const TABLE: &str = "cambric-felix";
 
+/// The name of the tables of the boot, which an operator may load before the network is configured.
+/// They drop all workload traffic, and Felix removes them.
+pub const BOOT_TABLE: &str = "cambric-felix-boot";
+
 /// ICMPv6 types for neighbor discovery between a workload and its host, and for the workload's
 /// multicast groups: MLD query, report, done (RFC 2710), router and neighbor solicitation, neighbor
 /// advertisement (RFC 4861), MLDv2 report (RFC 3810).

@@ -36,6 +36,8 @@ pub enum Change {
     DeleteChain(String),
     /// Remove a set without references.
     DeleteSet(String),
+    /// Remove the tables of the boot, if they exist.
+    RemoveBoot,
 }
 
 /// Returns the steps that make the table hold exactly `wanted`, whatever it held before: for the

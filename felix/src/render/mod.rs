@@ -21,7 +21,7 @@ mod translate;
 
 pub use assembly::{Assembly, Part, Touched};
 pub use build::{
-    EndpointRules, Frame, NEIGHBOR_DISCOVERY, Passage, RuleInputs, TABLE, ToHostAction,
+    BOOT_TABLE, EndpointRules, Frame, NEIGHBOR_DISCOVERY, Passage, RuleInputs, TABLE, ToHostAction,
     endpoint_part, render, source,
 };
 #[cfg(test)]

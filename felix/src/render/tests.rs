@@ -251,7 +251,7 @@ impl Kernel {
         }
         let table = self.0.as_mut().expect("a table");
         match step {
-            Change::AddTable | Change::DeleteTable => {}
+            Change::AddTable | Change::DeleteTable | Change::RemoveBoot => {}
             Change::AddChain(name, hook) => {
                 let chain = Chain {
                     hook: *hook,
