@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tracing::debug;
 
 use super::conntrack;
+use super::frames::Frames;
 use super::neighbors::Neighbors;
 use super::rules::{Rules, RulesError};
 use super::sysctl::{
@@ -32,6 +33,8 @@ use crate::render::{Ruleset, creation};
 #[derive(Debug)]
 pub struct LinuxHost {
     rules: Rules,
+    /// `None` if another socket cannot be opened.
+    frames: Option<Frames>,
     neighbors: Neighbors,
     sysctl: Sysctl,
     has_ipv6: bool,
@@ -80,6 +83,7 @@ impl LinuxHost {
         let sysctl = Sysctl::default();
         Ok(Self {
             rules: Rules::open()?,
+            frames: Frames::open().ok(),
             neighbors: Neighbors::open(protocol).map_err(HostError::Neighbors)?,
             has_ipv6: sysctl.has_ipv6(),
             rp_filter: sysctl.default_rp_filter(),
@@ -319,6 +323,9 @@ impl LinuxHost {
                 debug!(path, "memory for fragments left as it is");
             }
         }
+        if let Some(Err(error)) = self.frames.as_mut().map(Frames::clean) {
+            debug!(%error, "chains of removed interfaces are left");
+        }
         if !self.sysctl.answers_arp_for_any_address() {
             // Then proxy ARP answers, given a route that covers the gateway's address.
             return Ok(());
@@ -349,6 +356,10 @@ impl LinuxHost {
             false => &self.rp_filter,
         };
         self.set(&interface_settings(&link.name, rp_filter, self.has_ipv6))?;
+        let frames = self.frames.as_mut();
+        if let Some(Err(error)) = frames.map(|frames| frames.put(&link.name, link.index)) {
+            debug!(interface = link.name, %error, "VLAN tags are dropped by the kernel alone");
+        }
         if ipv6 {
             let put = self.neighbors.put_gateway_ipv6(link.index);
             put.map_err(|cause| Failed(format!("address of the IPv6 gateway: {cause}")))?;

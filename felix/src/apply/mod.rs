@@ -5,6 +5,7 @@ pub mod conntrack;
 mod encode;
 mod expression;
 mod follow;
+mod frames;
 mod host;
 mod listing;
 mod neighbors;

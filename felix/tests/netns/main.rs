@@ -4,6 +4,7 @@
 //! The tests are one program, so that their helpers are compiled and linked once.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod attacks;
 mod boot;
 mod budgets;
 mod encapsulation;

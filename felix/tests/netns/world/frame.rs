@@ -1,4 +1,5 @@
 //! Ethernet frames as octets, which no socket of an IP protocol would send.
+#![allow(unsafe_code)] // An option of packet sockets without a safe wrapper.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,7 +15,8 @@ use super::{Workload, packet, run};
 pub(crate) type Mac = [u8; 6];
 
 pub(crate) const BROADCAST: Mac = [0xff; 6];
-/// Types of frames: ARP, IPv6.
+/// Types of frames: IPv4, ARP, IPv6.
+pub(crate) const IPV4: u16 = 0x0800;
 pub(crate) const ARP: u16 = 0x0806;
 pub(crate) const IPV6: u16 = 0x86dd;
 /// Operations of ARP (RFC 826).
@@ -26,6 +28,14 @@ const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
 /// The flags of an advertisement: solicited or not, override.
 const OVERRIDE: u8 = 0x20;
+
+/// `PACKET_VNET_HDR`; `VIRTIO_NET_HDR_GSO_TCPV4`, `VIRTIO_NET_HDR_GSO_TCPV6`.
+const PACKET_VNET_HDR: libc::c_int = 15;
+const SEGMENTS_IPV4: u8 = 1;
+const SEGMENTS_IPV6: u8 = 4;
+/// Octets of the header of Ethernet, and of that of [`packet::syn`].
+const ETHERNET_OCTETS: u16 = 14;
+const TCP_OCTETS: u16 = 24;
 
 /// The interface `eth0` of a workload.
 pub(crate) struct Wire {
@@ -49,6 +59,51 @@ impl Wire {
                 interface: interface.expect("eth0"),
             }
         })
+    }
+
+    /// Returns one of which the frames begin with the offsets of a virtual network card.
+    pub(crate) fn offloading(workload: &Workload) -> Self {
+        let wire = Self::of(workload);
+        let on: libc::c_int = 1;
+        let size = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap();
+        // SAFETY: the kernel reads `size` octets of `on`, which lives until the call returns.
+        let set = unsafe {
+            libc::setsockopt(
+                wire.socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                PACKET_VNET_HDR,
+                (&raw const on).cast(),
+                size,
+            )
+        };
+        assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+        wire
+    }
+
+    /// Sends a frame with a TCP segment that the card divides into segments of this size. `header`:
+    /// octets of the IP header.
+    pub(crate) fn send_segments(&self, frame: &[u8], header: u16, size: u16) {
+        const NEEDS_CHECKSUM: u8 = 1;
+        let kind = if header == 20 {
+            SEGMENTS_IPV4
+        } else {
+            SEGMENTS_IPV6
+        };
+        let transport = ETHERNET_OCTETS + header;
+        let mut made = vec![NEEDS_CHECKSUM, kind];
+        // Octets of all headers, of a segment, the begin of the checksum, and its place after that.
+        for number in [transport + TCP_OCTETS, size, transport, 16] {
+            made.extend(number.to_ne_bytes());
+        }
+        made.extend(frame);
+        self.send(&made);
+    }
+
+    /// Sends a frame, unless the interface is down or was removed.
+    pub(crate) fn send_if_up(&self, frame: &[u8]) {
+        let interface: &LinkAddr = self.interface.as_link_addr().unwrap();
+        let socket = self.socket.as_raw_fd();
+        let _ = sendto(socket, frame, interface, MsgFlags::empty());
     }
 
     pub(crate) fn send(&self, frame: &[u8]) {

@@ -46,6 +46,17 @@ pub(crate) fn transport_checksum(from: IpAddr, to: IpAddr, protocol: u8, segment
     checksum(&parts.concat())
 }
 
+/// Computes the sum of the pseudo-header alone, which a network card completes.
+pub(crate) fn pseudo_header_checksum(from: IpAddr, to: IpAddr, protocol: u8, length: u16) -> u16 {
+    let parts = [
+        octets(from),
+        octets(to),
+        vec![0, protocol],
+        length.to_be_bytes().into(),
+    ];
+    checksum(&parts.concat())
+}
+
 /// Octets of the header of [`syn`].
 const HEADER: usize = 24;
 
