@@ -93,6 +93,7 @@ pub const TABLE: &[Row] = &[
         ],
     ),
     row("netns-lab", 3, &[]),
+    row("rule-audit", 3, &[]),
     // The library as one crate, for programs outside.
     row(
         "cambric",
@@ -184,6 +185,7 @@ pub const TABLE: &[Row] = &[
             "host-guard",
             "daemon-common",
             "netns-lab",
+            "rule-audit",
         ],
     ),
     // The simulator runs the fabric of the lab: its names, addresses and configuration files.

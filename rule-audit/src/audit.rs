@@ -1,0 +1,338 @@
+//! The comparison of all endpoints of a host.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::{self, Display, Formatter};
+
+use foldhash::fast::FixedState;
+
+use crate::evaluator::{Fabric, Hook, Spec};
+use crate::packet::{Family, Packet};
+use crate::ruleset::{Compiler, Listing, Table, View};
+use crate::space::{Act, Comparison, Difference, Outcome, ProgramId, Side, Space, compare};
+
+/// The family and name of Felix's table.
+pub const TABLE: (&str, &str) = ("inet", "cambric-felix");
+
+/// Base chains of the guard: they accept nothing that another chain would drop.
+const GUARD: [&str; 3] = ["guard", "guard-forward", "guard-input"];
+
+/// The result for all endpoints of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The results, by endpoint: first those that concern no endpoint.
+    pub subjects: BTreeMap<Subject, Results>,
+    /// Parts of the kernel's rules that were not compared.
+    pub notes: Vec<String>,
+}
+
+/// The interface that a result is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// The table as a whole.
+    Table,
+    /// Interfaces that belong to no endpoint, such as an uplink, or a workload interface without an
+    /// endpoint.
+    Interface(String),
+    /// An endpoint: name and interface.
+    Endpoint(String, String),
+}
+
+/// The result for one interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Results {
+    /// The number of comparisons with the result equal.
+    pub equal: usize,
+    /// Differences.
+    pub different: Vec<Finding>,
+    /// Packets, or whole resources, that cannot be evaluated.
+    pub unknown: Vec<Finding>,
+}
+
+/// A difference, or something that cannot be evaluated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The chain of the kernel.
+    pub chain: String,
+    /// A packet as an example.
+    pub packet: Option<String>,
+    /// The correct decision and its rule.
+    pub wanted: String,
+    /// The decision of the kernel and its rule.
+    pub found: String,
+}
+
+impl Report {
+    /// Returns whether all comparisons have the result equal.
+    pub fn is_equal(&self) -> bool {
+        let mut results = self.subjects.values();
+        results.all(|result| result.different.is_empty() && result.unknown.is_empty())
+    }
+
+    /// Returns whether there is a difference.
+    pub fn is_different(&self) -> bool {
+        self.subjects
+            .values()
+            .any(|result| !result.different.is_empty())
+    }
+
+    fn fault(
+        &mut self,
+        subject: Subject,
+        chain: &str,
+        wanted: impl Into<String>,
+        found: impl Into<String>,
+    ) {
+        self.subjects
+            .entry(subject)
+            .or_default()
+            .different
+            .push(Finding {
+                chain: chain.to_owned(),
+                packet: None,
+                wanted: wanted.into(),
+                found: found.into(),
+            });
+    }
+
+    fn unknown(&mut self, subject: Subject, chain: &str, reason: impl Into<String>) {
+        self.subjects
+            .entry(subject)
+            .or_default()
+            .unknown
+            .push(Finding {
+                chain: chain.to_owned(),
+                packet: None,
+                wanted: reason.into(),
+                found: String::new(),
+            });
+    }
+}
+
+impl Display for Subject {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Table => write!(f, "table {} {}", TABLE.0, TABLE.1),
+            Self::Interface(name) => write!(f, "interface {name}"),
+            Self::Endpoint(name, interface) => write!(f, "endpoint {name} ({interface})"),
+        }
+    }
+}
+
+/// One comparison.
+struct Task {
+    subject: Subject,
+    hook: Hook,
+    family: Family,
+    wanted: ProgramId,
+    found: ProgramId,
+}
+
+/// Compares the rules of the kernel with the policies of the datastore.
+pub fn audit(fabric: &Fabric, listing: &Listing) -> Report {
+    let mut report = Report::default();
+    let key = (TABLE.0.to_owned(), TABLE.1.to_owned());
+    let Some(table) = listing.tables.get(&key) else {
+        report.fault(Subject::Table, "", "the table exists", "no such table");
+        return report;
+    };
+    frame(&mut report, listing, table);
+    for fault in &fabric.faults {
+        report.unknown(Subject::Table, "", fault.clone());
+    }
+    let mut space = Space::new();
+    let tasks = tasks(fabric, table, &mut space, &mut report);
+    let mark = space.mark();
+    let mut known: HashMap<(Family, Vec<u32>, Vec<u32>), (), FixedState> = HashMap::default();
+    for task in tasks {
+        let forms = (task.family, space.form(task.wanted), space.form(task.found));
+        if known.contains_key(&forms) {
+            report.subjects.entry(task.subject).or_default().equal += 1;
+            continue;
+        }
+        let start = Packet::new(task.family);
+        let result = compare(&mut space, start, task.wanted, task.found);
+        space.forget(mark);
+        if result == Comparison::Equal {
+            known.insert(forms, ());
+        }
+        record(&mut report, &space, task, result);
+    }
+    report
+}
+
+/// Checks the base chains.
+fn frame(report: &mut Report, listing: &Listing, table: &Table) {
+    if table.is_dormant {
+        report.fault(
+            Subject::Table,
+            "",
+            "the table is active",
+            "the table is dormant",
+        );
+    }
+    for hook in Hook::ALL {
+        let (name, at, priority) = hook.chain();
+        let base = table.chains.get(name).and_then(|chain| chain.base.as_ref());
+        let wanted = format!("a filter chain at {at} with priority {priority}");
+        match base {
+            None => report.fault(Subject::Table, name, wanted, "no such base chain"),
+            Some(base) => {
+                let is_right =
+                    base.kind == "filter" && base.hook == at && base.priority == priority;
+                if !is_right {
+                    let found = format!("{} {} {}", base.kind, base.hook, base.priority);
+                    report.fault(Subject::Table, name, wanted, found);
+                }
+            }
+        }
+    }
+    for (name, chain) in &table.chains {
+        let Some(base) = &chain.base else {
+            continue;
+        };
+        let is_compared = Hook::ALL.iter().any(|hook| hook.chain().0 == name);
+        if is_compared {
+            continue;
+        }
+        let is_known = GUARD.contains(&&**name) || base.kind == "nat";
+        match is_known {
+            true => report.notes.push(format!("chain {name} is not compared")),
+            false => report.unknown(Subject::Table, name, "the base chain is not known"),
+        }
+    }
+    for ((family, name), other) in &listing.tables {
+        let has_base = other.chains.values().any(|chain| chain.base.is_some());
+        if (&**family, &**name) != TABLE && has_base {
+            report.notes.push(format!(
+                "table {family} {name} is not compared: it may drop more"
+            ));
+        }
+    }
+}
+
+/// Returns all comparisons, with their programs.
+fn tasks(fabric: &Fabric, table: &Table, space: &mut Space, report: &mut Report) -> Vec<Task> {
+    let mut spec = Spec::new(fabric);
+    let mut compiler = Compiler::default();
+    let mut tasks = Vec::new();
+    for endpoint in &fabric.endpoints {
+        let subject = Subject::Endpoint(endpoint.name.clone(), endpoint.interface.clone());
+        if let Some(fault) = &endpoint.fault {
+            report.unknown(subject, "", fault.clone());
+            continue;
+        }
+        for (hook, family) in all() {
+            let wanted = spec.program(space, endpoint, hook, family);
+            let found = found(
+                &mut compiler,
+                space,
+                table,
+                hook,
+                family,
+                &endpoint.interface,
+            );
+            tasks.push(Task {
+                subject: subject.clone(),
+                hook,
+                family,
+                wanted,
+                found,
+            });
+        }
+    }
+    for (name, is_workload) in others(fabric, table) {
+        for (hook, family) in all() {
+            let (act, text) = match (is_workload, hook) {
+                // The chain before it drops all packets.
+                (true, Hook::InputToHost) => (Act::Either, "interface without endpoint"),
+                (true, _) => (Act::Drop, "interface without endpoint"),
+                (false, _) => (Act::Accept, "no workload interface"),
+            };
+            let at = space.place(text.to_owned());
+            let wanted = space.always(act, at);
+            let found = found(&mut compiler, space, table, hook, family, &name);
+            tasks.push(Task {
+                subject: Subject::Interface(name.clone()),
+                hook,
+                family,
+                wanted,
+                found,
+            });
+        }
+    }
+    tasks
+}
+
+fn all() -> impl Iterator<Item = (Hook, Family)> {
+    let hooks = Hook::ALL.into_iter();
+    hooks.flat_map(|hook| Family::ALL.map(|family| (hook, family)))
+}
+
+fn found(
+    compiler: &mut Compiler,
+    space: &mut Space,
+    table: &Table,
+    hook: Hook,
+    family: Family,
+    interface: &str,
+) -> ProgramId {
+    let (input, output) = match hook.is_from_workload() {
+        true => (Some(interface.to_owned()), None),
+        false => (None, Some(interface.to_owned())),
+    };
+    let view = View {
+        family,
+        input,
+        output,
+    };
+    compiler.chain(space, (TABLE.1, table), hook.chain().0, &view)
+}
+
+/// Returns interfaces without an endpoint, and whether they are workload interfaces: those that the
+/// table names, one that it does not name for each prefix, and an uplink.
+fn others(fabric: &Fabric, table: &Table) -> BTreeMap<String, bool> {
+    let own: BTreeSet<&str> = fabric
+        .endpoints
+        .iter()
+        .map(|endpoint| &*endpoint.interface)
+        .collect();
+    let prefixes = &fabric.settings.prefixes;
+    let is_workload = |name: &str| prefixes.iter().any(|prefix| name.starts_with(&**prefix));
+    let named = table.sets.values().flat_map(|set| set.interfaces());
+    let mut others: BTreeMap<String, bool> = named
+        .filter(|name| is_workload(name) && !own.contains(name.as_str()))
+        .map(|name| (name.clone(), true))
+        .collect();
+    others.extend(prefixes.iter().map(|prefix| (format!("{prefix}~"), true)));
+    others.insert("~uplink".to_owned(), false);
+    others
+}
+
+fn record(report: &mut Report, space: &Space, task: Task, result: Comparison) {
+    let chain = task.hook.chain().0;
+    let side = |side: Side| {
+        let word = match side.outcome {
+            Outcome::Accept | Outcome::Undecided => "accept",
+            Outcome::Drop => "drop",
+            Outcome::Either => "either",
+            Outcome::Unknown => "unknown",
+        };
+        format!("{word}: {}", space.text(side.place))
+    };
+    let finding = |difference: &Difference| Finding {
+        chain: chain.to_owned(),
+        packet: Some(format!("{} {}", task.family, difference.packet)),
+        wanted: side(difference.wanted),
+        found: side(difference.found),
+    };
+    let entry = report.subjects.entry(task.subject.clone()).or_default();
+    match result {
+        Comparison::Equal => entry.equal += 1,
+        Comparison::Different(difference) => entry.different.push(finding(&difference)),
+        Comparison::Unknown(difference) => entry.unknown.push(finding(&difference)),
+        Comparison::TooLarge => {
+            let text = "the comparison has too many classes of packets";
+            report.unknown(task.subject, chain, text);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The workload endpoints of a host.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+use super::members::{effective, own_labels};
+use super::settings::Settings;
+use super::values::{Labels, texts};
+use crate::packet::Family;
+use crate::ranges::parse_network;
+
+/// A workload endpoint of the host.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// `<namespace>/<name>` of the resource.
+    pub name: String,
+    /// The interface.
+    pub interface: String,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Why it cannot be compared, if so.
+    pub fault: Option<String>,
+    pub(super) namespace: String,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) profiles: Vec<String>,
+    pub(super) is_openstack: bool,
+    /// Further source addresses.
+    pub(super) spoofed: Vec<(Family, (u128, u128))>,
+}
+
+pub(super) fn endpoint(
+    name: &str,
+    namespace: &str,
+    value: &Value,
+    settings: &Settings,
+    inherited: &BTreeMap<String, Labels>,
+) -> Endpoint {
+    let spec = &value["spec"];
+    let text = |field: &str| spec[field].as_str().unwrap_or_default().to_owned();
+    let mut fault = None;
+    let mut addresses = Vec::new();
+    for network in texts(&spec["ipNetworks"]) {
+        let single = parse_network(&network).filter(|(_, (first, last))| first == last);
+        match single {
+            Some((family, (number, _))) => {
+                if family == Family::V4 || settings.ipv6 {
+                    addresses.push(crate::ranges::address(family, number));
+                }
+            }
+            None => fault = Some(format!("{network} is not one address")),
+        }
+    }
+    addresses.sort_unstable();
+    addresses.dedup();
+    let spoofed = texts(&spec["allowSpoofedSourcePrefixes"]);
+    let spoofed = spoofed.iter().filter_map(|text| parse_network(text));
+    let profiles = texts(&spec["profiles"]);
+    let interface = text("interfaceName");
+    let mut prefixes = settings.prefixes.iter();
+    if !prefixes.any(|prefix| interface.starts_with(&**prefix)) {
+        fault = Some(format!("{interface} is no workload interface"));
+    }
+    Endpoint {
+        name: name.to_owned(),
+        interface,
+        addresses,
+        fault,
+        namespace: namespace.to_owned(),
+        labels: effective(own_labels(namespace, value), &profiles, inherited),
+        profiles,
+        is_openstack: text("orchestrator") == "openstack",
+        spoofed: spoofed.collect(),
+    }
+}

@@ -1,0 +1,25 @@
+//! The policies of the datastore, as programs: an evaluation of Calico's stored JSON that shares no
+//! code with Felix.
+//!
+//! The semantics are those of Calico's documentation, and of the operators' page of Felix where the
+//! two differ. A field without a known meaning makes the outcome unknown.
+
+mod endpoints;
+mod fabric;
+mod members;
+mod passage;
+mod policies;
+mod rules;
+mod selector;
+mod services;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod values;
+
+pub use endpoints::Endpoint;
+pub use fabric::Fabric;
+pub use policies::Direction;
+pub use selector::{Selector, SelectorError};
+pub use services::{Hook, Spec};
+pub use settings::Settings;

@@ -1,0 +1,70 @@
+//! Settings of the packet filter.
+
+use std::net::Ipv4Addr;
+
+use serde_json::Value;
+
+/// The settings that the packet filter depends on. The datastore has most of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Prefixes of the names of workload interfaces.
+    pub prefixes: Vec<String>,
+    /// Whether packets from workloads to the host pass that policies allow.
+    pub to_host: bool,
+    /// Whether policies apply to packets of the host to its own workloads.
+    pub police_host: bool,
+    /// Whether IPv6 addresses of endpoints count.
+    pub ipv6: bool,
+    /// Whether endpoints may send from their `allowSpoofedSourcePrefixes`.
+    pub spoofing: bool,
+    /// Address and port of OpenStack's metadata service.
+    pub metadata: Option<(Ipv4Addr, u16)>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            prefixes: vec!["cali".into(), "tap".into()],
+            to_host: false,
+            police_host: false,
+            ipv6: true,
+            spoofing: false,
+            metadata: Some((Ipv4Addr::LOCALHOST, 8775)),
+        }
+    }
+}
+
+impl Settings {
+    /// Applies a FelixConfiguration.
+    pub(super) fn apply(&mut self, value: &Value) {
+        let spec = &value["spec"];
+        let text = |field: &str| spec[field].as_str();
+        let settings = self;
+        if let Some(prefixes) = text("interfacePrefix").filter(|text| !text.is_empty()) {
+            settings.prefixes = prefixes
+                .split(',')
+                .map(|part| part.trim().to_owned())
+                .collect();
+        }
+        if let Some(action) = text("defaultEndpointToHostAction") {
+            settings.to_host = !action.eq_ignore_ascii_case("drop");
+        }
+        if let Some(ipv6) = spec["ipv6Support"].as_bool() {
+            settings.ipv6 = ipv6;
+        }
+        if let Some(spoofing) = text("workloadSourceSpoofing") {
+            settings.spoofing = spoofing.eq_ignore_ascii_case("any");
+        }
+        let (address, port) = (text("metadataAddr"), spec["metadataPort"].as_u64());
+        if address.is_some_and(|text| text.eq_ignore_ascii_case("none")) {
+            settings.metadata = None;
+        } else {
+            let (own, own_port) = settings.metadata.unwrap_or((Ipv4Addr::LOCALHOST, 8775));
+            let address = address.and_then(|text| text.parse().ok()).unwrap_or(own);
+            let port = port
+                .and_then(|port| u16::try_from(port).ok())
+                .unwrap_or(own_port);
+            settings.metadata = Some((address, port));
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! The stored policies as programs.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::packet::{Family, Field, Packet, state};
+use crate::ranges::number;
+use crate::space::{Outcome, Space};
+
+const PREFIX: &str = "/calico/resources/v3/projectcalico.org/";
+
+/// A store with the endpoint 10.65.0.1 on `n1`, and others on `n2`.
+fn store() -> BTreeMap<String, Value> {
+    let mut store = BTreeMap::new();
+    for (node, n, labels) in [
+        ("n1", 1, json!({"app": "web"})),
+        ("n2", 2, json!({"app": "web"})),
+        ("n2", 3, json!({"app": "db", "pcns.env": "forged"})),
+    ] {
+        let name = format!("{node}-k8s-p{n}-eth0");
+        let spec = json!({"orchestrator": "k8s", "node": node, "pod": format!("p{n}"),
+            "endpoint": "eth0", "interfaceName": format!("cali{n}"), "profiles": ["kns.prod"],
+            "serviceAccountName": if n == 3 { "db" } else { "" },
+            "ipNetworks": [format!("10.65.0.{n}/32"), format!("fd65::{n}/128")],
+            "ports": [{"name": "http", "protocol": "TCP", "port": 8000 + n}]});
+        let value = json!({"metadata": {"name": name, "namespace": "prod", "labels": labels},
+            "spec": spec});
+        store.insert(format!("{PREFIX}workloadendpoints/prod/{name}"), value);
+    }
+    let labels = json!({"labelsToApply": {"pcns.env": "live"},
+        "ingress": [{"action": "Allow"}], "egress": [{"action": "Allow"}]});
+    store.insert(
+        format!("{PREFIX}profiles/kns.prod"),
+        json!({ "spec": labels }),
+    );
+    let set =
+        json!({"metadata": {"labels": {"role": "outside"}}, "spec": {"nets": ["192.0.2.0/24"]}});
+    store.insert(format!("{PREFIX}globalnetworksets/outside"), set);
+    store
+}
+
+fn put(store: &mut BTreeMap<String, Value>, key: &str, spec: &Value) {
+    store.insert(
+        format!("{PREFIX}{key}"),
+        json!({"metadata": {}, "spec": spec}),
+    );
+}
+
+fn from(source: &str, protocol: u128, port: u128) -> Packet {
+    let source: std::net::IpAddr = source.parse().unwrap();
+    let family = if source.is_ipv4() {
+        Family::V4
+    } else {
+        Family::V6
+    };
+    Packet::new(family)
+        .with(Field::Source, number(source))
+        .with(Field::Protocol, protocol)
+        .with(Field::DestinationPort, port)
+}
+
+/// Returns the outcome of a packet to 10.65.0.1.
+fn outcome(store: &BTreeMap<String, Value>, packet: &Packet) -> Outcome {
+    at(store, Hook::ForwardTo, packet)
+}
+
+fn at(store: &BTreeMap<String, Value>, hook: Hook, packet: &Packet) -> Outcome {
+    let fabric = Fabric::read(store, "n1", |_| {});
+    assert_eq!(fabric.endpoints.len(), 1);
+    let mut space = Space::new();
+    let endpoint = &fabric.endpoints[0];
+    let mut spec = Spec::new(&fabric);
+    let program = spec.program(&mut space, endpoint, hook, packet.family);
+    space.run(program, packet).0
+}
+
+#[test]
+fn rules_match_their_fields() {
+    let (two, three) = (from("10.65.0.2", 6, 8001), from("10.65.0.3", 17, 53));
+    let outside = from("192.0.2.9", 6, 8002);
+    let ping = from("10.65.0.2", 1, 0)
+        .with(Field::IcmpType, 8)
+        .with(Field::IcmpCode, 1);
+    let six = from("fd65::2", 6, 80);
+    for (rule, packet, matches) in [
+        (json!({}), two, true),
+        (json!({"ipVersion": 4}), six, false),
+        (json!({"protocol": "tcp"}), two, true),
+        (json!({"protocol": "6"}), two, true),
+        (json!({"protocol": 0}), three, true),
+        (json!({"notProtocol": "TCP"}), two, false),
+        (
+            json!({"protocol": "TCP", "destination": {"ports": [80, "8000:8002"]}}),
+            two,
+            true,
+        ),
+        (
+            json!({"protocol": "TCP", "destination": {"ports": [80]}}),
+            two,
+            false,
+        ),
+        (
+            json!({"protocol": "TCP", "destination": {"notPorts": [80]}}),
+            two,
+            true,
+        ),
+        (
+            json!({"protocol": "TCP", "destination": {"ports": ["http"]}}),
+            two,
+            false,
+        ),
+        (json!({"source": {"nets": ["10.65.0.0/30"]}}), two, true),
+        (json!({"source": {"nets": ["10.65.0.0/30"]}}), six, false),
+        (json!({"source": {"notNets": ["10.65.0.0/30"]}}), two, false),
+        (json!({"source": {"notNets": ["10.65.0.0/30"]}}), six, false),
+        (json!({"source": {"notNets": ["fd00::/8"]}}), two, false),
+        (json!({"source": {"selector": "app == 'web'"}}), two, true),
+        (json!({"source": {"selector": "app == 'web'"}}), six, true),
+        (
+            json!({"source": {"selector": "app == 'web'"}}),
+            three,
+            false,
+        ),
+        (
+            json!({"source": {"notSelector": "app == 'web'"}}),
+            three,
+            true,
+        ),
+        (
+            json!({"source": {"notSelector": "app == 'web'"}}),
+            outside,
+            false,
+        ),
+        (
+            json!({"source": {"selector": "role == 'outside'"}}),
+            outside,
+            false,
+        ),
+        (
+            json!({"source": {"selector": "role == 'outside'", "namespaceSelector": "global()"}}),
+            outside,
+            true,
+        ),
+        (
+            json!({"source": {"namespaceSelector": "env == 'live'"}}),
+            three,
+            true,
+        ),
+        (
+            json!({"source": {"namespaceSelector": "env == 'forged'"}}),
+            three,
+            false,
+        ),
+        (
+            json!({"source": {"namespaceSelector": "all()"}}),
+            outside,
+            false,
+        ),
+        (
+            json!({"source": {"serviceAccounts": {"names": ["db"]}}}),
+            three,
+            true,
+        ),
+        (
+            json!({"source": {"serviceAccounts": {"names": ["db"]}}}),
+            two,
+            false,
+        ),
+        (json!({"protocol": "ICMP", "icmp": {"type": 8}}), ping, true),
+        (
+            json!({"protocol": "ICMP", "icmp": {"type": 8, "code": 0}}),
+            ping,
+            false,
+        ),
+        (
+            json!({"protocol": "ICMP", "notICMP": {"type": 8, "code": 0}}),
+            ping,
+            true,
+        ),
+        (
+            json!({"protocol": "ICMP", "notICMP": {"type": 8, "code": 1}}),
+            ping,
+            false,
+        ),
+    ] {
+        let mut store = store();
+        let mut rule = rule;
+        rule["action"] = "Allow".into();
+        put(
+            &mut store,
+            "networkpolicies/prod/p",
+            &json!({"ingress": [rule]}),
+        );
+        let wanted = if matches {
+            Outcome::Accept
+        } else {
+            Outcome::Drop
+        };
+        assert_eq!(outcome(&store, &packet), wanted, "{rule} {packet}");
+    }
+}
+
+#[test]
+fn names_of_ports_are_those_of_the_selected_end() {
+    let mut store = store();
+    let rule = json!({"action": "Allow", "protocol": "TCP",
+        "destination": {"ports": ["http"], "selector": "app == 'web'"}});
+    put(
+        &mut store,
+        "networkpolicies/prod/p",
+        &json!({"ingress": [rule]}),
+    );
+    let to = |n: u8, port| {
+        let to: std::net::IpAddr = [10, 65, 0, n].into();
+        from("10.65.0.2", 6, port).with(Field::Destination, number(to))
+    };
+    assert_eq!(outcome(&store, &to(1, 8001)), Outcome::Accept);
+    assert_eq!(outcome(&store, &to(1, 8002)), Outcome::Drop);
+    assert_eq!(outcome(&store, &to(2, 8002)), Outcome::Accept);
+    assert_eq!(outcome(&store, &to(3, 8003)), Outcome::Drop);
+}
+
+#[test]
+fn unsupported_field_makes_the_outcome_unknown() {
+    for rule in [
+        json!({"source": {"services": {"name": "x"}}}),
+        json!({"http": {"methods": ["GET"]}}),
+        json!({"color": "red"}),
+        json!({"protocol": "FOO"}),
+        json!({"destination": {"ports": [80]}}),
+        json!({"protocol": "TCP", "destination": {"ports": ["90:80"]}}),
+        json!({"icmp": {"type": 8}}),
+        json!({"protocol": "ICMP", "icmp": {"code": 8}}),
+        json!({"ipVersion": 5}),
+        json!({"source": {"selector": "app =="}}),
+        json!({"source": {"nets": ["10.0.0/8"]}}),
+        json!({"source": 7}),
+    ] {
+        let mut store = store();
+        let mut rule = rule;
+        rule["action"] = "Allow".into();
+        put(
+            &mut store,
+            "networkpolicies/prod/p",
+            &json!({"ingress": [rule]}),
+        );
+        let packet = from("10.65.0.2", 6, 80);
+        assert_eq!(outcome(&store, &packet), Outcome::Unknown, "{rule}");
+    }
+    for spec in [
+        json!({"selector": "app =="}),
+        json!({"types": ["Sideways"]}),
+        json!({"ingress": {}}),
+        json!({"ingress": [{"action": "Maybe"}]}),
+        json!({"order": "first"}),
+    ] {
+        let mut store = store();
+        put(&mut store, "networkpolicies/prod/p", &spec);
+        assert_eq!(
+            outcome(&store, &from("10.65.0.2", 6, 80)),
+            Outcome::Unknown,
+            "{spec}"
+        );
+    }
+}
+
+#[test]
+fn tiers_and_orders_decide_in_turn() {
+    let packet = from("10.65.0.2", 6, 80);
+    let rules = |action: &str| json!([{"action": action}]);
+    let mut store = store();
+    assert_eq!(outcome(&store, &packet), Outcome::Accept);
+    put(
+        &mut store,
+        "networkpolicies/other/p",
+        &json!({"ingress": rules("Deny")}),
+    );
+    assert_eq!(outcome(&store, &packet), Outcome::Accept);
+    // `-` precedes `/`.
+    put(
+        &mut store,
+        "networkpolicies/prod/default.web",
+        &json!({"ingress": rules("Deny")}),
+    );
+    assert_eq!(outcome(&store, &packet), Outcome::Drop);
+    put(
+        &mut store,
+        "networkpolicies/prod/web-2",
+        &json!({"ingress": rules("Allow")}),
+    );
+    assert_eq!(outcome(&store, &packet), Outcome::Accept);
+    put(
+        &mut store,
+        "globalnetworkpolicies/z",
+        &json!({"order": 1, "ingress": rules("Deny")}),
+    );
+    assert_eq!(outcome(&store, &packet), Outcome::Drop);
+    // A tier with `Pass`, before the tier `default`, which is not stored.
+    put(
+        &mut store,
+        "tiers/first",
+        &json!({"order": 5, "defaultAction": "Pass"}),
+    );
+    let udp = json!([{"action": "Allow", "protocol": "UDP"}]);
+    put(
+        &mut store,
+        "globalnetworkpolicies/first.a",
+        &json!({"tier": "first", "ingress": udp}),
+    );
+    assert_eq!(outcome(&store, &packet), Outcome::Drop);
+    assert_eq!(outcome(&store, &from("10.65.0.2", 17, 80)), Outcome::Accept);
+    let passes = json!([{"action": "Pass", "protocol": "UDP"}]);
+    let spec = json!({"tier": "first", "order": 1, "ingress": passes});
+    put(&mut store, "globalnetworkpolicies/first.b", &spec);
+    assert_eq!(outcome(&store, &from("10.65.0.2", 17, 80)), Outcome::Drop);
+    // A missing tier is the last one, and denies.
+    let mut store = self::store();
+    let spec = json!({"tier": "none", "ingress": rules("Pass")});
+    put(&mut store, "globalnetworkpolicies/p", &spec);
+    assert_eq!(outcome(&store, &packet), Outcome::Accept);
+    let udp = json!([{"action": "Pass", "protocol": "UDP"}]);
+    put(
+        &mut store,
+        "globalnetworkpolicies/p",
+        &json!({"tier": "none", "ingress": udp}),
+    );
+    assert_eq!(outcome(&store, &packet), Outcome::Drop);
+}
+
+#[test]
+fn types_are_those_of_the_rules_if_none_are_given() {
+    let packet = from("10.65.0.2", 6, 80);
+    for (spec, ingress, egress) in [
+        (json!({}), Outcome::Drop, Outcome::Accept),
+        (json!({"types": ["Egress"]}), Outcome::Accept, Outcome::Drop),
+        (
+            json!({"types": ["Ingress", "Egress"]}),
+            Outcome::Drop,
+            Outcome::Drop,
+        ),
+        (
+            json!({"egress": [{"action": "Deny"}]}),
+            Outcome::Accept,
+            Outcome::Drop,
+        ),
+        (
+            json!({"doNotTrack": true}),
+            Outcome::Accept,
+            Outcome::Accept,
+        ),
+        (json!({"preDNAT": true}), Outcome::Accept, Outcome::Accept),
+    ] {
+        let mut store = store();
+        put(&mut store, "globalnetworkpolicies/p", &spec);
+        assert_eq!(at(&store, Hook::ForwardTo, &packet), ingress, "{spec}");
+        assert_eq!(at(&store, Hook::Forward, &packet), egress, "{spec}");
+    }
+}
+
+#[test]
+fn states_of_connections_precede_the_rules() {
+    let packet = from("10.65.0.2", 6, 80);
+    let with = |state| packet.with(Field::State, state);
+    let mut store = store();
+    assert_eq!(outcome(&store, &with(state::INVALID)), Outcome::Either);
+    let deny = json!({"ingress": [{"action": "Deny"}]});
+    put(&mut store, "networkpolicies/prod/p", &deny);
+    assert_eq!(outcome(&store, &with(state::ESTABLISHED)), Outcome::Accept);
+    assert_eq!(outcome(&store, &with(state::RELATED)), Outcome::Accept);
+    assert_eq!(outcome(&store, &with(state::INVALID)), Outcome::Drop);
+    assert_eq!(outcome(&store, &with(state::UNTRACKED)), Outcome::Drop);
+    // Without a policy and with a missing profile, established connections are dropped too.
+    let mut store = self::store();
+    store.remove(&format!("{PREFIX}profiles/kns.prod"));
+    for state in 0..5 {
+        assert_eq!(outcome(&store, &with(state)), Outcome::Drop, "{state}");
+    }
+}
+
+#[test]
+fn host_and_sources_have_their_own_rules() {
+    let store = store();
+    let own = from("10.65.0.1", 6, 80);
+    assert_eq!(at(&store, Hook::Source, &own), Outcome::Accept);
+    assert_eq!(
+        at(&store, Hook::Source, &from("10.65.0.2", 6, 80)),
+        Outcome::Drop
+    );
+    let solicited = from("fe80::1", 58, 0).with(Field::IcmpType, 135);
+    assert_eq!(at(&store, Hook::Source, &solicited), Outcome::Accept);
+    assert_eq!(
+        at(&store, Hook::Source, &solicited.with(Field::IcmpType, 128)),
+        Outcome::Drop
+    );
+    assert_eq!(at(&store, Hook::InputToHost, &own), Outcome::Drop);
+    let mut store = store;
+    put(
+        &mut store,
+        "felixconfigurations/node.n1",
+        &json!({"defaultEndpointToHostAction": "RETURN"}),
+    );
+    assert_eq!(at(&store, Hook::InputToHost, &own), Outcome::Accept);
+    let deny = json!({"types": ["Ingress", "Egress"]});
+    put(&mut store, "networkpolicies/prod/p", &deny);
+    assert_eq!(at(&store, Hook::Output, &own), Outcome::Drop);
+    assert_eq!(
+        at(&store, Hook::Output, &own.with(Field::SourceLocal, 1)),
+        Outcome::Accept
+    );
+    assert_eq!(at(&store, Hook::Input, &own), Outcome::Drop);
+    assert_eq!(at(&store, Hook::Input, &solicited), Outcome::Accept);
+}
+
+#[test]
+fn conflicting_endpoints_are_not_evaluated() {
+    let mut store = store();
+    let key = format!("{PREFIX}workloadendpoints/prod/n1-k8s-p1-eth0");
+    let mut value = store[&key].clone();
+    value["spec"]["interfaceName"] = "cali9".into();
+    store.insert(
+        format!("{PREFIX}workloadendpoints/prod/n1-k8s-p9-eth0"),
+        value,
+    );
+    let fabric = Fabric::read(&store, "n1", |_| {});
+    assert!(
+        fabric
+            .endpoints
+            .iter()
+            .all(|endpoint| endpoint.fault.is_some())
+    );
+}

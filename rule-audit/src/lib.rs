@@ -1,0 +1,22 @@
+//! Compares the packet filter that the kernel has with the policies of the datastore.
+//!
+//! Two readers that share no code with Felix make programs of the same form: [`evaluator`] from the
+//! stored JSON, [`ruleset`] from the kernel's listing. [`audit`] compares them over all packets. Its
+//! result is equal, or a packet about which they decide differently, with the rule on each side. A
+//! field or expression that is not known makes the result "unknown", never equal.
+//!
+//! Not compared: the guard, which only drops; address translation; fragments, which the kernel
+//! reassembles before; types of ICMP in IPv6 packets and of ICMPv6 in IPv4 packets.
+
+pub mod audit;
+pub mod evaluator;
+mod family;
+pub mod limits;
+pub mod packet;
+pub mod ranges;
+pub mod ruleset;
+pub mod space;
+
+pub use audit::{Finding, Report, Results, Subject, audit};
+pub use evaluator::{Fabric, Settings};
+pub use ruleset::{Listing, ListingError};

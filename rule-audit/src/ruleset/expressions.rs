@@ -1,0 +1,253 @@
+//! Chains as programs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::elements::{Cell, Elements, Type};
+use super::listing::{Rule, Table};
+use super::unit::{Compiler, Key, Matched, Unit, View, single};
+use crate::limits::JUMPS_MAX;
+use crate::packet::Family;
+use crate::ranges::Ranges;
+use crate::space::{Act, ConditionId, Place, ProgramId, Space, Step};
+
+impl Compiler {
+    /// Returns the program of a chain for the packets of a view, with the policy of the chain.
+    /// `name` is that of the table.
+    pub fn chain(
+        &mut self,
+        space: &mut Space,
+        (name, table): (&str, &Table),
+        chain: &str,
+        view: &View,
+    ) -> ProgramId {
+        let mut unit = Unit {
+            space,
+            compiler: self,
+            name,
+            table,
+            view,
+            chains: BTreeMap::new(),
+            open: BTreeSet::new(),
+            has_interface: false,
+        };
+        let program = unit.chain(chain, 0);
+        let found = table.chains.get(chain);
+        let accepts = found.and_then(|chain| chain.base.as_ref());
+        let accepts = accepts.is_none_or(|base| base.accepts);
+        let place = space.place(format!("chain {chain}: policy"));
+        let calls = Step {
+            conditions: Vec::new(),
+            act: Act::Call(program),
+            place,
+        };
+        let ends = Step {
+            conditions: Vec::new(),
+            act: if accepts { Act::Accept } else { Act::Drop },
+            place,
+        };
+        space.program([calls, ends])
+    }
+}
+
+impl<'a> Unit<'a> {
+    fn chain(&mut self, name: &str, depth: usize) -> ProgramId {
+        let Some((name, chain)) = self.table.chains.get_key_value(name) else {
+            let place = self.space.place(format!("chain {name} does not exist"));
+            return self.space.always(Act::Unknown, place);
+        };
+        if let Some(program) = self.chains.get(&**name) {
+            self.has_interface = true;
+            return *program;
+        }
+        if depth > JUMPS_MAX || self.open.contains(&**name) {
+            let place = self.space.place(format!("chain {name}: too many jumps"));
+            return self.space.always(Act::Unknown, place);
+        }
+        let shared = (self.name.to_owned(), name.to_owned(), self.view.family);
+        if let Some(program) = self.compiler.chains.get(&shared) {
+            return *program;
+        }
+        self.open.insert(name);
+        let others_have = std::mem::take(&mut self.has_interface);
+        let mut steps = Vec::new();
+        for rule in &chain.rules {
+            let comment = match &*rule.comment {
+                "" => String::new(),
+                comment => format!(" \"{comment}\""),
+            };
+            let text = format!("chain {name} handle {}{comment}", rule.handle);
+            let place = self.space.place(text);
+            self.rule(rule, place, depth, &mut steps);
+        }
+        self.open.remove(&**name);
+        let program = self.space.program(steps);
+        match self.has_interface {
+            true => self.chains.insert(name, program),
+            false => self.compiler.chains.insert(shared, program),
+        };
+        self.has_interface |= others_have;
+        program
+    }
+
+    fn rule(&mut self, rule: &Rule, place: Place, depth: usize, steps: &mut Vec<Step>) {
+        let mut conditions: Vec<ConditionId> = Vec::new();
+        for expression in &rule.expressions {
+            let Some((kind, body)) = single(expression) else {
+                conditions.clear();
+                steps.push(Step {
+                    conditions,
+                    act: Act::Unknown,
+                    place,
+                });
+                return;
+            };
+            let act = match kind {
+                "match" => match self.matched(body) {
+                    Matched::Never => return,
+                    Matched::All(further) => {
+                        conditions.extend(further);
+                        continue;
+                    }
+                    Matched::Unknown => {
+                        conditions.push(self.space.unknown());
+                        continue;
+                    }
+                },
+                // They change neither the packet's way nor a field that rules match here. A limit
+                // may or may not match.
+                "counter" | "log" | "comment" | "continue" => continue,
+                // A match of the mark is unknown, so its new value does not matter.
+                "mangle" if body["key"]["meta"]["key"] == "mark" => continue,
+                "limit" | "quota" => {
+                    conditions.push(self.space.unknown());
+                    continue;
+                }
+                "vmap" => {
+                    self.map(body, &conditions, place, depth, steps);
+                    continue;
+                }
+                _ => self.verdict(kind, body, depth),
+            };
+            steps.push(Step {
+                conditions,
+                act,
+                place,
+            });
+            return;
+        }
+    }
+
+    fn verdict(&mut self, kind: &str, body: &Value, depth: usize) -> Act {
+        let target = body.get("target").and_then(Value::as_str);
+        match (kind, target) {
+            ("accept", _) => Act::Accept,
+            ("drop" | "reject", _) => Act::Drop,
+            ("return", _) => Act::Return,
+            ("jump", Some(target)) => Act::Call(self.chain(target, depth + 1)),
+            ("goto", Some(target)) => Act::Tail(self.chain(target, depth + 1)),
+            _ => Act::Unknown,
+        }
+    }
+
+    /// Adds one step for each element of a verdict map that packets of the view can match. The
+    /// elements of a map do not overlap.
+    fn map(
+        &mut self,
+        body: &Value,
+        conditions: &[ConditionId],
+        place: Place,
+        depth: usize,
+        steps: &mut Vec<Step>,
+    ) {
+        let key = self.key(&body["key"]);
+        let elements = self.elements(&body["data"], &key, true);
+        let (Some(key), Some(elements)) = (key, elements) else {
+            steps.push(Step {
+                conditions: conditions.to_vec(),
+                act: Act::Unknown,
+                place,
+            });
+            return;
+        };
+        let Key::Fields {
+            fields, implied, ..
+        } = &key
+        else {
+            return;
+        };
+        for row in self.rows(&key, &elements) {
+            let Some(element) = elements.rows.get(row) else {
+                continue;
+            };
+            let verdict = element.value.as_ref().and_then(single);
+            let act = match verdict {
+                Some(("continue", _)) => continue,
+                Some((kind, body)) => self.verdict(kind, body, depth),
+                None => Act::Unknown,
+            };
+            let mut all = conditions.to_vec();
+            all.extend(implied);
+            let cells = element.cells.iter().filter_map(|cell| match cell {
+                Cell::Range(first, last) => Some((*first, *last)),
+                Cell::Interface(_) => None,
+            });
+            for (field, range) in fields.iter().zip(cells) {
+                all.push(self.space.is_in(*field, Ranges::of([range]), true));
+            }
+            steps.push(Step {
+                conditions: all,
+                act,
+                place,
+            });
+        }
+    }
+
+    /// Returns the elements of a named or anonymous set or map with columns for the key; `None` if
+    /// they are not known.
+    pub(super) fn elements(
+        &mut self,
+        data: &Value,
+        key: &Option<Key>,
+        is_map: bool,
+    ) -> Option<Arc<Elements>> {
+        if let Some(name) = data.as_str().and_then(|text| text.strip_prefix('@')) {
+            let elements = self.table.sets.get(name)?;
+            return elements.fault.is_none().then(|| Arc::clone(elements));
+        }
+        let Some(Key::Fields { columns, .. }) = key else {
+            return match key {
+                // Packets of this view never reach the map.
+                Some(Key::Never) => Some(Arc::new(Elements::default())),
+                _ => None,
+            };
+        };
+        let list = data.get("set")?.clone();
+        let mut value = serde_json::json!({ "elem": list });
+        if is_map {
+            value["map"] = "verdict".into();
+        }
+        let names: Vec<Value> = columns.iter().map(|kind| name_of(*kind).into()).collect();
+        value["type"] = names.into();
+        let elements = super::elements::elements(&mut value);
+        elements.fault.is_none().then(|| Arc::new(elements))
+    }
+}
+
+/// Returns the name that `nft` has for a type.
+const fn name_of(kind: Type) -> &'static str {
+    match kind {
+        Type::Address(Family::V4) => "ipv4_addr",
+        Type::Address(Family::V6) => "ipv6_addr",
+        Type::Port => "inet_service",
+        Type::Protocol => "inet_proto",
+        Type::Icmp => "icmp_type",
+        Type::Icmpv6 => "icmpv6_type",
+        Type::Interface => "ifname",
+        Type::State => "ct_state",
+        Type::Direction => "ct_dir",
+        Type::Other => "",
+    }
+}

@@ -1,0 +1,275 @@
+//! The kernel's listing as programs.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::packet::{Family, Field, Packet, state};
+use crate::ranges::number;
+use crate::space::{Outcome, Space};
+
+/// Returns the outcome of a chain `c` with these expressions in one rule each, for packets from `cali1`.
+fn outcome(rules: &[Value], sets: &[Value], packet: Packet) -> Outcome {
+    let mut objects = vec![
+        json!({"metainfo": {"version": "1.0.6"}}),
+        json!({"table": {"family": "inet", "name": "t", "handle": 1}}),
+    ];
+    objects.extend(sets.iter().cloned());
+    let chain = json!({"family": "inet", "table": "t", "name": "c", "type": "filter",
+        "hook": "forward", "prio": 0, "policy": "accept"});
+    objects.push(json!({ "chain": chain }));
+    objects.push(json!({"chain": {"family": "inet", "table": "t", "name": "d"}}));
+    let drop = json!([{"drop": null}]);
+    objects.push(json!({"rule": {"family": "inet", "table": "t", "chain": "d", "expr": drop}}));
+    objects.extend(rules.iter().map(|rule| {
+        json!({"rule": {"family": "inet", "table": "t", "chain": "c", "handle": 7, "expr": rule}})
+    }));
+    let text = json!({ "nftables": objects }).to_string();
+    let listing = Listing::parse(&text).unwrap();
+    let table = &listing.tables[&("inet".to_owned(), "t".to_owned())];
+    let view = View {
+        family: packet.family,
+        input: Some("cali1".into()),
+        output: None,
+    };
+    let mut space = Space::new();
+    let program = Compiler::default().chain(&mut space, ("t", table), "c", &view);
+    space.run(program, &packet).0
+}
+
+fn matched(left: &Value, op: &str, right: &Value) -> Value {
+    json!([{"match": {"op": op, "left": left, "right": right}}, {"counter": {}}, {"drop": null}])
+}
+
+fn packet(source: &str, protocol: u128, port: u128) -> Packet {
+    let source: std::net::IpAddr = source.parse().unwrap();
+    let family = if source.is_ipv4() {
+        Family::V4
+    } else {
+        Family::V6
+    };
+    Packet::new(family)
+        .with(Field::Source, number(source))
+        .with(Field::Protocol, protocol)
+        .with(Field::DestinationPort, port)
+}
+
+fn payload(header: &str, field: &str) -> Value {
+    json!({"payload": {"protocol": header, "field": field}})
+}
+
+fn set(name: &str, kind: &Value, elements: &Value) -> Value {
+    json!({"set": {"family": "inet", "table": "t", "name": name, "type": kind, "elem": elements}})
+}
+
+#[test]
+fn matches_have_the_meaning_of_the_kernel() {
+    let sets = [
+        set(
+            "a",
+            &json!("ipv4_addr"),
+            &json!(["10.0.0.1", {"prefix": {"addr": "10.1.0.0", "len": 16}}]),
+        ),
+        set(
+            "p",
+            &json!("inet_service"),
+            &json!([80, {"range": [90, 95]}]),
+        ),
+        set(
+            "n",
+            &json!(["ipv4_addr", "inet_proto", "inet_service"]),
+            &json!([{"concat": ["10.0.0.1", 6, 80]}]),
+        ),
+        set(
+            "s",
+            &json!(["ifname", "ipv4_addr"]),
+            &json!([{"concat": ["cali1", "10.0.0.1"]},
+            {"concat": ["cali2", "10.0.0.2"]}]),
+        ),
+        set("i", &json!("ifname"), &json!(["cali1"])),
+    ];
+    let (ip, ip6) = (payload("ip", "saddr"), payload("ip6", "saddr"));
+    let (tcp, th) = (payload("tcp", "dport"), payload("th", "dport"));
+    let interface = json!({"meta": {"key": "iifname"}});
+    let protocol = json!({"meta": {"key": "l4proto"}});
+    let named = json!({"concat": [ip, protocol, th]});
+    let own = json!({"concat": [interface, ip]});
+    let (one, two) = (packet("10.0.0.1", 6, 80), packet("10.0.0.2", 17, 91));
+    let six = packet("fd65::1", 6, 80);
+    for (left, op, right, on, drops) in [
+        (&ip, "==", json!("@a"), one, true),
+        (&ip, "==", json!("@a"), two, false),
+        (&ip, "!=", json!("@a"), two, true),
+        (&ip, "!=", json!("@a"), six, false),
+        (&ip6, "==", json!("fd65::1"), six, true),
+        (
+            &ip,
+            "==",
+            json!({"prefix": {"addr": "10.0.0.0", "len": 31}}),
+            one,
+            true,
+        ),
+        (
+            &ip,
+            "==",
+            json!({"prefix": {"addr": "10.0.0.0", "len": 31}}),
+            two,
+            false,
+        ),
+        (
+            &ip,
+            "==",
+            json!({"set": ["10.0.0.2", "10.0.0.9"]}),
+            two,
+            true,
+        ),
+        (&tcp, "==", json!("@p"), one, true),
+        (&tcp, "==", json!("@p"), two, false),
+        (&tcp, "!=", json!("@p"), two, false),
+        (&tcp, "!=", json!({"range": [81, 89]}), one, true),
+        (&th, "==", json!("@p"), two, true),
+        (&protocol, "!=", json!(6), two, true),
+        (&protocol, "==", json!(6), one, true),
+        (&named, "==", json!("@n"), one, true),
+        (&named, "!=", json!("@n"), one, false),
+        (&named, "!=", json!("@n"), two, true),
+        (&named, "==", json!("@n"), six, false),
+        (&own, "==", json!("@s"), one, true),
+        (&own, "==", json!("@s"), two, false),
+        (&interface, "==", json!("@i"), one, true),
+        (&interface, "!=", json!("@i"), one, false),
+        (&interface, "==", json!("cali*"), one, true),
+        (&interface, "==", json!("tap*"), one, false),
+        (&interface, "==", json!("cali2"), one, false),
+        (
+            &json!({"meta": {"key": "nfproto"}}),
+            "==",
+            json!(2),
+            one,
+            true,
+        ),
+        (
+            &json!({"meta": {"key": "nfproto"}}),
+            "==",
+            json!(2),
+            six,
+            false,
+        ),
+        (
+            &json!({"meta": {"key": "nfproto"}}),
+            "!=",
+            json!("ipv6"),
+            one,
+            true,
+        ),
+    ] {
+        let wanted = if drops {
+            Outcome::Drop
+        } else {
+            Outcome::Accept
+        };
+        let found = outcome(&[matched(left, op, &right)], &sets, on);
+        assert_eq!(found, wanted, "{left} {op} {right} on {on}");
+    }
+}
+
+#[test]
+fn states_are_compared_as_bits() {
+    let ct = json!({"ct": {"key": "state"}});
+    let drops = |op: &str, right: &Value, state: u128| {
+        let on = packet("10.0.0.1", 6, 80).with(Field::State, state);
+        outcome(&[matched(&ct, op, right)], &[], on) == Outcome::Drop
+    };
+    for right in [
+        json!([2, 4]),
+        json!(["established", "related"]),
+        json!({"|": [2, 4]}),
+    ] {
+        assert!(drops("in", &right, state::ESTABLISHED) && drops("in", &right, state::RELATED));
+        assert!(!drops("in", &right, state::NEW));
+    }
+    assert!(drops("in", &json!(1), state::INVALID) && !drops("in", &json!(1), state::UNTRACKED));
+    assert!(drops("!=", &json!(8), state::INVALID) && !drops("!=", &json!(8), state::NEW));
+    // The whole value differs from every single state.
+    assert!(drops("!=", &json!({"|": [2, 4]}), state::ESTABLISHED));
+    assert!(drops("==", &json!({"set": [2, 4]}), state::RELATED));
+}
+
+#[test]
+fn verdicts_and_maps_lead_to_their_chains() {
+    let map = json!({"map": {"family": "inet", "table": "t", "name": "m", "type": "ifname",
+        "map": "verdict", "elem": [["cali1", {"goto": {"target": "d"}}],
+            ["cali2", {"accept": null}]]}});
+    let key = json!({"meta": {"key": "iifname"}});
+    let on = packet("10.0.0.1", 6, 80);
+    let lookup = json!([{"vmap": {"key": key, "data": "@m"}}]);
+    assert_eq!(outcome(&[lookup], &[map], on), Outcome::Drop);
+    let states = json!({"set": [[2, {"accept": null}], [8, {"jump": {"target": "d"}}]]});
+    let lookup = json!([{"vmap": {"key": {"ct": {"key": "state"}}, "data": states}}]);
+    assert_eq!(
+        outcome(std::slice::from_ref(&lookup), &[], on),
+        Outcome::Drop
+    );
+    let other = on.with(Field::State, state::ESTABLISHED);
+    assert_eq!(outcome(&[lookup], &[], other), Outcome::Accept);
+    let rules = [json!([{"return": null}]), json!([{"drop": null}])];
+    assert_eq!(outcome(&rules, &[], on), Outcome::Accept);
+    let rules = [
+        json!([{"log": {"prefix": "x"}}]),
+        json!([{"reject": {"type": "icmpx"}}]),
+    ];
+    assert_eq!(outcome(&rules, &[], on), Outcome::Drop);
+}
+
+#[test]
+fn unknown_expression_makes_the_outcome_unknown() {
+    let on = packet("10.0.0.1", 6, 80);
+    let mark = json!({"meta": {"key": "mark"}});
+    let dynamic = json!({"set": {"family": "inet", "table": "t", "name": "x", "type": "ipv4_addr",
+        "flags": ["dynamic"], "elem": []}});
+    let odd = json!({"set": {"family": "inet", "table": "t", "name": "y", "type": "mark",
+        "elem": [1]}});
+    for rule in [
+        json!([{"queue": {"num": 0}}]),
+        json!([{"jump": {"target": "missing"}}]),
+        json!([{"limit": {"rate": 5}}, {"drop": null}]),
+        json!([{"xt": null}]),
+        json!(["drop"]),
+        json!([{"accept": null, "drop": null}]),
+        matched(&mark, "==", &json!(1)),
+        matched(&payload("ip", "saddr"), "==", &json!("@x")),
+        matched(&payload("ip", "saddr"), "==", &json!("@y")),
+        matched(&payload("ip", "saddr"), "==", &json!("@missing")),
+        matched(&payload("ip", "saddr"), "<", &json!("10.0.0.9")),
+        matched(&payload("ip", "saddr"), "==", &json!("fd65::1")),
+        matched(&payload("ip", "ttl"), "==", &json!(1)),
+        matched(&payload("tcp", "flags"), "==", &json!(2)),
+        matched(&payload("tcp", "dport"), "==", &json!(65_536)),
+        matched(&json!({"meta": {"key": "oifname"}}), "==", &json!("cali1")),
+        matched(
+            &json!({"fib": {"result": "oif", "flags": ["saddr"]}}),
+            "==",
+            &json!(false),
+        ),
+        json!([{"vmap": {"key": mark, "data": {"set": [[1, {"accept": null}]]}}}]),
+    ] {
+        let sets = [dynamic.clone(), odd.clone()];
+        let found = outcome(std::slice::from_ref(&rule), &sets, on);
+        assert_eq!(found, Outcome::Unknown, "{rule}");
+    }
+}
+
+#[test]
+fn malformed_listing_is_an_error() {
+    for text in [
+        "",
+        "[]",
+        "{}",
+        r#"{"nftables": {}}"#,
+        r#"{"nftables": [1]}"#,
+        r#"{"nftables": [{"rule": {"family": "inet", "table": "t", "chain": "c"}}]}"#,
+        r#"{"nftables": [{"chain": {"family": "inet", "name": "c"}}]}"#,
+        r#"{"nftables": [{"table": {"family": "inet"}}]}"#,
+    ] {
+        assert!(Listing::parse(text).is_err(), "{text}");
+    }
+}
