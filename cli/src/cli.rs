@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    act, addresses, decode, etcd_roles, events, guard, key, lab, log, migrate, node, reflector,
-    resources, show, store,
+    act, addresses, check, decode, etcd_roles, events, guard, key, lab, log, migrate, node,
+    reflector, resources, show, store,
 };
 
 /// Cambric: BGP routing for layer-3 fabrics.
@@ -21,6 +21,8 @@ pub(crate) struct Cli {
 enum Command {
     /// Create or update resources
     Apply(resources::Apply),
+    /// Compare the packet filter of this host with the policies of the datastore
+    Check(check::Args),
     /// Reset the session with a BGP neighbor
     Clear(act::Clear),
     /// Create resources
@@ -74,6 +76,7 @@ impl Cli {
             Command::Get(args) => block_on(resources::get(args)),
             Command::Node(args) => block_on(node::run(args)),
             Command::Replace(args) => block_on(resources::replace(args)),
+            Command::Check(args) => block_on(check::run(args)),
             Command::Clear(args) => block_on(act::clear(args)),
             Command::Datastore(args) => block_on(migrate::run(args)),
             Command::Debug(args) => block_on(log::debug(args)),

@@ -8,6 +8,7 @@ use daemon_common::log::Logging;
 mod act;
 mod addresses;
 mod ask;
+mod check;
 mod cli;
 mod decode;
 mod duration;

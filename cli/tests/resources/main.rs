@@ -10,6 +10,7 @@ mod notes;
 mod reflectors;
 mod removal;
 mod roles;
+mod rules;
 mod tool;
 
 use common::{Etcd, Served, certificates, users};
@@ -56,6 +57,7 @@ against_both! {
     unused_addresses_are_collected
     the_store_is_locked_and_unlocked
     fields_without_effect_are_reported
+    rules_of_a_listing_are_compared
 }
 
 mod scenario {
@@ -72,6 +74,7 @@ mod scenario {
         addresses_are_released_with_their_node_or_pool, addresses_now_used_by_others_are_kept,
         node_is_deleted_with_its_resources, outdated_version_deletes_nothing,
     };
+    pub(super) use crate::rules::rules_of_a_listing_are_compared;
 
     const PEER: &str = "\
 apiVersion: projectcalico.org/v3

@@ -1,0 +1,184 @@
+//! `cambric check`: compares the state of this host with the datastore.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+use calico_store::{KeyRange, Store};
+use rule_audit::{Fabric, Finding, Listing, Report, Results, audit};
+use serde_json::Value;
+
+use crate::resources::Connection;
+use crate::show::clean;
+
+/// The prefix of the keys of resources.
+const RESOURCES: &str = "/calico/resources/v3/projectcalico.org/";
+
+/// The arguments of `nft` for a listing of all rules.
+const LISTING: [&str; 5] = ["--json", "--numeric", "--stateless", "list", "ruleset"];
+
+/// Number of reads of datastore and kernel: a change between them is no difference.
+const ATTEMPTS: usize = 3;
+
+/// The arguments of `cambric check`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum What {
+    /// Compare the packet filter of this host with the policies of the datastore, over all packets
+    Rules(Rules),
+}
+
+/// The arguments of `cambric check rules`.
+#[derive(Clone, Debug, clap::Args)]
+struct Rules {
+    /// The node, as in `spec.node` of its endpoints [default: the name of this host, in lower case]
+    #[arg(long, value_name = "NODE")]
+    node: Option<String>,
+    /// A listing of the rules: the output of `nft --json --numeric list ruleset` [default: run it]
+    #[arg(long, value_name = "FILE")]
+    listing: Option<PathBuf>,
+    /// Policies apply to packets of the host to its workloads: `police_host_traffic` of Felix's file
+    #[arg(long)]
+    police_host_traffic: bool,
+    /// Prefixes of workload interfaces, if Felix's file sets them; separate them by commas
+    #[arg(long, value_name = "PREFIXES", value_delimiter = ',')]
+    interface_prefix: Vec<String>,
+    /// Print every endpoint, not only those with a difference
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Runs `cambric check`.
+pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+    let What::Rules(args) = args.what;
+    let store = args.connection.store().await?;
+    let node = match &args.node {
+        Some(node) => node.clone(),
+        None => own_name()?,
+    };
+    let mut report = compare(&args, &store, &node).await?;
+    for _ in 1..ATTEMPTS {
+        if report.is_equal() {
+            break;
+        }
+        report = compare(&args, &store, &node).await?;
+    }
+    print!("{}", text(&report, &node, args.all));
+    Ok(match report.is_equal() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+async fn compare(args: &Rules, store: &impl Store, node: &str) -> Result<Report> {
+    let stored = stored(store).await?;
+    let listing = Listing::parse(&listing(args)?)?;
+    let fabric = Fabric::read(&stored, node, |settings| {
+        settings.police_host |= args.police_host_traffic;
+        if !args.interface_prefix.is_empty() {
+            settings.prefixes.clone_from(&args.interface_prefix);
+        }
+    });
+    Ok(audit(&fabric, &listing))
+}
+
+/// Reads all resources. A value that is not JSON is null.
+async fn stored(store: &impl Store) -> Result<BTreeMap<String, Value>> {
+    let listed = store.list(KeyRange::prefix(RESOURCES)).await?;
+    let pairs = listed.items.iter().filter_map(|item| {
+        let key = std::str::from_utf8(&item.key).ok()?;
+        let value = serde_json::from_slice(&item.value).unwrap_or_default();
+        Some((key.to_owned(), value))
+    });
+    Ok(pairs.collect())
+}
+
+/// Returns the listing of the kernel's rules.
+fn listing(args: &Rules) -> Result<String> {
+    if let Some(file) = &args.listing {
+        let read = std::fs::read_to_string(file);
+        return read.with_context(|| format!("{} cannot be read", file.display()));
+    }
+    let output = Command::new("nft").args(LISTING).output();
+    let output = output.context("nft cannot be run: install the package nftables")?;
+    if !output.status.success() {
+        bail!("nft: {}", clean(&String::from_utf8_lossy(&output.stderr)));
+    }
+    String::from_utf8(output.stdout).context("the listing is not UTF-8")
+}
+
+fn own_name() -> Result<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    Ok(name.context("the name of this host")?.trim().to_lowercase())
+}
+
+/// Returns the report as text.
+fn text(report: &Report, node: &str, all: bool) -> String {
+    let mut text = format!("Rules of node {}\n", clean(node));
+    for note in &report.notes {
+        text.push_str(&format!("  note: {}\n", clean(note)));
+    }
+    for (subject, results) in &report.subjects {
+        let Results {
+            equal,
+            different,
+            unknown,
+        } = results;
+        let word = match (different.is_empty(), unknown.is_empty()) {
+            (false, _) => "different",
+            (true, false) => "unknown",
+            (true, true) => "equal",
+        };
+        if word != "equal" || all {
+            let subject = clean(&subject.to_string());
+            text.push_str(&format!("{subject}: {word} ({equal} comparisons equal)\n"));
+        }
+        different
+            .iter()
+            .for_each(|one| add(&mut text, "different", one));
+        unknown
+            .iter()
+            .for_each(|one| add(&mut text, "unknown", one));
+    }
+    let count = |test: &dyn Fn(&Results) -> bool| {
+        report
+            .subjects
+            .values()
+            .filter(|results| test(results))
+            .count()
+    };
+    let different = count(&|results| !results.different.is_empty());
+    let unknown = count(&|results| results.different.is_empty() && !results.unknown.is_empty());
+    let equal = report.subjects.len() - different - unknown;
+    text.push_str(&format!(
+        "{equal} equal, {different} different, {unknown} unknown\n"
+    ));
+    text
+}
+
+fn add(text: &mut String, word: &str, finding: &Finding) {
+    let Finding {
+        chain,
+        packet,
+        wanted,
+        found,
+    } = finding;
+    let packet = packet.as_deref().unwrap_or("-");
+    text.push_str(&format!(
+        "  {word}: chain {}: {}\n",
+        clean(chain),
+        clean(packet)
+    ));
+    text.push_str(&format!("    datastore: {}\n", clean(wanted)));
+    if !found.is_empty() {
+        text.push_str(&format!("    kernel:    {}\n", clean(found)));
+    }
+}
