@@ -18,6 +18,7 @@ mod network_set;
 mod outgoing;
 mod packets;
 mod policy;
+mod readback;
 mod reload;
 mod rules;
 mod spoofing;
