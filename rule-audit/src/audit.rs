@@ -13,8 +13,15 @@ use crate::space::{Act, Comparison, Difference, Outcome, ProgramId, Side, Space,
 /// The family and name of Felix's table.
 pub const TABLE: (&str, &str) = ("inet", "cambric-felix");
 
-/// Base chains of the guard: they accept nothing that another chain would drop.
-const GUARD: [&str; 3] = ["guard", "guard-forward", "guard-input"];
+/// Base chains of the guard and of budgets: they accept nothing that another chain would drop.
+const GUARD: [&str; 6] = [
+    "guard",
+    "guard-forward",
+    "guard-input",
+    "fragments",
+    "budget-forward",
+    "budget-input",
+];
 
 /// The result for all endpoints of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -94,6 +94,7 @@ impl<'a> Unit<'a> {
 
     fn rule(&mut self, rule: &Rule, place: Place, depth: usize, steps: &mut Vec<Step>) {
         let mut conditions: Vec<ConditionId> = Vec::new();
+        let mut is_over_budget = false;
         for expression in &rule.expressions {
             let Some((kind, body)) = single(expression) else {
                 conditions.clear();
@@ -125,12 +126,31 @@ impl<'a> Unit<'a> {
                     conditions.push(self.space.unknown());
                     continue;
                 }
+                "set" if is_budget(body) => {
+                    is_over_budget = true;
+                    continue;
+                }
+                // It only remembers the packet, if there is room.
+                "set" if body.get("stmt").is_none() => continue,
                 "vmap" => {
                     self.map(body, &conditions, place, depth, steps);
                     continue;
                 }
                 _ => self.verdict(kind, body, depth),
             };
+            match (is_over_budget, act) {
+                // No packet is over a budget of its interface: what is compared are the policies.
+                (true, Act::Drop) => return,
+                (true, _) => conditions.push(self.space.unknown()),
+                (false, _) => {}
+            }
+            if conditions.is_empty() {
+                // Whether their conditions hold does not matter.
+                while steps
+                    .pop_if(|before| before.act == act && ends(act))
+                    .is_some()
+                {}
+            }
             steps.push(Step {
                 conditions,
                 act,
@@ -234,6 +254,20 @@ impl<'a> Unit<'a> {
         let elements = super::elements::elements(&mut value);
         elements.fault.is_none().then(|| Arc::new(elements))
     }
+}
+
+/// Returns whether a statement matches the packets of an element over its limit only.
+fn is_budget(body: &Value) -> bool {
+    let [limit] = body["stmt"].as_array().map_or(&[][..], Vec::as_slice) else {
+        return false;
+    };
+    let inverted = |kind| limit[kind]["inv"] == true;
+    inverted("limit") || inverted("ct count")
+}
+
+/// Returns whether a packet with this verdict leaves the chain in the same way from each rule.
+const fn ends(act: Act) -> bool {
+    matches!(act, Act::Accept | Act::Drop | Act::Return)
 }
 
 /// Returns the name that `nft` has for a type.
