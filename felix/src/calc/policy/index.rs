@@ -10,29 +10,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use calico_model::Selector;
-use ipnet::IpNet;
 
 use super::super::members::{Item, Items, Networks};
 use super::super::types::NamedPort;
 use super::anchors::{Anchor, Anchors, Labels};
+use super::member::{Entry, Member, Members};
 use super::pool::Pool;
 use crate::render::{Selected, SetId};
 use crate::work;
-
-/// A workload endpoint of any host, a host endpoint or a network set, in the form that rules need.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Member {
-    /// Its own labels.
-    pub(crate) labels: Labels,
-    /// Keys of the profiles it names, in order: it inherits their labels.
-    pub(crate) profiles: Vec<String>,
-    /// Its addresses, each as a network of one, or its networks.
-    pub(crate) addresses: Vec<IpNet>,
-    /// Its named ports.
-    pub(crate) ports: Vec<NamedPort>,
-    /// Whether it is a workload endpoint of this host.
-    pub(crate) local: bool,
-}
 
 /// The data of a list of rules that the index needs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -104,38 +89,6 @@ impl Touched {
     pub(crate) fn is_empty(&self) -> bool {
         self.endpoints.is_empty() && self.sets.is_empty()
     }
-}
-
-/// A stored member: there may be tens of thousands.
-#[derive(Clone, Debug)]
-struct Entry {
-    own_labels: Arc<Labels>,
-    /// Includes the labels of its profiles.
-    labels: Arc<Labels>,
-    profiles: Arc<Vec<String>>,
-    addresses: Box<[IpNet]>,
-    ports: Arc<Vec<NamedPort>>,
-    local: bool,
-}
-
-impl Entry {
-    fn is_of(&self, member: &Member) -> bool {
-        *self.own_labels == member.labels
-            && *self.profiles == member.profiles
-            && *self.addresses == *member.addresses
-            && *self.ports == member.ports
-            && self.local == member.local
-    }
-}
-
-/// The addresses or ports of the endpoints that a selector selects.
-#[derive(Clone, Debug)]
-struct Members {
-    selected: Selected,
-    anchor: Anchor,
-    /// Number of lists in use that need it.
-    users: usize,
-    items: Items,
 }
 
 impl Index {
@@ -527,41 +480,6 @@ impl Index {
                     .extend(gone.items.into_items());
             }
         }
-    }
-}
-
-impl Members {
-    /// Returns the members that an endpoint contributes.
-    fn of(&self, entry: Option<&Entry>) -> Vec<Item> {
-        match entry {
-            Some(entry) if self.selected.selector.matches(&entry.labels) => self.items_of(entry),
-            _ => Vec::new(),
-        }
-    }
-
-    /// Returns the members that a selected endpoint contributes, in order.
-    fn items_of(&self, entry: &Entry) -> Vec<Item> {
-        let Some(wanted) = &self.selected.ports else {
-            return entry.addresses.iter().copied().map(Item::Net).collect();
-        };
-        let ports = entry
-            .ports
-            .iter()
-            .filter(|port| port.protocol == wanted.protocol && wanted.names.contains(&port.name));
-        let items = ports.flat_map(|port| {
-            let addresses = entry.addresses.iter();
-            addresses.map(|net| Item::Port(net.addr(), port.protocol, port.port))
-        });
-        // Two names may have the same port.
-        items.collect::<BTreeSet<Item>>().into_iter().collect()
-    }
-
-    /// Updates the counts of members. Returns those that were added or removed.
-    fn exchange(&mut self, gone: &[Item], come: &[Item]) -> Vec<Item> {
-        let mut changed = Vec::new();
-        changed.extend(come.iter().filter(|item| self.items.add(**item)));
-        changed.extend(gone.iter().filter(|item| self.items.remove(item)));
-        changed
     }
 }
 

@@ -2,12 +2,14 @@
 
 mod anchors;
 mod index;
+mod member;
 mod order;
 mod pool;
 mod read;
 mod salvage;
 
-pub(super) use index::{Index, List, Member, Touched};
+pub(super) use index::{Index, List, Touched};
+pub(super) use member::Member;
 pub(super) use order::Tiers;
 pub(super) use read::{Policy, policy};
 pub(super) use salvage::broken;
