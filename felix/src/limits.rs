@@ -190,8 +190,17 @@ pub const SET_NAME_OCTETS_MAX: usize = 31;
 /// Octets of a chain's name (`NFT_CHAIN_MAXNAMELEN` without its NUL).
 pub const CHAIN_NAME_OCTETS_MAX: usize = 127;
 
-/// Prefix of the kernel's log lines for packets that a rule logs.
-pub const LOG_PREFIX: &str = "cambric-felix: ";
+/// Default prefix of the kernel's log lines for packets that a rule logs (as in Calico).
+pub const LOG_PREFIX: &str = "calico-packet";
+
+/// Octets of such a prefix (`NF_LOG_PREFIXLEN` without its NUL).
+pub const LOG_PREFIX_OCTETS_MAX: usize = 127;
+
+/// Highest number of log lines in a unit of time, and highest burst of them (as in Calico).
+pub const LOG_RATE_MAX: u32 = 9999;
+
+/// Default burst of a rate of log lines (as in Calico, and in nft).
+pub const LOG_BURST: u32 = 5;
 
 /// Metrics of endpoint routes that an earlier agent of this host may have written: the default, and
 /// those of Calico's Felix (none, and its elevated and normal route priority).

@@ -56,6 +56,9 @@ const SETTINGS: Fields = settings! {
         "externalNodesList"
         "vxlanPort"
         "workloadSourceSpoofing"
+        "logActionRateLimit"
+        "logActionRateLimitBurst"
+        "logPrefix"
     in_part
         "vxlanEnabled"
         "no VXLAN device is made. true only turns on the check that VXLAN packets to the host come \
@@ -166,11 +169,8 @@ const SETTINGS: Fields = settings! {
         "liveMigrationRouteConvergenceTime"
         "localSubnetL2Reachability"
         "localSubnetL2ReachabilityRefreshInterval"
-        "logActionRateLimit"
-        "logActionRateLimitBurst"
         "logDebugFilenameRegex"
         "logFilePath"
-        "logPrefix"
         "logSeverityFile"
         "logSeverityScreen"
         "logSeveritySys"

@@ -21,7 +21,7 @@ use super::read::{self, Read, profile_key};
 use super::settings::{Settings, fault};
 use super::types::{Endpoint, Problem};
 use super::unsupported::unsupported;
-use crate::render::{Budgets, Compiled, Control, Selected, SetId};
+use crate::render::{Budgets, Compiled, Context, Control, Selected, SetId};
 
 /// The kinds of resource that Felix reads. The datastore is watched for no others, except for the
 /// ClusterInformation.
@@ -328,12 +328,17 @@ impl Calculator {
         let profile = match value {
             Some(octets) => {
                 let profile = read::resource::<ProfileSpec>(key, octets)?;
-                Some(Profile::new(name, &profile.spec))
+                Some(Profile::new(name, &profile.spec).within(&self.context()))
             }
             None => None,
         };
+        self.put_profile(name, profile);
+        Ok(())
+    }
+
+    fn put_profile(&mut self, name: &str, profile: Option<Profile>) {
         if self.profiles.get(name) == profile.as_ref() {
-            return Ok(());
+            return;
         }
         let list = profile.as_ref().map(|profile| List {
             subjects: None,
@@ -347,7 +352,34 @@ impl Calculator {
             Some(profile) => self.profiles.insert(name.to_owned(), profile),
             None => self.profiles.remove(name),
         };
-        Ok(())
+    }
+
+    /// Returns the values outside policies that their chains depend on.
+    fn context(&self) -> Context {
+        Context {
+            log: self.desired.settings.log.clone(),
+        }
+    }
+
+    /// Compiles all rules again that depend on the context.
+    pub(super) fn recompile(&mut self) {
+        let context = self.context();
+        let policies = self.policies.iter().filter_map(|(key, policy)| {
+            let policy = policy.depends_on_context().then(|| policy.clone())?;
+            Some((key.clone(), policy.within(&context)))
+        });
+        let policies: Vec<(String, Policy)> = policies.collect();
+        let profiles = self.profiles.iter().filter_map(|(name, profile)| {
+            let profile = profile.depends_on_context().then(|| profile.clone())?;
+            Some((name.clone(), profile.within(&context)))
+        });
+        let profiles: Vec<(String, Profile)> = profiles.collect();
+        for (key, policy) in policies {
+            self.put_policy(&key, Some(policy));
+        }
+        for (name, profile) in profiles {
+            self.put_profile(&name, Some(profile));
+        }
     }
 
     fn tier(&mut self, key: &str, name: &str, value: Option<&[u8]>) -> Result<(), Problem> {
@@ -416,8 +448,14 @@ impl Calculator {
             }
             (Err(problem), _) => return Err(problem),
         };
+        let policy = policy.map(|policy| policy.within(&self.context()));
+        self.put_policy(key, policy);
+        outcome
+    }
+
+    fn put_policy(&mut self, key: &str, policy: Option<Policy>) {
         if self.policies.get(key) == policy.as_ref() {
-            return outcome;
+            return;
         }
         let asked = policy.as_ref().filter(|policy| policy.is_asked());
         let list = asked.map(|policy| List {
@@ -431,7 +469,6 @@ impl Calculator {
             Some(policy) => self.policies.insert(key.to_owned(), policy),
             None => self.policies.remove(key),
         };
-        outcome
     }
 
     fn configuration(

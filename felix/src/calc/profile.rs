@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use calico_model::{Action, ProfileSpec, Rule};
 
-use crate::render::{Compiled, Direction, compile};
+use crate::render::{Compiled, Context, Direction, Owner, compile};
 
 /// One direction of a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,6 +49,24 @@ impl Profile {
         }
     }
 
+    /// Returns whether its chains depend on more than its stored value.
+    pub(super) fn depends_on_context(&self) -> bool {
+        self.chains().any(Compiled::depends_on_context)
+    }
+
+    /// Returns the profile with its rules in this context.
+    #[must_use]
+    pub(super) fn within(mut self, context: &Context) -> Self {
+        for side in [&mut self.ingress, &mut self.egress] {
+            if let Outcome::Ask(compiled) = side
+                && let Some(other) = compiled.within(context)
+            {
+                *compiled = other;
+            }
+        }
+        self
+    }
+
     pub(super) const fn side(&self, direction: Direction) -> &Outcome {
         match direction {
             Direction::Ingress => &self.ingress,
@@ -75,5 +93,11 @@ fn outcome(direction: Direction, name: &str, rules: &[Rule]) -> Outcome {
             _ => {}
         }
     }
-    Outcome::Ask(compile(direction, &format!("profile/{name}"), None, rules))
+    let owner = Owner {
+        id: format!("profile/{name}"),
+        kind: "pro",
+        name: name.to_owned(),
+        ..Owner::default()
+    };
+    Outcome::Ask(compile(direction, &owner, rules, &Context::default()))
 }

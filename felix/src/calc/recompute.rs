@@ -19,11 +19,15 @@ impl Calculator {
     /// new calculator with the same values.
     pub fn recompute(&mut self) -> Recomputed {
         let news = std::mem::take(&mut self.news);
-        let touched = self.index.take_touched();
+        let log = self.desired.settings.log.clone();
         let mut recomputed = Recomputed {
             settings: news.settings && self.take_settings(),
             ..Recomputed::default()
         };
+        if log != self.desired.settings.log {
+            self.recompile();
+        }
+        let touched = self.index.take_touched();
         if news.pools {
             self.desired.rules.set_pools(&self.pools.ranges());
             self.put_frame();

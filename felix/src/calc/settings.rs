@@ -10,7 +10,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::read::interface_prefixes;
-use crate::render::{Encapsulation, Outgoing, ToHostAction, VXLAN_PORT};
+use crate::limits::{LOG_BURST, LOG_RATE_MAX};
+use crate::render::{Encapsulation, LogSettings, Outgoing, Period, Rate, ToHostAction, VXLAN_PORT};
 
 /// Default interface prefixes.
 pub const INTERFACE_PREFIXES: [&str; 2] = ["cali", "tap"];
@@ -49,6 +50,8 @@ pub struct Settings {
     pub encapsulation: Encapsulation,
     /// Sources of tunnels that are not nodes.
     pub tunnel_sources: Vec<IpNet>,
+    /// The lines of `Log` rules.
+    pub log: LogSettings,
 }
 
 impl Settings {
@@ -77,6 +80,7 @@ impl Settings {
             outgoing: outgoing(spec).unwrap_or_default(),
             encapsulation: encapsulation(spec).unwrap_or_default(),
             tunnel_sources: tunnel_sources(spec).unwrap_or_default(),
+            log: log(spec).unwrap_or_default(),
         }
     }
 
@@ -112,6 +116,9 @@ pub(crate) fn fault(spec: &FelixConfigurationSpec) -> Option<(&'static str, Stri
     }
     if let Err(reason) = tunnel_sources(spec) {
         return Some(("spec.externalNodesList", reason));
+    }
+    if let Err((field, reason)) = log(spec) {
+        return Some((field, reason));
     }
     if let Err(reason) = source_spoofing(spec) {
         return Some(("spec.workloadSourceSpoofing", reason));
@@ -183,6 +190,55 @@ fn choice(spec: &FelixConfigurationSpec, name: &str, values: [&str; 2]) -> Resul
 
 fn source_spoofing(spec: &FelixConfigurationSpec) -> Result<bool, String> {
     choice(spec, "workloadSourceSpoofing", ["Disabled", "Any"])
+}
+
+fn log(spec: &FelixConfigurationSpec) -> Result<LogSettings, (&'static str, String)> {
+    let at = "spec.logPrefix";
+    let prefix: Option<String> = field(spec, "logPrefix").map_err(|reason| (at, reason))?;
+    let prefix = prefix.filter(|prefix| !prefix.is_empty());
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "%: /_-".contains(c);
+    if let Some(prefix) = prefix.as_ref().filter(|text| !text.chars().all(is_plain)) {
+        let reason = format!("'{prefix}' has characters other than letters, digits, '%: /_-'");
+        return Err((at, reason));
+    }
+    let at = "spec.logActionRateLimitBurst";
+    let burst: Option<u32> =
+        field(spec, "logActionRateLimitBurst").map_err(|reason| (at, reason))?;
+    // In Calico, 0 leaves the burst to nft.
+    let burst = burst.filter(|burst| *burst > 0).unwrap_or(LOG_BURST);
+    if burst > LOG_RATE_MAX {
+        return Err((at, format!("{burst} is more than {LOG_RATE_MAX}")));
+    }
+    let at = "spec.logActionRateLimit";
+    let rate: Option<String> = field(spec, "logActionRateLimit").map_err(|reason| (at, reason))?;
+    let rate = rate.filter(|text| !text.is_empty()).map(|text| {
+        let rate = rate_of(&text, burst);
+        rate.ok_or_else(|| {
+            let reason = format!(
+                "'{text}' is not a rate such as 10/second, with a number up to {LOG_RATE_MAX} and \
+                 second, minute, hour or day"
+            );
+            (at, reason)
+        })
+    });
+    let mut log = LogSettings {
+        rate: rate.transpose()?,
+        ..LogSettings::default()
+    };
+    log.prefix = prefix.unwrap_or(log.prefix);
+    Ok(log)
+}
+
+fn rate_of(text: &str, burst: u32) -> Option<Rate> {
+    let (packets, period) = text.split_once('/')?;
+    let is_number = packets.bytes().all(|c| c.is_ascii_digit()) && !packets.starts_with('0');
+    let packets = packets.parse().ok().filter(|_| is_number)?;
+    Some(Rate {
+        packets,
+        per: Period::ALL.into_iter().find(|one| one.name() == period)?,
+        burst,
+    })
+    .filter(|rate| rate.packets <= LOG_RATE_MAX)
 }
 
 fn encapsulation(spec: &FelixConfigurationSpec) -> Result<Encapsulation, (&'static str, String)> {

@@ -1,5 +1,6 @@
 mod fabric;
 mod history;
+mod logs;
 mod network_sets;
 mod pools;
 mod schema;
@@ -353,7 +354,7 @@ fn rules_of_profiles_decide() {
         to,
         [
             "meta l4proto tcp drop comment \"ingress[0]\"",
-            "log prefix \"cambric-felix: \" comment \"ingress[1]\"",
+            "log prefix \"calico-packet: \" level info comment \"ingress[1]\"",
             "accept comment \"ingress[2]\"",
             "drop comment \"no policy or profile allows it\"",
         ]

@@ -124,6 +124,9 @@ mod tests {
             ("FELIX_VXLANPORT", "8472"),
             ("FELIX_NATOUTGOINGEXCLUSIONS", "ippoolsandhostips"),
             ("FELIX_WORKLOADSOURCESPOOFING", "any"),
+            ("FELIX_LOGPREFIX", "%k %p"),
+            ("FELIX_LOGACTIONRATELIMIT", "10/minute"),
+            ("FELIX_LOGACTIONRATELIMITBURST", "20"),
             ("FELIX_HEALTHENABLED", "true"),
             ("PATH", "/bin"),
         ]);
@@ -136,6 +139,8 @@ mod tests {
                 "natPortRange":"32768:65535","allowIPIPPacketsFromWorkloads":true,
                 "allowVXLANPacketsFromWorkloads":false,"vxlanPort":8472,
                 "natOutgoingExclusions":"IPPoolsAndHostIPs","workloadSourceSpoofing":"Any",
+                "logPrefix":"%k %p","logActionRateLimit":"10/minute",
+                "logActionRateLimitBurst":20,
                 "externalNodesList":["192.0.2.0/24","2001:db8::1"]}"#,
         );
         assert_eq!(environment.problems, Vec::<String>::new());
@@ -184,6 +189,9 @@ mod tests {
             ("FELIX_INTERFACEPREFIX", "t/p", "'t/p' cannot be"),
             ("FELIX_NATPORTRANGE", "9:8", "'9:8' is neither a port nor"),
             ("FELIX_OPENSTACKREGION", "a/b", "FELIX_OPENSTACKREGION: "),
+            ("FELIX_LOGPREFIX", "a\"", "'a\"' has characters other"),
+            ("FELIX_LOGACTIONRATELIMIT", "10/s", "'10/s' is not a rate"),
+            ("FELIX_LOGACTIONRATELIMITBURST", "x", "not a whole number"),
             (
                 "FELIX_EXTERNALNODESCIDRLIST",
                 "192.0.2.0/24,x",

@@ -25,6 +25,8 @@ enum Form {
     Verbatim,
     Port,
     Bool,
+    /// A number of things.
+    Count,
     /// Seconds, possibly with a fraction.
     Seconds,
     /// Comma-separated texts.
@@ -37,7 +39,7 @@ const fn row(name: &'static str, field: &'static str, form: Form) -> Parameter {
     Parameter { name, field, form }
 }
 
-pub(super) const PARAMETERS: [Parameter; 19] = [
+pub(super) const PARAMETERS: [Parameter; 22] = [
     row(
         "AllowIPIPPacketsFromWorkloads",
         "allowIPIPPacketsFromWorkloads",
@@ -71,6 +73,13 @@ pub(super) const PARAMETERS: [Parameter; 19] = [
     ),
     row("InterfacePrefix", "interfacePrefix", Form::Text),
     row("Ipv6Support", "ipv6Support", Form::Bool),
+    row("LogActionRateLimit", "logActionRateLimit", Form::Text),
+    row(
+        "LogActionRateLimitBurst",
+        "logActionRateLimitBurst",
+        Form::Count,
+    ),
+    row("LogPrefix", "logPrefix", Form::Text),
     row("MetadataAddr", "metadataAddr", Form::Verbatim),
     row("MetadataPort", "metadataPort", Form::Port),
     row("NATOutgoingAddress", "natOutgoingAddress", Form::Text),
@@ -104,6 +113,11 @@ impl Parameter {
                 .map(Value::from)
                 .map_err(|_| format!("'{text}' is not a port")),
             Form::Bool => boolean(text).map(Value::Bool),
+            Form::Count if none => Ok(0.into()),
+            Form::Count => text
+                .parse::<u32>()
+                .map(Value::from)
+                .map_err(|_| format!("'{text}' is not a whole number")),
             Form::List if none || text.is_empty() => Ok(Value::Array(Vec::new())),
             Form::List => Ok(text.split(',').map(str::trim).collect()),
             Form::Seconds => seconds(text).map(|seconds| format!("{seconds}s").into()),

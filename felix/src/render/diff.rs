@@ -143,7 +143,8 @@ fn has_all(held: &Ruleset, rule: &Rule) -> bool {
         | Match::InNet(..)
         | Match::Port(..)
         | Match::IcmpType(..)
-        | Match::IcmpCode(..) => true,
+        | Match::IcmpCode(..)
+        | Match::Rate(..) => true,
         _ => false,
     };
     let has_target = match &rule.action {

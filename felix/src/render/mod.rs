@@ -8,9 +8,11 @@ mod conditions;
 mod diff;
 mod encapsulation;
 mod guard;
+mod log;
 mod names;
 mod openstack;
 mod outgoing;
+mod owner;
 mod policy;
 mod ruleset;
 mod selection;
@@ -29,13 +31,14 @@ pub(crate) use diff::preparation;
 pub use diff::{Change, changes, creation, prepare};
 pub use encapsulation::{Encapsulation, TUNNEL_DEVICES, VXLAN_PORT};
 pub use guard::{Budgets, Control, TCP};
+pub use log::LogSettings;
 pub use names::SetId;
 pub use outgoing::{Outgoing, Pools};
-pub use policy::{Direction, compile, tier_chain, tier_name};
+pub use owner::{Direction, Owner};
+pub use policy::{compile, tier_chain, tier_name};
 pub use ruleset::{
-    Action, Chain, ConnectionStates, End, Family, Hook, IN_ARP, Is, Key, Limit, Match, Rule,
-    Ruleset, Seen, Set, SetKind, Side, TupleDirection, Value, Verdict, local_name,
+    Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Limit, Match, Period, Rate, Rule, Ruleset, Seen, Set, SetKind, Side, TupleDirection, Value, Verdict, local_name, IN_ARP,
 };
-pub use selection::{Compiled, NamedPorts, Selected, Unsupported, subjects};
+pub use selection::{Compiled, Context, NamedPorts, Selected, Unsupported, subjects};
 pub use text::{rule_text, table_text};
 pub use translate::floating;

@@ -9,49 +9,30 @@ use super::build::{counted, rule};
 use super::conditions::alternatives;
 use super::encapsulation;
 use super::names::{SetId, chain_name, short_hash};
-use super::ruleset::{Action, Chain, Rule, Set, Verdict};
-use super::selection::{Compiled, NamedPorts, Selected, Unsupported};
-use crate::limits::LOG_PREFIX;
+use super::owner::{Direction, Owner};
+use super::ruleset::{Action, Chain, Is, Match, Rule, Set, Verdict};
+use super::selection::{Compiled, Context, NamedPorts, Selected, Template, Unsupported};
 
-/// A direction of traffic, from the view of the workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Direction {
-    /// Traffic to it.
-    Ingress,
-    /// Traffic from it.
-    Egress,
-}
-
-impl Direction {
-    /// Returns the prefixes of chain names.
-    const fn letters(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Ingress => ("pi-", "ti-"),
-            Self::Egress => ("po-", "te-"),
-        }
-    }
-
-    /// Returns the field of a spec with its rules.
-    pub const fn field(self) -> &'static str {
-        match self {
-            Self::Ingress => "ingress",
-            Self::Egress => "egress",
-        }
-    }
-}
-
-/// Compiles a chain of rules. `id` identifies their policy or profile (`np/<namespace>/<name>`),
-/// `namespace` limits selectors without a namespace selector.
+/// Compiles a chain of rules.
 ///
 /// A rule that is not supported fails closed: one that allows is left out, one that denies or
 /// passes drops all traffic that reaches it.
 pub fn compile(
     direction: Direction,
-    id: &str,
-    namespace: Option<&str>,
+    owner: &Owner,
     rules: &[Stored],
+    context: &Context,
 ) -> Compiled {
+    let (id, namespace) = (owner.id.as_str(), owner.namespace.as_deref());
     let mut compiled = Compiled::empty(direction, id);
+    if rules.iter().any(depends_on_context) {
+        compiled.template = Some(Arc::new(Template {
+            direction,
+            owner: owner.clone(),
+            rules: rules.into(),
+            closed: None,
+        }));
+    }
     let mut chain = Vec::new();
     for (at, rule) in rules.iter().enumerate() {
         let place = format!("{}[{at}]", direction.field());
@@ -61,11 +42,14 @@ pub fn compile(
         let fault = match found {
             Ok(found) => {
                 compiled.passes |= rule.action == Decision::Pass && !found.is_empty();
-                let rules = found.into_iter().map(|matches| Rule {
-                    matches,
-                    counter: true,
-                    action: action(rule.action),
-                    comment: Some(place.clone()),
+                let rules = found.into_iter().map(|mut matches| {
+                    matches.extend(limit(rule.action, context));
+                    Rule {
+                        matches,
+                        counter: true,
+                        action: action(rule.action, owner, context),
+                        comment: Some(place.clone()),
+                    }
                 });
                 chain.extend(rules);
                 continue;
@@ -133,7 +117,28 @@ impl Compiled {
             sets: BTreeMap::new(),
             encapsulation: None,
             unsupported: Vec::new(),
+            template: None,
         }
+    }
+
+    /// Returns whether the chain depends on more than the stored rules.
+    pub const fn depends_on_context(&self) -> bool {
+        self.template.is_some()
+    }
+
+    /// Returns the same rules in another context; `None` if they do not depend on it.
+    pub fn within(&self, context: &Context) -> Option<Self> {
+        let template = self.template.as_ref()?;
+        let compiled = compile(
+            template.direction,
+            &template.owner,
+            &template.rules,
+            context,
+        );
+        Some(match &template.closed {
+            Some(reason) => compiled.then_closed(reason),
+            None => compiled,
+        })
     }
 
     /// Returns the chain of an unparsable policy: all traffic is dropped.
@@ -146,6 +151,9 @@ impl Compiled {
     pub(crate) fn then_closed(mut self, reason: &str) -> Self {
         let rule = counted(Vec::new(), Verdict::Drop, comment(reason));
         Arc::make_mut(&mut self.chain).rules.push(rule);
+        if let Some(template) = &mut self.template {
+            Arc::make_mut(template).closed = Some(reason.to_owned());
+        }
         self
     }
 
@@ -208,12 +216,23 @@ pub fn tier_chain(tier: &str, denies: bool, policies: &[&Compiled]) -> Chain {
     Chain { hook: None, rules }
 }
 
-fn action(decision: Decision) -> Action {
+/// Returns whether the translation of a rule depends on more than the rule.
+fn depends_on_context(rule: &Stored) -> bool {
+    rule.action == Decision::Log
+}
+
+/// Returns the condition on the rate of the packets of an action.
+fn limit(decision: Decision, context: &Context) -> Option<Match> {
+    let rate = context.log.rate.filter(|_| decision == Decision::Log);
+    rate.map(|rate| Match::Rate(rate, Is::Yes))
+}
+
+fn action(decision: Decision, owner: &Owner, context: &Context) -> Action {
     match decision {
         Decision::Allow => Action::Verdict(Verdict::Accept),
         Decision::Deny => Action::Verdict(Verdict::Drop),
         Decision::Pass => Action::Verdict(Verdict::Return),
-        Decision::Log => Action::Log(LOG_PREFIX.into()),
+        Decision::Log => Action::Log(context.log.prefix_of(owner)),
     }
 }
 

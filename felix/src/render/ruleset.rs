@@ -233,6 +233,57 @@ pub enum Match {
     IcmpType(Family, u8, Is),
     /// It is ICMP of the family, and of this code, or is not.
     IcmpCode(Family, u8, Is),
+    /// The packets that reach this condition are within this rate, or are beyond it.
+    Rate(Rate, Is),
+}
+
+/// A rate of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rate {
+    /// The number of packets.
+    pub packets: u32,
+    /// In this time.
+    pub per: Period,
+    /// The number of packets that may arrive at once.
+    pub burst: u32,
+}
+
+/// A unit of time of a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Period {
+    /// A second.
+    Second,
+    /// A minute.
+    Minute,
+    /// An hour.
+    Hour,
+    /// A day.
+    Day,
+}
+
+impl Period {
+    /// All.
+    pub const ALL: [Self; 4] = [Self::Second, Self::Minute, Self::Hour, Self::Day];
+
+    /// Returns its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Second => "second",
+            Self::Minute => "minute",
+            Self::Hour => "hour",
+            Self::Day => "day",
+        }
+    }
+
+    /// Returns its length in seconds.
+    pub const fn seconds(self) -> u64 {
+        match self {
+            Self::Second => 1,
+            Self::Minute => 60,
+            Self::Hour => 3600,
+            Self::Day => 24 * 3600,
+        }
+    }
 }
 
 /// An IP version.
@@ -337,7 +388,7 @@ pub enum Action {
     Verdict(Verdict),
     /// The verdict in a map for the interface; no verdict without an element.
     Lookup(Side, String),
-    /// Write a line with this prefix to the kernel's log, and continue.
+    /// Write a line with this prefix to the kernel's log, with its level `info`, and continue.
     Log(String),
     /// Translate the destination to this address and port.
     DestinationTo(Ipv4Addr, u16),

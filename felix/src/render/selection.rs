@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use calico_model::{EntityRule, Selector};
+use calico_model::{EntityRule, Rule as Stored, Selector};
 
+use super::log::LogSettings;
 use super::names::SetId;
+use super::owner::{Direction, Owner};
 use super::ruleset::{Chain, Set};
 
 const NAMESPACE: &str = "projectcalico.org/namespace";
@@ -74,6 +76,25 @@ pub struct Compiled {
     pub encapsulation: Option<(String, Arc<Chain>)>,
     /// Unsupported parts.
     pub unsupported: Vec<Unsupported>,
+    /// The stored rules, if the chain depends on the context.
+    pub(super) template: Option<Arc<Template>>,
+}
+
+/// The values outside a policy or profile that its chains depend on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Context {
+    /// The settings of `Log` rules.
+    pub log: LogSettings,
+}
+
+/// Rules to compile again in another context.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Template {
+    pub(super) direction: Direction,
+    pub(super) owner: Owner,
+    pub(super) rules: Vec<Stored>,
+    /// The reason why all traffic after the rules is dropped.
+    pub(super) closed: Option<String>,
 }
 
 /// Returns the endpoints that an end of a rule selects; `None` without a selector.

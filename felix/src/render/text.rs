@@ -9,6 +9,9 @@ use super::ruleset::{
 };
 use crate::limits::{BLOCKED_MS, METERS_MAX, SEEN_MAX, SEEN_S};
 
+/// The burst of a rate that nft does not write.
+const LIMIT_BURST: u32 = 5;
+
 /// Returns the tables as text that `nft -f` would take.
 pub fn table_text(ruleset: &Ruleset) -> String {
     [false, true]
@@ -252,6 +255,17 @@ impl Display for Match {
             }
             Self::IcmpCode(Family::V4, code, is) => write!(f, "icmp code {is}{code}"),
             Self::IcmpCode(Family::V6, code, is) => write!(f, "icmpv6 code {is}{code}"),
+            Self::Rate(rate, is) => {
+                let over = match is {
+                    Is::Yes => "",
+                    Is::Not => "over ",
+                };
+                write!(f, "limit rate {over}{}/{}", rate.packets, rate.per.name())?;
+                match rate.burst {
+                    LIMIT_BURST => Ok(()),
+                    burst => write!(f, " burst {burst} packets"),
+                }
+            }
         }
     }
 }
@@ -281,7 +295,7 @@ impl Display for Action {
         match self {
             Self::Verdict(verdict) => verdict.fmt(f),
             Self::Lookup(side, map) => write!(f, "{side} vmap @{map}"),
-            Self::Log(prefix) => write!(f, "log prefix \"{prefix}\""),
+            Self::Log(prefix) => write!(f, "log prefix \"{prefix}\" level info"),
             Self::DestinationTo(address, port) => write!(f, "dnat ip to {address}:{port}"),
             Self::DestinationBy(family, map) => {
                 write!(f, "dnat {family} to {family} daddr map @{map}")

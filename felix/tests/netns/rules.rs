@@ -4,9 +4,9 @@ use crate::world::{lab, run};
 use cambric_felix::agent::Checked;
 use cambric_felix::apply::Rules;
 use cambric_felix::render::{
-    Control, Direction, EndpointRules, Family, Frame, Key, Outgoing, Passage, Pools, RuleInputs,
-    Ruleset, Set, SetKind, TCP, Touched, changes, compile, creation, render, table_text,
-    tier_chain, tier_name,
+    Context, Control, Direction, EndpointRules, Family, Frame, Key, LogSettings, Outgoing, Owner,
+    Passage, Period, Pools, Rate, RuleInputs, Ruleset, Set, SetKind, TCP, Touched, changes,
+    compile, creation, render, table_text, tier_chain, tier_name,
 };
 
 fn passage(allowed: bool) -> Passage {
@@ -92,10 +92,11 @@ fn normal(text: &str) -> Vec<String> {
     }
     for line in text.lines() {
         let mut words: Vec<&str> = line.split_whitespace().collect();
-        // Not the unit of a limit.
-        let is_counted = |pair: &[&str]| pair[0] == "packets" && pair[1].parse::<u64>().is_ok();
-        while let Some(at) = words.windows(2).position(is_counted) {
-            words.drain(at..at + 4);
+        while let Some(at) = words
+            .windows(2)
+            .position(|two| two == ["counter", "packets"])
+        {
+            words.drain(at + 1..at + 5);
         }
         let mut line = words.join(" ");
         if let Some(elements) = line.strip_prefix("elements = { ") {
@@ -232,8 +233,25 @@ fn with_policies() -> Ruleset {
     };
     let member = |text: &str| Key::Address(text.parse().unwrap());
     let mut encapsulation = Vec::new();
+    let owner = Owner {
+        id: "np/ns/p".into(),
+        kind: "np",
+        tier: "default".into(),
+        name: "p".into(),
+        namespace: Some("ns".into()),
+    };
+    let context = Context {
+        log: LogSettings {
+            prefix: "%k %p".into(),
+            rate: Some(Rate {
+                packets: 10,
+                per: Period::Minute,
+                burst: 20,
+            }),
+        },
+    };
     let mut passages = [Direction::Ingress, Direction::Egress].map(|direction| {
-        let chain = compile(direction, "np/ns/p", Some("ns"), &rules);
+        let chain = compile(direction, &owner, &rules, &context);
         assert_eq!(chain.unsupported, []);
         let tier = tier_name(direction, "default", true, &[&chain]);
         let tier_chain = tier_chain("default", true, &[&chain]);

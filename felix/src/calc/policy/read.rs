@@ -4,7 +4,7 @@ use calico_model::{Kind, PolicySpec, PolicyType, Resource, ResourceKey, Selector
 
 use super::super::read::resource;
 use super::super::types::Problem;
-use crate::render::{Compiled, Direction, compile, subjects};
+use crate::render::{Compiled, Context, Direction, Owner, compile, subjects};
 
 /// A valid policy, with its rules as chains.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,13 +42,39 @@ impl Policy {
     pub(crate) fn sides(&self) -> impl Iterator<Item = &Compiled> {
         [&self.ingress, &self.egress].into_iter().flatten()
     }
+
+    /// Returns whether its chains depend on more than its stored value.
+    pub(crate) fn depends_on_context(&self) -> bool {
+        self.sides().any(Compiled::depends_on_context)
+    }
+
+    /// Returns the policy with its rules in this context.
+    #[must_use]
+    pub(crate) fn within(mut self, context: &Context) -> Self {
+        for side in [&mut self.ingress, &mut self.egress].into_iter().flatten() {
+            if let Some(other) = side.within(context) {
+                *side = other;
+            }
+        }
+        self
+    }
 }
 
-/// Returns kind, namespace and stored name, in short form.
-pub(super) fn id(key: &ResourceKey) -> String {
-    match key.namespace() {
-        Some(namespace) => format!("np/{namespace}/{}", key.name()),
-        None => format!("gnp/{}", key.name()),
+/// Returns the policy as an owner of rules.
+pub(super) fn owner(key: &ResourceKey, name: &str, tier: &str) -> Owner {
+    let (stored, namespace) = (key.name(), key.namespace());
+    Owner {
+        id: match namespace {
+            Some(namespace) => format!("np/{namespace}/{stored}"),
+            None => format!("gnp/{stored}"),
+        },
+        kind: match namespace {
+            Some(_) => "np",
+            None => "gnp",
+        },
+        tier: tier.to_owned(),
+        name: name.to_owned(),
+        namespace: namespace.map(str::to_owned),
     }
 }
 
@@ -77,15 +103,17 @@ fn of_spec<const GLOBAL: bool>(
     )
     .map_err(|fault| Problem::new(text, format!("spec.{}", fault.field), fault.reason))?;
     let types = spec.effective_types();
-    let id = id(key);
+    let name = read.real_name();
+    let owner = owner(key, &name, spec.effective_tier());
+    let context = Context::default();
     let side = |kind, direction, rules| {
         let asked = spec.is_for_workloads() && types.contains(&kind);
-        asked.then(|| compile(direction, &id, key.namespace(), rules))
+        asked.then(|| compile(direction, &owner, rules, &context))
     };
     Ok(Policy {
         tier: spec.effective_tier().to_owned(),
         order: place(spec.order.as_ref()),
-        tie: tie(key, &read.real_name()),
+        tie: tie(key, &name),
         subjects,
         ingress: side(PolicyType::Ingress, Direction::Ingress, &spec.ingress),
         egress: side(PolicyType::Egress, Direction::Egress, &spec.egress),

@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 
 use super::super::types::Problem;
 use super::order::BEFORE_ALL;
-use super::read::{Policy, id, place, tie};
-use crate::render::{Compiled, Direction, compile, subjects};
+use super::read::{Policy, owner, place, tie};
+use crate::render::{Compiled, Context, Direction, compile, subjects};
 
 /// The fields of a spec; `None` if they cannot be separated.
 #[derive(Clone, Copy)]
@@ -93,13 +93,15 @@ pub(crate) fn broken(key: &ResourceKey, octets: &[u8], problem: &Problem) -> (Po
         && untracked.is_some()
         && untranslated.is_some();
     let reason = problem.what();
-    let id = id(key);
+    let name = name(key, metadata, tier.as_deref());
+    let owner = owner(key, &name, tier.as_deref().unwrap_or_default());
+    let context = Context::default();
     let side = |kind, direction, rules: &Rules| {
         let asked = types.as_ref().is_none_or(|types| types.contains(&kind));
         (asked && !of_hosts).then(|| match is_known {
-            true if rules.whole => compile(direction, &id, key.namespace(), &rules.good),
-            true => compile(direction, &id, key.namespace(), &rules.good).then_closed(&reason),
-            false => Compiled::closed(direction, &id, &reason),
+            true if rules.whole => compile(direction, &owner, &rules.good, &context),
+            true => compile(direction, &owner, &rules.good, &context).then_closed(&reason),
+            false => Compiled::closed(direction, &owner.id, &reason),
         })
     };
     let part = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -110,7 +112,7 @@ pub(crate) fn broken(key: &ResourceKey, octets: &[u8], problem: &Problem) -> (Po
         &part(&accounts),
     );
     let policy = Policy {
-        tie: tie(key, &name(key, metadata, tier.as_deref())),
+        tie: tie(key, &name),
         tier: match tier.as_deref() {
             None => BEFORE_ALL.to_owned(),
             Some("") => calico_model::DEFAULT_TIER.to_owned(),

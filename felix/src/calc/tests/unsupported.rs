@@ -16,9 +16,9 @@ fn settings_without_effect_are_reported_in_one_note() {
     };
     let some = json!({"wireguardEnabled": true, "failsafeInboundHostPorts": [{"port": 22}],
         "newerThanThis": 7, "logSeverityScreen": "Debug", "routeRefreshInterval": "10s",
-        "logPrefix": "seen",
+        "logFilePath": "seen",
         "openstackRegion": "east", "reportingInterval": "5s", "interfacePrefix": "tap"});
-    let words = "spec: settings without effect: failsafeInboundHostPorts, logPrefix, \
+    let words = "spec: settings without effect: failsafeInboundHostPorts, logFilePath, \
                  logSeverityScreen, newerThanThis, routeRefreshInterval, wireguardEnabled"
         .to_owned();
     assert_eq!(notes(&some), (vec![words.clone()], vec![words.clone()]));
