@@ -196,7 +196,7 @@ pub struct FabricValueError {
     pub source: serde_json::Error,
 }
 
-fn parse<T: for<'de> Deserialize<'de>>(octets: &[u8]) -> Result<T, FabricValueError> {
+pub(crate) fn parse<T: for<'de> Deserialize<'de>>(octets: &[u8]) -> Result<T, FabricValueError> {
     let mut json = serde_json::Deserializer::from_slice(octets);
     serde_path_to_error::deserialize(&mut json).map_err(|error| FabricValueError {
         field: error.path().to_string(),

@@ -47,6 +47,7 @@ mod resource;
 mod schema;
 mod secret;
 mod selector;
+mod service;
 mod status;
 mod validate;
 mod value;
@@ -99,7 +100,7 @@ pub use resource::node::{
 pub use resource::policy::DEFAULT_TIER;
 pub use resource::profile::{DEFAULT_ALLOW_PROFILE, ProfileSpec};
 pub use resource::rule::{
-    Action, EntityRule, IcmpMatch, Port, Protocol, Rule, ServiceAccountMatch,
+    Action, EntityRule, IcmpMatch, Port, Protocol, Rule, ServiceAccountMatch, ServiceMatch,
 };
 pub use resource::shown::shown;
 pub use resource::strict::{encode_over, encode_strict};
@@ -111,6 +112,10 @@ pub use schema::{
 };
 pub use secret::{is_secretive, without_values};
 pub use selector::{Selector, SelectorError};
+pub use service::{
+    EndpointSlice, InvalidPart, SERVICES_PREFIX, ServiceName, SliceEndpoint, SliceKey,
+    SliceKeyError, SlicePort,
+};
 pub use status::{EndpointState, EndpointStatus, HostStatus, Region, StatusKey};
 pub use validate::{Invalid, Problem, is_resource_name};
 pub use value::asn::AsNumber;

@@ -215,8 +215,13 @@ impl<const GLOBAL: bool> Spec for PolicySpec<GLOBAL> {
             true => self.validate_global(&mut faults),
             false => self.validate_namespaced(&mut faults),
         }
-        rule::validate("spec.ingress", &self.ingress, &mut faults);
-        rule::validate("spec.egress", &self.egress, &mut faults);
+        for (path, rules) in [
+            ("spec.ingress", &self.ingress),
+            ("spec.egress", &self.egress),
+        ] {
+            rule::validate(path, rules, &mut faults);
+            rule::validate_services(path, rules, GLOBAL, &mut faults);
+        }
         faults.0
     }
 

@@ -138,9 +138,9 @@ pub struct EntityRule {
     /// It is an endpoint with one of these service accounts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_accounts: Option<ServiceAccountMatch>,
-    /// It is a service, unchanged.
+    /// It is an endpoint of this service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub services: Option<Value>,
+    pub services: Option<ServiceMatch>,
     /// Unknown fields, kept unchanged. Conditions may be among them.
     #[serde(flatten)]
     pub unknown: Unknown,
@@ -164,6 +164,29 @@ pub struct ServiceAccountMatch {
         skip_serializing_if = "String::is_empty"
     )]
     pub selector: String,
+    /// Unknown fields, kept unchanged.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// A Kubernetes service.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceMatch {
+    /// Its name.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub name: String,
+    /// Its namespace; without one, that of the policy.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub namespace: String,
     /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
@@ -227,6 +250,11 @@ impl Protocol {
                 .map(|(_, number)| *number)
                 .or_else(|| name.parse().ok()),
         }
+    }
+
+    /// Returns the number of TCP, UDP or SCTP; `None` for another protocol.
+    pub(crate) fn number_with_ports(&self) -> Option<u8> {
+        self.number().filter(|number| WITH_PORTS.contains(number))
     }
 }
 
@@ -351,6 +379,52 @@ impl EntityRule {
         *self == Self::default()
     }
 
+    /// Returns the first field that cannot be combined with `services`. Fields of ports can, at the
+    /// source, where a service means addresses only.
+    pub fn field_beside_services(&self, is_destination: bool) -> Option<&'static str> {
+        let fields = [
+            ("selector", !self.selector.is_empty()),
+            ("notSelector", !self.not_selector.is_empty()),
+            ("namespaceSelector", !self.namespace_selector.is_empty()),
+            ("serviceAccounts", self.service_accounts.is_some()),
+            ("nets", !self.nets.is_empty()),
+            ("notNets", !self.not_nets.is_empty()),
+            ("ports", is_destination && !self.ports.is_empty()),
+            ("notPorts", is_destination && !self.not_ports.is_empty()),
+        ];
+        let mut set = fields.into_iter().filter(|(_, is_set)| *is_set);
+        set.next().map(|(field, _)| field)
+    }
+
+    /// Checks the service of an end; `is_allowed`: at this end of the direction, as in Calico.
+    fn validate_service(
+        &self,
+        path: &str,
+        is_destination: bool,
+        is_allowed: bool,
+        is_global: bool,
+        faults: &mut Faults,
+    ) {
+        let Some(service) = &self.services else {
+            return;
+        };
+        let field = format!("{path}.services");
+        if !is_allowed {
+            let why = "services are for the source of ingress and the destination of egress";
+            faults.push(&*field, Problem::Unwanted(why));
+        }
+        if service.name.is_empty() {
+            faults.push(format!("{field}.name"), Problem::Missing);
+        }
+        if service.namespace.is_empty() && is_global {
+            faults.push(format!("{field}.namespace"), Problem::Missing);
+        }
+        if let Some(other) = self.field_beside_services(is_destination) {
+            let why = "it cannot be combined with services";
+            faults.push(format!("{path}.{other}"), Problem::Unwanted(why));
+        }
+    }
+
     fn validate(&self, path: &str, rule: &Rule, faults: &mut Faults) {
         for (name, text) in [
             ("selector", &self.selector),
@@ -393,6 +467,21 @@ impl EntityRule {
 pub(super) fn validate(path: &str, rules: &[Rule], faults: &mut Faults) {
     for (at, rule) in rules.iter().enumerate() {
         rule.validate(&format!("{path}[{at}]"), faults);
+    }
+}
+
+/// Checks the services of the rules of a policy; in a `global` one they need a namespace.
+pub(super) fn validate_services(path: &str, rules: &[Rule], is_global: bool, faults: &mut Faults) {
+    let is_egress = path.ends_with("egress");
+    for (at, rule) in rules.iter().enumerate() {
+        for (end, entity, is_destination) in [
+            ("source", &rule.source, false),
+            ("destination", &rule.destination, true),
+        ] {
+            let path = format!("{path}[{at}].{end}");
+            let is_allowed = is_destination == is_egress;
+            entity.validate_service(&path, is_destination, is_allowed, is_global, faults);
+        }
     }
 }
 

@@ -111,12 +111,9 @@ const ENTITY: Fields = &[
         "serviceAccounts",
         Object(&[felix("names", Text), felix("selector", Any)]),
     ),
-    no(
-        Some(Felix),
+    parts(
         "services",
-        Any,
-        may_match,
-        "matching on services is not supported",
+        Object(&[felix("name", Text), felix("namespace", Text)]),
     ),
 ];
 

@@ -161,7 +161,7 @@ fn severity_puts_unenforced_resources_first() {
 fn unset_fields_are_not_reported() {
     for (kind, path, holds) in calico() {
         let whole = unsupported_fields(kind, &json!({"spec": {}}));
-        let is_condition = path.contains(".services") || path.contains(".http");
+        let is_condition = path.contains(".http");
         if !whole.is_empty() || is_condition {
             continue; // No field of the kind is supported; an empty condition may still match.
         }
@@ -214,13 +214,13 @@ fn rule_with_unsupported_condition_names_its_closed_side() {
         ("Deny", "all packets that reach this rule are dropped"),
         ("Pass", "all packets that reach this rule are dropped"),
     ] {
-        let rule = json!({"action": action, "destination": {"services": {"name": "www"}}});
+        let rule = json!({"action": action, "http": {"methods": ["GET"]}});
         let policy = json!({"spec": {"ingress": [rule]}});
         let found = unsupported_fields(Kind::NetworkPolicy, &policy);
         let reasons: Vec<&str> = found.iter().map(|one| one.reason.as_str()).collect();
         assert_eq!(
             reasons,
-            [format!("matching on services is not supported; {instead}")]
+            [format!("matching on HTTP is not supported; {instead}")]
         );
     }
 }

@@ -12,7 +12,7 @@ use crate::resource::rule::{Action, Rule};
 /// A field that is set in a resource without the requested effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnsupportedField {
-    /// Its path, such as `spec.ingress[0].source.services`.
+    /// Its path, such as `spec.ingress[0].http`.
     pub field: String,
     /// The reason, and the measure taken.
     pub reason: String,

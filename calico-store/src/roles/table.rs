@@ -3,7 +3,8 @@
 use std::fmt;
 
 use calico_model::{
-    AffinityOwner, EndpointName, FABRIC_PREFIX, FabricKey, IPAM_PREFIX, IpamKey, Kind, StatusKey,
+    AffinityOwner, EndpointName, FABRIC_PREFIX, FabricKey, IPAM_PREFIX, IpamKey, Kind,
+    SERVICES_PREFIX, StatusKey,
 };
 
 use super::{Access, Namespaces, Owner};
@@ -147,6 +148,7 @@ pub(super) const TABLE: &[Row] = &[
     row(Felix, Read, All(Kind::StagedKubernetesNetworkPolicy), "notes about staged policy"),
     row(Felix, Read, All(Kind::LiveMigration), "notes about live migrations"),
     row(Felix, Read, Prefix(FabricKey::REFLECTORS), "the route reflectors to protect"),
+    row(Felix, Read, Prefix(SERVICES_PREFIX), "endpoints of services, for policy"),
     row(Felix, Write, Keys::OwnStatus, "report that Felix is alive"),
     row(Felix, Write, Keys::OwnLastStatus, "report that Felix is alive"),
     row(Felix, ReadWrite, Keys::OwnEndpointStatus, "report the state of endpoints"),
@@ -202,6 +204,7 @@ pub(super) const TABLE: &[Row] = &[
     row(Orchestrator, ReadWrite, All(Kind::NetworkPolicy), "security groups"),
     row(Orchestrator, ReadWrite, All(Kind::NetworkSet), "groups of addresses"),
     row(Orchestrator, ReadWrite, All(Kind::Profile), "labels and rules of namespaces"),
+    row(Orchestrator, ReadWrite, Prefix(SERVICES_PREFIX), "endpoints of services"),
     row(Orchestrator, ReadWrite, Default(Kind::ClusterInformation), "make the datastore ready"),
     row(Orchestrator, ReadWrite, Default(Kind::FelixConfiguration), "enable the reports of Felix"),
     row(Orchestrator, ReadWrite, Prefix("/calico/dhcp/"), "subnets, for the DHCP agent"),

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use calico_model::{
     BgpConfigurationSpec, BgpPeerSpec, DEFAULT_ALLOW_PROFILE, FabricKey, FabricValueError,
     FelixConfigurationSpec, IpPoolSpec, Key, Kind, NodeSpec, ProfileSpec, Registration,
-    ResourceKey, Spec, TierSpec,
+    ResourceKey, SERVICES_PREFIX, ServiceName, Spec, TierSpec,
 };
 use fib_sync::Tunnel;
 use ipnet::IpNet;
@@ -19,7 +20,7 @@ use super::pools::Pools;
 use super::profile::Profile;
 use super::read::{self, Read, profile_key};
 use super::settings::{Settings, fault};
-use super::types::{Endpoint, Problem};
+use super::types::{Endpoint, ListName, Problem};
 use super::unsupported::unsupported;
 use crate::render::{Budgets, Compiled, Context, Control, Selected, SetId};
 
@@ -71,6 +72,10 @@ pub struct Calculator {
     pub(super) tunnels: BTreeMap<String, Tunnel>,
     /// The rules that this host needs, and the addresses that they select.
     pub(super) index: Index,
+    /// The services with endpoints in the datastore.
+    pub(super) services: Arc<BTreeSet<ServiceName>>,
+    /// The policies and profiles that name a service, whether it exists or not.
+    pub(super) users_of_services: BTreeMap<ServiceName, BTreeSet<ListName>>,
     /// FelixConfiguration `default`.
     pub(super) cluster_wide: Option<FelixConfigurationSpec>,
     /// FelixConfiguration `node.<hostname>`.
@@ -104,6 +109,8 @@ pub(super) struct News {
     /// The tunnel devices of this host.
     pub(super) tunnels: bool,
     pub(super) settings: bool,
+    /// Services in rules that have appeared or disappeared.
+    pub(super) services: BTreeSet<ServiceName>,
     /// The previous and present unsupported fields of a value, for each value where they differ.
     pub(super) unsupported: Vec<[BTreeSet<Problem>; 2]>,
 }
@@ -113,6 +120,7 @@ impl News {
         let fabric = self.fabric || self.local || self.tunnels;
         let single = self.tiers || self.pools || fabric || self.settings;
         let none = self.endpoints.is_empty() && self.refused.is_empty();
+        let none = none && self.services.is_empty();
         none && self.unsupported.is_empty() && !single
     }
 }
@@ -133,6 +141,8 @@ impl Calculator {
             fabric: Fabric::default(),
             tunnels: BTreeMap::new(),
             index: Index::default(),
+            services: Arc::default(),
+            users_of_services: BTreeMap::new(),
             cluster_wide: None,
             own: None,
             refused: BTreeMap::new(),
@@ -203,6 +213,10 @@ impl Calculator {
     pub fn change(&mut self, key: &str, value: Option<&[u8]>) -> Option<&Problem> {
         if let Ok(FabricKey::Reflector(_)) = key.parse() {
             let outcome = self.reflector(key, value);
+            return self.take_outcome(key, outcome);
+        }
+        if key.starts_with(SERVICES_PREFIX) {
+            let outcome = self.slice(key, value);
             return self.take_outcome(key, outcome);
         }
         let Ok(Key::Resource(resource)) = key.parse() else {
@@ -336,10 +350,15 @@ impl Calculator {
         Ok(())
     }
 
-    fn put_profile(&mut self, name: &str, profile: Option<Profile>) {
-        if self.profiles.get(name) == profile.as_ref() {
+    pub(super) fn put_profile(&mut self, name: &str, profile: Option<Profile>) {
+        let old = self.profiles.get(name);
+        if old == profile.as_ref() {
             return;
         }
+        let services =
+            |profile: Option<&Profile>| named(profile.into_iter().flat_map(Profile::chains));
+        let (old, new) = (services(old), services(profile.as_ref()));
+        self.put_services(&ListName::Profile(name.to_owned()), &old, &new);
         let list = profile.as_ref().map(|profile| List {
             subjects: None,
             selected: selected(profile.chains()),
@@ -352,34 +371,6 @@ impl Calculator {
             Some(profile) => self.profiles.insert(name.to_owned(), profile),
             None => self.profiles.remove(name),
         };
-    }
-
-    /// Returns the values outside policies that their chains depend on.
-    fn context(&self) -> Context {
-        Context {
-            log: self.desired.settings.log.clone(),
-        }
-    }
-
-    /// Compiles all rules again that depend on the context.
-    pub(super) fn recompile(&mut self) {
-        let context = self.context();
-        let policies = self.policies.iter().filter_map(|(key, policy)| {
-            let policy = policy.depends_on_context().then(|| policy.clone())?;
-            Some((key.clone(), policy.within(&context)))
-        });
-        let policies: Vec<(String, Policy)> = policies.collect();
-        let profiles = self.profiles.iter().filter_map(|(name, profile)| {
-            let profile = profile.depends_on_context().then(|| profile.clone())?;
-            Some((name.clone(), profile.within(&context)))
-        });
-        let profiles: Vec<(String, Profile)> = profiles.collect();
-        for (key, policy) in policies {
-            self.put_policy(&key, Some(policy));
-        }
-        for (name, profile) in profiles {
-            self.put_profile(&name, Some(profile));
-        }
     }
 
     fn tier(&mut self, key: &str, name: &str, value: Option<&[u8]>) -> Result<(), Problem> {
@@ -453,10 +444,14 @@ impl Calculator {
         outcome
     }
 
-    fn put_policy(&mut self, key: &str, policy: Option<Policy>) {
-        if self.policies.get(key) == policy.as_ref() {
+    pub(super) fn put_policy(&mut self, key: &str, policy: Option<Policy>) {
+        let old = self.policies.get(key);
+        if old == policy.as_ref() {
             return;
         }
+        let services = |policy: Option<&Policy>| named(policy.into_iter().flat_map(Policy::sides));
+        let (old, new) = (services(old), services(policy.as_ref()));
+        self.put_services(&ListName::Policy(key.to_owned()), &old, &new);
         let asked = policy.as_ref().filter(|policy| policy.is_asked());
         let list = asked.map(|policy| List {
             subjects: Some(policy.subjects.clone()),
@@ -527,6 +522,11 @@ impl Calculator {
 fn spec<S: Spec>(key: &str, value: Option<&[u8]>) -> Result<Option<S>, Problem> {
     let read = value.map(|octets| read::resource::<S>(key, octets));
     Ok(read.transpose()?.map(|resource| resource.spec))
+}
+
+/// Returns the services that rules name.
+fn named<'c>(chains: impl Iterator<Item = &'c Compiled>) -> BTreeSet<ServiceName> {
+    chains.flat_map(Compiled::services).cloned().collect()
 }
 
 fn selected<'c>(chains: impl Iterator<Item = &'c Compiled>) -> BTreeMap<SetId, Selected> {

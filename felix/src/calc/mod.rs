@@ -3,6 +3,7 @@
 
 mod assignments;
 mod calculator;
+mod context;
 mod desired;
 mod endpoint;
 mod fabric;

@@ -24,8 +24,9 @@ impl Calculator {
             settings: news.settings && self.take_settings(),
             ..Recomputed::default()
         };
-        if log != self.desired.settings.log {
-            self.recompile();
+        match log == self.desired.settings.log {
+            true => self.recompile_users_of(&news.services),
+            false => self.recompile_all(),
         }
         let touched = self.index.take_touched();
         if news.pools {

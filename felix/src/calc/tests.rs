@@ -4,6 +4,7 @@ mod logs;
 mod network_sets;
 mod pools;
 mod schema;
+mod services;
 mod unsupported;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -66,6 +66,15 @@ impl Endpoint {
     }
 }
 
+/// A policy or profile.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ListName {
+    /// A policy, by key.
+    Policy(String),
+    /// A profile, by name.
+    Profile(String),
+}
+
 /// A port of an endpoint with a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NamedPort {

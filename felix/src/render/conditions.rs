@@ -10,7 +10,7 @@ use ipnet::IpNet;
 
 use super::names::SetId;
 use super::ruleset::{End, Family, Is, Key, Match, Set, SetKind};
-use super::selection::{Compiled, NamedPorts, Unsupported, parse, selection};
+use super::selection::{Compiled, Context, NamedPorts, Unsupported, parse, selection, service};
 
 /// The protocols that have ports: TCP, UDP, SCTP.
 const WITH_PORTS: [u8; 3] = [6, 17, 132];
@@ -22,21 +22,23 @@ type Ranges = Vec<RangeInclusive<u16>>;
 pub(super) fn alternatives(
     rule: &Stored,
     namespace: Option<&str>,
+    context: &Context,
     compiled: &mut Compiled,
 ) -> Result<Vec<Vec<Match>>, Unsupported> {
     refuse(rule)?;
     let protocol = number("protocol", rule.protocol.as_ref())?;
     let not_protocol = number("notProtocol", rule.not_protocol.as_ref())?;
     let ends = [
-        Entity::of(End::Source, &rule.source, namespace, protocol, compiled)?,
-        Entity::of(
-            End::Destination,
-            &rule.destination,
-            namespace,
-            protocol,
-            compiled,
-        )?,
+        (End::Source, &rule.source),
+        (End::Destination, &rule.destination),
     ];
+    let mut of = |(end, entity): (End, &EntityRule)| {
+        let mut found = Entity::of(end, entity, namespace, protocol, compiled)?;
+        found.take_service(entity, namespace, context, compiled)?;
+        Ok::<Entity, Unsupported>(found)
+    };
+    let [source, destination] = ends;
+    let ends = [of(source)?, of(destination)?];
     let mut rest: Vec<Match> = Vec::new();
     let ports = ends.iter().flat_map(|end| end.ports.iter().cloned());
     rest.extend(ports);
@@ -157,12 +159,9 @@ impl Entity {
         protocol: Option<u8>,
         compiled: &mut Compiled,
     ) -> Result<Self, Unsupported> {
-        let path = match end {
-            End::Source => "source",
-            End::Destination => "destination",
+        let at = |fault: Unsupported| {
+            Unsupported::new(format!("{}.{}", path(end), fault.field), fault.reason)
         };
-        let at =
-            |fault: Unsupported| Unsupported::new(format!("{path}.{}", fault.field), fault.reason);
         let mut found = Self {
             end,
             nets: nets(&entity.nets),
@@ -193,6 +192,40 @@ impl Entity {
             found.addresses[place] = Some(matches);
         }
         Ok(found)
+    }
+
+    /// Adds the condition on a service. At the source, it stands for the addresses of its endpoints;
+    /// at the destination, for these with their ports.
+    fn take_service(
+        &mut self,
+        entity: &EntityRule,
+        namespace: Option<&str>,
+        context: &Context,
+        compiled: &mut Compiled,
+    ) -> Result<(), Unsupported> {
+        let has_ports = self.end == End::Destination;
+        let at = |fault: Unsupported| {
+            let field = format!("{}.{}", path(self.end), fault.field);
+            Unsupported::new(field, fault.reason)
+        };
+        let Some(service) = service(entity, namespace, has_ports).map_err(at)? else {
+            return Ok(());
+        };
+        if !context.services.contains(&service) {
+            let reason = format!("the datastore has no endpoints of service {service}");
+            return Err(at(Unsupported::new("services", reason)));
+        }
+        let id = compiled.use_service(service, has_ports);
+        for (family, matches) in Family::ALL.into_iter().zip(&mut self.addresses) {
+            let name = id.set_name(family);
+            matches.iter_mut().for_each(|matches| {
+                matches.push(match has_ports {
+                    true => Match::EndpointPortIn(self.end, family, name.clone(), Is::Yes),
+                    false => Match::InSet(self.end, family, name.clone(), Is::Yes),
+                });
+            });
+        }
+        Ok(())
     }
 
     /// Adds the conditions on ports. A name stands for the ports with this name of the selected
@@ -267,6 +300,14 @@ impl Entity {
             }
         }
         Some(matches)
+    }
+}
+
+/// Returns the field of a rule with the conditions of an end.
+const fn path(end: End) -> &'static str {
+    match end {
+        End::Source => "source",
+        End::Destination => "destination",
     }
 }
 

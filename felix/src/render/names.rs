@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use calico_model::Selector;
+use calico_model::{Selector, ServiceName};
 use sha2::{Digest, Sha224, Sha256};
 
 use super::ruleset::Family;
@@ -11,7 +11,8 @@ use crate::limits::{CHAIN_NAME_OCTETS_MAX, SET_NAME_OCTETS_MAX};
 /// Octets of a hash in a name: enough that names never collide.
 const HASH_OCTETS: usize = 16;
 
-/// The id of the set of endpoints of a selector, computed as in Calico, or of their named ports.
+/// The id of a set: of the endpoints of a selector or a service, computed as in Calico, or of the
+/// named ports of a selector's endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SetId(String);
 
@@ -27,6 +28,16 @@ impl SetId {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let text = format!("n:{protocol} {} {selector}", names.join(" "));
         Self(format!("n:{}", base64url(&Sha224::digest(text))))
+    }
+
+    /// Returns the id of a service's endpoints, computed as in Calico.
+    pub(super) fn of_service(service: &ServiceName, has_ports: bool) -> Self {
+        let kind = match has_ports {
+            true => "svc",
+            false => "svcnoport",
+        };
+        let hash = Sha224::digest(format!("{kind}:{service}"));
+        Self(format!("{kind}:{}", base64url(&hash)))
     }
 
     /// Returns the id.
@@ -89,6 +100,16 @@ mod tests {
         ] {
             let found = SetId::of(&selector.parse().unwrap());
             assert_eq!(found.as_str(), id);
+        }
+        let service = ServiceName {
+            namespace: "default".into(),
+            name: "svc".into(),
+        };
+        for (has_ports, id) in [
+            (true, "svc:Jhwii46PCMT5NlhWsUqZmv7al8TeHFbNQMhoVg"),
+            (false, "svcnoport:T03S_6hogdrGKrNFBcbKTFsH_uKwDHEo8JddOg"),
+        ] {
+            assert_eq!(SetId::of_service(&service, has_ports).as_str(), id);
         }
         let id = SetId::of(&"all()".parse().unwrap());
         let name = id.set_name(Family::V4);

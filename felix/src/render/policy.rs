@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use calico_model::{Action as Decision, Rule as Stored, Selector};
+use calico_model::{Action as Decision, Rule as Stored, Selector, ServiceName};
 
 use super::build::{counted, rule};
 use super::conditions::alternatives;
@@ -11,7 +11,7 @@ use super::encapsulation;
 use super::names::{SetId, chain_name, short_hash};
 use super::owner::{Direction, Owner};
 use super::ruleset::{Action, Chain, Is, Match, Rule, Set, Verdict};
-use super::selection::{Compiled, Context, NamedPorts, Selected, Template, Unsupported};
+use super::selection::{Compiled, Context, NamedPorts, Selected, Template, Unsupported, service};
 
 /// Compiles a chain of rules.
 ///
@@ -30,13 +30,17 @@ pub fn compile(
             direction,
             owner: owner.clone(),
             rules: rules.into(),
+            services: rules
+                .iter()
+                .flat_map(|rule| services(rule, owner))
+                .collect(),
             closed: None,
         }));
     }
     let mut chain = Vec::new();
     for (at, rule) in rules.iter().enumerate() {
         let place = format!("{}[{at}]", direction.field());
-        let found = alternatives(rule, namespace, &mut compiled).map_err(|fault| {
+        let found = alternatives(rule, namespace, context, &mut compiled).map_err(|fault| {
             Unsupported::new(format!("spec.{place}.{}", fault.field), fault.reason)
         });
         let fault = match found {
@@ -74,25 +78,21 @@ pub fn compile(
         rules: chain,
     });
     if direction == Direction::Egress {
-        name_encapsulation(id, namespace, rules, &mut compiled);
+        name_encapsulation(owner, rules, context, &mut compiled);
     }
     compiled
 }
 
 /// Copies the rules that explicitly allow encapsulation into a separate chain.
-fn name_encapsulation(
-    id: &str,
-    namespace: Option<&str>,
-    rules: &[Stored],
-    compiled: &mut Compiled,
-) {
+fn name_encapsulation(owner: &Owner, rules: &[Stored], context: &Context, compiled: &mut Compiled) {
+    let (id, namespace) = (owner.id.as_str(), owner.namespace.as_deref());
     let mut chain = Vec::new();
     for (at, stored) in rules.iter().enumerate() {
         let Some(stored) = encapsulation::named(stored) else {
             continue;
         };
         // A problem was already reported for the whole rule.
-        let found = alternatives(&stored, namespace, compiled).unwrap_or_default();
+        let found = alternatives(&stored, namespace, context, compiled).unwrap_or_default();
         let place = format!("{}[{at}]", Direction::Egress.field());
         let rules = found.into_iter();
         chain.extend(rules.map(|matches| counted(matches, Verdict::Accept, place.clone())));
@@ -124,6 +124,12 @@ impl Compiled {
     /// Returns whether the chain depends on more than the stored rules.
     pub const fn depends_on_context(&self) -> bool {
         self.template.is_some()
+    }
+
+    /// Returns the services that the rules name.
+    pub fn services(&self) -> impl Iterator<Item = &ServiceName> {
+        let template = self.template.iter();
+        template.flat_map(|template| &template.services)
     }
 
     /// Returns the same rules in another context; `None` if they do not depend on it.
@@ -159,20 +165,21 @@ impl Compiled {
 
     pub(super) fn use_selector(&mut self, selector: Selector) -> SetId {
         let id = SetId::of(&selector);
-        let selected = Selected {
-            selector,
-            ports: None,
-        };
+        let selected = Selected::Addresses(selector);
         self.selected.insert(id.clone(), selected);
         id
     }
 
     pub(super) fn use_ports(&mut self, selector: Selector, ports: NamedPorts) -> SetId {
         let id = SetId::of_ports(&selector, ports.protocol, &ports.names);
-        let selected = Selected {
-            selector,
-            ports: Some(ports),
-        };
+        let selected = Selected::Ports(selector, ports);
+        self.selected.insert(id.clone(), selected);
+        id
+    }
+
+    pub(super) fn use_service(&mut self, service: ServiceName, has_ports: bool) -> SetId {
+        let id = SetId::of_service(&service, has_ports);
+        let selected = Selected::Service(service, has_ports);
         self.selected.insert(id.clone(), selected);
         id
     }
@@ -218,7 +225,17 @@ pub fn tier_chain(tier: &str, denies: bool, policies: &[&Compiled]) -> Chain {
 
 /// Returns whether the translation of a rule depends on more than the rule.
 fn depends_on_context(rule: &Stored) -> bool {
-    rule.action == Decision::Log
+    let ends = [&rule.source, &rule.destination];
+    rule.action == Decision::Log || ends.iter().any(|end| end.services.is_some())
+}
+
+/// Returns the services that a rule names.
+fn services(rule: &Stored, owner: &Owner) -> impl Iterator<Item = ServiceName> + use<> {
+    let namespace = owner.namespace.as_deref();
+    let ends = [(&rule.source, false), (&rule.destination, true)];
+    // An invalid name was already reported.
+    let names = ends.map(|(end, is_destination)| service(end, namespace, is_destination));
+    names.into_iter().filter_map(|name| name.ok().flatten())
 }
 
 /// Returns the condition on the rate of the packets of an action.

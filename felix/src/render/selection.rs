@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use calico_model::{EntityRule, Rule as Stored, Selector};
+use calico_model::{EntityRule, Rule as Stored, Selector, ServiceName};
 
 use super::log::LogSettings;
 use super::names::SetId;
@@ -41,13 +41,15 @@ impl fmt::Display for Unsupported {
     }
 }
 
-/// The members of a set: the addresses of a selector's endpoints, or ports of these.
+/// The members of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Selected {
-    /// The endpoints.
-    pub selector: Selector,
-    /// Their ports with these names, each with an address; `None`: their addresses.
-    pub ports: Option<NamedPorts>,
+pub enum Selected {
+    /// The addresses of a selector's endpoints.
+    Addresses(Selector),
+    /// The ports of these with names, each with an address.
+    Ports(Selector, NamedPorts),
+    /// The addresses of a service's endpoints, each with their ports or without.
+    Service(ServiceName, bool),
 }
 
 /// Ports by name.
@@ -85,6 +87,8 @@ pub struct Compiled {
 pub struct Context {
     /// The settings of `Log` rules.
     pub log: LogSettings,
+    /// The services with endpoints in the datastore.
+    pub services: Arc<BTreeSet<ServiceName>>,
 }
 
 /// Rules to compile again in another context.
@@ -93,6 +97,8 @@ pub(super) struct Template {
     pub(super) direction: Direction,
     pub(super) owner: Owner,
     pub(super) rules: Vec<Stored>,
+    /// The services that they name.
+    pub(super) services: BTreeSet<ServiceName>,
     /// The reason why all traffic after the rules is dropped.
     pub(super) closed: Option<String>,
 }
@@ -128,6 +134,35 @@ pub(super) fn selection(
         parts.push(parse("selector", &entity.selector)?);
     }
     Ok(parts.into_iter().reduce(|one, other| one.and(&other)))
+}
+
+/// Returns the service that an end of a rule names, if it does.
+pub(super) fn service(
+    entity: &EntityRule,
+    namespace: Option<&str>,
+    is_destination: bool,
+) -> Result<Option<ServiceName>, Unsupported> {
+    let Some(given) = &entity.services else {
+        return Ok(None);
+    };
+    if given.name.is_empty() {
+        return Err(Unsupported::new("services.name", "it is missing"));
+    }
+    let namespace = match &*given.namespace {
+        "" => namespace.ok_or_else(|| {
+            let reason = "it is missing, and the rules have no namespace of their own";
+            Unsupported::new("services.namespace", reason)
+        })?,
+        given => given,
+    };
+    if let Some(other) = entity.field_beside_services(is_destination) {
+        let reason = format!("it cannot be combined with {other}");
+        return Err(Unsupported::new("services", reason));
+    }
+    Ok(Some(ServiceName {
+        namespace: namespace.to_owned(),
+        name: given.name.clone(),
+    }))
 }
 
 pub(super) fn parse(field: &str, text: &str) -> Result<Selector, Unsupported> {

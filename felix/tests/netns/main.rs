@@ -22,6 +22,7 @@ mod policy;
 mod readback;
 mod reload;
 mod rules;
+mod services;
 mod spoofing;
 mod start;
 mod status;

@@ -1,12 +1,15 @@
 //! The packet filter in a real kernel. Needs root and `CAMBRIC_LAB=1`; `nft` is only the oracle.
 
+use std::sync::Arc;
+
 use crate::world::{lab, run};
+use calico_model::ServiceName;
 use cambric_felix::agent::Checked;
 use cambric_felix::apply::Rules;
 use cambric_felix::render::{
     Context, Control, Direction, EndpointRules, Family, Frame, Key, LogSettings, Outgoing, Owner,
-    Passage, Period, Pools, Rate, RuleInputs, Ruleset, Set, SetKind, TCP, Touched, changes,
-    compile, creation, render, table_text, tier_chain, tier_name,
+    Passage, Period, Pools, Rate, RuleInputs, Ruleset, Selected, Set, SetKind, TCP, Touched,
+    changes, compile, creation, render, table_text, tier_chain, tier_name,
 };
 
 fn passage(allowed: bool) -> Passage {
@@ -200,6 +203,13 @@ fn our_own_text_is_taken_by_nft() {
     });
 }
 
+fn service(namespace: &str, name: &str) -> ServiceName {
+    ServiceName {
+        namespace: namespace.into(),
+        name: name.into(),
+    }
+}
+
 /// Returns chains with every kind of condition of policies, used by an endpoint.
 fn with_policies() -> Ruleset {
     let rules = serde_json::json!([
@@ -221,6 +231,8 @@ fn with_policies() -> Ruleset {
         {"action": "Allow", "protocol": "TCP", "source": {"ports": ["http"]},
          "destination": {"ports": [443, "http", "8000:8010"], "selector": "has(web)"}},
         {"action": "Deny", "protocol": "UDP", "destination": {"notPorts": ["dns", 53]}},
+        {"action": "Allow", "protocol": "TCP", "source": {"services": {"name": "db"}, "ports": [7]}},
+        {"action": "Deny", "destination": {"services": {"name": "web", "namespace": "other"}}},
     ]);
     let rules: Vec<calico_model::Rule> = serde_json::from_value(rules).unwrap();
     let mut inputs = RuleInputs {
@@ -249,6 +261,7 @@ fn with_policies() -> Ruleset {
                 burst: 20,
             }),
         },
+        services: Arc::new([service("ns", "db"), service("other", "web")].into()),
     };
     let mut passages = [Direction::Ingress, Direction::Egress].map(|direction| {
         let chain = compile(direction, &owner, &rules, &context);
@@ -264,12 +277,16 @@ fn with_policies() -> Ruleset {
         inputs.sets.extend(chain.sets);
         for (id, selected) in &chain.selected {
             for (family, text) in [(Family::V4, "10.65.0.2"), (Family::V6, "fd65::2")] {
-                let set = match &selected.ports {
-                    None => Set::of(SetKind::Address(family), [member(text)]),
-                    Some(ports) => {
-                        let key = Key::EndpointPort(text.parse().unwrap(), ports.protocol, 8080);
-                        Set::of(SetKind::EndpointPort(family), [key])
+                let with_port = |protocol| {
+                    let key = Key::EndpointPort(text.parse().unwrap(), protocol, 8080);
+                    Set::of(SetKind::EndpointPort(family), [key])
+                };
+                let set = match selected {
+                    Selected::Addresses(_) | Selected::Service(_, false) => {
+                        Set::of(SetKind::Address(family), [member(text)])
                     }
+                    Selected::Ports(_, ports) => with_port(ports.protocol),
+                    Selected::Service(_, true) => with_port(TCP),
                 };
                 inputs.sets.insert(id.set_name(family), set.into());
             }

@@ -168,3 +168,110 @@ fn yaml_number_is_text_in_text_fields() {
         encode_strict(json!({"kind": "Node", "metadata": {"name": "n", "labels": {"a": {}}}}));
     assert!(list.is_err());
 }
+
+#[test]
+fn services_are_alone_at_their_end_of_a_rule() {
+    let write = |kind: &str, direction: &str, rule: Value| {
+        let namespace = (kind == "NetworkPolicy").then_some("prod");
+        encode_strict(
+            json!({"kind": kind, "metadata": {"name": "p", "namespace": namespace},
+            "spec": {direction: [rule]}}),
+        )
+    };
+    let web = json!({"name": "web", "namespace": "prod"});
+    let short = json!({"name": "web"});
+    for (kind, direction, end, entity) in [
+        (
+            "NetworkPolicy",
+            "ingress",
+            "source",
+            json!({ "services": short }),
+        ),
+        (
+            "NetworkPolicy",
+            "egress",
+            "destination",
+            json!({ "services": short }),
+        ),
+        (
+            "GlobalNetworkPolicy",
+            "egress",
+            "destination",
+            json!({ "services": web }),
+        ),
+        (
+            "NetworkPolicy",
+            "ingress",
+            "source",
+            json!({"services": web, "ports": [80]}),
+        ),
+    ] {
+        let rule = json!({"action": "Allow", "protocol": "TCP", end: entity});
+        let (_, value) = write(kind, direction, rule).unwrap();
+        let written = &value["spec"][direction][0][end]["services"];
+        assert_eq!(*written, entity["services"]);
+    }
+    for (kind, direction, end, entity, field) in [
+        (
+            "NetworkPolicy",
+            "egress",
+            "source",
+            json!({ "services": web }),
+            "source.services",
+        ),
+        (
+            "NetworkPolicy",
+            "ingress",
+            "destination",
+            json!({ "services": web }),
+            "destination.services",
+        ),
+        (
+            "GlobalNetworkPolicy",
+            "ingress",
+            "source",
+            json!({ "services": short }),
+            "source.services.namespace",
+        ),
+        (
+            "NetworkPolicy",
+            "ingress",
+            "source",
+            json!({"services": {"namespace": "prod"}}),
+            "source.services.name",
+        ),
+        (
+            "NetworkPolicy",
+            "egress",
+            "destination",
+            json!({"services": web, "ports": [80]}),
+            "destination.ports",
+        ),
+        (
+            "NetworkPolicy",
+            "egress",
+            "destination",
+            json!({"services": web, "nets": ["10.0.0.0/8"]}),
+            "destination.nets",
+        ),
+        (
+            "NetworkPolicy",
+            "ingress",
+            "source",
+            json!({"services": web, "selector": "all()"}),
+            "source.selector",
+        ),
+        (
+            "NetworkPolicy",
+            "ingress",
+            "source",
+            json!({"services": web, "serviceAccounts": {"names": ["a"]}}),
+            "source.serviceAccounts",
+        ),
+    ] {
+        let rule = json!({"action": "Allow", "protocol": "TCP", end: entity});
+        let text = write(kind, direction, rule).unwrap_err().to_string();
+        let wanted = format!("spec.{direction}[0].{field}: ");
+        assert!(text.starts_with(&wanted), "{wanted}: {text}");
+    }
+}

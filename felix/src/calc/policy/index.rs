@@ -9,13 +9,14 @@ use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use calico_model::Selector;
+use calico_model::{Selector, ServiceName};
 
 use super::super::members::{Item, Items, Networks};
 use super::super::types::NamedPort;
 use super::anchors::{Anchor, Anchors, Labels};
 use super::member::{Entry, Member, Members};
 use super::pool::Pool;
+use super::services::{Services, Slice};
 use crate::render::{Selected, SetId};
 use crate::work;
 
@@ -24,7 +25,7 @@ use crate::work;
 pub(crate) struct List {
     /// The endpoints that it applies to; if `None`, those that name it.
     pub(crate) subjects: Option<Selector>,
-    /// The sets of endpoints in its rules.
+    /// The sets of endpoints and services in its rules.
     pub(crate) selected: BTreeMap<SetId, Selected>,
     /// Labels inherited by the endpoints that name it.
     pub(crate) labels: BTreeMap<String, String>,
@@ -48,6 +49,8 @@ pub(crate) struct Index {
     /// The inverse mapping; lists without endpoints are left out.
     users: BTreeMap<Arc<str>, Keys>,
     sets: BTreeMap<SetId, Members>,
+    /// The sets of services.
+    services: Services,
     /// The selectors of sets.
     asked: Anchors<SetId>,
     due: Due,
@@ -197,7 +200,19 @@ impl Index {
 
     /// Returns the members of a set; `None` if no list in use needs it.
     pub(crate) fn items(&self, set: &SetId) -> Option<&Items> {
-        self.sets.get(set).map(|set| &set.items)
+        let of_selector = self.sets.get(set).map(|set| &set.items);
+        of_selector.or_else(|| self.services.items(set))
+    }
+
+    /// Records a part of a service's endpoints. Returns whether the service has appeared or
+    /// disappeared.
+    pub(crate) fn put_slice(
+        &mut self,
+        service: &ServiceName,
+        name: &str,
+        slice: Option<Slice>,
+    ) -> bool {
+        self.services.put(service, name, slice)
     }
 
     /// Processes all changes since the last call. Returns the parts that may have changed.
@@ -209,6 +224,7 @@ impl Index {
             self.reuse(&endpoint);
         }
         self.fill();
+        self.touched.sets.extend(self.services.take_touched());
         std::mem::take(&mut self.touched)
     }
 
@@ -216,7 +232,7 @@ impl Index {
     pub(crate) fn is_touched(&self) -> bool {
         let due = &self.due;
         let recomputed = due.members.is_empty() && due.lists.is_empty() && due.sets.is_empty();
-        !recomputed || !self.touched.is_empty()
+        !recomputed || !self.touched.is_empty() || self.services.is_touched()
     }
 
     fn entry(&mut self, member: Member) -> Entry {
@@ -406,15 +422,24 @@ impl Index {
 
     fn ask(&mut self, selected: Option<&BTreeMap<SetId, Selected>>) {
         for (id, selected) in selected.into_iter().flatten() {
+            let (selector, ports) = match selected {
+                Selected::Service(service, has_ports) => {
+                    self.services.ask(id, service, *has_ports);
+                    continue;
+                }
+                Selected::Addresses(selector) => (selector, None),
+                Selected::Ports(selector, ports) => (selector, Some(ports)),
+            };
             if let Some(set) = self.sets.get_mut(id) {
                 set.users += 1;
                 continue;
             }
             let set = Members {
-                selected: selected.clone(),
-                anchor: self.asked.insert(id, &selected.selector),
+                selector: selector.clone(),
+                ports: ports.cloned(),
+                anchor: self.asked.insert(id, selector),
                 users: 1,
-                items: match selected.ports {
+                items: match ports {
                     None => Items::Nets(Networks::default()),
                     Some(_) => Items::Ports(BTreeMap::new()),
                 },
@@ -432,7 +457,7 @@ impl Index {
         for id in due {
             self.touched.sets.entry(id.clone()).or_default();
             if let Some(set) = self.sets.get(&id) {
-                asked.insert(&id, &set.selected.selector);
+                asked.insert(&id, &set.selector);
             }
         }
         if asked.is_empty() {
@@ -446,7 +471,7 @@ impl Index {
                 self.checks += ids.len() as u64;
                 ids.retain(|id| {
                     let set = self.sets.get(*id);
-                    set.is_some_and(|set| set.selected.selector.matches(&entry.labels))
+                    set.is_some_and(|set| set.selector.matches(&entry.labels))
                 });
                 ids
             });
@@ -465,6 +490,7 @@ impl Index {
     fn ask_no_more(&mut self, selected: Option<&BTreeMap<SetId, Selected>>) {
         for id in selected.into_iter().flat_map(BTreeMap::keys) {
             let Some(set) = self.sets.get_mut(id) else {
+                self.services.ask_no_more(id);
                 continue;
             };
             set.users -= 1;

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use calico_model::Selector;
 use ipnet::IpNet;
 
 use super::super::members::{Item, Items};
 use super::super::types::NamedPort;
 use super::anchors::{Anchor, Labels};
-use crate::render::Selected;
+use crate::render::NamedPorts;
 
 /// A workload endpoint of any host, a host endpoint or a network set, in the form that rules need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,7 +51,9 @@ impl Entry {
 /// The addresses or ports of the endpoints that a selector selects.
 #[derive(Clone, Debug)]
 pub(super) struct Members {
-    pub(super) selected: Selected,
+    pub(super) selector: Selector,
+    /// The names of ports; `None`: their addresses.
+    pub(super) ports: Option<NamedPorts>,
     pub(super) anchor: Anchor,
     /// Number of lists in use that need it.
     pub(super) users: usize,
@@ -61,14 +64,14 @@ impl Members {
     /// Returns the members that an endpoint contributes.
     pub(super) fn of(&self, entry: Option<&Entry>) -> Vec<Item> {
         match entry {
-            Some(entry) if self.selected.selector.matches(&entry.labels) => self.items_of(entry),
+            Some(entry) if self.selector.matches(&entry.labels) => self.items_of(entry),
             _ => Vec::new(),
         }
     }
 
     /// Returns the members that a selected endpoint contributes, in order.
     pub(super) fn items_of(&self, entry: &Entry) -> Vec<Item> {
-        let Some(wanted) = &self.selected.ports else {
+        let Some(wanted) = &self.ports else {
             return entry.addresses.iter().copied().map(Item::Net).collect();
         };
         let ports = entry

@@ -7,9 +7,11 @@ mod order;
 mod pool;
 mod read;
 mod salvage;
+mod services;
 
 pub(super) use index::{Index, List, Touched};
 pub(super) use member::Member;
 pub(super) use order::Tiers;
 pub(super) use read::{Policy, policy};
 pub(super) use salvage::broken;
+pub(super) use services::Slice;

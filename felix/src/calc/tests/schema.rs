@@ -1,7 +1,7 @@
 //! Each field of Calico's schema that Felix declares as supported changes the desired state. Every
 //! other field is reported, and a rule that uses it is closed.
 
-use calico_model::{Kind, Program, Standing, declared};
+use calico_model::{Kind, Program, SERVICES_PREFIX, Standing, declared};
 
 use super::*;
 
@@ -17,6 +17,11 @@ fn world() -> Vec<(String, Value)> {
         (endpoint_key("a"), local),
         (endpoint_key("b"), other),
         (key("profiles", "p"), json!({"spec": {"ingress": []}})),
+        (
+            format!("{SERVICES_PREFIX}prod/x/a"),
+            json!({"endpoints": [{"addresses": ["10.65.0.2"]}], "ports": [{"port": 80}]}),
+        ),
+        (format!("{SERVICES_PREFIX}other/x/a"), json!({})),
     ]
 }
 
@@ -35,7 +40,8 @@ fn of_rule(field: &str) -> (Value, Value) {
     let tcp = json!({"protocol": "TCP"});
     let icmp = json!({"protocol": "ICMP"});
     let typed = |name: &str| json!({"protocol": "ICMP", name: {"type": 8}});
-    let end = field.split_once('.').map_or(field, |(_, rest)| rest);
+    let (side, end) = field.split_once('.').unwrap_or((field, field));
+    let of_service = |service: Value| json!({side: {"services": service}});
     match (field, end) {
         ("action", _) => (json!("Deny"), json!({})),
         ("ipVersion", _) => (json!(4), json!({})),
@@ -46,7 +52,9 @@ fn of_rule(field: &str) -> (Value, Value) {
         (_, "nets" | "notNets") => (json!(["10.65.0.0/24"]), json!({})),
         (_, "ports" | "notPorts") => (json!(["www"]), tcp),
         (_, "serviceAccounts.names") => (json!(["web"]), json!({})),
-        (_, "services" | "http") => (json!({"name": "x"}), json!({})),
+        (_, "services.name") => (json!("x"), of_service(json!({"namespace": "prod"}))),
+        (_, "services.namespace") => (json!("other"), of_service(json!({"name": "x"}))),
+        (_, "http") => (json!({"name": "x"}), json!({})),
         _ => (json!("role == 'web'"), json!({})),
     }
 }
@@ -109,7 +117,7 @@ fn every_field_of_rules_changes_packets_or_closes() {
             }
         }
     }
-    assert!(seen[0] > 150 && seen[1] > 15, "{seen:?}");
+    assert!(seen[0] > 170 && seen[1] > 5, "{seen:?}");
 }
 
 /// Checks that the rule with the unsupported condition opens nothing, whatever its action.
