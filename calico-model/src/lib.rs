@@ -99,6 +99,7 @@ pub use resource::node::{
 };
 pub use resource::policy::DEFAULT_TIER;
 pub use resource::profile::{DEFAULT_ALLOW_PROFILE, ProfileSpec};
+pub use resource::qos_controls::{Dscp, QosControls};
 pub use resource::rule::{
     Action, EntityRule, IcmpMatch, Port, Protocol, Rule, ServiceAccountMatch, ServiceMatch,
 };

@@ -13,6 +13,7 @@ pub(crate) mod network_set;
 pub(crate) mod node;
 pub(crate) mod policy;
 pub(crate) mod profile;
+pub(crate) mod qos_controls;
 pub(crate) mod rule;
 pub(crate) mod shown;
 pub(crate) mod strict;

@@ -199,6 +199,9 @@ pub const LOG_PREFIX_OCTETS_MAX: usize = 127;
 /// Highest number of log lines in a unit of time, and highest burst of them (as in Calico).
 pub const LOG_RATE_MAX: u32 = 9999;
 
+/// Default burst of the rate of an endpoint's packets (as in Calico).
+pub const PACKET_BURST: u32 = 5;
+
 /// Default burst of a rate of log lines (as in Calico, and in nft).
 pub const LOG_BURST: u32 = 5;
 

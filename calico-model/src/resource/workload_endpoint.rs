@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::qos_controls::QosControls;
 use super::rule::{Port, Protocol, WITH_PORTS};
 use super::{Metadata, Spec, mismatch};
 use crate::key::endpoint_name::{EndpointName, EndpointNameError};
@@ -136,9 +137,9 @@ pub struct WorkloadEndpointSpec {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub allow_spoofed_source_prefixes: Vec<Network>,
-    /// Limits of rate and number, unchanged.
+    /// Limits of its traffic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub qos_controls: Option<Value>,
+    pub qos_controls: Option<QosControls>,
     /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
@@ -264,6 +265,12 @@ impl Spec for WorkloadEndpointSpec {
         }
         self.validate_addresses(&mut faults);
         self.validate_ports(&mut faults);
+        let limits = self.qos_controls.as_ref();
+        if let Some((field, found)) = limits.and_then(QosControls::invalid) {
+            let expected = "in the range of the limit";
+            let problem = Problem::Form { found, expected };
+            faults.push(format!("spec.qosControls.{field}"), problem);
+        }
         for (at, profile) in self.profiles.iter().enumerate() {
             faults.required(&format!("spec.profiles[{at}]"), profile);
         }

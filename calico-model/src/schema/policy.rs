@@ -35,15 +35,29 @@ const ENDPOINT: Fields = &[
         ]),
     ),
     felix("allowSpoofedSourcePrefixes", Any),
-    no(
-        Some(Felix),
-        "qosControls",
-        Any,
-        is_set,
-        "not supported: no rate, number of connections or DSCP is limited or set",
-    ),
+    parts("qosControls", Object(QOS)),
     record("allowedIps", Any), // written by the OpenStack driver
 ];
+
+const QOS: Fields = &[
+    felix("ingressPacketRate", Any),
+    felix("ingressPacketBurst", Any),
+    felix("egressPacketRate", Any),
+    felix("egressPacketBurst", Any),
+    felix("ingressMaxConnections", Any),
+    felix("egressMaxConnections", Any),
+    felix("dscp", Any),
+    no(Some(Felix), "ingressBandwidth", Any, is_set, NO_BANDWIDTH),
+    no(Some(Felix), "ingressBurst", Any, is_set, NO_BANDWIDTH),
+    no(Some(Felix), "ingressPeakrate", Any, is_set, NO_BANDWIDTH),
+    no(Some(Felix), "ingressMinburst", Any, is_set, NO_BANDWIDTH),
+    no(Some(Felix), "egressBandwidth", Any, is_set, NO_BANDWIDTH),
+    no(Some(Felix), "egressBurst", Any, is_set, NO_BANDWIDTH),
+    no(Some(Felix), "egressPeakrate", Any, is_set, NO_BANDWIDTH),
+    no(Some(Felix), "egressMinburst", Any, is_set, NO_BANDWIDTH),
+];
+
+const NO_BANDWIDTH: &str = "not supported: Felix does not limit bandwidth";
 
 const NO_HOST_PORT: &str = "not supported: no port of the host is forwarded to the workload";
 

@@ -156,9 +156,11 @@ fn chain(name: &str, hook: Option<Hook>) -> ChainMessage {
             Hook::GuardInput | Hook::Input | Hook::InputToHost | Hook::BudgetInput => {
                 InetHookNumber::LocalIn
             }
-            Hook::GuardForward | Hook::Forward | Hook::ForwardTo | Hook::BudgetForward => {
-                InetHookNumber::Forward
-            }
+            Hook::GuardForward
+            | Hook::MarkForward
+            | Hook::Forward
+            | Hook::ForwardTo
+            | Hook::BudgetForward => InetHookNumber::Forward,
             Hook::Output | Hook::TranslateOwnDestination => InetHookNumber::LocalOut,
             Hook::TranslateSource => InetHookNumber::PostRouting,
         };

@@ -12,8 +12,10 @@ use netlink_packet_netfilter::nftables::{
 };
 
 use super::stateful::{DYNAMIC_ADD, DYNAMIC_UPDATE, dynamic, fragment_header, next_hop, random};
+use super::statement;
 use crate::render::{
-    Action, ConnectionStates, End, Family, Is, Match, Rate, Rule, Seen, Side, TupleDirection, Verdict, local_name,
+    Action, ConnectionStates, End, Family, Is, Match, Rule, Seen, Side, TupleDirection, Verdict,
+    local_name,
 };
 
 const NF_DROP: u32 = 0;
@@ -64,15 +66,6 @@ const LOOKUP_INVERTED: u32 = 1;
 const LOG_PREFIX: u16 = 2;
 const LOG_LEVEL: u16 = 5;
 const LOG_INFO: u32 = 6;
-/// `NFTA_LIMIT_RATE`, `NFTA_LIMIT_UNIT`, `NFTA_LIMIT_BURST`, `NFTA_LIMIT_TYPE`, `NFTA_LIMIT_FLAGS`;
-/// `NFT_LIMIT_PKTS`, `NFT_LIMIT_F_INV`.
-const LIMIT_RATE: u16 = 1;
-const LIMIT_UNIT: u16 = 2;
-const LIMIT_BURST: u16 = 3;
-const LIMIT_TYPE: u16 = 4;
-const LIMIT_FLAGS: u16 = 5;
-const LIMIT_OF_PACKETS: u32 = 0;
-const LIMIT_INVERTED: u32 = 1;
 /// `NFTA_NAT_TYPE`, `NFTA_NAT_FAMILY`, `NFTA_NAT_REG_ADDR_MIN`, `NFTA_NAT_REG_PROTO_MIN`,
 /// `NFTA_NAT_REG_PROTO_MAX`, `NFTA_NAT_FLAGS`; `NFT_NAT_SNAT`, `NFT_NAT_DNAT`.
 const NAT_TYPE: u16 = 1;
@@ -126,6 +119,11 @@ fn of_action(action: &Action, asked: &mut Asked, expressions: &mut Vec<Expressio
                     number(LOG_LEVEL, LOG_INFO),
                 ],
             });
+        }
+        Action::ResetTcp => expressions.push(statement::reset_tcp()),
+        Action::Dscp(family, value) => {
+            asked.family(*family, expressions);
+            expressions.extend(statement::dscp(*family, *value));
         }
         Action::DestinationTo(address, port) => {
             expressions.push(load(Register::Reg1, &address.octets()));
@@ -415,7 +413,8 @@ impl Asked {
                 into.push(payload(TRANSPORT, offset, 1, Register::Reg1));
                 into.push(compare(operator(*is), &[*value]));
             }
-            Match::Rate(limit, is) => into.push(rate(*limit, *is)),
+            Match::Rate(limit, is) => into.push(statement::rate(*limit, *is)),
+            Match::ConnectionsOver(count) => into.push(statement::connections_over(*count)),
             _ => {}
         }
     }
@@ -524,25 +523,6 @@ fn translation(
     Expressions::Other {
         expression_type: "nat".into(),
         attributes,
-    }
-}
-
-/// Continues while packets are within a rate, or beyond it.
-fn rate(rate: Rate, is: Is) -> Expressions {
-    let wide = |attribute, value: u64| DefaultNla::new(attribute, value.to_be_bytes().into());
-    let flags = match is {
-        Is::Yes => 0,
-        Is::Not => LIMIT_INVERTED,
-    };
-    Expressions::Other {
-        expression_type: "limit".into(),
-        attributes: vec![
-            wide(LIMIT_RATE, rate.packets.into()),
-            wide(LIMIT_UNIT, rate.per.seconds()),
-            number(LIMIT_BURST, rate.burst),
-            number(LIMIT_TYPE, LIMIT_OF_PACKETS),
-            number(LIMIT_FLAGS, flags),
-        ],
     }
 }
 

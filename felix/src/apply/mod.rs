@@ -13,6 +13,7 @@ mod record;
 mod rules;
 mod solicited;
 mod stateful;
+mod statement;
 pub mod sysctl;
 
 pub use host::{HostError, LinuxHost};

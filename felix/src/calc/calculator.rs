@@ -22,7 +22,7 @@ use super::read::{self, Read, profile_key};
 use super::settings::{Settings, fault};
 use super::types::{Endpoint, ListName, Problem};
 use super::unsupported::unsupported;
-use crate::render::{Budgets, Compiled, Context, Control, Selected, SetId};
+use crate::render::{Budgets, Compiled, Control, Selected, SetId};
 
 /// The kinds of resource that Felix reads. The datastore is watched for no others, except for the
 /// ClusterInformation.
@@ -291,7 +291,7 @@ impl Calculator {
         };
         let (local, member, problem) = match read {
             Read::Absent => (None, None, None),
-            Read::Local(endpoint, member) => (Some(endpoint), Some(member), None),
+            Read::Local(endpoint, member) => (Some(*endpoint), Some(member), None),
             Read::Remote(member, problem) => (None, Some(member), problem),
             // As an endpoint of another host it stays unchanged.
             Read::Unreadable(problem) => {

@@ -127,12 +127,16 @@ impl<'c> Builder<'c> {
         let openstack = endpoint.id.orchestrator == OPENSTACK;
         self.take_floating(endpoint, openstack);
         self.take_spoofed(endpoint);
+        for field in &endpoint.idle_limits {
+            self.problem(field, "a burst has no effect without a packet rate");
+        }
         let rules = EndpointRules {
             addresses: endpoint.addresses.clone(),
             from: self.passage(endpoint, Direction::Egress),
             to: self.passage(endpoint, Direction::Ingress),
             encapsulation: std::mem::take(&mut self.encapsulation),
             openstack,
+            qos: endpoint.qos,
             spoofed: endpoint.spoofed.clone(),
             floating: endpoint.floating.clone(),
         };

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use calico_model::{
-    EndpointName, EndpointPort, Key, Kind, Metadata, Network, RawSpec, Resource, ResourceKey, Spec,
-    WorkloadEndpointSpec,
+    Dscp, EndpointName, EndpointPort, Key, Kind, Metadata, Network, QosControls, RawSpec, Resource,
+    ResourceKey, Spec, WorkloadEndpointSpec,
 };
 use ipnet::IpNet;
 use serde::Deserialize;
@@ -14,7 +14,8 @@ use serde_json::Value;
 
 use super::policy::Member;
 use super::types::{Endpoint, EndpointId, NamedPort, Problem, is_interface_name};
-use crate::limits::INTERFACE_PREFIXES_MAX;
+use crate::limits::{INTERFACE_PREFIXES_MAX, PACKET_BURST};
+use crate::render::{Limits, Period, Qos, Rate};
 
 /// Labels that endpoints have in addition to their stored ones.
 const NAMESPACE: &str = "projectcalico.org/namespace";
@@ -30,7 +31,7 @@ const NAMESPACE_PROFILE: &str = "kns.";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Read {
     /// One of this host, and its data for rules.
-    Local(Endpoint, Member),
+    Local(Box<Endpoint>, Member),
     /// One of another host, and the problem of its invalid addresses, which are left out.
     Remote(Member, Option<Problem>),
     /// One without addresses: as if it did not exist.
@@ -115,7 +116,18 @@ pub(super) fn endpoint(
     let spoofed = spec.allow_spoofed_source_prefixes.iter();
     let spoofed = spoofed.map(|net| net.0.trunc()).collect();
     let (id, resource) = id(resource_key, &name);
+    let limits = spec.qos_controls.unwrap_or_default();
+    if let Some((field, reason)) = limits.invalid() {
+        return Err(Problem::new(
+            key,
+            format!("spec.qosControls.{field}"),
+            reason,
+        ));
+    }
+    let (qos, idle_limits) = qos(&limits);
     let endpoint = Endpoint {
+        qos,
+        idle_limits,
         id,
         resource,
         addresses,
@@ -126,7 +138,38 @@ pub(super) fn endpoint(
         mac: spec.mac,
         profiles: spec.profiles,
     };
-    Ok(Read::Local(endpoint, member))
+    Ok(Read::Local(Box::new(endpoint), member))
+}
+
+/// Returns the limits of an endpoint's traffic, and the fields that have no effect without another
+/// one.
+fn qos(given: &QosControls) -> (Qos, Vec<&'static str>) {
+    let number = |value: u64| u32::try_from(value).ok().filter(|value| *value > 0);
+    let limits = |rate, burst, connections| Limits {
+        packets: number(rate).map(|packets| Rate {
+            packets,
+            per: Period::Second,
+            burst: number(burst).unwrap_or(PACKET_BURST),
+        }),
+        connections: number(connections),
+    };
+    let (ingress, egress) = (
+        (given.ingress_packet_rate, given.ingress_packet_burst),
+        (given.egress_packet_rate, given.egress_packet_burst),
+    );
+    let idle = [
+        ("spec.qosControls.ingressPacketBurst", ingress),
+        ("spec.qosControls.egressPacketBurst", egress),
+    ];
+    let idle = idle
+        .into_iter()
+        .filter(|(_, (rate, burst))| *rate == 0 && *burst > 0);
+    let qos = Qos {
+        ingress: limits(ingress.0, ingress.1, given.ingress_max_connections),
+        egress: limits(egress.0, egress.1, given.egress_max_connections),
+        dscp: given.dscp.as_ref().and_then(Dscp::value),
+    };
+    (qos, idle.map(|(field, _)| field).collect())
 }
 
 /// Parses the data for rules of a NetworkSet, GlobalNetworkSet or HostEndpoint with networks or

@@ -3,6 +3,7 @@ mod history;
 mod logs;
 mod network_sets;
 mod pools;
+mod qos;
 mod schema;
 mod services;
 mod unsupported;

@@ -7,6 +7,7 @@ use calico_model::{Kind, Mac, Severity};
 use ipnet::IpNet;
 
 use crate::limits::INTERFACE_NAME_OCTETS_MAX;
+use crate::render::Qos;
 
 /// The id of a workload endpoint within its host. Ordered as in Calico: of two endpoints with the
 /// same interface or address the lower one gets it.
@@ -51,6 +52,10 @@ pub struct Endpoint {
     pub floating: Vec<(IpAddr, IpAddr)>,
     /// Further source addresses that it may use.
     pub spoofed: Vec<IpNet>,
+    /// Limits of its traffic.
+    pub qos: Qos,
+    /// Fields of limits without effect.
+    pub(crate) idle_limits: Vec<&'static str>,
 }
 
 impl Endpoint {

@@ -54,6 +54,7 @@ impl World {
             profiles: vec![],
             floating: Vec::new(),
             spoofed: Vec::new(),
+            ..Endpoint::default()
         };
         let placement = Placement {
             endpoint,

@@ -11,6 +11,7 @@ use super::encapsulation;
 use super::guard::{self, Control};
 use super::openstack;
 use super::outgoing::{self, Pools};
+use super::qos::DSCP;
 use super::ruleset::{Chain, Key, Ruleset, Set, SetKind, Value};
 use super::translate::FLOATING;
 use crate::work;
@@ -134,6 +135,8 @@ pub(super) struct Used {
     pub(super) openstack: bool,
     /// Endpoints with further source addresses.
     pub(super) spoofed: bool,
+    /// Endpoints with a DSCP.
+    pub(super) dscp: bool,
     /// Floating addresses, by family.
     pub(super) floating: [bool; 2],
     /// Pools with `natOutgoing`, by family.
@@ -299,6 +302,7 @@ impl Assembly {
         let used = Used {
             openstack: self.sets.contains_key(openstack::INTERFACES),
             spoofed: self.sets.contains_key(SPOOFED),
+            dscp: self.sets.contains_key(DSCP),
             floating: FLOATING.map(|name| self.sets.contains_key(name)),
             outgoing: outgoing::FROM.map(|name| self.ruleset.sets.contains_key(name)),
         };

@@ -7,6 +7,7 @@
 //! guard-forward     ours in?  → workload-guard-…   control ports, of translated destinations
 //! guard-input       ours in?  → workload-guard-…   the same, and loopback addresses
 //! forward           ours in?  → dispatch-from      ─ map dispatch-from ─→ from-<interface>
+//! mark-dscp         input interface → dscp-<interface>   the DSCP of packets that leave the cluster
 //! forward-to        ours out? → dispatch-to        ─ map dispatch-to   ─→ to-<interface>
 //! input             ours in?  → workload-services  neighbor discovery, what OpenStack's host
 //!                                                  offers, dispatch-from
@@ -41,6 +42,7 @@ use super::encapsulation::{self, Encapsulation};
 use super::guard::{self, Budgets, Control};
 use super::openstack::{self, OpenStack};
 use super::outgoing::{self, Outgoing, Pools};
+use super::qos::{self, Limits, Qos};
 use super::ruleset::{
     Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Match, Rule, Ruleset, Set,
     SetKind, Side, Value, Verdict,
@@ -130,6 +132,8 @@ pub struct EndpointRules {
     pub from: Passage,
     /// Traffic to it (ingress in policy).
     pub to: Passage,
+    /// Limits of its traffic.
+    pub qos: Qos,
     /// The chains of rules that explicitly allow it encapsulation.
     pub encapsulation: Vec<String>,
     /// Whether it gets OpenStack's services from its host.
@@ -189,7 +193,7 @@ pub fn render(inputs: &RuleInputs) -> Ruleset {
 
 /// Returns the part of an endpoint, without the chains that its passages use.
 pub fn endpoint_part(interface: &str, endpoint: &EndpointRules) -> Part {
-    let (from, to) = (&endpoint.from, &endpoint.to);
+    let (from, to, limits) = (&endpoint.from, &endpoint.to, endpoint.qos);
     let (from_name, to_name) = (from_chain(interface), to_chain(interface));
     let key = || Key::Interface(interface.to_owned());
     let goto = |chain: &String| Some(Value::Verdict(Verdict::Goto(chain.clone())));
@@ -206,8 +210,8 @@ pub fn endpoint_part(interface: &str, endpoint: &EndpointRules) -> Part {
     }
     let mut part = Part {
         chains: [
-            (from_name, Arc::new(endpoint_chain(from, to))),
-            (to_name, Arc::new(endpoint_chain(to, from))),
+            (from_name, Arc::new(endpoint_chain(from, to, limits.egress))),
+            (to_name, Arc::new(endpoint_chain(to, from, limits.ingress))),
         ]
         .into(),
         sets: BTreeMap::new(),
@@ -217,6 +221,7 @@ pub fn endpoint_part(interface: &str, endpoint: &EndpointRules) -> Part {
         openstack::endpoint(interface, &mut part);
     }
     spoofed(interface, &endpoint.spoofed, &mut part);
+    qos::endpoint(interface, limits, &mut part);
     encapsulation::endpoint(interface, endpoint, &mut part);
     translate::endpoint(&endpoint.floating, &mut part);
     part
@@ -294,6 +299,9 @@ pub(super) fn base_chains(frame: &Frame, used: Used) -> BTreeMap<String, Chain> 
         chain(FROM_HOST, from_host(frame.police_host, openstack)),
     ]
     .into();
+    if used.dscp {
+        chains.extend([base("mark-dscp", Hook::MarkForward, qos::rules())]);
+    }
     chains.extend(guard::chains(frame, openstack));
     chains.extend(translate::chains(openstack, frame.outgoing, used));
     chains
@@ -483,15 +491,18 @@ const fn answers() -> Match {
 /// Returns the chain of one direction. Replies pass if any traffic can pass, in this direction or
 /// the other: rules decide about new connections, and an accepted connection is not cut off when
 /// they change. If no traffic can pass at all, earlier connections are cut off too.
-fn endpoint_chain(own: &Passage, other: &Passage) -> Chain {
+fn endpoint_chain(own: &Passage, other: &Passage, limits: Limits) -> Chain {
     let mut rules = Vec::new();
-    if !own.through.is_empty() || (!own.allowed && other.is_open()) {
+    let connections = limits.connection_rule().filter(|_| own.is_open());
+    rules.extend(limits.packet_rule());
+    if !own.through.is_empty() || (!own.allowed && other.is_open()) || connections.is_some() {
         rules.push(counted(vec![answers()], Verdict::Accept, "answers"));
     }
     if !own.through.is_empty() {
         let invalid = vec![Match::Connection(ConnectionStates::Invalid)];
         rules.push(counted(invalid, Verdict::Drop, "part of no connection"));
     }
+    rules.extend(connections);
     let through = own.through.iter();
     rules.extend(through.map(|chain| rule(Vec::new(), Verdict::Jump(chain.clone()))));
     let verdict = match own.allowed {

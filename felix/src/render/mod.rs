@@ -14,6 +14,7 @@ mod openstack;
 mod outgoing;
 mod owner;
 mod policy;
+mod qos;
 mod ruleset;
 mod selection;
 #[cfg(test)]
@@ -36,8 +37,10 @@ pub use names::SetId;
 pub use outgoing::{Outgoing, Pools};
 pub use owner::{Direction, Owner};
 pub use policy::{compile, tier_chain, tier_name};
+pub use qos::{Limits, Qos};
 pub use ruleset::{
-    Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Limit, Match, Period, Rate, Rule, Ruleset, Seen, Set, SetKind, Side, TupleDirection, Value, Verdict, local_name, IN_ARP,
+    Action, Chain, ConnectionStates, End, Family, Hook, IN_ARP, Is, Key, Limit, Match, Period,
+    Rate, Rule, Ruleset, Seen, Set, SetKind, Side, TupleDirection, Value, Verdict, local_name,
 };
 pub use selection::{Compiled, Context, NamedPorts, Selected, Unsupported, subjects};
 pub use text::{rule_text, table_text};

@@ -97,6 +97,8 @@ pub enum Hook {
     Input,
     /// Packets to the host itself: input of the host.
     InputToHost,
+    /// Packets through the host, before all filters: where their DSCP is set.
+    MarkForward,
     /// Packets through the host: egress of the workload.
     Forward,
     /// Packets through the host: ingress of the workload.
@@ -117,6 +119,7 @@ impl Hook {
             Self::Fragments => -450,
             Self::Prerouting => -300,
             Self::Guard => -299,
+            Self::MarkForward => -150,
             Self::TranslateDestination | Self::TranslateOwnDestination => -100,
             Self::TranslateSource => 100,
             Self::GuardInput | Self::GuardForward => -1,
@@ -235,6 +238,8 @@ pub enum Match {
     IcmpCode(Family, u8, Is),
     /// The packets that reach this condition are within this rate, or are beyond it.
     Rate(Rate, Is),
+    /// The open connections with packets that reach this condition are more than this number.
+    ConnectionsOver(u32),
 }
 
 /// A rate of packets.
@@ -390,6 +395,10 @@ pub enum Action {
     Lookup(Side, String),
     /// Write a line with this prefix to the kernel's log, with its level `info`, and continue.
     Log(String),
+    /// Drop a TCP packet and reset its connection.
+    ResetTcp,
+    /// Set the DSCP of a packet of the family, and continue.
+    Dscp(Family, u8),
     /// Translate the destination to this address and port.
     DestinationTo(Ipv4Addr, u16),
     /// Translate the destination to the address in a map for the destination.

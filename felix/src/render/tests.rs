@@ -32,6 +32,7 @@ fn endpoint(addresses: &[&str], from: bool, to: bool) -> EndpointRules {
             },
         ),
         encapsulation: Vec::new(),
+        qos: Qos::default(),
         openstack: false,
         spoofed: Vec::new(),
         floating: Vec::new(),
@@ -134,7 +135,8 @@ fn set_of(condition: &Match) -> Option<&String> {
 #[test]
 fn every_name_that_a_rule_uses_exists() {
     let mut inputs = inputs();
-    inputs.endpoints.get_mut("tap3").unwrap().openstack = true;
+    let tap3 = inputs.endpoints.get_mut("tap3").unwrap();
+    (tap3.openstack, tap3.qos.dscp) = (true, Some(46));
     inputs.frame.metadata = Some(([127, 0, 0, 1].into(), 8775));
     inputs.pools.all = vec![
         "10.65.0.0/16".parse().unwrap(),
@@ -165,6 +167,8 @@ fn every_name_that_a_rule_uses_exists() {
                 assert!(ruleset.sets.contains_key(map), "{map}");
             }
             Action::Log(_)
+            | Action::ResetTcp
+            | Action::Dscp(..)
             | Action::DestinationTo(..)
             | Action::Masquerade(_)
             | Action::SourceTo(..) => {}

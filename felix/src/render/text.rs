@@ -112,6 +112,7 @@ impl Display for Hook {
             Self::TranslateSource => ("postrouting", "srcnat"),
             Self::Input => ("input", "filter"),
             Self::InputToHost => ("input", "filter + 1"),
+            Self::MarkForward => ("forward", "mangle"),
             Self::Forward => ("forward", "filter"),
             Self::ForwardTo => ("forward", "filter + 1"),
             Self::Output => ("output", "filter"),
@@ -219,6 +220,7 @@ impl Display for Match {
                 write!(f, "iifname . ct {direction} {family} saddr @{set}")
             }
             Self::Connection(ConnectionStates::Invalid) => f.write_str("ct state invalid"),
+            Self::ConnectionsOver(count) => write!(f, "ct count over {count}"),
             Self::ReplyDirection => f.write_str("ct direction reply"),
             Self::InputKindIn(set) => write!(f, "meta iifkind @{set}"),
             Self::SourceElsewhere => f.write_str("fib saddr . iif oif missing"),
@@ -296,6 +298,11 @@ impl Display for Action {
             Self::Verdict(verdict) => verdict.fmt(f),
             Self::Lookup(side, map) => write!(f, "{side} vmap @{map}"),
             Self::Log(prefix) => write!(f, "log prefix \"{prefix}\" level info"),
+            Self::ResetTcp => f.write_str("reject with tcp reset"),
+            Self::Dscp(family, value) => match dscp_name(*value) {
+                Some(name) => write!(f, "{family} dscp set {name}"),
+                None => write!(f, "{family} dscp set {value:#04x}"),
+            },
             Self::DestinationTo(address, port) => write!(f, "dnat ip to {address}:{port}"),
             Self::DestinationBy(family, map) => {
                 write!(f, "dnat {family} to {family} daddr map @{map}")
@@ -398,6 +405,36 @@ const fn protocol_name(protocol: u8) -> Option<&'static str> {
         58 => "ipv6-icmp",
         132 => "sctp",
         136 => "udplite",
+        _ => return None,
+    })
+}
+
+/// Returns nft's name of a DSCP.
+const fn dscp_name(value: u8) -> Option<&'static str> {
+    Some(match value {
+        0 => "cs0",
+        1 => "lephb",
+        8 => "cs1",
+        16 => "cs2",
+        24 => "cs3",
+        32 => "cs4",
+        40 => "cs5",
+        48 => "cs6",
+        56 => "cs7",
+        10 => "af11",
+        12 => "af12",
+        14 => "af13",
+        18 => "af21",
+        20 => "af22",
+        22 => "af23",
+        26 => "af31",
+        28 => "af32",
+        30 => "af33",
+        34 => "af41",
+        36 => "af42",
+        38 => "af43",
+        44 => "va",
+        46 => "ef",
         _ => return None,
     })
 }

@@ -19,6 +19,7 @@ mod network_set;
 mod outgoing;
 mod packets;
 mod policy;
+mod qos;
 mod readback;
 mod reload;
 mod rules;

@@ -12,7 +12,7 @@ use serde_json::json;
 const SOON: Duration = Duration::from_secs(30);
 
 /// Creates the far end of the host's uplink: 10.0.0.1 and fd00::1, and more behind it.
-fn outside() -> Namespace {
+pub(crate) fn outside() -> Namespace {
     let outside = Namespace::new();
     outside.take("far", "eth0");
     for command in [

@@ -7,9 +7,9 @@ use calico_model::ServiceName;
 use cambric_felix::agent::Checked;
 use cambric_felix::apply::Rules;
 use cambric_felix::render::{
-    Context, Control, Direction, EndpointRules, Family, Frame, Key, LogSettings, Outgoing, Owner,
-    Passage, Period, Pools, Rate, RuleInputs, Ruleset, Selected, Set, SetKind, TCP, Touched,
-    changes, compile, creation, render, table_text, tier_chain, tier_name,
+    Context, Control, Direction, EndpointRules, Family, Frame, Key, Limits, LogSettings, Outgoing,
+    Owner, Passage, Period, Pools, Qos, Rate, RuleInputs, Ruleset, Selected, Set, SetKind, TCP,
+    Touched, changes, compile, creation, render, table_text, tier_chain, tier_name,
 };
 
 fn passage(allowed: bool) -> Passage {
@@ -29,6 +29,7 @@ fn ruleset(endpoints: &[(&str, &[&str], bool, bool)]) -> Ruleset {
                 .collect(),
             from: passage(*from),
             to: passage(*to),
+            qos: Qos::default(),
             encapsulation: Vec::new(),
             openstack: false,
             spoofed: Vec::new(),
@@ -203,6 +204,14 @@ fn our_own_text_is_taken_by_nft() {
     });
 }
 
+fn rate(packets: u32, burst: u32) -> Rate {
+    Rate {
+        packets,
+        per: Period::Second,
+        burst,
+    }
+}
+
 fn service(namespace: &str, name: &str) -> ServiceName {
     ServiceName {
         namespace: namespace.into(),
@@ -300,6 +309,17 @@ fn with_policies() -> Ruleset {
         addresses: vec!["10.65.0.1".parse().unwrap(), "fd65::1".parse().unwrap()],
         to: passages[0].clone(),
         from: std::mem::replace(&mut passages[1], passage(false)),
+        qos: Qos {
+            ingress: Limits {
+                packets: Some(rate(10_000, 20)),
+                connections: Some(7),
+            },
+            egress: Limits {
+                packets: Some(rate(1, 5)),
+                connections: Some(u32::MAX),
+            },
+            dscp: Some(46),
+        },
         encapsulation,
         openstack: true,
         spoofed: ["192.0.2.64/27", "fd99::/32"]

@@ -1,0 +1,101 @@
+//! Expressions that count, limit, reject or change packets.
+
+use netlink::expression::payload;
+use netlink::nftables::number;
+use netlink_packet_core::DefaultNla;
+use netlink_packet_netfilter::nftables::{
+    Bitwise, ChecksumFlags, ChecksumType, DataAttribute, Expressions, Payload, Register,
+};
+
+use crate::render::{Family, Is, Rate};
+
+/// `NFT_PAYLOAD_NETWORK_HEADER`.
+const NETWORK: u32 = 1;
+/// `NFTA_LIMIT_RATE`, `NFTA_LIMIT_UNIT`, `NFTA_LIMIT_BURST`, `NFTA_LIMIT_TYPE`, `NFTA_LIMIT_FLAGS`;
+/// `NFT_LIMIT_PKTS`, `NFT_LIMIT_F_INV`.
+const LIMIT_RATE: u16 = 1;
+const LIMIT_UNIT: u16 = 2;
+const LIMIT_BURST: u16 = 3;
+const LIMIT_TYPE: u16 = 4;
+const LIMIT_FLAGS: u16 = 5;
+const LIMIT_OF_PACKETS: u32 = 0;
+const LIMIT_INVERTED: u32 = 1;
+/// `NFTA_CONNLIMIT_COUNT`, `NFTA_CONNLIMIT_FLAGS`; `NFT_CONNLIMIT_F_INV`.
+const CONNECTIONS_COUNT: u16 = 1;
+const CONNECTIONS_FLAGS: u16 = 2;
+const CONNECTIONS_OVER: u32 = 1;
+/// `NFTA_REJECT_TYPE`; `NFT_REJECT_TCP_RST`.
+const REJECT_TYPE: u16 = 1;
+const REJECT_BY_RESET: u32 = 1;
+/// The place of the checksum in an IPv4 header.
+const IPV4_CHECKSUM: u32 = 10;
+
+/// Drops a TCP packet and resets its connection.
+pub(super) fn reset_tcp() -> Expressions {
+    Expressions::Other {
+        expression_type: "reject".into(),
+        attributes: vec![number(REJECT_TYPE, REJECT_BY_RESET)],
+    }
+}
+
+/// Continues if the connections with packets that came here are more than this number.
+pub(super) fn connections_over(count: u32) -> Expressions {
+    Expressions::Other {
+        expression_type: "connlimit".into(),
+        attributes: vec![
+            number(CONNECTIONS_COUNT, count),
+            number(CONNECTIONS_FLAGS, CONNECTIONS_OVER),
+        ],
+    }
+}
+
+/// Sets the DSCP, which is a part of the first two octets of a header (RFC 2474).
+pub(super) fn dscp(family: Family, value: u8) -> Vec<Expressions> {
+    let value = u16::from(value);
+    let (mask, bits, checksum) = match family {
+        Family::V4 => (
+            [0xff, 0x03],
+            value << 2,
+            (ChecksumType::Inet, IPV4_CHECKSUM),
+        ),
+        Family::V6 => ([0xf0, 0x3f], value << 6, (ChecksumType::None, 0)),
+    };
+    vec![
+        payload(NETWORK, 0, 2, Register::Reg1),
+        Expressions::Bitwise(vec![
+            Bitwise::SourceRegister(Register::Reg1),
+            Bitwise::DestinationRegister(Register::Reg1),
+            Bitwise::Length(2),
+            Bitwise::Mask(DataAttribute::Value(mask.into())),
+            Bitwise::Xor(DataAttribute::Value(bits.to_be_bytes().into())),
+        ]),
+        Expressions::Payload(vec![
+            Payload::SourceRegister(Register::Reg1),
+            Payload::Base(NETWORK),
+            Payload::Offset(0),
+            Payload::Len(2),
+            Payload::CsumType(checksum.0),
+            Payload::CsumOffset(checksum.1),
+            Payload::CsumFlags(ChecksumFlags::empty()),
+        ]),
+    ]
+}
+
+/// Continues while packets are within a rate, or beyond it.
+pub(super) fn rate(rate: Rate, is: Is) -> Expressions {
+    let wide = |attribute, value: u64| DefaultNla::new(attribute, value.to_be_bytes().into());
+    let flags = match is {
+        Is::Yes => 0,
+        Is::Not => LIMIT_INVERTED,
+    };
+    Expressions::Other {
+        expression_type: "limit".into(),
+        attributes: vec![
+            wide(LIMIT_RATE, rate.packets.into()),
+            wide(LIMIT_UNIT, rate.per.seconds()),
+            number(LIMIT_BURST, rate.burst),
+            number(LIMIT_TYPE, LIMIT_OF_PACKETS),
+            number(LIMIT_FLAGS, flags),
+        ],
+    }
+}
