@@ -59,6 +59,8 @@ const SETTINGS: Fields = settings! {
         "logActionRateLimit"
         "logActionRateLimitBurst"
         "logPrefix"
+        "disableConntrackInvalidCheck"
+        "iptablesNATOutgoingInterfaceFilter"
     in_part
         "vxlanEnabled"
         "no VXLAN device is made. true only turns on the check that VXLAN packets to the host come \
@@ -125,7 +127,6 @@ const SETTINGS: Fields = settings! {
         "deviceRouteProtocol"
         "deviceRouteSourceAddress"
         "deviceRouteSourceAddressIPv6"
-        "disableConntrackInvalidCheck"
         "endpointStatusPathPrefix"
         "failsafeInboundHostPorts"
         "failsafeOutboundHostPorts"
@@ -156,7 +157,6 @@ const SETTINGS: Fields = settings! {
         "iptablesLockProbeInterval"
         "iptablesMangleAllowAction"
         "iptablesMarkMask"
-        "iptablesNATOutgoingInterfaceFilter"
         "iptablesPostWriteCheckInterval"
         "iptablesRefreshInterval"
         "ipv4ElevatedRoutePriority"

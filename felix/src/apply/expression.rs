@@ -13,6 +13,7 @@ use netlink_packet_netfilter::nftables::{
 
 use super::stateful::{DYNAMIC_ADD, DYNAMIC_UPDATE, dynamic, fragment_header, next_hop, random};
 use super::statement;
+use crate::limits::INTERFACE_NAME_OCTETS_MAX;
 use crate::render::{
     Action, ConnectionStates, End, Family, Is, Match, Rule, Seen, Side, TupleDirection, Verdict,
     local_name,
@@ -233,6 +234,11 @@ impl Asked {
         match condition {
             Match::InterfacePrefix(side, prefix) => {
                 into.extend([interface(*side), equal(prefix.as_bytes())]);
+            }
+            Match::Interface(side, name) => {
+                let mut octets = name.as_bytes().to_vec();
+                octets.resize(INTERFACE_NAME_OCTETS_MAX + 1, 0);
+                into.extend([interface(*side), equal(&octets)]);
             }
             Match::InterfaceIn(side, set) => {
                 into.extend([interface(*side), lookup(local_name(set), None)]);

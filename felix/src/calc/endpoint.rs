@@ -137,6 +137,7 @@ impl<'c> Builder<'c> {
             encapsulation: std::mem::take(&mut self.encapsulation),
             openstack,
             qos: endpoint.qos,
+            takes_invalid: self.calculator.desired.settings.takes_invalid,
             spoofed: endpoint.spoofed.clone(),
             floating: endpoint.floating.clone(),
         };

@@ -118,7 +118,7 @@ impl Calculator {
             to_host: settings.to_host,
             police_host: self.police_host,
             metadata: settings.metadata,
-            outgoing: settings.outgoing,
+            outgoing: settings.outgoing.clone(),
             encapsulation: Encapsulation {
                 ipip: self.pools.use_ipip(),
                 vxlan: encapsulation.vxlan || self.pools.use_vxlan(),

@@ -10,8 +10,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::read::interface_prefixes;
+use super::types::is_interface_name;
 use crate::limits::{LOG_BURST, LOG_RATE_MAX};
-use crate::render::{Encapsulation, LogSettings, Outgoing, Period, Rate, ToHostAction, VXLAN_PORT};
+use crate::render::{
+    Encapsulation, LogSettings, Outgoing, Period, Rate, Through, ToHostAction, VXLAN_PORT,
+};
 
 /// Default interface prefixes.
 pub const INTERFACE_PREFIXES: [&str; 2] = ["cali", "tap"];
@@ -52,6 +55,8 @@ pub struct Settings {
     pub tunnel_sources: Vec<IpNet>,
     /// The lines of `Log` rules.
     pub log: LogSettings,
+    /// Whether policies also apply to packets that are part of no connection.
+    pub takes_invalid: bool,
 }
 
 impl Settings {
@@ -81,6 +86,7 @@ impl Settings {
             encapsulation: encapsulation(spec).unwrap_or_default(),
             tunnel_sources: tunnel_sources(spec).unwrap_or_default(),
             log: log(spec).unwrap_or_default(),
+            takes_invalid: takes_invalid(spec).unwrap_or_default(),
         }
     }
 
@@ -119,6 +125,9 @@ pub(crate) fn fault(spec: &FelixConfigurationSpec) -> Option<(&'static str, Stri
     }
     if let Err((field, reason)) = log(spec) {
         return Some((field, reason));
+    }
+    if let Err(reason) = takes_invalid(spec) {
+        return Some(("spec.disableConntrackInvalidCheck", reason));
     }
     if let Err(reason) = source_spoofing(spec) {
         return Some(("spec.workloadSourceSpoofing", reason));
@@ -159,7 +168,32 @@ fn outgoing(spec: &FelixConfigurationSpec) -> Result<Outgoing, (&'static str, St
         address,
         ports,
         spares_nodes: exclusions.map_err(|reason| (at, reason))?,
+        through: through(spec)
+            .map_err(|reason| ("spec.iptablesNATOutgoingInterfaceFilter", reason))?,
     })
+}
+
+/// Returns the outgoing interfaces of translated packets: a name, or `eth+` for a prefix.
+fn through(spec: &FelixConfigurationSpec) -> Result<Option<Through>, String> {
+    let text: String = field(spec, "iptablesNATOutgoingInterfaceFilter")?.unwrap_or_default();
+    let (name, is_prefix) = match text.strip_suffix('+') {
+        Some(prefix) => (prefix, true),
+        None => (text.as_str(), false),
+    };
+    match (name, is_prefix) {
+        // Every interface.
+        ("", _) => Ok(None),
+        _ if !is_interface_name(name) => Err(format!(
+            "'{text}' is neither the name of an interface nor a prefix of names such as eth+"
+        )),
+        (name, true) => Ok(Some(Through::Prefix(name.to_owned()))),
+        (name, false) => Ok(Some(Through::Named(name.to_owned()))),
+    }
+}
+
+fn takes_invalid(spec: &FelixConfigurationSpec) -> Result<bool, String> {
+    let found: Option<bool> = field(spec, "disableConntrackInvalidCheck")?;
+    Ok(found.unwrap_or_default())
 }
 
 /// Parses a field that the data model leaves unparsed; `None` if it is not set.

@@ -124,6 +124,8 @@ mod tests {
             ("FELIX_VXLANPORT", "8472"),
             ("FELIX_NATOUTGOINGEXCLUSIONS", "ippoolsandhostips"),
             ("FELIX_WORKLOADSOURCESPOOFING", "any"),
+            ("FELIX_DISABLECONNTRACKINVALIDCHECK", "true"),
+            ("FELIX_IPTABLESNATOUTGOINGINTERFACEFILTER", "eth+"),
             ("FELIX_LOGPREFIX", "%k %p"),
             ("FELIX_LOGACTIONRATELIMIT", "10/minute"),
             ("FELIX_LOGACTIONRATELIMITBURST", "20"),
@@ -140,7 +142,8 @@ mod tests {
                 "allowVXLANPacketsFromWorkloads":false,"vxlanPort":8472,
                 "natOutgoingExclusions":"IPPoolsAndHostIPs","workloadSourceSpoofing":"Any",
                 "logPrefix":"%k %p","logActionRateLimit":"10/minute",
-                "logActionRateLimitBurst":20,
+                "logActionRateLimitBurst":20,"disableConntrackInvalidCheck":true,
+                "iptablesNATOutgoingInterfaceFilter":"eth+",
                 "externalNodesList":["192.0.2.0/24","2001:db8::1"]}"#,
         );
         assert_eq!(environment.problems, Vec::<String>::new());
@@ -192,6 +195,11 @@ mod tests {
             ("FELIX_LOGPREFIX", "a\"", "'a\"' has characters other"),
             ("FELIX_LOGACTIONRATELIMIT", "10/s", "'10/s' is not a rate"),
             ("FELIX_LOGACTIONRATELIMITBURST", "x", "not a whole number"),
+            (
+                "FELIX_IPTABLESNATOUTGOINGINTERFACEFILTER",
+                "a b",
+                "'a b' is neither the name",
+            ),
             (
                 "FELIX_EXTERNALNODESCIDRLIST",
                 "192.0.2.0/24,x",

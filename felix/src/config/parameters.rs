@@ -39,7 +39,7 @@ const fn row(name: &'static str, field: &'static str, form: Form) -> Parameter {
     Parameter { name, field, form }
 }
 
-pub(super) const PARAMETERS: [Parameter; 22] = [
+pub(super) const PARAMETERS: [Parameter; 24] = [
     row(
         "AllowIPIPPacketsFromWorkloads",
         "allowIPIPPacketsFromWorkloads",
@@ -54,6 +54,11 @@ pub(super) const PARAMETERS: [Parameter; 22] = [
         "DefaultEndpointToHostAction",
         "defaultEndpointToHostAction",
         Form::Word(&["Drop", "Return", "Accept"]),
+    ),
+    row(
+        "DisableConntrackInvalidCheck",
+        "disableConntrackInvalidCheck",
+        Form::Bool,
     ),
     row(
         "EndpointReportingDelaySecs",
@@ -72,6 +77,11 @@ pub(super) const PARAMETERS: [Parameter; 22] = [
         Form::Word(&["Enabled", "Disabled"]),
     ),
     row("InterfacePrefix", "interfacePrefix", Form::Text),
+    row(
+        "IptablesNATOutgoingInterfaceFilter",
+        "iptablesNATOutgoingInterfaceFilter",
+        Form::Text,
+    ),
     row("Ipv6Support", "ipv6Support", Form::Bool),
     row("LogActionRateLimit", "logActionRateLimit", Form::Text),
     row(

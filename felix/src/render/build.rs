@@ -134,6 +134,8 @@ pub struct EndpointRules {
     pub to: Passage,
     /// Limits of its traffic.
     pub qos: Qos,
+    /// Policies also apply to packets that are part of no connection; otherwise they are dropped.
+    pub takes_invalid: bool,
     /// The chains of rules that explicitly allow it encapsulation.
     pub encapsulation: Vec<String>,
     /// Whether it gets OpenStack's services from its host.
@@ -196,6 +198,10 @@ pub fn endpoint_part(interface: &str, endpoint: &EndpointRules) -> Part {
     let (from, to, limits) = (&endpoint.from, &endpoint.to, endpoint.qos);
     let (from_name, to_name) = (from_chain(interface), to_chain(interface));
     let key = || Key::Interface(interface.to_owned());
+    let chain = |own, other, limits| {
+        let takes_invalid = endpoint.takes_invalid;
+        Arc::new(endpoint_chain(own, other, limits, takes_invalid))
+    };
     let goto = |chain: &String| Some(Value::Verdict(Verdict::Goto(chain.clone())));
     let mut elements = vec![
         (DISPATCH_FROM, key(), goto(&from_name)),
@@ -210,8 +216,8 @@ pub fn endpoint_part(interface: &str, endpoint: &EndpointRules) -> Part {
     }
     let mut part = Part {
         chains: [
-            (from_name, Arc::new(endpoint_chain(from, to, limits.egress))),
-            (to_name, Arc::new(endpoint_chain(to, from, limits.ingress))),
+            (from_name, chain(from, to, limits.egress)),
+            (to_name, chain(to, from, limits.ingress)),
         ]
         .into(),
         sets: BTreeMap::new(),
@@ -303,7 +309,7 @@ pub(super) fn base_chains(frame: &Frame, used: Used) -> BTreeMap<String, Chain> 
         chains.extend([base("mark-dscp", Hook::MarkForward, qos::rules())]);
     }
     chains.extend(guard::chains(frame, openstack));
-    chains.extend(translate::chains(openstack, frame.outgoing, used));
+    chains.extend(translate::chains(openstack, &frame.outgoing, used));
     chains
 }
 
@@ -491,14 +497,14 @@ const fn answers() -> Match {
 /// Returns the chain of one direction. Replies pass if any traffic can pass, in this direction or
 /// the other: rules decide about new connections, and an accepted connection is not cut off when
 /// they change. If no traffic can pass at all, earlier connections are cut off too.
-fn endpoint_chain(own: &Passage, other: &Passage, limits: Limits) -> Chain {
+fn endpoint_chain(own: &Passage, other: &Passage, limits: Limits, takes_invalid: bool) -> Chain {
     let mut rules = Vec::new();
     let connections = limits.connection_rule().filter(|_| own.is_open());
     rules.extend(limits.packet_rule());
     if !own.through.is_empty() || (!own.allowed && other.is_open()) || connections.is_some() {
         rules.push(counted(vec![answers()], Verdict::Accept, "answers"));
     }
-    if !own.through.is_empty() {
+    if !own.through.is_empty() && !takes_invalid {
         let invalid = vec![Match::Connection(ConnectionStates::Invalid)];
         rules.push(counted(invalid, Verdict::Drop, "part of no connection"));
     }

@@ -34,7 +34,7 @@ pub use encapsulation::{Encapsulation, TUNNEL_DEVICES, VXLAN_PORT};
 pub use guard::{Budgets, Control, TCP};
 pub use log::LogSettings;
 pub use names::SetId;
-pub use outgoing::{Outgoing, Pools};
+pub use outgoing::{Outgoing, Pools, Through};
 pub use owner::{Direction, Owner};
 pub use policy::{compile, tier_chain, tier_name};
 pub use qos::{Limits, Qos};

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 
 use super::build::counted;
 use super::guard::NODES;
-use super::ruleset::{Action, End, Family, Is, Key, Match, Rule, Verdict};
+use super::ruleset::{Action, End, Family, Is, Key, Match, Rule, Side, Verdict};
 
 /// The sets of the ranges with source translation, by family, with Calico's names.
 pub(super) const FROM: [&str; 2] = ["cali40masq-ipam-pools", "cali60masq-ipam-pools"];
@@ -31,7 +31,7 @@ pub struct Pools {
 }
 
 /// Source translation for destinations outside all pools.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Outgoing {
     /// The source address; `None`, and for IPv6: that of the outgoing interface.
     pub address: Option<Ipv4Addr>,
@@ -39,6 +39,26 @@ pub struct Outgoing {
     pub ports: Option<(u16, u16)>,
     /// Packets to nodes are not translated either.
     pub spares_nodes: bool,
+    /// The only outgoing interfaces of translated packets; `None`: all.
+    pub through: Option<Through>,
+}
+
+/// Interfaces.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Through {
+    /// The interface with this name.
+    Named(String),
+    /// The interfaces with names that begin so.
+    Prefix(String),
+}
+
+impl Through {
+    fn condition(&self) -> Match {
+        match self {
+            Self::Named(name) => Match::Interface(Side::Output, name.clone()),
+            Self::Prefix(prefix) => Match::InterfacePrefix(Side::Output, prefix.clone()),
+        }
+    }
 }
 
 /// Returns the sets, each with its ranges.
@@ -61,7 +81,7 @@ fn ranges(given: &[IpNet], family: Family) -> BTreeSet<Key> {
 }
 
 /// Returns the rules, for the families with ranges to translate.
-pub(super) fn rules(outgoing: Outgoing, used: [bool; 2]) -> Vec<Rule> {
+pub(super) fn rules(outgoing: &Outgoing, used: [bool; 2]) -> Vec<Rule> {
     let mut rules = Vec::new();
     let families = Family::ALL.into_iter().zip(FROM).zip(INSIDE).zip(NODES);
     let families = families.zip(used).filter(|(_, used)| *used);
@@ -73,6 +93,7 @@ pub(super) fn rules(outgoing: Outgoing, used: [bool; 2]) -> Vec<Rule> {
             ];
             let nodes = Match::InSet(End::Destination, family, nodes.into(), Is::Not);
             matches.extend(outgoing.spares_nodes.then_some(nodes));
+            matches.extend(outgoing.through.as_ref().map(Through::condition));
             matches.extend(protocol.map(|protocol| Match::Protocol(protocol, Is::Yes)));
             matches
         };

@@ -165,6 +165,8 @@ pub enum Side {
 pub enum Match {
     /// The interface's name has this prefix (`iifname "cali*"`).
     InterfacePrefix(Side, String),
+    /// The interface has this name.
+    Interface(Side, String),
     /// The interface's name is in a set.
     InterfaceIn(Side, String),
     /// The pair of input interface and IPv4 source address is in a set.

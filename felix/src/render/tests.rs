@@ -33,6 +33,7 @@ fn endpoint(addresses: &[&str], from: bool, to: bool) -> EndpointRules {
         ),
         encapsulation: Vec::new(),
         qos: Qos::default(),
+        takes_invalid: false,
         openstack: false,
         spoofed: Vec::new(),
         floating: Vec::new(),

@@ -170,6 +170,7 @@ impl Display for Match {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::InterfacePrefix(side, prefix) => write!(f, "{side} \"{prefix}*\""),
+            Self::Interface(side, name) => write!(f, "{side} \"{name}\""),
             Self::InterfaceIn(side, set) => write!(f, "{side} @{}", local_name(set)),
             Self::SourceIpv4In(set) => write!(f, "iifname . ip saddr @{set}"),
             Self::SourceIpv6In(set) => write!(f, "iifname . ip6 saddr @{set}"),

@@ -24,7 +24,7 @@ const TO_ITSELF: [&str; 2] = ["floating-to-itself-ipv4", "floating-to-itself-ipv
 /// Returns the chains, if there is anything to translate.
 pub(super) fn chains(
     openstack: OpenStack,
-    outgoing: Outgoing,
+    outgoing: &Outgoing,
     used: Used,
 ) -> BTreeMap<String, Chain> {
     let by = |names: [&'static str; 2], action: fn(Family, String) -> Action| {

@@ -13,6 +13,7 @@ mod guard;
 mod host_traffic;
 mod icmp_errors;
 mod impersonation;
+mod invalid;
 mod logs;
 mod named_ports;
 mod network_set;

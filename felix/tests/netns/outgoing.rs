@@ -174,5 +174,17 @@ fn packets_to_nodes_keep_their_source_if_configured() {
         assert!(pings_as(&one, &outside, "10.0.0.1", "10.65.0.1"));
         assert!(pings_as(&one, &outside, "fd00::1", "fd65::1"));
         assert!(pings_as(&one, &outside, "10.0.0.2", "10.0.0.11"), "no node");
+
+        // Only at the interfaces of the filter.
+        for (filter, listed, source) in [
+            ("eth+", "oifname \"eth*\"", "10.65.0.1"),
+            ("upl+", "oifname \"upl*\"", "10.0.0.11"),
+            ("uplink0", "oifname \"uplink0\"", "10.65.0.1"),
+            ("uplink", "oifname \"uplink\"", "10.0.0.11"),
+        ] {
+            host.configure(&json!({ "iptablesNATOutgoingInterfaceFilter": filter }));
+            wait_for(&host, listed);
+            assert!(pings_as(&one, &outside, "10.0.0.2", source), "{filter}");
+        }
     });
 }

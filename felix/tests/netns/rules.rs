@@ -9,7 +9,7 @@ use cambric_felix::apply::Rules;
 use cambric_felix::render::{
     Context, Control, Direction, EndpointRules, Family, Frame, Key, Limits, LogSettings, Outgoing,
     Owner, Passage, Period, Pools, Qos, Rate, RuleInputs, Ruleset, Selected, Set, SetKind, TCP,
-    Touched, changes, compile, creation, render, table_text, tier_chain, tier_name,
+    Through, Touched, changes, compile, creation, render, table_text, tier_chain, tier_name,
 };
 
 fn passage(allowed: bool) -> Passage {
@@ -30,6 +30,7 @@ fn ruleset(endpoints: &[(&str, &[&str], bool, bool)]) -> Ruleset {
             from: passage(*from),
             to: passage(*to),
             qos: Qos::default(),
+            takes_invalid: false,
             encapsulation: Vec::new(),
             openstack: false,
             spoofed: Vec::new(),
@@ -320,6 +321,7 @@ fn with_policies() -> Ruleset {
             },
             dscp: Some(46),
         },
+        takes_invalid: false,
         encapsulation,
         openstack: true,
         spoofed: ["192.0.2.64/27", "fd99::/32"]
@@ -382,29 +384,33 @@ fn with_pools(pools: &[(&str, bool)], outgoing: Outgoing) -> Ruleset {
 fn pools_come_go_and_change_in_place() {
     lab("pools_come_go_and_change_in_place", || {
         let mut rules = Keeper::open();
-        let plain = Outgoing::default();
+        let plain = Outgoing::default;
         let address = Some([192, 0, 2, 7].into());
         let of = |address, ports| Outgoing {
             address,
             ports,
             spares_nodes: ports.is_some(),
+            through: ports.map(|(first, last)| match first == last {
+                true => Through::Named("eth0".into()),
+                false => Through::Prefix("eth".into()),
+            }),
         };
         let hidden: &[(&str, bool)] = &[("10.65.0.0/16", true), ("fd65::/48", true)];
         for (pools, outgoing) in [
-            (hidden, plain),
+            (hidden, plain()),
             (hidden, of(address, None)),
             (hidden, of(address, Some((4000, 4099)))),
             (hidden, of(None, Some((4000, 65535)))),
             (hidden, of(None, Some((4000, 4000)))),
             // Adjacent ranges, nested ranges, from the first possible address to the last.
-            (&[("10.0.1.0/24", true), ("10.0.2.0/23", false)], plain),
+            (&[("10.0.1.0/24", true), ("10.0.2.0/23", false)], plain()),
             (
                 &[
                     ("10.0.1.0/24", true),
                     ("10.0.2.0/23", true),
                     ("10.0.4.0/24", false),
                 ],
-                plain,
+                plain(),
             ),
             (
                 &[
@@ -412,23 +418,23 @@ fn pools_come_go_and_change_in_place() {
                     ("10.0.4.7/32", true),
                     ("10.0.4.8/32", false),
                 ],
-                plain,
+                plain(),
             ),
-            (&[("10.0.0.0/8", false), ("10.0.4.0/24", true)], plain),
+            (&[("10.0.0.0/8", false), ("10.0.4.0/24", true)], plain()),
             (
                 &[
                     ("0.0.0.0/1", true),
                     ("255.255.255.255/32", true),
                     ("::/0", true),
                 ],
-                plain,
+                plain(),
             ),
-            (&[("0.0.0.0/0", true), ("ff00::/8", true)], plain),
-            (&[("10.65.0.0/17", true)], plain),
-            (&[("10.65.0.0/17", true), ("10.65.128.0/17", true)], plain),
-            (&[("10.65.128.0/17", true)], plain),
-            (&[("10.65.128.0/17", false)], plain),
-            (hidden, plain),
+            (&[("0.0.0.0/0", true), ("ff00::/8", true)], plain()),
+            (&[("10.65.0.0/17", true)], plain()),
+            (&[("10.65.0.0/17", true), ("10.65.128.0/17", true)], plain()),
+            (&[("10.65.128.0/17", true)], plain()),
+            (&[("10.65.128.0/17", false)], plain()),
+            (hidden, plain()),
         ] {
             let wanted = with_pools(pools, outgoing);
             apply(&mut rules, &wanted);

@@ -105,6 +105,59 @@ fn spoofed_sources_need_their_setting() {
 }
 
 #[test]
+fn outgoing_interface_is_a_name_or_a_prefix() {
+    use crate::render::Through;
+
+    let mut calculator = calculator_of(&[]);
+    let name = key("felixconfigurations", "default");
+    for (filter, is_valid, expected) in [
+        ("eth0", true, Some(Through::Named("eth0".into()))),
+        ("a/b", false, Some(Through::Named("eth0".into()))),
+        (
+            "abcdefghijklmnop",
+            false,
+            Some(Through::Named("eth0".into())),
+        ),
+        ("eth+", true, Some(Through::Prefix("eth".into()))),
+        ("eth0,eth1", false, Some(Through::Prefix("eth".into()))),
+        ("+", true, None),
+        ("", true, None),
+    ] {
+        let spec = json!({"spec": {"iptablesNATOutgoingInterfaceFilter": filter}});
+        let fault = change(&mut calculator, &name, Some(&spec));
+        assert_eq!(fault.is_none(), is_valid, "{filter} {fault:?}");
+        let settings = calculator.recomputed().settings;
+        assert_eq!(settings.outgoing.through, expected, "{filter}");
+    }
+}
+
+#[test]
+fn check_of_connections_can_be_disabled() {
+    let policy = json!({"spec": {"ingress": [{"action": "Allow"}]}});
+    let mut calculator = calculator_of(&[
+        (endpoint_key("a"), open("a", "cali1", &["10.65.0.1/32"])),
+        (key("globalnetworkpolicies", "p"), policy),
+    ]);
+    let name = key("felixconfigurations", "default");
+    for (value, is_valid, checks) in [
+        (json!(null), true, true),
+        (json!(true), true, false),
+        (json!("yes"), false, false),
+        (json!(false), true, true),
+    ] {
+        let spec = json!({"spec": {"disableConntrackInvalidCheck": value}});
+        let fault = change(&mut calculator, &name, Some(&spec));
+        assert_eq!(fault.is_none(), is_valid, "{fault:?}");
+        let desired = calculator.recomputed();
+        let rules = &desired.rules().chains["to-cali1"].rules;
+        let found = rules
+            .iter()
+            .any(|rule| rule_text(rule).contains("ct state invalid"));
+        assert_eq!(found, checks, "{value}");
+    }
+}
+
+#[test]
 fn invalid_outgoing_exclusion_is_reported() {
     let mut calculator = calculator_of(&[]);
     let name = key("felixconfigurations", "default");
