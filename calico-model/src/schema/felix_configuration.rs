@@ -60,6 +60,7 @@ const SETTINGS: Fields = settings! {
         "logActionRateLimitBurst"
         "logPrefix"
         "disableConntrackInvalidCheck"
+        "serviceLoopPrevention"
         "iptablesNATOutgoingInterfaceFilter"
     in_part
         "vxlanEnabled"
@@ -205,7 +206,6 @@ const SETTINGS: Fields = settings! {
         "routeSyncDisabled"
         "routeTableRange"
         "routeTableRanges"
-        "serviceLoopPrevention"
         "sidecarAccelerationEnabled"
         "usageReportingEnabled"
         "usageReportingInitialDelay"

@@ -160,6 +160,7 @@ fn chain(name: &str, hook: Option<Hook>) -> ChainMessage {
             | Hook::MarkForward
             | Hook::Forward
             | Hook::ForwardTo
+            | Hook::ForwardLast
             | Hook::BudgetForward => InetHookNumber::Forward,
             Hook::Output | Hook::TranslateOwnDestination => InetHookNumber::LocalOut,
             Hook::TranslateSource => InetHookNumber::PostRouting,

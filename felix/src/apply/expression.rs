@@ -121,6 +121,7 @@ fn of_action(action: &Action, asked: &mut Asked, expressions: &mut Vec<Expressio
                 ],
             });
         }
+        Action::Reject => expressions.push(statement::reject()),
         Action::ResetTcp => expressions.push(statement::reset_tcp()),
         Action::Dscp(family, value) => {
             asked.family(*family, expressions);

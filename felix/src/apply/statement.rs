@@ -24,11 +24,24 @@ const LIMIT_INVERTED: u32 = 1;
 const CONNECTIONS_COUNT: u16 = 1;
 const CONNECTIONS_FLAGS: u16 = 2;
 const CONNECTIONS_OVER: u32 = 1;
-/// `NFTA_REJECT_TYPE`; `NFT_REJECT_TCP_RST`.
+/// `NFTA_REJECT_TYPE`, `NFTA_REJECT_ICMP_CODE`; `NFT_REJECT_TCP_RST`, `NFT_REJECT_ICMPX_UNREACH`,
+/// `NFT_REJECT_ICMPX_PORT_UNREACH`.
 const REJECT_TYPE: u16 = 1;
+const REJECT_CODE: u16 = 2;
 const REJECT_BY_RESET: u32 = 1;
+const REJECT_BY_ERROR: u32 = 2;
+const PORT_UNREACHABLE: u8 = 1;
 /// The place of the checksum in an IPv4 header.
 const IPV4_CHECKSUM: u32 = 10;
+
+/// Drops a packet and answers with an ICMP error of its family: port unreachable.
+pub(super) fn reject() -> Expressions {
+    let code = DefaultNla::new(REJECT_CODE, vec![PORT_UNREACHABLE]);
+    Expressions::Other {
+        expression_type: "reject".into(),
+        attributes: vec![number(REJECT_TYPE, REJECT_BY_ERROR), code],
+    }
+}
 
 /// Drops a TCP packet and resets its connection.
 pub(super) fn reset_tcp() -> Expressions {

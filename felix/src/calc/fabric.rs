@@ -26,6 +26,8 @@ pub struct BgpPorts {
 pub(super) struct Fabric {
     nodes: BTreeMap<String, BTreeSet<IpAddr>>,
     ports: BTreeMap<String, u16>,
+    /// Ranges of services.
+    services: BTreeMap<String, Vec<IpNet>>,
     peers: BTreeMap<String, (IpAddr, u16)>,
     reflectors: BTreeMap<String, BTreeSet<(IpAddr, u16)>>,
     datastore: BTreeSet<SocketAddr>,
@@ -50,7 +52,14 @@ impl Fabric {
     ) -> bool {
         let is_read = name == "default" || name.starts_with("node.");
         let port = spec.filter(|_| is_read).and_then(|spec| spec.listen_port);
-        put(&mut self.ports, key, port)
+        let services = spec.filter(|_| name == "default").map(services);
+        let is_other = put(&mut self.services, key, services);
+        put(&mut self.ports, key, port) || is_other
+    }
+
+    /// Returns the ranges of services.
+    pub(super) fn service_ranges(&self) -> Vec<IpNet> {
+        self.services.values().flatten().copied().collect()
     }
 
     /// Records a BGP peer. The default of its port is the port of BGP.
@@ -142,6 +151,19 @@ fn put<T: PartialEq>(all: &mut BTreeMap<String, T>, key: &str, value: Option<T>)
         None => all.remove(key),
     };
     true
+}
+
+/// Returns the ranges of services.
+fn services(spec: &BgpConfigurationSpec) -> Vec<IpNet> {
+    let all = [
+        &spec.service_cluster_ips,
+        &spec.service_external_ips,
+        &spec.service_load_balancer_ips,
+    ];
+    all.into_iter()
+        .flatten()
+        .map(|block| block.cidr.0.trunc())
+        .collect()
 }
 
 /// Returns every address of a node: of BGP, of its tunnels, and those detected on it.

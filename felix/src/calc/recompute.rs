@@ -39,6 +39,8 @@ impl Calculator {
             let sources = self.desired.settings.tunnel_sources.clone();
             self.desired.control = self.fabric.control(sources);
             self.desired.rules.set_control(&self.desired.control);
+            let services = self.fabric.service_ranges();
+            self.desired.rules.set_service_ranges(&services);
         }
         let mut due: BTreeSet<Order> = BTreeSet::new();
         for key in &news.endpoints {
@@ -125,6 +127,7 @@ impl Calculator {
                 ..encapsulation
             },
             budgets: self.budgets,
+            service_loops: settings.service_loops,
         };
         self.desired.rules.set_frame(frame);
     }

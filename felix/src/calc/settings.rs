@@ -13,7 +13,8 @@ use super::read::interface_prefixes;
 use super::types::is_interface_name;
 use crate::limits::{LOG_BURST, LOG_RATE_MAX};
 use crate::render::{
-    Encapsulation, LogSettings, Outgoing, Period, Rate, Through, ToHostAction, VXLAN_PORT,
+    Encapsulation, LogSettings, LoopPrevention, Outgoing, Period, Rate, Through, ToHostAction,
+    VXLAN_PORT,
 };
 
 /// Default interface prefixes.
@@ -57,6 +58,8 @@ pub struct Settings {
     pub log: LogSettings,
     /// Whether policies also apply to packets that are part of no connection.
     pub takes_invalid: bool,
+    /// The action for packets to services that are not translated.
+    pub service_loops: LoopPrevention,
 }
 
 impl Settings {
@@ -87,6 +90,7 @@ impl Settings {
             tunnel_sources: tunnel_sources(spec).unwrap_or_default(),
             log: log(spec).unwrap_or_default(),
             takes_invalid: takes_invalid(spec).unwrap_or_default(),
+            service_loops: service_loops(spec).unwrap_or_default(),
         }
     }
 
@@ -125,6 +129,9 @@ pub(crate) fn fault(spec: &FelixConfigurationSpec) -> Option<(&'static str, Stri
     }
     if let Err((field, reason)) = log(spec) {
         return Some((field, reason));
+    }
+    if let Err(reason) = service_loops(spec) {
+        return Some(("spec.serviceLoopPrevention", reason));
     }
     if let Err(reason) = takes_invalid(spec) {
         return Some(("spec.disableConntrackInvalidCheck", reason));
@@ -189,6 +196,22 @@ fn through(spec: &FelixConfigurationSpec) -> Result<Option<Through>, String> {
         (name, true) => Ok(Some(Through::Prefix(name.to_owned()))),
         (name, false) => Ok(Some(Through::Named(name.to_owned()))),
     }
+}
+
+fn service_loops(spec: &FelixConfigurationSpec) -> Result<LoopPrevention, String> {
+    let text: String = field(spec, "serviceLoopPrevention")?.unwrap_or_default();
+    let all = [
+        ("", LoopPrevention::Drop),
+        ("drop", LoopPrevention::Drop),
+        ("reject", LoopPrevention::Reject),
+        ("disabled", LoopPrevention::Disabled),
+    ];
+    let known = all
+        .into_iter()
+        .find(|(word, _)| word.eq_ignore_ascii_case(&text));
+    known
+        .map(|(_, prevention)| prevention)
+        .ok_or_else(|| format!("'{text}' is not Drop, Reject or Disabled"))
 }
 
 fn takes_invalid(spec: &FelixConfigurationSpec) -> Result<bool, String> {

@@ -126,6 +126,7 @@ mod tests {
             ("FELIX_WORKLOADSOURCESPOOFING", "any"),
             ("FELIX_DISABLECONNTRACKINVALIDCHECK", "true"),
             ("FELIX_IPTABLESNATOUTGOINGINTERFACEFILTER", "eth+"),
+            ("FELIX_SERVICELOOPPREVENTION", "reject"),
             ("FELIX_LOGPREFIX", "%k %p"),
             ("FELIX_LOGACTIONRATELIMIT", "10/minute"),
             ("FELIX_LOGACTIONRATELIMITBURST", "20"),
@@ -143,7 +144,7 @@ mod tests {
                 "natOutgoingExclusions":"IPPoolsAndHostIPs","workloadSourceSpoofing":"Any",
                 "logPrefix":"%k %p","logActionRateLimit":"10/minute",
                 "logActionRateLimitBurst":20,"disableConntrackInvalidCheck":true,
-                "iptablesNATOutgoingInterfaceFilter":"eth+",
+                "iptablesNATOutgoingInterfaceFilter":"eth+","serviceLoopPrevention":"Reject",
                 "externalNodesList":["192.0.2.0/24","2001:db8::1"]}"#,
         );
         assert_eq!(environment.problems, Vec::<String>::new());

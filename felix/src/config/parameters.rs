@@ -39,7 +39,7 @@ const fn row(name: &'static str, field: &'static str, form: Form) -> Parameter {
     Parameter { name, field, form }
 }
 
-pub(super) const PARAMETERS: [Parameter; 24] = [
+pub(super) const PARAMETERS: [Parameter; 25] = [
     row(
         "AllowIPIPPacketsFromWorkloads",
         "allowIPIPPacketsFromWorkloads",
@@ -102,6 +102,11 @@ pub(super) const PARAMETERS: [Parameter; 24] = [
     row("OpenstackRegion", "openstackRegion", Form::Text),
     row("ReportingIntervalSecs", "reportingInterval", Form::Seconds),
     row("ReportingTTLSecs", "reportingTTL", Form::Seconds),
+    row(
+        "ServiceLoopPrevention",
+        "serviceLoopPrevention",
+        Form::Word(&["Drop", "Reject", "Disabled"]),
+    ),
     row("VXLANPort", "vxlanPort", Form::Port),
     row(
         "WorkloadSourceSpoofing",

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fib_sync::Tunnel;
+use ipnet::IpNet;
 
 use super::build::{Frame, SPOOFED, base_chains, base_sets};
 use super::encapsulation;
@@ -13,6 +14,7 @@ use super::openstack;
 use super::outgoing::{self, Pools};
 use super::qos::DSCP;
 use super::ruleset::{Chain, Key, Ruleset, Set, SetKind, Value};
+use super::service_loops;
 use super::translate::FLOATING;
 use crate::work;
 
@@ -141,6 +143,8 @@ pub(super) struct Used {
     pub(super) floating: [bool; 2],
     /// Pools with `natOutgoing`, by family.
     pub(super) outgoing: [bool; 2],
+    /// Ranges of services, by family.
+    pub(super) service_ranges: [bool; 2],
 }
 
 impl Default for Assembly {
@@ -202,6 +206,18 @@ impl Assembly {
             }
             self.put_set(name, SetKind::Nets(family));
             self.put_keys(name, &ranges);
+        }
+    }
+
+    /// Sets the ranges of services.
+    pub(crate) fn set_service_ranges(&mut self, ranges: &[IpNet]) {
+        for (name, family, keys) in service_loops::sets(ranges) {
+            if keys.is_empty() {
+                self.remove_set(name);
+                continue;
+            }
+            self.put_set(name, SetKind::Nets(family));
+            self.put_keys(name, &keys);
         }
     }
 
@@ -305,6 +321,7 @@ impl Assembly {
             dscp: self.sets.contains_key(DSCP),
             floating: FLOATING.map(|name| self.sets.contains_key(name)),
             outgoing: outgoing::FROM.map(|name| self.ruleset.sets.contains_key(name)),
+            service_ranges: service_loops::RANGES.map(|name| self.ruleset.sets.contains_key(name)),
         };
         let from = (self.frame.clone(), used);
         if self.made_from.as_ref() == Some(&from) {

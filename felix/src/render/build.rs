@@ -9,6 +9,7 @@
 //! forward           ours in?  → dispatch-from      ─ map dispatch-from ─→ from-<interface>
 //! mark-dscp         input interface → dscp-<interface>   the DSCP of packets that leave the cluster
 //! forward-to        ours out? → dispatch-to        ─ map dispatch-to   ─→ to-<interface>
+//! service-loops                                    services without translation
 //! input             ours in?  → workload-services  neighbor discovery, what OpenStack's host
 //!                                                  offers, dispatch-from
 //! input-to-host     ours in?  → workload-to-host   the same, then the action for endpoint to host
@@ -47,6 +48,7 @@ use super::ruleset::{
     Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Match, Rule, Ruleset, Set,
     SetKind, Side, Value, Verdict,
 };
+use super::service_loops::{self, LoopPrevention};
 use super::translate;
 
 /// The name of the tables; their families are `inet` and `arp`.
@@ -92,6 +94,8 @@ pub struct RuleInputs {
     pub pools: Pools,
     /// The addresses and ports of the fabric itself.
     pub control: Control,
+    /// The ranges of services.
+    pub service_ranges: Vec<IpNet>,
     /// The tunnel devices of the host, by name.
     pub tunnels: BTreeMap<String, Tunnel>,
     /// Endpoints by interface name.
@@ -119,6 +123,8 @@ pub struct Frame {
     pub encapsulation: Encapsulation,
     /// The budgets of each workload.
     pub budgets: Budgets,
+    /// The action for packets to services that are not translated.
+    pub service_loops: LoopPrevention,
 }
 
 /// The part of one endpoint.
@@ -180,6 +186,7 @@ pub fn render(inputs: &RuleInputs) -> Ruleset {
     assembly.set_frame(inputs.frame.clone());
     assembly.set_pools(&inputs.pools);
     assembly.set_control(&inputs.control);
+    assembly.set_service_ranges(&inputs.service_ranges);
     assembly.set_tunnels(inputs.tunnels.clone());
     assembly.add(&Part {
         chains: inputs.chains.clone(),
@@ -307,6 +314,10 @@ pub(super) fn base_chains(frame: &Frame, used: Used) -> BTreeMap<String, Chain> 
     .into();
     if used.dscp {
         chains.extend([base("mark-dscp", Hook::MarkForward, qos::rules())]);
+    }
+    let loops = service_loops::rules(frame.service_loops, used.service_ranges);
+    if !loops.is_empty() {
+        chains.extend([base("service-loops", Hook::ForwardLast, loops)]);
     }
     chains.extend(guard::chains(frame, openstack));
     chains.extend(translate::chains(openstack, &frame.outgoing, used));

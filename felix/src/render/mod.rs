@@ -17,6 +17,7 @@ mod policy;
 mod qos;
 mod ruleset;
 mod selection;
+mod service_loops;
 #[cfg(test)]
 pub(crate) mod tests;
 mod text;
@@ -43,5 +44,6 @@ pub use ruleset::{
     Rate, Rule, Ruleset, Seen, Set, SetKind, Side, TupleDirection, Value, Verdict, local_name,
 };
 pub use selection::{Compiled, Context, NamedPorts, Selected, Unsupported, subjects};
+pub use service_loops::LoopPrevention;
 pub use text::{rule_text, table_text};
 pub use translate::floating;

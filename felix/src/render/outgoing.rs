@@ -74,7 +74,7 @@ pub(super) fn sets(pools: &Pools) -> Vec<(&'static str, Family, BTreeSet<Key>)> 
 }
 
 /// Returns the ranges of a family without overlaps, which the kernel would reject.
-fn ranges(given: &[IpNet], family: Family) -> BTreeSet<Key> {
+pub(super) fn ranges(given: &[IpNet], family: Family) -> BTreeSet<Key> {
     let own = given.iter().filter(|net| Family::of(net.addr()) == family);
     let own: Vec<IpNet> = own.map(IpNet::trunc).collect();
     IpNet::aggregate(&own).into_iter().map(Key::Net).collect()

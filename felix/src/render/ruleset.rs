@@ -103,6 +103,8 @@ pub enum Hook {
     Forward,
     /// Packets through the host: ingress of the workload.
     ForwardTo,
+    /// Packets through the host that both directions accept.
+    ForwardLast,
     /// Packets from the host itself.
     Output,
     /// Packets through the host that policies allow: the budgets of the workload.
@@ -125,7 +127,7 @@ impl Hook {
             Self::GuardInput | Self::GuardForward => -1,
             Self::Arp | Self::Input | Self::Forward | Self::Output => 0,
             Self::InputToHost | Self::ForwardTo => 1,
-            Self::BudgetForward | Self::BudgetInput => 2,
+            Self::BudgetForward | Self::BudgetInput | Self::ForwardLast => 2,
         }
     }
 
@@ -397,6 +399,8 @@ pub enum Action {
     Lookup(Side, String),
     /// Write a line with this prefix to the kernel's log, with its level `info`, and continue.
     Log(String),
+    /// Drop a packet and answer with an ICMP error: port unreachable.
+    Reject,
     /// Drop a TCP packet and reset its connection.
     ResetTcp,
     /// Set the DSCP of a packet of the family, and continue.

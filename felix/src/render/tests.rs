@@ -168,6 +168,7 @@ fn every_name_that_a_rule_uses_exists() {
                 assert!(ruleset.sets.contains_key(map), "{map}");
             }
             Action::Log(_)
+            | Action::Reject
             | Action::ResetTcp
             | Action::Dscp(..)
             | Action::DestinationTo(..)
@@ -428,6 +429,11 @@ prop_compose! {
                     connections: action,
                     next_hops_per_minute: 2 - action,
                     ..Budgets::default()
+                },
+                service_loops: match action {
+                    0 => LoopPrevention::Drop,
+                    1 => LoopPrevention::Reject,
+                    _ => LoopPrevention::Disabled,
                 },
             },
             endpoints,

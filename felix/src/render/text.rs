@@ -115,6 +115,7 @@ impl Display for Hook {
             Self::MarkForward => ("forward", "mangle"),
             Self::Forward => ("forward", "filter"),
             Self::ForwardTo => ("forward", "filter + 1"),
+            Self::ForwardLast => ("forward", "filter + 2"),
             Self::Output => ("output", "filter"),
         };
         let kind = if self.translates() { "nat" } else { "filter" };
@@ -299,6 +300,8 @@ impl Display for Action {
             Self::Verdict(verdict) => verdict.fmt(f),
             Self::Lookup(side, map) => write!(f, "{side} vmap @{map}"),
             Self::Log(prefix) => write!(f, "log prefix \"{prefix}\" level info"),
+            // `nft list` shows it as `reject`, which `nft -f` would limit to the family of the rule.
+            Self::Reject => f.write_str("reject with icmpx port-unreachable"),
             Self::ResetTcp => f.write_str("reject with tcp reset"),
             Self::Dscp(family, value) => match dscp_name(*value) {
                 Some(name) => write!(f, "{family} dscp set {name}"),

@@ -24,6 +24,7 @@ mod qos;
 mod readback;
 mod reload;
 mod rules;
+mod service_loops;
 mod services;
 mod spoofing;
 mod start;

@@ -187,3 +187,55 @@ fn ports_of_files_are_guarded_with_those_of_resources() {
     calculator.bgp_files(BgpPorts::default());
     assert_eq!(ports(&calculator.recomputed().control), [179]);
 }
+
+#[test]
+fn ranges_of_services_are_those_of_the_default_settings() {
+    let config = |name: &str| key("bgpconfigurations", name);
+    let spec = |cidr: &str| {
+        json!({"spec": {"serviceClusterIPs": [{ "cidr": cidr }],
+            "serviceLoadBalancerIPs": [{"cidr": "fd96::/64"}]}})
+    };
+    let mut calculator = calculator_of(&[
+        (config("default"), spec("10.96.0.0/16")),
+        (config("node.x"), spec("10.97.0.0/16")),
+    ]);
+    let settings = key("felixconfigurations", "default");
+    for (word, is_valid, expected) in [
+        ("", true, "counter drop"),
+        ("Reject", true, "counter reject with icmpx port-unreachable"),
+        (
+            "Sometimes",
+            false,
+            "counter reject with icmpx port-unreachable",
+        ),
+        ("disabled", true, ""),
+        ("Drop", true, "counter drop"),
+    ] {
+        let value = json!({"spec": {"serviceLoopPrevention": word}});
+        let fault = change(&mut calculator, &settings, Some(&value));
+        assert_eq!(fault.is_none(), is_valid, "{fault:?}");
+        let desired = calculator.recomputed();
+        let chain = desired.rules().chains.get("service-loops");
+        let rules = chain.iter().flat_map(|chain| &chain.rules);
+        let texts: Vec<String> = rules.map(rule_text).collect();
+        let expected: &[String] = &match expected {
+            "" => vec![],
+            action => [
+                "ip daddr @service-ranges-ipv4",
+                "ip6 daddr @service-ranges-ipv6",
+            ]
+            .map(|to| format!("{to} {action} comment \"service address without translation\""))
+            .into(),
+        };
+        assert_eq!(texts, expected, "{word}");
+        let ranges = ["service-ranges-ipv4", "service-ranges-ipv6"].map(|name| {
+            let keys = desired.rules().sets[name].elements.keys();
+            keys.map(ToString::to_string).collect::<Vec<_>>()
+        });
+        assert_eq!(ranges, [["10.96.0.0/16"], ["fd96::/64"]]);
+    }
+    change(&mut calculator, &config("default"), None);
+    let desired = calculator.recomputed();
+    assert!(!desired.rules().chains.contains_key("service-loops"));
+    assert!(!desired.rules().sets.contains_key("service-ranges-ipv4"));
+}
