@@ -61,6 +61,7 @@ const SETTINGS: Fields = settings! {
         "logPrefix"
         "disableConntrackInvalidCheck"
         "serviceLoopPrevention"
+        "nftablesFilterDenyAction"
         "iptablesNATOutgoingInterfaceFilter"
     in_part
         "vxlanEnabled"
@@ -179,7 +180,6 @@ const SETTINGS: Fields = settings! {
         "mtuIfacePattern"
         "netlinkTimeout"
         "nftablesFilterAllowAction"
-        "nftablesFilterDenyAction"
         "nftablesFlowTableDataIfacePattern"
         "nftablesFlowTableOffload"
         "nftablesMangleAllowAction"

@@ -16,6 +16,7 @@ impl Calculator {
     pub(super) fn context(&self) -> Context {
         Context {
             log: self.desired.settings.log.clone(),
+            denial: self.desired.settings.denial,
             services: Arc::clone(&self.services),
         }
     }
@@ -87,14 +88,9 @@ impl Calculator {
 
     /// Compiles all rules again that depend on the context.
     pub(super) fn recompile_all(&mut self) {
-        let policies = self.policies.iter();
-        let policies = policies.filter(|(_, policy)| policy.depends_on_context());
-        let profiles = self.profiles.iter();
-        let profiles = profiles.filter(|(_, profile)| profile.depends_on_context());
-        let lists = policies
-            .map(|(key, _)| ListName::Policy(key.clone()))
-            .chain(profiles.map(|(name, _)| ListName::Profile(name.clone())));
-        self.recompile(lists.collect());
+        let policies = self.policies.keys().cloned().map(ListName::Policy);
+        let profiles = self.profiles.keys().cloned().map(ListName::Profile);
+        self.recompile(policies.chain(profiles).collect());
     }
 
     fn recompile(&mut self, lists: BTreeSet<ListName>) {

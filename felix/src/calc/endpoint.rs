@@ -138,6 +138,7 @@ impl<'c> Builder<'c> {
             openstack,
             qos: endpoint.qos,
             takes_invalid: self.calculator.desired.settings.takes_invalid,
+            denial: self.calculator.desired.settings.denial,
             spoofed: endpoint.spoofed.clone(),
             floating: endpoint.floating.clone(),
         };

@@ -49,11 +49,6 @@ impl Profile {
         }
     }
 
-    /// Returns whether its chains depend on more than its stored value.
-    pub(super) fn depends_on_context(&self) -> bool {
-        self.chains().any(Compiled::depends_on_context)
-    }
-
     /// Returns the profile with its rules in this context.
     #[must_use]
     pub(super) fn within(mut self, context: &Context) -> Self {

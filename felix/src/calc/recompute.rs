@@ -19,12 +19,12 @@ impl Calculator {
     /// new calculator with the same values.
     pub fn recompute(&mut self) -> Recomputed {
         let news = std::mem::take(&mut self.news);
-        let log = self.desired.settings.log.clone();
+        let before = self.context();
         let mut recomputed = Recomputed {
             settings: news.settings && self.take_settings(),
             ..Recomputed::default()
         };
-        match log == self.desired.settings.log {
+        match before == self.context() {
             true => self.recompile_users_of(&news.services),
             false => self.recompile_all(),
         }

@@ -13,8 +13,8 @@ use super::read::interface_prefixes;
 use super::types::is_interface_name;
 use crate::limits::{LOG_BURST, LOG_RATE_MAX};
 use crate::render::{
-    Encapsulation, LogSettings, LoopPrevention, Outgoing, Period, Rate, Through, ToHostAction,
-    VXLAN_PORT,
+    Denial, Encapsulation, LogSettings, LoopPrevention, Outgoing, Period, Rate, Through,
+    ToHostAction, VXLAN_PORT,
 };
 
 /// Default interface prefixes.
@@ -60,6 +60,8 @@ pub struct Settings {
     pub takes_invalid: bool,
     /// The action for packets to services that are not translated.
     pub service_loops: LoopPrevention,
+    /// The action for packets that policies and profiles deny.
+    pub denial: Denial,
 }
 
 impl Settings {
@@ -91,6 +93,7 @@ impl Settings {
             log: log(spec).unwrap_or_default(),
             takes_invalid: takes_invalid(spec).unwrap_or_default(),
             service_loops: service_loops(spec).unwrap_or_default(),
+            denial: denial(spec).unwrap_or_default(),
         }
     }
 
@@ -129,6 +132,9 @@ pub(crate) fn fault(spec: &FelixConfigurationSpec) -> Option<(&'static str, Stri
     }
     if let Err((field, reason)) = log(spec) {
         return Some((field, reason));
+    }
+    if let Err(reason) = denial(spec) {
+        return Some(("spec.nftablesFilterDenyAction", reason));
     }
     if let Err(reason) = service_loops(spec) {
         return Some(("spec.serviceLoopPrevention", reason));
@@ -196,6 +202,14 @@ fn through(spec: &FelixConfigurationSpec) -> Result<Option<Through>, String> {
         (name, true) => Ok(Some(Through::Prefix(name.to_owned()))),
         (name, false) => Ok(Some(Through::Named(name.to_owned()))),
     }
+}
+
+fn denial(spec: &FelixConfigurationSpec) -> Result<Denial, String> {
+    let rejects = choice(spec, "nftablesFilterDenyAction", ["Drop", "Reject"])?;
+    Ok(match rejects {
+        true => Denial::Reject,
+        false => Denial::Drop,
+    })
 }
 
 fn service_loops(spec: &FelixConfigurationSpec) -> Result<LoopPrevention, String> {

@@ -1,3 +1,4 @@
+mod denial;
 mod fabric;
 mod history;
 mod logs;

@@ -127,6 +127,7 @@ mod tests {
             ("FELIX_DISABLECONNTRACKINVALIDCHECK", "true"),
             ("FELIX_IPTABLESNATOUTGOINGINTERFACEFILTER", "eth+"),
             ("FELIX_SERVICELOOPPREVENTION", "reject"),
+            ("FELIX_NFTABLESFILTERDENYACTION", "REJECT"),
             ("FELIX_LOGPREFIX", "%k %p"),
             ("FELIX_LOGACTIONRATELIMIT", "10/minute"),
             ("FELIX_LOGACTIONRATELIMITBURST", "20"),
@@ -145,6 +146,7 @@ mod tests {
                 "logPrefix":"%k %p","logActionRateLimit":"10/minute",
                 "logActionRateLimitBurst":20,"disableConntrackInvalidCheck":true,
                 "iptablesNATOutgoingInterfaceFilter":"eth+","serviceLoopPrevention":"Reject",
+                "nftablesFilterDenyAction":"Reject",
                 "externalNodesList":["192.0.2.0/24","2001:db8::1"]}"#,
         );
         assert_eq!(environment.problems, Vec::<String>::new());

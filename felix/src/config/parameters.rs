@@ -39,7 +39,7 @@ const fn row(name: &'static str, field: &'static str, form: Form) -> Parameter {
     Parameter { name, field, form }
 }
 
-pub(super) const PARAMETERS: [Parameter; 25] = [
+pub(super) const PARAMETERS: [Parameter; 26] = [
     row(
         "AllowIPIPPacketsFromWorkloads",
         "allowIPIPPacketsFromWorkloads",
@@ -99,6 +99,11 @@ pub(super) const PARAMETERS: [Parameter; 25] = [
         Form::Word(&["IPPoolsOnly", "IPPoolsAndHostIPs"]),
     ),
     row("NATPortRange", "natPortRange", Form::Text),
+    row(
+        "NftablesFilterDenyAction",
+        "nftablesFilterDenyAction",
+        Form::Word(&["Drop", "Reject"]),
+    ),
     row("OpenstackRegion", "openstackRegion", Form::Text),
     row("ReportingIntervalSecs", "reportingInterval", Form::Seconds),
     row("ReportingTTLSecs", "reportingTTL", Form::Seconds),

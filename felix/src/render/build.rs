@@ -45,7 +45,7 @@ use super::openstack::{self, OpenStack};
 use super::outgoing::{self, Outgoing, Pools};
 use super::qos::{self, Limits, Qos};
 use super::ruleset::{
-    Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Match, Rule, Ruleset, Set,
+    Action, Chain, ConnectionStates, Denial, End, Family, Hook, Is, Key, Match, Rule, Ruleset, Set,
     SetKind, Side, Value, Verdict,
 };
 use super::service_loops::{self, LoopPrevention};
@@ -142,6 +142,8 @@ pub struct EndpointRules {
     pub qos: Qos,
     /// Policies also apply to packets that are part of no connection; otherwise they are dropped.
     pub takes_invalid: bool,
+    /// The action for packets that no policy and no profile allows.
+    pub denial: Denial,
     /// The chains of rules that explicitly allow it encapsulation.
     pub encapsulation: Vec<String>,
     /// Whether it gets OpenStack's services from its host.
@@ -207,7 +209,8 @@ pub fn endpoint_part(interface: &str, endpoint: &EndpointRules) -> Part {
     let key = || Key::Interface(interface.to_owned());
     let chain = |own, other, limits| {
         let takes_invalid = endpoint.takes_invalid;
-        Arc::new(endpoint_chain(own, other, limits, takes_invalid))
+        let denial = endpoint.denial;
+        Arc::new(endpoint_chain(own, other, limits, takes_invalid, denial))
     };
     let goto = |chain: &String| Some(Value::Verdict(Verdict::Goto(chain.clone())));
     let mut elements = vec![
@@ -508,7 +511,13 @@ const fn answers() -> Match {
 /// Returns the chain of one direction. Replies pass if any traffic can pass, in this direction or
 /// the other: rules decide about new connections, and an accepted connection is not cut off when
 /// they change. If no traffic can pass at all, earlier connections are cut off too.
-fn endpoint_chain(own: &Passage, other: &Passage, limits: Limits, takes_invalid: bool) -> Chain {
+fn endpoint_chain(
+    own: &Passage,
+    other: &Passage,
+    limits: Limits,
+    takes_invalid: bool,
+    denial: Denial,
+) -> Chain {
     let mut rules = Vec::new();
     let connections = limits.connection_rule().filter(|_| own.is_open());
     rules.extend(limits.packet_rule());
@@ -522,11 +531,14 @@ fn endpoint_chain(own: &Passage, other: &Passage, limits: Limits, takes_invalid:
     rules.extend(connections);
     let through = own.through.iter();
     rules.extend(through.map(|chain| rule(Vec::new(), Verdict::Jump(chain.clone()))));
-    let verdict = match own.allowed {
-        true => Verdict::Accept,
-        false => Verdict::Drop,
+    let action = match own.allowed {
+        true => Action::Verdict(Verdict::Accept),
+        false => denial.action(),
     };
-    rules.push(counted(Vec::new(), verdict, own.reason.clone()));
+    rules.push(Rule {
+        action,
+        ..counted(Vec::new(), Verdict::Drop, own.reason.clone())
+    });
     Chain { hook: None, rules }
 }
 

@@ -151,7 +151,7 @@ fn has_all(held: &Ruleset, rule: &Rule) -> bool {
         Action::Verdict(Verdict::Jump(name) | Verdict::Goto(name)) => {
             held.chains.contains_key(name)
         }
-        Action::Verdict(_) | Action::Log(_) => true,
+        Action::Verdict(_) | Action::Log(_) | Action::Reject => true,
         _ => false,
     };
     has_target && rule.matches.iter().all(has_set)

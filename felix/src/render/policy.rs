@@ -10,7 +10,7 @@ use super::conditions::alternatives;
 use super::encapsulation;
 use super::names::{SetId, chain_name, short_hash};
 use super::owner::{Direction, Owner};
-use super::ruleset::{Action, Chain, Is, Match, Rule, Set, Verdict};
+use super::ruleset::{Action, Chain, Denial, Is, Match, Rule, Set, Verdict};
 use super::selection::{Compiled, Context, NamedPorts, Selected, Template, Unsupported, service};
 
 /// Compiles a chain of rules.
@@ -77,6 +77,7 @@ pub fn compile(
         hook: None,
         rules: chain,
     });
+    compiled.deny(context.denial);
     if direction == Direction::Egress {
         name_encapsulation(owner, rules, context, &mut compiled);
     }
@@ -117,13 +118,17 @@ impl Compiled {
             sets: BTreeMap::new(),
             encapsulation: None,
             unsupported: Vec::new(),
+            denial: Denial::Drop,
             template: None,
         }
     }
 
-    /// Returns whether the chain depends on more than the stored rules.
-    pub const fn depends_on_context(&self) -> bool {
-        self.template.is_some()
+    /// Sets the action of rules that deny.
+    fn deny(&mut self, denial: Denial) {
+        if self.denial != denial {
+            denial.apply(&mut Arc::make_mut(&mut self.chain).rules);
+            self.denial = denial;
+        }
     }
 
     /// Returns the services that the rules name.
@@ -132,9 +137,15 @@ impl Compiled {
         template.flat_map(|template| &template.services)
     }
 
-    /// Returns the same rules in another context; `None` if they do not depend on it.
+    /// Returns the same rules in another context; `None` if they are the same there.
     pub fn within(&self, context: &Context) -> Option<Self> {
-        let template = self.template.as_ref()?;
+        let Some(template) = &self.template else {
+            return (self.denial != context.denial).then(|| {
+                let mut other = self.clone();
+                other.deny(context.denial);
+                other
+            });
+        };
         let compiled = compile(
             template.direction,
             &template.owner,
@@ -156,7 +167,9 @@ impl Compiled {
     #[must_use]
     pub(crate) fn then_closed(mut self, reason: &str) -> Self {
         let rule = counted(Vec::new(), Verdict::Drop, comment(reason));
-        Arc::make_mut(&mut self.chain).rules.push(rule);
+        let action = self.denial.action();
+        let rules = &mut Arc::make_mut(&mut self.chain).rules;
+        rules.push(Rule { action, ..rule });
         if let Some(template) = &mut self.template {
             Arc::make_mut(template).closed = Some(reason.to_owned());
         }
@@ -218,7 +231,11 @@ pub fn tier_chain(tier: &str, denies: bool, policies: &[&Compiled]) -> Chain {
     }
     if denies {
         let words = comment(&format!("tier {tier}: no policy decides"));
-        rules.push(counted(Vec::new(), Verdict::Drop, words));
+        let denial = policies.first().map(|policy| policy.denial);
+        rules.push(Rule {
+            action: denial.unwrap_or_default().action(),
+            ..counted(Vec::new(), Verdict::Drop, words)
+        });
     }
     Chain { hook: None, rules }
 }

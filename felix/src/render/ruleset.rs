@@ -540,3 +540,32 @@ pub enum Key {
     /// A source and a destination address, of one family.
     AddressPair(IpAddr, IpAddr),
 }
+
+/// The action for denied packets (`nftablesFilterDenyAction`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Denial {
+    /// They are dropped.
+    #[default]
+    Drop,
+    /// They are rejected.
+    Reject,
+}
+
+impl Denial {
+    /// Returns the action.
+    pub(super) const fn action(self) -> Action {
+        match self {
+            Self::Drop => Action::Verdict(Verdict::Drop),
+            Self::Reject => Action::Reject,
+        }
+    }
+
+    /// Sets the action of all rules that deny.
+    pub(super) fn apply(self, rules: &mut [Rule]) {
+        for rule in rules {
+            if matches!(rule.action, Action::Verdict(Verdict::Drop) | Action::Reject) {
+                rule.action = self.action();
+            }
+        }
+    }
+}

@@ -9,7 +9,7 @@ use calico_model::{EntityRule, Rule as Stored, Selector, ServiceName};
 use super::log::LogSettings;
 use super::names::SetId;
 use super::owner::{Direction, Owner};
-use super::ruleset::{Chain, Set};
+use super::ruleset::{Chain, Denial, Set};
 
 const NAMESPACE: &str = "projectcalico.org/namespace";
 const SERVICE_ACCOUNT: &str = "projectcalico.org/serviceaccount";
@@ -78,6 +78,8 @@ pub struct Compiled {
     pub encapsulation: Option<(String, Arc<Chain>)>,
     /// Unsupported parts.
     pub unsupported: Vec<Unsupported>,
+    /// The action of its rules that deny.
+    pub(super) denial: Denial,
     /// The stored rules, if the chain depends on the context.
     pub(super) template: Option<Arc<Template>>,
 }
@@ -87,6 +89,8 @@ pub struct Compiled {
 pub struct Context {
     /// The settings of `Log` rules.
     pub log: LogSettings,
+    /// The action of rules that deny.
+    pub denial: Denial,
     /// The services with endpoints in the datastore.
     pub services: Arc<BTreeSet<ServiceName>>,
 }

@@ -34,6 +34,7 @@ fn endpoint(addresses: &[&str], from: bool, to: bool) -> EndpointRules {
         encapsulation: Vec::new(),
         qos: Qos::default(),
         takes_invalid: false,
+        denial: Denial::Drop,
         openstack: false,
         spoofed: Vec::new(),
         floating: Vec::new(),

@@ -7,6 +7,7 @@
 mod attacks;
 mod boot;
 mod budgets;
+mod denial;
 mod encapsulation;
 mod gateway;
 mod guard;

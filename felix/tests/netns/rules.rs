@@ -7,9 +7,10 @@ use calico_model::ServiceName;
 use cambric_felix::agent::Checked;
 use cambric_felix::apply::Rules;
 use cambric_felix::render::{
-    Context, Control, Direction, EndpointRules, Family, Frame, Key, Limits, LogSettings, Outgoing,
-    Owner, Passage, Period, Pools, Qos, Rate, RuleInputs, Ruleset, Selected, Set, SetKind, TCP,
-    Through, Touched, changes, compile, creation, render, table_text, tier_chain, tier_name,
+    Context, Control, Denial, Direction, EndpointRules, Family, Frame, Key, Limits, LogSettings,
+    Outgoing, Owner, Passage, Period, Pools, Qos, Rate, RuleInputs, Ruleset, Selected, Set,
+    SetKind, TCP, Through, Touched, changes, compile, creation, render, table_text, tier_chain,
+    tier_name,
 };
 
 fn passage(allowed: bool) -> Passage {
@@ -31,6 +32,7 @@ fn ruleset(endpoints: &[(&str, &[&str], bool, bool)]) -> Ruleset {
             to: passage(*to),
             qos: Qos::default(),
             takes_invalid: false,
+            denial: Denial::Drop,
             encapsulation: Vec::new(),
             openstack: false,
             spoofed: Vec::new(),
@@ -271,6 +273,7 @@ fn with_policies() -> Ruleset {
                 burst: 20,
             }),
         },
+        denial: Denial::Reject,
         services: Arc::new([service("ns", "db"), service("other", "web")].into()),
     };
     let mut passages = [Direction::Ingress, Direction::Egress].map(|direction| {
@@ -322,6 +325,7 @@ fn with_policies() -> Ruleset {
             dscp: Some(46),
         },
         takes_invalid: false,
+        denial: Denial::Reject,
         encapsulation,
         openstack: true,
         spoofed: ["192.0.2.64/27", "fd99::/32"]

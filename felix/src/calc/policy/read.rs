@@ -43,11 +43,6 @@ impl Policy {
         [&self.ingress, &self.egress].into_iter().flatten()
     }
 
-    /// Returns whether its chains depend on more than its stored value.
-    pub(crate) fn depends_on_context(&self) -> bool {
-        self.sides().any(Compiled::depends_on_context)
-    }
-
     /// Returns the policy with its rules in this context.
     #[must_use]
     pub(crate) fn within(mut self, context: &Context) -> Self {
