@@ -96,7 +96,7 @@ pub const RULES_CHECK: Duration = Duration::from_secs(10);
 /// changes, unless it is replaced before: a large one takes long to list.
 pub const INHERITED_CHECK: Duration = Duration::from_secs(1);
 
-/// Interval of checking the settings of interfaces (Calico's `InterfaceRefreshInterval`).
+/// Default interval of checking the settings of interfaces (as in Calico).
 pub const INTERFACE_REFRESH: Duration = Duration::from_secs(90);
 
 /// Time after the first full read of the datastore during which own routes that are not wanted are

@@ -62,6 +62,7 @@ const SETTINGS: Fields = settings! {
         "disableConntrackInvalidCheck"
         "serviceLoopPrevention"
         "nftablesFilterDenyAction"
+        "interfaceRefreshInterval"
         "iptablesNATOutgoingInterfaceFilter"
     in_part
         "vxlanEnabled"
@@ -148,7 +149,6 @@ const SETTINGS: Fields = settings! {
         "healthPort"
         "healthTimeoutOverrides"
         "interfaceExclude"
-        "interfaceRefreshInterval"
         "ipForwarding"
         "ipipEnabled"
         "ipipMTU"

@@ -285,8 +285,9 @@ impl Agent {
             let wanted = self.calculator.desired().rules();
             self.rules.write(now, wanted, withheld, &mut self.orders);
         }
-        let ipv6 = self.calculator.desired().settings.ipv6;
-        self.router.configure(now, ipv6, &mut self.orders);
+        let settings = &self.calculator.desired().settings;
+        let (ipv6, refresh) = (settings.ipv6, settings.interface_refresh);
+        self.router.configure(now, ipv6, refresh, &mut self.orders);
         for name in &due {
             match self.orders.is_full() {
                 true => self.agenda.add(name),
@@ -315,7 +316,8 @@ impl Agent {
         let acting = [
             self.neighbors.timeout(),
             self.agenda.next(),
-            Some(self.router.timeout()),
+            self.router
+                .timeout(self.calculator.desired().settings.interface_refresh),
         ];
         let acting = acting.into_iter().filter(|_| self.acts());
         always.into_iter().chain(acting).flatten().min()
@@ -462,9 +464,11 @@ impl Agent {
     /// Issues the commands that are due for an interface, and schedules its next processing.
     fn set_up(&mut self, now: Instant, name: &str) {
         let mut again = Vec::new();
+        let refresh = self.calculator.desired().settings.interface_refresh;
         if let Some(endpoint) = self.calculator.desired().interfaces.get(name).cloned() {
             let (links, orders) = (&self.links, &mut self.orders);
-            if let Some(index) = self.interfaces.configure(now, &endpoint, links, orders) {
+            let interfaces = &mut self.interfaces;
+            if let Some(index) = interfaces.configure(now, &endpoint, refresh, links, orders) {
                 if !self.neighbors.are_unlisted() {
                     again.extend(self.neighbors.put(now, index, &endpoint, &mut self.orders));
                 }
@@ -477,7 +481,7 @@ impl Agent {
             let discovery = &mut self.discovery;
             again.extend(discovery.look(now, name, patience, desired, &self.links));
         }
-        again.extend(self.interfaces.timeout(name));
+        again.extend(self.interfaces.timeout(name, refresh));
         self.agenda.set(name, again.into_iter().min());
     }
 

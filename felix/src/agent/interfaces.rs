@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use daemon_common::events::{Event, Text, emit};
 use fib_sync::{Instant, Link};
@@ -13,7 +14,6 @@ use super::host::{Failed, HostCommand, Orders};
 use super::links::{Links, is_up};
 use super::retry::Retry;
 use crate::calc::{Endpoint, EndpointId};
-use crate::limits::INTERFACE_REFRESH;
 
 /// The interfaces that are set up, or in progress, by name.
 #[derive(Clone, Debug, Default)]
@@ -32,8 +32,8 @@ struct Setup {
     ipv6: bool,
     /// Whether it was set up for sources that are not routed to it.
     spoofs: bool,
-    /// Time of the next check of the settings.
-    refresh: Instant,
+    /// Time of the last check of the settings.
+    checked: Instant,
 }
 
 impl Interfaces {
@@ -47,12 +47,13 @@ impl Interfaces {
         self.setups.get(name).map(|setup| &setup.configured)
     }
 
-    /// Issues the commands that are due for an endpoint's interface. Returns its index once it is
-    /// configured.
+    /// Issues the commands that are due for an endpoint's interface, and checks the settings in each
+    /// time of `refresh`. Returns its index once it is configured.
     pub(super) fn configure(
         &mut self,
         now: Instant,
         endpoint: &Endpoint,
+        refresh: Option<Duration>,
         links: &Links,
         orders: &mut Orders,
     ) -> Option<u32> {
@@ -65,7 +66,7 @@ impl Interfaces {
             configured: Retry::default(),
             ipv6,
             spoofs,
-            refresh: now + INTERFACE_REFRESH,
+            checked: now,
         });
         if spoofs != setup.spoofs {
             setup.configured.doubt();
@@ -77,11 +78,11 @@ impl Interfaces {
             if setup.configured.timeout().is_none() {
                 setup.configured = Retry::default();
             }
-            (setup.ipv6, setup.refresh) = (true, now + INTERFACE_REFRESH);
+            (setup.ipv6, setup.checked) = (true, now);
         }
-        if setup.refresh <= now {
+        if refresh.is_some_and(|refresh| setup.checked + refresh <= now) {
             setup.configured.again();
-            (setup.ipv6, setup.refresh) = (ipv6, now + INTERFACE_REFRESH);
+            (setup.ipv6, setup.checked) = (ipv6, now);
         }
         if setup.configured.is_due(now) {
             let link = link.clone();
@@ -120,9 +121,10 @@ impl Interfaces {
     }
 
     /// Returns when an interface is retried or checked again.
-    pub(super) fn timeout(&self, name: &str) -> Option<Instant> {
+    pub(super) fn timeout(&self, name: &str, refresh: Option<Duration>) -> Option<Instant> {
         let setup = self.setups.get(name)?;
-        Some(setup.configured.timeout().unwrap_or(setup.refresh))
+        let check = refresh.map(|refresh| setup.checked + refresh);
+        setup.configured.timeout().or(check)
     }
 
     /// Forgets the settings of an interface unless it has this index.

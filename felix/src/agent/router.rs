@@ -1,25 +1,26 @@
 //! The forwarding settings of the host.
 
+use std::time::Duration;
+
 use daemon_common::events::{Event, Text, emit};
 use fib_sync::Instant;
 
 use super::host::{Failed, HostCommand, Orders};
 use super::retry::Retry;
-use crate::limits::INTERFACE_REFRESH;
 
 /// The forwarding settings of the host.
 #[derive(Clone, Debug)]
 pub(super) struct Router {
     configured: Retry,
-    /// Time of their next check.
-    refresh: Instant,
+    /// Time of their last check.
+    checked: Instant,
 }
 
 impl Router {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             configured: Retry::default(),
-            refresh: now + INTERFACE_REFRESH,
+            checked: now,
         }
     }
 
@@ -30,10 +31,16 @@ impl Router {
         }
     }
 
-    /// Issues the settings, if they are due.
-    pub(super) fn configure(&mut self, now: Instant, ipv6: bool, orders: &mut Orders) {
-        if self.refresh <= now {
-            self.refresh = now + INTERFACE_REFRESH;
+    /// Issues the settings, if they are due: they are checked in each time of `refresh`.
+    pub(super) fn configure(
+        &mut self,
+        now: Instant,
+        ipv6: bool,
+        refresh: Option<Duration>,
+        orders: &mut Orders,
+    ) {
+        if refresh.is_some_and(|refresh| self.checked + refresh <= now) {
+            self.checked = now;
             self.configured.again();
         }
         if self.configured.is_due(now) {
@@ -58,8 +65,9 @@ impl Router {
     }
 
     /// Returns when the next action is due without an event.
-    pub(super) fn timeout(&self) -> Instant {
+    pub(super) fn timeout(&self, refresh: Option<Duration>) -> Option<Instant> {
+        let check = refresh.map(|refresh| self.checked + refresh);
         let retry = self.configured.timeout();
-        retry.unwrap_or(self.refresh).min(self.refresh)
+        retry.into_iter().chain(check).min()
     }
 }

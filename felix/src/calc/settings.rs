@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::read::interface_prefixes;
 use super::types::is_interface_name;
-use crate::limits::{LOG_BURST, LOG_RATE_MAX};
+use crate::limits::{INTERFACE_REFRESH, LOG_BURST, LOG_RATE_MAX};
 use crate::render::{
     Denial, Encapsulation, LogSettings, LoopPrevention, Outgoing, Period, Rate, Through,
     ToHostAction, VXLAN_PORT,
@@ -62,6 +62,8 @@ pub struct Settings {
     pub service_loops: LoopPrevention,
     /// The action for packets that policies and profiles deny.
     pub denial: Denial,
+    /// Interval of checking the settings of interfaces; `None`: never.
+    pub interface_refresh: Option<Duration>,
 }
 
 impl Settings {
@@ -71,6 +73,8 @@ impl Settings {
             given.map_or_else(|| Duration::from_secs(built_in), |duration| duration.0)
         };
         let to_host = spec.default_endpoint_to_host_action;
+        let refresh = spec.interface_refresh_interval;
+        let refresh = refresh.map_or(INTERFACE_REFRESH, |refresh| refresh.0);
         Self {
             interface_prefixes: prefixes(spec),
             to_host: match to_host.unwrap_or(EndpointToHostAction::Drop) {
@@ -94,6 +98,7 @@ impl Settings {
             takes_invalid: takes_invalid(spec).unwrap_or_default(),
             service_loops: service_loops(spec).unwrap_or_default(),
             denial: denial(spec).unwrap_or_default(),
+            interface_refresh: Some(refresh).filter(|refresh| !refresh.is_zero()),
         }
     }
 

@@ -128,6 +128,7 @@ mod tests {
             ("FELIX_IPTABLESNATOUTGOINGINTERFACEFILTER", "eth+"),
             ("FELIX_SERVICELOOPPREVENTION", "reject"),
             ("FELIX_NFTABLESFILTERDENYACTION", "REJECT"),
+            ("FELIX_INTERFACEREFRESHINTERVAL", "7"),
             ("FELIX_LOGPREFIX", "%k %p"),
             ("FELIX_LOGACTIONRATELIMIT", "10/minute"),
             ("FELIX_LOGACTIONRATELIMITBURST", "20"),
@@ -146,7 +147,7 @@ mod tests {
                 "logPrefix":"%k %p","logActionRateLimit":"10/minute",
                 "logActionRateLimitBurst":20,"disableConntrackInvalidCheck":true,
                 "iptablesNATOutgoingInterfaceFilter":"eth+","serviceLoopPrevention":"Reject",
-                "nftablesFilterDenyAction":"Reject",
+                "nftablesFilterDenyAction":"Reject","interfaceRefreshInterval":"7s",
                 "externalNodesList":["192.0.2.0/24","2001:db8::1"]}"#,
         );
         assert_eq!(environment.problems, Vec::<String>::new());

@@ -39,7 +39,7 @@ const fn row(name: &'static str, field: &'static str, form: Form) -> Parameter {
     Parameter { name, field, form }
 }
 
-pub(super) const PARAMETERS: [Parameter; 26] = [
+pub(super) const PARAMETERS: [Parameter; 27] = [
     row(
         "AllowIPIPPacketsFromWorkloads",
         "allowIPIPPacketsFromWorkloads",
@@ -77,6 +77,11 @@ pub(super) const PARAMETERS: [Parameter; 26] = [
         Form::Word(&["Enabled", "Disabled"]),
     ),
     row("InterfacePrefix", "interfacePrefix", Form::Text),
+    row(
+        "InterfaceRefreshInterval",
+        "interfaceRefreshInterval",
+        Form::Seconds,
+    ),
     row(
         "IptablesNATOutgoingInterfaceFilter",
         "iptablesNATOutgoingInterfaceFilter",

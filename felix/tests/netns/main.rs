@@ -27,6 +27,7 @@ mod reload;
 mod rules;
 mod service_loops;
 mod services;
+mod settings;
 mod spoofing;
 mod start;
 mod status;

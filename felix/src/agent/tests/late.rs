@@ -75,6 +75,30 @@ fn refresh_of_an_interface_does_not_take_its_endpoint_down() {
 }
 
 #[test]
+fn settings_of_interfaces_are_checked_in_the_interval() {
+    let mut world = World::new();
+    let index = world.link("cali1");
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.in_sync();
+    let configure = |world: &mut World, interval: &str| {
+        let name = "/calico/resources/v3/projectcalico.org/felixconfigurations/default";
+        let spec = format!(r#"{{"spec": {{"interfaceRefreshInterval": "{interval}"}}}}"#);
+        world.agent.change(name, Some(spec.as_bytes()));
+        world.settle();
+        world.host.configured[&index]
+    };
+    for (interval, seconds) in [("10s", 10), ("500s", 500), ("90s", 90)] {
+        let before = configure(&mut world, interval);
+        world.pass(Duration::from_secs(seconds * 4 + 1));
+        let checks = world.host.configured[&index] - before;
+        assert!((3..=5).contains(&checks), "{interval} {checks}");
+    }
+    let before = configure(&mut world, "0s");
+    world.pass(INTERFACE_REFRESH * 10);
+    assert_eq!(world.host.configured[&index], before);
+}
+
+#[test]
 fn commands_to_a_stalled_host_are_bounded() {
     let mut world = World::new();
     world.in_sync();
