@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use calico_model::SERVICES_PREFIX;
 use proptest::prelude::*;
 
 use super::*;
@@ -32,10 +33,31 @@ fn any_value(nth: usize) -> impl Strategy<Value = Option<Value>> {
                 .iter()
                 .map(|(inside, outside)| json!({"internalIP": inside, "externalIP": outside}));
             value["spec"]["ipNATs"] = nats.collect();
+            value["spec"]["qosControls"] = match floating.len() {
+                0 => Value::Null,
+                1 => json!({"dscp": nth, "egressPacketRate": 7}),
+                _ => json!({"ingressMaxConnections": 3}),
+            };
             value
         },
     );
     prop::option::weighted(0.8, value)
+}
+
+fn web() -> Value {
+    json!({"name": "web", "namespace": "prod"})
+}
+
+/// Returns a part of the service's endpoints.
+fn any_slice() -> impl Strategy<Value = Option<Value>> {
+    let addresses = vec!["10.65.0.1", "10.65.0.2", "fd65::1"];
+    let addresses = prop::sample::subsequence(addresses, 0..=3);
+    let ports = prop::sample::subsequence(vec![80_u16, 443], 0..=2);
+    let value = (addresses, ports).prop_map(|(addresses, ports)| {
+        let ports = ports.iter().map(|port| json!({ "port": port }));
+        json!({"endpoints": [{ "addresses": addresses }], "ports": Value::from_iter(ports)})
+    });
+    prop::option::weighted(0.7, value)
 }
 
 fn any_profile() -> impl Strategy<Value = Option<Value>> {
@@ -44,6 +66,9 @@ fn any_profile() -> impl Strategy<Value = Option<Value>> {
             vec![
                 json!({"action": "Deny", "protocol": "UDP"}),
                 json!({"action": "Allow", "protocol": "TCP"}),
+                json!({"action": "Log"}),
+                json!({"action": "Deny", "destination": {"services": web()}}),
+                json!({"action": "Allow", "source": {"services": web()}}),
                 json!({"action": "Allow"}),
                 json!({"action": "Deny"}),
             ],
@@ -60,7 +85,9 @@ fn any_settings() -> impl Strategy<Value = Option<Value>> {
     let floating = prop::sample::select(vec!["Enabled", "Disabled"]);
     let value = (action, prefix, floating, any::<bool>()).prop_map(|(a, p, f, v6)| {
         json!({"spec": {"defaultEndpointToHostAction": a, "interfacePrefix": p,
-            "floatingIPs": f, "ipv6Support": v6, "natPortRange": 4000 + u16::from(v6)}})
+            "floatingIPs": f, "ipv6Support": v6, "natPortRange": 4000 + u16::from(v6),
+            "logPrefix": if v6 { "%n" } else { "" }, "disableConntrackInvalidCheck": !v6,
+            "nftablesFilterDenyAction": if a == "Drop" { "Drop" } else { "Reject" }}})
     });
     prop::option::weighted(0.8, value)
 }
@@ -109,6 +136,11 @@ fn any_changes() -> impl Strategy<Value = Vec<(String, Option<Value>)>> {
             .boxed()
     };
     any.extend([pool("a"), pool("b")]);
+    let slice = |name: &'static str| {
+        let key = format!("{SERVICES_PREFIX}prod/web/{name}");
+        any_slice().prop_map(move |v| (key.clone(), v)).boxed()
+    };
+    any.extend([slice("a"), slice("b")]);
     prop::collection::vec(prop::strategy::Union::new(any), 0..24)
 }
 
