@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 
 use super::{Act, Condition, ConditionId, ProgramId, SetId, Space};
-use crate::packet::{Family, Field};
+use crate::packet::{Family, Field, protocol};
 use crate::ranges::Ranges;
 
 impl Space {
@@ -67,6 +67,12 @@ impl Space {
                 }
                 Condition::Unknown => {}
             }
+        }
+        if field == Field::Protocol {
+            // Their packets have fields that those of other protocols do not have.
+            let with_ports = Ranges::of(protocol::WITH_PORTS.map(|number| (number, number)));
+            let icmp = [protocol::ICMP, protocol::ICMPV6].map(Ranges::one);
+            parts.extend([with_ports].into_iter().chain(icmp).map(Arc::new));
         }
         sets.sort_unstable();
         sets.dedup();

@@ -136,7 +136,7 @@ fn holds(test: &Test, packet: &Packet) -> Option<bool> {
     let number = packet.get(Field::Protocol);
     let within =
         |field: Field, (first, last): &(u128, u128)| (*first..=*last).contains(&packet.get(field));
-    let has_ports = matches!(number, 6 | 17 | 132);
+    let has_ports = matches!(number, 6 | 17 | 33 | 132 | 136);
     match test {
         Test::In(Field::DestinationPort, ..) if !has_ports => None,
         Test::In(Field::IcmpType, ..) if !matches!(number, 1 | 58) => None,
