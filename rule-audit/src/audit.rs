@@ -6,6 +6,7 @@ use std::fmt::{self, Display, Formatter};
 use foldhash::fast::FixedState;
 
 use crate::evaluator::{Fabric, Hook, Spec};
+use crate::limits::PROGRAMS_KEPT;
 use crate::packet::{Family, Packet};
 use crate::ruleset::{Compiler, Listing, Table, View};
 use crate::space::{Act, Comparison, Difference, Outcome, ProgramId, Side, Space, compare};
@@ -158,7 +159,9 @@ pub fn audit(fabric: &Fabric, listing: &Listing) -> Report {
         }
         let start = Packet::new(task.family);
         let result = compare(&mut space, start, task.wanted, task.found);
-        space.forget(mark);
+        if space.mark() > mark + PROGRAMS_KEPT {
+            space.forget(mark);
+        }
         if result == Comparison::Equal {
             known.insert(forms, ());
         }
@@ -270,9 +273,10 @@ fn tasks(fabric: &Fabric, table: &Table, space: &mut Space, report: &mut Report)
     tasks
 }
 
+/// Returns all hooks, those with the same policies one after the other.
 fn all() -> impl Iterator<Item = (Hook, Family)> {
-    let hooks = Hook::ALL.into_iter();
-    hooks.flat_map(|hook| Family::ALL.map(|family| (hook, family)))
+    let families = Family::ALL.into_iter();
+    families.flat_map(|family| Hook::ALL.map(|hook| (hook, family)))
 }
 
 fn found(

@@ -15,5 +15,8 @@ pub const CLASSES_MAX: usize = 4_000_000;
 /// Number of partitions of values that one comparison may leave for the next one.
 pub const CLASSES_KEPT: usize = 1 << 16;
 
+/// Number of programs that comparisons may leave for the next one.
+pub const PROGRAMS_KEPT: usize = 10_000;
+
 /// Maximum number of programs in one comparison, also those that remain after some fields are fixed.
 pub const PROGRAMS_MAX: usize = 2_000_000;

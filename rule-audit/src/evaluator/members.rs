@@ -1,6 +1,8 @@
 //! Members of selectors: the endpoints of all hosts, network sets and host endpoints.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -35,6 +37,8 @@ pub(super) struct Members {
     all: Vec<Member>,
     by_label: BTreeMap<String, Vec<usize>>,
     by_value: BTreeMap<(String, String), Vec<usize>>,
+    /// The addresses of selectors that were evaluated.
+    known: RefCell<BTreeMap<(Selector, Family), Arc<Ranges>>>,
 }
 
 impl Members {
@@ -54,10 +58,16 @@ impl Members {
     }
 
     /// Returns the addresses of the selected members.
-    pub(super) fn addresses(&self, selector: &Selector, family: Family) -> Ranges {
+    pub(super) fn addresses(&self, selector: &Selector, family: Family) -> Arc<Ranges> {
+        let key = (selector.clone(), family);
+        if let Some(known) = self.known.borrow().get(&key) {
+            return Arc::clone(known);
+        }
         let nets = self.selected(selector).flat_map(|member| &member.nets);
         let own = nets.filter(|(of, _)| *of == family);
-        Ranges::of(own.map(|(_, range)| *range))
+        let found = Arc::new(Ranges::of(own.map(|(_, range)| *range)));
+        self.known.borrow_mut().insert(key, Arc::clone(&found));
+        found
     }
 
     /// Returns address and port of each named port of the selected members.
@@ -88,6 +98,25 @@ impl Members {
         members.filter(|member| selector.selects_map(&member.labels))
     }
 
+    /// Returns about how many members [`Self::candidates`] returns.
+    fn size(&self, selector: &Selector) -> Option<usize> {
+        match selector {
+            Selector::Is(label, Test::OneOf(values)) => {
+                let sizes = values.iter().map(|value| {
+                    let pair = (label.clone(), value.clone());
+                    self.by_value.get(&pair).map_or(0, Vec::len)
+                });
+                Some(sizes.sum())
+            }
+            Selector::Has(label) | Selector::Is(label, _) => {
+                Some(self.by_label.get(label).map_or(0, Vec::len))
+            }
+            Selector::And(parts) => parts.iter().filter_map(|part| self.size(part)).min(),
+            Selector::Or(parts) => parts.iter().map(|part| self.size(part)).sum(),
+            Selector::All | Selector::Global | Selector::IsNot(..) | Selector::Not(_) => None,
+        }
+    }
+
     /// Returns the members that may be selected, if the selector requires a label.
     fn candidates(&self, selector: &Selector) -> Option<BTreeSet<usize>> {
         let list = |found: Option<&Vec<usize>>| found.into_iter().flatten().copied().collect();
@@ -101,8 +130,11 @@ impl Members {
             }
             Selector::Has(label) | Selector::Is(label, _) => Some(list(self.by_label.get(label))),
             Selector::And(parts) => {
-                let lists = parts.iter().filter_map(|part| self.candidates(part));
-                lists.min_by_key(BTreeSet::len)
+                let sized = parts
+                    .iter()
+                    .filter_map(|part| Some((self.size(part)?, part)));
+                let (_, smallest) = sized.min_by_key(|(size, _)| *size)?;
+                self.candidates(smallest)
             }
             Selector::Or(parts) => {
                 let lists = parts.iter().map(|part| self.candidates(part));

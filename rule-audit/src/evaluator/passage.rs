@@ -14,9 +14,12 @@ use crate::space::{Act, ProgramId, Space, Step};
 /// The profile that allows everything without being stored.
 const DEFAULT_ALLOW: &str = "projectcalico-default-allow";
 
-/// Steps of policies that several endpoints use.
+/// Steps and programs that several programs use.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
+    /// The places of the policies that apply to an endpoint, by its name.
+    applied: BTreeMap<String, Arc<Vec<usize>>>,
+    passages: BTreeMap<(String, Direction, Family), ProgramId>,
     policies: BTreeMap<(usize, Direction, Family), Arc<Vec<Step>>>,
 }
 
@@ -54,6 +57,10 @@ pub(super) fn passage(
     (endpoint, direction): (&Endpoint, Direction),
     family: Family,
 ) -> ProgramId {
+    let key = (endpoint.name.clone(), direction, family);
+    if let Some(known) = cache.passages.get(&key) {
+        return *known;
+    }
     let own = parts(fabric, cache, space, (endpoint, direction), family);
     let other = parts(fabric, cache, space, (endpoint, direction.other()), family);
     let mut steps = Vec::new();
@@ -85,7 +92,23 @@ pub(super) fn passage(
         place,
     }));
     steps.extend(own.profiles.steps);
-    space.program(steps)
+    let program = space.program(steps);
+    cache.passages.insert(key, program);
+    program
+}
+
+/// Returns the places of the policies that apply to an endpoint.
+fn applied(fabric: &Fabric, cache: &mut Cache, endpoint: &Endpoint) -> Arc<Vec<usize>> {
+    if let Some(known) = cache.applied.get(&endpoint.name) {
+        return Arc::clone(known);
+    }
+    let all = fabric.policies.iter().enumerate();
+    let own = all.filter(|(_, policy)| policy.applies_to(endpoint));
+    let own: Arc<Vec<usize>> = Arc::new(own.map(|(at, _)| at).collect());
+    cache
+        .applied
+        .insert(endpoint.name.clone(), Arc::clone(&own));
+    own
 }
 
 fn parts(
@@ -96,8 +119,9 @@ fn parts(
     family: Family,
 ) -> Parts {
     let mut by_tier: BTreeMap<&str, Vec<(usize, &Policy)>> = BTreeMap::new();
-    for (at, policy) in fabric.policies.iter().enumerate() {
-        if policy.rules(direction).is_some() && policy.applies_to(endpoint) {
+    for at in applied(fabric, cache, endpoint).iter().copied() {
+        let policy = fabric.policies.get(at);
+        if let Some(policy) = policy.filter(|policy| policy.rules(direction).is_some()) {
             by_tier.entry(&policy.tier).or_default().push((at, policy));
         }
     }

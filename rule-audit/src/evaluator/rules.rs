@@ -221,7 +221,11 @@ impl End {
         }
         for (selector, is) in [(&self.selector, true), (&self.not_selector, false)] {
             if let Some(selector) = selector {
-                all.push(space.is_in(field, members.addresses(selector, family), is));
+                all.push(space.is_in(
+                    field,
+                    Ranges::clone(&members.addresses(selector, family)),
+                    is,
+                ));
             }
         }
         Some(())

@@ -39,9 +39,9 @@ impl Hook {
     pub const ALL: [Self; 6] = [
         Self::Source,
         Self::Forward,
-        Self::ForwardTo,
         Self::Input,
         Self::InputToHost,
+        Self::ForwardTo,
         Self::Output,
     ];
 
@@ -63,7 +63,7 @@ impl Hook {
     }
 }
 
-/// The programs of the datastore.
+/// The programs of the datastore. They are kept, so the space must not forget them.
 #[derive(Debug)]
 pub struct Spec<'f> {
     fabric: &'f Fabric,

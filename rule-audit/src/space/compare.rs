@@ -1,9 +1,5 @@
 //! The exact comparison of two programs.
 
-use std::collections::HashSet;
-
-use foldhash::fast::FixedState;
-
 use super::{Outcome, Place, ProgramId, Space};
 use crate::limits::{CLASSES_MAX, PROGRAMS_MAX};
 use crate::packet::{Family, Field, Packet, protocol};
@@ -51,18 +47,21 @@ pub fn compare(
 ) -> Comparison {
     let mut search = Search {
         space,
-        proven: HashSet::default(),
         classes: 0,
         blocked: None,
     };
-    match search.descend(wanted, found, start) {
+    let result = match search.descend(wanted, found, start) {
         Err(End::Different(difference)) => Comparison::Different(*difference),
         Err(End::TooLarge) => Comparison::TooLarge,
         Ok(()) => match search.blocked {
             Some(difference) => Comparison::Unknown(difference),
             None => Comparison::Equal,
         },
+    };
+    if result != Comparison::Equal {
+        space.proven.clear();
     }
+    result
 }
 
 /// The early end of a search.
@@ -73,8 +72,6 @@ enum End {
 
 struct Search<'s> {
     space: &'s mut Space,
-    /// Pairs of programs that were evaluated, and whether the protocol was fixed.
-    proven: HashSet<(ProgramId, ProgramId, bool), FixedState>,
     classes: usize,
     /// The first packet that cannot be evaluated.
     blocked: Option<Difference>,
@@ -101,8 +98,9 @@ impl Search<'_> {
             return Ok(());
         };
         // Conditions on ports are the same before and after the protocol is fixed.
-        let pair = (wanted, found, packet.get(Field::Protocol) != 0);
-        if field >= Field::IcmpType && is_foreign(packet) || !self.proven.insert(pair) {
+        let has_protocol = packet.get(Field::Protocol) != 0;
+        let pair = (packet.family, wanted, found, has_protocol);
+        if field >= Field::IcmpType && is_foreign(packet) || !self.space.proven.insert(pair) {
             return Ok(());
         }
         self.classes += 1;
@@ -116,7 +114,7 @@ impl Search<'_> {
         };
         let conditions = self.space.conditions_on(&[wanted, found], field);
         let values = self.space.values(packet.family, field, conditions);
-        for value in values.iter().chain(further(field)) {
+        for value in values.iter() {
             let wanted = self.space.fix_field(wanted, field, *value);
             let found = self.space.fix_field(found, field, *value);
             self.descend(wanted, found, packet.with(field, *value))?;
@@ -156,23 +154,4 @@ fn is_foreign(packet: Packet) -> bool {
         Family::V6 => protocol::ICMP,
     };
     packet.get(Field::Protocol) == foreign
-}
-
-/// Returns values that are evaluated beside those that conditions distinguish: protocols with ports
-/// and ICMP have fields that others do not have.
-fn further(field: Field) -> &'static [u128] {
-    const PROTOCOLS: [u128; 8] = [
-        protocol::TCP,
-        protocol::UDP,
-        protocol::SCTP,
-        protocol::ICMP,
-        protocol::ICMPV6,
-        33,
-        136,
-        255,
-    ];
-    match field {
-        Field::Protocol => &PROTOCOLS,
-        _ => &[],
-    }
 }

@@ -18,13 +18,13 @@ pub use compare::{Comparison, Difference, Side, compare};
 pub use conditions::{Condition, ConditionId, Row, SetId, TableId};
 pub use program::{Act, Outcome, Place, ProgramId, Step};
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
 use crate::limits::CLASSES_KEPT;
-use crate::packet::Field;
+use crate::packet::{Family, Field};
 use crate::ranges::Ranges;
 use conditions::Atom;
 use intern::Interner;
@@ -45,6 +45,8 @@ pub struct Space {
     atoms: Map<(TableId, usize), Arc<Vec<Atom>>>,
     /// One value of each class of values, for conditions on one field.
     classes: Map<(Field, Vec<ConditionId>), Arc<Vec<u128>>>,
+    /// Pairs of programs that are equal, or are being compared, and whether the protocol was fixed.
+    proven: HashSet<(Family, ProgramId, ProgramId, bool), FixedState>,
     /// Programs with a fixed field.
     fixed: Map<(ProgramId, Field, u128), ProgramId>,
 }
@@ -73,6 +75,7 @@ impl Space {
     /// Removes all programs that were added after the mark.
     pub fn forget(&mut self, mark: usize) {
         self.programs.truncate(mark);
+        self.proven.clear();
         self.fixed.clear();
         self.fixed.shrink_to(1 << 16);
         if self.classes.len() > CLASSES_KEPT {

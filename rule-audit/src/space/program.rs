@@ -253,25 +253,34 @@ impl Space {
         }
     }
 
-    /// Returns a form of the program that does not depend on the places of its own steps. Programs
-    /// with equal forms have equal outcomes.
+    /// Returns a form of the program that does not depend on places. Programs with equal forms have
+    /// equal outcomes.
     pub fn form(&self, program: ProgramId) -> Vec<u32> {
         let mut form = Vec::new();
+        self.add_form(program, &mut form);
+        form
+    }
+
+    fn add_form(&self, program: ProgramId, form: &mut Vec<u32>) {
         let steps = self.programs.peek(program.0).map(|program| &program.steps);
         for step in steps.into_iter().flatten() {
             form.push(u32::try_from(step.conditions.len()).unwrap_or(u32::MAX));
             form.extend(step.conditions.iter().map(|condition| condition.0));
-            match step.act {
-                Act::Accept => form.push(0),
-                Act::Drop => form.push(1),
-                Act::Either => form.push(2),
-                Act::Unknown => form.push(3),
-                Act::Return => form.push(4),
-                Act::Call(inner) => form.extend([5, inner.0]),
-                Act::Tail(inner) => form.extend([6, inner.0]),
+            let (number, inner) = match step.act {
+                Act::Accept => (0, None),
+                Act::Drop => (1, None),
+                Act::Either => (2, None),
+                Act::Unknown => (3, None),
+                Act::Return => (4, None),
+                Act::Call(inner) => (5, Some(inner)),
+                Act::Tail(inner) => (6, Some(inner)),
+            };
+            form.push(number);
+            if let Some(inner) = inner {
+                self.add_form(inner, form);
             }
         }
-        form
+        form.push(u32::MAX);
     }
 }
 
