@@ -333,6 +333,7 @@ pub(super) fn base_sets() -> BTreeMap<String, Set> {
     let inside = Family::ALL.into_iter().zip(outgoing::INSIDE);
     let inside = inside.map(|(family, name)| (name, Set::of(SetKind::Nets(family), [])));
     let fabric = guard::empty_sets().into_iter().chain(inside);
+    let fabric = fabric.chain(guard::whole());
     let fabric = fabric.map(|(name, set)| (name.to_owned(), set));
     let mut sets: BTreeMap<String, Set> = [
         (DISPATCH_FROM.into(), Set::of(SetKind::InterfaceVerdict, [])),
@@ -395,10 +396,14 @@ fn dispatch(side: Side, map: &str) -> Vec<Rule> {
         action: Action::Lookup(side, map.into()),
         ..rule(Vec::new(), Verdict::Drop)
     };
-    vec![
-        lookup,
-        counted(Vec::new(), Verdict::Drop, "interface without endpoint"),
-    ]
+    let mut rules = guard::committed();
+    rules.push(lookup);
+    rules.push(counted(
+        Vec::new(),
+        Verdict::Drop,
+        "interface without endpoint",
+    ));
+    rules
 }
 
 fn source_check(frame: &Frame, openstack: OpenStack, has_spoofed: bool) -> Vec<Rule> {

@@ -70,8 +70,8 @@ pub fn changes(held: &Ruleset, wanted: &Ruleset, touched: &Touched) -> Vec<Chang
 
 /// Returns the part of a large difference that can be written in advance: new sets and new chains
 /// that no packet reaches before the rest is written. It contains at most `limit` of them, and no
-/// chain that refers to a chain that does not exist yet. Returns `None` if one transaction is
-/// enough for the rest; existing, changed and removed objects do not count.
+/// chain that refers to a chain that does not exist yet. New sets of ranges are always written in
+/// advance. Returns `None` if one transaction is enough for the rest; existing, changed and removed objects do not count.
 pub(crate) fn preparation(
     held: &Ruleset,
     wanted: &Ruleset,
@@ -91,11 +91,13 @@ pub(crate) fn preparation(
     });
     // Not more than the limit are looked at, for each of the parts.
     let new = sets.clone().map(drop).chain(chains.clone().map(drop));
-    if new.take(limit.saturating_add(1)).count() <= limit {
-        return None;
-    }
+    let is_small = new.take(limit.saturating_add(1)).count() <= limit;
     let mut part = Touched::default();
     let mut left = limit;
+    // The kernel publishes the ranges of new sets after the rules that look them up, so a rule would not
+    // match for a moment. They are written before the rules, also if everything else fits.
+    let sets =
+        sets.filter(|(_, set)| !is_small || matches!(set.kind, SetKind::Nets(_) | SetKind::Ports));
     for (name, set) in sets {
         if left == 0 {
             break;
@@ -104,7 +106,7 @@ pub(crate) fn preparation(
         left = left.saturating_sub(1 + set.elements.len() / ELEMENTS_PER_STEP);
     }
     for (name, chain) in chains {
-        if left == 0 {
+        if left == 0 || is_small {
             break;
         }
         if chain.rules.iter().all(|rule| has_all(held, rule)) {

@@ -83,6 +83,8 @@ const NEXT_HOPS_SEEN: [&str; 2] = ["next-hops-ipv4", "next-hops-ipv6"];
 pub(super) const LINK_LOCAL: &str = "workload-link-local";
 const LINK_LOCAL_RATES: &str = "link-local-rates";
 const LINK_LOCAL_SEEN: &str = "link-local-sources";
+/// The sets of all addresses, by family. Their names are the last ones of sets with ranges.
+pub(super) const WHOLE: [&str; 2] = ["whole-ipv4", "whole-ipv6"];
 /// The protocol number of TCP.
 pub const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -238,16 +240,19 @@ fn own_chains(frame: &Frame, openstack: OpenStack) -> BTreeMap<String, Chain> {
     let goto = |name: &str| rule(Vec::new(), Verdict::Goto(name.into()));
     let enter = |name: &str| dispatch_prefixes(frame, Side::Input, &Verdict::Goto(name.into()));
     let asked = |chain: &str| encapsulation::of_workloads(frame.encapsulation, chain);
-    let mut raw = loopback();
+    let mut raw = committed();
+    raw.extend(loopback());
     raw.extend(impersonation());
     raw.extend(asked(encapsulation::TO_TUNNEL_END));
     raw.push(goto(DESTINATIONS));
-    let mut input = openstack::loopback_service(openstack);
+    let mut input = committed();
+    input.extend(openstack::loopback_service(openstack));
     input.extend(loopback());
     input.extend(icmp());
     input.extend(asked(encapsulation::TO_OWN_HOST));
     input.push(goto(HOST));
-    let mut forward: Vec<Rule> = icmp().collect();
+    let mut forward = committed();
+    forward.extend(icmp());
     forward.extend(asked(encapsulation::FROM_WORKLOAD));
     forward.push(goto(DESTINATIONS));
     let mut through = enter(FORWARD);
@@ -268,6 +273,34 @@ fn own_chains(frame: &Frame, openstack: OpenStack) -> BTreeMap<String, Chain> {
         chain(CLOSED, closed()),
     ]
     .into()
+}
+
+/// Returns the rules that drop packets while the kernel commits a whole table.
+///
+/// It publishes the ranges of a new set some time after the rules that look them up, one set after the
+/// other, in the order in which the transaction adds them. So a rule that drops a range would not
+/// match for up to a millisecond. A packet that is found in the last set finds all others too.
+pub(super) fn committed() -> Vec<Rule> {
+    let families = Family::ALL.into_iter().zip(WHOLE);
+    families
+        .map(|(family, set)| {
+            let is_missing = Match::InSet(End::Source, family, set.into(), Is::Not);
+            counted(
+                vec![is_missing],
+                Verdict::Drop,
+                "the table is being replaced",
+            )
+        })
+        .collect()
+}
+
+/// Returns the sets of all addresses.
+pub(super) fn whole() -> [(&'static str, Set); 2] {
+    let all: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    [(WHOLE[0], all[0]), (WHOLE[1], all[1])].map(|(name, first)| {
+        let range = Key::Net(IpNet::new_assert(first, 0));
+        (name, Set::of(SetKind::Nets(Family::of(first)), [range]))
+    })
 }
 
 /// Returns the rules for loopback addresses of the host: `route_localnet` is on for workload

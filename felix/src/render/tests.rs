@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use fib_sync::Tunnel;
 use ipnet::IpNet;
 
@@ -236,6 +238,62 @@ fn one_more_endpoint_touches_nothing_of_the_others() {
         assert!(!matches!(step, Change::FlushChain(_)), "{text}");
     }
     assert_eq!(between(&old, &old), []);
+}
+
+/// The kernel publishes new sets of ranges in the order of the steps, and after the rules.
+#[test]
+fn set_of_all_addresses_is_the_last_set_of_ranges() {
+    let mut inputs = inputs();
+    inputs.pools.all = vec!["10.65.0.0/16".parse().unwrap()];
+    let ports = Set::of(SetKind::Ports, [Key::Ports(80, 90)]);
+    inputs.sets.insert("ports-x".into(), Arc::new(ports));
+    let ranges = creation(&render(&inputs))
+        .into_iter()
+        .filter_map(|step| match step {
+            Change::AddElements(name, SetKind::Nets(_) | SetKind::Ports, _) => Some(name),
+            _ => None,
+        });
+    let ranges: Vec<String> = ranges.collect();
+    assert!(ranges.len() > 5 && ranges.contains(&"ports-x".to_owned()));
+    assert_eq!(ranges[ranges.len() - 2..], ["whole-ipv4", "whole-ipv6"]);
+}
+
+#[test]
+fn new_set_of_ranges_is_written_before_its_rules() {
+    let mut inputs = inputs();
+    let old = render(&inputs);
+    let matches = vec![Match::PortIn(
+        End::Destination,
+        TCP,
+        "ports-x".into(),
+        Is::Yes,
+    )];
+    let drop = Rule {
+        matches,
+        counter: true,
+        action: Action::Verdict(Verdict::Drop),
+        comment: None,
+    };
+    let chain = Chain {
+        hook: None,
+        rules: vec![drop],
+    };
+    let ports = Set::of(SetKind::Ports, [Key::Ports(80, 90)]);
+    let hashed = Set::of(
+        SetKind::Address(Family::V4),
+        [Key::Address([10, 0, 0, 1].into())],
+    );
+    inputs.sets.insert("ports-x".into(), Arc::new(ports));
+    inputs.sets.insert("cali40s-x".into(), Arc::new(hashed));
+    inputs.chains.insert("pi-x".into(), Arc::new(chain));
+    let wanted = render(&inputs);
+    let mut held = old.clone();
+    let part = preparation(&held, &wanted, &Touched::between(&old, &wanted), 1000).unwrap();
+    assert!(part.chains.is_empty());
+    assert!(part.sets.keys().eq(["ports-x"]), "{part:?}");
+    held.follow(&wanted, &part);
+    let rest = Touched::between(&held, &wanted);
+    assert_eq!(preparation(&held, &wanted, &rest, 1000), None);
 }
 
 fn between(old: &Ruleset, new: &Ruleset) -> Vec<Change> {

@@ -7,6 +7,7 @@
 //! | segments larger than the link, by the offload of a network card | `offloaded_segments_meet_the_same_rules` |
 //! | VLAN and QinQ tags before any packet | `tagged_frame_of_a_workload_is_dropped` |
 //! | IPv6 jumbograms | `jumbogram_does_not_pass_the_guard` |
+//! | forbidden packets while Felix is killed in a storm of policies | `killed_felix_lets_no_forbidden_packet_pass` |
 //! | packets while the interface and its endpoint are created | `new_interface_sends_nothing_before_its_rules` |
 
 use std::io::{Read, Write};
@@ -20,6 +21,7 @@ use crate::encapsulation::dropped_as;
 use crate::guard::{fabric, outside};
 use crate::world::frame::{self, Wire};
 use crate::world::host::{Host, OPEN, PATIENCE, RESOURCES, announce, key, mac, pair, workload};
+use crate::world::process::{Process, served};
 use crate::world::{Namespace, Workload, count_at, count_of, lab, packet, run, sysctl};
 
 const TCP: u8 = 6;
@@ -407,17 +409,86 @@ impl Stream {
     }
 
     /// Waits until some more were sent.
-    fn go_on(&self, host: &Host) {
+    fn go_on(&self) {
         let before = self.sent.load(Ordering::Relaxed);
-        host.until("more frames", || {
-            self.sent.load(Ordering::Relaxed) > before + 20
-        });
+        let deadline = std::time::Instant::now() + PATIENCE;
+        while self.sent.load(Ordering::Relaxed) <= before + 20 {
+            assert!(std::time::Instant::now() < deadline, "no more frames");
+            std::thread::yield_now();
+        }
     }
 
     fn end(self) {
         self.ends.store(true, Ordering::Relaxed);
         self.thread.join().unwrap();
     }
+}
+
+/// Waits until a Felix that was just started has its endpoints up.
+fn until_up(host: &Host) {
+    let is_open = || std::os::unix::net::UnixStream::connect(host.socket()).is_ok();
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !is_open() {
+        assert!(std::time::Instant::now() < deadline, "no control socket");
+        std::thread::yield_now();
+    }
+    (1..=2).for_each(|n| host.wait_up(&format!("cali{n}")));
+}
+
+// Promise: as felix a_source_address_that_is_not_the_endpoints_is_dropped
+#[test]
+fn killed_felix_lets_no_forbidden_packet_pass() {
+    const ROUNDS: u16 = 8;
+    lab("killed_felix_lets_no_forbidden_packet_pass", || {
+        let (host, store) = served();
+        let (one, two) = (workload(1), workload(2));
+        (1..=2).for_each(|n| announce(&host, n, OPEN));
+        // Port 9 is always denied, and the other rules change.
+        let write = |change: u16| {
+            let port = 1000 + change;
+            let spec = json!({"selector": "all()", "types": ["Ingress"], "ingress": [
+                {"action": "Deny", "protocol": "TCP", "destination": {"ports": [port]}},
+                {"action": "Deny", "protocol": "UDP", "destination": {"ports": [9, port]}},
+                {"action": "Allow"}]});
+            host.put(
+                &format!("{RESOURCES}globalnetworkpolicies/p"),
+                &json!({ "spec": spec }),
+            );
+        };
+        write(0);
+        let mut felix = Process::start(&host, &store, "");
+        until_up(&host);
+        count_at(&two.namespace, "udp dport 9");
+        let (own, gateway) = (frame::parsed(&mac(1)), frame::mac_of("cali1"));
+        let frames = [
+            ("10.65.0.1", "10.65.0.2", frame::IPV4),
+            ("fd65::1", "fd65::2", frame::IPV6),
+        ]
+        .map(|(from, to, kind)| frame::ethernet(gateway, own, kind, &datagram(from, to)));
+        let stream = Stream::start(Wire::of(&one), frames.into());
+        let none = |at: &str, round: u16| {
+            let found = count_of(&two.namespace);
+            assert_eq!(found, 0, "{at}, round {round}");
+        };
+        for round in 0..ROUNDS {
+            // It is killed after another number of changes each time, without a pause.
+            (0..=round * 3).for_each(|n| write(100 * round + n));
+            none("after changes", round);
+            drop(felix);
+            stream.go_on();
+            none("after the end", round);
+            felix = Process::start(&host, &store, "");
+            if round % 2 == 0 {
+                until_up(&host);
+            }
+            stream.go_on();
+            none("after the start", round);
+        }
+        until_up(&host);
+        assert!(one.namespace.pings("10.65.0.2") && one.namespace.pings("fd65::2"));
+        stream.end();
+        assert_eq!(count_of(&two.namespace), 0);
+    });
 }
 
 /// Counts packets from two addresses.
@@ -466,7 +537,7 @@ fn new_interface_sends_nothing_before_its_rules() {
             let stream = Stream::start(Wire::of(&nine), frames.into());
             let before = (from_nine(), from_one());
             run("ip link set cali9 up");
-            stream.go_on(&host);
+            stream.go_on();
             assert_eq!((from_nine(), from_one()), before, "round {round}");
             announce(&host, 9, OPEN);
             host.until("its own packets arrive", || from_nine() > before.0);
@@ -478,7 +549,7 @@ fn new_interface_sends_nothing_before_its_rules() {
                 !run("nft list table inet cambric-felix").contains("cali9")
             });
             let after = from_nine();
-            stream.go_on(&host);
+            stream.go_on();
             assert_eq!(
                 (from_nine(), from_one()),
                 (after, before.1),

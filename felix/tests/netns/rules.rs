@@ -590,7 +590,8 @@ fn gap_of_notifications_is_resolved_by_a_listing() {
                 run("nft delete table ip elsewhere");
             }
         };
-        let edit = "nft flush chain inet cambric-felix dispatch-from";
+        // Its notifications fit.
+        let edit = "nft flush chain inet cambric-felix control-unknown";
         apply(&mut rules, &two());
         rules.rules.list().unwrap();
         let before = rules.rules.effort();
