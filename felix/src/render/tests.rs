@@ -396,7 +396,7 @@ impl Kernel {
 }
 
 fn chain_mut<'t>(table: &'t mut Ruleset, name: &str) -> &'t mut Chain {
-    std::sync::Arc::make_mut(table.chains.get_mut(name).unwrap())
+    Arc::make_mut(table.chains.get_mut(name).unwrap())
 }
 
 fn set_mut<'t>(table: &'t mut Ruleset, name: &str) -> &'t mut Set {
