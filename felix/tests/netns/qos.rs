@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::outgoing::outside;
 use crate::policy::{connect, serve};
 use crate::world::host::{Host, RESOURCES, workload};
-use crate::world::{Namespace, Workload, count_at, count_of, lab, ping, run};
+use crate::world::{Namespace, Workload, count_at, count_of, lab, run, try_run};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -40,7 +40,7 @@ fn exceed(host: &Host, from: &Namespace, to: &str, chain: &str) {
     let dropped = || host.counted(chain, "over the packet rate");
     let before = dropped();
     host.until("a packet beyond the rate", || {
-        let _ = from.within(|| ping(&format!("-f -w 1 {to}")));
+        let _ = from.within(|| try_run(&format!("ping -n -q -f -c 50 -w 2 {to}")));
         dropped() > before
     });
 }
