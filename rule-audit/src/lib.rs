@@ -6,7 +6,7 @@
 //! field or expression that is not known makes the result "unknown", never equal.
 //!
 //! Not compared: the guard, which only drops; address translation; fragments, which the kernel
-//! reassembles before; types of ICMP in IPv6 packets and of ICMPv6 in IPv4 packets.
+//! reassembles before; ICMP in IPv6 packets and ICMPv6 in IPv4 packets, if rules distinguish protocols.
 
 pub mod audit;
 pub mod evaluator;

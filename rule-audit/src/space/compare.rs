@@ -100,7 +100,7 @@ impl Search<'_> {
         // Conditions on ports are the same before and after the protocol is fixed.
         let has_protocol = packet.get(Field::Protocol) != 0;
         let pair = (packet.family, wanted, found, has_protocol);
-        if field >= Field::IcmpType && is_foreign(packet) || !self.space.proven.insert(pair) {
+        if !self.space.proven.insert(pair) {
             return Ok(());
         }
         self.classes += 1;
@@ -115,6 +115,9 @@ impl Search<'_> {
         let conditions = self.space.conditions_on(&[wanted, found], field);
         let values = self.space.values(packet.family, field, conditions);
         for value in values.iter() {
+            if field == Field::Protocol && is_foreign(packet.family, *value) {
+                continue;
+            }
             let wanted = self.space.fix_field(wanted, field, *value);
             let found = self.space.fix_field(found, field, *value);
             self.descend(wanted, found, packet.with(field, *value))?;
@@ -146,12 +149,12 @@ impl Search<'_> {
     }
 }
 
-/// Returns whether a packet has the ICMP of the other IP version. `nft` lists conditions on its type
-/// without the IP version, so these packets are not compared by type.
-fn is_foreign(packet: Packet) -> bool {
-    let foreign = match packet.family {
+/// Returns whether a protocol is the ICMP of the other IP version. `nft` lists rules about ICMP without
+/// a condition on the IP version that they have, so these packets are not compared.
+fn is_foreign(family: Family, number: u128) -> bool {
+    let foreign = match family {
         Family::V4 => protocol::ICMPV6,
         Family::V6 => protocol::ICMP,
     };
-    packet.get(Field::Protocol) == foreign
+    number == foreign
 }
