@@ -13,10 +13,10 @@ use netlink_packet_netfilter::nftables::{
 
 use super::stateful::{DYNAMIC_ADD, DYNAMIC_UPDATE, dynamic, fragment_header, next_hop, random};
 use super::statement;
+use super::tracked::{CT_DIRECTION, CT_STATE, DIRECTION_REPLY, connection, tuple_source};
 use crate::limits::INTERFACE_NAME_OCTETS_MAX;
 use crate::render::{
-    Action, ConnectionStates, End, Family, Is, Match, Rule, Seen, Side, TupleDirection, Verdict,
-    local_name,
+    Action, ConnectionStates, End, Family, Is, Match, Rule, Seen, Side, Verdict, local_name,
 };
 
 const NF_DROP: u32 = 0;
@@ -30,19 +30,6 @@ const NETWORK: u32 = 1;
 /// The offset of the sender's address in ARP for Ethernet and IPv4 (RFC 826).
 const ARP_SENDER: u32 = 14;
 const TRANSPORT: u32 = 2;
-/// `NFTA_CT_DREG`, `NFTA_CT_KEY`, `NFT_CT_STATE`.
-const CT_DESTINATION: u16 = 1;
-const CT_KEY: u16 = 2;
-const CT_STATE: u32 = 0;
-/// `NFTA_CT_DIRECTION`: that of an address.
-const CT_OF_DIRECTION: u16 = 3;
-/// `NFT_CT_SRC_IP`, `NFT_CT_SRC_IP6`.
-const CT_SOURCE_IPV4: u32 = 19;
-const CT_SOURCE_IPV6: u32 = 21;
-/// `NFT_CT_DIRECTION`, `IP_CT_DIR_ORIGINAL`, `IP_CT_DIR_REPLY`.
-const CT_DIRECTION: u32 = 1;
-const DIRECTION_ORIGINAL: u8 = 0;
-const DIRECTION_REPLY: u8 = 1;
 /// `NFTA_FIB_DREG`, `NFTA_FIB_RESULT`, `NFTA_FIB_FLAGS`; `NFT_FIB_RESULT_OIF`,
 /// `NFT_FIB_RESULT_ADDRTYPE`; `NFTA_FIB_F_SADDR`, `NFTA_FIB_F_DADDR`, `NFTA_FIB_F_IIF`, `NFTA_FIB_F_PRESENT`; `RTN_LOCAL`.
 const FIB_DESTINATION: u16 = 1;
@@ -554,35 +541,6 @@ fn interface(side: Side) -> Expressions {
         Side::Input => MetaKey::Iifname,
         Side::Output => MetaKey::Oifname,
     })
-}
-
-/// Loads a connection tracking property of a packet.
-fn connection(key: u32) -> Expressions {
-    let register = u32::from(Register::Reg1);
-    Expressions::Other {
-        expression_type: "ct".into(),
-        attributes: vec![number(CT_KEY, key), number(CT_DESTINATION, register)],
-    }
-}
-
-/// Loads the source address of a packet's connection into the second register.
-fn tuple_source(direction: TupleDirection, family: Family) -> Expressions {
-    let key = match family {
-        Family::V4 => CT_SOURCE_IPV4,
-        Family::V6 => CT_SOURCE_IPV6,
-    };
-    let direction = match direction {
-        TupleDirection::Original => DIRECTION_ORIGINAL,
-        TupleDirection::Reply => DIRECTION_REPLY,
-    };
-    Expressions::Other {
-        expression_type: "ct".into(),
-        attributes: vec![
-            number(CT_KEY, key),
-            number(CT_DESTINATION, Register::Reg2.into()),
-            DefaultNla::new(CT_OF_DIRECTION, vec![direction]),
-        ],
-    }
 }
 
 /// Loads a property of the route to an address.

@@ -15,6 +15,7 @@ mod solicited;
 mod stateful;
 mod statement;
 pub mod sysctl;
+mod tracked;
 
 pub use host::{HostError, LinuxHost};
 pub use neighbors::Neighbors;

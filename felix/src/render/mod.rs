@@ -40,7 +40,9 @@ pub use owner::{Direction, Owner};
 pub use policy::{compile, tier_chain, tier_name};
 pub use qos::{Limits, Qos};
 pub use ruleset::{
-    Action, Chain, ConnectionStates, Denial, End, Family, Hook, Is, Key, Limit, Match, Period, Rate, Rule, Ruleset, Seen, Set, SetKind, Side, TupleDirection, Value, Verdict, local_name, IN_ARP,
+    Action, Chain, ConnectionStates, Denial, End, Family, Hook, IN_ARP, Is, Key, Limit, Match,
+    Period, Rate, Rule, Ruleset, Seen, Set, SetKind, Side, TupleDirection, Value, Verdict,
+    local_name,
 };
 pub use selection::{Compiled, Context, NamedPorts, Selected, Unsupported, subjects};
 pub use service_loops::LoopPrevention;
