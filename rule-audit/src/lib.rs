@@ -1,7 +1,7 @@
 //! Compares the packet filter that the kernel has with the policies of the datastore.
 //!
 //! Two readers that share no code with Felix make programs of the same form: [`evaluator`] from the
-//! stored JSON, [`ruleset`] from the kernel's listing. [`audit`] compares them over all packets. Its
+//! stored JSON, [`ruleset`] from the kernel's listing. [`audit()`] compares them over all packets. Its
 //! result is equal, or a packet about which they decide differently, with the rule on each side. A
 //! field or expression that is not known makes the result "unknown", never equal.
 //!

@@ -59,7 +59,7 @@ fn packets_beyond_the_rate_are_dropped() {
         assert!(two.namespace.pings("10.65.0.1") && one.namespace.pings("fd65::2"));
         limit(&host, 1, &json!({}));
         host.until("no limit", || {
-            !run("nft list table inet cambric-felix").contains("limit rate")
+            !run("nft list table inet cambric-felix").contains("over the packet rate")
         });
         assert!(two.namespace.pings("10.65.0.1"));
     });
