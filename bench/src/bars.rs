@@ -455,6 +455,7 @@ pub const BARS: &[Bar] = &[
         &[],
     ),
     free(Felix, "felix_programmed_cpu_s", "CPU of Felix for it, s"),
+    free(Felix, "felix_nft_s", "the same rules by nft -f, s"),
     bar(
         Felix,
         "felix_resident_mb",

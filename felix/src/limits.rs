@@ -96,6 +96,12 @@ pub const RULES_CHECK: Duration = Duration::from_secs(10);
 /// changes, unless it is replaced before: a large one takes long to list.
 pub const INHERITED_CHECK: Duration = Duration::from_secs(1);
 
+/// Shortest interval of checking the settings of interfaces.
+pub const INTERFACE_REFRESH_MIN: Duration = Duration::from_secs(1);
+
+/// Addresses with their ports in one EndpointSlice, which has at most 1000 endpoints.
+pub const SLICE_MEMBERS_MAX: usize = 100_000;
+
 /// Default interval of checking the settings of interfaces (as in Calico).
 pub const INTERFACE_REFRESH: Duration = Duration::from_secs(90);
 
@@ -139,6 +145,10 @@ pub const CONNECTIONS_COUNTED_MAX: u32 = 1024;
 /// each connection to its list before it compares, so the list would grow without limit in a flood.
 pub const BLOCKED_MS: u64 = 500;
 
+/// Time for which all new connections of such an interface are counted, milliseconds. Short, because
+/// fewer of them pass than the budget allows.
+pub const PRESSED_MS: u64 = 10_000;
+
 /// Default of the fragments that one workload may send in a second.
 pub const WORKLOAD_FRAGMENTS_PER_SECOND: u32 = 256;
 
@@ -150,6 +160,9 @@ pub const WORKLOAD_LINK_LOCAL_PER_MINUTE: u32 = 16;
 
 /// Highest budget of a workload.
 pub const WORKLOAD_BUDGET_MAX: u32 = 10_000_000;
+
+/// Highest budget of addresses that the kernel remembers: all workloads share [`SEEN_MAX`] places.
+pub const WORKLOAD_SEEN_MAX: u32 = 4096;
 
 /// New ARP senders in a minute of a workload with further sources.
 pub const SPOOFED_ARP_PER_MINUTE: u32 = 64;
@@ -163,8 +176,7 @@ pub const SEEN_MAX: u32 = 262_144;
 /// Seconds for which the kernel remembers such a pair, and a whole number of minutes.
 pub const SEEN_S: u64 = 60;
 
-/// Seconds for which the kernel keeps the state of an interface's rate after its last packet, and
-/// counts all connections of an interface that was over its budget.
+/// Seconds for which the kernel keeps the state of an interface's rate after its last packet.
 pub const RATES_S: u64 = 3600;
 
 /// Minimum of the memory that the kernel gives to incomplete packets of each kind, octets.

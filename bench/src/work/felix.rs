@@ -1,5 +1,7 @@
 //! felix: policies on a host, from etcd to the kernel's packet filter.
 
+use std::io::Write;
+use std::process;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -82,6 +84,8 @@ async fn measure(ground: &mut Ground, options: &Options) -> Result<Measures> {
     measures.insert("felix_programmed_cpu_s", ground.cpu("felix").as_secs_f64());
     let resident = ground.resident(NODE, "felix")?;
     measures.insert("felix_resident_mb", resident as f64 / 1e6);
+    let same = same_by_nft(ground.fabric.node(NODE)?)?;
+    measures.insert("felix_nft_s", same.as_secs_f64());
     // The first record is written.
     sleep(SETTLED).await;
 
@@ -106,6 +110,24 @@ async fn measure(ground: &mut Ground, options: &Options) -> Result<Measures> {
         "own changes were taken for {edits} foreign ones"
     );
     Ok(measures)
+}
+
+/// Lists Felix's table, and measures `nft -f` with the same rules in an empty namespace.
+fn same_by_nft(node: &Machine) -> Result<Duration> {
+    let list = ["--stateless", "list", "table", "inet", "cambric-felix"];
+    let listed = node
+        .host
+        .run(|| process::Command::new("nft").args(list).output())??;
+    ensure!(listed.status.success(), "nft list");
+    let mut file = tempfile::NamedTempFile::new()?;
+    file.write_all(&listed.stdout)?;
+    let began = Instant::now();
+    let mut nft = process::Command::new("unshare");
+    nft.args(["--net", "nft", "--file"]).arg(file.path());
+    let loaded = nft.output()?;
+    let error = String::from_utf8_lossy(&loaded.stderr);
+    ensure!(loaded.status.success(), "nft --file: {error}");
+    Ok(began.elapsed())
 }
 
 /// Adds endpoints one at a time: from the write to the route, which follows the packet filter.

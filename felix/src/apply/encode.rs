@@ -16,8 +16,7 @@ use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterProto
 
 use super::expression;
 use crate::limits::{
-    BLOCKED_MS, ELEMENTS_PER_MESSAGE, INTERFACE_NAME_OCTETS_MAX, METERS_MAX, RATES_S, SEEN_MAX,
-    SEEN_S,
+    ELEMENTS_PER_MESSAGE, INTERFACE_NAME_OCTETS_MAX, METERS_MAX, RATES_S, SEEN_MAX, SEEN_S,
 };
 use crate::render::{
     BOOT_TABLE, Change, Family, Hook, Key, Rule, SetKind, TABLE, Value, local_name,
@@ -187,7 +186,7 @@ fn set(name: &str, kind: SetKind, id: u32) -> SetMessage {
         | SetKind::InterfaceVerdict
         | SetKind::Rates
         | SetKind::Connections
-        | SetKind::Blocked => (TYPE_INTERFACE, 16, HOST_ORDER),
+        | SetKind::Marked(_) => (TYPE_INTERFACE, 16, HOST_ORDER),
         SetKind::InterfaceIpv4 | SetKind::Seen(Family::V4) => {
             (with(TYPE_IPV4_ADDRESS), 20, NETWORK_ORDER)
         }
@@ -223,7 +222,9 @@ fn set(name: &str, kind: SetKind, id: u32) -> SetMessage {
     let flags = match kind {
         SetKind::Nets(_) | SetKind::Ports => SetFlags::Interval,
         SetKind::Connections => SetFlags::Eval,
-        SetKind::Rates | SetKind::Blocked | SetKind::Seen(_) => SetFlags::Eval | SetFlags::Timeout,
+        SetKind::Rates | SetKind::Marked(_) | SetKind::Seen(_) => {
+            SetFlags::Eval | SetFlags::Timeout
+        }
         _ if values.is_some() => SetFlags::Map,
         _ => SetFlags::empty(),
     };
@@ -247,7 +248,7 @@ fn set(name: &str, kind: SetKind, id: u32) -> SetMessage {
 fn bounds(kind: SetKind) -> Vec<SetAttribute> {
     let (size, timeout_ms) = match kind {
         SetKind::Connections => (METERS_MAX, None),
-        SetKind::Blocked => (METERS_MAX, Some(BLOCKED_MS)),
+        SetKind::Marked(ms) => (METERS_MAX, Some(ms)),
         SetKind::Rates => (METERS_MAX, Some(RATES_S * MS)),
         SetKind::Seen(_) => (SEEN_MAX, Some(SEEN_S * MS)),
         _ => return Vec::new(),

@@ -246,7 +246,7 @@ impl Rules {
         while boot_table(&mut self.requests)?.is_some() {
             self.look();
             let generation = self.follower.generation();
-            attempts -= 1;
+            attempts = attempts.saturating_sub(1);
             let steps = [boot_removal()];
             match nftables::transact_families(&mut self.requests, generation, steps) {
                 Ok(()) => self.follower.advance(after(generation)),

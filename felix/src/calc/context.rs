@@ -6,9 +6,10 @@ use std::sync::Arc;
 use calico_model::{EndpointSlice, ServiceName, SliceKey};
 
 use super::calculator::Calculator;
-use super::policy::{Policy, Slice};
+use super::policy::{News, Policy, Slice};
 use super::profile::Profile;
 use super::types::{ListName, Problem};
+use crate::limits::SLICE_MEMBERS_MAX;
 use crate::render::Context;
 
 impl Calculator {
@@ -21,7 +22,8 @@ impl Calculator {
         }
     }
 
-    /// Records a part of a service's endpoints. Invalid addresses and ports are left out.
+    /// Records a part of a service's endpoints. Invalid addresses and ports are left out. While a
+    /// value that cannot be read is the only one, the rules with this service are closed.
     pub(super) fn slice(&mut self, key: &str, value: Option<&[u8]>) -> Result<(), Problem> {
         let slice_key: SliceKey = match key.parse::<SliceKey>() {
             Ok(slice_key) => slice_key,
@@ -30,17 +32,28 @@ impl Calculator {
         };
         let mut problem = None;
         let slice = match value {
-            None => None,
-            Some(octets) => {
-                let read = EndpointSlice::parse(octets)
-                    .map_err(|error| Problem::new(key, error.field, error.source.to_string()))?;
-                let (addresses, bad_address) = read.addresses();
-                let (ports, bad_port) = read.ports();
-                problem = bad_address.or(bad_port).map(|(field, reason)| {
-                    Problem::new(key, field, format!("{reason}; the other members count"))
-                });
-                Some(Slice { addresses, ports })
-            }
+            None => News::Deleted,
+            Some(octets) => match EndpointSlice::parse(octets) {
+                Ok(read) => {
+                    let (addresses, bad_address) = read.addresses();
+                    let (ports, bad_port) = read.ports();
+                    problem = bad_address.or(bad_port).map(|(field, reason)| {
+                        Problem::new(key, field, format!("{reason}; the other members count"))
+                    });
+                    let members = addresses.len().saturating_mul(ports.len().max(1));
+                    if members > SLICE_MEMBERS_MAX {
+                        let reason = format!("{members} members; at most {SLICE_MEMBERS_MAX}");
+                        problem = Some(Problem::new(key, "endpoints", reason));
+                        News::Invalid
+                    } else {
+                        News::Valid(Slice { addresses, ports })
+                    }
+                }
+                Err(error) => {
+                    problem = Some(Problem::new(key, error.field, error.source.to_string()));
+                    News::Invalid
+                }
+            },
         };
         let service = &slice_key.service;
         if self.index.put_slice(service, &slice_key.slice, slice) {

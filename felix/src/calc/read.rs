@@ -295,8 +295,8 @@ fn networks(addresses: Vec<IpAddr>) -> Vec<IpNet> {
     addresses.into_iter().map(IpNet::from).collect()
 }
 
-/// Parses another host's endpoint without its invalid addresses: rules that deny the valid ones
-/// must continue to apply.
+/// Parses another host's endpoint without its invalid addresses, and without its limits, which only
+/// its own host applies: rules that deny the valid addresses must continue to apply.
 fn salvage(
     key: &str,
     resource_key: &ResourceKey,
@@ -306,10 +306,12 @@ fn salvage(
 ) -> Read {
     let without = || {
         let mut value: Value = serde_json::from_slice(octets).ok()?;
-        let networks = value.pointer_mut("/spec/ipNetworks")?.as_array_mut()?;
+        let spec = value.pointer_mut("/spec")?.as_object_mut()?;
+        let has_limits = spec.remove("qosControls").is_some();
+        let networks = spec.get_mut("ipNetworks")?.as_array_mut()?;
         let all = networks.len();
         networks.retain(|network| Network::deserialize(network).is_ok());
-        let some = !networks.is_empty() && networks.len() < all;
+        let some = !networks.is_empty() && (has_limits || networks.len() < all);
         some.then(|| value.to_string())
     };
     // Without these addresses it is valid, or has another fault.
@@ -321,7 +323,11 @@ fn salvage(
 
 /// Returns the problem of an address, with the measure taken.
 fn left_out(problem: Problem) -> Problem {
-    let reason = format!("{}; the other addresses count", problem.reason);
+    let rest = match problem.field.starts_with("spec.qosControls") {
+        true => "its addresses count",
+        false => "the other addresses count",
+    };
+    let reason = format!("{}; {rest}", problem.reason);
     Problem { reason, ..problem }
 }
 

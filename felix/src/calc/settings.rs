@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::read::interface_prefixes;
 use super::types::is_interface_name;
-use crate::limits::{INTERFACE_REFRESH, LOG_BURST, LOG_RATE_MAX};
+use crate::limits::{INTERFACE_REFRESH, INTERFACE_REFRESH_MIN, LOG_BURST, LOG_RATE_MAX};
 use crate::render::{
     Denial, Encapsulation, LogSettings, LoopPrevention, Outgoing, Period, Rate, Through,
     ToHostAction, VXLAN_PORT,
@@ -122,6 +122,16 @@ pub(crate) fn fault(spec: &FelixConfigurationSpec) -> Option<(&'static str, Stri
         && let Err(reason) = interface_prefixes(&spec.interface_prefix)
     {
         return Some(("spec.interfacePrefix", reason));
+    }
+    if let Some(refresh) = spec.interface_refresh_interval
+        && !refresh.0.is_zero()
+        && refresh.0 < INTERFACE_REFRESH_MIN
+    {
+        let reason = format!(
+            "less than {} s; 0 means never",
+            INTERFACE_REFRESH_MIN.as_secs()
+        );
+        return Some(("spec.interfaceRefreshInterval", reason));
     }
     if let Err(reason) = metadata(spec) {
         return Some(("spec.metadataAddr", reason));

@@ -33,7 +33,7 @@ use super::ruleset::{
     Side, TupleDirection, Verdict,
 };
 use crate::limits::{
-    CONNECTIONS_COUNTED_MAX, SPOOFED_ARP_PER_MINUTE, WORKLOAD_CONNECTIONS,
+    BLOCKED_MS, CONNECTIONS_COUNTED_MAX, PRESSED_MS, SPOOFED_ARP_PER_MINUTE, WORKLOAD_CONNECTIONS,
     WORKLOAD_FRAGMENTS_PER_SECOND, WORKLOAD_LINK_LOCAL_PER_MINUTE, WORKLOAD_NEXT_HOPS_PER_MINUTE,
 };
 
@@ -192,8 +192,8 @@ pub(super) fn empty_sets() -> Vec<(&'static str, Set)> {
             (ARP_RATES, SetKind::Rates),
             (FRAGMENT_RATES, SetKind::Rates),
             (CONNECTION_COUNTS, SetKind::Connections),
-            (BLOCKED, SetKind::Blocked),
-            (PRESSED, SetKind::Rates),
+            (BLOCKED, SetKind::Marked(BLOCKED_MS)),
+            (PRESSED, SetKind::Marked(PRESSED_MS)),
             (NEXT_HOP_RATES, SetKind::Rates),
             (LINK_LOCAL_RATES, SetKind::Rates),
             (LINK_LOCAL_SEEN, SetKind::Seen(Family::V6)),

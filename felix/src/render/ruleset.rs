@@ -502,8 +502,8 @@ pub enum SetKind {
     Rates,
     /// The connections of each interface, which rules add.
     Connections,
-    /// Interfaces over a limit, which rules add for a moment.
-    Blocked,
+    /// Interfaces over a limit, which rules add for so many milliseconds.
+    Marked(u64),
     /// Interface names with addresses, which rules add for a minute.
     Seen(Family),
 }
@@ -511,7 +511,7 @@ pub enum SetKind {
 impl SetKind {
     /// Returns whether its elements are added by rules, when packets meet them.
     pub const fn is_dynamic(self) -> bool {
-        let of_interface = matches!(self, Self::Rates | Self::Connections | Self::Blocked);
+        let of_interface = matches!(self, Self::Rates | Self::Connections | Self::Marked(_));
         of_interface || matches!(self, Self::Seen(_))
     }
 }

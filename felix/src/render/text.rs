@@ -7,10 +7,13 @@ use super::ruleset::{
     Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Limit, Match, Rule, Ruleset, Seen,
     Set, SetKind, Side, TupleDirection, Value, Verdict, local_name,
 };
-use crate::limits::{BLOCKED_MS, METERS_MAX, SEEN_MAX, SEEN_S};
+use crate::limits::{METERS_MAX, SEEN_MAX, SEEN_S};
 
 /// The burst of a rate that nft does not write.
 const LIMIT_BURST: u32 = 5;
+
+/// Milliseconds of a second.
+const MS: u64 = 1000;
 
 /// Returns the tables as text that `nft -f` would take.
 pub fn table_text(ruleset: &Ruleset) -> String {
@@ -53,9 +56,13 @@ fn set_text(name: &str, set: &Set) -> String {
     text.push_str(&match set.kind {
         SetKind::Nets(_) | SetKind::Ports => "\t\tflags interval\n".to_owned(),
         SetKind::Connections => format!("\t\tsize {METERS_MAX}\n\t\tflags dynamic\n"),
-        SetKind::Blocked => format!(
-            "\t\tsize {METERS_MAX}\n\t\tflags dynamic,timeout\n\t\ttimeout {BLOCKED_MS}ms\n"
-        ),
+        SetKind::Marked(ms) => {
+            let timeout = match ms % MS {
+                0 => format!("{}s", ms / MS),
+                _ => format!("{ms}ms"),
+            };
+            format!("\t\tsize {METERS_MAX}\n\t\tflags dynamic,timeout\n\t\ttimeout {timeout}\n")
+        }
         SetKind::Rates => {
             format!("\t\tsize {METERS_MAX}\n\t\tflags dynamic,timeout\n\t\ttimeout 1h\n")
         }
@@ -345,7 +352,7 @@ impl Display for Verdict {
 impl Display for SetKind {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Interface | Self::Rates | Self::Connections | Self::Blocked => "ifname",
+            Self::Interface | Self::Rates | Self::Connections | Self::Marked(_) => "ifname",
             Self::InterfaceIpv4 | Self::Seen(Family::V4) => "ifname . ipv4_addr",
             Self::InterfaceIpv6 | Self::Seen(Family::V6) => "ifname . ipv6_addr",
             Self::Icmpv6Type => "icmpv6_type",

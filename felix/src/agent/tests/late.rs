@@ -96,6 +96,10 @@ fn settings_of_interfaces_are_checked_in_the_interval() {
     let before = configure(&mut world, "0s");
     world.pass(INTERFACE_REFRESH * 10);
     assert_eq!(world.host.configured[&index], before);
+    // An interval that is too short is invalid: the last valid one stays.
+    let before = configure(&mut world, "1ms");
+    world.pass(Duration::from_secs(60));
+    assert_eq!(world.host.configured[&index], before);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use super::super::types::NamedPort;
 use super::anchors::{Anchor, Anchors, Labels};
 use super::member::{Entry, Member, Members};
 use super::pool::Pool;
-use super::services::{Services, Slice};
+use super::services::{News, Services};
 use crate::render::{Selected, SetId};
 use crate::work;
 
@@ -204,14 +204,9 @@ impl Index {
         of_selector.or_else(|| self.services.items(set))
     }
 
-    /// Records a part of a service's endpoints. Returns whether the service has appeared or
-    /// disappeared.
-    pub(crate) fn put_slice(
-        &mut self,
-        service: &ServiceName,
-        name: &str,
-        slice: Option<Slice>,
-    ) -> bool {
+    /// Records a part of a service's endpoints. Returns whether the service has become known or
+    /// unknown.
+    pub(crate) fn put_slice(&mut self, service: &ServiceName, name: &str, slice: News) -> bool {
         self.services.put(service, name, slice)
     }
 

@@ -14,4 +14,4 @@ pub(super) use member::Member;
 pub(super) use order::Tiers;
 pub(super) use read::{Policy, policy};
 pub(super) use salvage::broken;
-pub(super) use services::Slice;
+pub(super) use services::{News, Slice};

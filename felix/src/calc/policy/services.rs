@@ -19,6 +19,17 @@ pub(crate) struct Slice {
     pub(crate) ports: Vec<(u8, u16)>,
 }
 
+/// A change of a slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// A valid value.
+    Valid(Slice),
+    /// A value that cannot be read.
+    Invalid,
+    /// It was deleted.
+    Deleted,
+}
+
 impl Slice {
     /// Returns the members that it contributes to a set.
     fn items(&self, has_ports: bool) -> BTreeSet<Item> {
@@ -39,8 +50,9 @@ impl Slice {
 /// The slices of all services, and the sets in use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Services {
-    /// By service, and by the name of the slice. No service is without a slice.
-    slices: BTreeMap<ServiceName, BTreeMap<String, Slice>>,
+    /// By service, and by the name of the slice; `None` for one that no valid value is known of. No
+    /// service is without a slice.
+    slices: BTreeMap<ServiceName, BTreeMap<String, Option<Slice>>>,
     sets: BTreeMap<SetId, Members>,
     /// The sets of each service.
     asked: BTreeMap<ServiceName, BTreeSet<SetId>>,
@@ -78,29 +90,41 @@ impl Members {
 }
 
 impl Services {
-    /// Records a slice, or its deletion. Returns whether the service has appeared or disappeared.
-    pub(super) fn put(&mut self, service: &ServiceName, name: &str, slice: Option<Slice>) -> bool {
+    /// Records a slice. Returns whether the service has become known, or unknown: all endpoints of a
+    /// known service are known.
+    pub(super) fn put(&mut self, service: &ServiceName, name: &str, slice: News) -> bool {
+        let all_known = |slices: &BTreeMap<String, Option<Slice>>| {
+            !slices.is_empty() && slices.values().all(Option::is_some)
+        };
         let held = self.slices.get(service);
-        let was_known = held.is_some();
+        let was_known = held.is_some_and(all_known);
         let old = held.and_then(|slices| slices.get(name)).cloned();
-        if old == slice {
+        let new = match slice {
+            News::Valid(slice) => Some(Some(slice)),
+            // The last valid value stays.
+            News::Invalid => Some(old.clone().flatten()),
+            News::Deleted => None,
+        };
+        if old == new {
             return false;
         }
+        let members = |slice: &Option<Option<Slice>>| slice.clone().flatten();
+        let (gone, come) = (members(&old), members(&new));
         for id in self.asked.get(service).into_iter().flatten() {
             if let Some(set) = self.sets.get_mut(id) {
-                let changed = set.exchange(old.as_ref(), slice.as_ref());
+                let changed = set.exchange(gone.as_ref(), come.as_ref());
                 if !changed.is_empty() {
                     self.touched.entry(id.clone()).or_default().extend(changed);
                 }
             }
         }
         let slices = self.slices.entry(service.clone()).or_default();
-        match slice {
+        match new {
             Some(slice) => slices.insert(name.to_owned(), slice),
             None => slices.remove(name),
         };
-        let is_known = !slices.is_empty();
-        if !is_known {
+        let is_known = all_known(slices);
+        if slices.is_empty() {
             self.slices.remove(service);
         }
         is_known != was_known
@@ -124,7 +148,7 @@ impl Services {
         // The set itself is new, also without members.
         let touched = self.touched.entry(id.clone()).or_default();
         let slices = self.slices.get(service).into_iter().flatten();
-        for (_, slice) in slices {
+        for slice in slices.filter_map(|(_, slice)| slice.as_ref()) {
             touched.extend(set.exchange(None, Some(slice)));
         }
         self.sets.insert(id.clone(), set);

@@ -255,3 +255,19 @@ fn invalid_remote_address_does_not_drop_the_others() {
         assert!(reach(&calculator) && calculator.clone().recomputed().problems.is_empty());
     }
 }
+
+/// Limits of another host's endpoint do not concern this host.
+#[test]
+fn invalid_limits_of_a_remote_endpoint_keep_its_addresses() {
+    let (key, value) = endpoint(0, 1, &["a"], false);
+    let deny = json!([{"action": "Deny", "source": {"selector": "has(b)"}}, {"action": "Allow"}]);
+    let (rules, deny) = policy("p", &json!({"selector": "has(a)", "ingress": deny}));
+    let (other, mut remote) = endpoint(1, 1, &["b"], false);
+    let mut calculator = calculator_of([(&key, &value), (&rules, &deny)]);
+    remote["spec"]["qosControls"] = json!({"ingressPacketRate": -1});
+    let problem = calculator.change(&other, Some(remote.to_string().as_bytes()));
+    let words = problem.expect("a problem").to_string();
+    assert!(words.ends_with("its addresses count"), "{words}");
+    let desired = calculator.recomputed();
+    assert_eq!(evaluate(&desired, "to-tap1", &between(true)), Some(false));
+}

@@ -288,3 +288,42 @@ fn invalid_slices_are_reported() {
     change(&mut calculator, &name, Some(&json!({})));
     assert!(calculator.recomputed().problems.is_empty());
 }
+
+#[test]
+fn slice_that_cannot_be_read_closes_the_rules_of_its_service() {
+    let rules_of = json!([to_service("Deny", "web"), {"action": "Allow"}]);
+    let ports = json!([{"port": 80}]);
+    let mut calculator = calculator_of(&[
+        own(),
+        policy(&rules_of),
+        (slice_key("prod/web/a"), slice(&["10.65.0.7"], &ports)),
+    ]);
+    let is_closed = |calculator: &mut Calculator| {
+        let texts = rules(&calculator.recomputed(), CHAIN);
+        texts.len() == 1 && texts[0].starts_with("counter drop")
+    };
+    assert!(!is_closed(&mut calculator));
+    // The endpoints of the second slice are not known, and may be those to deny.
+    let key = slice_key("prod/web/b");
+    let wrong = json!({"endpoints": [], "ports": [{"port": "80"}]});
+    let many = vec!["10.65.0.8"; crate::limits::SLICE_MEMBERS_MAX + 1];
+    for bad in [wrong.clone(), slice(&many, &ports)] {
+        assert!(
+            calculator
+                .change(&key, Some(bad.to_string().as_bytes()))
+                .is_some()
+        );
+        assert!(is_closed(&mut calculator));
+        change(&mut calculator, &key, Some(&slice(&["10.65.0.8"], &ports)));
+        assert!(!is_closed(&mut calculator));
+        // The last valid value stays.
+        change(&mut calculator, &key, Some(&bad));
+        assert!(!is_closed(&mut calculator));
+        change(&mut calculator, &key, None);
+        assert!(!is_closed(&mut calculator));
+    }
+    change(&mut calculator, &key, Some(&wrong));
+    assert!(is_closed(&mut calculator));
+    change(&mut calculator, &key, None);
+    assert!(!is_closed(&mut calculator));
+}
