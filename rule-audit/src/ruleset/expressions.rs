@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::budgets::{Budget, link_local};
 use super::elements::{Cell, Elements, Type};
 use super::listing::{Rule, Table};
 use super::unit::{Compiler, Key, Matched, Unit, View, single};
@@ -95,7 +96,8 @@ impl<'a> Unit<'a> {
     fn rule(&mut self, rule: &Rule, place: Place, depth: usize, steps: &mut Vec<Step>) {
         let mut conditions: Vec<ConditionId> = Vec::new();
         let mut is_over_budget = false;
-        for expression in &rule.expressions {
+        let mut rest = rule.expressions.iter();
+        while let Some(expression) = rest.next() {
             let Some((kind, body)) = single(expression) else {
                 conditions.clear();
                 steps.push(Step {
@@ -121,20 +123,42 @@ impl<'a> Unit<'a> {
                 // may or may not match.
                 "counter" | "log" | "comment" | "continue" => continue,
                 // A match of the mark is unknown, so its new value does not matter.
-                "mangle" if body["key"]["meta"]["key"] == "mark" => continue,
+                "mangle" if is_number_for_mark(body) => continue,
+                // The new value may be one that a packet does not have.
+                "mangle" if body["key"]["meta"]["key"] == "mark" => {
+                    conditions.push(self.space.unknown());
+                    continue;
+                }
                 "limit" | "quota" => {
                     conditions.push(self.space.unknown());
                     continue;
                 }
-                "set" if is_budget(body) => {
-                    is_over_budget = true;
+                "set" => {
+                    match (self.key(&body["elem"]), link_local(body)) {
+                        (Some(Key::Never), _) => return,
+                        (Some(Key::Fields { implied, .. }), Some(budget)) => {
+                            conditions.extend(implied);
+                            is_over_budget |= budget == Budget::Over;
+                        }
+                        // The statement may end the rule: the set is full, or an element exceeds a limit.
+                        _ => conditions.push(self.space.unknown()),
+                    }
                     continue;
                 }
-                // It only remembers the packet, if there is room.
-                "set" if body.get("stmt").is_none() => continue,
                 "vmap" => {
-                    self.map(body, &conditions, place, depth, steps);
-                    continue;
+                    if is_over_budget {
+                        conditions.push(self.space.unknown());
+                    }
+                    // A packet without an element leaves the rule, so only others reach what follows.
+                    match rest.as_slice().iter().all(is_without_effect) {
+                        true => self.map(body, &conditions, place, depth, steps),
+                        false => steps.push(Step {
+                            conditions,
+                            act: Act::Unknown,
+                            place,
+                        }),
+                    }
+                    return;
                 }
                 _ => self.verdict(kind, body, depth),
             };
@@ -256,13 +280,14 @@ impl<'a> Unit<'a> {
     }
 }
 
-/// Returns whether a statement matches the packets of an element over its limit only.
-fn is_budget(body: &Value) -> bool {
-    let [limit] = body["stmt"].as_array().map_or(&[][..], Vec::as_slice) else {
-        return false;
-    };
-    let inverted = |kind| limit[kind]["inv"] == true;
-    inverted("limit") || inverted("ct count")
+/// Returns whether an expression changes neither the packet nor its way.
+fn is_without_effect(expression: &Value) -> bool {
+    matches!(single(expression), Some(("counter" | "comment", _)))
+}
+
+/// Returns whether a statement sets the mark of the packet to a number.
+fn is_number_for_mark(body: &Value) -> bool {
+    body["key"]["meta"]["key"] == "mark" && body["value"].is_u64()
 }
 
 /// Returns whether a packet with this verdict leaves the chain in the same way from each rule.

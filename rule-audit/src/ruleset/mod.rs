@@ -3,6 +3,7 @@
 //! The kernel lists what it has, so this reads back what another program has written. An expression
 //! that is not known here makes the outcome unknown, never equal.
 
+mod budgets;
 mod elements;
 mod expressions;
 mod listing;

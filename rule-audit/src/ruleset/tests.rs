@@ -259,6 +259,109 @@ fn unknown_expression_makes_the_outcome_unknown() {
 }
 
 #[test]
+fn expression_after_map_makes_the_outcome_unknown() {
+    let on = packet("10.0.0.1", 6, 80);
+    let key = json!({"meta": {"key": "iifname"}});
+    let lookup = |key: &Value, element: &Value| json!({"vmap": {"key": key, "data": {"set": [[element, {"drop": null}]]}}});
+    let found = |rule: Value| outcome(&[rule], &[], on);
+    let (own, other) = (lookup(&key, &json!("cali1")), lookup(&key, &json!("cali2")));
+    let never = lookup(&payload("ip6", "saddr"), &json!("fd65::1"));
+    for (map, wanted) in [
+        (&own, Outcome::Drop),
+        (&other, Outcome::Accept),
+        (&never, Outcome::Accept),
+    ] {
+        assert_eq!(found(json!([map, {"counter": null}])), wanted, "{map}");
+        for after in [
+            json!({"drop": null}),
+            json!({"log": null}),
+            json!({"match": {"op": "==", "left": key, "right": "cali1"}}),
+        ] {
+            let rule = json!([map, {"counter": null}, after]);
+            assert_eq!(found(rule), Outcome::Unknown, "{map} {after}");
+        }
+    }
+}
+
+#[test]
+fn only_budgets_of_felix_are_never_exceeded() {
+    let key = json!({"meta": {"key": "iifname"}});
+    let source = json!({"concat": [key, payload("ip6", "saddr")]});
+    let over = json!([{"limit": {"rate": 16, "per": "minute", "inv": true}}]);
+    let within = json!([{"limit": {"rate": 16, "per": "minute"}}]);
+    let statement = |set: &str, key: &Value, limit: Option<&Value>| {
+        let mut body = json!({"op": "update", "elem": key, "set": format!("@{set}")});
+        if let Some(limit) = limit {
+            body["stmt"] = limit.clone();
+        }
+        json!({ "set": body })
+    };
+    let rates = statement("link-local-rates", &key, Some(&over));
+    let seen = statement("link-local-sources", &source, None);
+    let jump = json!({"vmap": {"key": key, "data": {"set": [["cali1", {"drop": null}]]}}});
+    let (v4, v6) = (packet("10.0.0.1", 6, 80), packet("fe80::1", 6, 80));
+    for (statement, verdict, on, wanted) in [
+        (&rates, json!({"drop": null}), v6, Outcome::Accept),
+        (&rates, jump, v6, Outcome::Unknown),
+        (&seen, json!({"drop": null}), v6, Outcome::Drop),
+        // Its key has an IPv6 address.
+        (&seen, json!({"drop": null}), v4, Outcome::Accept),
+        (
+            &statement("other", &key, Some(&over)),
+            json!({"drop": null}),
+            v6,
+            Outcome::Unknown,
+        ),
+        (
+            &statement("fragment-rates", &key, Some(&over)),
+            json!({"drop": null}),
+            v6,
+            Outcome::Unknown,
+        ),
+        (
+            &statement("link-local-rates", &payload("ip6", "saddr"), Some(&over)),
+            json!({"drop": null}),
+            v6,
+            Outcome::Unknown,
+        ),
+        (
+            &statement("link-local-rates", &key, Some(&within)),
+            json!({"drop": null}),
+            v6,
+            Outcome::Unknown,
+        ),
+        (
+            &statement("link-local-rates", &key, None),
+            json!({"drop": null}),
+            v6,
+            Outcome::Unknown,
+        ),
+        (
+            &statement("other", &source, None),
+            json!({"drop": null}),
+            v6,
+            Outcome::Unknown,
+        ),
+    ] {
+        let rule = json!([statement, {"counter": null}, verdict]);
+        assert_eq!(outcome(&[rule], &[], on), wanted, "{statement} {verdict}");
+    }
+}
+
+#[test]
+fn mark_that_is_no_number_is_unknown() {
+    let mark = |value: Value| {
+        let mangle = json!({"mangle": {"key": {"meta": {"key": "mark"}}, "value": value}});
+        let rule = json!([mangle, {"drop": null}]);
+        outcome(&[rule], &[], packet("10.0.0.1", 6, 80))
+    };
+    assert_eq!(mark(json!(1)), Outcome::Drop);
+    let data = json!({"set": [["10.0.0.9", 1]]});
+    let looked_up = json!({"map": {"key": payload("ip", "saddr"), "data": data}});
+    assert_eq!(mark(looked_up), Outcome::Unknown);
+}
+
+#[test]
 fn malformed_listing_is_an_error() {
     for text in [
         "",
