@@ -100,6 +100,14 @@ pub(super) fn elements(value: &mut Value) -> Elements {
             read.fault = Some(format!("its elements change by themselves ({flag})"));
         }
     }
+    if value.get("timeout").is_some() {
+        read.fault = Some("its elements change by themselves (timeout)".to_owned());
+    }
+    let statements = value.get("stmt").map(|stmt| stmt.as_array());
+    let only_counts = |list: &Vec<Value>| list.iter().all(|one| one.get("counter").is_some());
+    if statements.is_some_and(|list| !list.is_some_and(only_counts)) {
+        read.fault = Some("its elements have a statement".to_owned());
+    }
     let is_map = value.get("map").is_some();
     let Value::Array(list) = value["elem"].take() else {
         return read;
@@ -132,12 +140,20 @@ fn read_element(element: Value, is_map: bool, columns: &[Type]) -> Option<Elemen
     Some(Element { cells, value })
 }
 
+/// Returns an element without its counter and its comment; `None` if it has something else, such as a
+/// limit or a timeout.
+pub(super) fn plain(element: &Value) -> Option<&Value> {
+    let Some(inner) = element.get("elem") else {
+        return Some(element);
+    };
+    let mut fields = inner.as_object()?.keys();
+    let is_plain = fields.all(|field| matches!(field.as_str(), "val" | "counter" | "comment"));
+    is_plain.then(|| &inner["val"])
+}
+
 /// Reads the key of an element: one cell for each column.
 pub(super) fn read_key(key: &Value, columns: &[Type]) -> Option<Vec<Cell>> {
-    let key = match key.get("elem") {
-        Some(inner) => &inner["val"],
-        None => key,
-    };
+    let key = plain(key)?;
     match (key.get("concat"), columns) {
         (Some(Value::Array(parts)), _) if parts.len() == columns.len() => {
             let pairs = parts.iter().zip(columns);
@@ -164,7 +180,9 @@ pub(super) fn read_cell(value: &Value, kind: Type) -> Option<Cell> {
         return (first <= last).then_some(Cell::Range(first, last));
     }
     if kind == Type::Interface {
-        return Some(Cell::Interface(value.as_str()?.to_owned()));
+        // The element for all other keys (`*`) is no name.
+        let name = value.as_str().filter(|name| *name != "*")?;
+        return Some(Cell::Interface(name.to_owned()));
     }
     let one = read_one(value, kind)?;
     Some(Cell::Range(one, one))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::budgets::set_of;
 use super::elements::{Elements, elements, has_flag};
 use crate::limits::LISTING_OCTETS_MAX;
 
@@ -94,6 +95,9 @@ impl Listing {
                 listing.add(&kind, value)?;
             }
         }
+        for table in listing.tables.values_mut() {
+            table.mark_changing_sets();
+        }
         Ok(listing)
     }
 
@@ -132,6 +136,21 @@ impl Listing {
             other => self.others.push(format!("{other} {name}")),
         }
         Ok(())
+    }
+}
+
+impl Table {
+    /// Marks the sets that rules add elements to. Older versions of `nft` do not list their flag.
+    fn mark_changing_sets(&mut self) {
+        let rules = self.chains.values().flat_map(|chain| &chain.rules);
+        let statements = rules.flat_map(|rule| &rule.expressions);
+        let bodies = statements.filter_map(|one| one.get("set").or_else(|| one.get("map")));
+        for name in bodies.filter_map(set_of) {
+            if let Some(set) = self.sets.get_mut(name) {
+                let reason = "rules change its elements".to_owned();
+                Arc::make_mut(set).fault.get_or_insert(reason);
+            }
+        }
     }
 }
 

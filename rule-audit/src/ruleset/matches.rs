@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::elements::{Cell, Elements, Type, read_cell};
+use super::elements::{Cell, Elements, Type, plain, read_cell};
 use super::unit::{Key, Matched, Unit, single};
 use crate::packet::{Family, Field, STATES, protocol};
 use crate::ranges::Ranges;
@@ -49,6 +49,9 @@ impl Unit<'_> {
         if let ([], [own]) = (fields.as_slice(), interfaces.as_slice())
             && let Some(wanted) = right.as_str().filter(|text| !text.starts_with('@'))
         {
+            if wanted == "*" {
+                return Matched::Unknown;
+            }
             return constant(is_interface(own, wanted) == is);
         }
         if let ([field], true) = (fields.as_slice(), interfaces.is_empty())
@@ -183,11 +186,7 @@ impl Unit<'_> {
         };
         let mut all = Vec::with_capacity(list.len());
         for value in &list {
-            let value = match value.get("elem") {
-                Some(inner) => &inner["val"],
-                None => value,
-            };
-            match read_cell(value, kind)? {
+            match read_cell(plain(value)?, kind)? {
                 Cell::Range(first, last) => all.push((first, last)),
                 Cell::Interface(_) => return None,
             }
@@ -198,7 +197,10 @@ impl Unit<'_> {
     /// Returns the condition on the state of the connection. `in` compares bits: one of them must be
     /// set. The other operators compare the whole value, of which one bit is set.
     fn states(&mut self, is_bits: bool, right: &Value, is: bool) -> Matched {
-        let list = |values: &[Value]| values.iter().map(state_bit).sum::<Option<u64>>();
+        let list = |values: &[Value]| {
+            let mut bits = values.iter().map(state_bit);
+            bits.try_fold(0, |all, bit| Some(all | bit?))
+        };
         let (bits, is_list) = match right {
             Value::Array(values) => (list(values), false),
             Value::Object(object) => match (object.get("set"), object.get("|")) {

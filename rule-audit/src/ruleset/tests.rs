@@ -183,6 +183,8 @@ fn states_are_compared_as_bits() {
         json!([2, 4]),
         json!(["established", "related"]),
         json!({"|": [2, 4]}),
+        // A bit that is listed twice is the same bit.
+        json!([2, 4, 2, 4]),
     ] {
         assert!(drops("in", &right, state::ESTABLISHED) && drops("in", &right, state::RELATED));
         assert!(!drops("in", &right, state::NEW));
@@ -284,6 +286,54 @@ fn expression_after_map_makes_the_outcome_unknown() {
 }
 
 #[test]
+fn element_with_a_limit_or_timeout_is_unknown() {
+    let on = packet("10.0.0.1", 6, 80);
+    let rule = matched(&payload("ip", "saddr"), "==", &json!("@a"));
+    let of = |fields: Value| {
+        let mut inner = fields;
+        inner["val"] = "10.0.0.1".into();
+        json!([{ "elem": inner }])
+    };
+    let found = |set: Value| outcome(std::slice::from_ref(&rule), &[set], on);
+    let named = |elements: &Value| set("a", &json!("ipv4_addr"), elements);
+    for (fields, wanted) in [
+        (json!({}), Outcome::Drop),
+        (
+            json!({"counter": {"packets": 1}, "comment": "x"}),
+            Outcome::Drop,
+        ),
+        (json!({"limit": {"rate": 1}}), Outcome::Unknown),
+        (json!({"timeout": 60}), Outcome::Unknown),
+        (json!({"expires": 6}), Outcome::Unknown),
+    ] {
+        let elements = of(fields);
+        assert_eq!(found(named(&elements)), wanted, "{elements}");
+        let listed = json!({ "set": elements });
+        let direct = matched(&payload("ip", "saddr"), "==", &listed);
+        assert_eq!(outcome(&[direct], &[], on), wanted, "{elements}");
+    }
+    for (field, value, wanted) in [
+        ("stmt", json!([{"counter": null}]), Outcome::Drop),
+        ("stmt", json!([{"limit": {"rate": 1}}]), Outcome::Unknown),
+        ("stmt", json!("x"), Outcome::Unknown),
+        ("timeout", json!(60), Outcome::Unknown),
+    ] {
+        let mut set = named(&json!(["10.0.0.1"]));
+        set["set"][field] = value;
+        assert_eq!(found(set.clone()), wanted, "{set}");
+    }
+}
+
+#[test]
+fn set_that_rules_change_is_unknown() {
+    let add = json!([{"set": {"op": "add", "elem": payload("ip", "saddr"), "set": "@a"}}]);
+    let rules = [add, matched(&payload("ip", "saddr"), "==", &json!("@a"))];
+    let sets = [set("a", &json!("ipv4_addr"), &json!([]))];
+    let found = outcome(&rules, &sets, packet("10.0.0.1", 6, 80));
+    assert_eq!(found, Outcome::Unknown);
+}
+
+#[test]
 fn only_budgets_of_felix_are_never_exceeded() {
     let key = json!({"meta": {"key": "iifname"}});
     let source = json!({"concat": [key, payload("ip6", "saddr")]});
@@ -346,6 +396,18 @@ fn only_budgets_of_felix_are_never_exceeded() {
         let rule = json!([statement, {"counter": null}, verdict]);
         assert_eq!(outcome(&[rule], &[], on), wanted, "{statement} {verdict}");
     }
+}
+
+#[test]
+fn element_for_all_interfaces_is_unknown() {
+    let on = packet("10.0.0.1", 6, 80);
+    let key = json!({"meta": {"key": "iifname"}});
+    let map = json!({"map": {"family": "inet", "table": "t", "name": "m", "type": "ifname",
+        "map": "verdict", "elem": [["cali1", {"accept": null}], ["*", {"drop": null}]]}});
+    let lookup = json!([{"vmap": {"key": key, "data": "@m"}}]);
+    assert_eq!(outcome(&[lookup], &[map], on), Outcome::Unknown);
+    let direct = matched(&key, "==", &json!("*"));
+    assert_eq!(outcome(&[direct], &[], on), Outcome::Unknown);
 }
 
 #[test]
