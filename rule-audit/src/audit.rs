@@ -1,5 +1,7 @@
 //! The comparison of all endpoints of a host.
 
+mod frame;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{self, Display, Formatter};
 
@@ -13,16 +15,6 @@ use crate::space::{Act, Comparison, Difference, Outcome, ProgramId, Side, Space,
 
 /// The family and name of Felix's table.
 pub const TABLE: (&str, &str) = ("inet", "cambric-felix");
-
-/// Base chains of the guard and of budgets: they accept nothing that another chain would drop.
-const GUARD: [&str; 6] = [
-    "guard",
-    "guard-forward",
-    "guard-input",
-    "fragments",
-    "budget-forward",
-    "budget-input",
-];
 
 /// The result for all endpoints of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -143,7 +135,7 @@ pub fn audit(fabric: &Fabric, listing: &Listing) -> Report {
         report.fault(Subject::Table, "", "the table exists", "no such table");
         return report;
     };
-    frame(&mut report, listing, table);
+    frame::check(&mut report, listing, table);
     for fault in &fabric.faults {
         report.unknown(Subject::Table, "", fault.clone());
     }
@@ -168,56 +160,6 @@ pub fn audit(fabric: &Fabric, listing: &Listing) -> Report {
         record(&mut report, &space, task, result);
     }
     report
-}
-
-/// Checks the base chains.
-fn frame(report: &mut Report, listing: &Listing, table: &Table) {
-    if table.is_dormant {
-        report.fault(
-            Subject::Table,
-            "",
-            "the table is active",
-            "the table is dormant",
-        );
-    }
-    for hook in Hook::ALL {
-        let (name, at, priority) = hook.chain();
-        let base = table.chains.get(name).and_then(|chain| chain.base.as_ref());
-        let wanted = format!("a filter chain at {at} with priority {priority}");
-        match base {
-            None => report.fault(Subject::Table, name, wanted, "no such base chain"),
-            Some(base) => {
-                let is_right =
-                    base.kind == "filter" && base.hook == at && base.priority == priority;
-                if !is_right {
-                    let found = format!("{} {} {}", base.kind, base.hook, base.priority);
-                    report.fault(Subject::Table, name, wanted, found);
-                }
-            }
-        }
-    }
-    for (name, chain) in &table.chains {
-        let Some(base) = &chain.base else {
-            continue;
-        };
-        let is_compared = Hook::ALL.iter().any(|hook| hook.chain().0 == name);
-        if is_compared {
-            continue;
-        }
-        let is_known = GUARD.contains(&&**name) || base.kind == "nat";
-        match is_known {
-            true => report.notes.push(format!("chain {name} is not compared")),
-            false => report.unknown(Subject::Table, name, "the base chain is not known"),
-        }
-    }
-    for ((family, name), other) in &listing.tables {
-        let has_base = other.chains.values().any(|chain| chain.base.is_some());
-        if (&**family, &**name) != TABLE && has_base {
-            report.notes.push(format!(
-                "table {family} {name} is not compared: it may drop more"
-            ));
-        }
-    }
 }
 
 /// Returns all comparisons, with their programs.
@@ -300,7 +242,7 @@ fn found(
 }
 
 /// Returns interfaces without an endpoint, and whether they are workload interfaces: those that the
-/// table names, one that it does not name for each prefix, and an uplink.
+/// compared rules name, one that the table does not name for each prefix, and an uplink.
 fn others(fabric: &Fabric, table: &Table) -> BTreeMap<String, bool> {
     let own: BTreeSet<&str> = fabric
         .endpoints
@@ -309,14 +251,27 @@ fn others(fabric: &Fabric, table: &Table) -> BTreeMap<String, bool> {
         .collect();
     let prefixes = &fabric.settings.prefixes;
     let is_workload = |name: &str| prefixes.iter().any(|prefix| name.starts_with(&**prefix));
-    let named = table.sets.values().flat_map(|set| set.interfaces());
-    let mut others: BTreeMap<String, bool> = named
-        .filter(|name| is_workload(name) && !own.contains(name.as_str()))
-        .map(|name| (name.clone(), true))
+    let chains = table.reachable(Hook::ALL.map(|hook| hook.chain().0));
+    let in_rules = table.interfaces(&chains).into_iter();
+    let in_rules = in_rules.map(|name| match name.strip_suffix('*') {
+        Some(prefix) => one_of(prefix),
+        None => name,
+    });
+    let in_sets = table.sets.values().flat_map(|set| set.interfaces());
+    let in_sets = in_sets.filter(|name| is_workload(name)).cloned();
+    let mut others: BTreeMap<String, bool> = in_rules
+        .chain(in_sets)
+        .filter(|name| !own.contains(name.as_str()))
+        .map(|name| (name.clone(), is_workload(&name)))
         .collect();
-    others.extend(prefixes.iter().map(|prefix| (format!("{prefix}~"), true)));
+    others.extend(prefixes.iter().map(|prefix| (one_of(prefix), true)));
     others.insert("~uplink".to_owned(), false);
     others
+}
+
+/// Returns an interface with this prefix that no endpoint has.
+fn one_of(prefix: &str) -> String {
+    format!("{prefix}~")
 }
 
 fn record(report: &mut Report, space: &Space, task: Task, result: Comparison) {

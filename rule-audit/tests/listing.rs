@@ -186,3 +186,148 @@ fn unknown_part_is_never_equal() {
     assert!(report.is_different());
     assert!(report.subjects.contains_key(&Subject::Table));
 }
+
+/// Returns the listing with more objects at its end.
+fn with(objects: &[Value]) -> String {
+    let more: String = objects.iter().map(|one| format!(",\n{one}")).collect();
+    assert!(LISTING.contains("\n]}"));
+    LISTING.replacen("\n]}", &format!("{more}\n]}}"), 1)
+}
+
+/// Returns the listing with a rule before the first one of a chain.
+fn with_first(chain: &str, expressions: &Value) -> String {
+    let own =
+        format!(r#"{{"rule": {{"family": "inet", "table": "cambric-felix", "chain": "{chain}","#);
+    let (before, after) = LISTING.split_once(&own).unwrap();
+    let rule = rule(chain, expressions);
+    format!("{before}{rule},\n{own}{after}")
+}
+
+fn rule(chain: &str, expressions: &Value) -> Value {
+    json!({"rule": {"family": "inet", "table": "cambric-felix", "chain": chain, "handle": 999,
+        "expr": expressions}})
+}
+
+fn base(name: &str, hook: &str, priority: i64, policy: &str) -> Value {
+    json!({"chain": {"family": "inet", "table": "cambric-felix", "name": name, "type": "filter",
+        "hook": hook, "prio": priority, "policy": policy}})
+}
+
+#[test]
+fn interface_that_only_rules_name_is_compared() {
+    let meta = |key: &str| json!({"meta": {"key": key}});
+    let (input, output) = (meta("iifname"), meta("oifname"));
+    let source = json!({"payload": {"protocol": "ip", "field": "saddr"}});
+    let is =
+        |left: &Value, right: Value| json!({"match": {"op": "==", "left": left, "right": right}});
+    let pair = json!({"concat": [source, input]});
+    let (drop, accept) = (json!({"drop": null}), json!({"accept": null}));
+    let map = json!({"set": [["eth0", drop]]});
+    for (chain, rule, interface) in [
+        (
+            "forward",
+            json!([is(&input, "cali9".into()), accept]),
+            "cali9",
+        ),
+        ("forward", json!([is(&input, "eth0".into()), drop]), "eth0"),
+        (
+            "forward-to",
+            json!([is(&output, "eth0".into()), drop]),
+            "eth0",
+        ),
+        ("output", json!([is(&output, "eth*".into()), drop]), "eth~"),
+        (
+            "input",
+            json!([is(&input, json!({"set": ["tap9", "eth0"]})), drop]),
+            "eth0",
+        ),
+        (
+            "forward",
+            json!([
+                is(&pair, json!({"set": [{"concat": ["10.0.0.1", "eth0"]}]})),
+                drop
+            ]),
+            "eth0",
+        ),
+        (
+            "forward",
+            json!([{"vmap": {"key": input, "data": map}}]),
+            "eth0",
+        ),
+    ] {
+        let report = compared(&store(), &with_first(chain, &rule));
+        let subject = Subject::Interface(interface.to_owned());
+        let results = report.subjects.get(&subject);
+        let is_found = results.is_some_and(|results| {
+            let chains = results.different.iter();
+            chains.into_iter().any(|finding| finding.chain == chain)
+        });
+        assert!(is_found, "{rule} {report:#?}");
+    }
+    // A chain of the guard is not compared, so its interfaces are no subjects.
+    let report = compared(&store(), LISTING);
+    assert!(
+        !report
+            .subjects
+            .contains_key(&Subject::Interface("tunl0".into()))
+    );
+}
+
+#[test]
+fn base_chain_that_is_not_compared_is_checked() {
+    let queue = json!([{"queue": {"num": 0}}]);
+    let dscp = json!([{"mangle": {"key": {"payload": {"protocol": "ip", "field": "dscp"}},
+        "value": 10}}, {"return": null}]);
+    let add = |set: &str| {
+        json!([{"set": {"op": "add", "elem": {"meta": {"key": "iifname"}}, "set": set}},
+            {"drop": null}])
+    };
+    let (loops, mark) = (
+        base("service-loops", "forward", 2, "accept"),
+        base("mark-dscp", "forward", -150, "accept"),
+    );
+    let jump = json!([{"jump": {"target": "inner"}}]);
+    let inner = json!({"chain": {"family": "inet", "table": "cambric-felix", "name": "inner"}});
+    let (equal, different, unknown) = ((true, false), (false, true), (false, false));
+    for (objects, wanted) in [
+        (vec![loops.clone(), mark.clone()], equal),
+        (vec![loops, rule("service-loops", &queue)], unknown),
+        (vec![mark.clone(), rule("mark-dscp", &dscp)], equal),
+        (vec![rule("guard", &dscp)], unknown),
+        (vec![rule("guard", &add("@connections-blocked"))], equal),
+        (vec![rule("guard", &add("@other"))], unknown),
+        (
+            vec![inner, rule("guard", &jump), rule("inner", &queue)],
+            unknown,
+        ),
+        (
+            vec![base("service-loops", "forward", 3, "accept")],
+            different,
+        ),
+        (vec![base("mark-dscp", "output", -150, "accept")], different),
+        (
+            vec![base("fragments", "prerouting", -450, "drop")],
+            different,
+        ),
+        (vec![base("fragments", "prerouting", -450, "accept")], equal),
+        (vec![base("budget-input", "input", 2, "accept")], equal),
+        (
+            vec![base("budget-forward", "forward", 1, "accept")],
+            different,
+        ),
+    ] {
+        let report = compared(&store(), &with(&objects));
+        let found = (report.is_equal(), report.is_different());
+        assert_eq!(found, wanted, "{objects:?} {report:#?}");
+    }
+    for name in ["guard", "guard-forward", "guard-input"] {
+        let own = format!(r#""name": "{name}", "#);
+        assert!(LISTING.contains(&own));
+        let renamed = LISTING.replace(&own, r#""name": "gone", "#);
+        let report = compared(&store(), &renamed);
+        assert!(
+            chains(&report).0.iter().any(|chain| chain == name),
+            "{name}"
+        );
+    }
+}

@@ -21,7 +21,7 @@ const SETS: [&str; 9] = [
 
 /// The packets that a statement matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Budget {
+pub(crate) enum Budget {
     /// The packets of an interface over its budget only.
     Over,
     /// All packets, if the set has room.
@@ -30,7 +30,7 @@ pub(super) enum Budget {
 
 /// Returns the packets that a statement matches, if its set is one of Felix's and its key begins with
 /// the input interface.
-fn budget(body: &Value) -> Option<Budget> {
+pub(crate) fn budget(body: &Value) -> Option<Budget> {
     let name = set_of(body)?;
     let key = &body["elem"];
     let first = match key.get("concat") {

@@ -8,9 +8,12 @@ mod elements;
 mod expressions;
 mod listing;
 mod matches;
+mod reach;
 #[cfg(test)]
 mod tests;
 mod unit;
 
+pub(crate) use budgets::budget;
 pub use listing::{Base, Chain, Listing, ListingError, Rule, Table};
+pub(crate) use unit::single;
 pub use unit::{Compiler, View};

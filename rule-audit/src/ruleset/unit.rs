@@ -80,7 +80,7 @@ impl Key {
 }
 
 /// Returns the name and the content of an object with one field.
-pub(super) fn single(value: &Value) -> Option<(&str, &Value)> {
+pub(crate) fn single(value: &Value) -> Option<(&str, &Value)> {
     let object = value.as_object()?;
     let mut fields = object.iter();
     let (name, body) = fields.next()?;

@@ -1,0 +1,163 @@
+//! The base chains: those that are compared, and those that are not.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{Report, Subject, TABLE};
+use crate::evaluator::Hook;
+use crate::ruleset::{Base, Listing, Table, budget, single};
+
+/// A base chain that is not compared. It accepts nothing that another chain would drop.
+struct Skipped {
+    name: &'static str,
+    hook: &'static str,
+    priority: i64,
+    /// The chain is always there.
+    is_required: bool,
+    /// Its rules set the DSCP.
+    marks: bool,
+}
+
+impl Skipped {
+    const fn of(name: &'static str, hook: &'static str, priority: i64) -> Self {
+        Self {
+            name,
+            hook,
+            priority,
+            is_required: false,
+            marks: false,
+        }
+    }
+
+    const fn guard(name: &'static str, hook: &'static str, priority: i64) -> Self {
+        Self {
+            is_required: true,
+            ..Self::of(name, hook, priority)
+        }
+    }
+}
+
+/// The guard, the budgets, the loops of services, and the DSCP.
+const SKIPPED: [Skipped; 8] = [
+    Skipped::guard("guard", "prerouting", -299),
+    Skipped::guard("guard-forward", "forward", -1),
+    Skipped::guard("guard-input", "input", -1),
+    Skipped::of("fragments", "prerouting", -450),
+    Skipped::of("budget-forward", "forward", 2),
+    Skipped::of("budget-input", "input", 2),
+    Skipped::of("service-loops", "forward", 2),
+    Skipped {
+        marks: true,
+        ..Skipped::of("mark-dscp", "forward", -150)
+    },
+];
+
+/// Checks the base chains, and the rules of those that are not compared.
+pub(super) fn check(report: &mut Report, listing: &Listing, table: &Table) {
+    if table.is_dormant {
+        let (wanted, found) = ("the table is active", "the table is dormant");
+        report.fault(Subject::Table, "", wanted, found);
+    }
+    for hook in Hook::ALL {
+        let (name, at, priority) = hook.chain();
+        check_base(report, table, (name, at, priority), true);
+    }
+    for chain in &SKIPPED {
+        let place = (chain.name, chain.hook, chain.priority);
+        let base = check_base(report, table, place, chain.is_required);
+        if let Some(base) = base {
+            if !base.accepts {
+                let (wanted, found) = ("the policy accept", "the policy drop");
+                report.fault(Subject::Table, chain.name, wanted, found);
+            }
+            let text = format!("chain {} is not compared", chain.name);
+            report.notes.push(text);
+        }
+    }
+    for marks in [false, true] {
+        let chains = SKIPPED.iter().filter(|chain| chain.marks == marks);
+        let chains = table.reachable(chains.map(|chain| chain.name));
+        check_rules(report, table, &chains, marks);
+    }
+    let compared = Hook::ALL.map(|hook| hook.chain().0);
+    let skipped = SKIPPED.iter().map(|chain| chain.name);
+    let known: BTreeSet<&str> = compared.into_iter().chain(skipped).collect();
+    for (name, chain) in &table.chains {
+        match &chain.base {
+            Some(_) if known.contains(&**name) => {}
+            Some(base) if base.kind == "nat" => {
+                report.notes.push(format!("chain {name} is not compared"));
+            }
+            Some(_) => report.unknown(Subject::Table, name, "the base chain is not known"),
+            None => {}
+        }
+    }
+    for ((family, name), other) in &listing.tables {
+        let has_base = other.chains.values().any(|chain| chain.base.is_some());
+        if (&**family, &**name) != TABLE && has_base {
+            report.notes.push(format!(
+                "table {family} {name} is not compared: it may drop, translate or redirect"
+            ));
+        }
+    }
+}
+
+/// Checks kind, hook and priority of a base chain. Returns the chain if it exists.
+fn check_base<'t>(
+    report: &mut Report,
+    table: &'t Table,
+    (name, hook, priority): (&str, &str, i64),
+    is_required: bool,
+) -> Option<&'t Base> {
+    let chain = table.chains.get(name);
+    let base = chain.and_then(|chain| chain.base.as_ref());
+    let wanted = format!("a filter chain at {hook} with priority {priority}");
+    match base {
+        None if is_required || chain.is_some() => {
+            report.fault(Subject::Table, name, wanted, "no such base chain");
+        }
+        None => {}
+        Some(base) => {
+            let is_right = base.kind == "filter" && base.hook == hook && base.priority == priority;
+            if !is_right {
+                let found = format!("{} {} {}", base.kind, base.hook, base.priority);
+                report.fault(Subject::Table, name, wanted, found);
+            }
+        }
+    }
+    base
+}
+
+/// Checks that the rules of chains that are not compared change nothing but the DSCP, if at all.
+fn check_rules(report: &mut Report, table: &Table, chains: &BTreeSet<&str>, marks: bool) {
+    for name in chains {
+        let rules = table.chains.get(*name).map(|chain| &chain.rules);
+        for rule in rules.into_iter().flatten() {
+            let unknown = rule.expressions.iter().find(|one| !is_known(one, marks));
+            if let Some(expression) = unknown {
+                let kind = single(expression).map_or("an expression", |(kind, _)| kind);
+                let text = format!("handle {}: {kind} is not known here", rule.handle);
+                report.unknown(Subject::Table, name, text);
+            }
+        }
+    }
+}
+
+/// Returns whether an expression leaves the packet as it is, but for its DSCP.
+fn is_known(expression: &Value, marks: bool) -> bool {
+    let Some((kind, body)) = single(expression) else {
+        return false;
+    };
+    match kind {
+        "match" | "counter" | "limit" | "log" | "comment" => true,
+        "accept" | "drop" | "reject" | "return" | "continue" | "jump" | "goto" | "vmap" => true,
+        "set" => budget(body).is_some(),
+        "mangle" => {
+            let field = &body["key"]["payload"];
+            let is_ip = matches!(field["protocol"].as_str(), Some("ip" | "ip6"));
+            marks && is_ip && field["field"] == "dscp" && body["value"].is_u64()
+        }
+        _ => false,
+    }
+}
