@@ -77,14 +77,17 @@ pub(super) fn passage(
         place: replies,
     });
     let invalid = space.place("packets of no connection".to_owned());
-    steps.push(Step {
-        conditions: vec![space.is(Field::State, state::INVALID)],
-        act: match own.tiers.is_empty() {
-            true if own.profiles.is_open || own.profiles.has_rules => Act::Either,
-            _ => Act::Drop,
-        },
-        place: invalid,
-    });
+    if !fabric.settings.takes_invalid {
+        steps.push(Step {
+            conditions: vec![space.is(Field::State, state::INVALID)],
+            // Profiles that allow everything need no rule about connections.
+            act: match own.tiers.is_empty() && own.profiles.is_open {
+                true => Act::Either,
+                false => Act::Drop,
+            },
+            place: invalid,
+        });
+    }
     let place = invalid;
     steps.extend(own.tiers.into_iter().map(|tier| Step {
         conditions: Vec::new(),

@@ -17,6 +17,8 @@ pub struct Settings {
     pub ipv6: bool,
     /// Whether endpoints may send from their `allowSpoofedSourcePrefixes`.
     pub spoofing: bool,
+    /// Whether policies decide about packets of no connection (state INVALID).
+    pub takes_invalid: bool,
     /// Address and port of OpenStack's metadata service.
     pub metadata: Option<(Ipv4Addr, u16)>,
 }
@@ -29,6 +31,7 @@ impl Default for Settings {
             police_host: false,
             ipv6: true,
             spoofing: false,
+            takes_invalid: false,
             metadata: Some((Ipv4Addr::LOCALHOST, 8775)),
         }
     }
@@ -54,6 +57,9 @@ impl Settings {
         }
         if let Some(spoofing) = text("workloadSourceSpoofing") {
             settings.spoofing = spoofing.eq_ignore_ascii_case("any");
+        }
+        if let Some(takes_invalid) = spec["disableConntrackInvalidCheck"].as_bool() {
+            settings.takes_invalid = takes_invalid;
         }
         let (address, port) = (text("metadataAddr"), spec["metadataPort"].as_u64());
         if address.is_some_and(|text| text.eq_ignore_ascii_case("none")) {

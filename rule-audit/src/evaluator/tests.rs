@@ -380,6 +380,42 @@ fn states_of_connections_precede_the_rules() {
 }
 
 #[test]
+fn invalid_packet_is_dropped_unless_a_profile_allows_all() {
+    let packet = from("10.65.0.2", 6, 80).with(Field::State, state::INVALID);
+    let allow = |rule: Value| {
+        let mut store = store();
+        let spec = json!({"ingress": [rule], "egress": []});
+        put(&mut store, "profiles/kns.prod", &spec);
+        outcome(&store, &packet)
+    };
+    assert_eq!(allow(json!({"action": "Allow"})), Outcome::Either);
+    assert_eq!(allow(json!({"action": "Deny"})), Outcome::Drop);
+    let tcp = json!({"action": "Allow", "protocol": "TCP"});
+    assert_eq!(allow(tcp), Outcome::Drop);
+}
+
+#[test]
+fn invalid_packet_passes_rules_without_the_check() {
+    let packet = from("10.65.0.2", 6, 80).with(Field::State, state::INVALID);
+    let mut store = store();
+    let rules = json!({"ingress": [{"action": "Allow", "protocol": "TCP"}]});
+    put(&mut store, "networkpolicies/prod/p", &rules);
+    for (disabled, wanted) in [
+        (json!(false), Outcome::Drop),
+        (json!(true), Outcome::Accept),
+        (json!("true"), Outcome::Drop),
+    ] {
+        let spec = json!({ "disableConntrackInvalidCheck": disabled });
+        put(&mut store, "felixconfigurations/default", &spec);
+        assert_eq!(outcome(&store, &packet), wanted, "{disabled}");
+    }
+    let udp = from("10.65.0.2", 17, 80).with(Field::State, state::INVALID);
+    let on = json!({"disableConntrackInvalidCheck": true});
+    put(&mut store, "felixconfigurations/default", &on);
+    assert_eq!(outcome(&store, &udp), Outcome::Drop);
+}
+
+#[test]
 fn host_and_sources_have_their_own_rules() {
     let store = store();
     let own = from("10.65.0.1", 6, 80);
