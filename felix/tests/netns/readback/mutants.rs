@@ -10,7 +10,7 @@ use super::{listing, sample};
 use crate::world::{Namespace, run, try_run};
 
 /// Chains that are not compared: they only drop, or translate addresses.
-const OUTSIDE: [&str; 22] = [
+const OUTSIDE: [&str; 30] = [
     "control-closed",
     "control-destinations",
     "control-host",
@@ -31,6 +31,14 @@ const OUTSIDE: [&str; 22] = [
     "workload-icmp",
     "workload-tunnel",
     "workload-tunnel-to-host",
+    "fragments",
+    "workload-budgets",
+    "workload-connections",
+    "workload-connections-counted",
+    "workload-connections-over",
+    "workload-fragments",
+    "workload-next-hops",
+    "budget-",
     "encapsulation-",
     "pe-",
 ];
