@@ -94,6 +94,16 @@ impl Flood {
         }
     }
 
+    /// Returns the actions per second, of those that are counted.
+    pub const fn rate(self) -> Option<u32> {
+        match self {
+            Self::Strangers { rate } | Self::Garbage { rate } | Self::Malformed { rate } => {
+                Some(rate)
+            }
+            _ => None,
+        }
+    }
+
     /// Runs until `ends`; counts in `done`. Only a flood without a session can have another port
     /// than that of the daemon.
     pub fn run(self, port: u16, ends: &Receiver<()>, done: &AtomicU64) -> Result<()> {
@@ -305,7 +315,7 @@ fn reach(number: u32) -> Vec<u8> {
 }
 
 /// A listener beside the daemon that accepts, reads once, answers and closes: what an attack costs
-/// the machine, whoever is attacked.
+/// the machine, also without the daemon.
 pub struct Bystander {
     /// Its port.
     pub port: u16,

@@ -63,6 +63,9 @@ pub const FLOOD_ROUNDS: usize = 200;
 /// Pause before each single route of a block.
 pub const FLOOD_GAP: Duration = Duration::from_millis(3);
 
+/// Share of its rate that a flood must reach: its thread gives way to all others.
+pub const FLOOD_RATE_LEAST: f64 = 0.9;
+
 /// How long a flood may take to begin.
 pub const FLOOD_WITHIN: Duration = Duration::from_secs(30);
 

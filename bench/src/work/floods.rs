@@ -16,7 +16,7 @@ use super::fanout::{Fleet, converge};
 use super::latency::latency;
 use crate::daemons::Kind;
 use crate::flood::{BGP_PORT, Bystander, Flood};
-use crate::limits::{FLOOD_BLOCKS, FLOOD_GAP, FLOOD_ROUNDS, FLOOD_WITHIN};
+use crate::limits::{FLOOD_BLOCKS, FLOOD_GAP, FLOOD_RATE_LEAST, FLOOD_ROUNDS, FLOOD_WITHIN};
 use crate::stage::{Measures, Options, Stage, quantiles, scene};
 
 /// Sets the scheduling policy of the calling thread; returns whether the kernel permits it.
@@ -209,8 +209,17 @@ fn measure(
             stage.host.run(|| bystander.stop())??;
         }
         let running = Running::start(stage, flood, BGP_PORT)?;
+        let (before, began) = (running.done.load(Ordering::Relaxed), Instant::now());
         samples(stage, &mut flooded)?;
+        let actions = (running.done.load(Ordering::Relaxed) - before) as f64;
+        let rate = actions / began.elapsed().as_secs_f64();
         running.stop()?;
+        if let Some(wanted) = flood.rate().filter(|_| !options.quick) {
+            ensure!(
+                rate > f64::from(wanted) * FLOOD_RATE_LEAST,
+                "{flood:?} reached {rate:.0} actions per second only"
+            );
+        }
         stage.generator.rest(stage.patience)?;
     }
     let ([free], [flooded]) = (quantiles(free, [0.99])?, quantiles(flooded, [0.99])?);
@@ -254,7 +263,7 @@ impl Running {
         let (host, count) = (host.clone(), Arc::clone(&done));
         let thread = std::thread::spawn(move || {
             let run = move || {
-                // It runs only when nobody else wants the processor.
+                // It runs only when no other thread wants the processor.
                 ensure!(schedule("--idle", "0")?, "chrt --idle");
                 flood.run(port, &ended, &count)
             };
