@@ -4,7 +4,8 @@ use netlink::nftables::number;
 use netlink_packet_core::{DefaultNla, Emitable, NLA_F_NESTED};
 use netlink_packet_netfilter::nftables::{Expressions, Register};
 
-use crate::render::{Family, Limit};
+use super::statement;
+use crate::render::{Family, Is, Limit};
 
 /// `NFTA_RT_DREG`, `NFTA_RT_KEY`; `NFT_RT_NEXTHOP4`, `NFT_RT_NEXTHOP6`.
 const ROUTE_DESTINATION: u16 = 1;
@@ -40,19 +41,6 @@ const NUMBER_RANDOM: u32 = 1;
 /// `NFTA_EXPR_NAME`, `NFTA_EXPR_DATA`.
 const EXPRESSION_NAME: u16 = 1;
 const EXPRESSION_DATA: u16 = 2;
-/// `NFTA_LIMIT_RATE`, `NFTA_LIMIT_UNIT`, `NFTA_LIMIT_BURST`, `NFTA_LIMIT_TYPE`, `NFTA_LIMIT_FLAGS`;
-/// `NFT_LIMIT_PKTS`, `NFT_LIMIT_F_INV`.
-const LIMIT_RATE: u16 = 1;
-const LIMIT_UNIT: u16 = 2;
-const LIMIT_BURST: u16 = 3;
-const LIMIT_TYPE: u16 = 4;
-const LIMIT_FLAGS: u16 = 5;
-const LIMIT_OF_PACKETS: u32 = 0;
-const LIMIT_INVERTED: u32 = 1;
-/// `NFTA_CONNLIMIT_COUNT`, `NFTA_CONNLIMIT_FLAGS`; `NFT_CONNLIMIT_F_INV`.
-const CONNECTIONS_COUNT: u16 = 1;
-const CONNECTIONS_FLAGS: u16 = 2;
-const CONNECTIONS_INVERTED: u32 = 1;
 
 /// Loads the next hop of a packet's route. Packets of the other family do not match.
 pub(super) fn next_hop(family: Family, register: Register) -> Expressions {
@@ -113,27 +101,14 @@ pub(super) fn dynamic(operation: u32, set: &str, limit: Option<Limit>) -> Expres
 }
 
 fn of_limit(limit: Limit) -> DefaultNla {
-    let rate = |packets: u32, seconds: u64| {
-        let wide = |kind, value: u64| DefaultNla::new(kind, value.to_be_bytes().into());
-        let attributes = vec![
-            wide(LIMIT_RATE, packets.into()),
-            wide(LIMIT_UNIT, seconds),
-            number(LIMIT_BURST, packets),
-            number(LIMIT_TYPE, LIMIT_OF_PACKETS),
-            number(LIMIT_FLAGS, LIMIT_INVERTED),
-        ];
+    let rate = |packets, seconds| {
+        let attributes = statement::limit(packets, seconds, packets, Is::Not);
         ("limit", attributes)
     };
     let (name, attributes) = match limit {
         Limit::PerSecond(packets) => rate(packets, 1),
         Limit::PerMinute(packets) => rate(packets, 60),
-        Limit::Connections(count) => {
-            let attributes = vec![
-                number(CONNECTIONS_COUNT, count),
-                number(CONNECTIONS_FLAGS, CONNECTIONS_INVERTED),
-            ];
-            ("connlimit", attributes)
-        }
+        Limit::Connections(count) => ("connlimit", statement::connections(count)),
     };
     let name = DefaultNla::new(EXPRESSION_NAME, [name.as_bytes(), &[0]].concat());
     let data = nested(EXPRESSION_DATA, &attributes);

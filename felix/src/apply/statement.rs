@@ -55,11 +55,16 @@ pub(super) fn reset_tcp() -> Expressions {
 pub(super) fn connections_over(count: u32) -> Expressions {
     Expressions::Other {
         expression_type: "connlimit".into(),
-        attributes: vec![
-            number(CONNECTIONS_COUNT, count),
-            number(CONNECTIONS_FLAGS, CONNECTIONS_OVER),
-        ],
+        attributes: connections(count),
     }
+}
+
+/// Returns the attributes of a limit of connections.
+pub(super) fn connections(count: u32) -> Vec<DefaultNla> {
+    vec![
+        number(CONNECTIONS_COUNT, count),
+        number(CONNECTIONS_FLAGS, CONNECTIONS_OVER),
+    ]
 }
 
 /// Sets the DSCP, which is a part of the first two octets of a header (RFC 2474).
@@ -96,19 +101,24 @@ pub(super) fn dscp(family: Family, value: u8) -> Vec<Expressions> {
 
 /// Continues while packets are within a rate, or beyond it.
 pub(super) fn rate(rate: Rate, is: Is) -> Expressions {
+    Expressions::Other {
+        expression_type: "limit".into(),
+        attributes: limit(rate.packets, rate.per.seconds(), rate.burst, is),
+    }
+}
+
+/// Returns the attributes of a limit of packets in so many seconds.
+pub(super) fn limit(packets: u32, seconds: u64, burst: u32, is: Is) -> Vec<DefaultNla> {
     let wide = |attribute, value: u64| DefaultNla::new(attribute, value.to_be_bytes().into());
     let flags = match is {
         Is::Yes => 0,
         Is::Not => LIMIT_INVERTED,
     };
-    Expressions::Other {
-        expression_type: "limit".into(),
-        attributes: vec![
-            wide(LIMIT_RATE, rate.packets.into()),
-            wide(LIMIT_UNIT, rate.per.seconds()),
-            number(LIMIT_BURST, rate.burst),
-            number(LIMIT_TYPE, LIMIT_OF_PACKETS),
-            number(LIMIT_FLAGS, flags),
-        ],
-    }
+    vec![
+        wide(LIMIT_RATE, packets.into()),
+        wide(LIMIT_UNIT, seconds),
+        number(LIMIT_BURST, burst),
+        number(LIMIT_TYPE, LIMIT_OF_PACKETS),
+        number(LIMIT_FLAGS, flags),
+    ]
 }
