@@ -423,10 +423,12 @@ pub const BARS: &[Bar] = &[
         "busy_off_p999_ms",
         "the same without origin validation, ms",
     ),
-    free(
+    bar(
         Path,
         "busy_origins_p999_ratio",
         "p99.9 with origin validation to without",
+        1.25,
+        &[],
     ),
     bar(
         Records,

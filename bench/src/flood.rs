@@ -15,6 +15,7 @@ use bgp_io::bgp_proto::{
     AttrCode, Capability, HEADER_OCTETS, Ipv4Prefix, MESSAGE_OCTETS_MAX, MessageKind, Notification,
 };
 use bytes::BytesMut;
+use nix::libc;
 use socket2::{Domain, Protocol, Socket, Type};
 use testkit::{Encode, Keepalive, OPTIONAL, OPTIONAL_TRANSITIVE, Update, WELL_KNOWN};
 
@@ -68,6 +69,9 @@ const SLOW_READERS: u32 = 20;
 /// UPDATEs per second to them, and the octets of communities in each.
 const LARGE_UPDATES: u32 = 1000;
 const LARGE_OCTETS: u32 = 3900;
+/// Connections of [`Flood::Strangers`] without an answer to their SYN: the oldest is closed for a new
+/// one.
+const OPENING_MAX: usize = 1000;
 /// Connections that wait for the answer to their OPEN: the oldest is closed for a new one.
 const ANSWERS_MAX: usize = 32;
 /// The first code of unknown capabilities, and how many codes there are: those for private use.
@@ -108,11 +112,21 @@ impl Flood {
     /// than that of the daemon.
     pub fn run(self, port: u16, ends: &Receiver<()>, done: &AtomicU64) -> Result<()> {
         match self {
-            Self::Strangers { rate } => paced(rate, ends, done, |nth| {
-                // A connection that is not accepted in time counts, too.
-                let _ = connect(port, Ipv4Addr::from(STRANGERS + nth % 0xffff), None);
-                Ok(())
-            }),
+            Self::Strangers { rate } => {
+                let mut opening = VecDeque::new();
+                paced(rate, ends, done, |nth| {
+                    let from = Ipv4Addr::from(STRANGERS + nth % 0xffff);
+                    let socket = begin(port, from)?;
+                    // Over loopback, an accepted connection is established already.
+                    if socket.peer_addr().is_err() {
+                        opening.push_back(socket);
+                    }
+                    if opening.len() > OPENING_MAX {
+                        opening.pop_front();
+                    }
+                    Ok(())
+                })
+            }
             Self::Garbage { rate } => paced(rate, ends, done, |nth| {
                 if let Ok(mut stream) = connect(port, Range::address(nth % 5000), None) {
                     let _ = stream.write_all(&[0x16; 64]);
@@ -168,6 +182,18 @@ fn connect(port: u16, from: Ipv4Addr, window: Option<usize>) -> std::io::Result<
     let to = SocketAddr::from(SocketAddrV4::new(DAEMON, port));
     socket.connect_timeout(&to.into(), Duration::from_millis(200))?;
     Ok(socket.into())
+}
+
+/// Begins to open a connection, and does not wait for it.
+fn begin(port: u16, from: Ipv4Addr) -> Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    socket.bind(&SocketAddrV4::new(from, 0).into())?;
+    socket.set_nonblocking(true)?;
+    let to = SocketAddr::from(SocketAddrV4::new(DAEMON, port));
+    match socket.connect(&to.into()) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error.into()),
+        _ => Ok(socket),
+    }
 }
 
 fn offer(from: Ipv4Addr) -> Offer {

@@ -22,6 +22,7 @@ pub mod relay;
 pub mod report;
 pub mod routes;
 pub mod session;
+mod socket_queue;
 pub mod speed;
 pub mod stage;
 pub mod wire;

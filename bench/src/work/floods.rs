@@ -14,24 +14,11 @@ use netns_lab::{Host, Lab};
 
 use super::fanout::{Fleet, converge};
 use super::latency::latency;
+use super::scheduling::schedule;
 use crate::daemons::Kind;
 use crate::flood::{BGP_PORT, Bystander, Flood};
 use crate::limits::{FLOOD_BLOCKS, FLOOD_GAP, FLOOD_RATE_LEAST, FLOOD_ROUNDS, FLOOD_WITHIN};
 use crate::stage::{Measures, Options, Stage, quantiles, scene};
-
-/// Sets the scheduling policy of the calling thread; returns whether the kernel permits it.
-///
-/// In a fabric, the attackers, the quiet clients and the daemon have processors of their own. Here
-/// they share them, and no thread may wait for the time slice of another one, of about 3 ms: that is
-/// ten times the latency to be measured. A lower or higher nice value does not do, because it changes
-/// the length of the slices only.
-fn schedule(policy: &str, priority: &str) -> Result<bool> {
-    let thread = nix::unistd::gettid().to_string();
-    let mut chrt = Command::new("chrt");
-    chrt.args([policy, "--pid", priority, &thread]);
-    let output = chrt.output().context("chrt")?;
-    Ok(output.status.success())
-}
 
 /// The quiet clients.
 const QUIET: Fleet = Fleet {
@@ -189,7 +176,8 @@ fn measure(
     };
     let (mut free, mut beside, mut flooded) = (Vec::new(), Vec::new(), Vec::new());
     let samples = |stage: &mut Stage, all: &mut Vec<f64>| -> Result<()> {
-        // The quiet clients are this thread. Threads that it starts would inherit the policy.
+        // The quiet clients are this thread. In a fabric, they, the attackers and the daemon have
+        // processors of their own; a time slice of another thread is ten times the latency. Threads that it starts would inherit the policy.
         if !schedule("--fifo", "1")? {
             eprintln!("floods: without SCHED_FIFO, the clients wait for processors");
         }

@@ -2,7 +2,6 @@
 //! whole table.
 
 use std::fs;
-use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -117,13 +116,8 @@ impl Unread {
 
 /// Returns how many octets of a neighbor the daemon has not read, by the kernel's table of sockets.
 fn waiting(table: &str, neighbor: usize) -> Option<u64> {
-    unread_of(table, client(FIRST + neighbor))
-}
-
-/// Returns how many octets of the neighbor with this address the daemon has not read.
-pub(super) fn unread_of(table: &str, neighbor: Ipv4Addr) -> Option<u64> {
     // In the machine's byte order, as the kernel prints it.
-    let address = u32::from_ne_bytes(neighbor.octets());
+    let address = u32::from_ne_bytes(client(FIRST + neighbor).octets());
     let remote = format!("{address:08X}:");
     // sl local_address rem_address st tx_queue:rx_queue
     let mut rows = table.lines().map(|line| line.split_whitespace());

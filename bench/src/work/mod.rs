@@ -17,6 +17,7 @@ mod path;
 mod rack;
 mod records;
 mod s3;
+mod scheduling;
 mod stall;
 mod storm;
 mod watch;

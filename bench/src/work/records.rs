@@ -1,9 +1,7 @@
 //! records: a reflector that enforces origin validation reads the records of a large fabric.
 
-use std::fs;
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
-use std::process::Command;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -16,9 +14,10 @@ use netns_lab::fabric::{Fabric, Machine};
 use testkit::{Encode, EndOfRib, Keepalive, Octets, TcpPeer};
 use tokio::time::sleep;
 
-use super::keep::unread_of;
+use super::scheduling::{process_on_first_processor, schedule, thread_on_first_processor};
 use crate::fabric::{self, Endpoint, Etcd, Origins, figures};
 use crate::limits::{FABRIC_WITHIN, RECORDS_OF_TXN, REDIAL_AFTER, SETTLED, STARTED_WITHIN};
+use crate::socket_queue::SocketQueues;
 use crate::stage::{Measures, Options};
 use crate::wire::{self, Attributes, Offer, Prefix};
 
@@ -33,6 +32,9 @@ const OTHER: u32 = 1;
 
 /// Pause between two KEEPALIVEs of the node.
 const GAP: Duration = Duration::from_millis(1);
+
+/// Pause between two looks at the reflector's socket: the precision of the measured time.
+const LOOK: Duration = Duration::from_micros(200);
 
 /// Starts a reflector while etcd is down, then etcd: measures until the reflector has the records of
 /// all endpoints. A node has a session, and sends KEEPALIVEs in this time.
@@ -68,7 +70,8 @@ async fn measure(fabric: &mut Fabric, etcd: &Etcd, count: u32) -> Result<Measure
     etcd.serve(fabric)?;
     etcd.answers(fabric).await?;
     let store = fabric.store.as_ref().context("there is no store")?;
-    on_first_processor(store.process.pid())?;
+    // The other processors are the reflector's.
+    process_on_first_processor(store.process.pid())?;
     let up = Instant::now();
     let node = fabric.node(0)?;
     let (asn, from) = (fabric.plan.asn, node.plan.v4);
@@ -78,7 +81,7 @@ async fn measure(fabric: &mut Fabric, etcd: &Etcd, count: u32) -> Result<Measure
     let to = SocketAddrV4::new(reflector.plan.v4, 179);
     let mut peer = dial(&node.host, asn, from, to).await?;
     peer.send(Octets(&announcement(from))).await?;
-    let probe = Probe::start(&reflector.host, peer, from)?;
+    let probe = Probe::start(&reflector.host, peer)?;
     Origins::Enforce.in_sync(reflector).await?;
     let took = up.elapsed();
     let probed = probe.stop().await?;
@@ -105,21 +108,6 @@ async fn measure(fabric: &mut Fabric, etcd: &Etcd, count: u32) -> Result<Measure
         ("records_probes", f64::from(probed.sent)),
         ("records_resident_octets", grown / f64::from(count)),
     ]))
-}
-
-/// Leaves the other processors to the reflector: in a fabric, etcd runs on other machines, and the
-/// reflector does not wait for its time slices.
-fn on_first_processor(process: u32) -> Result<()> {
-    let process = process.to_string();
-    let mut taskset = Command::new("taskset");
-    taskset.args(["--all-tasks", "--cpu-list", "--pid", "0", &process]);
-    let output = taskset.output().context("taskset")?;
-    ensure!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(())
 }
 
 /// Writes the endpoints, many in each transaction.
@@ -202,12 +190,12 @@ struct Probe {
 }
 
 impl Probe {
-    fn start(reflector: &Host, peer: TcpPeer, from: Ipv4Addr) -> Result<Self> {
+    fn start(reflector: &Host, peer: TcpPeer) -> Result<Self> {
         let stream = peer.into_stream().into_std()?;
         stream.set_nonblocking(false)?;
         let (ends, ended) = sync_channel(1);
         let host = reflector.clone();
-        let thread = thread::spawn(move || host.run(move || probe(stream, from, &ended))?);
+        let thread = thread::spawn(move || host.run(move || probe(stream, &ended))?);
         Ok(Self { ends, thread })
     }
 
@@ -220,17 +208,25 @@ impl Probe {
 }
 
 /// Sends KEEPALIVEs until the end; the next one when the reflector has read the one before.
-fn probe(mut stream: TcpStream, from: Ipv4Addr, ended: &Receiver<()>) -> Result<Probed> {
+fn probe(mut stream: TcpStream, ended: &Receiver<()>) -> Result<Probed> {
+    thread_on_first_processor()?;
+    if !schedule("--fifo", "1")? {
+        eprintln!("records: without SCHED_FIFO, the node waits for etcd's time slices");
+    }
     let (mut longest, mut sent) = (Duration::ZERO, 0);
     let octets = Keepalive.octets();
-    let unread = || {
-        let table = fs::read_to_string("/proc/thread-self/net/tcp")?;
-        unread_of(&table, from).context("the session has ended")
+    let mut queues = SocketQueues::open()?;
+    let (SocketAddr::V4(here), SocketAddr::V4(there)) = (stream.local_addr()?, stream.peer_addr()?)
+    else {
+        return Err(anyhow!("a session over IPv6"));
     };
     while ended.recv_timeout(GAP) == Err(RecvTimeoutError::Timeout) {
         let began = Instant::now();
         stream.write_all(&octets)?;
-        while unread()? > 0 {
+        while queues.unread(there, here)? > 0 {
+            if ended.recv_timeout(LOOK) != Err(RecvTimeoutError::Timeout) {
+                break;
+            }
             ensure!(began.elapsed() < FABRIC_WITHIN, "a KEEPALIVE stays unread");
         }
         longest = longest.max(began.elapsed());

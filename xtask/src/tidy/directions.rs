@@ -248,6 +248,7 @@ pub const TABLE: &[Row] = &[
         "bench",
         5,
         &[
+            "netlink",
             "netns-lab",
             "bgp-io",
             "testkit",
