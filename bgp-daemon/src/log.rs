@@ -51,6 +51,8 @@ enum Of {
     /// A neighbor in a range that was removed before its event was read. Its number is used again
     /// for another neighbor, whose events must not be counted with it.
     Forgotten(PeerId),
+    /// All strangers together.
+    Strangers,
     /// All sources beyond the capacity.
     Others,
 }
@@ -74,6 +76,8 @@ enum Kind {
     RefreshOverdue(Family),
     Refused,
     AcceptFailed,
+    StrangersDropped,
+    StrangersAdmitted,
     OptionFailed,
     Unsigned,
 }
@@ -224,6 +228,10 @@ fn source(speaker: &Speaker, event: &Event) -> Option<(Class, Key)> {
         }
         Event::AcceptFailed { local, .. } => {
             (Class::Neighbor, Of::Address(local.ip()), Kind::AcceptFailed)
+        }
+        Event::StrangersDropped => (Class::Neighbor, Of::Strangers, Kind::StrangersDropped),
+        Event::StrangersAdmitted { .. } => {
+            (Class::Neighbor, Of::Strangers, Kind::StrangersAdmitted)
         }
         Event::OptionFailed { remote, .. } => {
             (Class::Dynamic, Of::Address(remote.ip()), Kind::OptionFailed)

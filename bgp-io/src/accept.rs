@@ -4,13 +4,14 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
 
-use bgp_speaker::bgp_fsm::{self, Conn};
+use bgp_speaker::bgp_fsm::{self, Conn, Instant};
 use bgp_speaker::rib::PeerId;
 use bgp_speaker::{HandshakeFailure, Input, Refusal, SpeakerConfig};
 use bytes::BytesMut;
 use tokio::net::TcpStream;
 
 use crate::dial_keys::DialKeys;
+use crate::filter::all_sources;
 use crate::gtsm;
 use crate::io::Entry;
 use crate::limits::{
@@ -20,6 +21,7 @@ use crate::limits::{
 use crate::link::{Link, Stage};
 use crate::listen_socket::{Insecure, ListenSocket, Required};
 use crate::sockets::accept_now;
+use crate::sockopt::dropped_segments;
 use crate::{Event, Io, PeerScope};
 
 impl Io {
@@ -168,6 +170,7 @@ impl Io {
         remote: SocketAddr,
         refusal: Refusal,
     ) {
+        self.count_stranger(&refusal);
         if self.may_answer() {
             gtsm::release(&stream);
             let mut words = BytesMut::new();
@@ -179,6 +182,44 @@ impl Io {
             remote,
             refusal,
         });
+    }
+
+    /// Counts a refused connection. In a flood of them, has the kernel drop the SYNs of strangers.
+    fn count_stranger(&mut self, refusal: &Refusal) {
+        let now = self.clock.now();
+        let is_stranger = matches!(refusal, Refusal::Unknown);
+        if !is_stranger || self.strangers.are_dropped() || !self.strangers.count(now) {
+            return;
+        }
+        let neighbors = all_sources(self.speaker.config());
+        let mut refuses = false;
+        for listener in &mut self.listeners {
+            let ipv4 = listener.address.is_ipv4();
+            refuses |= (listener.guard).refuse_strangers(&listener.socket, ipv4, &neighbors);
+        }
+        // Without the filter, each connection is accepted and refused.
+        if refuses {
+            self.strangers.begin(now, dropped(&self.listeners));
+            self.events.push(Event::StrangersDropped);
+        }
+    }
+
+    /// Checks whether a flood of strangers continues.
+    pub(crate) fn look_at_strangers(&mut self, now: Instant) {
+        if self.strangers.look(now, dropped(&self.listeners)) {
+            self.admit_strangers();
+        }
+    }
+
+    /// Has strangers accepted, and refused with a NOTIFICATION, again.
+    pub(crate) fn admit_strangers(&mut self) {
+        let Some(dropped) = self.strangers.end() else {
+            return;
+        };
+        for listener in &mut self.listeners {
+            listener.guard.admit_strangers(&listener.socket);
+        }
+        self.events.push(Event::StrangersAdmitted { dropped });
     }
 
     /// Returns whether one more refused connection gets a NOTIFICATION.
@@ -208,6 +249,12 @@ impl Io {
             self.entries.try_remove(old);
         }
     }
+}
+
+/// Returns how many segments the kernel has dropped at listening sockets.
+fn dropped(listeners: &[ListenSocket]) -> u64 {
+    let each = listeners.iter().map(|one| dropped_segments(&one.socket));
+    each.map(|dropped| u64::from(dropped.unwrap_or(0))).sum()
 }
 
 /// Returns the requirements for connections from an address; none for an address that is not

@@ -58,6 +58,15 @@ pub enum Event {
         /// The kernel's error.
         error: io::Error,
     },
+    /// A flood of connections from addresses that are no neighbor's began: the kernel drops their SYNs,
+    /// until few arrive. See [`crate::limits::STRANGER_EVERY`].
+    StrangersDropped,
+    /// The flood has ended, or the configuration has changed: such connections are accepted, and
+    /// refused, again.
+    StrangersAdmitted {
+        /// Segments that the kernel dropped at the listening sockets meanwhile.
+        dropped: u64,
+    },
     /// Connections cannot be accepted for now; the driver tries again after
     /// [`crate::limits::ACCEPT_PAUSE`].
     AcceptFailed {

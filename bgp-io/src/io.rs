@@ -24,6 +24,7 @@ use crate::linger::Lingering;
 use crate::link::Link;
 use crate::listen_socket::ListenSocket;
 use crate::ready::{ReadyList, Signal};
+use crate::strangers::Strangers;
 use crate::trace::Trace;
 use crate::{Bind, Clock, Event, IoError, ReconfigureError};
 
@@ -91,6 +92,7 @@ pub struct Io {
     pub(crate) handshakes: VecDeque<usize>,
     /// Until when the NOTIFICATIONs to refused connections count, one per [`ANSWER_REFUSAL_EVERY`].
     pub(crate) answered_until: Instant,
+    pub(crate) strangers: Strangers,
     /// The buffer into which all connections read; it is empty between reads.
     pub(crate) scratch: BytesMut,
     /// The slices of one write, kept for their allocation.
@@ -135,6 +137,7 @@ impl Io {
         let mut io = Self {
             speaker,
             answered_until: clock.now(),
+            strangers: Strangers::new(clock.now()),
             clock,
             listeners: Vec::new(),
             binder: config.binder,
@@ -283,6 +286,8 @@ impl Io {
     fn peers_changed(&mut self, is_guarded: bool) {
         self.work = true;
         self.drain();
+        // A new neighbor is no stranger.
+        self.admit_strangers();
         if is_guarded {
             self.arm();
         }
@@ -389,6 +394,7 @@ impl Io {
             self.accept_pause,
             self.arm_at,
             self.keys_at,
+            self.strangers.look_at(),
         ];
         let Some(at) = deadlines.into_iter().flatten().min() else {
             return false;
@@ -410,6 +416,9 @@ impl Io {
         }
         if self.keys_at.is_some_and(|at| at <= now) {
             self.check_keys();
+        }
+        if self.strangers.look_at().is_some_and(|at| at <= now) {
+            self.look_at_strangers(now);
         }
         self.expire_lingering(now);
         match self.speaker.poll_timeout().filter(|&at| at <= now) {

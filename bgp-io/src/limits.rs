@@ -39,6 +39,21 @@ pub const ANSWER_REFUSAL_EVERY: Duration = Duration::from_millis(10);
 /// Refused connections that get one at once after a pause. Few, so that a flood is served evenly.
 pub const ANSWERED_REFUSALS_AT_ONCE: u32 = 8;
 
+/// One connection in this time from an address that is no neighbor's is no flood.
+pub const STRANGER_EVERY: Duration = Duration::from_millis(1);
+
+/// Such connections that are no flood at once, after a pause.
+pub const STRANGERS_AT_ONCE: u32 = 1024;
+
+/// Interval between looks at a flood while the kernel drops its SYNs.
+pub const STRANGERS_LOOK: Duration = Duration::from_secs(1);
+
+/// SYNs dropped in this interval with which the flood has ended.
+pub const STRANGERS_RETURN_MAX: u64 = 250;
+
+/// Prefixes of neighbors that pass during a flood. With more neighbors, shorter prefixes cover them.
+pub const SYN_SOURCES_MAX: usize = 256;
+
 /// A timer that is this late shows that the program was busy or suspended. The sockets are then
 /// read before the timer counts.
 pub const STALL: Duration = Duration::from_secs(1);

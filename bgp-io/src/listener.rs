@@ -19,7 +19,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, timeout};
 
 use crate::closing::Closing;
-use crate::gtsm::{self, Source, sources_of};
+use crate::filter::{Source, sources_of};
+use crate::gtsm;
 use crate::keys::{Keyless, Keys};
 use crate::limits::{ACCEPT_PAUSE, LINGER, LISTENER_REFUSED_MAX};
 use crate::listen_socket::{Insecure, ListenSocket, Required};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use bgp_speaker::SpeakerConfig;
 
-use crate::gtsm::{Source, sources};
+use crate::filter::{Source, sources};
 use crate::keys::{Keyless, Keys, keys_of};
 use crate::limits::LISTEN_RETRY;
 use crate::listen_socket::ListenSocket;
@@ -63,6 +63,7 @@ impl Io {
     /// Changes the listening addresses. Sockets with an unchanged address and all connections stay.
     /// An address that cannot be used is tried again: see [`unbound`](Self::unbound).
     pub fn listen_on(&mut self, addresses: &[SocketAddr]) {
+        self.admit_strangers();
         let is_gone = |listener: &ListenSocket| !addresses.contains(&listener.wanted);
         for at in 0..self.listeners.len() {
             if self.listeners.get(at).is_some_and(is_gone) {
@@ -104,6 +105,7 @@ impl Io {
 
     /// Sets the configured keys on the listening sockets, and opens missing sockets.
     pub(crate) fn arm(&mut self) {
+        self.admit_strangers();
         let (keys, sources) = rules_of(self.speaker.config());
         let binder = self.binder.clone();
         let rules = Rules {

@@ -7,7 +7,8 @@ use std::os::fd::AsFd;
 use socket2::{SockRef, Socket};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use crate::gtsm::{Guard, Source, secure_ttl, set_ttl_max};
+use crate::filter::Source;
+use crate::gtsm::{Guard, secure_ttl, set_ttl_max};
 use crate::keys::{Keyless, Keyring, Keys};
 use crate::limits::BACKLOG;
 use crate::sockopt::{clear_ttl_security, set_md5_key, set_prompt_repeats};

@@ -310,6 +310,16 @@ fn control_message(messages: &[u8], kind: (libc::c_int, libc::c_int)) -> Option<
     if found == kind { number(header) } else { None }
 }
 
+/// Returns how many segments the kernel has dropped at a socket (`SO_MEMINFO`): modulo 2^32.
+pub(crate) fn dropped_segments(socket: &impl AsFd) -> io::Result<u32> {
+    /// `SK_MEMINFO_DROPS` of linux/sock_diag.h.
+    const DROPS: usize = 8;
+    let mut value = [0; 4 * (DROPS + 1)];
+    let octets = option(socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut value)?;
+    let drops = value.get(..octets).and_then(|value| value.last_chunk());
+    Ok(drops.map_or(0, |drops| u32::from_ne_bytes(*drops)))
+}
+
 /// Reads a socket option of any length; returns its number of octets.
 fn option(
     socket: &impl AsFd,

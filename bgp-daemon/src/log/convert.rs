@@ -55,6 +55,10 @@ pub(super) fn converted(speaker: &Speaker, event: &Event) -> Option<Emitted> {
             local: *local,
             reason: Text::new(reason(error)),
         },
+        Event::StrangersDropped => Emitted::ListenerStrangersDropped {},
+        Event::StrangersAdmitted { dropped } => {
+            Emitted::ListenerStrangersAdmitted { dropped: *dropped }
+        }
         Event::OptionFailed { remote, error } => Emitted::ConnectionOptionFailed {
             address: remote.ip(),
             port: remote.port().into(),

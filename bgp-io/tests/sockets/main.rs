@@ -13,4 +13,5 @@ mod monitor;
 mod options;
 mod session;
 mod session_keys;
+mod strangers;
 mod support;

@@ -171,6 +171,13 @@ macro_rules! session_events {
         ListenerAcceptFailed "listener.accept_failed" WARN "cannot accept connections for now" {
             local: SocketAddr, reason: Text,
         }
+        #[doc = "A flood of connections from addresses that are no neighbor's began: the kernel drops their SYNs until few arrive."]
+        ListenerStrangersDropped "listener.strangers_dropped" WARN "too many connections of strangers: their SYNs are dropped" {
+        }
+        #[doc = "Such a flood has ended, or the configuration has changed: these connections are refused with a NOTIFICATION again."]
+        ListenerStrangersAdmitted "listener.strangers_admitted" INFO "connections of strangers are answered again" {
+            dropped: u64,
+        }
         #[doc = "The daemon answers scrapers of metrics on an address."]
         ListenerMetrics "listener.metrics_ready" INFO "listening for scrapers of metrics" {
             local: SocketAddr,
