@@ -495,6 +495,11 @@ pub const BARS: &[Bar] = &[
     ),
     free(
         Felix,
+        "felix_kernel_jump_ms",
+        "the kernel's transaction of one new jump p50, ms",
+    ),
+    free(
+        Felix,
         "felix_member_cpu_ms",
         "CPU of Felix for a member's change, ms",
     ),

@@ -1,6 +1,5 @@
 //! felix: policies on a host, from etcd to the kernel's packet filter.
 
-use std::io::Write;
 use std::process;
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use netns_lab::fabric::Machine;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use super::ruleset_copy;
 use crate::fabric::{self, Endpoint, Ground, milliseconds};
 use crate::limits::{FABRIC_WITHIN, RECORDS_OF_TXN, SETTLED, STARTED_WITHIN};
 use crate::stage::{Measures, Options, Policies, quantiles};
@@ -84,8 +84,9 @@ async fn measure(ground: &mut Ground, options: &Options) -> Result<Measures> {
     measures.insert("felix_programmed_cpu_s", ground.cpu("felix").as_secs_f64());
     let resident = ground.resident(NODE, "felix")?;
     measures.insert("felix_resident_mb", resident as f64 / 1e6);
-    let same = same_by_nft(ground.fabric.node(NODE)?)?;
-    measures.insert("felix_nft_s", same.as_secs_f64());
+    let copy = ruleset_copy::measure(listed(ground.fabric.node(NODE)?)?)?;
+    measures.insert("felix_nft_s", copy.load.as_secs_f64());
+    measures.insert("felix_kernel_jump_ms", copy.jump_ms);
     // The first record is written.
     sleep(SETTLED).await;
 
@@ -112,22 +113,14 @@ async fn measure(ground: &mut Ground, options: &Options) -> Result<Measures> {
     Ok(measures)
 }
 
-/// Lists Felix's table, and measures `nft -f` with the same rules in an empty namespace.
-fn same_by_nft(node: &Machine) -> Result<Duration> {
+/// Returns the rules of Felix's table, as nft prints them.
+fn listed(node: &Machine) -> Result<Vec<u8>> {
     let list = ["--stateless", "list", "table", "inet", "cambric-felix"];
     let listed = node
         .host
         .run(|| process::Command::new("nft").args(list).output())??;
     ensure!(listed.status.success(), "nft list");
-    let mut file = tempfile::NamedTempFile::new()?;
-    file.write_all(&listed.stdout)?;
-    let began = Instant::now();
-    let mut nft = process::Command::new("unshare");
-    nft.args(["--net", "nft", "--file"]).arg(file.path());
-    let loaded = nft.output()?;
-    let error = String::from_utf8_lossy(&loaded.stderr);
-    ensure!(loaded.status.success(), "nft --file: {error}");
-    Ok(began.elapsed())
+    Ok(listed.stdout)
 }
 
 /// Adds endpoints one at a time: from the write to the route, which follows the packet filter.

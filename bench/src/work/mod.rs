@@ -16,6 +16,7 @@ mod many;
 mod path;
 mod rack;
 mod records;
+mod ruleset_copy;
 mod s3;
 mod scheduling;
 mod stall;

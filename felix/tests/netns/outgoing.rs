@@ -66,8 +66,17 @@ fn peer_of(from: &Workload, listener: &TcpListener, target: &str) -> SocketAddr 
         target.parse().unwrap(),
         listener.local_addr().unwrap().port(),
     );
-    let connect = || TcpStream::connect_timeout(&address, SOON).unwrap();
-    let stream = from.namespace.within(connect);
+    let connect = || TcpStream::connect_timeout(&address, SOON);
+    let stream = from.namespace.within(connect).unwrap_or_else(|error| {
+        let seen = [
+            run("cat /proc/net/nf_conntrack"),
+            run("ip address show dev uplink"),
+            run("ip neighbor"),
+            from.namespace.run("ip neighbor"),
+            run("nft list table inet cambric-felix"),
+        ];
+        panic!("{address}: {error}\n{}", seen.join("\n"))
+    });
     let (_, peer) = listener.accept().unwrap();
     drop(stream);
     SocketAddr::new(peer.ip().to_canonical(), peer.port())
