@@ -12,6 +12,7 @@
 //! | `rib` | `cambric-rib` | the tables |
 //! | `speaker` | `cambric-bgp-speaker` | sessions and tables as one speaker |
 //! | `io` | `cambric-bgp-io` | its tokio driver, and single sessions without a speaker |
+//! | `bfd` | `cambric-bfd` | BFD packets |
 //! | `mrt` | `cambric-mrt` | MRT files |
 //! | `fib` | `cambric-fib-sync` | routes of a kernel |
 //! | `netlink` | `cambric-netlink` | netlink requests |
@@ -27,6 +28,9 @@ pub use {bgp_fsm as fsm, bgp_speaker as speaker, rib};
 
 #[cfg(feature = "io")]
 pub use bgp_io as io;
+
+#[cfg(feature = "bfd")]
+pub use bfd;
 
 #[cfg(feature = "mrt")]
 pub use mrt;

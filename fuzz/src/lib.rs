@@ -3,6 +3,7 @@
 //! Each one panics when an invariant breaks and otherwise takes any input. The tests replay the
 //! corpora in `fuzz/corpus`; `make soak MINUTES=n` searches for more with libFuzzer.
 
+mod bfd;
 mod codec;
 mod octets;
 mod operations;
@@ -11,6 +12,7 @@ mod peering;
 mod recorded;
 mod stored;
 
+pub use bfd::bfd_packet;
 pub use codec::{attributes, message};
 pub use operations::session;
 pub use parent::parent;

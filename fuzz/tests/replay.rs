@@ -58,6 +58,11 @@ fn recorded() {
 }
 
 #[test]
+fn bfd_packet() {
+    replay("bfd-packet", fuzz::bfd_packet);
+}
+
+#[test]
 fn parent() {
     replay("parent", fuzz::parent);
 }

@@ -18,7 +18,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     Target {
         name: "message",
         inputs: 3_000_000,
@@ -46,6 +46,10 @@ pub const TARGETS: [Target; 7] = [
     Target {
         name: "parent",
         inputs: 2_000_000,
+    },
+    Target {
+        name: "bfd-packet",
+        inputs: 3_000_000,
     },
 ];
 

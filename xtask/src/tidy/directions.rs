@@ -32,6 +32,7 @@ pub const TABLE: &[Row] = &[
     row("bgp-proto", 0, &[]),
     row("calico-model", 0, &[]),
     row("instant", 0, &[]),
+    row("bfd", 1, &[]),
     row("bgp-fsm", 1, &["bgp-proto", "instant"]),
     row("capture", 1, &["bgp-proto"]),
     row("mrt", 1, &["bgp-proto"]),
@@ -99,6 +100,7 @@ pub const TABLE: &[Row] = &[
         "cambric",
         4,
         &[
+            "bfd",
             "bgp-proto",
             "bgp-fsm",
             "rib",
@@ -216,6 +218,7 @@ pub const TABLE: &[Row] = &[
         "fuzz",
         5,
         &[
+            "bfd",
             "bgp-proto",
             "capture",
             "mrt",

@@ -6,7 +6,14 @@ use super::files::File;
 use super::metadata::Workspace;
 
 /// Crates of floors 0 to 2 that are `no_std` (I1); `calico-model` and `mrt` are `std` without I/O.
-pub const NO_STD: &[&str] = &["bgp-proto", "instant", "bgp-fsm", "rib", "bgp-speaker"];
+pub const NO_STD: &[&str] = &[
+    "bfd",
+    "bgp-proto",
+    "instant",
+    "bgp-fsm",
+    "rib",
+    "bgp-speaker",
+];
 
 /// External dependencies allowed for floors 0 to 2. Each is `no_std` with its default features off,
 /// or an optional feature for embedders.
@@ -15,7 +22,9 @@ const CORE_DEPENDENCIES: &[&str] = &[
     "foldhash",
     "hashbrown",
     "ipnet",
+    "md-5",
     "nom",
+    "sha1",
     "slab",
     "smallvec",
     "thiserror",

@@ -141,13 +141,15 @@ fn the_core_stays_no_std_and_free_of_io() {
 #[test]
 fn dependencies_of_the_core_are_no_std() {
     let tree = "rib v0.1.0 (/r/rib) []\nbytes v1.12.1 [default,std]\nmio v1.2.4 []\nnom v8 (*)\n";
-    let found = texts(&tree::findings_of(tree));
+    let found = texts(&tree::findings_of("rib", tree, &[]));
     assert_eq!(found.lines().count(), 2, "{found}");
     assert!(
         found.contains("bytes below it is built with its feature `std`"),
         "{found}"
     );
     assert!(found.contains("mio is in its tree"), "{found}");
+    let found = texts(&tree::findings_of("rib", tree, &["mio"]));
+    assert_eq!(found.lines().count(), 1, "{found}");
 }
 
 #[test]

@@ -18,6 +18,8 @@ const GROUPS: &[Group] = &[
     Group {
         reason: "its RFC defines all values",
         types: &[
+            "bfd::AuthType",
+            "bfd::table::State",
             "bgp-fsm::Conn",
             "bgp-fsm::table::State",
             "bgp-proto::Net",
@@ -33,6 +35,7 @@ const GROUPS: &[Group] = &[
     Group {
         reason: "its fields are those of a message or attribute, as the RFC defines them",
         types: &[
+            "bfd::Packet",
             "bgp-proto::Family",
             "bgp-proto::Frame",
             "bgp-proto::Nlri",
