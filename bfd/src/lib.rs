@@ -1,18 +1,33 @@
-//! Bidirectional Forwarding Detection (RFC 5880): the control packet, sans-IO.
+//! Bidirectional Forwarding Detection (RFC 5880), sans-IO and in virtual time.
 //!
-//! [`Packet`] is the control packet with its authentication section. Decoding returns the first rule of
-//! RFC 5880 §6.8.6 that the octets do not obey, and encoding needs no allocation.
+//! A [`Session`] monitors the path to one remote system, in asynchronous mode. It owns no socket
+//! and reads no clock: the caller passes received payloads and the time, and sends the packets that the
+//! session returns. A [`Change`] has the
+//! result for clients (RFC 5882). The echo function and demand mode of the local system are not supported.
+//!
+//! The transitions are rows of a table ([`table`]); its graph is `docs/design/bfd.dot`.
 //!
 //! ```
-//! use bfd::{Invalid, Packet};
+//! use bfd::{Discriminator, Instant, Random, Seeded, Session, SessionConfig, State};
 //!
-//! let mut octets = [0; 24];
-//! assert_eq!(Packet::decode(&octets), Err(Invalid::Version(0)));
-//! octets[..4].copy_from_slice(&[0x20, 0x40, 3, 24]);
-//! octets[7] = 1;
-//! let packet = Packet::decode(&octets)?;
-//! assert_eq!(packet.encode().octets(), octets);
-//! # Ok::<(), Invalid>(())
+//! let mut random = Seeded::new(7);
+//! let mut make = |id| {
+//!     let id = Discriminator::new(id).expect("not zero");
+//!     Session::new(Instant::ZERO, SessionConfig::default(), id, &mut random)
+//! };
+//! let (mut one, mut other) = (make(1)?, make(2)?);
+//! let mut random = Seeded::new(8);
+//! for second in 0..4 {
+//!     let now = Instant::from_secs(second);
+//!     while let Some(packet) = one.transmit(now, &mut random) {
+//!         other.receive(now, packet.octets()).expect("a valid packet");
+//!     }
+//!     while let Some(packet) = other.transmit(now, &mut random) {
+//!         one.receive(now, packet.octets()).expect("a valid packet");
+//!     }
+//! }
+//! assert_eq!((one.state(), other.state()), (State::Up, State::Up));
+//! # Ok::<(), bfd::ConfigError>(())
 //! ```
 #![no_std]
 #![forbid(unsafe_code)]
@@ -26,24 +41,41 @@
     )
 )]
 
+extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
 mod auth;
+mod client;
+mod config;
 mod diagnostic;
+mod discard;
 mod encoded;
 mod invalid;
 pub mod limits;
 mod packet;
+mod random;
+mod receive;
 mod secret;
+mod sequence;
+mod session;
 pub mod table;
+mod timing;
+mod transmit;
 
 pub use auth::{AuthSection, AuthType};
+pub use client::{Change, Liveness, Side};
+pub use config::{AuthKey, Authentication, ConfigError, Role, SessionConfig};
+pub use core::time::Duration;
 pub use diagnostic::Diagnostic;
+pub use discard::Discard;
 pub use encoded::Encoded;
+pub use instant::Instant;
 pub use invalid::Invalid;
 pub use packet::{Discriminator, Packet};
+pub use random::{Random, Seeded};
 pub use secret::{Secret, SecretLength};
+pub use session::{ConcatenatedPath, Session, Stats};
 pub use table::State;
 
 /// The example of the README, compiled and run.

@@ -17,3 +17,37 @@ pub const PASSWORD_AT: usize = 3;
 
 /// The longest packet that is sent, in octets: with a digest of SHA1.
 pub const PACKET_OCTETS_MAX: usize = HEADER_OCTETS + DIGEST_AT + SECRET_OCTETS_MAX;
+
+/// The keys of a session: the one that signs, and others that are accepted while keys change.
+pub const KEYS_MAX: usize = 16;
+
+/// The shortest interval that a session may be configured with, in microseconds: a limit of the
+/// packets that a mistake in a configuration can cause.
+pub const INTERVAL_US_MIN: u32 = 1_000;
+
+/// The shortest transmit interval of a session that is not Up, in microseconds (RFC 5880 §6.8.3).
+pub const SLOW_INTERVAL_US: u32 = 1_000_000;
+
+/// The default of both intervals, in microseconds.
+pub const INTERVAL_US: u32 = 300_000;
+
+/// The default of the detection multiplier.
+pub const DETECT_MULTIPLIER: u8 = 3;
+
+/// The parts of an interval that jitter removes at most, in percent (RFC 5880 §6.8.7).
+pub const JITTER_PERCENT_MAX: u64 = 25;
+
+/// The parts of an interval that jitter removes at least with the multiplier 1, in percent: a packet
+/// must arrive before the detection time is over (RFC 5880 §6.8.7).
+pub const JITTER_PERCENT_MIN_SINGLE: u64 = 10;
+
+/// The steps into which the range of the jitter is divided.
+pub const JITTER_STEPS: u64 = 1 << 16;
+
+/// The sequence numbers that may be missing between two accepted packets, in multiples of the
+/// detection multiplier (RFC 5880 §6.7.3).
+pub const SEQUENCE_WINDOW: u32 = 3;
+
+/// The detection times without a packet after which any sequence number is accepted (RFC 5880
+/// §6.8.1, bfd.AuthSeqKnown).
+pub const SEQUENCE_KNOWN_TIMES: u32 = 2;

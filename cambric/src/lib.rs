@@ -12,7 +12,7 @@
 //! | `rib` | `cambric-rib` | the tables |
 //! | `speaker` | `cambric-bgp-speaker` | sessions and tables as one speaker |
 //! | `io` | `cambric-bgp-io` | its tokio driver, and single sessions without a speaker |
-//! | `bfd` | `cambric-bfd` | BFD packets |
+//! | `bfd` | `cambric-bfd` | sessions of BFD |
 //! | `mrt` | `cambric-mrt` | MRT files |
 //! | `fib` | `cambric-fib-sync` | routes of a kernel |
 //! | `netlink` | `cambric-netlink` | netlink requests |

@@ -12,7 +12,7 @@ mod peering;
 mod recorded;
 mod stored;
 
-pub use bfd::bfd_packet;
+pub use bfd::{bfd_packet, bfd_session};
 pub use codec::{attributes, message};
 pub use operations::session;
 pub use parent::parent;

@@ -63,6 +63,11 @@ fn bfd_packet() {
 }
 
 #[test]
+fn bfd_session() {
+    replay("bfd-session", fuzz::bfd_session);
+}
+
+#[test]
 fn parent() {
     replay("parent", fuzz::parent);
 }

@@ -18,7 +18,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     Target {
         name: "message",
         inputs: 3_000_000,
@@ -50,6 +50,10 @@ pub const TARGETS: [Target; 8] = [
     Target {
         name: "bfd-packet",
         inputs: 3_000_000,
+    },
+    Target {
+        name: "bfd-session",
+        inputs: 400_000,
     },
 ];
 

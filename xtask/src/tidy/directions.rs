@@ -32,7 +32,7 @@ pub const TABLE: &[Row] = &[
     row("bgp-proto", 0, &[]),
     row("calico-model", 0, &[]),
     row("instant", 0, &[]),
-    row("bfd", 1, &[]),
+    row("bfd", 1, &["instant"]),
     row("bgp-fsm", 1, &["bgp-proto", "instant"]),
     row("capture", 1, &["bgp-proto"]),
     row("mrt", 1, &["bgp-proto"]),

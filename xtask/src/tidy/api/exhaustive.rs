@@ -19,6 +19,8 @@ const GROUPS: &[Group] = &[
         reason: "its RFC defines all values",
         types: &[
             "bfd::AuthType",
+            "bfd::ConcatenatedPath",
+            "bfd::Role",
             "bfd::table::State",
             "bgp-fsm::Conn",
             "bgp-fsm::table::State",
@@ -75,6 +77,8 @@ const GROUPS: &[Group] = &[
     Group {
         reason: "a driver that ignores one of its values is wrong",
         types: &[
+            "bfd::Liveness",
+            "bfd::Side",
             "bgp-fsm::Output",
             "bgp-speaker::Output",
             "fib-sync::Command",

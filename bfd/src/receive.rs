@@ -1,0 +1,108 @@
+//! The reception of a packet (RFC 5880 §6.8.6).
+
+use crate::Instant;
+use crate::client::Change;
+use crate::discard::Discard;
+use crate::packet::Packet;
+use crate::session::Session;
+use crate::table::{Event, State};
+use crate::timing::Remote;
+
+impl Session {
+    /// Handles a UDP payload that was received at `now`.
+    ///
+    /// # Errors
+    ///
+    /// The packet is discarded, and only its counter has changed.
+    pub fn receive(&mut self, now: Instant, payload: &[u8]) -> Result<Option<Change>, Discard> {
+        let result = match Packet::decode(payload) {
+            Ok(packet) => return self.receive_packet(now, &packet, payload),
+            Err(invalid) => Err(invalid.into()),
+        };
+        self.stats.discarded += 1;
+        result
+    }
+
+    /// Handles a decoded packet with the octets that it was decoded from.
+    pub(crate) fn receive_packet(
+        &mut self,
+        now: Instant,
+        packet: &Packet,
+        payload: &[u8],
+    ) -> Result<Option<Change>, Discard> {
+        if let Err(discard) = self.accept(now, packet, payload) {
+            self.stats.discarded += 1;
+            return Err(discard);
+        }
+        self.stats.received += 1;
+        Ok(self.update(now, packet))
+    }
+
+    /// Checks the discriminator and the authentication.
+    fn accept(&mut self, now: Instant, packet: &Packet, payload: &[u8]) -> Result<(), Discard> {
+        if let Some(yours) = packet.your_discriminator.filter(|id| *id != self.local) {
+            return Err(Discard::YourDiscriminator(yours.get()));
+        }
+        let (authentication, section) = match (&self.config.authentication, &packet.auth) {
+            (None, None) => return Ok(()),
+            (None, Some(_)) => return Err(Discard::AuthUnexpected),
+            (Some(_), None) => return Err(Discard::AuthMissing),
+            (Some(authentication), Some(section)) => (authentication, section),
+        };
+        // RFC 5880 §6.7.2 to §6.7.4. The number is stored only if the digest is right: otherwise
+        // a forged packet could exclude the remote system.
+        let auth_type = section.auth_type();
+        if auth_type != authentication.auth_type() {
+            return Err(Discard::AuthType(auth_type));
+        }
+        let Some(key) = authentication.key(section.key_id()) else {
+            return Err(Discard::AuthKeyId(section.key_id()));
+        };
+        let (number, multiplier) = (section.sequence(), packet.detect_multiplier.get());
+        let window = &mut self.sequence_received;
+        if !window.accepts(now, auth_type, number, multiplier) {
+            return Err(Discard::AuthSequence(number));
+        }
+        let length = payload.get(3).copied().map_or(0, usize::from);
+        let octets = payload.get(..length).unwrap_or_default();
+        if !section.is_made_by(octets, &key.secret) {
+            return Err(Discard::AuthValue);
+        }
+        window.store(number);
+        Ok(())
+    }
+
+    /// Updates the variables in the order of RFC 5880 §6.8.6.
+    fn update(&mut self, now: Instant, packet: &Packet) -> Option<Change> {
+        self.remote = Some(packet.my_discriminator);
+        self.remote_state = packet.state;
+        self.remote_diagnostic = packet.diagnostic;
+        self.remote_demand = packet.demand;
+        self.remote_independent = packet.control_plane_independent;
+        let remote = Remote {
+            desired_min_tx_us: packet.desired_min_tx_us,
+            required_min_rx_us: packet.required_min_rx_us,
+            multiplier: packet.detect_multiplier,
+            is_final: packet.is_final,
+        };
+        let conditions = self.conditions();
+        if self.timing.received(remote, conditions) {
+            self.send(now);
+        }
+        self.last_received = self.last_received.max(Some(now));
+        // In AdminDown the packet is discarded here: a poll is not answered.
+        if self.state == State::AdminDown {
+            return None;
+        }
+        if packet.poll {
+            self.answer_at.get_or_insert(now);
+        }
+        let event = Event::received(packet.state);
+        // RFC 5880 §6.8.18: a session that is held down stays Down.
+        let starts = matches!(event, Event::ReceivedDown | Event::ReceivedInit);
+        if self.held && self.state == State::Down && starts {
+            return None;
+        }
+        self.apply(now, event)
+    }
+}

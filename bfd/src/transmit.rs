@@ -1,0 +1,88 @@
+//! The transmission of packets (RFC 5880 §6.8.7).
+
+use crate::Instant;
+use crate::auth::AuthSection;
+use crate::config::Role;
+use crate::encoded::Encoded;
+use crate::packet::Packet;
+use crate::random::Random;
+use crate::session::Session;
+use crate::table::State;
+use crate::timing::jittered;
+
+impl Session {
+    /// Returns the packet that is due at `now`, if any. Call it until it returns `None`; a call
+    /// returns at most two packets at the same instant.
+    pub fn transmit(&mut self, now: Instant, random: &mut impl Random) -> Option<Encoded> {
+        if self.answer_at.is_some_and(|at| at <= now) {
+            self.answer_at = None;
+            return Some(self.packet(true));
+        }
+        if self.next_regular()? > now {
+            return None;
+        }
+        self.send_at = None;
+        self.last_sent = Some(now);
+        self.jitter = random.next_u64();
+        Some(self.packet(false))
+    }
+
+    /// Returns when the next packet is due, if any.
+    #[must_use]
+    pub fn next_transmit(&self) -> Option<Instant> {
+        let times = [self.answer_at, self.next_regular()];
+        times.into_iter().flatten().min()
+    }
+
+    /// Returns when the next packet without the F bit is due.
+    fn next_regular(&self) -> Option<Instant> {
+        // RFC 5880 §6.1, §6.8.7: a passive system waits for the first packet.
+        if self.config.role == Role::Passive && self.remote.is_none() {
+            return None;
+        }
+        if let Some(at) = self.send_at {
+            return Some(at);
+        }
+        let interval = self.timing.transmit_interval()?;
+        let is_up = self.state == State::Up && self.remote_state == State::Up;
+        if self.remote_demand && is_up && !self.timing.is_polling() {
+            return None;
+        }
+        let last = self.last_sent?;
+        Some(last + jittered(interval, self.config.detect_multiplier, self.jitter))
+    }
+
+    /// Makes a packet. One with the F bit never has the P bit (RFC 5880 §6.5).
+    fn packet(&mut self, is_final: bool) -> Encoded {
+        let poll = !is_final && self.timing.is_polling();
+        if poll {
+            self.timing.poll_sent();
+        }
+        self.stats.sent += 1;
+        let intervals = self.timing.advertised();
+        let packet = Packet {
+            diagnostic: self.diagnostic,
+            state: self.state,
+            poll,
+            is_final,
+            control_plane_independent: self.config.control_plane_independent,
+            demand: false,
+            detect_multiplier: self.config.detect_multiplier,
+            my_discriminator: self.local,
+            your_discriminator: self.remote,
+            desired_min_tx_us: intervals.desired_min_tx_us,
+            required_min_rx_us: intervals.required_min_rx_us,
+            required_min_echo_rx_us: 0,
+            auth: None,
+        };
+        let contents = packet.encode();
+        let Some(authentication) = &self.config.authentication else {
+            return contents;
+        };
+        let (auth_type, key) = (authentication.auth_type(), authentication.signing_key());
+        let number = self.sequence_sent.take(auth_type, contents);
+        // Each key of the configuration has a permitted length.
+        let auth = AuthSection::unsigned(auth_type, key.id, number, &key.secret).ok();
+        Packet { auth, ..packet }.encode_signed(&key.secret)
+    }
+}
