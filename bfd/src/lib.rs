@@ -2,7 +2,8 @@
 //!
 //! A [`Session`] monitors the path to one remote system, in asynchronous mode. It owns no socket
 //! and reads no clock: the caller passes received payloads and the time, and sends the packets that the
-//! session returns. A [`Change`] has the
+//! session returns. [`Sessions`] is a bounded set of sessions: it finds the session of a packet (RFC 5881,
+//! RFC 5883), selects discriminators, and returns the next deadline of all sessions. A [`Change`] has the
 //! result for clients (RFC 5882). The echo function and demand mode of the local system are not supported.
 //!
 //! The transitions are rows of a table ([`table`]); its graph is `docs/design/bfd.dot`.
@@ -50,15 +51,18 @@ mod client;
 mod config;
 mod diagnostic;
 mod discard;
+mod due;
 mod encoded;
 mod invalid;
 pub mod limits;
 mod packet;
+mod path;
 mod random;
 mod receive;
 mod secret;
 mod sequence;
 mod session;
+mod sessions;
 pub mod table;
 mod timing;
 mod transmit;
@@ -73,9 +77,11 @@ pub use encoded::Encoded;
 pub use instant::Instant;
 pub use invalid::Invalid;
 pub use packet::{Discriminator, Packet};
+pub use path::{Arrival, Hops, Path};
 pub use random::{Random, Seeded};
 pub use secret::{Secret, SecretLength};
 pub use session::{ConcatenatedPath, Session, Stats};
+pub use sessions::{AddError, Sessions, Step};
 pub use table::State;
 
 /// The example of the README, compiled and run.

@@ -1,5 +1,7 @@
 //! Every limit and fixed value of the crate, in one place.
 
+use core::ops::RangeInclusive;
+
 /// The version of the protocol (RFC 5880 §4.1).
 pub const VERSION: u8 = 1;
 
@@ -51,3 +53,18 @@ pub const SEQUENCE_WINDOW: u32 = 3;
 /// The detection times without a packet after which any sequence number is accepted (RFC 5880
 /// §6.8.1, bfd.AuthSeqKnown).
 pub const SEQUENCE_KNOWN_TIMES: u32 = 2;
+
+/// The time to live of all sent packets, and the least of received ones on a single hop (RFC 5881 §5).
+pub const TTL_SINGLE_HOP: u8 = 255;
+
+/// The UDP port of packets over a single hop (RFC 5881 §4).
+pub const PORT_SINGLE_HOP: u16 = 3784;
+
+/// The UDP port of packets over routers (RFC 5883 §5).
+pub const PORT_MULTIHOP: u16 = 4784;
+
+/// The permitted source ports. All packets of a session have the same one (RFC 5881 §4).
+pub const SOURCE_PORTS: RangeInclusive<u16> = 49_152..=65_535;
+
+/// The most sessions of a set.
+pub const SESSIONS_MAX: usize = 65_536;

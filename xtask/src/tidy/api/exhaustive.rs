@@ -20,6 +20,7 @@ const GROUPS: &[Group] = &[
         types: &[
             "bfd::AuthType",
             "bfd::ConcatenatedPath",
+            "bfd::Hops",
             "bfd::Role",
             "bfd::table::State",
             "bgp-fsm::Conn",
@@ -77,8 +78,10 @@ const GROUPS: &[Group] = &[
     Group {
         reason: "a driver that ignores one of its values is wrong",
         types: &[
+            "bfd::Arrival",
             "bfd::Liveness",
             "bfd::Side",
+            "bfd::Step",
             "bgp-fsm::Output",
             "bgp-speaker::Output",
             "fib-sync::Command",

@@ -1,0 +1,126 @@
+//! The path that a session monitors, and the path on which a packet arrived (RFC 5881, RFC 5883).
+
+use core::net::IpAddr;
+
+use crate::discard::Discard;
+use crate::limits::TTL_SINGLE_HOP;
+
+/// The path of a session.
+///
+/// An interface is the number that the system gives it. Addresses are those of the packets: an IPv4
+/// address is never mapped into IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Path {
+    /// A link with one remote system. The source address of its packets is not used (RFC 5881 §3).
+    PointToPoint {
+        /// The interface.
+        interface: u32,
+    },
+    /// One system on a link with several.
+    SingleHop {
+        /// The interface.
+        interface: u32,
+        /// The address of the remote system.
+        remote: IpAddr,
+    },
+    /// A path over routers (RFC 5883).
+    Multihop {
+        /// The local address.
+        local: IpAddr,
+        /// The address of the remote system.
+        remote: IpAddr,
+        /// The least time to live of accepted packets: 255 less the permitted routers.
+        ttl_min: u8,
+    },
+}
+
+impl Path {
+    /// Returns the kind of the path.
+    #[must_use]
+    pub const fn hops(&self) -> Hops {
+        match self {
+            Self::PointToPoint { .. } | Self::SingleHop { .. } => Hops::Single,
+            Self::Multihop { .. } => Hops::Multi,
+        }
+    }
+
+    /// Returns the path without the values that do not distinguish it from others.
+    pub(crate) const fn key(self) -> Self {
+        match self {
+            Self::Multihop { local, remote, .. } => Self::Multihop {
+                local,
+                remote,
+                ttl_min: 0,
+            },
+            other => other,
+        }
+    }
+
+    /// Returns the keys of the paths on which a packet may have arrived, the most specific first.
+    pub(crate) const fn keys_of(arrival: &Arrival) -> [Self; 2] {
+        let Arrival {
+            interface, source, ..
+        } = *arrival;
+        match arrival.hops {
+            Hops::Single => [
+                Self::SingleHop {
+                    interface,
+                    remote: source,
+                },
+                Self::PointToPoint { interface },
+            ],
+            Hops::Multi => {
+                let path = Self::Multihop {
+                    local: arrival.destination,
+                    remote: source,
+                    ttl_min: 0,
+                };
+                [path, path]
+            }
+        }
+    }
+
+    /// Checks that a packet arrived on this path, and its time to live.
+    pub(crate) fn check(&self, arrival: &Arrival) -> Result<(), Discard> {
+        if !Self::keys_of(arrival).contains(&self.key()) {
+            return Err(Discard::Path);
+        }
+        // RFC 5881 §5 and RFC 5082: a packet from another link has a lower value.
+        let ttl_min = match *self {
+            Self::Multihop { ttl_min, .. } => ttl_min,
+            _ => TTL_SINGLE_HOP,
+        };
+        if arrival.ttl < ttl_min {
+            return Err(Discard::TimeToLive {
+                ttl: arrival.ttl,
+                ttl_min,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Whether packets cross routers. Each kind has its own UDP port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Hops {
+    /// One link: [`crate::limits::PORT_SINGLE_HOP`].
+    Single,
+    /// Any number of links: [`crate::limits::PORT_MULTIHOP`].
+    Multi,
+}
+
+/// The circumstances in which a packet was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// The kind of its destination port.
+    pub hops: Hops,
+    /// The interface.
+    pub interface: u32,
+    /// The source address.
+    pub source: IpAddr,
+    /// The destination address.
+    pub destination: IpAddr,
+    /// The time to live, or the hop limit.
+    pub ttl: u8,
+}

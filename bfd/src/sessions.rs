@@ -1,0 +1,369 @@
+//! A bounded set of sessions: demultiplexing, discriminators and deadlines.
+
+use alloc::collections::BTreeMap;
+
+use crate::client::Change;
+use crate::config::{ConfigError, Role, SessionConfig};
+use crate::discard::Discard;
+use crate::due::Due;
+use crate::encoded::Encoded;
+use crate::limits::{SESSIONS_MAX, SLOW_INTERVAL_US};
+use crate::packet::{Discriminator, Packet};
+use crate::path::{Arrival, Hops, Path};
+use crate::random::Random;
+use crate::session::{ConcatenatedPath, Session};
+use crate::{Duration, Instant};
+
+/// The result of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Send this packet on the path of the session, with a time to live of 255.
+    Send {
+        /// The local discriminator of the session.
+        id: Discriminator,
+        /// Its path.
+        path: Path,
+        /// The UDP payload.
+        packet: Encoded,
+    },
+    /// Notify the clients of the session.
+    Changed {
+        /// The local discriminator of the session.
+        id: Discriminator,
+        /// The change.
+        change: Change,
+    },
+}
+
+/// A reason not to add a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AddError {
+    /// The configuration is invalid.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Another session has this path.
+    #[error("session {0} monitors this path")]
+    PathInUse(Discriminator),
+    /// There are as many sessions as the set may have.
+    #[error("there are already {0} sessions")]
+    Full(usize),
+}
+
+/// A session of the set.
+#[derive(Clone, Debug)]
+struct Member {
+    session: Session,
+    path: Path,
+    /// Its deadline in the list of deadlines.
+    due: Option<Instant>,
+    /// When a removed session stops to send AdminDown.
+    leaves_at: Option<Instant>,
+}
+
+/// A set of sessions, each identified by its local discriminator.
+///
+/// After each call that changes the set, call [`Sessions::step`] until it returns `None`, and again at
+/// [`Sessions::poll_timeout`]. The driver may do other work between two steps. It passes all received
+/// packets before it calls `step`.
+#[derive(Debug)]
+pub struct Sessions<R> {
+    members: BTreeMap<Discriminator, Member>,
+    paths: BTreeMap<Path, Discriminator>,
+    due: Due,
+    /// The removed sessions that still send.
+    leaving: Due,
+    random: R,
+    sessions_max: usize,
+    /// Sessions that were looked at.
+    #[cfg(test)]
+    visits: u64,
+}
+
+impl<R: Random> Sessions<R> {
+    /// Makes an empty set for at most `sessions_max` sessions, and never more than [`SESSIONS_MAX`].
+    #[must_use]
+    pub fn new(random: R, sessions_max: usize) -> Self {
+        Self {
+            members: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            due: Due::default(),
+            leaving: Due::default(),
+            random,
+            sessions_max: sessions_max.min(SESSIONS_MAX),
+            #[cfg(test)]
+            visits: 0,
+        }
+    }
+
+    /// Adds a session with a random discriminator, and returns the discriminator. A removed session of
+    /// the same path stops to send. If the set is full, so does the one that was removed first.
+    ///
+    /// # Errors
+    ///
+    /// The configuration is invalid, another session has this path, or the set is full.
+    pub fn add(
+        &mut self,
+        now: Instant,
+        path: Path,
+        config: SessionConfig,
+    ) -> Result<Discriminator, AddError> {
+        config.check()?;
+        check_role(&path, &config)?;
+        if let Some(&id) = self.paths.get(&path.key()) {
+            if self.member(id).is_some() {
+                return Err(AddError::PathInUse(id));
+            }
+            self.forget(id);
+        }
+        if self.members.len() >= self.sessions_max {
+            let Some((_, id)) = self.leaving.first() else {
+                return Err(AddError::Full(self.members.len()));
+            };
+            self.forget(id);
+        }
+        let id = self.new_discriminator();
+        let session = Session::new(now, config, id, &mut self.random)?;
+        let member = Member {
+            session,
+            path,
+            due: None,
+            leaves_at: None,
+        };
+        self.members.insert(id, member);
+        self.paths.insert(path.key(), id);
+        self.schedule(id);
+        Ok(id)
+    }
+
+    /// Removes a session: it is disabled, and sends AdminDown until the remote system has had one
+    /// detection time to receive it (RFC 5880 §6.8.16). Returns the change of the state; `None` if there
+    /// is no such session.
+    pub fn remove(&mut self, now: Instant, id: Discriminator) -> Option<Change> {
+        self.member(id)?;
+        let member = self.members.get_mut(&id)?;
+        let session = &mut member.session;
+        let from = session.state();
+        let change = session.disable(now);
+        let change = change.unwrap_or_else(|| session.change_from(from));
+        // A remote system that was never received, or no longer is, has no session to end.
+        match session.remote_discriminator() {
+            Some(_) => {
+                let slow = Duration::from_micros(SLOW_INTERVAL_US.into());
+                let interval = session.transmit_interval().unwrap_or(slow);
+                let at = now + interval * u32::from(session.detect_multiplier().get());
+                member.leaves_at = Some(at);
+                self.leaving.replace(id, None, Some(at));
+                self.schedule(id);
+            }
+            None => self.forget(id),
+        }
+        Some(change)
+    }
+
+    /// Handles a UDP payload that was received at `now`. Returns the session, and the change that its
+    /// clients are notified of.
+    ///
+    /// # Errors
+    ///
+    /// The packet is discarded.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        payload: &[u8],
+    ) -> Result<(Discriminator, Option<Change>), Discard> {
+        let packet = Packet::decode(payload)?;
+        // RFC 5880 §6.8.6, RFC 5881 §3, RFC 5883 §3.
+        let id = match packet.your_discriminator {
+            Some(id) => Some(id),
+            None => {
+                let keys = Path::keys_of(arrival);
+                keys.iter().find_map(|key| self.paths.get(key)).copied()
+            }
+        };
+        let found = id.and_then(|id| Some((id, self.members.get_mut(&id)?)));
+        let (id, member) = found.ok_or(Discard::NoSession)?;
+        #[cfg(test)]
+        {
+            self.visits += 1;
+        }
+        member.path.check(arrival)?;
+        let change = member.session.receive_packet(now, &packet, payload)?;
+        let is_removed = member.leaves_at.is_some();
+        self.schedule(id);
+        Ok((id, change.filter(|_| !is_removed)))
+    }
+
+    /// Does the next work that is due at `now`: one packet or one change. Returns `None` if no more is
+    /// due.
+    pub fn step(&mut self, now: Instant) -> Option<Step> {
+        loop {
+            let (at, id) = self.due.first()?;
+            if at > now {
+                return None;
+            }
+            #[cfg(test)]
+            {
+                self.visits += 1;
+            }
+            let member = self.members.get_mut(&id)?;
+            if member.leaves_at.is_some_and(|at| at <= now) {
+                self.forget(id);
+                continue;
+            }
+            let is_removed = member.leaves_at.is_some();
+            let change = member.session.handle_timeout(now);
+            let change = change.filter(|_| !is_removed);
+            let step = match change {
+                Some(change) => Some(Step::Changed { id, change }),
+                None => {
+                    let packet = member.session.transmit(now, &mut self.random);
+                    let path = member.path;
+                    packet.map(|packet| Step::Send { id, path, packet })
+                }
+            };
+            self.schedule(id);
+            if step.is_some() {
+                return step;
+            }
+        }
+    }
+
+    /// Returns when [`Sessions::step`] must be called at the latest.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.due.first().map(|(at, _)| at)
+    }
+
+    /// Applies another configuration to a session, as [`Session::configure`] does. Returns whether
+    /// there is such a session.
+    ///
+    /// # Errors
+    ///
+    /// The configuration is invalid. The former one stays in effect.
+    pub fn configure(
+        &mut self,
+        now: Instant,
+        id: Discriminator,
+        config: SessionConfig,
+    ) -> Result<bool, ConfigError> {
+        if let Some(member) = self.member(id) {
+            check_role(&member.path, &config)?;
+        }
+        let result = self.change(id, |session| session.configure(now, config));
+        result.map_or(Ok(false), |result| result.map(|()| true))
+    }
+
+    /// Disables a session, as [`Session::disable`] does.
+    pub fn disable(&mut self, now: Instant, id: Discriminator) -> Option<Change> {
+        self.change(id, |session| session.disable(now))?
+    }
+
+    /// Enables a session, as [`Session::enable`] does.
+    pub fn enable(&mut self, now: Instant, id: Discriminator) -> Option<Change> {
+        self.change(id, |session| session.enable(now))?
+    }
+
+    /// Keeps a session down, as [`Session::hold_down`] does. Returns whether there is such a session.
+    pub fn hold_down(&mut self, id: Discriminator, held: bool) -> bool {
+        let found = self.change(id, |session| session.hold_down(held));
+        found.is_some()
+    }
+
+    /// Signals the state of a concatenated path, as [`Session::signal`] does.
+    pub fn signal(&mut self, now: Instant, id: Discriminator, path: ConcatenatedPath) -> bool {
+        let signaled = self.change(id, |session| session.signal(now, path));
+        signaled.unwrap_or(false)
+    }
+
+    /// Returns a session by its local discriminator.
+    #[must_use]
+    pub fn get(&self, id: Discriminator) -> Option<&Session> {
+        Some(&self.member(id)?.session)
+    }
+
+    /// Returns the session of a path.
+    #[must_use]
+    pub fn find(&self, path: Path) -> Option<&Session> {
+        self.get(*self.paths.get(&path.key())?)
+    }
+
+    /// Returns all sessions with their paths, in the order of their discriminators.
+    pub fn iter(&self) -> impl Iterator<Item = (&Session, Path)> {
+        let members = self.members.values();
+        let present = members.filter(|member| member.leaves_at.is_none());
+        present.map(|member| (&member.session, member.path))
+    }
+
+    /// Returns the number of sessions, with those that were removed and still send.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Returns whether there are no sessions.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Returns a session that is not removed.
+    fn member(&self, id: Discriminator) -> Option<&Member> {
+        let member = self.members.get(&id)?;
+        member.leaves_at.is_none().then_some(member)
+    }
+
+    /// Changes a session that is not removed.
+    fn change<T>(
+        &mut self,
+        id: Discriminator,
+        change: impl FnOnce(&mut Session) -> T,
+    ) -> Option<T> {
+        self.member(id)?;
+        let result = change(&mut self.members.get_mut(&id)?.session);
+        self.schedule(id);
+        Some(result)
+    }
+
+    /// Updates the deadline of a session.
+    fn schedule(&mut self, id: Discriminator) {
+        if let Some(member) = self.members.get_mut(&id) {
+            let times = [member.session.poll_timeout(), member.leaves_at];
+            let due = times.into_iter().flatten().min();
+            self.due.replace(id, member.due, due);
+            member.due = due;
+        }
+    }
+
+    /// Removes a session without another packet.
+    fn forget(&mut self, id: Discriminator) {
+        if let Some(member) = self.members.remove(&id) {
+            self.due.replace(id, member.due, None);
+            self.leaving.replace(id, member.leaves_at, None);
+            self.paths.remove(&member.path.key());
+        }
+    }
+
+    /// Returns a random discriminator that no session has: at most as many attempts as sessions.
+    fn new_discriminator(&mut self) -> Discriminator {
+        let mut number = self.random.next_u64() as u32;
+        loop {
+            match Discriminator::new(number) {
+                Some(id) if !self.members.contains_key(&id) => return id,
+                _ => number = number.wrapping_add(1),
+            }
+        }
+    }
+}
+
+/// Checks the role: on a single hop both systems are active (RFC 5881 §3).
+fn check_role(path: &Path, config: &SessionConfig) -> Result<(), ConfigError> {
+    match (path.hops(), config.role) {
+        (Hops::Single, Role::Passive) => Err(ConfigError::PassiveSingleHop),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
