@@ -76,3 +76,23 @@ fn section_has_the_length_of_its_type() {
     assert_eq!(AuthType::from_code(0), None);
     assert_eq!(AuthType::from_code(6), None);
 }
+
+#[test]
+fn digest_covers_octets_after_the_section() {
+    let (_, hex) = BIRD[1];
+    let mut octets = octets(hex);
+    octets.extend([1, 2, 3, 4]);
+    octets[3] += 4;
+    let key = Secret::new(b"cambric").expect("a short key");
+    let digest = Md5::new()
+        .chain_update(&octets[..VALUE_AT])
+        .chain_update(key.padded(16))
+        .chain_update([1, 2, 3, 4])
+        .finalize();
+    octets[VALUE_AT..VALUE_AT + 16].copy_from_slice(&digest);
+    let packet = Packet::decode(&octets).expect("a valid packet");
+    let section = packet.auth.expect("a section");
+    assert!(section.is_made_by(&octets, &key));
+    octets[50] ^= 1;
+    assert!(!section.is_made_by(&octets, &key));
+}
