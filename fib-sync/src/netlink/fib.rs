@@ -158,8 +158,16 @@ impl NetlinkFib {
     fn close(&mut self, error: &io::Error) {
         self.closed = true;
         let errno = error.raw_os_error().unwrap_or(libc::EIO);
-        self.events.append(&mut self.held);
+        self.hand_out_held();
         self.events.push_back(Event::Closed(OpError::new(errno)));
+    }
+
+    /// Hands out the answers that were held back.
+    fn hand_out_held(&mut self) {
+        let held = self.held.drain(..);
+        self.events
+            .extend(held.filter_map(|event| self.known.settled(event)));
+        self.known.all_settled();
     }
 
     /// Reads notifications. Ready when some were read, pending when no more are available.
@@ -251,11 +259,14 @@ impl NetlinkFib {
                 self.failed_reads += 1;
                 self.reads.push_back(again);
             }
-            Some(what) => tracing::warn!(
-                ?what,
-                "the kernel rejects the read; it is not tried \
-                again"
-            ),
+            Some(what) => {
+                self.known.give_up();
+                tracing::warn!(
+                    ?what,
+                    "the kernel rejects the read; it is not tried \
+                    again"
+                );
+            }
             None => {}
         }
     }
@@ -364,7 +375,7 @@ impl Fib for NetlinkFib {
             let drained = self.poll_monitor(cx).is_pending();
             if drained || self.ahead > NOTIFICATIONS_AHEAD_MAX {
                 self.ahead = 0;
-                self.events.append(&mut self.held);
+                self.hand_out_held();
             }
             // The kernel receives its next batch before the caller receives the outcomes of the
             // last one.

@@ -191,7 +191,7 @@ fn row(
             false
         }
         (Reply::Row, What::Links | What::Addresses) => {
-            events.extend(known.event(message, &[]));
+            events.extend(known.row(message));
             false
         }
     }
