@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 
-use super::{Workload, run};
+use super::{Workload, run, try_run};
 
 pub(crate) const OPEN: &[&str] = &["projectcalico-default-allow"];
 pub(crate) const RESOURCES: &str = "/calico/resources/v3/projectcalico.org/";
@@ -266,6 +266,9 @@ impl Host {
                 self.endpoints()
             );
         }
+        // nft lists the rules of a transaction a little before the kernel has published its sets. A
+        // further one, here without an effect, waits for that.
+        try_run("nft --check add table inet published");
     }
 
     pub(crate) fn wait_up(&self, interface: &str) {
