@@ -131,6 +131,9 @@ pub const DATASTORE_URLS_MAX: usize = 64;
 /// Addresses kept for one name of the datastore.
 pub const DATASTORE_ADDRESSES_MAX: usize = 256;
 
+/// Failsafe ports of one direction: packets to the host are compared with each of them.
+pub const FAILSAFE_PORTS_MAX: usize = 256;
+
 /// Sources that may be exempt from the guard of control ports.
 pub const CONTROL_PORT_EXCEPTIONS_MAX: usize = 1024;
 

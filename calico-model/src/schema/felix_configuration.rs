@@ -64,6 +64,8 @@ const SETTINGS: Fields = settings! {
         "nftablesFilterDenyAction"
         "interfaceRefreshInterval"
         "iptablesNATOutgoingInterfaceFilter"
+        "failsafeInboundHostPorts"
+        "failsafeOutboundHostPorts"
     in_part
         "vxlanEnabled"
         "no VXLAN device is made. true only turns on the check that VXLAN packets to the host come \
@@ -131,8 +133,6 @@ const SETTINGS: Fields = settings! {
         "deviceRouteSourceAddress"
         "deviceRouteSourceAddressIPv6"
         "endpointStatusPathPrefix"
-        "failsafeInboundHostPorts"
-        "failsafeOutboundHostPorts"
         "featureDetectOverride"
         "featureGates"
         "flowLogsCollectorDebugTrace"

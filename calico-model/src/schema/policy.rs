@@ -61,26 +61,22 @@ const NO_BANDWIDTH: &str = "not supported: Felix does not limit bandwidth";
 
 const NO_HOST_PORT: &str = "not supported: no port of the host is forwarded to the workload";
 
-pub(super) const HOST_ENDPOINT: Fields = envelope!(no(
-    Some(Felix),
+pub(super) const HOST_ENDPOINT: Fields = envelope!(parts(
     "spec",
     Object(&[
-        record("node", Text),
-        record("interfaceName", Text),
-        record("expectedIPs", Any),
-        record("profiles", Text),
+        felix("node", Text),
+        felix("interfaceName", Text),
+        felix("expectedIPs", Any),
+        felix("profiles", Text),
         parts(
             "ports",
             List(&[
-                record("name", Text),
-                record("protocol", Any),
-                record("port", Any)
+                felix("name", Text),
+                felix("protocol", Any),
+                felix("port", Any)
             ])
         ),
     ]),
-    always,
-    "nothing of a host endpoint is enforced: no policy or profile applies to the host's own \
-     traffic. Its expectedIPs and ports are members of the selectors that match its labels",
 ));
 
 pub(super) const PROFILE: Fields = envelope!(parts(
@@ -131,40 +127,53 @@ const ENTITY: Fields = &[
     ),
 ];
 
-const OF_HOSTS: &str = "policies of this kind apply only to host endpoints, which are not \
-    enforced: their rules have no effect";
+const OF_HOSTS: &str = "policies of this kind apply only to host endpoints, and are not supported: \
+    their rules have no effect";
 
-pub(super) const NETWORK_POLICY: Fields = envelope!(parts("spec", Object(POLICY)));
+const OF_CLUSTER: &str =
+    "it is a field of a GlobalNetworkPolicy: a NetworkPolicy selects no host endpoint";
 
-pub(super) const GLOBAL_NETWORK_POLICY: Fields = envelope!(parts("spec", Object(POLICY)));
+/// Declares the fields of policies, with those of cluster-wide policies.
+macro_rules! policy {
+    ($($of_cluster:expr),*) => {
+        &[
+            felix("tier", Text),
+            felix("order", Any),
+            felix("selector", Any),
+            felix("namespaceSelector", Any),
+            felix("serviceAccountSelector", Any),
+            felix("types", Any),
+            $($of_cluster,)*
+            no(
+                Some(Felix),
+                "performanceHints",
+                Any,
+                is_set,
+                "the hint is not needed and has no effect",
+            ),
+            parts("ingress", Rules),
+            parts("egress", Rules),
+        ]
+    };
+}
 
-/// Fields of cluster-wide policies are rejected in other policies by their validation.
-const POLICY: Fields = &[
-    felix("tier", Text),
-    felix("order", Any),
-    felix("selector", Any),
-    felix("namespaceSelector", Any),
-    felix("serviceAccountSelector", Any),
-    felix("types", Any),
-    no(Some(Felix), "doNotTrack", Any, is_set, OF_HOSTS),
-    no(Some(Felix), "preDNAT", Any, is_set, OF_HOSTS),
-    no(
-        Some(Felix),
-        "applyOnForward",
-        Any,
-        is_set,
-        "host endpoints are not enforced: forwarded traffic meets the policy at workloads only",
-    ),
-    no(
-        Some(Felix),
-        "performanceHints",
-        Any,
-        is_set,
-        "the hint is not needed and has no effect",
-    ),
-    parts("ingress", Rules),
-    parts("egress", Rules),
-];
+pub(super) const NETWORK_POLICY: Fields = envelope!(parts(
+    "spec",
+    Object(policy!(
+        no(Some(Felix), "doNotTrack", Any, is_set, OF_CLUSTER),
+        no(Some(Felix), "preDNAT", Any, is_set, OF_CLUSTER),
+        no(Some(Felix), "applyOnForward", Any, is_set, OF_CLUSTER)
+    ))
+));
+
+pub(super) const GLOBAL_NETWORK_POLICY: Fields = envelope!(parts(
+    "spec",
+    Object(policy!(
+        no(Some(Felix), "doNotTrack", Any, is_set, OF_HOSTS),
+        no(Some(Felix), "preDNAT", Any, is_set, OF_HOSTS),
+        felix("applyOnForward", Any)
+    ))
+));
 
 pub(super) const TIER: Fields = envelope!(parts(
     "spec",

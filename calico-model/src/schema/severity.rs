@@ -6,7 +6,7 @@ use crate::resource::rule::Action;
 /// The severity of a problem of a resource. The most serious one is the least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// A host endpoint, or a part of a policy other than a condition of a rule: it is not enforced.
+    /// A host endpoint, or a part of a policy other than a condition of a rule.
     Unenforced,
     /// A condition of a rule: the rule drops more packets than it states.
     DropsMore,

@@ -144,7 +144,7 @@ fn severity_puts_unenforced_resources_first() {
     };
     let rule =
         |action: &str| json!({"ingress": [{"action": action, "http": {"methods": ["GET"]}}]});
-    let host = field(Kind::HostEndpoint, json!({"interfaceName": "eth0"}));
+    let host = field(Kind::HostEndpoint, json!({"interfaceNames": "eth0"}));
     let policy = field(Kind::GlobalNetworkPolicy, json!({"preDNAT": true}));
     let deny = field(Kind::NetworkPolicy, rule("Deny"));
     let allow = field(Kind::Profile, rule("Allow"));

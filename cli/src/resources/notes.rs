@@ -84,11 +84,14 @@ mod tests {
     #[test]
     fn host_endpoint_is_noted_before_twenty_other_fields() {
         let pool = json!({"metadata": {"name": "p"}, "spec": {"vxlanMode": "Always"}});
-        let host = json!({"metadata": {"name": "h"}, "spec": {"interfaceName": "eth0"}});
+        let host = json!({"metadata": {"name": "h"}, "spec": {"interface": "eth0"}});
         let pools = (0..NOTES_SHOWN_MAX).flat_map(|_| notes(Kind::IpPool, &pool));
         let all = pools.chain(notes(Kind::HostEndpoint, &host)).collect();
         let lines = most_serious(all);
-        assert!(lines[0].starts_with("HostEndpoint h: spec: "), "{lines:?}");
+        assert!(
+            lines[0].starts_with("HostEndpoint h: spec.interface: "),
+            "{lines:?}"
+        );
         assert_eq!(lines.len(), NOTES_SHOWN_MAX + 1);
         assert_eq!(lines[NOTES_SHOWN_MAX], "1 more fields without effect");
     }

@@ -5,15 +5,15 @@ use serde_json::Value;
 use crate::tool::Tool;
 
 const MANIFEST: &str = "\
-kind: HostEndpoint
+kind: StagedGlobalNetworkPolicy
 metadata: {name: h}
-spec: {node: n1, interfaceName: eth0}
+spec: {selector: all(), types: [Ingress]}
 ---
 kind: GlobalNetworkPolicy
 metadata: {name: p}
 spec:
-  preDNAT: true
   applyOnForward: true
+  performanceHints: [AssumeNeededOnEveryNode]
   ingress:
   - action: Deny
     protocol: TCP
@@ -29,15 +29,14 @@ pub(crate) async fn fields_without_effect_are_reported(tool: &Tool) {
     let (output, warned) = tool.both(&["apply", "-f", &file]);
     assert_eq!(
         output,
-        "hostendpoint/h created\nglobalnetworkpolicy/p created\nglobalnetworkset/s created\n\
+        "stagedglobalnetworkpolicy/h created\nglobalnetworkpolicy/p created\nglobalnetworkset/s created\n\
          Successfully applied 3 resource(s)\n"
     );
     for part in [
         "some.yaml:3:",
-        "warning: HostEndpoint h: spec: nothing of a host endpoint is enforced",
-        "some.yaml:8:",
-        "warning: GlobalNetworkPolicy p: spec.preDNAT: ",
-        "warning: GlobalNetworkPolicy p: spec.applyOnForward: ",
+        "warning: StagedGlobalNetworkPolicy h: spec: staged policies are not enforced",
+        "some.yaml:9:",
+        "warning: GlobalNetworkPolicy p: spec.performanceHints: ",
         "spec.ingress[0].http: matching on HTTP is not supported; all packets that reach this \
          rule are dropped",
     ] {
@@ -45,13 +44,13 @@ pub(crate) async fn fields_without_effect_are_reported(tool: &Tool) {
     }
     assert!(!warned.contains("GlobalNetworkSet"), "{warned}");
 
-    let (_, noted) = tool.both(&["get", "hostendpoint", "h"]);
+    let (_, noted) = tool.both(&["get", "stagedglobalnetworkpolicy", "h"]);
     assert!(
-        noted.contains("note: HostEndpoint h: spec: nothing"),
+        noted.contains("note: StagedGlobalNetworkPolicy h: spec: staged"),
         "{noted}"
     );
     // Other forms are for programs.
-    let (json, noted) = tool.both(&["get", "hostendpoint", "h", "-o", "json"]);
+    let (json, noted) = tool.both(&["get", "stagedglobalnetworkpolicy", "h", "-o", "json"]);
     assert_eq!(noted, "");
     serde_json::from_str::<Value>(&json).unwrap();
 

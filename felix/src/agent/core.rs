@@ -177,12 +177,22 @@ impl Agent {
 
     /// Handles a kernel event.
     pub fn handle(&mut self, now: Instant, event: &Event) {
+        let addressed = match event {
+            Event::Address(at) => self.links.put_address(at),
+            Event::AddressRemoved(at) => self.links.remove_address(at),
+            _ => None,
+        };
+        let addressed = addressed.map(str::to_owned);
+        self.note_interface(addressed.as_deref());
         match event {
             Event::Link(link) => self.link(link),
             Event::LinkRemoved(index) => {
                 self.forget_setup(*index);
                 self.neighbors.drop_interface(*index);
+                let name = self.links.name(*index).map(str::to_owned);
                 self.links.remove(*index);
+                self.links.remove_addresses(*index);
+                self.note_interface(name.as_deref());
                 self.calculator.tunnels(self.links.tunnels());
             }
             Event::AddressRemoved(gone) if gone.address.addr() == IpAddr::V6(GATEWAY_IPV6) => {
@@ -341,9 +351,9 @@ impl Agent {
     }
 
     fn link(&mut self, link: &Link) {
-        let old = self.links.name(link.index);
-        let renamed = old.is_some_and(|old| old != link.name);
-        if renamed || !is_up(link) {
+        let former = self.links.name(link.index);
+        let former = former.filter(|old| *old != link.name).map(str::to_owned);
+        if former.is_some() || !is_up(link) {
             self.forget_setup(link.index);
         }
         if !is_up(link) {
@@ -351,8 +361,18 @@ impl Agent {
             self.neighbors.drop_interface(link.index);
         }
         self.links.put(link);
+        self.note_interface(former.as_deref());
+        self.note_interface(Some(&link.name));
         self.calculator.tunnels(self.links.tunnels());
         self.agenda.add(&link.name);
+    }
+
+    /// Passes on the addresses of an interface, or that it does not exist.
+    fn note_interface(&mut self, name: Option<&str>) {
+        if let Some(name) = name {
+            self.calculator
+                .host_interface(name, self.links.addresses(name));
+        }
     }
 
     /// Forgets the settings of the interface with this index.

@@ -1,8 +1,9 @@
 //! The kernel's links.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
-use fib_sync::{Link, Tunnel};
+use fib_sync::{InterfaceAddress, Link, Tunnel};
 
 use crate::render::TUNNEL_DEVICES;
 
@@ -11,6 +12,7 @@ use crate::render::TUNNEL_DEVICES;
 pub(super) struct Links {
     by_index: BTreeMap<u32, Link>,
     by_name: BTreeMap<String, u32>,
+    addresses: BTreeMap<u32, BTreeSet<IpAddr>>,
 }
 
 impl Links {
@@ -26,6 +28,32 @@ impl Links {
         {
             self.by_name.remove(&old.name);
         }
+    }
+
+    /// Records an address of a link. Returns the name of the link if it is known.
+    pub(super) fn put_address(&mut self, at: &InterfaceAddress) -> Option<&str> {
+        let held = self.addresses.entry(at.interface).or_default();
+        held.insert(at.address.addr());
+        self.name(at.interface)
+    }
+
+    /// Records that a link has lost an address. Returns the name of the link if it is known.
+    pub(super) fn remove_address(&mut self, at: &InterfaceAddress) -> Option<&str> {
+        if let Some(held) = self.addresses.get_mut(&at.interface) {
+            held.remove(&at.address.addr());
+        }
+        self.name(at.interface)
+    }
+
+    /// Forgets the addresses of a link that was removed.
+    pub(super) fn remove_addresses(&mut self, index: u32) {
+        self.addresses.remove(&index);
+    }
+
+    /// Returns the addresses of a link; `None` if no link has the name.
+    pub(super) fn addresses(&self, name: &str) -> Option<BTreeSet<IpAddr>> {
+        let index = self.by_name.get(name)?;
+        Some(self.addresses.get(index).cloned().unwrap_or_default())
     }
 
     pub(super) fn named(&self, name: &str) -> Option<&Link> {

@@ -152,16 +152,22 @@ fn chain(name: &str, hook: Option<Hook>) -> ChainMessage {
             | Hook::Prerouting
             | Hook::Guard
             | Hook::TranslateDestination => InetHookNumber::PreRouting,
-            Hook::GuardInput | Hook::Input | Hook::InputToHost | Hook::BudgetInput => {
-                InetHookNumber::LocalIn
-            }
+            Hook::GuardInput
+            | Hook::Input
+            | Hook::InputToHost
+            | Hook::BudgetInput
+            | Hook::HostInput => InetHookNumber::LocalIn,
             Hook::GuardForward
             | Hook::MarkForward
             | Hook::Forward
             | Hook::ForwardTo
             | Hook::ForwardLast
-            | Hook::BudgetForward => InetHookNumber::Forward,
-            Hook::Output | Hook::TranslateOwnDestination => InetHookNumber::LocalOut,
+            | Hook::BudgetForward
+            | Hook::HostForward
+            | Hook::HostForwardTo => InetHookNumber::Forward,
+            Hook::Output | Hook::HostOutput | Hook::TranslateOwnDestination => {
+                InetHookNumber::LocalOut
+            }
             Hook::TranslateSource => InetHookNumber::PostRouting,
         };
         let kind = if hook.translates() { "nat" } else { "filter" };

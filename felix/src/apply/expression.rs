@@ -13,7 +13,9 @@ use netlink_packet_netfilter::nftables::{
 
 use super::stateful::{DYNAMIC_ADD, DYNAMIC_UPDATE, dynamic, fragment_header, next_hop, random};
 use super::statement;
-use super::tracked::{CT_DIRECTION, CT_STATE, DIRECTION_REPLY, connection, tuple_source};
+use super::tracked::{
+    CT_DIRECTION, CT_STATE, CT_STATUS, DIRECTION_REPLY, STATUS_DNAT, connection, tuple_source,
+};
 use crate::limits::INTERFACE_NAME_OCTETS_MAX;
 use crate::render::{
     Action, ConnectionStates, End, Family, Is, Match, Rule, Seen, Side, Verdict, local_name,
@@ -287,6 +289,11 @@ impl Asked {
             Match::ReplyDirection => {
                 into.extend([connection(CT_DIRECTION), equal(&[DIRECTION_REPLY])]);
             }
+            Match::DestinationTranslated => into.extend([
+                connection(CT_STATUS),
+                masked(&STATUS_DNAT.to_ne_bytes()),
+                differs(&[0; 4]),
+            ]),
             Match::InputKindIn(set) => into.extend([meta(MetaKey::Iifkind), lookup(set, None)]),
             Match::SourceElsewhere => {
                 let present = FIB_OF_SOURCE | FIB_BY_INPUT | FIB_PRESENT;

@@ -20,6 +20,10 @@ pub(super) const CT_DIRECTION: u32 = 1;
 const DIRECTION_ORIGINAL: u8 = 0;
 pub(super) const DIRECTION_REPLY: u8 = 1;
 
+/// `NFT_CT_STATUS`, `IPS_DST_NAT`.
+pub(super) const CT_STATUS: u32 = 2;
+pub(super) const STATUS_DNAT: u32 = 1 << 5;
+
 /// Loads a connection tracking property of a packet.
 pub(super) fn connection(key: u32) -> Expressions {
     let register = u32::from(Register::Reg1);

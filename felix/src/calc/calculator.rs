@@ -15,6 +15,7 @@ use ipnet::IpNet;
 use super::assignments::Assignments;
 use super::desired::Desired;
 use super::fabric::{BgpPorts, Fabric};
+use super::hosts::Hosts;
 use super::policy::{Index, List, Policy, Tiers, broken, policy};
 use super::pools::Pools;
 use super::profile::Profile;
@@ -91,6 +92,7 @@ pub struct Calculator {
     /// The addresses and ports of the last full recomputation, if some were added since.
     pub(super) recomputed_control: Option<Control>,
     pub(super) assignments: Assignments,
+    pub(super) hosts: Hosts,
 }
 
 /// Changes that are not recomputed yet.
@@ -108,6 +110,8 @@ pub(super) struct News {
     pub(super) local: bool,
     /// The tunnel devices of this host.
     pub(super) tunnels: bool,
+    /// Host endpoints of this host, or the interfaces that they may apply to.
+    pub(super) hosts: bool,
     pub(super) settings: bool,
     /// Services in rules that have appeared or disappeared.
     pub(super) services: BTreeSet<ServiceName>,
@@ -118,7 +122,7 @@ pub(super) struct News {
 impl News {
     fn is_empty(&self) -> bool {
         let fabric = self.fabric || self.local || self.tunnels;
-        let single = self.tiers || self.pools || fabric || self.settings;
+        let single = self.tiers || self.pools || self.hosts || fabric || self.settings;
         let none = self.endpoints.is_empty() && self.refused.is_empty();
         let none = none && self.services.is_empty();
         none && self.unsupported.is_empty() && !single
@@ -155,6 +159,7 @@ impl Calculator {
             desired: Desired::default(),
             recomputed_control: None,
             assignments: Assignments::default(),
+            hosts: Hosts::default(),
         }
     }
 
@@ -228,7 +233,7 @@ impl Calculator {
             Kind::Tier => self.tier(key, resource.name(), value),
             Kind::NetworkPolicy | Kind::GlobalNetworkPolicy => self.policy(key, &resource, value),
             Kind::GlobalNetworkSet | Kind::NetworkSet => self.listed(key, &resource, value, "nets"),
-            Kind::HostEndpoint => self.listed(key, &resource, value, "expectedIPs"),
+            Kind::HostEndpoint => self.host_endpoint(key, &resource, value),
             Kind::IpPool => self.pool(key, value),
             Kind::Node | Kind::BgpConfiguration | Kind::BgpPeer => {
                 self.fabric(key, &resource, value)
@@ -361,6 +366,7 @@ impl Calculator {
         self.put_services(&ListName::Profile(name.to_owned()), &old, &new);
         let list = profile.as_ref().map(|profile| List {
             subjects: None,
+            is_of_hosts: false,
             selected: selected(profile.chains()),
             labels: profile.labels.clone(),
         });
@@ -455,6 +461,7 @@ impl Calculator {
         let asked = policy.as_ref().filter(|policy| policy.is_asked());
         let list = asked.map(|policy| List {
             subjects: Some(policy.subjects.clone()),
+            is_of_hosts: !policy.scope.is_for_workloads(),
             selected: selected(policy.sides()),
             labels: BTreeMap::new(),
         });

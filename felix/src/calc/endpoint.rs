@@ -1,26 +1,16 @@
 //! The placement of one endpoint: its share of what it wants, and its part of the packet filter.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::Arc;
-
-use calico_model::DEFAULT_ALLOW_PROFILE;
 
 use super::assignments::{Assignment, Claim, Order};
 use super::calculator::Calculator;
 use super::desired::Placement;
-use super::policy::Policy;
-use super::profile::{Outcome, Profile};
-use super::read::profile_key;
-use super::types::{Endpoint, Problem};
-use crate::render::{
-    Compiled, Direction, EndpointRules, Part, Passage, endpoint_part, tier_chain, tier_name,
-};
+use super::passage::Passages;
+use super::types::Endpoint;
+use crate::render::{Direction, EndpointRules, endpoint_part};
 
 /// The orchestrator of which the endpoints get OpenStack's services from the host.
 const OPENSTACK: &str = "openstack";
-
-static DEFAULT_ALLOW: Profile = Profile::default_allow();
 
 impl Calculator {
     /// Computes the assignment of an endpoint from the assignments before it.
@@ -28,10 +18,7 @@ impl Calculator {
         let mut builder = Builder {
             calculator: self,
             order,
-            part: Part::default(),
-            problems: BTreeSet::new(),
-            missing: Vec::new(),
-            encapsulation: Vec::new(),
+            passages: Passages::new(self, &order.key),
         };
         let mut endpoint = endpoint.clone();
         let denial = builder.denial(&endpoint);
@@ -49,13 +36,13 @@ impl Calculator {
         };
         Assignment {
             placement: Placement {
-                missing: missing(&builder.missing),
+                missing: builder.passages.missing(),
                 endpoint,
                 denied,
             },
             has_interface,
-            part: builder.part,
-            problems: builder.problems,
+            part: builder.passages.part,
+            problems: builder.passages.problems,
         }
     }
 }
@@ -63,19 +50,7 @@ impl Calculator {
 struct Builder<'c> {
     calculator: &'c Calculator,
     order: &'c Order,
-    part: Part,
-    problems: BTreeSet<Problem>,
-    missing: Vec<Missing>,
-    /// Chains of rules that explicitly allow encapsulation.
-    encapsulation: Vec<String>,
-}
-
-/// A missing profile that a direction needs.
-struct Missing {
-    profile: String,
-    direction: Direction,
-    /// Policies or other profiles precede it.
-    is_asked_last: bool,
+    passages: Passages<'c>,
 }
 
 impl<'c> Builder<'c> {
@@ -130,11 +105,12 @@ impl<'c> Builder<'c> {
         for field in &endpoint.idle_limits {
             self.problem(field, "a burst has no effect without a packet rate");
         }
+        let passages = &mut self.passages;
         let rules = EndpointRules {
             addresses: endpoint.addresses.clone(),
-            from: self.passage(endpoint, Direction::Egress),
-            to: self.passage(endpoint, Direction::Ingress),
-            encapsulation: std::mem::take(&mut self.encapsulation),
+            from: passages.passage(&endpoint.profiles, Direction::Egress),
+            to: passages.passage(&endpoint.profiles, Direction::Ingress),
+            encapsulation: std::mem::take(&mut passages.encapsulation),
             openstack,
             qos: endpoint.qos,
             takes_invalid: self.calculator.desired.settings.takes_invalid,
@@ -143,9 +119,10 @@ impl<'c> Builder<'c> {
             floating: endpoint.floating.clone(),
         };
         let own = endpoint_part(&endpoint.interface, &rules);
-        self.part.chains.extend(own.chains);
-        self.part.sets.extend(own.sets);
-        self.part.elements.extend(own.elements);
+        let part = &mut self.passages.part;
+        part.chains.extend(own.chains);
+        part.sets.extend(own.sets);
+        part.elements.extend(own.elements);
     }
 
     /// Keeps further source addresses if the settings allow them.
@@ -183,152 +160,7 @@ impl<'c> Builder<'c> {
         }
     }
 
-    /// Returns the passage of a direction: tiers in order, then profiles in order. The first that
-    /// decides counts; without a decision all traffic is dropped.
-    fn passage(&mut self, endpoint: &Endpoint, direction: Direction) -> Passage {
-        let mut through = self.tiers(direction);
-        for name in &endpoint.profiles {
-            let Some(profile) = self.profile(name) else {
-                self.missing.push(Missing {
-                    profile: name.clone(),
-                    direction,
-                    is_asked_last: !through.is_empty(),
-                });
-                let reason = format!("profile {name} does not exist");
-                self.problem_of(
-                    &profile_key(name),
-                    "",
-                    &format!("{reason}; its endpoints pass nothing"),
-                );
-                return Passage {
-                    through,
-                    allowed: false,
-                    reason,
-                };
-            };
-            let allowed = match profile.side(direction) {
-                Outcome::Allow => true,
-                Outcome::Deny => false,
-                Outcome::Next => continue,
-                Outcome::Ask(chain) => {
-                    self.take_sets(&profile_key(name), chain);
-                    self.take_chain(chain);
-                    through.push(chain.name.clone());
-                    continue;
-                }
-            };
-            return Passage {
-                through,
-                allowed,
-                reason: format!("profile {name}"),
-            };
-        }
-        let reason = match (through.is_empty(), endpoint.profiles.is_empty()) {
-            (false, _) => "no policy or profile allows it",
-            (true, true) => "no profile or policy",
-            (true, false) => "no profile allows it",
-        };
-        Passage {
-            through,
-            allowed: false,
-            reason: reason.into(),
-        }
-    }
-
-    /// Returns the chains of the tiers with policies for the endpoint.
-    fn tiers(&mut self, direction: Direction) -> Vec<String> {
-        let (calculator, order) = (self.calculator, self.order);
-        let policies = || {
-            let used = calculator.index.used(&order.key);
-            used.filter_map(|key| Some((key, calculator.policies.get(key)?)))
-        };
-        for (key, policy) in policies() {
-            if let Some(side) = policy.side(direction) {
-                self.take_sets(key, side);
-                // The rules of a policy with `Pass` are in the chain of its tier instead.
-                if !side.passes {
-                    self.take_chain(side);
-                }
-            }
-        }
-        let mut through = Vec::new();
-        for asked in calculator.tiers.asked(direction, policies()) {
-            if asked.unknown {
-                self.unknown_tier(asked.tier, policies());
-            }
-            let name = tier_name(direction, asked.tier, asked.denies, &asked.policies);
-            let chain = tier_chain(asked.tier, asked.denies, &asked.policies);
-            self.part.chains.insert(name.clone(), Arc::new(chain));
-            through.push(name);
-        }
-        through
-    }
-
-    fn unknown_tier<'p>(
-        &mut self,
-        tier: &str,
-        policies: impl Iterator<Item = (&'p str, &'p Policy)>,
-    ) {
-        let reason = format!(
-            "tier {tier} does not exist: it is evaluated as the last one, with the default action \
-             Deny"
-        );
-        for (key, _) in policies.filter(|(_, policy)| policy.tier == tier) {
-            self.problem_of(key, "spec.tier", &reason);
-        }
-    }
-
-    fn take_chain(&mut self, chain: &Compiled) {
-        let (name, rules) = (chain.name.clone(), Arc::clone(&chain.chain));
-        self.part.chains.insert(name, rules);
-    }
-
-    /// Collects the sets that rules use and the rules that allow encapsulation, and records the
-    /// unsupported parts of the rules.
-    fn take_sets(&mut self, key: &str, chain: &Compiled) {
-        if let Some((name, rules)) = &chain.encapsulation {
-            self.part.chains.insert(name.clone(), Arc::clone(rules));
-            self.encapsulation.push(name.clone());
-        }
-        let sets = chain.sets.iter();
-        let sets = sets.map(|(name, set)| (name.clone(), Arc::clone(set)));
-        self.part.sets.extend(sets);
-        for fault in &chain.unsupported {
-            self.problem_of(key, &fault.field, &fault.reason);
-        }
-    }
-
-    fn profile(&self, name: &str) -> Option<&'c Profile> {
-        match name {
-            DEFAULT_ALLOW_PROFILE => Some(&DEFAULT_ALLOW),
-            _ => self.calculator.profiles.get(name),
-        }
-    }
-
     fn problem(&mut self, field: &str, reason: &str) {
-        let key = &self.order.key;
-        self.problems.insert(Problem::new(key, field, reason));
+        self.passages.problem(field, reason);
     }
-
-    /// Records a problem of a resource that the endpoint needs.
-    fn problem_of(&mut self, key: &str, field: &str, reason: &str) {
-        self.problems.insert(Problem::new(key, field, reason));
-    }
-}
-
-/// Returns the effect of missing profiles on their endpoint.
-fn missing(missing: &[Missing]) -> Option<String> {
-    let profile = &missing.first()?.profile;
-    let directions: Vec<&str> = missing.iter().map(|one| one.direction.field()).collect();
-    let is_all = directions.len() == 2 && missing.iter().all(|one| !one.is_asked_last);
-    let dropped = match is_all {
-        true => "all traffic".to_owned(),
-        false => format!(
-            "{} traffic that nothing else allows is",
-            directions.join(" and ")
-        ),
-    };
-    Some(format!(
-        "profile \"{profile}\" does not exist: {dropped} dropped"
-    ))
 }

@@ -7,7 +7,12 @@ mod context;
 mod desired;
 mod endpoint;
 mod fabric;
+mod failsafe;
+mod fields;
+mod host;
+mod hosts;
 mod members;
+mod passage;
 mod policy;
 #[cfg(test)]
 mod policy_tests;

@@ -12,8 +12,10 @@ use ipnet::IpNet;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::policy::Member;
-use super::types::{Endpoint, EndpointId, NamedPort, Problem, is_interface_name};
+use super::policy::{Member, Role};
+use super::types::{
+    AppliesTo, Endpoint, EndpointId, HostEndpoint, NamedPort, Problem, is_interface_name,
+};
 use crate::limits::{INTERFACE_PREFIXES_MAX, PACKET_BURST};
 use crate::render::{Limits, Period, Qos, Rate};
 
@@ -70,12 +72,12 @@ pub(super) fn endpoint(
     }
     let namespace = resource_key.namespace().unwrap_or_default();
     let (ports, port_problem) = ports(key, &spec.ports);
-    let member = |addresses, local| Member {
+    let member = |addresses, role| Member {
         ports: ports.clone(),
         labels: labels(&metadata, &spec, namespace),
         profiles: spec.profiles.iter().map(|name| profile_key(name)).collect(),
         addresses: networks(addresses),
-        local,
+        role,
     };
     if spec.node != hostname {
         let (addresses, problem) = addresses(key, &spec);
@@ -85,7 +87,7 @@ pub(super) fn endpoint(
                 let problem = problem
                     .map(left_out)
                     .or_else(|| port_problem.map(port_left_out));
-                Read::Remote(member(addresses, false), problem)
+                Read::Remote(member(addresses, Role::Selected), problem)
             }
         });
     }
@@ -108,7 +110,7 @@ pub(super) fn endpoint(
     if let Some(problem) = port_problem {
         return Err(problem);
     }
-    let member = member(addresses.clone(), true);
+    let member = member(addresses.clone(), Role::Workload);
     let floating = spec
         .ip_nats
         .iter()
@@ -220,9 +222,49 @@ pub(super) fn listed(
         profiles: profiles.iter().map(|name| profile_key(name)).collect(),
         addresses,
         ports,
-        local: false,
+        role: Role::Selected,
     };
     Ok((member, problem))
+}
+
+/// Parses a host endpoint from the view of `hostname`: the endpoint if it is one of this host, its data
+/// for rules, and the problem of an invalid entry, which is left out.
+pub(super) fn host_endpoint(
+    key: &str,
+    resource_key: &ResourceKey,
+    octets: &[u8],
+    hostname: &str,
+) -> Result<(Option<HostEndpoint>, Member, Option<Problem>), Problem> {
+    let (mut member, problem) = listed(key, resource_key, octets, "expectedIPs")?;
+    let spec = resource::<RawSpec>(key, octets)?.spec.0;
+    let text = |field: &str| match spec.get(field) {
+        None | Some(Value::Null) => Ok(""),
+        Some(Value::String(text)) => Ok(text.as_str()),
+        Some(other) => {
+            let reason = format!("{other} is not a text; the last valid value stays in effect");
+            Err(Problem::new(key, format!("spec.{field}"), reason))
+        }
+    };
+    if text("node")? != hostname {
+        return Ok((None, member, problem));
+    }
+    let applies_to = match text("interfaceName")? {
+        "*" => AppliesTo::All,
+        "" => AppliesTo::Holders(member.addresses.iter().map(IpNet::addr).collect()),
+        name if is_interface_name(name) => AppliesTo::Named(name.to_owned()),
+        name => {
+            let reason = format!(
+                "'{name}' is not the name of an interface; the last valid value stays in effect"
+            );
+            return Err(Problem::new(key, "spec.interfaceName", reason));
+        }
+    };
+    member.role = Role::Host;
+    let endpoint = HostEndpoint {
+        applies_to,
+        profiles: strings(spec.get("profiles")),
+    };
+    Ok((Some(endpoint), member, problem))
 }
 
 /// Returns the ports that rules can name, sorted and unique, and the problem of the first invalid

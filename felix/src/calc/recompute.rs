@@ -52,6 +52,10 @@ impl Calculator {
         }
         let replaced = self.replace(due);
         self.apply(replaced, &mut recomputed);
+        let hosts = news.hosts || news.tiers || news.pools || recomputed.settings;
+        if hosts || self.hosts.have_any(&touched.endpoints) {
+            self.put_hosts();
+        }
         self.exchange_members(touched);
         for [before, now] in news.unsupported {
             let problems = &mut self.desired.problems;
@@ -113,9 +117,14 @@ impl Calculator {
 
     /// Updates the common part of the packet filter with settings and pools.
     fn put_frame(&mut self) {
+        self.desired.rules.set_frame(self.frame());
+    }
+
+    /// Returns the common part of the packet filter.
+    pub(super) fn frame(&self) -> Frame {
         let settings = &self.desired.settings;
         let encapsulation = settings.encapsulation;
-        let frame = Frame {
+        Frame {
             interface_prefixes: settings.interface_prefixes.clone(),
             to_host: settings.to_host,
             police_host: self.police_host,
@@ -128,8 +137,7 @@ impl Calculator {
             },
             budgets: self.budgets,
             service_loops: settings.service_loops,
-        };
-        self.desired.rules.set_frame(frame);
+        }
     }
 
     /// Computes the assignments of endpoints again, and of later ones that want what these have taken or

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use calico_model::{EndpointToHostAction, FelixConfigurationSpec, GoDuration, Port, Region};
 use ipnet::IpNet;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::failsafe::failsafe;
+use super::fields::{choice, field};
 use super::read::interface_prefixes;
 use super::types::is_interface_name;
 use crate::limits::{INTERFACE_REFRESH, INTERFACE_REFRESH_MIN, LOG_BURST, LOG_RATE_MAX};
 use crate::render::{
-    Denial, Encapsulation, LogSettings, LoopPrevention, Outgoing, Period, Rate, Through,
+    Denial, Encapsulation, Failsafe, LogSettings, LoopPrevention, Outgoing, Period, Rate, Through,
     ToHostAction, VXLAN_PORT,
 };
 
@@ -64,6 +65,8 @@ pub struct Settings {
     pub denial: Denial,
     /// Interval of checking the settings of interfaces; `None`: never.
     pub interface_refresh: Option<Duration>,
+    /// The ports of the host that no policy closes.
+    pub failsafe: Failsafe,
 }
 
 impl Settings {
@@ -99,6 +102,7 @@ impl Settings {
             service_loops: service_loops(spec).unwrap_or_default(),
             denial: denial(spec).unwrap_or_default(),
             interface_refresh: Some(refresh).filter(|refresh| !refresh.is_zero()),
+            failsafe: failsafe(spec).unwrap_or_default(),
         }
     }
 
@@ -153,6 +157,9 @@ pub(crate) fn fault(spec: &FelixConfigurationSpec) -> Option<(&'static str, Stri
     }
     if let Err(reason) = service_loops(spec) {
         return Some(("spec.serviceLoopPrevention", reason));
+    }
+    if let Err(found) = failsafe(spec) {
+        return Some(found);
     }
     if let Err(reason) = takes_invalid(spec) {
         return Some(("spec.disableConntrackInvalidCheck", reason));
@@ -246,32 +253,6 @@ fn service_loops(spec: &FelixConfigurationSpec) -> Result<LoopPrevention, String
 fn takes_invalid(spec: &FelixConfigurationSpec) -> Result<bool, String> {
     let found: Option<bool> = field(spec, "disableConntrackInvalidCheck")?;
     Ok(found.unwrap_or_default())
-}
-
-/// Parses a field that the data model leaves unparsed; `None` if it is not set.
-fn field<T: DeserializeOwned>(
-    spec: &FelixConfigurationSpec,
-    name: &str,
-) -> Result<Option<T>, String> {
-    match spec.unknown.get(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => T::deserialize(value)
-            .map(Some)
-            .map_err(|error| error.to_string()),
-    }
-}
-
-/// Returns whether a field has the second of two values, in any case. The first one is the default.
-fn choice(spec: &FelixConfigurationSpec, name: &str, values: [&str; 2]) -> Result<bool, String> {
-    let [first, second] = values;
-    let text: String = field(spec, name)?.unwrap_or_default();
-    if text.is_empty() || text.eq_ignore_ascii_case(first) {
-        return Ok(false);
-    }
-    match text.eq_ignore_ascii_case(second) {
-        true => Ok(true),
-        false => Err(format!("'{text}' is neither {first} nor {second}")),
-    }
 }
 
 fn source_spoofing(spec: &FelixConfigurationSpec) -> Result<bool, String> {

@@ -1,6 +1,7 @@
 mod denial;
 mod fabric;
 mod history;
+mod hosts;
 mod logs;
 mod network_sets;
 mod pools;

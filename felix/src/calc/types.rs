@@ -71,6 +71,25 @@ impl Endpoint {
     }
 }
 
+/// A valid host endpoint of this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HostEndpoint {
+    pub(crate) applies_to: AppliesTo,
+    /// The profiles that it names, in order.
+    pub(crate) profiles: Vec<String>,
+}
+
+/// The interfaces of a host endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AppliesTo {
+    /// All that no other host endpoint applies to.
+    All,
+    /// The one with this name.
+    Named(String),
+    /// The interfaces with one of these addresses.
+    Holders(Vec<IpAddr>),
+}
+
 /// A policy or profile.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ListName {

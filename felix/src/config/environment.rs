@@ -132,6 +132,11 @@ mod tests {
             ("FELIX_LOGPREFIX", "%k %p"),
             ("FELIX_LOGACTIONRATELIMIT", "10/minute"),
             ("FELIX_LOGACTIONRATELIMITBURST", "20"),
+            (
+                "FELIX_FAILSAFEINBOUNDHOSTPORTS",
+                "22, udp:10.0.0.0/8:68,TCP:[fd00::/8]:179",
+            ),
+            ("FELIX_FAILSAFEOUTBOUNDHOSTPORTS", "none"),
             ("FELIX_HEALTHENABLED", "true"),
             ("PATH", "/bin"),
         ]);
@@ -148,6 +153,10 @@ mod tests {
                 "logActionRateLimitBurst":20,"disableConntrackInvalidCheck":true,
                 "iptablesNATOutgoingInterfaceFilter":"eth+","serviceLoopPrevention":"Reject",
                 "nftablesFilterDenyAction":"Reject","interfaceRefreshInterval":"7s",
+                "failsafeInboundHostPorts":[{"protocol":"tcp","net":"","port":22},
+                    {"protocol":"udp","net":"10.0.0.0/8","port":68},
+                    {"protocol":"TCP","net":"fd00::/8","port":179}],
+                "failsafeOutboundHostPorts":[],
                 "externalNodesList":["192.0.2.0/24","2001:db8::1"]}"#,
         );
         assert_eq!(environment.problems, Vec::<String>::new());
@@ -199,6 +208,26 @@ mod tests {
             ("FELIX_LOGPREFIX", "a\"", "'a\"' has characters other"),
             ("FELIX_LOGACTIONRATELIMIT", "10/s", "'10/s' is not a rate"),
             ("FELIX_LOGACTIONRATELIMITBURST", "x", "not a whole number"),
+            (
+                "FELIX_FAILSAFEINBOUNDHOSTPORTS",
+                "tcp:ssh",
+                "'tcp:ssh' is not",
+            ),
+            (
+                "FELIX_FAILSAFEINBOUNDHOSTPORTS",
+                "icmp:8",
+                "icmp is not TCP",
+            ),
+            (
+                "FELIX_FAILSAFEINBOUNDHOSTPORTS",
+                "tcp:[fd00::/8:22",
+                "'tcp:[fd00::/8:22' is not",
+            ),
+            (
+                "FELIX_FAILSAFEOUTBOUNDHOSTPORTS",
+                "tcp:x:22",
+                "'x' is neither an address",
+            ),
             (
                 "FELIX_IPTABLESNATOUTGOINGINTERFACEFILTER",
                 "a b",

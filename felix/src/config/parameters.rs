@@ -3,7 +3,7 @@
 //! the resource's fields.
 
 use calico_model::FelixConfigurationSpec;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::calc::fault;
 
@@ -31,6 +31,9 @@ enum Form {
     Seconds,
     /// Comma-separated texts.
     List,
+    /// Comma-separated ports with protocols and ranges: `22`, `tcp:22`, `udp:10.0.0.0/8:68`,
+    /// `tcp:[fd00::/8]:22`.
+    Ports,
     /// One of these words, in any case.
     Word(&'static [&'static str]),
 }
@@ -39,7 +42,7 @@ const fn row(name: &'static str, field: &'static str, form: Form) -> Parameter {
     Parameter { name, field, form }
 }
 
-pub(super) const PARAMETERS: [Parameter; 27] = [
+pub(super) const PARAMETERS: [Parameter; 29] = [
     row(
         "AllowIPIPPacketsFromWorkloads",
         "allowIPIPPacketsFromWorkloads",
@@ -71,6 +74,16 @@ pub(super) const PARAMETERS: [Parameter; 27] = [
         Form::Bool,
     ),
     row("ExternalNodesCIDRList", "externalNodesList", Form::List),
+    row(
+        "FailsafeInboundHostPorts",
+        "failsafeInboundHostPorts",
+        Form::Ports,
+    ),
+    row(
+        "FailsafeOutboundHostPorts",
+        "failsafeOutboundHostPorts",
+        Form::Ports,
+    ),
     row(
         "FloatingIPs",
         "floatingIPs",
@@ -145,6 +158,8 @@ impl Parameter {
                 .map_err(|_| format!("'{text}' is not a whole number")),
             Form::List if none || text.is_empty() => Ok(Value::Array(Vec::new())),
             Form::List => Ok(text.split(',').map(str::trim).collect()),
+            Form::Ports if none || text.is_empty() => Ok(Value::Array(Vec::new())),
+            Form::Ports => text.split(',').map(|one| port(one.trim())).collect(),
             Form::Seconds => seconds(text).map(|seconds| format!("{seconds}s").into()),
             Form::Word(words) => words
                 .iter()
@@ -153,6 +168,25 @@ impl Parameter {
                 .ok_or_else(|| format!("'{text}' is not one of {}", words.join(", "))),
         }
     }
+}
+
+/// Parses a port with an optional protocol and range.
+fn port(text: &str) -> Result<Value, String> {
+    let fault = || format!("'{text}' is not a port such as tcp:22 or udp:10.0.0.0/8:68");
+    let (rest, number) = match text.rsplit_once(':') {
+        Some((rest, number)) => (Some(rest), number),
+        None => (None, text),
+    };
+    let port: u16 = number.parse().map_err(|_| fault())?;
+    let (protocol, net) = match rest.map(|rest| rest.split_once(':').unwrap_or((rest, ""))) {
+        None => ("tcp", ""),
+        Some((protocol, net)) => (protocol, net),
+    };
+    let net = match net.strip_prefix('[') {
+        Some(net) => net.strip_suffix(']').ok_or_else(fault)?,
+        None => net,
+    };
+    Ok(json!({"protocol": protocol, "net": net, "port": port}))
 }
 
 /// Parses a boolean in the words that Calico accepts.

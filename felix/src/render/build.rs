@@ -83,7 +83,8 @@ pub(super) const SOURCES_IPV6: &str = "sources-ipv6";
 pub(super) const SPOOFED: &str = "spoofed-sources";
 const NOT_ITS_OWN: &str = "source is not the endpoint's";
 const WORKLOADS: &str = "workloads";
-const DISCOVERY: &str = "neighbour-discovery";
+/// The set of the types of neighbor discovery.
+pub(super) const NEIGHBORS: &str = "neighbour-discovery";
 
 /// The inputs of the ruleset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -100,6 +101,8 @@ pub struct RuleInputs {
     pub tunnels: BTreeMap<String, Tunnel>,
     /// Endpoints by interface name.
     pub endpoints: BTreeMap<String, EndpointRules>,
+    /// Further parts, such as that of host endpoints.
+    pub parts: Vec<Part>,
     /// Chains that passages use, and the chains that these use.
     pub chains: BTreeMap<String, Arc<Chain>>,
     /// The sets that these chains use.
@@ -198,6 +201,7 @@ pub fn render(inputs: &RuleInputs) -> Ruleset {
     for (interface, endpoint) in &inputs.endpoints {
         assembly.add(&endpoint_part(interface, endpoint));
     }
+    inputs.parts.iter().for_each(|part| assembly.add(part));
     assembly.close();
     assembly.ruleset().clone()
 }
@@ -341,7 +345,7 @@ pub(super) fn base_sets() -> BTreeMap<String, Set> {
         (SOURCES_IPV4.into(), Set::of(SetKind::InterfaceIpv4, [])),
         (SOURCES_IPV6.into(), Set::of(SetKind::InterfaceIpv6, [])),
         (WORKLOADS.into(), Set::of(SetKind::Interface, [])),
-        (DISCOVERY.into(), Set::of(SetKind::Icmpv6Type, discovery)),
+        (NEIGHBORS.into(), Set::of(SetKind::Icmpv6Type, discovery)),
         (
             encapsulation::KINDS.into(),
             Set::of(SetKind::Interface, encapsulation::kinds()),
@@ -409,7 +413,7 @@ fn dispatch(side: Side, map: &str) -> Vec<Rule> {
 fn source_check(frame: &Frame, openstack: OpenStack, has_spoofed: bool) -> Vec<Rule> {
     let discovery = || {
         [
-            Match::Icmpv6TypeIn(DISCOVERY.into()),
+            Match::Icmpv6TypeIn(NEIGHBORS.into()),
             Match::InterfaceIn(Side::Input, WORKLOADS.into()),
         ]
     };
@@ -456,7 +460,7 @@ fn source_check(frame: &Frame, openstack: OpenStack, has_spoofed: bool) -> Vec<R
 fn discovery(side: Side) -> Rule {
     let matches = vec![
         Match::InterfaceIn(side, WORKLOADS.into()),
-        Match::Icmpv6TypeIn(DISCOVERY.into()),
+        Match::Icmpv6TypeIn(NEIGHBORS.into()),
     ];
     rule(matches, Verdict::Accept)
 }
@@ -509,7 +513,7 @@ fn from_host(police_host: bool, openstack: OpenStack) -> Vec<Rule> {
     rules
 }
 
-const fn answers() -> Match {
+pub(super) const fn answers() -> Match {
     Match::Connection(ConnectionStates::EstablishedOrRelated)
 }
 

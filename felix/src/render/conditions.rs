@@ -13,7 +13,7 @@ use super::ruleset::{End, Family, Is, Key, Match, Set, SetKind};
 use super::selection::{Compiled, Context, NamedPorts, Unsupported, parse, selection, service};
 
 /// The protocols that have ports: TCP, UDP, SCTP.
-const WITH_PORTS: [u8; 3] = [6, 17, 132];
+pub const PROTOCOLS_WITH_PORTS: [u8; 3] = [6, 17, 132];
 
 type Ranges = Vec<RangeInclusive<u16>>;
 
@@ -244,7 +244,8 @@ impl Entity {
             if ports.is_empty() {
                 continue;
             }
-            let Some(protocol) = protocol.filter(|number| WITH_PORTS.contains(number)) else {
+            let Some(protocol) = protocol.filter(|number| PROTOCOLS_WITH_PORTS.contains(number))
+            else {
                 let reason = "ports are for the protocols TCP, UDP and SCTP";
                 return Err(Unsupported::new(field, reason));
             };

@@ -55,6 +55,7 @@ const TO_HOST: &str = "tunnel-to-host";
 pub(super) const KINDS: &str = "foreign-tunnel-kinds";
 /// The set of tunnel devices of the fabric.
 pub(super) const OF_FABRIC: &str = "fabric-tunnels";
+const OWN_TUNNEL: &str = "tunnel of the fabric";
 const FROM_TUNNEL: &str = "foreign-tunnel";
 const TUNNEL_TO_WORKLOAD: &str = "foreign-tunnel-to-workload";
 const ALL_KINDS: [&str; 12] = [
@@ -176,11 +177,62 @@ pub(super) fn of_workloads(settings: Encapsulation, chain: &str) -> Vec<Rule> {
 /// nodes only. If the fabric has no tunnels, those of the host are not filtered: the path to the
 /// datastore may be one, before any node is known.
 pub(super) fn to_host(settings: Encapsulation) -> Vec<Rule> {
+    let tunnels = in_use(settings).into_iter();
     let goto = |matches| rule(matches, Verdict::Goto(TO_HOST.into()));
-    let ipip = || vec![Match::Family(Family::V4), Match::Protocol(IPIP, Is::Yes)];
-    let ipip = settings.ipip.then(ipip);
-    let vxlan = settings.vxlan.then(|| vec![datagrams(settings.vxlan_port)]);
-    ipip.into_iter().chain(vxlan).map(goto).collect()
+    tunnels.map(Tunneled::anywhere).map(goto).collect()
+}
+
+/// Tunnel packets of the fabric of one encapsulation.
+struct Tunneled {
+    families: &'static [Family],
+    condition: Match,
+}
+
+impl Tunneled {
+    /// Returns the conditions for any source and destination.
+    fn anywhere(self) -> Vec<Match> {
+        let family = match self.families {
+            [one] => Some(Match::Family(*one)),
+            _ => None,
+        };
+        family.into_iter().chain([self.condition]).collect()
+    }
+}
+
+/// Returns the encapsulations in use.
+fn in_use(settings: Encapsulation) -> Vec<Tunneled> {
+    let ipip = settings.ipip.then_some(Tunneled {
+        families: &[Family::V4],
+        condition: Match::Protocol(IPIP, Is::Yes),
+    });
+    let vxlan = settings.vxlan.then(|| Tunneled {
+        families: &Family::ALL,
+        condition: datagrams(settings.vxlan_port),
+    });
+    ipip.into_iter().chain(vxlan).collect()
+}
+
+/// Returns the rules that accept tunnel packets of the fabric to the host, whatever the policies of its
+/// host endpoints are: those of other sources are dropped before.
+pub(super) fn received(settings: Encapsulation) -> impl Iterator<Item = Rule> {
+    let tunnels = in_use(settings).into_iter().map(Tunneled::anywhere);
+    tunnels.map(|matches| counted(matches, Verdict::Accept, OWN_TUNNEL))
+}
+
+/// Returns the rules that accept tunnel packets of the host to other ends of tunnels.
+pub(super) fn sent(settings: Encapsulation) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    for tunnel in in_use(settings) {
+        for family in tunnel.families {
+            let place = usize::from(*family == Family::V6);
+            for set in [NODES[place], SOURCES[place]] {
+                let to = Match::InSet(End::Destination, *family, set.into(), Is::Yes);
+                let matches = vec![to, tunnel.condition.clone()];
+                rules.push(counted(matches, Verdict::Accept, OWN_TUNNEL));
+            }
+        }
+    }
+    rules
 }
 
 /// Returns one rule for each set of tunnel ends in which one end of a packet is looked up.

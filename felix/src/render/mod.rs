@@ -7,7 +7,9 @@ mod build;
 mod conditions;
 mod diff;
 mod encapsulation;
+mod failsafe;
 mod guard;
+mod host;
 mod log;
 mod names;
 mod openstack;
@@ -28,11 +30,14 @@ pub use build::{
     BOOT_TABLE, EndpointRules, Frame, NEIGHBOR_DISCOVERY, Passage, RuleInputs, TABLE, ToHostAction,
     endpoint_part, render, source,
 };
+pub use conditions::PROTOCOLS_WITH_PORTS;
 #[cfg(test)]
 pub(crate) use diff::preparation;
 pub use diff::{Change, changes, creation, prepare};
 pub use encapsulation::{Encapsulation, TUNNEL_DEVICES, VXLAN_PORT};
+pub use failsafe::{Failsafe, FailsafePort};
 pub use guard::{Budgets, Control, TCP};
+pub use host::{HostInterface, HostRules, host_part};
 pub use log::LogSettings;
 pub use names::SetId;
 pub use outgoing::{Outgoing, Pools, Through};

@@ -111,6 +111,14 @@ pub enum Hook {
     BudgetForward,
     /// The same for packets to the host itself.
     BudgetInput,
+    /// Packets to the host itself: policies of host endpoints.
+    HostInput,
+    /// Packets of the host itself: policies of host endpoints.
+    HostOutput,
+    /// Packets through the host: policies of the host endpoint where they arrive.
+    HostForward,
+    /// Packets through the host: policies of the host endpoint where they leave.
+    HostForwardTo,
 }
 
 impl Hook {
@@ -126,7 +134,8 @@ impl Hook {
             Self::TranslateSource => 100,
             Self::GuardInput | Self::GuardForward => -1,
             Self::Arp | Self::Input | Self::Forward | Self::Output => 0,
-            Self::InputToHost | Self::ForwardTo => 1,
+            Self::HostInput | Self::HostForward | Self::HostOutput => 0,
+            Self::InputToHost | Self::ForwardTo | Self::HostForwardTo => 1,
             Self::BudgetForward | Self::BudgetInput | Self::ForwardLast => 2,
         }
     }
@@ -212,6 +221,8 @@ pub enum Match {
     TupleSourceIn(TupleDirection, Family, String),
     /// It is in the reply direction of its connection.
     ReplyDirection,
+    /// The destination of its connection was translated.
+    DestinationTranslated,
     /// The kind of the input interface (`vxlan`, `ipip`) is in a set; interfaces of hardware have
     /// none.
     InputKindIn(String),

@@ -78,11 +78,48 @@ fn inputs() -> RuleInputs {
     }
 }
 
+/// Returns the part of a host endpoint for `eth0` with a policy, and one for all other interfaces.
+fn hosts(frame: &Frame) -> Part {
+    let rules = |through: &[&str]| {
+        let passage = |allowed, reason| Passage {
+            through: through.iter().map(|chain| (*chain).to_owned()).collect(),
+            ..passage(allowed, reason)
+        };
+        HostRules {
+            to_host: passage(false, "no policy or profile allows it"),
+            from_host: passage(true, "profile open"),
+            forward_in: passage(true, "no policy decides"),
+            forward_out: passage(true, "no policy decides"),
+            takes_invalid: false,
+            denial: Denial::Drop,
+        }
+    };
+    let endpoints = [
+        (HostInterface::Named("eth0".into()), rules(&["pi-gnp/p"])),
+        (HostInterface::All, rules(&[])),
+    ];
+    let mut part = host_part(frame, &Failsafe::default(), &endpoints.into());
+    let accept = Rule {
+        matches: Vec::new(),
+        counter: true,
+        action: Action::Verdict(Verdict::Accept),
+        comment: Some("ingress[0]".into()),
+    };
+    let chain = Chain {
+        hook: None,
+        rules: vec![accept],
+    };
+    part.chains.insert("pi-gnp/p".into(), Arc::new(chain));
+    part
+}
+
 /// Compares with the checked-in text; `UPDATE_GOLDEN=1 cargo test` updates it.
 #[test]
 fn text_is_the_golden_one() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/render/golden.nft");
-    let text = table_text(&render(&inputs()));
+    let mut inputs = inputs();
+    inputs.parts = vec![hosts(&inputs.frame)];
+    let text = table_text(&render(&inputs));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(path, &text).unwrap();
     }
@@ -156,6 +193,7 @@ fn every_name_that_a_rule_uses_exists() {
             .floating
             .push(pair);
     }
+    inputs.parts = vec![hosts(&inputs.frame)];
     let ruleset = render(&inputs);
     let chain = |verdict: &Verdict| match verdict {
         Verdict::Jump(name) | Verdict::Goto(name) => {
@@ -456,6 +494,7 @@ prop_compose! {
         pools in prop::collection::vec((0_u8..3, 15_u8..19, any::<bool>()), 0..4),
         control in any_control(),
         ports in prop::option::of(Just((4000, 4099))),
+        has_hosts in any::<bool>(),
     ) -> RuleInputs {
         let range = |n: u8, length| IpNet::new([10, 65, n << 6, 0].into(), length).unwrap();
         let hidden = pools.iter().filter(|(.., hidden)| *hidden);
@@ -463,7 +502,7 @@ prop_compose! {
             all: pools.iter().map(|(n, length, _)| range(*n, *length)).collect(),
             nat_outgoing: hidden.map(|(n, length, _)| range(*n, *length)).collect(),
         };
-        RuleInputs {
+        let mut inputs = RuleInputs {
             frame: Frame {
                 interface_prefixes: prefixes.into_iter().map(str::to_owned).collect(),
                 to_host: match action {
@@ -499,7 +538,11 @@ prop_compose! {
             pools,
             control,
             ..RuleInputs::default()
+        };
+        if has_hosts {
+            inputs.parts.push(hosts(&inputs.frame));
         }
+        inputs
     }
 }
 

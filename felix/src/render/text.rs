@@ -117,13 +117,13 @@ impl Display for Hook {
             Self::TranslateDestination => ("prerouting", "dstnat"),
             Self::TranslateOwnDestination => ("output", "dstnat"),
             Self::TranslateSource => ("postrouting", "srcnat"),
-            Self::Input => ("input", "filter"),
+            Self::Input | Self::HostInput => ("input", "filter"),
             Self::InputToHost => ("input", "filter + 1"),
             Self::MarkForward => ("forward", "mangle"),
-            Self::Forward => ("forward", "filter"),
-            Self::ForwardTo => ("forward", "filter + 1"),
+            Self::Forward | Self::HostForward => ("forward", "filter"),
+            Self::ForwardTo | Self::HostForwardTo => ("forward", "filter + 1"),
             Self::ForwardLast => ("forward", "filter + 2"),
-            Self::Output => ("output", "filter"),
+            Self::Output | Self::HostOutput => ("output", "filter"),
         };
         let kind = if self.translates() { "nat" } else { "filter" };
         // nft has a name for this number at one hook only.
@@ -231,6 +231,7 @@ impl Display for Match {
             Self::Connection(ConnectionStates::Invalid) => f.write_str("ct state invalid"),
             Self::ConnectionsOver(count) => write!(f, "ct count over {count}"),
             Self::ReplyDirection => f.write_str("ct direction reply"),
+            Self::DestinationTranslated => f.write_str("ct status dnat"),
             Self::InputKindIn(set) => write!(f, "meta iifkind @{set}"),
             Self::SourceElsewhere => f.write_str("fib saddr . iif oif missing"),
             Self::SourceLocal => f.write_str("fib saddr type local"),

@@ -12,6 +12,7 @@ mod encapsulation;
 mod gateway;
 mod guard;
 mod host_traffic;
+mod hosts;
 mod icmp_errors;
 mod impersonation;
 mod invalid;

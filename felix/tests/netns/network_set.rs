@@ -48,9 +48,7 @@ fn resources_without_effect_are_named_in_the_status() {
             &format!("{RESOURCES}stagedglobalnetworkpolicies/x"),
             &staged,
         );
-        let interface = json!({"metadata": metadata, "spec": {"node": "n1", "interfaceName": "*"}});
-        host.put(&format!("{RESOURCES}hostendpoints/x"), &interface);
-        let spec = json!({"preDNAT": true, "applyOnForward": true});
+        let spec = json!({"performanceHints": ["AssumeNeededOnEveryNode"]});
         let policy = json!({"metadata": metadata, "spec": spec});
         host.put(&format!("{RESOURCES}globalnetworkpolicies/x"), &policy);
         for (resource, words) in [
@@ -58,12 +56,7 @@ fn resources_without_effect_are_named_in_the_status() {
                 "stagedglobalnetworkpolicies/x",
                 "spec: staged policies are not enforced",
             ),
-            (
-                "hostendpoints/x",
-                "spec: nothing of a host endpoint is enforced",
-            ),
-            ("globalnetworkpolicies/x", "spec.preDNAT: "),
-            ("globalnetworkpolicies/x", "spec.applyOnForward: "),
+            ("globalnetworkpolicies/x", "spec.performanceHints: "),
         ] {
             noted(&host, resource, words);
         }

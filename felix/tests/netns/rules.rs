@@ -7,10 +7,10 @@ use calico_model::ServiceName;
 use cambric_felix::agent::Checked;
 use cambric_felix::apply::Rules;
 use cambric_felix::render::{
-    Context, Control, Denial, Direction, EndpointRules, Family, Frame, Key, Limits, LogSettings,
-    Outgoing, Owner, Passage, Period, Pools, Qos, Rate, RuleInputs, Ruleset, Selected, Set,
-    SetKind, TCP, Through, Touched, changes, compile, creation, render, table_text, tier_chain,
-    tier_name,
+    Context, Control, Denial, Direction, Encapsulation, EndpointRules, Failsafe, FailsafePort,
+    Family, Frame, HostInterface, HostRules, Key, Limits, LogSettings, Outgoing, Owner, Passage,
+    Period, Pools, Qos, Rate, RuleInputs, Ruleset, Selected, Set, SetKind, TCP, Through, Touched,
+    changes, compile, creation, host_part, render, table_text, tier_chain, tier_name,
 };
 
 fn passage(allowed: bool) -> Passage {
@@ -193,6 +193,64 @@ fn written_rules_are_listed_by_nft() {
             assert_listed(&wanted);
         }
         assert!(rules.rules.present().unwrap());
+        assert_eq!(rules.foreign_edits, 0);
+    });
+}
+
+/// Returns two workloads, and host endpoints that allow everything.
+fn with_hosts() -> Ruleset {
+    let frame = Frame {
+        interface_prefixes: vec!["cali".into()],
+        encapsulation: Encapsulation {
+            ipip: true,
+            vxlan: true,
+            ..Encapsulation::default()
+        },
+        ..Frame::default()
+    };
+    let through = || Passage {
+        through: vec!["pi-gnp/p".into()],
+        ..passage(true)
+    };
+    let rules = HostRules {
+        to_host: through(),
+        from_host: passage(false),
+        forward_in: through(),
+        forward_out: passage(true),
+        takes_invalid: false,
+        denial: Denial::Drop,
+    };
+    let port = |protocol, port, net: &str| FailsafePort {
+        protocol,
+        port,
+        net: Some(net.parse().unwrap()),
+    };
+    let failsafe = Failsafe {
+        inbound: vec![port(TCP, 22, "10.0.0.0/8"), port(17, 68, "::/0")],
+        outbound: vec![port(132, 7, "fd00::1/128")],
+    };
+    let endpoints = ["eth0", "eth1"].map(|name| HostInterface::Named(name.into()));
+    let endpoints = endpoints.into_iter().chain([HostInterface::All]);
+    let endpoints = endpoints
+        .map(|interface| (interface, rules.clone()))
+        .collect();
+    let mut part = host_part(&frame, &failsafe, &endpoints);
+    part.chains.insert("pi-gnp/p".into(), Arc::default());
+    render(&RuleInputs {
+        frame,
+        parts: vec![part],
+        ..RuleInputs::default()
+    })
+}
+
+#[test]
+fn rules_of_host_endpoints_are_listed_by_nft() {
+    lab("rules_of_host_endpoints_are_listed_by_nft", || {
+        let mut rules = Keeper::open();
+        for wanted in [two(), with_hosts(), two(), with_hosts()] {
+            apply(&mut rules, &wanted);
+            assert_listed(&wanted);
+        }
         assert_eq!(rules.foreign_edits, 0);
     });
 }

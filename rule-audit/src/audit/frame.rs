@@ -38,8 +38,8 @@ impl Skipped {
     }
 }
 
-/// The guard, the budgets, the loops of services, and the DSCP.
-const SKIPPED: [Skipped; 8] = [
+/// The guard, the budgets, the loops of services, the DSCP, and host endpoints.
+const SKIPPED: [Skipped; 12] = [
     Skipped::guard("guard", "prerouting", -299),
     Skipped::guard("guard-forward", "forward", -1),
     Skipped::guard("guard-input", "input", -1),
@@ -51,6 +51,10 @@ const SKIPPED: [Skipped; 8] = [
         marks: true,
         ..Skipped::of("mark-dscp", "forward", -150)
     },
+    Skipped::of("host-input", "input", 0),
+    Skipped::of("host-output", "output", 0),
+    Skipped::of("host-forward", "forward", 0),
+    Skipped::of("host-forward-to", "forward", 1),
 ];
 
 /// Checks the base chains, and the rules of those that are not compared.

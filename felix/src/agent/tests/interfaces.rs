@@ -137,3 +137,34 @@ fn fabric_tunnel_is_exempt_while_kind_and_port_fit() {
     world.settle();
     assert_eq!(exempt(&world), [], "it was removed");
 }
+
+#[test]
+fn host_endpoint_by_address_follows_the_interface() {
+    let mut world = World::new();
+    let closed = |world: &World| {
+        let rules = world.host.rules().expect("rules");
+        let map = rules.sets.get("host-endpoints-in");
+        let keys = map.into_iter().flat_map(|map| map.elements.keys());
+        keys.map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let name = "/calico/resources/v3/projectcalico.org/hostendpoints/h";
+    let value = json!({"spec": {"node": HOST, "expectedIPs": ["10.0.0.11"]}}).to_string();
+    world.agent.change(name, Some(value.as_bytes()));
+    let (one, other) = (world.link("eth0"), world.link("eth1"));
+    world.in_sync();
+    assert_eq!(closed(&world), [""; 0]);
+    let address = "10.0.0.11/24".parse().unwrap();
+    world.kernel.borrow_mut().add_address(one, address);
+    world.settle();
+    assert_eq!(closed(&world), ["\"eth0\""]);
+    world.kernel.borrow_mut().rename_link(one, "uplink");
+    world.settle();
+    assert_eq!(closed(&world), ["\"uplink\""]);
+    world.kernel.borrow_mut().remove_address(one, address);
+    world.kernel.borrow_mut().add_address(other, address);
+    world.settle();
+    assert_eq!(closed(&world), ["\"eth1\""]);
+    world.kernel.borrow_mut().remove_link(other);
+    world.settle();
+    assert_eq!(closed(&world), [""; 0]);
+}

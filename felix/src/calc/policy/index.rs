@@ -14,7 +14,7 @@ use calico_model::{Selector, ServiceName};
 use super::super::members::{Item, Items, Networks};
 use super::super::types::NamedPort;
 use super::anchors::{Anchor, Anchors, Labels};
-use super::member::{Entry, Member, Members};
+use super::member::{Entry, Member, Members, Role};
 use super::pool::Pool;
 use super::services::{News, Services};
 use crate::render::{Selected, SetId};
@@ -25,6 +25,8 @@ use crate::work;
 pub(crate) struct List {
     /// The endpoints that it applies to; if `None`, those that name it.
     pub(crate) subjects: Option<Selector>,
+    /// Of these, it applies to host endpoints only.
+    pub(crate) is_of_hosts: bool,
     /// The sets of endpoints and services in its rules.
     pub(crate) selected: BTreeMap<SetId, Selected>,
     /// Labels inherited by the endpoints that name it.
@@ -140,7 +142,10 @@ impl Index {
         }
         let labels = |list: &Option<List>| list.as_ref().map(|list| list.labels.clone());
         let relabeled = labels(&old).unwrap_or_default() != labels(&list).unwrap_or_default();
-        let subjects = |list: &Option<List>| list.as_ref().and_then(|list| list.subjects.clone());
+        let subjects = |list: &Option<List>| {
+            let list = list.as_ref()?;
+            Some((list.subjects.clone()?, list.is_of_hosts))
+        };
         let resubjected = subjects(&old) != subjects(&list);
         let anchor = match resubjected {
             true => self.resubject(&name, anchor, list.as_ref()),
@@ -240,7 +245,7 @@ impl Index {
             profiles,
             addresses: member.addresses.into(),
             ports,
-            local: member.local,
+            role: member.role,
         }
     }
 
@@ -263,13 +268,13 @@ impl Index {
 
     fn replace(&mut self, key: Arc<str>, entry: Option<Entry>) {
         self.exchange_addresses(&key, entry.as_ref());
-        let mut local = entry.as_ref().is_some_and(|entry| entry.local);
+        let mut local = entry.as_ref().is_some_and(|entry| entry.role.is_local());
         let old = match entry {
             Some(entry) => self.members.insert(key.clone(), entry),
             None => self.members.remove(&key),
         };
         if let Some(old) = old {
-            local |= old.local;
+            local |= old.role.is_local();
             self.profiles.give_back(old.profiles);
             self.ports.give_back(old.ports);
             self.labels.give_back(old.own_labels);
@@ -337,7 +342,7 @@ impl Index {
             else {
                 continue;
             };
-            let (mut new, checks) = selecting(&self.lists, &changed, &entry.labels);
+            let (mut new, checks) = selecting(&self.lists, &changed, entry);
             self.checks += checks;
             let named = entry.profiles.iter();
             let named = named.filter_map(|name| Some(Arc::clone(lists.get(name.as_str())?)));
@@ -360,10 +365,13 @@ impl Index {
 
     /// Computes the lists that an endpoint uses.
     fn reuse(&mut self, endpoint: &Arc<str>) {
-        let entry = self.members.get(endpoint).filter(|entry| entry.local);
+        let entry = self
+            .members
+            .get(endpoint)
+            .filter(|entry| entry.role.is_local());
         let mut new = Keys::new();
         if let Some(entry) = entry {
-            let (selecting, checks) = selecting(&self.lists, &self.subjects, &entry.labels);
+            let (selecting, checks) = selecting(&self.lists, &self.subjects, entry);
             new = selecting;
             self.checks += checks;
             for profile in entry.profiles.iter().map(String::as_str) {
@@ -504,17 +512,19 @@ impl Index {
     }
 }
 
-/// Returns the lists with subjects that match these labels, and the number of evaluated ones.
+/// Returns the lists that apply to an endpoint by its labels, and the number of evaluated ones.
 fn selecting(
     lists: &BTreeMap<Arc<str>, Kept>,
     subjects: &Anchors<Arc<str>>,
-    labels: &Labels,
+    entry: &Entry,
 ) -> (Keys, u64) {
-    let candidates = subjects.candidates(labels);
+    let candidates = subjects.candidates(&entry.labels);
     let checks = candidates.len() as u64;
     let selects = |key: &&Arc<str>| {
-        let subjects = lists.get(*key).and_then(|kept| kept.list.subjects.as_ref());
-        subjects.is_some_and(|subjects| subjects.matches(labels))
+        let list = lists.get(*key).map(|kept| &kept.list);
+        let list = list.filter(|list| !list.is_of_hosts || entry.role == Role::Host);
+        let subjects = list.and_then(|list| list.subjects.as_ref());
+        subjects.is_some_and(|subjects| subjects.matches(&entry.labels))
     };
     let selecting = candidates.into_iter().filter(selects).cloned().collect();
     (selecting, checks)

@@ -22,8 +22,27 @@ pub(crate) struct Member {
     pub(crate) addresses: Vec<IpNet>,
     /// Its named ports.
     pub(crate) ports: Vec<NamedPort>,
-    /// Whether it is a workload endpoint of this host.
-    pub(crate) local: bool,
+    /// Whether this host evaluates policies for it.
+    pub(crate) role: Role,
+}
+
+/// Whether this host evaluates policies for a member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It does not: only rules select the member.
+    #[default]
+    Selected,
+    /// It is a workload endpoint of this host.
+    Workload,
+    /// It is a host endpoint of this host.
+    Host,
+}
+
+impl Role {
+    /// Returns whether it evaluates any.
+    pub(super) fn is_local(self) -> bool {
+        self != Self::Selected
+    }
 }
 
 /// A stored member: there may be tens of thousands.
@@ -35,7 +54,7 @@ pub(super) struct Entry {
     pub(super) profiles: Arc<Vec<String>>,
     pub(super) addresses: Box<[IpNet]>,
     pub(super) ports: Arc<Vec<NamedPort>>,
-    pub(super) local: bool,
+    pub(super) role: Role,
 }
 
 impl Entry {
@@ -44,7 +63,7 @@ impl Entry {
             && *self.profiles == member.profiles
             && *self.addresses == *member.addresses
             && *self.ports == member.ports
-            && self.local == member.local
+            && self.role == member.role
     }
 }
 

@@ -10,8 +10,8 @@ mod salvage;
 mod services;
 
 pub(super) use index::{Index, List, Touched};
-pub(super) use member::Member;
+pub(super) use member::{Member, Role};
 pub(super) use order::Tiers;
-pub(super) use read::{Policy, policy};
+pub(super) use read::{Policy, Stage, policy};
 pub(super) use salvage::broken;
 pub(super) use services::{News, Slice};

@@ -6,6 +6,60 @@ use super::super::read::resource;
 use super::super::types::Problem;
 use crate::render::{Compiled, Context, Direction, Owner, compile, subjects};
 
+/// The packets that a policy applies to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Packets to and from workloads, and to and from hosts.
+    #[default]
+    Normal,
+    /// The same, and those that hosts forward (`applyOnForward`).
+    Forwarded,
+    /// Packets that arrive at hosts, before their destination is translated (`preDNAT`).
+    Untranslated,
+    /// Packets to and from hosts, before connection tracking (`doNotTrack`).
+    Untracked,
+}
+
+impl Scope {
+    /// Returns whether workloads evaluate the policy.
+    pub(crate) const fn is_for_workloads(self) -> bool {
+        matches!(self, Self::Normal | Self::Forwarded)
+    }
+
+    fn of<const GLOBAL: bool>(spec: &PolicySpec<GLOBAL>) -> Self {
+        Self::from_fields(spec.do_not_track, spec.pre_dnat, spec.apply_on_forward)
+    }
+
+    /// Returns the scope by the fields `doNotTrack`, `preDNAT` and `applyOnForward`.
+    pub(super) const fn from_fields(untracked: bool, untranslated: bool, forwarded: bool) -> Self {
+        match (untracked, untranslated, forwarded) {
+            (true, ..) => Self::Untracked,
+            (_, true, _) => Self::Untranslated,
+            (.., true) => Self::Forwarded,
+            _ => Self::Normal,
+        }
+    }
+}
+
+/// A place where an endpoint evaluates policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Packets of a workload, and packets of a host itself.
+    Normal,
+    /// Packets that a host forwards.
+    Forward,
+}
+
+impl Stage {
+    /// Returns whether policies of a scope are evaluated here.
+    pub(crate) const fn has(self, scope: Scope) -> bool {
+        match self {
+            Self::Normal => scope.is_for_workloads(),
+            Self::Forward => matches!(scope, Scope::Forwarded),
+        }
+    }
+}
+
 /// A valid policy, with its rules as chains.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Policy {
@@ -15,10 +69,11 @@ pub(crate) struct Policy {
     pub(crate) order: f64,
     /// Tie-breaker between policies of the same order: [`tie`].
     pub(crate) tie: String,
+    /// The packets that it applies to.
+    pub(crate) scope: Scope,
     /// The endpoints that it applies to.
     pub(crate) subjects: Selector,
-    /// Rules for traffic to them, if it applies to that. (Policies for host interfaces have neither
-    /// these nor the others.)
+    /// Rules for traffic to them, if it applies to that.
     pub(crate) ingress: Option<Compiled>,
     /// Rules for traffic from them, if it applies to that.
     pub(crate) egress: Option<Compiled>,
@@ -34,7 +89,7 @@ impl Policy {
         }
     }
 
-    /// Returns whether it applies to workloads.
+    /// Returns whether it applies to any packet.
     pub(crate) fn is_asked(&self) -> bool {
         self.sides().next().is_some()
     }
@@ -101,14 +156,16 @@ fn of_spec<const GLOBAL: bool>(
     let name = read.real_name();
     let owner = owner(key, &name, spec.effective_tier());
     let context = Context::default();
+    let scope = Scope::of(spec);
     let side = |kind, direction, rules| {
-        let asked = spec.is_for_workloads() && types.contains(&kind);
+        let asked = scope.is_for_workloads() && types.contains(&kind);
         asked.then(|| compile(direction, &owner, rules, &context))
     };
     Ok(Policy {
         tier: spec.effective_tier().to_owned(),
         order: place(spec.order.as_ref()),
         tie: tie(key, &name),
+        scope,
         subjects,
         ingress: side(PolicyType::Ingress, Direction::Ingress, &spec.ingress),
         egress: side(PolicyType::Egress, Direction::Egress, &spec.egress),

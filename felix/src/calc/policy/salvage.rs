@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::super::types::Problem;
 use super::order::BEFORE_ALL;
-use super::read::{Policy, owner, place, tie};
+use super::read::{Policy, Scope, owner, place, tie};
 use crate::render::{Compiled, Context, Direction, compile, subjects};
 
 /// The fields of a spec; `None` if they cannot be separated.
@@ -79,6 +79,7 @@ pub(crate) fn broken(key: &ResourceKey, octets: &[u8], problem: &Problem) -> (Po
     let [selector, namespaces, accounts] = selectors.map(|name| fields.selector(name));
     let untracked: Option<bool> = fields.get("doNotTrack");
     let untranslated: Option<bool> = fields.get("preDNAT");
+    let forwarded: Option<bool> = fields.get("applyOnForward");
     let (tier, order) = (fields.get::<String>("tier"), fields.get("order"));
     let ingress = fields.rules(Direction::Ingress);
     let egress = fields.rules(Direction::Egress);
@@ -122,6 +123,12 @@ pub(crate) fn broken(key: &ResourceKey, octets: &[u8], problem: &Problem) -> (Po
             None => f64::NEG_INFINITY,
             Some(order) => place(Option::as_ref(order)),
         },
+        // Unknown: it may apply to forwarded packets.
+        scope: Scope::from_fields(
+            untracked == Some(true),
+            untranslated == Some(true),
+            forwarded != Some(false),
+        ),
         // Each part was found to be a selector.
         subjects: subjects.unwrap_or_default(),
         ingress: side(PolicyType::Ingress, Direction::Ingress, &ingress),

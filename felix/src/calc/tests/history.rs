@@ -85,6 +85,7 @@ fn any_settings() -> impl Strategy<Value = Option<Value>> {
     let floating = prop::sample::select(vec!["Enabled", "Disabled"]);
     let value = (action, prefix, floating, any::<bool>()).prop_map(|(a, p, f, v6)| {
         json!({"spec": {"defaultEndpointToHostAction": a, "interfacePrefix": p,
+            "failsafeInboundHostPorts": if v6 { json!([{"port": 22}]) } else { Value::Null },
             "floatingIPs": f, "ipv6Support": v6, "natPortRange": 4000 + u16::from(v6),
             "logPrefix": if v6 { "%n" } else { "" }, "disableConntrackInvalidCheck": !v6,
             "nftablesFilterDenyAction": if a == "Drop" { "Drop" } else { "Reject" }}})
@@ -102,6 +103,33 @@ fn any_pool() -> impl Strategy<Value = Option<Value>> {
     let value = (range, any::<bool>()).prop_map(|(cidr, nat)| {
         let vxlan = if nat { "Always" } else { "Never" };
         json!({"spec": {"cidr": cidr, "natOutgoing": nat, "vxlanMode": vxlan}})
+    });
+    prop::option::weighted(0.8, value)
+}
+
+fn any_host() -> impl Strategy<Value = Option<Value>> {
+    let interface = prop::sample::select(vec!["eth0", "eth1", "*", "cali1", ""]);
+    let node = prop::sample::select(vec![HOST, HOST, HOST, "r1-c08"]);
+    let profiles = prop::sample::subsequence(vec!["p", "q", "projectcalico-default-allow"], 0..=2);
+    let ips = prop::sample::subsequence(vec!["10.65.0.1", "192.0.2.9"], 0..=2);
+    let value = (interface, node, profiles, ips).prop_map(|(interface, node, profiles, ips)| {
+        let labels = match interface {
+            "eth0" => json!({"host": "yes"}),
+            _ => json!({}),
+        };
+        json!({"metadata": {"labels": labels}, "spec": {"interfaceName": interface, "node": node,
+            "profiles": profiles, "expectedIPs": ips}})
+    });
+    prop::option::weighted(0.8, value)
+}
+
+fn any_host_policy() -> impl Strategy<Value = Option<Value>> {
+    let selector = prop::sample::select(vec!["all()", "has(host)", "!has(host)"]);
+    let kind = prop::sample::select(vec!["applyOnForward", "doNotTrack", "preDNAT", "x"]);
+    let value = (selector, kind, any::<bool>()).prop_map(|(selector, kind, egress)| {
+        let rule = json!([{"action": "Deny", "source": {"selector": "has(host)"}}]);
+        let list = if egress { "egress" } else { "ingress" };
+        json!({"spec": {"selector": selector, kind: true, list: rule}})
     });
     prop::option::weighted(0.8, value)
 }
@@ -141,6 +169,17 @@ fn any_changes() -> impl Strategy<Value = Vec<(String, Option<Value>)>> {
         any_slice().prop_map(move |v| (key.clone(), v)).boxed()
     };
     any.extend([slice("a"), slice("b")]);
+    let host = |name: &'static str| {
+        any_host()
+            .prop_map(move |v| (key("hostendpoints", name), v))
+            .boxed()
+    };
+    let host_policy = |name: &'static str| {
+        any_host_policy()
+            .prop_map(move |v| (key("globalnetworkpolicies", name), v))
+            .boxed()
+    };
+    any.extend([host("a"), host("b"), host_policy("c"), host_policy("d")]);
     prop::collection::vec(prop::strategy::Union::new(any), 0..24)
 }
 
@@ -231,7 +270,7 @@ proptest! {
     #[test]
     fn any_octets_are_answered(octets in prop::collection::vec(any::<u8>(), 0..64), text in "\\PC*") {
         let mut calculator = Calculator::new(HOST, None);
-        for name in ["workloadendpoints/prod/r1--c07-k8s-a-eth0", "profiles/p", "felixconfigurations/default", "ippools/a"] {
+        for name in ["workloadendpoints/prod/r1--c07-k8s-a-eth0", "profiles/p", "felixconfigurations/default", "ippools/a", "hostendpoints/a"] {
             let name = format!("/calico/resources/v3/projectcalico.org/{name}");
             calculator.change(&name, Some(&octets));
             calculator.change(&name, Some(text.as_bytes()));

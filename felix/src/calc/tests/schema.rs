@@ -156,6 +156,10 @@ fn every_other_field_changes_something_or_is_reported() {
             "doNotTrack" | "preDNAT" | "applyOnForward" => json!(true),
             "performanceHints" => json!(["AssumeNeededOnEveryNode"]),
             "nets" => json!(["192.0.2.0/24"]),
+            "node" => json!("r1-c08"),
+            "interfaceName" => json!("eth1"),
+            "expectedIPs" => json!(["192.0.2.9"]),
+            "profiles" => json!(["p"]),
             _ => return None,
         })
     };
@@ -168,6 +172,8 @@ fn every_other_field_changes_something_or_is_reported() {
     around.push((key("globalnetworkpolicies", "first"), first));
     around.push((key("networkpolicies", "prod/last"), last));
     let db = json!({"labels": {"role": "db"}});
+    let host = json!({"metadata": db, "spec": {"node": HOST, "interfaceName": "eth0"}});
+    around.push((key("hostendpoints", "h"), host.clone()));
     let mut count = 0;
     for (kind, name, base) in [
         (
@@ -192,6 +198,7 @@ fn every_other_field_changes_something_or_is_reported() {
             key("networksets", "prod/x"),
             json!({"metadata": db, "spec": {}}),
         ),
+        (Kind::HostEndpoint, key("hostendpoints", "h"), host),
     ] {
         for one in declared(kind) {
             if one.path.contains("[].") {

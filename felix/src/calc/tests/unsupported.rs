@@ -14,17 +14,17 @@ fn settings_without_effect_are_reported_in_one_note() {
         let kept = calculator.desired().problems.iter().map(Problem::what);
         (calculator_of, kept.collect::<Vec<_>>())
     };
-    let some = json!({"wireguardEnabled": true, "failsafeInboundHostPorts": [{"port": 22}],
+    let some = json!({"wireguardEnabled": true, "wireguardListeningPort": 7,
         "newerThanThis": 7, "logSeverityScreen": "Debug", "routeRefreshInterval": "10s",
         "logFilePath": "seen",
         "openstackRegion": "east", "reportingInterval": "5s", "interfacePrefix": "tap"});
-    let words = "spec: settings without effect: failsafeInboundHostPorts, logFilePath, \
-                 logSeverityScreen, newerThanThis, routeRefreshInterval, wireguardEnabled"
+    let words = "spec: settings without effect: logFilePath, logSeverityScreen, \
+                 newerThanThis, routeRefreshInterval, wireguardEnabled, wireguardListeningPort"
         .to_owned();
     assert_eq!(notes(&some), (vec![words.clone()], vec![words.clone()]));
     assert_eq!(notes(&some), (vec![], vec![words]), "reported once");
     let none = json!({"wireguardEnabled": false, "bpfLogLevel": "", "logSeverityScreen": "Info",
-        "floatingIPs": "Disabled", "failsafeInboundHostPorts": [], "vxlanEnabled": null});
+        "floatingIPs": "Disabled", "nodeSelector": "", "vxlanEnabled": null});
     assert_eq!(notes(&none), (vec![], vec![]));
 }
 

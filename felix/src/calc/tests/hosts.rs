@@ -1,0 +1,456 @@
+//! Host endpoints: their interfaces, their policies, and failsafe ports.
+
+use super::*;
+
+/// Returns a host endpoint of this host with the label `role`.
+fn host(role: &str, spec: &Value) -> Value {
+    let mut value = json!({"metadata": {"labels": {"role": role}}, "spec": {"node": HOST}});
+    for (field, setting) in spec.as_object().unwrap() {
+        value["spec"][field] = setting.clone();
+    }
+    value
+}
+
+fn named(interface: &str) -> Value {
+    host("host", &json!({"interfaceName": interface}))
+}
+
+fn policy(spec: &Value) -> Value {
+    let mut value = json!({"spec": {"selector": "role == 'host'"}});
+    for (field, setting) in spec.as_object().unwrap() {
+        value["spec"][field] = setting.clone();
+    }
+    value
+}
+
+fn hep(name: &str) -> String {
+    key("hostendpoints", name)
+}
+
+/// Returns the rules of a chain; empty without the chain.
+fn texts(calculator: &Calculator, chain: &str) -> Vec<String> {
+    let chain = calculator.desired().rules().chains.get(chain);
+    let rules = chain.into_iter().flat_map(|chain| &chain.rules);
+    rules.map(rule_text).collect()
+}
+
+/// Returns the elements of a map; empty without the map.
+fn elements(calculator: &Calculator, map: &str) -> Vec<String> {
+    let map = calculator.desired().rules().sets.get(map);
+    let keys = map.into_iter().flat_map(|map| map.elements.keys());
+    keys.map(ToString::to_string).collect()
+}
+
+/// Sets interfaces of the host with their addresses.
+fn with_interfaces(calculator: &mut Calculator, interfaces: &[(&str, &[&str])]) {
+    for (name, addresses) in interfaces {
+        let addresses = addresses.iter().map(|address| ip(address)).collect();
+        calculator.host_interface(name, Some(addresses));
+    }
+}
+
+#[test]
+fn host_endpoint_evaluates_policies_that_select_it() {
+    let web = policy(&json!({"ingress": [
+        {"action": "Allow", "protocol": "TCP", "destination": {"ports": [80]}}]}));
+    let mut calculator = calculator_of(&[
+        (hep("h"), named("eth0")),
+        (key("globalnetworkpolicies", "web"), web),
+    ]);
+    calculator.recompute();
+    assert!(calculator.desired().problems.is_empty());
+    assert_eq!(elements(&calculator, "host-endpoints-in"), ["\"eth0\""]);
+    let input = texts(&calculator, "host-in-eth0");
+    assert_eq!(
+        input[..3],
+        [
+            "ct state established,related counter accept comment \"answers\"",
+            "jump host-failsafe-in",
+            "ct state invalid counter drop comment \"part of no connection\"",
+        ]
+    );
+    assert!(input[5].starts_with("jump ti-default-"), "{input:#?}");
+    assert_eq!(
+        input[6..],
+        ["counter drop comment \"no policy or profile allows it\""]
+    );
+    assert_eq!(
+        texts(&calculator, "pi-gnp/web"),
+        ["tcp dport 80 counter accept comment \"ingress[0]\""]
+    );
+    // No policy applies to egress.
+    assert_eq!(
+        texts(&calculator, "host-out-eth0").last().unwrap(),
+        "counter drop comment \"no profile or policy\""
+    );
+    assert_eq!(texts(&calculator, "host-forward"), [""; 0]);
+    // The base chain of the host evaluates no packet of a workload.
+    let base = texts(&calculator, "host-input");
+    assert_eq!(
+        base,
+        [
+            "iifname \"cali*\" return",
+            "iifname \"tap*\" return",
+            "iifname vmap @host-endpoints-in",
+        ]
+    );
+}
+
+#[test]
+fn deleted_host_endpoint_leaves_no_rule() {
+    let all = policy(&json!({"selector": "all()", "applyOnForward": true,
+        "ingress": [{"action": "Allow", "source": {"selector": "has(role)"}}]}));
+    let workload = (endpoint_key("a"), open("a", "cali1", &["10.65.0.1/32"]));
+    let mut calculator = calculator_of(&[workload, (key("globalnetworkpolicies", "all"), all)]);
+    let before = calculator.recomputed();
+    for interface in ["eth0", "*"] {
+        change(&mut calculator, &hep("h"), Some(&named(interface)));
+        assert!(calculator.has_news());
+        assert_ne!(calculator.recomputed(), before);
+    }
+    change(&mut calculator, &hep("h"), None);
+    assert_eq!(calculator.recomputed(), before);
+}
+
+#[test]
+fn host_endpoint_of_another_host_has_no_rules() {
+    let mut other = named("eth0");
+    other["spec"]["node"] = json!("r1-c08");
+    let mut calculator = calculator_of(&[(hep("h"), other)]);
+    assert_eq!(calculator.recomputed(), calculator_of(&[]).recomputed());
+}
+
+#[test]
+fn host_endpoint_without_policy_has_failsafe_ports_only() {
+    let mut calculator = calculator_of(&[(hep("h"), named("eth0"))]);
+    calculator.recompute();
+    let input = texts(&calculator, "host-in-eth0");
+    assert_eq!(input.len(), 3, "{input:#?}");
+    assert_eq!(input[1], "jump host-failsafe-in");
+    assert!(input[2].starts_with("counter drop"), "{input:#?}");
+    let ports = |chain: &str| -> Vec<String> {
+        let rules = texts(&calculator, chain).into_iter();
+        let ports = rules.filter(|rule| rule.contains("failsafe"));
+        let words = ports.map(|rule| rule.split(" counter").next().unwrap().to_owned());
+        words.collect()
+    };
+    let common = [
+        "tcp dport 179",
+        "tcp dport 2379",
+        "tcp dport 2380",
+        "tcp dport 5473",
+        "tcp dport 6443",
+        "tcp dport 6666",
+        "tcp dport 6667",
+    ];
+    let with = |own: [&'static str; 2]| [&own[..], &common[..]].concat();
+    assert_eq!(
+        ports("host-failsafe-in"),
+        with(["tcp dport 22", "udp dport 68"])
+    );
+    assert_eq!(
+        ports("host-failsafe-out"),
+        with(["udp dport 53", "udp dport 67"])
+    );
+    let first = &texts(&calculator, "host-failsafe-in")[..2];
+    assert!(first.iter().all(|rule| rule.contains("neighbor discovery")));
+}
+
+#[test]
+fn failsafe_ports_are_those_of_the_settings() {
+    let mut calculator = calculator_of(&[(hep("h"), named("eth0"))]);
+    let name = key("felixconfigurations", "default");
+    let mut ports = |spec: &Value| {
+        let fault = change(&mut calculator, &name, Some(&json!({ "spec": spec })));
+        calculator.recompute();
+        let chains = ["host-failsafe-in", "host-failsafe-out"];
+        let rules = chains.map(|chain| texts(&calculator, chain)).concat();
+        let rules = rules.into_iter().filter(|rule| rule.contains("failsafe"));
+        let words = rules.map(|rule| rule.split(" counter").next().unwrap().to_owned());
+        (fault, words.collect::<Vec<_>>())
+    };
+    let some = json!({"failsafeInboundHostPorts": [
+            {"protocol": "TCP", "port": 22, "net": "10.1.0.7/8"}, {"port": 23, "net": "::/0"},
+            {"protocol": "sctp", "port": 7, "net": "fd00::1"}, {"protocol": "", "port": 9}],
+        "failsafeOutboundHostPorts": [{"protocol": "udp", "port": 53, "net": "10.0.0.1/32"}]});
+    let expected = [
+        "ip saddr 10.0.0.0/8 tcp dport 22",
+        "meta nfproto ipv6 tcp dport 23",
+        "ip6 saddr fd00::1 sctp dport 7",
+        "tcp dport 9",
+        "ip daddr 10.0.0.1 udp dport 53",
+    ];
+    assert_eq!(ports(&some), (None, expected.map(str::to_owned).into()));
+    // An invalid list leaves the last valid one in effect.
+    let many = vec![json!({"port": 1}); 257];
+    for (bad, words) in [
+        (json!([{"port": 0}]), "0 is not a port"),
+        (json!([{"port": 65536}]), "number"),
+        (json!([{"protocol": "icmp", "port": 1}]), "icmp is not TCP"),
+        (json!([{"port": 1, "net": "x"}]), "'x' is neither"),
+        (json!([{"port": 1, "nets": []}]), "nets"),
+        (json!("22"), "22"),
+        (json!(many), "more than 256 ports"),
+    ] {
+        let spec = json!({ "failsafeOutboundHostPorts": bad });
+        let (fault, found) = ports(&spec);
+        let fault = fault.expect("a fault");
+        assert_eq!(fault.field, "spec.failsafeOutboundHostPorts");
+        assert!(fault.reason.contains(words), "{fault}");
+        assert_eq!(found, expected);
+    }
+    let none = json!({"failsafeInboundHostPorts": [], "failsafeOutboundHostPorts": []});
+    assert_eq!(ports(&none), (None, vec![]));
+    let (_, built_in) = ports(&json!({"failsafeInboundHostPorts": null}));
+    assert_eq!(built_in.len(), 18);
+}
+
+#[test]
+fn profile_of_host_endpoint_decides_after_policies() {
+    let open = json!({"interfaceName": "eth0", "profiles": ["projectcalico-default-allow"]});
+    let mut calculator = calculator_of(&[(hep("h"), host("host", &open))]);
+    calculator.recompute();
+    for chain in ["host-in-eth0", "host-out-eth0"] {
+        let last = texts(&calculator, chain).pop().unwrap();
+        assert!(last.starts_with("counter accept"), "{chain} {last}");
+    }
+    let missing = json!({"interfaceName": "eth0", "profiles": ["p"]});
+    change(&mut calculator, &hep("h"), Some(&host("host", &missing)));
+    let desired = calculator.recomputed();
+    let last = last_rule(&desired, "host-in-eth0");
+    assert_eq!(last, "counter drop comment \"profile p does not exist\"");
+    assert_eq!(desired.problems.len(), 1);
+    let profile = json!({"spec": {"egress": [{"action": "Allow"}], "labelsToApply": {"p": "q"}}});
+    change(&mut calculator, &key("profiles", "p"), Some(&profile));
+    let desired = calculator.recomputed();
+    assert!(last_rule(&desired, "host-out-eth0").contains("accept"));
+    assert!(last_rule(&desired, "host-in-eth0").contains("drop"));
+    // Labels of the profile select policies.
+    let by_label = policy(&json!({"selector": "p == 'q'", "types": ["Ingress"]}));
+    change(
+        &mut calculator,
+        &key("globalnetworkpolicies", "x"),
+        Some(&by_label),
+    );
+    calculator.recompute();
+    let input = texts(&calculator, "host-in-eth0");
+    assert!(input.iter().any(|rule| rule.starts_with("jump ti-")));
+}
+
+#[test]
+fn wildcard_applies_to_interfaces_without_own_endpoint() {
+    let mut calculator = calculator_of(&[(hep("all"), named("*")), (hep("b"), named("eth0"))]);
+    calculator.recompute();
+    let base = texts(&calculator, "host-input");
+    assert_eq!(
+        base[2..],
+        [
+            "iifname vmap @host-endpoints-in",
+            "iifname \"lo\" return",
+            "goto host-in/all",
+        ]
+    );
+    assert_eq!(elements(&calculator, "host-endpoints-in"), ["\"eth0\""]);
+    assert!(!texts(&calculator, "host-in/all").is_empty());
+    let output = texts(&calculator, "host-output");
+    assert_eq!(
+        output,
+        [
+            "oifname \"cali*\" return",
+            "oifname \"tap*\" return",
+            "ct status dnat counter return comment \"translated destination\"",
+            "oifname vmap @host-endpoints-out",
+            "oifname \"lo\" return",
+            "goto host-out/all",
+        ]
+    );
+}
+
+#[test]
+fn first_host_endpoint_by_name_gets_the_interface() {
+    let open = json!({"interfaceName": "eth0", "profiles": ["projectcalico-default-allow"]});
+    let mut calculator = calculator_of(&[
+        (hep("b"), host("host", &open)),
+        (hep("a"), named("eth0")),
+        (hep("w2"), named("*")),
+        (hep("w1"), named("*")),
+    ]);
+    let desired = calculator.recomputed();
+    assert!(last_rule(&desired, "host-in-eth0").contains("drop"));
+    let found: Vec<String> = desired.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        found,
+        [
+            format!(
+                "{}: spec.interfaceName: eth0 is the interface of host endpoint a",
+                hep("b")
+            ),
+            format!(
+                "{}: spec.interfaceName: is that of host endpoint w1",
+                hep("w2")
+            ),
+        ]
+    );
+    change(&mut calculator, &hep("a"), None);
+    let desired = calculator.recomputed();
+    assert!(last_rule(&desired, "host-in-eth0").contains("accept"));
+    assert_eq!(desired.problems.len(), 1);
+}
+
+#[test]
+fn workload_interface_is_never_that_of_a_host_endpoint() {
+    let by_address = host("host", &json!({"expectedIPs": ["10.65.0.9"]}));
+    let mut calculator = calculator_of(&[(hep("h"), named("cali1")), (hep("i"), by_address)]);
+    with_interfaces(&mut calculator, &[("cali1", &[]), ("tap2", &["10.65.0.9"])]);
+    let desired = calculator.recomputed();
+    assert!(!desired.rules().chains.contains_key("host-input"));
+    assert_eq!(desired.problems.len(), 2, "{:?}", desired.problems);
+    // The interface is one of the host with other prefixes.
+    let settings = json!({"spec": {"interfacePrefix": "veth"}});
+    let name = key("felixconfigurations", "default");
+    change(&mut calculator, &name, Some(&settings));
+    calculator.recompute();
+    let interfaces = elements(&calculator, "host-endpoints-in");
+    assert_eq!(interfaces, ["\"cali1\"", "\"tap2\""]);
+}
+
+#[test]
+fn expected_address_finds_the_interface() {
+    let ips = json!({"expectedIPs": ["10.0.0.11", "fd00::11", "bad"]});
+    let mut calculator = calculator_of(&[]);
+    let problem = change(&mut calculator, &hep("h"), Some(&host("host", &ips)));
+    assert!(problem.unwrap().what().contains("spec.expectedIPs[2]"));
+    with_interfaces(&mut calculator, &[("eth0", &["10.0.0.11"]), ("eth1", &[])]);
+    calculator.recompute();
+    assert_eq!(elements(&calculator, "host-endpoints-in"), ["\"eth0\""]);
+    // The address moves, and the interface of the other family has the endpoint, too.
+    with_interfaces(
+        &mut calculator,
+        &[("eth0", &["fd00::11"]), ("eth1", &["10.0.0.11"])],
+    );
+    assert!(calculator.has_news());
+    calculator.recompute();
+    let both = ["\"eth0\"", "\"eth1\""];
+    assert_eq!(elements(&calculator, "host-endpoints-in"), both);
+    for name in ["eth0", "eth1"] {
+        calculator.host_interface(name, None);
+    }
+    let desired = calculator.recomputed();
+    assert!(!desired.rules().chains.contains_key("host-input"));
+    let words = "no interface of this host has one of these addresses";
+    assert!(desired.problems.iter().any(|one| one.reason == words));
+}
+
+#[test]
+fn missing_interface_is_reported_and_has_its_rules() {
+    let mut calculator = calculator_of(&[(hep("h"), named("eth7"))]);
+    with_interfaces(&mut calculator, &[("eth0", &[])]);
+    let desired = calculator.recomputed();
+    assert_eq!(desired.problems.len(), 1);
+    assert_eq!(elements(&calculator, "host-endpoints-in"), ["\"eth7\""]);
+    with_interfaces(&mut calculator, &[("eth7", &[])]);
+    assert!(calculator.recomputed().problems.is_empty());
+}
+
+#[test]
+fn invalid_host_endpoint_leaves_the_last_valid_one() {
+    let mut calculator = calculator_of(&[(hep("h"), named("eth0"))]);
+    let before = calculator.recomputed();
+    for (field, value) in [
+        ("interfaceName", json!("eth 0")),
+        ("interfaceName", json!(7)),
+        ("node", json!(["r1-c07"])),
+        ("expectedIPs", json!("10.0.0.1")),
+    ] {
+        let mut bad = named("eth1");
+        bad["spec"][field] = value;
+        let problem = change(&mut calculator, &hep("h"), Some(&bad)).expect("a problem");
+        assert_eq!(problem.field, format!("spec.{field}"));
+        let desired = calculator.recomputed();
+        assert_eq!(desired.rules(), before.rules());
+        assert!(desired.problems.contains(&problem));
+    }
+    // Without a valid one, nothing is closed.
+    let mut bad = named("eth1");
+    bad["spec"]["interfaceName"] = json!(7);
+    let mut calculator = calculator_of(&[(hep("h"), bad)]);
+    let desired = calculator.recomputed();
+    assert!(!desired.rules().chains.contains_key("host-input"));
+    assert_eq!(desired.problems.len(), 1);
+}
+
+#[test]
+fn forwarded_packets_meet_policies_with_apply_on_forward_only() {
+    let name = key("globalnetworkpolicies", "x");
+    let with = |forward: bool| {
+        policy(&json!({"applyOnForward": forward, "ingress": [
+            {"action": "Deny", "source": {"nets": ["192.0.2.0/24"]}}]}))
+    };
+    let mut calculator = calculator_of(&[
+        (hep("h"), named("eth0")),
+        (hep("other"), host("x", &json!({"interfaceName": "eth1"}))),
+        (name.clone(), with(false)),
+    ]);
+    calculator.recompute();
+    assert_eq!(texts(&calculator, "host-forward"), [""; 0]);
+    change(&mut calculator, &name, Some(&with(true)));
+    calculator.recompute();
+    assert_eq!(
+        texts(&calculator, "host-forward"),
+        ["iifname vmap @host-forward-in"]
+    );
+    let forward = texts(&calculator, "host-forward-in-eth0");
+    assert!(forward[0].starts_with("ct state established,related"));
+    let jumps: Vec<&String> = forward
+        .iter()
+        .filter(|rule| rule.starts_with("jump"))
+        .collect();
+    assert!(jumps.len() == 1 && jumps[0].starts_with("jump ti-default-"));
+    // The tier denies the rest.
+    let tier = jumps[0].trim_start_matches("jump ");
+    assert!(texts(&calculator, tier).last().unwrap().contains("drop"));
+    // No policy applies to the other direction, and to the other interface.
+    for chain in [
+        "host-forward-out-eth0",
+        "host-forward-in-eth1",
+        "host-forward-out-eth1",
+    ] {
+        assert_eq!(
+            texts(&calculator, chain),
+            ["counter accept comment \"no policy applies\""]
+        );
+    }
+    // The same policy applies to packets of the host, too.
+    let input = texts(&calculator, "host-in-eth0");
+    assert!(input.contains(jumps[0]), "{input:#?}");
+}
+
+#[test]
+fn tunnels_of_the_fabric_pass_host_endpoints() {
+    let pool = json!({"spec": {"cidr": "10.65.0.0/16", "ipipMode": "Always",
+        "vxlanMode": "CrossSubnet"}});
+    let mut calculator = calculator_of(&[(hep("h"), named("eth0"))]);
+    calculator.recompute();
+    assert_eq!(texts(&calculator, "host-input").len(), 3);
+    change(&mut calculator, &key("ippools", "a"), Some(&pool));
+    calculator.recompute();
+    let words = "counter accept comment \"tunnel of the fabric\"";
+    assert_eq!(
+        texts(&calculator, "host-input")[2..4],
+        [
+            format!("meta nfproto ipv4 meta l4proto 4 {words}"),
+            format!("udp dport 4789 {words}"),
+        ]
+    );
+    assert_eq!(
+        texts(&calculator, "host-output")[3..9],
+        [
+            format!("ip daddr @nodes-ipv4 meta l4proto 4 {words}"),
+            format!("ip daddr @tunnel-sources-ipv4 meta l4proto 4 {words}"),
+            format!("ip daddr @nodes-ipv4 udp dport 4789 {words}"),
+            format!("ip daddr @tunnel-sources-ipv4 udp dport 4789 {words}"),
+            format!("ip6 daddr @nodes-ipv6 udp dport 4789 {words}"),
+            format!("ip6 daddr @tunnel-sources-ipv6 udp dport 4789 {words}"),
+        ]
+    );
+}

@@ -1,0 +1,236 @@
+//! Host endpoints: the packets of the host itself, and packets that it forwards.
+//!
+//! ```text
+//! host-input       host-endpoints-in  ─ map ─→ host-in-<interface>           packets to the host
+//! host-output      host-endpoints-out ─ map ─→ host-out-<interface>          packets of the host
+//! host-forward     host-forward-in    ─ map ─→ host-forward-in-<interface>   packets through it
+//! host-forward-to  host-forward-out   ─ map ─→ host-forward-out-<interface>
+//!
+//! host-failsafe-in, host-failsafe-out   neighbor discovery, failsafe ports
+//! ```
+//!
+//! An interface that the map lacks has the chain `…/all` of the host endpoint for all interfaces, if
+//! there is one. These chains exist only while the host has a host endpoint. They evaluate no packet
+//! between the host and its workloads, whatever the failsafe ports are.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::assembly::Part;
+use super::build::{Frame, Passage, answers, base, chain, counted, dispatch_prefixes, rule};
+use super::encapsulation;
+use super::failsafe::{self, Failsafe};
+use super::guard::committed;
+use super::ruleset::{
+    Action, Chain, ConnectionStates, Denial, End, Hook, Key, Match, Rule, Set, SetKind, Side,
+    Value, Verdict,
+};
+
+const FAILSAFE_IN: &str = "host-failsafe-in";
+const FAILSAFE_OUT: &str = "host-failsafe-out";
+const LOOPBACK_INTERFACE: &str = "lo";
+
+/// The interface of a host endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HostInterface {
+    /// The one with this name.
+    Named(String),
+    /// All for which no name is given.
+    All,
+}
+
+/// The rules of a host endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostRules {
+    /// Packets to the host.
+    pub to_host: Passage,
+    /// Packets of the host.
+    pub from_host: Passage,
+    /// Packets through the host that it receives on this interface.
+    pub forward_in: Passage,
+    /// Packets through the host that it sends on this interface.
+    pub forward_out: Passage,
+    /// Policies also apply to packets that are part of no connection; otherwise they are dropped.
+    pub takes_invalid: bool,
+    /// The action for packets that no policy and no profile allows.
+    pub denial: Denial,
+}
+
+/// A hook at which host endpoints are evaluated.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The base chain.
+    base: &'static str,
+    hook: Hook,
+    side: Side,
+    /// The map from interfaces to chains, and the beginning of the names of these.
+    map: &'static str,
+    prefix: &'static str,
+}
+
+const INPUT: Place = Place {
+    base: "host-input",
+    hook: Hook::HostInput,
+    side: Side::Input,
+    map: "host-endpoints-in",
+    prefix: "host-in",
+};
+const OUTPUT: Place = Place {
+    base: "host-output",
+    hook: Hook::HostOutput,
+    side: Side::Output,
+    map: "host-endpoints-out",
+    prefix: "host-out",
+};
+const FORWARD: Place = Place {
+    base: "host-forward",
+    hook: Hook::HostForward,
+    side: Side::Input,
+    map: "host-forward-in",
+    prefix: "host-forward-in",
+};
+const FORWARD_TO: Place = Place {
+    base: "host-forward-to",
+    hook: Hook::HostForwardTo,
+    side: Side::Output,
+    map: "host-forward-out",
+    prefix: "host-forward-out",
+};
+
+/// Returns the part of all host endpoints, without the chains that their passages use.
+pub fn host_part(
+    frame: &Frame,
+    failsafe: &Failsafe,
+    endpoints: &BTreeMap<HostInterface, HostRules>,
+) -> Part {
+    let mut part = Part::default();
+    let mut with_discovery = |name: &str, rules: Vec<Rule>| {
+        let mut all = Vec::from(failsafe::discovery());
+        all.extend(rules);
+        put(&mut part, chain(name, all));
+    };
+    let inbound = failsafe::rules(&failsafe.inbound, End::Destination, End::Source);
+    with_discovery(FAILSAFE_IN, inbound);
+    let outbound = failsafe::rules(&failsafe.outbound, End::Destination, End::Destination);
+    with_discovery(FAILSAFE_OUT, outbound);
+    let mut input = dispatch_prefixes(frame, Side::Input, &Verdict::Return);
+    input.extend(encapsulation::received(frame.encapsulation));
+    add(&mut part, INPUT, input, endpoints, |rules| {
+        local(&rules.to_host, FAILSAFE_IN, rules)
+    });
+    add(&mut part, OUTPUT, output(frame), endpoints, |rules| {
+        local(&rules.from_host, FAILSAFE_OUT, rules)
+    });
+    let has_policies = |rules: &HostRules| {
+        let both = [&rules.forward_in, &rules.forward_out];
+        both.iter().any(|passage| !passage.through.is_empty())
+    };
+    if endpoints.values().any(has_policies) {
+        add(&mut part, FORWARD, Vec::new(), endpoints, |rules| {
+            forwarded(&rules.forward_in, rules)
+        });
+        add(&mut part, FORWARD_TO, Vec::new(), endpoints, |rules| {
+            forwarded(&rules.forward_out, rules)
+        });
+    }
+    part
+}
+
+fn put(part: &mut Part, (name, chain): (String, Chain)) {
+    part.chains.insert(name, Arc::new(chain));
+}
+
+/// Adds the chains of a place. The rules of its base chain begin with `first`.
+fn add(
+    part: &mut Part,
+    place: Place,
+    first: Vec<Rule>,
+    endpoints: &BTreeMap<HostInterface, HostRules>,
+    rules_of: impl Fn(&HostRules) -> Vec<Rule>,
+) {
+    let mut rules = first;
+    rules.push(Rule {
+        action: Action::Lookup(place.side, place.map.into()),
+        ..rule(Vec::new(), Verdict::Return)
+    });
+    let map = Set::of(SetKind::InterfaceVerdict, []);
+    part.sets.insert(place.map.into(), Arc::new(map));
+    for (interface, endpoint) in endpoints {
+        let name = match interface {
+            HostInterface::Named(name) => format!("{}-{name}", place.prefix),
+            // No interface has a slash in its name.
+            HostInterface::All => format!("{}/all", place.prefix),
+        };
+        let goto = Verdict::Goto(name.clone());
+        match interface {
+            HostInterface::Named(name) => {
+                let key = Key::Interface(name.clone());
+                let goto = Some(Value::Verdict(goto));
+                part.elements.push((place.map, key, goto));
+            }
+            HostInterface::All => {
+                let loopback = Match::Interface(place.side, LOOPBACK_INTERFACE.into());
+                rules.push(rule(vec![loopback], Verdict::Return));
+                rules.push(rule(Vec::new(), goto));
+            }
+        }
+        put(part, chain(&name, rules_of(endpoint)));
+    }
+    put(part, base(place.base, place.hook, rules));
+}
+
+/// Returns the first rules for packets of the host. A packet of which the destination was translated has
+/// the output interface of its former destination here, so no interface is known.
+fn output(frame: &Frame) -> Vec<Rule> {
+    let mut rules = dispatch_prefixes(frame, Side::Output, &Verdict::Return);
+    rules.push(counted(
+        vec![Match::DestinationTranslated],
+        Verdict::Return,
+        "translated destination",
+    ));
+    rules.extend(encapsulation::sent(frame.encapsulation));
+    rules
+}
+
+/// Returns the rules for packets of the host itself.
+fn local(passage: &Passage, failsafe: &str, endpoint: &HostRules) -> Vec<Rule> {
+    let mut rules = vec![
+        counted(vec![answers()], Verdict::Accept, "answers"),
+        rule(Vec::new(), Verdict::Jump(failsafe.into())),
+    ];
+    rules.extend(decision(passage, endpoint));
+    rules
+}
+
+/// Returns the rules for packets through the host.
+fn forwarded(passage: &Passage, endpoint: &HostRules) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    if !passage.through.is_empty() {
+        rules.push(counted(vec![answers()], Verdict::Accept, "answers"));
+    }
+    rules.extend(decision(passage, endpoint));
+    rules
+}
+
+/// Returns the rules that decide about new connections.
+fn decision(passage: &Passage, endpoint: &HostRules) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    if !passage.through.is_empty() {
+        if !endpoint.takes_invalid {
+            let invalid = vec![Match::Connection(ConnectionStates::Invalid)];
+            rules.push(counted(invalid, Verdict::Drop, "part of no connection"));
+        }
+        rules.extend(committed());
+    }
+    let through = passage.through.iter();
+    rules.extend(through.map(|chain| rule(Vec::new(), Verdict::Jump(chain.clone()))));
+    let action = match passage.allowed {
+        true => Action::Verdict(Verdict::Accept),
+        false => endpoint.denial.action(),
+    };
+    rules.push(Rule {
+        action,
+        ..counted(Vec::new(), Verdict::Drop, passage.reason.clone())
+    });
+    rules
+}

@@ -1,0 +1,231 @@
+//! Host endpoints, with real packets between a host and an outside peer. Needs root and
+//! `CAMBRIC_LAB=1`.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::guard::{connects, listen, outside};
+use crate::world::host::{Host, OPEN, PATIENCE, RESOURCES, announce, workload};
+use crate::world::{Workload, lab, ping, pings, run};
+
+/// How long the test waits for a connection that must not be established.
+const NEVER: Duration = Duration::from_millis(300);
+
+/// The addresses of the host, and of the peer.
+const HOST: [&str; 2] = ["10.0.0.11", "[fd00::11]"];
+const PEER: [&str; 2] = ["10.0.0.1", "[fd00::1]"];
+
+/// Writes a host endpoint with the label `role`.
+fn host_endpoint(host: &Host, name: &str, spec: &Value) {
+    let mut value = json!({
+        "kind": "HostEndpoint", "apiVersion": "projectcalico.org/v3",
+        "metadata": {"name": name, "labels": {"role": "host"}}, "spec": {"node": "n1"},
+    });
+    for (field, setting) in spec.as_object().unwrap() {
+        value["spec"][field] = setting.clone();
+    }
+    host.put(&format!("{RESOURCES}hostendpoints/{name}"), &value);
+}
+
+/// Writes a policy of host endpoints.
+fn policy(host: &Host, name: &str, spec: &Value) {
+    let mut value = json!({
+        "kind": "GlobalNetworkPolicy", "apiVersion": "projectcalico.org/v3",
+        "metadata": {"name": name}, "spec": {"selector": "role == 'host'"},
+    });
+    for (field, setting) in spec.as_object().unwrap() {
+        value["spec"][field] = setting.clone();
+    }
+    host.put(&format!("{RESOURCES}globalnetworkpolicies/{name}"), &value);
+}
+
+fn listed(host: &Host, what: &str, done: impl Fn(&str) -> bool) {
+    host.until(what, || done(&run("nft list table inet cambric-felix")));
+}
+
+/// Returns whether the host connects to an address.
+fn reaches(to: &str, patience: Duration) -> bool {
+    let to: SocketAddr = to.parse().unwrap();
+    TcpStream::connect_timeout(&to, patience).is_ok()
+}
+
+/// Returns the end of a connection at its server.
+fn accepted(server: &TcpListener, client: &TcpStream) -> TcpStream {
+    let own = client.local_addr().unwrap();
+    loop {
+        let (stream, from) = server.accept().unwrap();
+        if (from.ip().to_canonical(), from.port()) == (own.ip(), own.port()) {
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            return stream;
+        }
+    }
+}
+
+fn at(addresses: [&str; 2], port: u16) -> [String; 2] {
+    addresses.map(|address| format!("{address}:{port}"))
+}
+
+// Promise (Felix): A wrong policy of a host endpoint does not close the failsafe ports of the host, in
+// both directions and both IP versions. Failsafe ports open nothing to workloads.
+#[test]
+fn wrong_host_policy_does_not_lock_out_the_operator() {
+    lab("wrong_host_policy_does_not_lock_out_the_operator", || {
+        let host = Host::new();
+        let peer = Workload {
+            namespace: outside(),
+        };
+        let own = workload(1);
+        announce(&host, 1, OPEN);
+        host.wait_up("cali1");
+        let services = [22, 179, 8080].map(listen);
+        let _of_peer = peer.namespace.within(|| [179, 8080].map(listen));
+        for port in [22, 8080] {
+            for to in at(HOST, port) {
+                assert!(connects(&peer, &to, PATIENCE), "no host endpoint: {to}");
+            }
+        }
+        let mut before = peer.namespace.within(|| {
+            let to: SocketAddr = at(HOST, 8080)[0].parse().unwrap();
+            TcpStream::connect_timeout(&to, PATIENCE).unwrap()
+        });
+        let mut served = accepted(&services[2], &before);
+        policy(&host, "deny", &json!({"types": ["Ingress", "Egress"]}));
+        host_endpoint(&host, "uplink", &json!({"interfaceName": "uplink"}));
+        listed(&host, "the host endpoint", |text| {
+            text.contains("chain host-in-uplink")
+        });
+        for to in at(HOST, 8080) {
+            assert!(!connects(&peer, &to, NEVER), "the policy is not in effect");
+        }
+        for to in at(PEER, 8080) {
+            assert!(!reaches(&to, NEVER), "the policy is not in effect");
+        }
+        for to in at(HOST, 22).into_iter().chain(at(HOST, 179)) {
+            assert!(connects(&peer, &to, PATIENCE), "locked out of {to}");
+        }
+        for to in at(PEER, 179) {
+            assert!(reaches(&to, PATIENCE), "cut off from {to}");
+        }
+        // A connection that was open before continues.
+        before.write_all(b"data").unwrap();
+        let mut data = [0; 4];
+        served.read_exact(&mut data).unwrap();
+
+        // Traffic between the host and its workload, and through the host, is not affected.
+        for [to, outside] in [["10.65.0.1", "10.0.0.1"], ["fd65::1", "fd00::1"]] {
+            assert!(pings(to), "from the host to {to}");
+            assert!(peer.namespace.pings(to), "through the host to {to}");
+            assert!(own.namespace.pings(outside), "from the workload");
+        }
+        // Failsafe ports are for other hosts: the workload reaches none.
+        for to in at(HOST, 22) {
+            assert!(!connects(&own, &to, NEVER), "{to} is open to a workload");
+        }
+        host.configure(&json!({"defaultEndpointToHostAction": "Accept"}));
+        for to in at(HOST, 22) {
+            host.until("the host accepts workloads", || connects(&own, &to, NEVER));
+        }
+        for to in at(HOST, 179) {
+            assert!(!connects(&own, &to, NEVER), "control port {to} is open");
+        }
+
+        // The right policy opens the port, and another one closes nothing else.
+        let rule =
+            json!([{"action": "Allow", "protocol": "TCP", "destination": {"ports": [8080]}}]);
+        policy(
+            &host,
+            "allow",
+            &json!({"order": 1, "ingress": rule, "egress": rule}),
+        );
+        for to in at(HOST, 8080) {
+            host.until("the port is open", || connects(&peer, &to, NEVER));
+        }
+        for to in at(PEER, 8080) {
+            host.until("the port is open", || reaches(&to, NEVER));
+        }
+        // Without failsafe ports, policies decide alone.
+        let none = json!({"failsafeInboundHostPorts": [], "failsafeOutboundHostPorts": []});
+        host.configure(&none);
+        listed(&host, "no failsafe port", |text| {
+            !text.contains("failsafe port")
+        });
+        for to in at(HOST, 22) {
+            assert!(!connects(&peer, &to, NEVER), "{to} is open");
+        }
+        host.delete(&format!("{RESOURCES}hostendpoints/uplink"));
+        listed(&host, "no host endpoint", |text| !text.contains("host-in"));
+        for to in at(HOST, 22) {
+            assert!(connects(&peer, &to, PATIENCE), "{to} is closed");
+        }
+    });
+}
+
+#[test]
+fn forwarded_packets_meet_policies_of_the_host() {
+    lab("forwarded_packets_meet_policies_of_the_host", || {
+        let host = Host::new();
+        let peer = outside();
+        let own = workload(1);
+        announce(&host, 1, OPEN);
+        host.wait_up("cali1");
+        let from = |source: &str| peer.within(|| ping(&format!("-w 1 -I {source} 10.65.0.1")));
+        let rules = json!([
+            {"action": "Deny", "source": {"nets": ["10.0.0.2/32"]}}, {"action": "Allow"}]);
+        policy(
+            &host,
+            "p",
+            &json!({"ingress": rules, "applyOnForward": false}),
+        );
+        host_endpoint(&host, "all", &json!({"interfaceName": "*"}));
+        listed(&host, "the host endpoint", |text| {
+            text.contains("goto host-in/all")
+        });
+        host.until("both pass", || from("10.0.0.1") && from("10.0.0.2"));
+        assert!(!peer.within(|| ping("-w 1 -I 10.0.0.2 10.0.0.11")));
+        assert!(peer.within(|| ping("-w 5 -I 10.0.0.1 10.0.0.11")));
+        policy(
+            &host,
+            "p",
+            &json!({"ingress": rules, "applyOnForward": true}),
+        );
+        listed(&host, "the policy", |text| {
+            text.contains("goto host-forward-in/all")
+        });
+        host.until("a source passes", || from("10.0.0.1"));
+        assert!(!from("10.0.0.2"), "the other one is denied");
+        assert!(own.namespace.pings("10.0.0.2"), "the reply passes");
+
+        // A host endpoint by name has priority, and has no policy for forwarded packets.
+        let spec = json!({"node": "n1", "interfaceName": "uplink", "profiles": OPEN});
+        let value = json!({"metadata": {"name": "own"}, "spec": spec});
+        host.put(&format!("{RESOURCES}hostendpoints/own"), &value);
+        host.until("both pass", || from("10.0.0.1") && from("10.0.0.2"));
+        assert!(peer.within(|| ping("-w 5 -I 10.0.0.2 10.0.0.11")));
+    });
+}
+
+#[test]
+fn expected_address_selects_the_interface() {
+    lab("expected_address_selects_the_interface", || {
+        let host = Host::new();
+        let peer = Workload {
+            namespace: outside(),
+        };
+        let _service = listen(8080);
+        let is_open = |patience| connects(&peer, "[fd00::11]:8080", patience);
+        host_endpoint(&host, "a", &json!({"expectedIPs": ["10.0.0.11"]}));
+        let has_rules = |text: &str| text.contains("chain host-in-uplink");
+        listed(&host, "the host endpoint", has_rules);
+        assert!(!is_open(NEVER));
+        // The other family has the same interface, and stays.
+        run("ip address del 10.0.0.11/24 dev uplink");
+        listed(&host, "no host endpoint", |text| !has_rules(text));
+        assert!(is_open(PATIENCE));
+        run("ip address add 10.0.0.11/24 dev uplink");
+        listed(&host, "the host endpoint", has_rules);
+        assert!(!is_open(NEVER));
+    });
+}
