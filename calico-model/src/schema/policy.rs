@@ -127,9 +127,6 @@ const ENTITY: Fields = &[
     ),
 ];
 
-const OF_HOSTS: &str = "policies of this kind apply only to host endpoints, and are not supported: \
-    their rules have no effect";
-
 const OF_CLUSTER: &str =
     "it is a field of a GlobalNetworkPolicy: a NetworkPolicy selects no host endpoint";
 
@@ -169,8 +166,8 @@ pub(super) const NETWORK_POLICY: Fields = envelope!(parts(
 pub(super) const GLOBAL_NETWORK_POLICY: Fields = envelope!(parts(
     "spec",
     Object(policy!(
-        no(Some(Felix), "doNotTrack", Any, is_set, OF_HOSTS),
-        no(Some(Felix), "preDNAT", Any, is_set, OF_HOSTS),
+        felix("doNotTrack", Any),
+        felix("preDNAT", Any),
         felix("applyOnForward", Any)
     ))
 ));

@@ -145,7 +145,8 @@ fn severity_puts_unenforced_resources_first() {
     let rule =
         |action: &str| json!({"ingress": [{"action": action, "http": {"methods": ["GET"]}}]});
     let host = field(Kind::HostEndpoint, json!({"interfaceNames": "eth0"}));
-    let policy = field(Kind::GlobalNetworkPolicy, json!({"preDNAT": true}));
+    let hints = json!({"performanceHints": ["AssumeNeededOnEveryNode"]});
+    let policy = field(Kind::GlobalNetworkPolicy, hints);
     let deny = field(Kind::NetworkPolicy, rule("Deny"));
     let allow = field(Kind::Profile, rule("Allow"));
     let node = field(Kind::Node, json!({"ipv4VXLANTunnelAddr": "10.0.0.1"}));

@@ -151,6 +151,8 @@ fn chain(name: &str, hook: Option<Hook>) -> ChainMessage {
             | Hook::Fragments
             | Hook::Prerouting
             | Hook::Guard
+            | Hook::HostUntracked
+            | Hook::HostUntranslated
             | Hook::TranslateDestination => InetHookNumber::PreRouting,
             Hook::GuardInput
             | Hook::Input
@@ -165,9 +167,10 @@ fn chain(name: &str, hook: Option<Hook>) -> ChainMessage {
             | Hook::BudgetForward
             | Hook::HostForward
             | Hook::HostForwardTo => InetHookNumber::Forward,
-            Hook::Output | Hook::HostOutput | Hook::TranslateOwnDestination => {
-                InetHookNumber::LocalOut
-            }
+            Hook::Output
+            | Hook::HostOutput
+            | Hook::HostUntrackedOutput
+            | Hook::TranslateOwnDestination => InetHookNumber::LocalOut,
             Hook::TranslateSource => InetHookNumber::PostRouting,
         };
         let kind = if hook.translates() { "nat" } else { "filter" };

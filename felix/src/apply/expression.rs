@@ -18,7 +18,8 @@ use super::tracked::{
 };
 use crate::limits::INTERFACE_NAME_OCTETS_MAX;
 use crate::render::{
-    Action, ConnectionStates, End, Family, Is, Match, Rule, Seen, Side, Verdict, local_name,
+    ACCEPTED, Action, ConnectionStates, End, Family, Is, Match, Rule, Seen, Side, Verdict,
+    local_name,
 };
 
 const NF_DROP: u32 = 0;
@@ -109,6 +110,14 @@ fn of_action(action: &Action, asked: &mut Asked, expressions: &mut Vec<Expressio
                     number(LOG_LEVEL, LOG_INFO),
                 ],
             });
+        }
+        Action::AcceptMarked => {
+            expressions.extend(statement::mark(ACCEPTED));
+            expressions.push(immediate(&Verdict::Accept));
+        }
+        Action::ClearMark => expressions.extend(statement::mark(0)),
+        Action::AcceptUntracked => {
+            expressions.extend([statement::untrack(), immediate(&Verdict::Accept)]);
         }
         Action::Reject => expressions.push(statement::reject()),
         Action::ResetTcp => expressions.push(statement::reset_tcp()),
@@ -272,6 +281,7 @@ impl Asked {
                     ConnectionStates::New => NEW,
                     ConnectionStates::Invalid => INVALID,
                     ConnectionStates::NoError => NEW | ESTABLISHED | UNTRACKED,
+                    ConnectionStates::Untracked => UNTRACKED,
                 };
                 into.extend([
                     connection(CT_STATE),
@@ -293,6 +303,11 @@ impl Asked {
                 connection(CT_STATUS),
                 masked(&STATUS_DNAT.to_ne_bytes()),
                 differs(&[0; 4]),
+            ]),
+            Match::Marked => into.extend([
+                meta(MetaKey::Mark),
+                masked(&ACCEPTED.to_ne_bytes()),
+                equal(&ACCEPTED.to_ne_bytes()),
             ]),
             Match::InputKindIn(set) => into.extend([meta(MetaKey::Iifkind), lookup(set, None)]),
             Match::SourceElsewhere => {

@@ -1,13 +1,14 @@
 //! Expressions that count, limit, reject or change packets.
 
-use netlink::expression::payload;
+use netlink::expression::{meta, payload};
 use netlink::nftables::number;
 use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::{
-    Bitwise, ChecksumFlags, ChecksumType, DataAttribute, Expressions, Payload, Register,
+    Bitwise, ChecksumFlags, ChecksumType, DataAttribute, Expressions, Meta, MetaKey, Payload,
+    Register,
 };
 
-use crate::render::{Family, Is, Rate};
+use crate::render::{ACCEPTED, Family, Is, Rate};
 
 /// `NFT_PAYLOAD_NETWORK_HEADER`.
 const NETWORK: u32 = 1;
@@ -33,6 +34,32 @@ const REJECT_BY_ERROR: u32 = 2;
 const PORT_UNREACHABLE: u8 = 1;
 /// The place of the checksum in an IPv4 header.
 const IPV4_CHECKSUM: u32 = 10;
+
+/// Sets the bit of accepted packets in a packet's mark to that of a value.
+pub(super) fn mark(value: u32) -> Vec<Expressions> {
+    vec![
+        meta(MetaKey::Mark),
+        Expressions::Bitwise(vec![
+            Bitwise::SourceRegister(Register::Reg1),
+            Bitwise::DestinationRegister(Register::Reg1),
+            Bitwise::Length(4),
+            Bitwise::Mask(DataAttribute::Value((!ACCEPTED).to_ne_bytes().into())),
+            Bitwise::Xor(DataAttribute::Value(value.to_ne_bytes().into())),
+        ]),
+        Expressions::Meta(vec![
+            Meta::Key(MetaKey::Mark),
+            Meta::SourceRegister(Register::Reg1),
+        ]),
+    ]
+}
+
+/// Leaves a packet out of connection tracking.
+pub(super) fn untrack() -> Expressions {
+    Expressions::Other {
+        expression_type: "notrack".into(),
+        attributes: Vec::new(),
+    }
+}
 
 /// Drops a packet and answers with an ICMP error of its family: port unreachable.
 pub(super) fn reject() -> Expressions {

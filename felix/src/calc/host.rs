@@ -11,7 +11,7 @@ use super::passage::Passages;
 use super::policy::Stage;
 use super::read;
 use super::types::{AppliesTo, HostEndpoint, Problem};
-use crate::render::{Direction, HostInterface, HostRules, Part, host_part};
+use crate::render::{Direction, HostInterface, HostRules, Part, Passage, host_part};
 
 impl Calculator {
     /// Records a host endpoint of any host.
@@ -78,6 +78,8 @@ impl Calculator {
                 from_host: passages.passage(&endpoint.profiles, Direction::Egress),
                 forward_in: passages.of_policies(Direction::Ingress, Stage::Forward),
                 forward_out: passages.of_policies(Direction::Egress, Stage::Forward),
+                untranslated: passages.of_policies(Direction::Ingress, Stage::Untranslated),
+                untracked: untracked(&mut passages, &interface),
                 takes_invalid: settings.takes_invalid,
                 denial: settings.denial,
             };
@@ -162,6 +164,22 @@ impl Calculator {
             }
         }
     }
+}
+
+/// Returns the passages of packets that connection tracking leaves out. As in Calico, a host endpoint for
+/// all interfaces has none: it would also leave out packets of workloads.
+fn untracked(passages: &mut Passages<'_>, interface: &HostInterface) -> [Passage; 2] {
+    let both = [Direction::Ingress, Direction::Egress];
+    let found = both.map(|direction| passages.of_policies(direction, Stage::Untracked));
+    if *interface != HostInterface::All || found.iter().all(|one| one.through.is_empty()) {
+        return found;
+    }
+    let reason = "policies with doNotTrack have no effect on a host endpoint for all interfaces";
+    passages.problem("spec.interfaceName", reason);
+    found.map(|passage| Passage {
+        through: Vec::new(),
+        ..passage
+    })
 }
 
 /// Interfaces, each with the key of its host endpoint and this endpoint.

@@ -135,8 +135,9 @@ impl<'c> Passages<'c> {
             if asked.unknown {
                 self.unknown_tier(asked.tier, policies());
             }
-            let name = tier_name(direction, asked.tier, asked.denies, &asked.policies);
-            let chain = tier_chain(asked.tier, asked.denies, &asked.policies);
+            let denies = asked.denies && stage.denies();
+            let name = tier_name(direction, asked.tier, denies, &asked.policies);
+            let chain = tier_chain(asked.tier, denies, &asked.policies);
             self.part.chains.insert(name.clone(), Arc::new(chain));
             through.push(name);
         }

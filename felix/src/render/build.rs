@@ -39,13 +39,14 @@ use fib_sync::Tunnel;
 use ipnet::IpNet;
 
 use super::assembly::{Assembly, Part, Used};
+use super::decision::Denial;
 use super::encapsulation::{self, Encapsulation};
 use super::guard::{self, Budgets, Control};
 use super::openstack::{self, OpenStack};
 use super::outgoing::{self, Outgoing, Pools};
 use super::qos::{self, Limits, Qos};
 use super::ruleset::{
-    Action, Chain, ConnectionStates, Denial, End, Family, Hook, Is, Key, Match, Rule, Ruleset, Set,
+    Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Match, Rule, Ruleset, Set,
     SetKind, Side, Value, Verdict,
 };
 use super::service_loops::{self, LoopPrevention};
@@ -167,6 +168,11 @@ pub struct Passage {
 }
 
 impl Passage {
+    /// Returns whether rules decide about traffic.
+    pub(super) const fn asks(&self) -> bool {
+        !self.through.is_empty()
+    }
+
     /// Returns whether any traffic of its direction can pass.
     const fn is_open(&self) -> bool {
         self.allowed || !self.through.is_empty()

@@ -154,6 +154,7 @@ fn has_all(held: &Ruleset, rule: &Rule) -> bool {
             held.chains.contains_key(name)
         }
         Action::Verdict(_) | Action::Log(_) | Action::Reject => true,
+        Action::AcceptMarked | Action::AcceptUntracked => true,
         _ => false,
     };
     has_target && rule.matches.iter().all(has_set)

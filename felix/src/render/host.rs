@@ -5,8 +5,12 @@
 //! host-output      host-endpoints-out ─ map ─→ host-out-<interface>          packets of the host
 //! host-forward     host-forward-in    ─ map ─→ host-forward-in-<interface>   packets through it
 //! host-forward-to  host-forward-out   ─ map ─→ host-forward-out-<interface>
+//! host-untranslated  host-untranslated-in ─ map ─→ host-untranslated-<interface>  preDNAT
+//! host-untracked         host-untracked-in  ─ map ─→ host-untracked-in-<interface>  doNotTrack
+//! host-untracked-output  host-untracked-out ─ map ─→ host-untracked-out-<interface>
 //!
 //! host-failsafe-in, host-failsafe-out   neighbor discovery, failsafe ports
+//! host-failsafe-…-untracked             the same before connection tracking, with replies
 //! ```
 //!
 //! An interface that the map lacks has the chain `…/all` of the host endpoint for all interfaces, if
@@ -18,16 +22,19 @@ use std::sync::Arc;
 
 use super::assembly::Part;
 use super::build::{Frame, Passage, answers, base, chain, counted, dispatch_prefixes, rule};
+use super::decision::Denial;
 use super::encapsulation;
 use super::failsafe::{self, Failsafe};
 use super::guard::committed;
 use super::ruleset::{
-    Action, Chain, ConnectionStates, Denial, End, Hook, Key, Match, Rule, Set, SetKind, Side,
-    Value, Verdict,
+    Action, Chain, ConnectionStates, End, Hook, Key, Match, Rule, Set, SetKind, Side, Value,
+    Verdict,
 };
 
 const FAILSAFE_IN: &str = "host-failsafe-in";
 const FAILSAFE_OUT: &str = "host-failsafe-out";
+const FAILSAFE_IN_UNTRACKED: &str = "host-failsafe-in-untracked";
+const FAILSAFE_OUT_UNTRACKED: &str = "host-failsafe-out-untracked";
 const LOOPBACK_INTERFACE: &str = "lo";
 
 /// The interface of a host endpoint.
@@ -50,6 +57,10 @@ pub struct HostRules {
     pub forward_in: Passage,
     /// Packets through the host that it sends on this interface.
     pub forward_out: Passage,
+    /// Packets to the host and through it, before their destination is translated.
+    pub untranslated: Passage,
+    /// Packets to the host and through it, and packets of the host, before connection tracking.
+    pub untracked: [Passage; 2],
     /// Policies also apply to packets that are part of no connection; otherwise they are dropped.
     pub takes_invalid: bool,
     /// The action for packets that no policy and no profile allows.
@@ -97,6 +108,28 @@ const FORWARD_TO: Place = Place {
     prefix: "host-forward-out",
 };
 
+const UNTRANSLATED: Place = Place {
+    base: "host-untranslated",
+    hook: Hook::HostUntranslated,
+    side: Side::Input,
+    map: "host-untranslated-in",
+    prefix: "host-untranslated",
+};
+const UNTRACKED: Place = Place {
+    base: "host-untracked",
+    hook: Hook::HostUntracked,
+    side: Side::Input,
+    map: "host-untracked-in",
+    prefix: "host-untracked-in",
+};
+const UNTRACKED_OUTPUT: Place = Place {
+    base: "host-untracked-output",
+    hook: Hook::HostUntrackedOutput,
+    side: Side::Output,
+    map: "host-untracked-out",
+    prefix: "host-untracked-out",
+};
+
 /// Returns the part of all host endpoints, without the chains that their passages use.
 pub fn host_part(
     frame: &Frame,
@@ -121,11 +154,11 @@ pub fn host_part(
     add(&mut part, OUTPUT, output(frame), endpoints, |rules| {
         local(&rules.from_host, FAILSAFE_OUT, rules)
     });
-    let has_policies = |rules: &HostRules| {
-        let both = [&rules.forward_in, &rules.forward_out];
-        both.iter().any(|passage| !passage.through.is_empty())
+    let have_policies = |of: fn(&HostRules) -> [&Passage; 2]| {
+        let mut passages = endpoints.values().flat_map(of);
+        passages.any(Passage::asks)
     };
-    if endpoints.values().any(has_policies) {
+    if have_policies(|rules| [&rules.forward_in, &rules.forward_out]) {
         add(&mut part, FORWARD, Vec::new(), endpoints, |rules| {
             forwarded(&rules.forward_in, rules)
         });
@@ -133,7 +166,55 @@ pub fn host_part(
             forwarded(&rules.forward_out, rules)
         });
     }
+    if have_policies(|rules| [&rules.untranslated; 2]) {
+        let answers = counted(vec![answers()], Verdict::Accept, "answers");
+        let clear = Rule {
+            action: Action::ClearMark,
+            ..rule(Vec::new(), Verdict::Return)
+        };
+        let first = vec![clear, answers];
+        add(&mut part, UNTRANSLATED, first, endpoints, |rules| {
+            early(&rules.untranslated, FAILSAFE_IN, rules)
+        });
+    }
+    if have_policies(|rules| rules.untracked.each_ref()) {
+        let [inbound, outbound] = untracked_failsafe(failsafe);
+        put(&mut part, chain(FAILSAFE_IN_UNTRACKED, inbound));
+        put(&mut part, chain(FAILSAFE_OUT_UNTRACKED, outbound));
+        add(&mut part, UNTRACKED, Vec::new(), endpoints, |rules| {
+            untracked(&rules.untracked[0], FAILSAFE_IN_UNTRACKED)
+        });
+        add(
+            &mut part,
+            UNTRACKED_OUTPUT,
+            Vec::new(),
+            endpoints,
+            |rules| untracked(&rules.untracked[1], FAILSAFE_OUT_UNTRACKED),
+        );
+    }
     part
+}
+
+/// Returns the rules for failsafe ports before connection tracking, in and out. A reply is no packet of a
+/// known connection there. So it is recognized by its port, and must be tracked, too.
+fn untracked_failsafe(failsafe: &Failsafe) -> [Vec<Rule>; 2] {
+    let (inbound, outbound) = (&failsafe.inbound, &failsafe.outbound);
+    let [requests, replies] = [End::Destination, End::Source];
+    [
+        [
+            failsafe::rules(inbound, requests, End::Source),
+            failsafe::rules(outbound, replies, End::Source),
+        ],
+        [
+            failsafe::rules(outbound, requests, End::Destination),
+            failsafe::rules(inbound, replies, End::Destination),
+        ],
+    ]
+    .map(|both| {
+        let mut rules = Vec::from(failsafe::discovery());
+        rules.extend(both.concat());
+        rules
+    })
 }
 
 fn put(part: &mut Part, (name, chain): (String, Chain)) {
@@ -194,19 +275,56 @@ fn output(frame: &Frame) -> Vec<Rule> {
 
 /// Returns the rules for packets of the host itself.
 fn local(passage: &Passage, failsafe: &str, endpoint: &HostRules) -> Vec<Rule> {
-    let mut rules = vec![
-        counted(vec![answers()], Verdict::Accept, "answers"),
-        rule(Vec::new(), Verdict::Jump(failsafe.into())),
-    ];
+    let mut rules = vec![counted(vec![answers()], Verdict::Accept, "answers")];
+    rules.extend(accepted(endpoint));
+    rules.push(rule(Vec::new(), Verdict::Jump(failsafe.into())));
     rules.extend(decision(passage, endpoint));
+    rules
+}
+
+/// Returns the rules for packets that a policy accepted at an earlier hook.
+fn accepted(endpoint: &HostRules) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    if endpoint.untracked.iter().any(Passage::asks) {
+        let untracked = Match::Connection(ConnectionStates::Untracked);
+        rules.push(counted(vec![untracked], Verdict::Accept, "untracked"));
+    }
+    if endpoint.untranslated.asks() {
+        let words = "accepted before translation";
+        rules.push(counted(vec![Match::Marked], Verdict::Accept, words));
+    }
+    rules
+}
+
+/// Returns the rules before address translation.
+fn early(passage: &Passage, failsafe: &str, endpoint: &HostRules) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    if passage.asks() {
+        rules.push(rule(Vec::new(), Verdict::Jump(failsafe.into())));
+    }
+    rules.extend(decision(passage, endpoint));
+    rules
+}
+
+/// Returns the rules before connection tracking.
+fn untracked(passage: &Passage, failsafe: &str) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    if passage.asks() {
+        rules.push(rule(Vec::new(), Verdict::Jump(failsafe.into())));
+        rules.extend(committed());
+    }
+    let through = passage.through.iter();
+    rules.extend(through.map(|chain| rule(Vec::new(), Verdict::Jump(chain.clone()))));
+    rules.push(counted(Vec::new(), Verdict::Accept, passage.reason.clone()));
     rules
 }
 
 /// Returns the rules for packets through the host.
 fn forwarded(passage: &Passage, endpoint: &HostRules) -> Vec<Rule> {
     let mut rules = Vec::new();
-    if !passage.through.is_empty() {
+    if passage.asks() {
         rules.push(counted(vec![answers()], Verdict::Accept, "answers"));
+        rules.extend(accepted(endpoint));
     }
     rules.extend(decision(passage, endpoint));
     rules
@@ -215,7 +333,7 @@ fn forwarded(passage: &Passage, endpoint: &HostRules) -> Vec<Rule> {
 /// Returns the rules that decide about new connections.
 fn decision(passage: &Passage, endpoint: &HostRules) -> Vec<Rule> {
     let mut rules = Vec::new();
-    if !passage.through.is_empty() {
+    if passage.asks() {
         if !endpoint.takes_invalid {
             let invalid = vec![Match::Connection(ConnectionStates::Invalid)];
             rules.push(counted(invalid, Verdict::Drop, "part of no connection"));

@@ -84,7 +84,7 @@ mod tests {
             kind: "gnp",
             tier: "default".into(),
             name: "ep2-4".into(),
-            namespace: None,
+            ..Owner::default()
         };
         let namespaced = Owner {
             id: "np/prod/web".into(),
@@ -92,6 +92,7 @@ mod tests {
             tier: "first".into(),
             name: "web".into(),
             namespace: Some("prod".into()),
+            ..Owner::default()
         };
         for (text, of_cluster, of_namespace) in [
             (

@@ -5,6 +5,7 @@
 mod assembly;
 mod build;
 mod conditions;
+mod decision;
 mod diff;
 mod encapsulation;
 mod failsafe;
@@ -31,6 +32,7 @@ pub use build::{
     endpoint_part, render, source,
 };
 pub use conditions::PROTOCOLS_WITH_PORTS;
+pub use decision::{Allowance, Denial};
 #[cfg(test)]
 pub(crate) use diff::preparation;
 pub use diff::{Change, changes, creation, prepare};
@@ -45,7 +47,7 @@ pub use owner::{Direction, Owner};
 pub use policy::{compile, tier_chain, tier_name};
 pub use qos::{Limits, Qos};
 pub use ruleset::{
-    Action, Chain, ConnectionStates, Denial, End, Family, Hook, IN_ARP, Is, Key, Limit, Match,
+    ACCEPTED, Action, Chain, ConnectionStates, End, Family, Hook, IN_ARP, Is, Key, Limit, Match,
     Period, Rate, Rule, Ruleset, Seen, Set, SetKind, Side, TupleDirection, Value, Verdict,
     local_name,
 };

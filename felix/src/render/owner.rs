@@ -1,5 +1,7 @@
 //! The owners of rules, and the directions of traffic.
 
+use super::decision::Allowance;
+
 /// A policy or profile, as the owner of rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
@@ -13,6 +15,8 @@ pub struct Owner {
     pub name: String,
     /// Its namespace, which limits selectors without a namespace selector.
     pub namespace: Option<String>,
+    /// The action of its rules that allow.
+    pub allowance: Allowance,
 }
 
 /// A direction of traffic, from the view of the workload.

@@ -7,10 +7,11 @@ use calico_model::{Action as Decision, Rule as Stored, Selector, ServiceName};
 
 use super::build::{counted, rule};
 use super::conditions::alternatives;
+use super::decision::{Allowance, Denial};
 use super::encapsulation;
 use super::names::{SetId, chain_name, short_hash};
 use super::owner::{Direction, Owner};
-use super::ruleset::{Action, Chain, Denial, Is, Match, Rule, Set, Verdict};
+use super::ruleset::{Action, Chain, Is, Match, Rule, Set, Verdict};
 use super::selection::{Compiled, Context, NamedPorts, Selected, Template, Unsupported, service};
 
 /// Compiles a chain of rules.
@@ -263,7 +264,11 @@ fn limit(decision: Decision, context: &Context) -> Option<Match> {
 
 fn action(decision: Decision, owner: &Owner, context: &Context) -> Action {
     match decision {
-        Decision::Allow => Action::Verdict(Verdict::Accept),
+        Decision::Allow => match owner.allowance {
+            Allowance::Accept => Action::Verdict(Verdict::Accept),
+            Allowance::Mark => Action::AcceptMarked,
+            Allowance::Untrack => Action::AcceptUntracked,
+        },
         Decision::Deny => Action::Verdict(Verdict::Drop),
         Decision::Pass => Action::Verdict(Verdict::Return),
         Decision::Log => Action::Log(context.log.prefix_of(owner)),

@@ -7,6 +7,11 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use super::assembly::Touched;
+use super::decision::Denial;
+
+/// The bit of a packet's mark by which a host endpoint recognizes packets that a policy accepted before
+/// address translation. Calico uses bits from the same upper half of the mark.
+pub const ACCEPTED: u32 = 1 << 16;
 
 /// The begin of the names of chains and sets in the table of the family `arp`. All others are in the
 /// table of the family `inet`.
@@ -119,6 +124,12 @@ pub enum Hook {
     HostForward,
     /// Packets through the host: policies of the host endpoint where they leave.
     HostForwardTo,
+    /// Before address translation: policies of host endpoints with `preDNAT`.
+    HostUntranslated,
+    /// Before connection tracking: policies of host endpoints with `doNotTrack`.
+    HostUntracked,
+    /// The same for packets of the host itself.
+    HostUntrackedOutput,
 }
 
 impl Hook {
@@ -127,9 +138,9 @@ impl Hook {
         match self {
             // Before NF_IP_PRI_CONNTRACK_DEFRAG, -400.
             Self::Fragments => -450,
-            Self::Prerouting => -300,
+            Self::Prerouting | Self::HostUntracked | Self::HostUntrackedOutput => -300,
             Self::Guard => -299,
-            Self::MarkForward => -150,
+            Self::MarkForward | Self::HostUntranslated => -150,
             Self::TranslateDestination | Self::TranslateOwnDestination => -100,
             Self::TranslateSource => 100,
             Self::GuardInput | Self::GuardForward => -1,
@@ -255,6 +266,8 @@ pub enum Match {
     Rate(Rate, Is),
     /// The open connections with packets that reach this condition are more than this number.
     ConnectionsOver(u32),
+    /// A policy accepted the packet before its destination was translated ([`Action::AcceptMarked`]).
+    Marked,
 }
 
 /// A rate of packets.
@@ -370,6 +383,8 @@ pub enum ConnectionStates {
     Invalid,
     /// `new`, `established` or `untracked`: ICMP that is no error. Neighbor discovery is untracked.
     NoError,
+    /// `untracked`: connection tracking leaves it out.
+    Untracked,
 }
 
 /// A limit of packets of one interface.
@@ -410,6 +425,12 @@ pub enum Action {
     Lookup(Side, String),
     /// Write a line with this prefix to the kernel's log, with its level `info`, and continue.
     Log(String),
+    /// Accept, and set [`ACCEPTED`] in the mark, so that later hooks know it.
+    AcceptMarked,
+    /// Clear [`ACCEPTED`] in the mark, and continue.
+    ClearMark,
+    /// Accept, and leave the packet out of connection tracking.
+    AcceptUntracked,
     /// Drop a packet and answer with an ICMP error: port unreachable.
     Reject,
     /// Drop a TCP packet and reset its connection.
@@ -550,16 +571,6 @@ pub enum Key {
     EndpointPort(IpAddr, u8, u16),
     /// A source and a destination address, of one family.
     AddressPair(IpAddr, IpAddr),
-}
-
-/// The action for denied packets (`nftablesFilterDenyAction`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Denial {
-    /// They are dropped.
-    #[default]
-    Drop,
-    /// They are rejected.
-    Reject,
 }
 
 impl Denial {

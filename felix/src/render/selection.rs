@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use calico_model::{EntityRule, Rule as Stored, Selector, ServiceName};
 
+use super::decision::Denial;
 use super::log::LogSettings;
 use super::names::SetId;
 use super::owner::{Direction, Owner};
-use super::ruleset::{Chain, Denial, Set};
+use super::ruleset::{Chain, Set};
 
 const NAMESPACE: &str = "projectcalico.org/namespace";
 const SERVICE_ACCOUNT: &str = "projectcalico.org/serviceaccount";

@@ -90,6 +90,8 @@ fn hosts(frame: &Frame) -> Part {
             from_host: passage(true, "profile open"),
             forward_in: passage(true, "no policy decides"),
             forward_out: passage(true, "no policy decides"),
+            untranslated: passage(true, "no policy decides"),
+            untracked: [(); 2].map(|()| passage(true, "no policy decides")),
             takes_invalid: false,
             denial: Denial::Drop,
         }
@@ -111,6 +113,36 @@ fn hosts(frame: &Frame) -> Part {
     };
     part.chains.insert("pi-gnp/p".into(), Arc::new(chain));
     part
+}
+
+/// Returns the rules of a policy that allows everything, by the action of its rules.
+fn allowed(allowance: Allowance) -> String {
+    let owner = Owner {
+        id: "gnp/p".into(),
+        allowance,
+        ..Owner::default()
+    };
+    let rules = serde_json::json!([{"action": "Allow"}, {"action": "Deny"}]);
+    let rules: Vec<calico_model::Rule> = serde_json::from_value(rules).unwrap();
+    let compiled = compile(Direction::Ingress, &owner, &rules, &Context::default());
+    let texts: Vec<String> = compiled.chain.rules.iter().map(rule_text).collect();
+    texts.join("; ")
+}
+
+#[test]
+fn allowing_rules_mark_or_untrack_packets() {
+    let deny = "counter drop comment \"ingress[1]\"";
+    for (allowance, action) in [
+        (Allowance::Accept, "accept"),
+        (
+            Allowance::Mark,
+            "meta mark set meta mark | 0x00010000 accept",
+        ),
+        (Allowance::Untrack, "notrack accept"),
+    ] {
+        let expected = format!("counter {action} comment \"ingress[0]\"; {deny}");
+        assert_eq!(allowed(allowance), expected);
+    }
 }
 
 /// Compares with the checked-in text; `UPDATE_GOLDEN=1 cargo test` updates it.
@@ -209,6 +241,9 @@ fn every_name_that_a_rule_uses_exists() {
                 assert!(ruleset.sets.contains_key(map), "{map}");
             }
             Action::Log(_)
+            | Action::AcceptMarked
+            | Action::ClearMark
+            | Action::AcceptUntracked
             | Action::Reject
             | Action::ResetTcp
             | Action::Dscp(..)

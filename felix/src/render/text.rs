@@ -4,8 +4,8 @@ use std::fmt::{self, Display, Formatter};
 
 use super::build::TABLE;
 use super::ruleset::{
-    Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Limit, Match, Rule, Ruleset, Seen,
-    Set, SetKind, Side, TupleDirection, Value, Verdict, local_name,
+    ACCEPTED, Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Limit, Match, Rule,
+    Ruleset, Seen, Set, SetKind, Side, TupleDirection, Value, Verdict, local_name,
 };
 use crate::limits::{METERS_MAX, SEEN_MAX, SEEN_S};
 
@@ -110,7 +110,9 @@ impl Display for Hook {
             Self::Fragments => ("prerouting", "-450"),
             Self::BudgetForward => ("forward", "filter + 2"),
             Self::BudgetInput => ("input", "filter + 2"),
-            Self::Prerouting => ("prerouting", "raw"),
+            Self::Prerouting | Self::HostUntracked => ("prerouting", "raw"),
+            Self::HostUntranslated => ("prerouting", "mangle"),
+            Self::HostUntrackedOutput => ("output", "raw"),
             Self::Guard => ("prerouting", "raw + 1"),
             Self::GuardInput => ("input", "filter - 1"),
             Self::GuardForward => ("forward", "filter - 1"),
@@ -229,6 +231,8 @@ impl Display for Match {
                 write!(f, "iifname . ct {direction} {family} saddr @{set}")
             }
             Self::Connection(ConnectionStates::Invalid) => f.write_str("ct state invalid"),
+            Self::Connection(ConnectionStates::Untracked) => f.write_str("ct state untracked"),
+            Self::Marked => write!(f, "meta mark & {ACCEPTED:#010x} == {ACCEPTED:#010x}"),
             Self::ConnectionsOver(count) => write!(f, "ct count over {count}"),
             Self::ReplyDirection => f.write_str("ct direction reply"),
             Self::DestinationTranslated => f.write_str("ct status dnat"),
@@ -308,6 +312,9 @@ impl Display for Action {
             Self::Verdict(verdict) => verdict.fmt(f),
             Self::Lookup(side, map) => write!(f, "{side} vmap @{map}"),
             Self::Log(prefix) => write!(f, "log prefix \"{prefix}\" level info"),
+            Self::AcceptMarked => write!(f, "meta mark set meta mark | {ACCEPTED:#010x} accept"),
+            Self::ClearMark => write!(f, "meta mark set meta mark & {:#010x}", !ACCEPTED),
+            Self::AcceptUntracked => f.write_str("notrack accept"),
             // `nft list` shows it as `reject`, which `nft -f` would limit to the family of the rule.
             Self::Reject => f.write_str("reject with icmpx port-unreachable"),
             Self::ResetTcp => f.write_str("reject with tcp reset"),

@@ -229,3 +229,116 @@ fn expected_address_selects_the_interface() {
         assert!(!is_open(NEVER));
     });
 }
+
+// Promise (Felix): A policy with `preDNAT` decides about the destination before translation, and about
+// a packet that it allows no other policy of the host endpoint decides.
+#[test]
+fn policy_before_translation_decides_by_the_service() {
+    lab("policy_before_translation_decides_by_the_service", || {
+        let host = Host::new();
+        let peer = Workload {
+            namespace: outside(),
+        };
+        let own = workload(1);
+        announce(&host, 1, OPEN);
+        host.wait_up("cali1");
+        let _of_workload = own.namespace.within(|| listen(8080));
+        let _of_host = [22, 8081, 8082].map(listen);
+        run("nft add table ip services");
+        run("nft add chain ip services c { type nat hook prerouting priority -100 ; }");
+        run("nft add rule ip services c tcp dport 30080 dnat to 10.65.0.1:8080");
+        let service = "10.0.0.11:30080";
+        assert!(connects(&peer, service, PATIENCE), "no host endpoint");
+
+        let tcp = |action: &str, port: u16| json!({"action": action, "protocol": "TCP", "destination": {"ports": [port]}});
+        let early = |rules: &Value| {
+            let spec = json!({"preDNAT": true, "applyOnForward": true, "ingress": rules});
+            policy(&host, "early", &spec);
+        };
+        host_endpoint(&host, "uplink", &json!({"interfaceName": "uplink"}));
+        early(&json!([tcp("Deny", 30080)]));
+        listed(&host, "the policy", |text| {
+            text.contains("host-untranslated-uplink")
+        });
+        assert!(!connects(&peer, service, NEVER), "the service is open");
+        for to in at(HOST, 8081) {
+            assert!(!connects(&peer, &to, NEVER), "{to} is open");
+        }
+
+        // Policies for forwarded packets and of the host deny the rest.
+        let deny = json!({"applyOnForward": true, "types": ["Ingress"]});
+        policy(&host, "deny", &deny);
+        early(&json!([tcp("Allow", 30080), tcp("Allow", 8081)]));
+        host.until("the service is open", || connects(&peer, service, NEVER));
+        for to in at(HOST, 8081) {
+            assert!(connects(&peer, &to, PATIENCE), "{to} is closed");
+        }
+        for to in at(HOST, 8082)
+            .into_iter()
+            .chain(["10.65.0.1:8080".to_owned()])
+        {
+            assert!(!connects(&peer, &to, NEVER), "{to} is open");
+        }
+
+        early(&json!([{"action": "Deny"}]));
+        listed(&host, "the policy", |text| {
+            text.contains("drop comment \"ingress[0]\"")
+        });
+        assert!(!connects(&peer, service, NEVER), "the service is open");
+        for to in at(HOST, 22) {
+            assert!(connects(&peer, &to, PATIENCE), "locked out of {to}");
+        }
+    });
+}
+
+// Promise (Felix): A policy with `doNotTrack` leaves packets out of connection tracking, and closes no
+// failsafe port.
+#[test]
+fn untracked_policy_does_not_lock_out_the_operator() {
+    lab("untracked_policy_does_not_lock_out_the_operator", || {
+        let host = Host::new();
+        let peer = Workload {
+            namespace: outside(),
+        };
+        let _of_host = [22, 8080, 8081].map(listen);
+        let _of_peer = peer.namespace.within(|| [179, 8080].map(listen));
+        run("nft add table inet t");
+        run("nft add chain inet t c { type filter hook input priority 10 ; }");
+        run("nft add rule inet t c tcp dport 8080 ct state untracked counter");
+        let is_untracked = || !run("nft list chain inet t c").contains("packets 0 ");
+        let end =
+            |end: &str| json!([{"action": "Allow", "protocol": "TCP", end: {"ports": [8080]}}]);
+        host_endpoint(&host, "uplink", &json!({"interfaceName": "uplink"}));
+        let spec = json!({"doNotTrack": true, "applyOnForward": true,
+            "ingress": end("destination"), "egress": end("source")});
+        policy(&host, "untracked", &spec);
+        listed(&host, "the policy", |text| text.contains("notrack accept"));
+        for to in at(HOST, 8080) {
+            host.until("the port is open", || connects(&peer, &to, NEVER));
+        }
+        assert!(is_untracked());
+        for to in at(HOST, 8081) {
+            assert!(!connects(&peer, &to, NEVER), "{to} is open");
+        }
+        let ways = || {
+            for to in at(HOST, 22) {
+                assert!(connects(&peer, &to, PATIENCE), "locked out of {to}");
+            }
+            for to in at(PEER, 179) {
+                assert!(reaches(&to, PATIENCE), "cut off from {to}");
+            }
+        };
+        ways();
+        let deny = json!([{"action": "Deny"}]);
+        let spec = json!({"doNotTrack": true, "applyOnForward": true, "order": 1,
+            "ingress": deny, "egress": deny});
+        policy(&host, "deny", &spec);
+        listed(&host, "the policy", |text| {
+            text.contains("chain pi-gnp/deny")
+        });
+        for to in at(HOST, 8080) {
+            assert!(!connects(&peer, &to, NEVER), "{to} is open");
+        }
+        ways();
+    });
+}

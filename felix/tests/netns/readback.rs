@@ -108,6 +108,12 @@ fn add_hosts(stored: &mut Stored) {
     stored.insert(key("hostendpoints/all"), host("*"));
     stored.insert(key("hostendpoints/uplink"), host("uplink"));
     stored.insert(key("globalnetworkpolicies/of-hosts"), policy);
+    for kind in ["preDNAT", "doNotTrack"] {
+        let policy = json!({"spec": {"selector": "role == 'host'", kind: true,
+            "applyOnForward": true, "ingress": [{"action": "Allow", "protocol": "TCP"}]}});
+        let name = format!("globalnetworkpolicies/{}", kind.to_lowercase());
+        stored.insert(key(&name), policy);
+    }
 }
 
 // Promise (Felix): The rules in the kernel decide about every packet as the stored policies do.
@@ -123,7 +129,12 @@ fn rules_read_back_are_equal_to_the_policies() {
             old = store;
         }
         let notes = compared(&old).notes;
-        assert!(notes.contains(&"chain host-input is not compared".to_owned()));
+        for chain in ["host-input", "host-untranslated", "host-untracked"] {
+            assert!(
+                notes.contains(&format!("chain {chain} is not compared")),
+                "{notes:?}"
+            );
+        }
     });
 }
 

@@ -7,10 +7,11 @@ use calico_model::ServiceName;
 use cambric_felix::agent::Checked;
 use cambric_felix::apply::Rules;
 use cambric_felix::render::{
-    Context, Control, Denial, Direction, Encapsulation, EndpointRules, Failsafe, FailsafePort,
-    Family, Frame, HostInterface, HostRules, Key, Limits, LogSettings, Outgoing, Owner, Passage,
-    Period, Pools, Qos, Rate, RuleInputs, Ruleset, Selected, Set, SetKind, TCP, Through, Touched,
-    changes, compile, creation, host_part, render, table_text, tier_chain, tier_name,
+    Allowance, Context, Control, Denial, Direction, Encapsulation, EndpointRules, Failsafe,
+    FailsafePort, Family, Frame, HostInterface, HostRules, Key, Limits, LogSettings, Outgoing,
+    Owner, Passage, Period, Pools, Qos, Rate, RuleInputs, Ruleset, Selected, Set, SetKind, TCP,
+    Through, Touched, changes, compile, creation, host_part, render, table_text, tier_chain,
+    tier_name,
 };
 
 fn passage(allowed: bool) -> Passage {
@@ -217,6 +218,8 @@ fn with_hosts() -> Ruleset {
         from_host: passage(false),
         forward_in: through(),
         forward_out: passage(true),
+        untranslated: through(),
+        untracked: [through(), passage(true)],
         takes_invalid: false,
         denial: Denial::Drop,
     };
@@ -235,7 +238,21 @@ fn with_hosts() -> Ruleset {
         .map(|interface| (interface, rules.clone()))
         .collect();
     let mut part = host_part(&frame, &failsafe, &endpoints);
-    part.chains.insert("pi-gnp/p".into(), Arc::default());
+    let rules = serde_json::json!([{"action": "Allow", "protocol": "TCP"}]);
+    let rules: Vec<calico_model::Rule> = serde_json::from_value(rules).unwrap();
+    for (id, allowance) in [
+        ("gnp/p", Allowance::Accept),
+        ("gnp/marked", Allowance::Mark),
+        ("gnp/untracked", Allowance::Untrack),
+    ] {
+        let owner = Owner {
+            id: id.into(),
+            allowance,
+            ..Owner::default()
+        };
+        let chain = compile(Direction::Ingress, &owner, &rules, &Context::default());
+        part.chains.insert(chain.name, chain.chain);
+    }
     render(&RuleInputs {
         frame,
         parts: vec![part],
@@ -321,6 +338,7 @@ fn with_policies() -> Ruleset {
         tier: "default".into(),
         name: "p".into(),
         namespace: Some("ns".into()),
+        ..Owner::default()
     };
     let context = Context {
         log: LogSettings {

@@ -15,8 +15,25 @@ struct Skipped {
     priority: i64,
     /// The chain is always there.
     is_required: bool,
-    /// Its rules set the DSCP.
-    marks: bool,
+    /// The change that its rules may make.
+    change: Change,
+}
+
+/// A change of packets that the rules of a chain may make.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    /// None.
+    Nothing,
+    /// The DSCP.
+    Dscp,
+    /// The mark.
+    Mark,
+    /// Connection tracking leaves them out.
+    Untracked,
+}
+
+impl Change {
+    const ALL: [Self; 4] = [Self::Nothing, Self::Dscp, Self::Mark, Self::Untracked];
 }
 
 impl Skipped {
@@ -26,8 +43,12 @@ impl Skipped {
             hook,
             priority,
             is_required: false,
-            marks: false,
+            change: Change::Nothing,
         }
+    }
+
+    const fn changes(self, change: Change) -> Self {
+        Self { change, ..self }
     }
 
     const fn guard(name: &'static str, hook: &'static str, priority: i64) -> Self {
@@ -39,7 +60,7 @@ impl Skipped {
 }
 
 /// The guard, the budgets, the loops of services, the DSCP, and host endpoints.
-const SKIPPED: [Skipped; 12] = [
+const SKIPPED: [Skipped; 15] = [
     Skipped::guard("guard", "prerouting", -299),
     Skipped::guard("guard-forward", "forward", -1),
     Skipped::guard("guard-input", "input", -1),
@@ -47,14 +68,14 @@ const SKIPPED: [Skipped; 12] = [
     Skipped::of("budget-forward", "forward", 2),
     Skipped::of("budget-input", "input", 2),
     Skipped::of("service-loops", "forward", 2),
-    Skipped {
-        marks: true,
-        ..Skipped::of("mark-dscp", "forward", -150)
-    },
+    Skipped::of("mark-dscp", "forward", -150).changes(Change::Dscp),
     Skipped::of("host-input", "input", 0),
     Skipped::of("host-output", "output", 0),
     Skipped::of("host-forward", "forward", 0),
     Skipped::of("host-forward-to", "forward", 1),
+    Skipped::of("host-untranslated", "prerouting", -150).changes(Change::Mark),
+    Skipped::of("host-untracked", "prerouting", -300).changes(Change::Untracked),
+    Skipped::of("host-untracked-output", "output", -300).changes(Change::Untracked),
 ];
 
 /// Checks the base chains, and the rules of those that are not compared.
@@ -79,10 +100,10 @@ pub(super) fn check(report: &mut Report, listing: &Listing, table: &Table) {
             report.notes.push(text);
         }
     }
-    for marks in [false, true] {
-        let chains = SKIPPED.iter().filter(|chain| chain.marks == marks);
+    for change in Change::ALL {
+        let chains = SKIPPED.iter().filter(|chain| chain.change == change);
         let chains = table.reachable(chains.map(|chain| chain.name));
-        check_rules(report, table, &chains, marks);
+        check_rules(report, table, &chains, change);
     }
     let compared = Hook::ALL.map(|hook| hook.chain().0);
     let skipped = SKIPPED.iter().map(|chain| chain.name);
@@ -133,12 +154,12 @@ fn check_base<'t>(
     base
 }
 
-/// Checks that the rules of chains that are not compared change nothing but the DSCP, if at all.
-fn check_rules(report: &mut Report, table: &Table, chains: &BTreeSet<&str>, marks: bool) {
+/// Checks that the rules of chains that are not compared make no other change.
+fn check_rules(report: &mut Report, table: &Table, chains: &BTreeSet<&str>, change: Change) {
     for name in chains {
         let rules = table.chains.get(*name).map(|chain| &chain.rules);
         for rule in rules.into_iter().flatten() {
-            let unknown = rule.expressions.iter().find(|one| !is_known(one, marks));
+            let unknown = rule.expressions.iter().find(|one| !is_known(one, change));
             if let Some(expression) = unknown {
                 let kind = single(expression).map_or("an expression", |(kind, _)| kind);
                 let text = format!("handle {}: {kind} is not known here", rule.handle);
@@ -148,8 +169,8 @@ fn check_rules(report: &mut Report, table: &Table, chains: &BTreeSet<&str>, mark
     }
 }
 
-/// Returns whether an expression leaves the packet as it is, but for its DSCP.
-fn is_known(expression: &Value, marks: bool) -> bool {
+/// Returns whether an expression makes no other change.
+fn is_known(expression: &Value, change: Change) -> bool {
     let Some((kind, body)) = single(expression) else {
         return false;
     };
@@ -157,10 +178,12 @@ fn is_known(expression: &Value, marks: bool) -> bool {
         "match" | "counter" | "limit" | "log" | "comment" => true,
         "accept" | "drop" | "reject" | "return" | "continue" | "jump" | "goto" | "vmap" => true,
         "set" => budget(body).is_some(),
+        "notrack" => change == Change::Untracked,
+        "mangle" if change == Change::Mark => body["key"]["meta"]["key"] == "mark",
         "mangle" => {
             let field = &body["key"]["payload"];
             let is_ip = matches!(field["protocol"].as_str(), Some("ip" | "ip6"));
-            marks && is_ip && field["field"] == "dscp" && body["value"].is_u64()
+            change == Change::Dscp && is_ip && field["field"] == "dscp" && body["value"].is_u64()
         }
         _ => false,
     }

@@ -4,7 +4,7 @@ use calico_model::{Kind, PolicySpec, PolicyType, Resource, ResourceKey, Selector
 
 use super::super::read::resource;
 use super::super::types::Problem;
-use crate::render::{Compiled, Context, Direction, Owner, compile, subjects};
+use crate::render::{Allowance, Compiled, Context, Direction, Owner, compile, subjects};
 
 /// The packets that a policy applies to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +30,20 @@ impl Scope {
         Self::from_fields(spec.do_not_track, spec.pre_dnat, spec.apply_on_forward)
     }
 
+    /// Returns whether policies have rules for a direction.
+    pub(super) fn has(self, direction: Direction) -> bool {
+        self != Self::Untranslated || direction == Direction::Ingress
+    }
+
+    /// Returns the action of rules that allow.
+    const fn allowance(self) -> Allowance {
+        match self {
+            Self::Normal | Self::Forwarded => Allowance::Accept,
+            Self::Untranslated => Allowance::Mark,
+            Self::Untracked => Allowance::Untrack,
+        }
+    }
+
     /// Returns the scope by the fields `doNotTrack`, `preDNAT` and `applyOnForward`.
     pub(super) const fn from_fields(untracked: bool, untranslated: bool, forwarded: bool) -> Self {
         match (untracked, untranslated, forwarded) {
@@ -48,6 +62,10 @@ pub(crate) enum Stage {
     Normal,
     /// Packets that a host forwards.
     Forward,
+    /// Packets that arrive at a host, before their destination is translated.
+    Untranslated,
+    /// Packets of a host before connection tracking.
+    Untracked,
 }
 
 impl Stage {
@@ -56,7 +74,15 @@ impl Stage {
         match self {
             Self::Normal => scope.is_for_workloads(),
             Self::Forward => matches!(scope, Scope::Forwarded),
+            Self::Untranslated => matches!(scope, Scope::Untranslated),
+            Self::Untracked => matches!(scope, Scope::Untracked),
         }
+    }
+
+    /// Returns whether a tier denies what its policies do not decide. Policies of later stages decide
+    /// about the packets of an early one.
+    pub(crate) const fn denies(self) -> bool {
+        matches!(self, Self::Normal | Self::Forward)
     }
 }
 
@@ -111,7 +137,7 @@ impl Policy {
 }
 
 /// Returns the policy as an owner of rules.
-pub(super) fn owner(key: &ResourceKey, name: &str, tier: &str) -> Owner {
+pub(super) fn owner(key: &ResourceKey, name: &str, tier: &str, scope: Scope) -> Owner {
     let (stored, namespace) = (key.name(), key.namespace());
     Owner {
         id: match namespace {
@@ -125,6 +151,7 @@ pub(super) fn owner(key: &ResourceKey, name: &str, tier: &str) -> Owner {
         tier: tier.to_owned(),
         name: name.to_owned(),
         namespace: namespace.map(str::to_owned),
+        allowance: scope.allowance(),
     }
 }
 
@@ -154,11 +181,11 @@ fn of_spec<const GLOBAL: bool>(
     .map_err(|fault| Problem::new(text, format!("spec.{}", fault.field), fault.reason))?;
     let types = spec.effective_types();
     let name = read.real_name();
-    let owner = owner(key, &name, spec.effective_tier());
-    let context = Context::default();
     let scope = Scope::of(spec);
+    let owner = owner(key, &name, spec.effective_tier(), scope);
+    let context = Context::default();
     let side = |kind, direction, rules| {
-        let asked = scope.is_for_workloads() && types.contains(&kind);
+        let asked = scope.has(direction) && types.contains(&kind);
         asked.then(|| compile(direction, &owner, rules, &context))
     };
     Ok(Policy {

@@ -85,7 +85,12 @@ pub(crate) fn broken(key: &ResourceKey, octets: &[u8], problem: &Problem) -> (Po
     let egress = fields.rules(Direction::Egress);
     let types = types(fields, &ingress, &egress);
 
-    let of_hosts = untracked == Some(true) || untranslated == Some(true);
+    // Unknown: it may apply to forwarded packets.
+    let scope = Scope::from_fields(
+        untracked == Some(true),
+        untranslated == Some(true),
+        forwarded != Some(false),
+    );
     let is_placed = tier.is_some() && order.is_some();
     let is_for = [&selector, &namespaces, &accounts];
     let is_known = is_placed
@@ -95,11 +100,11 @@ pub(crate) fn broken(key: &ResourceKey, octets: &[u8], problem: &Problem) -> (Po
         && untranslated.is_some();
     let reason = problem.what();
     let name = name(key, metadata, tier.as_deref());
-    let owner = owner(key, &name, tier.as_deref().unwrap_or_default());
+    let owner = owner(key, &name, tier.as_deref().unwrap_or_default(), scope);
     let context = Context::default();
     let side = |kind, direction, rules: &Rules| {
         let asked = types.as_ref().is_none_or(|types| types.contains(&kind));
-        (asked && !of_hosts).then(|| match is_known {
+        (asked && scope.has(direction)).then(|| match is_known {
             true if rules.whole => compile(direction, &owner, &rules.good, &context),
             true => compile(direction, &owner, &rules.good, &context).then_closed(&reason),
             false => Compiled::closed(direction, &owner.id, &reason),
@@ -123,12 +128,7 @@ pub(crate) fn broken(key: &ResourceKey, octets: &[u8], problem: &Problem) -> (Po
             None => f64::NEG_INFINITY,
             Some(order) => place(Option::as_ref(order)),
         },
-        // Unknown: it may apply to forwarded packets.
-        scope: Scope::from_fields(
-            untracked == Some(true),
-            untranslated == Some(true),
-            forwarded != Some(false),
-        ),
+        scope,
         // Each part was found to be a selector.
         subjects: subjects.unwrap_or_default(),
         ingress: side(PolicyType::Ingress, Direction::Ingress, &ingress),
@@ -173,7 +173,7 @@ fn name(key: &ResourceKey, metadata: Option<&Value>, tier: Option<&str>) -> Stri
 /// Returns the description of the substitute.
 fn words(policy: &Policy, is_known: bool) -> String {
     let closes = match (&policy.ingress, &policy.egress) {
-        (None, None) => return "it applies to no workload".into(),
+        (None, None) => return "it applies to no packet".into(),
         (Some(_), Some(_)) => "ingress and egress",
         (Some(_), None) => "ingress",
         (None, Some(_)) => "egress",
@@ -183,7 +183,7 @@ fn words(policy: &Policy, is_known: bool) -> String {
              it"
         .into(),
         false => format!(
-            "until it is readable, it closes {closes} of all workloads that it may \
+            "until it is readable, it closes {closes} of all endpoints that it may \
             apply to"
         ),
     }

@@ -454,3 +454,156 @@ fn tunnels_of_the_fabric_pass_host_endpoints() {
         ]
     );
 }
+
+fn with_kind(field: &str, spec: &Value) -> Value {
+    let mut value = policy(spec);
+    value["spec"][field] = json!(true);
+    value["spec"]["applyOnForward"] = json!(true);
+    value
+}
+
+#[test]
+fn policy_before_translation_ends_the_evaluation() {
+    let rules = json!([{"action": "Allow", "protocol": "TCP", "destination": {"ports": [80]}},
+        {"action": "Deny"}]);
+    let early = with_kind(
+        "preDNAT",
+        &json!({"ingress": rules, "egress": rules,
+        "types": ["Ingress", "Egress"]}),
+    );
+    let mut calculator = calculator_of(&[
+        (hep("h"), named("eth0")),
+        (hep("i"), host("x", &json!({"interfaceName": "eth1"}))),
+        (endpoint_key("a"), open("a", "cali1", &["10.65.0.1/32"])),
+        (key("globalnetworkpolicies", "early"), early),
+    ]);
+    calculator.recompute();
+    assert!(calculator.desired().problems.is_empty());
+    assert_eq!(
+        texts(&calculator, "host-untranslated"),
+        [
+            "meta mark set meta mark & 0xfffeffff",
+            "ct state established,related counter accept comment \"answers\"",
+            "iifname vmap @host-untranslated-in",
+        ]
+    );
+    let chain = texts(&calculator, "host-untranslated-eth0");
+    assert_eq!(chain[0], "jump host-failsafe-in");
+    let tier = chain[4].trim_start_matches("jump ");
+    assert!(tier.starts_with("ti-"), "{chain:#?}");
+    assert_eq!(chain[5..], ["counter accept comment \"no policy decides\""]);
+    // The tier leaves other packets to the policies at later hooks.
+    assert_eq!(texts(&calculator, tier), ["jump pi-gnp/early"]);
+    assert_eq!(
+        texts(&calculator, "pi-gnp/early")[0],
+        "tcp dport 80 counter meta mark set meta mark | 0x00010000 accept comment \"ingress[0]\""
+    );
+    assert_eq!(texts(&calculator, "po-gnp/early"), [""; 0]);
+    let input = texts(&calculator, "host-in-eth0");
+    assert_eq!(
+        input[1],
+        "meta mark & 0x00010000 == 0x00010000 counter accept \
+         comment \"accepted before translation\""
+    );
+    // The mark counts only where a policy may have set it.
+    assert_eq!(
+        texts(&calculator, "host-in-eth1")[1],
+        "jump host-failsafe-in"
+    );
+    // No normal policy applies, and no policy of hosts applies to workloads.
+    assert!(
+        texts(&calculator, "host-in-eth0")
+            .iter()
+            .all(|rule| !rule.contains("ti-"))
+    );
+    assert!(
+        texts(&calculator, "to-cali1")
+            .iter()
+            .all(|rule| !rule.contains("ti-"))
+    );
+}
+
+#[test]
+fn untracked_policy_keeps_failsafe_ports_and_their_replies() {
+    let rules = json!([{"action": "Allow", "protocol": "UDP", "destination": {"ports": [53]}}]);
+    let untracked = with_kind("doNotTrack", &json!({"ingress": rules}));
+    let settings = json!({"spec": {
+        "failsafeInboundHostPorts": [{"port": 22, "net": "10.0.0.0/8"}],
+        "failsafeOutboundHostPorts": [{"port": 2379}]}});
+    let mut calculator = calculator_of(&[
+        (hep("h"), named("eth0")),
+        (key("globalnetworkpolicies", "u"), untracked),
+        (key("felixconfigurations", "default"), settings),
+    ]);
+    calculator.recompute();
+    assert!(calculator.desired().problems.is_empty());
+    let failsafe = |chain: &str| {
+        let rules = texts(&calculator, chain).into_iter();
+        let rules = rules.filter(|rule| rule.contains("failsafe"));
+        rules
+            .map(|rule| rule.split(" counter").next().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        failsafe("host-failsafe-in-untracked"),
+        ["ip saddr 10.0.0.0/8 tcp dport 22", "tcp sport 2379"]
+    );
+    assert_eq!(
+        failsafe("host-failsafe-out-untracked"),
+        ["tcp dport 2379", "ip daddr 10.0.0.0/8 tcp sport 22"]
+    );
+    let chain = texts(&calculator, "host-untracked-in-eth0");
+    assert_eq!(chain[0], "jump host-failsafe-in-untracked");
+    assert!(chain[3].starts_with("jump ti-default-"), "{chain:#?}");
+    assert_eq!(chain[4..], ["counter accept comment \"no policy decides\""]);
+    assert_eq!(
+        texts(&calculator, "pi-gnp/u"),
+        ["udp dport 53 counter notrack accept comment \"ingress[0]\""]
+    );
+    // No policy applies to packets of the host.
+    assert_eq!(
+        texts(&calculator, "host-untracked-out-eth0"),
+        ["counter accept comment \"no policy applies\""]
+    );
+    for chain in ["host-in-eth0", "host-out-eth0"] {
+        assert_eq!(
+            texts(&calculator, chain)[1],
+            "ct state untracked counter accept comment \"untracked\""
+        );
+    }
+    // As in Calico, a host endpoint for all interfaces has no such policies.
+    change(&mut calculator, &hep("h"), Some(&named("*")));
+    let desired = calculator.recomputed();
+    assert!(!desired.rules().chains.contains_key("host-untracked"));
+    let words = "policies with doNotTrack have no effect on a host endpoint for all interfaces";
+    assert!(desired.problems.iter().any(|one| one.reason == words));
+}
+
+#[test]
+fn unreadable_policy_of_hosts_closes_hosts_only() {
+    let key = key("globalnetworkpolicies", "x");
+    for (spec, chain) in [
+        (
+            r#"{"doNotTrack":true,"ingress":[{"action":"Sing"}]}"#,
+            "host-untracked-in-eth0",
+        ),
+        (
+            r#"{"preDNAT":true,"selector":"has("}"#,
+            "host-untranslated-eth0",
+        ),
+    ] {
+        let mut calculator = calculator_of(&[
+            (hep("h"), named("eth0")),
+            (endpoint_key("a"), open("a", "cali1", &["10.65.0.1/32"])),
+        ]);
+        let text = format!(r#"{{"spec":{spec}}}"#);
+        assert!(calculator.change(&key, Some(text.as_bytes())).is_some());
+        let desired = calculator.recomputed();
+        let early = texts(&calculator, chain);
+        assert!(early[0].starts_with("jump host-failsafe-in"), "{early:#?}");
+        assert!(early.iter().any(|rule| rule.starts_with("jump ti-")));
+        assert!(texts(&calculator, "pi-gnp/x")[0].starts_with("counter drop"));
+        assert!(last_rule(&desired, "to-cali1").contains("accept"));
+        assert_eq!(texts(&calculator, "to-cali1").len(), 1);
+    }
+}

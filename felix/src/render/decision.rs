@@ -1,0 +1,23 @@
+//! The actions of rules that allow and deny.
+
+/// The action for packets that a policy allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Allowance {
+    /// They are accepted.
+    #[default]
+    Accept,
+    /// They are accepted, and host endpoints evaluate no other policy for them (`preDNAT`).
+    Mark,
+    /// The same, and connection tracking leaves them out (`doNotTrack`).
+    Untrack,
+}
+
+/// The action for denied packets (`nftablesFilterDenyAction`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Denial {
+    /// They are dropped.
+    #[default]
+    Drop,
+    /// They are rejected.
+    Reject,
+}
