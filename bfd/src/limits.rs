@@ -2,6 +2,8 @@
 
 use core::ops::RangeInclusive;
 
+use crate::Duration;
+
 /// The version of the protocol (RFC 5880 §4.1).
 pub const VERSION: u8 = 1;
 
@@ -35,6 +37,10 @@ pub const INTERVAL_US: u32 = 300_000;
 
 /// The default of the detection multiplier.
 pub const DETECT_MULTIPLIER: u8 = 3;
+
+/// The longest time that a Final is expected to be on its way. A poll that was not answered for longer
+/// was lost.
+pub const ROUND_TRIP_MAX: Duration = Duration::from_secs(2);
 
 /// The parts of an interval that jitter removes at most, in percent (RFC 5880 §6.8.7).
 pub const JITTER_PERCENT_MAX: u64 = 25;

@@ -86,7 +86,7 @@ impl Session {
             is_final: packet.is_final,
         };
         let conditions = self.conditions();
-        if self.timing.received(remote, conditions) {
+        if self.timing.received(now, remote, conditions) {
             self.send(now);
         }
         self.last_received = self.last_received.max(Some(now));

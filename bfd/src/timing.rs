@@ -2,8 +2,8 @@
 
 use core::num::NonZeroU8;
 
-use crate::Duration;
-use crate::limits::{JITTER_PERCENT_MAX, JITTER_PERCENT_MIN_SINGLE, JITTER_STEPS};
+use crate::limits::{JITTER_PERCENT_MAX, JITTER_PERCENT_MIN_SINGLE, JITTER_STEPS, ROUND_TRIP_MAX};
+use crate::{Duration, Instant};
 
 /// The two intervals of the local system, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +22,10 @@ enum Poll {
         /// Whether one with the P bit was sent. A Final before it belongs to no poll.
         sent: bool,
     },
-    /// It has ended. The next one starts after a packet without the F bit, so that a late Final
-    /// is not taken for its end (RFC 5880 §6.8.3).
-    Ended,
+    /// It has ended. Every packet with the P bit was answered, so that the next one could take a late
+    /// Final for its own. The next one starts with a packet without the F bit after this instant, when no
+    /// Final can be on its way any more (RFC 5880 §6.8.3, the second and third choice).
+    Ended { until: Instant },
 }
 
 /// The intervals of both systems, and which of the local ones are in effect.
@@ -37,6 +38,8 @@ pub(crate) struct Timing {
     /// The intervals that the local timers use.
     effective: Intervals,
     poll: Poll,
+    /// When the first and the last packet with the P bit were sent since the Poll Sequence was idle.
+    polls_sent: Option<(Instant, Instant)>,
     /// bfd.RemoteMinRxInterval.
     remote_min_rx_us: u32,
     /// The last received Desired Min TX Interval.
@@ -61,6 +64,7 @@ impl Timing {
             advertised: intervals,
             effective: intervals,
             poll: Poll::Idle,
+            polls_sent: None,
             remote_min_rx_us: 1, // RFC 5880 §6.8.1
             remote_min_tx_us: 0,
             remote_multiplier: 0,
@@ -78,8 +82,10 @@ impl Timing {
     }
 
     /// Records that a packet with the P bit was sent.
-    pub(crate) fn poll_sent(&mut self) {
+    pub(crate) fn poll_sent(&mut self, now: Instant) {
         self.poll = Poll::Active { sent: true };
+        let (first, _) = self.polls_sent.unwrap_or((now, now));
+        self.polls_sent = Some((first, now));
     }
 
     /// Starts a Poll Sequence without a change of intervals, unless one is active.
@@ -122,18 +128,28 @@ impl Timing {
 
     /// Stores the intervals of a received packet, and ends a Poll Sequence that it answers. Returns
     /// whether the contents of packets change now.
-    pub(crate) fn received(&mut self, remote: Remote, conditions: Conditions) -> bool {
+    pub(crate) fn received(
+        &mut self,
+        now: Instant,
+        remote: Remote,
+        conditions: Conditions,
+    ) -> bool {
         self.remote_min_rx_us = remote.required_min_rx_us;
         self.remote_min_tx_us = remote.desired_min_tx_us;
         self.remote_multiplier = remote.multiplier.get();
         match (self.poll, remote.is_final) {
             (Poll::Active { sent: true }, true) => {
-                self.poll = Poll::Ended;
+                // The Final answers the first packet with the P bit or a later one, so that this is at
+                // least the time of a round trip.
+                let (first, last) = self.polls_sent.unwrap_or((now, now));
+                let until = last + (now - first).min(ROUND_TRIP_MAX);
+                self.poll = Poll::Ended { until };
                 self.effective = self.advertised;
                 false
             }
-            (Poll::Ended, false) => {
+            (Poll::Ended { until }, false) if now >= until => {
                 self.poll = Poll::Idle;
+                self.polls_sent = None;
                 self.advance(conditions)
             }
             _ => false,
@@ -143,6 +159,7 @@ impl Timing {
     /// Forgets the remote system (RFC 5880 §6.8.18).
     pub(crate) const fn forget(&mut self) {
         self.poll = Poll::Idle;
+        self.polls_sent = None;
         self.remote_min_rx_us = 1;
         self.remote_min_tx_us = 0;
         self.remote_multiplier = 0;

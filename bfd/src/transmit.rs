@@ -16,7 +16,7 @@ impl Session {
     pub fn transmit(&mut self, now: Instant, random: &mut impl Random) -> Option<Encoded> {
         if self.answer_at.is_some_and(|at| at <= now) {
             self.answer_at = None;
-            return Some(self.packet(true));
+            return Some(self.packet(now, true));
         }
         if self.next_regular()? > now {
             return None;
@@ -24,7 +24,7 @@ impl Session {
         self.send_at = None;
         self.last_sent = Some(now);
         self.jitter = random.next_u64();
-        Some(self.packet(false))
+        Some(self.packet(now, false))
     }
 
     /// Returns when the next packet is due, if any.
@@ -53,10 +53,10 @@ impl Session {
     }
 
     /// Makes a packet. One with the F bit never has the P bit (RFC 5880 §6.5).
-    fn packet(&mut self, is_final: bool) -> Encoded {
+    fn packet(&mut self, now: Instant, is_final: bool) -> Encoded {
         let poll = !is_final && self.timing.is_polling();
         if poll {
-            self.timing.poll_sent();
+            self.timing.poll_sent(now);
         }
         self.stats.sent += 1;
         let intervals = self.timing.advertised();

@@ -1,5 +1,7 @@
 use super::*;
 
+const NOW: Instant = Instant::ZERO;
+
 const UP: Conditions = Conditions {
     is_up: true,
     has_remote: true,
@@ -32,7 +34,7 @@ fn micros(micros: u64) -> Duration {
 /// Timing with 100 ms both ways and a remote system.
 fn timing() -> Timing {
     let mut timing = Timing::new(intervals(100_000, 100_000));
-    timing.received(remote(false), UP);
+    timing.received(NOW, remote(false), UP);
     timing
 }
 
@@ -43,12 +45,12 @@ fn longer_transmit_interval_waits_for_the_final() {
     assert!(timing.want(intervals(400_000, 100_000), UP));
     assert_eq!(timing.advertised().desired_min_tx_us, 400_000);
     assert_eq!(timing.transmit_interval(), Some(micros(100_000)));
-    timing.received(remote(true), UP);
+    timing.received(NOW, remote(true), UP);
     assert!(timing.is_polling(), "no P bit was sent before this Final");
-    timing.poll_sent();
-    timing.received(remote(false), UP);
+    timing.poll_sent(NOW);
+    timing.received(NOW, remote(false), UP);
     assert_eq!(timing.transmit_interval(), Some(micros(100_000)));
-    timing.received(remote(true), UP);
+    timing.received(NOW, remote(true), UP);
     assert!(!timing.is_polling());
     assert_eq!(timing.transmit_interval(), Some(micros(400_000)));
 }
@@ -67,8 +69,8 @@ fn shorter_detection_time_waits_for_the_final() {
     assert_eq!(timing.detection_time(), micros(300_000));
     timing.want(intervals(100_000, 60_000), UP);
     assert_eq!(timing.detection_time(), micros(300_000));
-    timing.poll_sent();
-    timing.received(remote(true), UP);
+    timing.poll_sent(NOW);
+    timing.received(NOW, remote(true), UP);
     assert_eq!(timing.detection_time(), micros(180_000));
     assert_eq!(timing.advertised().required_min_rx_us, 60_000);
 }
@@ -84,15 +86,37 @@ fn longer_detection_time_is_applied_at_once() {
 fn second_change_waits_for_a_packet_after_the_final() {
     let mut timing = timing();
     timing.want(intervals(400_000, 100_000), UP);
-    timing.poll_sent();
+    timing.poll_sent(NOW);
     assert!(!timing.want(intervals(500_000, 100_000), UP));
     assert_eq!(timing.advertised().desired_min_tx_us, 400_000);
-    assert!(!timing.received(remote(true), UP));
+    assert!(!timing.received(NOW, remote(true), UP));
     assert!(!timing.is_polling());
-    assert!(timing.received(remote(false), UP));
+    assert!(timing.received(NOW, remote(false), UP));
     assert!(timing.is_polling());
     assert_eq!(timing.advertised().desired_min_tx_us, 500_000);
     assert_eq!(timing.transmit_interval(), Some(micros(400_000)));
+}
+
+#[test]
+fn second_change_waits_until_no_final_is_on_its_way() {
+    let at = |millis| Instant::ZERO + Duration::from_millis(millis);
+    let mut timing = timing();
+    timing.want(intervals(400_000, 100_000), UP);
+    // Three packets with the P bit are sent before the first Final; a round trip takes 200 ms.
+    for millis in [0, 90, 180] {
+        timing.poll_sent(at(millis));
+    }
+    timing.received(at(200), remote(true), UP);
+    timing.want(intervals(500_000, 100_000), UP);
+    for millis in [210, 290, 300, 379] {
+        let is_final = millis == 290;
+        assert!(!timing.received(at(millis), remote(is_final), UP));
+        assert_eq!(timing.advertised().desired_min_tx_us, 400_000);
+    }
+    assert!(!timing.received(at(380), remote(true), UP));
+    assert!(timing.received(at(381), remote(false), UP));
+    assert!(timing.is_polling());
+    assert_eq!(timing.advertised().desired_min_tx_us, 500_000);
 }
 
 #[test]
@@ -128,7 +152,7 @@ fn remote_system_can_stop_periodic_packets() {
         required_min_rx_us: 0,
         ..remote(false)
     };
-    timing.received(silent, UP);
+    timing.received(NOW, silent, UP);
     assert_eq!(timing.transmit_interval(), None);
 }
 

@@ -90,8 +90,10 @@ pub(crate) struct Model {
     old_required: Option<u64>,
     pub(crate) poll: bool,
     poll_was_sent: bool,
-    /// A poll has ended, and no packet without the F bit was received since.
-    ambiguous: bool,
+    /// A poll has ended, and no packet without the F bit was received after this time.
+    ambiguous: Option<u64>,
+    /// When polls were sent since no poll was active or ambiguous.
+    polls: Vec<u64>,
     /// The contents of packets have changed, so that one is due.
     pub(crate) urgent: bool,
     /// A packet with the F bit is due.
@@ -121,7 +123,8 @@ impl Model {
             old_required: None,
             poll: false,
             poll_was_sent: false,
-            ambiguous: false,
+            ambiguous: None,
+            polls: Vec::new(),
             urgent: true,
             answer: false,
             last_received: None,
@@ -160,7 +163,7 @@ impl Model {
         if (desired, required) == (self.desired_min_tx, self.required_min_rx) {
             return;
         }
-        if up && (self.poll || self.ambiguous) {
+        if up && (self.poll || self.ambiguous.is_some()) {
             return;
         }
         if up && desired > self.desired_min_tx {
@@ -173,7 +176,7 @@ impl Model {
         self.required_min_rx = required;
         self.poll = self.remote_discr != 0;
         self.poll_was_sent = false;
-        self.ambiguous = false;
+        self.ambiguous = None;
         self.urgent = true;
     }
 
@@ -203,11 +206,15 @@ impl Model {
         self.remote_mult = packet.detect_mult.into();
         if self.poll && self.poll_was_sent && packet.fin {
             self.poll = false;
-            self.ambiguous = true;
+            // A round trip has taken at most the time since the first poll, and an answer to the
+            // last poll may take as long, but at most two seconds.
+            let (first, last) = (self.polls[0], self.polls[self.polls.len() - 1]);
+            self.ambiguous = Some(last + (now - first).min(2 * SECOND));
             self.old_desired = None;
             self.old_required = None;
-        } else if self.ambiguous && !packet.fin {
-            self.ambiguous = false;
+        } else if self.ambiguous.is_some_and(|until| now >= until) && !packet.fin {
+            self.ambiguous = None;
+            self.polls.clear();
             self.choose_intervals();
         }
         self.last_received = Some(now);
@@ -251,7 +258,8 @@ impl Model {
         self.remote_mult = 0;
         self.remote_desired = 0;
         self.poll = false;
-        self.ambiguous = false;
+        self.ambiguous = None;
+        self.polls.clear();
         if self.session_state == INIT || self.session_state == UP {
             self.enter(DOWN, Some(1));
         }
@@ -261,6 +269,7 @@ impl Model {
     pub(crate) fn packet(&mut self, now: u64, fin: bool) -> Wire {
         let poll = self.poll && !fin;
         self.poll_was_sent |= poll;
+        self.polls.extend(poll.then_some(now));
         if fin {
             self.answer = false;
         } else {
