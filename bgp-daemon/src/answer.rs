@@ -68,7 +68,8 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             | Command::Rules {}
             | Command::Events(_)
             | Command::Log {}
-            | Command::SetLog(_)) => {
+            | Command::SetLog(_)
+            | Command::Readiness {}) => {
                 let own = self.drivers.answer(other);
                 own.unwrap_or_else(|| Reply::not_here(P::NAME, other))
             }

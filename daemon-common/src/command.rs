@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Number;
 
 use crate::report::{
-    Cleared, Endpoints, EventPage, Fib, Limits, LogState, Malformed, Neighbors, Refreshed,
-    Reloaded, Routes, Rules, Settings, Status,
+    Cleared, Endpoints, EventPage, Fib, Limits, LogState, Malformed, Neighbors, Readiness,
+    Refreshed, Reloaded, Routes, Rules, Settings, Status,
 };
 
 /// One request: a line of JSON, `{"command":"routes","prefix":"10.65.0.0/26"}`.
@@ -80,6 +80,8 @@ pub enum Command {
     },
     /// Reads the configuration file again and applies it, as SIGHUP does.
     Reload {},
+    /// The conditions that a daemon of a host lacks for being ready.
+    Readiness {},
 }
 
 /// The requested events.
@@ -160,6 +162,7 @@ impl Command {
             Self::Refresh { .. } => "refresh",
             Self::Clear { .. } => "clear",
             Self::Reload {} => "reload",
+            Self::Readiness {} => "readiness",
         }
     }
 }
@@ -196,6 +199,8 @@ pub enum Reply {
     Clear(Cleared),
     /// Answers [`Command::Reload`].
     Reload(Reloaded),
+    /// Answers [`Command::Readiness`].
+    Readiness(Readiness),
     /// The daemon cannot answer.
     Error {
         /// The reason, and the remedy.

@@ -27,6 +27,7 @@ use std::os::unix::net::{UnixListener as BlockingListener, UnixStream as Blockin
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use nix::sched::{CloneFlags, unshare};
@@ -39,6 +40,7 @@ use tokio_util::codec::{Framed, LinesCodec, LinesCodecError};
 
 use crate::bird::{self, View};
 use crate::events::{Event, Text, emit};
+use crate::health::{self, HealthServer, Liveness, Pulse};
 use crate::limits::{CONNECTIONS_MAX, IDLE, REQUEST_OCTETS_MAX, REQUESTS_QUEUED_MAX, WRITE};
 pub use crate::request::Request;
 use crate::request::ask;
@@ -67,8 +69,10 @@ enum Listener {
     Ours(UnixListener),
     /// BIRD's language.
     Bird(UnixListener, View),
-    /// HTTP.
+    /// HTTP of scrapers.
     Metrics(TcpListener),
+    /// HTTP of probes.
+    Health(TcpListener, Liveness),
 }
 
 /// One client of a socket.
@@ -77,6 +81,7 @@ enum Client {
     Ours(UnixStream),
     Bird(UnixStream, View),
     Metrics(TcpStream),
+    Health(TcpStream, Liveness),
 }
 
 impl Listener {
@@ -85,6 +90,9 @@ impl Listener {
             Self::Ours(listener) => Client::Ours(listener.accept().await?.0),
             Self::Bird(listener, view) => Client::Bird(listener.accept().await?.0, *view),
             Self::Metrics(listener) => Client::Metrics(listener.accept().await?.0),
+            Self::Health(listener, liveness) => {
+                Client::Health(listener.accept().await?.0, liveness.clone())
+            }
         })
     }
 }
@@ -95,6 +103,7 @@ impl Client {
             Self::Ours(stream) => serve(stream, requests).await,
             Self::Bird(stream, view) => bird::serve(stream, requests, view).await,
             Self::Metrics(stream) => metrics::serve(stream, requests).await,
+            Self::Health(stream, liveness) => health::serve(stream, requests, liveness).await,
         }
     }
 }
@@ -135,15 +144,39 @@ impl Control {
     /// The address cannot be listened on.
     pub fn bind_metrics(&mut self, address: SocketAddr) -> Result<SocketAddr, BindError> {
         let bind = || {
-            let listener = std::net::TcpListener::bind(address)?;
-            listener.set_nonblocking(true)?;
-            let bound = listener.local_addr()?;
+            let (listener, bound) = bind_tcp(address)?;
             Ok((TcpListener::from_std(listener)?, bound))
         };
         let (listener, bound) = bind().map_err(|cause| BindError::Metrics(address, cause))?;
         emit(Event::ListenerMetrics { local: bound });
         self.admit(Listener::Metrics(listener), None);
         Ok(bound)
+    }
+
+    /// Listens for probes on a TCP address, on a thread of its own; see [`health`]. The loop is alive
+    /// while its turns are not further apart than `within`; `None`: any time. Returns also the address,
+    /// with the port that the kernel has assigned if it was 0.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be listened on.
+    pub fn health(
+        &self,
+        address: SocketAddr,
+        pulse: Pulse,
+        within: Option<Duration>,
+    ) -> Result<(HealthServer, SocketAddr), BindError> {
+        let requests = self.sender.clone();
+        let start = || {
+            let (listener, bound) = bind_tcp(address)?;
+            let server = HealthServer::start(listener, pulse, within, |listener, liveness| {
+                accept(Listener::Health(listener, liveness), requests)
+            })?;
+            Ok((server, bound))
+        };
+        let (server, bound) = start().map_err(|cause| BindError::Health(address, cause))?;
+        emit(Event::ListenerHealth { local: bound });
+        Ok((server, bound))
     }
 
     fn open(
@@ -205,6 +238,9 @@ pub enum BindError {
     /// The address for scrapers cannot be had.
     #[error("metrics: cannot listen on {0}: {1}; set another `metrics.listen`")]
     Metrics(SocketAddr, io::Error),
+    /// The address for probes cannot be had.
+    #[error("health: cannot listen on {0}: {1}; set another `healthPort` or `healthHost`")]
+    Health(SocketAddr, io::Error),
 }
 
 impl BindError {
@@ -216,6 +252,13 @@ impl BindError {
             _ => Self::Io(path, cause),
         }
     }
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<(std::net::TcpListener, SocketAddr)> {
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    let bound = listener.local_addr()?;
+    Ok((listener, bound))
 }
 
 fn bind_listener(path: &Path) -> io::Result<UnixListener> {

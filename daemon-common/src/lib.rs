@@ -7,6 +7,7 @@
 //!   request and one JSON reply per line.
 //! * [`bird`]: the same queries in the protocol of BIRD's control socket.
 //! * [`metrics`]: the same reports as OpenMetrics text over HTTP.
+//! * [`health`]: liveness and readiness over HTTP.
 //! * [`cgroup`]: the memory limit of the process.
 //! * [`report`]: the content of the replies, shared by the daemons and the command line.
 //! * [`events`]: typed events: the source of the log, the history and the metrics.
@@ -26,6 +27,8 @@ pub mod config;
 pub mod control;
 pub mod daemon;
 pub mod events;
+pub mod health;
+mod http;
 mod level;
 pub mod limits;
 pub mod log;

@@ -51,6 +51,9 @@ pub const METRICS_READ: Duration = Duration::from_secs(5);
 /// Time after which a scraper that has not read its answer is closed.
 pub const METRICS_SCRAPE: Duration = Duration::from_secs(20);
 
+/// How long a probe of readiness waits for the daemon's loop.
+pub const READINESS_ANSWER: Duration = Duration::from_secs(5);
+
 /// Log lines that wait for the writer of standard error; further ones are lost and counted.
 pub const LOG_LINES_MAX: usize = 4096;
 

@@ -8,20 +8,14 @@ mod page;
 #[cfg(test)]
 mod tests;
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::{Request, Response, StatusCode};
 use serde::Deserialize;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
 
-use crate::limits::{METRICS_HEAD_OCTETS_MAX, METRICS_READ, METRICS_SCRAPE};
+use crate::http::{self, answer, refusal, reject_writes};
 use crate::report::Neighbors;
 use crate::request::{self, Request as Ask};
 use crate::{Command, Reply, events};
@@ -39,31 +33,17 @@ pub struct MetricsSection {
 
 /// Answers one scraper.
 pub(crate) async fn serve(stream: TcpStream, requests: mpsc::Sender<Ask>) {
-    let service = service_fn(|request| {
-        let requests = &requests;
-        async move { Ok::<_, Infallible>(respond(&request, requests).await) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(METRICS_READ)
-        .max_buf_size(METRICS_HEAD_OCTETS_MAX)
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service);
-    // A scraper that disconnects, or does not use HTTP, does not affect the daemon.
-    if !matches!(timeout(METRICS_SCRAPE, connection).await, Ok(Ok(()))) {
-        tracing::debug!("a scrape came to nothing");
-    }
+    let requests = &requests;
+    let answer = |request| async move { respond(&request, requests).await };
+    http::serve(stream, answer).await;
 }
 
 async fn respond<B>(request: &Request<B>, requests: &mpsc::Sender<Ask>) -> Response<String> {
     if request.uri().path() != "/metrics" {
         return refusal(StatusCode::NOT_FOUND, "metrics are at /metrics\n");
     }
-    if request.method() != Method::GET && request.method() != Method::HEAD {
-        let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, "GET only\n");
-        let allowed = HeaderValue::from_static("GET, HEAD");
-        response.headers_mut().insert(ALLOW, allowed);
-        return response;
+    if let Some(rejection) = reject_writes(request) {
+        return rejection;
     }
     let status = match request::ask(requests, Command::Status {}).await {
         Reply::Status(status) => status,
@@ -79,16 +59,4 @@ async fn respond<B>(request: &Request<B>, requests: &mpsc::Sender<Ask>) -> Respo
         Ok(text) => answer(StatusCode::OK, OPEN_METRICS, text),
         Err(_) => refusal(StatusCode::INTERNAL_SERVER_ERROR, "unprintable\n"),
     }
-}
-
-fn refusal(code: StatusCode, why: &str) -> Response<String> {
-    answer(code, "text/plain; charset=utf-8", why.to_owned())
-}
-
-fn answer(code: StatusCode, kind: &'static str, text: String) -> Response<String> {
-    let mut response = Response::new(text);
-    *response.status_mut() = code;
-    let kind = HeaderValue::from_static(kind);
-    response.headers_mut().insert(CONTENT_TYPE, kind);
-    response
 }

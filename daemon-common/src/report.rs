@@ -8,6 +8,7 @@ mod figures;
 mod limits;
 mod log_state;
 mod privileges;
+mod readiness;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ pub use figures::{
 pub use limits::{Cleared, Limit, Limits, Malformed, MalformedMessage, Refreshed, Reloaded};
 pub use log_state::LogState;
 pub use privileges::{ParentFigures, PrivilegeFigures};
+pub use readiness::Readiness;
 pub use settings::{NeighborSettings, Settings};
 
 /// Identity and state of the daemon.

@@ -4,7 +4,6 @@ use std::fmt;
 use std::future::{Future, pending};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use calico_store::{Change, EtcdStore, Follower, Status, Store, Update, follow_ready};
 use daemon_common::control::{BindError, Control, Request};
@@ -23,10 +22,12 @@ use futures_util::FutureExt;
 use crate::agent::Agent;
 use crate::apply::{HostError, LinuxHost};
 use crate::bgp_files::BgpFiles;
+use crate::clock::{Clock, unix_s};
 use crate::config::Config;
 use crate::datastore_address::{DatastoreAddresses, Found};
 use crate::endpoint_files::EndpointFiles;
 use crate::events::{self, Events};
+use crate::health::Health;
 use crate::limits::{DATASTORE_MEMBERS_WAIT, EVENTS_PER_TURN, UPDATE_OCTETS_PER_STEP, UPDATES_GAP};
 use crate::report::{self, DAEMON, Process};
 use crate::rotation::{Input, Plan, Rotation};
@@ -121,6 +122,7 @@ pub struct Daemon {
     reporter: Reporter,
     events: Events,
     files: Option<EndpointFiles>,
+    health: Health,
     clock: Clock,
     rotation: Rotation,
 }
@@ -198,6 +200,7 @@ impl Daemon {
                 .endpoint_status_path_prefix
                 .as_deref()
                 .map(EndpointFiles::new),
+            health: Health::new(),
             clock,
             rotation: Rotation::default(),
             config,
@@ -217,6 +220,7 @@ impl Daemon {
             if self.waiting.len() == 0 {
                 self.turn(&mut errand);
             }
+            self.health.turned(&self.agent);
             let (agent, follower) = (&self.agent, &self.follower);
             let state = || report::summary(agent, follower.revision().map(|revision| revision.0));
             self.service_manager.turned(state);
@@ -275,6 +279,8 @@ impl Daemon {
         self.events.at_revision(self.revision());
         self.events.rules(now, &self.agent, transactions);
         self.events.look(now);
+        self.health
+            .follow(now, &self.agent.listening(), &self.control);
         // A snapshot is not reported: the datastore has newer data.
         if self.agent.is_active() && self.agent.is_store_in_sync() {
             self.publish_states(now);
@@ -345,6 +351,7 @@ impl Daemon {
             self.host.poll_timeout(),
             self.events.poll_timeout(),
             Some(self.bgp_files.poll_timeout()),
+            self.health.poll_timeout(),
             self.files.as_ref().and_then(EndpointFiles::poll_timeout),
         ];
         let deadline = deadlines.into_iter().flatten().min();
@@ -490,6 +497,7 @@ impl Daemon {
                     store: self.store_figures(),
                     store_troubles: self.store_troubles(),
                     bgp_file_problems: self.bgp_files.problems().collect(),
+                    health_notes: self.health.notes(),
                     files_problem: self
                         .files
                         .as_ref()
@@ -497,6 +505,7 @@ impl Daemon {
                 };
                 Reply::Status(report::status(&self.agent, &mut self.host, process))
             }
+            Command::Readiness {} => Reply::Readiness(self.health.readiness(&self.agent)),
             // Listed, so that the compiler asks where a new command belongs.
             other @ (Command::Neighbors {}
             | Command::Routes { .. }
@@ -567,34 +576,4 @@ async fn run_errand(errand: &mut Option<Errand>) -> Outcome {
         Some(errand) => errand.await,
         None => pending().await,
     }
-}
-
-/// Time since the daemon started.
-#[derive(Clone, Copy, Debug)]
-struct Clock(tokio::time::Instant);
-
-impl Clock {
-    fn start() -> Self {
-        Self(tokio::time::Instant::now())
-    }
-
-    fn now(self) -> Instant {
-        Instant(0) + self.0.elapsed()
-    }
-
-    async fn reach(self, at: Option<Instant>) {
-        // A time beyond the range of the clock counts as never.
-        let deadline = at.and_then(|at| self.0.checked_add(Duration::from_nanos(at.0)));
-        match deadline {
-            Some(deadline) if deadline <= tokio::time::Instant::now() => {}
-            Some(deadline) => tokio::time::sleep_until(deadline).await,
-            None => pending().await,
-        }
-    }
-}
-
-fn unix_s() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
 }

@@ -8,6 +8,7 @@
 //! * `status`: decides the reports into the datastore, and their times. Pure.
 //! * `endpoint_files`: status files for plugins of this host.
 //! * `bgp_files`: the ports of this host's BGP daemons.
+//! * `health`: whether Felix is alive and the host programmed.
 //! * `rotation`: the order in which the daemon serves its inputs. Pure.
 //! * [`config`] and [`daemon`]: the program around it.
 //!
@@ -18,12 +19,15 @@ pub mod agent;
 pub mod apply;
 mod bgp_files;
 pub mod calc;
+mod clock;
 pub mod config;
 pub mod daemon;
 mod datastore_address;
 mod endpoint_files;
 mod events;
+mod health;
 pub mod limits;
+mod listener;
 pub mod render;
 pub mod report;
 mod rotation;

@@ -102,6 +102,15 @@ pub const INTERFACE_REFRESH_MIN: Duration = Duration::from_secs(1);
 /// Addresses with their ports in one EndpointSlice, which has at most 1000 endpoints.
 pub const SLICE_MEMBERS_MAX: usize = 100_000;
 
+/// Default of the longest time between two turns of the main loop of a live Felix (as in Calico).
+pub const LIVENESS: Duration = Duration::from_secs(90);
+
+/// Shortest such time that can be set: an idle main loop turns each [`BGP_FILES_CHECK`].
+pub const LIVENESS_MIN: Duration = Duration::from_secs(10);
+
+/// Time after which it is tried again to listen on an address for probes.
+pub const LISTEN_RETRY: Duration = Duration::from_secs(1);
+
 /// Default interval of checking the settings of interfaces (as in Calico).
 pub const INTERFACE_REFRESH: Duration = Duration::from_secs(90);
 

@@ -172,6 +172,8 @@ pub struct Process {
     pub store_troubles: Vec<String>,
     /// Which files of BGP daemons cannot be read.
     pub bgp_file_problems: Vec<String>,
+    /// Notes about the socket for probes.
+    pub health_notes: Vec<String>,
     /// Why the status files for plugins are outdated.
     pub files_problem: Option<String>,
 }
@@ -208,6 +210,7 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
         )
     }));
     notes.extend(process.bgp_file_problems);
+    notes.extend(process.health_notes);
     if let Some(problem) = process.files_problem {
         notes.push(format!(
             "endpoint status files for CNI plugins cannot be written: {problem}"
@@ -275,7 +278,8 @@ pub fn summary(agent: &Agent, revision: Option<i64>) -> String {
     state
 }
 
-fn waiting(waiting: &Waiting) -> String {
+/// Describes a condition that is not met yet.
+pub(crate) fn waiting(waiting: &Waiting) -> String {
     match waiting {
         Waiting::Store => "a full read of the store".into(),
         Waiting::StoreReady(why) => format!("the store is not ready: {why}"),

@@ -66,6 +66,10 @@ const SETTINGS: Fields = settings! {
         "iptablesNATOutgoingInterfaceFilter"
         "failsafeInboundHostPorts"
         "failsafeOutboundHostPorts"
+        "healthEnabled"
+        "healthHost"
+        "healthPort"
+        "healthTimeoutOverrides"
     in_part
         "vxlanEnabled"
         "no VXLAN device is made. true only turns on the check that VXLAN packets to the host come \
@@ -144,10 +148,6 @@ const SETTINGS: Fields = settings! {
         "goGCThreshold"
         "goMaxProcs"
         "goMemoryLimitMB"
-        "healthEnabled"
-        "healthHost"
-        "healthPort"
-        "healthTimeoutOverrides"
         "interfaceExclude"
         "ipForwarding"
         "ipipEnabled"

@@ -58,9 +58,14 @@ fn one(what: &What, reply: &Reply) -> String {
         (_, Reply::Config(report)) => settings::print(report),
         (_, Reply::Log(state)) => log::state_text(state),
         // These replies belong to other commands.
-        (_, Reply::Events(_) | Reply::Refresh(_) | Reply::Clear(_) | Reply::Reload(_)) => {
-            String::new()
-        }
+        (
+            _,
+            Reply::Events(_)
+            | Reply::Refresh(_)
+            | Reply::Clear(_)
+            | Reply::Reload(_)
+            | Reply::Readiness(_),
+        ) => String::new(),
         (_, Reply::Error { message }) => format!("{message}\n"),
     }
 }

@@ -147,6 +147,13 @@ impl RouteSync {
         self.refused.get(&address).map(String::as_str)
     }
 
+    /// Returns the number of routes that the kernel permanently rejects, and the first one with its
+    /// reason.
+    pub(super) fn first_refused(&self) -> Option<(usize, IpAddr, &str)> {
+        let (address, why) = self.refused.first_key_value()?;
+        Some((self.refused.len(), *address, why))
+    }
+
     /// Returns whether a route that is wanted is in the kernel.
     pub(super) fn is_installed(&self, address: IpAddr) -> bool {
         let view = self.reconciler.lookup(&self.key(address));

@@ -11,7 +11,7 @@ use super::core::Agent;
 use super::links::is_up;
 use super::retry::Retry;
 use super::rules::Closings;
-use crate::calc::{Desired, EndpointId, Placement};
+use crate::calc::{Desired, EndpointId, Listening, Placement, Settings};
 use crate::render::Ruleset;
 
 /// The status of one endpoint.
@@ -204,6 +204,27 @@ impl Agent {
             waiting.push(Waiting::Routes);
         }
         waiting
+    }
+
+    /// Returns what the kernel refuses of the whole host or of routes, each in one line.
+    pub(crate) fn failures(&self) -> Vec<String> {
+        let filter = self.rules_problem();
+        let filter = filter.map(|reason| format!("the packet filter: {reason}"));
+        let host = self.router.problem();
+        let host = host.map(|reason| format!("the host to forward: {reason}"));
+        let route = self.routes.first_refused().map(|(count, address, why)| {
+            format!("routes that the kernel refuses: {count}, such as {address}: {why}")
+        });
+        [filter, host, route].into_iter().flatten().collect()
+    }
+
+    /// Returns the sockets of the settings in effect. Before any data of the datastore is applied, they
+    /// are those of this host itself.
+    pub(crate) fn listening(&self) -> Listening {
+        match self.trust.is_applied() {
+            true => self.desired().settings.listening.clone(),
+            false => Settings::new(&self.config.settings).listening,
+        }
     }
 
     /// Returns what prevents an endpoint from being up.

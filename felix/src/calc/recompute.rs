@@ -38,6 +38,8 @@ impl Calculator {
         if news.fabric || news.local || was_added || recomputed.settings {
             let sources = self.desired.settings.tunnel_sources.clone();
             self.desired.control = self.fabric.control(sources);
+            let listening = &self.desired.settings.listening;
+            listening.close(&mut self.desired.control);
             self.desired.rules.set_control(&self.desired.control);
             let services = self.fabric.service_ranges();
             self.desired.rules.set_service_ranges(&services);

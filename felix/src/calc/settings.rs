@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::failsafe::failsafe;
 use super::fields::{choice, field};
+use super::listening::{Listening, listening};
 use super::read::interface_prefixes;
 use super::types::is_interface_name;
 use crate::limits::{INTERFACE_REFRESH, INTERFACE_REFRESH_MIN, LOG_BURST, LOG_RATE_MAX};
@@ -67,6 +68,8 @@ pub struct Settings {
     pub interface_refresh: Option<Duration>,
     /// The ports of the host that no policy closes.
     pub failsafe: Failsafe,
+    /// The sockets for probes.
+    pub listening: Listening,
 }
 
 impl Settings {
@@ -103,6 +106,7 @@ impl Settings {
             denial: denial(spec).unwrap_or_default(),
             interface_refresh: Some(refresh).filter(|refresh| !refresh.is_zero()),
             failsafe: failsafe(spec).unwrap_or_default(),
+            listening: listening(spec).unwrap_or_default(),
         }
     }
 
@@ -150,6 +154,9 @@ pub(crate) fn fault(spec: &FelixConfigurationSpec) -> Option<(&'static str, Stri
         return Some(("spec.externalNodesList", reason));
     }
     if let Err((field, reason)) = log(spec) {
+        return Some((field, reason));
+    }
+    if let Err((field, reason)) = listening(spec) {
         return Some((field, reason));
     }
     if let Err(reason) = denial(spec) {

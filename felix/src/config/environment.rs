@@ -138,6 +138,13 @@ mod tests {
             ),
             ("FELIX_FAILSAFEOUTBOUNDHOSTPORTS", "none"),
             ("FELIX_HEALTHENABLED", "true"),
+            ("FELIX_HEALTHHOST", "192.0.2.1"),
+            ("FELIX_HEALTHPORT", "9098"),
+            (
+                "FELIX_HEALTHTIMEOUTOVERRIDES",
+                "InternalDataplaneMainLoop=2m, CalculationGraph=30s",
+            ),
+            ("FELIX_BPFENABLED", "true"),
             ("PATH", "/bin"),
         ]);
         let wanted = settings(
@@ -157,6 +164,10 @@ mod tests {
                     {"protocol":"udp","net":"10.0.0.0/8","port":68},
                     {"protocol":"TCP","net":"fd00::/8","port":179}],
                 "failsafeOutboundHostPorts":[],
+                "healthEnabled":true,"healthHost":"192.0.2.1","healthPort":9098,
+                "healthTimeoutOverrides":[
+                    {"name":"InternalDataplaneMainLoop","timeout":"2m"},
+                    {"name":"CalculationGraph","timeout":"30s"}],
                 "externalNodesList":["192.0.2.0/24","2001:db8::1"]}"#,
         );
         assert_eq!(environment.problems, Vec::<String>::new());
@@ -164,7 +175,7 @@ mod tests {
         assert_eq!(environment.hostname.as_deref(), Some("n7"));
         assert_eq!(environment.route_refresh, Some(Duration::from_millis(500)));
         assert_eq!(environment.endpoint_status_path_prefix, Some("".into()));
-        assert_eq!(environment.ignored, ["FELIX_HEALTHENABLED"]);
+        assert_eq!(environment.ignored, ["FELIX_BPFENABLED"]);
     }
 
     #[test]
@@ -206,6 +217,13 @@ mod tests {
             ("FELIX_NATPORTRANGE", "9:8", "'9:8' is neither a port nor"),
             ("FELIX_OPENSTACKREGION", "a/b", "FELIX_OPENSTACKREGION: "),
             ("FELIX_LOGPREFIX", "a\"", "'a\"' has characters other"),
+            ("FELIX_HEALTHHOST", "node1", "'node1' is neither an address"),
+            ("FELIX_HEALTHPORT", "99099", "'99099' is not a port"),
+            (
+                "FELIX_HEALTHTIMEOUTOVERRIDES",
+                "a",
+                "'a' is not a name and a time",
+            ),
             ("FELIX_LOGACTIONRATELIMIT", "10/s", "'10/s' is not a rate"),
             ("FELIX_LOGACTIONRATELIMITBURST", "x", "not a whole number"),
             (

@@ -34,6 +34,8 @@ enum Form {
     /// Comma-separated ports with protocols and ranges: `22`, `tcp:22`, `udp:10.0.0.0/8:68`,
     /// `tcp:[fd00::/8]:22`.
     Ports,
+    /// Comma-separated times of named parts: `name=90s`.
+    Timeouts,
     /// One of these words, in any case.
     Word(&'static [&'static str]),
 }
@@ -42,7 +44,7 @@ const fn row(name: &'static str, field: &'static str, form: Form) -> Parameter {
     Parameter { name, field, form }
 }
 
-pub(super) const PARAMETERS: [Parameter; 29] = [
+pub(super) const PARAMETERS: [Parameter; 33] = [
     row(
         "AllowIPIPPacketsFromWorkloads",
         "allowIPIPPacketsFromWorkloads",
@@ -88,6 +90,14 @@ pub(super) const PARAMETERS: [Parameter; 29] = [
         "FloatingIPs",
         "floatingIPs",
         Form::Word(&["Enabled", "Disabled"]),
+    ),
+    row("HealthEnabled", "healthEnabled", Form::Bool),
+    row("HealthHost", "healthHost", Form::Text),
+    row("HealthPort", "healthPort", Form::Port),
+    row(
+        "HealthTimeoutOverrides",
+        "healthTimeoutOverrides",
+        Form::Timeouts,
     ),
     row("InterfacePrefix", "interfacePrefix", Form::Text),
     row(
@@ -160,6 +170,8 @@ impl Parameter {
             Form::List => Ok(text.split(',').map(str::trim).collect()),
             Form::Ports if none || text.is_empty() => Ok(Value::Array(Vec::new())),
             Form::Ports => text.split(',').map(|one| port(one.trim())).collect(),
+            Form::Timeouts if none || text.is_empty() => Ok(Value::Array(Vec::new())),
+            Form::Timeouts => text.split(',').map(timeout).collect(),
             Form::Seconds => seconds(text).map(|seconds| format!("{seconds}s").into()),
             Form::Word(words) => words
                 .iter()
@@ -196,6 +208,14 @@ fn boolean(text: &str) -> Result<bool, String> {
         "false" | "0" | "no" | "n" | "f" | "none" => Ok(false),
         _ => Err(format!("'{text}' is neither true nor false")),
     }
+}
+
+/// Parses the time of a named part.
+fn timeout(text: &str) -> Result<Value, String> {
+    let (name, timeout) = text
+        .split_once('=')
+        .ok_or_else(|| format!("'{text}' is not a name and a time such as a=90s"))?;
+    Ok(json!({"name": name.trim(), "timeout": timeout.trim()}))
 }
 
 /// Parses a number of seconds.

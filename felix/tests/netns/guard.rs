@@ -15,8 +15,8 @@ use daemon_common::{Command, Reply};
 use serde_json::json;
 
 /// How long the test waits for a connection that must not be established.
-const NEVER: Duration = Duration::from_millis(300);
-const DROPPED: &str = "control port of the fabric";
+pub(crate) const NEVER: Duration = Duration::from_millis(300);
+pub(crate) const DROPPED: &str = "control port of the fabric";
 
 /// Creates the far end of the host's uplink: node `n2` (10.0.0.2, fd00::2), and a router that is
 /// not a node (10.0.0.1, fd00::1). Each has a route back to the workloads.
@@ -341,7 +341,7 @@ fn members_of_etcd_that_no_file_names_are_closed() {
 }
 
 /// Returns the notes of the status.
-fn notes(host: &Host) -> String {
+pub(crate) fn notes(host: &Host) -> String {
     match host.ask(&Command::Status {}) {
         Reply::Status(status) => status.notes.join("\n"),
         other => panic!("{other:?}"),

@@ -11,6 +11,7 @@ mod denial;
 mod encapsulation;
 mod gateway;
 mod guard;
+mod health;
 mod host_traffic;
 mod hosts;
 mod icmp_errors;

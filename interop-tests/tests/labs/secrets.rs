@@ -85,6 +85,7 @@ impl<'a> Watched<'a> {
             Command::Config {},
             Command::Neighbors {},
             Command::Endpoints {},
+            Command::Readiness {},
             Command::Rules {},
             Command::Limits {},
             Command::Log {},

@@ -182,6 +182,10 @@ macro_rules! session_events {
         ListenerMetrics "listener.metrics_ready" INFO "listening for scrapers of metrics" {
             local: SocketAddr,
         }
+        #[doc = "The daemon answers probes of liveness and readiness on an address."]
+        ListenerHealth "listener.health_ready" INFO "listening for probes of health" {
+            local: SocketAddr,
+        }
         #[doc = "A socket for operators or scrapers cannot accept connections; the daemon tries again."]
         ListenerControlFailed "listener.control_failed" WARN "cannot accept operators' connections for now" {
             reason: Text,

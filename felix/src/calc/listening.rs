@@ -1,0 +1,179 @@
+//! The sockets of Felix for probes, as FelixConfiguration has them.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use calico_model::{FelixConfigurationSpec, GoDuration};
+use serde::Deserialize;
+
+use super::fields::field;
+use crate::limits::{LIVENESS, LIVENESS_MIN};
+use crate::render::Control;
+
+/// The built-in port for probes (as in Calico).
+const HEALTH_PORT: u16 = 9099;
+
+/// The part of `healthTimeoutOverrides` that Felix has: its main loop. The name is Calico's.
+pub(crate) const MAIN_LOOP: &str = "InternalDataplaneMainLoop";
+
+/// The sockets for probes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listening {
+    /// The address for probes of health, if they are enabled.
+    pub health: Option<SocketAddr>,
+    /// The longest time between two turns of the main loop of a live Felix; `None`: any time.
+    pub live_within: Option<Duration>,
+    /// Names in `healthTimeoutOverrides` of parts that Felix does not have.
+    pub unknown_parts: Vec<String>,
+}
+
+impl Default for Listening {
+    fn default() -> Self {
+        Self {
+            health: None,
+            live_within: Some(LIVENESS),
+            unknown_parts: Vec::new(),
+        }
+    }
+}
+
+impl Listening {
+    /// Closes the ports to workloads that other hosts can reach. The guard drops all packets of
+    /// workloads to loopback addresses.
+    pub(crate) fn close(&self, control: &mut Control) {
+        let sockets = self.health.iter();
+        let reachable = sockets.filter(|at| !at.ip().is_loopback());
+        control.node_ports.extend(reachable.map(SocketAddr::port));
+    }
+}
+
+/// An entry of `healthTimeoutOverrides`.
+#[derive(Debug, Deserialize)]
+struct TimeoutOverride {
+    name: String,
+    timeout: GoDuration,
+}
+
+/// Returns the sockets of a spec; or the field that is invalid, and why.
+pub(super) fn listening(
+    spec: &FelixConfigurationSpec,
+) -> Result<Listening, (&'static str, String)> {
+    let at = "spec.healthEnabled";
+    let enabled: Option<bool> = field(spec, "healthEnabled").map_err(|reason| (at, reason))?;
+    let host = host(spec, "healthHost").map_err(|reason| ("spec.healthHost", reason))?;
+    let port = port(spec, "healthPort").map_err(|reason| ("spec.healthPort", reason))?;
+    let address = SocketAddr::new(host, port.unwrap_or(HEALTH_PORT));
+    let mut listening = Listening {
+        health: enabled.unwrap_or_default().then_some(address),
+        ..Listening::default()
+    };
+    let at = "spec.healthTimeoutOverrides";
+    let overrides: Option<Vec<TimeoutOverride>> =
+        field(spec, "healthTimeoutOverrides").map_err(|reason| (at, reason))?;
+    for TimeoutOverride { name, timeout } in overrides.into_iter().flatten() {
+        if name != MAIN_LOOP {
+            listening.unknown_parts.push(name);
+            continue;
+        }
+        if !timeout.0.is_zero() && timeout.0 < LIVENESS_MIN {
+            let least = LIVENESS_MIN.as_secs();
+            return Err((at, format!("{name}: less than {least} s; 0 means no limit")));
+        }
+        listening.live_within = Some(timeout.0).filter(|timeout| !timeout.is_zero());
+    }
+    Ok(listening)
+}
+
+/// Returns the address in a field: an address, or `localhost`, which is the default.
+fn host(spec: &FelixConfigurationSpec, name: &str) -> Result<IpAddr, String> {
+    let text: String = field(spec, name)?.unwrap_or_default();
+    match text.as_str() {
+        "" | "localhost" => Ok(Ipv4Addr::LOCALHOST.into()),
+        text => text
+            .parse()
+            .map_err(|_| format!("'{text}' is neither an address nor localhost")),
+    }
+}
+
+fn port(spec: &FelixConfigurationSpec, name: &str) -> Result<Option<u16>, String> {
+    match field(spec, name)? {
+        Some(0) => Err("0 is not a port".to_owned()),
+        port => Ok(port),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(spec: Value) -> Result<Listening, (&'static str, String)> {
+        listening(&serde_json::from_value(spec).unwrap())
+    }
+
+    #[test]
+    fn health_is_off_and_on_loopback_by_default() {
+        assert_eq!(read(json!({})), Ok(Listening::default()));
+        let on = read(json!({"healthEnabled": true})).unwrap();
+        assert_eq!(on.health, Some("127.0.0.1:9099".parse().unwrap()));
+        let own = json!({"healthEnabled": true, "healthHost": "fd00::1", "healthPort": 7});
+        assert_eq!(
+            read(own).unwrap().health,
+            Some("[fd00::1]:7".parse().unwrap())
+        );
+    }
+
+    #[test]
+    fn timeout_override_of_the_main_loop_is_its_limit() {
+        let of = |name: &str, timeout: &str| {
+            read(json!({"healthTimeoutOverrides": [{"name": name, "timeout": timeout}]}))
+        };
+        let limit = of(MAIN_LOOP, "5m").unwrap().live_within;
+        assert_eq!(limit, Some(Duration::from_secs(300)));
+        assert_eq!(of(MAIN_LOOP, "0s").unwrap().live_within, None);
+        let (field, reason) = of(MAIN_LOOP, "9s").unwrap_err();
+        assert_eq!(field, "spec.healthTimeoutOverrides");
+        assert!(reason.contains("less than 10 s"), "{reason}");
+        let other = of("CalculationGraph", "5m").unwrap();
+        assert_eq!(other.unknown_parts, ["CalculationGraph"]);
+        assert_eq!(other.live_within, Some(LIVENESS));
+    }
+
+    #[test]
+    fn invalid_sockets_are_rejected() {
+        for (spec, field, words) in [
+            (json!({"healthHost": "node1"}), "spec.healthHost", "'node1'"),
+            (
+                json!({"healthPort": 0}),
+                "spec.healthPort",
+                "0 is not a port",
+            ),
+            (json!({"healthPort": 70000}), "spec.healthPort", "number"),
+            (json!({"healthEnabled": "x"}), "spec.healthEnabled", "x"),
+            (
+                json!({"healthTimeoutOverrides": [{"name": "a", "timeout": 1}]}),
+                "spec.healthTimeoutOverrides",
+                "",
+            ),
+        ] {
+            let (at, reason) = read(spec.clone()).unwrap_err();
+            assert_eq!(at, field, "{spec}");
+            assert!(reason.contains(words), "{spec}: {reason}");
+        }
+    }
+
+    #[test]
+    fn only_ports_of_other_addresses_than_loopback_are_closed() {
+        let closed = |host: &str| {
+            let spec = json!({"healthEnabled": true, "healthHost": host});
+            let mut control = Control::default();
+            read(spec).unwrap().close(&mut control);
+            control.node_ports.into_iter().collect::<Vec<u16>>()
+        };
+        assert_eq!(closed("localhost"), Vec::<u16>::new());
+        assert_eq!(closed("::1"), Vec::<u16>::new());
+        assert_eq!(closed("0.0.0.0"), [9099]);
+        assert_eq!(closed("192.0.2.1"), [9099]);
+    }
+}

@@ -1,0 +1,78 @@
+//! Whether Felix is alive and its host programmed, for probes over HTTP.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use daemon_common::control::Control;
+use daemon_common::health::{HealthServer, Pulse};
+use daemon_common::report::Readiness;
+use fib_sync::Instant;
+
+use crate::agent::Agent;
+use crate::calc::{Listening, MAIN_LOOP};
+use crate::listener::Listener;
+use crate::report;
+
+/// The socket for probes, and the state that it reports.
+#[derive(Debug)]
+pub(crate) struct Health {
+    pulse: Pulse,
+    /// By address, and the longest time between two turns.
+    socket: Listener<(SocketAddr, Option<Duration>), HealthServer>,
+    unknown_parts: Vec<String>,
+    /// The kernel has once had all rules and routes of a datastore that was read in full.
+    is_programmed: bool,
+}
+
+impl Health {
+    pub(crate) fn new() -> Self {
+        Self {
+            pulse: Pulse::new(),
+            socket: Listener::new(),
+            unknown_parts: Vec::new(),
+            is_programmed: false,
+        }
+    }
+
+    /// Records a turn of the main loop.
+    pub(crate) fn turned(&mut self, agent: &Agent) {
+        self.pulse.beat();
+        self.is_programmed = self.is_programmed || agent.waiting_for().is_empty();
+    }
+
+    /// Listens where the settings in effect require it.
+    pub(crate) fn follow(&mut self, now: Instant, settings: &Listening, control: &Control) {
+        self.unknown_parts.clone_from(&settings.unknown_parts);
+        let wanted = settings.health.map(|at| (at, settings.live_within));
+        let pulse = &self.pulse;
+        self.socket.follow(now, wanted, |(address, within)| {
+            let started = control.health(address, pulse.clone(), within);
+            started.map(|(server, _)| server)
+        });
+    }
+
+    /// Returns when the next action is due without an event.
+    pub(crate) const fn poll_timeout(&self) -> Option<Instant> {
+        self.socket.poll_timeout()
+    }
+
+    /// Returns notes for the operator.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let parts = self.unknown_parts.iter().map(|name| {
+            format!("healthTimeoutOverrides: Felix has no part {name:?}, only {MAIN_LOOP}")
+        });
+        let problem = self.socket.problem().map(str::to_owned);
+        problem.into_iter().chain(parts).collect()
+    }
+
+    /// Returns the missing conditions of a programmed host. After it has once been programmed, only
+    /// failures count: a change on its way to the kernel is none, and neither is a datastore that is
+    /// away, because the last configuration stays in effect.
+    pub(crate) fn readiness(&self, agent: &Agent) -> Readiness {
+        let missing = match self.is_programmed {
+            true => agent.failures(),
+            false => agent.waiting_for().iter().map(report::waiting).collect(),
+        };
+        Readiness { missing }
+    }
+}
