@@ -54,6 +54,12 @@ pub struct Control {
     doors: Vec<Door>,
 }
 
+/// A socket for scrapers, which is closed when this is dropped.
+#[derive(Debug)]
+pub struct Scrapes {
+    _door: Door,
+}
+
 /// One socket, and the task that takes its clients.
 #[derive(Debug)]
 struct Door {
@@ -143,14 +149,25 @@ impl Control {
     ///
     /// The address cannot be listened on.
     pub fn bind_metrics(&mut self, address: SocketAddr) -> Result<SocketAddr, BindError> {
+        let (scrapes, bound) = self.scrapes(address)?;
+        self.doors.push(scrapes._door);
+        Ok(bound)
+    }
+
+    /// Listens in the same way, until the result is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`bind_metrics`](Self::bind_metrics).
+    pub fn scrapes(&self, address: SocketAddr) -> Result<(Scrapes, SocketAddr), BindError> {
         let bind = || {
             let (listener, bound) = bind_tcp(address)?;
             Ok((TcpListener::from_std(listener)?, bound))
         };
         let (listener, bound) = bind().map_err(|cause| BindError::Metrics(address, cause))?;
         emit(Event::ListenerMetrics { local: bound });
-        self.admit(Listener::Metrics(listener), None);
-        Ok(bound)
+        let door = self.door(Listener::Metrics(listener), None);
+        Ok((Scrapes { _door: door }, bound))
     }
 
     /// Listens for probes on a TCP address, on a thread of its own; see [`health`]. The loop is alive
@@ -185,15 +202,18 @@ impl Control {
         listener: impl FnOnce(UnixListener) -> Listener,
     ) -> Result<(), BindError> {
         match bind_listener(&path) {
-            Ok(bound) => self.admit(listener(bound), Some(path)),
+            Ok(bound) => {
+                let door = self.door(listener(bound), Some(path));
+                self.doors.push(door);
+            }
             Err(cause) => return Err(BindError::new(path, cause)),
         }
         Ok(())
     }
 
-    fn admit(&mut self, listener: Listener, path: Option<PathBuf>) {
+    fn door(&self, listener: Listener, path: Option<PathBuf>) -> Door {
         let acceptor = tokio::spawn(accept(listener, self.sender.clone()));
-        self.doors.push(Door { acceptor, path });
+        Door { acceptor, path }
     }
 
     /// Waits for the next request. Cancel-safe: no request is lost when the future is dropped.
@@ -236,7 +256,9 @@ pub enum BindError {
     #[error("control socket {0}: {1}")]
     Io(PathBuf, io::Error),
     /// The address for scrapers cannot be had.
-    #[error("metrics: cannot listen on {0}: {1}; set another `metrics.listen`")]
+    #[error(
+        "metrics: cannot listen on {0}: {1}; set another `metrics.listen`, or `prometheusMetricsPort`"
+    )]
     Metrics(SocketAddr, io::Error),
     /// The address for probes cannot be had.
     #[error("health: cannot listen on {0}: {1}; set another `healthPort` or `healthHost`")]

@@ -4,6 +4,7 @@
 //! neighbors from the daemon's loop, and the replies are converted to numbers here. Nothing is
 //! counted twice, and nothing can be changed. A connection is for one request.
 
+mod felix;
 mod page;
 #[cfg(test)]
 mod tests;

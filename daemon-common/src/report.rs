@@ -4,6 +4,7 @@
 //! Fields are only ever added, so that scripts keep working.
 
 mod events;
+mod felix;
 mod figures;
 mod limits;
 mod log_state;
@@ -18,6 +19,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub use events::{EventPage, EventRecord};
+pub use felix::FelixFigures;
 pub use figures::{
     EndpointFigures, KernelFigures, LogFigures, OriginFigures, StoreFigures, TableFigures,
 };
@@ -74,6 +76,8 @@ pub struct Status {
     pub kernel: Option<Box<KernelFigures>>,
     /// Endpoints and their packet filter, in felix.
     pub endpoints: Option<Box<EndpointFigures>>,
+    /// The values of Calico's metrics, in felix.
+    pub felix: Option<Box<FelixFigures>>,
 }
 
 /// A named fact of a [`Status`].

@@ -32,7 +32,7 @@ use crate::limits::{DATASTORE_MEMBERS_WAIT, EVENTS_PER_TURN, UPDATE_OCTETS_PER_S
 use crate::report::{self, DAEMON, Process};
 use crate::rotation::{Input, Plan, Rotation};
 use crate::status::{Outcome, Reporter};
-use crate::store;
+use crate::store::{self, StoreCounts};
 
 /// Why the daemon ends.
 #[derive(Debug, thiserror::Error)]
@@ -123,6 +123,7 @@ pub struct Daemon {
     events: Events,
     files: Option<EndpointFiles>,
     health: Health,
+    counts: StoreCounts,
     clock: Clock,
     rotation: Rotation,
 }
@@ -201,6 +202,7 @@ impl Daemon {
                 .as_deref()
                 .map(EndpointFiles::new),
             health: Health::new(),
+            counts: StoreCounts::new(),
             clock,
             rotation: Rotation::default(),
             config,
@@ -279,8 +281,10 @@ impl Daemon {
         self.events.at_revision(self.revision());
         self.events.rules(now, &self.agent, transactions);
         self.events.look(now);
+        let settings = self.agent.listening();
+        let is_scraped = self.config.metrics.is_some();
         self.health
-            .follow(now, &self.agent.listening(), &self.control);
+            .follow(now, &settings, is_scraped, &self.control);
         // A snapshot is not reported: the datastore has newer data.
         if self.agent.is_active() && self.agent.is_store_in_sync() {
             self.publish_states(now);
@@ -414,6 +418,7 @@ impl Daemon {
             && let Some(update) = self.waiting.next()
         {
             left = left.saturating_sub(store::octets(&update));
+            self.counts.update(&update);
             match update {
                 Update::Change(Change::Put(item)) => {
                     let key = String::from_utf8_lossy(&item.key);
@@ -430,6 +435,7 @@ impl Daemon {
     fn turn_to(&mut self, status: Status) {
         if std::mem::replace(&mut self.store_status, status) != status {
             events::datastore(status, self.revision());
+            self.counts.status(status);
         }
         match status {
             Status::Syncing => self.agent.store_unread(),
@@ -497,7 +503,8 @@ impl Daemon {
                     store: self.store_figures(),
                     store_troubles: self.store_troubles(),
                     bgp_file_problems: self.bgp_files.problems().collect(),
-                    health_notes: self.health.notes(),
+                    socket_notes: self.health.notes(),
+                    counts: self.counts,
                     files_problem: self
                         .files
                         .as_ref()

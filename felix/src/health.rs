@@ -1,9 +1,9 @@
-//! Whether Felix is alive and its host programmed, for probes over HTTP.
+//! Whether Felix is alive and its host programmed, for probes over HTTP; and the socket for scrapers.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use daemon_common::control::Control;
+use daemon_common::control::{Control, Scrapes};
 use daemon_common::health::{HealthServer, Pulse};
 use daemon_common::report::Readiness;
 use fib_sync::Instant;
@@ -13,12 +13,13 @@ use crate::calc::{Listening, MAIN_LOOP};
 use crate::listener::Listener;
 use crate::report;
 
-/// The socket for probes, and the state that it reports.
+/// The sockets for probes and scrapers, and the state that probes get.
 #[derive(Debug)]
 pub(crate) struct Health {
     pulse: Pulse,
     /// By address, and the longest time between two turns.
     socket: Listener<(SocketAddr, Option<Duration>), HealthServer>,
+    scrapes: Listener<SocketAddr, Scrapes>,
     unknown_parts: Vec<String>,
     /// The kernel has once had all rules and routes of a datastore that was read in full.
     is_programmed: bool,
@@ -29,6 +30,7 @@ impl Health {
         Self {
             pulse: Pulse::new(),
             socket: Listener::new(),
+            scrapes: Listener::new(),
             unknown_parts: Vec::new(),
             is_programmed: false,
         }
@@ -40,8 +42,19 @@ impl Health {
         self.is_programmed = self.is_programmed || agent.waiting_for().is_empty();
     }
 
-    /// Listens where the settings in effect require it.
-    pub(crate) fn follow(&mut self, now: Instant, settings: &Listening, control: &Control) {
+    /// Listens where the settings in effect require it. The file's own address for scrapers has
+    /// precedence: with `is_scraped`, the settings have none.
+    pub(crate) fn follow(
+        &mut self,
+        now: Instant,
+        settings: &Listening,
+        is_scraped: bool,
+        control: &Control,
+    ) {
+        let metrics = settings.metrics.filter(|_| !is_scraped);
+        self.scrapes.follow(now, metrics, |address| {
+            control.scrapes(address).map(|(scrapes, _)| scrapes)
+        });
         self.unknown_parts.clone_from(&settings.unknown_parts);
         let wanted = settings.health.map(|at| (at, settings.live_within));
         let pulse = &self.pulse;
@@ -52,8 +65,9 @@ impl Health {
     }
 
     /// Returns when the next action is due without an event.
-    pub(crate) const fn poll_timeout(&self) -> Option<Instant> {
-        self.socket.poll_timeout()
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let all = [self.socket.poll_timeout(), self.scrapes.poll_timeout()];
+        all.into_iter().flatten().min()
     }
 
     /// Returns notes for the operator.
@@ -61,8 +75,9 @@ impl Health {
         let parts = self.unknown_parts.iter().map(|name| {
             format!("healthTimeoutOverrides: Felix has no part {name:?}, only {MAIN_LOOP}")
         });
-        let problem = self.socket.problem().map(str::to_owned);
-        problem.into_iter().chain(parts).collect()
+        let problems = [self.socket.problem(), self.scrapes.problem()];
+        let problems = problems.into_iter().flatten().map(str::to_owned);
+        problems.chain(parts).collect()
     }
 
     /// Returns the missing conditions of a programmed host. After it has once been programmed, only

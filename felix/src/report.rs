@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use calico_model::EndpointState;
 use daemon_common::report::{
-    Endpoint, EndpointFigures, Endpoints, Fact, Fib, FibHop, FibRoute, KernelFigures, Rule, Rules,
-    Status, StoreFigures, UnclaimedInterface,
+    Endpoint, EndpointFigures, Endpoints, Fact, FelixFigures, Fib, FibHop, FibRoute, KernelFigures,
+    Rule, Rules, Status, StoreFigures, UnclaimedInterface,
 };
 use fib_sync::{FibStatus, FibView, Hop, Instant, Route, RouteKey};
 use ipnet::IpNet;
@@ -15,6 +15,7 @@ use crate::apply::LinuxHost;
 use crate::calc::Problem;
 use crate::limits::PROBLEMS_SHOWN_MAX;
 use crate::render::{Control, TABLE, rule_text};
+use crate::store::StoreCounts;
 
 /// The program's name.
 pub const DAEMON: &str = "cambric-felix";
@@ -172,8 +173,10 @@ pub struct Process {
     pub store_troubles: Vec<String>,
     /// Which files of BGP daemons cannot be read.
     pub bgp_file_problems: Vec<String>,
-    /// Notes about the socket for probes.
-    pub health_notes: Vec<String>,
+    /// Notes about the sockets for probes and scrapers.
+    pub socket_notes: Vec<String>,
+    /// Events of the datastore.
+    pub counts: StoreCounts,
     /// Why the status files for plugins are outdated.
     pub files_problem: Option<String>,
 }
@@ -210,7 +213,7 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
         )
     }));
     notes.extend(process.bgp_file_problems);
-    notes.extend(process.health_notes);
+    notes.extend(process.socket_notes);
     if let Some(problem) = process.files_problem {
         notes.push(format!(
             "endpoint status files for CNI plugins cannot be written: {problem}"
@@ -236,10 +239,25 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
         config_error: process.config_error,
         facts,
         log: Some(log.into()),
+        felix: Some(Box::new(FelixFigures {
+            resync_state: resync_state(&process.store),
+            resyncs_started: process.counts.resyncs_started,
+            calc_graph_updates_processed: process.counts.updates_processed,
+            ..agent.figures()
+        })),
         store: Some(process.store.into()),
         kernel: Some(kernel(agent).into()),
         endpoints: Some(figures(agent, host).into()),
         ..Status::default()
+    }
+}
+
+/// Returns Calico's number of a state of the datastore.
+const fn resync_state(store: &StoreFigures) -> u64 {
+    match (store.in_sync, store.unready) {
+        (true, _) => 3,
+        (false, true) => 1,
+        (false, false) => 2,
     }
 }
 

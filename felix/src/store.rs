@@ -20,6 +20,35 @@ pub fn ranges() -> impl Iterator<Item = KeyRange> {
         .chain([FabricKey::REFLECTORS, SERVICES_PREFIX].map(KeyRange::prefix))
 }
 
+/// The number of events of the datastore since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreCounts {
+    /// Full reads that were begun.
+    pub resyncs_started: u64,
+    /// Changes that were processed.
+    pub updates_processed: u64,
+}
+
+impl StoreCounts {
+    /// Returns the counts at the start, which is the beginning of a full read.
+    pub(crate) const fn new() -> Self {
+        Self {
+            resyncs_started: 1,
+            updates_processed: 0,
+        }
+    }
+
+    /// Counts a processed update.
+    pub(crate) fn update(&mut self, update: &Update) {
+        self.updates_processed += u64::from(matches!(update, Update::Change(_)));
+    }
+
+    /// Counts a changed status.
+    pub(crate) fn status(&mut self, status: Status) {
+        self.resyncs_started += u64::from(status == Status::Syncing);
+    }
+}
+
 /// Runs one operation of the reporter.
 pub(crate) async fn run(store: Arc<dyn Store>, job: Job) -> Outcome {
     match timeout(STATUS_WRITE_TIMEOUT, attempt(&*store, job)).await {

@@ -1,6 +1,6 @@
 //! A strict parser of OpenMetrics 1.0 text, the format of metrics endpoints.
 //!
-//! It accepts only the subset of Cambric's programs: families of gauges, counters and infos,
+//! It accepts only the subset of Cambric's programs: families of gauges, counters, infos and unknown values,
 //! without units, timestamps, exemplars or created-samples. Everything else is a fault.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +31,8 @@ pub enum Type {
     Counter,
     /// The labels are the information.
     Info,
+    /// A value of another system, under its name.
+    Unknown,
 }
 
 /// A fault of a page.
@@ -279,6 +281,7 @@ impl Type {
             "gauge" => Some(Self::Gauge),
             "counter" => Some(Self::Counter),
             "info" => Some(Self::Info),
+            "unknown" => Some(Self::Unknown),
             _ => None,
         }
     }
@@ -286,7 +289,7 @@ impl Type {
     /// Returns the suffix of its samples' names.
     pub const fn suffix(self) -> &'static str {
         match self {
-            Self::Gauge => "",
+            Self::Gauge | Self::Unknown => "",
             Self::Counter => "_total",
             Self::Info => "_info",
         }

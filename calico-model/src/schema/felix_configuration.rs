@@ -70,6 +70,9 @@ const SETTINGS: Fields = settings! {
         "healthHost"
         "healthPort"
         "healthTimeoutOverrides"
+        "prometheusMetricsEnabled"
+        "prometheusMetricsHost"
+        "prometheusMetricsPort"
     in_part
         "vxlanEnabled"
         "no VXLAN device is made. true only turns on the check that VXLAN packets to the host come \
@@ -193,10 +196,7 @@ const SETTINGS: Fields = settings! {
         "prometheusMetricsCAFile"
         "prometheusMetricsCertFile"
         "prometheusMetricsClientAuth"
-        "prometheusMetricsEnabled"
-        "prometheusMetricsHost"
         "prometheusMetricsKeyFile"
-        "prometheusMetricsPort"
         "prometheusProcessMetricsEnabled"
         "prometheusWireGuardMetricsEnabled"
         "removeExternalRoutes"

@@ -3,13 +3,14 @@
 use std::fmt;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use super::felix::{self, Felix};
 use crate::report::{
     EndpointFigures, KernelFigures, LogFigures, Neighbor, NeighborFamily, NeighborRange, Neighbors,
     OriginFigures, Status, StoreFigures, TableFigures,
@@ -20,10 +21,11 @@ const PREFIX: &str = "cambric";
 
 /// The text of one scrape.
 pub(super) fn render(
-    status: Status,
+    mut status: Status,
     neighbors: Neighbors,
     events: Vec<(&'static str, u64)>,
 ) -> Result<String, fmt::Error> {
+    let felix = status.felix.take();
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(Reports {
         status,
@@ -31,7 +33,13 @@ pub(super) fn render(
         events,
     }));
     let mut text = String::new();
-    encode(&mut text, &registry)?;
+    encode_registry(&mut text, &registry)?;
+    if let Some(figures) = felix {
+        let mut of_felix = Registry::with_prefix(felix::PREFIX);
+        of_felix.register_collector(Box::new(Felix(figures)));
+        encode_registry(&mut text, &of_felix)?;
+    }
+    encode_eof(&mut text)?;
     Ok(text)
 }
 

@@ -10,8 +10,8 @@ use super::page::render;
 use crate::control::Control;
 use crate::limits::{CONNECTIONS_MAX, METRICS_READ};
 use crate::report::{
-    EndpointFigures, KernelFigures, LogFigures, Neighbor, NeighborFamily, NeighborRange, Neighbors,
-    OriginFigures, Status, StoreFigures,
+    EndpointFigures, FelixFigures, KernelFigures, LogFigures, Neighbor, NeighborFamily,
+    NeighborRange, Neighbors, OriginFigures, Status, StoreFigures,
 };
 use crate::{Command, Reply};
 
@@ -50,6 +50,13 @@ fn everything() -> (Status, Neighbors) {
         endpoints: Some(Box::new(EndpointFigures {
             down: 2,
             ..EndpointFigures::default()
+        })),
+        felix: Some(Box::new(FelixFigures {
+            active_local_endpoints: 2,
+            int_dataplane_failures: 5,
+            ipsets_calico: [3, 1],
+            resync_state: 3,
+            ..FelixFigures::default()
         })),
         ..Status::default()
     };
@@ -98,7 +105,8 @@ fn families(page: &Exposition) -> BTreeMap<String, Type> {
 fn a_page_is_open_metrics_text() {
     let page = Exposition::read(&page()).expect("a page");
     let mut families = page.families();
-    assert!(families.all(|(family, _)| family.starts_with("cambric_")));
+    let prefixes = ["cambric_", "felix_"];
+    assert!(families.all(|(family, _)| prefixes.iter().any(|one| family.starts_with(one))));
     let neighbor = "{neighbor=\"a \\\"b\\\"\\\\\\nc\"}";
     let series = format!("cambric_neighbor_messages_in_total{neighbor}");
     assert_eq!(page.value(&series), Some(u64::MAX));
@@ -124,6 +132,11 @@ fn page_has_the_values_of_the_reports() {
         "cambric_kernel_routes_wanted 5",
         "cambric_kernel_routes_installed 4",
         "cambric_endpoints{state=\"down\"} 2",
+        "felix_active_local_endpoints 2",
+        "felix_int_dataplane_failures 5",
+        "felix_ipsets_calico{ip_version=\"ipv4\"} 3",
+        "felix_ipsets_calico{ip_version=\"ipv6\"} 1",
+        "felix_resync_state 3",
         "cambric_range_neighbors{range=\"10.0.0.0/24\"} 3",
         "cambric_range_limit{range=\"10.0.0.0/24\"} 5",
         "cambric_range_handshakes_failed_total{range=\"10.0.0.0/24\",reason=\"wrong AS\"} 6",
@@ -187,6 +200,7 @@ fn metrics_page_omits_parts_that_a_daemon_lacks() {
     for absent in ["store", "kernel", "endpoints", "neighbor"] {
         assert!(!page.contains(&format!("cambric_{absent}")), "{page}");
     }
+    assert!(!page.contains("felix_"), "{page}");
 }
 
 /// Every name of a page is on the operators' page, with its type, and the other way round.
@@ -195,10 +209,11 @@ fn the_operators_page_names_them_all() {
     let page = Exposition::read(&page()).expect("a page");
     let documented = include_str!("../../../docs/operate/metrics.md");
     let rows = documented.lines().filter_map(|line| {
-        let mut cells = line.strip_prefix("| `cambric_")?.split(" | ");
+        let mut cells = line.strip_prefix("| `")?.split(" | ");
         let name = cells.next()?.trim_end_matches('`');
         let name = name.split('{').next()?;
-        Some((format!("cambric_{name}"), cells.next()?.to_owned()))
+        let is_metric = name.starts_with("cambric_") || name.starts_with("felix_");
+        is_metric.then_some((name.to_owned(), cells.next()?.to_owned()))
     });
     let samples = families(&page).into_iter().map(|(name, kind)| {
         let kind = format!("{kind:?}").to_lowercase();
@@ -206,6 +221,44 @@ fn the_operators_page_names_them_all() {
     });
     let (rows, samples): (BTreeSet<_>, BTreeSet<_>) = (rows.collect(), samples.collect());
     assert_eq!(rows, samples);
+}
+
+/// The metrics of Calico's Felix that Felix has under the same names, with the type of each. A name may
+/// only be added: dashboards and alerts have them.
+#[test]
+fn names_of_calico_are_listed() {
+    let page = Exposition::read(&page()).expect("a page");
+    let all = families(&page).into_iter();
+    let of_calico = all.filter(|(name, _)| name.starts_with("felix_"));
+    let listed = of_calico.collect::<Vec<_>>();
+    let gauges = [
+        "felix_active_local_endpoints",
+        "felix_active_local_policies",
+        "felix_active_local_selectors",
+        "felix_cluster_num_host_endpoints",
+        "felix_cluster_num_hosts",
+        "felix_cluster_num_policies",
+        "felix_cluster_num_profiles",
+        "felix_cluster_num_tiers",
+        "felix_cluster_num_workload_endpoints",
+        "felix_ipsets_calico",
+        "felix_nft_chains",
+        "felix_nft_rules",
+        "felix_nft_sets",
+        "felix_resync_state",
+        "felix_route_table_num_ifaces",
+    ];
+    // Counters of Calico, which have no suffix.
+    let counts = [
+        "felix_calc_graph_updates_processed",
+        "felix_int_dataplane_failures",
+        "felix_resyncs_started",
+    ];
+    let gauges = gauges.map(|name| (name.to_owned(), Type::Gauge));
+    let counts = counts.map(|name| (name.to_owned(), Type::Unknown));
+    let mut wanted = [&gauges[..], &counts].concat();
+    wanted.sort_by(|one, other| one.0.cmp(&other.0));
+    assert_eq!(listed, wanted);
 }
 
 fn events() -> Vec<(&'static str, u64)> {

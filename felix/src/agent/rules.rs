@@ -40,6 +40,8 @@ pub(super) struct RuleSync {
     /// Comparisons of the table.
     compared: Retry,
     foreign_edits: u64,
+    /// Transactions that the kernel rejected.
+    failures: u64,
     closings: Closings,
     inherited: Inherited,
     /// Interfaces with routes that wait for their rules.
@@ -103,6 +105,7 @@ impl RuleSync {
             hurry_not_before: now,
             compared: Retry::default(),
             foreign_edits: 0,
+            failures: 0,
             closings: Closings::default(),
             inherited: Inherited::Unlisted,
             waiting: BTreeSet::new(),
@@ -369,6 +372,7 @@ impl RuleSync {
     fn failed(&mut self, now: Instant, work: Work, reason: Failed) {
         if !matches!(work, Work::Find | Work::CheckInherited | Work::Check) {
             self.held = None;
+            self.failures += 1;
         }
         match work {
             // The table differs from the assumed one: it is replaced at once.
@@ -484,6 +488,11 @@ impl RuleSync {
     /// Returns the filter as the kernel has it; `None` if unknown, also while a command is pending.
     pub(super) fn held(&self) -> Option<&Ruleset> {
         self.held.as_ref().filter(|_| self.work.is_none())
+    }
+
+    /// Returns the number of transactions that the kernel rejected.
+    pub(super) const fn failures(&self) -> u64 {
+        self.failures
     }
 
     /// Returns the number of reverted changes by other programs.

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use calico_model::{EndpointState, EndpointStatus};
 use calico_store::Unready;
+use daemon_common::report::FelixFigures;
 use fib_sync::{FibSummary, FibView, Instant, Route, RouteKey};
 
 use super::core::Agent;
@@ -204,6 +205,23 @@ impl Agent {
             waiting.push(Waiting::Routes);
         }
         waiting
+    }
+
+    /// Returns the values of Calico's metrics that the agent has.
+    pub(crate) fn figures(&self) -> FelixFigures {
+        let mut figures = self.calculator.figures();
+        figures.int_dataplane_failures = self.rules.failures() + self.route_summary().refused;
+        if let Some(rules) = self.rules_assumed() {
+            figures.nft_chains = rules.chains.len() as u64;
+            figures.nft_rules = rules.rules() as u64;
+            figures.nft_sets = rules.sets.len() as u64;
+            let of = |prefix: &str| {
+                let names = rules.sets.keys();
+                names.filter(|name| name.starts_with(prefix)).count() as u64
+            };
+            figures.ipsets_calico = ["cali40", "cali60"].map(of);
+        }
+        figures
     }
 
     /// Returns what the kernel refuses of the whole host or of routes, each in one line.

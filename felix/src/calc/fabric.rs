@@ -42,6 +42,11 @@ impl Fabric {
         put(&mut self.nodes, key, addresses)
     }
 
+    /// Returns the number of nodes with an address.
+    pub(super) fn nodes_with_addresses(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// Records BGP settings of the cluster or of a node. Settings with another name belong to no
     /// BGP daemon.
     pub(super) fn settings(

@@ -1,4 +1,4 @@
-//! The sockets of Felix for probes, as FelixConfiguration has them.
+//! The sockets of Felix for probes and scrapers, as FelixConfiguration has them.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -13,10 +13,13 @@ use crate::render::Control;
 /// The built-in port for probes (as in Calico).
 const HEALTH_PORT: u16 = 9099;
 
+/// The built-in port for scrapers (as in Calico).
+const METRICS_PORT: u16 = 9091;
+
 /// The part of `healthTimeoutOverrides` that Felix has: its main loop. The name is Calico's.
 pub(crate) const MAIN_LOOP: &str = "InternalDataplaneMainLoop";
 
-/// The sockets for probes.
+/// The sockets for probes and scrapers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listening {
     /// The address for probes of health, if they are enabled.
@@ -25,6 +28,8 @@ pub struct Listening {
     pub live_within: Option<Duration>,
     /// Names in `healthTimeoutOverrides` of parts that Felix does not have.
     pub unknown_parts: Vec<String>,
+    /// The address for scrapers of metrics, if they are enabled.
+    pub metrics: Option<SocketAddr>,
 }
 
 impl Default for Listening {
@@ -33,6 +38,7 @@ impl Default for Listening {
             health: None,
             live_within: Some(LIVENESS),
             unknown_parts: Vec::new(),
+            metrics: None,
         }
     }
 }
@@ -41,7 +47,7 @@ impl Listening {
     /// Closes the ports to workloads that other hosts can reach. The guard drops all packets of
     /// workloads to loopback addresses.
     pub(crate) fn close(&self, control: &mut Control) {
-        let sockets = self.health.iter();
+        let sockets = self.health.iter().chain(&self.metrics);
         let reachable = sockets.filter(|at| !at.ip().is_loopback());
         control.node_ports.extend(reachable.map(SocketAddr::port));
     }
@@ -58,13 +64,15 @@ struct TimeoutOverride {
 pub(super) fn listening(
     spec: &FelixConfigurationSpec,
 ) -> Result<Listening, (&'static str, String)> {
-    let at = "spec.healthEnabled";
-    let enabled: Option<bool> = field(spec, "healthEnabled").map_err(|reason| (at, reason))?;
-    let host = host(spec, "healthHost").map_err(|reason| ("spec.healthHost", reason))?;
-    let port = port(spec, "healthPort").map_err(|reason| ("spec.healthPort", reason))?;
-    let address = SocketAddr::new(host, port.unwrap_or(HEALTH_PORT));
+    let of_health = ["spec.healthEnabled", "spec.healthHost", "spec.healthPort"];
+    let of_metrics = [
+        "spec.prometheusMetricsEnabled",
+        "spec.prometheusMetricsHost",
+        "spec.prometheusMetricsPort",
+    ];
     let mut listening = Listening {
-        health: enabled.unwrap_or_default().then_some(address),
+        health: socket(spec, of_health, HEALTH_PORT)?,
+        metrics: socket(spec, of_metrics, METRICS_PORT)?,
         ..Listening::default()
     };
     let at = "spec.healthTimeoutOverrides";
@@ -82,6 +90,22 @@ pub(super) fn listening(
         listening.live_within = Some(timeout.0).filter(|timeout| !timeout.is_zero());
     }
     Ok(listening)
+}
+
+/// Returns the address of three fields: whether there is a socket, its host and its port.
+fn socket(
+    spec: &FelixConfigurationSpec,
+    fields: [&'static str; 3],
+    built_in: u16,
+) -> Result<Option<SocketAddr>, (&'static str, String)> {
+    let [at_enabled, at_host, at_port] = fields;
+    let name = |at: &'static str| at.trim_start_matches("spec.");
+    let enabled: Option<bool> =
+        field(spec, name(at_enabled)).map_err(|reason| (at_enabled, reason))?;
+    let host = host(spec, name(at_host)).map_err(|reason| (at_host, reason))?;
+    let port = port(spec, name(at_port)).map_err(|reason| (at_port, reason))?;
+    let address = SocketAddr::new(host, port.unwrap_or(built_in));
+    Ok(enabled.unwrap_or_default().then_some(address))
 }
 
 /// Returns the address in a field: an address, or `localhost`, which is the default.
@@ -122,6 +146,20 @@ mod tests {
             read(own).unwrap().health,
             Some("[fd00::1]:7".parse().unwrap())
         );
+    }
+
+    #[test]
+    fn metrics_are_off_and_on_loopback_by_default() {
+        let on = read(json!({"prometheusMetricsEnabled": true})).unwrap();
+        assert_eq!(on.metrics, Some("127.0.0.1:9091".parse().unwrap()));
+        assert_eq!(on.health, None);
+        let own = json!({"prometheusMetricsEnabled": true, "prometheusMetricsHost": "0.0.0.0",
+            "prometheusMetricsPort": 7});
+        let own = read(own).unwrap();
+        assert_eq!(own.metrics, Some("0.0.0.0:7".parse().unwrap()));
+        let mut control = Control::default();
+        own.close(&mut control);
+        assert_eq!(control.node_ports, [7].into());
     }
 
     #[test]

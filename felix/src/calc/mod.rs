@@ -11,6 +11,7 @@ mod failsafe;
 mod fields;
 mod host;
 mod hosts;
+mod figures;
 mod listening;
 mod members;
 mod passage;

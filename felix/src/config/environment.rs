@@ -144,6 +144,9 @@ mod tests {
                 "FELIX_HEALTHTIMEOUTOVERRIDES",
                 "InternalDataplaneMainLoop=2m, CalculationGraph=30s",
             ),
+            ("FELIX_PROMETHEUSMETRICSENABLED", "true"),
+            ("FELIX_PROMETHEUSMETRICSHOST", "none"),
+            ("FELIX_PROMETHEUSMETRICSPORT", "9092"),
             ("FELIX_BPFENABLED", "true"),
             ("PATH", "/bin"),
         ]);
@@ -165,6 +168,8 @@ mod tests {
                     {"protocol":"TCP","net":"fd00::/8","port":179}],
                 "failsafeOutboundHostPorts":[],
                 "healthEnabled":true,"healthHost":"192.0.2.1","healthPort":9098,
+                "prometheusMetricsEnabled":true,"prometheusMetricsHost":"",
+                "prometheusMetricsPort":9092,
                 "healthTimeoutOverrides":[
                     {"name":"InternalDataplaneMainLoop","timeout":"2m"},
                     {"name":"CalculationGraph","timeout":"30s"}],

@@ -44,7 +44,7 @@ const fn row(name: &'static str, field: &'static str, form: Form) -> Parameter {
     Parameter { name, field, form }
 }
 
-pub(super) const PARAMETERS: [Parameter; 33] = [
+pub(super) const PARAMETERS: [Parameter; 36] = [
     row(
         "AllowIPIPPacketsFromWorkloads",
         "allowIPIPPacketsFromWorkloads",
@@ -133,6 +133,13 @@ pub(super) const PARAMETERS: [Parameter; 33] = [
         Form::Word(&["Drop", "Reject"]),
     ),
     row("OpenstackRegion", "openstackRegion", Form::Text),
+    row(
+        "PrometheusMetricsEnabled",
+        "prometheusMetricsEnabled",
+        Form::Bool,
+    ),
+    row("PrometheusMetricsHost", "prometheusMetricsHost", Form::Text),
+    row("PrometheusMetricsPort", "prometheusMetricsPort", Form::Port),
     row("ReportingIntervalSecs", "reportingInterval", Form::Seconds),
     row("ReportingTTLSecs", "reportingTTL", Form::Seconds),
     row(

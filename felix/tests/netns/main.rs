@@ -18,6 +18,7 @@ mod icmp_errors;
 mod impersonation;
 mod invalid;
 mod logs;
+mod metrics;
 mod named_ports;
 mod network_set;
 mod outgoing;

@@ -7,6 +7,7 @@
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use calico_model::{Selector, ServiceName};
@@ -195,6 +196,26 @@ impl Index {
     pub(crate) fn used(&self, endpoint: &str) -> impl Iterator<Item = &str> {
         let used = self.used.get(endpoint).into_iter().flatten();
         used.map(|key| &**key)
+    }
+
+    /// Returns the number of members with this prefix of their keys.
+    pub(crate) fn members_below(&self, prefix: &str) -> usize {
+        let members = self
+            .members
+            .range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        members
+            .take_while(|(key, _)| key.starts_with(prefix))
+            .count()
+    }
+
+    /// Returns the keys of the lists that any local endpoint uses.
+    pub(crate) fn lists_in_use(&self) -> impl Iterator<Item = &str> {
+        self.users.keys().map(|key| &**key)
+    }
+
+    /// Returns the number of selectors of which the members are known.
+    pub(crate) fn selectors_in_use(&self) -> usize {
+        self.sets.len()
     }
 
     /// Returns how often a selector was evaluated on labels.

@@ -36,6 +36,11 @@ pub(crate) struct Asked<'p> {
 }
 
 impl Tiers {
+    /// Returns the number of stored tiers.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// Records a tier; returns whether it changed.
     pub(crate) fn put(&mut self, name: &str, spec: Option<&TierSpec>) -> bool {
         let tier = spec.map(|spec| Tier {
