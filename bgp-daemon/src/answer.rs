@@ -65,6 +65,8 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             // Listed, so that the compiler asks where a new command belongs.
             other @ (Command::Fib {}
             | Command::Endpoints {}
+            | Command::EndpointRules { .. }
+            | Command::Packet(_)
             | Command::Rules {}
             | Command::Events(_)
             | Command::Log {}

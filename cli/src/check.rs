@@ -1,4 +1,4 @@
-//! `cambric check`: compares the state of this host with the datastore.
+//! `cambric check`: compares the state of this host with the datastore, or evaluates its rules.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,6 +12,8 @@ use serde_json::Value;
 
 use crate::resources::Connection;
 use crate::show::clean;
+
+mod packet;
 
 /// The prefix of the keys of resources.
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org/";
@@ -36,6 +38,9 @@ pub(crate) struct Args {
 enum What {
     /// Compare the packet filter of this host with the policies of the datastore, over all packets
     Rules(Rules),
+    /// Evaluate the rules of this host for the first packet of a connection, and print the rule that
+    /// decides
+    Packet(packet::Args),
 }
 
 /// The arguments of `cambric check rules`.
@@ -62,7 +67,10 @@ struct Rules {
 
 /// Runs `cambric check`.
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
-    let What::Rules(args) = args.what;
+    let args = match args.what {
+        What::Rules(args) => args,
+        What::Packet(args) => return packet::run(args).await,
+    };
     let store = args.connection.store().await?;
     let node = match &args.node {
         Some(node) => node.clone(),

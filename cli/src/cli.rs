@@ -21,7 +21,7 @@ pub(crate) struct Cli {
 enum Command {
     /// Create or update resources
     Apply(resources::Apply),
-    /// Compare the packet filter of this host with the policies of the datastore
+    /// Check the packet filter of this host: against the datastore, or for a packet
     Check(check::Args),
     /// Reset the session with a BGP neighbor
     Clear(act::Clear),

@@ -21,6 +21,7 @@ mod settings;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod why;
 
 pub(crate) use cells::{clean, duration};
 
@@ -100,7 +101,13 @@ enum What {
     /// Kernel routes that the daemons own or import
     Fib,
     /// Workload endpoints of this host
-    Endpoints,
+    Endpoints {
+        /// Show only this one: namespace/name, namespace/workload or interface
+        name: Option<String>,
+        /// Show the policies and profiles that apply to it, rule by rule
+        #[arg(long, requires = "name")]
+        why: bool,
+    },
     /// State of the daemons, and what they wait for
     Status,
     /// Packet filter rules
@@ -137,7 +144,13 @@ impl What {
                 after: None,
             },
             Self::Fib => Command::Fib {},
-            Self::Endpoints => Command::Endpoints {},
+            Self::Endpoints {
+                name: Some(name),
+                why: true,
+            } => Command::EndpointRules {
+                endpoint: name.clone(),
+            },
+            Self::Endpoints { .. } => Command::Endpoints {},
             Self::Status => Command::Status {},
             Self::Rules => Command::Rules {},
             Self::Malformed { .. } => Command::Malformed {},
@@ -156,7 +169,7 @@ impl What {
             | Self::Limits
             | Self::Config => BGP_DAEMONS,
             Self::Fib => &["bgp-client", "felix"],
-            Self::Endpoints | Self::Rules => &["felix"],
+            Self::Endpoints { .. } | Self::Rules => &["felix"],
             Self::Status | Self::Log => DAEMONS,
         }
     }
@@ -212,6 +225,15 @@ fn found(what: &What, answers: &Answers) -> bool {
             },
             Reply::Routes(routes),
         ) => !routes.routes.is_empty(),
+        (
+            What::Endpoints {
+                name: Some(name), ..
+            },
+            Reply::Endpoints(endpoints),
+        ) => endpoints
+            .endpoints
+            .iter()
+            .any(|endpoint| why::is_called(endpoint, name)),
         (What::Neighbors { name: Some(name) }, Reply::Neighbors(neighbors)) => neighbors
             .neighbors
             .iter()

@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Number;
 
 use crate::report::{
-    Cleared, Endpoints, EventPage, Fib, Limits, LogState, Malformed, Neighbors, Readiness,
-    Refreshed, Reloaded, Routes, Rules, Settings, Status,
+    Cleared, EndpointRules, Endpoints, EventPage, Fib, Limits, LogState, Malformed, Neighbors,
+    PacketVerdict, Readiness, Refreshed, Reloaded, Routes, Rules, Settings, Status,
 };
 
 /// One request: a line of JSON, `{"command":"routes","prefix":"10.65.0.0/26"}`.
@@ -49,6 +49,13 @@ pub enum Command {
     Fib {},
     /// The workload endpoints of this host.
     Endpoints {},
+    /// The policies and profiles that apply to an endpoint of this host, in order.
+    EndpointRules {
+        /// Its name.
+        endpoint: String,
+    },
+    /// The verdict of the packet filter on a packet.
+    Packet(PacketQuery),
     /// The packet filter rules that the daemon keeps.
     Rules {},
     /// The last malformed messages of BGP neighbors.
@@ -107,6 +114,27 @@ pub struct EventQuery {
     pub watch: Option<u64>,
 }
 
+/// The first packet of a connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PacketQuery {
+    /// The sender: the name of an endpoint, or an address.
+    pub from: String,
+    /// The receiver: the name of an endpoint, or an address.
+    pub to: String,
+    /// The name or number of the protocol.
+    pub protocol: String,
+    /// The destination port.
+    #[serde(deserialize_with = "number", skip_serializing_if = "Option::is_none")]
+    pub port: Option<u64>,
+    /// The source address, if it is not the first one of the sender.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_ip: Option<IpAddr>,
+    /// The source port; if it is missing, any.
+    #[serde(deserialize_with = "number", skip_serializing_if = "Option::is_none")]
+    pub from_port: Option<u64>,
+}
+
 /// A level of the log for a while.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -151,6 +179,8 @@ impl Command {
             Self::Lookup { .. } => "lookup",
             Self::Fib {} => "fib",
             Self::Endpoints {} => "endpoints",
+            Self::EndpointRules { .. } => "endpoint-rules",
+            Self::Packet(_) => "packet",
             Self::Rules {} => "rules",
             Self::Malformed {} => "malformed",
             Self::Limits {} => "limits",
@@ -181,6 +211,10 @@ pub enum Reply {
     Fib(Fib),
     /// Answers [`Command::Endpoints`].
     Endpoints(Endpoints),
+    /// Answers [`Command::EndpointRules`].
+    EndpointRules(Vec<EndpointRules>),
+    /// Answers [`Command::Packet`].
+    Packet(PacketVerdict),
     /// Answers [`Command::Rules`].
     Rules(Rules),
     /// Answers [`Command::Malformed`].

@@ -4,6 +4,7 @@
 //! Fields are only ever added, so that scripts keep working.
 
 mod events;
+mod explain;
 mod felix;
 mod figures;
 mod limits;
@@ -19,6 +20,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub use events::{EventPage, EventRecord};
+pub use explain::{AppliedRules, EndpointRules, PacketStep, PacketVerdict, RuleOwner};
 pub use felix::FelixFigures;
 pub use figures::{
     EndpointFigures, KernelFigures, LogFigures, OriginFigures, StoreFigures, TableFigures,

@@ -489,6 +489,8 @@ impl Daemon {
                 &self.config.agent.hostname,
                 self.clock.now(),
             )),
+            Command::EndpointRules { endpoint } => report::endpoint_rules(&self.agent, endpoint),
+            Command::Packet(query) => report::packet(&self.agent, query),
             Command::Rules {} => Reply::Rules(report::rules(&self.agent, &mut self.host)),
             Command::Fib {} => Reply::Fib(report::fib(&self.agent)),
             Command::Status {} => {

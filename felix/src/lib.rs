@@ -8,6 +8,7 @@
 //! * `status`: decides the reports into the datastore, and their times. Pure.
 //! * `endpoint_files`: status files for plugins of this host.
 //! * `bgp_files`: the ports of this host's BGP daemons.
+//! * `explain`: the verdict of the calculated rules on a packet. Pure.
 //! * `health`: whether Felix is alive and the host programmed.
 //! * `rotation`: the order in which the daemon serves its inputs. Pure.
 //! * [`config`] and [`daemon`]: the program around it.
@@ -25,6 +26,7 @@ pub mod daemon;
 mod datastore_address;
 mod endpoint_files;
 mod events;
+mod explain;
 mod health;
 pub mod limits;
 mod listener;

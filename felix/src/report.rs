@@ -3,16 +3,19 @@
 use std::collections::BTreeSet;
 
 use calico_model::EndpointState;
+use daemon_common::Reply;
+use daemon_common::command::PacketQuery;
 use daemon_common::report::{
     Endpoint, EndpointFigures, Endpoints, Fact, FelixFigures, Fib, FibHop, FibRoute, KernelFigures,
-    Rule, Rules, Status, StoreFigures, UnclaimedInterface,
+    PacketVerdict, Rule, Rules, Status, StoreFigures, UnclaimedInterface,
 };
 use fib_sync::{FibStatus, FibView, Hop, Instant, Route, RouteKey};
 use ipnet::IpNet;
 
 use crate::agent::{Agent, EndpointView, Waiting};
 use crate::apply::LinuxHost;
-use crate::calc::Problem;
+use crate::calc::{Placement, Problem};
+use crate::explain;
 use crate::limits::PROBLEMS_SHOWN_MAX;
 use crate::render::{Control, TABLE, rule_text};
 use crate::store::StoreCounts;
@@ -50,6 +53,30 @@ fn endpoint(view: &EndpointView<'_>) -> Endpoint {
         profiles: endpoint.profiles.clone(),
         state: state(view.state).into(),
         problem: view.problem(),
+    }
+}
+
+/// Returns the policies and profiles that apply to the endpoints with this name.
+pub fn endpoint_rules(agent: &Agent, name: &str) -> Reply {
+    let describe = |placement: &Placement| {
+        let view = agent.endpoint(&placement.endpoint.id)?;
+        Some(endpoint(&view))
+    };
+    let found = explain::endpoint(agent.calculator(), name, describe);
+    found.map_or_else(Reply::error, Reply::EndpointRules)
+}
+
+/// Returns the verdict of the calculated packet filter on a packet.
+pub fn packet(agent: &Agent, query: &PacketQuery) -> Reply {
+    if !agent.is_active() {
+        return Reply::error("no rules are calculated yet: `cambric show status` has the reason");
+    }
+    match explain::packet(agent.calculator(), query) {
+        Ok(verdict) => Reply::Packet(PacketVerdict {
+            in_sync: agent.rules_in_sync(),
+            ..verdict
+        }),
+        Err(reason) => Reply::error(reason),
     }
 }
 

@@ -9,7 +9,7 @@ use daemon_common::report::{Endpoints, Fib, Limits, Neighbors, Path, Routes, Rul
 use crate::log;
 
 use super::cells::{clean, duration, family, last_error, list, or_dash, received, via};
-use super::{Answers, What, blocks, malformed, sent, settings};
+use super::{Answers, What, blocks, malformed, sent, settings, why};
 
 /// Returns all answers, each under its daemon's name if there are several.
 pub(super) fn print(what: &What, answers: &Answers) -> String {
@@ -47,7 +47,22 @@ fn one(what: &What, reply: &Reply) -> String {
         (_, Reply::Neighbors(report)) => neighbors(report),
         (_, Reply::Routes(report)) => routes(report, false),
         (_, Reply::Fib(report)) => fib(report),
+        (
+            What::Endpoints {
+                name: Some(name), ..
+            },
+            Reply::Endpoints(report),
+        ) => {
+            let mut report = report.clone();
+            report.endpoints.retain(|one| why::is_called(one, name));
+            report.unclaimed.retain(|one| one.interface == *name);
+            match report.endpoints.is_empty() && report.unclaimed.is_empty() {
+                true => format!("no endpoint {}\n", clean(name)),
+                false => endpoints(&report),
+            }
+        }
         (_, Reply::Endpoints(report)) => endpoints(report),
+        (_, Reply::EndpointRules(all)) => why::print(all),
         (_, Reply::Status(report)) => blocks::status(report),
         (_, Reply::Rules(report)) => rules(report),
         (What::Malformed { name }, Reply::Malformed(report)) => {
@@ -64,7 +79,8 @@ fn one(what: &What, reply: &Reply) -> String {
             | Reply::Refresh(_)
             | Reply::Clear(_)
             | Reply::Reload(_)
-            | Reply::Readiness(_),
+            | Reply::Readiness(_)
+            | Reply::Packet(_),
         ) => String::new(),
         (_, Reply::Error { message }) => format!("{message}\n"),
     }

@@ -3,9 +3,9 @@ use std::path::Path;
 use clap::Parser;
 use daemon_common::control::Control;
 use daemon_common::report::{
-    Endpoint, Endpoints, Fact, Fib, FibHop, FibRoute, Limit, Limits, Neighbor, NeighborFamily,
-    NeighborRange, NeighborSettings, Neighbors, Path as BgpPath, Route, Routes, Rule, Rules,
-    SentTo, Settings, Status, UnclaimedInterface,
+    AppliedRules, Endpoint, EndpointRules, Endpoints, Fact, Fib, FibHop, FibRoute, Limit, Limits,
+    Neighbor, NeighborFamily, NeighborRange, NeighborSettings, Neighbors, Path as BgpPath, Route,
+    Routes, Rule, Rules, SentTo, Settings, Status, UnclaimedInterface,
 };
 use daemon_common::{Command, Reply};
 
@@ -421,6 +421,72 @@ fn endpoints_show_unclaimed_interfaces() {
         text.contains("\ncali9: unclaimed for 12s: all its traffic is dropped"),
         "{text}"
     );
+}
+
+#[test]
+fn one_endpoint_is_shown_by_any_of_its_names() {
+    let endpoint = |n: u8| Endpoint {
+        name: format!("prod/n1-k8s-web--{n}-eth0"),
+        interface: format!("cali{n}"),
+        ..Endpoint::default()
+    };
+    let report = Endpoints {
+        endpoints: vec![endpoint(1), endpoint(2)],
+        ..Endpoints::default()
+    };
+    let reply = || Reply::Endpoints(report.clone());
+    for name in ["prod/n1-k8s-web--1-eth0", "prod/web-1", "cali1"] {
+        let line = format!("endpoints {name}");
+        let text = shown(&line, "felix", reply());
+        assert!(text.contains("cali1") && !text.contains("cali2"), "{text}");
+        let answers: Answers = [("felix".to_owned(), reply())].into();
+        assert!(found(&args(&line).what, &answers));
+        assert!(!found(&args("endpoints prod/x").what, &answers));
+    }
+    let text = shown("endpoints prod/x", "felix", reply());
+    assert_eq!(text, "no endpoint prod/x\n");
+}
+
+#[test]
+fn endpoint_is_shown_with_its_rules_in_order() {
+    let command = args("endpoints prod/web --why").what.command();
+    let endpoint = "prod/web".to_owned();
+    assert_eq!(command, Command::EndpointRules { endpoint });
+    assert!(Line::try_parse_from(["show", "endpoints", "--why"]).is_err());
+    let policy = AppliedRules {
+        tier: Some("default".to_owned()),
+        name: "NetworkPolicy prod/db".to_owned(),
+        selector: Some("role == \"db\"".to_owned()),
+        rules: vec!["counter drop".to_owned()],
+        end: "the next policy".to_owned(),
+    };
+    let tier = AppliedRules {
+        tier: Some("default".to_owned()),
+        name: "default action of the tier".to_owned(),
+        end: "deny".to_owned(),
+        ..AppliedRules::default()
+    };
+    let rules = EndpointRules {
+        endpoint: Endpoint {
+            name: "prod/web".to_owned(),
+            state: "up".to_owned(),
+            ..Endpoint::default()
+        },
+        egress: Vec::new(),
+        ingress: vec![policy, tier],
+    };
+    let text = shown(
+        "endpoints prod/web --why",
+        "felix",
+        Reply::EndpointRules(vec![rules]),
+    );
+    let (_, ingress) = text
+        .split_once("  ingress, in order:\n")
+        .expect("the direction");
+    let wanted = "    tier default, NetworkPolicy prod/db (selector role == \"db\")\n      \
+                  counter drop\n      else the next policy\n    tier default, default action of \
+                  the tier: deny\n";
+    assert_eq!(ingress, wanted);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::core::Agent;
 use super::links::is_up;
 use super::retry::Retry;
 use super::rules::Closings;
-use crate::calc::{Desired, EndpointId, Listening, Placement, Settings};
+use crate::calc::{Calculator, Desired, EndpointId, Listening, Placement, Settings};
 use crate::render::Ruleset;
 
 /// The status of one endpoint.
@@ -65,6 +65,11 @@ pub enum Waiting {
 }
 
 impl Agent {
+    /// Returns the stored values, for explanations.
+    pub(crate) const fn calculator(&self) -> &Calculator {
+        &self.calculator
+    }
+
     /// Returns the desired state.
     pub(crate) const fn desired(&self) -> &Desired {
         self.calculator.desired()

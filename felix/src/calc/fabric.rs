@@ -47,6 +47,11 @@ impl Fabric {
         self.nodes.len()
     }
 
+    /// Returns the addresses of the node with this key.
+    pub(super) fn addresses_of(&self, key: &str) -> impl Iterator<Item = IpAddr> + use<'_> {
+        self.nodes.get(key).into_iter().flatten().copied()
+    }
+
     /// Records BGP settings of the cluster or of a node. Settings with another name belong to no
     /// BGP daemon.
     pub(super) fn settings(

@@ -222,6 +222,11 @@ proptest! {
                 let chain = if ingress { "to-tap1" } else { "from-tap1" };
                 let passes = evaluate(&desired, chain, &packet) == Some(true);
                 prop_assert_eq!(passes, reference(&stored, ingress, &packet), "{} {:?}", chain, packet);
+                let port = (packet.protocol != 47).then_some(packet.port);
+                let ends = (packet.source, packet.destination);
+                let what = (packet.protocol, port);
+                let explained = crate::explain::tests::passes(desired.rules(), chain, ends, what);
+                prop_assert_eq!(explained, passes, "explained: {} {:?}", chain, packet);
             }
         }
     }

@@ -9,6 +9,7 @@ mod boot;
 mod budgets;
 mod denial;
 mod encapsulation;
+mod explain;
 mod gateway;
 mod guard;
 mod health;

@@ -20,6 +20,7 @@ use super::pool::Pool;
 use super::services::{News, Services};
 use crate::render::{Selected, SetId};
 use crate::work;
+use ipnet::IpNet;
 
 /// The data of a list of rules that the index needs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -216,6 +217,15 @@ impl Index {
     /// Returns the number of selectors of which the members are known.
     pub(crate) fn selectors_in_use(&self) -> usize {
         self.sets.len()
+    }
+
+    /// Returns the endpoints of other hosts whose keys have a prefix, each with its addresses.
+    pub(crate) fn remote(&self, prefix: String) -> impl Iterator<Item = (&str, &[IpNet])> {
+        let from = (Bound::Included(&*prefix), Bound::Unbounded);
+        let members = self.members.range::<str, _>(from);
+        let of_prefix = members.take_while(move |(key, _)| key.starts_with(&prefix));
+        let remote = of_prefix.filter(|(_, entry)| !entry.local);
+        remote.map(|(key, entry)| (&**key, &*entry.addresses))
     }
 
     /// Returns how often a selector was evaluated on labels.

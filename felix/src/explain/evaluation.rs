@@ -1,0 +1,114 @@
+//! Evaluates the chains of the calculated packet filter for one packet, in the order of the kernel.
+
+use std::net::IpAddr;
+
+use super::packet::{Packet, Truth};
+use crate::render::{Action, Hook, Key, Rule, Ruleset, Value, Verdict};
+
+/// The base chains before the routing decision.
+pub(super) const BEFORE_ROUTING: [Hook; 3] =
+    [Hook::Prerouting, Hook::Guard, Hook::TranslateDestination];
+
+/// The base chains of packets through the host. Left out: those that only set the DSCP, and the
+/// budgets.
+pub(super) const FORWARDED: [Hook; 4] = [
+    Hook::GuardForward,
+    Hook::Forward,
+    Hook::ForwardTo,
+    Hook::ForwardLast,
+];
+
+/// The base chains of packets to the host.
+pub(super) const DELIVERED: [Hook; 3] = [Hook::GuardInput, Hook::Input, Hook::InputToHost];
+
+/// The result of a base chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Accept,
+    Drop,
+    Reject,
+    /// It depends on this part, which the packet does not have.
+    DependsOn(&'static str),
+}
+
+/// The rule that decides, and its chain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decision<'r> {
+    pub(super) fate: Fate,
+    pub(super) chain: &'r str,
+    pub(super) rule: &'r Rule,
+}
+
+/// Returns the decision of the base chains at a hook; `None`: none of their rules decides.
+pub(super) fn at_hook<'r>(
+    rules: &'r Ruleset,
+    hook: Hook,
+    packet: &mut Packet,
+) -> Option<Decision<'r>> {
+    let chains = rules.chains.iter();
+    let mut of_hook = chains.filter(|(_, chain)| chain.hook == Some(hook));
+    of_hook.find_map(|(name, _)| evaluate(rules, name, packet))
+}
+
+/// Returns the decision of a chain; `None`: it returns.
+pub(super) fn evaluate<'r>(
+    rules: &'r Ruleset,
+    name: &str,
+    packet: &mut Packet,
+) -> Option<Decision<'r>> {
+    let (chain, held) = rules.chains.get_key_value(name)?;
+    for rule in &held.rules {
+        let decided = |fate| Some(Decision { fate, chain, rule });
+        let does_nothing = matches!(rule.action, Action::Log(_) | Action::Dscp(..));
+        match packet.meets(&rule.matches, rules) {
+            Truth::No => continue,
+            Truth::DependsOn(_) if does_nothing => continue,
+            Truth::DependsOn(part) => return decided(Fate::DependsOn(part)),
+            Truth::Yes => {}
+        }
+        let verdict = match &rule.action {
+            Action::Verdict(verdict) => verdict,
+            Action::Lookup(side, map) => {
+                let key = packet.interface(*side).cloned().map(Key::Interface);
+                let found = key.and_then(|key| rules.sets.get(map)?.elements.get(&key)?.as_ref());
+                match found {
+                    Some(Value::Verdict(verdict)) => verdict,
+                    _ => continue,
+                }
+            }
+            Action::Reject | Action::ResetTcp => return decided(Fate::Reject),
+            Action::DestinationTo(address, port) => {
+                packet.destination = IpAddr::V4(*address);
+                packet.port = Some(*port);
+                return decided(Fate::Accept);
+            }
+            Action::DestinationBy(_, map) => {
+                let key = Key::Address(packet.destination);
+                let found = rules.sets.get(map).and_then(|map| map.elements.get(&key));
+                let Some(Some(Value::Address(address))) = found else {
+                    continue;
+                };
+                packet.destination = *address;
+                return decided(Fate::Accept);
+            }
+            // Sources are translated after all filters.
+            Action::Log(_)
+            | Action::Dscp(..)
+            | Action::SourceBy(..)
+            | Action::Masquerade(_)
+            | Action::SourceTo(..) => continue,
+        };
+        match verdict {
+            Verdict::Accept => return decided(Fate::Accept),
+            Verdict::Drop => return decided(Fate::Drop),
+            Verdict::Return => return None,
+            Verdict::Goto(to) => return evaluate(rules, to, packet),
+            Verdict::Jump(to) => {
+                if let Some(decision) = evaluate(rules, to, packet) {
+                    return Some(decision);
+                }
+            }
+        }
+    }
+    None
+}
