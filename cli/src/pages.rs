@@ -11,13 +11,14 @@ use crate::cli::Cli;
 const ENDS: [&str; 9] = ["  #", " # ", " | ", " > ", " < ", " <<", " && ", " &", "; "];
 
 /// Valid values for placeholders that are not plain texts.
-const PLACEHOLDERS: [(&str, &str); 6] = [
+const PLACEHOLDERS: [(&str, &str); 7] = [
     ("ADDRESS", "10.65.0.1"),
     ("PREFIX", "10.65.0.0/16"),
     ("IP", "10.65.0.1"),
     ("KIND", "node"),
     ("FAMILY", "ipv4-unicast"),
     ("LEVEL", "info"),
+    ("PORT", "443"),
 ];
 
 /// A command of a page.
