@@ -229,6 +229,21 @@ pub const PACKET_BURST: u32 = 5;
 /// Default burst of a rate of log lines (as in Calico, and in nft).
 pub const LOG_BURST: u32 = 5;
 
+/// Highest VXLAN network identifier (RFC 7348 §5).
+pub const VXLAN_VNI_MAX: u32 = 0xff_ffff;
+
+/// Lowest MTU of a device with IPv4 (RFC 791).
+pub const IPV4_MTU_MIN: u32 = 576;
+
+/// Lowest MTU of a device with IPv6 (RFC 8200 §5).
+pub const IPV6_MTU_MIN: u32 = 1280;
+
+/// Highest MTU of a device.
+pub const MTU_MAX: u32 = 65_535;
+
+/// Interval of comparing the VXLAN devices, and their entries of tunnel ends, with the wanted ones.
+pub const TUNNEL_CHECK: Duration = Duration::from_secs(10);
+
 /// Metrics of endpoint routes that an earlier agent of this host may have written: the default, and
 /// those of Calico's Felix (none, and its elevated and normal route priority).
 pub const FORMER_METRICS: [u32; 4] = [0, 256, 512, 1024];

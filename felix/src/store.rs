@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use calico_model::{FabricKey, SERVICES_PREFIX};
+use calico_model::{FabricKey, IpamKey, SERVICES_PREFIX};
 use calico_store::{Change, Error, KeyRange, LeaseId, Status, Store, Update};
 use tokio::time::timeout;
 use tracing::debug;
@@ -12,12 +12,13 @@ use crate::calc::KINDS;
 use crate::limits::STATUS_WRITE_TIMEOUT;
 use crate::status::{Job, Outcome};
 
-/// Returns the ranges to mirror: resources, registrations of reflectors, endpoints of services.
+/// Returns the ranges to mirror: resources, registrations of reflectors, endpoints of services, owners
+/// of blocks.
 pub fn ranges() -> impl Iterator<Item = KeyRange> {
     let kinds = KINDS.into_iter();
     kinds
         .map(|kind| KeyRange::prefix(kind.prefix()))
-        .chain([FabricKey::REFLECTORS, SERVICES_PREFIX].map(KeyRange::prefix))
+        .chain([FabricKey::REFLECTORS, SERVICES_PREFIX, IpamKey::HOSTS].map(KeyRange::prefix))
 }
 
 /// The number of events of the datastore since the start.

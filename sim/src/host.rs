@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-use cambric_felix::agent::{Checked, Failed, HostCommand, HostEvent, Neighbor};
+use cambric_felix::agent::{Checked, Failed, HostCommand, HostEvent, Neighbor, TunnelEntry};
 
 use crate::chance::Chance;
 
@@ -12,6 +12,7 @@ use crate::chance::Chance;
 pub(crate) struct SimHost {
     has_rules: bool,
     neighbors: BTreeMap<(u32, IpAddr), Neighbor>,
+    tunnel_entries: BTreeSet<TunnelEntry>,
     /// Commands that are not executed yet.
     queue: VecDeque<(u64, HostCommand)>,
     /// Addresses whose conntrack entries are deleted once these commands have ended.
@@ -26,6 +27,7 @@ impl SimHost {
         Self {
             has_rules: false,
             neighbors: BTreeMap::new(),
+            tunnel_entries: BTreeSet::new(),
             queue: VecDeque::new(),
             forgetting: BTreeSet::new(),
             fails: 0,
@@ -37,6 +39,7 @@ impl SimHost {
     pub(crate) fn wipe(&mut self) {
         self.has_rules = false;
         self.neighbors.clear();
+        self.tunnel_entries.clear();
     }
 
     /// Drops the commands that a stopped Felix has not passed to the kernel.
@@ -112,6 +115,31 @@ impl SimHost {
                     self.neighbors.remove(&(entry.interface, entry.address));
                 }
                 HostEvent::NeighborDeleted(entry, outcome)
+            }
+            // The simulated kernel has no VXLAN.
+            HostCommand::ConfigureTunnel(device) => {
+                let refused = Failed("the kernel has no VXLAN".to_owned());
+                HostEvent::TunnelConfigured(device.name, Err(refused))
+            }
+            HostCommand::RemoveTunnel { name, .. } => HostEvent::TunnelRemoved(name, self.luck()),
+            HostCommand::ListTunnelEntries(index) => {
+                let entries = self.tunnel_entries.iter().copied();
+                let on = entries.filter(|entry| entry.interface() == index).collect();
+                HostEvent::TunnelEntriesListed(index, self.luck().map(|()| on))
+            }
+            HostCommand::PutTunnelEntry(entry) => {
+                let outcome = self.luck();
+                if outcome.is_ok() {
+                    self.tunnel_entries.insert(entry);
+                }
+                HostEvent::TunnelEntryPut(entry, outcome)
+            }
+            HostCommand::DeleteTunnelEntry(entry) => {
+                let outcome = self.luck();
+                if outcome.is_ok() {
+                    self.tunnel_entries.remove(&entry);
+                }
+                HostEvent::TunnelEntryDeleted(entry, outcome)
             }
             HostCommand::Forget(addresses) => HostEvent::Forgotten(addresses),
         }

@@ -54,7 +54,10 @@ const SETTINGS: Fields = settings! {
         "allowIPIPPacketsFromWorkloads"
         "allowVXLANPacketsFromWorkloads"
         "externalNodesList"
+        "vxlanMTU"
+        "vxlanMTUV6"
         "vxlanPort"
+        "vxlanVNI"
         "workloadSourceSpoofing"
         "logActionRateLimit"
         "logActionRateLimitBurst"
@@ -75,8 +78,8 @@ const SETTINGS: Fields = settings! {
         "prometheusMetricsPort"
     in_part
         "vxlanEnabled"
-        "no VXLAN device is made. true only turns on the check that VXLAN packets to the host come \
-         from nodes, as a pool with vxlanMode does; false turns nothing off"
+        "only pools with vxlanMode need VXLAN devices. true only turns on the check that VXLAN \
+         packets to the host come from nodes, as such a pool does; false turns nothing off"
     unsupported
         "awsSrcDstCheck"
         "bpfAttachType"
@@ -211,9 +214,6 @@ const SETTINGS: Fields = settings! {
         "usageReportingInitialDelay"
         "usageReportingInterval"
         "useInternalDataplaneDriver"
-        "vxlanMTU"
-        "vxlanMTUV6"
-        "vxlanVNI"
         "windowsManageFirewallRules"
         "wireguardEnabled"
         "wireguardEnabledV6"

@@ -26,17 +26,9 @@ pub(super) const IPAM_CONFIGURATION: Fields =
 pub(super) const IP_RESERVATION: Fields =
     envelope!(parts("spec", Object(&[ipam("reservedCIDRs", Any)])));
 
-const NO_VXLAN: &str = "no VXLAN device is made for it";
 const NO_IPIP: &str = "tunl0 must be configured statically; the address is not used";
-const NO_TUNNEL: &str =
-    "no tunnels are made: no route leads to the pool's addresses on other hosts";
 const NO_WORKLOAD_SESSIONS: &str = "sessions with workloads of the node itself are not supported";
 const LOG: &str = "not supported: \"log\" in the daemon's file sets what is logged";
-
-/// Returns whether a mode of encapsulation requests any.
-fn is_asked(mode: &Value) -> bool {
-    is_set(mode) && mode != "Never"
-}
 
 fn is_not_info(severity: &Value) -> bool {
     is_set(severity) && severity != "Info"
@@ -53,10 +45,10 @@ const NODE_SPEC: Fields = &[
             bgp("routeReflectorClusterID", Any),
         ]),
     ),
-    no(None, "ipv4VXLANTunnelAddr", Any, is_set, NO_VXLAN),
-    no(None, "vxlanTunnelMACAddr", Any, is_set, NO_VXLAN),
-    no(None, "ipv6VXLANTunnelAddr", Any, is_set, NO_VXLAN),
-    no(None, "vxlanTunnelMACAddrV6", Any, is_set, NO_VXLAN),
+    by(Felix, "ipv4VXLANTunnelAddr", Any),
+    by(Felix, "vxlanTunnelMACAddr", Any),
+    by(Felix, "ipv6VXLANTunnelAddr", Any),
+    by(Felix, "vxlanTunnelMACAddrV6", Any),
     parts(
         "orchRefs",
         List(&[record("nodeName", Text), record("orchestrator", Text)]),
@@ -90,7 +82,7 @@ const IP_POOL_SPEC: Fields = &[
     ipam("cidr", Any),
     ipam("blockSize", Any),
     bgp("ipipMode", Any),
-    no(Some(Felix), "vxlanMode", Any, is_asked, NO_TUNNEL),
+    by(Felix, "vxlanMode", Any),
     by(Felix, "natOutgoing", Any),
     ipam("disabled", Any),
     bgp("disableBGPExport", Any),

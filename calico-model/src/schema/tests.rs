@@ -122,10 +122,6 @@ fn fields_without_a_reporting_program_are_listed() {
         listed,
         [
             "Node spec.bgp.ipv4IPIPTunnelAddr",
-            "Node spec.ipv4VXLANTunnelAddr",
-            "Node spec.vxlanTunnelMACAddr",
-            "Node spec.ipv6VXLANTunnelAddr",
-            "Node spec.vxlanTunnelMACAddrV6",
             "BlockAffinity, as a whole",
             "KubeControllersConfiguration, as a whole",
             "CalicoNodeStatus, as a whole",
@@ -149,7 +145,10 @@ fn severity_puts_unenforced_resources_first() {
     let policy = field(Kind::GlobalNetworkPolicy, hints);
     let deny = field(Kind::NetworkPolicy, rule("Deny"));
     let allow = field(Kind::Profile, rule("Allow"));
-    let node = field(Kind::Node, json!({"ipv4VXLANTunnelAddr": "10.0.0.1"}));
+    let node = field(
+        Kind::Node,
+        json!({"bgp": {"ipv4IPIPTunnelAddr": "10.0.0.1"}}),
+    );
     assert_eq!([host, policy], [Severity::Unenforced; 2]);
     assert_eq!(
         [deny, allow, node],

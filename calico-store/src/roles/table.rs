@@ -149,6 +149,7 @@ pub(super) const TABLE: &[Row] = &[
     row(Felix, Read, All(Kind::LiveMigration), "notes about live migrations"),
     row(Felix, Read, Prefix(FabricKey::REFLECTORS), "the route reflectors to protect"),
     row(Felix, Read, Prefix(SERVICES_PREFIX), "endpoints of services, for policy"),
+    row(Felix, Read, Prefix(IpamKey::HOSTS), "owners of blocks, for routes through tunnels"),
     row(Felix, Write, Keys::OwnStatus, "report that Felix is alive"),
     row(Felix, Write, Keys::OwnLastStatus, "report that Felix is alive"),
     row(Felix, ReadWrite, Keys::OwnEndpointStatus, "report the state of endpoints"),

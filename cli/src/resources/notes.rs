@@ -83,10 +83,10 @@ mod tests {
 
     #[test]
     fn host_endpoint_is_noted_before_twenty_other_fields() {
-        let pool = json!({"metadata": {"name": "p"}, "spec": {"vxlanMode": "Always"}});
+        let log = json!({"metadata": {"name": "l"}, "spec": {"logSeverityScreen": "Debug"}});
         let host = json!({"metadata": {"name": "h"}, "spec": {"interface": "eth0"}});
-        let pools = (0..NOTES_SHOWN_MAX).flat_map(|_| notes(Kind::IpPool, &pool));
-        let all = pools.chain(notes(Kind::HostEndpoint, &host)).collect();
+        let logs = (0..NOTES_SHOWN_MAX).flat_map(|_| notes(Kind::BgpConfiguration, &log));
+        let all = logs.chain(notes(Kind::HostEndpoint, &host)).collect();
         let lines = most_serious(all);
         assert!(
             lines[0].starts_with("HostEndpoint h: spec.interface: "),
@@ -105,16 +105,6 @@ mod tests {
             (
                 Kind::Node,
                 json!({"bgp": {"ipv4IPIPTunnelAddr": "10.0.0.1"}}),
-            ),
-            (Kind::Node, json!({"ipv4VXLANTunnelAddr": "10.0.0.1"})),
-            (Kind::Node, json!({"ipv6VXLANTunnelAddr": "fd00::1"})),
-            (
-                Kind::Node,
-                json!({"vxlanTunnelMACAddr": "02:00:00:00:00:01"}),
-            ),
-            (
-                Kind::Node,
-                json!({"vxlanTunnelMACAddrV6": "02:00:00:00:00:01"}),
             ),
         ] {
             let resource = json!({"metadata": {"name": "n1"}, "spec": spec});

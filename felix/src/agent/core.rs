@@ -15,12 +15,13 @@ use super::host::{GATEWAY_IPV4, GATEWAY_IPV6, HostCommand, HostEvent, Orders};
 use super::interfaces::Interfaces;
 use super::links::{Links, is_up};
 use super::neighbors::Neighbors;
+use super::overlay::{Around, OverlaySync};
 use super::router::Router;
 use super::routes::RouteSync;
 use super::rules::RuleSync;
 use super::trust::{News, Trust};
 use crate::calc::{BgpPorts, Calculator, Endpoint, EndpointId, Problem};
-use crate::render::{Frame, Key, RuleInputs, Ruleset, floating, render, source};
+use crate::render::{Frame, Key, RuleInputs, Ruleset, TO_HOST, floating, render, source};
 
 /// The agent of one host.
 ///
@@ -50,6 +51,7 @@ pub struct Agent {
     pub(super) rules: RuleSync,
     pub(super) routes: RouteSync,
     pub(super) router: Router,
+    pub(super) overlay: OverlaySync,
     orders: Orders,
 }
 
@@ -82,6 +84,7 @@ impl Agent {
             rules: RuleSync::new(now),
             routes: RouteSync::new(now, &config),
             router: Router::new(now),
+            overlay: OverlaySync::default(),
             orders: Orders::default(),
             calculator,
             config,
@@ -190,6 +193,7 @@ impl Agent {
                 self.forget_setup(*index);
                 self.neighbors.drop_interface(*index);
                 let name = self.links.name(*index).map(str::to_owned);
+                self.overlay.link(name.as_deref().unwrap_or_default());
                 self.links.remove(*index);
                 self.links.remove_addresses(*index);
                 self.note_interface(name.as_deref());
@@ -205,6 +209,7 @@ impl Agent {
                 // An interface may have been down and up again, and have lost its settings.
                 self.interfaces.doubt();
                 self.neighbors.doubt();
+                self.overlay.doubt();
                 self.scope = Scope::All;
             }
             _ => {}
@@ -263,6 +268,24 @@ impl Agent {
                     emit(Reported::InterfaceNeighborStays { address, reason });
                 }
             }
+            HostEvent::TunnelConfigured(name, outcome) => {
+                self.overlay.configured(now, command, name, outcome);
+            }
+            HostEvent::TunnelRemoved(name, outcome) => {
+                self.overlay.removed(now, command, name, outcome);
+            }
+            HostEvent::TunnelEntriesListed(index, found) => {
+                self.overlay.listed(now, command, index, found);
+            }
+            HostEvent::TunnelEntryPut(entry, outcome) => {
+                self.overlay.answer(now, command, &entry, outcome);
+            }
+            HostEvent::TunnelEntryDeleted(entry, outcome) => {
+                if let Err(reason) = outcome {
+                    let (address, reason) = (entry.address(), Text::new(reason));
+                    emit(Reported::InterfaceNeighborStays { address, reason });
+                }
+            }
             event => {
                 let waited = self.rules.answer(now, command, event, &mut self.orders);
                 self.agenda.extend(waited);
@@ -298,6 +321,7 @@ impl Agent {
         let settings = &self.calculator.desired().settings;
         let (ipv6, refresh) = (settings.ipv6, settings.interface_refresh);
         self.router.configure(now, ipv6, refresh, &mut self.orders);
+        self.turn_overlay(now);
         for name in &due {
             match self.orders.is_full() {
                 true => self.agenda.add(name),
@@ -308,6 +332,20 @@ impl Agent {
         if self.trust.is_in_sync() {
             self.routes.end_grace(now);
         }
+    }
+
+    /// Brings the VXLAN overlay towards its desired state. A device exists only while the packet
+    /// filter accepts its packets from nodes only.
+    fn turn_overlay(&mut self, now: Instant) {
+        let rules = self.rules.held();
+        let around = Around {
+            desired: self.calculator.desired(),
+            links: &self.links,
+            is_guarded: rules.is_some_and(|rules| rules.chains.contains_key(TO_HOST)),
+            is_in_sync: self.trust.is_in_sync(),
+        };
+        self.overlay
+            .turn(now, &around, &mut self.routes, &mut self.orders);
     }
 
     /// Returns the next command for the host, and its number.
@@ -326,6 +364,7 @@ impl Agent {
         let acting = [
             self.neighbors.timeout(),
             self.agenda.next(),
+            self.overlay.timeout(),
             self.router
                 .timeout(self.calculator.desired().settings.interface_refresh),
         ];
@@ -364,6 +403,7 @@ impl Agent {
         self.note_interface(former.as_deref());
         self.note_interface(Some(&link.name));
         self.calculator.tunnels(self.links.tunnels());
+        self.overlay.link(&link.name);
         self.agenda.add(&link.name);
     }
 
@@ -413,6 +453,8 @@ impl Agent {
         let recomputed = self.calculator.recompute();
         self.trust.take(News::Applied);
         self.rules.touch(recomputed.rules);
+        self.overlay.touch(recomputed.overlay);
+        self.overlay.released(&recomputed.left);
         self.agenda.extend(recomputed.interfaces);
         self.changed_states.extend(recomputed.endpoints);
         if recomputed.settings {

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use calico_model::Mac;
 use fib_sync::Link;
 
+use crate::calc::TunnelDevice;
 use crate::limits::HOST_COMMANDS_MAX;
 use crate::render::Change;
 
@@ -25,6 +26,40 @@ pub struct Neighbor {
     pub address: IpAddr,
     /// The workload's Ethernet address.
     pub mac: Mac,
+}
+
+/// An entry of a VXLAN device for the tunnel end of another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TunnelEntry {
+    /// The Ethernet address of a tunnel address.
+    Neighbor(Neighbor),
+    /// The node with an Ethernet address.
+    Forwarding {
+        /// Interface index of the VXLAN device.
+        interface: u32,
+        /// The Ethernet address of the tunnel end.
+        mac: Mac,
+        /// The address of its node.
+        node: IpAddr,
+    },
+}
+
+impl TunnelEntry {
+    /// Returns the interface index of the VXLAN device.
+    pub const fn interface(&self) -> u32 {
+        match self {
+            Self::Neighbor(neighbor) => neighbor.interface,
+            Self::Forwarding { interface, .. } => *interface,
+        }
+    }
+
+    /// Returns the tunnel address, or the address of the node.
+    pub const fn address(&self) -> IpAddr {
+        match self {
+            Self::Neighbor(neighbor) => neighbor.address,
+            Self::Forwarding { node, .. } => *node,
+        }
+    }
 }
 
 /// The result of comparing the table with the one that was written.
@@ -81,6 +116,23 @@ pub enum HostCommand {
     PutNeighbor(Neighbor),
     /// Remove a neighbor entry: [`HostEvent::NeighborDeleted`].
     DeleteNeighbor(Neighbor),
+    /// Create a VXLAN device with its address, or compare it with the present one of its name, and
+    /// replace that one or change it if it differs: [`HostEvent::TunnelConfigured`].
+    ConfigureTunnel(TunnelDevice),
+    /// Remove a VXLAN device if it has this name and this identifier:
+    /// [`HostEvent::TunnelRemoved`].
+    RemoveTunnel {
+        /// Its name.
+        name: &'static str,
+        /// Its VXLAN network identifier.
+        vni: u32,
+    },
+    /// List the permanent entries of a VXLAN device: [`HostEvent::TunnelEntriesListed`].
+    ListTunnelEntries(u32),
+    /// Create or change an entry of a VXLAN device: [`HostEvent::TunnelEntryPut`].
+    PutTunnelEntry(TunnelEntry),
+    /// Remove an entry of a VXLAN device: [`HostEvent::TunnelEntryDeleted`].
+    DeleteTunnelEntry(TunnelEntry),
     /// Delete the tracked connections of addresses after all other pending commands, at best
     /// effort: [`HostEvent::Forgotten`].
     Forget(BTreeSet<IpAddr>),
@@ -105,6 +157,16 @@ pub enum HostEvent {
     NeighborPut(Neighbor, Result<(), Failed>),
     /// An entry was removed, or its removal failed.
     NeighborDeleted(Neighbor, Result<(), Failed>),
+    /// The VXLAN device of this name has this interface index, or was rejected.
+    TunnelConfigured(&'static str, Result<u32, Failed>),
+    /// The VXLAN device of this name was removed, or is of another program.
+    TunnelRemoved(&'static str, Result<(), Failed>),
+    /// The entries of the VXLAN device with this interface index.
+    TunnelEntriesListed(u32, Result<Vec<TunnelEntry>, Failed>),
+    /// An entry of a VXLAN device was written, or rejected.
+    TunnelEntryPut(TunnelEntry, Result<(), Failed>),
+    /// An entry of a VXLAN device was removed, or its removal failed.
+    TunnelEntryDeleted(TunnelEntry, Result<(), Failed>),
     /// The connections of these addresses were deleted. An address that was requested again since
     /// is reported for the later request only.
     Forgotten(BTreeSet<IpAddr>),

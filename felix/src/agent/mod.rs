@@ -6,7 +6,7 @@
 //! host.
 //!
 //! [`Agent`] holds parts that own their state: `trust` decides which data may be applied; `rules`,
-//! `routes`, `interfaces`, `neighbors` and `router` hold the issued commands and their outcomes;
+//! `routes`, `interfaces`, `neighbors`, `overlay` and `router` hold the issued commands and their outcomes;
 //! `discovery` holds missing interfaces and endpoints. `docs/design/felix-agent.md` explains the
 //! design.
 
@@ -18,6 +18,7 @@ mod host;
 mod interfaces;
 mod links;
 mod neighbors;
+mod overlay;
 pub(crate) mod retry;
 mod router;
 mod routes;
@@ -29,5 +30,7 @@ mod view;
 
 pub use config::AgentConfig;
 pub use core::Agent;
-pub use host::{Checked, Failed, GATEWAY_IPV4, GATEWAY_IPV6, HostCommand, HostEvent, Neighbor};
+pub use host::{
+    Checked, Failed, GATEWAY_IPV4, GATEWAY_IPV6, HostCommand, HostEvent, Neighbor, TunnelEntry,
+};
 pub use view::{EndpointView, Waiting};

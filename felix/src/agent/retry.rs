@@ -55,6 +55,11 @@ impl Retry {
         matches!(self.past, Past::Done)
     }
 
+    /// Returns whether it has succeeded and is not to be repeated.
+    pub(crate) const fn is_settled(&self) -> bool {
+        matches!((&self.step, &self.past), (Step::Rest, Past::Done))
+    }
+
     pub(crate) const fn is_under_way(&self) -> bool {
         matches!(self.step, Step::UnderWay(_))
     }
@@ -74,6 +79,13 @@ impl Retry {
     pub(crate) const fn again(&mut self) {
         if matches!(self.step, Step::Rest) {
             self.step = Step::Due;
+        }
+    }
+
+    /// Records that its result exists, unless it is to be performed again.
+    pub(crate) fn take_as_done(&mut self) {
+        if !self.is_under_way() {
+            (self.step, self.past) = (Step::Rest, Past::Done);
         }
     }
 

@@ -6,12 +6,15 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use fib_sync::{
-    Command, Event, FibStatus, FibSummary, FibView, Instant, Notice, Owner, Reconciler,
+    Command, Event, FibStatus, FibSummary, FibView, Hop, Instant, Notice, Owner, Reconciler,
     ReconcilerConfig, Route, RouteKey,
 };
 
+use ipnet::IpNet;
+
 use super::AgentConfig;
 use super::neighbors::LOWEST;
+use crate::calc::Way;
 use crate::limits::{FORMER_METRICS, REFUSAL_ATTEMPTS, ROUTE_GRACE};
 
 /// The wanted routes, and their outcomes.
@@ -22,6 +25,8 @@ pub(super) struct RouteSync {
     metric: u32,
     /// Routes passed to the reconciler: interface and address to interface index.
     wanted: BTreeMap<(String, IpAddr), u32>,
+    /// Prefixes with routes of the overlay that were passed to the reconciler.
+    prefixes: BTreeSet<IpNet>,
     /// Addresses of which the routes may not be in the kernel as wanted.
     unsettled: BTreeSet<IpAddr>,
     /// Routes that the kernel has rejected repeatedly, and why.
@@ -56,6 +61,7 @@ impl RouteSync {
             table: config.table,
             metric: config.endpoint_metric,
             wanted: BTreeMap::new(),
+            prefixes: BTreeSet::new(),
             unsettled: BTreeSet::new(),
             refused: BTreeMap::new(),
             reconciler: Reconciler::new(now, reconciler),
@@ -82,9 +88,33 @@ impl RouteSync {
     /// Adds the wanted route of an address over an interface.
     pub(super) fn want(&mut self, interface: &str, index: u32, address: IpAddr) {
         self.wanted.insert((interface.to_owned(), address), index);
+        self.prefixes.remove(&IpNet::from(address));
         self.unsettled.insert(address);
         let route = Route::device(self.owner, index);
         self.reconciler.want(self.key(address), route);
+    }
+
+    /// Adds a route of the overlay. An address must not be one of an endpoint.
+    pub(super) fn want_prefix(&mut self, prefix: IpNet, way: Way, device: Option<u32>) {
+        let route = match (way, device) {
+            (Way::Tunnel(end), Some(device)) => {
+                Route::unicast(self.owner, vec![Hop::via(end).on(device).onlink()])
+            }
+            (Way::Tunnel(_), None) => return self.unwant_prefix(prefix),
+            (Way::Direct(node), _) => Route::unicast(self.owner, vec![Hop::via(node)]),
+            (Way::Blackhole, _) => Route::blackhole(self.owner),
+        };
+        self.prefixes.insert(prefix);
+        let key = RouteKey::new(self.table, prefix, self.metric, 0);
+        self.reconciler.want(key, route);
+    }
+
+    /// Removes a route of the overlay, unless an endpoint has it now.
+    pub(super) fn unwant_prefix(&mut self, prefix: IpNet) {
+        if self.prefixes.remove(&prefix) {
+            let key = RouteKey::new(self.table, prefix, self.metric, 0);
+            self.reconciler.unwant(&key);
+        }
     }
 
     /// Returns whether a route over an interface is wanted, through that index if one is given.

@@ -3,6 +3,7 @@ mod feedback;
 mod history;
 mod interfaces;
 mod late;
+mod overlay;
 mod reload;
 mod store;
 mod world;

@@ -60,6 +60,8 @@ pub enum Waiting {
     Rules(Option<String>),
     /// The host does not forward.
     Host(String),
+    /// A VXLAN device or an entry of it is missing.
+    Overlay(String),
     /// The routing table is not in sync.
     Routes,
 }
@@ -205,6 +207,9 @@ impl Agent {
         }
         if let Some(reason) = self.router.problem() {
             waiting.push(Waiting::Host(reason.to_owned()));
+        }
+        if let Some(reason) = self.overlay.problem() {
+            waiting.push(Waiting::Overlay(reason));
         }
         if !self.routes.in_sync() {
             waiting.push(Waiting::Routes);

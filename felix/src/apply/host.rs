@@ -22,6 +22,7 @@ use super::rules::{Rules, RulesError};
 use super::sysctl::{
     FRAGMENT_MEMORY, Setting, Sysctl, UNCHECKED, Weight, host_settings, interface_settings,
 };
+use super::tunnels::Tunnels;
 use crate::agent::{Failed, HostCommand, HostEvent};
 use crate::limits::{
     FOREIGN_CHECK_GAP, FORGET_GAP, FRAGMENT_OCTETS, LISTING_GAP, LISTING_SHARE, LISTING_STEP,
@@ -36,6 +37,7 @@ pub struct LinuxHost {
     /// `None` if another socket cannot be opened.
     frames: Option<Frames>,
     neighbors: Neighbors,
+    tunnels: Tunnels,
     sysctl: Sysctl,
     has_ipv6: bool,
     rp_filter: String,
@@ -85,6 +87,7 @@ impl LinuxHost {
             rules: Rules::open()?,
             frames: Frames::open().ok(),
             neighbors: Neighbors::open(protocol).map_err(HostError::Neighbors)?,
+            tunnels: Tunnels::open().map_err(HostError::Neighbors)?,
             has_ipv6: sysctl.has_ipv6(),
             rp_filter: sysctl.default_rp_filter(),
             sysctl,
@@ -302,6 +305,24 @@ impl LinuxHost {
                 let (interface, address) = (neighbor.interface, neighbor.address);
                 let outcome = self.neighbors.delete(interface, address).map_err(failed);
                 HostEvent::NeighborDeleted(neighbor, outcome)
+            }
+            HostCommand::ConfigureTunnel(device) => {
+                let outcome = self.tunnels.configure(&device).map_err(failed);
+                HostEvent::TunnelConfigured(device.name, outcome)
+            }
+            HostCommand::RemoveTunnel { name, vni } => {
+                HostEvent::TunnelRemoved(name, self.tunnels.remove(name, vni).map_err(failed))
+            }
+            HostCommand::ListTunnelEntries(index) => {
+                let listed = self.tunnels.list(index).map_err(failed);
+                HostEvent::TunnelEntriesListed(index, listed)
+            }
+            HostCommand::PutTunnelEntry(entry) => {
+                HostEvent::TunnelEntryPut(entry, self.tunnels.put(&entry).map_err(failed))
+            }
+            HostCommand::DeleteTunnelEntry(entry) => {
+                let outcome = self.tunnels.delete_entry(&entry).map_err(failed);
+                HostEvent::TunnelEntryDeleted(entry, outcome)
             }
             HostCommand::Forget(addresses) => return self.forgetting.extend(addresses),
         };

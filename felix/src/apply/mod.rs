@@ -16,6 +16,7 @@ mod stateful;
 mod statement;
 pub mod sysctl;
 mod tracked;
+mod tunnels;
 
 pub use host::{HostError, LinuxHost};
 pub use neighbors::Neighbors;

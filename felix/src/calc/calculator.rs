@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use calico_model::{
-    BgpConfigurationSpec, BgpPeerSpec, DEFAULT_ALLOW_PROFILE, FabricKey, FabricValueError,
-    FelixConfigurationSpec, IpPoolSpec, Key, Kind, NodeSpec, ProfileSpec, Registration,
-    ResourceKey, SERVICES_PREFIX, ServiceName, Spec, TierSpec,
+    AffinityOwner, BgpConfigurationSpec, BgpPeerSpec, BlockAffinity, DEFAULT_ALLOW_PROFILE,
+    FabricKey, FabricValueError, FelixConfigurationSpec, IpPoolSpec, IpamKey, Key, Kind, NodeSpec,
+    ProfileSpec, Registration, ResourceKey, SERVICES_PREFIX, ServiceName, Spec, TierSpec,
 };
 use fib_sync::Tunnel;
 use ipnet::IpNet;
@@ -16,6 +16,7 @@ use super::assignments::Assignments;
 use super::desired::Desired;
 use super::fabric::{BgpPorts, Fabric};
 use super::hosts::Hosts;
+use super::overlay::OverlayInputs;
 use super::policy::{Index, List, Policy, Tiers, broken, policy};
 use super::pools::Pools;
 use super::profile::Profile;
@@ -69,6 +70,8 @@ pub struct Calculator {
     pub(super) pools: Pools,
     /// Addresses and ports of the fabric itself.
     pub(super) fabric: Fabric,
+    /// Tunnel ends of nodes, and owners of blocks.
+    pub(super) overlay: OverlayInputs,
     /// The tunnel devices of this host that may be the fabric's, by name.
     pub(super) tunnels: BTreeMap<String, Tunnel>,
     /// The rules that this host needs, and the addresses that they select.
@@ -143,6 +146,7 @@ impl Calculator {
             tiers: Tiers::default(),
             pools: Pools::default(),
             fabric: Fabric::default(),
+            overlay: OverlayInputs::default(),
             tunnels: BTreeMap::new(),
             index: Index::default(),
             services: Arc::default(),
@@ -224,8 +228,13 @@ impl Calculator {
             let outcome = self.slice(key, value);
             return self.take_outcome(key, outcome);
         }
-        let Ok(Key::Resource(resource)) = key.parse() else {
-            return None;
+        let resource = match key.parse() {
+            Ok(Key::Resource(resource)) => resource,
+            Ok(Key::Ipam(IpamKey::Affinity { owner, block })) => {
+                let outcome = self.affinity(key, &owner, block, value);
+                return self.take_outcome(key, outcome);
+            }
+            _ => return None,
         };
         let outcome = match resource.kind() {
             Kind::WorkloadEndpoint => self.endpoint(key, &resource, value),
@@ -263,7 +272,7 @@ impl Calculator {
 
     /// Returns whether any relevant change was recorded since it was [recomputed](Self::recompute).
     pub(crate) fn has_news(&self) -> bool {
-        !self.news.is_empty() || self.index.is_touched()
+        !self.news.is_empty() || self.index.is_touched() || self.overlay.has_news()
     }
 
     /// Returns how often a selector was evaluated on labels, which measures the cost of policies.
@@ -306,6 +315,9 @@ impl Calculator {
         };
         self.put_endpoint(key, local);
         self.index.put_member(key, member);
+        if self.pools.use_vxlan() {
+            self.overlay.endpoint(key);
+        }
         problem.map_or(Ok(()), Err)
     }
 
@@ -405,13 +417,37 @@ impl Calculator {
     ) -> Result<(), Problem> {
         let fabric = &mut self.fabric;
         self.news.fabric |= match resource.kind() {
-            Kind::Node => fabric.node(key, spec::<NodeSpec>(key, value)?.as_ref()),
+            Kind::Node => {
+                let spec = spec::<NodeSpec>(key, value)?;
+                let changed = fabric.node(key, spec.as_ref());
+                self.news.fabric |= changed;
+                return self.overlay.node(key, resource.name(), spec.as_ref());
+            }
             Kind::BgpConfiguration => {
                 let spec = spec::<BgpConfigurationSpec>(key, value)?;
                 fabric.settings(key, resource.name(), spec.as_ref())
             }
             _ => fabric.peer(key, spec::<BgpPeerSpec>(key, value)?.as_ref()),
         };
+        Ok(())
+    }
+
+    /// Records whether a block belongs to a host.
+    fn affinity(
+        &mut self,
+        key: &str,
+        owner: &AffinityOwner,
+        block: IpNet,
+        value: Option<&[u8]>,
+    ) -> Result<(), Problem> {
+        let AffinityOwner::Host(host) = owner else {
+            return Ok(());
+        };
+        let affinity = value.map(BlockAffinity::parse).transpose();
+        let affinity =
+            affinity.map_err(|error| Problem::new(key, error.field, error.source.to_string()))?;
+        let has = affinity.is_some_and(|affinity| affinity.is_announced());
+        self.overlay.affinity(block, host, has);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use super::overlay::{Overlay, OverlayTouched};
 use super::settings::Settings;
 use super::types::{Endpoint, EndpointId, Problem};
 use crate::render::{Assembly, Control, Ruleset, Touched};
@@ -16,6 +17,8 @@ pub struct Desired {
     pub interfaces: BTreeMap<String, Endpoint>,
     /// Routes: a workload's address, or a floating address, to interface; /32 or /128.
     pub routes: BTreeMap<IpAddr, String>,
+    /// The VXLAN overlay.
+    pub overlay: Overlay,
     /// Addresses and ports of the fabric itself.
     pub control: Control,
     /// The packet filter.
@@ -56,6 +59,8 @@ pub struct Recomputed {
     pub endpoints: BTreeSet<EndpointId>,
     /// Addresses that were removed or moved.
     pub left: BTreeSet<IpAddr>,
+    /// Parts of the VXLAN overlay.
+    pub overlay: OverlayTouched,
     /// Parts of the packet filter.
     pub rules: Touched,
     /// The settings have changed.

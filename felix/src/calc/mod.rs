@@ -15,6 +15,7 @@ mod figures;
 mod listening;
 mod lookup;
 mod members;
+mod overlay;
 mod passage;
 mod policy;
 #[cfg(test)]
@@ -35,6 +36,7 @@ pub use fabric::BgpPorts;
 pub use listening::Listening;
 pub(crate) use listening::MAIN_LOOP;
 pub(crate) use lookup::{AppliedList, RemoteEndpoint};
+pub use overlay::{DeviceState, Overlay, OverlayTouched, TunnelDevice, TunnelEnd, Way};
 pub(crate) use read::interface_prefixes;
 pub(crate) use settings::fault;
 pub use settings::{INTERFACE_PREFIXES, Settings};

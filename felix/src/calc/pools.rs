@@ -6,7 +6,7 @@ use calico_model::{EncapsulationMode, IpPoolSpec};
 use ipnet::IpNet;
 
 use super::types::Problem;
-use crate::render;
+use crate::render::{self, Family};
 
 /// All pools, by key, including disabled ones.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +17,7 @@ struct Pool {
     range: IpNet,
     nat_outgoing: bool,
     ipip: bool,
-    vxlan: bool,
+    vxlan: EncapsulationMode,
 }
 
 impl Pools {
@@ -31,7 +31,7 @@ impl Pools {
             range: spec.cidr.ok_or_else(missing)?.0.trunc(),
             nat_outgoing: spec.nat_outgoing,
             ipip: spec.ipip_mode != EncapsulationMode::Never,
-            vxlan: spec.vxlan_mode != EncapsulationMode::Never,
+            vxlan: spec.vxlan_mode,
         };
         Ok(self.0.insert(key.to_owned(), pool) != Some(pool))
     }
@@ -43,7 +43,25 @@ impl Pools {
 
     /// Returns whether traffic to one of them uses VXLAN between hosts.
     pub(super) fn use_vxlan(&self) -> bool {
-        self.0.values().any(|pool| pool.vxlan)
+        Family::ALL
+            .into_iter()
+            .any(|family| self.use_vxlan_of(family))
+    }
+
+    /// Returns whether traffic to one of a family uses VXLAN between hosts.
+    pub(super) fn use_vxlan_of(&self, family: Family) -> bool {
+        let mut pools = self.0.values();
+        pools.any(|pool| {
+            pool.vxlan != EncapsulationMode::Never && family == Family::of(pool.range.addr())
+        })
+    }
+
+    /// Returns when traffic to a block or an address uses VXLAN. Pools do not overlap; of
+    /// overlapping ones, the smallest counts.
+    pub(super) fn vxlan_mode_of(&self, net: IpNet) -> EncapsulationMode {
+        let pools = self.0.values().filter(|pool| pool.range.contains(&net));
+        let pool = pools.max_by_key(|pool| pool.range.prefix_len());
+        pool.map_or(EncapsulationMode::Never, |pool| pool.vxlan)
     }
 
     /// Returns their ranges.

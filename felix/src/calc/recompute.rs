@@ -8,6 +8,7 @@ use super::assignments::{Assignment, Order};
 use super::calculator::Calculator;
 use super::desired::{Placement, Recomputed};
 use super::members;
+use super::overlay::{Around, OverlayTouched};
 use super::policy::Touched;
 use super::read::local_id;
 use super::types::{Endpoint, EndpointId, Problem};
@@ -44,6 +45,7 @@ impl Calculator {
             let services = self.fabric.service_ranges();
             self.desired.rules.set_service_ranges(&services);
         }
+        recomputed.overlay = self.take_overlay(news.pools || recomputed.settings);
         let mut due: BTreeSet<Order> = BTreeSet::new();
         for key in &news.endpoints {
             due.extend(self.assignments.claim(key, self.endpoints.get(key)));
@@ -106,6 +108,30 @@ impl Calculator {
         self.recomputed_control = Some(recomputed);
         self.fabric.close_local(&mut desired.control);
         desired.rules.set_control(&desired.control);
+    }
+
+    /// Updates the VXLAN overlay, all of it if its settings or pools have changed.
+    fn take_overlay(&mut self, all: bool) -> OverlayTouched {
+        if !all && !self.overlay.has_news() {
+            return OverlayTouched::default();
+        }
+        let settings = &self.desired.settings;
+        let around = Around {
+            hostname: &self.hostname,
+            pools: &self.pools,
+            index: &self.index,
+            settings: settings.overlay,
+            port: settings.encapsulation.vxlan_port,
+            forced: settings.encapsulation.vxlan,
+            ipv6: settings.ipv6,
+        };
+        let overlay = &mut self.desired.overlay;
+        let (touched, problems) = self.overlay.recompute(around, all, overlay);
+        for [before, now] in problems {
+            let problems = &mut self.desired.problems;
+            self.assignments.count_problems(&before, &now, problems);
+        }
+        touched
     }
 
     /// Returns whether the settings have changed.

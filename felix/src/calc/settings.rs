@@ -13,14 +13,20 @@ use super::fields::{choice, field};
 use super::listening::{Listening, listening};
 use super::read::interface_prefixes;
 use super::types::is_interface_name;
-use crate::limits::{INTERFACE_REFRESH, INTERFACE_REFRESH_MIN, LOG_BURST, LOG_RATE_MAX};
+use crate::limits::{
+    INTERFACE_REFRESH, INTERFACE_REFRESH_MIN, IPV4_MTU_MIN, IPV6_MTU_MIN, LOG_BURST, LOG_RATE_MAX,
+    MTU_MAX, VXLAN_VNI_MAX,
+};
 use crate::render::{
-    Denial, Encapsulation, Failsafe, LogSettings, LoopPrevention, Outgoing, Period, Rate, Through,
+    Denial, Encapsulation, Failsafe, Family, LogSettings, LoopPrevention, Outgoing, Period, Rate, Through,
     ToHostAction, VXLAN_PORT,
 };
 
 /// Default interface prefixes.
 pub const INTERFACE_PREFIXES: [&str; 2] = ["cali", "tap"];
+
+/// Default VXLAN network identifier (as in Calico).
+const VXLAN_VNI: u32 = 4096;
 
 /// Default address and port of OpenStack's metadata service.
 const METADATA: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 8775);
@@ -54,6 +60,8 @@ pub struct Settings {
     pub outgoing: Outgoing,
     /// The encapsulation that workloads may use, and the port of VXLAN.
     pub encapsulation: Encapsulation,
+    /// The VXLAN devices of this host.
+    pub overlay: OverlaySettings,
     /// Sources of tunnels that are not nodes.
     pub tunnel_sources: Vec<IpNet>,
     /// The lines of `Log` rules.
@@ -99,6 +107,7 @@ impl Settings {
             source_spoofing: source_spoofing(spec).unwrap_or_default(),
             outgoing: outgoing(spec).unwrap_or_default(),
             encapsulation: encapsulation(spec).unwrap_or_default(),
+            overlay: overlay(spec).unwrap_or_default(),
             tunnel_sources: tunnel_sources(spec).unwrap_or_default(),
             log: log(spec).unwrap_or_default(),
             takes_invalid: takes_invalid(spec).unwrap_or_default(),
@@ -115,6 +124,35 @@ impl Settings {
         self.interface_prefixes
             .iter()
             .any(|prefix| name.starts_with(prefix.as_str()))
+    }
+}
+
+/// The parameters of the VXLAN devices of this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverlaySettings {
+    /// The VXLAN network identifier.
+    pub vni: u32,
+    mtu_v4: Option<u32>,
+    mtu_v6: Option<u32>,
+}
+
+impl OverlaySettings {
+    /// Returns the MTU of the device of a family; `None`: it follows from the uplinks.
+    pub const fn mtu(self, family: Family) -> Option<u32> {
+        match family {
+            Family::V4 => self.mtu_v4,
+            Family::V6 => self.mtu_v6,
+        }
+    }
+}
+
+impl Default for OverlaySettings {
+    fn default() -> Self {
+        Self {
+            vni: VXLAN_VNI,
+            mtu_v4: None,
+            mtu_v6: None,
+        }
     }
 }
 
@@ -148,6 +186,9 @@ pub(crate) fn fault(spec: &FelixConfigurationSpec) -> Option<(&'static str, Stri
         return Some((field, reason));
     }
     if let Err((field, reason)) = encapsulation(spec) {
+        return Some((field, reason));
+    }
+    if let Err((field, reason)) = overlay(spec) {
         return Some((field, reason));
     }
     if let Err(reason) = tunnel_sources(spec) {
@@ -334,6 +375,29 @@ fn encapsulation(spec: &FelixConfigurationSpec) -> Result<Encapsulation, (&'stat
             "spec.allowIPIPPacketsFromWorkloads",
             "allowIPIPPacketsFromWorkloads",
         )?,
+    })
+}
+
+fn overlay(spec: &FelixConfigurationSpec) -> Result<OverlaySettings, (&'static str, String)> {
+    let at = "spec.vxlanVNI";
+    let vni: Option<u32> = field(spec, "vxlanVNI").map_err(|reason| (at, reason))?;
+    let vni = vni.filter(|vni| *vni > 0).unwrap_or(VXLAN_VNI);
+    if vni > VXLAN_VNI_MAX {
+        return Err((at, format!("{vni} is more than {VXLAN_VNI_MAX}")));
+    }
+    let mtu = |at: &'static str, name: &str, least: u32| {
+        let mtu: Option<u32> = field(spec, name).map_err(|reason| (at, reason))?;
+        // 0: automatic.
+        let mtu = mtu.filter(|mtu| *mtu > 0);
+        match mtu.filter(|mtu| *mtu < least || *mtu > MTU_MAX) {
+            Some(mtu) => Err((at, format!("{mtu} is not between {least} and {MTU_MAX}"))),
+            None => Ok(mtu),
+        }
+    };
+    Ok(OverlaySettings {
+        vni,
+        mtu_v4: mtu("spec.vxlanMTU", "vxlanMTU", IPV4_MTU_MIN)?,
+        mtu_v6: mtu("spec.vxlanMTUV6", "vxlanMTUV6", IPV6_MTU_MIN)?,
     })
 }
 

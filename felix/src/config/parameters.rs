@@ -44,7 +44,7 @@ const fn row(name: &'static str, field: &'static str, form: Form) -> Parameter {
     Parameter { name, field, form }
 }
 
-pub(super) const PARAMETERS: [Parameter; 36] = [
+pub(super) const PARAMETERS: [Parameter; 39] = [
     row(
         "AllowIPIPPacketsFromWorkloads",
         "allowIPIPPacketsFromWorkloads",
@@ -147,7 +147,10 @@ pub(super) const PARAMETERS: [Parameter; 36] = [
         "serviceLoopPrevention",
         Form::Word(&["Drop", "Reject", "Disabled"]),
     ),
+    row("VXLANMTU", "vxlanMTU", Form::Count),
+    row("VXLANMTUV6", "vxlanMTUV6", Form::Count),
     row("VXLANPort", "vxlanPort", Form::Port),
+    row("VXLANVNI", "vxlanVNI", Form::Count),
     row(
         "WorkloadSourceSpoofing",
         "workloadSourceSpoofing",

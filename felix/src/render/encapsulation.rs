@@ -50,7 +50,8 @@ pub(super) const FROM_WORKLOAD: &str = "workload-encapsulation";
 pub(super) const TO_TUNNEL_END: &str = "workload-tunnel";
 /// The same chain for packets to the host, which is a tunnel end itself.
 pub(super) const TO_OWN_HOST: &str = "workload-tunnel-to-host";
-const TO_HOST: &str = "tunnel-to-host";
+/// The chain that accepts tunnel packets to the host from nodes only.
+pub(crate) const TO_HOST: &str = "tunnel-to-host";
 /// The set of kinds of tunnel devices of which the tunnels have no authentication of their own.
 pub(super) const KINDS: &str = "foreign-tunnel-kinds";
 /// The set of tunnel devices of the fabric.
@@ -74,8 +75,8 @@ const ALL_KINDS: [&str; 12] = [
 ];
 /// The device through which the BGP daemons install routes for IP in IP.
 const IPIP_DEVICE: &str = "tunl0";
-/// Calico's VXLAN devices.
-const VXLAN_DEVICES: [&str; 2] = ["vxlan.calico", "vxlan-v6.calico"];
+/// The VXLAN devices of the fabric for IPv4 and IPv6, as in Calico.
+pub const VXLAN_DEVICES: [&str; 2] = ["vxlan.calico", "vxlan-v6.calico"];
 /// The names that a tunnel device of the fabric may have.
 pub const TUNNEL_DEVICES: [&str; 3] = [IPIP_DEVICE, VXLAN_DEVICES[0], VXLAN_DEVICES[1]];
 

@@ -289,8 +289,13 @@ fn tunnel_to_the_host_is_accepted_from_nodes_only() {
     });
 }
 
-/// Returns VXLAN over UDP, with a packet for the device with this Ethernet address.
+/// Returns VXLAN over UDP with the identifier of [`vxlan_device`].
 fn vxlan(port: u16, mac: &str, inner: &[u8]) -> Vec<u8> {
+    vxlan_of(77, port, mac, inner)
+}
+
+/// Returns VXLAN over UDP, with a packet for the device with this Ethernet address.
+pub(crate) fn vxlan_of(vni: u32, port: u16, mac: &str, inner: &[u8]) -> Vec<u8> {
     let to = mac.split(':');
     let to: Vec<u8> = to
         .map(|octet| u8::from_str_radix(octet, 16).unwrap())
@@ -301,8 +306,9 @@ fn vxlan(port: u16, mac: &str, inner: &[u8]) -> Vec<u8> {
         [0x86, 0xdd]
     };
     let frame = [&to[..], &[2, 0, 0, 0, 0, 0x77], &kind, inner].concat();
-    // The flag of the identifier, which is 77.
-    let header = [8, 0, 0, 0, 0, 0, 77, 0];
+    // The flag of the identifier.
+    let [_, high, middle, low] = vni.to_be_bytes();
+    let header = [8, 0, 0, 0, high, middle, low, 0];
     let length = u16::try_from(16 + frame.len()).unwrap();
     let mut octets = vec![0x30, 0x39];
     octets.extend(port.to_be_bytes());

@@ -23,6 +23,7 @@ mod metrics;
 mod named_ports;
 mod network_set;
 mod outgoing;
+mod overlay;
 mod packets;
 mod policy;
 mod qos;

@@ -45,6 +45,7 @@ const KEPT: &[&str] = &[
     "netlink_packet_route::neighbour",
     "NeighbourAddress",
     "NeighbourAttribute",
+    "NeighbourFlags",
     "NeighbourMessage",
     "NeighbourState",
     "DelNeighbour",

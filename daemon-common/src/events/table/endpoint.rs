@@ -31,6 +31,14 @@ macro_rules! endpoint_events {
         InterfaceFailed "interface.failed" WARN "interface not configured; trying again" {
             interface: Text, reason: Text,
         }
+        #[doc = "A VXLAN device had other parameters, and was replaced. If another program makes it again, only one of both may use the name."]
+        InterfaceReplaced "interface.replaced" WARN "VXLAN device with other parameters replaced" {
+            interface: Text,
+        }
+        #[doc = "The MTU of a VXLAN device changes, because that of the uplinks or a setting has changed. Existing workloads keep their MTU."]
+        InterfaceMtuChanged "interface.mtu_changed" WARN "MTU of a VXLAN device changed; existing workloads keep theirs" {
+            interface: Text, mtu: u64,
+        }
         #[doc = "The kernel rejected a permanent neighbor entry of an endpoint; it is tried again."]
         InterfaceNeighborFailed "interface.neighbor_failed" WARN "neighbor entry not added; trying again" {
             interface: Text, address: IpAddr, reason: Text,

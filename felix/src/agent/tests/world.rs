@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use calico_model::EndpointState;
 use fib_sync::memory::{Kernel, MemoryFib};
-use fib_sync::{Fib, Instant};
+use fib_sync::{Fib, Instant, Route, Tunnel};
 use serde_json::json;
 
 use super::super::*;
+use crate::calc::TunnelDevice;
 use crate::render::tests::Kernel as Tables;
 use crate::render::{Change, Key, Ruleset};
 
@@ -47,6 +48,13 @@ pub(super) struct Fake {
     pub(super) stalls: bool,
     /// Interfaces that are down or removed, and accept no neighbor entries.
     pub(super) down: BTreeSet<u32>,
+    /// The VXLAN devices that were configured, each with its index, and how often.
+    pub(super) tunnels: BTreeMap<u32, TunnelDevice>,
+    pub(super) tunnel_entries: BTreeSet<TunnelEntry>,
+    /// Commands that wrote or removed an entry of a VXLAN device.
+    pub(super) tunnel_writes: usize,
+    pub(super) refuse_tunnel_entry: bool,
+    kernel: Option<Rc<RefCell<Kernel>>>,
     queue: VecDeque<(u64, HostCommand)>,
 }
 
@@ -133,8 +141,69 @@ impl Fake {
                 self.neighbors.remove(&neighbor);
                 HostEvent::NeighborDeleted(neighbor, Ok(()))
             }
+            HostCommand::ConfigureTunnel(device) => {
+                HostEvent::TunnelConfigured(device.name, Ok(self.tunnel(device)))
+            }
+            HostCommand::RemoveTunnel { name, vni } => {
+                let is_it = |device: &TunnelDevice| device.name == name && device.vni == vni;
+                let all = self.tunnels.iter();
+                let found = all
+                    .filter(|(_, device)| is_it(device))
+                    .map(|(index, _)| *index);
+                for index in found.collect::<Vec<_>>() {
+                    self.remove_tunnel(index);
+                }
+                HostEvent::TunnelRemoved(name, Ok(()))
+            }
+            HostCommand::ListTunnelEntries(index) => {
+                let entries = self.tunnel_entries.iter().copied();
+                let on = entries.filter(|entry| entry.interface() == index);
+                HostEvent::TunnelEntriesListed(index, Ok(on.collect()))
+            }
+            HostCommand::PutTunnelEntry(entry) if self.refuse_tunnel_entry => {
+                HostEvent::TunnelEntryPut(entry, Err(refused("no buffer space")))
+            }
+            HostCommand::PutTunnelEntry(entry) => {
+                self.tunnel_writes += 1;
+                self.tunnel_entries.insert(entry);
+                HostEvent::TunnelEntryPut(entry, Ok(()))
+            }
+            HostCommand::DeleteTunnelEntry(entry) => {
+                self.tunnel_writes += 1;
+                self.tunnel_entries.remove(&entry);
+                HostEvent::TunnelEntryDeleted(entry, Ok(()))
+            }
             HostCommand::Forget(_) => unreachable!("it is never queued"),
         }
+    }
+
+    /// Creates or keeps a VXLAN device in the kernel. Returns its index.
+    fn tunnel(&mut self, device: TunnelDevice) -> u32 {
+        let mut all = self.tunnels.iter();
+        let present = all.find(|(_, present)| present.name == device.name);
+        if let Some((index, present)) = present.map(|(index, present)| (*index, present.clone())) {
+            if present == device {
+                return index;
+            }
+            self.remove_tunnel(index);
+        }
+        let kernel = self.kernel.clone().expect("a kernel");
+        let mut kernel = kernel.borrow_mut();
+        let index = kernel.add_link(device.name);
+        kernel.set_tunnel(index, Some(Tunnel::Vxlan { port: device.port }));
+        kernel.set_link_up(index, true);
+        kernel.set_carrier(index, true);
+        self.tunnels.insert(index, device);
+        index
+    }
+
+    /// Removes a VXLAN device with its entries, as any program can.
+    pub(super) fn remove_tunnel(&mut self, index: u32) {
+        self.tunnels.remove(&index);
+        self.tunnel_entries
+            .retain(|entry| entry.interface() != index);
+        let kernel = self.kernel.clone().expect("a kernel");
+        kernel.borrow_mut().remove_link(index);
     }
 
     fn write(&mut self, steps: &[Change]) -> Result<(), &'static str> {
@@ -180,7 +249,10 @@ impl World {
             now,
             fib: MemoryFib::new(&kernel),
             agent: Agent::new(now, AgentConfig::new(HOST)),
-            host: Fake::default(),
+            host: Fake {
+                kernel: Some(Rc::clone(&kernel)),
+                ..Fake::default()
+            },
             kernel,
         }
     }
@@ -284,13 +356,9 @@ impl World {
     pub(super) fn routes(&self) -> BTreeMap<String, u32> {
         let kernel = self.kernel.borrow();
         let routes = kernel.routes().filter(|(_, route)| route.protocol == 80);
+        let on = |route: &Route| route.next_hops.first()?.interface;
         routes
-            .map(|(key, route)| {
-                (
-                    key.prefix.to_string(),
-                    route.next_hops[0].interface.unwrap(),
-                )
-            })
+            .filter_map(|(key, route)| Some((key.prefix.to_string(), on(route)?)))
             .collect()
     }
 

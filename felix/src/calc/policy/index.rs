@@ -11,6 +11,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use calico_model::{Selector, ServiceName};
+use ipnet::IpNet;
 
 use super::super::members::{Item, Items, Networks};
 use super::super::types::NamedPort;
@@ -21,6 +22,9 @@ use super::services::{News, Services};
 use crate::render::{Selected, SetId};
 use crate::work;
 use ipnet::IpNet;
+
+/// Part of the keys of workload endpoints.
+const WORKLOADS: &str = "/workloadendpoints/";
 
 /// The data of a list of rules that the index needs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -124,6 +128,19 @@ impl Index {
         drop(old); // The pool counts the holders of a value.
         let entry = member.map(|member| self.entry(member));
         self.replace(name, entry);
+    }
+
+    /// Returns the addresses of a workload endpoint of another host.
+    pub(crate) fn remote_endpoint(&self, key: &str) -> Option<&[IpNet]> {
+        let entry = self.members.get(key).filter(|entry| !entry.local)?;
+        Some(&entry.addresses)
+    }
+
+    /// Returns the addresses of all workload endpoints of other hosts, by key.
+    pub(crate) fn remote_endpoints(&self) -> impl Iterator<Item = (&str, &[IpNet])> {
+        let remote = self.members.iter().filter(|(_, entry)| !entry.local);
+        let remote = remote.filter(|(key, _)| key.contains(WORKLOADS));
+        remote.map(|(key, entry)| (&**key, &*entry.addresses))
     }
 
     /// Records a list of rules, or its deletion.

@@ -101,7 +101,12 @@ fn any_pool() -> impl Strategy<Value = Option<Value>> {
         "fd65::/48",
     ]);
     let value = (range, any::<bool>()).prop_map(|(cidr, nat)| {
-        let vxlan = if nat { "Always" } else { "Never" };
+        let mode = if cidr.len() % 2 == 0 {
+            "Always"
+        } else {
+            "CrossSubnet"
+        };
+        let vxlan = if nat { mode } else { "Never" };
         json!({"spec": {"cidr": cidr, "natOutgoing": nat, "vxlanMode": vxlan}})
     });
     prop::option::weighted(0.8, value)
@@ -123,6 +128,19 @@ fn any_host() -> impl Strategy<Value = Option<Value>> {
     prop::option::weighted(0.8, value)
 }
 
+fn any_node() -> impl Strategy<Value = Option<Value>> {
+    let address = prop::sample::select(vec!["", "10.0.0.1/24", "10.0.0.2/24", "10.0.1.3/24"]);
+    let tunnel = prop::sample::select(vec!["", "10.65.0.0", "10.65.0.65", "10.65.0.70"]);
+    let mac = prop::sample::select(vec!["", "66:00:00:00:00:01", "66:00:00:00:00:02"]);
+    let v6 = prop::sample::select(vec!["", "fd65::40", "fd65::80"]);
+    let value = (address, tunnel, mac, v6).prop_map(|(address, tunnel, mac, v6)| {
+        json!({"spec": {"bgp": {"ipv4Address": address, "ipv6Address": "fd00::7/64"},
+            "ipv4VXLANTunnelAddr": tunnel, "vxlanTunnelMACAddr": mac,
+            "ipv6VXLANTunnelAddr": v6}})
+    });
+    prop::option::weighted(0.8, value)
+}
+
 fn any_host_policy() -> impl Strategy<Value = Option<Value>> {
     let selector = prop::sample::select(vec!["all()", "has(host)", "!has(host)"]);
     let kind = prop::sample::select(vec!["applyOnForward", "doNotTrack", "preDNAT", "x"]);
@@ -131,6 +149,28 @@ fn any_host_policy() -> impl Strategy<Value = Option<Value>> {
         let list = if egress { "egress" } else { "ingress" };
         json!({"spec": {"selector": selector, kind: true, list: rule}})
     });
+    prop::option::weighted(0.8, value)
+}
+
+/// Returns the affinity of a block to a host.
+fn any_affinity() -> impl Strategy<Value = (String, Option<Value>)> {
+    let host = prop::sample::select(vec![HOST, "r1-c08", "n3"]);
+    let block = prop::sample::select(vec![
+        "ipv4/block/10.65.0.0-26",
+        "ipv4/block/10.65.0.64-26",
+        "ipv6/block/fd65::-122",
+    ]);
+    let state = prop::sample::select(vec!["confirmed", "pending"]);
+    let state = state.prop_map(|state| json!({ "state": state }));
+    (host, block, prop::option::weighted(0.8, state))
+        .prop_map(|(host, block, state)| (format!("/calico/ipam/v2/host/{host}/{block}"), state))
+}
+
+/// Returns an endpoint of another host.
+fn any_remote() -> impl Strategy<Value = Option<Value>> {
+    let networks = vec!["10.65.0.1/32", "10.65.0.66/32", "fd65::1/128"];
+    let networks = prop::sample::subsequence(networks, 1..=2);
+    let value = networks.prop_map(|networks| endpoint("n3", "x", "cali9", &networks, &[]));
     prop::option::weighted(0.8, value)
 }
 
@@ -180,7 +220,19 @@ fn any_changes() -> impl Strategy<Value = Vec<(String, Option<Value>)>> {
             .boxed()
     };
     any.extend([host("a"), host("b"), host_policy("c"), host_policy("d")]);
-    prop::collection::vec(prop::strategy::Union::new(any), 0..24)
+    let node = |name: &'static str| {
+        any_node()
+            .prop_map(move |v| (key("nodes", name), v))
+            .boxed()
+    };
+    any.extend([node(HOST), node("r1-c08"), node("n3")]);
+    let remote = key("workloadendpoints", "prod/n3-k8s-x-eth0");
+    any.extend([
+        any_affinity().boxed(),
+        any_affinity().boxed(),
+        any_remote().prop_map(move |v| (remote.clone(), v)).boxed(),
+    ]);
+    prop::collection::vec(prop::strategy::Union::new(any), 0..32)
 }
 
 /// Returns the result of changes that are recomputed all at once.
@@ -212,6 +264,10 @@ fn followed(changes: &[(String, Option<Value>)]) -> Desired {
         let left: BTreeSet<IpAddr> = left.map(|(address, _)| *address).collect();
         assert_eq!(left, recomputed.left);
         assert!(before.settings == after.settings || recomputed.settings);
+        let (before, after, touched) = (&before.overlay, &after.overlay, &recomputed.overlay);
+        assert!(different(&before.ends, &after.ends).is_subset(&touched.ends));
+        assert!(different(&before.routes, &after.routes).is_subset(&touched.routes));
+        assert!(before.devices == after.devices || touched.devices);
     }
     calculator.recomputed()
 }

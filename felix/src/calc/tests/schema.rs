@@ -247,7 +247,6 @@ fn every_unsupported_field_that_is_due_here_is_reported() {
             "duration" => json!("7s"),
             "object" | "map" => json!({"a": "b"}),
             _ => match path {
-                "spec.vxlanMode" => json!("Always"),
                 "spec.allowSpoofedSourcePrefixes[]" => json!("10.0.0.0/8"),
                 _ => json!("x"),
             },

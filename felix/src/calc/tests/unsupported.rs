@@ -42,22 +42,6 @@ fn remote_endpoints_are_ignored_and_deleted_ones_cleared() {
 }
 
 #[test]
-fn vxlan_pool_is_reported_until_changed() {
-    let pool = |mode: &str| json!({"spec": {"cidr": "10.65.0.0/16", "vxlanMode": mode}});
-    let name = key("ippools", "a");
-    let mut calculator = calculator_of(&[(name.clone(), pool("CrossSubnet"))]);
-    let words = "spec.vxlanMode: no tunnels are made: no route leads to the pool's addresses \
-                 on other hosts";
-    assert_eq!(
-        problems(&calculator.recomputed()),
-        [format!("{name}: {words}")]
-    );
-    change(&mut calculator, &name, Some(&pool("Never")));
-    assert!(calculator.has_news());
-    assert!(calculator.recomputed().problems.is_empty());
-}
-
-#[test]
 fn unknown_field_of_a_pool_is_reported() {
     let name = key("ippools", "a");
     let pool = json!({"spec": {"cidr": "10.65.0.0/16", "newerThanThis": 7}});

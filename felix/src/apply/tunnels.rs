@@ -1,0 +1,485 @@
+//! VXLAN devices, and their entries of tunnel ends.
+//!
+//! A new device has no parent interface: the routing table selects the uplinks of its packets. The
+//! parent of a device that Calico's Felix has made is kept. A device learns nothing from packets.
+
+use std::net::IpAddr;
+
+use calico_model::Mac;
+use daemon_common::events::{Event, Text, emit};
+use ipnet::IpNet;
+use netlink::{Refused, Requests};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Parseable};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use crate::agent::{Neighbor, TunnelEntry};
+use crate::calc::TunnelDevice;
+use crate::limits::{IPV4_MTU_MIN, IPV6_MTU_MIN};
+
+/// Netlink protocol of routes, links, addresses and neighbors.
+const NETLINK_ROUTE: isize = 0;
+/// `RTM_NEWLINK`.
+const NEW_LINK: u16 = 16;
+/// `RTM_NEWADDR`.
+const NEW_ADDRESS: u16 = 20;
+/// `RTM_NEWNEIGH`.
+const NEW_NEIGHBOR: u16 = 28;
+/// Index of `lo`, in every network namespace.
+const LOOPBACK: u32 = 1;
+/// Octets of the encapsulation over IPv4 and IPv6: IP, UDP, VXLAN and Ethernet headers.
+const OVERHEAD: [u32; 2] = [50, 70];
+/// The MTU of a path without a known uplink: that of Ethernet.
+const ETHERNET_MTU: u32 = 1500;
+/// The beginnings of the names of uplinks: a type of device, and how its name was formed (as in
+/// Calico).
+const UPLINK_TYPES: [&str; 5] = ["en", "wl", "ww", "sl", "ib"];
+const UPLINK_FORMS: &str = "Pcopsvx";
+const UPLINK_NAMES: [&str; 3] = ["eth", "wlan", "wwan"];
+
+/// Writes VXLAN devices and their entries.
+#[derive(Debug)]
+pub(super) struct Tunnels {
+    requests: Requests,
+}
+
+/// A link as the kernel has it.
+#[derive(Debug, Default)]
+struct Found {
+    index: u32,
+    name: String,
+    mtu: u32,
+    up: bool,
+    mac: Vec<u8>,
+    /// The parameters of a VXLAN device.
+    vxlan: Option<Parameters>,
+}
+
+/// The parameters of a VXLAN device that cannot be changed later.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Parameters {
+    vni: u32,
+    port: u16,
+    local: Option<IpAddr>,
+    /// The device uses other means than its entries: it learns, has a default destination, or takes
+    /// the destination from the routing table.
+    is_open: bool,
+}
+
+impl Tunnels {
+    /// Opens a socket in the network namespace of the calling thread.
+    pub(super) fn open() -> std::io::Result<Self> {
+        let requests = Requests::open(NETLINK_ROUTE)?;
+        Ok(Self { requests })
+    }
+
+    /// Makes a device what it should be. Returns its index.
+    pub(super) fn configure(&mut self, device: &TunnelDevice) -> Result<u32, Refused> {
+        let links = self.links()?;
+        let addresses = self.addresses()?;
+        let mtu = device
+            .mtu
+            .unwrap_or_else(|| mtu(&links, &addresses, device.local));
+        let mut found = links.into_iter().find(|link| link.name == device.name);
+        let wanted = Parameters {
+            vni: device.vni,
+            port: device.port,
+            local: Some(device.local),
+            is_open: false,
+        };
+        if let Some(other) = found.take_if(|link| link.vxlan.as_ref() != Some(&wanted)) {
+            emit(Event::InterfaceReplaced {
+                interface: Text::new(device.name),
+            });
+            self.delete(other.index)?;
+        }
+        let found = match found {
+            Some(found) => found,
+            None => {
+                self.create(device, mtu)?;
+                let links = self.links()?;
+                let made = links.into_iter().find(|link| link.name == device.name);
+                made.ok_or_else(|| Refused::of(libc::ENODEV))?
+            }
+        };
+        self.adjust(&found, device, mtu)?;
+        self.address(found.index, device.address, &addresses)?;
+        Ok(found.index)
+    }
+
+    /// Removes a VXLAN device with this name and identifier, if there is one.
+    pub(super) fn remove(&mut self, name: &str, vni: u32) -> Result<(), Refused> {
+        let links = self.links()?;
+        let is_it = |link: &&Found| {
+            link.name == name && link.vxlan.as_ref().is_some_and(|vxlan| vxlan.vni == vni)
+        };
+        match links.iter().find(is_it) {
+            Some(link) => self.delete(link.index),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the permanent entries of a device.
+    pub(super) fn list(&mut self, interface: u32) -> Result<Vec<TunnelEntry>, Refused> {
+        let mut entries = Vec::new();
+        for family in [AddressFamily::Unspec, AddressFamily::Bridge] {
+            let mut message = NeighbourMessage::default();
+            message.header.family = family;
+            let rows = self
+                .requests
+                .dump(RouteNetlinkMessage::GetNeighbour(message))?;
+            let rows = rows.iter().filter(|row| row.kind == NEW_NEIGHBOR);
+            let found = rows
+                .filter_map(|row| NeighbourMessage::parse(row.payload.as_slice()).ok())
+                .filter(|message| message.header.ifindex == interface)
+                .filter_map(|message| entry(&message));
+            entries.extend(found);
+        }
+        Ok(entries)
+    }
+
+    /// Creates or changes an entry.
+    pub(super) fn put(&mut self, entry: &TunnelEntry) -> Result<(), Refused> {
+        let mut message = message(entry);
+        message.header.state = NeighbourState::Permanent;
+        let message = RouteNetlinkMessage::NewNeighbour(message);
+        self.requests.execute(message, NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    /// Removes an entry; a missing entry is not an error.
+    pub(super) fn delete_entry(&mut self, entry: &TunnelEntry) -> Result<(), Refused> {
+        let message = RouteNetlinkMessage::DelNeighbour(message(entry));
+        match self.requests.execute(message, 0) {
+            Err(cause) if matches!(cause.errno, libc::ENOENT | libc::ENODEV | libc::ENXIO) => {
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn links(&mut self) -> Result<Vec<Found>, Refused> {
+        let message = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let rows = self.requests.dump(message)?;
+        let rows = rows.iter().filter(|row| row.kind == NEW_LINK);
+        let links = rows.filter_map(|row| LinkMessage::parse(row.payload.as_slice()).ok());
+        Ok(links.map(|link| found(&link)).collect())
+    }
+
+    /// Returns all addresses, each with the index of its interface.
+    fn addresses(&mut self) -> Result<Vec<(u32, IpNet)>, Refused> {
+        let message = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        let rows = self.requests.dump(message)?;
+        let rows = rows.iter().filter(|row| row.kind == NEW_ADDRESS);
+        let messages = rows.filter_map(|row| AddressMessage::parse(row.payload.as_slice()).ok());
+        Ok(messages
+            .filter_map(|message| interface_address(&message))
+            .collect())
+    }
+
+    fn create(&mut self, device: &TunnelDevice, mtu: u32) -> Result<(), Refused> {
+        let local = match device.local {
+            IpAddr::V4(v4) => InfoVxlan::Local(v4),
+            IpAddr::V6(v6) => InfoVxlan::Local6(v6),
+        };
+        let data = vec![
+            InfoVxlan::Id(device.vni),
+            InfoVxlan::Port(device.port),
+            InfoVxlan::Learning(false),
+            local,
+        ];
+        let mut message = LinkMessage::default();
+        message.attributes = vec![
+            LinkAttribute::IfName(device.name.to_owned()),
+            LinkAttribute::Address(device.mac.0.to_vec()),
+            LinkAttribute::Mtu(mtu),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::Vxlan),
+                LinkInfo::Data(InfoData::Vxlan(data)),
+            ]),
+        ];
+        let message = RouteNetlinkMessage::NewLink(message);
+        self.requests.execute(message, NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Changes what can be changed, if it differs. The kernel removes the entries and routes of a
+    /// device of which the Ethernet address changes; they are found missing.
+    fn adjust(&mut self, found: &Found, device: &TunnelDevice, mtu: u32) -> Result<(), Refused> {
+        let mut message = LinkMessage::default();
+        message.header.index = found.index;
+        if found.mac != device.mac.0 {
+            let mac = LinkAttribute::Address(device.mac.0.to_vec());
+            message.attributes.push(mac);
+        }
+        if found.mtu != mtu {
+            emit(Event::InterfaceMtuChanged {
+                interface: Text::new(device.name),
+                mtu: u64::from(mtu),
+            });
+            message.attributes.push(LinkAttribute::Mtu(mtu));
+        }
+        if !found.up {
+            message.header.flags = LinkFlags::Up;
+            message.header.change_mask = LinkFlags::Up;
+        }
+        match message.attributes.is_empty() && found.up {
+            true => Ok(()),
+            false => {
+                let message = RouteNetlinkMessage::SetLink(message);
+                self.requests.execute(message, 0)
+            }
+        }
+    }
+
+    /// Gives a device its address, and removes others.
+    fn address(
+        &mut self,
+        interface: u32,
+        wanted: IpAddr,
+        addresses: &[(u32, IpNet)],
+    ) -> Result<(), Refused> {
+        let wanted = IpNet::from(wanted);
+        let own = addresses.iter().filter(|(index, _)| *index == interface);
+        for (_, address) in own.clone() {
+            if *address != wanted && !is_link_local(address.addr()) {
+                let message = RouteNetlinkMessage::DelAddress(on(interface, *address));
+                self.requests.execute(message, 0)?;
+            }
+        }
+        if own.into_iter().any(|(_, address)| *address == wanted) {
+            return Ok(());
+        }
+        let message = RouteNetlinkMessage::NewAddress(on(interface, wanted));
+        self.requests.execute(message, NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    fn delete(&mut self, index: u32) -> Result<(), Refused> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        self.requests
+            .execute(RouteNetlinkMessage::DelLink(message), 0)
+    }
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    }
+}
+
+/// Returns the message about an address of an interface.
+fn on(interface: u32, address: IpNet) -> AddressMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = match address {
+        IpNet::V4(_) => AddressFamily::Inet,
+        IpNet::V6(_) => AddressFamily::Inet6,
+    };
+    message.header.prefix_len = address.prefix_len();
+    message.header.scope = AddressScope::Universe;
+    message.header.index = interface;
+    message.attributes = vec![
+        AddressAttribute::Local(address.addr()),
+        AddressAttribute::Address(address.addr()),
+    ];
+    if matches!(address, IpNet::V6(_)) {
+        let flags = AddressFlags::Nodad | AddressFlags::Permanent;
+        message.attributes.push(AddressAttribute::Flags(flags));
+    }
+    message
+}
+
+fn interface_address(message: &AddressMessage) -> Option<(u32, IpNet)> {
+    let attributes = || message.attributes.iter();
+    let local = attributes().find_map(|attribute| match attribute {
+        AddressAttribute::Local(address) => Some(*address),
+        _ => None,
+    });
+    let other = attributes().find_map(|attribute| match attribute {
+        AddressAttribute::Address(address) => Some(*address),
+        _ => None,
+    });
+    let address = IpNet::new(local.or(other)?, message.header.prefix_len).ok()?;
+    Some((message.header.index, address))
+}
+
+fn found(message: &LinkMessage) -> Found {
+    let mut link = Found {
+        index: message.header.index,
+        up: message.header.flags.contains(LinkFlags::Up),
+        ..Found::default()
+    };
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => link.name.clone_from(name),
+            LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
+            LinkAttribute::Address(mac) => link.mac.clone_from(mac),
+            LinkAttribute::LinkInfo(infos) => link.vxlan = infos.iter().find_map(parameters),
+            _ => {}
+        }
+    }
+    link
+}
+
+fn parameters(info: &LinkInfo) -> Option<Parameters> {
+    let LinkInfo::Data(InfoData::Vxlan(data)) = info else {
+        return None;
+    };
+    let mut found = Parameters::default();
+    for one in data {
+        match one {
+            InfoVxlan::Id(vni) => found.vni = *vni,
+            InfoVxlan::Port(port) => found.port = *port,
+            InfoVxlan::Local(local) => found.local = Some((*local).into()),
+            InfoVxlan::Local6(local) => found.local = Some((*local).into()),
+            InfoVxlan::Learning(true)
+            | InfoVxlan::CollectMetadata(true)
+            | InfoVxlan::Group(_)
+            | InfoVxlan::Group6(_)
+            | InfoVxlan::Gbp
+            | InfoVxlan::Gpe => found.is_open = true,
+            _ => {}
+        }
+    }
+    Some(found)
+}
+
+/// Returns the message about an entry.
+fn message(entry: &TunnelEntry) -> NeighbourMessage {
+    let mut message = NeighbourMessage::default();
+    message.header.ifindex = entry.interface();
+    let mac = match entry {
+        TunnelEntry::Neighbor(neighbor) => {
+            message.header.family = match neighbor.address {
+                IpAddr::V4(_) => AddressFamily::Inet,
+                IpAddr::V6(_) => AddressFamily::Inet6,
+            };
+            neighbor.mac
+        }
+        TunnelEntry::Forwarding { mac, .. } => {
+            message.header.family = AddressFamily::Bridge;
+            message.header.flags = NeighbourFlags::Own;
+            *mac
+        }
+    };
+    message.attributes = vec![
+        NeighbourAttribute::Destination(entry.address().into()),
+        NeighbourAttribute::LinkLayerAddress(mac.0.into()),
+    ];
+    message
+}
+
+/// Parses a permanent entry.
+fn entry(message: &NeighbourMessage) -> Option<TunnelEntry> {
+    // Other bits may be set, too: `bridge` sets `NUD_NOARP`.
+    let permanent = u16::from(NeighbourState::Permanent);
+    if u16::from(message.header.state) & permanent == 0 {
+        return None;
+    }
+    let (mut address, mut mac) = (None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            NeighbourAttribute::Destination(to) => address = ip(to),
+            NeighbourAttribute::LinkLayerAddress(octets) => {
+                mac = octets.as_slice().try_into().ok().map(Mac);
+            }
+            _ => {}
+        }
+    }
+    let (interface, address, mac) = (message.header.ifindex, address?, mac?);
+    Some(match message.header.family {
+        AddressFamily::Bridge => TunnelEntry::Forwarding {
+            interface,
+            mac,
+            node: address,
+        },
+        _ => TunnelEntry::Neighbor(Neighbor {
+            interface,
+            address,
+            mac,
+        }),
+    })
+}
+
+fn ip(address: &NeighbourAddress) -> Option<IpAddr> {
+    match address {
+        NeighbourAddress::Inet(v4) => Some((*v4).into()),
+        NeighbourAddress::Inet6(v6) => Some((*v6).into()),
+        // Of a family that has no addresses of its own.
+        NeighbourAddress::Other(octets) => {
+            let v4 = <[u8; 4]>::try_from(octets.as_slice()).map(IpAddr::from);
+            let v6 = || <[u8; 16]>::try_from(octets.as_slice()).map(IpAddr::from);
+            v4.or_else(|_| v6()).ok()
+        }
+        _ => None,
+    }
+}
+
+/// Returns the MTU of a device: the lowest one of the uplinks without the octets of the encapsulation.
+fn mtu(links: &[Found], addresses: &[(u32, IpNet)], local: IpAddr) -> u32 {
+    let uplinks = links.iter().filter(|link| is_uplink(&link.name));
+    let holder = addresses
+        .iter()
+        .find(|(_, address)| address.addr() == local);
+    let holder = holder.and_then(|(index, _)| links.iter().find(|link| link.index == *index));
+    let holder = holder.filter(|link| link.index != LOOPBACK);
+    let lowest = uplinks.map(|link| link.mtu).min();
+    let lowest = lowest.or_else(|| Some(holder?.mtu)).unwrap_or(ETHERNET_MTU);
+    let [v4, v6] = OVERHEAD;
+    match local {
+        IpAddr::V4(_) => lowest.saturating_sub(v4).max(IPV4_MTU_MIN),
+        IpAddr::V6(_) => lowest.saturating_sub(v6).max(IPV6_MTU_MIN),
+    }
+}
+
+/// Returns whether an interface has a name of an uplink.
+fn is_uplink(name: &str) -> bool {
+    let is_formed = |kind: &str| {
+        let rest = name.strip_prefix(kind);
+        rest.is_some_and(|rest| rest.starts_with(|c| UPLINK_FORMS.contains(c)))
+    };
+    let is_named = |start: &str| name.starts_with(start);
+    UPLINK_TYPES.into_iter().any(is_formed) || UPLINK_NAMES.into_iter().any(is_named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(index: u32, name: &str, mtu: u32) -> Found {
+        Found {
+            index,
+            name: name.to_owned(),
+            mtu,
+            ..Found::default()
+        }
+    }
+
+    #[test]
+    fn mtu_is_that_of_the_smallest_uplink_less_encapsulation() {
+        let net = |text: &str| text.parse::<IpNet>().unwrap();
+        let (v4, v6): (IpAddr, IpAddr) = ("10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap());
+        let named = [
+            link(1, "lo", 65_536),
+            link(2, "eth0", 9000),
+            link(3, "enp3s0", 1500),
+        ];
+        assert_eq!((mtu(&named, &[], v4), mtu(&named, &[], v6)), (1450, 1430));
+        let other = [link(1, "lo", 65_536), link(2, "up0", 9000)];
+        let addresses = [(2, net("10.0.0.1/24")), (1, net("fd00::1/128"))];
+        assert_eq!(mtu(&other, &addresses, v4), 8950);
+        assert_eq!(mtu(&other, &addresses, v6), 1430, "an address of lo");
+        assert_eq!(mtu(&[link(2, "eth0", 100)], &[], v6), IPV6_MTU_MIN);
+        for name in ["eth0", "ens3", "enp0s1", "wlan0", "ibp1"] {
+            assert!(is_uplink(name), "{name}");
+        }
+        for name in ["cali1", "en", "end", "docker0", "veth0", "vxlan.calico"] {
+            assert!(!is_uplink(name), "{name}");
+        }
+    }
+}
