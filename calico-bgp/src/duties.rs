@@ -17,7 +17,7 @@ const NO_SERVICES: &str = "node.kubernetes.io/exclude-from-external-load-balance
 /// The duties of a node beside its sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Duties {
-    /// Blocks of addresses that belong to the node.
+    /// Blocks of addresses that belong to the node, except those of VXLAN pools, which are Felix's.
     pub blocks: BTreeSet<IpNet>,
     /// Service ranges, which every node announces.
     pub services: BTreeSet<IpNet>,
@@ -86,6 +86,7 @@ impl Programming {
 pub(crate) fn duties(own: &Own<'_>) -> Duties {
     let blocks = own.view.blocks.iter();
     let blocks = blocks.filter(|(host, _)| *host == own.host.name);
+    let blocks = blocks.filter(|(_, block)| !is_in_vxlan_pool(own, block));
     let ranges = services(own);
     Duties {
         blocks: blocks.map(|(_, block)| *block).collect(),
@@ -101,6 +102,15 @@ pub(crate) fn duties(own: &Own<'_>) -> Duties {
         services: ranges,
         gateways: gateways(own),
     }
+}
+
+/// Returns whether a block is in a pool with VXLAN. Of overlapping pools, the smallest counts.
+fn is_in_vxlan_pool(own: &Own<'_>, block: &IpNet) -> bool {
+    let pools = own.view.pools.values();
+    let pools = pools.filter_map(|pool| Some((pool.0.cidr?.0.trunc(), &pool.0)));
+    let pools = pools.filter(|(range, _)| range.contains(block));
+    let pool = pools.max_by_key(|(range, _)| range.prefix_len());
+    pool.is_some_and(|(_, pool)| is_vxlan(pool))
 }
 
 /// Returns whether a range has more than one address: a single address is announced by the nodes

@@ -206,6 +206,7 @@ impl<'v> Policies<'v> {
         let mut kept = pools.iter().filter(|(pool, _)| pool.disable_bgp_export);
         let mut exported = pools.iter().filter(|(pool, _)| !pool.disable_bgp_export);
         let own = Match::Net(equal(blocks.iter().copied()));
+        let mut tunneled = pools.iter().filter(|(pool, _)| is_vxlan(pool));
         let first = [
             about(
                 "IPPool disableBGPExport",
@@ -213,6 +214,7 @@ impl<'v> Policies<'v> {
                 None,
                 Then::Reject,
             ),
+            about("IPPool vxlanMode", nets(&mut tunneled), None, Then::Reject),
             Some(self.hidden(wanted.internal)),
         ];
         let last = [

@@ -167,4 +167,5 @@ const ADDRESSES: Contents<'_> = &[
     ),
     ("/calico/ipam/v2/host/a/ipv4/block/10.65.1.200-32", ""),
     ("/calico/ipam/v2/host/b/ipv4/block/10.65.2.0-26", "{}"),
+    ("/calico/ipam/v2/host/a/ipv4/block/10.67.1.0-26", "{}"),
 ];

@@ -61,7 +61,8 @@ fn routes_of_pools_and_blocks_are_advertised() {
         ("10.65.1.200/32", true), // a block of one address
         ("10.65.2.7/32", true),   // borrowed from another node's block
         ("10.66.1.1/32", false),  // a pool that is not exported
-        ("10.67.1.1/32", true),   // of any encapsulation
+        ("10.67.1.1/32", false),  // a pool in tunnels of Felix
+        ("10.67.1.0/26", false),  // its own block
         ("192.0.2.1/32", false),  // outside all pools
         ("0.0.0.0/0", false),
     ] {
@@ -123,7 +124,7 @@ fn communities_by_prefix() {
     let settings = r#"{"metadata":{"name":"default"},"spec":{"nodeToNodeMeshEnabled":false,
         "communities":[{"name":"big","value":"64512:4:9"}],
         "prefixAdvertisements":[{"cidr":"10.65.0.0/16","communities":["big","64512:120"]},
-                                {"cidr":"10.67.0.0/16","communities":["nobody"]}]}}"#;
+                                {"cidr":"10.69.0.0/16","communities":["nobody"]}]}}"#;
     let tor = (
         "bgppeers/tor",
         r#"{"spec":{"peerIP":"10.0.0.253","asNumber":64512}}"#,
@@ -150,7 +151,7 @@ fn communities_by_prefix() {
     let block = own("10.65.1.0/26");
     assert_eq!(block.communities.len(), 1);
     assert_eq!(block.large_communities.len(), 1);
-    assert_eq!(own("10.67.0.1/32").communities.len(), 1);
+    assert_eq!(own("10.69.0.1/32").communities.len(), 1);
     assert_eq!(own("10.68.0.1/32").communities.len(), 0);
 }
 
