@@ -16,6 +16,7 @@ use crate::show::clean;
 use crate::table::boxed;
 
 mod list;
+mod tunnels;
 
 /// The arguments of `cambric node`.
 #[derive(Debug, clap::Args)]
@@ -31,6 +32,8 @@ enum What {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Allocate the addresses of VXLAN devices while pools use VXLAN, and release them otherwise
+    Tunnels(tunnels::Args),
     /// Show the BGP sessions of this host: address, type, state, since when, last error
     Status,
 }
@@ -39,6 +42,7 @@ enum What {
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let text = match args.what {
         What::List { connection } => list::list(&connection.store().await?).await?,
+        What::Tunnels(args) => tunnels::run(&args).await?,
         What::Status => status(Path::new(paths::RUN), &Zoned::now()).await?,
     };
     print!("{text}");
