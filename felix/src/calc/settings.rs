@@ -18,8 +18,8 @@ use crate::limits::{
     MTU_MAX, VXLAN_VNI_MAX,
 };
 use crate::render::{
-    Denial, Encapsulation, Failsafe, Family, LogSettings, LoopPrevention, Outgoing, Period, Rate, Through,
-    ToHostAction, VXLAN_PORT,
+    Denial, Encapsulation, Failsafe, Family, LogSettings, LoopPrevention, Outgoing, Period, Rate,
+    Through, ToHostAction, VXLAN_PORT,
 };
 
 /// Default interface prefixes.

@@ -6,20 +6,33 @@ use super::packet::{Packet, Truth};
 use crate::render::{Action, Hook, Key, Rule, Ruleset, Value, Verdict};
 
 /// The base chains before the routing decision.
-pub(super) const BEFORE_ROUTING: [Hook; 3] =
-    [Hook::Prerouting, Hook::Guard, Hook::TranslateDestination];
+pub(super) const BEFORE_ROUTING: [Hook; 5] = [
+    Hook::Prerouting,
+    Hook::HostUntracked,
+    Hook::Guard,
+    Hook::HostUntranslated,
+    Hook::TranslateDestination,
+];
 
 /// The base chains of packets through the host. Left out: those that only set the DSCP, and the
 /// budgets.
-pub(super) const FORWARDED: [Hook; 4] = [
+pub(super) const FORWARDED: [Hook; 6] = [
     Hook::GuardForward,
     Hook::Forward,
+    Hook::HostForward,
     Hook::ForwardTo,
+    Hook::HostForwardTo,
     Hook::ForwardLast,
 ];
 
-/// The base chains of packets to the host.
+/// The base chains of packets of workloads to the host: policies of host endpoints do not apply there.
 pub(super) const DELIVERED: [Hook; 3] = [Hook::GuardInput, Hook::Input, Hook::InputToHost];
+
+/// The beginning of the names of chains of host endpoints.
+const HOST_CHAINS: &str = "host-";
+
+/// The part that a packet without a workload interface at an end lacks.
+const OUTSIDE: &str = "the interface to the other end, which has a host endpoint or not";
 
 /// The result of a base chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,9 +82,15 @@ pub(super) fn evaluate<'r>(
         let verdict = match &rule.action {
             Action::Verdict(verdict) => verdict,
             Action::Lookup(side, map) => {
+                let Some(map) = rules.sets.get(map) else {
+                    continue;
+                };
                 let key = packet.interface(*side).cloned().map(Key::Interface);
-                let found = key.and_then(|key| rules.sets.get(map)?.elements.get(&key)?.as_ref());
-                match found {
+                let is_outside = key.is_none() && chain.starts_with(HOST_CHAINS);
+                if is_outside && !map.elements.is_empty() {
+                    return decided(Fate::DependsOn(OUTSIDE));
+                }
+                match key.and_then(|key| map.elements.get(&key)?.as_ref()) {
                     Some(Value::Verdict(verdict)) => verdict,
                     _ => continue,
                 }
@@ -80,6 +99,7 @@ pub(super) fn evaluate<'r>(
             Action::DestinationTo(address, port) => {
                 packet.destination = IpAddr::V4(*address);
                 packet.port = Some(*port);
+                packet.changes.is_translated = true;
                 return decided(Fate::Accept);
             }
             Action::DestinationBy(_, map) => {
@@ -89,6 +109,19 @@ pub(super) fn evaluate<'r>(
                     continue;
                 };
                 packet.destination = *address;
+                packet.changes.is_translated = true;
+                return decided(Fate::Accept);
+            }
+            Action::AcceptMarked => {
+                packet.changes.is_marked = true;
+                return decided(Fate::Accept);
+            }
+            Action::ClearMark => {
+                packet.changes.is_marked = false;
+                continue;
+            }
+            Action::AcceptUntracked => {
+                packet.changes.is_untracked = true;
                 return decided(Fate::Accept);
             }
             // Sources are translated after all filters.

@@ -21,7 +21,7 @@ pub(crate) use why::endpoint;
 
 use self::ends::Place;
 use self::evaluation::{BEFORE_ROUTING, DELIVERED, Decision, FORWARDED, Fate, at_hook};
-use self::packet::{Packet, WITH_PORTS};
+use self::packet::{Changes, Packet, WITH_PORTS};
 use crate::calc::Calculator;
 use crate::render::{Hook, rule_text};
 
@@ -151,6 +151,7 @@ fn first_packet(query: &PacketQuery, from: &Place<'_>, to: &Place<'_>) -> Result
         source_port,
         port,
         icmp: echo.map(|(_, kind)| *kind),
+        changes: Changes::default(),
     })
 }
 
@@ -209,6 +210,10 @@ const fn is_decisive(hook: Hook) -> bool {
             | Hook::ForwardTo
             | Hook::Input
             | Hook::InputToHost
+            | Hook::HostUntracked
+            | Hook::HostUntranslated
+            | Hook::HostForward
+            | Hook::HostForwardTo
     )
 }
 
@@ -221,6 +226,9 @@ fn step(
     let (part, interface) = match hook {
         Hook::Prerouting => ("source check", &packet.input),
         Hook::TranslateDestination => ("translation", &None),
+        Hook::HostUntracked => ("host endpoint, doNotTrack", &None),
+        Hook::HostUntranslated => ("host endpoint, preDNAT", &None),
+        Hook::HostForward | Hook::HostForwardTo => ("host endpoint", &None),
         Hook::Forward | Hook::Input => ("egress", &packet.input),
         Hook::ForwardTo => ("ingress", &packet.output),
         Hook::ForwardLast => ("services", &None),

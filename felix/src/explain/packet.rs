@@ -27,6 +27,19 @@ pub(crate) struct Packet {
     pub(crate) port: Option<u16>,
     /// The type of an ICMP packet; its code is 0.
     pub(crate) icmp: Option<u8>,
+    /// The changes by rules so far.
+    pub(crate) changes: Changes,
+}
+
+/// The changes of a packet by rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    /// Its mark has the bit of accepted packets.
+    pub(crate) is_marked: bool,
+    /// It is left out of connection tracking.
+    pub(crate) is_untracked: bool,
+    /// Its destination was translated.
+    pub(crate) is_translated: bool,
 }
 
 impl fmt::Display for Packet {
@@ -160,10 +173,17 @@ impl Packet {
                 kind.is_some_and(|kind| has(set, Key::Icmpv6Type(kind)))
                     .into()
             }
+            Match::Connection(states) if self.changes.is_untracked => matches!(
+                states,
+                ConnectionStates::Untracked | ConnectionStates::NoError
+            )
+            .into(),
             Match::Connection(states) => {
                 let is_new = matches!(states, ConnectionStates::New | ConnectionStates::NoError);
                 is_new.into()
             }
+            Match::Marked => self.changes.is_marked.into(),
+            Match::DestinationTranslated => self.changes.is_translated.into(),
             Match::Family(family) => (self.family() == *family).into(),
             Match::Protocol(protocol, yes) => is(*yes, self.protocol == *protocol),
             Match::InNet(end, net, yes) => {

@@ -18,6 +18,7 @@ pub(crate) fn passes(
         source_port: None,
         port,
         icmp: None,
+        changes: Changes::default(),
     };
     let decision = evaluation::evaluate(rules, chain, &mut packet);
     decision.is_some_and(|decision| decision.fate == Fate::Accept)
@@ -171,6 +172,48 @@ fn condition_on_an_unknown_port_gives_no_verdict() {
         packet(&world, &asked(Some(1001))).unwrap().allowed,
         Some(false)
     );
+}
+
+/// A host endpoint for an interface, with a policy for packets through the host that allows port 80.
+fn with_host_endpoint(interface: &str) -> Calculator {
+    let host = json!({
+        "metadata": {"name": "h", "labels": {"host": ""}},
+        "spec": {"node": "h0", "interfaceName": interface},
+    });
+    let forward = json!({
+        "selector": "has(host)", "applyOnForward": true, "types": ["Egress"], "egress": open(),
+    });
+    calculator(vec![
+        endpoint("h0", 1, json!({})),
+        endpoint("h0", 2, json!({})),
+        (format!("{PREFIX}hostendpoints/h"), host),
+        policy("forward", &forward),
+    ])
+}
+
+#[test]
+fn policies_of_a_host_endpoint_for_all_interfaces_are_evaluated() {
+    let world = with_host_endpoint("*");
+    let mut asked = query("ns/p1", "192.0.2.9");
+    let allowed = packet(&world, &asked).unwrap();
+    assert_eq!(allowed.allowed, Some(true), "{allowed:#?}");
+    let last = allowed.steps.last().unwrap();
+    assert_eq!(last.part, "host endpoint");
+    let by = last.by.list.as_deref();
+    assert_eq!(by, Some("GlobalNetworkPolicy forward"));
+    asked.port = Some(81);
+    let denied = packet(&world, &asked).unwrap();
+    assert_eq!(denied.allowed, Some(false), "{denied:#?}");
+}
+
+#[test]
+fn packet_to_unknown_interface_depends_on_named_host_endpoints() {
+    let world = with_host_endpoint("eth0");
+    let outside = packet(&world, &query("ns/p1", "192.0.2.9")).unwrap();
+    assert_eq!(outside.allowed, None, "{outside:#?}");
+    assert!(outside.verdict.contains("host endpoint"), "{outside:#?}");
+    let inside = packet(&world, &query("ns/p1", "ns/p2")).unwrap();
+    assert_eq!(inside.allowed, Some(true), "{inside:#?}");
 }
 
 #[test]

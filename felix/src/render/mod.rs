@@ -36,9 +36,9 @@ pub use decision::{Allowance, Denial};
 #[cfg(test)]
 pub(crate) use diff::preparation;
 pub use diff::{Change, changes, creation, prepare};
+pub(crate) use encapsulation::TO_HOST;
 pub use encapsulation::{Encapsulation, TUNNEL_DEVICES, VXLAN_DEVICES, VXLAN_PORT};
 pub use failsafe::{Failsafe, FailsafePort};
-pub(crate) use encapsulation::TO_HOST;
 pub use guard::{Budgets, Control, TCP};
 pub use host::{HostInterface, HostRules, host_part};
 pub use log::LogSettings;

@@ -79,9 +79,9 @@ pub(super) struct Known {
 /// The state of a re-read.
 #[derive(Debug)]
 struct Reread<K> {
-    /// Those with a row.
+    /// The keys with a row.
     seen: BTreeSet<K>,
-    /// Those that were notified since its begin; `None` if there is no re-read.
+    /// The keys notified since its begin; `None` if there is no re-read.
     notified: Option<BTreeSet<K>>,
     /// Whether its last row has been received.
     ended: bool,

@@ -21,7 +21,6 @@ use super::pool::Pool;
 use super::services::{News, Services};
 use crate::render::{Selected, SetId};
 use crate::work;
-use ipnet::IpNet;
 
 /// Part of the keys of workload endpoints.
 const WORKLOADS: &str = "/workloadendpoints/";
@@ -132,13 +131,19 @@ impl Index {
 
     /// Returns the addresses of a workload endpoint of another host.
     pub(crate) fn remote_endpoint(&self, key: &str) -> Option<&[IpNet]> {
-        let entry = self.members.get(key).filter(|entry| !entry.local)?;
+        let entry = self
+            .members
+            .get(key)
+            .filter(|entry| entry.role == Role::Selected)?;
         Some(&entry.addresses)
     }
 
     /// Returns the addresses of all workload endpoints of other hosts, by key.
     pub(crate) fn remote_endpoints(&self) -> impl Iterator<Item = (&str, &[IpNet])> {
-        let remote = self.members.iter().filter(|(_, entry)| !entry.local);
+        let remote = self
+            .members
+            .iter()
+            .filter(|(_, entry)| entry.role == Role::Selected);
         let remote = remote.filter(|(key, _)| key.contains(WORKLOADS));
         remote.map(|(key, entry)| (&**key, &*entry.addresses))
     }
@@ -241,7 +246,7 @@ impl Index {
         let from = (Bound::Included(&*prefix), Bound::Unbounded);
         let members = self.members.range::<str, _>(from);
         let of_prefix = members.take_while(move |(key, _)| key.starts_with(&prefix));
-        let remote = of_prefix.filter(|(_, entry)| !entry.local);
+        let remote = of_prefix.filter(|(_, entry)| entry.role == Role::Selected);
         remote.map(|(key, entry)| (&**key, &*entry.addresses))
     }
 
