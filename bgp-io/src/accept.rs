@@ -191,17 +191,24 @@ impl Io {
         if !is_stranger || self.strangers.are_dropped() || !self.strangers.count(now) {
             return;
         }
+        // Without the filter, each connection is accepted and refused.
+        if self.refuse_strangers() {
+            self.strangers.begin(now, dropped(&self.listeners));
+            self.events.push(Event::StrangersDropped);
+        } else {
+            self.strangers.failed(now);
+        }
+    }
+
+    /// Has all listening sockets drop the SYNs of strangers; returns whether any does.
+    pub(crate) fn refuse_strangers(&mut self) -> bool {
         let neighbors = all_sources(self.speaker.config());
         let mut refuses = false;
         for listener in &mut self.listeners {
             let ipv4 = listener.address.is_ipv4();
             refuses |= (listener.guard).refuse_strangers(&listener.socket, ipv4, &neighbors);
         }
-        // Without the filter, each connection is accepted and refused.
-        if refuses {
-            self.strangers.begin(now, dropped(&self.listeners));
-            self.events.push(Event::StrangersDropped);
-        }
+        refuses
     }
 
     /// Checks whether a flood of strangers continues.

@@ -9,7 +9,6 @@ use bgp_speaker::{PeerConfig, SpeakerConfig};
 use socket2::SockFilter;
 
 use crate::PeerScope;
-use crate::limits::SYN_SOURCES_MAX;
 use crate::sockopt::least_ttl;
 
 /// Addresses, and the minimum TTL of data segments from them.
@@ -134,13 +133,13 @@ fn bare_segments_pass() -> Vec<SockFilter> {
     ]
 }
 
-/// Returns instructions that drop SYNs except from these sources; other segments continue behind
+/// Returns instructions that drop SYNs except from these prefixes; other segments continue behind
 /// them.
 pub(crate) fn syns_only_from(sources: &[Source], ipv4: bool) -> Vec<SockFilter> {
     const FLAGS: u32 = 13;
     const SYN: u32 = 0b10;
     const SYN_OR_ACK: u32 = 0b1_0010;
-    let mut behind: Vec<SockFilter> = shortened(sources, ipv4)
+    let mut behind: Vec<SockFilter> = sources
         .iter()
         .flat_map(|source| block(source, ipv4))
         .collect();
@@ -156,16 +155,16 @@ pub(crate) fn syns_only_from(sources: &[Source], ipv4: bool) -> Vec<SockFilter> 
     program
 }
 
-/// Returns prefixes without a minimum TTL that cover the sources of a family: with more than
-/// [`SYN_SOURCES_MAX`], shorter ones, which cover other addresses too.
-fn shortened(sources: &[Source], ipv4: bool) -> Vec<Source> {
+/// Returns at most so many prefixes without a minimum TTL that cover the sources of a family. With
+/// more sources, shorter prefixes cover other addresses too.
+pub(crate) fn shortened(sources: &[Source], ipv4: bool, most: usize) -> Vec<Source> {
     let mut least = if ipv4 { 32 } else { 128 };
     loop {
         let of_family = sources.iter().filter(|one| one.address.is_ipv4() == ipv4);
         let prefixes = of_family
             .filter_map(|source| Prefix::new(source.address, source.prefix_len.min(least)));
         let prefixes: BTreeSet<Prefix> = prefixes.collect();
-        if prefixes.len() <= SYN_SOURCES_MAX {
+        if prefixes.len() <= most.max(1) {
             let scopes = prefixes.into_iter().map(PeerScope::range);
             return scopes.map(|scope| Source::new(scope, None)).collect();
         }
@@ -218,6 +217,7 @@ fn block(source: &Source, ipv4: bool) -> Vec<SockFilter> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::SYN_SOURCES_MAX;
 
     fn hosts(first: IpAddr, count: u32) -> Vec<Source> {
         let hosts = (0..count).map(|number| match first {
@@ -233,7 +233,7 @@ mod tests {
     fn many_neighbors_are_covered_by_few_prefixes() {
         for (first, ipv4) in [("10.0.0.1", true), ("fd00::1", false)] {
             let all = hosts(first.parse().unwrap(), 1000);
-            let prefixes = shortened(&all, ipv4);
+            let prefixes = shortened(&all, ipv4, SYN_SOURCES_MAX);
             assert!(prefixes.len() <= SYN_SOURCES_MAX, "{}", prefixes.len());
             for source in &all {
                 let covers = |prefix: &&Source| {
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn neighbors_of_another_family_do_not_count() {
         let ipv4 = hosts("10.0.0.1".parse().unwrap(), 3);
-        assert_eq!(shortened(&ipv4, false), []);
-        assert_eq!(shortened(&ipv4, true), ipv4);
+        assert_eq!(shortened(&ipv4, false, 9), []);
+        assert_eq!(shortened(&ipv4, true, 9), ipv4);
     }
 }

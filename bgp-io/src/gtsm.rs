@@ -25,8 +25,8 @@ use bgp_speaker::HandshakeFailure;
 use socket2::{SockFilter, SockRef, Socket};
 use tokio::net::TcpStream;
 
-use crate::filter::{PASS, Source, coarse, program, syns_only_from};
-use crate::limits::FILTER_INSTRUCTIONS_MAX;
+use crate::filter::{PASS, Source, coarse, program, shortened, syns_only_from};
+use crate::limits::{FILTER_INSTRUCTIONS_MAX, SYN_SOURCES_MAX};
 use crate::sockopt::{handshake_ttl, least_ttl, save_syns, saved_syn_ttl, set_ttl_security};
 
 /// The TTL of senders with GTSM (RFC 5082 §3).
@@ -70,11 +70,17 @@ impl Guard {
         ipv4: bool,
         neighbors: &[Source],
     ) -> bool {
-        let neighbors = Neighbors {
-            sources: neighbors,
-            ipv4,
-        };
-        self.refuses_strangers = self.attach(&SockRef::from(socket), Some(neighbors));
+        // The memory that `net.core.optmem_max` leaves may be too small for all prefixes.
+        let mut most = SYN_SOURCES_MAX;
+        while most > 0 && !self.refuses_strangers {
+            let sources = shortened(neighbors, ipv4, most);
+            let neighbors = Neighbors {
+                sources: &sources,
+                ipv4,
+            };
+            self.refuses_strangers = self.attach(&SockRef::from(socket), Some(neighbors));
+            most /= 2;
+        }
         self.refuses_strangers
     }
 
@@ -85,7 +91,8 @@ impl Guard {
         }
     }
 
-    /// Attaches the filter; returns whether it is attached. It replaces the one before it at once.
+    /// Attaches the filter; returns whether it is attached. It replaces the one before it at once, unless
+    /// the kernel has no memory for both.
     fn attach(&mut self, socket: &Socket, neighbors: Option<Neighbors<'_>>) -> bool {
         let ipv4 = self.wanted.first().is_none_or(|one| one.address.is_ipv4());
         let attach = |mut rest: Vec<SockFilter>| {
@@ -94,23 +101,27 @@ impl Guard {
             program.append(&mut rest);
             program.len() <= FILTER_INSTRUCTIONS_MAX && socket.attach_filter(&program).is_ok()
         };
-        let attached = match (self.wanted.is_empty(), neighbors) {
+        let whole = || match (self.wanted.is_empty(), neighbors) {
             (true, None) => false,
             (true, Some(_)) => attach(vec![PASS]),
-            (false, _) => {
-                attach(program(&self.wanted, ipv4)) || attach(program(&coarse(&self.wanted), ipv4))
-            }
+            (false, _) => attach(program(&self.wanted, ipv4)),
         };
-        if !attached && neighbors.is_some() {
-            self.attach(socket, None);
-            return false;
-        }
+        let mut attached = whole();
         if !attached && self.attached {
             // An error means that there was no filter.
             let _ = socket.detach_filter();
+            // What arrives until the next one is attached is not filtered.
+            self.fresh |= !self.wanted.is_empty();
+            attached = whole();
+        }
+        if !attached && !self.wanted.is_empty() {
+            attached = attach(program(&coarse(&self.wanted), ipv4));
         }
         self.whole = attached && !self.wanted.is_empty();
         self.attached = attached;
+        if !attached && neighbors.is_some() {
+            self.attach(socket, None);
+        }
         attached
     }
 
@@ -144,7 +155,7 @@ impl Guard {
     }
 }
 
-/// The sources whose SYNs pass on a socket of a family.
+/// The prefixes that may send SYNs to a socket of a family.
 #[derive(Clone, Copy)]
 struct Neighbors<'n> {
     sources: &'n [Source],

@@ -130,6 +130,10 @@ impl Io {
             }
         }
         self.report_keyless(keyless);
+        // A flood that began above has to reach the sockets that were set after it.
+        if self.strangers.are_dropped() {
+            self.refuse_strangers();
+        }
     }
 
     fn report_keyless(&mut self, keyless: Keyless) {

@@ -13,6 +13,8 @@ use crate::limits::{STRANGER_EVERY, STRANGERS_AT_ONCE, STRANGERS_LOOK, STRANGERS
 pub(crate) struct Strangers {
     /// Until when the refused connections count, one per [`STRANGER_EVERY`].
     counted_until: Instant,
+    /// When the filter is tried again, if the kernel has rejected it.
+    retry_at: Instant,
     flood: Option<Flood>,
 }
 
@@ -30,6 +32,7 @@ impl Strangers {
     pub(crate) const fn new(now: Instant) -> Self {
         Self {
             counted_until: now,
+            retry_at: now,
             flood: None,
         }
     }
@@ -45,7 +48,12 @@ impl Strangers {
         if !is_flood {
             self.counted_until = until + STRANGER_EVERY;
         }
-        is_flood
+        is_flood && now >= self.retry_at
+    }
+
+    /// Waits before the filter is tried again.
+    pub(crate) fn failed(&mut self, now: Instant) {
+        self.retry_at = now + STRANGERS_LOOK;
     }
 
     /// Returns whether the kernel drops the SYNs of strangers.
@@ -103,6 +111,20 @@ mod tests {
         }
         assert!(strangers.count(now));
         assert!(!strangers.count(now + STRANGER_EVERY));
+    }
+
+    #[test]
+    fn rejected_filter_is_tried_again_after_a_pause() {
+        let now = Instant::ZERO;
+        let mut strangers = Strangers::new(now);
+        for _ in 0..STRANGERS_AT_ONCE {
+            strangers.count(now);
+        }
+        assert!(strangers.count(now));
+        strangers.failed(now);
+        assert!(!strangers.count(now));
+        let later = now + STRANGERS_LOOK;
+        assert!((0..=STRANGERS_AT_ONCE).any(|_| strangers.count(later)));
     }
 
     #[test]
