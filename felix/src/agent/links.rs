@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use fib_sync::{InterfaceAddress, Link, Tunnel};
+use ipnet::IpNet;
 
 use crate::render::TUNNEL_DEVICES;
 
@@ -12,7 +13,8 @@ use crate::render::TUNNEL_DEVICES;
 pub(super) struct Links {
     by_index: BTreeMap<u32, Link>,
     by_name: BTreeMap<String, u32>,
-    addresses: BTreeMap<u32, BTreeSet<IpAddr>>,
+    /// With prefix lengths: the kernel holds an address once for each of them.
+    addresses: BTreeMap<u32, BTreeSet<IpNet>>,
 }
 
 impl Links {
@@ -33,14 +35,14 @@ impl Links {
     /// Records an address of a link. Returns the name of the link if it is known.
     pub(super) fn put_address(&mut self, at: &InterfaceAddress) -> Option<&str> {
         let held = self.addresses.entry(at.interface).or_default();
-        held.insert(at.address.addr());
+        held.insert(at.address);
         self.name(at.interface)
     }
 
     /// Records that a link has lost an address. Returns the name of the link if it is known.
     pub(super) fn remove_address(&mut self, at: &InterfaceAddress) -> Option<&str> {
         if let Some(held) = self.addresses.get_mut(&at.interface) {
-            held.remove(&at.address.addr());
+            held.remove(&at.address);
         }
         self.name(at.interface)
     }
@@ -53,7 +55,8 @@ impl Links {
     /// Returns the addresses of a link; `None` if no link has the name.
     pub(super) fn addresses(&self, name: &str) -> Option<BTreeSet<IpAddr>> {
         let index = self.by_name.get(name)?;
-        Some(self.addresses.get(index).cloned().unwrap_or_default())
+        let held = self.addresses.get(index).into_iter().flatten();
+        Some(held.map(IpNet::addr).collect())
     }
 
     pub(super) fn named(&self, name: &str) -> Option<&Link> {

@@ -160,6 +160,13 @@ fn host_endpoint_by_address_follows_the_interface() {
     world.kernel.borrow_mut().rename_link(one, "uplink");
     world.settle();
     assert_eq!(closed(&world), ["\"uplink\""]);
+    // The kernel holds the address once for each prefix length.
+    let narrow = "10.0.0.11/32".parse().unwrap();
+    world.kernel.borrow_mut().add_address(one, narrow);
+    world.settle();
+    world.kernel.borrow_mut().remove_address(one, narrow);
+    world.settle();
+    assert_eq!(closed(&world), ["\"uplink\""]);
     world.kernel.borrow_mut().remove_address(one, address);
     world.kernel.borrow_mut().add_address(other, address);
     world.settle();
