@@ -260,11 +260,30 @@ pub(super) fn host_endpoint(
         }
     };
     member.role = Role::Host;
+    let profiles = profiles_of_host(key, spec.get("profiles"))?;
     let endpoint = HostEndpoint {
         applies_to,
-        profiles: strings(spec.get("profiles")),
+        profiles,
     };
     Ok((Some(endpoint), member, problem))
+}
+
+/// Returns the profiles of a host endpoint, which decide what it allows: an invalid one is not left out.
+fn profiles_of_host(key: &str, field: Option<&Value>) -> Result<Vec<String>, Problem> {
+    let fault = |at: &str, value: &Value, wanted: &str| {
+        let reason = format!("{value} is not a {wanted}; the last valid value stays in effect");
+        Problem::new(key, format!("spec.profiles{at}"), reason)
+    };
+    let entries = match field {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Array(entries)) => entries.iter().enumerate(),
+        Some(other) => return Err(fault("", other, "list")),
+    };
+    let names = entries.map(|(at, entry)| match entry {
+        Value::String(name) => Ok(name.clone()),
+        other => Err(fault(&format!("[{at}]"), other, "text")),
+    });
+    names.collect()
 }
 
 /// Returns the ports that rules can name, sorted and unique, and the problem of the first invalid

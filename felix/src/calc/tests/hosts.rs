@@ -356,16 +356,18 @@ fn missing_interface_is_reported_and_has_its_rules() {
 fn invalid_host_endpoint_leaves_the_last_valid_one() {
     let mut calculator = calculator_of(&[(hep("h"), named("eth0"))]);
     let before = calculator.recomputed();
-    for (field, value) in [
-        ("interfaceName", json!("eth 0")),
-        ("interfaceName", json!(7)),
-        ("node", json!(["r1-c07"])),
-        ("expectedIPs", json!("10.0.0.1")),
+    for (field, value, at) in [
+        ("interfaceName", json!("eth 0"), ""),
+        ("interfaceName", json!(7), ""),
+        ("node", json!(["r1-c07"]), ""),
+        ("expectedIPs", json!("10.0.0.1"), ""),
+        ("profiles", json!("projectcalico-default-allow"), ""),
+        ("profiles", json!(["projectcalico-default-allow", 7]), "[1]"),
     ] {
         let mut bad = named("eth1");
         bad["spec"][field] = value;
         let problem = change(&mut calculator, &hep("h"), Some(&bad)).expect("a problem");
-        assert_eq!(problem.field, format!("spec.{field}"));
+        assert_eq!(problem.field, format!("spec.{field}{at}"));
         let desired = calculator.recomputed();
         assert_eq!(desired.rules(), before.rules());
         assert!(desired.problems.contains(&problem));
