@@ -70,6 +70,16 @@ impl Calculator {
         self.fabric.addresses_of(&key)
     }
 
+    /// Returns whether an address is one of this host: of its Node, or of an interface that is no
+    /// workload interface.
+    pub(crate) fn is_own_address(&self, address: IpAddr) -> bool {
+        let settings = &self.desired.settings;
+        let interfaces = self.hosts.interfaces.iter();
+        let mut own = interfaces.filter(|(name, _)| !settings.is_workload_interface(name));
+        self.own_addresses().any(|own| own == address)
+            || own.any(|(_, held)| held.contains(&address))
+    }
+
     /// Returns the owners of all chains of rules, by the name of the chain.
     pub(crate) fn owners(&self) -> BTreeMap<&str, ListOwner> {
         let policies = self.policies.iter().flat_map(|(key, policy)| {

@@ -42,7 +42,7 @@ impl<'c> Place<'c> {
             IpAddr::V4(v4) => v4 == GATEWAY || v4.is_loopback(),
             IpAddr::V6(v6) => v6 == GATEWAY_IPV6 || v6.is_loopback(),
         };
-        if is_gateway || calculator.own_addresses().any(|own| own == address) {
+        if is_gateway || calculator.is_own_address(address) {
             return Self::Host(address);
         }
         let mut remote = calculator.remote_endpoints();

@@ -154,6 +154,22 @@ fn addresses_of_the_host_and_floating_ones_are_known() {
 }
 
 #[test]
+fn address_of_an_interface_of_the_host_is_one_of_the_host() {
+    let mut world = world(&open());
+    let asked = query("ns/p1", "172.17.0.1");
+    let outside = packet(&world, &asked).unwrap();
+    assert_eq!(outside.allowed, Some(true), "{outside:#?}");
+    let address = ["172.17.0.1".parse().unwrap()].into();
+    world.host_interface("cali9", Some(address));
+    assert_eq!(packet(&world, &asked).unwrap().allowed, Some(true));
+    let address = ["172.17.0.1".parse().unwrap()].into();
+    world.host_interface("docker0", Some(address));
+    let to_host = packet(&world, &asked).unwrap();
+    assert_eq!(to_host.allowed, Some(false), "{to_host:#?}");
+    assert_eq!(to_host.steps.last().unwrap().part, "endpoint to host");
+}
+
+#[test]
 fn condition_on_an_unknown_port_gives_no_verdict() {
     let of_port = json!([{"action": "Allow", "protocol": "TCP", "source": {"ports": [1000]}}]);
     let world = world(&of_port);
