@@ -286,6 +286,10 @@ fn base_chain_that_is_not_compared_is_checked() {
         base("service-loops", "forward", 2, "accept"),
         base("mark-dscp", "forward", -150, "accept"),
     );
+    let untrack = json!([{"mangle": {"key": {"meta": {"key": "mark"}},
+        "value": {"|": [{"meta": {"key": "mark"}}, 65536]}}}, {"notrack": null}, {"accept": null}]);
+    let untracked = base("host-untracked", "prerouting", -300, "accept");
+    let untranslated = base("host-untranslated", "prerouting", -150, "accept");
     let jump = json!([{"jump": {"target": "inner"}}]);
     let inner = json!({"chain": {"family": "inet", "table": "cambric-felix", "name": "inner"}});
     let (equal, different, unknown) = ((true, false), (false, true), (false, false));
@@ -294,6 +298,11 @@ fn base_chain_that_is_not_compared_is_checked() {
         (vec![loops, rule("service-loops", &queue)], unknown),
         (vec![mark.clone(), rule("mark-dscp", &dscp)], equal),
         (vec![rule("guard", &dscp)], unknown),
+        (vec![untracked, rule("host-untracked", &untrack)], equal),
+        (
+            vec![untranslated, rule("host-untranslated", &untrack)],
+            unknown,
+        ),
         (vec![rule("guard", &add("@connections-blocked"))], equal),
         (vec![rule("guard", &add("@other"))], unknown),
         (

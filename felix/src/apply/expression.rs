@@ -117,6 +117,7 @@ fn of_action(action: &Action, asked: &mut Asked, expressions: &mut Vec<Expressio
         }
         Action::ClearMark => expressions.extend(statement::mark(0)),
         Action::AcceptUntracked => {
+            expressions.extend(statement::mark(ACCEPTED));
             expressions.extend([statement::untrack(), immediate(&Verdict::Accept)]);
         }
         Action::Reject => expressions.push(statement::reject()),
@@ -281,7 +282,6 @@ impl Asked {
                     ConnectionStates::New => NEW,
                     ConnectionStates::Invalid => INVALID,
                     ConnectionStates::NoError => NEW | ESTABLISHED | UNTRACKED,
-                    ConnectionStates::Untracked => UNTRACKED,
                 };
                 into.extend([
                     connection(CT_STATE),

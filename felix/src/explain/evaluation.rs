@@ -121,6 +121,7 @@ pub(super) fn evaluate<'r>(
                 continue;
             }
             Action::AcceptUntracked => {
+                packet.changes.is_marked = true;
                 packet.changes.is_untracked = true;
                 return decided(Fate::Accept);
             }

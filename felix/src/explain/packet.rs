@@ -173,11 +173,9 @@ impl Packet {
                 kind.is_some_and(|kind| has(set, Key::Icmpv6Type(kind)))
                     .into()
             }
-            Match::Connection(states) if self.changes.is_untracked => matches!(
-                states,
-                ConnectionStates::Untracked | ConnectionStates::NoError
-            )
-            .into(),
+            Match::Connection(states) if self.changes.is_untracked => {
+                matches!(states, ConnectionStates::NoError).into()
+            }
             Match::Connection(states) => {
                 let is_new = matches!(states, ConnectionStates::New | ConnectionStates::NoError);
                 is_new.into()

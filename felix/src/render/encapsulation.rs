@@ -222,13 +222,24 @@ pub(super) fn received(settings: Encapsulation) -> impl Iterator<Item = Rule> {
 
 /// Returns the rules that accept tunnel packets of the host to other ends of tunnels.
 pub(super) fn sent(settings: Encapsulation) -> Vec<Rule> {
+    with_end(settings, End::Destination)
+}
+
+/// Returns the rules that accept tunnel packets of other ends of tunnels, before those of other sources
+/// are dropped.
+pub(super) fn received_from_ends(settings: Encapsulation) -> Vec<Rule> {
+    with_end(settings, End::Source)
+}
+
+/// Returns the rules that accept tunnel packets of which this address is an end of tunnels.
+fn with_end(settings: Encapsulation, end: End) -> Vec<Rule> {
     let mut rules = Vec::new();
     for tunnel in in_use(settings) {
         for family in tunnel.families {
             let place = usize::from(*family == Family::V6);
             for set in [NODES[place], SOURCES[place]] {
-                let to = Match::InSet(End::Destination, *family, set.into(), Is::Yes);
-                let matches = vec![to, tunnel.condition.clone()];
+                let other = Match::InSet(end, *family, set.into(), Is::Yes);
+                let matches = vec![other, tunnel.condition.clone()];
                 rules.push(counted(matches, Verdict::Accept, OWN_TUNNEL));
             }
         }

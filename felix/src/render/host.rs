@@ -67,6 +67,18 @@ pub struct HostRules {
     pub denial: Denial,
 }
 
+impl HostRules {
+    /// Returns whether a policy may mark packets that arrive.
+    fn marks_arriving(&self) -> bool {
+        self.untranslated.asks() || self.untracked[0].asks()
+    }
+
+    /// Returns whether a policy may mark packets of the host.
+    fn marks_sent(&self) -> bool {
+        self.untracked[1].asks()
+    }
+}
+
 /// A hook at which host endpoints are evaluated.
 #[derive(Clone, Copy)]
 struct Place {
@@ -149,10 +161,10 @@ pub fn host_part(
     let mut input = dispatch_prefixes(frame, Side::Input, &Verdict::Return);
     input.extend(encapsulation::received(frame.encapsulation));
     add(&mut part, INPUT, input, endpoints, |rules| {
-        local(&rules.to_host, FAILSAFE_IN, rules)
+        local(&rules.to_host, FAILSAFE_IN, rules.marks_arriving(), rules)
     });
     add(&mut part, OUTPUT, output(frame), endpoints, |rules| {
-        local(&rules.from_host, FAILSAFE_OUT, rules)
+        local(&rules.from_host, FAILSAFE_OUT, rules.marks_sent(), rules)
     });
     let have_policies = |of: fn(&HostRules) -> [&Passage; 2]| {
         let mut passages = endpoints.values().flat_map(of);
@@ -160,37 +172,42 @@ pub fn host_part(
     };
     if have_policies(|rules| [&rules.forward_in, &rules.forward_out]) {
         add(&mut part, FORWARD, Vec::new(), endpoints, |rules| {
-            forwarded(&rules.forward_in, rules)
+            forwarded(&rules.forward_in, rules.marks_arriving(), rules)
         });
+        // The mark decides about the way in only: policies where a packet leaves always apply.
         add(&mut part, FORWARD_TO, Vec::new(), endpoints, |rules| {
-            forwarded(&rules.forward_out, rules)
+            forwarded(&rules.forward_out, false, rules)
         });
     }
+    let clear = || Rule {
+        action: Action::ClearMark,
+        ..rule(Vec::new(), Verdict::Return)
+    };
+    let has_untracked = have_policies(|rules| rules.untracked.each_ref());
     if have_policies(|rules| [&rules.untranslated; 2]) {
-        let answers = counted(vec![answers()], Verdict::Accept, "answers");
-        let clear = Rule {
-            action: Action::ClearMark,
-            ..rule(Vec::new(), Verdict::Return)
-        };
-        let first = vec![clear, answers];
+        // Before connection tracking, the mark is cleared and set.
+        let mark = if has_untracked { marked() } else { clear() };
+        let mut first = vec![mark];
+        first.extend(encapsulation::received_from_ends(frame.encapsulation));
+        first.push(counted(vec![answers()], Verdict::Accept, "answers"));
         add(&mut part, UNTRANSLATED, first, endpoints, |rules| {
             early(&rules.untranslated, FAILSAFE_IN, rules)
         });
     }
-    if have_policies(|rules| rules.untracked.each_ref()) {
+    if has_untracked {
         let [inbound, outbound] = untracked_failsafe(failsafe);
         put(&mut part, chain(FAILSAFE_IN_UNTRACKED, inbound));
         put(&mut part, chain(FAILSAFE_OUT_UNTRACKED, outbound));
-        add(&mut part, UNTRACKED, Vec::new(), endpoints, |rules| {
+        let mut first = vec![clear()];
+        first.extend(encapsulation::received_from_ends(frame.encapsulation));
+        add(&mut part, UNTRACKED, first, endpoints, |rules| {
             untracked(&rules.untracked[0], FAILSAFE_IN_UNTRACKED)
         });
-        add(
-            &mut part,
-            UNTRACKED_OUTPUT,
-            Vec::new(),
-            endpoints,
-            |rules| untracked(&rules.untracked[1], FAILSAFE_OUT_UNTRACKED),
-        );
+        let mut first = vec![clear()];
+        first.extend(encapsulation::sent(frame.encapsulation));
+        add(&mut part, UNTRACKED_OUTPUT, first, endpoints, |rules| {
+            untracked(&rules.untracked[1], FAILSAFE_OUT_UNTRACKED)
+        });
     }
     part
 }
@@ -273,27 +290,20 @@ fn output(frame: &Frame) -> Vec<Rule> {
     rules
 }
 
-/// Returns the rules for packets of the host itself.
-fn local(passage: &Passage, failsafe: &str, endpoint: &HostRules) -> Vec<Rule> {
+/// Returns the rules for packets to the host or of it. `marks`: a policy may have set the mark.
+fn local(passage: &Passage, failsafe: &str, marks: bool, endpoint: &HostRules) -> Vec<Rule> {
     let mut rules = vec![counted(vec![answers()], Verdict::Accept, "answers")];
-    rules.extend(accepted(endpoint));
+    rules.extend(marks.then(marked));
     rules.push(rule(Vec::new(), Verdict::Jump(failsafe.into())));
     rules.extend(decision(passage, endpoint));
     rules
 }
 
-/// Returns the rules for packets that a policy accepted at an earlier hook.
-fn accepted(endpoint: &HostRules) -> Vec<Rule> {
-    let mut rules = Vec::new();
-    if endpoint.untracked.iter().any(Passage::asks) {
-        let untracked = Match::Connection(ConnectionStates::Untracked);
-        rules.push(counted(vec![untracked], Verdict::Accept, "untracked"));
-    }
-    if endpoint.untranslated.asks() {
-        let words = "accepted before translation";
-        rules.push(counted(vec![Match::Marked], Verdict::Accept, words));
-    }
-    rules
+/// Returns the rule for packets that a policy accepted at an earlier hook. The mark is no proof unless
+/// the first of these hooks clears it.
+fn marked() -> Rule {
+    let words = "accepted before translation";
+    counted(vec![Match::Marked], Verdict::Accept, words)
 }
 
 /// Returns the rules before address translation.
@@ -319,12 +329,12 @@ fn untracked(passage: &Passage, failsafe: &str) -> Vec<Rule> {
     rules
 }
 
-/// Returns the rules for packets through the host.
-fn forwarded(passage: &Passage, endpoint: &HostRules) -> Vec<Rule> {
+/// Returns the rules for packets through the host. `marks`: a policy may have set the mark.
+fn forwarded(passage: &Passage, marks: bool, endpoint: &HostRules) -> Vec<Rule> {
     let mut rules = Vec::new();
     if passage.asks() {
         rules.push(counted(vec![answers()], Verdict::Accept, "answers"));
-        rules.extend(accepted(endpoint));
+        rules.extend(marks.then(marked));
     }
     rules.extend(decision(passage, endpoint));
     rules

@@ -266,7 +266,8 @@ pub enum Match {
     Rate(Rate, Is),
     /// The open connections with packets that reach this condition are more than this number.
     ConnectionsOver(u32),
-    /// A policy accepted the packet before its destination was translated ([`Action::AcceptMarked`]).
+    /// A policy accepted the packet before its destination was translated ([`Action::AcceptMarked`],
+    /// [`Action::AcceptUntracked`]).
     Marked,
 }
 
@@ -383,8 +384,6 @@ pub enum ConnectionStates {
     Invalid,
     /// `new`, `established` or `untracked`: ICMP that is no error. Neighbor discovery is untracked.
     NoError,
-    /// `untracked`: connection tracking leaves it out.
-    Untracked,
 }
 
 /// A limit of packets of one interface.
@@ -429,7 +428,7 @@ pub enum Action {
     AcceptMarked,
     /// Clear [`ACCEPTED`] in the mark, and continue.
     ClearMark,
-    /// Accept, and leave the packet out of connection tracking.
+    /// Accept, set [`ACCEPTED`] in the mark, and leave the packet out of connection tracking.
     AcceptUntracked,
     /// Drop a packet and answer with an ICMP error: port unreachable.
     Reject,

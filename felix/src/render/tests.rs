@@ -138,7 +138,10 @@ fn allowing_rules_mark_or_untrack_packets() {
             Allowance::Mark,
             "meta mark set meta mark | 0x00010000 accept",
         ),
-        (Allowance::Untrack, "notrack accept"),
+        (
+            Allowance::Untrack,
+            "meta mark set meta mark | 0x00010000 notrack accept",
+        ),
     ] {
         let expected = format!("counter {action} comment \"ingress[0]\"; {deny}");
         assert_eq!(allowed(allowance), expected);

@@ -231,7 +231,6 @@ impl Display for Match {
                 write!(f, "iifname . ct {direction} {family} saddr @{set}")
             }
             Self::Connection(ConnectionStates::Invalid) => f.write_str("ct state invalid"),
-            Self::Connection(ConnectionStates::Untracked) => f.write_str("ct state untracked"),
             Self::Marked => write!(f, "meta mark & {ACCEPTED:#010x} == {ACCEPTED:#010x}"),
             Self::ConnectionsOver(count) => write!(f, "ct count over {count}"),
             Self::ReplyDirection => f.write_str("ct direction reply"),
@@ -314,7 +313,10 @@ impl Display for Action {
             Self::Log(prefix) => write!(f, "log prefix \"{prefix}\" level info"),
             Self::AcceptMarked => write!(f, "meta mark set meta mark | {ACCEPTED:#010x} accept"),
             Self::ClearMark => write!(f, "meta mark set meta mark & {:#010x}", !ACCEPTED),
-            Self::AcceptUntracked => f.write_str("notrack accept"),
+            Self::AcceptUntracked => write!(
+                f,
+                "meta mark set meta mark | {ACCEPTED:#010x} notrack accept"
+            ),
             // `nft list` shows it as `reject`, which `nft -f` would limit to the family of the rule.
             Self::Reject => f.write_str("reject with icmpx port-unreachable"),
             Self::ResetTcp => f.write_str("reject with tcp reset"),

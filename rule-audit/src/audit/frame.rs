@@ -28,7 +28,7 @@ enum Change {
     Dscp,
     /// The mark.
     Mark,
-    /// Connection tracking leaves them out.
+    /// The mark, and connection tracking leaves them out.
     Untracked,
 }
 
@@ -179,7 +179,9 @@ fn is_known(expression: &Value, change: Change) -> bool {
         "accept" | "drop" | "reject" | "return" | "continue" | "jump" | "goto" | "vmap" => true,
         "set" => budget(body).is_some(),
         "notrack" => change == Change::Untracked,
-        "mangle" if change == Change::Mark => body["key"]["meta"]["key"] == "mark",
+        "mangle" if matches!(change, Change::Mark | Change::Untracked) => {
+            body["key"]["meta"]["key"] == "mark"
+        }
         "mangle" => {
             let field = &body["key"]["payload"];
             let is_ip = matches!(field["protocol"].as_str(), Some("ip" | "ip6"));

@@ -455,7 +455,40 @@ fn tunnels_of_the_fabric_pass_host_endpoints() {
             format!("ip6 daddr @tunnel-sources-ipv6 udp dport 4789 {words}"),
         ]
     );
+    // Policies at earlier hooks do not evaluate them either.
+    let deny = json!({"ingress": [{"action": "Deny"}], "egress": [{"action": "Deny"}]});
+    for field in ["preDNAT", "doNotTrack"] {
+        let value = with_kind(field, &deny);
+        change(
+            &mut calculator,
+            &key("globalnetworkpolicies", field),
+            Some(&value),
+        );
+    }
+    calculator.recompute();
+    for (chain, end) in [
+        ("host-untranslated", "saddr"),
+        ("host-untracked", "saddr"),
+        ("host-untracked-output", "daddr"),
+    ] {
+        assert_eq!(
+            texts(&calculator, chain)[1..7],
+            [
+                format!("ip {end} @nodes-ipv4 meta l4proto 4 {words}"),
+                format!("ip {end} @tunnel-sources-ipv4 meta l4proto 4 {words}"),
+                format!("ip {end} @nodes-ipv4 udp dport 4789 {words}"),
+                format!("ip {end} @tunnel-sources-ipv4 udp dport 4789 {words}"),
+                format!("ip6 {end} @nodes-ipv6 udp dport 4789 {words}"),
+                format!("ip6 {end} @tunnel-sources-ipv6 udp dport 4789 {words}"),
+            ],
+            "{chain}"
+        );
+    }
 }
+
+const CLEAR: &str = "meta mark set meta mark & 0xfffeffff";
+const MARKED: &str =
+    "meta mark & 0x00010000 == 0x00010000 counter accept comment \"accepted before translation\"";
 
 fn with_kind(field: &str, spec: &Value) -> Value {
     let mut value = policy(spec);
@@ -484,7 +517,7 @@ fn policy_before_translation_ends_the_evaluation() {
     assert_eq!(
         texts(&calculator, "host-untranslated"),
         [
-            "meta mark set meta mark & 0xfffeffff",
+            CLEAR,
             "ct state established,related counter accept comment \"answers\"",
             "iifname vmap @host-untranslated-in",
         ]
@@ -501,17 +534,14 @@ fn policy_before_translation_ends_the_evaluation() {
         "tcp dport 80 counter meta mark set meta mark | 0x00010000 accept comment \"ingress[0]\""
     );
     assert_eq!(texts(&calculator, "po-gnp/early"), [""; 0]);
-    let input = texts(&calculator, "host-in-eth0");
-    assert_eq!(
-        input[1],
-        "meta mark & 0x00010000 == 0x00010000 counter accept \
-         comment \"accepted before translation\""
-    );
+    assert_eq!(texts(&calculator, "host-in-eth0")[1], MARKED);
     // The mark counts only where a policy may have set it.
-    assert_eq!(
-        texts(&calculator, "host-in-eth1")[1],
-        "jump host-failsafe-in"
-    );
+    for (chain, failsafe) in [
+        ("host-in-eth1", "jump host-failsafe-in"),
+        ("host-out-eth0", "jump host-failsafe-out"),
+    ] {
+        assert_eq!(texts(&calculator, chain)[1], failsafe);
+    }
     // No normal policy applies, and no policy of hosts applies to workloads.
     assert!(
         texts(&calculator, "host-in-eth0")
@@ -560,19 +590,21 @@ fn untracked_policy_keeps_failsafe_ports_and_their_replies() {
     assert_eq!(chain[4..], ["counter accept comment \"no policy decides\""]);
     assert_eq!(
         texts(&calculator, "pi-gnp/u"),
-        ["udp dport 53 counter notrack accept comment \"ingress[0]\""]
+        [
+            "udp dport 53 counter meta mark set meta mark | 0x00010000 notrack accept \
+          comment \"ingress[0]\""
+        ]
     );
     // No policy applies to packets of the host.
     assert_eq!(
         texts(&calculator, "host-untracked-out-eth0"),
         ["counter accept comment \"no policy applies\""]
     );
-    for chain in ["host-in-eth0", "host-out-eth0"] {
-        assert_eq!(
-            texts(&calculator, chain)[1],
-            "ct state untracked counter accept comment \"untracked\""
-        );
-    }
+    assert_eq!(texts(&calculator, "host-in-eth0")[1], MARKED);
+    assert_eq!(
+        texts(&calculator, "host-out-eth0")[1],
+        "jump host-failsafe-out"
+    );
     // As in Calico, a host endpoint for all interfaces has no such policies.
     change(&mut calculator, &hep("h"), Some(&named("*")));
     let desired = calculator.recomputed();
@@ -607,5 +639,60 @@ fn unreadable_policy_of_hosts_closes_hosts_only() {
         assert!(texts(&calculator, "pi-gnp/x")[0].starts_with("counter drop"));
         assert!(last_rule(&desired, "to-cali1").contains("accept"));
         assert_eq!(texts(&calculator, "to-cali1").len(), 1);
+    }
+}
+
+/// Another program may set the mark, and leave packets out of connection tracking.
+#[test]
+fn mark_is_cleared_before_a_policy_may_set_it() {
+    let open = json!([{"action": "Allow", "protocol": "UDP"}]);
+    let both = json!({"ingress": open, "egress": open});
+    let mut calculator = calculator_of(&[
+        (hep("h"), named("eth0")),
+        (
+            key("globalnetworkpolicies", "u"),
+            with_kind("doNotTrack", &both),
+        ),
+        (
+            key("globalnetworkpolicies", "t"),
+            with_kind("preDNAT", &json!({"ingress": [{"action": "Deny"}]})),
+        ),
+    ]);
+    calculator.recompute();
+    assert!(calculator.desired().problems.is_empty());
+    for chain in ["host-untracked", "host-untracked-output"] {
+        assert_eq!(texts(&calculator, chain)[0], CLEAR, "{chain}");
+    }
+    // A policy with `preDNAT` does not deny what one with `doNotTrack` allows.
+    let first = &texts(&calculator, "host-untranslated")[..2];
+    assert_eq!(first[0], MARKED);
+    assert!(first[1].starts_with("ct state established,related"));
+    for chain in ["host-in-eth0", "host-out-eth0"] {
+        assert_eq!(texts(&calculator, chain)[1], MARKED, "{chain}");
+    }
+    let rules = &calculator.desired().rules().chains;
+    let all = rules.values().flat_map(|chain| &chain.rules);
+    let mut of_state = all.map(rule_text).filter(|rule| rule.contains("untracked"));
+    assert!(of_state.all(|rule| !rule.contains("accept")));
+}
+
+#[test]
+fn early_policy_does_not_end_policies_where_packets_leave() {
+    let rules = json!([{"action": "Allow", "protocol": "TCP"}]);
+    let both = json!({"ingress": rules, "egress": rules, "applyOnForward": true});
+    for field in ["preDNAT", "doNotTrack"] {
+        let mut calculator = calculator_of(&[
+            (hep("h"), named("eth0")),
+            (key("globalnetworkpolicies", "f"), policy(&both)),
+            (
+                key("globalnetworkpolicies", "e"),
+                with_kind(field, &json!({ "ingress": rules })),
+            ),
+        ]);
+        calculator.recompute();
+        assert_eq!(texts(&calculator, "host-forward-in-eth0")[1], MARKED);
+        let out = texts(&calculator, "host-forward-out-eth0");
+        assert!(out.iter().any(|rule| rule.starts_with("jump ")), "{out:#?}");
+        assert!(!out.contains(&MARKED.to_owned()), "{out:#?}");
     }
 }
