@@ -227,6 +227,12 @@ impl OverlaySync {
         })
     }
 
+    /// Returns what the kernel refuses of the first device with a refusal.
+    pub(super) fn refused(&self) -> Option<String> {
+        let mut tunnels = self.tunnels.iter().zip(VXLAN_DEVICES);
+        tunnels.find_map(|(tunnel, name)| Some(format!("{name}: {}", tunnel.refused()?)))
+    }
+
     fn tunnel(&mut self, family: Family) -> &mut Tunnel {
         let [v4, v6] = &mut self.tunnels;
         match family {
@@ -437,11 +443,18 @@ impl Tunnel {
     }
 
     fn problem(&self) -> Option<String> {
+        let is_down = self.device.is_some() && self.used.is_none();
+        let down = is_down.then(|| "the device is not up yet".to_owned());
+        match self.configured.reason() {
+            None => down.or_else(|| self.refused()),
+            Some(_) => self.refused(),
+        }
+    }
+
+    /// Returns the refusal of the device, or of one of its entries.
+    fn refused(&self) -> Option<String> {
         if let Some(reason) = self.configured.reason() {
             return Some(reason.to_owned());
-        }
-        if self.device.is_some() && self.used.is_none() {
-            return Some("the device is not up yet".to_owned());
         }
         let entry = self.failed.first()?;
         let reason = self.entries.get(entry)?.reason()?;

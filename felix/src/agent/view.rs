@@ -234,7 +234,7 @@ impl Agent {
         figures
     }
 
-    /// Returns what the kernel refuses of the whole host or of routes, each in one line.
+    /// Returns what the kernel refuses of the whole host, of the overlay or of routes, each in one line.
     pub(crate) fn failures(&self) -> Vec<String> {
         let filter = self.rules_problem();
         let filter = filter.map(|reason| format!("the packet filter: {reason}"));
@@ -243,7 +243,10 @@ impl Agent {
         let route = self.routes.first_refused().map(|(count, address, why)| {
             format!("routes that the kernel refuses: {count}, such as {address}: {why}")
         });
-        [filter, host, route].into_iter().flatten().collect()
+        let overlay = self.overlay.refused();
+        let overlay = overlay.map(|reason| format!("the overlay: {reason}"));
+        let all = [filter, host, overlay, route];
+        all.into_iter().flatten().collect()
     }
 
     /// Returns the sockets of the settings in effect. Before any data of the datastore is applied, they

@@ -128,10 +128,16 @@ fn rejected_entry_is_reported_and_tried_again() {
     node(&mut world, 2);
     world.settle();
     let reason = "vxlan.calico: entry for 10.65.2.0: no buffer space".to_owned();
+    assert_eq!(
+        world.agent.failures(),
+        [format!("the overlay: {reason}")],
+        "the host is not ready"
+    );
     assert_eq!(world.agent.waiting_for(), [Waiting::Overlay(reason)]);
     world.host.refuse_tunnel_entry = false;
     world.pass(RETRY_MAX);
     assert_eq!(world.agent.waiting_for(), []);
+    assert_eq!(world.agent.failures(), [""; 0]);
     assert_eq!(world.host.tunnel_entries.len(), 2);
 }
 
