@@ -54,7 +54,7 @@ macro_rules! endpoint_events {
         #[doc = "Another program changed the packet filter of this daemon; the change was undone."]
         RulesRepaired "rules.repaired" WARN "foreign change of the packet filter undone" {
         }
-        #[doc = "Another program changed or removed the table of an earlier run. All workload traffic is dropped until the rules of the datastore, or of its snapshot, are written."]
+        #[doc = "Another program changed or removed the table of an earlier run. All workload traffic is dropped until the rules of the datastore, or of its snapshot, are written. Until then, no host endpoint filters the host."]
         RulesClosed "rules.closed" WARN "packet filter closed: all workload traffic is dropped" {
             reason: Text,
         }
