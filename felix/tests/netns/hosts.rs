@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::guard::{connects, listen, outside};
+use crate::overlay;
 use crate::world::host::{Host, OPEN, PATIENCE, RESOURCES, announce, workload};
 use crate::world::{Workload, lab, ping, pings, run};
 
@@ -131,6 +132,23 @@ fn wrong_host_policy_does_not_lock_out_the_operator() {
         for to in at(HOST, 179) {
             assert!(!connects(&own, &to, NEVER), "control port {to} is open");
         }
+
+        // With a host endpoint for all interfaces, the rules of workloads decide as before.
+        host_endpoint(&host, "all", &json!({"interfaceName": "*"}));
+        listed(&host, "the host endpoint", |text| {
+            text.contains("goto host-in/all") && text.contains("goto host-out/all")
+        });
+        let _of_workload = own.namespace.within(|| listen(8080));
+        for to in ["10.65.0.1:8080", "[fd65::1]:8080"] {
+            assert!(reaches(to, PATIENCE), "from the host to {to}");
+        }
+        for to in at(HOST, 8080) {
+            assert!(connects(&own, &to, PATIENCE), "from the workload to {to}");
+        }
+        host.delete(&format!("{RESOURCES}hostendpoints/all"));
+        listed(&host, "no such host endpoint", |text| {
+            !text.contains("host-in/all")
+        });
 
         // The right policy opens the port, and another one closes nothing else.
         let rule =
@@ -280,6 +298,19 @@ fn policy_before_translation_decides_by_the_service() {
             assert!(!connects(&peer, &to, NEVER), "{to} is open");
         }
 
+        // Policies of the interface where the packets leave apply, too.
+        host_endpoint(&host, "all", &json!({"interfaceName": "*"}));
+        listed(&host, "the host endpoint", |text| {
+            text.contains("goto host-forward-out/all")
+        });
+        assert!(connects(&peer, service, PATIENCE), "{service} is closed");
+        let out = json!({"applyOnForward": true, "egress": [{"action": "Deny"}]});
+        policy(&host, "out", &out);
+        host.until("the service is closed", || !connects(&peer, service, NEVER));
+        assert!(!connects(&peer, service, NEVER), "the service is open");
+        host.delete(&format!("{RESOURCES}globalnetworkpolicies/out"));
+        host.until("the service is open", || connects(&peer, service, NEVER));
+
         early(&json!([{"action": "Deny"}]));
         listed(&host, "the policy", |text| {
             text.contains("drop comment \"ingress[0]\"")
@@ -330,6 +361,31 @@ fn untracked_policy_does_not_lock_out_the_operator() {
         };
         ways();
         let deny = json!([{"action": "Deny"}]);
+        // A policy with `preDNAT` does not deny these packets.
+        let spec = json!({"preDNAT": true, "applyOnForward": true, "ingress": deny});
+        policy(&host, "early", &spec);
+        listed(&host, "the policy", |text| {
+            text.contains("goto host-untranslated-uplink")
+        });
+        for to in at(HOST, 8080) {
+            assert!(connects(&peer, &to, PATIENCE), "{to} is closed");
+        }
+        host.delete(&format!("{RESOURCES}globalnetworkpolicies/early"));
+        listed(&host, "no such policy", |text| {
+            !text.contains("host-untranslated")
+        });
+        // Another program that leaves packets out of connection tracking opens nothing.
+        for (chain, hook, end) in [("in", "prerouting", "dport"), ("out", "output", "sport")] {
+            run(&format!(
+                "nft add chain inet t {chain} {{ type filter hook {hook} priority -310 ; }}"
+            ));
+            run(&format!(
+                "nft add rule inet t {chain} tcp {end} 8081 meta mark set 0x10000 notrack"
+            ));
+        }
+        for to in at(HOST, 8081) {
+            assert!(!connects(&peer, &to, NEVER), "{to} is open");
+        }
         let spec = json!({"doNotTrack": true, "applyOnForward": true, "order": 1,
             "ingress": deny, "egress": deny});
         policy(&host, "deny", &spec);
@@ -340,5 +396,37 @@ fn untracked_policy_does_not_lock_out_the_operator() {
             assert!(!connects(&peer, &to, NEVER), "{to} is open");
         }
         ways();
+    });
+}
+
+#[test]
+fn tunnels_between_nodes_pass_policies_at_early_hooks() {
+    lab("tunnels_between_nodes_pass_policies_at_early_hooks", || {
+        let (host, own, far) = overlay::hosts();
+        let pass = || ["10.65.2.7", "fd65::2:7"].map(|to| own.namespace.pings(to)) == [true; 2];
+        assert!(pass(), "no host endpoint");
+        let is_denied = |policy: &str| {
+            assert!(far.is_cut_off("10.0.0.11"), "{policy} is not in effect");
+            assert!(host.counted(&format!("pi-gnp/{policy}"), "ingress[0]") > 0);
+        };
+        host_endpoint(&host, "uplink", &json!({"interfaceName": "uplink"}));
+        let deny = json!([{"action": "Deny"}]);
+        let early = json!({"preDNAT": true, "applyOnForward": true, "ingress": deny});
+        policy(&host, "early", &early);
+        listed(&host, "the policy", |text| {
+            text.contains("goto host-untranslated-uplink")
+        });
+        is_denied("early");
+        assert!(pass(), "preDNAT denies tunnels");
+        host.delete(&format!("{RESOURCES}globalnetworkpolicies/early"));
+        let untracked = json!({"doNotTrack": true, "applyOnForward": true,
+            "ingress": deny, "egress": deny});
+        policy(&host, "untracked", &untracked);
+        listed(&host, "the policy", |text| {
+            text.contains("goto host-untracked-out-uplink")
+        });
+        is_denied("untracked");
+        assert!(pass(), "doNotTrack denies tunnels");
+        assert!(far.pings("10.65.1.7") && far.pings("fd65::1:7"));
     });
 }

@@ -102,7 +102,7 @@ fn is_set_up() -> bool {
 }
 
 /// Creates a host with the overlay, a workload on it, and the far node.
-fn hosts() -> (Host, Workload, Namespace) {
+pub(crate) fn hosts() -> (Host, Workload, Namespace) {
     let host = Host::new();
     fabric(&host, "Always");
     let (v4, v6) = ("10.65.1.7", "fd65::1:7");
