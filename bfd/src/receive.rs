@@ -76,6 +76,9 @@ impl Session {
     fn update(&mut self, now: Instant, packet: &Packet) -> Option<Change> {
         self.remote = Some(packet.my_discriminator);
         self.remote_state = packet.state;
+        if packet.state != State::Up {
+            self.repeat = None;
+        }
         self.remote_diagnostic = packet.diagnostic;
         self.remote_demand = packet.demand;
         self.remote_independent = packet.control_plane_independent;

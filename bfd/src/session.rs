@@ -40,6 +40,16 @@ pub struct Stats {
     pub downs: u64,
 }
 
+/// The repetition of AdminDown at the former transmit interval, so that a lost packet does not make a
+/// planned shutdown a failure. It ends when a packet shows that the remote system has left Up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Repeat {
+    /// The wanted transmit interval in effect before.
+    pub(crate) desired_min_tx_us: u32,
+    /// One detection time of the remote system after the command.
+    pub(crate) until: Instant,
+}
+
 /// A session with one remote system, in asynchronous mode.
 ///
 /// Each input returns the change that it causes, if any. The caller sends each packet that
@@ -58,6 +68,7 @@ pub struct Session {
     pub(crate) remote_demand: bool,
     pub(crate) remote_independent: bool,
     pub(crate) timing: Timing,
+    pub(crate) repeat: Option<Repeat>,
     /// Whether the session is kept down (RFC 5880 §6.8.18).
     pub(crate) held: bool,
     pub(crate) liveness: Liveness,
@@ -101,6 +112,7 @@ impl Session {
             remote_demand: false,
             remote_independent: false,
             timing,
+            repeat: None,
             held: false,
             liveness: Liveness::Unknown,
             was_up: false,
@@ -143,7 +155,8 @@ impl Session {
     }
 
     /// Disables the session (RFC 5880 §6.8.16). Packets continue, so that the remote system is
-    /// notified even if some of them are lost.
+    /// notified even if some of them are lost: at the former interval until the remote system has left Up,
+    /// or for its detection time; then as in all states but Up.
     pub fn disable(&mut self, now: Instant) -> Option<Change> {
         self.apply(now, Event::Disable)
     }
@@ -214,6 +227,7 @@ impl Session {
                     self.diagnostic = Diagnostic::ADMINISTRATIVELY_DOWN;
                 }
                 Action::Forget => self.forget(),
+                Action::Repeat => self.repeat(now),
                 Action::Accelerate | Action::Slow => {
                     self.adjust();
                 }
@@ -271,7 +285,18 @@ impl Session {
         self.remote = None;
         self.remote_state = State::Down;
         self.remote_demand = false;
+        self.repeat = None;
         self.timing.forget();
+    }
+
+    /// Keeps the transmit interval in effect, at most as long as the remote system may take to declare
+    /// the session down.
+    fn repeat(&mut self, now: Instant) {
+        let multiplier = u32::from(self.config.detect_multiplier.get());
+        self.repeat = self.timing.transmit_interval().map(|interval| Repeat {
+            desired_min_tx_us: self.timing.desired_min_tx_us(),
+            until: now + interval * multiplier,
+        });
     }
 
     /// Uses the intervals of the configuration and of the state. Returns whether packets change now.
@@ -359,7 +384,7 @@ impl Session {
     }
 
     /// Returns the transmit interval before jitter; `None` if the remote system wishes to receive no
-    /// periodic packets.
+    /// periodic packets. [`Session::disable`] does not lengthen it at once.
     #[must_use]
     pub fn transmit_interval(&self) -> Option<Duration> {
         self.timing.transmit_interval()

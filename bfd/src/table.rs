@@ -103,6 +103,8 @@ pub enum Action {
     Forget,
     /// Use the configured transmit interval, by a Poll Sequence.
     Accelerate,
+    /// Keep the transmit interval for one detection time of the remote system.
+    Repeat,
     /// Transmit at most one packet per second.
     Slow,
     /// Send a packet at once: its contents have changed.
@@ -168,7 +170,7 @@ pub const ROWS: &[Row] = rows! {
     Up + ReceivedAdminDown | ReceivedDown => Down [DiagnoseNeighbor, Slow, Send] "RFC 5880 §6.8.6";
     Up + ReceivedInit | ReceivedUp => Up [] "RFC 5880 §6.8.6: no transition";
     Up + DetectionTimeExpires => Down [DiagnoseExpired, Forget, Slow, Send] "RFC 5880 §6.8.4";
-    Up + Disable => AdminDown [DiagnoseAdministrative, Slow, Send] "RFC 5880 §6.8.16";
+    Up + Disable => AdminDown [DiagnoseAdministrative, Repeat, Slow, Send] "RFC 5880 §6.8.16";
     Up + Enable => Up [] "RFC 5880 §6.8.16: already enabled";
 };
 

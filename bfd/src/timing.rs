@@ -168,8 +168,18 @@ impl Timing {
     /// Returns the transmit interval before jitter (RFC 5880 §6.8.2); `None` if the remote system
     /// wishes to receive no periodic packets.
     pub(crate) fn transmit_interval(&self) -> Option<Duration> {
-        let interval_us = self.effective.desired_min_tx_us.max(self.remote_min_rx_us);
+        self.interval_with(self.effective.desired_min_tx_us)
+    }
+
+    /// Returns the transmit interval with another wanted one.
+    pub(crate) fn interval_with(&self, desired_min_tx_us: u32) -> Option<Duration> {
+        let interval_us = desired_min_tx_us.max(self.remote_min_rx_us);
         (self.remote_min_rx_us > 0).then(|| Duration::from_micros(interval_us.into()))
+    }
+
+    /// Returns the wanted transmit interval in effect.
+    pub(crate) const fn desired_min_tx_us(&self) -> u32 {
+        self.effective.desired_min_tx_us
     }
 
     /// Returns the detection time (RFC 5880 §6.8.4); zero before the first packet.

@@ -49,7 +49,16 @@ impl Session {
             return None;
         }
         let last = self.last_sent?;
-        Some(last + jittered(interval, self.config.detect_multiplier, self.jitter))
+        let after =
+            |interval| last + jittered(interval, self.config.detect_multiplier, self.jitter);
+        let repeated = self
+            .repeat
+            .filter(|_| self.state == State::AdminDown)
+            .and_then(|repeat| {
+                let interval = self.timing.interval_with(repeat.desired_min_tx_us)?;
+                Some(after(interval)).filter(|at| *at <= repeat.until)
+            });
+        Some(repeated.unwrap_or_else(|| after(interval)))
     }
 
     /// Makes a packet. One with the F bit never has the P bit (RFC 5880 §6.5).

@@ -83,17 +83,50 @@ fn disabled_session_is_no_failure_for_the_other_end() {
     pair.assert_converged();
 }
 
+/// Returns whether the clients of an end were notified of a failure.
+fn has_failed(pair: &Pair, end: usize) -> bool {
+    let mut changes = pair.changes.iter().filter(|(index, _)| *index == end);
+    changes.any(|(_, change)| matches!(change.liveness, Liveness::Failed { .. }))
+}
+
 #[test]
 fn disabled_session_is_noticed_although_packets_are_lost() {
+    for seed in 0..50 {
+        let intervals = || config(50_000, 50_000, 3);
+        let mut pair = Pair::new([intervals(), intervals()], millis(5), seed);
+        pair.run(5 * SECOND);
+        pair.assert_converged();
+        // The first packet with AdminDown is lost.
+        let now = pair.now;
+        pair.session(0).disable(now).expect("a change");
+        pair.link.cut = [true, false];
+        pair.run(millis(30));
+        pair.link.cut = [false; 2];
+        pair.run(3 * SECOND);
+        let liveness = pair.session(1).liveness();
+        assert_eq!(liveness, Liveness::Disabled(Side::Remote));
+        assert!(!has_failed(&pair, 1), "{:?}", pair.changes);
+    }
+}
+
+#[test]
+fn disabled_session_slows_when_remote_has_left_up() {
     let mut pair = pair();
     let now = pair.now;
     pair.session(0).disable(now).expect("a change");
-    pair.link.cut = [true, false];
-    pair.run(millis(100));
-    pair.link.cut = [false; 2];
-    pair.run(3 * SECOND);
-    let liveness = pair.session(1).liveness();
-    assert_eq!(liveness, Liveness::Disabled(Side::Remote));
+    let sent = pair.session(0).stats().sent;
+    pair.run(2 * SECOND);
+    let packets = pair.session(0).stats().sent - sent;
+    assert!(packets <= 4, "{packets} packets");
+    // A silent remote system has the former interval for one detection time only.
+    let mut pair = self::pair();
+    pair.link.cut = [true; 2];
+    let now = pair.now;
+    pair.session(0).disable(now).expect("a change");
+    let sent = pair.session(0).stats().sent;
+    pair.run(2 * SECOND);
+    let packets = pair.session(0).stats().sent - sent;
+    assert!((3..=8).contains(&packets), "{packets} packets");
 }
 
 #[test]

@@ -109,7 +109,7 @@ impl Both {
             Op::Pass(time) => self.pass(time),
             Op::Disable => {
                 self.session.disable(now);
-                self.model.disable();
+                self.model.disable(self.now_us);
             }
             Op::Enable => {
                 self.session.enable(now);
@@ -204,7 +204,9 @@ impl Both {
     fn assert_due(&self) {
         assert!(self.model.is_periodic());
         let since = self.now_us - self.model.last_sent.expect("an earlier packet");
-        let interval = self.model.transmit_interval();
+        let repeated = self.model.repeated();
+        let repeated = repeated.filter(|(_, until)| self.now_us <= *until);
+        let interval = repeated.map_or(self.model.transmit_interval(), |(interval, _)| interval);
         assert!(since >= interval * 75 / 100, "{since} of {interval}");
     }
 
@@ -243,9 +245,18 @@ impl Both {
         let percent_max = if model.detect_mult == 1 { 90 } else { 100 };
         let micros = Duration::from_micros;
         let last = Instant::ZERO + micros(model.last_sent.expect("an earlier packet"));
-        let interval = micros(model.transmit_interval());
-        assert!(next >= last + interval * 75 / 100);
-        assert!(next <= last + interval * percent_max / 100);
+        let bounds = |interval_us| {
+            let interval = micros(interval_us);
+            last + interval * 75 / 100..=last + interval * percent_max / 100
+        };
+        let is_repeated = model.repeated().is_some_and(|(interval_us, until_us)| {
+            next <= Instant::ZERO + micros(until_us) && bounds(interval_us).contains(&next)
+        });
+        assert!(is_repeated || bounds(model.transmit_interval()).contains(&next));
+        if let Some((interval_us, until_us)) = model.repeated() {
+            let is_certain = *bounds(interval_us).end() <= Instant::ZERO + micros(until_us);
+            assert!(is_repeated || !is_certain, "AdminDown is repeated");
+        }
     }
 }
 

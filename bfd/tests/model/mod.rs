@@ -100,6 +100,8 @@ pub(crate) struct Model {
     pub(crate) answer: bool,
     pub(crate) last_received: Option<u64>,
     pub(crate) last_sent: Option<u64>,
+    /// Beside §6.8.7: the wanted transmit interval before AdminDown, and the end of its use.
+    repeat: Option<(u64, u64)>,
 }
 
 impl Model {
@@ -129,6 +131,7 @@ impl Model {
             answer: false,
             last_received: None,
             last_sent: None,
+            repeat: None,
         }
     }
 
@@ -200,6 +203,9 @@ impl Model {
         }
         self.remote_discr = packet.my;
         self.remote_state = packet.state;
+        if packet.state != UP {
+            self.repeat = None;
+        }
         self.remote_demand = packet.demand;
         self.remote_min_rx = packet.required;
         self.remote_desired = packet.desired;
@@ -251,6 +257,7 @@ impl Model {
             return;
         }
         self.last_received = None;
+        self.repeat = None;
         self.remote_discr = 0;
         self.remote_state = DOWN;
         self.remote_demand = false;
@@ -290,8 +297,21 @@ impl Model {
         }
     }
 
+    /// The interval in which AdminDown is repeated, and its last instant.
+    pub(crate) fn repeated(&self) -> Option<(u64, u64)> {
+        let (desired, until) = self.repeat?;
+        (self.session_state == ADMIN_DOWN).then_some((desired.max(self.remote_min_rx), until))
+    }
+
     /// §6.8.16.
-    pub(crate) fn disable(&mut self) {
+    pub(crate) fn disable(&mut self, now: u64) {
+        if self.session_state == UP && self.remote_min_rx != 0 {
+            let desired = self.old_desired.unwrap_or(self.desired_min_tx);
+            let time = u64::from(self.detect_mult) * self.transmit_interval();
+            self.repeat = Some((desired, now + time));
+        } else if self.session_state == UP {
+            self.repeat = None;
+        }
         if self.session_state != ADMIN_DOWN {
             self.enter(ADMIN_DOWN, Some(7));
         }
