@@ -74,3 +74,11 @@ pub const SOURCE_PORTS: RangeInclusive<u16> = 49_152..=65_535;
 
 /// The most sessions of a set.
 pub const SESSIONS_MAX: usize = 65_536;
+
+/// The members of a set for each of its sessions: the session, and a removed one that still sends
+/// AdminDown.
+pub const MEMBERS_FOR_EACH: usize = 2;
+
+/// The longest time that a removed session repeats AdminDown: intervals of the remote system do not
+/// extend it.
+pub const LEAVING_TIME_MAX: Duration = Duration::from_secs(30);

@@ -95,7 +95,7 @@ impl Session {
         self.last_received = self.last_received.max(Some(now));
         // In AdminDown the packet is discarded here: a poll is not answered.
         if self.state == State::AdminDown {
-            return None;
+            return self.enable_if_noticed(now);
         }
         if packet.poll {
             self.answer_at.get_or_insert(now);

@@ -46,8 +46,8 @@ pub struct Stats {
 pub(crate) struct Repeat {
     /// The wanted transmit interval in effect before.
     pub(crate) desired_min_tx_us: u32,
-    /// One detection time of the remote system after the command.
-    pub(crate) until: Instant,
+    /// One detection time of the remote system after the first packet; `None` before it.
+    pub(crate) until: Option<Instant>,
 }
 
 /// A session with one remote system, in asynchronous mode.
@@ -69,6 +69,8 @@ pub struct Session {
     pub(crate) remote_independent: bool,
     pub(crate) timing: Timing,
     pub(crate) repeat: Option<Repeat>,
+    /// Whether the session is enabled as soon as AdminDown is repeated no longer.
+    enables: bool,
     /// Whether the session is kept down (RFC 5880 §6.8.18).
     pub(crate) held: bool,
     pub(crate) liveness: Liveness,
@@ -113,6 +115,7 @@ impl Session {
             remote_independent: false,
             timing,
             repeat: None,
+            enables: false,
             held: false,
             liveness: Liveness::Unknown,
             was_up: false,
@@ -158,12 +161,44 @@ impl Session {
     /// notified even if some of them are lost: at the former interval until the remote system has left Up,
     /// or for its detection time; then as in all states but Up.
     pub fn disable(&mut self, now: Instant) -> Option<Change> {
+        self.enables = false;
         self.apply(now, Event::Disable)
     }
 
-    /// Enables a disabled session.
+    /// Enables a disabled session. While the remote system has not noticed AdminDown, the session stays
+    /// in this state, at most for the detection time of the remote system: a packet with Down would be a
+    /// failure. The change then follows from [`Session::receive`] or [`Session::handle_timeout`].
     pub fn enable(&mut self, now: Instant) -> Option<Change> {
+        self.enables = true;
+        self.enable_if_noticed(now)
+    }
+
+    /// Enables the session that waits for it, if AdminDown is repeated no longer.
+    pub(crate) fn enable_if_noticed(&mut self, now: Instant) -> Option<Change> {
+        let is_over = |until: Option<Instant>| until.is_some_and(|until| until <= now);
+        let must_wait = self.repeat.is_some_and(|repeat| !is_over(repeat.until));
+        let is_disabled = self.state == State::AdminDown;
+        if !self.enables || (is_disabled && must_wait) {
+            return None;
+        }
+        self.enables = false;
+        self.repeat = None;
         self.apply(now, Event::Enable)
+    }
+
+    /// Continues a removed session as one that was just made: with the same discriminator and sequence
+    /// numbers, so that the remote system accepts its packets.
+    pub(crate) fn revive(
+        &mut self,
+        now: Instant,
+        config: SessionConfig,
+    ) -> Result<(), ConfigError> {
+        self.configure(now, config)?;
+        self.held = false;
+        self.stats = Stats::default();
+        self.was_up = false;
+        self.enable(now);
+        Ok(())
     }
 
     /// Keeps a session that is Down in this state, or permits it to come Up (RFC 5880 §6.8.18). A
@@ -195,16 +230,23 @@ impl Session {
     /// Pass all packets that were received before this call, so that a program that was stopped for
     /// a while does not take its own delay for a failure of the path.
     pub fn handle_timeout(&mut self, now: Instant) -> Option<Change> {
-        if self.detection_deadline()? > now {
-            return None;
-        }
-        self.apply(now, Event::DetectionTimeExpires)
+        let is_expired = self.detection_deadline().is_some_and(|at| at <= now);
+        let change = match is_expired {
+            true => self.apply(now, Event::DetectionTimeExpires),
+            false => None,
+        };
+        change.or_else(|| self.enable_if_noticed(now))
     }
 
     /// Returns when [`Session::handle_timeout`] and [`Session::transmit`] must be called at the latest.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let times = [self.detection_deadline(), self.next_transmit()];
+        let enables = self.repeat.filter(|_| self.enables);
+        let times = [
+            self.detection_deadline(),
+            self.next_transmit(),
+            enables.and_then(|repeat| repeat.until),
+        ];
         times.into_iter().flatten().min()
     }
 
@@ -227,7 +269,7 @@ impl Session {
                     self.diagnostic = Diagnostic::ADMINISTRATIVELY_DOWN;
                 }
                 Action::Forget => self.forget(),
-                Action::Repeat => self.repeat(now),
+                Action::Repeat => self.repeat(),
                 Action::Accelerate | Action::Slow => {
                     self.adjust();
                 }
@@ -289,13 +331,11 @@ impl Session {
         self.timing.forget();
     }
 
-    /// Keeps the transmit interval in effect, at most as long as the remote system may take to declare
-    /// the session down.
-    fn repeat(&mut self, now: Instant) {
-        let multiplier = u32::from(self.config.detect_multiplier.get());
-        self.repeat = self.timing.transmit_interval().map(|interval| Repeat {
+    /// Keeps the transmit interval in effect.
+    const fn repeat(&mut self) {
+        self.repeat = Some(Repeat {
             desired_min_tx_us: self.timing.desired_min_tx_us(),
-            until: now + interval * multiplier,
+            until: None,
         });
     }
 

@@ -7,7 +7,7 @@ use crate::config::{ConfigError, Role, SessionConfig};
 use crate::discard::Discard;
 use crate::due::Due;
 use crate::encoded::Encoded;
-use crate::limits::{SESSIONS_MAX, SLOW_INTERVAL_US};
+use crate::limits::{LEAVING_TIME_MAX, MEMBERS_FOR_EACH, SESSIONS_MAX, SLOW_INTERVAL_US};
 use crate::packet::{Discriminator, Packet};
 use crate::path::{Arrival, Hops, Path};
 use crate::random::Random;
@@ -57,8 +57,26 @@ struct Member {
     path: Path,
     /// Its deadline in the list of deadlines.
     due: Option<Instant>,
-    /// When a removed session stops to send AdminDown.
+    /// Whether it was removed, and only notifies the remote system.
+    is_removed: bool,
+    /// When a removed session stops to send AdminDown; `None` before the first packet with it.
     leaves_at: Option<Instant>,
+}
+
+impl Member {
+    /// Returns when it must be looked at.
+    fn deadline(&self) -> Option<Instant> {
+        let times = [self.session.poll_timeout(), self.leaves_at];
+        times.into_iter().flatten().min()
+    }
+
+    /// Returns when it stops to send, for a removed session that has sent AdminDown at `now`.
+    fn leaves_after(&self, now: Instant) -> Instant {
+        let slow = Duration::from_micros(SLOW_INTERVAL_US.into());
+        let interval = self.session.transmit_interval().unwrap_or(slow);
+        let time = interval * u32::from(self.session.detect_multiplier().get());
+        now + time.min(LEAVING_TIME_MAX)
+    }
 }
 
 /// A set of sessions, each identified by its local discriminator.
@@ -71,8 +89,10 @@ pub struct Sessions<R> {
     members: BTreeMap<Discriminator, Member>,
     paths: BTreeMap<Path, Discriminator>,
     due: Due,
-    /// The removed sessions that still send.
+    /// The removed sessions that have sent AdminDown, and repeat it.
     leaving: Due,
+    /// The number of removed sessions.
+    removed: usize,
     random: R,
     sessions_max: usize,
     /// Sessions that were looked at.
@@ -89,6 +109,7 @@ impl<R: Random> Sessions<R> {
             paths: BTreeMap::new(),
             due: Due::default(),
             leaving: Due::default(),
+            removed: 0,
             random,
             sessions_max: sessions_max.min(SESSIONS_MAX),
             #[cfg(test)]
@@ -97,7 +118,11 @@ impl<R: Random> Sessions<R> {
     }
 
     /// Adds a session with a random discriminator, and returns the discriminator. A removed session of
-    /// the same path stops to send. If the set is full, so does the one that was removed first.
+    /// the same path that still sends AdminDown continues instead, as after [`Session::enable`]: with its
+    /// discriminator and its sequence numbers.
+    ///
+    /// Removed sessions do not count for the size of the set, but as many of them may still send. If there
+    /// are more, the one that leaves first makes room, unless it has not sent AdminDown.
     ///
     /// # Errors
     ///
@@ -114,9 +139,12 @@ impl<R: Random> Sessions<R> {
             if self.member(id).is_some() {
                 return Err(AddError::PathInUse(id));
             }
-            self.forget(id);
+            self.check_room()?;
+            self.revive(now, id, path, config)?;
+            return Ok(id);
         }
-        if self.members.len() >= self.sessions_max {
+        self.check_room()?;
+        if self.members.len() >= self.sessions_max * MEMBERS_FOR_EACH {
             let Some((_, id)) = self.leaving.first() else {
                 return Err(AddError::Full(self.members.len()));
             };
@@ -128,6 +156,7 @@ impl<R: Random> Sessions<R> {
             session,
             path,
             due: None,
+            is_removed: false,
             leaves_at: None,
         };
         self.members.insert(id, member);
@@ -146,19 +175,57 @@ impl<R: Random> Sessions<R> {
         let from = session.state();
         let change = session.disable(now);
         let change = change.unwrap_or_else(|| session.change_from(from));
+        member.is_removed = true;
+        self.removed += 1;
         // A remote system that was never received, or no longer is, has no session to end.
-        match session.remote_discriminator() {
+        match member.session.remote_discriminator() {
             Some(_) => {
-                let slow = Duration::from_micros(SLOW_INTERVAL_US.into());
-                let interval = session.transmit_interval().unwrap_or(slow);
-                let at = now + interval * u32::from(session.detect_multiplier().get());
-                member.leaves_at = Some(at);
-                self.leaving.replace(id, None, Some(at));
+                self.let_leave(now, id);
                 self.schedule(id);
             }
             None => self.forget(id),
         }
         Some(change)
+    }
+
+    /// Sets when a removed session leaves, once it has sent AdminDown.
+    fn let_leave(&mut self, now: Instant, id: Discriminator) {
+        if let Some(member) = self.members.get_mut(&id)
+            && member.is_removed
+            && member.leaves_at.is_none()
+            && member.session.has_sent_state()
+        {
+            member.leaves_at = Some(member.leaves_after(now));
+            self.leaving.replace(id, None, member.leaves_at);
+        }
+    }
+
+    /// Continues a removed session.
+    fn revive(
+        &mut self,
+        now: Instant,
+        id: Discriminator,
+        path: Path,
+        config: SessionConfig,
+    ) -> Result<(), AddError> {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.session.revive(now, config)?;
+            member.path = path;
+            member.is_removed = false;
+            self.removed -= 1;
+            self.leaving.replace(id, member.leaves_at.take(), None);
+            self.schedule(id);
+        }
+        Ok(())
+    }
+
+    /// Checks that the set has room for another session.
+    fn check_room(&self) -> Result<(), AddError> {
+        let present = self.members.len() - self.removed;
+        match present < self.sessions_max {
+            true => Ok(()),
+            false => Err(AddError::Full(present)),
+        }
     }
 
     /// Handles a UDP payload that was received at `now`. Returns the session, and the change that its
@@ -190,7 +257,7 @@ impl<R: Random> Sessions<R> {
         }
         member.path.check(arrival)?;
         let change = member.session.receive_packet(now, &packet, payload)?;
-        let is_removed = member.leaves_at.is_some();
+        let is_removed = member.is_removed;
         self.schedule(id);
         Ok((id, change.filter(|_| !is_removed)))
     }
@@ -212,7 +279,7 @@ impl<R: Random> Sessions<R> {
                 self.forget(id);
                 continue;
             }
-            let is_removed = member.leaves_at.is_some();
+            let is_removed = member.is_removed;
             let change = member.session.handle_timeout(now);
             let change = change.filter(|_| !is_removed);
             let step = match change {
@@ -223,6 +290,7 @@ impl<R: Random> Sessions<R> {
                     packet.map(|packet| Step::Send { id, path, packet })
                 }
             };
+            self.let_leave(now, id);
             self.schedule(id);
             if step.is_some() {
                 return step;
@@ -292,7 +360,7 @@ impl<R: Random> Sessions<R> {
     /// Returns all sessions with their paths, in the order of their discriminators.
     pub fn iter(&self) -> impl Iterator<Item = (&Session, Path)> {
         let members = self.members.values();
-        let present = members.filter(|member| member.leaves_at.is_none());
+        let present = members.filter(|member| !member.is_removed);
         present.map(|member| (&member.session, member.path))
     }
 
@@ -311,7 +379,7 @@ impl<R: Random> Sessions<R> {
     /// Returns a session that is not removed.
     fn member(&self, id: Discriminator) -> Option<&Member> {
         let member = self.members.get(&id)?;
-        member.leaves_at.is_none().then_some(member)
+        (!member.is_removed).then_some(member)
     }
 
     /// Changes a session that is not removed.
@@ -329,8 +397,7 @@ impl<R: Random> Sessions<R> {
     /// Updates the deadline of a session.
     fn schedule(&mut self, id: Discriminator) {
         if let Some(member) = self.members.get_mut(&id) {
-            let times = [member.session.poll_timeout(), member.leaves_at];
-            let due = times.into_iter().flatten().min();
+            let due = member.deadline();
             self.due.replace(id, member.due, due);
             member.due = due;
         }
@@ -341,6 +408,7 @@ impl<R: Random> Sessions<R> {
         if let Some(member) = self.members.remove(&id) {
             self.due.replace(id, member.due, None);
             self.leaving.replace(id, member.leaves_at, None);
+            self.removed -= usize::from(member.is_removed);
             self.paths.remove(&member.path.key());
         }
     }

@@ -103,7 +103,7 @@ pub enum Action {
     Forget,
     /// Use the configured transmit interval, by a Poll Sequence.
     Accelerate,
-    /// Keep the transmit interval for one detection time of the remote system.
+    /// Keep the transmit interval for one detection time of the remote system, unless it leaves Up.
     Repeat,
     /// Transmit at most one packet per second.
     Slow,
@@ -285,6 +285,8 @@ mod tests {
             assert_eq!(accelerates, has(Action::Accelerate), "{row:?}");
             let slows = changes && row.from == [State::Up];
             assert_eq!(slows, has(Action::Slow), "{row:?}");
+            let repeats = slows && row.to == State::AdminDown;
+            assert_eq!(repeats, has(Action::Repeat), "{row:?}");
             let expires = row.on == [Event::DetectionTimeExpires];
             assert_eq!(expires, has(Action::Forget), "{row:?}");
         }

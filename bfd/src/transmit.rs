@@ -1,6 +1,5 @@
 //! The transmission of packets (RFC 5880 §6.8.7).
 
-use crate::Instant;
 use crate::auth::AuthSection;
 use crate::config::Role;
 use crate::encoded::Encoded;
@@ -9,6 +8,7 @@ use crate::random::Random;
 use crate::session::Session;
 use crate::table::State;
 use crate::timing::jittered;
+use crate::{Duration, Instant};
 
 impl Session {
     /// Returns the packet that is due at `now`, if any. Call it until it returns `None`; a call
@@ -22,9 +22,27 @@ impl Session {
             return None;
         }
         self.send_at = None;
+        self.limit_repeat(now);
         self.last_sent = Some(now);
         self.jitter = random.next_u64();
         Some(self.packet(now, false))
+    }
+
+    /// Sets the end of the repetition of AdminDown at its first packet: the remote system declares the
+    /// session down at the latest then.
+    fn limit_repeat(&mut self, now: Instant) {
+        if let Some(repeat) = self.repeat.as_mut().filter(|one| one.until.is_none()) {
+            let desired_us = repeat.desired_min_tx_us;
+            let interval = self.timing.interval_with(desired_us);
+            let interval = interval.unwrap_or(Duration::from_micros(desired_us.into()));
+            let multiplier = u32::from(self.config.detect_multiplier.get());
+            repeat.until = Some(now + interval * multiplier);
+        }
+    }
+
+    /// Returns whether a packet with the current state was sent, or none can be.
+    pub(crate) fn has_sent_state(&self) -> bool {
+        self.send_at.is_none() || self.next_regular().is_none()
     }
 
     /// Returns when the next packet is due, if any.
@@ -56,7 +74,8 @@ impl Session {
             .filter(|_| self.state == State::AdminDown)
             .and_then(|repeat| {
                 let interval = self.timing.interval_with(repeat.desired_min_tx_us)?;
-                Some(after(interval)).filter(|at| *at <= repeat.until)
+                let until = repeat.until?;
+                Some(after(interval)).filter(|at| *at <= until)
             });
         Some(repeated.unwrap_or_else(|| after(interval)))
     }

@@ -110,6 +110,29 @@ fn disabled_session_is_noticed_although_packets_are_lost() {
 }
 
 #[test]
+fn session_enabled_at_once_is_no_failure_for_the_other_end() {
+    let mut pair = pair();
+    for _ in 0..2 {
+        let now = pair.now;
+        pair.session(0).disable(now).expect("a change");
+        assert_eq!(pair.session(0).enable(now), None);
+        assert_eq!(pair.session(0).state(), State::AdminDown);
+        pair.run(5 * SECOND);
+        pair.assert_converged();
+        assert!(!has_failed(&pair, 1), "{:?}", pair.changes);
+    }
+    // A remote system that receives nothing delays it for its detection time.
+    pair.link.cut = [true, false];
+    let now = pair.now;
+    pair.session(0).disable(now).expect("a change");
+    pair.session(0).enable(now);
+    pair.run(millis(100));
+    assert_eq!(pair.session(0).state(), State::AdminDown);
+    pair.run(millis(80));
+    assert_ne!(pair.session(0).state(), State::AdminDown);
+}
+
+#[test]
 fn disabled_session_slows_when_remote_has_left_up() {
     let mut pair = pair();
     let now = pair.now;

@@ -109,11 +109,11 @@ impl Both {
             Op::Pass(time) => self.pass(time),
             Op::Disable => {
                 self.session.disable(now);
-                self.model.disable(self.now_us);
+                self.model.disable();
             }
             Op::Enable => {
                 self.session.enable(now);
-                self.model.enable();
+                self.model.enable(self.now_us);
             }
             Op::Hold(held) => {
                 self.session.hold_down(held);

@@ -334,13 +334,65 @@ fn removed_session_makes_room_for_the_same_path() {
     let again = world.sets[0]
         .add(world.now, path, config)
         .expect("the path is free");
-    assert_ne!(again, id);
+    assert_eq!(again, id, "the session that still sends continues");
+    let session = world.sets[0].get(id).expect("a session");
+    assert!(!session.was_up());
     world.run_until(at(15_000));
     let states = world
         .sets
         .each_ref()
         .map(|set| set.iter().next().map(|(one, _)| one.state()));
     assert_eq!(states, [Some(State::Up); 2]);
+    let mut changes = world.changes.iter();
+    let is_failure = |change: &Change| matches!(change.liveness, Liveness::Failed { .. });
+    assert!(!changes.any(|(side, change)| *side == 1 && is_failure(change)));
+}
+
+#[test]
+fn replaced_sessions_of_a_full_set_send_admin_down_first() {
+    let mut world = World::new(3);
+    let ids: Vec<_> = (1..=3).map(|number| world.add(number)[0]).collect();
+    world.run_until(at(5000));
+    let add = |world: &mut World, remote| {
+        let config = SessionConfig::default();
+        world.sets[0].add(world.now, multi(9, remote), config)
+    };
+    // All are replaced before any packet is sent, twice: the second time there is no room.
+    for id in ids {
+        world.sets[0].remove(world.now, id).expect("a session");
+    }
+    let ids: Vec<_> = (1..=3)
+        .filter_map(|remote| add(&mut world, remote).ok())
+        .collect();
+    assert_eq!(ids.len(), 3);
+    assert_eq!(world.sets[0].len(), 6);
+    assert_eq!(add(&mut world, 4), Err(AddError::Full(3)));
+    world.changes.clear();
+    world.run_until(at(5010));
+    let disabled = Liveness::Disabled(Side::Remote);
+    let noticed = world
+        .changes
+        .iter()
+        .filter(|(side, change)| *side == 1 && change.liveness == disabled);
+    assert_eq!(noticed.count(), 3);
+}
+
+#[test]
+fn remote_packet_does_not_extend_the_time_of_a_removed_session() {
+    let mut world = World::new(1);
+    let [id, _] = world.add(1);
+    world.run_until(at(5000));
+    let slow = SessionConfig::default().with(|config| config.required_min_rx_us = u32::MAX);
+    let other = world.sets[1]
+        .iter()
+        .next()
+        .map(|(one, _)| one.local_discriminator());
+    let other = other.expect("a session");
+    assert_eq!(world.sets[1].configure(world.now, other, slow), Ok(true));
+    world.run_until(at(8000));
+    world.sets[0].remove(world.now, id).expect("a session");
+    world.run_until(at(8000) + LEAVING_TIME_MAX);
+    assert!(world.sets[0].is_empty());
 }
 
 /// Returns the looks at sessions and the comparisons of deadlines for each packet.

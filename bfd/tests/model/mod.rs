@@ -100,8 +100,11 @@ pub(crate) struct Model {
     pub(crate) answer: bool,
     pub(crate) last_received: Option<u64>,
     pub(crate) last_sent: Option<u64>,
-    /// Beside §6.8.7: the wanted transmit interval before AdminDown, and the end of its use.
-    repeat: Option<(u64, u64)>,
+    /// Beside §6.8.7: the wanted transmit interval before AdminDown, and the end of its use after
+    /// the first packet.
+    repeat: Option<(u64, Option<u64>)>,
+    /// Whether the session leaves AdminDown at the end of this use.
+    enables: bool,
 }
 
 impl Model {
@@ -132,6 +135,7 @@ impl Model {
             last_received: None,
             last_sent: None,
             repeat: None,
+            enables: false,
         }
     }
 
@@ -225,6 +229,7 @@ impl Model {
         }
         self.last_received = Some(now);
         if self.session_state == ADMIN_DOWN {
+            self.leave_admin_down(now);
             return true;
         }
         if packet.state == ADMIN_DOWN {
@@ -250,6 +255,11 @@ impl Model {
 
     /// §6.8.4, and §6.8.1 for bfd.RemoteDiscr.
     pub(crate) fn timeout(&mut self, now: u64) {
+        self.expire(now);
+        self.leave_admin_down(now);
+    }
+
+    fn expire(&mut self, now: u64) {
         let Some(last) = self.last_received else {
             return;
         };
@@ -282,6 +292,10 @@ impl Model {
         } else {
             self.urgent = false;
             self.last_sent = Some(now);
+            if let Some((desired, until @ None)) = &mut self.repeat {
+                *until =
+                    Some(now + u64::from(self.detect_mult) * (*desired).max(self.remote_min_rx));
+            }
         }
         Wire {
             diag: self.local_diag,
@@ -300,17 +314,15 @@ impl Model {
     /// The interval in which AdminDown is repeated, and its last instant.
     pub(crate) fn repeated(&self) -> Option<(u64, u64)> {
         let (desired, until) = self.repeat?;
-        (self.session_state == ADMIN_DOWN).then_some((desired.max(self.remote_min_rx), until))
+        let is_repeated = self.session_state == ADMIN_DOWN && self.remote_min_rx != 0;
+        is_repeated.then_some((desired.max(self.remote_min_rx), until?))
     }
 
     /// §6.8.16.
-    pub(crate) fn disable(&mut self, now: u64) {
-        if self.session_state == UP && self.remote_min_rx != 0 {
-            let desired = self.old_desired.unwrap_or(self.desired_min_tx);
-            let time = u64::from(self.detect_mult) * self.transmit_interval();
-            self.repeat = Some((desired, now + time));
-        } else if self.session_state == UP {
-            self.repeat = None;
+    pub(crate) fn disable(&mut self) {
+        self.enables = false;
+        if self.session_state == UP {
+            self.repeat = Some((self.old_desired.unwrap_or(self.desired_min_tx), None));
         }
         if self.session_state != ADMIN_DOWN {
             self.enter(ADMIN_DOWN, Some(7));
@@ -318,8 +330,18 @@ impl Model {
     }
 
     /// §6.8.16.
-    pub(crate) fn enable(&mut self) {
-        if self.session_state == ADMIN_DOWN {
+    pub(crate) fn enable(&mut self, now: u64) {
+        self.enables = self.session_state == ADMIN_DOWN;
+        self.leave_admin_down(now);
+    }
+
+    fn leave_admin_down(&mut self, now: u64) {
+        let must_wait = self
+            .repeat
+            .is_some_and(|(_, until)| until.is_none_or(|until| now < until));
+        if self.enables && !must_wait {
+            self.enables = false;
+            self.repeat = None;
             self.enter(DOWN, None);
         }
     }

@@ -49,9 +49,15 @@ impl Rig {
                     .set
                     .add(now, single(1, remote), SessionConfig::default());
                 match added {
-                    Ok(id) => self.ids.push(id),
+                    Ok(id) => {
+                        assert!(!self.ids.contains(&id));
+                        self.ids.push(id);
+                    }
                     Err(AddError::PathInUse(id)) => assert!(self.set.get(id).is_some()),
-                    Err(other) => assert_eq!(other, AddError::Full(SESSIONS_MAX)),
+                    Err(other) => {
+                        assert_eq!(other, AddError::Full(SESSIONS_MAX));
+                        assert_eq!(self.ids.len(), SESSIONS_MAX);
+                    }
                 }
             }
             Op::Remove(nth) => {
@@ -98,7 +104,7 @@ impl Rig {
     }
 
     fn work(&mut self) {
-        for _ in 0..4 * SESSIONS_MAX {
+        for _ in 0..8 * SESSIONS_MAX {
             match self.set.step(self.now) {
                 None => return,
                 Some(Step::Send { packet, .. }) => self.sent.push(packet),
@@ -111,7 +117,10 @@ impl Rig {
     /// Compares the lists of the set with its sessions.
     fn check(&self) {
         let set = &self.set;
-        assert!(set.len() <= SESSIONS_MAX);
+        assert!(set.len() <= MEMBERS_FOR_EACH * SESSIONS_MAX);
+        assert!(self.ids.len() <= SESSIONS_MAX);
+        let removed = set.members.values().filter(|member| member.is_removed);
+        assert_eq!(removed.count(), set.removed);
         let ids: Vec<_> = set
             .iter()
             .map(|(session, _)| session.local_discriminator())
@@ -123,10 +132,7 @@ impl Rig {
         for (id, member) in &set.members {
             assert_eq!(set.paths.get(&member.path.key()), Some(id));
         }
-        let due = set.members.values().filter_map(|member| {
-            let times = [member.session.poll_timeout(), member.leaves_at];
-            times.into_iter().flatten().min()
-        });
+        let due = set.members.values().filter_map(Member::deadline);
         assert_eq!(set.poll_timeout(), due.min());
         assert!(set.poll_timeout().is_none_or(|at| at > self.now));
     }
