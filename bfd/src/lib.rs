@@ -63,6 +63,7 @@ mod secret;
 mod sequence;
 mod session;
 mod sessions;
+mod snapshot;
 pub mod table;
 mod timing;
 mod transmit;
@@ -82,6 +83,7 @@ pub use random::{Random, Seeded};
 pub use secret::{Secret, SecretLength};
 pub use session::{ConcatenatedPath, Session, Stats};
 pub use sessions::{AddError, Sessions, Step};
+pub use snapshot::{RestoreError, Snapshot, SnapshotError};
 pub use table::State;
 
 /// The example of the README, compiled and run.

@@ -82,3 +82,9 @@ pub const MEMBERS_FOR_EACH: usize = 2;
 /// The longest time that a removed session repeats AdminDown: intervals of the remote system do not
 /// extend it.
 pub const LEAVING_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// The format of an encoded snapshot of a session.
+pub const SNAPSHOT_VERSION: u8 = 1;
+
+/// The longest encoded snapshot, in octets.
+pub const SNAPSHOT_OCTETS_MAX: usize = 150;

@@ -40,6 +40,20 @@ impl Received {
         };
     }
 
+    /// Returns the stored number, and when it is forgotten.
+    pub(crate) const fn parts(&self) -> (Option<u32>, Option<Instant>) {
+        (self.last, self.known_until)
+    }
+
+    pub(crate) const fn from_parts(last: Option<u32>, known_until: Option<Instant>) -> Self {
+        Self { last, known_until }
+    }
+
+    /// Returns the same with another time.
+    pub(crate) fn with_times(&self, change: impl Fn(Instant) -> Instant) -> Self {
+        Self::from_parts(self.last, self.known_until.map(change))
+    }
+
     /// Sets when the stored number is forgotten: the detection time has expired.
     pub(crate) fn forget_at(&mut self, at: Instant) {
         self.known_until.get_or_insert(at);
@@ -61,6 +75,11 @@ impl Sent {
             next: first,
             last: None,
         }
+    }
+
+    /// Returns the last number, or the first one before it was sent.
+    pub(crate) const fn last(&self) -> u32 {
+        self.next
     }
 
     /// Returns the number of a packet with these contents. It differs from the last one if the

@@ -70,11 +70,11 @@ pub struct Session {
     pub(crate) timing: Timing,
     pub(crate) repeat: Option<Repeat>,
     /// Whether the session is enabled as soon as AdminDown is repeated no longer.
-    enables: bool,
+    pub(crate) enables: bool,
     /// Whether the session is kept down (RFC 5880 §6.8.18).
     pub(crate) held: bool,
     pub(crate) liveness: Liveness,
-    was_up: bool,
+    pub(crate) was_up: bool,
     pub(crate) last_received: Option<Instant>,
     /// When the last packet without the F bit was sent.
     pub(crate) last_sent: Option<Instant>,

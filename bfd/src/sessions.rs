@@ -12,6 +12,7 @@ use crate::packet::{Discriminator, Packet};
 use crate::path::{Arrival, Hops, Path};
 use crate::random::Random;
 use crate::session::{ConcatenatedPath, Session};
+use crate::snapshot::{RestoreError, Snapshot, SnapshotError};
 use crate::{Duration, Instant};
 
 /// The result of a step.
@@ -45,6 +46,12 @@ pub enum AddError {
     /// Another session has this path.
     #[error("session {0} monitors this path")]
     PathInUse(Discriminator),
+    /// A snapshot is invalid.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// A snapshot has the discriminator of another session.
+    #[error("another session has the discriminator {0}")]
+    DiscriminatorInUse(Discriminator),
     /// There are as many sessions as the set may have.
     #[error("there are already {0} sessions")]
     Full(usize),
@@ -152,6 +159,44 @@ impl<R: Random> Sessions<R> {
         }
         let id = self.new_discriminator();
         let session = Session::new(now, config, id, &mut self.random)?;
+        self.insert(path, session);
+        Ok(id)
+    }
+
+    /// Adds a session that continues one of another process, as [`Session::restore`] does. Restore all
+    /// sessions before others are added, because those could have their discriminators or paths.
+    ///
+    /// # Errors
+    ///
+    /// The configuration or the snapshot is invalid, another session has the path or the discriminator, or
+    /// the set is full.
+    pub fn restore(
+        &mut self,
+        now: Instant,
+        path: Path,
+        config: SessionConfig,
+        snapshot: &Snapshot,
+    ) -> Result<Discriminator, AddError> {
+        check_role(&path, &config)?;
+        let id = snapshot.local_discriminator();
+        if let Some(&id) = self.paths.get(&path.key()) {
+            return Err(AddError::PathInUse(id));
+        }
+        if self.members.contains_key(&id) {
+            return Err(AddError::DiscriminatorInUse(id));
+        }
+        self.check_room()?;
+        let session = Session::restore(now, config, snapshot, &mut self.random);
+        let session = session.map_err(|error| match error {
+            RestoreError::Config(error) => AddError::Config(error),
+            RestoreError::Snapshot(error) => AddError::Snapshot(error),
+        })?;
+        self.insert(path, session);
+        Ok(id)
+    }
+
+    fn insert(&mut self, path: Path, session: Session) {
+        let id = session.local_discriminator();
         let member = Member {
             session,
             path,
@@ -162,7 +207,6 @@ impl<R: Random> Sessions<R> {
         self.members.insert(id, member);
         self.paths.insert(path.key(), id);
         self.schedule(id);
-        Ok(id)
     }
 
     /// Removes a session: it is disabled, and sends AdminDown until the remote system has had one

@@ -14,7 +14,7 @@ pub(crate) struct Intervals {
 
 /// The Poll Sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Poll {
+pub(crate) enum Poll {
     /// None. The next one may start.
     Idle,
     /// Packets have the P bit.
@@ -32,20 +32,20 @@ enum Poll {
 #[derive(Clone, Debug)]
 pub(crate) struct Timing {
     /// The intervals that the next packets may advertise after a Poll Sequence.
-    wanted: Intervals,
+    pub(crate) wanted: Intervals,
     /// The intervals in sent packets.
-    advertised: Intervals,
+    pub(crate) advertised: Intervals,
     /// The intervals that the local timers use.
-    effective: Intervals,
-    poll: Poll,
+    pub(crate) effective: Intervals,
+    pub(crate) poll: Poll,
     /// When the first and the last packet with the P bit were sent since the Poll Sequence was idle.
-    polls_sent: Option<(Instant, Instant)>,
+    pub(crate) polls_sent: Option<(Instant, Instant)>,
     /// bfd.RemoteMinRxInterval.
-    remote_min_rx_us: u32,
+    pub(crate) remote_min_rx_us: u32,
     /// The last received Desired Min TX Interval.
-    remote_min_tx_us: u32,
+    pub(crate) remote_min_tx_us: u32,
     /// The last received Detect Mult.
-    remote_multiplier: u8,
+    pub(crate) remote_multiplier: u8,
 }
 
 /// The conditions on which a change of intervals depends.
@@ -69,6 +69,39 @@ impl Timing {
             remote_min_tx_us: 0,
             remote_multiplier: 0,
         }
+    }
+
+    /// Returns the same with other times.
+    pub(crate) fn with_times(&self, change: impl Fn(Instant) -> Instant) -> Self {
+        let mut timing = self.clone();
+        if let Poll::Ended { until } = &mut timing.poll {
+            *until = change(*until);
+        }
+        timing.polls_sent = self
+            .polls_sent
+            .map(|(first, last)| (change(first), change(last)));
+        timing
+    }
+
+    /// Returns whether a packet of the remote system was received.
+    pub(crate) const fn has_remote(&self) -> bool {
+        self.remote_multiplier > 0
+    }
+
+    /// Returns the last time of a Poll Sequence.
+    pub(crate) fn last_poll(&self) -> Option<Instant> {
+        let until = match self.poll {
+            Poll::Ended { until } => Some(until),
+            _ => None,
+        };
+        until.max(self.polls_sent.map(|(_, last)| last))
+    }
+
+    /// Returns the least interval of the local system.
+    pub(crate) fn least_interval_us(&self) -> u32 {
+        let all = [self.wanted, self.advertised, self.effective];
+        let least = all.map(|one| one.desired_min_tx_us.min(one.required_min_rx_us));
+        least.into_iter().fold(u32::MAX, u32::min)
     }
 
     /// Returns the intervals in sent packets.

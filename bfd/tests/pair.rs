@@ -274,6 +274,40 @@ proptest! {
     }
 
     #[test]
+    fn upgraded_session_is_not_noticed(
+        configs in [configs(), configs()],
+        auth_type in prop::option::of(prop::sample::select(AuthType::ALL.to_vec())),
+        upgrades in prop::collection::vec((0_usize..2, 0_u64..4000, 0_u64..3), 1..12),
+        delay in 0_u64..100,
+        seed in any::<u64>(),
+    ) {
+        let configs = configs.map(|config| config.with(|config| {
+            config.authentication = auth_type.and_then(|auth_type| keys(auth_type, &[7]).authentication);
+        }));
+        let mut pair = Pair::new(configs.clone(), millis(delay), seed);
+        pair.is_constant = false;
+        pair.run(15 * SECOND);
+        prop_assert!(pair.is_up());
+        for (index, pause, change) in upgrades {
+            pair.changes.clear();
+            if change == 0 {
+                // The upgrade may come in the middle of a change of intervals.
+                let now = pair.now;
+                let other = configs[index].clone().with(|config| config.desired_min_tx_us += pause as u32 * 100);
+                pair.session(index).configure(now, other).expect("a valid configuration");
+                pair.run(millis(pause / 10));
+            }
+            pair.upgrade(index);
+            pair.run(millis(pause));
+            prop_assert!(pair.changes.is_empty(), "{:?}", pair.changes);
+            let discarded = pair.ends.each_ref().map(|end| end.session.stats().discarded);
+            prop_assert_eq!(discarded, [0, 0]);
+        }
+        pair.run(60 * SECOND);
+        pair.assert_converged();
+    }
+
+    #[test]
     fn down_means_silence_for_the_detection_time(
         configs in [configs(), configs()],
         loss_percent in 0_u64..60,

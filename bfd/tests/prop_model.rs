@@ -2,7 +2,7 @@
 
 mod model;
 
-use bfd::{Discriminator, Duration, Instant, Seeded, Session, SessionConfig};
+use bfd::{Discriminator, Duration, Instant, Seeded, Session, SessionConfig, Snapshot};
 use model::{DOWN, Model, UP, Wire};
 use proptest::prelude::*;
 
@@ -18,6 +18,8 @@ enum Op {
     Enable,
     Hold(bool),
     Configure(u32, u32, u8),
+    /// Continues the session in another process.
+    Upgrade,
 }
 
 fn interval_us() -> impl Strategy<Value = u32> {
@@ -64,6 +66,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0_u64..8_000_000).prop_map(Op::Pass),
         1 => Just(Op::Disable),
         2 => Just(Op::Enable),
+        2 => Just(Op::Upgrade),
         1 => any::<bool>().prop_map(Op::Hold),
         3 => (interval_us(), interval_us(), 1_u8..6)
             .prop_map(|(desired, required, multiplier)| Op::Configure(desired, required, multiplier)),
@@ -110,6 +113,14 @@ impl Both {
             Op::Disable => {
                 self.session.disable(now);
                 self.model.disable();
+            }
+            Op::Upgrade => {
+                let snapshot = self.session.snapshot(now);
+                let snapshot = Snapshot::decode(&snapshot.encode()).expect("a valid snapshot");
+                let config = self.session.config().clone();
+                let session = Session::restore(now, config, &snapshot, &mut self.random);
+                self.session = session.expect("a valid snapshot and configuration");
+                self.model.urgent = true;
             }
             Op::Enable => {
                 self.session.enable(now);

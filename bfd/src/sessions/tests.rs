@@ -443,3 +443,28 @@ fn work_for_each_packet_grows_with_the_logarithm_of_sessions() {
         "{compared_small} {compared_large}"
     );
 }
+
+#[test]
+fn set_restores_a_session_unless_its_place_is_taken() {
+    let mut world = World::new(2);
+    let [id, _] = world.add(1);
+    world.run_until(at(5000));
+    let path = multi(1, 0x10_0001);
+    let snapshot = world.sets[0]
+        .get(id)
+        .expect("a session")
+        .snapshot(world.now);
+    let mut set: Set = Sessions::new(Seeded::new(8), 2);
+    let restore =
+        |set: &mut Set, path| set.restore(at(5000), path, SessionConfig::default(), &snapshot);
+    assert_eq!(restore(&mut set, path), Ok(id));
+    assert_eq!(restore(&mut set, path), Err(AddError::PathInUse(id)));
+    let in_use = Err(AddError::DiscriminatorInUse(id));
+    assert_eq!(restore(&mut set, multi(1, 7)), in_use);
+    let mut full: Set = Sessions::new(Seeded::new(8), 0);
+    assert_eq!(restore(&mut full, path), Err(AddError::Full(0)));
+    world.changes.clear();
+    world.sets[0] = set;
+    world.run_until(at(15_000));
+    assert_eq!(world.changes, []);
+}

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use bfd::{
-    Change, Discriminator, Duration, Instant, Packet, Random, Seeded, Session, SessionConfig, State,
+    Change, Discriminator, Duration, Instant, Packet, Random, Seeded, Session, SessionConfig,
+    Snapshot, State,
 };
 
 /// The two directions of the link.
@@ -89,6 +90,19 @@ impl Pair {
             }
         }
         self.now = end;
+    }
+
+    /// Continues an end in another process, by octets.
+    pub(crate) fn upgrade(&mut self, index: usize) {
+        let now = self.now;
+        let End {
+            session, random, ..
+        } = &mut self.ends[index];
+        let octets = session.snapshot(now).encode();
+        let snapshot = Snapshot::decode(&octets).expect("a valid snapshot");
+        let config = session.config().clone();
+        let restored = Session::restore(now, config, &snapshot, random);
+        *session = restored.expect("a valid snapshot and configuration");
     }
 
     fn deliver(&mut self) {
