@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 
+use crate::Instant;
 use crate::discard::Discard;
 use crate::limits::TTL_SINGLE_HOP;
 
@@ -112,6 +113,7 @@ pub enum Hops {
 
 /// The circumstances in which a packet was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Arrival {
     /// The kind of its destination port.
     pub hops: Hops,
@@ -123,4 +125,34 @@ pub struct Arrival {
     pub destination: IpAddr,
     /// The time to live, or the hop limit.
     pub ttl: u8,
+    /// When it arrived, as the kernel has measured it; `None` if only the time of reading is known.
+    pub arrived_at: Option<Instant>,
+}
+
+impl Arrival {
+    /// Makes the arrival of a packet on a path of the main routing table, at an unknown time.
+    #[must_use]
+    pub const fn new(
+        hops: Hops,
+        interface: u32,
+        source: IpAddr,
+        destination: IpAddr,
+        ttl: u8,
+    ) -> Self {
+        Self {
+            hops,
+            interface,
+            source,
+            destination,
+            ttl,
+            arrived_at: None,
+        }
+    }
+
+    /// Returns the arrival after `change`.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
 }

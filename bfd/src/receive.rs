@@ -9,14 +9,40 @@ use crate::table::{Event, State};
 use crate::timing::Remote;
 
 impl Session {
-    /// Handles a UDP payload that was received at `now`.
+    /// Handles a UDP payload that was read at `now`. The time of its arrival is not known, so that a gap
+    /// before it may be a delay of the caller, and is no failure.
     ///
     /// # Errors
     ///
     /// The packet is discarded, and only its counter has changed.
     pub fn receive(&mut self, now: Instant, payload: &[u8]) -> Result<Option<Change>, Discard> {
+        self.receive_octets(now, None, payload)
+    }
+
+    /// Handles a UDP payload that arrived at `arrived_at`, as the kernel has measured it. If the detection
+    /// time has expired before, the session is declared down first, and the packet starts no other
+    /// transition. An instant after `now` is treated as `now`.
+    ///
+    /// # Errors
+    ///
+    /// The packet is discarded, and only its counter has changed.
+    pub fn receive_at(
+        &mut self,
+        now: Instant,
+        arrived_at: Instant,
+        payload: &[u8],
+    ) -> Result<Option<Change>, Discard> {
+        self.receive_octets(now, Some(arrived_at), payload)
+    }
+
+    fn receive_octets(
+        &mut self,
+        now: Instant,
+        arrived_at: Option<Instant>,
+        payload: &[u8],
+    ) -> Result<Option<Change>, Discard> {
         let result = match Packet::decode(payload) {
-            Ok(packet) => return self.receive_packet(now, &packet, payload),
+            Ok(packet) => return self.receive_packet(now, arrived_at, &packet, payload),
             Err(invalid) => Err(invalid.into()),
         };
         self.stats.discarded += 1;
@@ -27,6 +53,7 @@ impl Session {
     pub(crate) fn receive_packet(
         &mut self,
         now: Instant,
+        arrived_at: Option<Instant>,
         packet: &Packet,
         payload: &[u8],
     ) -> Result<Option<Change>, Discard> {
@@ -35,7 +62,18 @@ impl Session {
             return Err(discard);
         }
         self.stats.received += 1;
-        Ok(self.update(now, packet))
+        let arrived_at = arrived_at.map(|at| at.min(now));
+        let deadline = self.detection_deadline();
+        let is_late = arrived_at.is_some_and(|at| deadline.is_some_and(|deadline| deadline <= at));
+        let failure = match is_late {
+            true => self.apply(now, Event::DetectionTimeExpires),
+            false => None,
+        };
+        let change = self.update(now, arrived_at.unwrap_or(now), packet, is_late);
+        Ok(match (failure, change) {
+            (Some(Change { from, .. }), Some(change)) => Some(Change { from, ..change }),
+            (failure, change) => change.or(failure),
+        })
     }
 
     /// Checks the discriminator and the authentication.
@@ -73,7 +111,13 @@ impl Session {
     }
 
     /// Updates the variables in the order of RFC 5880 §6.8.6.
-    fn update(&mut self, now: Instant, packet: &Packet) -> Option<Change> {
+    fn update(
+        &mut self,
+        now: Instant,
+        arrived_at: Instant,
+        packet: &Packet,
+        is_late: bool,
+    ) -> Option<Change> {
         self.remote = Some(packet.my_discriminator);
         self.remote_state = packet.state;
         if packet.state != State::Up {
@@ -92,7 +136,9 @@ impl Session {
         if self.timing.received(now, remote, conditions) {
             self.send(now);
         }
-        self.last_received = self.last_received.max(Some(now));
+        // A time after `now` is a mistake of the caller, and must not last.
+        let last = self.last_received.filter(|last| *last <= now);
+        self.last_received = last.max(Some(arrived_at));
         // In AdminDown the packet is discarded here: a poll is not answered.
         if self.state == State::AdminDown {
             return self.enable_if_noticed(now);
@@ -101,9 +147,10 @@ impl Session {
             self.answer_at.get_or_insert(now);
         }
         let event = Event::received(packet.state);
-        // RFC 5880 §6.8.18: a session that is held down stays Down.
+        // RFC 5880 §6.8.18: a session that is held down stays Down. One that has failed before this packet
+        // starts with the next one, so that an input has one change.
         let starts = matches!(event, Event::ReceivedDown | Event::ReceivedInit);
-        if self.held && self.state == State::Down && starts {
+        if (self.held || is_late) && self.state == State::Down && starts {
             return None;
         }
         self.apply(now, event)

@@ -89,8 +89,9 @@ impl Member {
 /// A set of sessions, each identified by its local discriminator.
 ///
 /// After each call that changes the set, call [`Sessions::step`] until it returns `None`, and again at
-/// [`Sessions::poll_timeout`]. The driver may do other work between two steps. It passes all received
-/// packets before it calls `step`.
+/// [`Sessions::poll_timeout`]. The driver may do other work between two steps. It passes received packets
+/// before it calls `step`, in the order of their arrival, and ends with the first one that arrived after it
+/// began: so a flood of packets does not defer `step`.
 #[derive(Debug)]
 pub struct Sessions<R> {
     members: BTreeMap<Discriminator, Member>,
@@ -272,8 +273,9 @@ impl<R: Random> Sessions<R> {
         }
     }
 
-    /// Handles a UDP payload that was received at `now`. Returns the session, and the change that its
-    /// clients are notified of.
+    /// Handles a UDP payload that was read at `now`. Returns the session, and the change that its clients
+    /// are notified of. With a time of arrival, a gap before the packet is a failure, as in
+    /// [`Session::receive_at`].
     ///
     /// # Errors
     ///
@@ -300,7 +302,9 @@ impl<R: Random> Sessions<R> {
             self.visits += 1;
         }
         member.path.check(arrival)?;
-        let change = member.session.receive_packet(now, &packet, payload)?;
+        let change = member
+            .session
+            .receive_packet(now, arrival.arrived_at, &packet, payload)?;
         let is_removed = member.is_removed;
         self.schedule(id);
         Ok((id, change.filter(|_| !is_removed)))

@@ -229,13 +229,9 @@ impl Fabric {
         self.sent += 1;
         // Each path has its own length, so that packets of different hosts overtake each other.
         let delay = Duration::from_micros(500 + 700 * (from * to % 7) as u64);
-        let arrival = Arrival {
-            hops: Hops::Multi,
-            interface: 1,
-            source: local,
-            destination: remote,
-            ttl: 254,
-        };
+        let arrival = Arrival::new(Hops::Multi, 1, local, remote, 254);
+        let arrived_at = Some(self.now + delay);
+        let arrival = arrival.with(|arrival| arrival.arrived_at = arrived_at);
         let key = (self.now + delay, self.sent);
         self.flying.insert(key, (to, arrival, packet));
     }

@@ -176,6 +176,49 @@ fn packet_before_a_late_timeout_keeps_the_session_up() {
 }
 
 #[test]
+fn gap_before_a_time_of_arrival_is_a_failure() {
+    let receive_at = |rig: &mut Rig, state, millis| {
+        let packet = remote(state).encode();
+        let result = rig.session.receive_at(rig.now, at(millis), packet.octets());
+        result.expect("an accepted packet")
+    };
+    let mut rig = Rig::up();
+    rig.now = at(4000);
+    assert_eq!(receive_at(&mut rig, State::Up, 1499), None);
+    assert_eq!(rig.session.detection_deadline(), Some(at(2999)));
+    let change = receive_at(&mut rig, State::Down, 2999).expect("a failure");
+    assert_eq!((change.from, change.to), (State::Up, State::Down));
+    assert_eq!(change.diagnostic, Diagnostic::DETECTION_TIME_EXPIRED);
+    assert!(matches!(change.liveness, Liveness::Failed { .. }));
+    assert_eq!(rig.session.remote_discriminator(), Some(id(2)));
+    let change = receive_at(&mut rig, State::Down, 3000).expect("a start");
+    assert_eq!((change.from, change.to), (State::Down, State::Init));
+    // AdminDown after the gap is the result, and no failure.
+    let mut rig = Rig::up();
+    rig.now = at(4000);
+    let change = receive_at(&mut rig, State::AdminDown, 4000).expect("one change");
+    assert_eq!((change.from, change.to), (State::Up, State::Down));
+    assert_eq!(change.liveness, Liveness::Disabled(Side::Remote));
+}
+
+#[test]
+fn time_in_the_future_does_not_outlast_its_packet() {
+    let packet = remote(State::Up).encode();
+    let mut rig = Rig::up();
+    rig.now = at(100);
+    let result = rig
+        .session
+        .receive_at(at(100), at(900_000), packet.octets());
+    assert_eq!(result, Ok(None));
+    assert_eq!(rig.session.detection_deadline(), Some(at(1600)));
+    let result = rig.session.receive(at(900_000), packet.octets());
+    assert_eq!(result, Ok(None));
+    rig.now = at(200);
+    rig.receive(State::Up);
+    assert_eq!(rig.session.detection_deadline(), Some(at(1700)));
+}
+
+#[test]
 fn signaled_failure_has_its_own_diagnostic_and_the_c_bit() {
     let mut rig = Rig::up();
     let change = rig.receive_with(State::Down, |packet| {

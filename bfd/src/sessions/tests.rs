@@ -41,6 +41,7 @@ fn arrival(hops: Hops, source: u32, destination: u32) -> Arrival {
         source: host(source),
         destination: host(destination),
         ttl: TTL_SINGLE_HOP,
+        arrived_at: None,
     }
 }
 
