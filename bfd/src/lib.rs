@@ -78,7 +78,7 @@ pub use encoded::Encoded;
 pub use instant::Instant;
 pub use invalid::Invalid;
 pub use packet::{Discriminator, Packet};
-pub use path::{Arrival, Hops, Path};
+pub use path::{Arrival, Family, Hops, Path};
 pub use random::{Random, Seeded};
 pub use secret::{Secret, SecretLength};
 pub use session::{ConcatenatedPath, Session, Stats};

@@ -8,15 +8,18 @@ use crate::limits::TTL_SINGLE_HOP;
 
 /// The path of a session.
 ///
-/// An interface is the number that the system gives it. Addresses are those of the packets: an IPv4
-/// address is never mapped into IPv6.
+/// An interface is the number that the system gives it. An IPv4 address that is mapped into IPv6 is the
+/// same as the IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Path {
-    /// A link with one remote system. The source address of its packets is not used (RFC 5881 §3).
+    /// A link with one remote system. The source address of its packets is not used, but their family is:
+    /// each family has its own session (RFC 5881 §2, §3).
     PointToPoint {
         /// The interface.
         interface: u32,
+        /// The family of the packets.
+        family: Family,
     },
     /// One system on a link with several.
     SingleHop {
@@ -27,6 +30,8 @@ pub enum Path {
     },
     /// A path over routers (RFC 5883).
     Multihop {
+        /// The routing table of the addresses: 0 if there is one only.
+        table: u32,
         /// The local address.
         local: IpAddr,
         /// The address of the remote system.
@@ -46,10 +51,38 @@ impl Path {
         }
     }
 
-    /// Returns the path without the values that do not distinguish it from others.
-    pub(crate) const fn key(self) -> Self {
+    /// Returns the path with IPv4 addresses that are not mapped into IPv6.
+    pub(crate) const fn canonical(self) -> Self {
         match self {
-            Self::Multihop { local, remote, .. } => Self::Multihop {
+            Self::PointToPoint { .. } => self,
+            Self::SingleHop { interface, remote } => Self::SingleHop {
+                interface,
+                remote: remote.to_canonical(),
+            },
+            Self::Multihop {
+                table,
+                local,
+                remote,
+                ttl_min,
+            } => Self::Multihop {
+                table,
+                local: local.to_canonical(),
+                remote: remote.to_canonical(),
+                ttl_min,
+            },
+        }
+    }
+
+    /// Returns the canonical path without the values that do not distinguish it from others.
+    pub(crate) const fn key(self) -> Self {
+        match self.canonical() {
+            Self::Multihop {
+                table,
+                local,
+                remote,
+                ..
+            } => Self::Multihop {
+                table,
                 local,
                 remote,
                 ttl_min: 0,
@@ -61,20 +94,22 @@ impl Path {
     /// Returns the keys of the paths on which a packet may have arrived, the most specific first.
     pub(crate) const fn keys_of(arrival: &Arrival) -> [Self; 2] {
         let Arrival {
-            interface, source, ..
+            interface, table, ..
         } = *arrival;
+        let remote = arrival.source.to_canonical();
         match arrival.hops {
             Hops::Single => [
-                Self::SingleHop {
+                Self::SingleHop { interface, remote },
+                Self::PointToPoint {
                     interface,
-                    remote: source,
+                    family: Family::of(remote),
                 },
-                Self::PointToPoint { interface },
             ],
             Hops::Multi => {
                 let path = Self::Multihop {
-                    local: arrival.destination,
-                    remote: source,
+                    table,
+                    local: arrival.destination.to_canonical(),
+                    remote,
                     ttl_min: 0,
                 };
                 [path, path]
@@ -102,6 +137,27 @@ impl Path {
     }
 }
 
+/// The family of the addresses of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Family {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+impl Family {
+    /// Returns the family of an address.
+    #[must_use]
+    pub const fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(_) => Self::Ipv4,
+            IpAddr::V6(_) => Self::Ipv6,
+        }
+    }
+}
+
 /// Whether packets cross routers. Each kind has its own UDP port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hops {
@@ -119,6 +175,8 @@ pub struct Arrival {
     pub hops: Hops,
     /// The interface.
     pub interface: u32,
+    /// The routing table of the interface: that of [`Path::Multihop`].
+    pub table: u32,
     /// The source address.
     pub source: IpAddr,
     /// The destination address.
@@ -130,7 +188,7 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// Makes the arrival of a packet on a path of the main routing table, at an unknown time.
+    /// Makes the arrival of a packet in the routing table 0, at an unknown time.
     #[must_use]
     pub const fn new(
         hops: Hops,
@@ -142,6 +200,7 @@ impl Arrival {
         Self {
             hops,
             interface,
+            table: 0,
             source,
             destination,
             ttl,

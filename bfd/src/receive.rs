@@ -76,6 +76,11 @@ impl Session {
         })
     }
 
+    /// Counts a packet that is discarded because of its arrival.
+    pub(crate) const fn count_discarded(&mut self) {
+        self.stats.discarded += 1;
+    }
+
     /// Checks the discriminator and the authentication.
     fn accept(&mut self, now: Instant, packet: &Packet, payload: &[u8]) -> Result<(), Discard> {
         if let Some(yours) = packet.your_discriminator.filter(|id| *id != self.local) {

@@ -19,6 +19,7 @@ use crate::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Send this packet on the path of the session, with a time to live of 255.
+    #[non_exhaustive]
     Send {
         /// The local discriminator of the session.
         id: Discriminator,
@@ -28,6 +29,7 @@ pub enum Step {
         packet: Encoded,
     },
     /// Notify the clients of the session.
+    #[non_exhaustive]
     Changed {
         /// The local discriminator of the session.
         id: Discriminator,
@@ -200,7 +202,7 @@ impl<R: Random> Sessions<R> {
         let id = session.local_discriminator();
         let member = Member {
             session,
-            path,
+            path: path.canonical(),
             due: None,
             is_removed: false,
             leaves_at: None,
@@ -255,7 +257,7 @@ impl<R: Random> Sessions<R> {
     ) -> Result<(), AddError> {
         if let Some(member) = self.members.get_mut(&id) {
             member.session.revive(now, config)?;
-            member.path = path;
+            member.path = path.canonical();
             member.is_removed = false;
             self.removed -= 1;
             self.leaving.replace(id, member.leaves_at.take(), None);
@@ -301,7 +303,10 @@ impl<R: Random> Sessions<R> {
         {
             self.visits += 1;
         }
-        member.path.check(arrival)?;
+        if let Err(discard) = member.path.check(arrival) {
+            member.session.count_discarded();
+            return Err(discard);
+        }
         let change = member
             .session
             .receive_packet(now, arrival.arrived_at, &packet, payload)?;
@@ -397,6 +402,12 @@ impl<R: Random> Sessions<R> {
     #[must_use]
     pub fn get(&self, id: Discriminator) -> Option<&Session> {
         Some(&self.member(id)?.session)
+    }
+
+    /// Returns the path of a session.
+    #[must_use]
+    pub fn path(&self, id: Discriminator) -> Option<Path> {
+        Some(self.member(id)?.path)
     }
 
     /// Returns the session of a path.

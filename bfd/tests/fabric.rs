@@ -72,6 +72,7 @@ fn host_of(address: IpAddr) -> usize {
 
 fn path(local: usize, remote: usize) -> Path {
     Path::Multihop {
+        table: 0,
         local: address(local),
         remote: address(remote),
         ttl_min: 254,
@@ -208,7 +209,7 @@ impl Fabric {
             while let Some(step) = self.step(host) {
                 match step {
                     Step::Send { path, packet, .. } => self.send(path, packet),
-                    Step::Changed { id, change } => self.notice(host, id, &change),
+                    Step::Changed { id, change, .. } => self.notice(host, id, &change),
                 }
             }
         }

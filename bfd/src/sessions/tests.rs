@@ -5,6 +5,7 @@ use super::*;
 use crate::client::{Liveness, Side};
 use crate::due::count::comparisons;
 use crate::limits::TTL_SINGLE_HOP;
+use crate::path::Family;
 use crate::random::Seeded;
 use crate::table::State;
 
@@ -27,6 +28,7 @@ fn single(interface: u32, remote: u32) -> Path {
 
 fn multi(local: u32, remote: u32) -> Path {
     Path::Multihop {
+        table: 0,
         local: host(local),
         remote: host(remote),
         ttl_min: 250,
@@ -38,6 +40,7 @@ fn arrival(hops: Hops, source: u32, destination: u32) -> Arrival {
     Arrival {
         hops,
         interface: 1,
+        table: 0,
         source: host(source),
         destination: host(destination),
         ttl: TTL_SINGLE_HOP,
@@ -229,12 +232,78 @@ fn packet_without_session_or_from_another_path_is_discarded() {
     );
     assert_eq!(receive(near, None), Ok(id));
     assert_eq!(receive(near, Some(id)), Ok(id));
+    let discarded = [id, far].map(|id| set.get(id).expect("a session").stats().discarded);
+    assert_eq!(discarded, [3, 2], "known sessions count them");
+}
+
+#[test]
+fn paths_differ_by_family_and_by_routing_table() {
+    let mut set: Set = Sessions::new(Seeded::new(1), 10);
+    let mut add = |path| {
+        let added = set.add(at(0), path, SessionConfig::default());
+        added.expect("another path")
+    };
+    let [v4, v6] = [Family::Ipv4, Family::Ipv6].map(|family| {
+        add(Path::PointToPoint {
+            interface: 1,
+            family,
+        })
+    });
+    let mapped = |number: u32| {
+        let IpAddr::V4(address) = host(number) else {
+            panic!("an IPv4 address");
+        };
+        IpAddr::V6(address.to_ipv6_mapped())
+    };
+    let far = [0, 7].map(|table| {
+        add(Path::Multihop {
+            table,
+            local: mapped(1),
+            remote: mapped(2),
+            ttl_min: 250,
+        })
+    });
+    assert_eq!(
+        set.path(far[0]),
+        Some(multi(1, 2)),
+        "addresses are canonical"
+    );
+    let Some(Step::Send { packet, .. }) = set.step(at(0)) else {
+        panic!("the first packet is due");
+    };
+    let mut receive = |arrival: Arrival| {
+        let result = set.receive(at(1), &arrival, packet.octets());
+        result.map(|(id, _)| id)
+    };
+    let near = arrival(Hops::Single, 9, 1);
+    assert_eq!(receive(near), Ok(v4));
+    let source = mapped(9);
+    assert_eq!(receive(Arrival { source, ..near }), Ok(v4));
+    let source = "fe80::9".parse().expect("an address");
+    assert_eq!(receive(Arrival { source, ..near }), Ok(v6));
+    let over_routers = arrival(Hops::Multi, 2, 1);
+    for (table, id) in [(0, far[0]), (7, far[1])] {
+        assert_eq!(
+            receive(Arrival {
+                table,
+                ..over_routers
+            }),
+            Ok(id)
+        );
+    }
+    let table = 8;
+    let elsewhere = Arrival {
+        table,
+        ..over_routers
+    };
+    assert_eq!(receive(elsewhere), Err(Discard::NoSession));
 }
 
 #[test]
 fn source_of_a_point_to_point_link_is_not_used() {
     let mut set: Set = Sessions::new(Seeded::new(1), 10);
-    let path = Path::PointToPoint { interface: 1 };
+    let (interface, family) = (1, Family::Ipv4);
+    let path = Path::PointToPoint { interface, family };
     let id = set
         .add(at(0), path, SessionConfig::default())
         .expect("room");
@@ -255,6 +324,7 @@ fn set_is_bounded_and_each_path_has_one_session() {
     let id = set.add(at(0), multi(1, 2), config()).expect("room");
     // The time to live does not distinguish two paths.
     let same = Path::Multihop {
+        table: 0,
         local: host(1),
         remote: host(2),
         ttl_min: 1,
