@@ -56,7 +56,8 @@ impl fmt::Display for Liveness {
 pub struct Change {
     /// The state before.
     pub from: State,
-    /// The state now. It equals `from` if only `liveness` has changed.
+    /// The state now. It equals `from` if only `liveness` has changed, or in Up `remote_diagnostic`: the
+    /// remote system signals the state of a concatenated path (RFC 5880 §6.8.17).
     pub to: State,
     /// The result for clients now.
     pub liveness: Liveness,

@@ -128,6 +128,7 @@ impl Session {
         if packet.state != State::Up {
             self.repeat = None;
         }
+        let signals = packet.diagnostic != self.remote_diagnostic;
         self.remote_diagnostic = packet.diagnostic;
         self.remote_demand = packet.demand;
         self.remote_independent = packet.control_plane_independent;
@@ -158,6 +159,9 @@ impl Session {
         if (self.held || is_late) && self.state == State::Down && starts {
             return None;
         }
-        self.apply(now, event)
+        let was_up = self.state == State::Up;
+        let change = self.apply(now, event);
+        // RFC 5880 §6.8.17: a path behind the remote system has failed, or works again.
+        change.or_else(|| (was_up && signals).then(|| self.change_from(State::Up)))
     }
 }

@@ -381,6 +381,19 @@ fn signal_is_sent_only_while_up() {
 }
 
 #[test]
+fn signal_of_the_remote_system_is_a_change() {
+    let mut rig = Rig::up();
+    for diagnostic in [Diagnostic::CONCATENATED_PATH_DOWN, Diagnostic::NONE] {
+        let mut receive = || rig.receive_with(State::Up, |packet| packet.diagnostic = diagnostic);
+        let change = receive().expect("a change");
+        assert_eq!((change.from, change.to), (State::Up, State::Up));
+        assert_eq!(change.liveness, Liveness::Alive);
+        assert_eq!(change.remote_diagnostic, diagnostic);
+        assert_eq!(receive(), None);
+    }
+}
+
+#[test]
 fn multiplier_is_changed_without_a_poll() {
     let mut rig = Rig::up();
     rig.receive_with(State::Up, |packet| packet.is_final = true);

@@ -165,7 +165,7 @@ impl Pair {
 
     /// Returns the changes from Up to another state.
     pub(crate) fn failures(&self) -> usize {
-        let failed = |change: &Change| change.from == State::Up;
+        let failed = |change: &Change| change.from == State::Up && change.to != State::Up;
         self.changes
             .iter()
             .filter(|(_, change)| failed(change))
