@@ -7,7 +7,7 @@ use sha1::Sha1;
 
 use crate::encoded::Encoded;
 use crate::invalid::Invalid;
-use crate::limits::{DIGEST_AT, HEADER_OCTETS, PASSWORD_AT};
+use crate::limits::{DIGEST_AT, HEADER_OCTETS, PASSWORD_AT, SECRET_OCTETS_MAX};
 use crate::secret::{Secret, SecretLength};
 
 /// The types of authentication (RFC 5880 §4.1).
@@ -139,8 +139,8 @@ impl AuthSection {
         })
     }
 
-    /// Makes the section of a packet that [`crate::Packet::encode_signed`] completes: the key is in the
-    /// place of the digest (RFC 5880 §6.7.3).
+    /// Makes the section of a packet that [`crate::Packet::encode_signed`] completes: zeros are in the place
+    /// of the digest. A password is stored.
     ///
     /// # Errors
     ///
@@ -154,7 +154,7 @@ impl AuthSection {
         auth_type.check(key)?;
         let value = match auth_type {
             AuthType::SimplePassword => *key,
-            _ => Secret::new(key.padded(auth_type.secret_octets_max()))?,
+            _ => Secret::new(ZEROS.get(..auth_type.secret_octets_max()).unwrap_or(&ZEROS))?,
         };
         Self::new(auth_type, key_id, sequence, value)
     }
@@ -236,6 +236,9 @@ impl AuthSection {
         }
     }
 }
+
+/// The octets in the place of a digest that is not yet made.
+const ZEROS: [u8; SECRET_OCTETS_MAX] = [0; SECRET_OCTETS_MAX];
 
 /// The place of a digest in a packet.
 const VALUE_AT: usize = HEADER_OCTETS + DIGEST_AT;

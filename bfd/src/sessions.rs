@@ -1,6 +1,7 @@
 //! A bounded set of sessions: demultiplexing, discriminators and deadlines.
 
 use alloc::collections::BTreeMap;
+use core::fmt;
 
 use crate::client::Change;
 use crate::config::{ConfigError, Role, SessionConfig};
@@ -94,7 +95,6 @@ impl Member {
 /// [`Sessions::poll_timeout`]. The driver may do other work between two steps. It passes received packets
 /// before it calls `step`, in the order of their arrival, and ends with the first one that arrived after it
 /// began: so a flood of packets does not defer `step`.
-#[derive(Debug)]
 pub struct Sessions<R> {
     members: BTreeMap<Discriminator, Member>,
     paths: BTreeMap<Path, Discriminator>,
@@ -108,6 +108,16 @@ pub struct Sessions<R> {
     /// Sessions that were looked at.
     #[cfg(test)]
     visits: u64,
+}
+
+impl<R> fmt::Debug for Sessions<R> {
+    /// Formats the members. Numbers of the random source must not be predicted, so that it is left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions")
+            .field("members", &self.members)
+            .field("sessions_max", &self.sessions_max)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<R: Random> Sessions<R> {

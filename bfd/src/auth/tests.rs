@@ -54,7 +54,14 @@ fn packets_of_bird_are_authentic_and_encoded_alike() {
         assert!(!section.is_made_by(&octets, &other));
         assert_eq!(packet.encode().octets(), octets);
         let auth = AuthSection::unsigned(auth_type, 5, section.sequence(), &key).ok();
-        let signed = Packet { auth, ..packet }.encode_signed(&key);
+        let packet = Packet { auth, ..packet };
+        let has_key = packet
+            .encode()
+            .octets()
+            .windows(7)
+            .any(|window| window == key.octets());
+        assert_eq!(has_key, auth_type == AuthType::SimplePassword);
+        let signed = packet.encode_signed(&key);
         assert_eq!(signed.octets(), octets);
     }
 }

@@ -539,3 +539,14 @@ fn set_restores_a_session_unless_its_place_is_taken() {
     world.run_until(at(15_000));
     assert_eq!(world.changes, []);
 }
+
+#[test]
+fn debug_text_of_a_set_has_no_state_of_its_random_source() {
+    let mut set: Set = Sessions::new(Seeded::new(77_777), 2);
+    let id = set
+        .add(at(0), multi(1, 2), SessionConfig::default())
+        .expect("room");
+    let text = std::format!("{set:?}");
+    assert!(text.contains(&std::format!("{id}")));
+    assert!(!text.contains(&std::format!("{:?}", set.random)), "{text}");
+}
