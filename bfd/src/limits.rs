@@ -87,4 +87,4 @@ pub const LEAVING_TIME_MAX: Duration = Duration::from_secs(30);
 pub const SNAPSHOT_VERSION: u8 = 1;
 
 /// The longest encoded snapshot, in octets.
-pub const SNAPSHOT_OCTETS_MAX: usize = 150;
+pub const SNAPSHOT_OCTETS_MAX: usize = 151;

@@ -421,6 +421,7 @@ impl Writer {
             Poll::Ended { until } => (3, Some(until)),
         };
         self.octet(code);
+        self.octet(timing.polls_again.into());
         self.time(until);
         self.time(timing.polls_sent.map(|(first, _)| first));
         self.time(timing.polls_sent.map(|(_, last)| last));
@@ -504,7 +505,9 @@ impl Reader<'_> {
     fn timing(&mut self) -> Result<Timing, SnapshotError> {
         let (wanted, advertised, effective) =
             (self.intervals()?, self.intervals()?, self.intervals()?);
-        let poll = match (self.octet()?, self.time()?) {
+        let code = self.octet()?;
+        let polls_again = self.flag("another poll")?;
+        let poll = match (code, self.time()?) {
             (0, None) => Poll::Idle,
             (1, None) => Poll::Active { sent: false },
             (2, None) => Poll::Active { sent: true },
@@ -521,6 +524,7 @@ impl Reader<'_> {
             advertised,
             effective,
             poll,
+            polls_again,
             polls_sent,
             remote_min_rx_us: self.word()?,
             remote_min_tx_us: self.word()?,

@@ -38,6 +38,8 @@ pub(crate) struct Timing {
     /// The intervals that the local timers use.
     pub(crate) effective: Intervals,
     pub(crate) poll: Poll,
+    /// Whether another Poll Sequence follows, because the current one may end without the newest packet.
+    pub(crate) polls_again: bool,
     /// When the first and the last packet with the P bit were sent since the Poll Sequence was idle.
     pub(crate) polls_sent: Option<(Instant, Instant)>,
     /// bfd.RemoteMinRxInterval.
@@ -64,6 +66,7 @@ impl Timing {
             advertised: intervals,
             effective: intervals,
             poll: Poll::Idle,
+            polls_again: false,
             polls_sent: None,
             remote_min_rx_us: 1, // RFC 5880 §6.8.1
             remote_min_tx_us: 0,
@@ -121,10 +124,13 @@ impl Timing {
         self.polls_sent = Some((first, now));
     }
 
-    /// Starts a Poll Sequence without a change of intervals, unless one is active.
-    pub(crate) fn start_poll(&mut self) {
-        if !self.is_polling() {
-            self.poll = Poll::Active { sent: false };
+    /// Starts a Poll Sequence without a change of intervals. After one with sent packets, it starts when no
+    /// Final of that one can be on its way any more: such a Final does not answer the next packet.
+    pub(crate) const fn start_poll(&mut self) {
+        match self.poll {
+            Poll::Idle => self.poll = Poll::Active { sent: false },
+            Poll::Active { sent: false } => {}
+            Poll::Active { sent: true } | Poll::Ended { .. } => self.polls_again = true,
         }
     }
 
@@ -183,7 +189,11 @@ impl Timing {
             (Poll::Ended { until }, false) if now >= until => {
                 self.poll = Poll::Idle;
                 self.polls_sent = None;
-                self.advance(conditions)
+                let is_again = core::mem::take(&mut self.polls_again);
+                if !self.advance(conditions) && is_again && conditions.is_up {
+                    self.poll = Poll::Active { sent: false };
+                }
+                self.is_polling()
             }
             _ => false,
         }
@@ -192,6 +202,7 @@ impl Timing {
     /// Forgets the remote system (RFC 5880 §6.8.18).
     pub(crate) const fn forget(&mut self) {
         self.poll = Poll::Idle;
+        self.polls_again = false;
         self.polls_sent = None;
         self.remote_min_rx_us = 1;
         self.remote_min_tx_us = 0;

@@ -331,6 +331,59 @@ fn demand_of_the_remote_system_stops_periodic_packets() {
 }
 
 #[test]
+fn signal_during_a_poll_is_polled_after_it() {
+    let mut rig = Rig::up();
+    let demand = |packet: &mut Packet| packet.demand = true;
+    rig.receive_with(State::Up, demand);
+    // The poll of the transition to Up is sent, but not answered.
+    assert!(rig.session.is_polling());
+    assert!(rig.session.signal(rig.now, ConcatenatedPath::DownForward));
+    assert_eq!(rig.sent().len(), 1, "this packet is lost");
+    // The Final answers the poll before the signal.
+    rig.receive_with(State::Up, |packet| {
+        packet.demand = true;
+        packet.is_final = true;
+    });
+    assert_eq!(rig.session.next_transmit(), None);
+    rig.pass(100);
+    rig.receive_with(State::Up, demand);
+    let packet = rig.sent()[0];
+    assert!(packet.poll);
+    assert_eq!(packet.diagnostic, Diagnostic::CONCATENATED_PATH_DOWN);
+    assert!(
+        rig.session.next_transmit().is_some(),
+        "the poll is repeated"
+    );
+    rig.receive_with(State::Up, |packet| {
+        packet.demand = true;
+        packet.is_final = true;
+    });
+    rig.pass(100);
+    rig.receive_with(State::Up, demand);
+    assert_eq!(rig.session.next_transmit(), None, "no third poll");
+}
+
+#[test]
+fn periodic_packets_are_spread_over_the_jitter() {
+    let mut rig = Rig::up();
+    rig.receive_with(State::Up, |packet| packet.is_final = true);
+    let mut gaps = Vec::new();
+    for _ in 0..100 {
+        let next = rig.session.next_transmit().expect("periodic packets");
+        gaps.push(next - rig.now);
+        rig.now = next;
+        assert_eq!(rig.sent().len(), 1);
+    }
+    gaps.sort_unstable();
+    let (least, most) = (gaps[0], gaps[99]);
+    assert!(least >= Duration::from_millis(225) && most <= Duration::from_millis(300));
+    let spread = Duration::from_millis(300) * 15 / 100;
+    assert!(most - least >= spread, "{least:?} to {most:?}");
+    gaps.dedup();
+    assert!(gaps.len() >= 10, "{} distinct gaps", gaps.len());
+}
+
+#[test]
 fn zero_receive_interval_stops_periodic_packets() {
     let mut rig = Rig::up();
     rig.receive_with(State::Up, |packet| packet.required_min_rx_us = 0);
