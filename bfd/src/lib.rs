@@ -67,6 +67,7 @@ mod snapshot;
 pub mod table;
 mod timing;
 mod transmit;
+mod urgent;
 
 pub use auth::{AuthSection, AuthType};
 pub use client::{Change, Liveness, Side};

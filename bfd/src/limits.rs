@@ -88,3 +88,7 @@ pub const SNAPSHOT_VERSION: u8 = 1;
 
 /// The longest encoded snapshot, in octets.
 pub const SNAPSHOT_OCTETS_MAX: usize = 151;
+
+/// The packets that a session in Down or Init sends at once in each [`SLOW_INTERVAL_US`] because their
+/// contents have changed. A start needs two. Answers to polls do not count.
+pub const URGENT_MAX: u32 = 5;

@@ -11,6 +11,7 @@ use crate::random::Random;
 use crate::sequence;
 use crate::table::{Action, Event, State, row};
 use crate::timing::{Conditions, Intervals, Timing};
+use crate::urgent::Urgent;
 use crate::{Duration, Instant};
 
 /// The state of a path that continues the monitored one (RFC 5880 §6.8.17).
@@ -82,6 +83,7 @@ pub struct Session {
     pub(crate) jitter: u64,
     /// Since when a packet is due because its contents have changed.
     pub(crate) send_at: Option<Instant>,
+    pub(crate) urgent: Urgent,
     /// Since when a packet with the F bit is due.
     pub(crate) answer_at: Option<Instant>,
     pub(crate) sequence_received: sequence::Received,
@@ -123,6 +125,7 @@ impl Session {
             last_sent: None,
             jitter: random.next_u64(),
             send_at: Some(now),
+            urgent: Urgent::default(),
             answer_at: None,
             sequence_received: sequence::Received::default(),
             sequence_sent: sequence::Sent::new(random.next_u64() as u32),

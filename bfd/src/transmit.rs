@@ -16,16 +16,28 @@ impl Session {
     pub fn transmit(&mut self, now: Instant, random: &mut impl Random) -> Option<Encoded> {
         if self.answer_at.is_some_and(|at| at <= now) {
             self.answer_at = None;
+            self.answered(now);
             return Some(self.packet(now, true));
         }
         if self.next_regular()? > now {
             return None;
         }
-        self.send_at = None;
+        if self.send_at.take().is_some() {
+            self.urgent.count(now);
+        }
         self.limit_repeat(now);
         self.last_sent = Some(now);
         self.jitter = random.next_u64();
         Some(self.packet(now, false))
+    }
+
+    /// Records an answer: it has the new contents, so that no other packet is due for them. Only the P bit
+    /// needs a packet of its own.
+    fn answered(&mut self, now: Instant) {
+        if !self.timing.is_polling() && self.send_at.take().is_some() {
+            self.limit_repeat(now);
+            self.last_sent.get_or_insert(now);
+        }
     }
 
     /// Sets the end of the repetition of AdminDown at its first packet: the remote system declares the
@@ -58,9 +70,15 @@ impl Session {
         if self.config.role == Role::Passive && self.remote.is_none() {
             return None;
         }
-        if let Some(at) = self.send_at {
-            return Some(at);
-        }
+        let urgent = self.send_at.map(|at| match self.state {
+            State::Up | State::AdminDown => at,
+            State::Down | State::Init => at.max(self.urgent.permits_at()),
+        });
+        [urgent, self.next_periodic()].into_iter().flatten().min()
+    }
+
+    /// Returns when the next periodic packet is due.
+    fn next_periodic(&self) -> Option<Instant> {
         let interval = self.timing.transmit_interval()?;
         let is_up = self.state == State::Up && self.remote_state == State::Up;
         if self.remote_demand && is_up && !self.timing.is_polling() {

@@ -121,6 +121,7 @@ impl Both {
                 let session = Session::restore(now, config, &snapshot, &mut self.random);
                 self.session = session.expect("a valid snapshot and configuration");
                 self.model.urgent = true;
+                self.model.hurried = (0, 0);
             }
             Op::Enable => {
                 self.session.enable(now);
@@ -198,14 +199,14 @@ impl Both {
             let packet = Wire::of(octets.octets());
             if packet.fin {
                 assert!(self.model.answer, "nothing to answer");
-            } else if !self.model.urgent {
+            } else if !self.model.urgent || self.now_us < self.model.hurries_at() {
                 self.assert_due();
             }
             assert_eq!(packet, self.model.packet(self.now_us, packet.fin));
             self.last = Some(packet);
         }
         assert!(
-            !self.model.answer && !self.model.urgent,
+            !self.model.answer && !self.is_hurried(),
             "both are sent at once"
         );
         self.compare();
@@ -241,6 +242,11 @@ impl Both {
         self.compare_next();
     }
 
+    /// Returns whether changed contents must be sent now.
+    fn is_hurried(&self) -> bool {
+        self.model.urgent && self.model.hurries_at() <= self.now_us
+    }
+
     /// Compares the time of the next packet with its bounds.
     fn compare_next(&self) {
         let model = &self.model;
@@ -248,8 +254,13 @@ impl Both {
             assert!(!model.answer && !model.urgent && !model.is_periodic());
             return;
         };
-        if model.answer || model.urgent {
+        if model.answer || self.is_hurried() {
             assert!(next <= self.now());
+            return;
+        }
+        if model.urgent {
+            let hurries_at = Instant::ZERO + Duration::from_micros(model.hurries_at());
+            assert!(next <= hurries_at);
             return;
         }
         assert!(model.is_periodic());

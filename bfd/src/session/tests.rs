@@ -308,6 +308,51 @@ fn poll_is_answered_at_once_with_the_final_bit() {
 }
 
 #[test]
+fn forged_packets_cause_one_answer_each_and_few_others() {
+    for is_polling in [false, true] {
+        let mut rig = Rig::new(SessionConfig::default());
+        rig.sent();
+        if is_polling {
+            let changed = SessionConfig::default().with(|config| config.required_min_rx_us *= 2);
+            rig.receive(State::AdminDown);
+            rig.session.configure(rig.now, changed).expect("valid");
+            rig.sent();
+            assert!(rig.session.is_polling());
+        }
+        let (mut finals, mut others) = (0, 0);
+        for number in 0..1000_u32 {
+            rig.now += Duration::from_millis(1);
+            let state = [State::Down, State::AdminDown][number as usize % 2];
+            rig.receive_with(state, |packet| packet.poll = true);
+            let packets = rig.sent();
+            let answers = packets.iter().filter(|packet| packet.is_final).count();
+            finals += answers;
+            others += packets.len() - answers;
+        }
+        assert_eq!(finals, 1000);
+        // The limit holds for each second, and a periodic packet may be due.
+        assert!(
+            others <= 2 * crate::limits::URGENT_MAX as usize + 2,
+            "{others}"
+        );
+        assert_eq!(others > 3, is_polling, "{others}");
+    }
+}
+
+#[test]
+fn answer_with_the_new_contents_is_the_only_packet() {
+    let mut rig = Rig::new(SessionConfig::default());
+    rig.sent();
+    rig.receive_with(State::Down, |packet| packet.poll = true);
+    let packets = rig.sent();
+    assert_eq!(packets.len(), 1);
+    assert!(packets[0].is_final);
+    assert_eq!(packets[0].state, State::Init);
+    let next = rig.session.next_transmit().expect("periodic packets");
+    assert!((at(750)..=at(1000)).contains(&next), "{next}");
+}
+
+#[test]
 fn demand_of_the_remote_system_stops_periodic_packets() {
     let mut rig = Rig::up();
     rig.receive_with(State::Up, |packet| packet.is_final = true);

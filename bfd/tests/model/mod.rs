@@ -105,6 +105,9 @@ pub(crate) struct Model {
     repeat: Option<(u64, Option<u64>)>,
     /// Whether the session leaves AdminDown at the end of this use.
     enables: bool,
+    /// Beside §6.8.7: the first packet of a second that was sent because its contents have changed, and
+    /// the number of them.
+    pub(crate) hurried: (u64, u32),
 }
 
 impl Model {
@@ -136,6 +139,7 @@ impl Model {
             last_sent: None,
             repeat: None,
             enables: false,
+            hurried: (0, 0),
         }
     }
 
@@ -287,15 +291,25 @@ impl Model {
         let poll = self.poll && !fin;
         self.poll_was_sent |= poll;
         self.polls.extend(poll.then_some(now));
+        if fin && self.urgent && !self.poll {
+            // The answer has the same contents.
+            self.last_sent = self.last_sent.or(Some(now));
+            self.limit_repeat(now);
+            self.urgent = false;
+        }
         if fin {
             self.answer = false;
         } else {
+            if self.urgent {
+                let (since, count) = self.hurried;
+                self.hurried = match count > 0 && now < since + SECOND {
+                    true => (since, count + 1),
+                    false => (now, 1),
+                };
+            }
             self.urgent = false;
             self.last_sent = Some(now);
-            if let Some((desired, until @ None)) = &mut self.repeat {
-                *until =
-                    Some(now + u64::from(self.detect_mult) * (*desired).max(self.remote_min_rx));
-            }
+            self.limit_repeat(now);
         }
         Wire {
             diag: self.local_diag,
@@ -316,6 +330,20 @@ impl Model {
         let (desired, until) = self.repeat?;
         let is_repeated = self.session_state == ADMIN_DOWN && self.remote_min_rx != 0;
         is_repeated.then_some((desired.max(self.remote_min_rx), until?))
+    }
+
+    fn limit_repeat(&mut self, now: u64) {
+        if let Some((desired, until @ None)) = &mut self.repeat {
+            *until = Some(now + u64::from(self.detect_mult) * (*desired).max(self.remote_min_rx));
+        }
+    }
+
+    /// Beside §6.8.7: the first instant at which changed contents may be sent, five times a second in
+    /// Down and Init.
+    pub(crate) fn hurries_at(&self) -> u64 {
+        let (since, count) = self.hurried;
+        let is_limited = matches!(self.session_state, DOWN | INIT) && count >= 5;
+        if is_limited { since + SECOND } else { 0 }
     }
 
     /// §6.8.16.
