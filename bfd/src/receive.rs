@@ -157,7 +157,7 @@ impl Session {
         // starts with the next one, so that an input has one change.
         let starts = matches!(event, Event::ReceivedDown | Event::ReceivedInit);
         if (self.held || is_late) && self.state == State::Down && starts {
-            return None;
+            return self.stay_down(event);
         }
         let was_up = self.state == State::Up;
         let change = self.apply(now, event);

@@ -287,6 +287,13 @@ impl Session {
         changed.then(|| self.change_from(from))
     }
 
+    /// Handles an event that starts a session, in one that stays Down: the remote system is enabled.
+    pub(crate) fn stay_down(&mut self, event: Event) -> Option<Change> {
+        let liveness = self.liveness;
+        self.reflect(State::Down, event);
+        (liveness != self.liveness).then(|| self.change_from(State::Down))
+    }
+
     /// Returns the change from a state to the current one.
     pub(crate) const fn change_from(&self, from: State) -> Change {
         Change {
@@ -330,6 +337,7 @@ impl Session {
         self.remote = None;
         self.remote_state = State::Down;
         self.remote_demand = false;
+        self.answer_at = None;
         self.repeat = None;
         self.timing.forget();
     }

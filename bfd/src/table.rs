@@ -302,11 +302,17 @@ mod tests {
 
     #[test]
     fn the_drawn_graph_is_the_table() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/design/bfd.dot");
-        let drawn = std::fs::read_to_string(path).unwrap_or_default();
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/design");
+        if !std::path::Path::new(directory).is_dir() {
+            // A published crate has no documents of the repository.
+            std::eprintln!("skipped: {directory} is missing");
+            return;
+        }
+        let path = std::format!("{directory}/bfd.dot");
+        let drawn = std::fs::read_to_string(&path).unwrap_or_default();
         let graph = Graph.to_string();
         if std::env::var_os("UPDATE_EXPECT").is_some() {
-            std::fs::write(path, &graph).expect("docs/design can be written");
+            std::fs::write(&path, &graph).expect("docs/design can be written");
         } else {
             assert_eq!(
                 drawn, graph,

@@ -467,6 +467,27 @@ fn held_session_stays_down_but_maintains_its_variables() {
 }
 
 #[test]
+fn held_session_notices_that_the_remote_system_is_enabled() {
+    let mut rig = Rig::up();
+    rig.receive(State::AdminDown);
+    rig.session.hold_down(true);
+    let change = rig.receive(State::Down).expect("another result");
+    assert_eq!((change.from, change.to), (State::Down, State::Down));
+    assert_eq!(change.liveness, Liveness::Unknown);
+    assert_eq!(rig.receive(State::Down), None);
+}
+
+#[test]
+fn forgotten_remote_system_is_not_answered() {
+    let mut rig = Rig::up();
+    rig.receive_with(State::Up, |packet| packet.poll = true);
+    assert!(rig.pass(1500).is_some());
+    let packets = rig.sent();
+    assert_eq!(packets.len(), 1);
+    assert!(!packets[0].is_final);
+}
+
+#[test]
 fn signal_is_sent_only_while_up() {
     let mut rig = Rig::new(SessionConfig::default());
     assert!(!rig.session.signal(rig.now, ConcatenatedPath::DownForward));

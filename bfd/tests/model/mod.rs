@@ -271,6 +271,7 @@ impl Model {
             return;
         }
         self.last_received = None;
+        self.answer = false;
         self.repeat = None;
         self.remote_discr = 0;
         self.remote_state = DOWN;
