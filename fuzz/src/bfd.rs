@@ -1,14 +1,24 @@
-//! BFD: the codec takes any octets, and a session any sequence of operations.
+//! BFD: the codecs take any octets, and a session any sequence of operations.
 
 use bfd::{
-    AuthKey, AuthType, Authentication, ConcatenatedPath, Discriminator, Duration, Instant,
-    Liveness, Packet, Secret, Seeded, Session, SessionConfig, State,
+    AuthKey, AuthSection, AuthType, Authentication, ConcatenatedPath, Discriminator, Duration,
+    Instant, Liveness, Packet, Secret, Seeded, Session, SessionConfig, Snapshot, State,
+    limits::SNAPSHOT_OCTETS_MAX,
 };
 
 use crate::octets::Octets;
 
-/// Decodes any octets; a packet is encoded to octets that decode to the same packet.
+/// Decodes any octets, as a packet and as a snapshot; the result is encoded to octets that decode to the
+/// same.
 pub fn bfd_packet(data: &[u8]) {
+    if let Ok(snapshot) = Snapshot::decode(data) {
+        assert_eq!(snapshot.encode(), data);
+        let mut random = Seeded::new(1);
+        let config = SessionConfig::default();
+        let session = Session::restore(Instant::from_secs(9), config, &snapshot, &mut random);
+        let mut session = session.expect("a decoded snapshot is consistent");
+        let _change = session.handle_timeout(Instant::from_secs(9));
+    }
     match Packet::decode(data) {
         Ok(packet) => {
             let encoded = packet.encode();
@@ -41,7 +51,7 @@ pub fn bfd_session(data: &[u8]) {
 }
 
 /// Draws a configuration, with authentication in half of all cases.
-fn config(octets: &mut Octets<'_>) -> SessionConfig {
+pub(crate) fn config(octets: &mut Octets<'_>) -> SessionConfig {
     SessionConfig::default().with(|config| {
         config.desired_min_tx_us = 1_000 + u32::from(octets.short()) * 50;
         config.required_min_rx_us = 1_000 + u32::from(octets.short()) * 50;
@@ -52,6 +62,52 @@ fn config(octets: &mut Octets<'_>) -> SessionConfig {
             Authentication::new(*auth_type, &[key]).expect("one key")
         });
     })
+}
+
+/// Returns a packet with other flags, multiplier, intervals and Your Discriminator.
+pub(crate) fn changed(packet: &[u8], yours: Option<u32>, octets: &mut Octets<'_>) -> Vec<u8> {
+    let mut payload = packet.to_vec();
+    let changes = [
+        (1, octets.octet()),
+        (2, octets.octet()),
+        (13, octets.octet()),
+        (17, octets.octet()),
+    ];
+    for (at, octet) in changes {
+        if let Some(place) = payload.get_mut(at) {
+            *place = octet;
+        }
+    }
+    if let Some(place) = payload.get_mut(8..12) {
+        place.copy_from_slice(&yours.unwrap_or(0).to_be_bytes());
+    }
+    payload
+}
+
+/// Returns the packet with the authentication of the configuration, so that most are accepted.
+pub(crate) fn signed(payload: Vec<u8>, config: &SessionConfig, octets: &mut Octets<'_>) -> Vec<u8> {
+    let Some(authentication) = &config.authentication else {
+        return payload;
+    };
+    // The header alone is decoded, with or without a section.
+    let mut header = payload.get(..24).unwrap_or_default().to_vec();
+    if let [_, flags, _, length, ..] = &mut *header {
+        *flags &= !0x04;
+        *length = 24;
+    }
+    let sequence = match payload.get(28..32) {
+        Some(&[a, b, c, d]) => u32::from_be_bytes([a, b, c, d]),
+        _ => 0,
+    };
+    let Ok(packet) = Packet::decode(&header) else {
+        return payload;
+    };
+    let (auth_type, key) = (authentication.auth_type(), authentication.signing_key());
+    let sequence = sequence.wrapping_add(u32::from(octets.octet() % 4));
+    let auth = AuthSection::unsigned(auth_type, key.id, sequence, &key.secret);
+    let auth = Some(auth.expect("the key has a permitted length"));
+    let packet = Packet { auth, ..packet };
+    packet.encode_signed(&key.secret).octets().to_vec()
 }
 
 struct Rig {
@@ -65,7 +121,7 @@ struct Rig {
 impl Rig {
     fn operate(&mut self, octets: &mut Octets<'_>) {
         let now = self.now;
-        match octets.octet() % 10 {
+        match octets.octet() % 12 {
             0 => {
                 let length = usize::from(octets.octet() % 64);
                 let payload = octets.take(length);
@@ -90,29 +146,32 @@ impl Rig {
                 };
                 self.session.signal(now, path);
             }
-            _ => self.now += Duration::from_micros(u64::from(octets.short()) * 100),
+            9 => self.now += Duration::from_micros(u64::from(octets.short()) * 100),
+            10 => self.upgrade(),
+            _ => {
+                let before = Duration::from_micros(u64::from(octets.short()) * 100);
+                let arrived_at = Instant(now.0.saturating_sub(before.as_nanos() as u64));
+                let payload = self.last.clone();
+                let _discarded = self.session.receive_at(now, arrived_at, &payload).err();
+            }
         }
         self.work();
     }
 
-    /// Passes the session its last packet with a changed header: most are accepted without
-    /// authentication.
+    /// Continues the session in another process.
+    fn upgrade(&mut self) {
+        let octets = self.session.snapshot(self.now).encode();
+        assert!(octets.len() <= SNAPSHOT_OCTETS_MAX);
+        let snapshot = Snapshot::decode(&octets).expect("a session has a valid snapshot");
+        let config = self.session.config().clone();
+        let session = Session::restore(self.now, config, &snapshot, &mut self.random);
+        self.session = session.expect("a valid snapshot and configuration");
+    }
+
+    /// Passes the session its last packet with a changed header.
     fn reflect(&mut self, octets: &mut Octets<'_>) {
-        let mut payload = self.last.clone();
-        let changes = [
-            (1, octets.octet()),
-            (2, octets.octet()),
-            (13, octets.octet()),
-            (17, octets.octet()),
-        ];
-        for (at, octet) in changes {
-            if let Some(place) = payload.get_mut(at) {
-                *place = octet;
-            }
-        }
-        if let Some(yours) = payload.get_mut(8..12) {
-            yours.copy_from_slice(&11_u32.to_be_bytes());
-        }
+        let payload = changed(&self.last, Some(11), octets);
+        let payload = signed(payload, self.session.config(), octets);
         let _discarded = self.session.receive(self.now, &payload).err();
     }
 

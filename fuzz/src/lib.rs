@@ -4,6 +4,7 @@
 //! corpora in `fuzz/corpus`; `make soak MINUTES=n` searches for more with libFuzzer.
 
 mod bfd;
+mod bfd_sessions;
 mod codec;
 mod octets;
 mod operations;
@@ -13,6 +14,7 @@ mod recorded;
 mod stored;
 
 pub use bfd::{bfd_packet, bfd_session};
+pub use bfd_sessions::bfd_sessions;
 pub use codec::{attributes, message};
 pub use operations::session;
 pub use parent::parent;

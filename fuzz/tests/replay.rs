@@ -68,6 +68,11 @@ fn bfd_session() {
 }
 
 #[test]
+fn bfd_sessions() {
+    replay("bfd-sessions", fuzz::bfd_sessions);
+}
+
+#[test]
 fn parent() {
     replay("parent", fuzz::parent);
 }

@@ -18,7 +18,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     Target {
         name: "message",
         inputs: 3_000_000,
@@ -53,6 +53,10 @@ pub const TARGETS: [Target; 9] = [
     },
     Target {
         name: "bfd-session",
+        inputs: 400_000,
+    },
+    Target {
+        name: "bfd-sessions",
         inputs: 400_000,
     },
 ];

@@ -78,7 +78,6 @@ const GROUPS: &[Group] = &[
     Group {
         reason: "a driver that ignores one of its values is wrong",
         types: &[
-            "bfd::Arrival",
             "bfd::Liveness",
             "bfd::Side",
             "bfd::Step",
