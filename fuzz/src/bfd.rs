@@ -89,6 +89,7 @@ pub(crate) fn signed(payload: Vec<u8>, config: &SessionConfig, octets: &mut Octe
     let Some(authentication) = &config.authentication else {
         return payload;
     };
+    let skipped = u32::from(octets.octet() % 4);
     // The header alone is decoded, with or without a section.
     let mut header = payload.get(..24).unwrap_or_default().to_vec();
     if let [_, flags, _, length, ..] = &mut *header {
@@ -103,7 +104,7 @@ pub(crate) fn signed(payload: Vec<u8>, config: &SessionConfig, octets: &mut Octe
         return payload;
     };
     let (auth_type, key) = (authentication.auth_type(), authentication.signing_key());
-    let sequence = sequence.wrapping_add(u32::from(octets.octet() % 4));
+    let sequence = sequence.wrapping_add(skipped);
     let auth = AuthSection::unsigned(auth_type, key.id, sequence, &key.secret);
     let auth = Some(auth.expect("the key has a permitted length"));
     let packet = Packet { auth, ..packet };
