@@ -46,7 +46,7 @@ impl Session {
         if let Some(repeat) = self.repeat.as_mut().filter(|one| one.until.is_none()) {
             let desired_us = repeat.desired_min_tx_us;
             let interval = self.timing.interval_with(desired_us);
-            let interval = interval.unwrap_or(Duration::from_micros(desired_us.into()));
+            let interval = interval.unwrap_or_else(|| Duration::from_micros(desired_us.into()));
             let multiplier = u32::from(self.config.detect_multiplier.get());
             repeat.until = Some(now + interval * multiplier);
         }

@@ -218,7 +218,8 @@ impl Both {
         let since = self.now_us - self.model.last_sent.expect("an earlier packet");
         let repeated = self.model.repeated();
         let repeated = repeated.filter(|(_, until)| self.now_us <= *until);
-        let interval = repeated.map_or(self.model.transmit_interval(), |(interval, _)| interval);
+        let interval =
+            repeated.map_or_else(|| self.model.transmit_interval(), |(interval, _)| interval);
         assert!(since >= interval * 75 / 100, "{since} of {interval}");
     }
 
