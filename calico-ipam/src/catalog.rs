@@ -13,8 +13,10 @@ use crate::store::Ipam;
 /// Every pool and every reservation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pools {
-    /// The pools, by name.
+    /// The readable pools, by name.
     pub all: Vec<NamedPool>,
+    /// Unreadable pools: key and error.
+    pub unreadable: Vec<(String, String)>,
     /// Ranges from which addresses are assigned only on explicit request.
     pub reserved: Vec<IpNet>,
 }
@@ -61,18 +63,19 @@ impl Pools {
 }
 
 impl Ipam<'_> {
-    /// Reads the stored pools and reservations. An unreadable pool is skipped; an unreadable
-    /// reservation is an error, because the addresses that it reserves are unknown.
+    /// Reads the stored pools and reservations. An unreadable reservation is an error, because the
+    /// addresses that it reserves are unknown.
     pub async fn pools(&self) -> Result<Pools, IpamError> {
         let pools = self.resources::<IpPoolSpec>(Kind::IpPool).await?;
         let reservations = self.resources::<IpReservationSpec>(Kind::IpReservation);
         let mut found = Pools::default();
-        for (_, pool) in pools {
-            if let Ok(pool) = pool {
-                found.all.push(NamedPool {
+        for (key, pool) in pools {
+            match pool {
+                Ok(pool) => found.all.push(NamedPool {
                     name: pool.metadata.name,
                     spec: pool.spec,
-                });
+                }),
+                Err(error) => found.unreadable.push((key, error.to_string())),
             }
         }
         for (key, reservation) in reservations.await? {

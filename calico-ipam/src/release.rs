@@ -42,6 +42,22 @@ impl Ipam<'_> {
         Ok(not_taken)
     }
 
+    /// Returns releases of all addresses of a handle, conditional on their present allocations.
+    pub async fn of_handle(&self, id: &str) -> Result<Vec<Release>, IpamError> {
+        let key = IpamKey::Handle(id.to_owned());
+        let Some(handle) = self.see(vec![just(&key)]).await?.handle(id)? else {
+            return Ok(Vec::new());
+        };
+        let mut held = Vec::new();
+        for cidr in handle.value.block.keys() {
+            let block = self.scene(*cidr, &BTreeSet::new()).await?.block;
+            let given = block.map(|block| block.value.of_handle(id));
+            let given = given.into_iter().flatten();
+            held.extend(given.map(|given| given.release(id)));
+        }
+        Ok(held)
+    }
+
     /// Releases all addresses of a handle, and returns them.
     pub async fn release_handle(&self, id: &str) -> Result<Vec<IpAddr>, IpamError> {
         let key = IpamKey::Handle(id.to_owned());

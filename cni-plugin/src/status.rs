@@ -62,7 +62,7 @@ async fn pools(site: &Site<'_>) -> Result<(), Failure> {
             .for_each(|pool| pool.spec.namespace_selector = None);
         let any = ::calico_ipam::Pools {
             all: specs,
-            reserved: Vec::new(),
+            ..::calico_ipam::Pools::default()
         };
         if wanted && words.is_empty() && any.for_workload(ipv6, &labels, None).is_empty() {
             let family = if ipv6 { "IPv6" } else { "IPv4" };
