@@ -42,7 +42,13 @@ enum What {
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let text = match args.what {
         What::List { connection } => list::list(&connection.store().await?).await?,
-        What::Tunnels(args) => tunnels::run(&args).await?,
+        What::Tunnels(args) => {
+            let report = tunnels::run(&args).await?;
+            print!("{}", report.lines);
+            eprint!("{}", report.errors);
+            let failed = !report.errors.is_empty();
+            return Ok(ExitCode::from(u8::from(failed)));
+        }
         What::Status => status(Path::new(paths::RUN), &Zoned::now()).await?,
     };
     print!("{text}");

@@ -1,15 +1,17 @@
 //! `cambric node tunnels`: allocates the addresses of the nodes' VXLAN devices, writes them to the
 //! Nodes, and releases them when no pool uses VXLAN.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use calico_ipam::{
-    AddressRequest, Ipam, IpamError, NODE, NamedPool, Pool, Pools, Request, TYPE, Taker,
+    AddressRequest, Ipam, IpamError, NODE, NamedPool, Pool, Pools, Release, Request, TYPE, Taker,
 };
 use calico_model::{EncapsulationMode, Kind, Mac, Metadata, ResourceKey};
-use calico_store::resources::{Item, Resources};
+use calico_store::Error;
+use calico_store::resources::{Item, ResourceError, Resources};
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use serde_json::Value;
 
@@ -60,14 +62,24 @@ const DEVICES: [Device; 2] = [
     },
 ];
 
-/// Runs the command. Returns one line for each change.
-pub(super) async fn run(args: &Args) -> Result<String> {
+/// The lines for the changes of a run, and its errors.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Report {
+    /// One line for each change.
+    pub(super) lines: String,
+    /// One line for each device that is not in order.
+    pub(super) errors: String,
+}
+
+/// Runs the command.
+pub(super) async fn run(args: &Args) -> Result<Report> {
     let resources = args.connection.resources().await?;
     reconcile(&resources, &args.nodes).await
 }
 
-/// Reconciles the devices of nodes, or of all nodes, with the pools.
-async fn reconcile(resources: &Resources, names: &[String]) -> Result<String> {
+/// Reconciles the devices of nodes, or of all nodes, with the pools. An error of one device does not
+/// concern the others.
+async fn reconcile(resources: &Resources, names: &[String]) -> Result<Report> {
     let keys = match names {
         [] => {
             let nodes = resources.list(Kind::Node, None).await?;
@@ -83,16 +95,34 @@ async fn reconcile(resources: &Resources, names: &[String]) -> Result<String> {
             keys.collect::<Result<Vec<ResourceKey>, _>>()?
         }
     };
-    let pools = Ipam::new(resources.store()).pools().await?;
-    let mut text = String::new();
+    let pools = readable_pools(&Ipam::new(resources.store())).await?;
+    let mut report = Report::default();
     for key in keys {
         for device in &DEVICES {
-            let line = settle(resources, &pools, &key, device).await;
-            let line = line.with_context(|| format!("node {}", clean(key.name())))?;
-            text.extend(line);
+            match settle(resources, &pools, &key, device).await {
+                Ok(line) => report.lines.extend(line),
+                Err(error) => {
+                    let name = clean(key.name());
+                    let line = format!("node {name}: {}: {error:#}\n", device.address);
+                    report.errors.push_str(&line);
+                }
+            }
         }
     }
-    Ok(text)
+    Ok(report)
+}
+
+/// Reads the pools. A pool that cannot be read is an error: it may be the one that uses VXLAN.
+async fn readable_pools(ipam: &Ipam<'_>) -> Result<Pools> {
+    let pools = ipam.pools().await?;
+    if let Some((key, error)) = pools.unreadable.first() {
+        bail!("{}: {error}", clean(key));
+    }
+    let lacks_range = |pool: &&NamedPool| Pool::of(&pool.spec).is_none();
+    if let Some(pool) = pools.all.iter().find(lacks_range) {
+        bail!("IPPool {}: no range with a block size", clean(&pool.name));
+    }
+    Ok(pools)
 }
 
 /// Brings the device of a node into the state that the pools require. Returns a line if anything has
@@ -104,57 +134,121 @@ async fn settle(
     device: &Device,
 ) -> Result<Option<String>> {
     let ipam = Ipam::new(resources.store());
-    let name = key.name();
-    let handle = format!("{}{name}", device.handle);
+    let handle = format!("{}{}", device.handle, key.name());
     let mut line = None;
+    let mut pools = Cow::Borrowed(pools);
     for _ in 0..ATTEMPTS_MAX {
         let node = resources.get(key).await?;
-        let current = text_at(&node.value, device.address);
-        if !pools.all.iter().any(|pool| is_of(pool, device)) {
-            let released = ipam.release_handle(&handle).await?;
-            if current.is_none() && text_at(&node.value, device.mac).is_none() {
-                let released = released.first();
-                return Ok(line.or_else(|| Some(format!("{name}: {} released\n", released?))));
-            }
-            write(resources, &node, device, None).await?;
-            let words = current.unwrap_or_else(|| "Ethernet address".to_owned());
-            line = Some(format!("{name}: {words} released\n"));
-            continue;
-        }
-        if let Some(address) = current.as_deref().and_then(|text| text.parse().ok())
-            && is_kept(&ipam, pools, &node, device, address).await?
-        {
+        let held = ipam.of_handle(&handle).await?;
+        if is_settled(&ipam, &pools, &node, device, &held).await? {
             return Ok(line);
         }
-        // A Node may have lost the address of an earlier allocation.
-        ipam.release_handle(&handle).await?;
-        let taker = taker(name, device);
-        let from = usable(pools, &node, device)?;
-        if from.is_empty() {
-            bail!("no enabled pool with a vxlanMode allows tunnels on this node");
-        }
-        let request = Request {
-            host: name,
-            taker: &taker,
-            count: 1,
-            pools: &from,
-            reserved: &pools.reserved,
-            blocks_max: None,
+        // Another program may have written them since.
+        pools = Cow::Owned(readable_pools(&ipam).await?);
+        let done = match pools.all.iter().any(|pool| is_of(pool, device)) {
+            true if is_settled(&ipam, &pools, &node, device, &held).await? => return Ok(line),
+            true => allocate(resources, &pools, &node, device, &held).await?,
+            false => remove(resources, &node, device, &held).await?,
         };
-        let given = ipam.assign(&request).await?;
-        let Some(given) = given.first() else {
-            bail!("no address");
-        };
-        let written = write(resources, &node, device, Some(given.address)).await;
-        if !matches!(written, Ok(true)) {
-            ipam.release(&[given.release(&taker.handle)]).await?;
-        }
-        if written? {
-            line = Some(format!("{name}: {} allocated\n", given.address));
-        }
-        // Another program may have released it since: the next attempt finds it out.
+        line = done.or(line);
+        // Another program may have released the address since: the next attempt finds it out.
     }
     bail!("other programs change it at the same time; try again")
+}
+
+/// Returns whether a device is in the state that the pools require.
+async fn is_settled(
+    ipam: &Ipam<'_>,
+    pools: &Pools,
+    node: &Item,
+    device: &Device,
+    held: &[Release],
+) -> Result<bool> {
+    let current = text_at(&node.value, device.address);
+    if !pools.all.iter().any(|pool| is_of(pool, device)) {
+        let lacks_mac = text_at(&node.value, device.mac).is_none();
+        return Ok(current.is_none() && lacks_mac && held.is_empty());
+    }
+    match current.as_deref().and_then(|text| text.parse().ok()) {
+        Some(address) => is_kept(ipam, pools, node, device, address).await,
+        None => Ok(false),
+    }
+}
+
+/// Removes a device from its Node, and releases the addresses that it held. The Node is first: until
+/// then, other nodes send to its address.
+async fn remove(
+    resources: &Resources,
+    node: &Item,
+    device: &Device,
+    held: &[Release],
+) -> Result<Option<String>> {
+    let name = node.key.name();
+    let current = text_at(&node.value, device.address);
+    let is_clear = current.is_none() && text_at(&node.value, device.mac).is_none();
+    if !is_clear && !write(resources, node, device, None).await? {
+        return Ok(None);
+    }
+    release(&Ipam::new(resources.store()), held).await?;
+    let first = || held.first().map(|release| release.address.to_string());
+    let words = current
+        .or_else(first)
+        .unwrap_or_else(|| "Ethernet address".to_owned());
+    Ok(Some(format!("{name}: {words} released\n")))
+}
+
+/// Allocates an address, and writes it to the Node. Afterwards, the other addresses that the device
+/// held are released.
+async fn allocate(
+    resources: &Resources,
+    pools: &Pools,
+    node: &Item,
+    device: &Device,
+    held: &[Release],
+) -> Result<Option<String>> {
+    let ipam = Ipam::new(resources.store());
+    let name = node.key.name();
+    let taker = taker(name, device);
+    let from = usable(pools, node, device)?;
+    if from.is_empty() {
+        bail!("no enabled pool with a vxlanMode allows tunnels on this node");
+    }
+    let request = Request {
+        host: name,
+        taker: &taker,
+        count: 1,
+        pools: &from,
+        reserved: &pools.reserved,
+        blocks_max: None,
+    };
+    let given = ipam.assign(&request).await?;
+    let Some(given) = given.first() else {
+        bail!("no address");
+    };
+    let written = write(resources, node, device, Some(given.address)).await;
+    let may_be_written = match &written {
+        Ok(written) => *written,
+        Err(error) => matches!(error, ResourceError::Store(Error::Unavailable(_))),
+    };
+    if !may_be_written {
+        release(&ipam, &[given.release(&taker.handle)]).await?;
+    }
+    if !written? {
+        return Ok(None);
+    }
+    release(&ipam, held).await?;
+    Ok(Some(format!("{name}: {} allocated\n", given.address)))
+}
+
+/// Releases addresses, except those that were allocated again since.
+async fn release(ipam: &Ipam<'_>, held: &[Release]) -> Result<()> {
+    for release in held {
+        match ipam.release(std::slice::from_ref(release)).await {
+            Ok(_) | Err(IpamError::Changed(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 /// Returns whether the address of a node's device stays: it is in a pool with VXLAN, and allocated to
@@ -226,26 +320,29 @@ async fn write(
     node: &Item,
     device: &Device,
     address: Option<IpAddr>,
-) -> Result<bool> {
+) -> Result<bool, ResourceError> {
     let before = text_at(&node.value, device.address);
     let mac = mac_of(node.key.name(), device.ipv6).to_string();
+    let wanted = address.map(|address| address.to_string());
     let mut written = false;
     let change = |value: &mut Value| {
-        written = false;
-        if text_at(value, device.address) != before {
+        let stored = text_at(value, device.address);
+        // The answer to the write may have been lost.
+        written = wanted.is_some() && stored == wanted;
+        if written || stored != before {
             return false;
         }
         let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else {
             return false;
         };
         let stored = spec.get(device.mac).and_then(Value::as_str);
-        match address {
+        match &wanted {
             Some(address) => {
                 // An Ethernet address that an operator has chosen stays.
                 if stored.is_none_or(str::is_empty) {
                     spec.insert(device.mac.to_owned(), mac.clone().into());
                 }
-                spec.insert(device.address.to_owned(), address.to_string().into());
+                spec.insert(device.address.to_owned(), address.clone().into());
             }
             None => {
                 spec.remove(device.mac);
@@ -279,139 +376,4 @@ fn text_at(resource: &Value, field: &str) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use calico_store::Store;
-    use etcd_lite::Local;
-    use serde_json::json;
-
-    use super::*;
-
-    fn key(name: &str) -> ResourceKey {
-        ResourceKey::new(Kind::Node, None, name).expect("a name")
-    }
-
-    async fn put(resources: &Resources, kind: &str, name: &str, spec: Value) {
-        let resource = json!({"kind": kind, "apiVersion": "projectcalico.org/v3",
-            "metadata": {"name": name}, "spec": spec});
-        resources.apply(resource).await.expect("applied");
-    }
-
-    async fn fabric() -> Resources {
-        let store: Arc<dyn Store> = Arc::new(Local::empty());
-        let resources = Resources::from(store);
-        resources.initialize().await.expect("ready");
-        for n in [1, 2] {
-            let spec = json!({"bgp": {"ipv4Address": format!("10.0.0.{n}/24")}});
-            put(&resources, "Node", &format!("n{n}"), spec).await;
-        }
-        pool(&resources, "Always").await;
-        resources
-    }
-
-    async fn pool(resources: &Resources, mode: &str) {
-        let spec = json!({"cidr": "10.65.0.0/16", "vxlanMode": mode});
-        put(resources, "IPPool", "a", spec).await;
-    }
-
-    async fn text(resources: &Resources, node: &str, field: &str) -> Option<String> {
-        let node = resources.get(&key(node)).await.expect("a node");
-        text_at(&node.value, field)
-    }
-
-    #[tokio::test]
-    async fn addresses_are_allocated_once_and_released() {
-        let resources = fabric().await;
-        let ipam = Ipam::new(resources.store());
-        let first = reconcile(&resources, &[]).await.expect("allocated");
-        assert_eq!(first.lines().count(), 2, "{first}");
-        let address = text(&resources, "n1", "ipv4VXLANTunnelAddr")
-            .await
-            .expect("one");
-        let mac = text(&resources, "n1", "vxlanTunnelMACAddr").await;
-        assert_eq!(mac.as_deref(), Some("66:40:b3:ea:b6:3f"));
-        let given: IpAddr = address.parse().expect("an address");
-        let holders = ipam.holders(&[given]).await.expect("holders");
-        assert_eq!(holders[0].handle.as_deref(), Some("vxlan-tunnel-addr-n1"));
-        assert_eq!(holders[0].attributes[NODE], "n1");
-        assert_eq!(holders[0].attributes[TYPE], "vxlanTunnelAddress");
-        assert_eq!(reconcile(&resources, &[]).await.expect("the same"), "");
-        // A Node that has lost its address gets one; the lost one is free again.
-        let clear = |node: &mut Value| {
-            let spec = node["spec"].as_object_mut().expect("a spec");
-            spec.remove("ipv4VXLANTunnelAddr").is_some()
-        };
-        resources
-            .patch(&key("n1"), None, clear)
-            .await
-            .expect("cleared");
-        let names = ["n1".to_owned()];
-        assert!(
-            !reconcile(&resources, &names)
-                .await
-                .expect("again")
-                .is_empty()
-        );
-        let all = ipam
-            .release_handle("vxlan-tunnel-addr-n1")
-            .await
-            .expect("released");
-        assert_eq!(all.len(), 1);
-        // An allocation that was released by mistake is made again for the same address.
-        let before = text(&resources, "n1", "ipv4VXLANTunnelAddr").await;
-        assert_eq!(reconcile(&resources, &names).await.expect("again"), "");
-        assert_eq!(text(&resources, "n1", "ipv4VXLANTunnelAddr").await, before);
-        assert_eq!(ipam.holders(&all).await.expect("holders").len(), 1);
-        // Without VXLAN nothing is left.
-        pool(&resources, "Never").await;
-        let last = reconcile(&resources, &[]).await.expect("released");
-        assert_eq!(last.lines().count(), 2, "{last}");
-        for field in ["ipv4VXLANTunnelAddr", "vxlanTunnelMACAddr"] {
-            assert_eq!(text(&resources, "n1", field).await, None);
-        }
-        assert!(ipam.holders(&all).await.expect("holders").is_empty());
-        assert_eq!(reconcile(&resources, &[]).await.expect("the same"), "");
-    }
-
-    #[tokio::test]
-    async fn address_of_another_holder_is_replaced() {
-        let resources = fabric().await;
-        let spec = json!({"bgp": {"ipv4Address": "10.0.0.1/24"},
-            "ipv4VXLANTunnelAddr": "10.65.9.9", "vxlanTunnelMACAddr": "66:00:00:00:00:01"});
-        put(&resources, "Node", "n1", spec).await;
-        let ipam = Ipam::new(resources.store());
-        let taker = Taker {
-            handle: "k8s-pod-network.web".to_owned(),
-            attributes: BTreeMap::new(),
-        };
-        let pools = ipam.pools().await.expect("pools").enabled();
-        let request = AddressRequest {
-            host: "n2",
-            taker: &taker,
-            address: "10.65.9.9".parse().expect("an address"),
-            pools: &pools,
-        };
-        ipam.assign_address(&request).await.expect("assigned");
-        let line = reconcile(&resources, &["n1".to_owned()])
-            .await
-            .expect("replaced");
-        assert!(line.contains("allocated"), "{line}");
-        let address = text(&resources, "n1", "ipv4VXLANTunnelAddr").await;
-        assert_ne!(address.as_deref(), Some("10.65.9.9"));
-        let mac = text(&resources, "n1", "vxlanTunnelMACAddr").await;
-        assert_eq!(mac.as_deref(), Some("66:00:00:00:00:01"), "an operator's");
-        let holders = ipam.holders(&[request.address]).await.expect("holders");
-        assert_eq!(holders[0].handle.as_deref(), Some("k8s-pod-network.web"));
-    }
-
-    #[tokio::test]
-    async fn node_that_no_pool_selects_is_an_error() {
-        let resources = fabric().await;
-        let spec =
-            json!({"cidr": "10.65.0.0/16", "vxlanMode": "Always", "allowedUses": ["Workload"]});
-        put(&resources, "IPPool", "a", spec).await;
-        let error = reconcile(&resources, &[]).await.expect_err("no pool");
-        assert!(format!("{error:#}").contains("allows tunnels"), "{error:#}");
-    }
-}
+mod tests;
