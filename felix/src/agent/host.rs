@@ -158,7 +158,7 @@ pub enum HostEvent {
     /// An entry was removed, or its removal failed.
     NeighborDeleted(Neighbor, Result<(), Failed>),
     /// The VXLAN device of this name has this interface index, or was rejected.
-    TunnelConfigured(&'static str, Result<u32, Failed>),
+    TunnelConfigured(&'static str, Result<Configured, Failed>),
     /// The VXLAN device of this name was removed, or is of another program.
     TunnelRemoved(&'static str, Result<(), Failed>),
     /// The entries of the VXLAN device with this interface index.
@@ -218,4 +218,16 @@ impl Orders {
     pub(super) const fn is_full(&self) -> bool {
         self.unanswered >= HOST_COMMANDS_MAX
     }
+}
+
+/// A VXLAN device that is as wanted, except perhaps for its MTU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Configured {
+    /// Its interface index.
+    pub index: u32,
+    /// One of its addresses was added or removed. Without an address, the kernel removes routes and
+    /// entries.
+    pub readdressed: bool,
+    /// Why the kernel rejected the MTU.
+    pub mtu: Result<(), Failed>,
 }

@@ -7,7 +7,7 @@ use daemon_common::events::{Event, Text, emit};
 use fib_sync::Instant;
 use ipnet::IpNet;
 
-use super::host::{Failed, HostCommand, Neighbor, Orders, TunnelEntry};
+use super::host::{Configured, Failed, HostCommand, Neighbor, Orders, TunnelEntry};
 use super::links::Links;
 use super::retry::Retry;
 use super::routes::RouteSync;
@@ -32,6 +32,8 @@ struct Tunnel {
     /// When it was configured or compared last.
     checked: Option<Instant>,
     removed: Retry,
+    /// Why the kernel rejected its MTU.
+    mtu: Option<String>,
     /// Its interface index, once it is configured.
     index: Option<u32>,
     /// The index that routes and entries use: the device can carry traffic.
@@ -41,6 +43,9 @@ struct Tunnel {
     found: Option<BTreeSet<TunnelEntry>>,
     /// The entries that were issued or found for each tunnel end.
     ends: BTreeMap<IpAddr, [TunnelEntry; 2]>,
+    /// How many tunnel ends have each of these entries: while a node changes its tunnel address, its
+    /// old end and its new one have the same forwarding entry.
+    holders: BTreeMap<TunnelEntry, usize>,
     entries: BTreeMap<TunnelEntry, Retry>,
     /// The rejected ones of them.
     failed: BTreeSet<TunnelEntry>,
@@ -127,7 +132,7 @@ impl OverlaySync {
         now: Instant,
         command: u64,
         name: &str,
-        outcome: Result<u32, Failed>,
+        outcome: Result<Configured, Failed>,
     ) {
         let Some(tunnel) = self.named(name) else {
             return;
@@ -137,7 +142,22 @@ impl OverlaySync {
         }
         tunnel.checked = Some(now);
         // After a failed comparison the device may still be in order.
-        tunnel.index = outcome.as_ref().ok().copied().or(tunnel.index);
+        if let Ok(done) = &outcome {
+            tunnel.index = Some(done.index);
+            if done.readdressed {
+                tunnel.listed.doubt();
+            }
+            let rejected = done.mtu.as_ref().err().map(ToString::to_string);
+            if let Some(reason) = &rejected
+                && tunnel.mtu != rejected
+            {
+                emit(Event::InterfaceFailed {
+                    interface: Text::new(name),
+                    reason: Text::new(reason),
+                });
+            }
+            tunnel.mtu = rejected;
+        }
         if let Some(reason) = tunnel.configured.note(now, outcome.map(|_| ())) {
             emit(Event::InterfaceFailed {
                 interface: Text::new(name),
@@ -286,6 +306,7 @@ impl Tunnel {
             self.listed = Retry::default();
             self.found = None;
             self.ends.clear();
+            self.holders.clear();
             self.entries.clear();
             self.failed.clear();
         }
@@ -324,6 +345,7 @@ impl Tunnel {
         if self.device.take().is_some() {
             self.configured = Retry::default();
             self.checked = None;
+            self.mtu = None;
             self.index = None;
         }
     }
@@ -344,12 +366,16 @@ impl Tunnel {
         if let Some(found) = self.found.take() {
             self.compare(index, around, &found, orders);
         }
-        for address in std::mem::take(&mut self.due) {
+        // New ends are first, so that an entry that an old one also has is not removed between.
+        let ends = &around.desired.overlay.ends;
+        let due = std::mem::take(&mut self.due).into_iter();
+        let (new, old): (Vec<_>, Vec<_>) = due.partition(|address| ends.contains_key(address));
+        for address in new.into_iter().chain(old) {
             if orders.is_full() {
                 self.due.insert(address);
                 continue;
             }
-            let wanted = around.desired.overlay.ends.get(&address);
+            let wanted = ends.get(&address);
             let wanted = wanted.map(|end| entries(index, address, end));
             self.replace(address, wanted, orders);
             for entry in wanted.into_iter().flatten() {
@@ -377,6 +403,10 @@ impl Tunnel {
         let ends = ends.filter(|(address, _)| family == Some(Family::of(**address)));
         let ends = ends.map(|(address, end)| (*address, entries(index, *address, end)));
         self.ends = ends.collect();
+        self.holders.clear();
+        for entry in self.ends.values().flatten() {
+            *self.holders.entry(*entry).or_default() += 1;
+        }
         let wanted: BTreeSet<TunnelEntry> = self.ends.values().flatten().copied().collect();
         // Objects of an earlier run are not removed before the datastore has been read.
         let leftover = found.difference(&wanted).filter(|_| around.is_in_sync);
@@ -409,13 +439,31 @@ impl Tunnel {
             Some(wanted) => self.ends.insert(address, wanted),
             None => self.ends.remove(&address),
         };
-        let keeps = |entry: &TunnelEntry| wanted.is_some_and(|wanted| wanted.contains(entry));
-        for entry in old.into_iter().flatten().filter(|entry| !keeps(entry)) {
+        for entry in wanted.into_iter().flatten() {
+            *self.holders.entry(entry).or_default() += 1;
+        }
+        for entry in old.into_iter().flatten() {
+            if self.is_held_after_drop(&entry) {
+                continue;
+            }
             self.failed.remove(&entry);
             if self.entries.remove(&entry).is_some() {
                 orders.push(HostCommand::DeleteTunnelEntry(entry));
             }
         }
+    }
+
+    /// Records that a tunnel end has no longer an entry. Returns whether another one has it.
+    fn is_held_after_drop(&mut self, entry: &TunnelEntry) -> bool {
+        let Some(count) = self.holders.get_mut(entry) else {
+            return false;
+        };
+        *count = count.saturating_sub(1);
+        let is_held = *count > 0;
+        if !is_held {
+            self.holders.remove(entry);
+        }
+        is_held
     }
 
     /// Writes an entry, if it is due.
@@ -446,7 +494,9 @@ impl Tunnel {
         let is_down = self.device.is_some() && self.used.is_none();
         let down = is_down.then(|| "the device is not up yet".to_owned());
         match self.configured.reason() {
-            None => down.or_else(|| self.refused()),
+            None => down
+                .or_else(|| self.refused())
+                .or_else(|| self.mtu.clone()),
             Some(_) => self.refused(),
         }
     }

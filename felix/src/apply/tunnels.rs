@@ -19,7 +19,7 @@ use netlink_packet_route::neighbour::{
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use crate::agent::{Neighbor, TunnelEntry};
+use crate::agent::{Configured, Failed, Neighbor, TunnelEntry};
 use crate::calc::TunnelDevice;
 use crate::limits::{IPV4_MTU_MIN, IPV6_MTU_MIN};
 
@@ -79,8 +79,8 @@ impl Tunnels {
         Ok(Self { requests })
     }
 
-    /// Makes a device what it should be. Returns its index.
-    pub(super) fn configure(&mut self, device: &TunnelDevice) -> Result<u32, Refused> {
+    /// Makes a device what it should be.
+    pub(super) fn configure(&mut self, device: &TunnelDevice) -> Result<Configured, Refused> {
         let links = self.links()?;
         let addresses = self.addresses()?;
         let mtu = device
@@ -99,18 +99,25 @@ impl Tunnels {
             });
             self.delete(other.index)?;
         }
+        let is_new = found.is_none();
         let found = match found {
             Some(found) => found,
             None => {
-                self.create(device, mtu)?;
+                self.create(device)?;
                 let links = self.links()?;
                 let made = links.into_iter().find(|link| link.name == device.name);
                 made.ok_or_else(|| Refused::of(libc::ENODEV))?
             }
         };
-        self.adjust(&found, device, mtu)?;
-        self.address(found.index, device.address, &addresses)?;
-        Ok(found.index)
+        // A device with another MTU still forwards.
+        let mtu = self.adjust_mtu(&found, mtu, is_new);
+        self.adjust(&found, device)?;
+        let readdressed = self.address(found.index, device.address, &addresses)?;
+        Ok(Configured {
+            index: found.index,
+            readdressed,
+            mtu,
+        })
     }
 
     /// Removes a VXLAN device with this name and identifier, if there is one.
@@ -182,7 +189,7 @@ impl Tunnels {
             .collect())
     }
 
-    fn create(&mut self, device: &TunnelDevice, mtu: u32) -> Result<(), Refused> {
+    fn create(&mut self, device: &TunnelDevice) -> Result<(), Refused> {
         let local = match device.local {
             IpAddr::V4(v4) => InfoVxlan::Local(v4),
             IpAddr::V6(v6) => InfoVxlan::Local6(v6),
@@ -197,7 +204,6 @@ impl Tunnels {
         message.attributes = vec![
             LinkAttribute::IfName(device.name.to_owned()),
             LinkAttribute::Address(device.mac.0.to_vec()),
-            LinkAttribute::Mtu(mtu),
             LinkAttribute::LinkInfo(vec![
                 LinkInfo::Kind(InfoKind::Vxlan),
                 LinkInfo::Data(InfoData::Vxlan(data)),
@@ -207,21 +213,34 @@ impl Tunnels {
         self.requests.execute(message, NLM_F_CREATE | NLM_F_EXCL)
     }
 
+    /// Changes the MTU, if it differs.
+    fn adjust_mtu(&mut self, found: &Found, mtu: u32, is_new: bool) -> Result<(), Failed> {
+        if found.mtu == mtu {
+            return Ok(());
+        }
+        let mut message = LinkMessage::default();
+        message.header.index = found.index;
+        message.attributes = vec![LinkAttribute::Mtu(mtu)];
+        let message = RouteNetlinkMessage::SetLink(message);
+        let outcome = self.requests.execute(message, 0);
+        outcome.map_err(|error| Failed(format!("MTU {mtu}: {error}")))?;
+        if !is_new {
+            emit(Event::InterfaceMtuChanged {
+                interface: Text::new(&found.name),
+                mtu: u64::from(mtu),
+            });
+        }
+        Ok(())
+    }
+
     /// Changes what can be changed, if it differs. The kernel removes the entries and routes of a
     /// device of which the Ethernet address changes; they are found missing.
-    fn adjust(&mut self, found: &Found, device: &TunnelDevice, mtu: u32) -> Result<(), Refused> {
+    fn adjust(&mut self, found: &Found, device: &TunnelDevice) -> Result<(), Refused> {
         let mut message = LinkMessage::default();
         message.header.index = found.index;
         if found.mac != device.mac.0 {
             let mac = LinkAttribute::Address(device.mac.0.to_vec());
             message.attributes.push(mac);
-        }
-        if found.mtu != mtu {
-            emit(Event::InterfaceMtuChanged {
-                interface: Text::new(device.name),
-                mtu: u64::from(mtu),
-            });
-            message.attributes.push(LinkAttribute::Mtu(mtu));
         }
         if !found.up {
             message.header.flags = LinkFlags::Up;
@@ -236,26 +255,31 @@ impl Tunnels {
         }
     }
 
-    /// Gives a device its address, and removes others.
+    /// Gives a device its address, and then removes others: with the last address, the kernel removes
+    /// all routes and neighbor entries of the device. Returns whether anything was changed.
     fn address(
         &mut self,
         interface: u32,
         wanted: IpAddr,
         addresses: &[(u32, IpNet)],
-    ) -> Result<(), Refused> {
+    ) -> Result<bool, Refused> {
         let wanted = IpNet::from(wanted);
         let own = addresses.iter().filter(|(index, _)| *index == interface);
-        for (_, address) in own.clone() {
-            if *address != wanted && !is_link_local(address.addr()) {
-                let message = RouteNetlinkMessage::DelAddress(on(interface, *address));
-                self.requests.execute(message, 0)?;
-            }
+        let own = own.map(|(_, address)| *address);
+        let is_missing = !own.clone().any(|address| address == wanted);
+        if is_missing {
+            let message = RouteNetlinkMessage::NewAddress(on(interface, wanted));
+            self.requests
+                .execute(message, NLM_F_CREATE | NLM_F_REPLACE)?;
         }
-        if own.into_iter().any(|(_, address)| *address == wanted) {
-            return Ok(());
+        let is_other = |address: &IpNet| *address != wanted && !is_link_local(address.addr());
+        let mut is_changed = is_missing;
+        for address in own.filter(is_other) {
+            let message = RouteNetlinkMessage::DelAddress(on(interface, address));
+            self.requests.execute(message, 0)?;
+            is_changed = true;
         }
-        let message = RouteNetlinkMessage::NewAddress(on(interface, wanted));
-        self.requests.execute(message, NLM_F_CREATE | NLM_F_REPLACE)
+        Ok(is_changed)
     }
 
     fn delete(&mut self, index: u32) -> Result<(), Refused> {
@@ -420,16 +444,16 @@ fn ip(address: &NeighbourAddress) -> Option<IpAddr> {
     }
 }
 
-/// Returns the MTU of a device: the lowest one of the uplinks without the octets of the encapsulation.
+/// Returns the MTU of a device: the lowest one of the uplinks and of the interface with the node's
+/// address, without the octets of the encapsulation.
 fn mtu(links: &[Found], addresses: &[(u32, IpNet)], local: IpAddr) -> u32 {
-    let uplinks = links.iter().filter(|link| is_uplink(&link.name));
-    let holder = addresses
-        .iter()
-        .find(|(_, address)| address.addr() == local);
-    let holder = holder.and_then(|(index, _)| links.iter().find(|link| link.index == *index));
-    let holder = holder.filter(|link| link.index != LOOPBACK);
-    let lowest = uplinks.map(|link| link.mtu).min();
-    let lowest = lowest.or_else(|| Some(holder?.mtu)).unwrap_or(ETHERNET_MTU);
+    let is_holder = |link: &Found| {
+        let mut addresses = addresses.iter();
+        addresses.any(|(index, address)| *index == link.index && address.addr() == local)
+    };
+    let carriers = links.iter().filter(|link| link.index != LOOPBACK);
+    let carriers = carriers.filter(|link| is_uplink(&link.name) || is_holder(link));
+    let lowest = carriers.map(|link| link.mtu).min().unwrap_or(ETHERNET_MTU);
     let [v4, v6] = OVERHEAD;
     match local {
         IpAddr::V4(_) => lowest.saturating_sub(v4).max(IPV4_MTU_MIN),
@@ -475,6 +499,15 @@ mod tests {
         assert_eq!(mtu(&other, &addresses, v4), 8950);
         assert_eq!(mtu(&other, &addresses, v6), 1430, "an address of lo");
         assert_eq!(mtu(&[link(2, "eth0", 100)], &[], v6), IPV6_MTU_MIN);
+        // The interface with the node's address counts beside an uplink with a known name.
+        let both = [
+            link(1, "lo", 1200),
+            link(2, "eth0", 9000),
+            link(3, "bond0", 1500),
+        ];
+        let addresses = [(3, net("10.0.0.1/24")), (1, net("fd00::1/128"))];
+        assert_eq!(mtu(&both, &addresses, v4), 1450);
+        assert_eq!(mtu(&both, &addresses, v6), 8930, "an address of lo");
         for name in ["eth0", "ens3", "enp0s1", "wlan0", "ibp1"] {
             assert!(is_uplink(name), "{name}");
         }

@@ -142,6 +142,58 @@ fn rejected_entry_is_reported_and_tried_again() {
 }
 
 #[test]
+fn changed_tunnel_address_keeps_the_forwarding_entry() {
+    let mut world = fabric(2);
+    // Downwards and upwards: the old end is after the new one, or before.
+    for tunnel in ["10.65.1.99", "10.65.9.9"] {
+        let spec = json!({"spec": {"bgp": {"ipv4Address": "10.0.0.2/16"},
+            "ipv4VXLANTunnelAddr": tunnel}});
+        let before = world.host.tunnel_writes;
+        put(&mut world, "nodes/n2", &spec);
+        world.settle();
+        let entries = &world.host.tunnel_entries;
+        let is_forwarding = |entry: &&TunnelEntry| matches!(entry, TunnelEntry::Forwarding { .. });
+        assert_eq!(entries.len(), 2, "{tunnel}: {entries:?}");
+        assert_eq!(entries.iter().filter(is_forwarding).count(), 1, "{tunnel}");
+        let writes = world.host.tunnel_writes - before;
+        assert_eq!(writes, 2, "{tunnel}: the neighbor entries only");
+    }
+    put(&mut world, "nodes/n2", &Value::Null);
+    world.settle();
+    assert!(world.host.tunnel_entries.is_empty());
+}
+
+#[test]
+fn entries_are_made_again_after_the_device_is_readdressed() {
+    let mut world = fabric(3);
+    let index = device(&world);
+    let entries = world.host.tunnel_entries.clone();
+    let spec = json!({"spec": {"bgp": {"ipv4Address": "10.0.0.1/16"},
+        "ipv4VXLANTunnelAddr": "10.65.1.9"}});
+    put(&mut world, "nodes/n1", &spec);
+    world.settle();
+    assert_eq!(device(&world), index, "the same device");
+    assert_eq!(world.host.tunnel_entries, entries);
+}
+
+#[test]
+fn rejected_mtu_is_reported_and_the_overlay_works() {
+    let mut world = World::new();
+    world.host.refuse_mtu = true;
+    pool(&mut world, "Always");
+    node(&mut world, 1);
+    node(&mut world, 2);
+    world.in_sync();
+    let reason = "vxlan.calico: MTU 9000: Invalid argument".to_owned();
+    assert_eq!(world.agent.waiting_for(), [Waiting::Overlay(reason)]);
+    assert_eq!(world.host.tunnel_entries.len(), 2);
+    assert_eq!(routes(&world).len(), 2);
+    world.host.refuse_mtu = false;
+    world.pass(TUNNEL_CHECK * 2);
+    assert_eq!(world.agent.waiting_for(), []);
+}
+
+#[test]
 fn one_of_a_thousand_nodes_costs_its_own_entries() {
     let mut world = fabric(1000);
     assert_eq!(world.host.tunnel_entries.len(), 2 * 999);

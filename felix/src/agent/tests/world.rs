@@ -54,6 +54,7 @@ pub(super) struct Fake {
     /// Commands that wrote or removed an entry of a VXLAN device.
     pub(super) tunnel_writes: usize,
     pub(super) refuse_tunnel_entry: bool,
+    pub(super) refuse_mtu: bool,
     kernel: Option<Rc<RefCell<Kernel>>>,
     queue: VecDeque<(u64, HostCommand)>,
 }
@@ -142,7 +143,18 @@ impl Fake {
                 HostEvent::NeighborDeleted(neighbor, Ok(()))
             }
             HostCommand::ConfigureTunnel(device) => {
-                HostEvent::TunnelConfigured(device.name, Ok(self.tunnel(device)))
+                let name = device.name;
+                let (index, readdressed) = self.tunnel(device);
+                let mtu = match self.refuse_mtu {
+                    true => Err(refused("MTU 9000: Invalid argument")),
+                    false => Ok(()),
+                };
+                let done = Configured {
+                    index,
+                    readdressed,
+                    mtu,
+                };
+                HostEvent::TunnelConfigured(name, Ok(done))
             }
             HostCommand::RemoveTunnel { name, vni } => {
                 let is_it = |device: &TunnelDevice| device.name == name && device.vni == vni;
@@ -177,13 +189,21 @@ impl Fake {
         }
     }
 
-    /// Creates or keeps a VXLAN device in the kernel. Returns its index.
-    fn tunnel(&mut self, device: TunnelDevice) -> u32 {
+    /// Creates or keeps a VXLAN device in the kernel. Returns its index, and whether its address has
+    /// changed: then the kernel removes its entries.
+    fn tunnel(&mut self, device: TunnelDevice) -> (u32, bool) {
         let mut all = self.tunnels.iter();
         let present = all.find(|(_, present)| present.name == device.name);
         if let Some((index, present)) = present.map(|(index, present)| (*index, present.clone())) {
             if present == device {
-                return index;
+                return (index, false);
+            }
+            let address = device.address;
+            if (TunnelDevice { address, ..present }) == device {
+                self.tunnels.insert(index, device);
+                self.tunnel_entries
+                    .retain(|entry| entry.interface() != index);
+                return (index, true);
             }
             self.remove_tunnel(index);
         }
@@ -194,7 +214,7 @@ impl Fake {
         kernel.set_link_up(index, true);
         kernel.set_carrier(index, true);
         self.tunnels.insert(index, device);
-        index
+        (index, true)
     }
 
     /// Removes a VXLAN device with its entries, as any program can.
