@@ -314,9 +314,13 @@ impl Calculator {
             }
         };
         self.put_endpoint(key, local);
+        let is_in_overlay = self.pools.use_vxlan();
+        if is_in_overlay {
+            self.overlay.endpoint_left(self.index.remote_endpoint(key));
+        }
         self.index.put_member(key, member);
-        if self.pools.use_vxlan() {
-            self.overlay.endpoint(key);
+        if is_in_overlay {
+            self.overlay.endpoint(key, self.index.remote_endpoint(key));
         }
         problem.map_or(Ok(()), Err)
     }

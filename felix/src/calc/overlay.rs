@@ -1,6 +1,7 @@
 //! The VXLAN overlay of this host: its devices, the tunnel ends of other nodes, and the routes to the
 //! blocks of VXLAN pools. A change of one node or block costs as much as its own routes.
 
+mod addresses;
 mod borrowed;
 mod ends;
 #[cfg(test)]
@@ -8,10 +9,12 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use calico_model::{EncapsulationMode, EndpointName, Kind, Mac, NodeSpec};
+use calico_model::{AffinityOwner, EncapsulationMode, EndpointName, IpamKey, Kind, Mac, NodeSpec};
 use ipnet::IpNet;
 
+use self::addresses::Addresses;
 use self::borrowed::Borrowed;
 use self::ends::{Ends, NodeEnds};
 use super::policy::Index;
@@ -104,11 +107,13 @@ pub(super) struct OverlayInputs {
     /// Owners of blocks, including former ones that still claim them.
     owners: BTreeMap<IpNet, BTreeSet<String>>,
     blocks: BTreeMap<String, BTreeSet<IpNet>>,
-    /// Number of blocks of each prefix length.
-    lengths: BTreeMap<u8, usize>,
+    /// Endpoints of other hosts.
+    addresses: Addresses,
     borrowed: Borrowed,
     /// The problems of nodes, by name.
     problems: BTreeMap<String, BTreeSet<Problem>>,
+    /// The problems of affinities, by block.
+    block_problems: BTreeMap<IpNet, BTreeSet<Problem>>,
     /// An overlay has been computed.
     is_computed: bool,
     news: News,
@@ -121,6 +126,8 @@ struct News {
     blocks: BTreeSet<IpNet>,
     /// Keys of endpoints of other hosts.
     endpoints: BTreeSet<String>,
+    /// Their former and present addresses.
+    addresses: BTreeSet<IpAddr>,
 }
 
 /// The state that the overlay depends on beside its own inputs.
@@ -158,7 +165,6 @@ impl OverlayInputs {
 
     /// Records whether a block has affinity to a host.
     pub(super) fn affinity(&mut self, block: IpNet, host: &str, has: bool) {
-        let was_known = self.owners.contains_key(&block);
         let owners = self.owners.entry(block).or_default();
         let blocks = self.blocks.entry(host.to_owned()).or_default();
         let changed = match has {
@@ -177,23 +183,28 @@ impl OverlayInputs {
         if blocks.is_empty() {
             self.blocks.remove(host);
         }
-        let count = self.lengths.entry(block.prefix_len()).or_default();
-        match (was_known, self.owners.contains_key(&block)) {
-            (false, true) => *count += 1,
-            (true, false) => *count = count.saturating_sub(1),
-            _ => {}
-        }
-        if *count == 0 {
-            self.lengths.remove(&block.prefix_len());
-        }
         if changed {
             self.news.blocks.insert(block);
         }
     }
 
+    /// Records that an endpoint of another host is removed, or will change.
+    pub(super) fn endpoint_left(&mut self, former: Option<(&Arc<str>, &[IpNet])>) {
+        if let Some((key, addresses)) = former {
+            self.addresses.remove(key, addresses);
+            let addresses = addresses.iter().map(IpNet::addr);
+            self.news.addresses.extend(addresses);
+        }
+    }
+
     /// Records that an endpoint of another host has changed.
-    pub(super) fn endpoint(&mut self, key: &str) {
+    pub(super) fn endpoint(&mut self, key: &str, present: Option<(&Arc<str>, &[IpNet])>) {
         self.news.endpoints.insert(key.to_owned());
+        if let Some((key, addresses)) = present {
+            self.addresses.add(key, addresses);
+            let addresses = addresses.iter().map(IpNet::addr);
+            self.news.addresses.extend(addresses);
+        }
     }
 
     /// Returns whether anything was recorded that is not computed yet.
@@ -218,7 +229,8 @@ impl OverlayInputs {
         let news = std::mem::take(&mut self.news);
         let was_computed = std::mem::replace(&mut self.is_computed, true);
         let all = all || !was_computed || news.nodes.contains(around.hostname);
-        let problems = self.exchange_problems(around, all, &news.nodes);
+        let mut problems = self.exchange_problems(around, all, &news.nodes);
+        problems.extend(self.exchange_block_problems(around, all, &news.blocks));
         let mut touched = OverlayTouched::default();
         if all {
             let devices = self.devices(around);
@@ -245,7 +257,7 @@ impl OverlayInputs {
             }
         }
         nets.extend(ends.iter().map(|address| IpNet::from(*address)));
-        nets.extend(self.rescan(around, all, news.blocks, news.endpoints));
+        nets.extend(self.rescan(around, all, news));
         for address in ends {
             let end = self.end_at(around, address);
             let old = match end {
@@ -317,51 +329,121 @@ impl OverlayInputs {
         .collect()
     }
 
-    /// Looks for addresses outside the blocks of their node among the changed endpoints, and those in
-    /// changed blocks. Returns the addresses of which the routes may have changed.
-    fn rescan(
+    /// Updates the problems of affinities of blocks in VXLAN pools.
+    fn exchange_block_problems(
         &mut self,
         around: Around<'_>,
         all: bool,
-        blocks: BTreeSet<IpNet>,
-        mut keys: BTreeSet<String>,
-    ) -> BTreeSet<IpNet> {
+        blocks: &BTreeSet<IpNet>,
+    ) -> Vec<[BTreeSet<Problem>; 2]> {
+        let mut blocks = blocks.clone();
+        if all {
+            blocks.extend(self.owners.keys().chain(self.block_problems.keys()));
+        }
+        let mut changed = Vec::new();
+        for block in blocks {
+            let found = self.problems_of_block(around, block);
+            let before = match found.is_empty() {
+                true => self.block_problems.remove(&block),
+                false => self.block_problems.insert(block, found.clone()),
+            };
+            let before = before.unwrap_or_default();
+            if before != found {
+                changed.push([before, found]);
+            }
+        }
+        changed
+    }
+
+    /// Returns the problems of affinities that have no effect.
+    fn problems_of_block(&self, around: Around<'_>, block: IpNet) -> BTreeSet<Problem> {
+        let pools = around.pools;
+        let owners = self.owners.get(&block);
+        let (Some(owners), Some(size)) = (owners, pools.block_size_of(block)) else {
+            return BTreeSet::new();
+        };
+        if pools.vxlan_mode_of(block) == EncapsulationMode::Never {
+            return BTreeSet::new();
+        }
+        let owner = self.owner(around, block);
+        let others = owners.iter().filter(|other| Some(other.as_str()) != owner);
+        let problems = others.map(|other| {
+            let reason = match owner {
+                Some(owner) => {
+                    format!("node {owner} has the same block: its packets go to {owner}")
+                }
+                None => format!("the pool has blocks of /{size}: the affinity has no effect"),
+            };
+            let owner = AffinityOwner::Host(other.clone());
+            Problem::new(IpamKey::Affinity { owner, block }.to_string(), "", reason)
+        });
+        problems.collect()
+    }
+
+    /// Looks for addresses outside the blocks of their node among the changed endpoints, and those in
+    /// changed blocks. Returns the addresses of which the routes may have changed.
+    fn rescan(&mut self, around: Around<'_>, all: bool, news: News) -> BTreeSet<IpNet> {
         let is_used = Family::ALL
             .into_iter()
             .any(|family| around.pools.use_vxlan_of(family));
         if !is_used {
+            self.addresses.clear();
             return self.borrowed.clear();
         }
-        if all || !blocks.is_empty() {
-            let is_inside = |net: &IpNet| all || blocks.iter().any(|block| block.contains(net));
-            let inside = around.index.remote_endpoints();
-            let inside = inside.filter(|(_, addresses)| addresses.iter().any(is_inside));
-            keys.extend(inside.map(|(key, _)| key.to_owned()));
+        let mut keys = news.endpoints;
+        if all {
+            self.addresses.clear();
+            for (key, addresses) in around.index.remote_endpoints() {
+                self.addresses.add(key, addresses);
+                keys.insert(key.to_string());
+            }
             keys.extend(self.borrowed.keys().cloned());
         }
+        // An endpoint of the block's own node has precedence over others with its address.
+        let addresses = news.addresses.into_iter().map(IpNet::from);
+        for net in news.blocks.into_iter().chain(addresses) {
+            keys.extend(self.addresses.inside(net).map(ToString::to_string));
+        }
+        let mut used = BTreeMap::new();
         let mut changed = BTreeSet::new();
         for key in keys {
-            let found = self.outside_of(around, &key);
+            let found = self.outside_of(around, &key, &mut used);
             changed.extend(self.borrowed.put(&key, found));
         }
         changed
     }
 
     /// Returns the node of an endpoint, and those of its addresses that are in a block of another
-    /// node, or in none.
-    fn outside_of(&self, around: Around<'_>, key: &str) -> Option<(String, Vec<IpAddr>)> {
-        let addresses = around.index.remote_endpoint(key)?;
-        // A role of etcd for one node can write names of that node only, but any value.
-        let name: EndpointName = key.rsplit('/').next()?.parse().ok()?;
+    /// node, or in none. An address that an endpoint of the block's own node has is none of them.
+    /// `used` has the results for addresses that were looked at before.
+    fn outside_of(
+        &self,
+        around: Around<'_>,
+        key: &str,
+        used: &mut BTreeMap<IpAddr, bool>,
+    ) -> Option<(String, Vec<IpAddr>)> {
+        let (_, addresses) = around.index.remote_endpoint(key)?;
+        let name = name_in(key)?;
         let node = name.node();
         let addresses = addresses.iter().map(IpNet::addr);
-        let outside = addresses
-            .filter(|address| {
-                around.pools.vxlan_mode_of(IpNet::from(*address)) != EncapsulationMode::Never
-                    && self.covering_owner(*address, around.hostname) != Some(node)
-            })
-            .collect::<Vec<_>>();
+        let outside = addresses.filter(|address| {
+            if around.pools.vxlan_mode_of(IpNet::from(*address)) == EncapsulationMode::Never {
+                return false;
+            }
+            let Some(owner) = self.covering_owner(around, *address) else {
+                return true;
+            };
+            let is_used = || self.is_used_on(owner, *address);
+            owner != node && !*used.entry(*address).or_insert_with(is_used)
+        });
+        let outside = outside.collect::<Vec<_>>();
         (!outside.is_empty()).then(|| (node.to_owned(), outside))
+    }
+
+    /// Returns whether an endpoint of another node has an address.
+    fn is_used_on(&self, node: &str, address: IpAddr) -> bool {
+        let mut keys = self.addresses.inside(IpNet::from(address));
+        keys.any(|key| name_in(key).is_some_and(|name| name.node() == node))
     }
 
     fn devices(&self, around: Around<'_>) -> BTreeMap<Family, DeviceState> {
@@ -423,7 +505,7 @@ impl OverlayInputs {
             return None;
         }
         let is_host = net.prefix_len() == net.max_prefix_len();
-        let owner = self.owner(net, around.hostname);
+        let owner = self.owner(around, net);
         if let Some(owner) = owner {
             return match owner == around.hostname {
                 // An endpoint has the route to a block of one address.
@@ -442,7 +524,7 @@ impl OverlayInputs {
             .flatten();
         let node = tunnel.or_else(|| self.borrowed.node_of(address))?;
         // Its block leads there.
-        if node == around.hostname || self.covering_owner(address, around.hostname) == Some(node) {
+        if node == around.hostname || self.covering_owner(around, address) == Some(node) {
             return None;
         }
         self.way_to(around, node, net, mode, overlay)
@@ -471,20 +553,27 @@ impl OverlayInputs {
         is_known.then_some(Way::Tunnel(address))
     }
 
-    /// Returns the owner of exactly this block. If a block has several, this host is preferred, and
-    /// then the first name.
-    fn owner(&self, block: IpNet, hostname: &str) -> Option<&str> {
+    /// Returns the owner of exactly this block, if it has the size of its pool's blocks. If a block has
+    /// several, this host is preferred, and then the first name.
+    fn owner(&self, around: Around<'_>, block: IpNet) -> Option<&str> {
+        if around.pools.block_size_of(block) != Some(block.prefix_len()) {
+            return None;
+        }
         let owners = self.owners.get(&block)?;
-        let own = owners.get(hostname);
+        let own = owners.get(around.hostname);
         own.or_else(|| owners.first()).map(String::as_str)
     }
 
     /// Returns the owner of the block with this address.
-    fn covering_owner(&self, address: IpAddr, hostname: &str) -> Option<&str> {
-        let mut lengths = self.lengths.keys().rev();
-        lengths.find_map(|length| {
-            let block = IpNet::new(address, *length).ok()?.trunc();
-            self.owner(block, hostname)
-        })
+    fn covering_owner(&self, around: Around<'_>, address: IpAddr) -> Option<&str> {
+        let size = around.pools.block_size_of(IpNet::from(address))?;
+        let block = IpNet::new(address, size).ok()?.trunc();
+        self.owner(around, block)
     }
+}
+
+/// Returns the name of an endpoint from its key. The role of etcd for one node can write names of that
+/// node only, but any value.
+fn name_in(key: &str) -> Option<EndpointName> {
+    key.rsplit('/').next()?.parse().ok()
 }

@@ -18,6 +18,8 @@ struct Pool {
     nat_outgoing: bool,
     ipip: bool,
     vxlan: EncapsulationMode,
+    /// The prefix length of its blocks.
+    block_size: u8,
 }
 
 impl Pools {
@@ -32,6 +34,7 @@ impl Pools {
             nat_outgoing: spec.nat_outgoing,
             ipip: spec.ipip_mode != EncapsulationMode::Never,
             vxlan: spec.vxlan_mode,
+            block_size: spec.effective_block_size().ok_or_else(missing)?,
         };
         Ok(self.0.insert(key.to_owned(), pool) != Some(pool))
     }
@@ -56,12 +59,22 @@ impl Pools {
         })
     }
 
-    /// Returns when traffic to a block or an address uses VXLAN. Pools do not overlap; of
-    /// overlapping ones, the smallest counts.
+    /// Returns when traffic to a block or an address uses VXLAN.
     pub(super) fn vxlan_mode_of(&self, net: IpNet) -> EncapsulationMode {
+        self.of(net)
+            .map_or(EncapsulationMode::Never, |pool| pool.vxlan)
+    }
+
+    /// Returns the prefix length of the blocks of the pool with a block or an address.
+    pub(super) fn block_size_of(&self, net: IpNet) -> Option<u8> {
+        self.of(net).map(|pool| pool.block_size)
+    }
+
+    /// Returns the pool with a block or an address. Pools do not overlap; of overlapping ones, the
+    /// smallest counts.
+    fn of(&self, net: IpNet) -> Option<&Pool> {
         let pools = self.0.values().filter(|pool| pool.range.contains(&net));
-        let pool = pools.max_by_key(|pool| pool.range.prefix_len());
-        pool.map_or(EncapsulationMode::Never, |pool| pool.vxlan)
+        pools.max_by_key(|pool| pool.range.prefix_len())
     }
 
     /// Returns their ranges.

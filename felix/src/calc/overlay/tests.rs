@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::calc::{Calculator, Desired};
+use crate::work;
 
 const HOST: &str = "n1";
 const PREFIX: &str = "/calico/resources/v3/projectcalico.org/";
@@ -43,6 +44,11 @@ fn fabric(mode: &str) -> Calculator {
     }
     calculator.recompute();
     calculator
+}
+
+fn endpoint(node: &str, address: &str) -> Value {
+    json!({"spec": {"orchestrator": "k8s", "node": node, "pod": "p", "endpoint": "eth0",
+        "interfaceName": "cali9", "ipNetworks": [address]}})
 }
 
 /// Returns the routes as text.
@@ -150,10 +156,6 @@ fn change_of_one_node_of_a_thousand_touches_its_own_routes() {
 #[test]
 fn borrowed_address_has_a_route_to_its_node() {
     let mut calculator = fabric("Always");
-    let endpoint = |node: &str, address: &str| {
-        json!({"spec": {"orchestrator": "k8s", "node": node, "pod": "p", "endpoint": "eth0",
-            "interfaceName": "cali9", "ipNetworks": [address]}})
-    };
     let (two, three) = ("n2-k8s-p-eth0", "n3-k8s-p-eth0");
     let key = |name: &str| format!("workloadendpoints/ns/{name}");
     // In the block of its node, in another one, and in one of this host.
@@ -317,4 +319,108 @@ fn ipv6_overlay_has_its_own_device() {
             "{bad}"
         );
     }
+}
+
+#[test]
+fn affinity_of_another_size_has_no_effect() {
+    let mut calculator = fabric("Always");
+    let before = routes(calculator.desired());
+    // Parts of the block of n2, and a range around all blocks.
+    let sizes = ["10.65.2.7-32", "10.65.2.0-27", "10.65.0.0-20"];
+    for one in sizes {
+        put(&mut calculator, &block("n3", one), &json!({}));
+    }
+    calculator.recompute();
+    assert_eq!(routes(calculator.desired()), before);
+    let all = problems(calculator.desired());
+    assert_eq!(all.len(), 3, "{all:?}");
+    let words = "the pool has blocks of /26: the affinity has no effect";
+    let first = format!("{}: {words}", block("n3", sizes[2]));
+    assert_eq!(all[0], first);
+    for one in sizes {
+        put(&mut calculator, &block("n3", one), &Value::Null);
+    }
+    calculator.recompute();
+    assert!(problems(calculator.desired()).is_empty());
+    // An address outside such a block has a route of its own.
+    let pool = json!({"spec": {"cidr": "10.65.0.0/16", "vxlanMode": "Always", "blockSize": 28}});
+    put(&mut calculator, "ippools/a", &pool);
+    let key = "workloadendpoints/ns/n2-k8s-p-eth0";
+    put(&mut calculator, key, &endpoint("n2", "10.65.2.7/32"));
+    calculator.recompute();
+    let all = routes(calculator.desired());
+    assert!(
+        all.contains(&"10.65.2.7/32 tunnel 10.65.2.0".to_owned()),
+        "{all:?}"
+    );
+}
+
+#[test]
+fn endpoint_of_the_block_owner_precedes_a_borrower() {
+    let mut calculator = fabric("Always");
+    let key = |node: &str| format!("workloadendpoints/ns/{node}-k8s-p-eth0");
+    let owned = endpoint("n2", "10.65.2.7/32");
+    let borrowed = endpoint("n3", "10.65.2.7/32");
+    let route = "10.65.2.7/32 tunnel 10.65.3.0".to_owned();
+    for owner_is_first in [true, false] {
+        let mut both = [("n2", &owned), ("n3", &borrowed)];
+        if !owner_is_first {
+            both.reverse();
+        }
+        for (node, value) in both {
+            put(&mut calculator, &key(node), value);
+            calculator.recompute();
+        }
+        let all = routes(calculator.desired());
+        assert!(!all.contains(&route), "{all:?}");
+        // Without the endpoint of the owner the address is borrowed.
+        put(&mut calculator, &key("n2"), &Value::Null);
+        calculator.recompute();
+        let all = routes(calculator.desired());
+        assert!(all.contains(&route), "{all:?}");
+        put(&mut calculator, &key("n3"), &Value::Null);
+        calculator.recompute();
+        assert_eq!(routes(calculator.desired()).len(), 3);
+    }
+}
+
+#[test]
+fn block_with_two_owners_is_reported() {
+    let mut calculator = fabric("Always");
+    let before = routes(calculator.desired());
+    let key = block("n3", "10.65.2.0-26");
+    put(&mut calculator, &key, &json!({}));
+    calculator.recompute();
+    assert_eq!(routes(calculator.desired()), before);
+    let words = "node n2 has the same block: its packets go to n2";
+    assert_eq!(problems(calculator.desired()), [format!("{key}: {words}")]);
+    put(&mut calculator, "ippools/a", &pool("10.65.0.0/16", "Never"));
+    calculator.recompute();
+    assert!(problems(calculator.desired()).is_empty());
+    put(
+        &mut calculator,
+        "ippools/a",
+        &pool("10.65.0.0/16", "Always"),
+    );
+    put(&mut calculator, &key, &Value::Null);
+    calculator.recompute();
+    assert!(problems(calculator.desired()).is_empty());
+    assert_eq!(routes(calculator.desired()), before);
+}
+
+#[test]
+fn affinity_costs_the_endpoints_of_its_block_only() {
+    let mut calculator = fabric("Always");
+    for n in 0..2000 {
+        let key = format!("workloadendpoints/ns/n2-k8s-p{n}-eth0");
+        let address = format!("10.65.{}.{}/32", 100 + n / 200, n % 200);
+        put(&mut calculator, &key, &endpoint("n2", &address));
+    }
+    calculator.recompute();
+    work::take();
+    put(&mut calculator, &block("n2", "10.65.100.0-26"), &json!({}));
+    let touched = calculator.recompute().overlay;
+    assert_eq!(touched.routes.len(), 65, "the block, and 64 addresses");
+    let steps = work::take();
+    assert!((64..=256).contains(&steps), "{steps} steps");
 }

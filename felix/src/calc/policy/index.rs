@@ -129,23 +129,18 @@ impl Index {
         self.replace(name, entry);
     }
 
-    /// Returns the addresses of a workload endpoint of another host.
-    pub(crate) fn remote_endpoint(&self, key: &str) -> Option<&[IpNet]> {
-        let entry = self
-            .members
-            .get(key)
-            .filter(|entry| entry.role == Role::Selected)?;
-        Some(&entry.addresses)
+    /// Returns the key and the addresses of a workload endpoint of another host.
+    pub(crate) fn remote_endpoint(&self, key: &str) -> Option<(&Arc<str>, &[IpNet])> {
+        let (key, entry) = self.members.get_key_value(key)?;
+        (entry.role == Role::Selected).then_some((key, &*entry.addresses))
     }
 
     /// Returns the addresses of all workload endpoints of other hosts, by key.
-    pub(crate) fn remote_endpoints(&self) -> impl Iterator<Item = (&str, &[IpNet])> {
-        let remote = self
-            .members
-            .iter()
-            .filter(|(_, entry)| entry.role == Role::Selected);
-        let remote = remote.filter(|(key, _)| key.contains(WORKLOADS));
-        remote.map(|(key, entry)| (&**key, &*entry.addresses))
+    pub(crate) fn remote_endpoints(&self) -> impl Iterator<Item = (&Arc<str>, &[IpNet])> {
+        let members = self.members.iter();
+        let remote =
+            members.filter(|(key, entry)| entry.role == Role::Selected && key.contains(WORKLOADS));
+        remote.map(|(key, entry)| (key, &*entry.addresses))
     }
 
     /// Records a list of rules, or its deletion.
