@@ -234,3 +234,29 @@ fn overlay_follows_nodes_and_pools() {
         drop(one);
     });
 }
+
+#[test]
+fn changed_tunnel_address_keeps_routes_and_entries() {
+    lab("changed_tunnel_address_keeps_routes_and_entries", || {
+        let (host, one, _far) = hosts();
+        // The kernel would remove it with the last address of the device, and Felix does not make it
+        // again.
+        run("ip route add 198.51.100.0/24 dev vxlan.calico");
+        let spec = json!({"spec": {
+            "bgp": {"ipv4Address": "10.0.0.11/24", "ipv6Address": "fd00::11/64"},
+            "ipv4VXLANTunnelAddr": "10.65.1.1", "ipv6VXLANTunnelAddr": "fd65::1:1",
+        }});
+        host.put(&format!("{RESOURCES}nodes/n1"), &spec);
+        host.until("the devices have other addresses", || {
+            let all = shown("ip address show dev vxlan.calico")
+                + &shown("ip address show dev vxlan-v6.calico");
+            let new = ["10.65.1.1/32", "fd65::1:1/128"];
+            let old = ["10.65.1.0/32", "fd65::1:0/128"];
+            new.iter().all(|one| all.contains(one)) && !old.iter().any(|one| all.contains(one))
+        });
+        let route = shown("ip route show 198.51.100.0/24");
+        assert!(route.contains("dev vxlan.calico"), "{route}");
+        host.until("the overlay is set up", is_set_up);
+        drop(one);
+    });
+}
