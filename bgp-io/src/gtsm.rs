@@ -110,7 +110,7 @@ impl Guard {
         if !attached && self.attached {
             // An error means that there was no filter.
             let _ = socket.detach_filter();
-            // What arrives until the next one is attached is not filtered.
+            // Segments that arrive before the next one is attached are not filtered.
             self.fresh |= !self.wanted.is_empty();
             attached = whole();
         }

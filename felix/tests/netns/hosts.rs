@@ -249,7 +249,7 @@ fn expected_address_selects_the_interface() {
 }
 
 // Promise (Felix): A policy with `preDNAT` decides about the destination before translation, and about
-// a packet that it allows no other policy of the host endpoint decides.
+// a packet that it allows no other ingress policy of the host endpoint decides.
 #[test]
 fn policy_before_translation_decides_by_the_service() {
     lab("policy_before_translation_decides_by_the_service", || {
