@@ -494,9 +494,7 @@ impl Tunnel {
         let is_down = self.device.is_some() && self.used.is_none();
         let down = is_down.then(|| "the device is not up yet".to_owned());
         match self.configured.reason() {
-            None => down
-                .or_else(|| self.refused())
-                .or_else(|| self.mtu.clone()),
+            None => down.or_else(|| self.refused()).or_else(|| self.mtu.clone()),
             Some(_) => self.refused(),
         }
     }
