@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::http::{self, refusal, reject_writes};
-use crate::limits::READINESS_ANSWER;
+use crate::limits::{PROBE_READ, READINESS_ANSWER};
 use crate::report::Readiness;
 use crate::request::{self, Request as Ask};
 use crate::{Command, Reply};
@@ -129,7 +129,7 @@ impl Drop for HealthServer {
 pub(crate) async fn serve(stream: TcpStream, requests: mpsc::Sender<Ask>, liveness: Liveness) {
     let (requests, liveness) = (&requests, &liveness);
     let answer = |request| async move { respond(&request, requests, liveness).await };
-    http::serve(stream, answer).await;
+    http::serve(stream, PROBE_READ, answer).await;
 }
 
 async fn respond<B>(

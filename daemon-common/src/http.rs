@@ -2,6 +2,7 @@
 //! octets.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
@@ -12,11 +13,14 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::limits::{METRICS_HEAD_OCTETS_MAX, METRICS_READ, METRICS_SCRAPE};
+use crate::limits::{METRICS_HEAD_OCTETS_MAX, METRICS_SCRAPE};
 
-/// Answers the request of one client.
-pub(crate) async fn serve<F>(stream: TcpStream, respond: impl Fn(Request<Incoming>) -> F)
-where
+/// Answers the request of one client, which has to arrive within `read`.
+pub(crate) async fn serve<F>(
+    stream: TcpStream,
+    read: Duration,
+    respond: impl Fn(Request<Incoming>) -> F,
+) where
     F: Future<Output = Response<String>>,
 {
     let service = service_fn(|request| {
@@ -25,7 +29,7 @@ where
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(METRICS_READ)
+        .header_read_timeout(read)
         .max_buf_size(METRICS_HEAD_OCTETS_MAX)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);

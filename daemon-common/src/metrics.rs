@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use crate::http::{self, answer, refusal, reject_writes};
+use crate::limits::METRICS_READ;
 use crate::report::Neighbors;
 use crate::request::{self, Request as Ask};
 use crate::{Command, Reply, events};
@@ -36,7 +37,7 @@ pub struct MetricsSection {
 pub(crate) async fn serve(stream: TcpStream, requests: mpsc::Sender<Ask>) {
     let requests = &requests;
     let answer = |request| async move { respond(&request, requests).await };
-    http::serve(stream, answer).await;
+    http::serve(stream, METRICS_READ, answer).await;
 }
 
 async fn respond<B>(request: &Request<B>, requests: &mpsc::Sender<Ask>) -> Response<String> {
