@@ -72,7 +72,7 @@ pub(super) fn exchange(
 ) {
     let ports = match members {
         None => {
-            rules.remove_set(name);
+            rules.remove_members(name);
             return;
         }
         Some(Items::Nets(nets)) => {
@@ -89,8 +89,8 @@ pub(super) fn exchange(
     let held = rules.ruleset().sets.get(name).map(|set| set.kind);
     let mut due: BTreeSet<&Item> = changed.iter().collect();
     if held != Some(kind) {
-        rules.remove_set(name);
-        rules.put_set(name, kind);
+        rules.remove_members(name);
+        rules.put_members(name, kind);
         due.extend(ports.keys());
     }
     for item in due {
@@ -177,8 +177,8 @@ fn exchange_nets(
     let is_of_family = |net: &IpNet| Family::of(net.addr()) == family;
     let mut due: BTreeSet<IpNet> = BTreeSet::new();
     if held != Some(kind) {
-        rules.remove_set(name);
-        rules.put_set(name, kind);
+        rules.remove_members(name);
+        rules.put_members(name, kind);
         due.extend(members.nets.keys().filter(|net| is_of_family(net)));
     }
     for net in changed.iter().filter(|net| is_of_family(net)) {

@@ -8,6 +8,7 @@ use fib_sync::Tunnel;
 use ipnet::IpNet;
 
 use super::build::{Frame, SPOOFED, base_chains, base_sets};
+use super::dormant::Dormant;
 use super::encapsulation;
 use super::guard::{self, Control};
 use super::openstack;
@@ -128,6 +129,7 @@ pub struct Assembly {
     /// Names of the frame's chains, and their inputs.
     base: BTreeSet<String>,
     made_from: Option<(Frame, Used)>,
+    dormant: Dormant,
     touched: Touched,
 }
 
@@ -162,6 +164,7 @@ impl Default for Assembly {
             sets: BTreeMap::new(),
             base: BTreeSet::new(),
             made_from: None,
+            dormant: Dormant::default(),
         }
     }
 }
@@ -246,9 +249,11 @@ impl Assembly {
         work::count(part.chains.len() + part.sets.len());
         for (name, chain) in &part.chains {
             *self.chains.entry(name.clone()).or_default() += 1;
-            let held = self.ruleset.chains.get(name);
+            let whole = self.dormant.chain(name);
+            let held = whole.or_else(|| self.ruleset.chains.get(name));
             if !held.is_some_and(|held| Arc::ptr_eq(held, chain)) {
                 self.ruleset.chains.insert(name.clone(), Arc::clone(chain));
+                self.dormant.put_chain(name, Some(chain));
                 self.touched.chain(name);
             }
         }
@@ -274,6 +279,7 @@ impl Assembly {
         for name in part.chains.keys() {
             if count_off(&mut self.chains, name) {
                 self.ruleset.chains.remove(name);
+                self.dormant.put_chain(name, None);
                 self.touched.chain(name);
             }
         }
@@ -282,6 +288,19 @@ impl Assembly {
                 self.remove_set(name);
             }
         }
+    }
+
+    /// Creates a set of members, if it does not exist. The kernel gets it only while it is not empty or
+    /// a rule requires that packets are outside.
+    pub(crate) fn put_members(&mut self, name: &str, kind: SetKind) {
+        self.put_set(name, kind);
+        self.dormant.put_set(name, Some(kind));
+    }
+
+    /// Removes such a set.
+    pub(crate) fn remove_members(&mut self, name: &str) {
+        self.remove_set(name);
+        self.dormant.put_set(name, None);
     }
 
     /// Creates a set that belongs to no part, if it does not exist.
@@ -306,15 +325,24 @@ impl Assembly {
         let Some(elements) = self.ruleset.sets.get_mut(set).map(|set| &mut set.elements) else {
             return;
         };
+        let was_empty = elements.is_empty();
         match value {
             Some(value) => elements.insert(key.clone(), value).map(drop),
             None => elements.remove(key).map(drop),
         };
+        if was_empty != elements.is_empty() {
+            self.dormant.filled(set);
+        }
         self.touched.set(set).insert(key.clone());
     }
 
     /// Updates the frame for the parts. Must be called after all parts were added and removed.
     pub fn close(&mut self) {
+        let [sets, chains] = self.dormant.settle(&mut self.ruleset);
+        for name in sets {
+            self.touched.set(&name);
+        }
+        self.touched.chains.extend(chains);
         let used = Used {
             openstack: self.sets.contains_key(openstack::INTERFACES),
             spoofed: self.sets.contains_key(SPOOFED),

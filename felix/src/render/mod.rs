@@ -7,6 +7,7 @@ mod build;
 mod conditions;
 mod decision;
 mod diff;
+mod dormant;
 mod encapsulation;
 mod failsafe;
 mod guard;

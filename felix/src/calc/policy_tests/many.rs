@@ -51,12 +51,14 @@ fn a_change_among_many_is_a_few_steps() {
     );
     assert_eq!(whole.endpoints.len(), ENDPOINTS);
     let before = calculator.desired().rules().clone();
-    // To another group, to another address, and one of another host to another address.
-    let other = endpoint(1, 7, &["g7"], false);
+    // To another group, to another address, one of another host that is the first with IPv6, and the
+    // next one.
+    let [first, next] = [7, 27].map(|n| endpoint(1, n, &["g7"], false));
     let changes_of_one = [
         (key(7), member(7, 8, "10.66.0.7"), 1, 14),
         (key(8), member(8, 8, "10.67.0.8"), 1, 6),
-        (other.0, other.1, 0, 2),
+        (first.0, first.1, 0, 6),
+        (next.0, next.1, 0, 2),
     ];
     let mut held = before;
     for (key, value, places, steps_max) in changes_of_one {

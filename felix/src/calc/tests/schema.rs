@@ -21,7 +21,10 @@ fn world() -> Vec<(String, Value)> {
             format!("{SERVICES_PREFIX}prod/x/a"),
             json!({"endpoints": [{"addresses": ["10.65.0.2"]}], "ports": [{"port": 80}]}),
         ),
-        (format!("{SERVICES_PREFIX}other/x/a"), json!({})),
+        (
+            format!("{SERVICES_PREFIX}other/x/a"),
+            json!({"endpoints": [{"addresses": ["10.65.0.3"]}], "ports": [{"port": 80}]}),
+        ),
     ]
 }
 
