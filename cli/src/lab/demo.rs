@@ -16,9 +16,10 @@ use super::limits::{
     CONVERGE, DIFFERENCES_SHOWN_MAX, FLOW_MARGIN, FLOW_PERIOD, LOG_LINES_SHOWN_MAX, MOVED_LINGER,
     PING,
 };
+use super::policy::Pair;
 use super::stage::{self, Stage};
 use super::usage::{self, DaemonUsage};
-use super::{containers, kernels, reach, sessions};
+use super::{containers, kernels, policy, reach, sessions};
 
 /// Runs the demo; the exit code is that of a failure if any step failed.
 pub(super) async fn run(args: &DemoArgs, inside: Inside, directory: PathBuf) -> Result<ExitCode> {
@@ -110,6 +111,7 @@ impl Show {
         if !stage.fabric.stores.is_empty() {
             self.kill_member(stage).await?;
         }
+        self.close_pair(stage).await?;
         if stage.fabric.nodes.len() > 1 && !stage.fabric.workloads.is_empty() {
             self.move_workload(stage).await?;
         }
@@ -153,6 +155,33 @@ impl Show {
             );
             self.journal.bad(name, took, outcome);
         }
+        Ok(())
+    }
+
+    /// Closes a pair of workloads by a policy, and opens it again.
+    async fn close_pair(&mut self, stage: &Stage) -> Result<()> {
+        let workloads = &stage.fabric.workloads;
+        let (Some(from), Some(to)) = (workloads.first(), workloads.last()) else {
+            return Ok(());
+        };
+        if from.name == to.name {
+            return Ok(());
+        }
+        let pair = Pair::open(from, to)?;
+        pair.opens().await?;
+        let written = Instant::now();
+        stage.records.apply(policy::closed(from, to)).await?;
+        let closed = pair.closes().await?.saturating_duration_since(written);
+        let deleted = Instant::now();
+        stage.records.delete_policy(policy::NAME).await?;
+        let opened = pair.opens().await? - deleted;
+        let outcome = format!(
+            "a policy closes {} to {}: no connection is answered;\nwithout it they are again after {}",
+            to.name,
+            from.name,
+            milliseconds(opened.as_secs_f64() * 1e3),
+        );
+        self.journal.good("policy", Some(closed), outcome);
         Ok(())
     }
 

@@ -21,6 +21,9 @@ pub(super) const PINGS_MAX: usize = 256;
 /// Interval between two requests of a flow.
 pub(super) const FLOW_PERIOD: Duration = Duration::from_millis(10);
 
+/// A connection without an answer for this long is denied.
+pub(super) const CLOSED_FOR: Duration = Duration::from_secs(1);
+
 /// Time to wait for replies of a workload that has moved. Requests in flight during the move are
 /// lost.
 pub(super) const MOVED_LINGER: Duration = Duration::from_secs(1);

@@ -14,6 +14,7 @@ mod journal;
 mod keeper;
 mod kernels;
 mod limits;
+mod policy;
 mod programs;
 mod reach;
 mod records;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use anyhow::Result;
-use calico_model::FABRIC_PREFIX;
+use calico_model::{FABRIC_PREFIX, Kind, ResourceKey};
 use calico_store::resources::Resources;
 use calico_store::{EtcdOptions, EtcdStore, KeyRange, Query};
 use netns_lab::fabric::{Bgp, Fabric, MachinePlan, Plan};
@@ -27,8 +27,21 @@ impl Records {
     /// Writes the resources of a plan.
     pub(super) async fn write(&self, plan: &Plan) -> Result<()> {
         for resource in resources(plan) {
-            self.all.apply(resource).await?;
+            self.apply(resource).await?;
         }
+        Ok(())
+    }
+
+    /// Writes a resource.
+    pub(super) async fn apply(&self, resource: Value) -> Result<()> {
+        self.all.apply(resource).await?;
+        Ok(())
+    }
+
+    /// Deletes a GlobalNetworkPolicy.
+    pub(super) async fn delete_policy(&self, name: &str) -> Result<()> {
+        let key = ResourceKey::new(Kind::GlobalNetworkPolicy, None, name)?;
+        self.all.delete(&key, None).await?;
         Ok(())
     }
 

@@ -24,7 +24,7 @@ pub(super) struct Stage {
     /// Hosts, links, processes.
     pub(super) fabric: Fabric,
     /// The fabric's resources in the store.
-    records: Records,
+    pub(super) records: Records,
     /// The role of the container runtime.
     containers: Containers,
     /// The wanted destination of every workload prefix.
