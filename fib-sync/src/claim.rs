@@ -119,11 +119,15 @@ fn doubt(error: &io::Error) -> String {
 /// Returns the process of another program that has claimed this protocol. `None` if the kernel does
 /// not prove that there is one.
 pub fn holder(owner: Owner, program: &str) -> Option<Holder> {
+    // In this order: a process that ends closes the name of the protocol first, so a former process of
+    // this program is not taken for another program while it ends.
+    if Occupant::of(&program_name(owner, program)) != Occupant::None {
+        return None;
+    }
     let Occupant::Trusted(holder) = Occupant::of(&protocol_name(owner)) else {
         return None;
     };
-    let is_other = Occupant::of(&program_name(owner, program)) == Occupant::None;
-    (is_other && !holder.is_named(program)).then_some(holder)
+    (!holder.is_named(program)).then_some(holder)
 }
 
 impl Holder {
@@ -214,6 +218,7 @@ mod tests {
 
     /// Protocols that no program of this machine claims.
     const FREE: [Owner; 4] = [Owner(251), Owner(252), Owner(253), Owner(254)];
+    const FREE_TO_END: Owner = Owner(250);
 
     /// Returns a socket at a name with a queue of one connection, which is taken.
     fn full(name: &str) -> [OwnedFd; 2] {
@@ -294,5 +299,19 @@ mod tests {
         }
         tokio::time::sleep(2 * CLAIM_DRAIN_GAP).await;
         assert!(holder(FREE[1], "two").is_some());
+    }
+
+    #[test]
+    fn own_process_that_ends_is_no_other_holder() {
+        const PROGRAM: &str = "ends";
+        for _ in 0..500 {
+            let claim = Claim::take(FREE_TO_END, PROGRAM).unwrap();
+            std::thread::scope(|scope| {
+                let end = scope.spawn(|| drop(claim));
+                while !end.is_finished() {
+                    assert_eq!(holder(FREE_TO_END, PROGRAM), None);
+                }
+            });
+        }
     }
 }

@@ -277,8 +277,11 @@ async fn all_come_back(ours: &Speaker, guests: &mut [Guest], fate: Fate) {
             Err(format!("{missing:?}"))
         })
     });
-    back.await
-        .unwrap_or_else(|error| panic!("{error}\n{}", ours.log_tail()));
+    back.await.unwrap_or_else(|error| {
+        let logs = guests.iter().map(|guest| guest.speaker().log_tail());
+        let logs: Vec<String> = logs.collect();
+        panic!("{error}\n{}\n{}", ours.log_tail(), logs.join("\n"))
+    });
     println!(
         "all sessions are up {:?} after the last peer was hit",
         begun.elapsed()
