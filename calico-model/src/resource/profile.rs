@@ -79,8 +79,13 @@ impl Spec for ProfileSpec {
         if metadata.name == DEFAULT_ALLOW_PROFILE {
             faults.push("metadata.name", Problem::Reserved);
         }
-        rule::validate("spec.ingress", &self.ingress, &mut faults);
-        rule::validate("spec.egress", &self.egress, &mut faults);
+        for (path, rules) in [
+            ("spec.ingress", &self.ingress),
+            ("spec.egress", &self.egress),
+        ] {
+            rule::validate(path, rules, &mut faults);
+            rule::validate_services(path, rules, true, &mut faults);
+        }
         faults.0
     }
 }

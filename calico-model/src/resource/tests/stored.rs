@@ -205,6 +205,12 @@ fn services_are_alone_at_their_end_of_a_rule() {
             "source",
             json!({"services": web, "ports": [80]}),
         ),
+        (
+            "Profile",
+            "ingress",
+            "source",
+            json!({ "services": web }),
+        ),
     ] {
         let rule = json!({"action": "Allow", "protocol": "TCP", end: entity});
         let (_, value) = write(kind, direction, rule).unwrap();
@@ -232,6 +238,20 @@ fn services_are_alone_at_their_end_of_a_rule() {
             "source",
             json!({ "services": short }),
             "source.services.namespace",
+        ),
+        (
+            "Profile",
+            "ingress",
+            "source",
+            json!({ "services": short }),
+            "source.services.namespace",
+        ),
+        (
+            "Profile",
+            "egress",
+            "destination",
+            json!({"services": web, "ports": [80]}),
+            "destination.ports",
         ),
         (
             "NetworkPolicy",
