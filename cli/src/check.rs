@@ -65,12 +65,25 @@ struct Rules {
     connection: Connection,
 }
 
+/// Exit status of `check rules` if the rules are different.
+const DIFFERENT: u8 = 1;
+
+/// Exit status of `check rules` if it is not known whether the rules are equal. 2 is that of invalid
+/// arguments.
+const UNKNOWN: u8 = 3;
+
 /// Runs `cambric check`.
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
-    let args = match args.what {
-        What::Rules(args) => args,
-        What::Packet(args) => return packet::run(args).await,
-    };
+    match args.what {
+        What::Rules(args) => Ok(rules(args).await.unwrap_or_else(|error| {
+            crate::report(&error);
+            ExitCode::from(UNKNOWN)
+        })),
+        What::Packet(args) => packet::run(args).await,
+    }
+}
+
+async fn rules(args: Rules) -> Result<ExitCode> {
     let store = args.connection.store().await?;
     let node = match &args.node {
         Some(node) => node.clone(),
@@ -86,10 +99,16 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         report = compare(&args, &store, &node).await?;
     }
     print!("{}", text(&report, &node, args.all));
-    Ok(match report.is_equal() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
+    Ok(status(&report))
+}
+
+/// Returns the exit status for a report.
+fn status(report: &Report) -> ExitCode {
+    match (report.is_equal(), report.is_different()) {
+        (true, _) => ExitCode::SUCCESS,
+        (false, true) => ExitCode::from(DIFFERENT),
+        (false, false) => ExitCode::from(UNKNOWN),
+    }
 }
 
 async fn compare(args: &Rules, store: &impl Store, node: &str) -> Result<Report> {
