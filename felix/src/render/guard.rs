@@ -88,8 +88,8 @@ pub(super) const WHOLE: [&str; 2] = ["whole-ipv4", "whole-ipv6"];
 /// The protocol number of TCP.
 pub const TCP: u8 = 6;
 const UDP: u8 = 17;
-/// The ports of a DHCP server and of its client (RFC 2131, RFC 8415).
-const DHCP: [(u16, u16); 2] = [(67, 68), (547, 546)];
+/// The ports of a DHCP client (RFC 2131 §4.1, RFC 8415 §7.2).
+const DHCP_CLIENTS: [u16; 2] = [68, 546];
 /// The type of a router advertisement (RFC 4861 §4.2).
 const ROUTER_ADVERTISEMENT: u8 = 134;
 
@@ -414,10 +414,10 @@ fn icmp_errors() -> (String, Chain) {
 /// is, and for packets to a link-local address that is not the gateway's: for each of them, the kernel
 /// would look for a neighbor.
 fn impersonation() -> Vec<Rule> {
-    let from_server = DHCP.map(|(server, client)| {
-        let from = Match::Port(End::Source, UDP, server, Is::Yes);
+    // A client takes replies from any port.
+    let from_server = DHCP_CLIENTS.map(|client| {
         let to = Match::Port(End::Destination, UDP, client, Is::Yes);
-        counted(vec![from, to], Verdict::Drop, "reply of a DHCP server")
+        counted(vec![to], Verdict::Drop, "reply of a DHCP server")
     });
     let advertisement = Match::IcmpType(Family::V6, ROUTER_ADVERTISEMENT, Is::Yes);
     let words = "router advertisement of a workload";

@@ -189,7 +189,7 @@ fn workload_is_no_dhcp_server_and_no_router_of_others() {
         let both = [&one, &two];
         count_at(
             &two.namespace,
-            "meta l4proto { 17, 58 } @th,0,16 { 67, 547, 0x8000, 0x8600 }",
+            "meta l4proto { 17, 58 } @th,0,16 { 67, 547, 6767, 0x8000, 0x8600 }",
         );
         let words = "reply of a DHCP server";
         for (ends, ports, other) in [
@@ -198,6 +198,9 @@ fn workload_is_no_dhcp_server_and_no_router_of_others() {
         ] {
             let of = |port| datagram(ends[0], ends[1], [ports[0], port]);
             compare(&host, both, ends[1], [of(other), of(ports[1])], words);
+            // A client takes replies from any port.
+            let odd = |port| datagram(ends[0], ends[1], [6767, port]);
+            compare(&host, both, ends[1], [odd(other), odd(ports[1])], words);
         }
         let [from, to] = ["fd65::1", "fd65::2"];
         let message = |kind| {
