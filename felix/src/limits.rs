@@ -21,6 +21,10 @@ pub const PREPARED_AT_ONCE: usize = 1000;
 /// a rule by some seconds at most.
 pub const PREPARATIONS_PER_WRITE_MAX: u32 = 200;
 
+/// Maximum number of preparing transactions for new sets of ranges alone, after the former maximum: each
+/// of them waits for one change of the datastore.
+pub const PREPARATIONS_OF_RANGES_MAX: u32 = 8;
+
 /// Delay after a transaction until the packet filter is listed for its record. Each further transaction
 /// restarts the delay.
 pub const LISTING_GAP: Duration = Duration::from_millis(200);

@@ -10,9 +10,12 @@ use super::host::{Checked, Failed, HostCommand, HostEvent, Orders};
 use super::retry::Retry;
 use super::trust::{Filter, InEffect};
 use crate::limits::{
-    FOREIGN_CHECK_GAP, INHERITED_CHECK, PREPARATIONS_PER_WRITE_MAX, PREPARED_AT_ONCE, RULES_CHECK,
+    FOREIGN_CHECK_GAP, INHERITED_CHECK, PREPARATIONS_OF_RANGES_MAX, PREPARATIONS_PER_WRITE_MAX,
+    PREPARED_AT_ONCE, RULES_CHECK,
 };
-use crate::render::{Change, Key, Ruleset, Touched, changes, creation, prepare};
+use crate::render::{
+    Change, Key, Ruleset, Touched, changes, creation, preparation, prepare,
+};
 
 #[cfg(test)]
 mod tests;
@@ -219,6 +222,9 @@ impl RuleSync {
 
     /// Returns the steps of the next transaction, and assumes that they will be carried out.
     fn next(&mut self, wanted: &Ruleset, later: &Touched) -> (Vec<Change>, Work) {
+        if let Some(steps) = self.next_prepared(wanted) {
+            return (steps, Work::Prepare);
+        }
         let Some(held) = &mut self.held else {
             let mut whole = wanted.clone();
             for (name, keys) in &later.sets {
@@ -230,17 +236,31 @@ impl RuleSync {
             self.held = Some(whole);
             return (steps, Work::Replace(std::mem::take(&mut self.unwritten)));
         };
-        // A continuously changing datastore must not delay denying rules.
-        let prepares = self.preparations < PREPARATIONS_PER_WRITE_MAX;
-        let differences = &mut self.unwritten;
-        let steps = prepares.then(|| prepare(held, wanted, differences, self.at_once));
-        if let Some(steps) = steps.flatten() {
-            return (steps, Work::Prepare);
-        }
         let touched = std::mem::take(&mut self.unwritten);
         let steps = changes(held, wanted, &touched);
         held.follow(wanted, &touched);
         (steps, Work::Write(touched))
+    }
+
+    /// Returns the steps of the next preparing transaction, if there is one. A continuously changing
+    /// datastore must not delay denying rules: after the maximum of such transactions, only new sets of
+    /// ranges are prepared, all at once, because a rule must not be written with them. If there are still
+    /// new ones after that, the whole table is replaced.
+    fn next_prepared(&mut self, wanted: &Ruleset) -> Option<Vec<Change>> {
+        let held = self.held.as_mut()?;
+        let differences = &mut self.unwritten;
+        let count = self.preparations;
+        let limit = match count < PREPARATIONS_PER_WRITE_MAX {
+            true => self.at_once,
+            false => usize::MAX,
+        };
+        if count < PREPARATIONS_PER_WRITE_MAX + PREPARATIONS_OF_RANGES_MAX {
+            return prepare(held, wanted, differences, limit);
+        }
+        if preparation(held, wanted, differences, limit).is_some() {
+            self.held = None;
+        }
+        None
     }
 
     /// Handles an answer, if it is the awaited one. Returns interfaces that waited for their rules,

@@ -34,7 +34,6 @@ pub use build::{
 };
 pub use conditions::PROTOCOLS_WITH_PORTS;
 pub use decision::{Allowance, Denial};
-#[cfg(test)]
 pub(crate) use diff::preparation;
 pub use diff::{Change, changes, creation, prepare};
 pub(crate) use encapsulation::TO_HOST;

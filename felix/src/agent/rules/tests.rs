@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::render::Chain;
+use crate::render::{Chain, Set, SetKind};
 
 const NOW: Instant = Instant(0);
 
@@ -65,6 +65,63 @@ fn rules_are_written_though_preparation_never_ends() {
     }
     assert_eq!(prepared, PREPARATIONS_PER_WRITE_MAX);
     assert!(rules.in_sync());
+}
+
+/// Returns a filter with a new chain and a new set of ranges for each number.
+fn ranges(last: u32) -> (Ruleset, Touched) {
+    let (mut ruleset, mut touched) = chains(0..last);
+    for n in 0..last {
+        let name = format!("ports-{n}");
+        let set = Set::of(SetKind::Ports, [Key::Ports(1, 2)]);
+        ruleset.sets.insert(name.clone(), set);
+        touched.sets.insert(name, [Key::Ports(1, 2)].into());
+    }
+    (ruleset, touched)
+}
+
+/// Returns the number of sets and chains that a transaction adds.
+fn added(steps: &[Change]) -> (usize, usize) {
+    let is_set = |step: &&Change| matches!(step, Change::AddSet(..));
+    let is_chain = |step: &&Change| matches!(step, Change::AddChain(..));
+    (
+        steps.iter().filter(is_set).count(),
+        steps.iter().filter(is_chain).count(),
+    )
+}
+
+#[test]
+fn new_ranges_never_share_a_transaction_with_rules() {
+    for always_new in [false, true] {
+        let mut rules = begun();
+        rules.at_once = 1;
+        let mut last = 10_000;
+        let mut transactions = 0;
+        loop {
+            let (wanted, touched) = ranges(last);
+            if always_new || transactions == 0 {
+                rules.touch(touched);
+            }
+            let (number, steps) = order(&mut rules, &wanted).unwrap();
+            let is_whole = steps.first() == Some(&Change::AddTable);
+            let (sets, chains) = added(&steps);
+            assert!(is_whole || sets == 0 || chains == 0, "{sets} {chains}");
+            transactions += 1;
+            let ends = matches!(rules.work, Some((_, Work::Write(_) | Work::Replace(_))));
+            answer(&mut rules, number, Ok(()));
+            if ends {
+                assert_eq!(is_whole, always_new);
+                break;
+            }
+            last += u32::from(always_new);
+        }
+        let of_ranges = if always_new {
+            PREPARATIONS_OF_RANGES_MAX
+        } else {
+            1
+        };
+        assert_eq!(transactions, PREPARATIONS_PER_WRITE_MAX + of_ranges + 1);
+        assert!(rules.in_sync());
+    }
 }
 
 #[test]
