@@ -43,6 +43,15 @@ pub fn init_logging(level: &str, format: LogFormat) -> Result<(), LogError> {
     Ok(())
 }
 
+/// Sets the configured level of the log, for a daemon with a level in the datastore. A temporary level
+/// stays in effect until its end, and `CAMBRIC_LOG` in any case.
+pub fn configure_level(level: &str) {
+    let is_fixed = std::env::var_os(LOG_VARIABLE).is_some_and(|value| !value.is_empty());
+    if !is_fixed {
+        log_level::configure(level);
+    }
+}
+
 /// The layer that writes lines into the queue of the log.
 fn log_layer<S>(style: log::Style) -> Box<dyn Layer<S> + Send + Sync>
 where

@@ -45,6 +45,39 @@ pub(crate) fn begin(configured: &str, reload: Reload) {
     let _ = RELOAD.set(reload);
 }
 
+/// Sets the configured level. One that cannot be parsed changes nothing.
+pub(crate) fn configure(text: &str) {
+    let Ok(filter) = filter(text) else {
+        return;
+    };
+    let has_temporary = {
+        let mut level = lock();
+        if level.configured == text {
+            return;
+        }
+        text.clone_into(&mut level.configured);
+        level.temporary.is_some()
+    };
+    if has_temporary {
+        return;
+    }
+    // While the level is in effect that logs the event.
+    let is_logged = tracing::enabled!(target: "event", tracing::Level::INFO);
+    let changed = || {
+        emit(Event::LogLevelChanged {
+            level: Text::new(text),
+            for_s: None,
+        });
+    };
+    if is_logged {
+        changed();
+    }
+    let done = reload(filter).is_ok();
+    if done && !is_logged {
+        changed();
+    }
+}
+
 /// Sets another level for a while. Must be called within a Tokio runtime.
 ///
 /// # Errors

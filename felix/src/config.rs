@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use calico_model::EndpointFile;
+use calico_model::GoDuration;
 use calico_store::{EtcdOptions, OptionFault, SnapshotOptions};
 use daemon_common::config::{Problem, Report, Source, bool_in, integer_in};
 use daemon_common::daemon::{LogFormat, host_name};
@@ -17,8 +17,10 @@ use toml::Spanned;
 
 use crate::agent::AgentConfig;
 pub use crate::bgp_files::BgpFilePaths;
-use crate::calc::interface_prefixes;
-use crate::limits::{BGP_FILES_MAX, CONTROL_PORT_EXCEPTIONS_MAX, HOST_NAME_OCTETS_MAX};
+use crate::calc::{Settings, interface_prefixes};
+use crate::limits::{
+    BGP_FILES_MAX, CONTROL_PORT_EXCEPTIONS_MAX, HOST_NAME_OCTETS_MAX, ROUTE_METRIC_MAX,
+};
 use crate::report::DAEMON;
 
 /// `rtm_protocol` values below this belong to the kernel and the administrator (`RTPROT_STATIC` is
@@ -49,17 +51,14 @@ pub struct Config {
     pub control: PathBuf,
     /// Address of the metrics endpoint, if enabled.
     pub metrics: Option<MetricsSection>,
-    /// Log level or directives.
-    pub log: String,
+    /// Log level or directives; `None`: the level of the settings.
+    pub log: Option<String>,
     /// Format of log lines.
     pub log_format: LogFormat,
     /// Connection options of the datastore.
     pub datastore: EtcdOptions,
     /// Where the snapshot of the datastore is stored across a restart, if enabled.
     pub datastore_snapshot: Option<SnapshotOptions>,
-    /// Directory below which the status files of endpoints are written for plugins of this host, if
-    /// enabled.
-    pub endpoint_status_path_prefix: Option<PathBuf>,
     /// The files of this host's BGP daemons, whose ports are closed to workloads.
     pub bgp_files: BgpFilePaths,
     /// The configuration of the agent.
@@ -78,8 +77,7 @@ struct File {
     #[serde(default = "control")]
     control: PathBuf,
     metrics: Option<MetricsSection>,
-    #[serde(default = "log")]
-    log: Spanned<String>,
+    log: Option<Spanned<String>>,
     #[serde(default)]
     log_format: LogFormat,
     interface_prefix: Option<Spanned<Vec<Spanned<String>>>>,
@@ -95,8 +93,7 @@ struct File {
     police_host_traffic: bool,
     #[serde(default)]
     budgets: budgets::Table,
-    #[serde(default = "endpoint_status_path_prefix")]
-    endpoint_status_path_prefix: PathBuf,
+    endpoint_status_path_prefix: Option<Spanned<PathBuf>>,
     #[serde(default)]
     felix_configuration: file_settings::Table,
     datastore: EtcdOptions,
@@ -107,15 +104,17 @@ fn control() -> PathBuf {
     paths::control("felix")
 }
 
-fn log() -> Spanned<String> {
-    Spanned::new(0..0, "info".into())
-}
-
-fn endpoint_status_path_prefix() -> PathBuf {
-    EndpointFile::PATH_PREFIX.into()
-}
+/// The built-in level of the log.
+pub(crate) const LOG_LEVEL: &str = "info";
 
 impl Config {
+    /// Returns the level of the log until the datastore has been read.
+    pub(crate) fn first_log_level(&self) -> String {
+        let level = || Settings::new(&self.agent.settings).log_level;
+        let level = self.log.clone().or_else(level);
+        level.unwrap_or_else(|| LOG_LEVEL.to_owned())
+    }
+
     /// Reads a file, and the environment of the process, which overrides it. The configuration is
     /// also checked against the machine: the named files, and other programs.
     ///
@@ -151,7 +150,13 @@ impl Config {
         };
         let mut agent = AgentConfig::new(host_name());
         let (settings, wrong) = file_settings::read(&file.felix_configuration);
-        agent.settings = settings;
+        for found in [
+            take_metric(&file, &mut agent),
+            take_files(&file, &mut agent),
+        ] {
+            found.into_iter().for_each(|problem| problems.push(problem));
+        }
+        agent.settings = settings.over(&agent.settings);
         wrong.into_iter().for_each(|problem| problems.push(problem));
         for wrong in environment.problems {
             problems.push(Problem::whole(wrong));
@@ -160,7 +165,6 @@ impl Config {
             take_name(&file, environment.hostname, &mut agent),
             take_prefixes(&file, &mut agent),
             take_protocol(&file, &mut agent),
-            take_metric(&file, &mut agent),
             take_table(&file, &mut agent),
             take_exceptions(&file, &mut agent),
             file.budgets.take(&mut agent.budgets),
@@ -181,29 +185,25 @@ impl Config {
             }
         }
         problems.finish()?;
+        let refresh = file.route_refresh_s.map(|s| Duration::from_secs(s.into()));
+        agent.settings.route_refresh_interval = refresh.map(GoDuration);
+        // A level of the environment overrides that of the file.
+        let has_level = !environment.settings.log_severity_screen.is_empty();
         agent.settings = environment.settings.over(&agent.settings);
         agent.police_host_traffic = file.police_host_traffic;
-        let refresh = file.route_refresh_s.map(|s| Duration::from_secs(s.into()));
-        if let Some(refresh) = environment.route_refresh.or(refresh) {
-            agent.route_refresh = refresh;
-        }
+        agent.metrics = file.metrics.map(|metrics| metrics.listen);
         match file.interface_patience_s {
             Some(0) => agent.interface_patience = Duration::MAX,
             Some(seconds) => agent.interface_patience = Duration::from_secs(seconds.into()),
             None => {}
         }
-        let status_path_prefix = environment
-            .endpoint_status_path_prefix
-            .unwrap_or(file.endpoint_status_path_prefix);
         Ok(Self {
             control: file.control,
             metrics: file.metrics,
-            log: file.log.into_inner(),
+            log: file.log.filter(|_| !has_level).map(Spanned::into_inner),
             log_format: file.log_format,
             datastore: file.datastore,
             datastore_snapshot: file.datastore_snapshot,
-            endpoint_status_path_prefix: Some(status_path_prefix)
-                .filter(|prefix| !prefix.as_os_str().is_empty()),
             bgp_files: match file.bgp_files {
                 None => BgpFilePaths::Beside(source.path().to_owned()),
                 Some(paths) => {
@@ -315,11 +315,39 @@ fn protocol_clash(source: &Source, agent: &AgentConfig) -> Option<Problem> {
 
 fn take_metric(file: &File, agent: &mut AgentConfig) -> Option<Problem> {
     let metric = file.endpoint_metric.as_ref()?;
-    agent.endpoint_metric = *metric.get_ref();
-    (agent.endpoint_metric == 0).then(|| {
-        Problem::at(metric.span(), "`endpoint_metric` is 0")
-            .help("IPv6 has no metric 0: the kernel makes it 1024; the built-in value is 256")
-    })
+    let value = *metric.get_ref();
+    let problem = match value {
+        0 => Problem::at(metric.span(), "`endpoint_metric` is 0")
+            .help("IPv6 has no metric 0: the kernel makes it 1024; the built-in value is 256"),
+        value if value > ROUTE_METRIC_MAX => {
+            let message = format!("`endpoint_metric` is above {ROUTE_METRIC_MAX}");
+            Problem::at(metric.span(), message)
+        }
+        value => {
+            for field in ["ipv4NormalRoutePriority", "ipv6NormalRoutePriority"] {
+                agent
+                    .settings
+                    .unknown
+                    .insert(field.to_owned(), value.into());
+            }
+            return None;
+        }
+    };
+    Some(problem)
+}
+
+fn take_files(file: &File, agent: &mut AgentConfig) -> Option<Problem> {
+    let prefix = file.endpoint_status_path_prefix.as_ref()?;
+    let path = prefix.get_ref();
+    if path.is_relative() && !path.as_os_str().is_empty() {
+        let message = format!("`{}` is not an absolute path", path.display());
+        let problem = Problem::at(prefix.span(), message);
+        return Some(problem.help("write \"\" for no status files of endpoints"));
+    }
+    let path = path.to_str()?.to_owned();
+    let field = "endpointStatusPathPrefix".to_owned();
+    agent.settings.unknown.insert(field, path.into());
+    None
 }
 
 fn take_table(file: &File, agent: &mut AgentConfig) -> Option<Problem> {
@@ -367,8 +395,9 @@ fn missing_bgp_file(file: &File) -> Option<Problem> {
 }
 
 fn log_problem(file: &File) -> Option<Problem> {
-    let error = daemon_common::daemon::log_filter(file.log.get_ref()).err()?;
-    Some(Problem::at(file.log.span(), error.to_string()))
+    let log = file.log.as_ref()?;
+    let error = daemon_common::daemon::log_filter(log.get_ref()).err()?;
+    Some(Problem::at(log.span(), error.to_string()))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use calico_store::{Change, EtcdStore, Follower, Status, Store, Update, follow_ready};
 use daemon_common::control::{BindError, Control, Request};
 use daemon_common::daemon::{
-    LogError, Signal, Signals, chance, init_logging, notify_ready, notify_stopping,
+    LogError, Signal, Signals, chance, configure_level, init_logging, notify_ready, notify_stopping,
 };
 use daemon_common::events::{Event as Emitted, Text, emit, watches_changed};
 use daemon_common::report::StoreFigures;
@@ -23,7 +23,7 @@ use crate::agent::Agent;
 use crate::apply::{HostError, LinuxHost};
 use crate::bgp_files::BgpFiles;
 use crate::clock::{Clock, unix_s};
-use crate::config::Config;
+use crate::config::{Config, LOG_LEVEL};
 use crate::datastore_address::{DatastoreAddresses, Found};
 use crate::endpoint_files::EndpointFiles;
 use crate::events::{self, Events};
@@ -69,7 +69,7 @@ pub enum DaemonError {
 ///
 /// A requirement is missing; each error is one line.
 pub async fn run(config: Config) -> Result<(), DaemonError> {
-    init_logging(&config.log, config.log_format)?;
+    init_logging(&config.first_log_level(), config.log_format)?;
     if !config.ignored_variables.is_empty() {
         let variables = Text::new(config.ignored_variables.join(", "));
         emit(Emitted::ConfigVariablesIgnored { variables });
@@ -121,7 +121,9 @@ pub struct Daemon {
     snapshot_age_s: Option<u64>,
     reporter: Reporter,
     events: Events,
-    files: Option<EndpointFiles>,
+    files: EndpointFiles,
+    /// The level of the log that the settings set last.
+    log_level: Option<String>,
     health: Health,
     counts: StoreCounts,
     clock: Clock,
@@ -197,10 +199,8 @@ impl Daemon {
             snapshot_age_s: None,
             events: Events::new(),
             reporter: Reporter::new(clock.now(), hostname, chance),
-            files: config
-                .endpoint_status_path_prefix
-                .as_deref()
-                .map(EndpointFiles::new),
+            files: EndpointFiles::default(),
+            log_level: None,
             health: Health::new(),
             counts: StoreCounts::new(),
             clock,
@@ -281,6 +281,7 @@ impl Daemon {
         self.events.at_revision(self.revision());
         self.events.rules(now, &self.agent, transactions);
         self.events.look(now);
+        self.follow_log();
         let settings = self.agent.listening();
         let is_scraped = self.config.metrics.is_some();
         self.health
@@ -334,9 +335,9 @@ impl Daemon {
         for (id, view) in views() {
             self.events.endpoint(now, id, view.as_ref());
         }
-        if let Some(files) = &mut self.files {
-            files.update(now, views(), self.agent.is_settled());
-        }
+        let prefix = self.agent.desired().settings.endpoint_files.as_deref();
+        self.files.follow(prefix);
+        self.files.update(now, views(), self.agent.is_settled());
         let states = views().map(|(id, view)| (id, view.map(|view| view.reported())));
         self.reporter.endpoints(states);
     }
@@ -356,7 +357,7 @@ impl Daemon {
             self.events.poll_timeout(),
             Some(self.bgp_files.poll_timeout()),
             self.health.poll_timeout(),
-            self.files.as_ref().and_then(EndpointFiles::poll_timeout),
+            self.files.poll_timeout(),
         ];
         let deadline = deadlines.into_iter().flatten().min();
         let (has_changes, is_under_way) = (self.waiting.len() > 0, self.agent.is_under_way());
@@ -452,6 +453,19 @@ impl Daemon {
         }
     }
 
+    /// Sets the level of the log to that of the settings, unless the file has a level.
+    fn follow_log(&mut self) {
+        if self.config.log.is_some() || !self.agent.is_active() {
+            return;
+        }
+        let level = self.agent.desired().settings.log_level.as_deref();
+        let level = level.unwrap_or(LOG_LEVEL);
+        if self.log_level.as_deref() != Some(level) {
+            self.log_level = Some(level.to_owned());
+            configure_level(level);
+        }
+    }
+
     /// Returns the known revision of the datastore.
     fn revision(&self) -> Option<u64> {
         self.follower.revision()?.0.try_into().ok()
@@ -507,10 +521,7 @@ impl Daemon {
                     bgp_file_problems: self.bgp_files.problems().collect(),
                     socket_notes: self.health.notes(),
                     counts: self.counts,
-                    files_problem: self
-                        .files
-                        .as_ref()
-                        .and_then(|files| Some(files.problem()?.to_owned())),
+                    files_problem: self.files.problem().map(str::to_owned),
                 };
                 Reply::Status(report::status(&self.agent, &mut self.host, process))
             }

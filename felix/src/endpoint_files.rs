@@ -21,16 +21,24 @@ use crate::calc::{Endpoint, EndpointId};
 #[cfg(test)]
 mod tests;
 
-/// The two directories, and their files.
-#[derive(Debug)]
+/// The files of all endpoints, if they are enabled.
+#[derive(Debug, Default)]
 pub(crate) struct EndpointFiles {
-    up: Directory,
-    error: Directory,
+    place: Option<Place>,
     /// All endpoints of this host.
     endpoints: BTreeMap<EndpointId, (EndpointState, Content)>,
     /// Endpoints of which the files may be outdated.
     pending: BTreeSet<EndpointId>,
     retry: Retry,
+}
+
+/// The two directories, and their files.
+#[derive(Debug)]
+struct Place {
+    /// The directory of both.
+    prefix: PathBuf,
+    up: Directory,
+    error: Directory,
 }
 
 /// One directory.
@@ -54,9 +62,9 @@ struct Content {
     reason: Option<String>,
 }
 
-impl EndpointFiles {
+impl Place {
     /// Returns files below `prefix`, without accessing them.
-    pub(crate) fn new(prefix: &Path) -> Self {
+    fn new(prefix: &Path) -> Self {
         let directory = |state, name: &str| Directory {
             state,
             path: prefix.join(name),
@@ -65,12 +73,38 @@ impl EndpointFiles {
             held: BTreeMap::new(),
         };
         Self {
+            prefix: prefix.to_owned(),
             up: directory(EndpointState::Up, EndpointFile::UP),
             error: directory(EndpointState::Error, EndpointFile::ERROR),
-            endpoints: BTreeMap::new(),
-            pending: BTreeSet::new(),
-            retry: Retry::default(),
         }
+    }
+
+    /// Removes the files of this run.
+    fn remove_all(&self) -> Result<(), String> {
+        let mut outcome = Ok(());
+        for directory in [&self.up, &self.error] {
+            for id in directory.held.keys() {
+                let removed = directory.remove(&name(id));
+                outcome = outcome.and(removed);
+            }
+        }
+        outcome
+    }
+}
+
+impl EndpointFiles {
+    /// Moves the files below `prefix`; `None`: there are none. The former ones are removed.
+    pub(crate) fn follow(&mut self, prefix: Option<&Path>) {
+        if self.place.as_ref().map(|place| place.prefix.as_path()) == prefix {
+            return;
+        }
+        let former = std::mem::replace(&mut self.place, prefix.map(Place::new));
+        if let Some(Err(reason)) = former.map(|former| former.remove_all()) {
+            let reason = Text::new(reason);
+            emit(Event::EndpointFilesFailed { reason });
+        }
+        self.pending.extend(self.endpoints.keys().cloned());
+        self.retry = Retry::default();
     }
 
     /// Updates the files with the state of these endpoints of this host, some of which may be
@@ -89,6 +123,10 @@ impl EndpointFiles {
             };
             self.pending.insert(id.clone());
         }
+        let Some(Place { up, error, .. }) = &mut self.place else {
+            self.pending.clear();
+            return;
+        };
         if self.retry.reason().is_some() && !self.retry.is_due(now) {
             return;
         }
@@ -96,18 +134,18 @@ impl EndpointFiles {
         let mut outcome = Ok(());
         for id in std::mem::take(&mut self.pending) {
             let content = self.endpoints.get(&id);
-            let up = self.up.update(&id, content);
-            let done = self.error.update(&id, content).and(up);
+            let is_up = up.update(&id, content);
+            let done = error.update(&id, content).and(is_up);
             if done.is_err() {
                 undone.insert(id);
             }
             outcome = outcome.and(done);
         }
         self.pending = undone;
-        if self.up.left.is_none() || self.error.left.is_none() {
+        if up.left.is_none() || error.left.is_none() {
             self.pending.extend(self.endpoints.keys().cloned());
         }
-        for directory in [&mut self.up, &mut self.error] {
+        for directory in [up, error] {
             let cleaned = directory.clean(&self.endpoints, settled);
             outcome = outcome.and(cleaned);
         }

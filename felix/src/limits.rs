@@ -93,12 +93,15 @@ pub const STATUS_RESYNC_TICKS: u32 = 180;
 /// Problems kept for display; more are counted only.
 pub const PROBLEMS_SHOWN_MAX: usize = 100;
 
-/// Interval of comparing the packet filter with the one that was written.
+/// Default interval of comparing the packet filter with the one that was written.
 pub const RULES_CHECK: Duration = Duration::from_secs(10);
 
 /// Time after the packet filter of an earlier run was found until it is listed to detect later
 /// changes, unless it is replaced before: a large one takes long to list.
 pub const INHERITED_CHECK: Duration = Duration::from_secs(1);
+/// Shortest interval of comparing the packet filter.
+pub const RULES_CHECK_MIN: Duration = Duration::from_secs(1);
+
 
 /// Shortest interval of checking the settings of interfaces.
 pub const INTERFACE_REFRESH_MIN: Duration = Duration::from_secs(1);
@@ -121,6 +124,27 @@ pub const INTERFACE_REFRESH: Duration = Duration::from_secs(90);
 /// Time after the first full read of the datastore during which own routes that are not wanted are
 /// kept.
 pub const ROUTE_GRACE: Duration = Duration::from_secs(10);
+/// Default metric of endpoint routes: lower than that of routes learned by BGP.
+pub const ENDPOINT_METRIC: u32 = 256;
+
+/// Highest metric of endpoint routes (as in Calico).
+pub const ROUTE_METRIC_MAX: u32 = 2_147_483_646;
+
+/// Default interval of full reads of the routing table (as in Calico).
+pub const ROUTE_REFRESH: Duration = Duration::from_secs(90);
+
+/// Shortest such interval.
+pub const ROUTE_REFRESH_MIN: Duration = Duration::from_millis(100);
+
+/// Octets of a pattern of interface names.
+pub const PATTERN_OCTETS_MAX: usize = 1024;
+
+/// Octets of the program that a pattern is compiled to.
+pub const PATTERN_PROGRAM_OCTETS_MAX: usize = 256 * 1024;
+
+/// Names and patterns in one list of interfaces.
+pub const PATTERNS_MAX: usize = 64;
+
 
 /// Interval of looking for changed files of BGP daemons.
 pub const BGP_FILES_CHECK: Duration = Duration::from_secs(5);

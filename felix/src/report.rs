@@ -414,7 +414,10 @@ fn facts(agent: &Agent, host: &mut LinuxHost, store: &StoreFigures) -> Vec<Fact>
         fact("control ports", control_ports(&agent.desired().control)),
         fact(
             "routes",
-            format!("{} of {} installed", routes.acked, routes.wanted),
+            match settings.routing.is_off {
+                true => "left to another program (routeSyncDisabled)".to_owned(),
+                false => format!("{} of {} installed", routes.acked, routes.wanted),
+            },
         ),
         fact("packet filter", agent.filter_in_effect().to_owned()),
         fact(

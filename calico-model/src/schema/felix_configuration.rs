@@ -19,14 +19,27 @@ fn asks(value: &Value) -> bool {
     }
 }
 
+/// Returns whether a value is set and none of these words, which state what Felix does anyway.
+fn differs(value: &Value, words: &[&str]) -> bool {
+    let has = |text: &str| words.iter().any(|word| word.eq_ignore_ascii_case(text));
+    match value {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty() && !has(text),
+        Value::Bool(flag) => !has(if *flag { "true" } else { "false" }),
+        _ => true,
+    }
+}
+
 macro_rules! settings {
     (
         supported $($supported:literal)*
+        stated $($stated:literal [$($word:literal),*] $why:literal)*
         in_part $($part:literal $reason:literal)*
         unsupported $($other:literal)*
     ) => {
         &[
             $(felix($supported, Any),)*
+            $(no(Some(Felix), $stated, Any, |value| differs(value, &[$($word),*]), $why),)*
             $(no(Some(Felix), $part, Any, asks, $reason),)*
             $(no(Some(Felix), $other, Any, asks, "the setting is not supported and has no effect"),)*
         ]
@@ -76,10 +89,44 @@ const SETTINGS: Fields = settings! {
         "prometheusMetricsEnabled"
         "prometheusMetricsHost"
         "prometheusMetricsPort"
-    in_part
         "vxlanEnabled"
-        "only pools with vxlanMode need VXLAN devices. true only turns on the check that VXLAN \
-         packets to the host come from nodes, as such a pool does; false turns nothing off"
+        "dataplaneWatchdogTimeout"
+        "deviceRouteSourceAddress"
+        "deviceRouteSourceAddressIPv6"
+        "endpointStatusPathPrefix"
+        "interfaceExclude"
+        "ipForwarding"
+        "ipsetsRefreshInterval"
+        "ipv4NormalRoutePriority"
+        "ipv6NormalRoutePriority"
+        "logSeverityScreen"
+        "mtuIfacePattern"
+        "nftablesRefreshInterval"
+        "nodeSelector"
+        "programClusterRoutes"
+        "routeRefreshInterval"
+        "routeSource"
+        "routeSyncDisabled"
+    stated
+        "nftablesMode" ["Auto", "Enabled"] "nftables is the only packet filter of Felix"
+        "usageReportingEnabled" ["false"] "Felix sends no reports to anyone: this is the behavior of false"
+        "removeExternalRoutes" ["false"] "Felix never removes routes of other programs: this is the behavior of false"
+        "prometheusGoMetricsEnabled" ["false"] "Felix has no Go runtime, and so no metrics of it: this is the behavior of false"
+        "prometheusWireGuardMetricsEnabled" ["false"] "Felix makes no WireGuard devices, and so has no metrics of them"
+        "requireMTUFile" ["false"] "Felix reads and writes no file with an MTU: this is the behavior of false"
+        "sidecarAccelerationEnabled" ["false"] "Felix has no acceleration of sidecars: this is the behavior of false"
+        "debugDisableLogDropping" ["false"] "Felix never waits for the log: this is the behavior of false"
+    in_part
+        "chainInsertMode" "Felix has base chains of its own in nftables, which no other table can precede or bypass"
+        "deviceRouteProtocol" "the key route_protocol of the file of Felix sets the protocol, before the datastore is read"
+        "ipipEnabled" "Felix makes no IP in IP device; the packet filter follows the pools with an ipipMode"
+        "ipipMTU" "Felix makes no IP in IP device"
+        "nftablesFilterAllowAction" "an accepted packet always continues with later chains of other tables, as with Return"
+        "nftablesMangleAllowAction" "an accepted packet always continues with later chains of other tables, as with Return"
+        "maxIpsetSize" "sets of nftables have no maximum size, as in Calico"
+        "routeTableRange" "Felix uses one routing table, which the key route_table of its file sets"
+        "routeTableRanges" "Felix uses one routing table, which the key route_table of its file sets"
+        "netlinkTimeout" "requests to the kernel have a fixed time limit of 5 seconds"
     unsupported
         "awsSrcDstCheck"
         "bpfAttachType"
@@ -129,20 +176,13 @@ const SETTINGS: Fields = settings! {
         "bpfProfiling"
         "bpfRedirectToPeer"
         "cgroupV2Path"
-        "chainInsertMode"
         "dataplaneDriver"
-        "dataplaneWatchdogTimeout"
-        "debugDisableLogDropping"
         "debugHost"
         "debugMemoryProfilePath"
         "debugPort"
         "debugSimulateCalcGraphHangAfter"
         "debugSimulateDataplaneApplyDelay"
         "debugSimulateDataplaneHangAfter"
-        "deviceRouteProtocol"
-        "deviceRouteSourceAddress"
-        "deviceRouteSourceAddressIPv6"
-        "endpointStatusPathPrefix"
         "featureDetectOverride"
         "featureGates"
         "flowLogsCollectorDebugTrace"
@@ -154,11 +194,6 @@ const SETTINGS: Fields = settings! {
         "goGCThreshold"
         "goMaxProcs"
         "goMemoryLimitMB"
-        "interfaceExclude"
-        "ipForwarding"
-        "ipipEnabled"
-        "ipipMTU"
-        "ipsetsRefreshInterval"
         "iptablesBackend"
         "iptablesFilterAllowAction"
         "iptablesFilterDenyAction"
@@ -168,9 +203,7 @@ const SETTINGS: Fields = settings! {
         "iptablesPostWriteCheckInterval"
         "iptablesRefreshInterval"
         "ipv4ElevatedRoutePriority"
-        "ipv4NormalRoutePriority"
         "ipv6ElevatedRoutePriority"
-        "ipv6NormalRoutePriority"
         "istioAmbientMode"
         "istioDSCPMark"
         "kubeNodePortRanges"
@@ -180,37 +213,16 @@ const SETTINGS: Fields = settings! {
         "logDebugFilenameRegex"
         "logFilePath"
         "logSeverityFile"
-        "logSeverityScreen"
         "logSeveritySys"
-        "maxIpsetSize"
-        "mtuIfacePattern"
-        "netlinkTimeout"
-        "nftablesFilterAllowAction"
         "nftablesFlowTableDataIfacePattern"
         "nftablesFlowTableOffload"
-        "nftablesMangleAllowAction"
         "nftablesMarkMask"
-        "nftablesMode"
-        "nftablesRefreshInterval"
-        "nodeSelector"
         "policySyncPathPrefix"
-        "programClusterRoutes"
-        "prometheusGoMetricsEnabled"
         "prometheusMetricsCAFile"
         "prometheusMetricsCertFile"
         "prometheusMetricsClientAuth"
         "prometheusMetricsKeyFile"
         "prometheusProcessMetricsEnabled"
-        "prometheusWireGuardMetricsEnabled"
-        "removeExternalRoutes"
-        "requireMTUFile"
-        "routeRefreshInterval"
-        "routeSource"
-        "routeSyncDisabled"
-        "routeTableRange"
-        "routeTableRanges"
-        "sidecarAccelerationEnabled"
-        "usageReportingEnabled"
         "usageReportingInitialDelay"
         "usageReportingInterval"
         "useInternalDataplaneDriver"

@@ -235,11 +235,20 @@ fn rule_that_cannot_be_checked_is_unsupported() {
 }
 
 #[test]
-fn vxlan_enabled_is_reported_with_the_effect_it_has() {
-    let value = json!({"metadata": {"name": "default"}, "spec": {"vxlanEnabled": true}});
-    let found = unsupported_fields(Kind::FelixConfiguration, &value);
-    assert_eq!(found.len(), 1);
-    assert!(found[0].reason.contains("turns on the check"), "{found:?}");
+fn settings_that_state_the_behavior_are_not_reported() {
+    let found = |field: &str, value: Value| {
+        let resource = json!({"spec": {(field): value}});
+        unsupported_fields(Kind::FelixConfiguration, &resource).len()
+    };
+    for (field, same, other) in [
+        ("nftablesMode", json!("Auto"), json!("Disabled")),
+        ("nftablesMode", json!("enabled"), json!(7)),
+        ("removeExternalRoutes", json!(false), json!(true)),
+        ("usageReportingEnabled", json!(null), json!(true)),
+    ] {
+        assert_eq!(found(field, same), 0, "{field}");
+        assert_eq!(found(field, other), 1, "{field}");
+    }
 }
 
 #[test]

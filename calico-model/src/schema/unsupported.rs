@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::policy::RULE;
-use super::{Field, Fields, Program, Shape, Support, fields, may_match};
+use super::{Field, Fields, Program, Shape, Support, fields, is_set, may_match};
 use crate::key::kind::Kind;
 use crate::resource::rule::{Action, Rule};
 
@@ -27,8 +27,8 @@ impl fmt::Display for UnsupportedField {
 }
 
 const UNKNOWN: &str = "the field is unknown and has no effect";
-const NAME: &str = "only FelixConfiguration default and node.<hostname> are read: the settings of \
-    this one have no effect";
+const NAME: &str = "a FelixConfiguration with another name than default and node.<hostname> needs a \
+    nodeSelector: its settings have no effect";
 
 /// Returns the fields of a stored resource that are set and have no effect.
 pub fn unsupported_fields(kind: Kind, resource: &Value) -> Vec<UnsupportedField> {
@@ -37,6 +37,7 @@ pub fn unsupported_fields(kind: Kind, resource: &Value) -> Vec<UnsupportedField>
         && let Some(name) = resource.pointer("/metadata/name").and_then(Value::as_str)
         && name != "default"
         && !name.starts_with("node.")
+        && !resource.pointer("/spec/nodeSelector").is_some_and(is_set)
     {
         found.push(unsupported("metadata.name", NAME, Some(Program::Felix)));
         return found;

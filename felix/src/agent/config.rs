@@ -1,5 +1,6 @@
 //! The start configuration of an agent.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use calico_model::FelixConfigurationSpec;
@@ -19,34 +20,30 @@ pub struct AgentConfig {
     pub control_port_exceptions: Vec<IpNet>,
     /// Policies also apply to traffic from the host to its own workloads.
     pub police_host_traffic: bool,
+    /// The address for scrapers in the file, whose port is closed to workloads.
+    pub metrics: Option<SocketAddr>,
     /// The budgets of each workload.
     pub budgets: Budgets,
     /// `rtm_protocol` of endpoint routes.
     pub route_protocol: u8,
-    /// Metric of endpoint routes, in both families; lower than that of routes from elsewhere.
-    pub endpoint_metric: u32,
     /// Routing table of endpoint routes.
     pub table: u32,
-    /// Interval at which the routing table is read without any sign of a difference.
-    pub route_refresh: Duration,
     /// Time until an endpoint without its interface counts as an error.
     pub interface_patience: Duration,
 }
 
 impl AgentConfig {
-    /// Returns the default: protocol 80 and metric 256 in the main table, settings from the
-    /// datastore.
+    /// Returns the default: protocol 80 in the main table, settings from the datastore.
     pub fn new(hostname: impl Into<String>) -> Self {
         Self {
             hostname: hostname.into(),
             settings: FelixConfigurationSpec::default(),
             control_port_exceptions: Vec::new(),
             police_host_traffic: false,
+            metrics: None,
             budgets: Budgets::default(),
             route_protocol: 80,
-            endpoint_metric: 256,
             table: fib_sync::TABLE_MAIN,
-            route_refresh: Duration::from_secs(90),
             interface_patience: INTERFACE_PATIENCE,
         }
     }

@@ -11,17 +11,17 @@ use tracing::debug;
 use super::agenda::Agenda;
 use super::config::AgentConfig;
 use super::discovery::Discovery;
-use super::host::{GATEWAY_IPV4, GATEWAY_IPV6, HostCommand, HostEvent, Orders};
+use super::host::{Forwarding, GATEWAY_IPV4, GATEWAY_IPV6, HostCommand, HostEvent, Orders};
 use super::interfaces::Interfaces;
 use super::links::{Links, is_up};
 use super::neighbors::Neighbors;
 use super::overlay::{Around, OverlaySync};
 use super::router::Router;
 use super::routes::RouteSync;
-use super::rules::RuleSync;
+use super::rules::{RuleSync, closed};
 use super::trust::{News, Trust};
 use crate::calc::{BgpPorts, Calculator, Endpoint, EndpointId, Problem};
-use crate::render::{Frame, Key, RuleInputs, Ruleset, TO_HOST, floating, render, source};
+use crate::render::{Key, Ruleset, TO_HOST, floating, source};
 
 /// The agent of one host.
 ///
@@ -71,6 +71,7 @@ impl Agent {
             .with_control_exceptions(config.control_port_exceptions.clone())
             .with_policed_host(config.police_host_traffic);
         calculator.set_budgets(config.budgets);
+        calculator.scraped_at(config.metrics);
         Self {
             trust: Trust::new(),
             scope: Scope::All,
@@ -124,9 +125,8 @@ impl Agent {
         self.config = AgentConfig {
             hostname: self.config.hostname.clone(),
             route_protocol: self.config.route_protocol,
-            endpoint_metric: self.config.endpoint_metric,
             table: self.config.table,
-            route_refresh: self.config.route_refresh,
+            metrics: self.config.metrics,
             ..config.clone()
         };
         self.scope = Scope::All;
@@ -319,8 +319,15 @@ impl Agent {
             self.rules.write(now, wanted, withheld, &mut self.orders);
         }
         let settings = &self.calculator.desired().settings;
-        let (ipv6, refresh) = (settings.ipv6, settings.interface_refresh);
-        self.router.configure(now, ipv6, refresh, &mut self.orders);
+        let (routing, refresh) = (settings.routing, settings.interface_refresh);
+        self.rules.check_every(now, settings.rules_check);
+        let wanted = Forwarding {
+            enabled: routing.forwards,
+            ipv6: settings.ipv6,
+        };
+        self.router
+            .configure(now, wanted, refresh, &mut self.orders);
+        self.overlay.add_again(self.routes.follow(now, &routing));
         self.turn_overlay(now);
         for name in &due {
             match self.orders.is_full() {
@@ -585,16 +592,4 @@ impl Agent {
         self.changed_states
             .extend(endpoints.map(|endpoint| endpoint.id.clone()));
     }
-}
-
-/// Returns the filter that drops all traffic of workloads. It does not filter tunnels to the host:
-/// no node is known yet, and the path to the datastore may be a tunnel.
-fn closed(interface_prefixes: Vec<String>) -> Ruleset {
-    render(&RuleInputs {
-        frame: Frame {
-            interface_prefixes,
-            ..Frame::default()
-        },
-        ..RuleInputs::default()
-    })
 }

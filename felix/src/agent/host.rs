@@ -79,6 +79,15 @@ pub enum Checked {
     Nothing,
 }
 
+/// Whether a host forwards packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forwarding {
+    /// Felix makes the host a router; otherwise, it leaves that as it is.
+    pub enabled: bool,
+    /// Workloads have IPv6.
+    pub ipv6: bool,
+}
+
 /// A command for the host.
 ///
 /// A host carries commands out in order and answers each with one [`HostEvent`] and the command's
@@ -95,11 +104,8 @@ pub enum HostCommand {
     /// this run writes one, the filter of an earlier run is compared with the record of that run, and
     /// with itself at the first such command.
     CheckRules,
-    /// Make the host a router, optionally for IPv6 too: [`HostEvent::HostConfigured`].
-    ConfigureHost {
-        /// Whether for IPv6 too.
-        ipv6: bool,
-    },
+    /// Set the host's own settings: [`HostEvent::HostConfigured`].
+    ConfigureHost(Forwarding),
     /// Set up a workload's interface, so that it answers for all destinations:
     /// [`HostEvent::InterfaceConfigured`]. Settings with the wanted value are not written.
     ConfigureInterface {

@@ -31,7 +31,7 @@ mod view;
 pub use config::AgentConfig;
 pub use core::Agent;
 pub use host::{
-    Checked, Configured, Failed, GATEWAY_IPV4, GATEWAY_IPV6, HostCommand, HostEvent, Neighbor,
-    TunnelEntry,
+    Checked, Configured, Failed, Forwarding, GATEWAY_IPV4, GATEWAY_IPV6, HostCommand, HostEvent,
+    Neighbor, TunnelEntry,
 };
 pub use view::{EndpointView, Waiting};

@@ -72,6 +72,11 @@ impl OverlaySync {
         self.routes.extend(touched.routes);
     }
 
+    /// Records prefixes whose routes are added again.
+    pub(super) fn add_again(&mut self, prefixes: BTreeSet<IpNet>) {
+        self.routes.extend(prefixes);
+    }
+
     /// Records addresses that endpoints have released: they may be reached through the overlay now.
     pub(super) fn released(&mut self, addresses: &BTreeSet<IpAddr>) {
         self.routes

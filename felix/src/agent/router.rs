@@ -5,7 +5,7 @@ use std::time::Duration;
 use daemon_common::events::{Event, Text, emit};
 use fib_sync::Instant;
 
-use super::host::{Failed, HostCommand, Orders};
+use super::host::{Failed, Forwarding, HostCommand, Orders};
 use super::retry::Retry;
 
 /// The forwarding settings of the host.
@@ -14,6 +14,8 @@ pub(super) struct Router {
     configured: Retry,
     /// Time of their last check.
     checked: Instant,
+    /// The settings that were requested last.
+    wanted: Option<Forwarding>,
 }
 
 impl Router {
@@ -21,6 +23,7 @@ impl Router {
         Self {
             configured: Retry::default(),
             checked: now,
+            wanted: None,
         }
     }
 
@@ -35,7 +38,7 @@ impl Router {
     pub(super) fn configure(
         &mut self,
         now: Instant,
-        ipv6: bool,
+        wanted: Forwarding,
         refresh: Option<Duration>,
         orders: &mut Orders,
     ) {
@@ -43,9 +46,12 @@ impl Router {
             self.checked = now;
             self.configured.again();
         }
+        if self.wanted.replace(wanted) != Some(wanted) {
+            self.configured = Retry::default();
+        }
         if self.configured.is_due(now) {
             self.configured
-                .order(orders.push(HostCommand::ConfigureHost { ipv6 }));
+                .order(orders.push(HostCommand::ConfigureHost(wanted)));
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use fib_sync::{
@@ -14,15 +13,16 @@ use ipnet::IpNet;
 
 use super::AgentConfig;
 use super::neighbors::LOWEST;
-use crate::calc::Way;
+use crate::calc::{Routing, Way};
 use crate::limits::{FORMER_METRICS, REFUSAL_ATTEMPTS, ROUTE_GRACE};
+use crate::render::Family;
 
 /// The wanted routes, and their outcomes.
 #[derive(Debug)]
 pub(super) struct RouteSync {
     owner: Owner,
     table: u32,
-    metric: u32,
+    routing: Routing,
     /// Routes passed to the reconciler: interface and address to interface index.
     wanted: BTreeMap<(String, IpAddr), u32>,
     /// Prefixes with routes of the overlay that were passed to the reconciler.
@@ -50,16 +50,16 @@ impl RouteSync {
         let mut reconciler = ReconcilerConfig::new(owner);
         reconciler.tables = vec![config.table];
         reconciler.tables_read = Vec::new();
-        reconciler.metrics = own_metrics(config.endpoint_metric);
+        reconciler.metrics = FORMER_METRICS.map(|metric| metric..=metric).to_vec();
         // Before the datastore was read in full, no route is known to be unwanted.
         reconciler.grace = Duration::MAX;
-        reconciler.period = config.route_refresh;
+        reconciler.period = Routing::default().refresh;
         reconciler.install = true;
         reconciler.read_foreign = false;
         Self {
             owner,
             table: config.table,
-            metric: config.endpoint_metric,
+            routing: Routing::default(),
             wanted: BTreeMap::new(),
             prefixes: BTreeSet::new(),
             unsettled: BTreeSet::new(),
@@ -67,6 +67,37 @@ impl RouteSync {
             reconciler: Reconciler::new(now, reconciler),
             grace: Grace::NotBegun,
         }
+    }
+
+    /// Follows the settings. With another metric, each route of an endpoint is added with it, and the
+    /// former one removed. Returns the prefixes of the overlay, if their routes are to be added again.
+    pub(super) fn follow(&mut self, now: Instant, routing: &Routing) -> BTreeSet<IpNet> {
+        if self.routing == *routing {
+            return BTreeSet::new();
+        }
+        self.reconciler.set_period(now, routing.refresh);
+        let metrics = Family::ALL.map(|family| routing.metric(family));
+        let metrics = metrics.map(|metric| metric..=metric);
+        self.reconciler.adopt_metrics(&metrics);
+        let former = std::mem::replace(&mut self.routing, *routing);
+        let moved = |net: IpNet| {
+            let family = Family::of(net.addr());
+            former.metric(family) != routing.metric(family)
+        };
+        let all = self.wanted.clone();
+        for ((interface, address), index) in all {
+            self.want(&interface, index, address);
+            if moved(IpNet::from(address)) {
+                self.reconciler
+                    .unwant(&self.key_at(&former, address.into()));
+            }
+        }
+        let prefixes = self.prefixes.iter().copied();
+        let prefixes: BTreeSet<IpNet> = prefixes.filter(|net| moved(*net)).collect();
+        for prefix in &prefixes {
+            self.reconciler.unwant(&self.key_at(&former, *prefix));
+        }
+        prefixes
     }
 
     /// Handles a kernel event.
@@ -90,7 +121,8 @@ impl RouteSync {
         self.wanted.insert((interface.to_owned(), address), index);
         self.prefixes.remove(&IpNet::from(address));
         self.unsettled.insert(address);
-        let route = Route::device(self.owner, index);
+        let mut route = Route::device(self.owner, index);
+        route.source = self.routing.source(Family::of(address));
         self.reconciler.want(self.key(address), route);
     }
 
@@ -105,15 +137,13 @@ impl RouteSync {
             (Way::Blackhole, _) => Route::blackhole(self.owner),
         };
         self.prefixes.insert(prefix);
-        let key = RouteKey::new(self.table, prefix, self.metric, 0);
-        self.reconciler.want(key, route);
+        self.reconciler.want(self.key_of(prefix), route);
     }
 
     /// Removes a route of the overlay, unless an endpoint has it now.
     pub(super) fn unwant_prefix(&mut self, prefix: IpNet) {
         if self.prefixes.remove(&prefix) {
-            let key = RouteKey::new(self.table, prefix, self.metric, 0);
-            self.reconciler.unwant(&key);
+            self.reconciler.unwant(&self.key_of(prefix));
         }
     }
 
@@ -144,6 +174,11 @@ impl RouteSync {
         interface: impl Fn(IpAddr) -> Option<&'d String>,
     ) -> BTreeSet<&'d String> {
         let mut looked_at = BTreeSet::new();
+        if self.routing.is_off {
+            self.refused.clear();
+            let all = std::mem::take(&mut self.unsettled);
+            return all.into_iter().filter_map(interface).collect();
+        }
         for address in std::mem::take(&mut self.unsettled) {
             let Some(on) = interface(address).filter(|on| self.is_wanted(on, address, None)) else {
                 continue;
@@ -184,8 +219,11 @@ impl RouteSync {
         Some((self.refused.len(), *address, why))
     }
 
-    /// Returns whether a route that is wanted is in the kernel.
+    /// Returns whether a route that is wanted is in the kernel, or of another program.
     pub(super) fn is_installed(&self, address: IpAddr) -> bool {
+        if self.routing.is_off {
+            return true;
+        }
         let view = self.reconciler.lookup(&self.key(address));
         view.is_none_or(|view| view.status == FibStatus::Acked)
     }
@@ -210,6 +248,9 @@ impl RouteSync {
 
     /// Returns the next command for the kernel.
     pub(super) fn poll_command(&mut self, now: Instant) -> Option<Command> {
+        if self.routing.is_off {
+            return None;
+        }
         self.reconciler.poll_command(now)
     }
 
@@ -229,16 +270,14 @@ impl RouteSync {
             Grace::Until(at) => Some(at),
             Grace::NotBegun | Grace::Over => None,
         };
-        self.reconciler
-            .poll_timeout()
-            .into_iter()
-            .chain(grace)
-            .min()
+        let due = self.reconciler.poll_timeout();
+        let due = due.filter(|_| !self.routing.is_off);
+        due.into_iter().chain(grace).min()
     }
 
-    /// Returns whether the routing table is as wanted.
+    /// Returns whether the routing table is as wanted, or of another program.
     pub(super) fn in_sync(&self) -> bool {
-        self.reconciler.in_sync()
+        self.routing.is_off || self.reconciler.in_sync()
     }
 
     /// Returns the interfaces over which routes are wanted.
@@ -262,16 +301,15 @@ impl RouteSync {
     }
 
     fn key(&self, address: IpAddr) -> RouteKey {
-        RouteKey::new(self.table, address.into(), self.metric, 0)
+        self.key_of(address.into())
     }
-}
 
-/// Returns the metrics at which a route of Felix's protocol belongs to Felix: its own, and those of
-/// earlier runs.
-fn own_metrics(endpoint_metric: u32) -> Vec<RangeInclusive<u32>> {
-    let mut metrics = FORMER_METRICS.to_vec();
-    metrics.push(endpoint_metric);
-    metrics.sort_unstable();
-    metrics.dedup();
-    metrics.into_iter().map(|metric| metric..=metric).collect()
+    fn key_of(&self, prefix: IpNet) -> RouteKey {
+        self.key_at(&self.routing, prefix)
+    }
+
+    fn key_at(&self, routing: &Routing, prefix: IpNet) -> RouteKey {
+        let metric = routing.metric(Family::of(prefix.addr()));
+        RouteKey::new(self.table, prefix, metric, 0)
+    }
 }

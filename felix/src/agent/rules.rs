@@ -1,6 +1,7 @@
 //! The packet filter: transactions towards the wanted ruleset, one at a time.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use daemon_common::events::{Event, Text, emit};
 use fib_sync::Instant;
@@ -14,11 +15,15 @@ use crate::limits::{
     PREPARED_AT_ONCE, RULES_CHECK,
 };
 use crate::render::{
-    Change, Key, Ruleset, Touched, changes, creation, preparation, prepare,
+    Change, Frame, Key, RuleInputs, Ruleset, Touched, changes, creation, preparation, prepare,
+    render,
 };
 
 #[cfg(test)]
 mod tests;
+
+/// The end of time.
+const NEVER: Instant = Instant(u64::MAX);
 
 /// The packet filter of the host, and its missing parts.
 #[derive(Debug)]
@@ -36,7 +41,10 @@ pub(super) struct RuleSync {
     preparations: u32,
     /// Maximum size of one of them.
     at_once: usize,
-    /// Time of the next comparison of the table with the written one.
+    /// Interval of comparisons of the table with the written one; `None`: only if another program has
+    /// changed it.
+    check_every: Option<Duration>,
+    /// Time of the next comparison.
     check_at: Instant,
     /// Earliest time of a comparison that another program's change causes.
     hurry_not_before: Instant,
@@ -104,6 +112,7 @@ impl RuleSync {
             written: Retry::default(),
             preparations: 0,
             at_once: PREPARED_AT_ONCE,
+            check_every: Some(RULES_CHECK),
             check_at: now + RULES_CHECK,
             hurry_not_before: now,
             compared: Retry::default(),
@@ -140,7 +149,7 @@ impl RuleSync {
     /// table of an earlier run, if it is due.
     pub(super) fn check(&mut self, now: Instant, orders: &mut Orders) {
         if self.check_at <= now && self.work.is_none() {
-            self.check_at = now + RULES_CHECK;
+            self.check_at = self.next_check(now);
             self.hurry_not_before = now + FOREIGN_CHECK_GAP;
             let work = match self.is_inherited() {
                 true => Work::CheckInherited,
@@ -148,6 +157,22 @@ impl RuleSync {
             };
             self.work = Some((orders.push(HostCommand::CheckRules), work));
         }
+    }
+
+    /// Sets the interval of comparisons.
+    pub(super) fn check_every(&mut self, now: Instant, interval: Option<Duration>) {
+        if self.check_every != interval {
+            self.check_every = interval;
+            self.check_at = match self.is_inherited() {
+                true => self.check_at,
+                false => self.next_check(now),
+            };
+        }
+    }
+
+    /// Returns when the next comparison is due.
+    fn next_check(&self, now: Instant) -> Instant {
+        self.check_every.map_or(NEVER, |interval| now + interval)
     }
 
     /// Makes a comparison due soon, because another program has changed the table.
@@ -376,7 +401,7 @@ impl RuleSync {
                 // The table that another program has changed was replaced before it was closed.
                 self.foreign_edits += u64::from(std::mem::take(&mut self.closings.is_due));
                 self.preparations = 0;
-                self.check_at = now + RULES_CHECK;
+                self.check_at = self.next_check(now);
                 self.written.note::<Failed>(now, Ok(()));
             }
             Work::Heal(Checked::Changed) => {
@@ -523,6 +548,19 @@ impl RuleSync {
     /// Returns when the next action is due without an event.
     pub(super) fn timeout(&self) -> Option<Instant> {
         let at = self.written.timeout().unwrap_or(self.check_at);
-        self.work.is_none().then(|| at.min(self.check_at))
+        let at = self.work.is_none().then(|| at.min(self.check_at));
+        at.filter(|at| *at < NEVER)
     }
+}
+
+/// Returns the filter that drops all traffic of workloads. It does not filter tunnels to the host:
+/// no node is known yet, and the path to the datastore may be a tunnel.
+pub(super) fn closed(interface_prefixes: Vec<String>) -> Ruleset {
+    render(&RuleInputs {
+        frame: Frame {
+            interface_prefixes,
+            ..Frame::default()
+        },
+        ..RuleInputs::default()
+    })
 }

@@ -5,6 +5,7 @@ mod interfaces;
 mod late;
 mod overlay;
 mod reload;
+mod settings;
 mod store;
 mod world;
 

@@ -23,7 +23,7 @@ use super::sysctl::{
     FRAGMENT_MEMORY, Setting, Sysctl, UNCHECKED, Weight, host_settings, interface_settings,
 };
 use super::tunnels::Tunnels;
-use crate::agent::{Failed, HostCommand, HostEvent};
+use crate::agent::{Failed, Forwarding, HostCommand, HostEvent};
 use crate::limits::{
     FOREIGN_CHECK_GAP, FORGET_GAP, FRAGMENT_OCTETS, LISTING_GAP, LISTING_SHARE, LISTING_STEP,
     RULES_CHECK,
@@ -289,7 +289,7 @@ impl LinuxHost {
                 HostEvent::RulesWritten(self.rules.write(&steps).map_err(failed))
             }
             HostCommand::CheckRules => HostEvent::RulesChecked(self.rules.check().map_err(failed)),
-            HostCommand::ConfigureHost { ipv6 } => HostEvent::HostConfigured(self.configure(ipv6)),
+            HostCommand::ConfigureHost(wanted) => HostEvent::HostConfigured(self.configure(wanted)),
             HostCommand::ConfigureInterface { link, ipv6, spoofs } => {
                 let outcome = self.configure_interface(&link, ipv6, spoofs);
                 HostEvent::InterfaceConfigured(link.index, outcome)
@@ -334,11 +334,12 @@ impl LinuxHost {
         self.answers.pop_front()
     }
 
-    fn configure(&mut self, ipv6: bool) -> Result<(), Failed> {
-        if ipv6 && !self.has_ipv6 {
+    fn configure(&mut self, wanted: Forwarding) -> Result<(), Failed> {
+        if wanted.ipv6 && !self.has_ipv6 {
             emit(Event::KernelIpv6Missing {});
         }
-        self.set(&host_settings(ipv6 && self.has_ipv6))?;
+        let ipv6 = wanted.ipv6 && self.has_ipv6;
+        self.set(&host_settings(Forwarding { ipv6, ..wanted }))?;
         for path in FRAGMENT_MEMORY {
             if !self.sysctl.raise(path, FRAGMENT_OCTETS) {
                 debug!(path, "memory for fragments left as it is");

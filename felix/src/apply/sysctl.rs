@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::agent::Forwarding;
+
 /// A setting with the value it should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
@@ -127,13 +129,14 @@ fn setting(path: String, value: &str, weight: Weight) -> Setting {
     }
 }
 
-/// Returns the host's own settings, which enable forwarding.
-pub fn host_settings(ipv6: bool) -> Vec<Setting> {
-    let mut settings = vec![
-        setting("ipv4/ip_forward".into(), "1", Weight::Required),
-        setting("netfilter/nf_conntrack_acct".into(), "1", Weight::Desired),
-    ];
-    if ipv6 {
+/// Returns the host's own settings, which enable forwarding unless it is left as it is.
+pub fn host_settings(wanted: Forwarding) -> Vec<Setting> {
+    let accounts = "netfilter/nf_conntrack_acct".into();
+    let mut settings = vec![setting(accounts, "1", Weight::Desired)];
+    if wanted.enabled {
+        settings.push(setting("ipv4/ip_forward".into(), "1", Weight::Required));
+    }
+    if wanted.enabled && wanted.ipv6 {
         settings.push(setting(
             "ipv6/conf/all/forwarding".into(),
             "1",

@@ -20,7 +20,7 @@ use netlink_packet_route::neighbour::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::agent::{Configured, Failed, Neighbor, TunnelEntry};
-use crate::calc::TunnelDevice;
+use crate::calc::{Pattern, TunnelDevice};
 use crate::limits::{IPV4_MTU_MIN, IPV6_MTU_MIN};
 
 /// Netlink protocol of routes, links, addresses and neighbors.
@@ -85,7 +85,7 @@ impl Tunnels {
         let addresses = self.addresses()?;
         let mtu = device
             .mtu
-            .unwrap_or_else(|| mtu(&links, &addresses, device.local));
+            .unwrap_or_else(|| mtu(&links, &addresses, device.local, device.uplinks.as_ref()));
         let mut found = links.into_iter().find(|link| link.name == device.name);
         let wanted = Parameters {
             vni: device.vni,
@@ -446,13 +446,23 @@ fn ip(address: &NeighbourAddress) -> Option<IpAddr> {
 
 /// Returns the MTU of a device: the lowest one of the uplinks and of the interface with the node's
 /// address, without the octets of the encapsulation.
-fn mtu(links: &[Found], addresses: &[(u32, IpNet)], local: IpAddr) -> u32 {
+///
+/// With a pattern, only the interfaces that match it count.
+fn mtu(
+    links: &[Found],
+    addresses: &[(u32, IpNet)],
+    local: IpAddr,
+    uplinks: Option<&Pattern>,
+) -> u32 {
     let is_holder = |link: &Found| {
         let mut addresses = addresses.iter();
         addresses.any(|(index, address)| *index == link.index && address.addr() == local)
     };
     let carriers = links.iter().filter(|link| link.index != LOOPBACK);
-    let carriers = carriers.filter(|link| is_uplink(&link.name) || is_holder(link));
+    let carriers = carriers.filter(|link| match uplinks {
+        Some(pattern) => pattern.matches(&link.name),
+        None => is_uplink(&link.name) || is_holder(link),
+    });
     let lowest = carriers.map(|link| link.mtu).min().unwrap_or(ETHERNET_MTU);
     let [v4, v6] = OVERHEAD;
     match local {
@@ -493,12 +503,15 @@ mod tests {
             link(2, "eth0", 9000),
             link(3, "enp3s0", 1500),
         ];
-        assert_eq!((mtu(&named, &[], v4), mtu(&named, &[], v6)), (1450, 1430));
+        assert_eq!(
+            (mtu(&named, &[], v4, None), mtu(&named, &[], v6, None)),
+            (1450, 1430)
+        );
         let other = [link(1, "lo", 65_536), link(2, "up0", 9000)];
         let addresses = [(2, net("10.0.0.1/24")), (1, net("fd00::1/128"))];
-        assert_eq!(mtu(&other, &addresses, v4), 8950);
-        assert_eq!(mtu(&other, &addresses, v6), 1430, "an address of lo");
-        assert_eq!(mtu(&[link(2, "eth0", 100)], &[], v6), IPV6_MTU_MIN);
+        assert_eq!(mtu(&other, &addresses, v4, None), 8950);
+        assert_eq!(mtu(&other, &addresses, v6, None), 1430, "an address of lo");
+        assert_eq!(mtu(&[link(2, "eth0", 100)], &[], v6, None), IPV6_MTU_MIN);
         // The interface with the node's address counts beside an uplink with a known name.
         let both = [
             link(1, "lo", 1200),
@@ -506,8 +519,13 @@ mod tests {
             link(3, "bond0", 1500),
         ];
         let addresses = [(3, net("10.0.0.1/24")), (1, net("fd00::1/128"))];
-        assert_eq!(mtu(&both, &addresses, v4), 1450);
-        assert_eq!(mtu(&both, &addresses, v6), 8930, "an address of lo");
+        assert_eq!(mtu(&both, &addresses, v4, None), 1450);
+        assert_eq!(mtu(&both, &addresses, v6, None), 8930, "an address of lo");
+        // With a pattern, only its interfaces count.
+        let pattern: Pattern = "^bond".parse().unwrap();
+        assert_eq!(mtu(&both, &addresses, v6, Some(&pattern)), 1430);
+        let pattern: Pattern = "^none".parse().unwrap();
+        assert_eq!(mtu(&both, &addresses, v4, Some(&pattern)), 1450);
         for name in ["eth0", "ens3", "enp0s1", "wlan0", "ibp1"] {
             assert!(is_uplink(name), "{name}");
         }

@@ -21,7 +21,7 @@ use super::policy::{Index, List, Policy, Tiers, broken, policy};
 use super::pools::Pools;
 use super::profile::Profile;
 use super::read::{self, Read, profile_key};
-use super::settings::{Settings, fault};
+use super::stored_settings::StoredSettings;
 use super::types::{Endpoint, ListName, Problem};
 use super::unsupported::unsupported;
 use crate::render::{Budgets, Compiled, Control, Selected, SetId};
@@ -80,10 +80,8 @@ pub struct Calculator {
     pub(super) services: Arc<BTreeSet<ServiceName>>,
     /// The policies and profiles that name a service, whether it exists or not.
     pub(super) users_of_services: BTreeMap<ServiceName, BTreeSet<ListName>>,
-    /// FelixConfiguration `default`.
-    pub(super) cluster_wide: Option<FelixConfigurationSpec>,
-    /// FelixConfiguration `node.<hostname>`.
-    pub(super) own: Option<FelixConfigurationSpec>,
+    /// The stored settings.
+    pub(super) stored: StoredSettings,
     /// Rejected values, by key.
     pub(super) refused: BTreeMap<String, Problem>,
     /// The unsupported fields of values in effect, by key.
@@ -151,8 +149,7 @@ impl Calculator {
             index: Index::default(),
             services: Arc::default(),
             users_of_services: BTreeMap::new(),
-            cluster_wide: None,
-            own: None,
+            stored: StoredSettings::default(),
             refused: BTreeMap::new(),
             unsupported: BTreeMap::new(),
             news: News {
@@ -201,6 +198,11 @@ impl Calculator {
     }
 
     /// Sets the addresses of the datastore, as this host resolves them.
+    /// Sets the address for scrapers in the file of this host.
+    pub(crate) fn scraped_at(&mut self, at: Option<SocketAddr>) {
+        self.news.local |= self.fabric.scraped_at(at);
+    }
+
     pub(crate) fn datastore_at(&mut self, at: BTreeSet<SocketAddr>) {
         self.news.local |= self.fabric.datastore(at);
     }
@@ -286,13 +288,6 @@ impl Calculator {
         &self.desired
     }
 
-    /// Returns the settings in effect.
-    pub fn settings(&self) -> Settings {
-        let base = self.cluster_wide.clone().unwrap_or_default();
-        let stored = self.own.clone().unwrap_or_default().over(&base);
-        Settings::new(&self.local.clone().unwrap_or_default().over(&stored))
-    }
-
     fn endpoint(
         &mut self,
         key: &str,
@@ -314,7 +309,10 @@ impl Calculator {
             }
         };
         self.put_endpoint(key, local);
-        let is_in_overlay = self.pools.use_vxlan();
+        let overlay = self.desired.settings.overlay;
+        let is_in_overlay = self.pools.use_vxlan()
+            || overlay.enabled == Some(true)
+            || self.overlay.no_encap(overlay.cluster_routes);
         if is_in_overlay {
             self.overlay.endpoint_left(self.index.remote_endpoint(key));
         }
@@ -422,7 +420,13 @@ impl Calculator {
         let fabric = &mut self.fabric;
         self.news.fabric |= match resource.kind() {
             Kind::Node => {
-                let spec = spec::<NodeSpec>(key, value)?;
+                let node = value.map(|octets| read::resource::<NodeSpec>(key, octets));
+                let node = node.transpose()?;
+                if resource.name() == self.hostname {
+                    let labels = node.as_ref().map(|node| node.metadata.labels.clone());
+                    self.news.settings |= self.stored.put_labels(labels.unwrap_or_default());
+                }
+                let spec = node.map(|node| node.spec);
                 let changed = fabric.node(key, spec.as_ref());
                 self.news.fabric |= changed;
                 return self.overlay.node(key, resource.name(), spec.as_ref());
@@ -446,6 +450,10 @@ impl Calculator {
     ) -> Result<(), Problem> {
         let AffinityOwner::Host(host) = owner else {
             return Ok(());
+                if resource.name() == "default" {
+                    let routes = spec.as_ref().and_then(|spec| spec.program_cluster_routes);
+                    self.overlay.bgp_routes(routes);
+                }
         };
         let affinity = value.map(BlockAffinity::parse).transpose();
         let affinity =
@@ -511,31 +519,6 @@ impl Calculator {
             Some(policy) => self.policies.insert(key.to_owned(), policy),
             None => self.policies.remove(key),
         };
-    }
-
-    fn configuration(
-        &mut self,
-        key: &str,
-        name: &str,
-        value: Option<&[u8]>,
-    ) -> Result<(), Problem> {
-        let own = name.strip_prefix("node.") == Some(&self.hostname);
-        if name != "default" && !own {
-            return Ok(());
-        }
-        let spec = match value {
-            Some(octets) => Some(read::resource::<FelixConfigurationSpec>(key, octets)?.spec),
-            None => None,
-        };
-        if let Some((field, reason)) = spec.as_ref().and_then(fault) {
-            return Err(Problem::new(key, field, reason));
-        }
-        self.news.settings = true;
-        match own {
-            true => self.own = spec,
-            false => self.cluster_wide = spec,
-        }
-        Ok(())
     }
 
     /// Records the unsupported fields of a key's value in effect.

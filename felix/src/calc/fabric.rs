@@ -32,6 +32,8 @@ pub(super) struct Fabric {
     reflectors: BTreeMap<String, BTreeSet<(IpAddr, u16)>>,
     datastore: BTreeSet<SocketAddr>,
     files: BgpPorts,
+    /// The address for scrapers in the file of this host.
+    scraped: Option<SocketAddr>,
     exceptions: Vec<IpNet>,
 }
 
@@ -105,6 +107,13 @@ impl Fabric {
         different
     }
 
+    /// Records the address for scrapers in the file of this host.
+    pub(super) fn scraped_at(&mut self, at: Option<SocketAddr>) -> bool {
+        let different = self.scraped != at;
+        self.scraped = at;
+        different
+    }
+
     /// Records the sources that may reach control ports.
     pub(super) fn exceptions(&mut self, sources: Vec<IpNet>) {
         self.exceptions = sources;
@@ -137,6 +146,9 @@ impl Fabric {
         control.host_is_closed = files.incomplete;
         let ports = files.ports.iter().map(|port| (TCP, *port));
         control.ports.extend(ports);
+        // Other hosts have the same configuration. No packet of a workload reaches a loopback address.
+        let scraped = self.scraped.filter(|at| !at.ip().is_loopback());
+        control.node_ports.extend(scraped.map(|at| at.port()));
         for at in self.datastore.iter().chain(&files.neighbors) {
             let (address, port) = (at.ip().to_canonical(), at.port());
             let is_own = address.is_loopback() || address.is_unspecified();

@@ -17,6 +17,15 @@ pub(super) fn field<T: DeserializeOwned>(
     }
 }
 
+/// Parses a field by its place such as `spec.vxlanEnabled`, which an error has, too.
+pub(super) fn at<T: DeserializeOwned>(
+    spec: &FelixConfigurationSpec,
+    place: &'static str,
+) -> Result<Option<T>, (&'static str, String)> {
+    let name = place.trim_start_matches("spec.");
+    field(spec, name).map_err(|reason| (place, reason))
+}
+
 /// Returns whether a field has the second of two values, in any case. The first one is the default.
 pub(super) fn choice(
     spec: &FelixConfigurationSpec,

@@ -47,8 +47,8 @@ impl Calculator {
             Some(addresses) => interfaces.insert(name.to_owned(), addresses),
             None => interfaces.remove(name),
         };
-        let is_workload = self.desired.settings.is_workload_interface(name);
-        self.news.hosts |= !self.hosts.endpoints.is_empty() && !is_workload;
+        let may_have_one = self.desired.settings.takes_host_endpoint(name);
+        self.news.hosts |= !self.hosts.endpoints.is_empty() && may_have_one;
     }
 
     /// Computes the part of the packet filter of all host endpoints again.
@@ -144,14 +144,21 @@ impl Calculator {
                 let fault = is_missing.then(|| {
                     let reason = format!("{name} does not exist; its rules wait for it");
                     (at_name, reason)
+        let is_excluded = |name: &str| self.desired.settings.excluded.has(name);
                 });
                 (vec![named(name)], fault)
             }
             AppliesTo::Holders(addresses) => {
                 let holds = |(name, held): &(&String, &BTreeSet<IpAddr>)| {
-                    !is_workload(name) && addresses.iter().any(|address| held.contains(address))
+                    !is_workload(name)
+                        && !is_excluded(name)
+                        && addresses.iter().any(|address| held.contains(address))
                 };
                 let found = interfaces.iter().filter(holds);
+            AppliesTo::Named(name) if is_excluded(name) => {
+                let reason = format!("{name} is in interfaceExclude: no host endpoint applies");
+                (Vec::new(), Some((at_name, reason)))
+            }
                 let found: Vec<HostInterface> = found.map(|(name, _)| named(name)).collect();
                 let fault = found.is_empty().then(|| {
                     let reason = match addresses.is_empty() {

@@ -75,6 +75,12 @@ pub(super) fn listening(
         metrics: socket(spec, of_metrics, METRICS_PORT)?,
         ..Listening::default()
     };
+    let at = "spec.dataplaneWatchdogTimeout";
+    let watchdog: Option<GoDuration> =
+        field(spec, "dataplaneWatchdogTimeout").map_err(|reason| (at, reason))?;
+    if let Some(GoDuration(timeout)) = watchdog {
+        listening.live_within = limit(timeout).map_err(|reason| (at, reason))?;
+    }
     let at = "spec.healthTimeoutOverrides";
     let overrides: Option<Vec<TimeoutOverride>> =
         field(spec, "healthTimeoutOverrides").map_err(|reason| (at, reason))?;
@@ -83,13 +89,19 @@ pub(super) fn listening(
             listening.unknown_parts.push(name);
             continue;
         }
-        if !timeout.0.is_zero() && timeout.0 < LIVENESS_MIN {
-            let least = LIVENESS_MIN.as_secs();
-            return Err((at, format!("{name}: less than {least} s; 0 means no limit")));
-        }
-        listening.live_within = Some(timeout.0).filter(|timeout| !timeout.is_zero());
+        let limit = limit(timeout.0).map_err(|reason| (at, format!("{name}: {reason}")))?;
+        listening.live_within = limit;
     }
     Ok(listening)
+}
+
+/// Returns the longest time between two turns of a live Felix; `None`: any time.
+fn limit(timeout: Duration) -> Result<Option<Duration>, String> {
+    if !timeout.is_zero() && timeout < LIVENESS_MIN {
+        let least = LIVENESS_MIN.as_secs();
+        return Err(format!("less than {least} s; 0 means no limit"));
+    }
+    Ok(Some(timeout).filter(|timeout| !timeout.is_zero()))
 }
 
 /// Returns the address of three fields: whether there is a socket, its host and its port.
@@ -176,6 +188,19 @@ mod tests {
         let other = of("CalculationGraph", "5m").unwrap();
         assert_eq!(other.unknown_parts, ["CalculationGraph"]);
         assert_eq!(other.live_within, Some(LIVENESS));
+    }
+
+    #[test]
+    fn watchdog_timeout_is_the_limit_without_an_override() {
+        let mut spec = json!({"dataplaneWatchdogTimeout": "40s"});
+        let limit = |spec: &Value| read(spec.clone()).map(|found| found.live_within);
+        assert_eq!(limit(&spec), Ok(Some(Duration::from_secs(40))));
+        spec["healthTimeoutOverrides"] = json!([{"name": MAIN_LOOP, "timeout": "2m"}]);
+        assert_eq!(limit(&spec), Ok(Some(Duration::from_secs(120))));
+        spec["dataplaneWatchdogTimeout"] = json!("1s");
+        assert_eq!(limit(&spec).unwrap_err().0, "spec.dataplaneWatchdogTimeout");
+        let never = json!({"dataplaneWatchdogTimeout": "0s"});
+        assert_eq!(limit(&never), Ok(None));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod assignments;
 mod calculator;
+mod configuration;
 mod context;
 mod desired;
 mod endpoint;
@@ -18,6 +19,7 @@ mod members;
 mod overlay;
 mod passage;
 mod policy;
+mod pattern;
 #[cfg(test)]
 mod policy_tests;
 mod pools;
@@ -25,7 +27,9 @@ mod profile;
 mod read;
 mod recompute;
 mod settings;
+mod routing;
 #[cfg(test)]
+mod stored_settings;
 mod tests;
 mod types;
 mod unsupported;
@@ -38,6 +42,8 @@ pub(crate) use listening::MAIN_LOOP;
 pub(crate) use lookup::{AppliedList, RemoteEndpoint};
 pub use overlay::{DeviceState, Overlay, OverlayTouched, TunnelDevice, TunnelEnd, Way};
 pub(crate) use read::interface_prefixes;
+pub use pattern::Pattern;
 pub(crate) use settings::fault;
+pub use routing::Routing;
 pub use settings::{INTERFACE_PREFIXES, Settings};
 pub use types::{Endpoint, EndpointId, Problem, is_interface_name};

@@ -6,99 +6,28 @@ mod borrowed;
 mod ends;
 #[cfg(test)]
 mod tests;
+mod types;
+mod writers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use calico_model::{AffinityOwner, EncapsulationMode, EndpointName, IpamKey, Kind, Mac, NodeSpec};
+use calico_model::{
+    AffinityOwner, ClusterRoutes, EncapsulationMode, EndpointName, IpamKey, Kind, NodeSpec,
+};
 use ipnet::IpNet;
 
 use self::addresses::Addresses;
 use self::borrowed::Borrowed;
 use self::ends::{Ends, NodeEnds};
+pub use self::types::{DeviceState, Overlay, OverlayTouched, TunnelDevice, TunnelEnd, Way};
+use super::pattern::Pattern;
 use super::policy::Index;
 use super::pools::Pools;
 use super::settings::OverlaySettings;
 use super::types::Problem;
 use crate::render::{Family, VXLAN_DEVICES};
-
-/// The VXLAN overlay that this host needs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Overlay {
-    /// The device of each family.
-    pub devices: BTreeMap<Family, DeviceState>,
-    /// Tunnel ends of other nodes, by the address of their tunnel device.
-    pub ends: BTreeMap<IpAddr, TunnelEnd>,
-    /// Routes to blocks of VXLAN pools, and to addresses outside the blocks of their node.
-    pub routes: BTreeMap<IpNet, Way>,
-}
-
-/// The device that a family needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DeviceState {
-    /// No pool of the family uses VXLAN: a device of an earlier run is removed.
-    Unused {
-        /// The VXLAN network identifier of such a device.
-        vni: u32,
-    },
-    /// VXLAN is in use, but no pool of the family uses it. A device of any program stays.
-    Idle,
-    /// A pool uses VXLAN, but the Node of this host lacks this field. A device of an earlier run stays.
-    Lacks(&'static str),
-    /// The device.
-    Wanted(TunnelDevice),
-}
-
-/// A VXLAN device of this host.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TunnelDevice {
-    /// Its name.
-    pub name: &'static str,
-    /// Its VXLAN network identifier.
-    pub vni: u32,
-    /// The UDP port.
-    pub port: u16,
-    /// The source address of its packets.
-    pub local: IpAddr,
-    /// Its Ethernet address.
-    pub mac: Mac,
-    /// Its own address, with which this host sends into the overlay.
-    pub address: IpAddr,
-    /// Its MTU; `None`: the one of the uplinks without the octets of the encapsulation.
-    pub mtu: Option<u32>,
-}
-
-/// The tunnel end of another node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TunnelEnd {
-    /// The Ethernet address of its tunnel device.
-    pub mac: Mac,
-    /// The address of the node.
-    pub node: IpAddr,
-}
-
-/// How packets to a prefix are forwarded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Way {
-    /// Through the tunnel device to the tunnel end with this address.
-    Tunnel(IpAddr),
-    /// To the node with this address, which is in a subnet of this one.
-    Direct(IpAddr),
-    /// Nowhere: an address of an own block that has no endpoint does not exist.
-    Blackhole,
-}
-
-/// The changed parts of an overlay.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OverlayTouched {
-    /// The devices.
-    pub devices: bool,
-    /// Tunnel ends.
-    pub ends: BTreeSet<IpAddr>,
-    /// Routes.
-    pub routes: BTreeSet<IpNet>,
-}
 
 /// The stored values that the overlay follows from.
 #[derive(Clone, Debug, Default)]
@@ -114,6 +43,8 @@ pub(super) struct OverlayInputs {
     problems: BTreeMap<String, BTreeSet<Problem>>,
     /// The problems of affinities, by block.
     block_problems: BTreeMap<IpNet, BTreeSet<Problem>>,
+    /// The routes that the BGP daemons install; `None`: their default.
+    bgp: Option<ClusterRoutes>,
     /// An overlay has been computed.
     is_computed: bool,
     news: News,
@@ -139,9 +70,37 @@ pub(super) struct Around<'a> {
     pub(super) index: &'a Index,
     pub(super) settings: OverlaySettings,
     pub(super) port: u16,
-    /// VXLAN is in use, whatever the pools are.
-    pub(super) forced: bool,
+    /// The interfaces whose MTU counts.
+    pub(super) uplinks: Option<&'a Pattern>,
+    /// Felix installs the routes of pools without encapsulation.
+    pub(super) no_encap: bool,
     pub(super) ipv6: bool,
+}
+
+impl Around<'_> {
+    /// Returns whether hosts of the fabric send packets of a family to each other in VXLAN.
+    fn uses_vxlan(&self, family: Family) -> bool {
+        match (family, self.settings.enabled) {
+            (Family::V4, Some(enabled)) => enabled,
+            _ => self.pools.use_vxlan_of(family),
+        }
+    }
+
+    /// Returns whether Felix installs routes to the blocks of any pool.
+    fn has_routes(&self) -> bool {
+        self.no_encap
+            || Family::ALL
+                .into_iter()
+                .any(|family| self.uses_vxlan(family))
+    }
+
+    /// Returns whether Felix installs routes to a block or an address.
+    fn routes_to(&self, net: IpNet) -> bool {
+        match self.pools.vxlan_mode_of(net) {
+            EncapsulationMode::Never => self.no_encap && self.pools.is_plain(net),
+            _ => self.uses_vxlan(Family::of(net.addr())),
+        }
+    }
 }
 
 impl OverlayInputs {
@@ -186,6 +145,22 @@ impl OverlayInputs {
         if changed {
             self.news.blocks.insert(block);
         }
+    }
+
+    /// Records the routes that the BGP daemons install.
+    pub(super) fn bgp_routes(&mut self, routes: Option<ClusterRoutes>) {
+        self.is_computed &= self.bgp == routes;
+        self.bgp = routes;
+    }
+
+    /// Returns whether Felix installs the routes of pools without encapsulation: the settings of Felix
+    /// and of the BGP daemons fit, so that each prefix has one writer.
+    pub(super) fn no_encap(&self, felix: ClusterRoutes) -> bool {
+        felix.no_encap() && writers::fit(felix, self.bgp())
+    }
+
+    fn bgp(&self) -> ClusterRoutes {
+        self.bgp.unwrap_or(writers::BGP)
     }
 
     /// Records that an endpoint of another host is removed, or will change.
@@ -291,7 +266,7 @@ impl OverlayInputs {
         let mut nodes = nodes.clone();
         if all {
             nodes.extend(self.ends.names().chain(self.problems.keys()).cloned());
-            nodes.insert(around.hostname.to_owned());
+            nodes.extend([around.hostname.to_owned(), writers::NAME.to_owned()]);
         }
         let mut changed = Vec::new();
         for node in nodes {
@@ -309,9 +284,13 @@ impl OverlayInputs {
     }
 
     fn problems_of(&self, around: Around<'_>, node: &str) -> BTreeSet<Problem> {
+        if node == writers::NAME {
+            let felix = around.settings.cluster_routes;
+            return writers::problem(felix, self.bgp()).into_iter().collect();
+        }
         let key = format!("{}{node}", Kind::Node.prefix());
         let used = Family::ALL.into_iter();
-        let used = used.filter(|family| around.pools.use_vxlan_of(*family));
+        let used = used.filter(|family| around.uses_vxlan(*family));
         used.filter_map(|family| {
             if let Some((field, other)) = self.ends.conflict(node, family, around.hostname) {
                 let reason = format!("node {other} has the same: no route leads to {node}");
@@ -362,20 +341,22 @@ impl OverlayInputs {
         let (Some(owners), Some(size)) = (owners, pools.block_size_of(block)) else {
             return BTreeSet::new();
         };
-        if pools.vxlan_mode_of(block) == EncapsulationMode::Never {
+        if !around.routes_to(block) {
             return BTreeSet::new();
         }
         let owner = self.owner(around, block);
         let others = owners.iter().filter(|other| Some(other.as_str()) != owner);
-        let problems = others.map(|other| {
+        let problems = others.filter_map(|other| {
             let reason = match owner {
                 Some(owner) => {
                     format!("node {owner} has the same block: its packets go to {owner}")
                 }
+                None if around.settings.by_workload => return None,
                 None => format!("the pool has blocks of /{size}: the affinity has no effect"),
             };
             let owner = AffinityOwner::Host(other.clone());
-            Problem::new(IpamKey::Affinity { owner, block }.to_string(), "", reason)
+            let key = IpamKey::Affinity { owner, block }.to_string();
+            Some(Problem::new(key, "", reason))
         });
         problems.collect()
     }
@@ -383,10 +364,7 @@ impl OverlayInputs {
     /// Looks for addresses outside the blocks of their node among the changed endpoints, and those in
     /// changed blocks. Returns the addresses of which the routes may have changed.
     fn rescan(&mut self, around: Around<'_>, all: bool, news: News) -> BTreeSet<IpNet> {
-        let is_used = Family::ALL
-            .into_iter()
-            .any(|family| around.pools.use_vxlan_of(family));
-        if !is_used {
+        if !around.has_routes() {
             self.addresses.clear();
             return self.borrowed.clear();
         }
@@ -427,7 +405,7 @@ impl OverlayInputs {
         let node = name.node();
         let addresses = addresses.iter().map(IpNet::addr);
         let outside = addresses.filter(|address| {
-            if around.pools.vxlan_mode_of(IpNet::from(*address)) == EncapsulationMode::Never {
+            if !around.routes_to(IpNet::from(*address)) {
                 return false;
             }
             let Some(owner) = self.covering_owner(around, *address) else {
@@ -454,8 +432,8 @@ impl OverlayInputs {
 
     fn device(&self, around: Around<'_>, family: Family, name: &'static str) -> DeviceState {
         let vni = around.settings.vni;
-        let is_used = around.pools.use_vxlan_of(family) && (family == Family::V4 || around.ipv6);
-        if !is_used && around.forced {
+        let is_used = around.uses_vxlan(family) && (family == Family::V4 || around.ipv6);
+        if !is_used && around.settings.enabled == Some(true) {
             return DeviceState::Idle;
         }
         if !is_used {
@@ -480,6 +458,7 @@ impl OverlayInputs {
             mac,
             address,
             mtu: around.settings.mtu(family),
+            uplinks: around.uplinks.cloned(),
         })
     }
 
@@ -501,15 +480,17 @@ impl OverlayInputs {
     fn way(&self, around: Around<'_>, net: IpNet, overlay: &Overlay) -> Option<Way> {
         let mode = around.pools.vxlan_mode_of(net);
         let is_off = matches!(net, IpNet::V6(_)) && !around.ipv6;
-        if is_off || mode == EncapsulationMode::Never {
+        if is_off || !around.routes_to(net) {
             return None;
         }
+        let is_plain = mode == EncapsulationMode::Never;
         let is_host = net.prefix_len() == net.max_prefix_len();
         let owner = self.owner(around, net);
         if let Some(owner) = owner {
             return match owner == around.hostname {
                 // An endpoint has the route to a block of one address.
-                true => (!is_host).then_some(Way::Blackhole),
+                // bgp-client installs the blackholes of other pools than those with VXLAN.
+                true => (!is_host && !is_plain).then_some(Way::Blackhole),
                 false => self.way_to(around, owner, net, mode, overlay),
             };
         }
@@ -540,12 +521,15 @@ impl OverlayInputs {
     ) -> Option<Way> {
         let family = Family::of(net.addr());
         let far = self.ends.of(node, family)?;
-        if mode == EncapsulationMode::CrossSubnet
+        if mode != EncapsulationMode::Always
             && let Some(own) = self.ends.of(around.hostname, family)
             && let (Some(near), Some(far)) = (own.node, far.node)
             && near.trunc().contains(&far.addr())
         {
             return Some(Way::Direct(far.addr()));
+        }
+        if mode == EncapsulationMode::Never {
+            return None;
         }
         let (address, _) = far.tunnel?;
         let is_known = self.ends.holder(address, around.hostname) == Some(node)
@@ -556,7 +540,8 @@ impl OverlayInputs {
     /// Returns the owner of exactly this block, if it has the size of its pool's blocks. If a block has
     /// several, this host is preferred, and then the first name.
     fn owner(&self, around: Around<'_>, block: IpNet) -> Option<&str> {
-        if around.pools.block_size_of(block) != Some(block.prefix_len()) {
+        let is_block = around.pools.block_size_of(block) == Some(block.prefix_len());
+        if !is_block || around.settings.by_workload {
             return None;
         }
         let owners = self.owners.get(&block)?;

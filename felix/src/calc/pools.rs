@@ -59,6 +59,12 @@ impl Pools {
         })
     }
 
+    /// Returns whether a block or an address is in a pool without encapsulation.
+    pub(super) fn is_plain(&self, net: IpNet) -> bool {
+        let pool = self.of(net);
+        pool.is_some_and(|pool| !pool.ipip && pool.vxlan == EncapsulationMode::Never)
+    }
+
     /// Returns when traffic to a block or an address uses VXLAN.
     pub(super) fn vxlan_mode_of(&self, net: IpNet) -> EncapsulationMode {
         self.of(net)

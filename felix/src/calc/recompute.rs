@@ -25,6 +25,9 @@ impl Calculator {
             settings: news.settings && self.take_settings(),
             ..Recomputed::default()
         };
+        if news.settings {
+            self.exchange_conflicts();
+        }
         match before == self.context() {
             true => self.recompile_users_of(&news.services),
             false => self.recompile_all(),
@@ -122,7 +125,8 @@ impl Calculator {
             index: &self.index,
             settings: settings.overlay,
             port: settings.encapsulation.vxlan_port,
-            forced: settings.encapsulation.vxlan,
+            uplinks: settings.uplinks.as_ref(),
+            no_encap: self.overlay.no_encap(settings.overlay.cluster_routes),
             ipv6: settings.ipv6,
         };
         let overlay = &mut self.desired.overlay;
@@ -152,6 +156,11 @@ impl Calculator {
     pub(super) fn frame(&self) -> Frame {
         let settings = &self.desired.settings;
         let encapsulation = settings.encapsulation;
+        let vxlan = |family| self.pools.use_vxlan_of(family);
+        let vxlan_ipv4 = settings
+            .overlay
+            .enabled
+            .unwrap_or_else(|| vxlan(Family::V4));
         Frame {
             interface_prefixes: settings.interface_prefixes.clone(),
             to_host: settings.to_host,
@@ -160,7 +169,7 @@ impl Calculator {
             outgoing: settings.outgoing.clone(),
             encapsulation: Encapsulation {
                 ipip: self.pools.use_ipip(),
-                vxlan: encapsulation.vxlan || self.pools.use_vxlan(),
+                vxlan: vxlan_ipv4 || vxlan(Family::V6),
                 ..encapsulation
             },
             budgets: self.budgets,

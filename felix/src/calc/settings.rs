@@ -2,20 +2,26 @@
 //! host's own.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use calico_model::{EndpointToHostAction, FelixConfigurationSpec, GoDuration, Port, Region};
+use calico_model::{
+    ClusterRoutes, EndpointFile, EndpointToHostAction, FelixConfigurationSpec, GoDuration, Port,
+    Region,
+};
 use ipnet::IpNet;
 use serde_json::Value;
 
 use super::failsafe::failsafe;
-use super::fields::{choice, field};
+use super::fields::{at, choice, field};
 use super::listening::{Listening, listening};
+use super::pattern::{Excluded, Pattern, excluded, uplinks};
 use super::read::interface_prefixes;
+use super::routing::{Routing, routing};
 use super::types::is_interface_name;
 use crate::limits::{
     INTERFACE_REFRESH, INTERFACE_REFRESH_MIN, IPV4_MTU_MIN, IPV6_MTU_MIN, LOG_BURST, LOG_RATE_MAX,
-    MTU_MAX, VXLAN_VNI_MAX,
+    MTU_MAX, RULES_CHECK, RULES_CHECK_MIN, VXLAN_VNI_MAX,
 };
 use crate::render::{
     Denial, Encapsulation, Failsafe, Family, LogSettings, LoopPrevention, Outgoing, Period, Rate,
@@ -25,8 +31,14 @@ use crate::render::{
 /// Default interface prefixes.
 pub const INTERFACE_PREFIXES: [&str; 2] = ["cali", "tap"];
 
+/// Default of the pools without VXLAN whose routes Felix installs (as in Calico).
+const CLUSTER_ROUTES: ClusterRoutes = ClusterRoutes::EnabledIpipOnly;
+
 /// Default VXLAN network identifier (as in Calico).
 const VXLAN_VNI: u32 = 4096;
+
+/// The levels of the log (as in Calico).
+const LOG_LEVELS: [&str; 6] = ["Trace", "Debug", "Info", "Warning", "Error", "Fatal"];
 
 /// Default address and port of OpenStack's metadata service.
 const METADATA: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 8775);
@@ -62,6 +74,8 @@ pub struct Settings {
     pub encapsulation: Encapsulation,
     /// The VXLAN devices of this host.
     pub overlay: OverlaySettings,
+    /// The interfaces whose MTU counts for VXLAN devices; `None`: those with the built-in names.
+    pub uplinks: Option<Pattern>,
     /// Sources of tunnels that are not nodes.
     pub tunnel_sources: Vec<IpNet>,
     /// The lines of `Log` rules.
@@ -76,8 +90,18 @@ pub struct Settings {
     pub interface_refresh: Option<Duration>,
     /// The ports of the host that no policy closes.
     pub failsafe: Failsafe,
+    /// The interfaces to which no host endpoint applies.
+    pub excluded: Excluded,
     /// The sockets for probes.
     pub listening: Listening,
+    /// Routes and forwarding.
+    pub routing: Routing,
+    /// Interval of comparing the packet filter with the written one; `None`: never.
+    pub rules_check: Option<Duration>,
+    /// Directory of the status files of endpoints; `None`: no files.
+    pub endpoint_files: Option<PathBuf>,
+    /// The level of the log, if one is set.
+    pub log_level: Option<String>,
 }
 
 impl Settings {
@@ -108,6 +132,7 @@ impl Settings {
             outgoing: outgoing(spec).unwrap_or_default(),
             encapsulation: encapsulation(spec).unwrap_or_default(),
             overlay: overlay(spec).unwrap_or_default(),
+            uplinks: uplinks(spec).unwrap_or_default(),
             tunnel_sources: tunnel_sources(spec).unwrap_or_default(),
             log: log(spec).unwrap_or_default(),
             takes_invalid: takes_invalid(spec).unwrap_or_default(),
@@ -115,8 +140,18 @@ impl Settings {
             denial: denial(spec).unwrap_or_default(),
             interface_refresh: Some(refresh).filter(|refresh| !refresh.is_zero()),
             failsafe: failsafe(spec).unwrap_or_default(),
+            excluded: excluded(spec).unwrap_or_default(),
             listening: listening(spec).unwrap_or_default(),
+            routing: routing(spec).unwrap_or_default(),
+            rules_check: rules_check(spec).unwrap_or(Some(RULES_CHECK)),
+            endpoint_files: endpoint_files(spec).unwrap_or_default(),
+            log_level: log_level(spec).unwrap_or_default(),
         }
+    }
+
+    /// Returns whether a host endpoint may apply to an interface.
+    pub(crate) fn takes_host_endpoint(&self, name: &str) -> bool {
+        !self.is_workload_interface(name) && !self.excluded.has(name)
     }
 
     /// Returns whether an interface is a workload interface.
@@ -132,6 +167,12 @@ impl Settings {
 pub struct OverlaySettings {
     /// The VXLAN network identifier.
     pub vni: u32,
+    /// VXLAN for IPv4 is used or not, whatever the pools are; `None`: as the pools.
+    pub enabled: Option<bool>,
+    /// The pools without VXLAN to whose blocks on other nodes Felix installs routes.
+    pub cluster_routes: ClusterRoutes,
+    /// Routes lead to single workloads, not to blocks.
+    pub by_workload: bool,
     mtu_v4: Option<u32>,
     mtu_v6: Option<u32>,
 }
@@ -150,6 +191,9 @@ impl Default for OverlaySettings {
     fn default() -> Self {
         Self {
             vni: VXLAN_VNI,
+            enabled: None,
+            cluster_routes: CLUSTER_ROUTES,
+            by_workload: false,
             mtu_v4: None,
             mtu_v6: None,
         }
@@ -190,6 +234,24 @@ pub(crate) fn fault(spec: &FelixConfigurationSpec) -> Option<(&'static str, Stri
     }
     if let Err((field, reason)) = overlay(spec) {
         return Some((field, reason));
+    }
+    if let Err(reason) = uplinks(spec) {
+        return Some(("spec.mtuIfacePattern", reason));
+    }
+    if let Err(reason) = excluded(spec) {
+        return Some(("spec.interfaceExclude", reason));
+    }
+    if let Err(found) = routing(spec) {
+        return Some(found);
+    }
+    if let Err(found) = rules_check(spec) {
+        return Some(found);
+    }
+    if let Err(found) = endpoint_files(spec) {
+        return Some(found);
+    }
+    if let Err(reason) = log_level(spec) {
+        return Some(("spec.logSeverityScreen", reason));
     }
     if let Err(reason) = tunnel_sources(spec) {
         return Some(("spec.externalNodesList", reason));
@@ -364,9 +426,9 @@ fn encapsulation(spec: &FelixConfigurationSpec) -> Result<Encapsulation, (&'stat
     let port = field::<u16>(spec, "vxlanPort").map_err(|reason| ("spec.vxlanPort", reason))?;
     Ok(Encapsulation {
         vxlan_port: port.filter(|port| *port > 0).unwrap_or(VXLAN_PORT),
-        // Set by pools.
+        // Both are set by pools.
         ipip: false,
-        vxlan: is("spec.vxlanEnabled", "vxlanEnabled")?,
+        vxlan: false,
         allows_vxlan: is(
             "spec.allowVXLANPacketsFromWorkloads",
             "allowVXLANPacketsFromWorkloads",
@@ -396,9 +458,73 @@ fn overlay(spec: &FelixConfigurationSpec) -> Result<OverlaySettings, (&'static s
     };
     Ok(OverlaySettings {
         vni,
+        enabled: self::at(spec, "spec.vxlanEnabled")?,
+        cluster_routes: cluster_routes(spec)?,
+        by_workload: choice(spec, "routeSource", ["CalicoIPAM", "WorkloadIPs"])
+            .map_err(|reason| ("spec.routeSource", reason))?,
         mtu_v4: mtu("spec.vxlanMTU", "vxlanMTU", IPV4_MTU_MIN)?,
         mtu_v6: mtu("spec.vxlanMTUV6", "vxlanMTUV6", IPV6_MTU_MIN)?,
     })
+}
+
+fn cluster_routes(spec: &FelixConfigurationSpec) -> Result<ClusterRoutes, (&'static str, String)> {
+    let place = "spec.programClusterRoutes";
+    let text: Option<String> = at(spec, place)?;
+    match text.filter(|text| !text.is_empty()) {
+        None => Ok(CLUSTER_ROUTES),
+        Some(_) => Ok(at(spec, place)?.unwrap_or(CLUSTER_ROUTES)),
+    }
+}
+
+/// Returns the interval of comparing the packet filter. Rules and sets are compared together, at the
+/// shorter of the two intervals that Calico has.
+fn rules_check(spec: &FelixConfigurationSpec) -> Result<Option<Duration>, (&'static str, String)> {
+    let places = ["spec.nftablesRefreshInterval", "spec.ipsetsRefreshInterval"];
+    let mut set = Vec::new();
+    for place in places {
+        let Some(GoDuration(interval)) = at(spec, place)? else {
+            continue;
+        };
+        if !interval.is_zero() && interval < RULES_CHECK_MIN {
+            let least = RULES_CHECK_MIN.as_secs();
+            return Err((place, format!("less than {least} s; 0 means never")));
+        }
+        set.push(interval);
+    }
+    match set.is_empty() {
+        true => Ok(Some(RULES_CHECK)),
+        false => Ok(set.into_iter().filter(|interval| !interval.is_zero()).min()),
+    }
+}
+
+/// Returns the directory of the status files of endpoints.
+fn endpoint_files(
+    spec: &FelixConfigurationSpec,
+) -> Result<Option<PathBuf>, (&'static str, String)> {
+    let place = "spec.endpointStatusPathPrefix";
+    let path: Option<PathBuf> = at(spec, place)?;
+    match path {
+        None => Ok(Some(EndpointFile::PATH_PREFIX.into())),
+        Some(path) if path.as_os_str().is_empty() => Ok(None),
+        Some(path) if path.is_absolute() => Ok(Some(path)),
+        Some(path) => Err((
+            place,
+            format!("'{}' is not an absolute path", path.display()),
+        )),
+    }
+}
+
+/// Returns the level of the log, in Calico's words.
+fn log_level(spec: &FelixConfigurationSpec) -> Result<Option<String>, String> {
+    let level = spec.log_severity_screen.as_str();
+    let known = LOG_LEVELS
+        .iter()
+        .find(|word| word.eq_ignore_ascii_case(level));
+    match known {
+        None if level.is_empty() => Ok(None),
+        None => Err(format!("'{level}' is not one of {}", LOG_LEVELS.join(", "))),
+        Some(word) => Ok(Some((*word).to_owned())),
+    }
 }
 
 fn tunnel_sources(spec: &FelixConfigurationSpec) -> Result<Vec<IpNet>, String> {

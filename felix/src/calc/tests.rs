@@ -9,6 +9,7 @@ mod qos;
 mod schema;
 mod services;
 mod unsupported;
+mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

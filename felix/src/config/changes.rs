@@ -1,6 +1,8 @@
 //! The effect of a reload on each key of the file: the operators' page is checked against this
 //! table.
 
+use serde_json::Value;
+
 use super::Config;
 
 /// The effect of a changed key.
@@ -51,12 +53,10 @@ const KEYS: [Key; 19] = [
     restart("route_protocol", |a, b| {
         a.agent.route_protocol != b.agent.route_protocol
     }),
-    restart("endpoint_metric", |a, b| {
-        a.agent.endpoint_metric != b.agent.endpoint_metric
-    }),
+    applied("endpoint_metric", has_other_metric),
     restart("route_table", |a, b| a.agent.table != b.agent.table),
-    restart("route_refresh_s", |a, b| {
-        a.agent.route_refresh != b.agent.route_refresh
+    applied("route_refresh_s", |a, b| {
+        a.agent.settings.route_refresh_interval != b.agent.settings.route_refresh_interval
     }),
     applied("interface_patience_s", |a, b| {
         a.agent.interface_patience != b.agent.interface_patience
@@ -69,8 +69,8 @@ const KEYS: [Key; 19] = [
         a.agent.police_host_traffic != b.agent.police_host_traffic
     }),
     applied("budgets", |a, b| a.agent.budgets != b.agent.budgets),
-    restart("endpoint_status_path_prefix", |a, b| {
-        a.endpoint_status_path_prefix != b.endpoint_status_path_prefix
+    applied("endpoint_status_path_prefix", |a, b| {
+        unknown(a, STATUS_FILES) != unknown(b, STATUS_FILES)
     }),
     restart("datastore", |a, b| a.datastore != b.datastore),
     restart("datastore_snapshot", |a, b| {
@@ -78,11 +78,40 @@ const KEYS: [Key; 19] = [
     }),
     applied("felix_configuration", |a, b| {
         let mut settings = a.agent.settings.clone();
-        let prefix = &b.agent.settings.interface_prefix;
-        settings.interface_prefix.clone_from(prefix);
-        settings != b.agent.settings
+        let new = &b.agent.settings;
+        // Settings with a key of their own.
+        settings.interface_prefix.clone_from(&new.interface_prefix);
+        settings.route_refresh_interval = new.route_refresh_interval;
+        let mut own = vec![STATUS_FILES];
+        if has_other_metric(a, b) {
+            own.extend(METRICS);
+        }
+        for field in own {
+            match new.unknown.get(field) {
+                Some(value) => settings.unknown.insert(field.to_owned(), value.clone()),
+                None => settings.unknown.remove(field),
+            };
+        }
+        settings != *new
     }),
 ];
+
+/// The field with the directory of status files, which has a key of its own.
+const STATUS_FILES: &str = "endpointStatusPathPrefix";
+
+/// The fields that `endpoint_metric` sets.
+const METRICS: [&str; 2] = ["ipv4NormalRoutePriority", "ipv6NormalRoutePriority"];
+
+fn has_other_metric(a: &Config, b: &Config) -> bool {
+    METRICS
+        .iter()
+        .all(|field| unknown(a, field) != unknown(b, field))
+}
+
+/// Returns the value of a setting that the data model leaves unparsed.
+fn unknown<'c>(config: &'c Config, field: &str) -> Option<&'c Value> {
+    config.agent.settings.unknown.get(field)
+}
 
 impl Config {
     /// Returns the keys in which another configuration differs, and that a reload applies.

@@ -1,11 +1,8 @@
 //! Environment variables: `FELIX_<parameter>`, in any case; they override all other settings.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use calico_model::FelixConfigurationSpec;
 
-use super::parameters::{PARAMETERS, seconds, setting};
+use super::parameters::{PARAMETERS, setting};
 
 /// The prefix of the variables' names.
 const PREFIX: &str = "FELIX_";
@@ -15,10 +12,6 @@ const PREFIX: &str = "FELIX_";
 pub struct Environment {
     /// `FELIX_FELIXHOSTNAME`.
     pub(super) hostname: Option<String>,
-    /// `FELIX_ROUTEREFRESHINTERVAL`.
-    pub(super) route_refresh: Option<Duration>,
-    /// `FELIX_ENDPOINTSTATUSPATHPREFIX`.
-    pub(super) endpoint_status_path_prefix: Option<PathBuf>,
     /// Settings of FelixConfiguration.
     pub(super) settings: FelixConfigurationSpec,
     /// Faults.
@@ -63,14 +56,6 @@ impl Environment {
         match parameter {
             "felixhostname" if none || text.is_empty() => self.hostname = None,
             "felixhostname" => self.hostname = Some(text.to_owned()),
-            "routerefreshinterval" => {
-                let wanted = Duration::try_from_secs_f64(seconds(text)?);
-                self.route_refresh = Some(wanted.map_err(|error| error.to_string())?);
-            }
-            "endpointstatuspathprefix" => {
-                let path = if none { "" } else { text };
-                self.endpoint_status_path_prefix = Some(path.into());
-            }
             _ => {
                 let known = PARAMETERS
                     .iter()
@@ -150,6 +135,21 @@ mod tests {
             ("FELIX_PROMETHEUSMETRICSENABLED", "true"),
             ("FELIX_PROMETHEUSMETRICSHOST", "none"),
             ("FELIX_PROMETHEUSMETRICSPORT", "9092"),
+            ("FELIX_DATAPLANEWATCHDOGTIMEOUT", "40"),
+            ("FELIX_DEVICEROUTESOURCEADDRESS", "10.0.0.1"),
+            ("FELIX_DEVICEROUTESOURCEADDRESSIPV6", "fd00::1"),
+            ("FELIX_INTERFACEEXCLUDE", "/^veth/,a"),
+            ("FELIX_IPFORWARDING", "disabled"),
+            ("FELIX_IPSETSREFRESHINTERVAL", "none"),
+            ("FELIX_IPV4NORMALROUTEPRIORITY", "1024"),
+            ("FELIX_IPV6NORMALROUTEPRIORITY", "1025"),
+            ("FELIX_LOGSEVERITYSCREEN", "WARNING"),
+            ("FELIX_MTUIFACEPATTERN", "^eth"),
+            ("FELIX_NFTABLESREFRESHINTERVAL", "30"),
+            ("FELIX_PROGRAMCLUSTERROUTES", "enablednoencaponly"),
+            ("FELIX_ROUTESOURCE", "workloadips"),
+            ("FELIX_ROUTESYNCDISABLED", "true"),
+            ("FELIX_VXLANENABLED", "false"),
             ("FELIX_BPFENABLED", "true"),
             ("PATH", "/bin"),
         ]);
@@ -177,13 +177,19 @@ mod tests {
                 "healthTimeoutOverrides":[
                     {"name":"InternalDataplaneMainLoop","timeout":"2m"},
                     {"name":"CalculationGraph","timeout":"30s"}],
+                "routeRefreshInterval":"0.5s","endpointStatusPathPrefix":"",
+                "dataplaneWatchdogTimeout":"40s","deviceRouteSourceAddress":"10.0.0.1",
+                "deviceRouteSourceAddressIPv6":"fd00::1","interfaceExclude":"/^veth/,a",
+                "ipForwarding":"Disabled","ipsetsRefreshInterval":"0s",
+                "ipv4NormalRoutePriority":1024,"ipv6NormalRoutePriority":1025,
+                "logSeverityScreen":"WARNING","mtuIfacePattern":"^eth",
+                "nftablesRefreshInterval":"30s","programClusterRoutes":"EnabledNoEncapOnly",
+                "routeSource":"WorkloadIPs","routeSyncDisabled":true,"vxlanEnabled":false,
                 "externalNodesList":["192.0.2.0/24","2001:db8::1"]}"#,
         );
         assert_eq!(environment.problems, Vec::<String>::new());
         assert_eq!(environment.settings, wanted);
         assert_eq!(environment.hostname.as_deref(), Some("n7"));
-        assert_eq!(environment.route_refresh, Some(Duration::from_millis(500)));
-        assert_eq!(environment.endpoint_status_path_prefix, Some("".into()));
         assert_eq!(environment.ignored, ["FELIX_BPFENABLED"]);
     }
 

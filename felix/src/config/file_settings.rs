@@ -12,6 +12,17 @@ use super::parameters::{PARAMETERS, setting};
 /// The table as written.
 pub(super) type Table = BTreeMap<Spanned<String>, Spanned<Value>>;
 
+/// Fields with a key of their own in the file, and an example of it.
+const OWN_KEYS: [(&str, &str); 4] = [
+    ("interfacePrefix", "interface_prefix = [\"cali\", \"tap\"]"),
+    ("routeRefreshInterval", "route_refresh_s = 90"),
+    (
+        "endpointStatusPathPrefix",
+        "endpoint_status_path_prefix = \"/var/run/calico\"",
+    ),
+    ("logSeverityScreen", "log = \"info\""),
+];
+
 /// Returns the settings of the table, without invalid ones, and their faults.
 pub(super) fn read(table: &Table) -> (FelixConfigurationSpec, Vec<Problem>) {
     let mut settings = FelixConfigurationSpec::default();
@@ -30,15 +41,16 @@ fn one(
     value: &Spanned<Value>,
 ) -> Result<FelixConfigurationSpec, Box<Problem>> {
     let name = field.get_ref().as_str();
-    if name == "interfacePrefix" {
-        let problem = Problem::at(field.span(), "`interfacePrefix` does not belong here");
-        let help = "write `interface_prefix = [\"cali\", \"tap\"]` above all tables";
+    let own = OWN_KEYS.iter().find(|(field, _)| *field == name);
+    if let Some((_, example)) = own {
+        let problem = Problem::at(field.span(), format!("`{name}` does not belong here"));
+        let help = format!("write `{example}` above all tables");
         return Err(problem.help(help).into());
     }
     let fields = || PARAMETERS.iter().map(|parameter| parameter.field);
     if !fields().any(|known| known == name) {
         let known: Vec<&str> = fields()
-            .filter(|known| *known != "interfacePrefix")
+            .filter(|known| OWN_KEYS.iter().all(|(field, _)| field != known))
             .collect();
         let message = format!("`{name}` is no field of FelixConfiguration that Felix follows");
         let problem = Problem::at(field.span(), message);

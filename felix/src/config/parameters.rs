@@ -44,7 +44,7 @@ const fn row(name: &'static str, field: &'static str, form: Form) -> Parameter {
     Parameter { name, field, form }
 }
 
-pub(super) const PARAMETERS: [Parameter; 39] = [
+pub(super) const PARAMETERS: &[Parameter] = &[
     row(
         "AllowIPIPPacketsFromWorkloads",
         "allowIPIPPacketsFromWorkloads",
@@ -56,9 +56,24 @@ pub(super) const PARAMETERS: [Parameter; 39] = [
         Form::Bool,
     ),
     row(
+        "DataplaneWatchdogTimeout",
+        "dataplaneWatchdogTimeout",
+        Form::Seconds,
+    ),
+    row(
         "DefaultEndpointToHostAction",
         "defaultEndpointToHostAction",
         Form::Word(&["Drop", "Return", "Accept"]),
+    ),
+    row(
+        "DeviceRouteSourceAddress",
+        "deviceRouteSourceAddress",
+        Form::Text,
+    ),
+    row(
+        "DeviceRouteSourceAddressIPv6",
+        "deviceRouteSourceAddressIPv6",
+        Form::Text,
     ),
     row(
         "DisableConntrackInvalidCheck",
@@ -74,6 +89,11 @@ pub(super) const PARAMETERS: [Parameter; 39] = [
         "EndpointReportingEnabled",
         "endpointReportingEnabled",
         Form::Bool,
+    ),
+    row(
+        "EndpointStatusPathPrefix",
+        "endpointStatusPathPrefix",
+        Form::Text,
     ),
     row("ExternalNodesCIDRList", "externalNodesList", Form::List),
     row(
@@ -99,6 +119,7 @@ pub(super) const PARAMETERS: [Parameter; 39] = [
         "healthTimeoutOverrides",
         Form::Timeouts,
     ),
+    row("InterfaceExclude", "interfaceExclude", Form::Text),
     row("InterfacePrefix", "interfacePrefix", Form::Text),
     row(
         "InterfaceRefreshInterval",
@@ -106,9 +127,29 @@ pub(super) const PARAMETERS: [Parameter; 39] = [
         Form::Seconds,
     ),
     row(
+        "IPForwarding",
+        "ipForwarding",
+        Form::Word(&["Enabled", "Disabled"]),
+    ),
+    row(
+        "IpsetsRefreshInterval",
+        "ipsetsRefreshInterval",
+        Form::Seconds,
+    ),
+    row(
         "IptablesNATOutgoingInterfaceFilter",
         "iptablesNATOutgoingInterfaceFilter",
         Form::Text,
+    ),
+    row(
+        "IPv4NormalRoutePriority",
+        "ipv4NormalRoutePriority",
+        Form::Count,
+    ),
+    row(
+        "IPv6NormalRoutePriority",
+        "ipv6NormalRoutePriority",
+        Form::Count,
     ),
     row("Ipv6Support", "ipv6Support", Form::Bool),
     row("LogActionRateLimit", "logActionRateLimit", Form::Text),
@@ -118,8 +159,10 @@ pub(super) const PARAMETERS: [Parameter; 39] = [
         Form::Count,
     ),
     row("LogPrefix", "logPrefix", Form::Text),
+    row("LogSeverityScreen", "logSeverityScreen", Form::Text),
     row("MetadataAddr", "metadataAddr", Form::Verbatim),
     row("MetadataPort", "metadataPort", Form::Port),
+    row("MTUIfacePattern", "mtuIfacePattern", Form::Text),
     row("NATOutgoingAddress", "natOutgoingAddress", Form::Text),
     row(
         "NATOutgoingExclusions",
@@ -132,7 +175,22 @@ pub(super) const PARAMETERS: [Parameter; 39] = [
         "nftablesFilterDenyAction",
         Form::Word(&["Drop", "Reject"]),
     ),
+    row(
+        "NftablesRefreshInterval",
+        "nftablesRefreshInterval",
+        Form::Seconds,
+    ),
     row("OpenstackRegion", "openstackRegion", Form::Text),
+    row(
+        "ProgramClusterRoutes",
+        "programClusterRoutes",
+        Form::Word(&[
+            "Enabled",
+            "Disabled",
+            "EnabledIPIPOnly",
+            "EnabledNoEncapOnly",
+        ]),
+    ),
     row(
         "PrometheusMetricsEnabled",
         "prometheusMetricsEnabled",
@@ -143,10 +201,22 @@ pub(super) const PARAMETERS: [Parameter; 39] = [
     row("ReportingIntervalSecs", "reportingInterval", Form::Seconds),
     row("ReportingTTLSecs", "reportingTTL", Form::Seconds),
     row(
+        "RouteRefreshInterval",
+        "routeRefreshInterval",
+        Form::Seconds,
+    ),
+    row(
+        "RouteSource",
+        "routeSource",
+        Form::Word(&["CalicoIPAM", "WorkloadIPs"]),
+    ),
+    row("RouteSyncDisabled", "routeSyncDisabled", Form::Bool),
+    row(
         "ServiceLoopPrevention",
         "serviceLoopPrevention",
         Form::Word(&["Drop", "Reject", "Disabled"]),
     ),
+    row("VXLANEnabled", "vxlanEnabled", Form::Bool),
     row("VXLANMTU", "vxlanMTU", Form::Count),
     row("VXLANMTUV6", "vxlanMTUV6", Form::Count),
     row("VXLANPort", "vxlanPort", Form::Port),
@@ -259,12 +329,16 @@ mod tests {
 
     #[test]
     fn file_settings_are_those_supported_in_the_store() {
-        let mut fields = PARAMETERS.map(|parameter| parameter.field);
+        let fields = PARAMETERS.iter().map(|parameter| parameter.field);
+        let mut fields: Vec<&str> = fields.collect();
         fields.sort_unstable();
         let declared = calico_model::declared(calico_model::Kind::FelixConfiguration).into_iter();
         let supported = declared.filter(|one| matches!(one.standing, Standing::Supported(_)));
+        // A file is for one node.
+        let supported = supported.filter(|one| one.path != "spec.nodeSelector");
         let mut paths: Vec<String> = supported.map(|one| one.path).collect();
         paths.sort_unstable();
-        assert_eq!(paths, fields.map(|field| format!("spec.{field}")));
+        let fields = fields.iter().map(|field| format!("spec.{field}"));
+        assert_eq!(paths, fields.collect::<Vec<_>>());
     }
 }

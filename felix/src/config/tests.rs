@@ -3,7 +3,8 @@
 use calico_model::FelixConfigurationSpec;
 
 use super::*;
-use crate::render::Budgets;
+use crate::calc::Settings;
+use crate::render::{Budgets, Family};
 
 fn read(text: &str) -> Result<Config, String> {
     Config::of(&Source::new("felix.toml", text)).map_err(|report| report.to_string())
@@ -19,14 +20,14 @@ fn minimal_file_has_defaults() {
         PathBuf::from("/run/cambric-felix/felix.sock")
     );
     let agent = &config.agent;
-    assert_eq!(
-        (agent.route_protocol, agent.endpoint_metric, agent.table),
-        (80, 256, 254)
-    );
+    assert_eq!((agent.route_protocol, agent.table), (80, 254));
     assert_eq!(agent.settings, FelixConfigurationSpec::default());
     assert_eq!(agent.budgets, Budgets::default());
-    let prefix = Some(PathBuf::from("/var/run/calico"));
-    assert_eq!(config.endpoint_status_path_prefix, prefix);
+    let settings = Settings::new(&agent.settings);
+    assert_eq!(settings.routing.metric(Family::V4), 256);
+    assert_eq!(settings.routing.refresh, Duration::from_secs(90));
+    assert_eq!(settings.endpoint_files, Some("/var/run/calico".into()));
+    assert_eq!((config.log, settings.log_level), (None, None));
     assert!(!agent.hostname.is_empty());
 }
 
@@ -44,18 +45,19 @@ fn the_packaged_file_shows_defaults_and_examples_that_are_right() {
         let agent = &config.agent;
         (
             agent.route_protocol,
-            agent.endpoint_metric,
             agent.table,
-            agent.route_refresh,
             agent.interface_patience,
             agent.budgets,
         )
     };
     assert_eq!(defaults(&all), defaults(&plain));
     assert_eq!(all.datastore.require_leader, plain.datastore.require_leader);
+    // The examples show built-in values.
+    let settings = |config: &Config| Settings::new(&config.agent.settings);
+    let (all, plain) = (settings(&all), settings(&plain));
     assert_eq!(
-        all.endpoint_status_path_prefix,
-        plain.endpoint_status_path_prefix
+        (all.routing, all.endpoint_files),
+        (plain.routing, plain.endpoint_files)
     );
 }
 
@@ -75,11 +77,12 @@ fn every_key_of_the_file_is_read() {
     let agent = &config.agent;
     assert_eq!(agent.hostname, "node1");
     assert_eq!(agent.settings.interface_prefix, "cali,tap");
-    assert_eq!(
-        (agent.route_protocol, agent.endpoint_metric, agent.table),
-        (81, 100, 10)
-    );
-    assert_eq!(agent.route_refresh, Duration::from_secs(30));
+    assert_eq!((agent.route_protocol, agent.table), (81, 10));
+    let settings = Settings::new(&agent.settings);
+    assert_eq!(settings.routing.metric(Family::V6), 100);
+    assert_eq!(settings.routing.refresh, Duration::from_secs(30));
+    assert_eq!(settings.endpoint_files, None);
+    assert_eq!(config.log.as_deref(), Some("debug"));
     assert_eq!(agent.interface_patience, Duration::from_secs(300));
     let exceptions = ["10.65.0.7/32", "fd65::/64"].map(|net| net.parse().unwrap());
     assert_eq!(agent.control_port_exceptions, exceptions);
@@ -91,7 +94,6 @@ fn every_key_of_the_file_is_read() {
         link_local_per_minute: 3,
     };
     assert_eq!(agent.budgets, budgets);
-    assert_eq!(config.endpoint_status_path_prefix, None);
 }
 
 #[test]
@@ -125,10 +127,9 @@ fn environment_precedes_file_and_file_the_store() {
     let config = Config::within(&source, Environment::of(variables)).unwrap();
     let agent = config.agent;
     assert_eq!(agent.hostname, "node2");
-    assert_eq!(agent.route_refresh, Duration::from_secs(5));
-    assert_eq!(config.endpoint_status_path_prefix, Some("/b".into()));
     let settings = r#"{"interfacePrefix":"tap","reportingInterval":"20s",
-        "endpointReportingEnabled":true}"#;
+        "endpointReportingEnabled":true,"routeRefreshInterval":"5s",
+        "endpointStatusPathPrefix":"/b"}"#;
     assert_eq!(agent.settings, serde_json::from_str(settings).unwrap());
     assert_eq!(config.ignored_variables, ["FELIX_BPFENABLED"]);
 

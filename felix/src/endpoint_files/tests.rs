@@ -18,11 +18,18 @@ struct World {
     reported: BTreeMap<EndpointId, (Placement, EndpointState, Option<String>)>,
 }
 
+/// Returns files below a directory.
+fn below(prefix: &Path) -> EndpointFiles {
+    let mut files = EndpointFiles::default();
+    files.follow(Some(prefix));
+    files
+}
+
 impl World {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         Self {
-            files: EndpointFiles::new(directory.path()),
+            files: below(directory.path()),
             directory,
             now: Instant(0),
             link: Some(7),
@@ -220,4 +227,23 @@ fn a_name_is_one_of_a_file_in_the_directory_whatever_it_is() {
         assert_eq!(path.parent(), Some(Path::new("/d")), "{name}");
         assert!(path.file_name().is_some() && !name.contains('\0'), "{name}");
     }
+}
+
+#[test]
+fn files_move_with_their_directory() {
+    let mut world = World::new();
+    world.endpoint("web-0", EndpointState::Up, None);
+    world.update(true);
+    let first = world.directory.path().join(WEB);
+    assert!(first.is_file());
+    let other = tempfile::tempdir().unwrap();
+    let second = other.path().join(WEB);
+    let mut follow = |prefix: Option<&Path>| {
+        world.files.follow(prefix);
+        world.update(true);
+        (first.is_file(), second.is_file())
+    };
+    assert_eq!(follow(Some(other.path())), (false, true));
+    assert_eq!(follow(None), (false, false));
+    assert_eq!(follow(Some(other.path())), (false, true));
 }

@@ -183,6 +183,14 @@ impl Reconciler {
         }
     }
 
+    /// Sets the interval at which the tables are read without any sign of a difference; zero: never.
+    pub fn set_period(&mut self, now: Instant, period: Duration) {
+        if self.config.period != period {
+            self.config.period = period;
+            self.dumps.periodic = (!period.is_zero()).then(|| now + period);
+        }
+    }
+
     /// Returns whether a route of the owner at this key belongs to this program: in a table that it
     /// writes, at a metric that it writes, or at a key that is or was wanted.
     pub(super) fn owns(&self, key: &RouteKey) -> bool {

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::endpoints::{Endpoint, endpoint};
 use super::members::{Member, Members, member, set_member};
+use super::nodes;
 use super::policies::{Policy, Tier, policy, tier};
 use super::rules::{Rule, rules};
 use super::settings::Settings;
@@ -67,6 +68,15 @@ impl Fabric {
                 _ => {}
             }
         }
+        let of_kind = |kind: &'static str| {
+            let all = resources(store).filter(move |(other, _, _)| *other == kind);
+            all.map(|(_, name, value)| (name, value))
+        };
+        let node = of_kind("nodes").find(|(name, _)| *name == host);
+        let node = node.map_or(&Value::Null, |(_, value)| value);
+        if let Some(value) = nodes::settings(node, of_kind("felixconfigurations")) {
+            fabric.settings.apply(value);
+        }
         let own = format!("node.{host}");
         for (kind, name, value) in resources(store) {
             if kind == "felixconfigurations" && name == own {
@@ -75,6 +85,12 @@ impl Fabric {
         }
         adjust(&mut fabric.settings);
         let mut members: Vec<Member> = Vec::new();
+        for (name, value) in nodes::host_endpoints(of_kind("nodes")) {
+            // A stored one has precedence.
+            if of_kind("hostendpoints").all(|(stored, _)| stored != name) {
+                members.push(set_member(None, &value, "expectedIPs", &inherited));
+            }
+        }
         for (kind, name, value) in resources(store) {
             match (kind, name.split_once('/')) {
                 ("workloadendpoints", Some((namespace, _))) => {

@@ -7,6 +7,7 @@
 mod endpoints;
 mod fabric;
 mod members;
+mod nodes;
 mod passage;
 mod policies;
 mod rules;

@@ -141,13 +141,11 @@ fn keys_that_take_a_restart_keep_their_values() {
     world.agent.reconfigure(&AgentConfig {
         hostname: "other".into(),
         route_protocol: 81,
-        endpoint_metric: 100,
         table: 10,
-        route_refresh: Duration::from_secs(1),
         ..config()
     });
     world.pass(Duration::from_secs(5));
     assert_eq!(world.routes(), routes);
     let kept = world.agent.config();
-    assert_eq!((&*kept.hostname, kept.endpoint_metric), (HOST, 256));
+    assert_eq!((&*kept.hostname, kept.table), (HOST, config().table));
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use calico_model::EndpointState;
 use fib_sync::memory::{Kernel, MemoryFib};
-use fib_sync::{Fib, Instant, Route, Tunnel};
+use fib_sync::{Command, Fib, Instant, Route, Tunnel};
 use serde_json::json;
 
 use super::super::*;
@@ -44,6 +44,7 @@ pub(super) struct Fake {
     pub(super) refuse_interface: Option<String>,
     pub(super) refuse_host: bool,
     pub(super) hosts: usize,
+    pub(super) forwarding: Option<Forwarding>,
     /// It carries out no command for now.
     pub(super) stalls: bool,
     /// Interfaces that are down or removed, and accept no neighbor entries.
@@ -107,11 +108,12 @@ impl Fake {
                 let refused = self.refuse_check.map(refused);
                 HostEvent::RulesChecked(refused.map_or_else(|| Ok(self.check()), Err))
             }
-            HostCommand::ConfigureHost { .. } if self.refuse_host => {
+            HostCommand::ConfigureHost(_) if self.refuse_host => {
                 HostEvent::HostConfigured(Err(refused("read-only")))
             }
-            HostCommand::ConfigureHost { .. } => {
+            HostCommand::ConfigureHost(wanted) => {
                 self.hosts += 1;
+                self.forwarding = Some(wanted);
                 HostEvent::HostConfigured(Ok(()))
             }
             HostCommand::ConfigureInterface { link, ipv6, .. } => {
@@ -259,6 +261,8 @@ pub(super) struct World {
     pub(super) fib: MemoryFib,
     pub(super) agent: Agent,
     pub(super) host: Fake,
+    /// Full reads of the routing table.
+    pub(super) dumps: usize,
 }
 
 impl World {
@@ -274,6 +278,7 @@ impl World {
                 ..Fake::default()
             },
             kernel,
+            dumps: 0,
         }
     }
 
@@ -332,6 +337,7 @@ impl World {
             busy = true;
         }
         while let Some(command) = self.agent.poll_command(self.now) {
+            self.dumps += usize::from(matches!(command, Command::Dump { .. }));
             self.fib.submit(command);
             busy = true;
         }

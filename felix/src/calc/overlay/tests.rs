@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::calc::{Calculator, Desired};
+use crate::render::TO_HOST;
 use crate::work;
 
 const HOST: &str = "n1";
@@ -423,4 +424,96 @@ fn affinity_costs_the_endpoints_of_its_block_only() {
     assert_eq!(touched.routes.len(), 65, "the block, and 64 addresses");
     let steps = work::take();
     assert!((64..=256).contains(&steps), "{steps} steps");
+}
+
+#[test]
+fn pools_without_encapsulation_have_one_writer_of_routes() {
+    let mut calculator = fabric("Never");
+    let result = |calculator: &mut Calculator, felix: &str, bgp: &str| {
+        let felix = json!({"spec": {"programClusterRoutes": felix}});
+        put(calculator, "felixconfigurations/default", &felix);
+        let bgp = json!({"spec": {"programClusterRoutes": bgp}});
+        put(calculator, "bgpconfigurations/default", &bgp);
+        calculator.recompute();
+        let desired = calculator.desired();
+        (routes(desired), problems(desired).len())
+    };
+    // bgp-client has the blackholes, and n3 is behind a router.
+    let own = vec!["10.65.2.0/26 via 10.0.0.2".to_owned()];
+    for (felix, bgp, expected) in [
+        ("EnabledIPIPOnly", "EnabledNoEncapOnly", (vec![], 0)),
+        ("Enabled", "Disabled", (own.clone(), 0)),
+        ("Disabled", "Enabled", (vec![], 0)),
+        ("EnabledNoEncapOnly", "EnabledIPIPOnly", (own, 0)),
+        ("Enabled", "Enabled", (vec![], 1)),
+        ("Disabled", "Disabled", (vec![], 1)),
+        ("EnabledNoEncapOnly", "EnabledNoEncapOnly", (vec![], 1)),
+        ("EnabledIPIPOnly", "Enabled", (vec![], 1)),
+        ("", "EnabledNoEncapOnly", (vec![], 0)),
+    ] {
+        let found = result(&mut calculator, felix, bgp);
+        assert_eq!(found, expected, "{felix} {bgp}");
+    }
+    let pool = json!({"spec": {"cidr": "10.65.0.0/16", "ipipMode": "Always"}});
+    put(&mut calculator, "ippools/a", &pool);
+    let ipip = result(&mut calculator, "Enabled", "Disabled");
+    assert_eq!(ipip, (vec![], 0));
+    let key = format!("{PREFIX}felixconfigurations/default");
+    let wrong = br#"{"spec": {"programClusterRoutes": "Some"}}"#;
+    assert!(calculator.change(&key, Some(wrong)).is_some());
+}
+
+#[test]
+fn vxlan_enabled_overrides_the_pools() {
+    let mut calculator = fabric("Always");
+    let enabled = |calculator: &mut Calculator, enabled: Value| {
+        let settings = json!({"spec": {"vxlanEnabled": enabled}});
+        put(calculator, "felixconfigurations/default", &settings);
+        calculator.recompute();
+        let overlay = &calculator.desired().overlay;
+        let has_device = matches!(overlay.devices[&Family::V4], DeviceState::Wanted(_));
+        let filters = calculator.desired().rules().chains.contains_key(TO_HOST);
+        (
+            has_device,
+            overlay.routes.len(),
+            overlay.ends.len(),
+            filters,
+        )
+    };
+    assert_eq!(enabled(&mut calculator, Value::Null), (true, 3, 2, true));
+    assert_eq!(enabled(&mut calculator, json!(false)), (false, 0, 0, false));
+    assert_eq!(enabled(&mut calculator, json!(true)), (true, 3, 2, true));
+    put(&mut calculator, "ippools/a", &pool("10.65.0.0/16", "Never"));
+    assert_eq!(enabled(&mut calculator, json!(true)), (true, 0, 2, true));
+    assert_eq!(enabled(&mut calculator, Value::Null), (false, 0, 0, false));
+}
+
+#[test]
+fn routes_lead_to_single_workloads_if_the_source_is_workloads() {
+    let mut calculator = fabric("Always");
+    let key = "workloadendpoints/ns/n2-k8s-p-eth0";
+    put(&mut calculator, key, &endpoint("n2", "10.65.2.7/32"));
+    let settings = json!({"spec": {"routeSource": "WorkloadIPs"}});
+    put(&mut calculator, "felixconfigurations/default", &settings);
+    calculator.recompute();
+    let of_workloads = [
+        "10.65.2.0/32 tunnel 10.65.2.0",
+        "10.65.2.7/32 tunnel 10.65.2.0",
+        "10.65.3.0/32 tunnel 10.65.3.0",
+    ];
+    assert_eq!(routes(calculator.desired()), of_workloads);
+    assert!(problems(calculator.desired()).is_empty());
+    put(&mut calculator, key, &Value::Null);
+    calculator.recompute();
+    assert_eq!(routes(calculator.desired()).len(), 2);
+    put(
+        &mut calculator,
+        "felixconfigurations/default",
+        &json!({"spec": {}}),
+    );
+    calculator.recompute();
+    assert_eq!(
+        routes(calculator.desired())[1],
+        "10.65.2.0/26 tunnel 10.65.2.0"
+    );
 }

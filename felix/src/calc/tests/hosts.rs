@@ -50,6 +50,39 @@ fn with_interfaces(calculator: &mut Calculator, interfaces: &[(&str, &[&str])]) 
 }
 
 #[test]
+fn excluded_interfaces_have_no_host_endpoint() {
+    let at = |expected: &str| host("host", &json!({"expectedIPs": [expected]}));
+    let mut calculator = calculator_of(&[
+        (hep("a"), named("kube-ipvs0")),
+        (hep("b"), at("10.0.0.1")),
+        (hep("c"), named("eth0")),
+    ]);
+    let interfaces: [(&str, &[&str]); 3] = [
+        ("eth0", &["192.0.2.1"]),
+        ("kube-ipvs0", &["192.0.2.2"]),
+        ("veth9", &["10.0.0.1"]),
+    ];
+    with_interfaces(&mut calculator, &interfaces);
+    let name = key("felixconfigurations", "default");
+    let mut excluding = |names: &str| {
+        let value = json!({"spec": {"interfaceExclude": names}});
+        assert_eq!(change(&mut calculator, &name, Some(&value)), None);
+        calculator.recompute();
+        let count = calculator.desired().problems.len();
+        (elements(&calculator, "host-endpoints-in"), count)
+    };
+    let texts = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| format!("{name:?}"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(excluding(""), (texts(&["eth0", "veth9"]), 1));
+    assert_eq!(excluding("/^veth/"), (texts(&["eth0", "kube-ipvs0"]), 1));
+    assert_eq!(excluding("eth0"), (texts(&["kube-ipvs0", "veth9"]), 1));
+}
+
+#[test]
 fn host_endpoint_evaluates_policies_that_select_it() {
     let web = policy(&json!({"ingress": [
         {"action": "Allow", "protocol": "TCP", "destination": {"ports": [80]}}]}));

@@ -18,13 +18,14 @@ fn settings_without_effect_are_reported_in_one_note() {
         "newerThanThis": 7, "logSeverityScreen": "Debug", "routeRefreshInterval": "10s",
         "logFilePath": "seen",
         "openstackRegion": "east", "reportingInterval": "5s", "interfacePrefix": "tap"});
-    let words = "spec: settings without effect: logFilePath, logSeverityScreen, \
-                 newerThanThis, routeRefreshInterval, wireguardEnabled, wireguardListeningPort"
+    let words = "spec: settings without effect: logFilePath, newerThanThis, wireguardEnabled, \
+                 wireguardListeningPort"
         .to_owned();
     assert_eq!(notes(&some), (vec![words.clone()], vec![words.clone()]));
     assert_eq!(notes(&some), (vec![], vec![words]), "reported once");
     let none = json!({"wireguardEnabled": false, "bpfLogLevel": "", "logSeverityScreen": "Info",
-        "floatingIPs": "Disabled", "nodeSelector": "", "vxlanEnabled": null});
+        "floatingIPs": "Disabled", "nodeSelector": "", "nftablesMode": "Auto",
+        "removeExternalRoutes": false, "usageReportingEnabled": false});
     assert_eq!(notes(&none), (vec![], vec![]));
 }
 
