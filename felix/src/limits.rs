@@ -90,18 +90,21 @@ pub const FIRST_REPORT: Duration = Duration::from_secs(10);
 /// Ticks of the endpoint status reporter between two comparisons with the store (as in Calico).
 pub const STATUS_RESYNC_TICKS: u32 = 180;
 
+/// Host endpoints named in the status.
+pub const HOST_ENDPOINTS_SHOWN_MAX: usize = 16;
+
 /// Problems kept for display; more are counted only.
 pub const PROBLEMS_SHOWN_MAX: usize = 100;
 
 /// Default interval of comparing the packet filter with the one that was written.
 pub const RULES_CHECK: Duration = Duration::from_secs(10);
 
-/// Time after the packet filter of an earlier run was found until it is listed to detect later
-/// changes, unless it is replaced before: a large one takes long to list.
-pub const INHERITED_CHECK: Duration = Duration::from_secs(1);
 /// Shortest interval of comparing the packet filter.
 pub const RULES_CHECK_MIN: Duration = Duration::from_secs(1);
 
+/// Time after the packet filter of an earlier run was found until it is listed to detect later
+/// changes, unless it is replaced before: a large one takes long to list.
+pub const INHERITED_CHECK: Duration = Duration::from_secs(1);
 
 /// Shortest interval of checking the settings of interfaces.
 pub const INTERFACE_REFRESH_MIN: Duration = Duration::from_secs(1);
@@ -121,9 +124,6 @@ pub const LISTEN_RETRY: Duration = Duration::from_secs(1);
 /// Default interval of checking the settings of interfaces (as in Calico).
 pub const INTERFACE_REFRESH: Duration = Duration::from_secs(90);
 
-/// Time after the first full read of the datastore during which own routes that are not wanted are
-/// kept.
-pub const ROUTE_GRACE: Duration = Duration::from_secs(10);
 /// Default metric of endpoint routes: lower than that of routes learned by BGP.
 pub const ENDPOINT_METRIC: u32 = 256;
 
@@ -145,6 +145,9 @@ pub const PATTERN_PROGRAM_OCTETS_MAX: usize = 256 * 1024;
 /// Names and patterns in one list of interfaces.
 pub const PATTERNS_MAX: usize = 64;
 
+/// Time after the first full read of the datastore during which own routes that are not wanted are
+/// kept.
+pub const ROUTE_GRACE: Duration = Duration::from_secs(10);
 
 /// Interval of looking for changed files of BGP daemons.
 pub const BGP_FILES_CHECK: Duration = Duration::from_secs(5);

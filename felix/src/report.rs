@@ -16,7 +16,7 @@ use crate::agent::{Agent, EndpointView, Waiting};
 use crate::apply::LinuxHost;
 use crate::calc::{Placement, Problem};
 use crate::explain;
-use crate::limits::PROBLEMS_SHOWN_MAX;
+use crate::limits::{HOST_ENDPOINTS_SHOWN_MAX, PROBLEMS_SHOWN_MAX};
 use crate::render::{Control, TABLE, rule_text};
 use crate::store::StoreCounts;
 
@@ -390,6 +390,25 @@ fn control_ports(control: &Control) -> String {
     text
 }
 
+/// Describes the host endpoints of this host.
+fn host_endpoints(agent: &Agent) -> String {
+    let all = agent.host_endpoints().take(HOST_ENDPOINTS_SHOWN_MAX + 1);
+    let mut all: Vec<String> = all
+        .map(|(name, is_automatic)| match is_automatic {
+            true => format!("{name} (automatic)"),
+            false => name.to_owned(),
+        })
+        .collect();
+    if all.is_empty() {
+        return "none".to_owned();
+    }
+    if all.len() > HOST_ENDPOINTS_SHOWN_MAX {
+        all.truncate(HOST_ENDPOINTS_SHOWN_MAX);
+        all.push("…".to_owned());
+    }
+    all.join(", ")
+}
+
 fn facts(agent: &Agent, host: &mut LinuxHost, store: &StoreFigures) -> Vec<Fact> {
     let fact = |name: &str, value: String| Fact {
         name: name.into(),
@@ -419,6 +438,7 @@ fn facts(agent: &Agent, host: &mut LinuxHost, store: &StoreFigures) -> Vec<Fact>
                 false => format!("{} of {} installed", routes.acked, routes.wanted),
             },
         ),
+        fact("host endpoints", host_endpoints(agent)),
         fact("packet filter", agent.filter_in_effect().to_owned()),
         fact(
             "nftables transactions",

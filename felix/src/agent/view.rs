@@ -249,6 +249,11 @@ impl Agent {
         all.into_iter().flatten().collect()
     }
 
+    /// Returns the host endpoints of this host: each name, and whether it is automatic.
+    pub(crate) fn host_endpoints(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.calculator.host_endpoints()
+    }
+
     /// Returns the sockets of the settings in effect. Before any data of the datastore is applied, they
     /// are those of this host itself.
     pub(crate) fn listening(&self) -> Listening {

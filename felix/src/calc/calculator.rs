@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use calico_model::{
     AffinityOwner, BgpConfigurationSpec, BgpPeerSpec, BlockAffinity, DEFAULT_ALLOW_PROFILE,
-    FabricKey, FabricValueError, FelixConfigurationSpec, IpPoolSpec, IpamKey, Key, Kind, NodeSpec,
-    ProfileSpec, Registration, ResourceKey, SERVICES_PREFIX, ServiceName, Spec, TierSpec,
+    FabricKey, FabricValueError, FelixConfigurationSpec, IpPoolSpec, IpamKey, Key, Kind, Metadata,
+    NodeSpec, ProfileSpec, Registration, ResourceKey, SERVICES_PREFIX, ServiceName, Spec, TierSpec,
 };
 use fib_sync::Tunnel;
 use ipnet::IpNet;
 
 use super::assignments::Assignments;
+use super::automatic::{Automatic, is_requested};
 use super::desired::Desired;
 use super::fabric::{BgpPorts, Fabric};
 use super::hosts::Hosts;
@@ -197,12 +198,12 @@ impl Calculator {
         (self.news.settings, self.news.fabric) = (true, true);
     }
 
-    /// Sets the addresses of the datastore, as this host resolves them.
     /// Sets the address for scrapers in the file of this host.
     pub(crate) fn scraped_at(&mut self, at: Option<SocketAddr>) {
         self.news.local |= self.fabric.scraped_at(at);
     }
 
+    /// Sets the addresses of the datastore, as this host resolves them.
     pub(crate) fn datastore_at(&mut self, at: BTreeSet<SocketAddr>) {
         self.news.local |= self.fabric.datastore(at);
     }
@@ -426,13 +427,27 @@ impl Calculator {
                     let labels = node.as_ref().map(|node| node.metadata.labels.clone());
                     self.news.settings |= self.stored.put_labels(labels.unwrap_or_default());
                 }
-                let spec = node.map(|node| node.spec);
+                let (metadata, spec) = match node {
+                    Some(node) => (node.metadata, Some(node.spec)),
+                    None => (Metadata::default(), None),
+                };
                 let changed = fabric.node(key, spec.as_ref());
                 self.news.fabric |= changed;
-                return self.overlay.node(key, resource.name(), spec.as_ref());
+                let requested = is_requested(key, &metadata);
+                let automatic = matches!(requested, Ok(true)).then(|| {
+                    let is_own = resource.name() == self.hostname;
+                    Automatic::of(&metadata.labels, fabric.addresses_of(key), is_own)
+                });
+                self.put_automatic(resource.name(), automatic);
+                let overlay = self.overlay.node(key, resource.name(), spec.as_ref());
+                return requested.map(drop).and(overlay);
             }
             Kind::BgpConfiguration => {
                 let spec = spec::<BgpConfigurationSpec>(key, value)?;
+                if resource.name() == "default" {
+                    let routes = spec.as_ref().and_then(|spec| spec.program_cluster_routes);
+                    self.overlay.bgp_routes(routes);
+                }
                 fabric.settings(key, resource.name(), spec.as_ref())
             }
             _ => fabric.peer(key, spec::<BgpPeerSpec>(key, value)?.as_ref()),
@@ -450,10 +465,6 @@ impl Calculator {
     ) -> Result<(), Problem> {
         let AffinityOwner::Host(host) = owner else {
             return Ok(());
-                if resource.name() == "default" {
-                    let routes = spec.as_ref().and_then(|spec| spec.program_cluster_routes);
-                    self.overlay.bgp_routes(routes);
-                }
         };
         let affinity = value.map(BlockAffinity::parse).transpose();
         let affinity =

@@ -6,9 +6,10 @@ use std::net::IpAddr;
 
 use calico_model::{Kind, ResourceKey};
 
+use super::automatic::{Automatic, key_of};
 use super::calculator::Calculator;
 use super::passage::Passages;
-use super::policy::Stage;
+use super::policy::{Member, Stage};
 use super::read;
 use super::types::{AppliesTo, HostEndpoint, Problem};
 use crate::render::{Direction, HostInterface, HostRules, Part, Passage, host_part};
@@ -22,10 +23,56 @@ impl Calculator {
         value: Option<&[u8]>,
     ) -> Result<(), Problem> {
         let read = value.map(|octets| read::host_endpoint(key, resource, octets, &self.hostname));
-        let (endpoint, member, problem) = match read.transpose()? {
-            Some((endpoint, member, problem)) => (endpoint, Some(member), problem),
-            None => (None, None, None),
+        let Some((endpoint, member, problem)) = read.transpose()? else {
+            if self.hosts.stored.remove(key) {
+                self.take_automatic(key);
+            }
+            return Ok(());
         };
+        self.hosts.stored.insert(key.to_owned());
+        self.put_host(key, endpoint, Some(member));
+        problem.map_or(Ok(()), Err)
+    }
+
+    /// Records the automatic host endpoint of a node, or that it has none. A stored one of its name has
+    /// precedence.
+    pub(super) fn put_automatic(&mut self, node: &str, automatic: Option<Automatic>) {
+        let key = key_of(node);
+        match automatic {
+            Some(automatic) => self.hosts.automatic.insert(key.clone(), automatic),
+            None => self.hosts.automatic.remove(&key),
+        };
+        if !self.hosts.stored.contains(&key) {
+            self.take_automatic(&key);
+        }
+    }
+
+    /// Applies the automatic host endpoint with a key, if there is one.
+    pub(super) fn take_automatic(&mut self, key: &str) {
+        let automatic = self.hosts.automatic.get(key).cloned();
+        let (endpoint, member) = match automatic {
+            Some(Automatic { endpoint, member }) => (endpoint, Some(member)),
+            None => (None, None),
+        };
+        self.put_host(key, endpoint, member);
+    }
+
+    /// Returns the host endpoints of this host: each name, and whether it is automatic.
+    pub(crate) fn host_endpoints(&self) -> impl Iterator<Item = (&str, bool)> {
+        let prefix = Kind::HostEndpoint.prefix();
+        self.hosts.endpoints.keys().map(move |key| {
+            let name = key.get(prefix.len()..).unwrap_or(key);
+            (name, !self.hosts.stored.contains(key))
+        })
+    }
+
+    /// Puts a host endpoint, or removes it.
+    pub(super) fn put_host(
+        &mut self,
+        key: &str,
+        endpoint: Option<HostEndpoint>,
+        member: Option<Member>,
+    ) {
         if self.hosts.endpoints.get(key) != endpoint.as_ref() {
             match endpoint {
                 Some(endpoint) => self.hosts.endpoints.insert(key.to_owned(), endpoint),
@@ -34,7 +81,6 @@ impl Calculator {
             self.news.hosts = true;
         }
         self.index.put_member(key, member);
-        problem.map_or(Ok(()), Err)
     }
 
     /// Records the addresses of an interface of this host, or that it does not exist.
@@ -131,6 +177,7 @@ impl Calculator {
     ) -> (Vec<HostInterface>, Option<(&'static str, String)>) {
         let at_name = "spec.interfaceName";
         let is_workload = |name: &str| self.desired.settings.is_workload_interface(name);
+        let is_excluded = |name: &str| self.desired.settings.excluded.has(name);
         let interfaces = &self.hosts.interfaces;
         let named = |name: &String| HostInterface::Named(name.clone());
         match &endpoint.applies_to {
@@ -139,12 +186,15 @@ impl Calculator {
                 let reason = format!("{name} is a workload interface: no host endpoint applies");
                 (Vec::new(), Some((at_name, reason)))
             }
+            AppliesTo::Named(name) if is_excluded(name) => {
+                let reason = format!("{name} is in interfaceExclude: no host endpoint applies");
+                (Vec::new(), Some((at_name, reason)))
+            }
             AppliesTo::Named(name) => {
                 let is_missing = !interfaces.is_empty() && !interfaces.contains_key(name);
                 let fault = is_missing.then(|| {
                     let reason = format!("{name} does not exist; its rules wait for it");
                     (at_name, reason)
-        let is_excluded = |name: &str| self.desired.settings.excluded.has(name);
                 });
                 (vec![named(name)], fault)
             }
@@ -155,10 +205,6 @@ impl Calculator {
                         && addresses.iter().any(|address| held.contains(address))
                 };
                 let found = interfaces.iter().filter(holds);
-            AppliesTo::Named(name) if is_excluded(name) => {
-                let reason = format!("{name} is in interfaceExclude: no host endpoint applies");
-                (Vec::new(), Some((at_name, reason)))
-            }
                 let found: Vec<HostInterface> = found.map(|(name, _)| named(name)).collect();
                 let fault = found.is_empty().then(|| {
                     let reason = match addresses.is_empty() {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use super::automatic::Automatic;
 use super::types::{HostEndpoint, Problem};
 use crate::render::Part;
 
@@ -10,6 +11,10 @@ use crate::render::Part;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hosts {
     pub(super) endpoints: BTreeMap<String, HostEndpoint>,
+    /// Keys of stored host endpoints of any host.
+    pub(super) stored: BTreeSet<String>,
+    /// Automatic host endpoints of any host, by key.
+    pub(super) automatic: BTreeMap<String, Automatic>,
     /// The interfaces of this host with their addresses, by name.
     pub(super) interfaces: BTreeMap<String, BTreeSet<IpAddr>>,
     /// The part of the packet filter of all of them.

@@ -2,6 +2,7 @@
 //! the values arrived.
 
 mod assignments;
+mod automatic;
 mod calculator;
 mod configuration;
 mod context;
@@ -18,18 +19,18 @@ mod lookup;
 mod members;
 mod overlay;
 mod passage;
-mod policy;
 mod pattern;
+mod policy;
 #[cfg(test)]
 mod policy_tests;
 mod pools;
 mod profile;
 mod read;
 mod recompute;
-mod settings;
 mod routing;
-#[cfg(test)]
+mod settings;
 mod stored_settings;
+#[cfg(test)]
 mod tests;
 mod types;
 mod unsupported;
@@ -41,9 +42,9 @@ pub use listening::Listening;
 pub(crate) use listening::MAIN_LOOP;
 pub(crate) use lookup::{AppliedList, RemoteEndpoint};
 pub use overlay::{DeviceState, Overlay, OverlayTouched, TunnelDevice, TunnelEnd, Way};
-pub(crate) use read::interface_prefixes;
 pub use pattern::Pattern;
-pub(crate) use settings::fault;
+pub(crate) use read::interface_prefixes;
 pub use routing::Routing;
+pub(crate) use settings::fault;
 pub use settings::{INTERFACE_PREFIXES, Settings};
 pub use types::{Endpoint, EndpointId, Problem, is_interface_name};

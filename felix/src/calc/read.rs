@@ -347,7 +347,7 @@ fn strings(list: Option<&Value>) -> Vec<String> {
 }
 
 /// Returns whether a label can only be inherited from a namespace or a service account.
-fn is_taken_on(label: &str) -> bool {
+pub(super) fn is_taken_on(label: &str) -> bool {
     TAKEN_ON.iter().any(|prefix| label.starts_with(prefix))
 }
 

@@ -1,3 +1,4 @@
+mod automatic;
 mod denial;
 mod fabric;
 mod history;
@@ -8,8 +9,8 @@ mod pools;
 mod qos;
 mod schema;
 mod services;
-mod unsupported;
 mod settings;
+mod unsupported;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -5,6 +5,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
+use daemon_common::report::Fact;
+use daemon_common::{Command, Reply};
 use serde_json::{Value, json};
 
 use crate::guard::{connects, listen, outside};
@@ -428,5 +430,51 @@ fn tunnels_between_nodes_pass_policies_at_early_hooks() {
         is_denied("untracked");
         assert!(pass(), "doNotTrack denies tunnels");
         assert!(far.pings("10.65.1.7") && far.pings("fd65::1:7"));
+    });
+}
+
+// Promise (Felix): An annotated Node counts as one with Calico's automatic host endpoint: its traffic
+// passes until a policy selects it by a label of the Node.
+#[test]
+fn annotated_node_is_open_until_a_policy_selects_it() {
+    lab("annotated_node_is_open_until_a_policy_selects_it", || {
+        let host = Host::new();
+        let peer = Workload {
+            namespace: outside(),
+        };
+        let _services = [22, 8080].map(listen);
+        let node = |annotations: Value| {
+            let labels = json!({"role": "host"});
+            let value = json!({"kind": "Node", "apiVersion": "projectcalico.org/v3",
+                "metadata": {"name": "n1", "labels": labels, "annotations": annotations},
+                "spec": {"bgp": {"ipv4Address": "10.0.0.11/24", "ipv6Address": "fd00::11/64"}}});
+            host.put(&format!("{RESOURCES}nodes/n1"), &value);
+        };
+        node(json!({"cambric.io/host-endpoint": "auto"}));
+        listed(&host, "the host endpoint", |text| {
+            text.contains("goto host-in/all")
+        });
+        let Reply::Status(status) = host.ask(&Command::Status {}) else {
+            panic!("no status");
+        };
+        let is_named = |fact: &Fact| fact.value == "n1-auto-hep (automatic)";
+        assert!(status.facts.iter().any(is_named), "{:?}", status.facts);
+        for to in at(HOST, 8080) {
+            assert!(connects(&peer, &to, PATIENCE), "{to} is closed by default");
+        }
+        policy(&host, "none", &json!({"types": ["Ingress"]}));
+        for to in at(HOST, 8080) {
+            host.until("the policy closes", || !connects(&peer, &to, NEVER));
+        }
+        for to in at(HOST, 22) {
+            assert!(connects(&peer, &to, PATIENCE), "locked out of {to}");
+        }
+        node(json!({}));
+        for to in at(HOST, 8080) {
+            host.until("the host is open", || connects(&peer, &to, NEVER));
+        }
+        listed(&host, "no host endpoint", |text| {
+            !text.contains("host-in/all")
+        });
     });
 }

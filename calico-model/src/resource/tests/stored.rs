@@ -205,12 +205,7 @@ fn services_are_alone_at_their_end_of_a_rule() {
             "source",
             json!({"services": web, "ports": [80]}),
         ),
-        (
-            "Profile",
-            "ingress",
-            "source",
-            json!({ "services": web }),
-        ),
+        ("Profile", "ingress", "source", json!({ "services": web })),
     ] {
         let rule = json!({"action": "Allow", "protocol": "TCP", end: entity});
         let (_, value) = write(kind, direction, rule).unwrap();
