@@ -37,4 +37,5 @@ mod spoofing;
 mod start;
 mod status;
 mod store;
+mod two_hosts;
 mod world;

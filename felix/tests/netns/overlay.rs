@@ -12,7 +12,7 @@ const MAC: &str = "66:00:00:00:00:02";
 
 /// Writes this host's Node, the Node `n2` at the far end of the uplink, a VXLAN pool for each family,
 /// and a block of each node.
-fn fabric(host: &Host, mode: &str) {
+pub(crate) fn fabric(host: &Host, mode: &str) {
     for (name, cidr) in [("v4", POOL), ("v6", "fd65::/64")] {
         let pool = json!({"spec": {"cidr": cidr, "vxlanMode": mode}});
         host.put(&format!("{RESOURCES}ippools/{name}"), &pool);
@@ -37,7 +37,7 @@ fn fabric(host: &Host, mode: &str) {
 }
 
 /// Returns a text that `ip` prints, or an empty one if it fails.
-fn shown(command: &str) -> String {
+pub(crate) fn shown(command: &str) -> String {
     let output = crate::world::try_run(command);
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -30,6 +30,34 @@ pub(crate) struct Running {
     thread: JoinHandle<()>,
 }
 
+impl Running {
+    /// Starts a Felix with this file.
+    pub(crate) fn start(store: &Arc<dyn Store>, text: String) -> Self {
+        let config = Config::of(&daemon_common::config::Source::new("felix.toml", text)).unwrap();
+        let store = Arc::clone(store);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (ready, opened) = std::sync::mpsc::sync_channel(1);
+        let thread = std::thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let mut daemon = open(&config, &store).await;
+                ready.send(()).unwrap();
+                let stop = async {
+                    let _ = stopped.await;
+                };
+                daemon.serve(stop).await.unwrap();
+            });
+        });
+        opened.recv_timeout(PATIENCE).expect("the daemon opens");
+        Self { stop, thread }
+    }
+
+    pub(crate) fn stop(self) {
+        self.stop.send(()).expect("it still runs");
+        self.thread.join().expect("it ends in peace");
+    }
+}
+
 /// Opens a Felix. A process that another test has just forked has copies of the sockets of this
 /// process, and so the claim of an earlier Felix, until it executes its program.
 async fn open(config: &Config, store: &Arc<dyn Store>) -> Daemon {
@@ -120,29 +148,11 @@ impl Host {
             self.settings,
             self.endpoints,
         );
-        let config = Config::of(&daemon_common::config::Source::new("felix.toml", text)).unwrap();
-        let store = Arc::clone(&self.store);
-        let (stop, stopped) = oneshot::channel::<()>();
-        let (ready, opened) = std::sync::mpsc::sync_channel(1);
-        let thread = std::thread::spawn(move || {
-            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let mut daemon = open(&config, &store).await;
-                ready.send(()).unwrap();
-                let stop = async {
-                    let _ = stopped.await;
-                };
-                daemon.serve(stop).await.unwrap();
-            });
-        });
-        opened.recv_timeout(PATIENCE).expect("the daemon opens");
-        self.felix = Some(Running { stop, thread });
+        self.felix = Some(Running::start(&self.store, text));
     }
 
     pub(crate) fn stop(&mut self) {
-        let felix = self.felix.take().expect("a running Felix");
-        felix.stop.send(()).expect("it still runs");
-        felix.thread.join().expect("it ends in peace");
+        self.felix.take().expect("a running Felix").stop();
     }
 
     pub(crate) fn handle(&self) -> &Handle {
