@@ -7,7 +7,7 @@ use std::fmt::{self, Display, Formatter};
 
 use foldhash::fast::FixedState;
 
-use crate::evaluator::{Fabric, Hook, Spec};
+use crate::evaluator::{Fabric, Hook, HostHook, Spec};
 use crate::limits::PROGRAMS_KEPT;
 use crate::packet::{Family, Packet};
 use crate::ruleset::{Compiler, Listing, Table, View};
@@ -121,7 +121,7 @@ impl Display for Subject {
 /// One comparison.
 struct Task {
     subject: Subject,
-    hook: Hook,
+    chain: &'static str,
     family: Family,
     wanted: ProgramId,
     found: ProgramId,
@@ -175,17 +175,12 @@ fn tasks(fabric: &Fabric, table: &Table, space: &mut Space, report: &mut Report)
         }
         for (hook, family) in all() {
             let wanted = spec.program(space, endpoint, hook, family);
-            let found = found(
-                &mut compiler,
-                space,
-                table,
-                hook,
-                family,
-                &endpoint.interface,
-            );
+            let way = (hook.chain().0, hook.is_from_workload());
+            let interface = &endpoint.interface;
+            let found = found(&mut compiler, space, table, way, family, interface);
             tasks.push(Task {
                 subject: subject.clone(),
-                hook,
+                chain: way.0,
                 family,
                 wanted,
                 found,
@@ -202,17 +197,83 @@ fn tasks(fabric: &Fabric, table: &Table, space: &mut Space, report: &mut Report)
             };
             let at = space.place(text.to_owned());
             let wanted = space.always(act, at);
-            let found = found(&mut compiler, space, table, hook, family, &name);
+            let way = (hook.chain().0, hook.is_from_workload());
+            let found = found(&mut compiler, space, table, way, family, &name);
             tasks.push(Task {
                 subject: Subject::Interface(name.clone()),
-                hook,
+                chain: way.0,
                 family,
                 wanted,
                 found,
             });
         }
     }
+    host_tasks(
+        (fabric, table),
+        (space, report),
+        (&mut spec, &mut compiler),
+        &mut tasks,
+    );
     tasks
+}
+
+/// Adds the comparisons of host endpoints.
+fn host_tasks(
+    (fabric, table): (&Fabric, &Table),
+    (space, report): (&mut Space, &mut Report),
+    (spec, compiler): (&mut Spec<'_>, &mut Compiler),
+    tasks: &mut Vec<Task>,
+) {
+    let mut is_known = true;
+    for host in &fabric.hosts {
+        if let Some(fault) = &host.fault {
+            let subject = Subject::Endpoint(host.name.clone(), host.interface.clone());
+            report.unknown(subject, "", fault.clone());
+            is_known = false;
+        }
+    }
+    if !is_known {
+        let text = "host endpoints are not compared, because their interfaces are not known";
+        report.notes.push(text.to_owned());
+        return;
+    }
+    for name in host_interfaces(fabric, table) {
+        let own = fabric.hosts.iter().find(|host| host.interface == name);
+        let subject = match own {
+            Some(host) => Subject::Endpoint(host.name.clone(), name.clone()),
+            None => Subject::Interface(name.clone()),
+        };
+        let families = Family::ALL.into_iter();
+        let all = families.flat_map(|family| HostHook::ALL.map(|hook| (hook, family)));
+        for (hook, family) in all {
+            let wanted = spec.host_program(space, &name, hook, family);
+            let way = (hook.chain().0, hook.is_inbound());
+            let found = found(compiler, space, table, way, family, &name);
+            tasks.push(Task {
+                subject: subject.clone(),
+                chain: way.0,
+                family,
+                wanted,
+                found,
+            });
+        }
+    }
+}
+
+/// Returns the interfaces of host endpoints, those that rules of host endpoints name, and one of each kind
+/// without a host endpoint.
+fn host_interfaces(fabric: &Fabric, table: &Table) -> BTreeSet<String> {
+    let own = fabric.hosts.iter().map(|host| host.interface.clone());
+    let own = own.filter(|name| name != "*");
+    let chains = table.reachable(HostHook::ALL.map(|hook| hook.chain().0));
+    let in_rules = table.interfaces(&chains).into_iter();
+    let in_rules = in_rules.map(|name| match name.strip_suffix('*') {
+        Some(prefix) => one_of(prefix),
+        None => name,
+    });
+    let prefixes = fabric.settings.prefixes.iter().map(|prefix| one_of(prefix));
+    let others = ["lo".to_owned(), "~uplink".to_owned()];
+    own.chain(in_rules).chain(prefixes).chain(others).collect()
 }
 
 /// Returns all hooks, those with the same policies one after the other.
@@ -221,15 +282,17 @@ fn all() -> impl Iterator<Item = (Hook, Family)> {
     families.flat_map(|family| Hook::ALL.map(|hook| (hook, family)))
 }
 
+/// Returns the program of a base chain for packets of an interface. A chain for host endpoints may be
+/// missing: then all packets pass.
 fn found(
     compiler: &mut Compiler,
     space: &mut Space,
     table: &Table,
-    hook: Hook,
+    (chain, is_inbound): (&'static str, bool),
     family: Family,
     interface: &str,
 ) -> ProgramId {
-    let (input, output) = match hook.is_from_workload() {
+    let (input, output) = match is_inbound {
         true => (Some(interface.to_owned()), None),
         false => (None, Some(interface.to_owned())),
     };
@@ -238,7 +301,12 @@ fn found(
         input,
         output,
     };
-    compiler.chain(space, (TABLE.1, table), hook.chain().0, &view)
+    let is_for_hosts = HostHook::ALL.iter().any(|hook| hook.chain().0 == chain);
+    if is_for_hosts && !table.chains.contains_key(chain) {
+        let place = space.place(format!("chain {chain} does not exist"));
+        return space.always(Act::Accept, place);
+    }
+    compiler.chain(space, (TABLE.1, table), chain, &view)
 }
 
 /// Returns interfaces without an endpoint, and whether they are workload interfaces: those that the
@@ -275,10 +343,12 @@ fn one_of(prefix: &str) -> String {
 }
 
 fn record(report: &mut Report, space: &Space, task: Task, result: Comparison) {
-    let chain = task.hook.chain().0;
+    let chain = task.chain;
     let side = |side: Side| {
         let word = match side.outcome {
             Outcome::Accept | Outcome::Undecided => "accept",
+            Outcome::Marked => "accept and mark",
+            Outcome::Untracked => "accept without connection tracking",
             Outcome::Drop => "drop",
             Outcome::Either => "either",
             Outcome::Unknown => "unknown",

@@ -14,6 +14,10 @@ pub enum Field {
     Direction,
     /// Whether the source is an address of the host.
     SourceLocal,
+    /// Whether a policy accepted it at an earlier hook: the bit [`ACCEPTED`] of its mark.
+    Marked,
+    /// Whether its destination was translated.
+    Translated,
     /// The source address.
     Source,
     /// The destination address.
@@ -36,10 +40,12 @@ pub enum Field {
 
 impl Field {
     /// All fields, in the order of a comparison.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::State,
         Self::Direction,
         Self::SourceLocal,
+        Self::Marked,
+        Self::Translated,
         Self::Source,
         Self::Destination,
         Self::OriginalSource,
@@ -68,7 +74,7 @@ impl Field {
     pub const fn last(self, family: Family) -> u128 {
         match self {
             Self::State => STATES.len() as u128 - 1,
-            Self::Direction | Self::SourceLocal => 1,
+            Self::Direction | Self::SourceLocal | Self::Marked | Self::Translated => 1,
             Self::Source | Self::Destination | Self::OriginalSource | Self::ReplySource => {
                 family.last()
             }
@@ -77,6 +83,9 @@ impl Field {
         }
     }
 }
+
+/// The bit of the mark of a packet that a policy accepted at an earlier hook.
+pub const ACCEPTED: u64 = 0x1_0000;
 
 /// The states of a connection, with the kernel's bit. A packet has one of them.
 pub const STATES: [(&str, u64); 5] = [
@@ -189,8 +198,14 @@ impl Display for Packet {
         if self.get(Field::Direction) == 1 {
             f.write_str(", reply direction")?;
         }
-        if self.get(Field::SourceLocal) == 1 {
-            f.write_str(", source is the host")?;
+        for (field, text) in [
+            (Field::SourceLocal, ", source is the host"),
+            (Field::Marked, ", accepted before"),
+            (Field::Translated, ", translated destination"),
+        ] {
+            if self.get(field) == 1 {
+                f.write_str(text)?;
+            }
         }
         Ok(())
     }

@@ -70,9 +70,17 @@ fn chains(report: &Report) -> (Vec<String>, usize) {
 fn listing_is_equal_to_its_datastore() {
     let report = compared(&store(), LISTING);
     assert!(report.is_equal(), "{report:#?}");
-    // Three endpoints, an unknown interface of each prefix, an uplink; six chains, two IP versions.
-    assert_eq!(report.subjects.len(), 6);
-    assert!(report.subjects.values().all(|results| results.equal == 12));
+    // Three endpoints, an unknown interface of each prefix, an uplink, and the loopback interface; two IP
+    // versions. Six chains of workloads, seven of hosts.
+    assert_eq!(report.subjects.len(), 7);
+    for (subject, results) in &report.subjects {
+        let count = match subject {
+            Subject::Endpoint(..) => 12,
+            Subject::Interface(name) if name == "lo" => 14,
+            _ => 26,
+        };
+        assert_eq!(results.equal, count, "{subject}");
+    }
     assert!(report.notes.iter().any(|note| note.contains("guard")));
 }
 
@@ -288,6 +296,8 @@ fn base_chain_that_is_not_compared_is_checked() {
     );
     let untrack = json!([{"mangle": {"key": {"meta": {"key": "mark"}},
         "value": {"|": [{"meta": {"key": "mark"}}, 65536]}}}, {"notrack": null}, {"accept": null}]);
+    let clear = json!([{"mangle": {"key": {"meta": {"key": "mark"}},
+        "value": {"&": [{"meta": {"key": "mark"}}, 0xfffe_ffff_u32]}}}]);
     let untracked = base("host-untracked", "prerouting", -300, "accept");
     let untranslated = base("host-untranslated", "prerouting", -150, "accept");
     let jump = json!([{"jump": {"target": "inner"}}]);
@@ -298,11 +308,15 @@ fn base_chain_that_is_not_compared_is_checked() {
         (vec![loops, rule("service-loops", &queue)], unknown),
         (vec![mark.clone(), rule("mark-dscp", &dscp)], equal),
         (vec![rule("guard", &dscp)], unknown),
-        (vec![untracked, rule("host-untracked", &untrack)], equal),
+        // Without host endpoints, no packet is marked.
+        (vec![untracked, rule("host-untracked", &untrack)], different),
         (
-            vec![untranslated, rule("host-untranslated", &untrack)],
-            unknown,
+            vec![untranslated.clone(), rule("host-untranslated", &untrack)],
+            different,
         ),
+        // The mark of others is not cleared.
+        (vec![untranslated.clone()], different),
+        (vec![untranslated, rule("host-untranslated", &clear)], equal),
         (vec![rule("guard", &add("@connections-blocked"))], equal),
         (vec![rule("guard", &add("@other"))], unknown),
         (

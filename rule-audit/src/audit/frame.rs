@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Report, Subject, TABLE};
-use crate::evaluator::Hook;
-use crate::ruleset::{Base, Listing, Table, budget, single};
+use crate::evaluator::{Hook, HostHook};
+use crate::ruleset::{Base, Listing, Table, budget, clears_mark, single};
 
 /// A base chain that is not compared. It accepts nothing that another chain would drop.
 struct Skipped {
@@ -26,14 +26,10 @@ enum Change {
     Nothing,
     /// The DSCP.
     Dscp,
-    /// The mark.
-    Mark,
-    /// The mark, and connection tracking leaves them out.
-    Untracked,
 }
 
 impl Change {
-    const ALL: [Self; 4] = [Self::Nothing, Self::Dscp, Self::Mark, Self::Untracked];
+    const ALL: [Self; 2] = [Self::Nothing, Self::Dscp];
 }
 
 impl Skipped {
@@ -59,8 +55,8 @@ impl Skipped {
     }
 }
 
-/// The guard, the budgets, the loops of services, the DSCP, and host endpoints.
-const SKIPPED: [Skipped; 15] = [
+/// The guard, the budgets, the loops of services, and the DSCP.
+const SKIPPED: [Skipped; 8] = [
     Skipped::guard("guard", "prerouting", -299),
     Skipped::guard("guard-forward", "forward", -1),
     Skipped::guard("guard-input", "input", -1),
@@ -69,13 +65,6 @@ const SKIPPED: [Skipped; 15] = [
     Skipped::of("budget-input", "input", 2),
     Skipped::of("service-loops", "forward", 2),
     Skipped::of("mark-dscp", "forward", -150).changes(Change::Dscp),
-    Skipped::of("host-input", "input", 0),
-    Skipped::of("host-output", "output", 0),
-    Skipped::of("host-forward", "forward", 0),
-    Skipped::of("host-forward-to", "forward", 1),
-    Skipped::of("host-untranslated", "prerouting", -150).changes(Change::Mark),
-    Skipped::of("host-untracked", "prerouting", -300).changes(Change::Untracked),
-    Skipped::of("host-untracked-output", "output", -300).changes(Change::Untracked),
 ];
 
 /// Checks the base chains, and the rules of those that are not compared.
@@ -88,6 +77,10 @@ pub(super) fn check(report: &mut Report, listing: &Listing, table: &Table) {
         let (name, at, priority) = hook.chain();
         check_base(report, table, (name, at, priority), true);
     }
+    for hook in HostHook::ALL {
+        check_base(report, table, hook.chain(), false);
+    }
+    check_mark(report, table);
     for chain in &SKIPPED {
         let place = (chain.name, chain.hook, chain.priority);
         let base = check_base(report, table, place, chain.is_required);
@@ -107,7 +100,9 @@ pub(super) fn check(report: &mut Report, listing: &Listing, table: &Table) {
     }
     let compared = Hook::ALL.map(|hook| hook.chain().0);
     let skipped = SKIPPED.iter().map(|chain| chain.name);
-    let known: BTreeSet<&str> = compared.into_iter().chain(skipped).collect();
+    let hosts = HostHook::ALL.map(|hook| hook.chain().0);
+    let known = compared.into_iter().chain(hosts).chain(skipped);
+    let known: BTreeSet<&str> = known.collect();
     for (name, chain) in &table.chains {
         match &chain.base {
             Some(_) if known.contains(&**name) => {}
@@ -154,6 +149,27 @@ fn check_base<'t>(
     base
 }
 
+/// Checks that the first chain of each direction that may mark packets clears the mark of all of them.
+/// Otherwise another program could have set it.
+fn check_mark(report: &mut Report, table: &Table) {
+    let untracked = HostHook::Untracked.chain().0;
+    let untranslated = match table.chains.contains_key(untracked) {
+        true => None,
+        false => Some(HostHook::Untranslated),
+    };
+    let firsts = [HostHook::Untracked, HostHook::UntrackedOutput].into_iter();
+    for hook in firsts.chain(untranslated) {
+        let name = hook.chain().0;
+        let Some(chain) = table.chains.get(name) else {
+            continue;
+        };
+        if !chain.rules.first().is_some_and(clears_mark) {
+            let wanted = "the first rule clears the mark of accepted packets";
+            report.fault(Subject::Table, name, wanted, "the mark is not cleared");
+        }
+    }
+}
+
 /// Checks that the rules of chains that are not compared make no other change.
 fn check_rules(report: &mut Report, table: &Table, chains: &BTreeSet<&str>, change: Change) {
     for name in chains {
@@ -178,10 +194,6 @@ fn is_known(expression: &Value, change: Change) -> bool {
         "match" | "counter" | "limit" | "log" | "comment" => true,
         "accept" | "drop" | "reject" | "return" | "continue" | "jump" | "goto" | "vmap" => true,
         "set" => budget(body).is_some(),
-        "notrack" => change == Change::Untracked,
-        "mangle" if matches!(change, Change::Mark | Change::Untracked) => {
-            body["key"]["meta"]["key"] == "mark"
-        }
         "mangle" => {
             let field = &body["key"]["payload"];
             let is_ip = matches!(field["protocol"].as_str(), Some("ip" | "ip6"));

@@ -5,13 +5,13 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::members::{effective, own_labels};
+use super::members::{effective, labels_of_host, own_labels};
 use super::settings::Settings;
 use super::values::{Labels, texts};
 use crate::packet::Family;
 use crate::ranges::parse_network;
 
-/// A workload endpoint of the host.
+/// A workload endpoint of the host, or a host endpoint.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// `<namespace>/<name>` of the resource.
@@ -28,6 +28,34 @@ pub struct Endpoint {
     pub(super) is_openstack: bool,
     /// Further source addresses.
     pub(super) spoofed: Vec<(Family, (u128, u128))>,
+}
+
+/// Reads a host endpoint. Its name differs from that of each workload endpoint.
+pub(super) fn host_endpoint(
+    name: &str,
+    value: &Value,
+    inherited: &BTreeMap<String, Labels>,
+) -> Endpoint {
+    let spec = &value["spec"];
+    let profiles = texts(&spec["profiles"]);
+    let listed = spec["profiles"].as_array().map_or(0, Vec::len);
+    let interface = spec["interfaceName"].as_str().unwrap_or_default();
+    let fault = match interface {
+        "" => Some("its interfaces depend on the addresses of the host"),
+        _ if listed != profiles.len() => Some("its profiles are unreadable"),
+        _ => None,
+    };
+    Endpoint {
+        name: format!("host endpoint {name}"),
+        interface: interface.to_owned(),
+        addresses: Vec::new(),
+        fault: fault.map(str::to_owned),
+        namespace: String::new(),
+        labels: effective(labels_of_host(value), &profiles, inherited),
+        profiles,
+        is_openstack: false,
+        spoofed: Vec::new(),
+    }
 }
 
 pub(super) fn endpoint(

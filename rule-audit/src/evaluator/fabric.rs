@@ -5,12 +5,13 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::endpoints::{Endpoint, endpoint};
+use super::endpoints::{Endpoint, endpoint, host_endpoint};
 use super::members::{Member, Members, member, set_member};
 use super::nodes;
 use super::policies::{Policy, Tier, policy, tier};
 use super::rules::{Rule, rules};
 use super::settings::Settings;
+use super::tunnels::Tunnels;
 use super::values::{Labels, labels};
 
 /// The prefix of the keys of resources.
@@ -30,6 +31,8 @@ pub(super) struct Profile {
 pub struct Fabric {
     /// The endpoints of the host, by key.
     pub endpoints: Vec<Endpoint>,
+    /// The host endpoints of the host, by name: the first one for an interface gets it.
+    pub hosts: Vec<Endpoint>,
     /// The settings.
     pub settings: Settings,
     /// Resources that could not be read, and the consequence.
@@ -38,6 +41,7 @@ pub struct Fabric {
     pub(super) policies: Vec<Policy>,
     pub(super) tiers: BTreeMap<String, Tier>,
     pub(super) profiles: BTreeMap<String, Profile>,
+    pub(super) tunnels: Tunnels,
 }
 
 impl Fabric {
@@ -107,19 +111,25 @@ impl Fabric {
                     members.push(set_member(None, value, "nets", &inherited));
                 }
                 ("hostendpoints", None) => {
+                    if value["spec"]["node"] == host {
+                        let read = host_endpoint(name, value, &inherited);
+                        // No host endpoint applies to a workload interface.
+                        if !fabric.is_workload(&read.interface) {
+                            fabric.hosts.push(read);
+                        }
+                    }
                     members.push(set_member(None, value, "expectedIPs", &inherited));
                 }
                 ("networkpolicies", Some((namespace, stored))) => {
-                    fabric
-                        .policies
-                        .extend(policy(Some(namespace), stored, value));
+                    fabric.policies.push(policy(Some(namespace), stored, value));
                 }
                 ("globalnetworkpolicies", None) => {
-                    fabric.policies.extend(policy(None, name, value));
+                    fabric.policies.push(policy(None, name, value));
                 }
                 _ => {}
             }
         }
+        fabric.tunnels = Tunnels::read(resources(store), &fabric.settings);
         fabric.members = Members::new(members);
         fabric.find_conflicts();
         fabric

@@ -200,8 +200,7 @@ pub(super) fn set_member(
     inherited: &BTreeMap<String, Labels>,
 ) -> Member {
     let spec = &value["spec"];
-    let mut own = labels(&value["metadata"]["labels"]);
-    own.retain(|label, _| !is_inherited(label));
+    let mut own = labels_of_host(value);
     let mut names = texts(&spec["profiles"]);
     if let Some(namespace) = namespace {
         own.insert(NAMESPACE.to_owned(), namespace.to_owned());
@@ -212,6 +211,13 @@ pub(super) fn set_member(
         nets: nets(&spec[field]),
         ports: ports(&spec["ports"]),
     }
+}
+
+/// Returns the labels of a host endpoint or network set that are its own.
+pub(super) fn labels_of_host(value: &Value) -> BTreeMap<String, String> {
+    let mut own = labels(&value["metadata"]["labels"]);
+    own.retain(|label, _| !is_inherited(label));
+    own
 }
 
 fn is_inherited(label: &str) -> bool {

@@ -6,6 +6,8 @@
 
 mod endpoints;
 mod fabric;
+mod failsafe;
+mod hosts;
 mod members;
 mod nodes;
 mod passage;
@@ -16,10 +18,13 @@ mod services;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod tunnels;
 mod values;
 
 pub use endpoints::Endpoint;
 pub use fabric::Fabric;
+pub use failsafe::{Failsafe, FailsafePort};
+pub use hosts::HostHook;
 pub use policies::Direction;
 pub use selector::{Selector, SelectorError};
 pub use services::{Hook, Spec};

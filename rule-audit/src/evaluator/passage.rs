@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::endpoints::Endpoint;
 use super::fabric::Fabric;
-use super::policies::{Direction, Policy, rank};
+use super::policies::{Direction, Policy, Stage, rank};
 use super::rules::{Action, Rule};
 use crate::packet::{Family, Field, state};
 use crate::ranges::Ranges;
@@ -63,19 +63,43 @@ pub(super) fn passage(
     }
     let own = parts(fabric, cache, space, (endpoint, direction), family);
     let other = parts(fabric, cache, space, (endpoint, direction.other()), family);
-    let mut steps = Vec::new();
-    let replies = space.place("packets of established connections".to_owned());
     let act = match own.is_open() || other.is_open() {
         true => Act::Accept,
         false if own.profiles.has_rules || other.profiles.has_rules => Act::Either,
         false => Act::Drop,
     };
+    let mut steps = vec![answers(space, act)];
+    steps.extend(decisions(fabric, space, own));
+    let program = space.program(steps);
+    cache.passages.insert(key, program);
+    program
+}
+
+/// Returns the step for packets of established connections.
+pub(super) fn answers(space: &mut Space, act: Act) -> Step {
     let states = Ranges::of([(state::ESTABLISHED, state::RELATED)]);
-    steps.push(Step {
+    Step {
         conditions: vec![space.is_in(Field::State, states, true)],
         act,
-        place: replies,
-    });
+        place: space.place("packets of established connections".to_owned()),
+    }
+}
+
+/// Returns the steps of a direction of a host endpoint for packets to the host or of it.
+pub(super) fn of_host(
+    fabric: &Fabric,
+    cache: &mut Cache,
+    space: &mut Space,
+    of: (&Endpoint, Direction),
+    family: Family,
+) -> Vec<Step> {
+    let own = parts(fabric, cache, space, of, family);
+    decisions(fabric, space, own)
+}
+
+/// Returns the steps about new connections.
+fn decisions(fabric: &Fabric, space: &mut Space, own: Parts) -> Vec<Step> {
+    let mut steps = Vec::new();
     let invalid = space.place("packets of no connection".to_owned());
     if !fabric.settings.takes_invalid {
         steps.push(Step {
@@ -95,9 +119,7 @@ pub(super) fn passage(
         place,
     }));
     steps.extend(own.profiles.steps);
-    let program = space.program(steps);
-    cache.passages.insert(key, program);
-    program
+    steps
 }
 
 /// Returns the places of the policies that apply to an endpoint.
@@ -114,17 +136,19 @@ fn applied(fabric: &Fabric, cache: &mut Cache, endpoint: &Endpoint) -> Arc<Vec<u
     own
 }
 
-fn parts(
+/// Returns the programs of the tiers with policies of a stage.
+pub(super) fn tiers(
     fabric: &Fabric,
     cache: &mut Cache,
     space: &mut Space,
-    (endpoint, direction): (&Endpoint, Direction),
+    (endpoint, direction, stage): (&Endpoint, Direction, Stage),
     family: Family,
-) -> Parts {
+) -> Vec<ProgramId> {
     let mut by_tier: BTreeMap<&str, Vec<(usize, &Policy)>> = BTreeMap::new();
     for at in applied(fabric, cache, endpoint).iter().copied() {
         let policy = fabric.policies.get(at);
-        if let Some(policy) = policy.filter(|policy| policy.rules(direction).is_some()) {
+        let decides = |policy: &&Policy| policy.is_of(stage) && policy.rules(direction).is_some();
+        if let Some(policy) = policy.filter(decides) {
             by_tier.entry(&policy.tier).or_default().push((at, policy));
         }
     }
@@ -136,7 +160,10 @@ fn parts(
         let orders = one.0.cmp(&other.0).then(one.1.total_cmp(&other.1));
         orders.then_with(|| one.2.cmp(other.2))
     });
+    // Before translation and connection tracking, policies that do not decide leave it to the others.
+    let is_early = matches!(stage, Stage::Untranslated | Stage::Untracked);
     let tiers = tiers.into_iter().map(|((rank, denies), policies)| {
+        let denies = denies && !is_early;
         let fault = fabric.tiers.get(rank.2).and_then(|tier| tier.fault.clone());
         tier_program(
             fabric,
@@ -148,9 +175,19 @@ fn parts(
             family,
         )
     });
-    let tiers = tiers.collect();
+    tiers.collect()
+}
+
+fn parts(
+    fabric: &Fabric,
+    cache: &mut Cache,
+    space: &mut Space,
+    (endpoint, direction): (&Endpoint, Direction),
+    family: Family,
+) -> Parts {
+    let of = (endpoint, direction, Stage::Normal);
     Parts {
-        tiers,
+        tiers: tiers(fabric, cache, space, of, family),
         profiles: profiles(fabric, space, endpoint, direction, family),
     }
 }
@@ -182,6 +219,8 @@ fn tier_program(
             for rule in policy.rules(direction).unwrap_or_default() {
                 rule.steps(space, &fabric.members, family, &mut steps);
             }
+            let allowed = steps.iter_mut().filter(|step| step.act == Act::Accept);
+            allowed.for_each(|step| step.act = policy.accepts());
             let steps = Arc::new(steps);
             cache.policies.insert(key, Arc::clone(&steps));
             steps

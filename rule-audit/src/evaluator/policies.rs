@@ -6,6 +6,7 @@ use super::endpoints::Endpoint;
 use super::rules::{Rule, rules, selector};
 use super::selector::Selector;
 use super::values::{NAMESPACE, OF_ACCOUNT, OF_NAMESPACE, SERVICE_ACCOUNT, texts};
+use crate::space::Act;
 
 /// The tier of policies that name none.
 const DEFAULT_TIER: &str = "default";
@@ -32,10 +33,35 @@ impl Direction {
     }
 }
 
-/// A policy for workloads.
+/// The packets that policies decide about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    /// Packets of a workload, or packets to and of the host.
+    Normal,
+    /// Packets through the host, at its host endpoints.
+    Forward,
+    /// Packets that arrive, before their destination is translated.
+    Untranslated,
+    /// Packets before connection tracking.
+    Untracked,
+}
+
+/// The packets of host endpoints that a policy applies to, besides those of workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// Packets to the host and of it; also those through it, or not.
+    Normal(bool),
+    /// `preDNAT`.
+    Untranslated,
+    /// `doNotTrack`.
+    Untracked,
+}
+
+/// A policy.
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
     pub(super) tier: String,
+    purpose: Purpose,
     order: f64,
     tie: String,
     /// The namespace of a NetworkPolicy.
@@ -69,6 +95,26 @@ impl Policy {
         let namespace = self.namespace.as_ref();
         namespace.is_none_or(|own| *own == endpoint.namespace)
             && self.subjects.selects_map(&endpoint.labels)
+    }
+
+    /// Returns whether it decides about the packets of a stage.
+    pub(super) fn is_of(&self, stage: Stage) -> bool {
+        match (self.purpose, stage) {
+            (Purpose::Normal(_), Stage::Normal)
+            | (Purpose::Normal(true), Stage::Forward)
+            | (Purpose::Untranslated, Stage::Untranslated)
+            | (Purpose::Untracked, Stage::Untracked) => true,
+            (Purpose::Normal(_) | Purpose::Untranslated | Purpose::Untracked, _) => false,
+        }
+    }
+
+    /// Returns the act for packets that one of its rules allows.
+    pub(super) const fn accepts(&self) -> Act {
+        match self.purpose {
+            Purpose::Normal(_) => Act::Accept,
+            Purpose::Untranslated => Act::Marked,
+            Purpose::Untracked => Act::Untracked,
+        }
     }
 
     /// Returns the sort key in its tier.
@@ -106,12 +152,9 @@ fn order(value: &Value) -> Option<f64> {
     }
 }
 
-/// Reads a policy; `None` if it is for host interfaces only.
-pub(super) fn policy(namespace: Option<&str>, stored: &str, value: &Value) -> Option<Policy> {
+/// Reads a policy.
+pub(super) fn policy(namespace: Option<&str>, stored: &str, value: &Value) -> Policy {
     let spec = &value["spec"];
-    if namespace.is_none() && (spec["doNotTrack"] == true || spec["preDNAT"] == true) {
-        return None;
-    }
     let tier = match spec["tier"].as_str() {
         None | Some("") => DEFAULT_TIER,
         Some(tier) => tier,
@@ -130,12 +173,17 @@ pub(super) fn policy(namespace: Option<&str>, stored: &str, value: &Value) -> Op
     let types = types(spec);
     let subjects = subjects(namespace, spec);
     let number = order(&spec["order"]);
+    let purpose = match namespace {
+        Some(_) => Ok(Purpose::Normal(false)),
+        None => purpose(spec),
+    };
     let fault = match (&subjects, &types) {
         (Err(field), _) => Some(format!("spec.{field}")),
         (_, None) => Some("spec.types".to_owned()),
         _ if ingress.is_none() => Some("spec.ingress".to_owned()),
         _ if egress.is_none() => Some("spec.egress".to_owned()),
         _ if number.is_none() => Some("spec.order".to_owned()),
+        _ if purpose.is_err() => purpose.err().map(|field| format!("spec.{field}")),
         _ if !(spec["tier"].is_null() || spec["tier"].is_string()) => Some("spec.tier".to_owned()),
         _ => None,
     };
@@ -144,8 +192,9 @@ pub(super) fn policy(namespace: Option<&str>, stored: &str, value: &Value) -> Op
         Some(_) => [true; 2],
         None => types.unwrap_or_default(),
     };
-    Some(Policy {
+    Policy {
         tier: tier.to_owned(),
+        purpose: purpose.unwrap_or(Purpose::Normal(true)),
         order: number.unwrap_or(f64::INFINITY),
         tie: format!("{}/{own}/{kind}", name(stored, tier, value)),
         namespace: namespace.map(str::to_owned),
@@ -157,7 +206,22 @@ pub(super) fn policy(namespace: Option<&str>, stored: &str, value: &Value) -> Op
             .filter(|_| types[1])
             .or_else(|| types[1].then(Vec::new)),
         fault,
-    })
+    }
+}
+
+/// Reads the purpose of a global policy; the error is the field that is unreadable.
+fn purpose(spec: &Value) -> Result<Purpose, &'static str> {
+    let is = |field: &'static str| match &spec[field] {
+        Value::Null => Ok(false),
+        value => value.as_bool().ok_or(field),
+    };
+    let (untracked, untranslated) = (is("doNotTrack")?, is("preDNAT")?);
+    match (untracked, untranslated) {
+        (true, true) => Err("preDNAT"),
+        (true, false) => Ok(Purpose::Untracked),
+        (false, true) => Ok(Purpose::Untranslated),
+        (false, false) => Ok(Purpose::Normal(is("applyOnForward")?)),
+    }
 }
 
 /// Returns the name of a policy: older clients store the tier in it, newer ones an annotation.

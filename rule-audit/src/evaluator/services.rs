@@ -4,15 +4,14 @@ use std::net::IpAddr;
 
 use super::endpoints::Endpoint;
 use super::fabric::Fabric;
+use super::hosts::{self, HostHook};
 use super::passage::{Cache, passage};
 use super::policies::Direction;
+use super::values::DISCOVERY;
 use crate::packet::{Family, Field, protocol, state};
 use crate::ranges::{Ranges, number};
 use crate::space::{Act, ConditionId, ProgramId, Space, Step};
 
-/// ICMPv6 types between a workload and its host: multicast listeners, solicitations, advertisements of
-/// neighbors.
-const DISCOVERY: [u128; 7] = [130, 131, 132, 133, 135, 136, 143];
 const ROUTER_ADVERTISEMENT: u128 = 134;
 const LINK_LOCAL: (u128, u128) = (0xfe80 << 112, (0xfec0 << 112) - 1);
 const LINK_MULTICAST: (u128, u128) = (0xff02 << 112, (0xff03 << 112) - 1);
@@ -132,6 +131,26 @@ impl<'f> Spec<'f> {
             });
         }
         space.program(steps)
+    }
+}
+
+impl Spec<'_> {
+    /// Returns the program of a hook of host endpoints for an interface.
+    pub fn host_program(
+        &mut self,
+        space: &mut Space,
+        interface: &str,
+        hook: HostHook,
+        family: Family,
+    ) -> ProgramId {
+        let builder = hosts::Builder {
+            fabric: self.fabric,
+            cache: &mut self.cache,
+            space,
+            family,
+            steps: Vec::new(),
+        };
+        builder.program(hook, interface)
     }
 }
 

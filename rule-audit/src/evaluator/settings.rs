@@ -4,6 +4,11 @@ use std::net::Ipv4Addr;
 
 use serde_json::Value;
 
+use super::failsafe::Failsafe;
+use super::values::texts;
+use crate::packet::Family;
+use crate::ranges::parse_network;
+
 /// The settings that the packet filter depends on. The datastore has most of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -21,6 +26,14 @@ pub struct Settings {
     pub takes_invalid: bool,
     /// Address and port of OpenStack's metadata service.
     pub metadata: Option<(Ipv4Addr, u16)>,
+    /// The ports that no policy of a host endpoint closes.
+    pub failsafe: Failsafe,
+    /// The UDP port of VXLAN.
+    pub vxlan_port: u16,
+    /// Whether VXLAN is in use without a pool that uses it.
+    pub vxlan: bool,
+    /// Sources of tunnel packets that are not nodes.
+    pub tunnel_sources: Vec<(Family, (u128, u128))>,
 }
 
 impl Default for Settings {
@@ -33,6 +46,10 @@ impl Default for Settings {
             spoofing: false,
             takes_invalid: false,
             metadata: Some((Ipv4Addr::LOCALHOST, 8775)),
+            failsafe: Failsafe::default(),
+            vxlan_port: 4789,
+            vxlan: false,
+            tunnel_sources: Vec::new(),
         }
     }
 }
@@ -60,6 +77,19 @@ impl Settings {
         }
         if let Some(takes_invalid) = spec["disableConntrackInvalidCheck"].as_bool() {
             settings.takes_invalid = takes_invalid;
+        }
+        settings.failsafe.apply(spec);
+        if let Some(is) = spec["vxlanEnabled"].as_bool() {
+            settings.vxlan = is;
+        }
+        let port = spec["vxlanPort"]
+            .as_u64()
+            .and_then(|port| u16::try_from(port).ok());
+        settings.vxlan_port = port.unwrap_or(settings.vxlan_port);
+        if spec["externalNodesList"].is_array() {
+            let sources = texts(&spec["externalNodesList"]);
+            let sources = sources.iter().filter_map(|text| parse_network(text));
+            settings.tunnel_sources = sources.collect();
         }
         let (address, port) = (text("metadataAddr"), spec["metadataPort"].as_u64());
         if address.is_some_and(|text| text.eq_ignore_ascii_case("none")) {

@@ -467,3 +467,186 @@ fn conflicting_endpoints_are_not_evaluated() {
             .all(|endpoint| endpoint.fault.is_some())
     );
 }
+
+/// A store with the host endpoint of `eth0`, and one for all other interfaces.
+fn hosts() -> BTreeMap<String, Value> {
+    let mut store = store();
+    for (name, interface) in [("a-eth0", "eth0"), ("b-eth0", "eth0"), ("all", "*")] {
+        let labels = json!({"role": if name == "b-eth0" { "other" } else { "edge" }});
+        let spec = json!({"node": "n1", "interfaceName": interface, "profiles": ["open"]});
+        store.insert(
+            format!("{PREFIX}hostendpoints/{name}"),
+            json!({"metadata": {"labels": labels}, "spec": spec}),
+        );
+    }
+    let open = json!({"ingress": [{"action": "Allow"}], "egress": [{"action": "Allow"}]});
+    put(&mut store, "profiles/open", &open);
+    store
+}
+
+fn at_host(
+    store: &BTreeMap<String, Value>,
+    hook: HostHook,
+    interface: &str,
+    packet: Packet,
+) -> Outcome {
+    let fabric = Fabric::read(store, "n1", |_| {});
+    let mut space = Space::new();
+    let program = Spec::new(&fabric).host_program(&mut space, interface, hook, packet.family);
+    space.run(program, &packet).0
+}
+
+/// Returns a policy of the host endpoints that denies TCP to port 80, and all but UDP.
+fn of_hosts(more: &Value) -> Value {
+    let rules = json!([{"action": "Allow", "protocol": "UDP"}, {"action": "Deny", "protocol": "TCP",
+        "destination": {"ports": [80, 22]}}]);
+    let mut spec = json!({"selector": "role == 'edge'", "types": ["Ingress", "Egress"],
+        "ingress": rules, "egress": rules});
+    for (field, value) in more.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    spec
+}
+
+#[test]
+fn policies_of_host_endpoints_decide_at_their_hooks() {
+    use HostHook::{Forward, ForwardTo, Input, Output, Untracked, UntrackedOutput, Untranslated};
+    let (tcp, udp) = (from("192.0.2.1", 6, 80), from("192.0.2.1", 17, 80));
+    let icmp = from("192.0.2.1", 1, 0);
+    let mut store = hosts();
+    // Profiles decide about packets to the host; all others pass.
+    for hook in HostHook::ALL {
+        assert_eq!(
+            at_host(&store, hook, "eth0", tcp),
+            Outcome::Accept,
+            "{hook:?}"
+        );
+    }
+    let drop = [Outcome::Drop, Outcome::Accept, Outcome::Drop];
+    let pass = [Outcome::Accept; 3];
+    let decided = |store: &BTreeMap<String, Value>, hook, interface| {
+        [tcp, udp, icmp].map(|packet| at_host(store, hook, interface, packet))
+    };
+    for (more, hooks) in [
+        (json!({}), &[Input, Output][..]),
+        (
+            json!({"applyOnForward": true}),
+            &[Input, Output, Forward, ForwardTo],
+        ),
+    ] {
+        put(&mut store, "globalnetworkpolicies/p", &of_hosts(&more));
+        for hook in HostHook::ALL {
+            let wanted = if hooks.contains(&hook) { drop } else { pass };
+            assert_eq!(decided(&store, hook, "eth0"), wanted, "{more} {hook:?}");
+            assert_eq!(decided(&store, hook, "eth1"), wanted, "{more} {hook:?}");
+            assert_eq!(decided(&store, hook, "lo"), pass, "{hook:?}");
+        }
+        assert_eq!(decided(&store, Input, "cali1"), pass);
+        let is_forwarded = more["applyOnForward"] == true;
+        let wanted = if is_forwarded { drop } else { pass };
+        assert_eq!(decided(&store, Forward, "cali1"), wanted);
+    }
+    for (kind, hooks, allowed) in [
+        ("preDNAT", &[Untranslated][..], Outcome::Marked),
+        (
+            "doNotTrack",
+            &[Untracked, UntrackedOutput],
+            Outcome::Untracked,
+        ),
+    ] {
+        put(
+            &mut store,
+            "globalnetworkpolicies/p",
+            &of_hosts(&json!({kind: true})),
+        );
+        for hook in HostHook::ALL {
+            // The default action of a tier does not apply.
+            let wanted = match hooks.contains(&hook) {
+                true => [Outcome::Drop, allowed, Outcome::Accept],
+                false => pass,
+            };
+            assert_eq!(decided(&store, hook, "eth0"), wanted, "{kind} {hook:?}");
+            let has_effect = kind == "preDNAT";
+            let wanted = if has_effect { wanted } else { pass };
+            assert_eq!(decided(&store, hook, "eth1"), wanted, "{kind} {hook:?}");
+        }
+    }
+}
+
+#[test]
+fn accepted_packets_of_host_endpoints_meet_no_policy() {
+    use HostHook::{Forward, ForwardTo, Input, Output, Untracked, Untranslated};
+    let mut store = hosts();
+    let forward = json!({"applyOnForward": true});
+    put(&mut store, "globalnetworkpolicies/p", &of_hosts(&forward));
+    let tcp = from("192.0.2.1", 6, 80);
+    let marked = tcp.with(Field::Marked, 1);
+    assert_eq!(at_host(&store, Input, "eth0", marked), Outcome::Drop);
+    for (kind, hooks) in [
+        ("preDNAT", &[Input, Forward][..]),
+        ("doNotTrack", &[Input, Forward, Output]),
+    ] {
+        put(
+            &mut store,
+            "globalnetworkpolicies/early",
+            &of_hosts(&json!({kind: true})),
+        );
+        for hook in [Input, Output, Forward, ForwardTo] {
+            let wanted = if hooks.contains(&hook) {
+                Outcome::Accept
+            } else {
+                Outcome::Drop
+            };
+            assert_eq!(
+                at_host(&store, hook, "eth0", marked),
+                wanted,
+                "{kind} {hook:?}"
+            );
+            assert_eq!(at_host(&store, hook, "eth0", tcp), Outcome::Drop);
+        }
+    }
+    let established = tcp.with(Field::State, state::ESTABLISHED);
+    for hook in [Input, Output, Forward, ForwardTo] {
+        assert_eq!(at_host(&store, hook, "eth0", established), Outcome::Accept);
+    }
+    let translated = tcp.with(Field::Translated, 1);
+    assert_eq!(at_host(&store, Output, "eth0", translated), Outcome::Accept);
+    let ssh = from("192.0.2.1", 6, 22);
+    assert_eq!(at_host(&store, Input, "eth0", ssh), Outcome::Accept);
+    assert_eq!(at_host(&store, Forward, "eth0", ssh), Outcome::Drop);
+    assert_eq!(at_host(&store, Output, "eth0", ssh), Outcome::Drop);
+    let ports = json!([{"port": 80, "net": "192.0.2.0/24"}]);
+    let spec = json!({"failsafeInboundHostPorts": ports, "vxlanEnabled": true,
+        "externalNodesList": ["192.0.2.1"]});
+    put(&mut store, "felixconfigurations/default", &spec);
+    assert_eq!(at_host(&store, Input, "eth0", tcp), Outcome::Accept);
+    assert_eq!(at_host(&store, Input, "eth0", ssh), Outcome::Drop);
+    let other = from("198.51.100.1", 6, 80);
+    assert_eq!(at_host(&store, Input, "eth0", other), Outcome::Drop);
+    assert_eq!(at_host(&store, Untracked, "eth0", tcp), Outcome::Accept);
+    let deny = json!({"selector": "all()", "preDNAT": true, "ingress": [{"action": "Deny"}]});
+    put(&mut store, "globalnetworkpolicies/early", &deny);
+    let tunnel = from("192.0.2.1", 17, 4789);
+    assert_eq!(
+        at_host(&store, Untranslated, "eth0", tunnel),
+        Outcome::Accept
+    );
+    let other = from("198.51.100.1", 17, 4789);
+    assert_eq!(at_host(&store, Untranslated, "eth0", other), Outcome::Drop);
+}
+
+#[test]
+fn host_endpoint_without_interface_is_not_evaluated() {
+    let mut store = hosts();
+    let spec = json!({"node": "n1", "expectedIPs": ["10.0.0.1"]});
+    put(&mut store, "hostendpoints/c", &spec);
+    put(
+        &mut store,
+        "hostendpoints/d",
+        &json!({"node": "n1", "interfaceName": "cali7"}),
+    );
+    let fabric = Fabric::read(&store, "n1", |_| {});
+    let faults = fabric.hosts.iter().filter(|host| host.fault.is_some());
+    assert_eq!(faults.count(), 1);
+    assert!(fabric.hosts.iter().all(|host| host.interface != "cali7"));
+}

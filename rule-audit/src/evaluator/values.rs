@@ -6,6 +6,10 @@ use serde_json::Value;
 
 use crate::packet::protocol;
 
+/// ICMPv6 types between a workload and its host: multicast listeners, solicitations, advertisements of
+/// neighbors.
+pub(super) const DISCOVERY: [u128; 7] = [130, 131, 132, 133, 135, 136, 143];
+
 /// Labels of a resource.
 pub(super) type Labels = BTreeMap<String, String>;
 

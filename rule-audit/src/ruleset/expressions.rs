@@ -10,7 +10,7 @@ use super::elements::{Cell, Elements, Type};
 use super::listing::{Rule, Table};
 use super::unit::{Compiler, Key, Matched, Unit, View, single};
 use crate::limits::JUMPS_MAX;
-use crate::packet::Family;
+use crate::packet::{ACCEPTED, Family};
 use crate::ranges::Ranges;
 use crate::space::{Act, ConditionId, Place, ProgramId, Space, Step};
 
@@ -96,6 +96,7 @@ impl<'a> Unit<'a> {
     fn rule(&mut self, rule: &Rule, place: Place, depth: usize, steps: &mut Vec<Step>) {
         let mut conditions: Vec<ConditionId> = Vec::new();
         let mut is_over_budget = false;
+        let mut effect = Effect::Nothing;
         let mut rest = rule.expressions.iter();
         while let Some(expression) = rest.next() {
             let Some((kind, body)) = single(expression) else {
@@ -122,11 +123,19 @@ impl<'a> Unit<'a> {
                 // They change neither the packet's way nor a field that rules match here. A limit
                 // may or may not match.
                 "counter" | "log" | "comment" | "continue" => continue,
-                // A match of the mark is unknown, so its new value does not matter.
-                "mangle" if is_number_for_mark(body) => continue,
-                // The new value may be one that a packet does not have.
                 "mangle" if body["key"]["meta"]["key"] == "mark" => {
-                    conditions.push(self.space.unknown());
+                    match (mark(body), effect) {
+                        (Some(Mark::Other), _) => {}
+                        (Some(Mark::Set), Effect::Nothing) => effect = Effect::Marks,
+                        (Some(Mark::Clear), Effect::Nothing) => effect = Effect::Clears,
+                        (Some(Mark::Replace), _) => effect = Effect::Replaces,
+                        // The new value may be one that a packet does not have.
+                        _ => conditions.push(self.space.unknown()),
+                    }
+                    continue;
+                }
+                "notrack" if effect == Effect::Marks => {
+                    effect = Effect::Untracks;
                     continue;
                 }
                 "limit" | "quota" => {
@@ -160,7 +169,7 @@ impl<'a> Unit<'a> {
                     }
                     return;
                 }
-                _ => self.verdict(kind, body, depth),
+                _ => effect.of(self.verdict(kind, body, depth)),
             };
             match (is_over_budget, act) {
                 // No packet is over a budget of its interface: what is compared are the policies.
@@ -181,6 +190,16 @@ impl<'a> Unit<'a> {
                 place,
             });
             return;
+        }
+        // Felix clears the mark of all packets with the first rule of a chain, where it is known that no
+        // earlier rule has set it.
+        let is_first = matches!(effect, Effect::Clears) && steps.is_empty() && depth == 0;
+        if effect != Effect::Nothing && !(is_first && conditions.is_empty()) {
+            steps.push(Step {
+                conditions,
+                act: Act::Unknown,
+                place,
+            });
         }
     }
 
@@ -285,9 +304,74 @@ fn is_without_effect(expression: &Value) -> bool {
     matches!(single(expression), Some(("counter" | "comment", _)))
 }
 
-/// Returns whether a statement sets the mark of the packet to a number.
-fn is_number_for_mark(body: &Value) -> bool {
-    body["key"]["meta"]["key"] == "mark" && body["value"].is_u64()
+/// The effect of the statements of a rule on a packet, besides its verdict.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    Nothing,
+    /// The packet is marked as accepted.
+    Marks,
+    /// The packet is marked, and connection tracking leaves it out.
+    Untracks,
+    /// The mark is removed.
+    Clears,
+    /// The whole mark of the packet is another one.
+    Replaces,
+}
+
+impl Effect {
+    const fn of(self, act: Act) -> Act {
+        match (self, act) {
+            (Self::Nothing, act) => act,
+            (_, Act::Drop) => Act::Drop,
+            (Self::Marks, Act::Accept) => Act::Marked,
+            (Self::Untracks, Act::Accept) => Act::Untracked,
+            _ => Act::Unknown,
+        }
+    }
+}
+
+/// A change of the mark of a packet.
+enum Mark {
+    /// The bit of accepted packets is set.
+    Set,
+    /// This bit is cleared.
+    Clear,
+    /// Other bits change.
+    Other,
+    /// All bits change.
+    Replace,
+}
+
+/// Returns the change of the mark by a statement; `None` if it is not known.
+fn mark(body: &Value) -> Option<Mark> {
+    let value = &body["value"];
+    if value.is_u64() {
+        return Some(Mark::Replace);
+    }
+    let (kind, parts) = single(value)?;
+    let is_own = parts[0]["meta"]["key"] == "mark" && parts[2].is_null();
+    let number = parts[1].as_u64().filter(|_| is_own)?;
+    let others = u64::from(u32::MAX) & !ACCEPTED;
+    match (kind, number) {
+        ("|", ACCEPTED) => Some(Mark::Set),
+        ("&", number) if number == others => Some(Mark::Clear),
+        ("|", number) if number & ACCEPTED == 0 => Some(Mark::Other),
+        ("&", number) if number & ACCEPTED != 0 => Some(Mark::Other),
+        _ => None,
+    }
+}
+
+/// Returns whether a rule only clears the bit of accepted packets.
+pub(crate) fn clears_mark(rule: &Rule) -> bool {
+    let [statement] = rule.expressions.as_slice() else {
+        return false;
+    };
+    let mangle = statement.get("mangle");
+    let is_mark = |body: &&Value| body["key"]["meta"]["key"] == "mark";
+    mangle
+        .filter(is_mark)
+        .and_then(mark)
+        .is_some_and(|change| matches!(change, Mark::Clear))
 }
 
 /// Returns whether a packet with this verdict leaves the chain in the same way from each rule.

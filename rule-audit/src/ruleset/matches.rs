@@ -4,9 +4,12 @@ use serde_json::Value;
 
 use super::elements::{Cell, Elements, Type, plain, read_cell};
 use super::unit::{Key, Matched, Unit, single};
-use crate::packet::{Family, Field, STATES, protocol};
+use crate::packet::{ACCEPTED, Family, Field, STATES, protocol};
 use crate::ranges::Ranges;
 use crate::space::{Condition, Row, SetId};
+
+/// The bit of the status of a connection with a translated destination (`IPS_DST_NAT`).
+const TRANSLATED: u64 = 32;
 
 impl Unit<'_> {
     /// Returns the conditions of a match.
@@ -30,6 +33,12 @@ impl Unit<'_> {
             }
             let matches = right.as_str() == own.0 || right.as_u64() == own.1;
             return constant(matches == is);
+        }
+        if let Some(masked) = left.get("&") {
+            return self.masked(masked, right, body["op"] == "==" || !is, is);
+        }
+        if left.get("ct").is_some_and(|ct| ct["key"] == "status") {
+            return self.translated(body["op"] == "in", right);
         }
         if left.get("ct").is_some_and(|ct| ct["key"] == "state") {
             return self.states(body["op"] == "in", right, is);
@@ -225,6 +234,29 @@ impl Unit<'_> {
         };
         let condition = self.space.is_in(Field::State, Ranges::of(values), is);
         Matched::All(vec![condition])
+    }
+
+    /// Returns the condition on the bit of the mark of packets that were accepted before.
+    fn masked(&mut self, left: &Value, right: &Value, is_whole: bool, is: bool) -> Matched {
+        let is_bit = is_meta(&left[0], "mark") && left[1].as_u64() == Some(ACCEPTED);
+        let value = match right.as_u64() {
+            Some(0) => 0,
+            Some(ACCEPTED) => 1,
+            _ => return Matched::Unknown,
+        };
+        if !is_bit || !is_whole || left[2] != Value::Null {
+            return Matched::Unknown;
+        }
+        let condition = self.space.is_in(Field::Marked, Ranges::one(value), is);
+        Matched::All(vec![condition])
+    }
+
+    /// Returns the condition that the destination was translated: one bit of the status.
+    fn translated(&mut self, is_bits: bool, right: &Value) -> Matched {
+        if !is_bits || (right != "dnat" && right.as_u64() != Some(TRANSLATED)) {
+            return Matched::Unknown;
+        }
+        Matched::All(vec![self.space.is(Field::Translated, 1)])
     }
 
     fn fib(&mut self, fib: &Value, right: &Value, is: bool) -> Matched {

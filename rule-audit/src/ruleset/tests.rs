@@ -424,6 +424,74 @@ fn mark_that_is_no_number_is_unknown() {
 }
 
 #[test]
+fn mark_of_accepted_packets_is_a_field() {
+    let mark = json!({"meta": {"key": "mark"}});
+    let change = |kind: &str, bits: u64| {
+        let value = json!({kind: [mark, bits]});
+        json!({"mangle": {"key": mark, "value": value}})
+    };
+    let own = 0x1_0000_u64;
+    let (set, clear) = (change("|", own), change("&", 0xfffe_ffff));
+    let accept = json!({"accept": null});
+    let notrack = json!({"notrack": null});
+    let on = packet("10.0.0.1", 6, 80);
+    for (rule, wanted) in [
+        (json!([set, accept]), Outcome::Marked),
+        (json!([set, notrack, accept]), Outcome::Untracked),
+        (json!([notrack, accept]), Outcome::Unknown),
+        (json!([set, {"drop": null}]), Outcome::Drop),
+        // No verdict, but later rules may look for the mark.
+        (json!([set]), Outcome::Unknown),
+        (json!([clear]), Outcome::Accept),
+        (json!([clear, accept]), Outcome::Unknown),
+        (json!([change("|", 1), accept]), Outcome::Accept),
+        (json!([change("^", own), accept]), Outcome::Unknown),
+        (
+            json!([{"mangle": {"key": mark, "value": 1}}, accept]),
+            Outcome::Unknown,
+        ),
+    ] {
+        assert_eq!(
+            outcome(std::slice::from_ref(&rule), &[], on),
+            wanted,
+            "{rule}"
+        );
+    }
+    // It is cleared before anything else.
+    let rules = [
+        json!([{"counter": {}}, {"jump": {"target": "d"}}]),
+        json!([clear]),
+    ];
+    assert_eq!(outcome(&rules, &[], on), Outcome::Drop);
+    let dns = matched(&payload("udp", "dport"), "==", &json!(53));
+    let rules = [dns, json!([clear]), json!([accept])];
+    assert_eq!(outcome(&rules, &[], on), Outcome::Unknown);
+    let masked = json!({"&": [mark, own]});
+    for (op, right, marked, wanted) in [
+        ("==", own, 1, Outcome::Drop),
+        ("==", own, 0, Outcome::Accept),
+        ("!=", own, 0, Outcome::Drop),
+        ("==", 0, 0, Outcome::Drop),
+        ("==", 1, 0, Outcome::Unknown),
+    ] {
+        let rule = matched(&masked, op, &json!(right));
+        let on = on.with(Field::Marked, marked);
+        assert_eq!(outcome(&[rule], &[], on), wanted, "{op} {right} {marked}");
+    }
+    let status = json!({"ct": {"key": "status"}});
+    for (op, right, wanted) in [
+        ("in", json!("dnat"), Outcome::Drop),
+        ("in", json!(32), Outcome::Drop),
+        ("==", json!(32), Outcome::Unknown),
+        ("in", json!("snat"), Outcome::Unknown),
+    ] {
+        let rule = matched(&status, op, &right);
+        let on = on.with(Field::Translated, 1);
+        assert_eq!(outcome(&[rule], &[], on), wanted, "{op} {right}");
+    }
+}
+
+#[test]
 fn malformed_listing_is_an_error() {
     for text in [
         "",

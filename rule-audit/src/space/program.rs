@@ -18,6 +18,10 @@ pub struct Place(pub(super) u32);
 pub enum Act {
     /// The packet passes.
     Accept,
+    /// The packet passes, and is marked as accepted for later hooks.
+    Marked,
+    /// The packet passes, is marked, and connection tracking leaves it out.
+    Untracked,
     /// The packet is dropped.
     Drop,
     /// Both are correct.
@@ -48,6 +52,10 @@ pub struct Step {
 pub enum Outcome {
     /// The packet passes.
     Accept,
+    /// The packet passes, and is marked.
+    Marked,
+    /// The packet passes, is marked, and connection tracking leaves it out.
+    Untracked,
     /// The packet is dropped.
     Drop,
     /// Both are correct.
@@ -139,6 +147,8 @@ impl Space {
         }
         let outcome = match first.act {
             Act::Accept => Outcome::Accept,
+            Act::Marked => Outcome::Marked,
+            Act::Untracked => Outcome::Untracked,
             Act::Drop => Outcome::Drop,
             Act::Either => Outcome::Either,
             Act::Unknown => Outcome::Unknown,
@@ -223,6 +233,8 @@ impl Space {
                 },
                 _ if is_blocked => (Outcome::Unknown, step.place),
                 Act::Accept => (Outcome::Accept, step.place),
+                Act::Marked => (Outcome::Marked, step.place),
+                Act::Untracked => (Outcome::Untracked, step.place),
                 Act::Drop => (Outcome::Drop, step.place),
                 Act::Either => (Outcome::Either, step.place),
                 Act::Unknown => (Outcome::Unknown, step.place),
@@ -274,6 +286,8 @@ impl Space {
                 Act::Return => (4, None),
                 Act::Call(inner) => (5, Some(inner)),
                 Act::Tail(inner) => (6, Some(inner)),
+                Act::Marked => (7, None),
+                Act::Untracked => (8, None),
             };
             form.push(number);
             if let Some(inner) = inner {
@@ -288,6 +302,8 @@ impl Outcome {
     const fn act(self) -> Act {
         match self {
             Self::Accept => Act::Accept,
+            Self::Marked => Act::Marked,
+            Self::Untracked => Act::Untracked,
             Self::Drop => Act::Drop,
             Self::Either => Act::Either,
             Self::Undecided => Act::Return,
