@@ -38,4 +38,5 @@ mod start;
 mod status;
 mod store;
 mod two_hosts;
+mod verdicts;
 mod world;

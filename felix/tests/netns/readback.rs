@@ -3,7 +3,7 @@
 //! `CAMBRIC_LAB=1`.
 
 #[path = "../../../rule-audit/tests/common/mod.rs"]
-mod common;
+pub(crate) mod common;
 #[path = "readback/mutants.rs"]
 mod mutants;
 #[path = "readback/sample.rs"]
@@ -25,7 +25,7 @@ const STORES: usize = 12;
 /// Number of generated datastores whose rules are changed.
 const CHANGED: usize = 1;
 
-type Stored = BTreeMap<String, Value>;
+pub(crate) type Stored = BTreeMap<String, Value>;
 
 /// Lists the rules of the thread's namespace.
 fn listing() -> Listing {
@@ -37,7 +37,7 @@ fn compared(stored: &Stored) -> Report {
     audit(&fabric(stored), &listing())
 }
 
-fn fabric(stored: &Stored) -> Fabric {
+pub(crate) fn fabric(stored: &Stored) -> Fabric {
     Fabric::read(stored, common::NODE, |_| {})
 }
 
@@ -50,7 +50,7 @@ fn stores(count: usize) -> Vec<Stored> {
 }
 
 /// Replaces the content of the datastore, and waits until the kernel's rules are equal to it.
-fn program(host: &Host, old: &Stored, new: &Stored) {
+pub(crate) fn program(host: &Host, old: &Stored, new: &Stored) {
     for key in old.keys().filter(|key| !new.contains_key(*key)) {
         host.delete(key);
     }

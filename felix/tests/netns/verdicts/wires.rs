@@ -1,0 +1,286 @@
+//! The places that send and receive packets: four workloads, the host, all other hosts behind its uplink,
+//! and a path on which a packet always arrives.
+//!
+//! The thread that sends is on one CPU. The kernel queues all packets that it sends, on any veth pair of any
+//! namespace, in one queue of this CPU, and handles them in their order. So a packet on the path has arrived
+//! only after all earlier packets have been handled completely, because each of them is in this queue at
+//! most as often as the packet on the path.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{ErrorKind, Read};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
+use nix::unistd::Pid;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::probe::{EXPERIMENT, number};
+use crate::world::host::{Host, PATIENCE, mac};
+use crate::world::{Namespace, Workload, run, sysctl};
+
+/// Number of workloads.
+pub(super) const WORKLOADS: u8 = 4;
+/// Addresses of the host.
+pub(super) const HOST: [&str; 2] = ["10.0.0.11", "fd00::11"];
+/// The next hop to other hosts, and its link-layer address.
+const FAR: ([&str; 2], &str) = (["10.0.0.1", "fd00::1"], "02:00:00:00:01:01");
+/// `ETH_P_ALL`, in the order of the network.
+const ALL_PROTOCOLS: i32 = 0x0300;
+/// `IPPROTO_RAW`: a packet contains its IP header.
+const RAW: i32 = 255;
+/// The protocols that the host receives.
+const RECEIVED: [u8; 6] = [1, 6, 17, 58, 132, EXPERIMENT];
+
+/// A place that sends and receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Party {
+    /// A workload, by number.
+    Workload(u8),
+    Host,
+    Far,
+}
+
+impl Party {
+    /// Returns the place with an address.
+    pub(super) fn of(address: IpAddr) -> Self {
+        if HOST.iter().any(|own| *own == address.to_string()) {
+            return Self::Host;
+        }
+        let workloads = 1..=WORKLOADS;
+        let own = workloads.map(|n| (n, addresses(n)));
+        let mut own = own.filter(|(_, own)| own.contains(&address.to_string()));
+        own.next().map_or(Self::Far, |(n, _)| Self::Workload(n))
+    }
+}
+
+/// Returns the addresses of a workload.
+pub(super) fn addresses(n: u8) -> [String; 2] {
+    [format!("10.65.1.{n}"), format!("fd65::1:{n}")]
+}
+
+struct Sockets {
+    /// For IPv4 and IPv6.
+    senders: [Socket; 2],
+    receivers: Vec<Socket>,
+}
+
+/// All places, and the path.
+pub(super) struct Wires {
+    sockets: BTreeMap<Party, Sockets>,
+    path: Path,
+    // The namespaces exist as long as these.
+    _workloads: Vec<Workload>,
+    _far: Namespace,
+}
+
+impl Wires {
+    /// Creates all places around a host.
+    pub(super) fn new() -> Self {
+        stay_on_this_cpu();
+        for setting in [
+            "udp_timeout",
+            "icmp_timeout",
+            "generic_timeout",
+            "tcp_timeout_syn_sent",
+        ] {
+            sysctl(&format!("netfilter/nf_conntrack_{setting}"), "3600");
+        }
+        let mut sockets = BTreeMap::new();
+        let workloads: Vec<Workload> = (1..=WORKLOADS).map(workload).collect();
+        for (n, workload) in (1..).zip(&workloads) {
+            sockets.insert(Party::Workload(n), outside(&workload.namespace));
+        }
+        let far = far();
+        sockets.insert(Party::Far, outside(&far));
+        let receivers = RECEIVED.iter().flat_map(|number| {
+            let raw = |domain| {
+                let protocol = Protocol::from(i32::from(*number));
+                receiver(Socket::new(domain, Type::RAW, Some(protocol)))
+            };
+            [raw(Domain::IPV4), raw(Domain::IPV6)]
+        });
+        let host = Sockets {
+            senders: senders(),
+            receivers: receivers.collect(),
+        };
+        sockets.insert(Party::Host, host);
+        Self {
+            sockets,
+            path: Path::new(),
+            _workloads: workloads,
+            _far: far,
+        }
+    }
+
+    /// Sends a packet from a place.
+    pub(super) fn send(&self, from: Party, octets: &[u8], to: IpAddr) {
+        let [v4, v6] = &self.sockets[&from].senders;
+        let socket = if to.is_ipv4() { v4 } else { v6 };
+        let sent = socket.send_to(octets, &SocketAddr::new(to, 0).into());
+        assert_eq!(sent.unwrap(), octets.len(), "to {to} from {from:?}");
+    }
+
+    /// Waits until all packets have been handled. Returns the numbers of those that arrived, by place.
+    pub(super) fn arrived(&mut self) -> BTreeMap<Party, BTreeSet<u32>> {
+        self.path.pass();
+        let all = self.sockets.iter().map(|(party, sockets)| {
+            let numbers = sockets.receivers.iter().flat_map(received);
+            (*party, numbers.collect())
+        });
+        all.collect()
+    }
+}
+
+/// Lets this thread send from one CPU.
+fn stay_on_this_cpu() {
+    let mut own = CpuSet::new();
+    own.set(sched_getcpu().unwrap()).unwrap();
+    sched_setaffinity(Pid::from_raw(0), &own).unwrap();
+}
+
+/// Reads all packets of a socket.
+fn received(mut socket: &Socket) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    let mut octets = [0; 2048];
+    loop {
+        match socket.read(&mut octets) {
+            Ok(length) => numbers.extend(number(&octets[..length])),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return numbers,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn receiver(socket: std::io::Result<Socket>) -> Socket {
+    let socket = socket.unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket
+}
+
+fn senders() -> [Socket; 2] {
+    [Domain::IPV4, Domain::IPV6]
+        .map(|domain| Socket::new(domain, Type::RAW, Some(Protocol::from(RAW))).unwrap())
+}
+
+/// Returns the sockets of a place outside the host, which answers nothing: its own rules drop all packets
+/// behind the receiver.
+fn outside(namespace: &Namespace) -> Sockets {
+    namespace.run("nft add table inet quiet");
+    let hook = "{ type filter hook prerouting priority -400 ; policy drop ; }";
+    namespace.run(&format!("nft add chain inet quiet arriving {hook}"));
+    namespace.within(|| Sockets {
+        senders: senders(),
+        receivers: vec![receiver(Socket::new(
+            Domain::PACKET,
+            Type::DGRAM,
+            Some(Protocol::from(ALL_PROTOCOLS)),
+        ))],
+    })
+}
+
+/// Creates workload `n`. Its neighbor is known, so that no packet waits for an answer.
+fn workload(n: u8) -> Workload {
+    let [v4, v6] = addresses(n);
+    let workload = Workload::new(&format!("cali{n}"), &mac(n), Some(&v4), Some(&v6));
+    let host = crate::world::frame::mac_of(&format!("cali{n}"));
+    let host = host.map(|octet| format!("{octet:02x}")).join(":");
+    for gateway in ["169.254.1.1", "fe80::1"] {
+        workload.namespace.run(&format!(
+            "ip neighbor replace {gateway} lladdr {host} dev eth0 nud permanent"
+        ));
+    }
+    workload
+}
+
+/// Creates the place of all other hosts: the router behind the uplink.
+fn far() -> Namespace {
+    let far = Namespace::new();
+    far.take("far", "eth0");
+    let host = crate::world::frame::mac_of("uplink");
+    let host = host.map(|octet| format!("{octet:02x}")).join(":");
+    let (next_hops, own) = FAR;
+    far.run(&format!("ip link set eth0 address {own}"));
+    far.run("ip link set eth0 up");
+    for ((next_hop, host_address), length) in next_hops.iter().zip(HOST).zip([24, 64]) {
+        far.within(|| sysctl("ipv6/conf/all/accept_dad", "0"));
+        far.run(&format!(
+            "ip address add {next_hop}/{length} dev eth0 nodad"
+        ));
+        far.run(&format!("ip route add default via {host_address} dev eth0"));
+        far.run(&format!(
+            "ip neighbor replace {host_address} lladdr {host} dev eth0 nud permanent"
+        ));
+        run(&format!("ip route add default via {next_hop} dev uplink"));
+        run(&format!(
+            "ip neighbor replace {next_hop} lladdr {own} dev uplink nud permanent"
+        ));
+    }
+    // This address is in the network of the uplink.
+    run(&format!("ip route add 10.0.0.3 via {}", next_hops[0]));
+    sysctl("ipv4/ip_forward", "1");
+    sysctl("ipv6/conf/all/forwarding", "1");
+    far
+}
+
+/// A path through another router: a packet on it is in the queue twice, as one from one workload to
+/// another.
+struct Path {
+    sender: UdpSocket,
+    receiver: UdpSocket,
+    sent: u32,
+    _namespaces: [Namespace; 3],
+}
+
+impl Path {
+    fn new() -> Self {
+        let namespaces = [Namespace::new(), Namespace::new(), Namespace::new()];
+        let [start, router, end] = &namespaces;
+        let links = [
+            ("path-1", start, "eth0", "eth0"),
+            ("path-2", end, "eth0", "eth1"),
+        ];
+        for ((link, outer, own, name), net) in links.into_iter().zip(1..) {
+            run(&format!(
+                "ip link add {link} type veth peer name {link}-router"
+            ));
+            outer.take(link, own);
+            router.take(&format!("{link}-router"), name);
+            for (namespace, interface, host) in [(outer, own, 1), (router, name, 2)] {
+                namespace.run(&format!("ip link set {interface} up"));
+                namespace.run(&format!(
+                    "ip address add 192.168.{net}.{host}/24 dev {interface}"
+                ));
+            }
+            outer.run(&format!("ip route add default via 192.168.{net}.2"));
+        }
+        router.within(|| sysctl("ipv4/ip_forward", "1"));
+        let receiver = end.within(|| UdpSocket::bind("192.168.2.1:9").unwrap());
+        receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+        let sender = start.within(|| UdpSocket::bind("192.168.1.1:9").unwrap());
+        sender.connect("192.168.2.1:9").unwrap();
+        Self {
+            sender,
+            receiver,
+            sent: 0,
+            _namespaces: namespaces,
+        }
+    }
+
+    /// Sends a packet, and waits until it has arrived.
+    fn pass(&mut self) {
+        self.sent += 1;
+        let own = self.sent.to_be_bytes();
+        self.sender.send(&own).unwrap();
+        let mut octets = [0; 4];
+        while octets != own {
+            self.receiver.recv(&mut octets).unwrap();
+        }
+    }
+}
+
+/// Waits until all workloads are up.
+pub(super) fn wait_up(host: &Host) {
+    for n in 1..=WORKLOADS {
+        host.wait_up(&format!("cali{n}"));
+    }
+}
