@@ -11,6 +11,7 @@
 //! design.
 
 mod agenda;
+mod answers;
 mod config;
 mod core;
 mod discovery;
