@@ -257,6 +257,20 @@ pub const LOG_RATE_MAX: u32 = 9999;
 /// Default burst of the rate of an endpoint's packets (as in Calico).
 pub const PACKET_BURST: u32 = 5;
 
+/// Default burst of a limit of bandwidth, octets (as in Calico).
+pub const BANDWIDTH_BURST_OCTETS: u32 = 512 * 1024 * 1024;
+
+/// Time that a packet waits at most where bandwidth is limited (as in Calico, but without the burst).
+pub const BANDWIDTH_DELAY: Duration = Duration::from_millis(25);
+
+/// Octets of the shortest and of the longest queue where bandwidth is limited.
+pub const BANDWIDTH_QUEUE_OCTETS_MIN: u32 = 128 * 1024;
+/// See [`BANDWIDTH_QUEUE_OCTETS_MIN`].
+pub const BANDWIDTH_QUEUE_OCTETS_MAX: u32 = 64 * 1024 * 1024;
+
+/// Octets of the header of an Ethernet frame.
+pub const ETHERNET_HEADER_OCTETS: u32 = 14;
+
 /// Default burst of a rate of log lines (as in Calico, and in nft).
 pub const LOG_BURST: u32 = 5;
 

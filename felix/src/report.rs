@@ -239,6 +239,7 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
              programs are not detected until it can"
         )
     }));
+    notes.extend(unlimited(agent));
     notes.extend(process.bgp_file_problems);
     notes.extend(process.socket_notes);
     if let Some(problem) = process.files_problem {
@@ -299,6 +300,17 @@ fn problems(all: &BTreeSet<Problem>) -> Vec<String> {
         notes.push(format!("{more} more problems"));
     }
     notes
+}
+
+/// Describes the endpoints with limits of bandwidth that are not in effect.
+fn unlimited(agent: &Agent) -> Option<String> {
+    let all = agent.endpoints();
+    let mut all = all.filter_map(|view| Some((view.id, view.unlimited?)));
+    let (id, reason) = all.next()?;
+    let count = 1 + all.count();
+    Some(format!(
+        "endpoints with a limit of bandwidth that is not in effect: {count}, such as {id}: {reason}"
+    ))
 }
 
 /// Returns the state of the daemon in one line, for the service manager. `revision` is the known

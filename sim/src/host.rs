@@ -96,6 +96,9 @@ impl SimHost {
             HostCommand::ConfigureInterface { link, .. } => {
                 HostEvent::InterfaceConfigured(link.index, self.luck())
             }
+            HostCommand::LimitBandwidth { interface, .. } => {
+                HostEvent::BandwidthLimited(interface, self.luck())
+            }
             HostCommand::ListNeighbors => {
                 let listed = self.luck();
                 let listed = listed.map(|()| self.neighbors.values().copied().collect());

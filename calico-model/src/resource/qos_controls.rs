@@ -1,5 +1,7 @@
 //! The limits of a workload's traffic.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
 use crate::lenient::{Unknown, or_default};
@@ -8,6 +10,62 @@ use crate::lenient::{Unknown, or_default};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QosControls {
+    /// Rate of traffic to the workload, bits in a second.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "is_zero"
+    )]
+    pub ingress_bandwidth: u64,
+    /// Traffic at once above this rate, bits.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "is_zero"
+    )]
+    pub ingress_burst: u64,
+    /// Rate of this burst, bits in a second.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "is_zero"
+    )]
+    pub ingress_peakrate: u64,
+    /// Traffic at once above the rate of the burst, bytes.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "is_zero"
+    )]
+    pub ingress_minburst: u64,
+    /// Rate of traffic from the workload, bits in a second.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "is_zero"
+    )]
+    pub egress_bandwidth: u64,
+    /// Traffic at once above this rate, bits.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "is_zero"
+    )]
+    pub egress_burst: u64,
+    /// Rate of this burst, bits in a second.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "is_zero"
+    )]
+    pub egress_peakrate: u64,
+    /// Traffic at once above the rate of the burst, bytes.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "is_zero"
+    )]
+    pub egress_minburst: u64,
     /// Packets to the workload in a second.
     #[serde(
         default,
@@ -128,9 +186,58 @@ impl Dscp {
 /// Highest rate and burst of packets (as in Calico).
 const PACKETS_MAX: u64 = 10_000;
 
+/// Values of the limits of bandwidth (as in Calico): bits in a second, bits, bits in a second, bytes.
+const BANDWIDTH: RangeInclusive<u64> = 1000..=1_000_000_000_000_000;
+const BURST: RangeInclusive<u64> = 1000..=34_359_738_360;
+const PEAKRATE: RangeInclusive<u64> = 1010..=1_010_000_000_000_000;
+const MINBURST: RangeInclusive<u64> = 1000..=100_000_000;
+
 impl QosControls {
     /// Returns the first field with an invalid value, and the valid values.
     pub fn invalid(&self) -> Option<(&'static str, String)> {
+        let bandwidth = self.invalid_bandwidth();
+        bandwidth
+            .or_else(|| self.invalid_number())
+            .or_else(|| self.invalid_dscp())
+    }
+
+    fn invalid_bandwidth(&self) -> Option<(&'static str, String)> {
+        let fields = [
+            ("ingressBandwidth", self.ingress_bandwidth, BANDWIDTH),
+            ("ingressBurst", self.ingress_burst, BURST),
+            ("ingressPeakrate", self.ingress_peakrate, PEAKRATE),
+            ("ingressMinburst", self.ingress_minburst, MINBURST),
+            ("egressBandwidth", self.egress_bandwidth, BANDWIDTH),
+            ("egressBurst", self.egress_burst, BURST),
+            ("egressPeakrate", self.egress_peakrate, PEAKRATE),
+            ("egressMinburst", self.egress_minburst, MINBURST),
+        ];
+        let mut fields = fields.into_iter();
+        let outside = fields.find(|(_, value, range)| *value != 0 && !range.contains(value));
+        if let Some((field, value, range)) = outside {
+            let (start, end) = range.into_inner();
+            return Some((field, format!("{value} is not between {start} and {end}")));
+        }
+        // The kernel rejects a peak rate that is not above the rate, in whole bytes.
+        let pairs = [
+            (
+                "ingressPeakrate",
+                self.ingress_peakrate,
+                self.ingress_bandwidth,
+            ),
+            (
+                "egressPeakrate",
+                self.egress_peakrate,
+                self.egress_bandwidth,
+            ),
+        ];
+        let mut pairs = pairs.into_iter();
+        let low = pairs.find(|(_, peak, rate)| *peak != 0 && peak / 8 <= rate / 8)?;
+        let (field, peak, rate) = low;
+        Some((field, format!("{peak} is not above the bandwidth, {rate}")))
+    }
+
+    fn invalid_number(&self) -> Option<(&'static str, String)> {
         let limits = [
             ("ingressPacketRate", self.ingress_packet_rate, PACKETS_MAX),
             ("ingressPacketBurst", self.ingress_packet_burst, PACKETS_MAX),
@@ -147,10 +254,12 @@ impl QosControls {
                 u32::MAX.into(),
             ),
         ];
-        let above = limits.into_iter().find(|(_, value, max)| value > max);
-        if let Some((field, value, max)) = above {
-            return Some((field, format!("{value} is more than {max}")));
-        }
+        let mut limits = limits.into_iter();
+        let (field, value, max) = limits.find(|(_, value, max)| value > max)?;
+        Some((field, format!("{value} is more than {max}")))
+    }
+
+    fn invalid_dscp(&self) -> Option<(&'static str, String)> {
         let dscp = self.dscp.as_ref()?;
         if dscp.value().is_some() {
             return None;
@@ -211,7 +320,33 @@ mod tests {
                 (field, format!("{} is more than {max}", max + 1))
             );
         }
-        let kept = json!({"egressBandwidth": 1000, "ingressPacketRate": 7});
+        for (field, range) in [
+            ("ingressBandwidth", BANDWIDTH),
+            ("ingressBurst", BURST),
+            ("ingressMinburst", MINBURST),
+            ("egressPeakrate", PEAKRATE),
+        ] {
+            let of = |value: u64| read(&Value::from_iter([(field, value)]));
+            let (start, end) = range.clone().into_inner();
+            for valid in [0, start, end] {
+                assert_eq!(of(valid).invalid(), None, "{field} {valid}");
+            }
+            for invalid in [1, start - 1, end + 1] {
+                let reason = format!("{invalid} is not between {start} and {end}");
+                assert_eq!(of(invalid).invalid(), Some((field, reason)));
+            }
+        }
+        let kept = json!({"egressBandwidth": 1000, "ingressPacketRate": 7, "later": 1});
         assert_eq!(serde_json::to_value(read(&kept)).unwrap(), kept);
+    }
+
+    #[test]
+    fn peak_rate_is_above_the_rate_in_whole_bytes() {
+        let of = |peak: u64| read(&json!({"egressBandwidth": 8000, "egressPeakrate": peak}));
+        assert_eq!(of(8008).invalid(), None);
+        for peak in [7999, 8000, 8007] {
+            let reason = format!("{peak} is not above the bandwidth, 8000");
+            assert_eq!(of(peak).invalid(), Some(("egressPeakrate", reason)));
+        }
     }
 }

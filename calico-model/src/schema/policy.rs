@@ -47,17 +47,15 @@ const QOS: Fields = &[
     felix("ingressMaxConnections", Any),
     felix("egressMaxConnections", Any),
     felix("dscp", Any),
-    no(Some(Felix), "ingressBandwidth", Any, is_set, NO_BANDWIDTH),
-    no(Some(Felix), "ingressBurst", Any, is_set, NO_BANDWIDTH),
-    no(Some(Felix), "ingressPeakrate", Any, is_set, NO_BANDWIDTH),
-    no(Some(Felix), "ingressMinburst", Any, is_set, NO_BANDWIDTH),
-    no(Some(Felix), "egressBandwidth", Any, is_set, NO_BANDWIDTH),
-    no(Some(Felix), "egressBurst", Any, is_set, NO_BANDWIDTH),
-    no(Some(Felix), "egressPeakrate", Any, is_set, NO_BANDWIDTH),
-    no(Some(Felix), "egressMinburst", Any, is_set, NO_BANDWIDTH),
+    felix("ingressBandwidth", Any),
+    felix("ingressBurst", Any),
+    felix("ingressPeakrate", Any),
+    felix("ingressMinburst", Any),
+    felix("egressBandwidth", Any),
+    felix("egressBurst", Any),
+    felix("egressPeakrate", Any),
+    felix("egressMinburst", Any),
 ];
-
-const NO_BANDWIDTH: &str = "not supported: Felix does not limit bandwidth";
 
 const NO_HOST_PORT: &str = "not supported: no port of the host is forwarded to the workload";
 

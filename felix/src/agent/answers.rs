@@ -36,8 +36,16 @@ impl Agent {
                 if let Some(link) = self.links.at(index) {
                     let endpoint = self.calculator.desired().interfaces.get(&link.name);
                     let id = endpoint.map(|endpoint| &endpoint.id);
+                    if outcome.is_ok() {
+                        self.bandwidth.check(&link.name);
+                    }
                     self.interfaces.answer(now, command, link, id, outcome);
                     self.agenda.add(&link.name);
+                }
+            }
+            HostEvent::BandwidthLimited(interface, outcome) => {
+                if self.bandwidth.answer(now, command, &interface, outcome) {
+                    self.agenda.add(interface);
                 }
             }
             HostEvent::NeighborsListed(found) => {

@@ -9,6 +9,7 @@ use fib_sync::{Command, Event, Instant, Link, Notice, Reconciler};
 use tracing::debug;
 
 use super::agenda::Agenda;
+use super::bandwidth::Limits;
 use super::config::AgentConfig;
 use super::discovery::Discovery;
 use super::host::{Forwarding, GATEWAY_IPV4, GATEWAY_IPV6, HostCommand, HostEvent, Orders};
@@ -46,6 +47,7 @@ pub struct Agent {
     pub(super) resting: BTreeSet<IpAddr>,
     pub(super) links: Links,
     pub(super) interfaces: Interfaces,
+    pub(super) bandwidth: Limits,
     pub(super) neighbors: Neighbors,
     pub(super) discovery: Discovery,
     pub(super) rules: RuleSync,
@@ -80,6 +82,7 @@ impl Agent {
             resting: BTreeSet::new(),
             links: Links::default(),
             interfaces: Interfaces::default(),
+            bandwidth: Limits::default(),
             neighbors: Neighbors::default(),
             discovery: Discovery::default(),
             rules: RuleSync::new(now),
@@ -194,6 +197,9 @@ impl Agent {
                 self.neighbors.drop_interface(*index);
                 let name = self.links.name(*index).map(str::to_owned);
                 self.overlay.link(name.as_deref().unwrap_or_default());
+                let shaped = name.as_deref();
+                let shaped = shaped.and_then(|name| self.bandwidth.device_removed(name));
+                self.agenda.extend(shaped);
                 self.links.remove(*index);
                 self.links.remove_addresses(*index);
                 self.note_interface(name.as_deref());
@@ -416,6 +422,9 @@ impl Agent {
         let index = self.links.named(name).map(|link| link.index);
         self.interfaces
             .keep_only(name, index.filter(|_| endpoint.is_some()));
+        if index.is_none() || (endpoint.is_none() && !self.trust.is_provisional()) {
+            self.bandwidth.remove(name, &mut self.orders);
+        }
         // Objects of an earlier run are not removed before the datastore has been read.
         let Some(index) = index.filter(|_| !self.trust.is_provisional()) else {
             return;
@@ -456,6 +465,8 @@ impl Agent {
                 if !self.neighbors.are_unlisted() {
                     again.extend(self.neighbors.put(now, index, &endpoint, &mut self.orders));
                 }
+                let (limits, orders) = (endpoint.bandwidth, &mut self.orders);
+                again.extend(self.bandwidth.put(now, name, index, limits, orders));
                 self.announce(index, &endpoint);
             }
             self.changed_states.insert(endpoint.id);

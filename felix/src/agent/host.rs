@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use calico_model::Mac;
 use fib_sync::Link;
 
-use crate::calc::TunnelDevice;
+use crate::calc::{Bandwidth, TunnelDevice};
 use crate::limits::HOST_COMMANDS_MAX;
 use crate::render::Change;
 
@@ -116,6 +116,15 @@ pub enum HostCommand {
         /// Whether it may send IPv4 packets from addresses that are not routed to it.
         spoofs: bool,
     },
+    /// Limit the bandwidth of a workload's interface, and remove other limits of Felix there, also of an
+    /// interface that does not exist any more: [`HostEvent::BandwidthLimited`]. Queueing disciplines of
+    /// other programs stay, and the limit is rejected. Limits in effect are not written again.
+    LimitBandwidth {
+        /// The interface.
+        interface: String,
+        /// The limits.
+        bandwidth: Bandwidth,
+    },
     /// List the neighbor entries of this or an earlier run: [`HostEvent::NeighborsListed`].
     ListNeighbors,
     /// Create or change a permanent neighbor entry: [`HostEvent::NeighborPut`].
@@ -157,6 +166,8 @@ pub enum HostEvent {
     HostConfigured(Result<(), Failed>),
     /// The interface of this index is configured, or a required setting failed.
     InterfaceConfigured(u32, Result<(), Failed>),
+    /// The bandwidth of this interface is limited, or the limits were rejected.
+    BandwidthLimited(String, Result<(), Failed>),
     /// The neighbor entries.
     NeighborsListed(Result<Vec<Neighbor>, Failed>),
     /// An entry was written, or rejected.

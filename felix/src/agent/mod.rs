@@ -6,12 +6,13 @@
 //! host.
 //!
 //! [`Agent`] holds parts that own their state: `trust` decides which data may be applied; `rules`,
-//! `routes`, `interfaces`, `neighbors`, `overlay` and `router` hold the issued commands and their outcomes;
+//! `routes`, `interfaces`, `bandwidth`, `neighbors`, `overlay` and `router` hold the issued commands and their outcomes;
 //! `discovery` holds missing interfaces and endpoints. `docs/design/felix-agent.md` explains the
 //! design.
 
 mod agenda;
 mod answers;
+mod bandwidth;
 mod config;
 mod core;
 mod discovery;

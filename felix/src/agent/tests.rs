@@ -1,3 +1,4 @@
+mod bandwidth;
 mod events;
 mod feedback;
 mod history;

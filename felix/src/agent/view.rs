@@ -29,13 +29,17 @@ pub struct EndpointView<'a> {
     pub state: EndpointState,
     /// Why it is not up.
     pub reason: Option<String>,
+    /// Why the limits of its bandwidth are not in effect.
+    pub unlimited: Option<String>,
 }
 
 impl EndpointView<'_> {
-    /// Returns its problem: why it is not up, or else the effect of a missing profile.
+    /// Returns its problem: why it is not up, or else the effect of a missing profile, or a rejected limit
+    /// of its bandwidth.
     pub fn problem(&self) -> Option<String> {
         let missing = || self.placement.missing.clone();
-        self.reason.clone().or_else(missing)
+        let reason = self.reason.clone().or_else(missing);
+        reason.or_else(|| self.unlimited.clone())
     }
 
     /// Returns the status for the datastore. Errors and missing objects have a reason: an endpoint
@@ -165,6 +169,7 @@ impl Agent {
                 .map(|link| link.index),
             state: obstacle.as_ref().map_or(EndpointState::Up, |one| one.state),
             reason: obstacle.map(|one| one.reason),
+            unlimited: self.bandwidth.problem(&placement.endpoint.interface),
         }
     }
 

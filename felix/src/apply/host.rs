@@ -19,6 +19,7 @@ use super::conntrack;
 use super::frames::Frames;
 use super::neighbors::Neighbors;
 use super::rules::{Rules, RulesError};
+use super::shaper::Shaper;
 use super::sysctl::{
     FRAGMENT_MEMORY, Setting, Sysctl, UNCHECKED, Weight, host_settings, interface_settings,
 };
@@ -38,6 +39,7 @@ pub struct LinuxHost {
     frames: Option<Frames>,
     neighbors: Neighbors,
     tunnels: Tunnels,
+    shaper: Shaper,
     sysctl: Sysctl,
     has_ipv6: bool,
     rp_filter: String,
@@ -88,6 +90,7 @@ impl LinuxHost {
             frames: Frames::open().ok(),
             neighbors: Neighbors::open(protocol).map_err(HostError::Neighbors)?,
             tunnels: Tunnels::open().map_err(HostError::Neighbors)?,
+            shaper: Shaper::open().map_err(HostError::Neighbors)?,
             has_ipv6: sysctl.has_ipv6(),
             rp_filter: sysctl.default_rp_filter(),
             sysctl,
@@ -294,6 +297,13 @@ impl LinuxHost {
                 let outcome = self.configure_interface(&link, ipv6, spoofs);
                 HostEvent::InterfaceConfigured(link.index, outcome)
             }
+            HostCommand::LimitBandwidth {
+                interface,
+                bandwidth,
+            } => {
+                let outcome = self.shaper.limit(&interface, &bandwidth);
+                HostEvent::BandwidthLimited(interface, outcome)
+            }
             HostCommand::ListNeighbors => {
                 HostEvent::NeighborsListed(self.neighbors.list().map_err(failed))
             }
@@ -347,6 +357,9 @@ impl LinuxHost {
         }
         if let Some(Err(error)) = self.frames.as_mut().map(Frames::clean) {
             debug!(%error, "chains of removed interfaces are left");
+        }
+        if let Err(error) = self.shaper.clean() {
+            debug!(%error, "devices of removed interfaces are left");
         }
         if !self.sysctl.answers_arp_for_any_address() {
             // Then proxy ARP answers, given a route that covers the gateway's address.

@@ -1,4 +1,4 @@
-//! Access to the kernel: nftables, neighbor entries, settings, connection tracking. Routes go
+//! Access to the kernel: nftables, neighbor entries, settings, bandwidth, connection tracking. Routes go
 //! through `fib-sync`. Everything acts in the network namespace of the calling thread.
 
 pub mod conntrack;
@@ -11,6 +11,7 @@ mod listing;
 mod neighbors;
 mod record;
 mod rules;
+mod shaper;
 mod solicited;
 mod stateful;
 mod statement;

@@ -1,6 +1,7 @@
 //! The limits of the bandwidth of an endpoint, from its `qosControls`.
 
 use calico_model::QosControls;
+use sha1::{Digest, Sha1};
 
 use crate::limits::BANDWIDTH_BURST_OCTETS;
 
@@ -86,15 +87,72 @@ const NO_PEAKRATE: &str = "it has no effect without a peak rate";
 fn idle(given: &QosControls) -> Vec<(&'static str, &'static str)> {
     let (ingress, egress) = (given.ingress_bandwidth, given.egress_bandwidth);
     [
-        ("spec.qosControls.ingressBurst", given.ingress_burst, ingress, NO_BANDWIDTH),
-        ("spec.qosControls.ingressPeakrate", given.ingress_peakrate, ingress, NO_BANDWIDTH),
-        ("spec.qosControls.ingressMinburst", given.ingress_minburst, given.ingress_peakrate, NO_PEAKRATE),
-        ("spec.qosControls.egressBurst", given.egress_burst, egress, NO_BANDWIDTH),
-        ("spec.qosControls.egressPeakrate", given.egress_peakrate, egress, NO_BANDWIDTH),
-        ("spec.qosControls.egressMinburst", given.egress_minburst, given.egress_peakrate, NO_PEAKRATE),
+        (
+            "spec.qosControls.ingressBurst",
+            given.ingress_burst,
+            ingress,
+            NO_BANDWIDTH,
+        ),
+        (
+            "spec.qosControls.ingressPeakrate",
+            given.ingress_peakrate,
+            ingress,
+            NO_BANDWIDTH,
+        ),
+        (
+            "spec.qosControls.ingressMinburst",
+            given.ingress_minburst,
+            given.ingress_peakrate,
+            NO_PEAKRATE,
+        ),
+        (
+            "spec.qosControls.egressBurst",
+            given.egress_burst,
+            egress,
+            NO_BANDWIDTH,
+        ),
+        (
+            "spec.qosControls.egressPeakrate",
+            given.egress_peakrate,
+            egress,
+            NO_BANDWIDTH,
+        ),
+        (
+            "spec.qosControls.egressMinburst",
+            given.egress_minburst,
+            given.egress_peakrate,
+            NO_PEAKRATE,
+        ),
     ]
     .into_iter()
     .filter(|(_, value, needed, _)| *value > 0 && *needed == 0)
     .map(|(field, _, _, reason)| (field, reason))
     .collect()
+}
+
+/// The beginning of the names of devices that limit traffic from workloads.
+pub(crate) const SHAPERS: &str = "bwcab";
+/// Octets of the hash in such a name: with the beginning, the longest name of an interface.
+const SHAPER_HASH_OCTETS: usize = 5;
+
+/// Returns the name of the device that limits the traffic from the workload of an interface.
+pub(crate) fn shaper_name(interface: &str) -> String {
+    let hash = Sha1::digest(interface);
+    let octets = hash.iter().take(SHAPER_HASH_OCTETS);
+    octets.fold(SHAPERS.to_owned(), |name, octet| {
+        format!("{name}{octet:02x}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::INTERFACE_NAME_OCTETS_MAX;
+
+    #[test]
+    fn name_of_a_device_has_the_length_of_an_interface_name() {
+        // The digest comes from sha1sum.
+        assert_eq!(shaper_name("cali1"), "bwcab68000bb8fd");
+        assert_eq!(shaper_name("tap").len(), INTERFACE_NAME_OCTETS_MAX);
+    }
 }

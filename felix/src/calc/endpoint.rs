@@ -102,8 +102,8 @@ impl<'c> Builder<'c> {
         let openstack = endpoint.id.orchestrator == OPENSTACK;
         self.take_floating(endpoint, openstack);
         self.take_spoofed(endpoint);
-        for field in &endpoint.idle_limits {
-            self.problem(field, "a burst has no effect without a packet rate");
+        for (field, reason) in &endpoint.idle_limits {
+            self.problem(field, reason);
         }
         let passages = &mut self.passages;
         let rules = EndpointRules {

@@ -3,6 +3,7 @@
 
 mod assignments;
 mod automatic;
+mod bandwidth;
 mod calculator;
 mod configuration;
 mod context;
@@ -35,6 +36,8 @@ mod tests;
 mod types;
 mod unsupported;
 
+pub use bandwidth::{Bandwidth, Bucket, Peak};
+pub(crate) use bandwidth::{SHAPERS, shaper_name};
 pub use calculator::{Calculator, KINDS};
 pub use desired::{Desired, Placement, Recomputed};
 pub use fabric::BgpPorts;

@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::bandwidth::Bandwidth;
 use super::policy::{Member, Role};
 use super::types::{
     AppliesTo, Endpoint, EndpointId, HostEndpoint, NamedPort, Problem, is_interface_name,
@@ -126,9 +127,12 @@ pub(super) fn endpoint(
             reason,
         ));
     }
-    let (qos, idle_limits) = qos(&limits);
+    let (qos, mut idle_limits) = qos(&limits);
+    let (bandwidth, idle) = Bandwidth::of(&limits);
+    idle_limits.extend(idle);
     let endpoint = Endpoint {
         qos,
+        bandwidth,
         idle_limits,
         id,
         resource,
@@ -143,9 +147,9 @@ pub(super) fn endpoint(
     Ok(Read::Local(Box::new(endpoint), member))
 }
 
-/// Returns the limits of an endpoint's traffic, and the fields that have no effect without another
-/// one.
-fn qos(given: &QosControls) -> (Qos, Vec<&'static str>) {
+/// Returns the limits of an endpoint's packets and connections, and the fields that have no effect
+/// without another one, with the reason.
+fn qos(given: &QosControls) -> (Qos, Vec<(&'static str, &'static str)>) {
     let number = |value: u64| u32::try_from(value).ok().filter(|value| *value > 0);
     let limits = |rate, burst, connections| Limits {
         packets: number(rate).map(|packets| Rate {
@@ -171,7 +175,8 @@ fn qos(given: &QosControls) -> (Qos, Vec<&'static str>) {
         egress: limits(egress.0, egress.1, given.egress_max_connections),
         dscp: given.dscp.as_ref().and_then(Dscp::value),
     };
-    (qos, idle.map(|(field, _)| field).collect())
+    let reason = "a burst has no effect without a packet rate";
+    (qos, idle.map(|(field, _)| (field, reason)).collect())
 }
 
 /// Parses the data for rules of a NetworkSet, GlobalNetworkSet or HostEndpoint with networks or

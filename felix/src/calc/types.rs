@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use calico_model::{Kind, Mac, Severity};
 use ipnet::IpNet;
 
+use super::bandwidth::Bandwidth;
 use crate::limits::INTERFACE_NAME_OCTETS_MAX;
 use crate::render::Qos;
 
@@ -52,10 +53,12 @@ pub struct Endpoint {
     pub floating: Vec<(IpAddr, IpAddr)>,
     /// Further source addresses that it may use.
     pub spoofed: Vec<IpNet>,
-    /// Limits of its traffic.
+    /// Limits of its packets and connections.
     pub qos: Qos,
-    /// Fields of limits without effect.
-    pub(crate) idle_limits: Vec<&'static str>,
+    /// Limits of its bandwidth.
+    pub bandwidth: Bandwidth,
+    /// Fields of limits without effect, each with the reason.
+    pub(crate) idle_limits: Vec<(&'static str, &'static str)>,
 }
 
 impl Endpoint {

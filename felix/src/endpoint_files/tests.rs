@@ -84,6 +84,7 @@ impl World {
                 link: self.link,
                 state: *state,
                 reason: reason.clone(),
+                unlimited: None,
             });
             (id, view)
         });

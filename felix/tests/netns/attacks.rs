@@ -26,7 +26,7 @@ use crate::world::{Namespace, Workload, count_at, count_of, lab, packet, run, sy
 
 const TCP: u8 = 6;
 const SCTP: u8 = 132;
-const SOURCE: &str = "source is not the endpoint's";
+pub(crate) const SOURCE: &str = "source is not the endpoint's";
 const CONTROL: &str = "control port of the fabric";
 
 fn ip(text: &str) -> IpAddr {
@@ -225,7 +225,7 @@ fn offloaded_segments_meet_the_same_rules() {
 }
 
 /// Returns a frame with tags: types and numbers of VLANs.
-fn tagged(frame: &[u8], tags: &[(u16, u16)]) -> Vec<u8> {
+pub(crate) fn tagged(frame: &[u8], tags: &[(u16, u16)]) -> Vec<u8> {
     let (addresses, rest) = frame.split_at(12);
     let tags = tags
         .iter()
@@ -235,8 +235,8 @@ fn tagged(frame: &[u8], tags: &[(u16, u16)]) -> Vec<u8> {
 }
 
 /// Types of tags: IEEE 802.1Q, 802.1ad.
-const VLAN: u16 = 0x8100;
-const QINQ: u16 = 0x88a8;
+pub(crate) const VLAN: u16 = 0x8100;
+pub(crate) const QINQ: u16 = 0x88a8;
 
 /// Returns the frames that the rules of the first workload's interface have dropped.
 fn tagged_drops() -> u64 {
@@ -334,7 +334,7 @@ fn tagged_frame_of_a_workload_is_dropped() {
 }
 
 /// Returns a datagram to port 9.
-fn datagram(from: &str, to: &str) -> Vec<u8> {
+pub(crate) fn datagram(from: &str, to: &str) -> Vec<u8> {
     let mut octets = vec![0x30, 0x39, 0, 9, 0, 8, 0, 0];
     let sum = packet::transport_checksum(ip(from), ip(to), 17, &octets);
     octets[6..8].copy_from_slice(&sum.to_be_bytes());

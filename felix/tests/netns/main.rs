@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod attacks;
+mod bandwidth;
 mod boot;
 mod budgets;
 mod denial;

@@ -31,6 +31,10 @@ macro_rules! endpoint_events {
         InterfaceFailed "interface.failed" WARN "interface not configured; trying again" {
             interface: Text, reason: Text,
         }
+        #[doc = "A limit of the bandwidth of a workload is not in effect: the kernel rejected it, or another program has a queueing discipline on the interface. It is tried again; the endpoint is up without the limit."]
+        InterfaceLimitFailed "interface.limit_failed" WARN "bandwidth not limited; trying again" {
+            interface: Text, reason: Text,
+        }
         #[doc = "A VXLAN device had other parameters, and was replaced. If another program makes it again, only one of both may use the name."]
         InterfaceReplaced "interface.replaced" WARN "VXLAN device with other parameters replaced" {
             interface: Text,

@@ -12,7 +12,7 @@ use fib_sync::{Command, Fib, Instant, Route, Tunnel};
 use serde_json::json;
 
 use super::super::*;
-use crate::calc::TunnelDevice;
+use crate::calc::{Bandwidth, TunnelDevice};
 use crate::render::tests::Kernel as Tables;
 use crate::render::{Change, Key, Ruleset};
 
@@ -56,6 +56,10 @@ pub(super) struct Fake {
     pub(super) tunnel_writes: usize,
     pub(super) refuse_tunnel_entry: bool,
     pub(super) refuse_mtu: bool,
+    /// The limits of bandwidth in effect, by interface, and the commands that changed or checked them.
+    pub(super) limits: BTreeMap<String, Bandwidth>,
+    pub(super) limit_writes: usize,
+    pub(super) refuse_limits: bool,
     kernel: Option<Rc<RefCell<Kernel>>>,
     queue: VecDeque<(u64, HostCommand)>,
 }
@@ -126,6 +130,21 @@ impl Fake {
                     self.ipv6.extend(ipv6.then_some(link.index));
                 }
                 HostEvent::InterfaceConfigured(link.index, outcome)
+            }
+            HostCommand::LimitBandwidth { interface, .. } if self.refuse_limits => {
+                let reason = refused("a foreign queueing discipline");
+                HostEvent::BandwidthLimited(interface, Err(reason))
+            }
+            HostCommand::LimitBandwidth {
+                interface,
+                bandwidth,
+            } => {
+                self.limit_writes += 1;
+                match bandwidth.is_unlimited() {
+                    true => self.limits.remove(&interface),
+                    false => self.limits.insert(interface.clone(), bandwidth),
+                };
+                HostEvent::BandwidthLimited(interface, Ok(()))
             }
             HostCommand::ListNeighbors => {
                 let listed = self.neighbors.iter().copied().collect();

@@ -35,7 +35,7 @@ fn any_value(nth: usize) -> impl Strategy<Value = Option<Value>> {
             value["spec"]["ipNATs"] = nats.collect();
             value["spec"]["qosControls"] = match floating.len() {
                 0 => Value::Null,
-                1 => json!({"dscp": nth, "egressPacketRate": 7}),
+                1 => json!({"dscp": nth, "egressPacketRate": 7, "egressBandwidth": 8000}),
                 _ => json!({"ingressMaxConnections": 3}),
             };
             value

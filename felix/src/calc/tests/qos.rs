@@ -1,6 +1,7 @@
 //! Limits of the traffic of endpoints.
 
 use super::*;
+use crate::calc::{Bandwidth, Bucket, Peak};
 
 fn limited(controls: &Value) -> Value {
     let mut own = open("a", "cali1", &["10.65.0.1/32", "fd65::1/128"]);
@@ -122,6 +123,7 @@ fn invalid_limit_leaves_the_last_valid_ones() {
             json!({"ingressMaxConnections": 4_294_967_296_u64}),
             "ingressMaxConnections",
         ),
+        (json!({"egressBandwidth": 999}), "egressBandwidth"),
         (json!({"dscp": "AF44"}), "dscp"),
         (json!({"dscp": 64}), "dscp"),
     ] {
@@ -137,18 +139,56 @@ fn invalid_limit_leaves_the_last_valid_ones() {
 }
 
 #[test]
-fn burst_without_a_rate_and_bandwidth_are_reported() {
-    let controls = json!({"ingressPacketBurst": 7, "egressBandwidth": 1000});
+fn limits_without_effect_are_reported() {
+    let controls = json!({
+        "ingressPacketBurst": 7, "ingressBurst": 8000, "egressBandwidth": 8000, "egressMinburst": 2000,
+    });
     let desired = desired(&controls);
     let problems: Vec<String> = desired.problems.iter().map(Problem::what).collect();
     assert_eq!(
         problems,
         [
-            "spec.qosControls.egressBandwidth: not supported: Felix does not limit bandwidth",
+            "spec.qosControls.egressMinburst: it has no effect without a peak rate",
+            "spec.qosControls.ingressBurst: it has no effect without a bandwidth",
             "spec.qosControls.ingressPacketBurst: a burst has no effect without a packet rate",
         ]
     );
     assert_eq!(rules(&desired, "to-cali1"), [OPEN]);
+}
+
+#[test]
+fn bandwidth_is_that_of_the_fields_in_octets() {
+    let of = |controls: &Value| desired(controls).interfaces["cali1"].bandwidth;
+    assert!(of(&json!({"ingressPacketRate": 7})).is_unlimited());
+    let both = of(&json!({
+        "ingressBandwidth": 1_000_000, "egressBandwidth": 8_000_000, "egressBurst": 80_000,
+        "egressPeakrate": 16_000_000, "egressMinburst": 3000,
+    }));
+    let ingress = Bucket {
+        rate: 125_000,
+        burst: 512 * 1024 * 1024,
+        peak: None,
+    };
+    let peak = Peak {
+        rate: 2_000_000,
+        burst: 3000,
+    };
+    let egress = Bucket {
+        rate: 1_000_000,
+        burst: 10_000,
+        peak: Some(peak),
+    };
+    let wanted = Bandwidth {
+        ingress: Some(ingress),
+        egress: Some(egress),
+    };
+    assert_eq!(both, wanted);
+    // Another limit changes no rule.
+    let without = desired(&json!({}));
+    assert_eq!(
+        desired(&json!({"ingressBandwidth": 1000})).rules(),
+        without.rules()
+    );
 }
 
 #[test]

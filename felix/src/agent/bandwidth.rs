@@ -1,0 +1,117 @@
+//! Limits of the bandwidth of workload interfaces: wanted, written, and rejected.
+//!
+//! An endpoint is up without them. A rejected limit is a problem of the endpoint, and is tried again.
+
+use std::collections::BTreeMap;
+
+use daemon_common::events::{Event, Text, emit};
+use fib_sync::Instant;
+
+use super::host::{Failed, HostCommand, Orders};
+use super::retry::Retry;
+use crate::calc::{Bandwidth, shaper_name};
+
+/// The limits of all workload interfaces, by name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Limits {
+    entries: BTreeMap<String, Entry>,
+}
+
+/// The limits that an interface has or is to get.
+#[derive(Clone, Debug)]
+struct Entry {
+    /// The link's index.
+    index: u32,
+    wanted: Bandwidth,
+    written: Retry,
+}
+
+impl Limits {
+    /// Issues the command that is due for an endpoint's interface. Returns the time of the next attempt.
+    /// An interface without limits gets a command once: an earlier run may have left some.
+    pub(super) fn put(
+        &mut self,
+        now: Instant,
+        interface: &str,
+        index: u32,
+        wanted: Bandwidth,
+        orders: &mut Orders,
+    ) -> Option<Instant> {
+        let new = || Entry {
+            index,
+            wanted,
+            written: Retry::default(),
+        };
+        let entry = self.entries.entry(interface.into()).or_insert_with(new);
+        if (entry.index, entry.wanted) != (index, wanted) {
+            *entry = new();
+        }
+        if entry.written.is_due(now) {
+            let command = command(interface, wanted);
+            entry.written.order(orders.push(command));
+        }
+        entry.written.timeout()
+    }
+
+    /// Handles the answer to a command, if it is the awaited one. Returns whether it was.
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        command: u64,
+        interface: &str,
+        outcome: Result<(), Failed>,
+    ) -> bool {
+        let entry = self.entries.get_mut(interface);
+        let Some(entry) = entry.filter(|entry| entry.written.awaits(command)) else {
+            return false;
+        };
+        if let Some(reason) = entry.written.note(now, outcome) {
+            emit(Event::InterfaceLimitFailed {
+                interface: Text::new(interface),
+                reason: Text::new(reason),
+            });
+        }
+        true
+    }
+
+    /// Removes the limits of an interface that has no endpoint any more, or does not exist any more.
+    pub(super) fn remove(&mut self, interface: &str, orders: &mut Orders) {
+        if let Some(entry) = self.entries.remove(interface)
+            && !entry.wanted.is_unlimited()
+        {
+            orders.push(command(interface, Bandwidth::default()));
+        }
+    }
+
+    /// Schedules a comparison of an interface's limits with those of the kernel.
+    pub(super) fn check(&mut self, interface: &str) {
+        if let Some(entry) = self.entries.get_mut(interface)
+            && !entry.wanted.is_unlimited()
+        {
+            entry.written.again();
+        }
+    }
+
+    /// Schedules the same if a removed device was that of an interface. Returns the interface.
+    pub(super) fn device_removed(&mut self, device: &str) -> Option<&str> {
+        let mut entries = self.entries.iter_mut();
+        let (interface, entry) = entries.find(|(interface, entry)| {
+            entry.wanted.egress.is_some() && shaper_name(interface) == device
+        })?;
+        entry.written.again();
+        Some(interface)
+    }
+
+    /// Returns why the limits of an interface are not in effect.
+    pub(super) fn problem(&self, interface: &str) -> Option<String> {
+        let reason = self.entries.get(interface)?.written.reason()?;
+        Some(format!("the bandwidth is not limited: {reason}"))
+    }
+}
+
+fn command(interface: &str, bandwidth: Bandwidth) -> HostCommand {
+    HostCommand::LimitBandwidth {
+        interface: interface.to_owned(),
+        bandwidth,
+    }
+}

@@ -1,0 +1,115 @@
+//! Limits of the bandwidth of endpoints.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::calc::shaper_name;
+
+/// Writes an endpoint with these limits.
+fn limited(world: &mut World, controls: &Value) {
+    let value = json!({"spec": {
+        "orchestrator": "k8s", "node": HOST, "pod": "a", "endpoint": "eth0",
+        "interfaceName": "cali1", "ipNetworks": ["10.65.0.1/32"], "qosControls": controls,
+        "profiles": ["projectcalico-default-allow"],
+    }});
+    let octets = value.to_string();
+    world.agent.change(&key("a"), Some(octets.as_bytes()));
+}
+
+fn problem(world: &World) -> Option<String> {
+    world
+        .agent
+        .endpoints()
+        .next()
+        .expect("an endpoint")
+        .problem()
+}
+
+/// Returns the rate of traffic from the workload, in octets.
+fn egress(world: &World) -> Option<u64> {
+    let limits = world.host.limits.get("cali1")?;
+    limits.egress.map(|bucket| bucket.rate)
+}
+
+#[test]
+fn limits_follow_the_endpoint_and_its_interface() {
+    let mut world = World::new();
+    let old = world.link("cali1");
+    limited(&mut world, &json!({"egressBandwidth": 8000}));
+    world.in_sync();
+    assert_eq!(egress(&world), Some(1000));
+    limited(&mut world, &json!({"egressBandwidth": 16000}));
+    world.settle();
+    assert_eq!((egress(&world), world.host.limit_writes), (Some(2000), 2));
+    // A new interface of this name has no limits yet.
+    world.kernel.borrow_mut().remove_link(old);
+    world.settle();
+    assert_eq!(
+        world.host.limits.len(),
+        0,
+        "the device of the former one is removed"
+    );
+    world.link("cali1");
+    world.settle();
+    assert_eq!(egress(&world), Some(2000));
+    limited(&mut world, &Value::Null);
+    world.settle();
+    assert_eq!(world.host.limits.len(), 0);
+    limited(&mut world, &json!({"ingressBandwidth": 8000}));
+    world.settle();
+    assert_eq!(world.host.limits.len(), 1);
+    world.agent.change(&key("a"), None);
+    world.settle();
+    assert_eq!(world.host.limits.len(), 0);
+}
+
+#[test]
+fn interface_without_limits_is_cleaned_once_only() {
+    let mut world = World::new();
+    world.link("cali1");
+    limited(&mut world, &Value::Null);
+    world.in_sync();
+    assert_eq!(
+        world.host.limit_writes, 1,
+        "an earlier run may have left limits"
+    );
+    world.pass(INTERFACE_REFRESH * 2);
+    assert_eq!(world.host.limit_writes, 1);
+    limited(&mut world, &json!({"egressBandwidth": 8000}));
+    world.settle();
+    assert_eq!(world.host.limit_writes, 2);
+    world.pass(INTERFACE_REFRESH * 2);
+    assert_eq!(
+        world.host.limit_writes, 4,
+        "compared with each check of the interface"
+    );
+}
+
+#[test]
+fn removed_device_of_an_interface_is_made_again() {
+    let mut world = World::new();
+    world.link("cali1");
+    limited(&mut world, &json!({"egressBandwidth": 8000}));
+    world.in_sync();
+    let device = world.link(&shaper_name("cali1"));
+    world.settle();
+    world.kernel.borrow_mut().remove_link(device);
+    world.settle();
+    assert_eq!(world.host.limit_writes, 2);
+}
+
+#[test]
+fn rejected_limit_is_a_problem_of_an_endpoint_that_is_up() {
+    let mut world = World::new();
+    world.link("cali1");
+    world.host.refuse_limits = true;
+    limited(&mut world, &json!({"ingressBandwidth": 8000}));
+    world.in_sync();
+    world.pass(RETRY_MAX);
+    assert_eq!(world.state(), (EndpointState::Up, None));
+    let reason = "the bandwidth is not limited: a foreign queueing discipline";
+    assert_eq!(problem(&world).as_deref(), Some(reason));
+    world.host.refuse_limits = false;
+    world.pass(RETRY_MAX);
+    assert_eq!((problem(&world), world.host.limits.len()), (None, 1));
+}
