@@ -11,6 +11,7 @@ mod dormant;
 mod encapsulation;
 mod failsafe;
 mod guard;
+mod hook;
 mod host;
 mod log;
 mod names;
