@@ -38,6 +38,7 @@ const PROTOCOL_HELP: &str = "80, the built-in value, or another number from 5 on
 
 mod budgets;
 mod changes;
+mod cutting;
 mod environment;
 mod file_settings;
 mod parameters;
@@ -94,6 +95,8 @@ struct File {
     #[serde(default)]
     budgets: budgets::Table,
     endpoint_status_path_prefix: Option<Spanned<PathBuf>>,
+    #[serde(default)]
+    cutting: cutting::Table,
     #[serde(default)]
     felix_configuration: file_settings::Table,
     datastore: EtcdOptions,
@@ -168,6 +171,7 @@ impl Config {
             take_table(&file, &mut agent),
             take_exceptions(&file, &mut agent),
             file.budgets.take(&mut agent.budgets),
+            file.cutting.take(&mut agent.cut_mark),
             too_many_bgp_files(&file),
             log_problem(&file),
         ] {

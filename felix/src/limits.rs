@@ -50,6 +50,23 @@ pub const FOLLOWED_PARTS_MAX: usize = 4096;
 /// program that changes it all the time does not keep Felix busy.
 pub const FOREIGN_CHECK_GAP: Duration = Duration::from_secs(1);
 
+/// Minimum time between two listings of the connections that are evaluated by changed policies.
+pub const CUT_GAP: Duration = Duration::from_millis(50);
+
+/// The same as a multiple of the last listing's duration: listings take at most a tenth of a core.
+pub const CUT_SHARE: u32 = 10;
+
+/// Connections that are evaluated by policies before other work is done; each takes up to a millisecond
+/// where thousands of rules apply.
+pub const CUT_EVALUATIONS_PER_TURN: usize = 16;
+
+/// Tracked connections of the workloads of one host that are evaluated; with more, none is cut, which is
+/// reported.
+pub const CUT_CONNECTIONS_MAX: usize = 1 << 20;
+
+/// Default bit of the connection mark of cut connections.
+pub const CUT_MARK: u32 = 1 << 30;
+
 /// Minimum time between two rounds of deleting connections: each reads the connection table of the
 /// whole machine, however few addresses were released.
 pub const FORGET_GAP: Duration = Duration::from_millis(200);

@@ -240,6 +240,9 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
         )
     }));
     notes.extend(unlimited(agent));
+    notes.extend(agent.cutting_problem().map(|problem| {
+        format!("established connections that policies forbid are not cut: {problem}")
+    }));
     notes.extend(process.bgp_file_problems);
     notes.extend(process.socket_notes);
     if let Some(problem) = process.files_problem {
@@ -366,6 +369,7 @@ fn figures(agent: &Agent, host: &mut LinuxHost) -> EndpointFigures {
         rules_in_sync: agent.rules_in_sync(),
         rules_transactions: host.rules().transactions(),
         rules_foreign_edits: agent.foreign_edits(),
+        connections_cut: agent.connections_cut_so_far(),
         ..EndpointFigures::default()
     };
     for view in agent.endpoints() {
@@ -421,6 +425,14 @@ fn host_endpoints(agent: &Agent) -> String {
     all.join(", ")
 }
 
+/// Describes whether connections are cut, and how many were.
+fn connections_cut(agent: &Agent) -> String {
+    match agent.config().cut_mark {
+        Some(_) => agent.connections_cut_so_far().to_string(),
+        None => "off: policies apply to new connections".to_owned(),
+    }
+}
+
 fn facts(agent: &Agent, host: &mut LinuxHost, store: &StoreFigures) -> Vec<Fact> {
     let fact = |name: &str, value: String| Fact {
         name: name.into(),
@@ -460,6 +472,7 @@ fn facts(agent: &Agent, host: &mut LinuxHost, store: &StoreFigures) -> Vec<Fact>
             "nftables foreign edits undone",
             agent.foreign_edits().to_string(),
         ),
+        fact("connections cut", connections_cut(agent)),
     ]
 }
 

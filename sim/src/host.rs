@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
+use std::time::Duration;
 
 use cambric_felix::agent::{Checked, Failed, HostCommand, HostEvent, Neighbor, TunnelEntry};
 
@@ -144,6 +145,11 @@ impl SimHost {
                 }
                 HostEvent::TunnelEntryDeleted(entry, outcome)
             }
+            // The simulated kernel tracks no connection.
+            HostCommand::ListConnections { .. } => {
+                HostEvent::ConnectionsListed(Ok(Vec::new()), Duration::ZERO)
+            }
+            HostCommand::CutConnections { .. } => HostEvent::ConnectionsCut(Ok(0)),
             HostCommand::Forget(addresses) => HostEvent::Forgotten(addresses),
         }
     }

@@ -308,7 +308,9 @@ impl Page<'_> {
         let help = "Changes of the packet filter.";
         self.counter("rules_transactions", help, figures.rules_transactions)?;
         let help = "Changes of the packet filter by others that were undone.";
-        self.counter("rules_foreign_edits", help, figures.rules_foreign_edits)
+        self.counter("rules_foreign_edits", help, figures.rules_foreign_edits)?;
+        let help = "Established connections that were cut.";
+        self.counter("connections_cut", help, figures.connections_cut)
     }
 
     fn gauge(&mut self, name: &str, help: &str, number: u64) -> fmt::Result {

@@ -151,6 +151,8 @@ pub struct EndpointFigures {
     pub rules_transactions: u64,
     /// Changes of the packet filter by others that were undone.
     pub rules_foreign_edits: u64,
+    /// Established connections that were cut, since the start.
+    pub connections_cut: u64,
 }
 
 /// The counts of a daemon's log lines.

@@ -26,11 +26,15 @@ impl Agent {
 
     /// Handles the outcome of a command for the host.
     pub fn handle_host(&mut self, now: Instant, command: u64, event: HostEvent) {
-        if !matches!(event, HostEvent::Forgotten(_)) {
+        if !event.is_late() {
             self.orders.answered();
         }
         match event {
             HostEvent::Forgotten(addresses) => self.release(&addresses),
+            HostEvent::ConnectionsListed(found, took) => {
+                self.connections_listed(now, command, found, took);
+            }
+            HostEvent::ConnectionsCut(count) => self.connections_cut(count),
             HostEvent::HostConfigured(outcome) => self.router.answer(now, command, outcome),
             HostEvent::InterfaceConfigured(index, outcome) => {
                 if let Some(link) = self.links.at(index) {

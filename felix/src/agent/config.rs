@@ -24,6 +24,9 @@ pub struct AgentConfig {
     pub metrics: Option<SocketAddr>,
     /// The budgets of each workload.
     pub budgets: Budgets,
+    /// The bit of the connection mark of connections that a changed policy forbids; without it, policies
+    /// apply to new connections only.
+    pub cut_mark: Option<u32>,
     /// `rtm_protocol` of endpoint routes.
     pub route_protocol: u8,
     /// Routing table of endpoint routes.
@@ -42,6 +45,7 @@ impl AgentConfig {
             police_host_traffic: false,
             metrics: None,
             budgets: Budgets::default(),
+            cut_mark: None,
             route_protocol: 80,
             table: fib_sync::TABLE_MAIN,
             interface_patience: INTERFACE_PATIENCE,

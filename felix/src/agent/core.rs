@@ -11,8 +11,9 @@ use tracing::debug;
 use super::agenda::Agenda;
 use super::bandwidth::Limits;
 use super::config::AgentConfig;
+use super::cutting::Cutting;
 use super::discovery::Discovery;
-use super::host::{Forwarding, GATEWAY_IPV4, GATEWAY_IPV6, HostCommand, HostEvent, Orders};
+use super::host::{Forwarding, GATEWAY_IPV4, GATEWAY_IPV6, HostCommand, Orders};
 use super::interfaces::Interfaces;
 use super::links::{Links, is_up};
 use super::neighbors::Neighbors;
@@ -22,7 +23,7 @@ use super::routes::RouteSync;
 use super::rules::{RuleSync, closed};
 use super::trust::{News, Trust};
 use crate::calc::{BgpPorts, Calculator, Endpoint, EndpointId, Problem};
-use crate::render::{Key, Ruleset, TO_HOST, floating, source};
+use crate::render::{Key, TO_HOST, floating, source};
 
 /// The agent of one host.
 ///
@@ -54,6 +55,7 @@ pub struct Agent {
     pub(super) routes: RouteSync,
     pub(super) router: Router,
     pub(super) overlay: OverlaySync,
+    pub(super) cutting: Cutting,
     pub(super) orders: Orders,
 }
 
@@ -74,6 +76,7 @@ impl Agent {
             .with_policed_host(config.police_host_traffic);
         calculator.set_budgets(config.budgets);
         calculator.scraped_at(config.metrics);
+        calculator.set_cut_mark(config.cut_mark);
         Self {
             trust: Trust::new(),
             scope: Scope::All,
@@ -89,6 +92,7 @@ impl Agent {
             routes: RouteSync::new(now, &config),
             router: Router::new(now),
             overlay: OverlaySync::default(),
+            cutting: Cutting::default(),
             orders: Orders::default(),
             calculator,
             config,
@@ -115,7 +119,8 @@ impl Agent {
     }
 
     /// Applies the changes of another configuration that need no restart: settings, exceptions from
-    /// the guard, whether policies apply to traffic of the host, budgets, and the wait for interfaces.
+    /// the guard, whether policies apply to traffic of the host or to established connections, budgets,
+    /// and the wait for interfaces.
     pub(crate) fn reconfigure(&mut self, config: &AgentConfig) {
         let (settings, police) = (&config.settings, config.police_host_traffic);
         if self.config.settings.interface_prefix != settings.interface_prefix {
@@ -125,6 +130,7 @@ impl Agent {
         self.calculator
             .reconfigure(settings.clone(), exceptions, police);
         self.calculator.set_budgets(config.budgets);
+        self.calculator.set_cut_mark(config.cut_mark);
         self.config = AgentConfig {
             hostname: self.config.hostname.clone(),
             route_protocol: self.config.route_protocol,
@@ -259,6 +265,7 @@ impl Agent {
             .configure(now, wanted, refresh, &mut self.orders);
         self.overlay.add_again(self.routes.follow(now, &routing));
         self.turn_overlay(now);
+        self.turn_cutting(now);
         for name in &due {
             match self.orders.is_full() {
                 true => self.agenda.add(name),
@@ -302,6 +309,7 @@ impl Agent {
             self.neighbors.timeout(),
             self.agenda.next(),
             self.overlay.timeout(),
+            self.cutting_timeout(),
             self.router
                 .timeout(self.calculator.desired().settings.interface_refresh),
         ];

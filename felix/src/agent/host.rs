@@ -3,11 +3,13 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 use calico_model::Mac;
 use fib_sync::Link;
 
 use crate::calc::{Bandwidth, TunnelDevice};
+use crate::explain::Connection;
 use crate::limits::HOST_COMMANDS_MAX;
 use crate::render::Change;
 
@@ -91,7 +93,8 @@ pub struct Forwarding {
 /// A command for the host.
 ///
 /// A host carries commands out in order and answers each with one [`HostEvent`] and the command's
-/// number, in the same order. [`Forget`](Self::Forget) is answered later, without a number.
+/// number, in the same order. [`Forget`](Self::Forget) is answered later, without a number; the commands
+/// about connections are answered later, in their own order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostCommand {
     /// Check whether an earlier run has left a packet filter: [`HostEvent::RulesFound`].
@@ -148,6 +151,22 @@ pub enum HostCommand {
     PutTunnelEntry(TunnelEntry),
     /// Remove an entry of a VXLAN device: [`HostEvent::TunnelEntryDeleted`].
     DeleteTunnelEntry(TunnelEntry),
+    /// List the tracked connections from or to these addresses without this bit in their mark:
+    /// [`HostEvent::ConnectionsListed`].
+    ListConnections {
+        /// The addresses of workloads.
+        addresses: BTreeSet<IpAddr>,
+        /// The bit.
+        mark: u32,
+    },
+    /// Set this bit in the marks of connections, and destroy their TCP sockets on this host:
+    /// [`HostEvent::ConnectionsCut`].
+    CutConnections {
+        /// The connections.
+        connections: Vec<Connection>,
+        /// The bit.
+        mark: u32,
+    },
     /// Delete the tracked connections of addresses after all other pending commands, at best
     /// effort: [`HostEvent::Forgotten`].
     Forget(BTreeSet<IpAddr>),
@@ -184,9 +203,33 @@ pub enum HostEvent {
     TunnelEntryPut(TunnelEntry, Result<(), Failed>),
     /// An entry of a VXLAN device was removed, or its removal failed.
     TunnelEntryDeleted(TunnelEntry, Result<(), Failed>),
+    /// The tracked connections, and the time to list them.
+    ConnectionsListed(Result<Vec<Connection>, Failed>, Duration),
+    /// The number of connections that got the mark; others had ended.
+    ConnectionsCut(Result<u64, Failed>),
     /// The connections of these addresses were deleted. An address that was requested again since
     /// is reported for the later request only.
     Forgotten(BTreeSet<IpAddr>),
+}
+
+impl HostEvent {
+    /// Returns whether it answers a command that does not wait for its answer.
+    pub(super) const fn is_late(&self) -> bool {
+        matches!(
+            self,
+            Self::Forgotten(_) | Self::ConnectionsListed(..) | Self::ConnectionsCut(_)
+        )
+    }
+}
+
+impl HostCommand {
+    /// Returns whether other commands do not wait for its answer.
+    const fn is_late(&self) -> bool {
+        matches!(
+            self,
+            Self::Forget(_) | Self::ListConnections { .. } | Self::CutConnections { .. }
+        )
+    }
 }
 
 /// Why a command failed, as a line for operators.
@@ -214,7 +257,7 @@ impl Orders {
     /// Queues a command. Returns its number.
     pub(super) fn push(&mut self, command: HostCommand) -> u64 {
         self.last += 1;
-        if !matches!(command, HostCommand::Forget(_)) {
+        if !command.is_late() {
             self.unanswered += 1;
         }
         self.queue.push_back((self.last, command));

@@ -14,7 +14,9 @@ mod agenda;
 mod answers;
 mod bandwidth;
 mod config;
+mod connections;
 mod core;
+mod cutting;
 mod discovery;
 mod host;
 mod interfaces;
@@ -30,6 +32,7 @@ mod tests;
 mod trust;
 mod view;
 
+pub use crate::explain::Connection;
 pub use config::AgentConfig;
 pub use core::Agent;
 pub use host::{

@@ -51,6 +51,8 @@ pub(super) struct RuleSync {
     /// Comparisons of the table.
     compared: Retry,
     foreign_edits: u64,
+    /// Transactions after which packets meet other rules.
+    commits: u64,
     /// Transactions that the kernel rejected.
     failures: u64,
     closings: Closings,
@@ -117,6 +119,7 @@ impl RuleSync {
             hurry_not_before: now,
             compared: Retry::default(),
             foreign_edits: 0,
+            commits: 0,
             failures: 0,
             closings: Closings::default(),
             inherited: Inherited::Unlisted,
@@ -397,6 +400,7 @@ impl RuleSync {
             }
             Work::Write(_) | Work::Replace(_) => {
                 self.take(Filter::WantedWritten);
+                self.commits += 1;
                 self.boot_is_over = true;
                 // The table that another program has changed was replaced before it was closed.
                 self.foreign_edits += u64::from(std::mem::take(&mut self.closings.is_due));
@@ -538,6 +542,11 @@ impl RuleSync {
     /// Returns the number of transactions that the kernel rejected.
     pub(super) const fn failures(&self) -> u64 {
         self.failures
+    }
+
+    /// Returns the number of transactions after which packets meet other rules.
+    pub(super) const fn commits(&self) -> u64 {
+        self.commits
     }
 
     /// Returns the number of reverted changes by other programs.

@@ -1,4 +1,5 @@
 mod bandwidth;
+mod cutting;
 mod events;
 mod feedback;
 mod history;

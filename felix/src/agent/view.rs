@@ -109,6 +109,16 @@ impl Agent {
         self.rules.closings()
     }
 
+    /// Returns the number of connections that were cut.
+    pub(crate) const fn connections_cut_so_far(&self) -> u64 {
+        self.cutting.count()
+    }
+
+    /// Returns why connections cannot be cut.
+    pub(crate) fn cutting_problem(&self) -> Option<&str> {
+        self.cutting.problem()
+    }
+
     /// Returns why the packet filter cannot be compared with the written one.
     pub(crate) fn comparison_problem(&self) -> Option<&str> {
         self.rules.comparison_problem()
@@ -132,7 +142,7 @@ impl Agent {
     /// Returns whether the next turn continues the work of this one: it is due after the daemon's
     /// other work.
     pub(crate) const fn is_under_way(&self) -> bool {
-        self.rules.is_preparing()
+        self.rules.is_preparing() || self.cutting.is_evaluating()
     }
 
     /// Returns whether the wanted packet filter is in effect.

@@ -16,10 +16,10 @@ use crate::limits::CONNTRACK_ENTRIES_MAX;
 /// `IPCTNL_MSG_CT_DELETE`.
 const DELETE: u8 = 2;
 /// `CTA_TUPLE_ORIG`, `CTA_TUPLE_REPLY`, `CTA_TUPLE_IP`, `CTA_ZONE`.
-const ORIGINAL: u16 = 1;
-const REPLY: u16 = 2;
-const ADDRESSES: u16 = 1;
-const ZONE: u16 = 18;
+pub(super) const ORIGINAL: u16 = 1;
+pub(super) const REPLY: u16 = 2;
+pub(super) const ADDRESSES: u16 = 1;
+pub(super) const ZONE: u16 = 18;
 
 /// Removes every tracked connection from or to one of the addresses; returns their number. At best
 /// effort: a connection that the kernel does not delete times out by itself.
@@ -51,7 +51,8 @@ pub fn flush(addresses: &BTreeSet<IpAddr>) -> Result<usize, Refused> {
     Ok(removed)
 }
 
-fn message(family: NetfilterProtoFamily, message: ConntrackMessage) -> NetfilterMessage {
+/// Returns a message about connections of a family.
+pub(super) fn message(family: NetfilterProtoFamily, message: ConntrackMessage) -> NetfilterMessage {
     NetfilterMessage::new(NetfilterHeader::new(family, 0, 0), message)
 }
 
@@ -79,7 +80,8 @@ fn concerns(row: &Row, addresses: &BTreeSet<IpAddr>) -> bool {
         .any(|address| addresses.contains(&address))
 }
 
-fn of_octets(octets: &[u8]) -> Option<IpAddr> {
+/// Returns the address of these octets.
+pub(super) fn of_octets(octets: &[u8]) -> Option<IpAddr> {
     if let Ok(octets) = <[u8; 4]>::try_from(octets) {
         return Some(Ipv4Addr::from(octets).into());
     }

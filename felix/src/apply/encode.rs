@@ -154,12 +154,14 @@ fn chain(name: &str, hook: Option<Hook>) -> ChainMessage {
             | Hook::HostUntracked
             | Hook::HostUntranslated
             | Hook::TranslateDestination => InetHookNumber::PreRouting,
-            Hook::GuardInput
+            Hook::CutInput
+            | Hook::GuardInput
             | Hook::Input
             | Hook::InputToHost
             | Hook::BudgetInput
             | Hook::HostInput => InetHookNumber::LocalIn,
-            Hook::GuardForward
+            Hook::CutForward
+            | Hook::GuardForward
             | Hook::MarkForward
             | Hook::Forward
             | Hook::ForwardTo
@@ -167,7 +169,8 @@ fn chain(name: &str, hook: Option<Hook>) -> ChainMessage {
             | Hook::BudgetForward
             | Hook::HostForward
             | Hook::HostForwardTo => InetHookNumber::Forward,
-            Hook::Output
+            Hook::CutOutput
+            | Hook::Output
             | Hook::HostOutput
             | Hook::HostUntrackedOutput
             | Hook::TranslateOwnDestination => InetHookNumber::LocalOut,

@@ -14,7 +14,8 @@ use netlink_packet_netfilter::nftables::{
 use super::stateful::{DYNAMIC_ADD, DYNAMIC_UPDATE, dynamic, fragment_header, next_hop, random};
 use super::statement;
 use super::tracked::{
-    CT_DIRECTION, CT_STATE, CT_STATUS, DIRECTION_REPLY, STATUS_DNAT, connection, tuple_source,
+    CT_DIRECTION, CT_MARK, CT_STATE, CT_STATUS, DIRECTION_REPLY, STATUS_DNAT, TCP_FLAGS,
+    TCP_FLAGS_AT, TCP_SYN, connection, tuple_source,
 };
 use crate::limits::INTERFACE_NAME_OCTETS_MAX;
 use crate::render::{
@@ -299,6 +300,16 @@ impl Asked {
             Match::ReplyDirection => {
                 into.extend([connection(CT_DIRECTION), equal(&[DIRECTION_REPLY])]);
             }
+            Match::ConnectionMark(mark) => into.extend([
+                connection(CT_MARK),
+                masked(&mark.to_ne_bytes()),
+                equal(&mark.to_ne_bytes()),
+            ]),
+            Match::NoSyn => into.extend([
+                payload(TRANSPORT, TCP_FLAGS_AT, 1, Register::Reg1),
+                masked(&[TCP_FLAGS]),
+                differs(&[TCP_SYN]),
+            ]),
             Match::DestinationTranslated => into.extend([
                 connection(CT_STATUS),
                 masked(&STATUS_DNAT.to_ne_bytes()),

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tracing::debug;
 
 use super::conntrack;
+use super::cutting::Cutter;
 use super::frames::Frames;
 use super::neighbors::Neighbors;
 use super::rules::{Rules, RulesError};
@@ -50,6 +51,7 @@ pub struct LinuxHost {
     /// Answers not yet taken, each with the number of its command.
     answers: VecDeque<(u64, HostEvent)>,
     forgetter: Option<JoinHandle<()>>,
+    cutter: Cutter,
     /// When the packet filter is listed, unless another transaction precedes it.
     listing_at: Instant,
     /// The number of transactions at that time.
@@ -98,6 +100,7 @@ impl LinuxHost {
             in_hand: BTreeSet::new(),
             answers: VecDeque::new(),
             forgetter: None,
+            cutter: Cutter::default(),
             listing_at: Instant(0),
             listing_of: 0,
             listing_not_before: Instant(0),
@@ -195,7 +198,8 @@ impl LinuxHost {
         all.min()
     }
 
-    /// Waits until a round of deleting connections ends, or notifications of nftables arrive.
+    /// Waits until a round of deleting connections ends, a command about connections is carried out, or
+    /// notifications of nftables arrive.
     pub(crate) async fn has_work(&mut self) {
         if self.notified.is_none() {
             let descriptor = self.rules.descriptor();
@@ -219,9 +223,14 @@ impl LinuxHost {
                 None => pending().await,
             }
         };
+        let cutter = &mut self.cutter;
         let is_over = tokio::select! {
             () = notified => false,
             () = round_over => true,
+            answer = cutter.next() => {
+                self.answers.push_back(answer);
+                false
+            }
         };
         if is_over {
             self.end_round();
@@ -333,6 +342,11 @@ impl LinuxHost {
             HostCommand::DeleteTunnelEntry(entry) => {
                 let outcome = self.tunnels.delete_entry(&entry).map_err(failed);
                 HostEvent::TunnelEntryDeleted(entry, outcome)
+            }
+            command
+            @ (HostCommand::ListConnections { .. } | HostCommand::CutConnections { .. }) => {
+                self.answers.extend(self.cutter.submit((number, command)));
+                return;
             }
             HostCommand::Forget(addresses) => return self.forgetting.extend(addresses),
         };

@@ -2,6 +2,7 @@
 //! through `fib-sync`. Everything acts in the network namespace of the calling thread.
 
 pub mod conntrack;
+mod cutting;
 mod encode;
 mod expression;
 mod follow;
@@ -12,6 +13,7 @@ mod neighbors;
 mod record;
 mod rules;
 mod shaper;
+mod sockets;
 mod solicited;
 mod stateful;
 mod statement;

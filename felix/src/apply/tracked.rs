@@ -20,6 +20,14 @@ pub(super) const CT_DIRECTION: u32 = 1;
 const DIRECTION_ORIGINAL: u8 = 0;
 pub(super) const DIRECTION_REPLY: u8 = 1;
 
+/// `NFT_CT_MARK`.
+pub(super) const CT_MARK: u32 = 3;
+
+/// The place of the flags in a TCP header, and SYN alone of FIN, SYN, RST and ACK (RFC 9293 §3.1).
+pub(super) const TCP_FLAGS_AT: u32 = 13;
+pub(super) const TCP_FLAGS: u8 = 0x17;
+pub(super) const TCP_SYN: u8 = 0x02;
+
 /// `NFT_CT_STATUS`, `IPS_DST_NAT`.
 pub(super) const CT_STATUS: u32 = 2;
 pub(super) const STATUS_DNAT: u32 = 1 << 5;

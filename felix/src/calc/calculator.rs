@@ -61,6 +61,8 @@ pub struct Calculator {
     pub(super) police_host: bool,
     /// The budgets of each workload.
     pub(super) budgets: Budgets,
+    /// The bit of the connection mark of cut connections, if connections are cut.
+    pub(super) cut_mark: Option<u32>,
     /// Endpoints of this host, by key.
     pub(super) endpoints: BTreeMap<String, Endpoint>,
     /// All profiles, by name.
@@ -139,6 +141,7 @@ impl Calculator {
             local,
             police_host: false,
             budgets: Budgets::default(),
+            cut_mark: None,
             endpoints: BTreeMap::new(),
             profiles: BTreeMap::new(),
             policies: BTreeMap::new(),
@@ -183,6 +186,17 @@ impl Calculator {
     pub(crate) const fn set_budgets(&mut self, budgets: Budgets) {
         self.budgets = budgets;
         self.news.settings = true;
+    }
+
+    /// Sets the bit of the connection mark of cut connections; without it, connections are not cut.
+    pub(crate) const fn set_cut_mark(&mut self, mark: Option<u32>) {
+        self.cut_mark = mark;
+        self.news.settings = true;
+    }
+
+    /// Returns whether policies also apply to traffic from the host to its own workloads.
+    pub(crate) const fn polices_host(&self) -> bool {
+        self.police_host
     }
 
     /// Sets the host's own settings, the sources that may reach control ports, and whether policies

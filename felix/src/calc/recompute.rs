@@ -174,6 +174,7 @@ impl Calculator {
             },
             budgets: self.budgets,
             service_loops: settings.service_loops,
+            cut_mark: self.cut_mark,
         }
     }
 

@@ -237,6 +237,8 @@ fn mistake_is_named_with_its_place() {
             "felix.toml:1:23",
             "above 10000000",
         ),
+        ("cutting.mark = 3", "felix.toml:1:16", "not one bit"),
+        ("cutting.mark = 0", "felix.toml:1:16", "not one bit"),
         ("route_protocol = 3", "felix.toml:1:18", "below 5"),
         (
             "route_protocol = 12",

@@ -4,6 +4,7 @@
 //! The rules are those that Felix has calculated and writes into the kernel. The stored policies are
 //! not parsed a second time.
 
+mod connection;
 mod ends;
 mod evaluation;
 mod packet;
@@ -17,6 +18,8 @@ use calico_model::Protocol;
 use daemon_common::command::PacketQuery;
 use daemon_common::report::{PacketStep, PacketVerdict, RuleOwner};
 
+pub use connection::Connection;
+pub(crate) use connection::{Class, is_forbidden};
 pub(crate) use why::endpoint;
 
 use self::ends::Place;

@@ -233,6 +233,8 @@ impl Packet {
             Match::OverLimit(..)
             | Match::ConnectionsOver(_)
             | Match::ReplyDirection
+            | Match::ConnectionMark(_)
+            | Match::NoSyn
             | Match::TupleSourceIn(..)
             | Match::InputKindIn(_)
             | Match::SourceElsewhere

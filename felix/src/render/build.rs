@@ -6,6 +6,7 @@
 //! guard (raw + 1)   ours in?  → workload-guard     loopback addresses, control ports
 //! guard-forward     ours in?  → workload-guard-…   control ports, of translated destinations
 //! guard-input       ours in?  → workload-guard-…   the same, and loopback addresses
+//! cut-forward, cut-input, cut-output               connections that are cut
 //! forward           ours in?  → dispatch-from      ─ map dispatch-from ─→ from-<interface>
 //! mark-dscp         input interface → dscp-<interface>   the DSCP of packets that leave the cluster
 //! forward-to        ours out? → dispatch-to        ─ map dispatch-to   ─→ to-<interface>
@@ -39,6 +40,7 @@ use fib_sync::Tunnel;
 use ipnet::IpNet;
 
 use super::assembly::{Assembly, Part, Used};
+use super::cut;
 use super::decision::Denial;
 use super::encapsulation::{self, Encapsulation};
 use super::guard::{self, Budgets, Control};
@@ -129,6 +131,8 @@ pub struct Frame {
     pub budgets: Budgets,
     /// The action for packets to services that are not translated.
     pub service_loops: LoopPrevention,
+    /// The bit of the connection mark of cut connections, if connections are cut.
+    pub cut_mark: Option<u32>,
 }
 
 /// The part of one endpoint.
@@ -332,6 +336,7 @@ pub(super) fn base_chains(frame: &Frame, used: Used) -> BTreeMap<String, Chain> 
     if !loops.is_empty() {
         chains.extend([base("service-loops", Hook::ForwardLast, loops)]);
     }
+    chains.extend(cut::chains(frame));
     chains.extend(guard::chains(frame, openstack));
     chains.extend(translate::chains(openstack, &frame.outgoing, used));
     chains

@@ -56,6 +56,12 @@ pub enum Hook {
     HostUntracked,
     /// The same for packets of the host itself.
     HostUntrackedOutput,
+    /// Packets through the host: those of cut connections.
+    CutForward,
+    /// The same for packets to the host itself.
+    CutInput,
+    /// The same for packets from the host itself.
+    CutOutput,
 }
 
 impl Hook {
@@ -69,6 +75,7 @@ impl Hook {
             Self::MarkForward | Self::HostUntranslated => -150,
             Self::TranslateDestination | Self::TranslateOwnDestination => -100,
             Self::TranslateSource => 100,
+            Self::CutForward | Self::CutInput | Self::CutOutput => -2,
             Self::GuardInput | Self::GuardForward => -1,
             Self::Arp | Self::Input | Self::Forward | Self::Output => 0,
             Self::HostInput | Self::HostForward | Self::HostOutput => 0,

@@ -5,6 +5,7 @@
 mod assembly;
 mod build;
 mod conditions;
+mod cut;
 mod decision;
 mod diff;
 mod dormant;

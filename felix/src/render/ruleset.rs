@@ -97,6 +97,11 @@ pub enum Side {
     Output,
 }
 
+impl Side {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::Input, Self::Output];
+}
+
 /// One condition on a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Match {
@@ -147,6 +152,10 @@ pub enum Match {
     TupleSourceIn(TupleDirection, Family, String),
     /// It is in the reply direction of its connection.
     ReplyDirection,
+    /// The mark of its connection has this bit.
+    ConnectionMark(u32),
+    /// Of the TCP flags SYN, ACK, RST and FIN, it has others than SYN alone. The packet is TCP.
+    NoSyn,
     /// The destination of its connection was translated.
     DestinationTranslated,
     /// The kind of the input interface (`vxlan`, `ipip`) is in a set; interfaces of hardware have

@@ -571,6 +571,7 @@ prop_compose! {
                     1 => LoopPrevention::Reject,
                     _ => LoopPrevention::Disabled,
                 },
+                cut_mark: (action == 2).then_some(1 << 30),
             },
             endpoints,
             pools,

@@ -8,6 +8,7 @@ mod attacks;
 mod bandwidth;
 mod boot;
 mod budgets;
+mod cutting;
 mod denial;
 mod encapsulation;
 mod explain;

@@ -55,11 +55,14 @@ impl Skipped {
     }
 }
 
-/// The guard, the budgets, the loops of services, and the DSCP.
-const SKIPPED: [Skipped; 8] = [
+/// The guard, cut connections, the budgets, the loops of services, and the DSCP.
+const SKIPPED: [Skipped; 11] = [
     Skipped::guard("guard", "prerouting", -299),
     Skipped::guard("guard-forward", "forward", -1),
     Skipped::guard("guard-input", "input", -1),
+    Skipped::of("cut-forward", "forward", -2),
+    Skipped::of("cut-input", "input", -2),
+    Skipped::of("cut-output", "output", -2),
     Skipped::of("fragments", "prerouting", -450),
     Skipped::of("budget-forward", "forward", 2),
     Skipped::of("budget-input", "input", 2),

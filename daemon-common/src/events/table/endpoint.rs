@@ -73,5 +73,13 @@ macro_rules! endpoint_events {
         RulesCheckFailed "rules.check_failed" WARN "packet filter cannot be read; trying again" {
             reason: Text,
         }
+        #[doc = "Established connections that the policies forbid were cut: their packets are dropped until they end."]
+        ConnectionsCut "connections.cut" INFO "established connections cut" {
+            count: u64,
+        }
+        #[doc = "Established connections cannot be evaluated or cut: they continue to pass. It is tried again, at the latest after the next change of the packet filter."]
+        ConnectionsNotCut "connections.not_cut" WARN "established connections not cut" {
+            reason: Text,
+        }
     } };
 }

@@ -60,6 +60,11 @@ pub(super) struct Fake {
     pub(super) limits: BTreeMap<String, Bandwidth>,
     pub(super) limit_writes: usize,
     pub(super) refuse_limits: bool,
+    /// Tracked connections, those that were cut, and how often they were listed.
+    pub(super) connections: Vec<Connection>,
+    pub(super) cut: Vec<Connection>,
+    pub(super) connection_listings: usize,
+    pub(super) refuse_connections: bool,
     kernel: Option<Rc<RefCell<Kernel>>>,
     queue: VecDeque<(u64, HostCommand)>,
 }
@@ -205,6 +210,30 @@ impl Fake {
                 self.tunnel_writes += 1;
                 self.tunnel_entries.remove(&entry);
                 HostEvent::TunnelEntryDeleted(entry, Ok(()))
+            }
+            HostCommand::ListConnections { addresses, mark } => {
+                self.connection_listings += 1;
+                let is_of = |one: &&Connection| {
+                    [one.source, one.destination]
+                        .iter()
+                        .any(|end| addresses.contains(end))
+                };
+                let left = self
+                    .connections
+                    .iter()
+                    .filter(|one| !self.cut.contains(one));
+                let listed = left.filter(is_of).cloned().collect();
+                assert_eq!(mark, 4);
+                let listed = match self.refuse_connections {
+                    true => Err(refused("no connection tracking")),
+                    false => Ok(listed),
+                };
+                HostEvent::ConnectionsListed(listed, Duration::from_millis(1))
+            }
+            HostCommand::CutConnections { connections, .. } => {
+                let count = connections.len() as u64;
+                self.cut.extend(connections);
+                HostEvent::ConnectionsCut(Ok(count))
             }
             HostCommand::Forget(_) => unreachable!("it is never queued"),
         }

@@ -1,0 +1,267 @@
+//! Lists tracked connections, and cuts some of them: they get a bit in their mark, by which rules drop
+//! their packets, and their sockets on this host are destroyed.
+//!
+//! An entry that is only deleted would not cut a connection: with `nf_conntrack_tcp_loose`, the next
+//! segment of the far end makes a new one, in the other direction.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::future::pending;
+use std::net::IpAddr;
+use std::time::Instant;
+
+use netlink::attributes::{find, iterate, of_netfilter};
+use netlink::nftables::{NETLINK_NETFILTER, number};
+use netlink::{Refused, Requests};
+use netlink_packet_core::{DefaultNla, NLA_F_NESTED};
+use netlink_packet_netfilter::NetfilterProtoFamily;
+use netlink_packet_netfilter::conntrack::ConntrackMessage;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+use super::conntrack::{ADDRESSES, ORIGINAL, REPLY, ZONE, message, of_octets};
+use super::sockets::Sockets;
+use crate::agent::{Connection, Failed, HostCommand, HostEvent};
+use crate::limits::CUT_CONNECTIONS_MAX;
+
+/// `IPCTNL_MSG_CT_NEW`, which changes an entry that exists.
+const CHANGE: u8 = 0;
+/// `CTA_TUPLE_PROTO`, and its `CTA_PROTO_NUM`, `CTA_PROTO_SRC_PORT`, `CTA_PROTO_DST_PORT`,
+/// `CTA_PROTO_ICMP_TYPE`, `CTA_PROTO_ICMPV6_TYPE`.
+const PROTOCOL: u16 = 2;
+const PROTOCOL_NUMBER: u16 = 1;
+const SOURCE_PORT: u16 = 2;
+const DESTINATION_PORT: u16 = 3;
+const ICMP_TYPES: [u16; 2] = [5, 8];
+/// `CTA_IP_V4_SRC`, `CTA_IP_V6_SRC`; `CTA_IP_V4_DST`, `CTA_IP_V6_DST`.
+const SOURCES: [u16; 2] = [1, 3];
+const DESTINATIONS: [u16; 2] = [2, 4];
+/// `CTA_MARK`, `CTA_TUPLE_MASTER`, `CTA_MARK_MASK`.
+const MARK: u16 = 8;
+const MASTER: u16 = 14;
+const MARK_MASK: u16 = 21;
+
+/// A number of a command, and the command.
+type Numbered = (u64, HostCommand);
+
+/// Carries out the commands about connections one after the other, outside the main loop.
+#[derive(Debug, Default)]
+pub(super) struct Cutter {
+    waiting: VecDeque<Numbered>,
+    task: Option<(u64, JoinHandle<HostEvent>)>,
+}
+
+impl Cutter {
+    /// Queues a command. Returns the answer if there is no runtime for another thread.
+    pub(super) fn submit(&mut self, command: Numbered) -> Option<(u64, HostEvent)> {
+        if Handle::try_current().is_err() {
+            let (number, command) = command;
+            return Some((number, carry_out(&command)));
+        }
+        self.waiting.push_back(command);
+        self.start();
+        None
+    }
+
+    /// Waits for the next answer.
+    pub(super) async fn next(&mut self) -> (u64, HostEvent) {
+        let Some((number, task)) = &mut self.task else {
+            return pending().await;
+        };
+        let number = *number;
+        let event = task.await;
+        self.task = None;
+        self.start();
+        let lost = |_| HostEvent::ConnectionsCut(Err(Failed("the thread has ended".to_owned())));
+        (number, event.unwrap_or_else(lost))
+    }
+
+    fn start(&mut self) {
+        if self.task.is_none()
+            && let Ok(runtime) = Handle::try_current()
+            && let Some((number, command)) = self.waiting.pop_front()
+        {
+            let task = runtime.spawn_blocking(move || carry_out(&command));
+            self.task = Some((number, task));
+        }
+    }
+}
+
+fn carry_out(command: &HostCommand) -> HostEvent {
+    let failed = |cause: Refused| Failed(format!("connections: {cause}"));
+    match command {
+        HostCommand::CutConnections { connections, mark } => {
+            HostEvent::ConnectionsCut(cut(connections, *mark).map_err(failed))
+        }
+        HostCommand::ListConnections { addresses, mark } => {
+            let begun = Instant::now();
+            let listed = list(addresses, *mark).map_err(failed);
+            HostEvent::ConnectionsListed(listed, begun.elapsed())
+        }
+        _ => HostEvent::ConnectionsCut(Err(Failed("not a command about connections".to_owned()))),
+    }
+}
+
+/// Returns the connections from or to the addresses without the bit.
+fn list(addresses: &BTreeSet<IpAddr>, mark: u32) -> Result<Vec<Connection>, Refused> {
+    let mut requests = Requests::open(NETLINK_NETFILTER)?;
+    let mut connections = Vec::new();
+    for (family, is_v4) in [
+        (NetfilterProtoFamily::IPv4, true),
+        (NetfilterProtoFamily::IPv6, false),
+    ] {
+        if !addresses.iter().any(|one| one.is_ipv4() == is_v4) {
+            continue;
+        }
+        let mut dump = requests.begin_dump(message(family, ConntrackMessage::Get(Vec::new())))?;
+        let mut is_last = false;
+        while !is_last {
+            is_last = requests.dump_part(&mut dump, |row| {
+                let found = connection(of_netfilter(&row), mark);
+                let is_of = |one: &Connection| {
+                    addresses.contains(&one.source) || addresses.contains(&one.destination)
+                };
+                connections.extend(found.filter(is_of));
+            })?;
+            if connections.len() > CUT_CONNECTIONS_MAX {
+                let mut refused = Refused::of(libc::E2BIG);
+                refused.text = Some(format!("workloads have more than {CUT_CONNECTIONS_MAX}"));
+                return Err(refused);
+            }
+        }
+    }
+    Ok(connections)
+}
+
+/// Parses the attributes of an entry; `None` if it has the bit, or is no connection between addresses.
+fn connection(attributes: &[u8], mark: u32) -> Option<Connection> {
+    let marked = find(attributes, MARK).and_then(|octets| octets.first_chunk());
+    let marked = marked.map_or(0, |octets| u32::from_be_bytes(*octets));
+    if marked & mark != 0 {
+        return None;
+    }
+    let original = find(attributes, ORIGINAL)?;
+    let reply = find(attributes, REPLY)?;
+    let zone = find(attributes, ZONE).map(<[u8]>::to_vec);
+    // A connection that another one has announced is allowed with that one.
+    let master = find(attributes, MASTER);
+    let first = master.unwrap_or(original);
+    let protocol = find(first, PROTOCOL)?;
+    let port = |tuple: &[u8], kind| {
+        let octets = find(find(tuple, PROTOCOL)?, kind)?.first_chunk()?;
+        Some(u16::from_be_bytes(*octets))
+    };
+    let (destination, last_port) = match master {
+        Some(master) => (
+            address(master, DESTINATIONS)?,
+            port(master, DESTINATION_PORT),
+        ),
+        None => (address(reply, SOURCES)?, port(reply, SOURCE_PORT)),
+    };
+    Some(Connection {
+        source: address(first, SOURCES)?,
+        destination,
+        protocol: *find(protocol, PROTOCOL_NUMBER)?.first()?,
+        ports: port(first, SOURCE_PORT).zip(last_port),
+        icmp: ICMP_TYPES
+            .into_iter()
+            .find_map(|kind| find(protocol, kind)?.first().copied()),
+        is_translated: address(original, DESTINATIONS) != address(reply, SOURCES),
+        tuple: original.into(),
+        zone,
+    })
+}
+
+fn address(tuple: &[u8], kinds: [u16; 2]) -> Option<IpAddr> {
+    let addresses = find(tuple, ADDRESSES)?;
+    let mut all = iterate(addresses);
+    let (_, octets) = all.find(|(kind, _)| kinds.contains(kind))?;
+    of_octets(octets)
+}
+
+/// Sets the bit in the marks of connections. Returns their number; some may have ended.
+fn cut(connections: &[Connection], mark: u32) -> Result<u64, Refused> {
+    let mut requests = Requests::open(NETLINK_NETFILTER)?;
+    let mut sockets = Sockets::open().ok();
+    let mut count = 0;
+    for connection in connections {
+        let family = match connection.source {
+            IpAddr::V4(_) => NetfilterProtoFamily::IPv4,
+            IpAddr::V6(_) => NetfilterProtoFamily::IPv6,
+        };
+        let zone = connection.zone.iter().cloned();
+        let zone = zone.map(|zone| DefaultNla::new(ZONE, zone));
+        let mut attributes = vec![DefaultNla::new(
+            ORIGINAL | NLA_F_NESTED,
+            connection.tuple.clone(),
+        )];
+        attributes.extend(zone);
+        attributes.extend([number(MARK, mark), number(MARK_MASK, mark)]);
+        let change = ConntrackMessage::Other {
+            message_type: CHANGE,
+            attributes,
+        };
+        match requests.execute(message(family, change), 0) {
+            Ok(()) => count += 1,
+            Err(cause) if cause.errno == libc::ENOENT => {}
+            Err(cause) => return Err(cause),
+        }
+        if let Some(sockets) = &mut sockets {
+            sockets.destroy(connection);
+        }
+    }
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(4 + value.len()).unwrap();
+        let padding = vec![0; value.len().next_multiple_of(4) - value.len()];
+        let header = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+        [&header, value, &padding].concat()
+    }
+
+    fn tuple(kind: u16, from: ([u8; 4], u16), to: ([u8; 4], u16)) -> Vec<u8> {
+        let addresses = [attribute(1, &from.0), attribute(2, &to.0)].concat();
+        let protocol = [
+            attribute(PROTOCOL_NUMBER, &[6]),
+            attribute(SOURCE_PORT, &from.1.to_be_bytes()),
+            attribute(DESTINATION_PORT, &to.1.to_be_bytes()),
+        ];
+        let both = [
+            attribute(ADDRESSES, &addresses),
+            attribute(PROTOCOL, &protocol.concat()),
+        ];
+        attribute(kind, &both.concat())
+    }
+
+    #[test]
+    fn entry_is_the_connection_that_policies_see() {
+        let (one, service, two) = ([10, 65, 0, 1], [10, 96, 0, 1], [10, 65, 0, 2]);
+        let both = [
+            tuple(ORIGINAL, (one, 4000), (service, 80)),
+            tuple(REPLY, (two, 8080), (one, 4000)),
+        ];
+        let marked = |mark: u32| [both.concat(), attribute(MARK, &mark.to_be_bytes())].concat();
+        let found = connection(&marked(1), 4).expect("a connection");
+        assert_eq!(found.source, IpAddr::from(one));
+        assert_eq!(
+            found.destination,
+            IpAddr::from(two),
+            "after its translation"
+        );
+        assert_eq!(found.ports, Some((4000, 8080)));
+        assert!(found.is_translated && found.zone.is_none());
+        assert_eq!(connection(&marked(5), 4), None, "it is cut");
+        // One that another connection has announced.
+        let master = tuple(MASTER, (two, 5000), (one, 21));
+        let all = [both.concat(), master].concat();
+        let found = connection(&all, 4).expect("a connection");
+        assert_eq!((found.source, found.ports), (two.into(), Some((5000, 21))));
+        for end in 0..both[0].len() {
+            assert_eq!(connection(&all[..end], 4), None);
+        }
+    }
+}

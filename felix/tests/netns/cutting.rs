@@ -1,0 +1,383 @@
+//! Established connections that a changed policy forbids, with real packets. Needs root and
+//! `CAMBRIC_LAB=1`.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use cambric_felix::limits::CUT_MARK;
+use daemon_common::{Command, Reply};
+use serde_json::{Value, json};
+
+use crate::encapsulation::dropped_as;
+use crate::outgoing::outside;
+use crate::world::host::{Host, PATIENCE, RESOURCES, workload};
+use crate::world::{Namespace, Workload, lab, run, sysctl, try_run};
+
+const CUT: &str = "cut connection";
+const MIDDLE: &str = "middle of an unknown connection";
+/// Wait for an octet that must not arrive, while others arrive.
+const SILENCE: Duration = Duration::from_millis(200);
+
+/// Creates a host with two open workloads that cuts connections.
+fn pair(settings: &str) -> (Host, Workload, Workload) {
+    let mut host = Host::new();
+    host.stop();
+    host.settings = settings.into();
+    host.start();
+    let both = (workload(1), workload(2));
+    for n in 1..=2 {
+        host.endpoint_with(n, &json!({ "n": n.to_string() }), &json!({}));
+        host.wait_up(&format!("cali{n}"));
+    }
+    (host, both.0, both.1)
+}
+
+/// Writes a policy for a workload.
+fn policy(host: &Host, n: u8, ingress: &Value, egress: &Value) {
+    let policy = json!({
+        "kind": "GlobalNetworkPolicy", "apiVersion": "projectcalico.org/v3",
+        "metadata": {"name": "p"},
+        "spec": {"selector": format!("n == '{n}'"), "ingress": ingress, "egress": egress,
+            "types": ["Ingress", "Egress"]},
+    });
+    host.put(&format!("{RESOURCES}globalnetworkpolicies/p"), &policy);
+}
+
+/// Returns rules that allow all but a port of TCP and UDP.
+fn all_but(port: u16) -> Value {
+    json!([
+        {"action": "Deny", "protocol": "TCP", "destination": {"ports": [port]}},
+        {"action": "Deny", "protocol": "UDP", "destination": {"ports": [port]}},
+        {"action": "Allow"},
+    ])
+}
+
+fn everything() -> Value {
+    json!([{"action": "Allow"}])
+}
+
+/// Returns the number of connections that were cut.
+fn cut(host: &Host) -> u64 {
+    match host.ask(&Command::Status {}) {
+        Reply::Status(status) => status.endpoints.expect("counts").connections_cut,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn at(address: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(address.parse().unwrap(), port)
+}
+
+/// A connection: both ends.
+struct Both<S>(S, S);
+
+/// Opens a TCP connection.
+fn tcp(from: &Namespace, to: &Namespace, address: &str, port: u16) -> Both<TcpStream> {
+    let listener = to.within(|| TcpListener::bind(("::", port)).unwrap());
+    let client = from.within(|| TcpStream::connect_timeout(&at(address, port), PATIENCE).unwrap());
+    let (server, _) = listener.accept().unwrap();
+    for end in [&client, &server] {
+        end.set_read_timeout(Some(PATIENCE)).unwrap();
+        end.set_nodelay(true).unwrap();
+    }
+    Both(client, server)
+}
+
+/// Opens a UDP connection, in which both ends have sent.
+fn udp(from: &Namespace, to: &Namespace, address: &str, port: u16) -> Both<UdpSocket> {
+    let address: IpAddr = address.parse().unwrap();
+    let any = if address.is_ipv4() { "0.0.0.0" } else { "::" };
+    let client = from.within(|| UdpSocket::bind((any, 0)).unwrap());
+    let server = to.within(|| UdpSocket::bind((address, port)).unwrap());
+    client.connect((address, port)).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.send(b"a").unwrap();
+    let (_, peer) = server.recv_from(&mut [0]).unwrap();
+    server.connect(peer).unwrap();
+    Both(client, server)
+}
+
+trait Ends {
+    fn send(&self, from_client: bool);
+    fn receives(&self, at_client: bool) -> bool;
+    fn wait_at_most(&self, time: Duration);
+
+    /// Returns whether an octet arrives at the other end.
+    fn passes(&self, from_client: bool) -> bool {
+        self.send(from_client);
+        self.receives(!from_client)
+    }
+}
+
+impl Ends for Both<TcpStream> {
+    fn send(&self, from_client: bool) {
+        let mut end = if from_client { &self.0 } else { &self.1 };
+        // After enough octets without an acknowledgment, it may be over.
+        let _ = end.write_all(b"a");
+    }
+
+    fn receives(&self, at_client: bool) -> bool {
+        let mut end = if at_client { &self.0 } else { &self.1 };
+        end.read_exact(&mut [0]).is_ok()
+    }
+
+    fn wait_at_most(&self, time: Duration) {
+        self.0.set_read_timeout(Some(time)).unwrap();
+        self.1.set_read_timeout(Some(time)).unwrap();
+    }
+}
+
+impl Ends for Both<UdpSocket> {
+    fn send(&self, from_client: bool) {
+        let end = if from_client { &self.0 } else { &self.1 };
+        let _ = end.send(b"a");
+    }
+
+    fn receives(&self, at_client: bool) -> bool {
+        let end = if at_client { &self.0 } else { &self.1 };
+        end.recv(&mut [0]).is_ok()
+    }
+
+    fn wait_at_most(&self, time: Duration) {
+        self.0.set_read_timeout(Some(time)).unwrap();
+        self.1.set_read_timeout(Some(time)).unwrap();
+    }
+}
+
+/// Sends from these ends until the rules have dropped some packets: none may have arrived.
+fn is_dead(host: &Host, connection: &dyn Ends, from: &[bool]) {
+    connection.wait_at_most(SILENCE);
+    for from_client in from {
+        let before = dropped_as(host, CUT);
+        host.until("packets of a cut connection are dropped", || {
+            connection.send(*from_client);
+            dropped_as(host, CUT) >= before + 2
+        });
+    }
+    for from_client in from {
+        assert!(
+            !connection.receives(!from_client),
+            "from client: {from_client}"
+        );
+    }
+}
+
+// Promise (Felix): With `cutting.enabled`, established connections that a changed policy forbids end in
+// both directions, and others continue.
+#[test]
+fn forbidden_connections_end_in_both_directions() {
+    lab("forbidden_connections_end_in_both_directions", || {
+        let (host, one, two) = pair("cutting.enabled = true");
+        let (from, to) = (&one.namespace, &two.namespace);
+        let forbidden: Vec<Box<dyn Ends>> = vec![
+            Box::new(tcp(from, to, "10.65.0.2", 80)),
+            Box::new(tcp(from, to, "fd65::2", 80)),
+            Box::new(udp(from, to, "10.65.0.2", 80)),
+            Box::new(udp(from, to, "fd65::2", 80)),
+        ];
+        let far_only: Vec<Box<dyn Ends>> = vec![
+            Box::new(tcp(from, to, "10.65.0.2", 80)),
+            Box::new(tcp(from, to, "fd65::2", 80)),
+        ];
+        let allowed = [
+            tcp(from, to, "10.65.0.2", 443),
+            tcp(from, to, "fd65::2", 443),
+        ];
+        let all = forbidden.iter().chain(&far_only);
+        for connection in all {
+            assert!(connection.passes(true) && connection.passes(false));
+        }
+        policy(&host, 2, &all_but(80), &everything());
+        host.until("six are cut", || cut(&host) == 6);
+        for connection in &forbidden {
+            is_dead(&host, &**connection, &[true, false]);
+        }
+        for connection in &far_only {
+            is_dead(&host, &**connection, &[false]);
+        }
+        for connection in &allowed {
+            assert!(connection.passes(true) && connection.passes(false));
+        }
+        // They stay dead if the policy is removed; a new connection is not.
+        policy(&host, 2, &everything(), &everything());
+        host.until("open again", || {
+            let address = at("10.65.0.2", 80);
+            from.within(|| TcpStream::connect_timeout(&address, SILENCE))
+                .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+        });
+        is_dead(&host, &*forbidden[0], &[true, false]);
+        assert_eq!(cut(&host), 6);
+        // The egress of the other workload.
+        policy(&host, 1, &everything(), &all_but(443));
+        host.until("the others are cut", || cut(&host) == 8);
+        for connection in &allowed {
+            is_dead(&host, connection, &[false, true]);
+        }
+        // A mark of another program stays.
+        run("nft add table inet other");
+        run("nft add chain inet other c { type filter hook prerouting priority 0 ; }");
+        run("nft add rule inet other c ct state new tcp dport 8080 ct mark set 5");
+        let others = tcp(from, to, "10.65.0.2", 8080);
+        policy(&host, 1, &everything(), &all_but(8080));
+        host.until("it is cut", || cut(&host) == 9);
+        let listed = run("conntrack -L -p tcp --dport 8080");
+        assert!(
+            listed.contains(&format!("mark={}", CUT_MARK | 5)),
+            "{listed}"
+        );
+        is_dead(&host, &others, &[true, false]);
+    });
+}
+
+// Promise (Felix): The middle of a cut connection opens no new one after its entry has ended.
+#[test]
+fn ended_entry_of_a_cut_connection_revives_nothing() {
+    lab("ended_entry_of_a_cut_connection_revives_nothing", || {
+        let (host, one, two) = pair("cutting.enabled = true");
+        let (from, to) = (&one.namespace, &two.namespace);
+        for address in ["10.65.0.2", "fd65::2"] {
+            let connection = tcp(from, to, address, 80);
+            assert!(connection.passes(true) && connection.passes(false));
+            let before = cut(&host);
+            // In the other direction, everything is allowed.
+            policy(&host, 2, &all_but(80), &everything());
+            host.until("it is cut", || cut(&host) > before);
+            // The entry ends, but both ends have their sockets.
+            run("conntrack -D -p tcp --dport 80");
+            connection.wait_at_most(SILENCE);
+            let dropped = dropped_as(&host, MIDDLE);
+            host.until("the far end's segments are dropped", || {
+                connection.send(false);
+                dropped_as(&host, MIDDLE) >= dropped + 2
+            });
+            assert!(!connection.receives(true), "{address}");
+            let _ = try_run("conntrack -D -p tcp");
+            let dropped = dropped_as(&host, MIDDLE);
+            host.until("the near end's segments are dropped", || {
+                connection.send(true);
+                dropped_as(&host, MIDDLE) >= dropped + 2
+            });
+            assert!(!connection.receives(false), "{address}");
+            policy(&host, 2, &everything(), &everything());
+            host.until("open again", || {
+                let address = at(address, 80);
+                from.within(|| TcpStream::connect_timeout(&address, SILENCE))
+                    .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+            });
+        }
+    });
+}
+
+#[test]
+fn translated_connection_is_cut() {
+    lab("translated_connection_is_cut", || {
+        let (host, one, two) = pair("cutting.enabled = true");
+        host.configure(&json!({"floatingIPs": "Enabled"}));
+        let outside = outside();
+        for command in [
+            "ip route add 10.65.0.0/16 via 10.0.0.11",
+            "ip route add 172.16.0.0/16 via 10.0.0.11",
+        ] {
+            outside.run(command);
+        }
+        let nat = json!([{"internalIP": "10.65.0.2", "externalIP": "172.16.0.2"}]);
+        host.endpoint_with(2, &json!({"n": "2"}), &json!({ "ipNATs": nat }));
+        let pool = json!({"metadata": {"name": "v4"}, "spec": {
+            "cidr": "10.65.0.0/16", "natOutgoing": true}});
+        host.put(&format!("{RESOURCES}ippools/v4"), &pool);
+        host.until("masquerade", || {
+            run("nft list table inet cambric-felix").contains("masquerade")
+        });
+        host.until("a floating address", || {
+            outside.within(|| crate::world::ping("-w 1 172.16.0.2"))
+        });
+        let inward = tcp(&outside, &two.namespace, "172.16.0.2", 80);
+        let outward = tcp(&one.namespace, &outside, "10.66.0.1", 80);
+        assert_eq!(
+            outward.1.peer_addr().unwrap().ip(),
+            IpAddr::from([0, 0, 0, 0, 0, 0xffff, 0x0a00, 0x000b])
+        );
+        for connection in [&inward, &outward] {
+            assert!(connection.passes(true) && connection.passes(false));
+        }
+        policy(&host, 2, &all_but(80), &everything());
+        host.until("the inward one is cut", || cut(&host) == 1);
+        is_dead(&host, &inward, &[true, false]);
+        assert!(outward.passes(true) && outward.passes(false));
+        policy(&host, 1, &everything(), &all_but(80));
+        host.until("the outward one is cut", || cut(&host) == 2);
+        is_dead(&host, &outward, &[false, true]);
+    });
+}
+
+// Promise (Felix): A program of the host gets an error on the socket of a cut connection.
+#[test]
+fn socket_of_the_host_is_destroyed() {
+    lab("socket_of_the_host_is_destroyed", || {
+        let (host, one, _two) = pair("cutting.enabled = true");
+        host.configure(&json!({"defaultEndpointToHostAction": "Accept"}));
+        host.until("open to the host", || {
+            run("nft list table inet cambric-felix").contains("endpoint to host: accept")
+        });
+        let own = |address: &str, port| {
+            let listener = TcpListener::bind(("::", port)).unwrap();
+            let connect = || TcpStream::connect_timeout(&at(address, port), PATIENCE).unwrap();
+            let client = one.namespace.within(connect);
+            let (server, _) = listener.accept().unwrap();
+            server.set_read_timeout(Some(PATIENCE)).unwrap();
+            client.set_read_timeout(Some(PATIENCE)).unwrap();
+            (Both(client, server), listener)
+        };
+        let (v4, _one) = own("10.0.0.11", 8080);
+        let (v6, _two) = own("fd00::11", 8081);
+        let (kept, listener) = own("10.0.0.11", 8082);
+        for connection in [&v4, &v6, &kept] {
+            assert!(connection.passes(true) && connection.passes(false));
+        }
+        let denied = json!([
+            {"action": "Deny", "protocol": "TCP", "destination": {"ports": ["8080:8081"]}},
+            {"action": "Allow"},
+        ]);
+        policy(&host, 1, &everything(), &denied);
+        host.until("two are cut", || cut(&host) == 2);
+        for connection in [&v4, &v6] {
+            let mut server = &connection.1;
+            let error = server.read(&mut [0]).expect_err("no octet");
+            assert_eq!(error.kind(), ErrorKind::ConnectionAborted, "{error}");
+        }
+        assert!(kept.passes(true) && kept.passes(false));
+        // Listening sockets stay.
+        let again = TcpStream::connect_timeout(&at("10.0.0.11", 8082), PATIENCE);
+        assert!(again.is_ok() && listener.accept().is_ok());
+    });
+}
+
+#[test]
+fn connections_are_kept_without_the_key() {
+    lab("connections_are_kept_without_the_key", || {
+        let (mut host, one, two) = pair("");
+        sysctl("netfilter/nf_conntrack_tcp_loose", "1");
+        let kept = tcp(&one.namespace, &two.namespace, "10.65.0.2", 80);
+        assert!(kept.passes(true) && kept.passes(false));
+        policy(&host, 2, &all_but(80), &everything());
+        host.until("the policy", || {
+            let connect = || TcpStream::connect_timeout(&at("10.65.0.2", 80), SILENCE);
+            one.namespace
+                .within(connect)
+                .is_err_and(|error| error.kind() == ErrorKind::TimedOut)
+        });
+        assert!(kept.passes(true) && kept.passes(false));
+        assert_eq!(cut(&host), 0);
+        // A policy that changed while Felix was stopped counts as well.
+        host.stop();
+        host.settings = "cutting.enabled = true\ncutting.mark = 0x100".into();
+        host.start();
+        host.until("it is cut", || cut(&host) == 1);
+        host.until("the rule", || {
+            run("nft list table inet cambric-felix").contains("ct mark & 0x00000100")
+        });
+        is_dead(&host, &kept, &[true, false]);
+    });
+}
