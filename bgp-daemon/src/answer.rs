@@ -68,6 +68,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             | Command::EndpointRules { .. }
             | Command::Packet(_)
             | Command::Rules {}
+            | Command::Bfd {}
             | Command::Events(_)
             | Command::Log {}
             | Command::SetLog(_)

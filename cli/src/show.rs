@@ -13,8 +13,10 @@ use ipnet::IpNet;
 
 use crate::ask::{Answers, BGP_DAEMONS, DAEMONS, Targets, json};
 
+mod bfd;
 mod blocks;
 mod cells;
+mod grid;
 mod malformed;
 mod sent;
 mod settings;
@@ -117,6 +119,11 @@ enum What {
         /// Only those of this neighbor: its name
         name: Option<String>,
     },
+    /// Sessions of BFD
+    Bfd {
+        /// Show all about those with this address
+        address: Option<IpAddr>,
+    },
     /// Limits of the daemons, and their use
     Limits,
     /// Log levels of the daemons, and neighbors that are debugged
@@ -154,6 +161,7 @@ impl What {
             Self::Status => Command::Status {},
             Self::Rules => Command::Rules {},
             Self::Malformed { .. } => Command::Malformed {},
+            Self::Bfd { .. } => Command::Bfd {},
             Self::Limits => Command::Limits {},
             Self::Log => Command::Log {},
             Self::Config => Command::Config {},
@@ -166,8 +174,9 @@ impl What {
             Self::Neighbors { .. }
             | Self::Routes { .. }
             | Self::Malformed { .. }
-            | Self::Limits
             | Self::Config => BGP_DAEMONS,
+            Self::Limits => &["bgp-client", "route-reflector", "bfd"],
+            Self::Bfd { .. } => &["bfd"],
             Self::Fib => &["bgp-client", "felix"],
             Self::Endpoints { .. } | Self::Rules => &["felix"],
             Self::Status | Self::Log => DAEMONS,
@@ -234,6 +243,12 @@ fn found(what: &What, answers: &Answers) -> bool {
             .endpoints
             .iter()
             .any(|endpoint| why::is_called(endpoint, name)),
+        (
+            What::Bfd {
+                address: Some(address),
+            },
+            Reply::Bfd(report),
+        ) => (report.sessions.iter()).any(|one| one.remote == Some(*address)),
         (What::Neighbors { name: Some(name) }, Reply::Neighbors(neighbors)) => neighbors
             .neighbors
             .iter()

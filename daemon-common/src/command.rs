@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Number;
 
 use crate::report::{
-    Cleared, EndpointRules, Endpoints, EventPage, Fib, Limits, LogState, Malformed, Neighbors,
-    PacketVerdict, Readiness, Refreshed, Reloaded, Routes, Rules, Settings, Status,
+    BfdSessions, Cleared, EndpointRules, Endpoints, EventPage, Fib, Limits, LogState, Malformed,
+    Neighbors, PacketVerdict, Readiness, Refreshed, Reloaded, Routes, Rules, Settings, Status,
 };
 
 /// One request: a line of JSON, `{"command":"routes","prefix":"10.65.0.0/26"}`.
@@ -64,6 +64,8 @@ pub enum Command {
     Limits {},
     /// The effective configuration, with the source of each neighbor.
     Config {},
+    /// The sessions of BFD.
+    Bfd {},
     /// Events of the history.
     Events(EventQuery),
     /// The level of the log, and the neighbors that are debugged.
@@ -185,6 +187,7 @@ impl Command {
             Self::Malformed {} => "malformed",
             Self::Limits {} => "limits",
             Self::Config {} => "config",
+            Self::Bfd {} => "bfd",
             Self::Events(_) => "events",
             Self::Log {} => "log",
             Self::SetLog(_) => "set-log",
@@ -223,6 +226,8 @@ pub enum Reply {
     Limits(Limits),
     /// Answers [`Command::Config`].
     Config(Settings),
+    /// Answers [`Command::Bfd`].
+    Bfd(BfdSessions),
     /// Answers [`Command::Events`].
     Events(EventPage),
     /// Answers [`Command::Log`], [`Command::SetLog`] and [`Command::Debug`].

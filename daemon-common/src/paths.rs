@@ -22,13 +22,19 @@ pub fn control_below(run: &Path, daemon: &str) -> PathBuf {
     run.join(format!("{PREFIX}{daemon}/{daemon}.sock"))
 }
 
+/// Returns the path of the socket on which cambric-bfd serves other daemons, unless configurations set
+/// another one. Every user may connect; cambric-bfd checks the user.
+pub fn bfd_clients() -> PathBuf {
+    Path::new(RUN).join(format!("{PREFIX}bfd/clients.sock"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn units_make_the_directory_of_each_control_socket() {
-        for daemon in ["bgp-client", "route-reflector", "felix"] {
+        for daemon in ["bgp-client", "route-reflector", "felix", "bfd"] {
             let packaging = format!("{}/../packaging", env!("CARGO_MANIFEST_DIR"));
             let unit = format!("{packaging}/systemd/cambric-{daemon}.service");
             let unit = std::fs::read_to_string(unit).expect("a unit");

@@ -3,6 +3,7 @@
 //!
 //! Fields are only ever added, so that scripts keep working.
 
+mod bfd;
 mod events;
 mod explain;
 mod felix;
@@ -19,6 +20,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+pub use bfd::{BfdFigures, BfdSession, BfdSessions};
 pub use events::{EventPage, EventRecord};
 pub use explain::{AppliedRules, EndpointRules, PacketStep, PacketVerdict, RuleOwner};
 pub use felix::FelixFigures;
@@ -35,7 +37,7 @@ pub use settings::{NeighborSettings, Settings};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {
-    /// The program: `cambric-bgp-client`, `cambric-route-reflector` or `cambric-felix`.
+    /// The program: `cambric-bgp-client`, `cambric-route-reflector`, `cambric-felix` or `cambric-bfd`.
     pub daemon: String,
     /// Its version.
     pub version: String,
@@ -76,6 +78,8 @@ pub struct Status {
     pub origins: Option<Box<OriginFigures>>,
     /// Kernel routes, in a daemon that keeps some.
     pub kernel: Option<Box<KernelFigures>>,
+    /// The numbers of BFD, in cambric-bfd.
+    pub bfd: Option<Box<BfdFigures>>,
     /// Endpoints and their packet filter, in felix.
     pub endpoints: Option<Box<EndpointFigures>>,
     /// The values of Calico's metrics, in felix.
@@ -170,6 +174,8 @@ pub struct Neighbor {
     pub last_error: Option<String>,
     /// Seconds since that error first happened, as far as it is the same since.
     pub last_error_for_s: Option<u64>,
+    /// The state of its BFD session, if it has BFD.
+    pub bfd: Option<String>,
     /// Keys of its configuration that describe it, by the names that the file has for them.
     pub keys: Vec<Fact>,
     /// Import policy: `accept`, `deny`, or `deny (no policy, RFC 8212)`.

@@ -533,6 +533,7 @@ impl Daemon {
             | Command::Malformed {}
             | Command::Limits {}
             | Command::Config {}
+            | Command::Bfd {}
             | Command::Events(_)
             | Command::Log {}
             | Command::SetLog(_)

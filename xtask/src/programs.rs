@@ -71,6 +71,7 @@ mod tests {
         names.sort_unstable();
         let wanted = [
             "cambric",
+            "cambric-bfd-daemon",
             "cambric-bgp-client",
             "cambric-cli",
             "cambric-cni",

@@ -83,6 +83,7 @@ fn neighbor(speaker: &Speaker, peer: &PeerView<'_>, now: Instant) -> Neighbor {
             .as_ref()
             .map(|(at, _)| now.saturating_duration_since(*at).as_secs()),
         last_error: error.map(|(_, why)| why),
+        bfd: None,
         keys: keys(config),
         import: policy(&config.import),
         export: policy(&config.export),

@@ -44,6 +44,9 @@ pub(super) fn neighbor(neighbor: &Neighbor) -> String {
         "hold time",
         &or_dash(neighbor.hold_time_s.map(|seconds| format!("{seconds}s"))),
     );
+    if let Some(bfd) = &neighbor.bfd {
+        block.fact("BFD session", &clean(bfd));
+    }
     for key in &neighbor.keys {
         block.fact(&key.name, &clean(&key.value));
     }
@@ -135,18 +138,19 @@ pub(super) fn status(status: &Status) -> String {
     block.text
 }
 
-struct Block {
-    text: String,
+/// A title with facts below it.
+pub(super) struct Block {
+    pub(super) text: String,
 }
 
 impl Block {
-    fn titled(title: &str) -> Self {
+    pub(super) fn titled(title: &str) -> Self {
         Self {
             text: format!("{title}\n"),
         }
     }
 
-    fn fact(&mut self, name: &str, value: &str) {
+    pub(super) fn fact(&mut self, name: &str, value: &str) {
         // Writing to a string cannot fail.
         let _ = writeln!(self.text, "  {name:<14} {value}");
     }

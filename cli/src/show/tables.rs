@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-use comfy_table::{Table, presets};
 use daemon_common::Reply;
 use daemon_common::report::{Endpoints, Fib, Limits, Neighbors, Path, Routes, Rules};
 
 use crate::log;
 
 use super::cells::{clean, duration, family, last_error, list, or_dash, received, via};
-use super::{Answers, What, blocks, malformed, sent, settings, why};
+use super::grid::{finish, table};
+use super::{Answers, What, bfd, blocks, malformed, sent, settings, why};
 
 /// Returns all answers, each under its daemon's name if there are several.
 pub(super) fn print(what: &What, answers: &Answers) -> String {
@@ -69,6 +69,8 @@ fn one(what: &What, reply: &Reply) -> String {
             malformed::print(report, name.as_deref())
         }
         (_, Reply::Malformed(report)) => malformed::print(report, None),
+        (What::Bfd { address }, Reply::Bfd(report)) => bfd::print(report, *address),
+        (_, Reply::Bfd(report)) => bfd::print(report, None),
         (_, Reply::Limits(report)) => limits(report),
         (_, Reply::Config(report)) => settings::print(report),
         (_, Reply::Log(state)) => log::state_text(state),
@@ -354,19 +356,4 @@ fn limits(report: &Limits) -> String {
         ]);
     }
     finish(&table)
-}
-
-fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_header(header.to_vec());
-    if let Some(first) = table.column_mut(0) {
-        first.set_padding((0, 1));
-    }
-    table
-}
-
-fn finish(table: &Table) -> String {
-    format!("{}\n", table.trim_fmt())
 }

@@ -14,6 +14,8 @@ mod datastore;
 mod endpoint;
 #[macro_use]
 mod daemon;
+#[macro_use]
+mod bfd;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -208,4 +210,4 @@ impl Event {
     }
 }
 
-session_events! { (route_events datastore_events endpoint_events daemon_events events) }
+session_events! { (route_events datastore_events endpoint_events daemon_events bfd_events events) }

@@ -12,8 +12,8 @@ use prometheus_client::registry::Registry;
 
 use super::felix::{self, Felix};
 use crate::report::{
-    EndpointFigures, KernelFigures, LogFigures, Neighbor, NeighborFamily, NeighborRange, Neighbors,
-    OriginFigures, Status, StoreFigures, TableFigures,
+    BfdFigures, EndpointFigures, KernelFigures, LogFigures, Neighbor, NeighborFamily,
+    NeighborRange, Neighbors, OriginFigures, Status, StoreFigures, TableFigures,
 };
 
 /// Prefix of every name.
@@ -73,6 +73,9 @@ impl Collector for Reports {
         }
         if let Some(kernel) = &self.status.kernel {
             page.kernel(kernel)?;
+        }
+        if let Some(bfd) = &self.status.bfd {
+            page.bfd(bfd)?;
         }
         if let Some(endpoints) = &self.status.endpoints {
             page.endpoints(endpoints)?;
@@ -291,6 +294,22 @@ impl Page<'_> {
         self.counter("kernel_routes_drift", help, kernel.drift)?;
         let help = "Kernel routes put and deleted.";
         self.counter("kernel_writes", help, kernel.writes)
+    }
+
+    fn bfd(&mut self, bfd: &BfdFigures) -> fmt::Result {
+        self.gauge(
+            "bfd_clients",
+            "Clients of BFD, with those that are away.",
+            bfd.clients,
+        )?;
+        self.gauge(
+            "bfd_sessions",
+            "Sessions of BFD, of all clients.",
+            bfd.sessions,
+        )?;
+        self.gauge("bfd_sessions_up", "Sessions of BFD that are up.", bfd.up)?;
+        let help = "Packets of BFD that were discarded.";
+        self.counter("bfd_packets_discarded", help, bfd.discarded)
     }
 
     fn endpoints(&mut self, figures: &EndpointFigures) -> fmt::Result {

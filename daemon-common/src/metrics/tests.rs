@@ -47,6 +47,7 @@ fn everything() -> (Status, Neighbors) {
             installed: 4,
             ..KernelFigures::default()
         })),
+        bfd: Some(Box::default()),
         endpoints: Some(Box::new(EndpointFigures {
             down: 2,
             ..EndpointFigures::default()

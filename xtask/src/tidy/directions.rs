@@ -38,6 +38,7 @@ pub const TABLE: &[Row] = &[
     row("mrt", 1, &["bgp-proto"]),
     row("rib", 1, &["bgp-proto"]),
     row("bgp-speaker", 2, &["bgp-proto", "bgp-fsm", "rib"]),
+    row("bfd-client", 3, &["instant"]),
     row("netlink", 3, &[]),
     row("host-guard", 3, &["netlink"]),
     row("fib-sync", 3, &["instant"]),
@@ -80,6 +81,7 @@ pub const TABLE: &[Row] = &[
         "bgp-daemon",
         3,
         &[
+            "bfd-client",
             "bgp-proto",
             "bgp-fsm",
             "rib",
@@ -112,6 +114,7 @@ pub const TABLE: &[Row] = &[
             "testkit",
         ],
     ),
+    row("bfd-daemon", 4, &["bfd", "bfd-client", "daemon-common"]),
     row(
         "bgp-client",
         4,

@@ -32,10 +32,10 @@ const TOPS: [Top; 2] = [
 ];
 
 /// The daemons, by directory.
-const DAEMONS: [&str; 3] = ["bgp-client", "felix", "route-reflector"];
+const DAEMONS: [&str; 4] = ["bfd-daemon", "bgp-client", "felix", "route-reflector"];
 
 /// How many packages a daemon may be built from, including those of this workspace.
-pub const DAEMON_PACKAGES_MAX: usize = 150;
+pub const DAEMON_PACKAGES_MAX: usize = 151;
 
 /// Checks the core and the daemons.
 ///

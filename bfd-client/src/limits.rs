@@ -1,0 +1,24 @@
+//! Every limit of the protocol.
+
+use std::time::Duration;
+
+/// The version of the protocol.
+pub const VERSION: u32 = 1;
+
+/// Octets of one message.
+pub const MESSAGE_OCTETS_MAX: usize = 1024;
+
+/// Octets of the name of a client.
+pub const NAME_OCTETS_MAX: usize = 64;
+
+/// The longest interval of packets, in milliseconds.
+pub const INTERVAL_MS_MAX: u32 = 60_000;
+
+/// Messages that one end reads in one turn; the others wait in the socket.
+pub const MESSAGES_PER_TURN: usize = 256;
+
+/// Time after which a client tries again to connect.
+pub const RECONNECT: Duration = Duration::from_secs(1);
+
+/// Clients that wait to be accepted.
+pub const BACKLOG: i32 = 16;

@@ -1,0 +1,318 @@
+//! The connections of clients.
+
+use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::net::IpAddr;
+use std::task::Poll;
+
+use bfd::{Instant, Random};
+use bfd_client::limits::{MESSAGES_PER_TURN, VERSION};
+use bfd_client::{Credentials, MessageError, Notice, Request, Socket, encode};
+use daemon_common::events::{Event, Text, emit};
+
+use crate::engine::{Engine, Identity};
+use crate::limits::{CONNECTIONS_MAX, HELLO_WAIT, REJECTED_USERS_MAX};
+use crate::resolve::Addresses;
+
+/// All connections.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    connections: Vec<Connection>,
+    /// The users with a rejected connection that was reported.
+    rejected: BTreeSet<u32>,
+}
+
+/// One connection.
+#[derive(Debug)]
+struct Connection {
+    socket: Socket,
+    credentials: Credentials,
+    /// The client, after its first message.
+    identity: Option<Identity>,
+    /// Until when its first message must have come.
+    hello_until: Instant,
+    /// A notice that is to be sent.
+    waiting: Option<Notice>,
+    /// The socket did not take all notices. Nothing is read before it does.
+    is_blocked: bool,
+}
+
+/// The addresses of the host, read once for all requests of a turn.
+#[derive(Default)]
+struct Host(Option<Addresses>);
+
+impl Host {
+    fn addresses(&mut self) -> &Addresses {
+        self.0.get_or_insert_with(Addresses::read)
+    }
+}
+
+/// The end of a connection.
+enum End {
+    /// The client has closed it, or it is broken.
+    Closed,
+    /// It is closed for this reason, which the client is sent.
+    Rejected(String),
+}
+
+impl From<io::Error> for End {
+    fn from(_: io::Error) -> Self {
+        Self::Closed
+    }
+}
+
+impl From<MessageError> for End {
+    fn from(error: MessageError) -> Self {
+        Self::Rejected(error.to_string())
+    }
+}
+
+impl Clients {
+    /// Returns the number of connections.
+    pub(crate) fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Adds a connection, if its user may have one.
+    pub(crate) fn add(&mut self, now: Instant, socket: Socket, users: &BTreeSet<u32>) {
+        let Ok(credentials) = socket.credentials() else {
+            return;
+        };
+        let uid = credentials.uid;
+        let reason = if !users.contains(&uid) {
+            format!("the user {uid} is not in `users` of cambric-bfd")
+        } else if self.connections.len() >= CONNECTIONS_MAX {
+            format!("there are already {CONNECTIONS_MAX} connections")
+        } else {
+            self.connections.push(Connection {
+                socket,
+                credentials,
+                identity: None,
+                hello_until: now + HELLO_WAIT,
+                waiting: None,
+                is_blocked: false,
+            });
+            return;
+        };
+        if self.rejected.len() < REJECTED_USERS_MAX && self.rejected.insert(uid) {
+            emit(Event::BfdClientRejected {
+                user: uid.into(),
+                reason: Text::new(&reason),
+            });
+        }
+        reject(&socket, reason);
+    }
+
+    /// Waits until a connection has work. Cancel-safe.
+    pub(crate) async fn ready(&self) {
+        poll_fn(|cx| {
+            let mut ready = Poll::Pending;
+            for connection in &self.connections {
+                let one = match connection.is_blocked {
+                    true => connection.socket.poll_writable(cx),
+                    false => connection.socket.poll_readable(cx),
+                };
+                if one.is_ready() {
+                    ready = Poll::Ready(());
+                }
+            }
+            ready
+        })
+        .await;
+    }
+
+    /// Returns when a connection without a first message is closed.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let silent = self.connections.iter();
+        let silent = silent.filter(|connection| connection.identity.is_none());
+        silent.map(|connection| connection.hello_until).min()
+    }
+
+    /// Reads and answers requests, and sends changed states. Returns whether requests may still wait.
+    pub(crate) fn serve<R: Random>(&mut self, now: Instant, engine: &mut Engine<R>) -> bool {
+        let (mut has_more, mut at) = (false, 0);
+        let mut host = Host::default();
+        while at < self.connections.len() {
+            match self.serve_one(now, at, engine, &mut host) {
+                Ok(more) => {
+                    has_more |= more;
+                    at += 1;
+                }
+                Err(end) => self.close(now, at, end, engine),
+            }
+        }
+        has_more
+    }
+
+    fn serve_one<R: Random>(
+        &mut self,
+        now: Instant,
+        at: usize,
+        engine: &mut Engine<R>,
+        host: &mut Host,
+    ) -> Result<bool, End> {
+        let mut buffer = Vec::new();
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(connection) = self.connections.get_mut(at) else {
+                return Ok(false);
+            };
+            if !connection.flush(engine)? {
+                return Ok(false);
+            }
+            let request = match connection.socket.receive(&mut buffer) {
+                Ok(Some(octets)) => Request::read(octets)?,
+                Ok(None) => return Err(End::Closed),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let is_late = connection.identity.is_none() && now >= connection.hello_until;
+                    return match is_late {
+                        true => Err(End::Rejected("no first message".to_owned())),
+                        false => Ok(false),
+                    };
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if let Request::Hello { version, name } = request {
+                self.greet(now, at, version, name, engine)?;
+            } else {
+                connection.request(now, request, engine, host)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Handles the first message: a newer connection of a client replaces an older one.
+    fn greet<R: Random>(
+        &mut self,
+        now: Instant,
+        at: usize,
+        version: u32,
+        name: String,
+        engine: &mut Engine<R>,
+    ) -> Result<(), End> {
+        if version != VERSION {
+            return Err(End::Rejected(format!(
+                "version {version} of the protocol: this daemon has {VERSION}"
+            )));
+        }
+        let Some(connection) = self.connections.get_mut(at) else {
+            return Ok(());
+        };
+        if connection.identity.is_some() {
+            return Err(End::Rejected("a second first message".to_owned()));
+        }
+        let uid = connection.credentials.uid;
+        let identity = Identity { uid, name };
+        let welcome = engine.attach(now, &identity).map_err(End::Rejected)?;
+        emit(Event::BfdClientConnected {
+            client: Text::new(&identity.name),
+            pid: u64::try_from(connection.credentials.pid).unwrap_or_default(),
+        });
+        connection.waiting = Some(Notice::Welcome(welcome));
+        connection.identity = Some(identity.clone());
+        for (other, connection) in self.connections.iter_mut().enumerate() {
+            if other != at && connection.identity.as_ref() == Some(&identity) {
+                // Its next turn closes it, without an effect on the sessions.
+                connection.identity = None;
+                connection.hello_until = now;
+            }
+        }
+        Ok(())
+    }
+
+    fn close<R: Random>(&mut self, now: Instant, at: usize, end: End, engine: &mut Engine<R>) {
+        let connection = self.connections.swap_remove(at);
+        let reason = match end {
+            End::Closed => "it has closed the connection".to_owned(),
+            End::Rejected(reason) => {
+                reject(&connection.socket, reason.clone());
+                reason
+            }
+        };
+        if let Some(identity) = connection.identity {
+            engine.detach(now, &identity);
+            emit(Event::BfdClientLost {
+                client: Text::new(&identity.name),
+                reason: Text::new(reason),
+            });
+        }
+    }
+}
+
+impl Connection {
+    /// Sends what waits, then the changed states. Returns whether the socket took all.
+    fn flush<R: Random>(&mut self, engine: &mut Engine<R>) -> Result<bool, End> {
+        self.is_blocked = true;
+        if let Some(notice) = &self.waiting {
+            if !send(&self.socket, notice)? {
+                return Ok(false);
+            }
+            self.waiting = None;
+        }
+        while let Some(identity) = &self.identity
+            && let Some(state) = engine.unreported(identity)
+        {
+            if !send(&self.socket, &Notice::State(state.clone()))? {
+                return Ok(false);
+            }
+            engine.reported(identity, &state);
+        }
+        self.is_blocked = false;
+        Ok(true)
+    }
+
+    fn request<R: Random>(
+        &mut self,
+        now: Instant,
+        request: Request,
+        engine: &mut Engine<R>,
+        host: &mut Host,
+    ) -> Result<(), End> {
+        let Some(identity) = &self.identity else {
+            return Err(End::Rejected("the first message is `hello`".to_owned()));
+        };
+        match request {
+            Request::Hello { .. } => {}
+            Request::Set(wanted) => {
+                let remote = wanted.remote;
+                if let Err(reason) = engine.set(now, identity, &wanted, host.addresses()) {
+                    self.reject(identity.clone(), remote, reason);
+                }
+            }
+            Request::Remove { remote } => engine.remove(now, identity, remote),
+        }
+        Ok(())
+    }
+
+    fn reject(&mut self, identity: Identity, remote: IpAddr, reason: String) {
+        emit(Event::BfdSessionRejected {
+            client: Text::new(identity.name),
+            address: remote,
+            reason: Text::new(&reason),
+        });
+        self.waiting = Some(Notice::Rejected {
+            remote: Some(remote),
+            reason,
+        });
+    }
+}
+
+/// Sends a notice. Returns whether the socket took it.
+fn send(socket: &Socket, notice: &Notice) -> Result<bool, End> {
+    match socket.send(&encode(notice)?) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sends the reason why a connection is closed, if the socket takes it.
+fn reject(socket: &Socket, reason: String) {
+    let notice = Notice::Rejected {
+        remote: None,
+        reason,
+    };
+    if let Ok(octets) = encode(&notice) {
+        let _ = socket.send(&octets);
+    }
+}

@@ -1,0 +1,512 @@
+//! The sessions of all clients, without sockets and clocks.
+
+mod client;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::num::NonZeroU8;
+
+use bfd::{
+    Arrival, Change, Discard, Discriminator, Encoded, Instant, Liveness, Random, Session,
+    SessionConfig, Sessions, State, Step,
+};
+use bfd_client::{SessionState, Wanted, Welcome, limits::VERSION};
+use daemon_common::events::{Event, Text, emit};
+
+pub use self::client::Identity;
+use self::client::{Client, Entry};
+use crate::config::Limits;
+use crate::limits::{CLIENTS_MAX, LEAVING_KEPT, RESOLVE_EVERY, SESSIONS_OF_ALL_MAX};
+use crate::resolve::{Resolve, Way};
+
+/// A packet to send.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing {
+    /// Its addresses and interface.
+    pub way: Way,
+    /// The UDP payload.
+    pub packet: Encoded,
+}
+
+/// One session of a client, for reports.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'e> {
+    /// The client.
+    pub client: &'e Identity,
+    /// Whether the client is connected.
+    pub is_connected: bool,
+    /// The wanted session.
+    pub wanted: &'e Wanted,
+    /// Its path and the session, if there is one now.
+    pub session: Option<(Way, &'e Session)>,
+    /// Why it has no session.
+    pub problem: Option<&'e str>,
+    /// When the session ends unless its client connects again.
+    pub expires: Option<Instant>,
+}
+
+/// The sessions of all clients.
+#[derive(Debug)]
+pub struct Engine<R> {
+    sessions: Sessions<R>,
+    limits: Limits,
+    clients: BTreeMap<Identity, Client>,
+    /// The clients of each session, each with the address by which it has the session.
+    users: BTreeMap<Discriminator, BTreeSet<(Identity, IpAddr)>>,
+    ways: BTreeMap<Discriminator, Way>,
+    /// The ways of removed sessions, which still send.
+    leaving: BTreeMap<Discriminator, (Way, Instant)>,
+    /// The earliest end of a session without its client.
+    expires: Option<Instant>,
+    /// When paths are looked for again.
+    resolve_at: Instant,
+    /// Packets that were discarded.
+    discarded: u64,
+}
+
+impl<R: Random> Engine<R> {
+    /// Makes an engine without sessions.
+    #[must_use]
+    pub fn new(random: R, limits: Limits) -> Self {
+        Self {
+            sessions: Sessions::new(random, SESSIONS_OF_ALL_MAX),
+            limits,
+            clients: BTreeMap::new(),
+            users: BTreeMap::new(),
+            ways: BTreeMap::new(),
+            leaving: BTreeMap::new(),
+            expires: None,
+            resolve_at: Instant::ZERO,
+            discarded: 0,
+        }
+    }
+
+    /// Sets the limits of requests. Present sessions stay.
+    pub const fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// Connects a client: its sessions of an earlier connection continue, and end after the grace unless
+    /// it wants them again.
+    ///
+    /// # Errors
+    ///
+    /// There are as many clients as there may be.
+    pub fn attach(&mut self, now: Instant, identity: &Identity) -> Result<Welcome, String> {
+        if !self.clients.contains_key(identity) && self.clients.len() >= CLIENTS_MAX {
+            return Err(format!("there are already {CLIENTS_MAX} clients"));
+        }
+        let client = self.clients.entry(identity.clone()).or_default();
+        client.is_connected = true;
+        client.abandon(now + self.limits.grace());
+        self.update_expiry();
+        Ok(Welcome {
+            version: VERSION,
+            sessions_max: self.limits.sessions,
+            interval_ms_min: self.limits.interval_ms_min,
+            packets_per_second_max: self.limits.packets_per_second,
+            grace_s: self.limits.grace_s,
+        })
+    }
+
+    /// Disconnects a client. Its sessions continue for the grace.
+    pub fn detach(&mut self, now: Instant, identity: &Identity) {
+        let Some(client) = self.clients.get_mut(identity) else {
+            return;
+        };
+        client.is_connected = false;
+        client.abandon(now + self.limits.grace());
+        if client.entries.is_empty() {
+            self.clients.remove(identity);
+        }
+        self.update_expiry();
+    }
+
+    /// Makes or changes a session of a client.
+    ///
+    /// # Errors
+    ///
+    /// A limit of the client would be exceeded. A session that it has already continues unchanged.
+    pub fn set(
+        &mut self,
+        now: Instant,
+        identity: &Identity,
+        wanted: &Wanted,
+        resolve: &impl Resolve,
+    ) -> Result<(), String> {
+        let Some(client) = self.clients.get_mut(identity) else {
+            return Err("the client is not connected".to_owned());
+        };
+        client.check(&self.limits, wanted)?;
+        let remote = wanted.remote;
+        let entry = client.entries.entry(remote);
+        let entry = entry.or_insert_with(|| Entry::new(wanted.clone()));
+        entry.wanted = wanted.clone();
+        entry.expires = None;
+        client.report(remote);
+        self.update_expiry();
+        self.place(now, identity, remote, resolve);
+        Ok(())
+    }
+
+    /// Ends a session of a client.
+    pub fn remove(&mut self, now: Instant, identity: &Identity, remote: IpAddr) {
+        self.release(now, identity, remote);
+        if let Some(client) = self.clients.get_mut(identity) {
+            client.entries.remove(&remote);
+            client.unreported.remove(&remote);
+            if client.entries.is_empty() && !client.is_connected {
+                self.clients.remove(identity);
+            }
+        }
+        self.update_expiry();
+    }
+
+    /// Ends all sessions, in AdminDown.
+    pub fn stop(&mut self, now: Instant) {
+        for (identity, remote) in self.entries() {
+            self.remove(now, &identity, remote);
+        }
+    }
+
+    /// Returns whether no session is left that sends.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    fn entries(&self) -> Vec<(Identity, IpAddr)> {
+        let clients = self.clients.iter();
+        let entries = clients.flat_map(|(identity, client)| {
+            let remotes = client.entries.keys();
+            remotes.map(|remote| (identity.clone(), *remote))
+        });
+        entries.collect()
+    }
+
+    /// Handles a received packet. Call it for all packets that have arrived, before [`Engine::step`].
+    ///
+    /// # Errors
+    ///
+    /// The packet is discarded.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        payload: &[u8],
+    ) -> Result<(), Discard> {
+        match self.sessions.receive(now, arrival, payload) {
+            Ok((id, change)) => {
+                if let Some(change) = change {
+                    self.changed(id, change);
+                }
+                Ok(())
+            }
+            Err(discard) => {
+                self.discarded += 1;
+                Err(discard)
+            }
+        }
+    }
+
+    /// Does the work that is due, until a packet is to be sent; `None` if nothing more is due.
+    pub fn step(&mut self, now: Instant) -> Option<Outgoing> {
+        self.expire(now);
+        loop {
+            match self.sessions.step(now)? {
+                Step::Changed { id, change, .. } => self.changed(id, change),
+                Step::Send { id, packet, .. } => {
+                    let leaving = self.leaving.get(&id).map(|(way, _)| way);
+                    if let Some(&way) = self.ways.get(&id).or(leaving) {
+                        return Some(Outgoing { way, packet });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns when [`Engine::step`] must be called at the latest.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let times = [self.sessions.poll_timeout(), self.expires];
+        times.into_iter().flatten().min()
+    }
+
+    /// Returns whether paths are to be looked for again, with [`Engine::resolve_again`].
+    #[must_use]
+    pub fn resolve_at(&self) -> Option<Instant> {
+        (!self.clients.is_empty()).then_some(self.resolve_at)
+    }
+
+    /// Looks for the paths of the sessions that are not up: an address or a route may be there now.
+    pub fn resolve_again(&mut self, now: Instant, resolve: &impl Resolve) {
+        self.resolve_at = now + RESOLVE_EVERY;
+        self.leaving.retain(|_, (_, until)| *until > now);
+        for (identity, remote) in self.entries() {
+            let entry = self.entry(&identity, remote);
+            let id = entry.and_then(|entry| entry.id);
+            let session = id.and_then(|id| self.sessions.get(id));
+            if session.is_none_or(|session| session.state() != State::Up) {
+                self.place(now, &identity, remote, resolve);
+            }
+        }
+    }
+
+    /// Returns the next state that a client was not sent yet.
+    #[must_use]
+    pub fn unreported(&self, identity: &Identity) -> Option<SessionState> {
+        let client = self.clients.get(identity)?;
+        let remote = client.unreported.first()?;
+        let entry = client.entries.get(remote)?;
+        let session = entry.id.and_then(|id| self.sessions.get(id));
+        Some(entry.state(session))
+    }
+
+    /// Records that a client was sent this state.
+    pub fn reported(&mut self, identity: &Identity, state: &SessionState) {
+        let Some(client) = self.clients.get_mut(identity) else {
+            return;
+        };
+        client.unreported.remove(&state.remote);
+        if let Some(entry) = client.entries.get_mut(&state.remote) {
+            entry.failures = entry.failures.saturating_sub(state.failures);
+        }
+    }
+
+    /// Returns all sessions of all clients.
+    pub fn views(&self) -> impl Iterator<Item = View<'_>> {
+        self.clients.iter().flat_map(move |(identity, client)| {
+            client.entries.values().map(move |entry| View {
+                client: identity,
+                is_connected: client.is_connected,
+                wanted: &entry.wanted,
+                session: entry.id.and_then(|id| {
+                    let way = self.ways.get(&id)?;
+                    Some((*way, self.sessions.get(id)?))
+                }),
+                problem: entry.problem.as_deref(),
+                expires: entry.expires,
+            })
+        })
+    }
+
+    /// Returns the number of clients, with those that are away.
+    #[must_use]
+    pub fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Returns the number of sessions, with removed ones that still send.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Returns the number of discarded packets.
+    #[must_use]
+    pub const fn discarded(&self) -> u64 {
+        self.discarded
+    }
+
+    fn entry(&self, identity: &Identity, remote: IpAddr) -> Option<&Entry> {
+        self.clients.get(identity)?.entries.get(&remote)
+    }
+
+    fn entry_mut(&mut self, identity: &Identity, remote: IpAddr) -> Option<&mut Entry> {
+        self.clients.get_mut(identity)?.entries.get_mut(&remote)
+    }
+
+    /// Gives an entry the session of its path.
+    fn place(&mut self, now: Instant, identity: &Identity, remote: IpAddr, resolve: &impl Resolve) {
+        let Some(entry) = self.entry(identity, remote) else {
+            return;
+        };
+        let id = entry.id;
+        let current = id.and_then(|id| self.ways.get(&id)).copied();
+        let placed = match resolve.way(&entry.wanted) {
+            Ok(way) if current == Some(way) => id.map_or(Ok(()), |id| self.adjust(now, id)),
+            Ok(way) => {
+                self.release(now, identity, remote);
+                self.join(now, identity, remote, way)
+            }
+            // The session continues on its former path, and fails if that is no longer there.
+            Err(problem) => Err(problem),
+        };
+        let Some(client) = self.clients.get_mut(identity) else {
+            return;
+        };
+        let Some(entry) = client.entries.get_mut(&remote) else {
+            return;
+        };
+        if entry.problem != placed.clone().err() {
+            entry.problem = placed.err();
+            if let Some(problem) = &entry.problem {
+                emit(Event::BfdNoPath {
+                    client: Text::new(&identity.name),
+                    address: remote,
+                    reason: Text::new(problem),
+                });
+            }
+            client.report(remote);
+        }
+    }
+
+    /// Adds an entry to the session of a path, which is made if it is missing.
+    fn join(
+        &mut self,
+        now: Instant,
+        identity: &Identity,
+        remote: IpAddr,
+        way: Way,
+    ) -> Result<(), String> {
+        let found = self.sessions.find(way.path);
+        let id = match found.map(Session::local_discriminator) {
+            Some(id) if self.ways.get(&id) != Some(&way) => {
+                return Err(format!(
+                    "another client monitors the path to {remote} with another local address or another \
+                     least time to live: configure both alike"
+                ));
+            }
+            Some(id) => id,
+            None => {
+                let wanted = self.entry(identity, remote).map(|entry| &entry.wanted);
+                let config = config_of(wanted);
+                let added = self.sessions.add(now, way.path, config);
+                added.map_err(|error| error.to_string())?
+            }
+        };
+        self.ways.insert(id, way);
+        self.leaving.remove(&id);
+        let user = (identity.clone(), remote);
+        self.users.entry(id).or_default().insert(user);
+        if let Some(entry) = self.entry_mut(identity, remote) {
+            entry.id = Some(id);
+        }
+        self.adjust(now, id)
+    }
+
+    /// Removes an entry from its session, and the session with its last entry.
+    fn release(&mut self, now: Instant, identity: &Identity, remote: IpAddr) {
+        let Some(id) = self
+            .entry_mut(identity, remote)
+            .and_then(|entry| entry.id.take())
+        else {
+            return;
+        };
+        let Some(users) = self.users.get_mut(&id) else {
+            return;
+        };
+        users.remove(&(identity.clone(), remote));
+        if !users.is_empty() {
+            // The session continues by the wishes of the others, which are valid.
+            let _ = self.adjust(now, id);
+            return;
+        }
+        self.users.remove(&id);
+        self.sessions.remove(now, id);
+        if let Some(way) = self.ways.remove(&id) {
+            self.leaving.insert(id, (way, now + LEAVING_KEPT));
+        }
+    }
+
+    /// Applies the wishes of all clients of a session: the shortest interval and the least multiplier.
+    fn adjust(&mut self, now: Instant, id: Discriminator) -> Result<(), String> {
+        let users = self.users.get(&id).into_iter().flatten();
+        let wanted = users.filter_map(|(identity, remote)| self.entry(identity, *remote));
+        let config = config_of(wanted.map(|entry| &entry.wanted));
+        if self
+            .sessions
+            .get(id)
+            .is_some_and(|session| *session.config() == config)
+        {
+            return Ok(());
+        }
+        let applied = self.sessions.configure(now, id, config);
+        applied.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Notes a change for the clients of a session.
+    fn changed(&mut self, id: Discriminator, change: Change) {
+        let has_failed =
+            change.from == State::Up && matches!(change.liveness, Liveness::Failed { .. });
+        for (identity, remote) in self.users.get(&id).into_iter().flatten() {
+            let Some(client) = self.clients.get_mut(identity) else {
+                continue;
+            };
+            if let Some(entry) = client.entries.get_mut(remote) {
+                entry.failures += u64::from(has_failed);
+                client.report(*remote);
+            }
+        }
+        if let Some(way) = self.ways.get(&id) {
+            emit_change(way, &change);
+        }
+    }
+
+    /// Ends the sessions of clients that have been away for the grace.
+    fn expire(&mut self, now: Instant) {
+        if self.expires.is_none_or(|at| at > now) {
+            return;
+        }
+        for (identity, remote) in self.entries() {
+            let entry = self.entry(&identity, remote);
+            let expires = entry.and_then(|entry| entry.expires);
+            if expires.is_some_and(|at| at <= now) {
+                emit(Event::BfdSessionExpired {
+                    client: Text::new(&identity.name),
+                    address: remote,
+                });
+                self.remove(now, &identity, remote);
+            }
+        }
+        self.update_expiry();
+    }
+
+    fn update_expiry(&mut self) {
+        let entries = self
+            .clients
+            .values()
+            .flat_map(|client| client.entries.values());
+        self.expires = entries.filter_map(|entry| entry.expires).min();
+    }
+}
+
+/// Returns the configuration that no client finds too slow.
+fn config_of<'w>(wanted: impl IntoIterator<Item = &'w Wanted>) -> SessionConfig {
+    let all: Vec<&Wanted> = wanted.into_iter().collect();
+    let interval_ms = all.iter().map(|one| one.interval_ms).min();
+    let multiplier = all.iter().filter_map(|one| NonZeroU8::new(one.multiplier));
+    let multiplier = multiplier.min();
+    SessionConfig::default().with(|config| {
+        if let Some(interval_ms) = interval_ms {
+            config.desired_min_tx_us = interval_ms.saturating_mul(1000);
+            config.required_min_rx_us = interval_ms.saturating_mul(1000);
+        }
+        config.detect_multiplier = multiplier.unwrap_or(config.detect_multiplier);
+        // This process does not end with the daemons that route (RFC 5882 §4.3.2).
+        config.control_plane_independent = true;
+    })
+}
+
+fn emit_change(way: &Way, change: &Change) {
+    let (address, local_address) = (way.remote, way.local);
+    match (change.from, change.to) {
+        (State::Up, State::Up) => {}
+        (_, State::Up) => emit(Event::BfdSessionUp {
+            address,
+            local_address,
+        }),
+        (State::Up, _) => emit(Event::BfdSessionDown {
+            address,
+            local_address,
+            reason: Text::new(change.liveness),
+        }),
+        (_, to) => emit(Event::BfdSessionState {
+            address,
+            local_address,
+            state: Text::new(to),
+        }),
+    }
+}

@@ -1,0 +1,137 @@
+//! One client, and the sessions that it wants.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use bfd::{Discriminator, Instant, Liveness, Session, Side, State};
+use bfd_client::{Liveness as Reported, SessionState, State as ReportedState, Wanted};
+
+use crate::config::Limits;
+
+/// The identity of a client over its restarts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Identity {
+    /// Its user.
+    pub uid: u32,
+    /// Its name.
+    pub name: String,
+}
+
+/// A client, connected or away.
+#[derive(Debug, Default)]
+pub(super) struct Client {
+    pub(super) is_connected: bool,
+    /// Its sessions by the address of the remote system.
+    pub(super) entries: BTreeMap<IpAddr, Entry>,
+    /// The sessions with a state that it was not sent yet.
+    pub(super) unreported: BTreeSet<IpAddr>,
+}
+
+/// A session that a client wants.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) wanted: Wanted,
+    /// Its session, if it has a path.
+    pub(super) id: Option<Discriminator>,
+    /// Why it has none, or none by its latest wish.
+    pub(super) problem: Option<String>,
+    /// Failures that the client was not sent yet.
+    pub(super) failures: u64,
+    /// When it ends, unless its client wants it again.
+    pub(super) expires: Option<Instant>,
+}
+
+impl Client {
+    /// Checks the limits of the client for a further or changed session.
+    pub(super) fn check(&self, limits: &Limits, wanted: &Wanted) -> Result<(), String> {
+        if wanted.interval_ms < limits.interval_ms_min {
+            return Err(format!(
+                "an interval of {} ms: the least is {} ms (`interval_min_ms` of cambric-bfd)",
+                wanted.interval_ms, limits.interval_ms_min
+            ));
+        }
+        let others = self.entries.values().map(|entry| &entry.wanted);
+        let others = others.filter(|one| one.remote != wanted.remote);
+        let (mut count, mut rate) = (1, packets_per_second(wanted));
+        for other in others {
+            count += 1;
+            rate += packets_per_second(other);
+        }
+        if count > u64::from(limits.sessions) {
+            return Err(format!(
+                "there are already {} sessions of this client (`sessions` of cambric-bfd)",
+                limits.sessions
+            ));
+        }
+        if rate > f64::from(limits.packets_per_second) {
+            return Err(format!(
+                "the sessions of this client would send more than {} packets per second \
+                 (`packets_per_second` of cambric-bfd)",
+                limits.packets_per_second
+            ));
+        }
+        Ok(())
+    }
+
+    /// Notes that the client is to be sent the state of a session, if it has requested it since it
+    /// connected.
+    pub(super) fn report(&mut self, remote: IpAddr) {
+        let entry = self.entries.get(&remote);
+        if entry.is_some_and(|entry| entry.expires.is_none()) {
+            self.unreported.insert(remote);
+        }
+    }
+
+    /// Lets all sessions end then, unless the client wants them again. Unreported failures are reported
+    /// when it does.
+    pub(super) fn abandon(&mut self, at: Instant) {
+        for entry in self.entries.values_mut() {
+            entry.expires.get_or_insert(at);
+        }
+        self.unreported.clear();
+    }
+}
+
+fn packets_per_second(wanted: &Wanted) -> f64 {
+    1000.0 / f64::from(wanted.interval_ms.max(1))
+}
+
+impl Entry {
+    pub(super) const fn new(wanted: Wanted) -> Self {
+        Self {
+            wanted,
+            id: None,
+            problem: None,
+            failures: 0,
+            expires: None,
+        }
+    }
+
+    /// Returns the state for the client.
+    pub(super) fn state(&self, session: Option<&Session>) -> SessionState {
+        let state = session.map_or(State::Down, Session::state);
+        let liveness = session.map_or(Liveness::Unknown, Session::liveness);
+        let diagnostic = session.map(|session| session.diagnostic().to_string());
+        SessionState {
+            remote: self.wanted.remote,
+            state: match state {
+                State::AdminDown => ReportedState::AdminDown,
+                State::Down => ReportedState::Down,
+                State::Init => ReportedState::Init,
+                State::Up => ReportedState::Up,
+            },
+            liveness: match liveness {
+                Liveness::Unknown => Reported::Unknown,
+                Liveness::Alive => Reported::Alive,
+                Liveness::Failed { .. } => Reported::Failed,
+                Liveness::Disabled(Side::Local) => Reported::DisabledHere,
+                Liveness::Disabled(Side::Remote) => Reported::DisabledThere,
+            },
+            failures: self.failures,
+            diagnostic: diagnostic.unwrap_or_default(),
+            control_plane_independent: session
+                .is_some_and(Session::is_remote_control_plane_independent),
+            problem: self.problem.clone(),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Every limit of the daemon, in one place.
+
+use std::time::Duration;
+
+/// Connections of clients at once; a further one is closed.
+pub const CONNECTIONS_MAX: usize = 32;
+
+/// Clients by user and name, with those that are away; a further one is rejected.
+pub const CLIENTS_MAX: usize = 16;
+
+/// A connection without its first message is closed after this time.
+pub const HELLO_WAIT: Duration = Duration::from_secs(5);
+
+/// The default of the sessions of one client.
+pub const SESSIONS: u32 = 4096;
+
+/// The greatest permitted number of sessions of one client.
+pub const SESSIONS_MAX: u32 = 16_384;
+
+/// The sessions of all clients. Further ones are rejected.
+pub const SESSIONS_OF_ALL_MAX: usize = 32_768;
+
+/// The default of the packets that the sessions of one client may send in a second.
+pub const PACKETS_PER_SECOND: u32 = 20_000;
+
+/// The greatest permitted number of packets in a second.
+pub const PACKETS_PER_SECOND_MAX: u32 = 1_000_000;
+
+/// The default of the shortest interval, in milliseconds.
+pub const INTERVAL_MS_MIN: u32 = 50;
+
+/// The default of the time for which the sessions of a client continue without it, in seconds: longer than
+/// the default restart time of BGP.
+pub const GRACE_S: u32 = 300;
+
+/// The longest such time.
+pub const GRACE_S_MAX: u32 = 86_400;
+
+/// Interval at which the path of a session that is not up is looked for again.
+pub const RESOLVE_EVERY: Duration = Duration::from_secs(5);
+
+/// Time for which the addresses of a removed session are kept for its last packets. It is longer than such
+/// packets are sent.
+pub const LEAVING_KEPT: Duration = Duration::from_secs(35);
+
+/// Packets and changes of one turn of the loop; further ones follow in the next turn.
+pub const STEPS_PER_TURN: usize = 1024;
+
+/// Packets that are read from one socket in one turn.
+pub const PACKETS_PER_TURN: usize = 4096;
+
+/// Octets of a received packet that are read: more than any packet of BFD has.
+pub const PAYLOAD_OCTETS_MAX: usize = 256;
+
+/// Octets that wait in each receiving socket. The kernel takes what it allows.
+pub const RECEIVE_OCTETS: usize = 1 << 20;
+
+/// Source ports that are tried until a free one is found.
+pub const SOURCE_PORT_TRIES: u32 = 64;
+
+/// How long the daemon sends AdminDown before it stops.
+pub const STOP_MAX: Duration = Duration::from_secs(2);
+
+/// Users with a reported rejection; connections of further ones are only closed.
+pub const REJECTED_USERS_MAX: usize = 64;
+
+/// Entries of `addresses`.
+pub const ADDRESSES_MAX: usize = 64;
+
+/// Users in `users`.
+pub const USERS_MAX: usize = 64;

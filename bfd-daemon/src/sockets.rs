@@ -1,0 +1,355 @@
+//! The UDP sockets.
+
+use std::future::poll_fn;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::task::Poll;
+use std::time::{Duration, SystemTime};
+
+use bfd::limits::{PORT_MULTIHOP, PORT_SINGLE_HOP, SOURCE_PORTS, TTL_SINGLE_HOP};
+use bfd::{Arrival, Hops, Instant, Random};
+use nix::cmsg_space;
+use nix::errno::Errno;
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,
+    sockopt,
+};
+use nix::sys::time::TimeSpec;
+use socket2::{Domain, Protocol, Type};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::clock::arrival;
+use crate::engine::Outgoing;
+use crate::limits::{PACKETS_PER_TURN, PAYLOAD_OCTETS_MAX, RECEIVE_OCTETS, SOURCE_PORT_TRIES};
+
+/// The class of service of sent packets: network control (RFC 2474, CS6).
+const CLASS: i32 = 0xc0;
+
+/// All sockets of the daemon.
+#[derive(Debug)]
+pub struct Sockets {
+    receivers: Vec<Receiver>,
+    ipv4: Option<Sender>,
+    ipv6: Option<Sender>,
+}
+
+/// A socket for packets of one port.
+#[derive(Debug)]
+struct Receiver {
+    socket: AsyncFd<socket2::Socket>,
+    hops: Hops,
+    /// When it was last found empty: what is read later arrived later.
+    emptied_at: Instant,
+}
+
+/// A socket from which the packets of one IP version are sent.
+#[derive(Debug)]
+struct Sender(socket2::Socket);
+
+/// A received packet without its payload.
+#[derive(Debug)]
+struct Received {
+    octets: usize,
+    source: Option<IpAddr>,
+    destination: Option<IpAddr>,
+    interface: u32,
+    ttl: Option<u8>,
+    stamp: Option<Duration>,
+}
+
+impl Sockets {
+    /// Opens the sockets on these local addresses. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// An address cannot be listened on: another program uses the port, or the address is missing.
+    pub fn open(listen: &[IpAddr], random: &mut impl Random) -> io::Result<Self> {
+        let mut sockets = Self {
+            receivers: Vec::new(),
+            ipv4: None,
+            ipv6: None,
+        };
+        for &address in listen {
+            match sockets.listen(address, random) {
+                Err(error) if has_no_ipv6(address, &error) => {}
+                Err(error) => {
+                    let text = format!("cannot listen for BFD on {address}: {error}");
+                    return Err(io::Error::new(error.kind(), text));
+                }
+                Ok(()) => {}
+            }
+        }
+        Ok(sockets)
+    }
+
+    fn listen(&mut self, address: IpAddr, random: &mut impl Random) -> io::Result<()> {
+        for (hops, port) in [
+            (Hops::Single, PORT_SINGLE_HOP),
+            (Hops::Multi, PORT_MULTIHOP),
+        ] {
+            self.receivers
+                .push(Receiver::open(SocketAddr::new(address, port), hops)?);
+        }
+        let sender = match address {
+            IpAddr::V4(_) => &mut self.ipv4,
+            IpAddr::V6(_) => &mut self.ipv6,
+        };
+        if sender.is_none() {
+            *sender = Some(Sender::open(address.is_ipv4(), random)?);
+        }
+        Ok(())
+    }
+
+    /// Returns the addresses on which packets are received.
+    #[must_use]
+    pub fn listening(&self) -> Vec<SocketAddr> {
+        let addresses = self.receivers.iter().filter_map(|receiver| {
+            let address = receiver.socket.get_ref().local_addr().ok()?;
+            address.as_socket()
+        });
+        addresses.collect()
+    }
+
+    /// Waits until a packet has arrived. Cancel-safe.
+    pub async fn ready(&self) {
+        poll_fn(|cx| {
+            let mut ready = Poll::Pending;
+            // All are polled, so that each wakes the task.
+            for receiver in &self.receivers {
+                if receiver.socket.poll_read_ready(cx).is_ready() {
+                    ready = Poll::Ready(());
+                }
+            }
+            ready
+        })
+        .await;
+    }
+
+    /// Passes the packets that have arrived before `now` to `take`. Returns whether more may wait.
+    pub fn receive(&mut self, now: Instant, mut take: impl FnMut(&Arrival, &[u8])) -> bool {
+        let mut has_more = false;
+        for receiver in &mut self.receivers {
+            has_more |= receiver.receive(now, &mut take);
+        }
+        has_more
+    }
+
+    /// Sends a packet.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not send it: there is no route or no such local address, for example.
+    pub fn send(&self, outgoing: &Outgoing) -> io::Result<()> {
+        let sender = match outgoing.way.remote {
+            IpAddr::V4(_) => &self.ipv4,
+            IpAddr::V6(_) => &self.ipv6,
+        };
+        match sender {
+            Some(sender) => sender.send(outgoing),
+            None => Err(ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+/// Returns whether a host without IPv6 rejects the address for all of it.
+fn has_no_ipv6(address: IpAddr, error: &io::Error) -> bool {
+    let reasons = [libc::EAFNOSUPPORT, libc::EADDRNOTAVAIL];
+    let is_reason = error
+        .raw_os_error()
+        .is_some_and(|code| reasons.contains(&code));
+    address == IpAddr::V6(Ipv6Addr::UNSPECIFIED) && is_reason
+}
+
+fn socket(is_ipv4: bool) -> io::Result<socket2::Socket> {
+    let domain = if is_ipv4 { Domain::IPV4 } else { Domain::IPV6 };
+    let kind = Type::DGRAM.cloexec().nonblocking();
+    let socket = socket2::Socket::new(domain, kind, Some(Protocol::UDP))?;
+    if !is_ipv4 {
+        socket.set_only_v6(true)?;
+    }
+    Ok(socket)
+}
+
+impl Receiver {
+    fn open(at: SocketAddr, hops: Hops) -> io::Result<Self> {
+        let socket = socket(at.is_ipv4())?;
+        setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
+        if at.is_ipv4() {
+            setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)?;
+            setsockopt(&socket, sockopt::Ipv4RecvTtl, &true)?;
+        } else {
+            setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
+            setsockopt(&socket, sockopt::Ipv6RecvHopLimit, &true)?;
+        }
+        socket.set_recv_buffer_size(RECEIVE_OCTETS)?;
+        socket.bind(&at.into())?;
+        Ok(Self {
+            socket: bfd_client::register(socket)?,
+            hops,
+            emptied_at: Instant::ZERO,
+        })
+    }
+
+    fn receive(&mut self, now: Instant, take: &mut impl FnMut(&Arrival, &[u8])) -> bool {
+        let of_day = SystemTime::now();
+        let mut payload = [0; PAYLOAD_OCTETS_MAX];
+        for _ in 0..PACKETS_PER_TURN {
+            let read = |socket: &socket2::Socket| read(socket, &mut payload);
+            let received = match bfd_client::now(&self.socket, Interest::READABLE, read) {
+                Ok(received) => received,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.emptied_at = now;
+                    return false;
+                }
+                // An error of an earlier packet, which the kernel reports once.
+                Err(_) => continue,
+            };
+            let earliest = self.emptied_at;
+            let arrived_at = received
+                .stamp
+                .map(|stamp| arrival(now, of_day, stamp, earliest));
+            let is_newer = received
+                .stamp
+                .is_some_and(|stamp| SystemTime::UNIX_EPOCH + stamp > of_day);
+            if let (Some(source), Some(destination), Some(ttl)) =
+                (received.source, received.destination, received.ttl)
+            {
+                let (hops, interface) = (self.hops, received.interface);
+                let arrived = Arrival::new(hops, interface, source, destination, ttl);
+                let arrived = arrived.with(|arrival| arrival.arrived_at = arrived_at);
+                let octets = payload.get(..received.octets).unwrap_or_default();
+                take(&arrived, octets);
+            }
+            // A flood does not defer the timers.
+            if is_newer {
+                return true;
+            }
+        }
+        true
+    }
+}
+
+/// Reads one packet.
+fn read(socket: &socket2::Socket, payload: &mut [u8]) -> io::Result<Received> {
+    let mut space = cmsg_space!(TimeSpec, libc::in6_pktinfo, libc::c_int);
+    let mut slices = [IoSliceMut::new(payload)];
+    let flags = MsgFlags::MSG_DONTWAIT;
+    let fd = socket.as_raw_fd();
+    let message = recvmsg::<SockaddrStorage>(fd, &mut slices, Some(&mut space), flags)?;
+    let mut received = Received {
+        octets: message.bytes,
+        source: message.address.as_ref().and_then(ip),
+        destination: None,
+        interface: 0,
+        ttl: None,
+        stamp: None,
+    };
+    for attached in message.cmsgs()? {
+        match attached {
+            ControlMessageOwned::ScmTimestampns(at) => received.stamp = Some(at.into()),
+            ControlMessageOwned::Ipv4PacketInfo(info) => {
+                let address = Ipv4Addr::from_bits(u32::from_be(info.ipi_addr.s_addr));
+                received.destination = Some(address.into());
+                received.interface = u32::try_from(info.ipi_ifindex).unwrap_or_default();
+            }
+            ControlMessageOwned::Ipv6PacketInfo(info) => {
+                let address = Ipv6Addr::from(info.ipi6_addr.s6_addr);
+                received.destination = Some(address.into());
+                received.interface = info.ipi6_ifindex;
+            }
+            ControlMessageOwned::Ipv4Ttl(ttl) | ControlMessageOwned::Ipv6HopLimit(ttl) => {
+                received.ttl = u8::try_from(ttl).ok();
+            }
+            _ => {}
+        }
+    }
+    Ok(received)
+}
+
+impl Sender {
+    /// Opens a socket with a random source port. All packets of an IP version have the same one: no system
+    /// distinguishes sessions by it.
+    fn open(is_ipv4: bool, random: &mut impl Random) -> io::Result<Self> {
+        let socket = socket(is_ipv4)?;
+        let any: IpAddr = match is_ipv4 {
+            true => Ipv4Addr::UNSPECIFIED.into(),
+            false => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let ttl = u32::from(TTL_SINGLE_HOP);
+        match is_ipv4 {
+            true => {
+                socket.set_ttl_v4(ttl)?;
+                setsockopt(&socket, sockopt::Ipv4Tos, &CLASS)?;
+            }
+            false => {
+                socket.set_unicast_hops_v6(ttl)?;
+                setsockopt(&socket, sockopt::Ipv6TClass, &CLASS)?;
+            }
+        }
+        let count = u64::from(SOURCE_PORTS.end() - SOURCE_PORTS.start()) + 1;
+        let mut last = io::Error::from(ErrorKind::AddrInUse);
+        for _ in 0..SOURCE_PORT_TRIES {
+            let above = u16::try_from(random.next_u64() % count).unwrap_or_default();
+            let port = SOURCE_PORTS.start() + above;
+            match socket.bind(&SocketAddr::new(any, port).into()) {
+                Ok(()) => return Ok(Self(socket)),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn send(&self, outgoing: &Outgoing) -> io::Result<()> {
+        let way = &outgoing.way;
+        let port = match way.path.hops() {
+            Hops::Single => PORT_SINGLE_HOP,
+            Hops::Multi => PORT_MULTIHOP,
+        };
+        let to = SockaddrStorage::from(SocketAddr::new(way.remote, port));
+        match way.local {
+            IpAddr::V4(local) => {
+                let info = libc::in_pktinfo {
+                    ipi_ifindex: i32::try_from(way.interface).unwrap_or_default(),
+                    ipi_spec_dst: libc::in_addr {
+                        s_addr: local.to_bits().to_be(),
+                    },
+                    ipi_addr: libc::in_addr { s_addr: 0 },
+                };
+                self.send_with(outgoing, &ControlMessage::Ipv4PacketInfo(&info), &to)
+            }
+            IpAddr::V6(local) => {
+                let info = libc::in6_pktinfo {
+                    ipi6_addr: libc::in6_addr {
+                        s6_addr: local.octets(),
+                    },
+                    ipi6_ifindex: way.interface,
+                };
+                self.send_with(outgoing, &ControlMessage::Ipv6PacketInfo(&info), &to)
+            }
+        }
+    }
+
+    fn send_with(
+        &self,
+        outgoing: &Outgoing,
+        info: &ControlMessage<'_>,
+        to: &SockaddrStorage,
+    ) -> io::Result<()> {
+        let slices = [IoSlice::new(outgoing.packet.octets())];
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let attached = std::slice::from_ref(info);
+        loop {
+            match sendmsg(self.0.as_raw_fd(), &slices, attached, flags, Some(to)) {
+                Err(Errno::EINTR) => {}
+                sent => return Ok(sent.map(drop)?),
+            }
+        }
+    }
+}
+
+fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
+    let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+    v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
+}
