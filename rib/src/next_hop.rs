@@ -1,6 +1,6 @@
 //! Next hops of paths: tracking requests, and their results.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -46,7 +46,9 @@ struct Entry {
     /// It waits in `dirty` for [`NextHopTable::poll_track`].
     queued: bool,
     reach: Reach,
-    /// The table's clock when `reach` last changed.
+    /// The host itself has failed: unreachable, whatever `reach` is.
+    has_failed: bool,
+    /// The table's clock when the reachability last changed.
     changed_at: u64,
 }
 
@@ -58,6 +60,8 @@ pub(crate) struct NextHopTable {
     free: Vec<u32>,
     index: BTreeMap<IpAddr, u32>,
     dirty: VecDeque<u32>,
+    /// The hosts that have failed, also those that are no next hop now.
+    failed: BTreeSet<IpAddr>,
     /// Counts changes of reachability.
     clock: u64,
 }
@@ -70,6 +74,7 @@ impl NextHopTable {
             free: Vec::new(),
             index: BTreeMap::new(),
             dirty: VecDeque::new(),
+            failed: BTreeSet::new(),
             clock: 0,
         }
     }
@@ -107,6 +112,7 @@ impl NextHopTable {
             watched: false,
             queued: false,
             reach,
+            has_failed: self.failed.contains(&address),
             changed_at: 0,
         };
         let at = match self.free.pop() {
@@ -177,6 +183,26 @@ impl NextHopTable {
         true
     }
 
+    /// Records that the host with an address has failed, or no longer has. Returns whether the
+    /// reachability of a next hop changed.
+    pub(crate) fn fail(&mut self, address: IpAddr, has_failed: bool) -> bool {
+        match has_failed {
+            true => self.failed.insert(address),
+            false => self.failed.remove(&address),
+        };
+        let Some(&at) = self.index.get(&address) else {
+            return false;
+        };
+        let entry = &mut self.entries[at as usize];
+        if entry.has_failed == has_failed {
+            return false;
+        }
+        self.clock += 1;
+        entry.has_failed = has_failed;
+        entry.changed_at = self.clock;
+        true
+    }
+
     /// Returns the address of an entry.
     pub(crate) fn address(&self, at: u32) -> Option<IpAddr> {
         (at != NO_NEXT_HOP).then(|| self.entries[at as usize].address)
@@ -187,9 +213,13 @@ impl NextHopTable {
         if at == NO_NEXT_HOP {
             return Some(0);
         }
-        match self.entries[at as usize].reach {
-            Reach::Cost(cost) => Some(cost),
-            Reach::Unreachable => None,
+        match &self.entries[at as usize] {
+            Entry {
+                reach: Reach::Cost(cost),
+                has_failed: false,
+                ..
+            } => Some(*cost),
+            _ => None,
         }
     }
 
@@ -250,6 +280,23 @@ mod tests {
         assert_eq!(table.poll_track(), None);
         assert!(!table.resolve(ONE, Reach::Cost(1)), "forgotten");
         assert_eq!(table.acquire(None), NO_NEXT_HOP);
+    }
+
+    #[test]
+    fn failed_host_is_unreachable_until_it_is_restored() {
+        for mode in [NextHops::Track, NextHops::AssumeReachable] {
+            let mut table = NextHopTable::new(mode);
+            let one = table.acquire(Some(ONE));
+            table.resolve(ONE, Reach::Cost(0));
+            assert!(table.fail(ONE, true) && !table.fail(ONE, true));
+            assert_eq!(table.cost(one), None);
+            assert!(!table.fail(TWO, true), "no path has it as next hop yet");
+            let two = table.acquire(Some(TWO));
+            table.resolve(TWO, Reach::Cost(0));
+            assert_eq!(table.cost(two), None);
+            assert!(table.fail(ONE, false) && table.fail(TWO, false));
+            assert_eq!((table.cost(one), table.cost(two)), (Some(0), Some(0)));
+        }
     }
 
     #[test]

@@ -336,11 +336,24 @@ impl Rib {
     /// Sets the reachability of a tracked next hop.
     pub fn resolve(&mut self, next_hop: IpAddr, reach: Reach) {
         if self.shared.next_hops.resolve(next_hop, reach) {
-            let clock = self.shared.next_hops.clock();
-            for table in self.families.iter_mut().flatten() {
-                let len = table.len();
-                table.sweep_mut().request_next_hops(clock, len);
-            }
+            self.sweep_next_hops();
+        }
+    }
+
+    /// Excludes all paths with this next hop, also in tables that do not track next hops, because the host
+    /// with this address has failed; or accepts them again.
+    pub fn fail_next_hop(&mut self, next_hop: IpAddr, has_failed: bool) {
+        if self.shared.next_hops.fail(next_hop, has_failed) {
+            self.sweep_next_hops();
+        }
+    }
+
+    /// Requests another decision on the paths whose next hops have changed.
+    fn sweep_next_hops(&mut self) {
+        let clock = self.shared.next_hops.clock();
+        for table in self.families.iter_mut().flatten() {
+            let len = table.len();
+            table.sweep_mut().request_next_hops(clock, len);
         }
     }
 
