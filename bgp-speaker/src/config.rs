@@ -16,7 +16,8 @@ use rib::{
 
 use crate::keys::PeerConfig;
 pub use values::{
-    LimitAction, Password, PrefixLimit, PrefixLimitOut, PrefixLimits, PrefixLimitsOut,
+    Bfd, BfdGraceful, BfdMode, LimitAction, Password, PrefixLimit, PrefixLimitOut, PrefixLimits,
+    PrefixLimitsOut,
 };
 
 mod values;

@@ -16,6 +16,7 @@ use crate::{
     config::{Password, PrefixLimit, PrefixLimitOut},
     handshake::{HandshakeFailure, HandshakeFailures},
     memory::MemoryAction,
+    path_state::{PathConsequence, PathState},
     prefix_limit::LimitLevel,
 };
 
@@ -53,6 +54,8 @@ pub enum Input<'a> {
         /// The prefixes.
         range: PrefixRange,
     },
+    /// The state of the path to a peer, from a session of BFD.
+    Path(PeerId, PathState),
     /// The instant of [`crate::Speaker::poll_timeout`] has been reached.
     Timeout,
 }
@@ -145,6 +148,15 @@ pub enum Event {
         name: String,
         /// The reason.
         reason: DownReason,
+    },
+    /// BFD has found the path to a peer failed.
+    PathFailed {
+        /// The peer.
+        peer: PeerId,
+        /// Its name: the peer may be removed before this is read.
+        name: String,
+        /// The consequence.
+        consequence: PathConsequence,
     },
     /// A connection that the peer opened while another one was in use has ended.
     HeldEnded {

@@ -64,6 +64,8 @@ mod monitor;
 mod octets;
 mod outgroup;
 mod outlet;
+mod path_failure;
+mod path_state;
 mod peer;
 mod prefix_limit;
 mod read_tables;
@@ -85,8 +87,8 @@ pub use rib;
 
 pub use addresses::InterfaceAddress;
 pub use config::{
-    LimitAction, Password, PrefixLimit, PrefixLimitOut, PrefixLimits, PrefixLimitsOut, RangeConfig,
-    SpeakerConfig, no_policy,
+    Bfd, BfdGraceful, BfdMode, LimitAction, Password, PrefixLimit, PrefixLimitOut, PrefixLimits,
+    PrefixLimitsOut, RangeConfig, SpeakerConfig, no_policy,
 };
 pub use defer::Restart;
 pub use event::{Event, Input, Malformed, NoRefresh, Output, Refusal};
@@ -96,6 +98,7 @@ pub use limited::SentPaths;
 pub use memory::MemoryAction;
 pub use monitor::{Monitor, Neighbor, Record};
 pub use octets::{Octets, PeerOctets};
+pub use path_state::{PathConsequence, PathState};
 pub use peer::PeerView;
 pub use prefix_limit::LimitLevel;
 pub use readers::ReaderId;

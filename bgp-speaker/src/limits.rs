@@ -158,3 +158,12 @@ pub const MEMORY_CHECK_EVERY: core::time::Duration = core::time::Duration::from_
 
 /// The smallest `memory_max`: with less, a neighbor with few routes would be rejected.
 pub const MEMORY_OCTETS_MIN: usize = 1 << 20;
+
+/// The default interval of packets of BFD, in milliseconds.
+pub const BFD_INTERVAL_MS: u32 = 300;
+
+/// The longest such interval.
+pub const BFD_INTERVAL_MS_MAX: u32 = 60_000;
+
+/// The default of the packets of BFD that may be missing.
+pub const BFD_MULTIPLIER: u8 = 3;

@@ -8,7 +8,10 @@ use bgp_proto::{Family, FamilySet, SessionParams};
 
 use rib::{PeerCounters, PeerId, Rib, Role};
 
-use crate::{keys::PeerConfig, limited::SentPaths, octets::PeerOctets, prefix_limit::LimitLevel};
+use crate::{
+    keys::PeerConfig, limited::SentPaths, octets::PeerOctets, path_state::PathState,
+    prefix_limit::LimitLevel,
+};
 
 /// The state a speaker keeps of one peer.
 #[derive(Debug)]
@@ -31,6 +34,12 @@ pub(crate) struct Peer {
     pub(crate) stale_until: Option<Instant>,
     /// The families whose paths are stale.
     pub(crate) stale: FamilySet,
+    /// The path to the peer, as BFD sees it.
+    pub(crate) path: PathState,
+    /// Whether the paths of a session that BFD ends are retained, although a NOTIFICATION ends it.
+    pub(crate) retains: bool,
+    /// Whether paths with this peer as next hop are excluded.
+    pub(crate) next_hop_failed: bool,
     /// The families with a refresh in progress, with their deadlines (RFC 7313 §4.1).
     pub(crate) refreshes: Vec<(Family, Instant)>,
     /// The last reported level of each limit.
@@ -71,6 +80,9 @@ impl Peer {
             group: None,
             stale_until: None,
             stale: FamilySet::default(),
+            path: PathState::default(),
+            retains: false,
+            next_hop_failed: false,
             refreshes: Vec::new(),
             limit_levels: BTreeMap::new(),
             limited: Vec::new(),

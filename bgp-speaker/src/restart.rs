@@ -49,6 +49,7 @@ impl Speaker {
             },
         );
         self.limit_paths(peer);
+        self.restore_next_hop(peer);
         let Some(state) = self.roster.get_mut(peer) else {
             return;
         };
@@ -156,6 +157,7 @@ impl Speaker {
         let kept = params
             .as_ref()
             .map_or_else(FamilySet::default, |p| kept(state, p, &reason));
+        state.retains = false;
         state.stale = kept;
         state.stale_until = match params.as_ref().and_then(|p| p.peer_graceful.as_ref()) {
             Some(graceful) if !kept.is_empty() => {
@@ -203,9 +205,17 @@ impl Speaker {
         if state.stale_until.is_none_or(|until| until > now) {
             return;
         }
-        state.stale_until = None;
-        state.stale = FamilySet::default();
-        self.rib.stale_expired(peer);
+        self.remove_stale(peer);
+        self.path_works(peer);
+    }
+
+    /// Removes all stale paths of a peer.
+    pub(crate) fn remove_stale(&mut self, peer: PeerId) {
+        if let Some(state) = self.roster.get_mut(peer) {
+            state.stale_until = None;
+            state.stale = FamilySet::default();
+            self.rib.stale_expired(peer);
+        }
     }
 
     fn sweep(&mut self, peer: PeerId, family: Family) {
@@ -316,7 +326,7 @@ fn kept(state: &Peer, params: &SessionParams, reason: &DownReason) -> FamilySet 
     if state.config.session.graceful_restart.is_none() {
         return FamilySet::default(); // graceful restart was not offered
     }
-    if theirs.time_s == 0 || !reason.is_graceful(theirs.notification) {
+    if theirs.time_s == 0 || !(state.retains || reason.is_graceful(theirs.notification)) {
         return FamilySet::default();
     }
     let listed: FamilySet = theirs.families.iter().map(|&(family, _)| family).collect();

@@ -144,6 +144,7 @@ impl Speaker {
             Input::Local { family, net, .. } => self.rib.withdraw(family, net),
             Input::Resolved { next_hop, reach } => self.rib.resolve(next_hop, reach),
             Input::Reevaluate { family, range } => self.rib.reevaluate(family, &range),
+            Input::Path(peer, path) => self.path_state(now, peer, path),
             Input::Timeout => self.timeout(now),
         }
         self.collect_routes();
@@ -572,6 +573,7 @@ impl Speaker {
         if let Some(at) = self.roster.get(peer).and_then(|peer| peer.armed) {
             self.timers.remove(&(at, peer));
         }
+        self.restore_next_hop(peer);
         self.roster.remove(peer);
         self.leaving.push_back(peer);
         self.outputs.push_back(Output::PeerRemoved(peer));

@@ -97,7 +97,8 @@ fn written(kind: Kind, text: &str) -> At<Value> {
         | Kind::Number { .. }
         | Kind::Switch { .. }
         | Kind::PathLimits
-        | Kind::SentLimits => match text.parse() {
+        | Kind::SentLimits
+        | Kind::Bfd => match text.parse() {
             Ok(flag) => Value::Flag(flag),
             Err(_) => text.parse().map_or_else(|_| text.into(), Value::Number),
         },

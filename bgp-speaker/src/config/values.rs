@@ -5,7 +5,57 @@ use core::{fmt, ops::Deref};
 
 use bgp_proto::Family;
 
-use crate::limits::{LIMIT_WARN_PERCENT, PREFIXES_MAX, ROUTE_TARGETS_MAX};
+use crate::limits::{
+    BFD_INTERVAL_MS, BFD_MULTIPLIER, LIMIT_WARN_PERCENT, PREFIXES_MAX, ROUTE_TARGETS_MAX,
+};
+
+/// The session of BFD with a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Bfd {
+    /// The interval of sent and of expected packets, in milliseconds.
+    pub interval_ms: u32,
+    /// How many packets may be missing.
+    pub multiplier: u8,
+    /// Whether the path to the peer crosses routers.
+    pub mode: BfdMode,
+}
+
+impl Default for Bfd {
+    fn default() -> Self {
+        Self {
+            interval_ms: BFD_INTERVAL_MS,
+            multiplier: BFD_MULTIPLIER,
+            mode: BfdMode::Auto,
+        }
+    }
+}
+
+/// Whether the path of a session of BFD crosses routers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BfdMode {
+    /// It does not if the peer is in a subnet of the local interface.
+    #[default]
+    Auto,
+    /// It does not (RFC 5881).
+    SingleHop,
+    /// It does (RFC 5883).
+    Multihop,
+}
+
+/// Whether a failed path counts as a restart of the peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BfdGraceful {
+    /// By the C bit, and by the order of events (RFC 5882 §4.3).
+    #[default]
+    Auto,
+    /// Always: stale routes are retained.
+    Always,
+    /// Never: stale routes are removed.
+    Never,
+}
 
 /// The limits of the paths that a peer may announce, family by family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

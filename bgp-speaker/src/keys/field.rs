@@ -11,11 +11,12 @@ use bgp_proto::{Asn, ClusterId, Family, FamilySet, Prefix, RouterId};
 use rib::{NextHopMode, OriginMode, Policy, SendPaths};
 
 use super::{
-    read::{by_family, set_of},
+    read::{by_family, field, set_of},
     value::Value,
 };
 use crate::config::{
-    LimitAction, Password, PrefixLimit, PrefixLimitOut, PrefixLimits, PrefixLimitsOut,
+    Bfd, BfdGraceful, BfdMode, LimitAction, Password, PrefixLimit, PrefixLimitOut, PrefixLimits,
+    PrefixLimitsOut,
 };
 
 /// The type of a field.
@@ -264,6 +265,76 @@ pub(super) fn send_paths_value(paths: SendPaths) -> Value {
         SendPaths::All => "all".into(),
         SendPaths::EqualCost => "equal-cost".into(),
         SendPaths::Best(most) => u32::from(most).into(),
+    }
+}
+
+impl Field for Bfd {
+    fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::Flag(true) => Some(Self::default()),
+            Value::Table(keys) => {
+                let at = |name| field(keys, name).map(|given| &given.value);
+                let mut bfd = Self::default();
+                if let Some(interval_ms) = at("interval_ms") {
+                    bfd.interval_ms = u32::of(interval_ms)?;
+                }
+                if let Some(multiplier) = at("multiplier") {
+                    bfd.multiplier = u8::of(multiplier)?;
+                }
+                if let Some(mode) = at("mode") {
+                    bfd.mode = bfd_mode(mode.text()?)?;
+                }
+                Some(bfd)
+            }
+            _ => None,
+        }
+    }
+
+    fn value(&self) -> Option<Value> {
+        Some(match *self == Self::default() {
+            true => true.into(),
+            false => Value::table([
+                ("interval_ms", self.interval_ms.into()),
+                ("multiplier", u32::from(self.multiplier).into()),
+                ("mode", bfd_mode_name(self.mode).into()),
+            ]),
+        })
+    }
+}
+
+fn bfd_mode(name: &str) -> Option<BfdMode> {
+    match name {
+        "auto" => Some(BfdMode::Auto),
+        "single-hop" => Some(BfdMode::SingleHop),
+        "multihop" => Some(BfdMode::Multihop),
+        _ => None,
+    }
+}
+
+const fn bfd_mode_name(mode: BfdMode) -> &'static str {
+    match mode {
+        BfdMode::Auto => "auto",
+        BfdMode::SingleHop => "single-hop",
+        BfdMode::Multihop => "multihop",
+    }
+}
+
+impl Field for BfdGraceful {
+    fn of(value: &Value) -> Option<Self> {
+        match value.text()? {
+            "auto" => Some(Self::Auto),
+            "always" => Some(Self::Always),
+            "never" => Some(Self::Never),
+            _ => None,
+        }
+    }
+
+    fn value(&self) -> Option<Value> {
+        Some(match self {
+            Self::Auto => "auto".into(),
+            Self::Always => "always".into(),
+            Self::Never => "never".into(),
+        })
     }
 }
 

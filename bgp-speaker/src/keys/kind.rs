@@ -55,6 +55,9 @@ pub enum Kind {
     PathLimits,
     /// The same for the paths that are sent, without an action.
     SentLimits,
+    /// `true` for a session of BFD with the default values, `false` for none, or a table with the
+    /// values.
+    Bfd,
     /// Without a written form: set in code, or derived.
     InCode,
 }
@@ -109,6 +112,7 @@ impl fmt::Display for Kind {
                 rib::limits::BEST_PATHS_MAX
             ),
             Self::PathLimits | Self::SentLimits => f.write_str("a number of paths, 0 for no limit, or a list of tables"),
+            Self::Bfd => f.write_str("true or false, or a table with interval_ms, multiplier and mode"),
             Self::InCode => f.write_str("not set in a file"),
         }
     }

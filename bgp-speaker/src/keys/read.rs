@@ -11,7 +11,7 @@ use super::{
     kind::{Kind, from_one, usable},
     value::{At, Invalid, Unknown, Value},
 };
-use crate::limits::{LIMIT_REST_S, LIMIT_REST_S_MAX, LIMIT_WARN_PERCENT};
+use crate::limits::{BFD_INTERVAL_MS_MAX, LIMIT_REST_S, LIMIT_REST_S_MAX, LIMIT_WARN_PERCENT};
 
 /// Parses names of families. `within` restricts the allowed ones.
 pub fn read_families<'n>(
@@ -171,7 +171,7 @@ pub(super) fn path_limits(
     Some(Value::table(read))
 }
 
-fn field<'k>(keys: &'k [(At<String>, At<Value>)], name: &str) -> Option<&'k At<Value>> {
+pub(super) fn field<'k>(keys: &'k [(At<String>, At<Value>)], name: &str) -> Option<&'k At<Value>> {
     let found = keys.iter().find(|(key, _)| key.value == name);
     found.map(|(_, value)| value)
 }
@@ -227,6 +227,36 @@ fn limit(
         limit.push(("restart_after", after));
     }
     Some(Value::table(limit))
+}
+
+/// The keys of a session of BFD, with the type of each.
+const BFD_KEYS: [(&str, Kind); 3] = [
+    ("interval_ms", from_one(BFD_INTERVAL_MS_MAX, "milliseconds")),
+    ("multiplier", from_one(u8::MAX as u32, "packets")),
+    ("mode", Kind::Word(&["auto", "single-hop", "multihop"])),
+];
+
+/// Returns the table of a session of BFD with the keys that were given.
+fn bfd(reader: &mut Reader<'_>, keys: &[(At<String>, At<Value>)]) -> Option<Value> {
+    let mut read = Vec::new();
+    for (key, given) in keys {
+        let known = BFD_KEYS.iter().find(|(name, _)| *name == key.value);
+        let Some(&(name, kind)) = known else {
+            let known = BFD_KEYS.iter().map(|(name, _)| *name).collect();
+            let unknown = Invalid::unknown(&key.place, &key.value, "keys", known);
+            reader.faults.push(unknown);
+            continue;
+        };
+        let (families, faults) = (reader.families, &mut *reader.faults);
+        let mut reader = Reader {
+            key: name,
+            help: "",
+            families,
+            faults,
+        };
+        read.push((name, reader.read(kind, given)?));
+    }
+    Some(Value::table(read))
 }
 
 /// Returns the families of a parsed list.
@@ -335,6 +365,8 @@ impl Reader<'_> {
                 text => usable(text.parse().ok()).map(|asn| asn.0.into()),
             },
             (Kind::Families, Value::List(names)) => return families(self, names, given),
+            (Kind::Bfd, Value::Flag(_)) => Some(given.value.clone()),
+            (Kind::Bfd, Value::Table(keys)) => return bfd(self, keys),
             (Kind::Paths, value) => return paths(self, value, given),
             (Kind::PathLimits | Kind::SentLimits, Value::Number(max)) => {
                 number_in(*max, true, 1, u32::MAX)

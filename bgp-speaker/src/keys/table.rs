@@ -22,7 +22,7 @@ use super::{
     value::Value,
 };
 use crate::{
-    config::{Password, PrefixLimits, PrefixLimitsOut},
+    config::{Bfd, BfdGraceful, Password, PrefixLimits, PrefixLimitsOut},
     limits::{
         BGP_PORT, DESCRIPTION_OCTETS_MAX, NAME_OCTETS_MAX, PASSWORD_OCTETS_MAX, RESTART_TIME_S,
         RESTART_TIME_S_MAX, TTL_SECURITY_HOPS_MAX,
@@ -536,6 +536,28 @@ peer_keys! {
         "the neighbor is not a node, and propagates routes of nodes, as the switch of a rack does. \
          Origin validation then confirms a route of a node if AS_PATH ends with the AS of that node",
         Key { effect: Effect::Reevaluated, ..STORED };
+
+    "bfd": [bfd]: Option<Bfd> = None,
+        "monitor the path to the neighbor with BFD: `true`, or a table with `interval_ms` (300), \
+         `multiplier` (3) and `mode` (`\"auto\"`, `\"single-hop\"` or `\"multihop\"`). If the path fails, \
+         the session and routes through the neighbor end at once; see [BFD](bfd.md)",
+        Key {
+            kind: Kind::Bfd,
+            default: Fallback::Words("`false`"),
+            store: Store::Annotation,
+            report: Report::InNeighbors,
+            ..BOTH
+        };
+
+    "bfd_graceful": [bfd_graceful]: BfdGraceful = BfdGraceful::Auto,
+        "whether a failure that BFD finds may be a restart of the neighbor, so that its stale routes are \
+         retained: `\"always\"`, `\"never\"`, or `\"auto\"` by the C bit of its packets (RFC 5882 §4.3)",
+        Key {
+            kind: Kind::Word(&["auto", "always", "never"]),
+            store: Store::Annotation,
+            example: || "never".into(),
+            ..BOTH
+        };
 
     "extended_messages": [session.extended_messages],
         "messages of up to 65535 octets (RFC 8654). The daemon offers them, and sends them to a \

@@ -17,6 +17,7 @@ mod memory;
 mod monitor;
 mod one_peer;
 mod origins;
+mod path_state;
 mod prefix_limit;
 mod refresh;
 mod reload;

@@ -1,0 +1,217 @@
+//! Failures of the path to a peer that BFD reports (RFC 5882 §4, RFC 9384).
+
+use bgp_fsm::GracefulRestartConfig;
+use bgp_proto::notification::cease;
+use bgp_proto::{GracefulRestart, Notification};
+use bgp_speaker::{
+    Bfd, BfdGraceful, Event, Input, PathConsequence, PathState, PeerConfig, SpeakerConfig,
+};
+use rib::{PeerId, Role};
+use testkit::fixture::{address, graceful_open, neighbor, open, speaker_config};
+use testkit::{Received, Update};
+
+use super::wire::Wire;
+
+const OWN: &str = "10.65.2.0/26";
+const OF_ANOTHER: &str = "10.65.9.0/26";
+
+/// A speaker with the neighbor 10.0.0.2, which has BFD and graceful restart.
+fn config(role: Role, edit: impl FnOnce(&mut PeerConfig)) -> SpeakerConfig {
+    let mut peer = neighbor(1, 2, role);
+    peer.session.passive = true;
+    peer.session.graceful_restart = Some(GracefulRestartConfig::default());
+    peer.bfd = Some(Bfd::default());
+    edit(&mut peer);
+    speaker_config(1).with_peer(peer)
+}
+
+/// The neighbor is established, and has sent a route by way of itself and one of another host.
+fn up(
+    role: Role,
+    graceful: impl FnOnce(&mut GracefulRestart),
+    edit: impl FnOnce(&mut PeerConfig),
+) -> (Wire, PeerId) {
+    let mut wire = Wire::new(config(role, edit));
+    let peer = wire.connect(2, &graceful_open(2, graceful));
+    announce(&mut wire, peer);
+    (wire, peer)
+}
+
+fn announce(wire: &mut Wire, peer: PeerId) {
+    for (via, net) in [(2, OWN), (9, OF_ANOTHER)] {
+        let net: bgp_proto::Ipv4Prefix = net.parse().expect("a prefix");
+        wire.send(peer, Update::via(address(via)).announcing(net));
+    }
+    assert_eq!(wire.prefixes(), [OWN, OF_ANOTHER]);
+}
+
+fn path(wire: &mut Wire, peer: PeerId, state: PathState) {
+    let now = wire.now();
+    wire.speaker_mut().handle(now, Input::Path(peer, state));
+    wire.settle();
+}
+
+fn fail(wire: &mut Wire, peer: PeerId, control_plane_independent: bool) -> PathConsequence {
+    wire.take_events();
+    path(
+        wire,
+        peer,
+        PathState::Failed {
+            control_plane_independent,
+        },
+    );
+    let events = wire.take_events();
+    let consequence = events.iter().find_map(|event| match event {
+        Event::PathFailed { consequence, .. } => Some(*consequence),
+        _ => None,
+    });
+    consequence.expect("an event")
+}
+
+fn notification(wire: &mut Wire, peer: PeerId) -> Notification {
+    let received = wire.received(peer);
+    let found = received.into_iter().find_map(|received| match received {
+        Received::Notification(notification) => Some(notification),
+        _ => None,
+    });
+    found.expect("a NOTIFICATION")
+}
+
+const IGNORE: fn(&mut GracefulRestart) = |_| {};
+
+// Promise (BGP): If BFD finds the path to a neighbor failed, the session ends with Cease/BFD Down, in a Hard
+// Reset where both sides support it, and routes through the neighbor are removed at once.
+#[test]
+fn failed_path_of_a_client_removes_its_routes_at_once() {
+    for with_n_bit in [true, false] {
+        let n_bit = |graceful: &mut GracefulRestart| graceful.notification = with_n_bit;
+        for independent in [true, false] {
+            let (mut wire, peer) = up(Role::Client, n_bit, |_| {});
+            path(&mut wire, peer, PathState::Alive);
+            let consequence = fail(&mut wire, peer, independent);
+            assert_eq!(consequence, PathConsequence::SessionClosed);
+            let sent = notification(&mut wire, peer);
+            let reason = match with_n_bit {
+                true => sent.hard_reset_reason().expect("a Hard Reset"),
+                false => sent,
+            };
+            assert_eq!(reason, Notification::cease(cease::BFD_DOWN));
+            assert!(wire.prefixes().is_empty(), "no graceful restart");
+        }
+    }
+}
+
+#[test]
+fn failed_reflector_leaves_routes_of_other_hosts_stale() {
+    let n_bit = |graceful: &mut GracefulRestart| graceful.notification = true;
+    let (mut wire, peer) = up(Role::Internal, n_bit, |_| {});
+    assert_eq!(fail(&mut wire, peer, true), PathConsequence::SessionClosed);
+    assert_eq!(wire.prefixes(), [OF_ANOTHER]);
+    wire.pass(60, &[]);
+    assert!(wire.prefixes().is_empty(), "the restart time is over");
+    let back = wire.connect(2, &graceful_open(2, IGNORE));
+    announce(&mut wire, back);
+}
+
+#[test]
+fn path_that_works_again_does_not_revive_stale_routes() {
+    let (mut wire, peer) = up(Role::Internal, IGNORE, |_| {});
+    fail(&mut wire, peer, true);
+    path(&mut wire, peer, PathState::Alive);
+    assert_eq!(wire.prefixes(), [OF_ANOTHER]);
+    let back = wire.connect(2, &graceful_open(2, IGNORE));
+    announce(&mut wire, back);
+}
+
+#[test]
+fn failed_host_is_no_next_hop_of_other_peers_routes() {
+    let mut config = config(Role::Internal, |_| {});
+    let mut other = neighbor(1, 3, Role::Internal);
+    other.session.passive = true;
+    config = config.with_peer(other);
+    let mut wire = Wire::new(config);
+    let peer = wire.connect(2, &open(2));
+    let other = wire.connect(3, &open(3));
+    let net: bgp_proto::Ipv4Prefix = OWN.parse().expect("a prefix");
+    wire.send(other, Update::via(address(2)).announcing(net));
+    assert_eq!(wire.prefixes(), [OWN]);
+    fail(&mut wire, peer, true);
+    assert!(wire.prefixes().is_empty());
+    // Without stale routes, the path decides as soon as it works again.
+    path(&mut wire, peer, PathState::Alive);
+    assert_eq!(wire.prefixes(), [OWN]);
+    fail(&mut wire, peer, true);
+    wire.connect(2, &open(2));
+    assert_eq!(wire.prefixes(), [OWN], "a session proves that it is there");
+}
+
+// Promise (BGP): A neighbor without an independent control plane that closes its connection before its BFD
+// session fails restarts: its routes are retained.
+#[test]
+fn closed_connection_before_the_failure_is_a_restart() {
+    let (mut wire, peer) = up(Role::Client, IGNORE, |_| {});
+    wire.lose(peer);
+    assert_eq!(fail(&mut wire, peer, false), PathConsequence::Restart);
+    assert_eq!(wire.prefixes(), [OWN, OF_ANOTHER]);
+    assert_eq!(fail(&mut wire, peer, true), PathConsequence::StaleRemoved);
+    assert!(wire.prefixes().is_empty());
+    assert_eq!(fail(&mut wire, peer, true), PathConsequence::None);
+}
+
+#[test]
+fn lost_connection_with_a_working_path_keeps_stale_routes() {
+    let (mut wire, peer) = up(Role::Client, IGNORE, |_| {});
+    path(&mut wire, peer, PathState::Alive);
+    wire.lose(peer);
+    wire.pass(59, &[]);
+    assert_eq!(wire.prefixes(), [OWN, OF_ANOTHER]);
+    wire.pass(1, &[]);
+    assert!(wire.prefixes().is_empty());
+}
+
+#[test]
+fn disabled_session_of_bfd_has_no_effect() {
+    let (mut wire, peer) = up(Role::Client, IGNORE, |_| {});
+    for state in [PathState::Alive, PathState::Unknown] {
+        path(&mut wire, peer, state);
+    }
+    assert!(wire.is_open(peer));
+    assert_eq!(wire.prefixes(), [OWN, OF_ANOTHER]);
+}
+
+#[test]
+fn bfd_graceful_overrides_the_rule_of_the_c_bit() {
+    let always = |peer: &mut PeerConfig| peer.bfd_graceful = BfdGraceful::Always;
+    for with_n_bit in [true, false] {
+        let n_bit = |graceful: &mut GracefulRestart| graceful.notification = with_n_bit;
+        let (mut wire, peer) = up(Role::Client, n_bit, always);
+        let consequence = fail(&mut wire, peer, true);
+        assert_eq!(consequence, PathConsequence::SessionClosedForRestart);
+        let sent = notification(&mut wire, peer);
+        assert_eq!(sent, Notification::cease(cease::BFD_DOWN));
+        assert_eq!(wire.prefixes(), [OWN, OF_ANOTHER]);
+        assert_eq!(fail(&mut wire, peer, true), PathConsequence::Restart);
+        wire.pass(60, &[]);
+        assert!(wire.prefixes().is_empty());
+    }
+    let never = |peer: &mut PeerConfig| peer.bfd_graceful = BfdGraceful::Never;
+    let (mut wire, peer) = up(Role::Client, IGNORE, never);
+    wire.lose(peer);
+    assert_eq!(fail(&mut wire, peer, false), PathConsequence::StaleRemoved);
+    assert!(wire.prefixes().is_empty());
+}
+
+#[test]
+fn removed_peer_restores_its_address_as_next_hop() {
+    let (mut wire, peer) = up(Role::Internal, IGNORE, |_| {});
+    fail(&mut wire, peer, true);
+    let mut other = neighbor(1, 3, Role::Internal);
+    other.session.passive = true;
+    wire.reconfigure(speaker_config(1).with_peer(other))
+        .expect("applied");
+    wire.settle();
+    let other = wire.connect(3, &open(3));
+    let net: bgp_proto::Ipv4Prefix = OWN.parse().expect("a prefix");
+    wire.send(other, Update::via(address(2)).announcing(net));
+    assert_eq!(wire.prefixes(), [OWN]);
+}
