@@ -27,6 +27,7 @@ pub const SPEAKER_KEYS: &[(&str, &str)] = &[
     ("router_id", ANOTHER),
     ("listen", LISTENS),
     ("control", RESTART),
+    ("bfd_socket", RESTART),
     ("bird_control", RESTART),
     ("bird6_control", RESTART),
     ("metrics", RESTART),

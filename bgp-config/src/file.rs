@@ -34,6 +34,8 @@ pub struct BgpFile<K, D = NoStore, N = NoStore> {
     pub listen: Option<Spanned<Vec<Spanned<SocketAddr>>>>,
     /// `control`: path of the control socket.
     pub control: Option<PathBuf>,
+    /// `bfd_socket`: path of the socket of cambric-bfd for its clients.
+    pub bfd_socket: Option<PathBuf>,
     /// `bird_control`: path of a socket with the protocol of BIRD's control socket.
     pub bird_control: Option<PathBuf>,
     /// `bird6_control`: path of the socket for IPv6, where BIRD has a separate process for it.

@@ -173,6 +173,12 @@ impl<S: Settings> Config<S> {
         control.unwrap_or_else(|| paths::control(S::DAEMON))
     }
 
+    /// Returns the path of the socket on which cambric-bfd serves this daemon.
+    pub(crate) fn bfd_socket(&self) -> PathBuf {
+        let socket = self.file.bfd_socket.clone();
+        socket.unwrap_or_else(paths::bfd_clients)
+    }
+
     /// Returns the control sockets for BIRD's tools, each with its view.
     pub(crate) fn bird_controls(&self) -> Vec<(PathBuf, View)> {
         let file = &self.file;
@@ -219,6 +225,7 @@ impl<S: Settings> Config<S> {
     pub(crate) fn start_keys(&self) -> StartKeys {
         StartKeys {
             control: self.file.control.clone(),
+            bfd_socket: self.file.bfd_socket.clone(),
             bird_control: self.file.bird_control.clone(),
             bird6_control: self.file.bird6_control.clone(),
             metrics: self.file.metrics,
@@ -238,6 +245,7 @@ impl<S: Settings> Config<S> {
 #[derive(Clone, Debug)]
 pub(crate) struct StartKeys {
     control: Option<PathBuf>,
+    bfd_socket: Option<PathBuf>,
     bird_control: Option<PathBuf>,
     bird6_control: Option<PathBuf>,
     metrics: Option<MetricsSection>,
@@ -257,6 +265,7 @@ impl StartKeys {
     pub(crate) fn changed(&self, new: &Self) -> Vec<&'static str> {
         let changed = [
             ("control", self.control != new.control),
+            ("bfd_socket", self.bfd_socket != new.bfd_socket),
             ("bird_control", self.bird_control != new.bird_control),
             ("bird6_control", self.bird6_control != new.bird6_control),
             ("metrics", self.metrics != new.metrics),
@@ -367,6 +376,7 @@ mod tests {
             ("origin_validation", "\"warn\""),
             ("origin_validation", "\"enforce\""),
             ("control", "\"/run/other.sock\""),
+            ("bfd_socket", "\"/run/other.sock\""),
             ("log", "\"debug\""),
         ] {
             let new = keys(&format!("hostname = \"node1\"\n{key} = {value}"));

@@ -12,6 +12,7 @@
 
 mod addresses;
 mod answer;
+mod bfd;
 mod config;
 mod daemon;
 pub mod drain;

@@ -164,3 +164,9 @@ pub const PARSER_CRASHES_MAX: u32 = 10;
 
 /// How long a start waits for the end of a parser that was left by its parent.
 pub const FORMER_PARSER_WAIT: Duration = Duration::from_secs(10);
+
+/// Delay of a comparison of the neighbors with the requested sessions of BFD.
+pub const BFD_SESSIONS_DELAY: Duration = Duration::from_millis(100);
+
+/// Maximum interval between such comparisons: neighbors of ranges are removed without an event.
+pub const BFD_SESSIONS_INTERVAL: Duration = Duration::from_secs(10);

@@ -65,6 +65,8 @@ enum Kind {
     Connect,
     /// A connection was held while another one was in use.
     Held,
+    /// The path to a neighbor failed.
+    Path,
     Malformed,
     PrefixLimit(Family),
     PrefixLimitCleared(Family),
@@ -264,6 +266,7 @@ fn of_session(event: &bgp_speaker::Event) -> Option<(PeerId, Kind)> {
             Some((*peer, Kind::Session))
         }
         Event::HeldEnded { peer, .. } => Some((*peer, Kind::Held)),
+        Event::PathFailed { peer, .. } => Some((*peer, Kind::Path)),
         Event::Malformed { peer, .. } => Some((*peer, Kind::Malformed)),
         Event::EndOfRib { peer, family, .. } => Some((*peer, Kind::EndOfRib(*family))),
         Event::PrefixLimit { peer, family, .. } => Some((*peer, Kind::PrefixLimit(*family))),

@@ -13,6 +13,7 @@ use daemon_common::service_manager::ServiceManager;
 use tokio::time::timeout;
 
 use crate::addresses::Addresses;
+use crate::bfd::Bfd;
 use crate::guard::HostGuard;
 use crate::limits::STOP_MAX;
 use crate::log::Log;
@@ -149,6 +150,7 @@ pub async fn run<P: Program>(
     let drivers = (
         restart_file,
         Addresses::default(),
+        Bfd::new::<P::Settings>(config.bfd_socket()),
         source.map(|source| Store::new(source, transition)),
         Log::new(),
         // Before the kernel's routes: a best path is reported before it is installed.

@@ -81,6 +81,18 @@ pub fn event(speaker: &Speaker, event: &Event) -> Option<Emitted> {
                 reason: ended.reason,
             }
         }
+        Event::PathFailed {
+            peer,
+            name,
+            consequence,
+        } => {
+            let Neighbor { name, address } = of(peer, name);
+            Emitted::BfdPathFailed {
+                neighbor: name,
+                address,
+                consequence: Text::new(consequence),
+            }
+        }
         Event::HeldEnded { peer, end } => held_ended(of(peer, speaker.peer_name(*peer)), end),
         Event::Malformed {
             peer,

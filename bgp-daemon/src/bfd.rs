@@ -1,0 +1,268 @@
+//! The sessions of BFD with neighbors, from the process that has them.
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use bfd_client::{Client, Event as Notice, Hops, Liveness, SessionState, State, Wanted};
+use bgp_io::bgp_fsm::Instant;
+use bgp_io::bgp_speaker::{self, BfdMode, PathState, PeerView};
+use bgp_io::rib::PeerId;
+use bgp_io::{Event, Input, Io, Speaker, StopMode};
+use daemon_common::events::{self, Text, emit};
+use daemon_common::report::Neighbors;
+
+use crate::limits::{BFD_SESSIONS_DELAY, BFD_SESSIONS_INTERVAL};
+use crate::{Driver, DriverError, Round, Settings};
+
+/// The client of cambric-bfd.
+#[derive(Debug)]
+pub(crate) struct Bfd {
+    client: Client,
+    /// The neighbors with BFD, by address.
+    paths: BTreeMap<IpAddr, Path>,
+    /// When the neighbors are compared with the requested sessions.
+    due: Option<Instant>,
+    /// Why cambric-bfd is not reached, if it is not.
+    problem: Option<String>,
+}
+
+/// The path to one neighbor.
+#[derive(Debug, Default)]
+struct Path {
+    peer: Option<PeerId>,
+    /// The last state of its session since the last connection to cambric-bfd.
+    state: Option<SessionState>,
+    /// Whether a state was received in this process: failures before it concern an earlier process.
+    is_known: bool,
+    /// Why its session was rejected.
+    rejected: Option<String>,
+}
+
+impl Bfd {
+    /// Makes the client of this daemon. It connects when a neighbor has BFD.
+    pub(crate) fn new<S: Settings>(socket: PathBuf) -> Self {
+        Self {
+            client: Client::new(socket, format!("cambric-{}", S::DAEMON)),
+            paths: BTreeMap::new(),
+            due: Some(Instant::ZERO),
+            problem: None,
+        }
+    }
+
+    /// Schedules a comparison soon. Many sessions that come up together cause one.
+    fn hasten(&mut self, now: Instant) {
+        let soon = now + BFD_SESSIONS_DELAY;
+        self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
+    }
+
+    /// Requests the sessions of the neighbors that have BFD now.
+    fn compare(&mut self, io: &mut Io) {
+        let (mut wanted, mut former) = (BTreeMap::new(), std::mem::take(&mut self.paths));
+        for view in io.speaker().peers() {
+            let remote = view.config.remote;
+            let Some(session) = self.session(&view) else {
+                continue;
+            };
+            let mut path = former.remove(&remote).unwrap_or_default();
+            path.peer = Some(view.id);
+            wanted.insert(remote, session);
+            self.paths.insert(remote, path);
+        }
+        for peer in former.values().filter_map(|path| path.peer) {
+            io.handle(Input::Path(peer, PathState::Unknown));
+        }
+        if wanted.is_empty() {
+            self.problem = None;
+        }
+        self.client.want(wanted);
+    }
+
+    /// Returns the session for a neighbor, if it has one. A neighbor of a range has it from its first
+    /// established session on: others could only be invented addresses.
+    fn session(&self, view: &PeerView<'_>) -> Option<Wanted> {
+        let config = view.config;
+        let (bfd, remote) = (config.bfd?, config.remote);
+        let former = self.client.wanted().get(&remote);
+        if view.dynamic && view.local.is_none() && former.is_none() {
+            return None;
+        }
+        let last = former.and_then(|former| former.local);
+        // GTSM (RFC 5082): a neighbor within one hop sends packets that arrive with 255.
+        let hops = config.ttl_security_hops;
+        Some(Wanted {
+            remote,
+            local: config.local.or(view.local).or(last),
+            hops: match bfd.mode {
+                BfdMode::SingleHop => Hops::Single,
+                BfdMode::Multihop => Hops::Multi,
+                _ => Hops::Auto,
+            },
+            interval_ms: bfd.interval_ms,
+            multiplier: bfd.multiplier,
+            ttl_min: hops.map_or(0, |hops| u8::MAX - hops.saturating_sub(1)),
+        })
+    }
+
+    fn notice(&mut self, io: &mut Io, notice: Notice) {
+        match notice {
+            Notice::Connected(_) => {
+                self.problem = None;
+                for path in self.paths.values_mut() {
+                    path.rejected = None;
+                }
+                emit(events::Event::BfdAvailable {});
+            }
+            Notice::Lost { reason } => self.lost(io, reason),
+            Notice::State(state) => self.state(io, state),
+            Notice::Rejected { remote, reason } => {
+                if let Some(path) = self.paths.get_mut(&remote) {
+                    emit(events::Event::BfdRejected {
+                        address: remote,
+                        reason: Text::new(&reason),
+                    });
+                    path.rejected = Some(reason);
+                }
+            }
+        }
+    }
+
+    /// Without cambric-bfd, all neighbors are as neighbors without BFD.
+    fn lost(&mut self, io: &mut Io, reason: String) {
+        for path in self.paths.values_mut() {
+            path.state = None;
+            if let Some(peer) = path.peer {
+                io.handle(Input::Path(peer, PathState::Unknown));
+            }
+        }
+        emit(events::Event::BfdUnavailable {
+            reason: Text::new(&reason),
+        });
+        self.problem = Some(reason);
+    }
+
+    /// Passes a state on. A failure between two states counts, also if the path works again.
+    fn state(&mut self, io: &mut Io, state: SessionState) {
+        let Some(path) = self.paths.get_mut(&state.remote) else {
+            return;
+        };
+        let is_first = !std::mem::replace(&mut path.is_known, true);
+        let liveness = state.liveness;
+        if let Some(peer) = path.peer {
+            if state.failures > 0 && !is_first {
+                let failed = PathState::Failed {
+                    control_plane_independent: state.control_plane_independent,
+                };
+                io.handle(Input::Path(peer, failed));
+            }
+            match liveness {
+                Liveness::Alive => io.handle(Input::Path(peer, PathState::Alive)),
+                Liveness::Failed => {}
+                _ => io.handle(Input::Path(peer, PathState::Unknown)),
+            }
+        }
+        if state.failures > 0 && is_first {
+            emit(events::Event::BfdFailedBefore {
+                address: state.remote,
+                reason: Text::new(&state.diagnostic),
+            });
+        }
+        path.rejected = None;
+        path.state = Some(state);
+    }
+
+    /// Returns the state of a neighbor's session in words.
+    fn words(&self, path: &Path) -> String {
+        if let Some(problem) = &self.problem {
+            return problem.clone();
+        }
+        if let Some(rejected) = &path.rejected {
+            return format!("rejected: {rejected}");
+        }
+        let Some(state) = &path.state else {
+            return "requested".to_owned();
+        };
+        if let Some(problem) = &state.problem {
+            return problem.clone();
+        }
+        match (state.state, state.liveness) {
+            (State::Up, _) => "up".to_owned(),
+            (_, Liveness::Failed) => format!("failed: {}", state.diagnostic),
+            (_, Liveness::DisabledHere) => "disabled here".to_owned(),
+            (_, Liveness::DisabledThere) => "disabled by the neighbor".to_owned(),
+            _ => "not up yet".to_owned(),
+        }
+    }
+}
+
+impl<S: Settings> Driver<S> for Bfd {
+    async fn wait(&mut self) {
+        match self.client.is_connected() {
+            true => self.client.ready().await,
+            false => pending().await,
+        }
+    }
+
+    fn turn(&mut self, round: &mut Round<'_>) -> Result<(), DriverError> {
+        if self.due.is_some_and(|due| due <= round.now) {
+            self.compare(round.io);
+            let has_any = !self.client.wanted().is_empty();
+            self.due = has_any.then(|| round.now + BFD_SESSIONS_INTERVAL);
+        }
+        for notice in self.client.turn(round.now) {
+            self.notice(round.io, notice);
+        }
+        Ok(())
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let times = [self.due, self.client.poll_timeout()];
+        times.into_iter().flatten().min()
+    }
+
+    fn observe(&mut self, now: Instant, _: &Speaker, event: &Event) {
+        use bgp_speaker::Event as Of;
+        if matches!(event, Event::Speaker(Of::Up { .. } | Of::Down { .. })) {
+            self.hasten(now);
+        }
+    }
+
+    fn adopted(&mut self, now: Instant, _: &bgp_config::Intent) {
+        self.hasten(now);
+    }
+
+    fn annotate(&self, _: Instant, neighbors: &mut Neighbors) {
+        for neighbor in &mut neighbors.neighbors {
+            let path = neighbor
+                .address
+                .and_then(|address| self.paths.get(&address));
+            neighbor.bfd = path.map(|path| self.words(path));
+        }
+    }
+
+    fn notes(&self, _: Instant) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(problem) = &self.problem {
+            let count = self.paths.len();
+            notes.push(format!(
+                "BFD is not in effect for {count} neighbors: {problem}; a dead neighbor is found by the hold \
+                 time only"
+            ));
+        }
+        let rejected = self
+            .paths
+            .values()
+            .filter_map(|path| path.rejected.as_ref());
+        notes.extend(rejected.take(1).map(|reason| {
+            format!("a session of BFD is rejected: {reason}; see `cambric show neighbors NAME`")
+        }));
+        notes
+    }
+
+    fn stopping(&mut self, _: &Speaker, _: Instant, parting: StopMode) {
+        if parting == StopMode::Permanent {
+            self.client.leave();
+        }
+    }
+}
