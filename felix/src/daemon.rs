@@ -11,9 +11,7 @@ use daemon_common::daemon::{
     LogError, Signal, Signals, chance, configure_level, init_logging, notify_ready, notify_stopping,
 };
 use daemon_common::events::{Event as Emitted, Text, emit, watches_changed};
-use daemon_common::report::StoreFigures;
 use daemon_common::service_manager::ServiceManager;
-use daemon_common::{Command, Reply};
 use fib_sync::claim::{Claim, Taken};
 use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
 use fib_sync::{Event, Fib, Instant, OpError, Owner};
@@ -29,10 +27,12 @@ use crate::endpoint_files::EndpointFiles;
 use crate::events::{self, Events};
 use crate::health::Health;
 use crate::limits::{DATASTORE_MEMBERS_WAIT, EVENTS_PER_TURN, UPDATE_OCTETS_PER_STEP, UPDATES_GAP};
-use crate::report::{self, DAEMON, Process};
+use crate::report::{self, DAEMON};
 use crate::rotation::{Input, Plan, Rotation};
 use crate::status::{Outcome, Reporter};
 use crate::store::{self, StoreCounts};
+
+mod answers;
 
 /// Why the daemon ends.
 #[derive(Debug, thiserror::Error)]
@@ -469,79 +469,6 @@ impl Daemon {
     /// Returns the known revision of the datastore.
     fn revision(&self) -> Option<u64> {
         self.follower.revision()?.0.try_into().ok()
-    }
-
-    /// Returns the status of the datastore for reports.
-    fn store_figures(&self) -> StoreFigures {
-        StoreFigures {
-            in_sync: self.store_status == Status::InSync,
-            away: self.store_status == Status::Lost,
-            unready: matches!(self.store_status, Status::Unready(_)),
-            snapshot_age_s: self.snapshot_age_s,
-            revision: self.follower.revision().map(|revision| revision.0),
-            answered_s: self.follower.last_answer().map(|ago| ago.as_secs()),
-            bad_values: self.agent.desired().refused as u64,
-            registered: None,
-        }
-    }
-
-    /// Returns why the datastore, or a part of it, cannot be read now.
-    fn store_troubles(&self) -> Vec<String> {
-        let mut troubles = self.follower.troubles();
-        troubles.extend(self.addresses.problems());
-        troubles
-    }
-
-    fn answer(&mut self, request: Request) {
-        let reply = match &request.command {
-            Command::Reload {} => {
-                self.reload();
-                Reply::reloaded(self.config.path.display(), self.config_error.clone())
-            }
-            Command::Endpoints {} => Reply::Endpoints(report::endpoints(
-                &self.agent,
-                &self.config.agent.hostname,
-                self.clock.now(),
-            )),
-            Command::EndpointRules { endpoint } => report::endpoint_rules(&self.agent, endpoint),
-            Command::Packet(query) => report::packet(&self.agent, query),
-            Command::Rules {} => Reply::Rules(report::rules(&self.agent, &mut self.host)),
-            Command::Fib {} => Reply::Fib(report::fib(&self.agent)),
-            Command::Status {} => {
-                let process = Process {
-                    uptime_s: self
-                        .clock
-                        .now()
-                        .saturating_duration_since(Instant(0))
-                        .as_secs(),
-                    config: self.config.path.display().to_string(),
-                    config_error: self.config_error.clone(),
-                    store: self.store_figures(),
-                    store_troubles: self.store_troubles(),
-                    bgp_file_problems: self.bgp_files.problems().collect(),
-                    socket_notes: self.health.notes(),
-                    counts: self.counts,
-                    files_problem: self.files.problem().map(str::to_owned),
-                };
-                Reply::Status(report::status(&self.agent, &mut self.host, process))
-            }
-            Command::Readiness {} => Reply::Readiness(self.health.readiness(&self.agent)),
-            // Listed, so that the compiler asks where a new command belongs.
-            other @ (Command::Neighbors {}
-            | Command::Routes { .. }
-            | Command::Lookup { .. }
-            | Command::Malformed {}
-            | Command::Limits {}
-            | Command::Config {}
-            | Command::Bfd {}
-            | Command::Events(_)
-            | Command::Log {}
-            | Command::SetLog(_)
-            | Command::Debug(_)
-            | Command::Refresh { .. }
-            | Command::Clear { .. }) => Reply::not_here(DAEMON, other),
-        };
-        request.reply(reply);
     }
 
     /// Reads the file again and applies it. If it has a fault, the configuration in effect stays
