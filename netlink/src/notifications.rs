@@ -4,12 +4,14 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR, NetlinkSerializable};
 use netlink_sys::{Socket, SocketAddr};
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{SockFilter, SockRef};
 
+use crate::Refused;
 use crate::limits::NOTIFICATION_OCTETS_MAX;
-use crate::requests::next_message;
+use crate::requests::{append, next_message, outcome};
 
 /// Notifications of one group of a netlink protocol, in a receive buffer of limited size.
 pub struct Notifications {
@@ -61,10 +63,7 @@ impl Notifications {
         kept: u16,
         octets: usize,
     ) -> io::Result<Self> {
-        let mut socket = Socket::new(protocol)?;
-        if setsockopt(&socket.as_fd(), sockopt::RcvBufForce, &octets).is_err() {
-            setsockopt(&socket.as_fd(), sockopt::RcvBuf, &octets)?;
-        }
+        let mut socket = buffered(protocol, octets)?;
         // Set before the socket joins the group, so that no notification passes unfiltered.
         SockRef::from(&socket).attach_filter(&leave_out(writer, kept))?;
         let shift = group.saturating_sub(1);
@@ -77,6 +76,47 @@ impl Notifications {
             socket,
             part: Vec::with_capacity(NOTIFICATION_OCTETS_MAX),
         })
+    }
+
+    /// Opens a socket that joins no group: it gets the messages that its [requests](Self::request) ask
+    /// for, such as those of the packet log. `octets` is the size of the receive buffer.
+    ///
+    /// # Errors
+    ///
+    /// The kernel has no such protocol.
+    pub fn open(protocol: isize, octets: usize) -> io::Result<Self> {
+        let mut socket = buffered(protocol, octets)?;
+        socket.bind_auto()?;
+        socket.set_non_blocking(true)?;
+        Ok(Self {
+            socket,
+            part: Vec::with_capacity(NOTIFICATION_OCTETS_MAX),
+        })
+    }
+
+    /// Sends a request, and returns the kernel's answer to it. Messages before the answer are discarded.
+    ///
+    /// # Errors
+    ///
+    /// The kernel rejected it, or did not answer.
+    pub fn request<M: NetlinkSerializable>(&mut self, message: M) -> Result<(), Refused> {
+        const SEQUENCE: u32 = 1;
+        let mut octets = Vec::new();
+        append(&mut octets, message, SEQUENCE, NLM_F_REQUEST | NLM_F_ACK);
+        let kernel = SocketAddr::new(0, 0);
+        self.socket.send_to(&octets, &kernel, 0)?;
+        // The kernel answers within the call.
+        loop {
+            self.part.clear();
+            self.socket.recv(&mut self.part, 0)?;
+            let mut rest = self.part.as_slice();
+            while let Some(message) = next_message(&mut rest) {
+                let is_answer = message.sequence_number() == SEQUENCE;
+                if is_answer && message.message_type() == NLMSG_ERROR {
+                    return outcome(&message);
+                }
+            }
+        }
     }
 
     /// Reads the next part of the queue, and calls `each` for its messages. Returns whether there was
@@ -110,6 +150,14 @@ impl AsFd for Notifications {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+fn buffered(protocol: isize, octets: usize) -> io::Result<Socket> {
+    let socket = Socket::new(protocol)?;
+    if setsockopt(&socket.as_fd(), sockopt::RcvBufForce, &octets).is_err() {
+        setsockopt(&socket.as_fd(), sockopt::RcvBuf, &octets)?;
+    }
+    Ok(socket)
 }
 
 /// Returns a classic socket filter that drops messages whose `nlmsg_pid` is `port`, unless their type

@@ -303,19 +303,10 @@ impl fmt::Debug for Batch<'_> {
 impl<'r> Batch<'r> {
     /// Appends a message; returns its sequence number.
     pub fn push<M: NetlinkSerializable>(&mut self, message: M, flags: u16) -> u32 {
-        let mut header = NetlinkHeader::default();
         self.requests.sequence = self.requests.sequence.wrapping_add(1).max(1);
-        header.sequence_number = self.requests.sequence;
-        header.flags = flags | NLM_F_REQUEST;
-        let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
-        message.finalize();
-        let start = self.octets.len();
-        let end = start + message.buffer_len().next_multiple_of(ALIGN);
-        self.octets.resize(end, 0);
-        if let Some(place) = self.octets.get_mut(start..end) {
-            message.serialize(place);
-        }
-        header.sequence_number
+        let sequence = self.requests.sequence;
+        append(&mut self.octets, message, sequence, flags | NLM_F_REQUEST);
+        sequence
     }
 
     /// Sends the batch and waits until the kernel has acknowledged every message that requests it,
@@ -346,6 +337,26 @@ impl<'r> Batch<'r> {
     }
 }
 
+/// Appends a message.
+pub(crate) fn append<M: NetlinkSerializable>(
+    octets: &mut Vec<u8>,
+    message: M,
+    sequence: u32,
+    flags: u16,
+) {
+    let mut header = NetlinkHeader::default();
+    header.sequence_number = sequence;
+    header.flags = flags;
+    let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
+    message.finalize();
+    let start = octets.len();
+    let end = start + message.buffer_len().next_multiple_of(ALIGN);
+    octets.resize(end, 0);
+    if let Some(place) = octets.get_mut(start..end) {
+        message.serialize(place);
+    }
+}
+
 /// Returns the number of messages in `octets` that request an acknowledgment.
 fn acknowledged(octets: &[u8]) -> usize {
     let mut rest = octets;
@@ -367,7 +378,7 @@ pub(crate) fn next_message<'o>(rest: &mut &'o [u8]) -> Option<NetlinkBuffer<&'o 
 }
 
 /// Returns the outcome in an `NLMSG_ERROR`; number 0 is an acknowledgment.
-fn outcome(message: &NetlinkBuffer<&[u8]>) -> Result<(), Refused> {
+pub(crate) fn outcome(message: &NetlinkBuffer<&[u8]>) -> Result<(), Refused> {
     let payload = message.payload();
     match error_number(payload) {
         0 => Ok(()),
