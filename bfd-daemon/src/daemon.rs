@@ -255,6 +255,7 @@ impl Daemon {
             | Command::Malformed {}
             | Command::Config {}
             | Command::Events(_)
+            | Command::Flows(_)
             | Command::Log {}
             | Command::SetLog(_)
             | Command::Debug(_)

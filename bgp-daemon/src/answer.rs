@@ -69,6 +69,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             | Command::Packet(_)
             | Command::Rules {}
             | Command::Bfd {}
+            | Command::Flows(_)
             | Command::Events(_)
             | Command::Log {}
             | Command::SetLog(_)

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    act, addresses, check, decode, etcd_roles, events, guard, key, lab, log, migrate, node,
+    act, addresses, check, decode, etcd_roles, events, flows, guard, key, lab, log, migrate, node,
     reflector, resources, show, store,
 };
 
@@ -39,6 +39,8 @@ enum Command {
     EtcdRoles(etcd_roles::Args),
     /// Show the history of events of the daemons of this host
     Events(events::Args),
+    /// Show the flows of workloads, each with the policy or profile that allows or denies it
+    Flows(flows::Args),
     /// Print resources
     Get(resources::Get),
     /// Load, check or remove the host guard, which keeps other users of this host from BGP ports
@@ -83,6 +85,7 @@ impl Cli {
             Command::Decode(args) => decode::run(args).map(|()| ExitCode::SUCCESS),
             Command::EtcdRoles(args) => etcd_roles::run(&args),
             Command::Events(args) => block_on(events::run(args)),
+            Command::Flows(args) => block_on(flows::run(args)),
             Command::Guard(args) => guard::run(&args),
             Command::Ipam(args) => block_on(addresses::run(args)),
             Command::Key(args) => key::run(&args),

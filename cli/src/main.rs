@@ -14,6 +14,7 @@ mod decode;
 mod duration;
 mod etcd_roles;
 mod events;
+mod flows;
 mod guard;
 mod key;
 #[cfg_attr(not(feature = "lab"), path = "lab/missing.rs")]

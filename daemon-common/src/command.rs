@@ -9,8 +9,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Number;
 
 use crate::report::{
-    BfdSessions, Cleared, EndpointRules, Endpoints, EventPage, Fib, Limits, LogState, Malformed,
-    Neighbors, PacketVerdict, Readiness, Refreshed, Reloaded, Routes, Rules, Settings, Status,
+    BfdSessions, Cleared, EndpointRules, Endpoints, EventPage, Fib, Flows, Limits, LogState,
+    Malformed, Neighbors, PacketVerdict, Readiness, Refreshed, Reloaded, Routes, Rules, Settings,
+    Status,
 };
 
 /// One request: a line of JSON, `{"command":"routes","prefix":"10.65.0.0/26"}`.
@@ -58,6 +59,8 @@ pub enum Command {
     Packet(PacketQuery),
     /// The packet filter rules that the daemon keeps.
     Rules {},
+    /// Rows of the flow log.
+    Flows(FlowQuery),
     /// The last malformed messages of BGP neighbors.
     Malformed {},
     /// The limits of the daemon.
@@ -137,6 +140,24 @@ pub struct PacketQuery {
     pub from_port: Option<u64>,
 }
 
+/// The requested rows of the flow log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FlowQuery {
+    /// Only flows from or to this endpoint, node, network set or address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// Only flows about which this policy or profile has decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// Only allowed flows, or only denied ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<bool>,
+    /// Only rows that have changed after this number: `next` of the page before.
+    #[serde(deserialize_with = "number", skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+}
+
 /// A level of the log for a while.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -184,6 +205,7 @@ impl Command {
             Self::EndpointRules { .. } => "endpoint-rules",
             Self::Packet(_) => "packet",
             Self::Rules {} => "rules",
+            Self::Flows(_) => "flows",
             Self::Malformed {} => "malformed",
             Self::Limits {} => "limits",
             Self::Config {} => "config",
@@ -220,6 +242,8 @@ pub enum Reply {
     Packet(PacketVerdict),
     /// Answers [`Command::Rules`].
     Rules(Rules),
+    /// Answers [`Command::Flows`].
+    Flows(Flows),
     /// Answers [`Command::Malformed`].
     Malformed(Malformed),
     /// Answers [`Command::Limits`].

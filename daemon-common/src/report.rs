@@ -8,6 +8,7 @@ mod events;
 mod explain;
 mod felix;
 mod figures;
+mod flows;
 mod limits;
 mod log_state;
 mod privileges;
@@ -27,6 +28,7 @@ pub use felix::FelixFigures;
 pub use figures::{
     EndpointFigures, KernelFigures, LogFigures, OriginFigures, StoreFigures, TableFigures,
 };
+pub use flows::{FlowEnd, FlowFigures, FlowRow, Flows};
 pub use limits::{Cleared, Limit, Limits, Malformed, MalformedMessage, Refreshed, Reloaded};
 pub use log_state::LogState;
 pub use privileges::{ParentFigures, PrivilegeFigures};
@@ -80,6 +82,8 @@ pub struct Status {
     pub kernel: Option<Box<KernelFigures>>,
     /// The numbers of BFD, in cambric-bfd.
     pub bfd: Option<Box<BfdFigures>>,
+    /// The flow log, in felix while it is on.
+    pub flows: Option<Box<FlowFigures>>,
     /// Endpoints and their packet filter, in felix.
     pub endpoints: Option<Box<EndpointFigures>>,
     /// The values of Calico's metrics, in felix.

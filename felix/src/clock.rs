@@ -30,6 +30,14 @@ impl Clock {
     }
 }
 
+/// Returns the milliseconds of Unix time.
+pub(crate) fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
 /// Returns the seconds of Unix time.
 pub(crate) fn unix_s() -> u64 {
     SystemTime::now()

@@ -19,7 +19,8 @@ use crate::agent::AgentConfig;
 pub use crate::bgp_files::BgpFilePaths;
 use crate::calc::{Settings, interface_prefixes};
 use crate::limits::{
-    BGP_FILES_MAX, CONTROL_PORT_EXCEPTIONS_MAX, HOST_NAME_OCTETS_MAX, ROUTE_METRIC_MAX,
+    BGP_FILES_MAX, CONTROL_PORT_EXCEPTIONS_MAX, FLOW_LOG_GROUP, HOST_NAME_OCTETS_MAX,
+    ROUTE_METRIC_MAX,
 };
 use crate::report::DAEMON;
 
@@ -62,6 +63,8 @@ pub struct Config {
     pub datastore_snapshot: Option<SnapshotOptions>,
     /// The files of this host's BGP daemons, whose ports are closed to workloads.
     pub bgp_files: BgpFilePaths,
+    /// The group of the kernel's packet log (NFLOG) that the flow log uses, if it is enabled.
+    pub flow_group: u16,
     /// The configuration of the agent.
     pub agent: AgentConfig,
     /// The path of the file.
@@ -98,9 +101,18 @@ struct File {
     #[serde(default)]
     cutting: cutting::Table,
     #[serde(default)]
+    flow_log: FlowLogTable,
+    #[serde(default)]
     felix_configuration: file_settings::Table,
     datastore: EtcdOptions,
     datastore_snapshot: Option<SnapshotOptions>,
+}
+
+/// The table `[flow_log]` as written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FlowLogTable {
+    group: Option<u16>,
 }
 
 fn control() -> PathBuf {
@@ -214,6 +226,7 @@ impl Config {
                     BgpFilePaths::Named(paths.into_iter().map(Spanned::into_inner).collect())
                 }
             },
+            flow_group: file.flow_log.group.unwrap_or(FLOW_LOG_GROUP),
             agent,
             path: source.path().to_owned(),
             ignored_variables: environment.ignored,

@@ -20,11 +20,12 @@ use futures_util::FutureExt;
 use crate::agent::Agent;
 use crate::apply::{HostError, LinuxHost};
 use crate::bgp_files::BgpFiles;
-use crate::clock::{Clock, unix_s};
+use crate::clock::{Clock, unix_ms, unix_s};
 use crate::config::{Config, LOG_LEVEL};
 use crate::datastore_address::{DatastoreAddresses, Found};
 use crate::endpoint_files::EndpointFiles;
 use crate::events::{self, Events};
+use crate::flows::FlowLog;
 use crate::health::Health;
 use crate::limits::{DATASTORE_MEMBERS_WAIT, EVENTS_PER_TURN, UPDATE_OCTETS_PER_STEP, UPDATES_GAP};
 use crate::report::{self, DAEMON};
@@ -125,6 +126,7 @@ pub struct Daemon {
     /// The level of the log that the settings set last.
     log_level: Option<String>,
     health: Health,
+    flows: FlowLog,
     counts: StoreCounts,
     clock: Clock,
     rotation: Rotation,
@@ -202,6 +204,7 @@ impl Daemon {
             files: EndpointFiles::default(),
             log_level: None,
             health: Health::new(),
+            flows: FlowLog::new(clock.now()),
             counts: StoreCounts::new(),
             clock,
             rotation: Rotation::default(),
@@ -275,7 +278,14 @@ impl Daemon {
         if self.host.follow() {
             self.agent.rules_changed(now);
         }
+        let group = self
+            .agent
+            .wants_flow_log()
+            .then_some(self.config.flow_group);
+        let group = self.flows.follow(now, unix_ms(), group);
+        self.agent.set_flows(group);
         self.agent_turns(now);
+        self.flows.turn(now, unix_ms(), self.agent.calculator());
         self.host.go_on(now);
         let transactions = self.host.rules().transactions();
         self.events.at_revision(self.revision());
@@ -357,6 +367,7 @@ impl Daemon {
             self.events.poll_timeout(),
             Some(self.bgp_files.poll_timeout()),
             self.health.poll_timeout(),
+            self.flows.poll_timeout(),
             self.files.poll_timeout(),
         ];
         let deadline = deadlines.into_iter().flatten().min();
@@ -374,6 +385,7 @@ impl Daemon {
         let mut outcome = pin!(run_errand(errand).map(Wake::Reported));
         let mut host = pin!(self.host.has_work().map(|()| Wake::Time));
         let mut time = pin!(self.clock.reach(plan.deadline).map(|()| Wake::Time));
+        let mut flows = pin!(self.flows.has_work(self.clock).map(|()| Wake::Time));
         let mut watches = pin!(watches_changed().map(|()| Wake::Time));
         let mut ping = pin!(self.service_manager.due().map(|()| Wake::Time));
         let inputs: &mut [Input<'_, Wake>] = &mut [
@@ -387,6 +399,7 @@ impl Daemon {
             outcome.as_mut(),
             host.as_mut(),
             watches.as_mut(),
+            flows.as_mut(),
             time.as_mut(),
         ];
         self.rotation.next(work, inputs).await
@@ -492,6 +505,7 @@ impl Daemon {
         self.bgp_files
             .reconfigure(self.clock.now(), new.bgp_files.clone());
         self.config.bgp_files.clone_from(&new.bgp_files);
+        self.config.flow_group = new.flow_group;
         // A key that requires a restart keeps its value, and is named again by the next reload.
         self.config.agent = self.agent.config().clone();
         emit(Emitted::ConfigKeysApplied {

@@ -9,6 +9,7 @@
 //! * `endpoint_files`: status files for plugins of this host.
 //! * `bgp_files`: the ports of this host's BGP daemons.
 //! * `explain`: the verdict of the calculated rules on a packet. Pure.
+//! * `flows`: the flow log of this host.
 //! * `health`: whether Felix is alive and the host programmed.
 //! * `rotation`: the order in which the daemon serves its inputs. Pure.
 //! * [`config`] and [`daemon`]: the program around it.
@@ -27,6 +28,7 @@ mod datastore_address;
 mod endpoint_files;
 mod events;
 mod explain;
+mod flows;
 mod health;
 pub mod limits;
 mod listener;

@@ -268,6 +268,69 @@ pub const LOG_PREFIX: &str = "calico-packet";
 /// Octets of such a prefix (`NF_LOG_PREFIXLEN` without its NUL).
 pub const LOG_PREFIX_OCTETS_MAX: usize = 127;
 
+/// Rows of the flow log. Beyond, the row that has not changed for the longest time is removed.
+pub const FLOW_ROWS_MAX: usize = 16_384;
+
+/// Octets of all names in the rows of the flow log.
+pub const FLOW_NAMES_OCTETS_MAX: usize = 8 * 1024 * 1024;
+
+/// Allowed flows of which the end is awaited. Beyond, the end of the oldest one is not counted.
+pub const FLOWS_OPEN_MAX: usize = 65_536;
+
+/// Denied flows that are recognized when they are tried again.
+pub const FLOWS_DENIED_MAX: usize = 16_384;
+
+/// A later packet of the same ends after this time without one is a new flow.
+pub const FLOW_REPEATED: Duration = Duration::from_secs(60);
+
+/// Messages of the kernel that wait for the names of their ends. When they are as many after a read, they
+/// are entered at once.
+pub const FLOWS_WAITING_MAX: usize = 16_384;
+
+/// The longest time for which they wait.
+pub const FLOW_NAMES_GAP: Duration = Duration::from_secs(1);
+
+/// Minimum time between two reads of the kernel's messages: a flood of flows costs this many turns of the
+/// main loop, whatever its rate is.
+pub const FLOW_READ_GAP: Duration = Duration::from_millis(20);
+
+/// Parts of messages that are read at once from each socket. A part of the packet log has at most
+/// [`FLOW_BATCH_RECORDS`].
+pub const FLOW_PARTS_PER_READ: usize = 64;
+
+/// Such reads in a turn of the main loop.
+pub const FLOW_READS_PER_TURN: usize = 8;
+
+/// Receive buffer for the records of the packet log. Records that do not fit are lost and counted.
+pub const FLOW_BUFFER_OCTETS: usize = 8 * 1024 * 1024;
+
+/// Receive buffer for the ends of connections.
+pub const FLOW_ENDS_BUFFER_OCTETS: usize = 4 * 1024 * 1024;
+
+/// Octets of a message with several records of the packet log.
+pub const FLOW_BATCH_OCTETS: u32 = 16 * 1024;
+
+/// Records in such a message.
+pub const FLOW_BATCH_RECORDS: u32 = 64;
+
+/// The longest time for which the kernel collects records for such a message.
+pub const FLOW_BATCH_TIME: Duration = Duration::from_millis(100);
+
+/// Octets of a packet that a record contains: its headers.
+pub const FLOW_HEADERS_OCTETS: u32 = 128;
+
+/// Time after which a refused group of the packet log is tried again.
+pub const FLOW_LOG_RETRY: Duration = Duration::from_secs(10);
+
+/// The built-in group of the packet log.
+pub const FLOW_LOG_GROUP: u16 = 80;
+
+/// Rows of the flow log in one reply; the others follow on the next page.
+pub const FLOW_ROWS_PAGE_MAX: usize = 1000;
+
+/// Octets of a name in the prefix of a report of the flow log; a longer one is replaced by its hash.
+pub const FLOW_NAME_OCTETS_MAX: usize = 96;
+
 /// Highest number of log lines in a unit of time, and highest burst of them (as in Calico).
 pub const LOG_RATE_MAX: u32 = 9999;
 

@@ -6,8 +6,8 @@ use calico_model::EndpointState;
 use daemon_common::Reply;
 use daemon_common::command::PacketQuery;
 use daemon_common::report::{
-    Endpoint, EndpointFigures, Endpoints, Fact, FelixFigures, Fib, FibHop, FibRoute, KernelFigures,
-    PacketVerdict, Rule, Rules, Status, StoreFigures, UnclaimedInterface,
+    Endpoint, EndpointFigures, Endpoints, Fact, FelixFigures, Fib, FibHop, FibRoute, FlowFigures,
+    KernelFigures, PacketVerdict, Rule, Rules, Status, StoreFigures, UnclaimedInterface,
 };
 use fib_sync::{FibStatus, FibView, Hop, Instant, Route, RouteKey};
 use ipnet::IpNet;
@@ -204,6 +204,10 @@ pub struct Process {
     pub socket_notes: Vec<String>,
     /// Events of the datastore.
     pub counts: StoreCounts,
+    /// Why the flow log is not complete.
+    pub flows_problem: Option<String>,
+    /// The counts of the flow log, while it is on.
+    pub flow_figures: Option<FlowFigures>,
     /// Why the status files for plugins are outdated.
     pub files_problem: Option<String>,
 }
@@ -245,6 +249,7 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
     }));
     notes.extend(process.bgp_file_problems);
     notes.extend(process.socket_notes);
+    notes.extend(process.flows_problem);
     if let Some(problem) = process.files_problem {
         notes.push(format!(
             "endpoint status files for CNI plugins cannot be written: {problem}"
@@ -278,6 +283,7 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
         })),
         store: Some(process.store.into()),
         kernel: Some(kernel(agent).into()),
+        flows: process.flow_figures.map(Box::new),
         endpoints: Some(figures(agent, host).into()),
         ..Status::default()
     }

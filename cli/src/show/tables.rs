@@ -82,7 +82,8 @@ fn one(what: &What, reply: &Reply) -> String {
             | Reply::Clear(_)
             | Reply::Reload(_)
             | Reply::Readiness(_)
-            | Reply::Packet(_),
+            | Reply::Packet(_)
+            | Reply::Flows(_),
         ) => String::new(),
         (_, Reply::Error { message }) => format!("{message}\n"),
     }

@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 
 use super::felix::{self, Felix};
 use crate::report::{
-    BfdFigures, EndpointFigures, KernelFigures, LogFigures, Neighbor, NeighborFamily,
+    BfdFigures, EndpointFigures, FlowFigures, KernelFigures, LogFigures, Neighbor, NeighborFamily,
     NeighborRange, Neighbors, OriginFigures, Status, StoreFigures, TableFigures,
 };
 
@@ -79,6 +79,9 @@ impl Collector for Reports {
         }
         if let Some(endpoints) = &self.status.endpoints {
             page.endpoints(endpoints)?;
+        }
+        if let Some(flows) = &self.status.flows {
+            page.flows(flows)?;
         }
         Ok(())
     }
@@ -330,6 +333,21 @@ impl Page<'_> {
         self.counter("rules_foreign_edits", help, figures.rules_foreign_edits)?;
         let help = "Established connections that were cut.";
         self.counter("connections_cut", help, figures.connections_cut)
+    }
+
+    fn flows(&mut self, figures: &FlowFigures) -> fmt::Result {
+        let help = "Whether the flow log receives the records of the kernel's packet log.";
+        self.gauge("flow_log_open", help, figures.enabled.into())?;
+        let help = "Records of packets that the flow log has received.";
+        self.counter("flow_log_records", help, figures.records)?;
+        let help = "Records that were lost, because they were not read in time.";
+        self.counter("flow_log_lost_records", help, figures.lost)?;
+        let help = "How often the kernel discarded ends of connections.";
+        self.counter("flow_log_end_overruns", help, figures.ends_overruns)?;
+        let help = "Rows of the flow log.";
+        self.gauge("flow_log_rows", help, figures.rows)?;
+        let help = "Rows of the flow log that were removed to make room.";
+        self.counter("flow_log_rows_removed", help, figures.rows_removed)
     }
 
     fn gauge(&mut self, name: &str, help: &str, number: u64) -> fmt::Result {

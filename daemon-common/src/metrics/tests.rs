@@ -10,8 +10,8 @@ use super::page::render;
 use crate::control::Control;
 use crate::limits::{CONNECTIONS_MAX, METRICS_READ};
 use crate::report::{
-    EndpointFigures, FelixFigures, KernelFigures, LogFigures, Neighbor, NeighborFamily,
-    NeighborRange, Neighbors, OriginFigures, Status, StoreFigures,
+    EndpointFigures, FelixFigures, FlowFigures, KernelFigures, LogFigures, Neighbor,
+    NeighborFamily, NeighborRange, Neighbors, OriginFigures, Status, StoreFigures,
 };
 use crate::{Command, Reply};
 
@@ -51,6 +51,10 @@ fn everything() -> (Status, Neighbors) {
         endpoints: Some(Box::new(EndpointFigures {
             down: 2,
             ..EndpointFigures::default()
+        })),
+        flows: Some(Box::new(FlowFigures {
+            lost: 12,
+            ..FlowFigures::default()
         })),
         felix: Some(Box::new(FelixFigures {
             active_local_endpoints: 2,
@@ -118,6 +122,7 @@ fn page_has_the_values_of_the_reports() {
     let page = page();
     for line in [
         "cambric_build_info{daemon=\"cambric-test\",version=\"1.2.3\"} 1",
+        "cambric_flow_log_lost_records_total 12",
         "cambric_uptime_seconds 7",
         "cambric_resident_memory_bytes 2048",
         "cambric_loop_turns_total 8",

@@ -76,6 +76,16 @@ impl Agent {
         &self.calculator
     }
 
+    /// Returns whether the settings enable the flow log.
+    pub(crate) fn wants_flow_log(&self) -> bool {
+        self.calculator.wants_flow_log()
+    }
+
+    /// Sets the group of the packet log to which rules report, while the flow log is on.
+    pub(crate) fn set_flows(&mut self, group: Option<u16>) {
+        self.calculator.set_flows(group);
+    }
+
     /// Returns the desired state.
     pub(crate) const fn desired(&self) -> &Desired {
         self.calculator.desired()

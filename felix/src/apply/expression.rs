@@ -90,6 +90,7 @@ pub(super) fn of_rule(rule: &Rule) -> Vec<Expressions> {
             attributes: Vec::new(),
         });
     }
+    expressions.extend(rule.report.as_deref().map(statement::report));
     of_action(&rule.action, &mut asked, &mut expressions);
     expressions
 }

@@ -184,6 +184,7 @@ fn tags() -> [Vec<Expressions>; 4] {
         of_rule(&Rule {
             matches: Vec::new(),
             counter: true,
+            report: None,
             action: Action::Verdict(Verdict::Drop),
             comment: None,
         })

@@ -8,7 +8,7 @@ use netlink_packet_netfilter::nftables::{
     Register,
 };
 
-use crate::render::{ACCEPTED, Family, Is, Rate};
+use crate::render::{ACCEPTED, Family, Is, Rate, Report};
 
 /// `NFT_PAYLOAD_NETWORK_HEADER`.
 const NETWORK: u32 = 1;
@@ -32,6 +32,9 @@ const REJECT_CODE: u16 = 2;
 const REJECT_BY_RESET: u32 = 1;
 const REJECT_BY_ERROR: u32 = 2;
 const PORT_UNREACHABLE: u8 = 1;
+/// `NFTA_LOG_GROUP`, `NFTA_LOG_PREFIX`.
+const LOG_GROUP: u16 = 1;
+const LOG_PREFIX: u16 = 2;
 /// The place of the checksum in an IPv4 header.
 const IPV4_CHECKSUM: u32 = 10;
 
@@ -51,6 +54,18 @@ pub(super) fn mark(value: u32) -> Vec<Expressions> {
             Meta::SourceRegister(Register::Reg1),
         ]),
     ]
+}
+
+/// Sends the packet to a group of the packet log, and continues.
+pub(super) fn report(report: &Report) -> Expressions {
+    let prefix = [report.prefix.as_bytes(), &[0]].concat();
+    Expressions::Other {
+        expression_type: "log".into(),
+        attributes: vec![
+            DefaultNla::new(LOG_PREFIX, prefix),
+            DefaultNla::new(LOG_GROUP, report.group.to_be_bytes().into()),
+        ],
+    }
 }
 
 /// Leaves a packet out of connection tracking.

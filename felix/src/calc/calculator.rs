@@ -63,6 +63,8 @@ pub struct Calculator {
     pub(super) budgets: Budgets,
     /// The bit of the connection mark of cut connections, if connections are cut.
     pub(super) cut_mark: Option<u32>,
+    /// The group of the packet log to which rules report, while the flow log is on.
+    pub(super) flows: Option<u16>,
     /// Endpoints of this host, by key.
     pub(super) endpoints: BTreeMap<String, Endpoint>,
     /// All profiles, by name.
@@ -142,6 +144,7 @@ impl Calculator {
             police_host: false,
             budgets: Budgets::default(),
             cut_mark: None,
+            flows: None,
             endpoints: BTreeMap::new(),
             profiles: BTreeMap::new(),
             policies: BTreeMap::new(),

@@ -13,11 +13,26 @@ use crate::limits::SLICE_MEMBERS_MAX;
 use crate::render::Context;
 
 impl Calculator {
+    /// Sets the group of the packet log to which rules report, while the flow log is on.
+    pub(crate) fn set_flows(&mut self, group: Option<u16>) {
+        self.news.settings |= self.flows != group;
+        self.flows = group;
+    }
+
+    /// Returns whether the settings enable the flow log, also those that are not recomputed yet.
+    pub(crate) fn wants_flow_log(&self) -> bool {
+        match self.news.settings {
+            true => self.settings().flow_log,
+            false => self.desired.settings.flow_log,
+        }
+    }
+
     /// Returns the context of rules.
     pub(super) fn context(&self) -> Context {
         Context {
             log: self.desired.settings.log.clone(),
             denial: self.desired.settings.denial,
+            flows: self.desired.flows,
             services: Arc::clone(&self.services),
         }
     }

@@ -13,6 +13,8 @@ use crate::render::{Assembly, Control, Ruleset, Touched};
 pub struct Desired {
     /// The settings on which everything else is based.
     pub settings: Settings,
+    /// The group of the packet log to which rules report, while the flow log is on.
+    pub flows: Option<u16>,
     /// Workload interfaces to set up, by name, each with its endpoint.
     pub interfaces: BTreeMap<String, Endpoint>,
     /// Routes: a workload's address, or a floating address, to interface; /32 or /128.

@@ -115,6 +115,7 @@ impl<'c> Builder<'c> {
             qos: endpoint.qos,
             takes_invalid: self.calculator.desired.settings.takes_invalid,
             denial: self.calculator.desired.settings.denial,
+            flows: self.calculator.desired.flows,
             spoofed: endpoint.spoofed.clone(),
             floating: endpoint.floating.clone(),
         };

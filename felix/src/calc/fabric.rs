@@ -54,6 +54,11 @@ impl Fabric {
         self.nodes.get(key).into_iter().flatten().copied()
     }
 
+    /// Returns the addresses of all nodes, by key.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (&String, &BTreeSet<IpAddr>)> {
+        self.nodes.iter()
+    }
+
     /// Records BGP settings of the cluster or of a node. Settings with another name belong to no
     /// BGP daemon.
     pub(super) fn settings(

@@ -128,6 +128,7 @@ impl Calculator {
                 untracked: untracked(&mut passages, &interface),
                 takes_invalid: settings.takes_invalid,
                 denial: settings.denial,
+                flows: self.desired.flows,
             };
             all.insert(interface, rules);
             chains.extend(passages.part.chains);

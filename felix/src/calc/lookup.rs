@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use calico_model::{DEFAULT_ALLOW_PROFILE, EndpointName, Key, Kind, RESOURCES_PREFIX, ResourceKey};
+use calico_model::{DEFAULT_ALLOW_PROFILE, Key, Kind, RESOURCES_PREFIX, ResourceKey};
 
 use super::calculator::Calculator;
 use super::profile::{Outcome, Profile};
@@ -48,19 +48,8 @@ impl Calculator {
     /// Returns the endpoints of other hosts.
     pub(crate) fn remote_endpoints(&self) -> impl Iterator<Item = RemoteEndpoint> {
         let prefix = Kind::WorkloadEndpoint.prefix();
-        self.index.remote(prefix).filter_map(|(key, addresses)| {
-            let Ok(Key::Resource(key)) = key.parse() else {
-                return None;
-            };
-            let name: EndpointName = key.name().parse().ok()?;
-            let namespace = key.namespace().unwrap_or_default();
-            Some(RemoteEndpoint {
-                resource: format!("{namespace}/{}", key.name()),
-                workload: format!("{namespace}/{}", name.workload()),
-                node: name.node().to_owned(),
-                addresses: addresses.iter().map(ipnet::IpNet::addr).collect(),
-            })
-        })
+        let remote = self.index.remote(prefix);
+        remote.filter_map(|(key, addresses)| RemoteEndpoint::of(key, addresses))
     }
 
     /// Returns the addresses of the Node of this host.
@@ -94,7 +83,7 @@ impl Calculator {
         policies.chain(profiles).collect()
     }
 
-    fn policy_owner(&self, key: &str) -> Option<ListOwner> {
+    pub(super) fn policy_owner(&self, key: &str) -> Option<ListOwner> {
         let policy = self.policies.get(key)?;
         let Ok(Key::Resource(resource)) = key.parse() else {
             return None;
@@ -190,7 +179,7 @@ impl Calculator {
 /// The effect of a profile that does not exist.
 const MISSING: &str = "deny: it does not exist";
 
-fn profile_owner(name: &str) -> ListOwner {
+pub(super) fn profile_owner(name: &str) -> ListOwner {
     ListOwner {
         tier: None,
         name: format!("Profile {name}"),

@@ -18,6 +18,7 @@ mod hosts;
 mod listening;
 mod lookup;
 mod members;
+mod named;
 mod overlay;
 mod passage;
 mod pattern;

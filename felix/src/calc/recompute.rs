@@ -141,8 +141,8 @@ impl Calculator {
     /// Returns whether the settings have changed.
     fn take_settings(&mut self) -> bool {
         let settings = self.settings();
-        let changed = self.desired.settings != settings;
-        self.desired.settings = settings;
+        let changed = self.desired.settings != settings || self.desired.flows != self.flows;
+        (self.desired.settings, self.desired.flows) = (settings, self.flows);
         self.put_frame();
         changed
     }

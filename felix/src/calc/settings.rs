@@ -102,6 +102,8 @@ pub struct Settings {
     pub endpoint_files: Option<PathBuf>,
     /// The level of the log, if one is set.
     pub log_level: Option<String>,
+    /// Whether the first packets of connections are collected.
+    pub flow_log: bool,
 }
 
 impl Settings {
@@ -146,6 +148,7 @@ impl Settings {
             rules_check: rules_check(spec).unwrap_or(Some(RULES_CHECK)),
             endpoint_files: endpoint_files(spec).unwrap_or_default(),
             log_level: log_level(spec).unwrap_or_default(),
+            flow_log: flow_log(spec).unwrap_or_default(),
         }
     }
 
@@ -274,6 +277,9 @@ pub(crate) fn fault(spec: &FelixConfigurationSpec) -> Option<(&'static str, Stri
     if let Err(reason) = takes_invalid(spec) {
         return Some(("spec.disableConntrackInvalidCheck", reason));
     }
+    if let Err(reason) = flow_log(spec) {
+        return Some(("spec.flowLogsLocalReporter", reason));
+    }
     if let Err(reason) = source_spoofing(spec) {
         return Some(("spec.workloadSourceSpoofing", reason));
     }
@@ -367,6 +373,10 @@ fn takes_invalid(spec: &FelixConfigurationSpec) -> Result<bool, String> {
 
 fn source_spoofing(spec: &FelixConfigurationSpec) -> Result<bool, String> {
     choice(spec, "workloadSourceSpoofing", ["Disabled", "Any"])
+}
+
+fn flow_log(spec: &FelixConfigurationSpec) -> Result<bool, String> {
+    choice(spec, "flowLogsLocalReporter", ["Disabled", "Enabled"])
 }
 
 fn log(spec: &FelixConfigurationSpec) -> Result<LogSettings, (&'static str, String)> {

@@ -41,7 +41,7 @@ const fn restart(name: &'static str, differs: fn(&Config, &Config) -> bool) -> K
 }
 
 /// Every key of the file.
-const KEYS: [Key; 20] = [
+const KEYS: [Key; 21] = [
     restart("hostname", |a, b| a.agent.hostname != b.agent.hostname),
     restart("control", |a, b| a.control != b.control),
     restart("log", |a, b| a.log != b.log),
@@ -69,6 +69,7 @@ const KEYS: [Key; 20] = [
         a.agent.police_host_traffic != b.agent.police_host_traffic
     }),
     applied("budgets", |a, b| a.agent.budgets != b.agent.budgets),
+    applied("flow_log", |a, b| a.flow_group != b.flow_group),
     applied("cutting", |a, b| a.agent.cut_mark != b.agent.cut_mark),
     applied("endpoint_status_path_prefix", |a, b| {
         unknown(a, STATUS_FILES) != unknown(b, STATUS_FILES)
@@ -208,6 +209,7 @@ mod tests {
             "police_host_traffic = true",
             "budgets.connections = 7",
             "cutting.enabled = true",
+            "flow_log.group = 7",
             "endpoint_status_path_prefix = \"/tmp/other\"",
             "datastore_snapshot.file = \"/tmp/other.snapshot\"",
             "felix_configuration.reportingInterval = \"7s\"",

@@ -111,6 +111,11 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         "floatingIPs",
         Form::Word(&["Enabled", "Disabled"]),
     ),
+    row(
+        "FlowLogsLocalReporter",
+        "flowLogsLocalReporter",
+        Form::Word(&["Enabled", "Disabled"]),
+    ),
     row("HealthEnabled", "healthEnabled", Form::Bool),
     row("HealthHost", "healthHost", Form::Text),
     row("HealthPort", "healthPort", Form::Port),

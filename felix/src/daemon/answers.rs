@@ -7,6 +7,7 @@ use daemon_common::{Command, Reply};
 use fib_sync::Instant;
 
 use super::Daemon;
+use crate::clock::unix_ms;
 use crate::report::{self, DAEMON, Process};
 
 impl Daemon {
@@ -45,6 +46,11 @@ impl Daemon {
             )),
             Command::EndpointRules { endpoint } => report::endpoint_rules(&self.agent, endpoint),
             Command::Packet(query) => report::packet(&self.agent, query),
+            Command::Flows(query) => {
+                let now = self.clock.now();
+                let calculator = self.agent.calculator();
+                Reply::Flows(self.flows.answer(now, unix_ms(), calculator, query))
+            }
             Command::Rules {} => Reply::Rules(report::rules(&self.agent, &mut self.host)),
             Command::Fib {} => Reply::Fib(report::fib(&self.agent)),
             Command::Status {} => {
@@ -61,6 +67,8 @@ impl Daemon {
                     bgp_file_problems: self.bgp_files.problems().collect(),
                     socket_notes: self.health.notes(),
                     counts: self.counts,
+                    flows_problem: self.flows.problem(),
+                    flow_figures: self.flows.is_wanted().then(|| self.flows.figures()),
                     files_problem: self.files.problem().map(str::to_owned),
                 };
                 Reply::Status(report::status(&self.agent, &mut self.host, process))

@@ -38,11 +38,7 @@ impl<'c> Place<'c> {
         if let Some(endpoint) = interface.and_then(|name| desired.interfaces.get(name)) {
             return Self::Local(endpoint);
         }
-        let is_gateway = match address {
-            IpAddr::V4(v4) => v4 == GATEWAY || v4.is_loopback(),
-            IpAddr::V6(v6) => v6 == GATEWAY_IPV6 || v6.is_loopback(),
-        };
-        if is_gateway || calculator.is_own_address(address) {
+        if is_gateway(address) || calculator.is_own_address(address) {
             return Self::Host(address);
         }
         let mut remote = calculator.remote_endpoints();
@@ -104,6 +100,14 @@ impl<'c> Place<'c> {
             Self::Local(endpoint) => Some(endpoint.interface.clone()),
             _ => None,
         }
+    }
+}
+
+/// Returns whether an address is one of every host.
+pub(crate) fn is_gateway(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4 == GATEWAY || v4.is_loopback(),
+        IpAddr::V6(v6) => v6 == GATEWAY_IPV6 || v6.is_loopback(),
     }
 }
 

@@ -20,6 +20,7 @@ use daemon_common::report::{PacketStep, PacketVerdict, RuleOwner};
 
 pub use connection::Connection;
 pub(crate) use connection::{Class, is_forbidden};
+pub(crate) use ends::is_gateway;
 pub(crate) use why::endpoint;
 
 use self::ends::Place;

@@ -43,9 +43,11 @@ use super::assembly::{Assembly, Part, Used};
 use super::cut;
 use super::decision::Denial;
 use super::encapsulation::{self, Encapsulation};
+use super::flows;
 use super::guard::{self, Budgets, Control};
 use super::openstack::{self, OpenStack};
 use super::outgoing::{self, Outgoing, Pools};
+use super::owner::Direction;
 use super::qos::{self, Limits, Qos};
 use super::ruleset::{
     Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Match, Rule, Ruleset, Set,
@@ -154,6 +156,8 @@ pub struct EndpointRules {
     pub denial: Denial,
     /// The chains of rules that explicitly allow it encapsulation.
     pub encapsulation: Vec<String>,
+    /// The group of the packet log to which its last rules report.
+    pub flows: Option<u16>,
     /// Whether it gets OpenStack's services from its host.
     pub openstack: bool,
     /// Floating addresses, each with the endpoint's own address that it is translated to.
@@ -221,10 +225,12 @@ pub fn endpoint_part(interface: &str, endpoint: &EndpointRules) -> Part {
     let (from, to, limits) = (&endpoint.from, &endpoint.to, endpoint.qos);
     let (from_name, to_name) = (from_chain(interface), to_chain(interface));
     let key = || Key::Interface(interface.to_owned());
-    let chain = |own, other, limits| {
+    let chain = |direction, own, other, limits| {
         let takes_invalid = endpoint.takes_invalid;
         let denial = endpoint.denial;
-        Arc::new(endpoint_chain(own, other, limits, takes_invalid, denial))
+        let mut chain = endpoint_chain(own, other, limits, takes_invalid, denial);
+        chain.rules = flows::of_end(endpoint.flows, direction, chain.rules);
+        Arc::new(chain)
     };
     let goto = |chain: &String| Some(Value::Verdict(Verdict::Goto(chain.clone())));
     let mut elements = vec![
@@ -240,8 +246,8 @@ pub fn endpoint_part(interface: &str, endpoint: &EndpointRules) -> Part {
     }
     let mut part = Part {
         chains: [
-            (from_name, chain(from, to, limits.egress)),
-            (to_name, chain(to, from, limits.ingress)),
+            (from_name, chain(Direction::Egress, from, to, limits.egress)),
+            (to_name, chain(Direction::Ingress, to, from, limits.ingress)),
         ]
         .into(),
         sets: BTreeMap::new(),
@@ -380,6 +386,7 @@ pub(super) const fn rule(matches: Vec<Match>, verdict: Verdict) -> Rule {
     Rule {
         matches,
         counter: false,
+        report: None,
         action: Action::Verdict(verdict),
         comment: None,
     }

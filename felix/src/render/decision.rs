@@ -1,4 +1,4 @@
-//! The actions of rules that allow and deny.
+//! The actions of rules that allow and deny, and their reports.
 
 /// The action for packets that a policy allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -20,4 +20,13 @@ pub enum Denial {
     Drop,
     /// They are rejected.
     Reject,
+}
+
+/// A report of a packet to the kernel's packet log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The group of the packet log.
+    pub group: u16,
+    /// The prefix: it names the decision.
+    pub prefix: String,
 }

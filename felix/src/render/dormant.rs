@@ -183,6 +183,7 @@ mod tests {
             matches,
             counter: true,
             action: Action::Verdict(Verdict::Accept),
+            report: None,
             comment: None,
         };
         let inside = |&(set, is): &(usize, bool)| {

@@ -25,7 +25,9 @@ use super::build::{Frame, Passage, answers, base, chain, counted, dispatch_prefi
 use super::decision::Denial;
 use super::encapsulation;
 use super::failsafe::{self, Failsafe};
+use super::flows;
 use super::guard::committed;
+use super::owner::Direction;
 use super::ruleset::{
     Action, Chain, ConnectionStates, End, Hook, Key, Match, Rule, Set, SetKind, Side, Value,
     Verdict,
@@ -65,6 +67,8 @@ pub struct HostRules {
     pub takes_invalid: bool,
     /// The action for packets that no policy and no profile allows.
     pub denial: Denial,
+    /// The group of the packet log to which the last rules for packets of the host report.
+    pub flows: Option<u16>,
 }
 
 impl HostRules {
@@ -161,10 +165,12 @@ pub fn host_part(
     let mut input = dispatch_prefixes(frame, Side::Input, &Verdict::Return);
     input.extend(encapsulation::received(frame.encapsulation));
     add(&mut part, INPUT, input, endpoints, |rules| {
-        local(&rules.to_host, FAILSAFE_IN, rules.marks_arriving(), rules)
+        let all = local(&rules.to_host, FAILSAFE_IN, rules.marks_arriving(), rules);
+        flows::of_end(rules.flows, Direction::Ingress, all)
     });
     add(&mut part, OUTPUT, output(frame), endpoints, |rules| {
-        local(&rules.from_host, FAILSAFE_OUT, rules.marks_sent(), rules)
+        let all = local(&rules.from_host, FAILSAFE_OUT, rules.marks_sent(), rules);
+        flows::of_end(rules.flows, Direction::Egress, all)
     });
     let have_policies = |of: fn(&HostRules) -> [&Passage; 2]| {
         let mut passages = endpoints.values().flat_map(of);

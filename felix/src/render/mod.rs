@@ -11,6 +11,7 @@ mod diff;
 mod dormant;
 mod encapsulation;
 mod failsafe;
+mod flows;
 mod guard;
 mod hook;
 mod host;
@@ -35,16 +36,18 @@ pub use build::{
     endpoint_part, render, source,
 };
 pub use conditions::PROTOCOLS_WITH_PORTS;
-pub use decision::{Allowance, Denial};
+pub use decision::{Allowance, Denial, Report};
 pub(crate) use diff::preparation;
 pub use diff::{Change, changes, creation, prepare};
 pub(crate) use encapsulation::TO_HOST;
 pub use encapsulation::{Encapsulation, TUNNEL_DEVICES, VXLAN_DEVICES, VXLAN_PORT};
 pub use failsafe::{Failsafe, FailsafePort};
+pub use flows::{Cause, Reported};
 pub use guard::{Budgets, Control, TCP};
 pub use host::{HostInterface, HostRules, host_part};
 pub use log::LogSettings;
 pub use names::SetId;
+pub(crate) use names::token;
 pub use outgoing::{Outgoing, Pools, Through};
 pub use owner::{Direction, Owner};
 pub use policy::{compile, tier_chain, tier_name};

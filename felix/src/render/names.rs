@@ -6,7 +6,7 @@ use calico_model::{Selector, ServiceName};
 use sha2::{Digest, Sha224, Sha256};
 
 use super::ruleset::Family;
-use crate::limits::{CHAIN_NAME_OCTETS_MAX, SET_NAME_OCTETS_MAX};
+use crate::limits::{CHAIN_NAME_OCTETS_MAX, FLOW_NAME_OCTETS_MAX, SET_NAME_OCTETS_MAX};
 
 /// Octets of a hash in a name: enough that names never collide.
 const HASH_OCTETS: usize = 16;
@@ -64,6 +64,17 @@ pub(super) fn chain_name(prefix: &str, rest: &str) -> String {
     match fits && rest.bytes().all(allowed) {
         true => format!("{prefix}{rest}"),
         false => format!("{prefix}_{}", short_hash(rest)),
+    }
+}
+
+/// Returns a name as it is in a prefix: a hash if it is too long, or has characters that a prefix may
+/// not contain.
+pub(crate) fn token(name: &str) -> String {
+    let is_plain = |c: u8| c.is_ascii_graphic() && c != b'"' && c != b'\\';
+    let fits = name.len() <= FLOW_NAME_OCTETS_MAX && name.bytes().all(is_plain);
+    match fits {
+        true => name.to_owned(),
+        false => format!("_{}", short_hash(name)),
     }
 }
 

@@ -9,7 +9,8 @@ use super::build::{counted, rule};
 use super::conditions::alternatives;
 use super::decision::{Allowance, Denial};
 use super::encapsulation;
-use super::names::{SetId, chain_name, short_hash};
+use super::flows;
+use super::names::{SetId, chain_name, short_hash, token};
 use super::owner::{Direction, Owner};
 use super::ruleset::{Action, Chain, Is, Match, Rule, Set, Verdict};
 use super::selection::{Compiled, Context, NamedPorts, Selected, Template, Unsupported, service};
@@ -52,6 +53,7 @@ pub fn compile(
                     Rule {
                         matches,
                         counter: true,
+                        report: None,
                         action: action(rule.action, owner, context),
                         comment: Some(place.clone()),
                     }
@@ -79,6 +81,7 @@ pub fn compile(
         rules: chain,
     });
     compiled.deny(context.denial);
+    compiled.report(context.flows);
     if direction == Direction::Egress {
         name_encapsulation(owner, rules, context, &mut compiled);
     }
@@ -120,7 +123,18 @@ impl Compiled {
             encapsulation: None,
             unsupported: Vec::new(),
             denial: Denial::Drop,
+            direction,
+            flows: None,
             template: None,
+        }
+    }
+
+    /// Sets the group of the packet log to which the rules report.
+    fn report(&mut self, flows: Option<u16>) {
+        if self.flows.is_some() || flows.is_some() {
+            let rules = &mut Arc::make_mut(&mut self.chain).rules;
+            flows::of_rules(flows, self.direction, &token(&self.name), rules);
+            self.flows = flows;
         }
     }
 
@@ -141,9 +155,11 @@ impl Compiled {
     /// Returns the same rules in another context; `None` if they are the same there.
     pub fn within(&self, context: &Context) -> Option<Self> {
         let Some(template) = &self.template else {
-            return (self.denial != context.denial).then(|| {
+            let is_same = self.denial == context.denial && self.flows == context.flows;
+            return (!is_same).then(|| {
                 let mut other = self.clone();
                 other.deny(context.denial);
+                other.report(context.flows);
                 other
             });
         };
@@ -171,6 +187,7 @@ impl Compiled {
         let action = self.denial.action();
         let rules = &mut Arc::make_mut(&mut self.chain).rules;
         rules.push(Rule { action, ..rule });
+        self.report(self.flows);
         if let Some(template) = &mut self.template {
             Arc::make_mut(template).closed = Some(reason.to_owned());
         }
@@ -232,11 +249,18 @@ pub fn tier_chain(tier: &str, denies: bool, policies: &[&Compiled]) -> Chain {
     }
     if denies {
         let words = comment(&format!("tier {tier}: no policy decides"));
-        let denial = policies.first().map(|policy| policy.denial);
-        rules.push(Rule {
-            action: denial.unwrap_or_default().action(),
+        let first = policies.first();
+        let mut last = Rule {
+            action: first
+                .map(|policy| policy.denial)
+                .unwrap_or_default()
+                .action(),
             ..counted(Vec::new(), Verdict::Drop, words)
-        });
+        };
+        if let Some(first) = first {
+            flows::of_tier(first.flows, first.direction, &token(tier), &mut last);
+        }
+        rules.push(last);
     }
     Chain { hook: None, rules }
 }

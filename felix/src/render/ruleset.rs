@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use super::assembly::Touched;
-use super::decision::Denial;
+use super::decision::{Denial, Report};
 pub use super::hook::Hook;
 
 /// The bit of a packet's mark by which a host endpoint recognizes packets that a policy accepted before
@@ -82,6 +82,8 @@ pub struct Rule {
     pub matches: Vec<Match>,
     /// Counts the packets that reach its action.
     pub counter: bool,
+    /// Reports the packets that reach its action.
+    pub report: Option<Box<Report>>,
     /// The action.
     pub action: Action,
     /// Shown by `nft list`.

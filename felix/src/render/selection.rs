@@ -81,6 +81,10 @@ pub struct Compiled {
     pub unsupported: Vec<Unsupported>,
     /// The action of its rules that deny.
     pub(super) denial: Denial,
+    /// The direction of its traffic.
+    pub(super) direction: Direction,
+    /// The group of the packet log to which its rules report.
+    pub(super) flows: Option<u16>,
     /// The stored rules, if the chain depends on the context.
     pub(super) template: Option<Arc<Template>>,
 }
@@ -92,6 +96,8 @@ pub struct Context {
     pub log: LogSettings,
     /// The action of rules that deny.
     pub denial: Denial,
+    /// The group of the packet log to which rules report.
+    pub flows: Option<u16>,
     /// The services with endpoints in the datastore.
     pub services: Arc<BTreeSet<ServiceName>>,
 }

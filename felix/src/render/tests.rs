@@ -37,6 +37,7 @@ fn endpoint(addresses: &[&str], from: bool, to: bool) -> EndpointRules {
         qos: Qos::default(),
         takes_invalid: false,
         denial: Denial::Drop,
+        flows: None,
         openstack: false,
         spoofed: Vec::new(),
         floating: Vec::new(),
@@ -94,6 +95,7 @@ fn hosts(frame: &Frame) -> Part {
             untracked: [(); 2].map(|()| passage(true, "no policy decides")),
             takes_invalid: false,
             denial: Denial::Drop,
+            flows: None,
         }
     };
     let endpoints = [
@@ -104,6 +106,7 @@ fn hosts(frame: &Frame) -> Part {
     let accept = Rule {
         matches: Vec::new(),
         counter: true,
+        report: None,
         action: Action::Verdict(Verdict::Accept),
         comment: Some("ingress[0]".into()),
     };
@@ -347,6 +350,7 @@ fn new_set_of_ranges_is_written_before_its_rules() {
     let drop = Rule {
         matches,
         counter: true,
+        report: None,
         action: Action::Verdict(Verdict::Drop),
         comment: None,
     };

@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::build::TABLE;
+use super::decision::Report;
 use super::ruleset::{
     ACCEPTED, Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Limit, Match, Rule,
     Ruleset, Seen, Set, SetKind, Side, TupleDirection, Value, Verdict, local_name,
@@ -38,6 +39,9 @@ pub fn rule_text(rule: &Rule) -> String {
     let mut words: Vec<String> = rule.matches.iter().map(ToString::to_string).collect();
     if rule.counter {
         words.push("counter".into());
+    }
+    if let Some(Report { group, prefix }) = rule.report.as_deref() {
+        words.push(format!("log prefix \"{prefix}\" group {group}"));
     }
     words.push(rule.action.to_string());
     if let Some(comment) = &rule.comment {

@@ -12,6 +12,7 @@ mod cutting;
 mod denial;
 mod encapsulation;
 mod explain;
+mod flows;
 mod gateway;
 mod guard;
 mod health;

@@ -34,6 +34,7 @@ fn ruleset(endpoints: &[(&str, &[&str], bool, bool)]) -> Ruleset {
             qos: Qos::default(),
             takes_invalid: false,
             denial: Denial::Drop,
+            flows: None,
             encapsulation: Vec::new(),
             openstack: false,
             spoofed: Vec::new(),
@@ -222,6 +223,7 @@ fn with_hosts() -> Ruleset {
         untracked: [through(), passage(true)],
         takes_invalid: false,
         denial: Denial::Drop,
+        flows: None,
     };
     let port = |protocol, port, net: &str| FailsafePort {
         protocol,
@@ -350,6 +352,7 @@ fn with_policies() -> Ruleset {
             }),
         },
         denial: Denial::Reject,
+        flows: Some(80),
         services: Arc::new([service("ns", "db"), service("other", "web")].into()),
     };
     let mut passages = [Direction::Ingress, Direction::Egress].map(|direction| {
@@ -402,6 +405,7 @@ fn with_policies() -> Ruleset {
         },
         takes_invalid: false,
         denial: Denial::Reject,
+        flows: Some(80),
         encapsulation,
         openstack: true,
         spoofed: ["192.0.2.64/27", "fd99::/32"]

@@ -81,5 +81,13 @@ macro_rules! endpoint_events {
         ConnectionsNotCut "connections.not_cut" WARN "established connections not cut" {
             reason: Text,
         }
+        #[doc = "The flow log collects the records of a group of the kernel's packet log (NFLOG)."]
+        FlowLogOpened "flow_log.opened" INFO "flow log opened" {
+            group: u64,
+        }
+        #[doc = "The flow log cannot receive the records of its group of the kernel's packet log; it is tried again. The packet filter has the rules as without the flow log."]
+        FlowLogFailed "flow_log.failed" WARN "flow log not opened; trying again" {
+            group: u64, reason: Text,
+        }
     } };
 }

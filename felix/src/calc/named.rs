@@ -1,0 +1,126 @@
+//! Names of addresses and of chains, for the flow log.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use calico_model::{EndpointName, Key, Kind, ResourceKey};
+
+use super::calculator::Calculator;
+use super::lookup::{ListOwner, RemoteEndpoint, profile_owner};
+use super::policy::Policy;
+use crate::render::token;
+
+impl Calculator {
+    /// Returns the name of this host.
+    pub(crate) fn hostname(&self) -> &str {
+        &self.hostname
+    }
+
+    /// Returns the addresses of this host: of its Node, and of its interfaces that are no workload
+    /// interfaces.
+    pub(crate) fn all_own_addresses(&self) -> BTreeSet<IpAddr> {
+        let settings = &self.desired.settings;
+        let interfaces = self.hosts.interfaces.iter();
+        let own = interfaces.filter(|(name, _)| !settings.is_workload_interface(name));
+        let held = own.flat_map(|(_, held)| held.iter().copied());
+        self.own_addresses().chain(held).collect()
+    }
+
+    /// Returns the endpoints of other hosts with one of these addresses.
+    pub(crate) fn remote_endpoints_at(
+        &self,
+        addresses: &BTreeSet<IpAddr>,
+    ) -> impl Iterator<Item = RemoteEndpoint> {
+        let remote = self.index.remote(Kind::WorkloadEndpoint.prefix());
+        let held = remote.filter(|(_, own)| own.iter().any(|net| addresses.contains(&net.addr())));
+        held.filter_map(|(key, addresses)| RemoteEndpoint::of(key, addresses))
+    }
+
+    /// Returns those of these addresses that belong to a Node, with its name.
+    pub(crate) fn nodes_at(
+        &self,
+        addresses: &BTreeSet<IpAddr>,
+    ) -> impl Iterator<Item = (IpAddr, String)> {
+        self.fabric.nodes().flat_map(|(key, own)| {
+            let name = key.rsplit('/').next().unwrap_or_default();
+            let own = own.iter().filter(|own| addresses.contains(own));
+            own.map(|address| (*address, name.to_owned()))
+        })
+    }
+
+    /// Returns those of these addresses that a network set contains, with kind and name of the set with
+    /// the most specific network.
+    pub(crate) fn network_sets_at(&self, addresses: &BTreeSet<IpAddr>) -> BTreeMap<IpAddr, String> {
+        let mut found: BTreeMap<IpAddr, (u8, String)> = BTreeMap::new();
+        for kind in [Kind::NetworkSet, Kind::GlobalNetworkSet] {
+            for (key, nets) in self.index.remote(kind.prefix()) {
+                let name = || format!("{} {}", kind.name(), key.trim_start_matches(&kind.prefix()));
+                for net in nets {
+                    let within = addresses.range(net.network()..=net.broadcast());
+                    for address in within {
+                        let held = found.get(address).map(|(length, _)| *length);
+                        if held.is_none_or(|held| held < net.prefix_len()) {
+                            found.insert(*address, (net.prefix_len(), name()));
+                        }
+                    }
+                }
+            }
+        }
+        let names = found.into_iter();
+        names.map(|(address, (_, name))| (address, name)).collect()
+    }
+
+    /// Returns the policy or profile of a chain, by its [`token`].
+    pub(crate) fn owner_of(&self, chain: &str) -> Option<ListOwner> {
+        let of = |policy: &Policy| policy.sides().any(|side| token(&side.name) == chain);
+        let named = chain.get(3..).unwrap_or_default().splitn(3, '/');
+        let named: Vec<&str> = named.collect();
+        let key = match *named {
+            ["np", namespace, name] => {
+                ResourceKey::new(Kind::NetworkPolicy, Some(namespace), name).ok()
+            }
+            ["gnp", name] => ResourceKey::new(Kind::GlobalNetworkPolicy, None, name).ok(),
+            _ => None,
+        };
+        if let Some(key) = key.map(|key| key.to_string())
+            && self.policies.get(&key).is_some_and(of)
+        {
+            return self.policy_owner(&key);
+        }
+        let has_chain = |name: &str| {
+            let profile = self.profiles.get(name)?;
+            let mut chains = profile.chains();
+            chains.any(|own| token(&own.name) == chain).then_some(())
+        };
+        if let ["profile", name] = *named
+            && has_chain(name).is_some()
+        {
+            return Some(profile_owner(name));
+        }
+        // A long name, of which the chain has a hash.
+        let mut policies = self.policies.iter();
+        if let Some((key, _)) = policies.find(|(_, policy)| of(policy)) {
+            return self.policy_owner(key);
+        }
+        let mut profiles = self.profiles.keys();
+        let found = profiles.find(|name| has_chain(name).is_some());
+        found.map(|name| profile_owner(name))
+    }
+}
+
+impl RemoteEndpoint {
+    /// Returns the endpoint with this key and these addresses.
+    pub(super) fn of(key: &str, addresses: &[ipnet::IpNet]) -> Option<Self> {
+        let Ok(Key::Resource(key)) = key.parse() else {
+            return None;
+        };
+        let name: EndpointName = key.name().parse().ok()?;
+        let namespace = key.namespace().unwrap_or_default();
+        Some(Self {
+            resource: format!("{namespace}/{}", key.name()),
+            workload: format!("{namespace}/{}", name.workload()),
+            node: name.node().to_owned(),
+            addresses: addresses.iter().map(ipnet::IpNet::addr).collect(),
+        })
+    }
+}

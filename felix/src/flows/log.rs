@@ -1,0 +1,239 @@
+//! The flow log of the daemon: its sockets, its table, and its answers.
+
+use std::fs;
+use std::future::pending;
+
+use daemon_common::command::FlowQuery;
+use daemon_common::events::{Event, Text, emit};
+use daemon_common::report::{FlowFigures, Flows};
+use fib_sync::Instant;
+
+use super::answer;
+use super::entry::Waiting;
+use super::socket::{Received, Sockets};
+use super::table::Table;
+use crate::calc::Calculator;
+use crate::clock::Clock;
+use crate::limits::{FLOW_LOG_RETRY, FLOW_NAMES_GAP, FLOW_READ_GAP, FLOW_READS_PER_TURN};
+
+/// Where the kernel has the setting by which it counts the packets of connections.
+const ACCOUNTING: &str = "/proc/sys/net/netfilter/nf_conntrack_acct";
+
+/// The flow log.
+#[derive(Debug)]
+pub(crate) struct FlowLog {
+    /// The wanted group of the packet log, while the flow log is on.
+    wanted: Option<u16>,
+    sockets: Option<Sockets>,
+    /// Why it is not open.
+    problem: Option<String>,
+    /// When it is tried to open it.
+    open_at: Option<Instant>,
+    /// The earliest time of the next read.
+    read_at: Instant,
+    /// When waiting messages are entered.
+    enter_at: Option<Instant>,
+    waiting: Waiting,
+    table: Table,
+    /// The expected number of the next record.
+    next: Option<u32>,
+    counts: Counts,
+    /// When it was opened, in milliseconds of Unix time.
+    since_ms: u64,
+}
+
+/// Counts since the start of the daemon.
+#[derive(Debug, Default)]
+struct Counts {
+    records: u64,
+    lost: u64,
+    overruns: u64,
+    ends_overruns: u64,
+    foreign: u64,
+}
+
+impl FlowLog {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            wanted: None,
+            sockets: None,
+            problem: None,
+            open_at: None,
+            read_at: now,
+            enter_at: None,
+            waiting: Waiting::default(),
+            table: Table::default(),
+            next: None,
+            counts: Counts::default(),
+            since_ms: 0,
+        }
+    }
+
+    /// Opens the group of the packet log that the settings require, or closes it. Returns the group if
+    /// it is open: only then rules may report to it, because a kernel without the packet log rejects
+    /// such rules.
+    pub(crate) fn follow(&mut self, now: Instant, now_ms: u64, wanted: Option<u16>) -> Option<u16> {
+        if wanted != self.wanted {
+            self.wanted = wanted;
+            (self.sockets, self.problem, self.next) = (None, None, None);
+            self.open_at = wanted.map(|_| now);
+            if wanted.is_none() {
+                (self.waiting, self.table) = (Waiting::default(), Table::default());
+                self.enter_at = None;
+            }
+        }
+        let is_due = self.open_at.is_some_and(|at| at <= now);
+        if let Some(group) = wanted.filter(|_| is_due) {
+            match Sockets::open(group) {
+                Ok(sockets) => {
+                    self.sockets = Some(sockets);
+                    (self.problem, self.open_at) = (None, None);
+                    self.since_ms = now_ms;
+                    let group = group.into();
+                    emit(Event::FlowLogOpened { group });
+                }
+                Err(error) => {
+                    let problem = error.to_string();
+                    if self.problem.as_ref() != Some(&problem) {
+                        let reason = Text::new(&problem);
+                        let group = group.into();
+                        emit(Event::FlowLogFailed { group, reason });
+                    }
+                    self.problem = Some(problem);
+                    self.open_at = Some(now + FLOW_LOG_RETRY);
+                }
+            }
+        }
+        wanted.filter(|_| self.sockets.is_some())
+    }
+
+    /// Reads the kernel's messages if they are due, and enters them into the table if they have waited.
+    pub(crate) fn turn(&mut self, now: Instant, now_ms: u64, calculator: &Calculator) {
+        if self.read_at <= now {
+            self.read(now, now_ms, calculator);
+        }
+        if self.enter_at.is_some_and(|at| at <= now) {
+            self.enter(calculator);
+        }
+    }
+
+    /// Reads queued messages, a limited number of them.
+    fn read(&mut self, now: Instant, now_ms: u64, calculator: &Calculator) {
+        let Some(mut sockets) = self.sockets.take() else {
+            return;
+        };
+        for _ in 0..FLOW_READS_PER_TURN {
+            let mut found = false;
+            let more = sockets.read(|message| {
+                found = true;
+                self.take(now_ms, message);
+            });
+            if found {
+                self.read_at = now + FLOW_READ_GAP;
+            }
+            if self.waiting.is_full() {
+                self.enter(calculator);
+            }
+            if !more {
+                break;
+            }
+        }
+        self.sockets = Some(sockets);
+        if !self.waiting.is_empty() && self.enter_at.is_none() {
+            self.enter_at = Some(now + FLOW_NAMES_GAP);
+        }
+    }
+
+    fn take(&mut self, now_ms: u64, message: Received) {
+        match message {
+            Received::Packet(record) => {
+                if let Some(sequence) = record.sequence {
+                    let expected = self.next.unwrap_or(sequence);
+                    self.counts.lost += u64::from(sequence.wrapping_sub(expected));
+                    self.next = Some(sequence.wrapping_add(1));
+                }
+                self.counts.records += 1;
+                self.waiting.packet(now_ms, record);
+            }
+            Received::Ended(ended) => self.waiting.ended(now_ms, ended),
+            Received::PacketsLost => self.counts.overruns += 1,
+            Received::EndsLost => self.counts.ends_overruns += 1,
+        }
+    }
+
+    fn enter(&mut self, calculator: &Calculator) {
+        self.enter_at = None;
+        self.counts.foreign += self.waiting.enter(calculator, &mut self.table);
+    }
+
+    /// Returns the requested rows.
+    pub(crate) fn answer(
+        &mut self,
+        now: Instant,
+        now_ms: u64,
+        calculator: &Calculator,
+        query: &FlowQuery,
+    ) -> Flows {
+        self.read(now, now_ms, calculator);
+        self.enter(calculator);
+        Flows {
+            enabled: self.sockets.is_some(),
+            problem: self.problem(),
+            since_ms: self.since_ms,
+            figures: self.figures(),
+            ..answer::page(&self.table, query)
+        }
+    }
+
+    /// Returns whether the settings enable it.
+    pub(crate) const fn is_wanted(&self) -> bool {
+        self.wanted.is_some()
+    }
+
+    /// Returns the counts.
+    pub(crate) fn figures(&self) -> FlowFigures {
+        FlowFigures {
+            enabled: self.sockets.is_some(),
+            records: self.counts.records,
+            lost: self.counts.lost,
+            overruns: self.counts.overruns,
+            ends_overruns: self.counts.ends_overruns,
+            foreign: self.counts.foreign,
+            rows: self.table.rows() as u64,
+            rows_removed: self.table.removed(),
+        }
+    }
+
+    /// Returns why the flow log is not complete.
+    pub(crate) fn problem(&self) -> Option<String> {
+        match &self.problem {
+            Some(problem) => Some(format!("no flow log: {problem}")),
+            None if self.wanted.is_none() => None,
+            None => {
+                let is_on = fs::read_to_string(ACCOUNTING).is_ok_and(|text| text.trim() == "1");
+                (!is_on).then(|| {
+                    "the kernel does not count packets of connections \
+                     (net.netfilter.nf_conntrack_acct): packets and bytes of allowed flows are \
+                     unknown"
+                        .to_owned()
+                })
+            }
+        }
+    }
+
+    /// Returns the time of the next action without an event.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        [self.open_at, self.enter_at].into_iter().flatten().min()
+    }
+
+    /// Waits until messages are queued and may be read. Must be called inside a tokio runtime.
+    pub(crate) async fn has_work(&mut self, clock: Clock) {
+        match &mut self.sockets {
+            Some(sockets) => {
+                clock.reach(Some(self.read_at)).await;
+                sockets.readable().await;
+            }
+            None => pending().await,
+        }
+    }
+}

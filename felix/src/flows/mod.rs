@@ -1,0 +1,20 @@
+//! The flow log: the first packets of connections, with the policy or profile that accepts or denies
+//! them, aggregated by their ends.
+//!
+//! ```text
+//! packet log (NFLOG)   → record ─┐
+//! ends of connections  → ended  ─┴→ entry (names) → table → answer
+//! ```
+
+mod answer;
+mod cause;
+mod entry;
+mod log;
+mod open;
+mod packet;
+mod place;
+mod record;
+mod socket;
+mod table;
+
+pub(crate) use log::FlowLog;
