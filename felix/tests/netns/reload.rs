@@ -64,8 +64,8 @@ fn reload_applies_settings_and_names_the_rest() {
         assert!(!listed.contains("10.65.0.8"), "{listed}");
 
         // A key that requires a restart is named; the rest of the same file is applied.
-        let mixed = "control_port_exceptions = [\"10.65.0.9\"]\nendpoint_metric = 100";
-        let wished = "endpoint_metric changed: requires a restart";
+        let mixed = "control_port_exceptions = [\"10.65.0.9\"]\nroute_table = 100";
+        let wished = "route_table changed: requires a restart";
         for _ in 0..2 {
             Process::configure(&host, &store, mixed);
             felix.reload();
@@ -81,6 +81,17 @@ fn reload_applies_settings_and_names_the_rest() {
         let applied = host.ask(&Command::Reload {});
         assert!(matches!(applied, Reply::Reload(_)), "{applied:?}");
         assert_eq!(status(&host).config_error, None);
+
+        // Another metric of routes is applied at once.
+        Process::configure(&host, &store, "endpoint_metric = 100");
+        felix.reload();
+        host.until("the metric of the file", || {
+            let routes = route();
+            routes.contains("metric 100") && !routes.contains("metric 256")
+        });
+        Process::configure(&host, &store, "");
+        felix.reload();
+        host.until("the built-in metric", || route() == before);
 
         // Interfaces with another prefix become workload interfaces at once.
         Process::configure(&host, &store, "interface_prefix = [\"cali\", \"veth\"]");
