@@ -17,6 +17,7 @@ c++ g++
 capsh libcap2-bin
 containerd containerd
 ctr containerd
+curl curl
 crun crun
 dhclient isc-dhcp-client
 dnsmasq dnsmasq-base

@@ -44,6 +44,7 @@ use crate::health::{self, HealthServer, Liveness, Pulse};
 use crate::limits::{CONNECTIONS_MAX, IDLE, REQUEST_OCTETS_MAX, REQUESTS_QUEUED_MAX, WRITE};
 pub use crate::request::Request;
 use crate::request::ask;
+use crate::scrape_tls::ScrapeTls;
 use crate::{Reply, metrics};
 
 /// The bound socket. Dropping it closes the socket and removes its file.
@@ -76,7 +77,7 @@ enum Listener {
     /// BIRD's language.
     Bird(UnixListener, View),
     /// HTTP of scrapers.
-    Metrics(TcpListener),
+    Metrics(TcpListener, Option<Arc<ScrapeTls>>),
     /// HTTP of probes.
     Health(TcpListener, Liveness),
 }
@@ -86,7 +87,7 @@ enum Listener {
 enum Client {
     Ours(UnixStream),
     Bird(UnixStream, View),
-    Metrics(TcpStream),
+    Metrics(TcpStream, Option<Arc<ScrapeTls>>),
     Health(TcpStream, Liveness),
 }
 
@@ -95,7 +96,9 @@ impl Listener {
         Ok(match self {
             Self::Ours(listener) => Client::Ours(listener.accept().await?.0),
             Self::Bird(listener, view) => Client::Bird(listener.accept().await?.0, *view),
-            Self::Metrics(listener) => Client::Metrics(listener.accept().await?.0),
+            Self::Metrics(listener, tls) => {
+                Client::Metrics(listener.accept().await?.0, tls.clone())
+            }
             Self::Health(listener, liveness) => {
                 Client::Health(listener.accept().await?.0, liveness.clone())
             }
@@ -108,7 +111,7 @@ impl Client {
         match self {
             Self::Ours(stream) => serve(stream, requests).await,
             Self::Bird(stream, view) => bird::serve(stream, requests, view).await,
-            Self::Metrics(stream) => metrics::serve(stream, requests).await,
+            Self::Metrics(stream, tls) => metrics::serve(stream, tls, requests).await,
             Self::Health(stream, liveness) => health::serve(stream, requests, liveness).await,
         }
     }
@@ -149,24 +152,31 @@ impl Control {
     ///
     /// The address cannot be listened on.
     pub fn bind_metrics(&mut self, address: SocketAddr) -> Result<SocketAddr, BindError> {
-        let (scrapes, bound) = self.scrapes(address)?;
+        let (scrapes, bound) = self.scrapes(address, None)?;
         self.doors.push(scrapes._door);
         Ok(bound)
     }
 
-    /// Listens in the same way, until the result is dropped.
+    /// Listens in the same way, until the result is dropped, optionally over TLS.
     ///
     /// # Errors
     ///
-    /// As [`bind_metrics`](Self::bind_metrics).
-    pub fn scrapes(&self, address: SocketAddr) -> Result<(Scrapes, SocketAddr), BindError> {
+    /// As [`bind_metrics`](Self::bind_metrics); or a file cannot be used.
+    pub fn scrapes(
+        &self,
+        address: SocketAddr,
+        tls: Option<ScrapeTls>,
+    ) -> Result<(Scrapes, SocketAddr), BindError> {
+        if let Some(Err(reason)) = tls.as_ref().map(ScrapeTls::acceptor) {
+            return Err(BindError::ScrapeTls(reason));
+        }
         let bind = || {
             let (listener, bound) = bind_tcp(address)?;
             Ok((TcpListener::from_std(listener)?, bound))
         };
         let (listener, bound) = bind().map_err(|cause| BindError::Metrics(address, cause))?;
         emit(Event::ListenerMetrics { local: bound });
-        let door = self.door(Listener::Metrics(listener), None);
+        let door = self.door(Listener::Metrics(listener, tls.map(Arc::new)), None);
         Ok((Scrapes { _door: door }, bound))
     }
 
@@ -260,6 +270,9 @@ pub enum BindError {
         "metrics: cannot listen on {0}: {1}; set another `metrics.listen`, or `prometheusMetricsPort`"
     )]
     Metrics(SocketAddr, io::Error),
+    /// A file for scrapers over TLS cannot be used.
+    #[error("metrics: no TLS: {0}; correct the file, or `prometheusMetricsCertFile`")]
+    ScrapeTls(String),
     /// The address for probes cannot be had.
     #[error("health: cannot listen on {0}: {1}; set another `healthPort` or `healthHost`")]
     Health(SocketAddr, io::Error),

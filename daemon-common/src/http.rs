@@ -10,17 +10,15 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use crate::limits::{METRICS_HEAD_OCTETS_MAX, METRICS_SCRAPE};
 
 /// Answers the request of one client, which has to arrive within `read`.
-pub(crate) async fn serve<F>(
-    stream: TcpStream,
-    read: Duration,
-    respond: impl Fn(Request<Incoming>) -> F,
-) where
+pub(crate) async fn serve<S, F>(stream: S, read: Duration, respond: impl Fn(Request<Incoming>) -> F)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
     F: Future<Output = Response<String>>,
 {
     let service = service_fn(|request| {

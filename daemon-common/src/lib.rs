@@ -38,6 +38,7 @@ pub mod paths;
 pub mod program;
 pub mod report;
 mod request;
+pub mod scrape_tls;
 pub mod service_manager;
 
 pub use command::{Command, Reply};

@@ -48,6 +48,9 @@ pub const METRICS_HEAD_OCTETS_MAX: usize = 8 * 1024;
 /// A scraper that has not sent its request for this long is closed.
 pub const METRICS_READ: Duration = Duration::from_secs(5);
 
+/// Octets of a file with certificates or a key.
+pub const TLS_FILE_OCTETS_MAX: u64 = 1024 * 1024;
+
 /// Time in which a probe's request has to arrive: idle connections keep the places of other probes no
 /// longer.
 pub const PROBE_READ: Duration = Duration::from_secs(1);

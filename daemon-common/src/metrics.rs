@@ -10,6 +10,7 @@ mod page;
 mod tests;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use hyper::{Request, Response, StatusCode};
 use serde::Deserialize;
@@ -20,6 +21,7 @@ use crate::http::{self, answer, refusal, reject_writes};
 use crate::limits::METRICS_READ;
 use crate::report::Neighbors;
 use crate::request::{self, Request as Ask};
+use crate::scrape_tls::ScrapeTls;
 use crate::{Command, Reply, events};
 
 /// The content type (OpenMetrics 1.0).
@@ -34,10 +36,21 @@ pub struct MetricsSection {
 }
 
 /// Answers one scraper.
-pub(crate) async fn serve(stream: TcpStream, requests: mpsc::Sender<Ask>) {
+pub(crate) async fn serve(
+    stream: TcpStream,
+    tls: Option<Arc<ScrapeTls>>,
+    requests: mpsc::Sender<Ask>,
+) {
     let requests = &requests;
     let answer = |request| async move { respond(&request, requests).await };
-    http::serve(stream, METRICS_READ, answer).await;
+    match tls {
+        None => http::serve(stream, METRICS_READ, answer).await,
+        Some(tls) => {
+            if let Some(stream) = tls.accept(stream).await {
+                http::serve(stream, METRICS_READ, answer).await;
+            }
+        }
+    }
 }
 
 async fn respond<B>(request: &Request<B>, requests: &mpsc::Sender<Ask>) -> Response<String> {

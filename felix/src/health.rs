@@ -6,6 +6,7 @@ use std::time::Duration;
 use daemon_common::control::{Control, Scrapes};
 use daemon_common::health::{HealthServer, Pulse};
 use daemon_common::report::Readiness;
+use daemon_common::scrape_tls::ScrapeTls;
 use fib_sync::Instant;
 
 use crate::agent::Agent;
@@ -19,7 +20,10 @@ pub(crate) struct Health {
     pulse: Pulse,
     /// By address, and the longest time between two turns.
     socket: Listener<(SocketAddr, Option<Duration>), HealthServer>,
-    scrapes: Listener<SocketAddr, Scrapes>,
+    /// By address, and with the files of TLS.
+    scrapes: Listener<(SocketAddr, Option<ScrapeTls>), Scrapes>,
+    /// The missing part of TLS for scrapers: metrics are not served.
+    metrics_fault: Option<&'static str>,
     unknown_parts: Vec<String>,
     /// The kernel has once had all rules and routes of a datastore that was read in full.
     is_programmed: bool,
@@ -31,6 +35,7 @@ impl Health {
             pulse: Pulse::new(),
             socket: Listener::new(),
             scrapes: Listener::new(),
+            metrics_fault: None,
             unknown_parts: Vec::new(),
             is_programmed: false,
         }
@@ -52,8 +57,14 @@ impl Health {
         control: &Control,
     ) {
         let metrics = settings.metrics.filter(|_| !is_scraped);
-        self.scrapes.follow(now, metrics, |address| {
-            control.scrapes(address).map(|(scrapes, _)| scrapes)
+        let (tls, fault) = match &settings.metrics_tls {
+            Ok(tls) => (Some(tls.clone()), None),
+            Err(missing) => (None, metrics.map(|_| *missing)),
+        };
+        self.metrics_fault = fault;
+        let metrics = metrics.zip(tls);
+        self.scrapes.follow(now, metrics, |(address, tls)| {
+            control.scrapes(address, tls).map(|(scrapes, _)| scrapes)
         });
         self.unknown_parts.clone_from(&settings.unknown_parts);
         let wanted = settings.health.map(|at| (at, settings.live_within));
@@ -77,7 +88,9 @@ impl Health {
         });
         let problems = [self.socket.problem(), self.scrapes.problem()];
         let problems = problems.into_iter().flatten().map(str::to_owned);
-        problems.chain(parts).collect()
+        let fault = self.metrics_fault.iter();
+        let fault = fault.map(|missing| format!("metrics are not served: {missing}"));
+        problems.chain(fault).chain(parts).collect()
     }
 
     /// Returns the missing conditions of a programmed host. After it has once been programmed, only

@@ -1,12 +1,14 @@
 //! The sockets of Felix for probes and scrapers, as FelixConfiguration has them.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use calico_model::{FelixConfigurationSpec, GoDuration};
+use daemon_common::scrape_tls::{ScrapeClients, ScrapeTls};
 use serde::Deserialize;
 
-use super::fields::field;
+use super::fields::{at, field};
 use crate::limits::{LIVENESS, LIVENESS_MIN};
 use crate::render::Control;
 
@@ -30,6 +32,8 @@ pub struct Listening {
     pub unknown_parts: Vec<String>,
     /// The address for scrapers of metrics, if they are enabled.
     pub metrics: Option<SocketAddr>,
+    /// The files of TLS for scrapers, if there are any. If a part is missing, metrics are not served.
+    pub metrics_tls: Result<Option<ScrapeTls>, &'static str>,
 }
 
 impl Default for Listening {
@@ -39,6 +43,7 @@ impl Default for Listening {
             live_within: Some(LIVENESS),
             unknown_parts: Vec::new(),
             metrics: None,
+            metrics_tls: Ok(None),
         }
     }
 }
@@ -73,6 +78,7 @@ pub(super) fn listening(
     let mut listening = Listening {
         health: socket(spec, of_health, HEALTH_PORT)?,
         metrics: socket(spec, of_metrics, METRICS_PORT)?,
+        metrics_tls: metrics_tls(spec)?,
         ..Listening::default()
     };
     let at = "spec.dataplaneWatchdogTimeout";
@@ -93,6 +99,65 @@ pub(super) fn listening(
         listening.live_within = limit;
     }
     Ok(listening)
+}
+
+/// Returns the files of TLS for scrapers, or the reason why they are incomplete. One source of settings
+/// may have only a part of them.
+fn metrics_tls(spec: &FelixConfigurationSpec) -> Result<Tls, (&'static str, String)> {
+    let [cert_file, key_file, ca_file] = [
+        file(spec, "spec.prometheusMetricsCertFile")?,
+        file(spec, "spec.prometheusMetricsKeyFile")?,
+        file(spec, "spec.prometheusMetricsCAFile")?,
+    ];
+    let place = "spec.prometheusMetricsClientAuth";
+    let text: Option<String> = at(spec, place)?;
+    let text = text.unwrap_or_default();
+    let is = |word: &str| text.eq_ignore_ascii_case(word);
+    let (is_required, is_verified) = (
+        is("RequireAndVerifyClientCert"),
+        is("VerifyClientCertIfGiven"),
+    );
+    if !text.is_empty() && !is("NoClientCert") && !is_required && !is_verified {
+        let reason = format!(
+            "'{text}' is not supported: write NoClientCert, VerifyClientCertIfGiven or \
+             RequireAndVerifyClientCert"
+        );
+        return Err((place, reason));
+    }
+    let clients = match ca_file {
+        None if is_required || is_verified => return Ok(Err("prometheusMetricsCAFile is missing")),
+        Some(ca_file) if is_required => ScrapeClients::Required(ca_file),
+        Some(ca_file) if is_verified => ScrapeClients::Verified(ca_file),
+        _ => ScrapeClients::Unknown,
+    };
+    Ok(match (cert_file, key_file) {
+        (Some(cert_file), Some(key_file)) => Ok(Some(ScrapeTls {
+            cert_file,
+            key_file,
+            clients,
+        })),
+        (None, None) if clients == ScrapeClients::Unknown => Ok(None),
+        (None, _) => Err("prometheusMetricsCertFile is missing"),
+        (Some(_), None) => Err("prometheusMetricsKeyFile is missing"),
+    })
+}
+
+/// The files of TLS for scrapers, if there are any; or the missing part.
+type Tls = Result<Option<ScrapeTls>, &'static str>;
+
+/// Returns the path of a file.
+fn file(
+    spec: &FelixConfigurationSpec,
+    place: &'static str,
+) -> Result<Option<PathBuf>, (&'static str, String)> {
+    let path: Option<PathBuf> = at(spec, place)?;
+    match path.filter(|path| !path.as_os_str().is_empty()) {
+        Some(path) if path.is_relative() => {
+            let reason = format!("'{}' is not an absolute path", path.display());
+            Err((place, reason))
+        }
+        path => Ok(path),
+    }
 }
 
 /// Returns the longest time between two turns of a live Felix; `None`: any time.
@@ -188,6 +253,43 @@ mod tests {
         let other = of("CalculationGraph", "5m").unwrap();
         assert_eq!(other.unknown_parts, ["CalculationGraph"]);
         assert_eq!(other.live_within, Some(LIVENESS));
+    }
+
+    #[test]
+    fn scrapers_over_tls_need_certificate_and_key() {
+        let tls = |spec: &Value| read(spec.clone()).map(|found| found.metrics_tls);
+        let (auth, authority) = ("prometheusMetricsClientAuth", "prometheusMetricsCAFile");
+        let (cert, key) = ("prometheusMetricsCertFile", "prometheusMetricsKeyFile");
+        let mut spec = json!({});
+        assert_eq!(tls(&spec), Ok(Ok(None)));
+        spec[cert] = json!("/a.pem");
+        let missing = |field: &'static str| Ok(Err(field));
+        assert_eq!(tls(&spec), missing("prometheusMetricsKeyFile is missing"));
+        spec[key] = json!("/a.key");
+        let files = |clients| ScrapeTls {
+            cert_file: "/a.pem".into(),
+            key_file: "/a.key".into(),
+            clients,
+        };
+        assert_eq!(tls(&spec), Ok(Ok(Some(files(ScrapeClients::Unknown)))));
+        spec[auth] = json!("RequireAndVerifyClientCert");
+        assert_eq!(tls(&spec), missing("prometheusMetricsCAFile is missing"));
+        spec[authority] = json!("/ca.pem");
+        let clients = ScrapeClients::Required("/ca.pem".into());
+        assert_eq!(tls(&spec), Ok(Ok(Some(files(clients)))));
+        spec[auth] = json!("VerifyClientCertIfGiven");
+        let clients = ScrapeClients::Verified("/ca.pem".into());
+        assert_eq!(tls(&spec), Ok(Ok(Some(files(clients)))));
+        spec[cert] = json!("");
+        assert_eq!(tls(&spec), missing("prometheusMetricsCertFile is missing"));
+        for (field, value) in [
+            (cert, "a.pem"),
+            (auth, "RequireAnyClientCert"),
+            (auth, "Maybe"),
+        ] {
+            let (at, _) = tls(&json!({ (field): value })).unwrap_err();
+            assert_eq!(at, format!("spec.{field}"), "{value}");
+        }
     }
 
     #[test]

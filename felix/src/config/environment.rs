@@ -147,6 +147,13 @@ mod tests {
             ("FELIX_MTUIFACEPATTERN", "^eth"),
             ("FELIX_NFTABLESREFRESHINTERVAL", "30"),
             ("FELIX_PROGRAMCLUSTERROUTES", "enablednoencaponly"),
+            ("FELIX_PROMETHEUSMETRICSCAFILE", "/ca"),
+            ("FELIX_PROMETHEUSMETRICSCERTFILE", "/a"),
+            ("FELIX_PROMETHEUSMETRICSKEYFILE", "/b"),
+            (
+                "FELIX_PROMETHEUSMETRICSCLIENTAUTH",
+                "VerifyClientCertIfGiven",
+            ),
             ("FELIX_ROUTESOURCE", "workloadips"),
             ("FELIX_ROUTESYNCDISABLED", "true"),
             ("FELIX_VXLANENABLED", "false"),
@@ -184,6 +191,9 @@ mod tests {
                 "ipv4NormalRoutePriority":1024,"ipv6NormalRoutePriority":1025,
                 "logSeverityScreen":"WARNING","mtuIfacePattern":"^eth",
                 "nftablesRefreshInterval":"30s","programClusterRoutes":"EnabledNoEncapOnly",
+                "prometheusMetricsCAFile":"/ca","prometheusMetricsCertFile":"/a",
+                "prometheusMetricsKeyFile":"/b",
+                "prometheusMetricsClientAuth":"VerifyClientCertIfGiven",
                 "routeSource":"WorkloadIPs","routeSyncDisabled":true,"vxlanEnabled":false,
                 "externalNodesList":["192.0.2.0/24","2001:db8::1"]}"#,
         );

@@ -197,11 +197,31 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         ]),
     ),
     row(
+        "PrometheusMetricsCAFile",
+        "prometheusMetricsCAFile",
+        Form::Text,
+    ),
+    row(
+        "PrometheusMetricsCertFile",
+        "prometheusMetricsCertFile",
+        Form::Text,
+    ),
+    row(
+        "PrometheusMetricsClientAuth",
+        "prometheusMetricsClientAuth",
+        Form::Text,
+    ),
+    row(
         "PrometheusMetricsEnabled",
         "prometheusMetricsEnabled",
         Form::Bool,
     ),
     row("PrometheusMetricsHost", "prometheusMetricsHost", Form::Text),
+    row(
+        "PrometheusMetricsKeyFile",
+        "prometheusMetricsKeyFile",
+        Form::Text,
+    ),
     row("PrometheusMetricsPort", "prometheusMetricsPort", Form::Port),
     row("ReportingIntervalSecs", "reportingInterval", Form::Seconds),
     row("ReportingTTLSecs", "reportingTTL", Form::Seconds),

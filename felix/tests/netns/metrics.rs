@@ -3,11 +3,12 @@
 use std::cell::RefCell;
 use std::time::Instant;
 
+use daemon_common::{Command, Reply};
 use netns_lab::Exposition;
 use serde_json::json;
 
 use crate::world::host::{Host, OPEN, PATIENCE, RESOURCES, announce, pair, workload};
-use crate::world::{lab, run};
+use crate::world::{lab, run, try_run};
 
 fn scrape(host: &Host, at: &str) -> Option<Exposition> {
     let scrape = netns_lab::scrape(at.parse().unwrap());
@@ -88,5 +89,43 @@ fn metrics_of_calico_have_the_values_of_the_host() {
             page.has(&[count])
         });
         assert!(scrape(&host, local).is_none(), "only where the file has it");
+    });
+}
+
+#[test]
+fn metrics_are_served_over_tls_with_files() {
+    lab("metrics_are_served_over_tls_with_files", || {
+        let host = Host::new();
+        let files = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../daemon-common/src/scrape_tls/files"
+        );
+        let file = |name: &str| format!("{files}/{name}");
+        host.configure(&json!({"prometheusMetricsEnabled": true,
+            "prometheusMetricsCertFile": file("server.pem"),
+            "prometheusMetricsKeyFile": file("server.key"),
+            "prometheusMetricsCAFile": file("ca.pem"),
+            "prometheusMetricsClientAuth": "RequireAndVerifyClientCert"}));
+        let ca = file("ca.pem");
+        let url = "https://localhost:9091/metrics";
+        let own = format!("--cert {} --key {}", file("client.pem"), file("client.key"));
+        let served = |more: &str| {
+            let output = try_run(&format!("curl -s -m 5 --cacert {ca} {more} {url}"));
+            String::from_utf8_lossy(&output.stdout).contains("felix_resync_state")
+        };
+        host.until("a page over TLS", || served(&own));
+        assert!(!served(""), "without a certificate");
+        assert!(scrape(&host, "127.0.0.1:9091").is_none(), "without TLS");
+        // A missing part closes it.
+        host.configure(&json!({"prometheusMetricsEnabled": true,
+            "prometheusMetricsCertFile": file("server.pem")}));
+        host.until("the reason", || match host.ask(&Command::Status {}) {
+            Reply::Status(status) => {
+                let words = "metrics are not served: prometheusMetricsKeyFile is missing";
+                status.notes.iter().any(|note| note == words)
+            }
+            other => panic!("{other:?}"),
+        });
+        assert!(!served(&own) && scrape(&host, "127.0.0.1:9091").is_none());
     });
 }

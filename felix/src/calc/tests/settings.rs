@@ -119,6 +119,8 @@ fn sample(field: &str) -> Value {
             json!([{"name": "InternalDataplaneMainLoop", "timeout": "5m"}])
         }
         "externalNodesList" => json!(["192.0.2.7"]),
+        "prometheusMetricsClientAuth" => json!("RequireAndVerifyClientCert"),
+        name if name.ends_with("File") => json!("/b.pem"),
         "ipForwarding" => json!("Disabled"),
         "programClusterRoutes" => json!("Enabled"),
         "routeSource" => json!("WorkloadIPs"),
@@ -155,7 +157,9 @@ fn every_supported_setting_changes_the_settings() {
     };
     // Without these, others have no effect.
     let mut around = json!({"prometheusMetricsEnabled": true, "healthEnabled": true,
-        "logActionRateLimit": "7/minute"});
+        "logActionRateLimit": "7/minute", "prometheusMetricsCertFile": "/a.pem",
+        "prometheusMetricsKeyFile": "/a.key", "prometheusMetricsCAFile": "/ca.pem",
+        "prometheusMetricsClientAuth": "VerifyClientCertIfGiven"});
     let mut count = 0;
     for one in declared(Kind::FelixConfiguration) {
         let field = one.path.trim_start_matches("spec.");
@@ -170,5 +174,5 @@ fn every_supported_setting_changes_the_settings() {
         around[field] = before.unwrap_or_default();
         count += 1;
     }
-    assert!(count > 55, "{count}");
+    assert!(count > 59, "{count}");
 }
