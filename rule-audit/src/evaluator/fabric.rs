@@ -89,11 +89,29 @@ impl Fabric {
         }
         adjust(&mut fabric.settings);
         let mut members: Vec<Member> = Vec::new();
-        for (name, value) in nodes::host_endpoints(of_kind("nodes")) {
-            // A stored one has precedence.
-            if of_kind("hostendpoints").all(|(stored, _)| stored != name) {
-                members.push(set_member(None, &value, "expectedIPs", &inherited));
+        let mut host_endpoints = nodes::host_endpoints(of_kind("nodes"));
+        // A stored one has precedence.
+        let stored = of_kind("hostendpoints");
+        host_endpoints.extend(stored.map(|(name, value)| (name.to_owned(), value.clone())));
+        for (name, value) in &host_endpoints {
+            members.push(set_member(None, value, "expectedIPs", &inherited));
+            if value["spec"]["node"] != host {
+                continue;
             }
+            let mut read = host_endpoint(name, value, &inherited);
+            // No host endpoint applies to a workload interface.
+            if fabric.is_workload(&read.interface) {
+                continue;
+            }
+            let excluded = &fabric.settings.excluded;
+            if excluded.contains(&read.interface) {
+                continue;
+            }
+            if read.interface != "*" && excluded.iter().any(|part| part.starts_with('/')) {
+                let fault = "patterns of interfaceExclude are not evaluated";
+                read.fault.get_or_insert_with(|| fault.to_owned());
+            }
+            fabric.hosts.push(read);
         }
         for (kind, name, value) in resources(store) {
             match (kind, name.split_once('/')) {
@@ -109,16 +127,6 @@ impl Fabric {
                 }
                 ("globalnetworksets", None) => {
                     members.push(set_member(None, value, "nets", &inherited));
-                }
-                ("hostendpoints", None) => {
-                    if value["spec"]["node"] == host {
-                        let read = host_endpoint(name, value, &inherited);
-                        // No host endpoint applies to a workload interface.
-                        if !fabric.is_workload(&read.interface) {
-                            fabric.hosts.push(read);
-                        }
-                    }
-                    members.push(set_member(None, value, "expectedIPs", &inherited));
                 }
                 ("networkpolicies", Some((namespace, stored))) => {
                     fabric.policies.push(policy(Some(namespace), stored, value));

@@ -17,11 +17,11 @@ pub(super) fn host_endpoints<'v>(
         annotations["cambric.io/host-endpoint"] == "auto"
     });
     requested
-        .map(|(name, node)| (format!("{name}-auto-hep"), host_endpoint(node)))
+        .map(|(name, node)| (format!("{name}-auto-hep"), host_endpoint(name, node)))
         .collect()
 }
 
-fn host_endpoint(node: &Value) -> Value {
+fn host_endpoint(name: &str, node: &Value) -> Value {
     let spec = &node["spec"];
     let mut own = labels(&node["metadata"]["labels"]);
     let created = ("projectcalico.org/created-by", "calico-kube-controllers");
@@ -45,8 +45,8 @@ fn host_endpoint(node: &Value) -> Value {
     let addresses: Vec<String> = all
         .filter_map(|text| Some(text.split('/').next()?.to_owned()))
         .collect();
-    json!({"metadata": {"labels": own}, "spec": {"expectedIPs": addresses,
-        "profiles": ["projectcalico-default-allow"]}})
+    json!({"metadata": {"labels": own}, "spec": {"node": name, "interfaceName": "*",
+        "expectedIPs": addresses, "profiles": ["projectcalico-default-allow"]}})
 }
 
 /// Returns the oldest FelixConfiguration that selects a node by its labels.

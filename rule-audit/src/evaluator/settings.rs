@@ -31,7 +31,9 @@ pub struct Settings {
     /// The UDP port of VXLAN.
     pub vxlan_port: u16,
     /// Whether VXLAN is in use without a pool that uses it.
-    pub vxlan: bool,
+    pub vxlan: Option<bool>,
+    /// Interfaces to which no host endpoint applies: names, and patterns between slashes.
+    pub excluded: Vec<String>,
     /// Sources of tunnel packets that are not nodes.
     pub tunnel_sources: Vec<(Family, (u128, u128))>,
 }
@@ -48,7 +50,8 @@ impl Default for Settings {
             metadata: Some((Ipv4Addr::LOCALHOST, 8775)),
             failsafe: Failsafe::default(),
             vxlan_port: 4789,
-            vxlan: false,
+            vxlan: None,
+            excluded: vec!["kube-ipvs0".into()],
             tunnel_sources: Vec::new(),
         }
     }
@@ -69,6 +72,10 @@ impl Settings {
         if let Some(action) = text("defaultEndpointToHostAction") {
             settings.to_host = !action.eq_ignore_ascii_case("drop");
         }
+        if let Some(names) = text("interfaceExclude").filter(|text| !text.trim().is_empty()) {
+            let names = names.split(',').map(|part| part.trim().to_owned());
+            settings.excluded = names.filter(|part| !part.is_empty()).collect();
+        }
         if let Some(ipv6) = spec["ipv6Support"].as_bool() {
             settings.ipv6 = ipv6;
         }
@@ -80,7 +87,7 @@ impl Settings {
         }
         settings.failsafe.apply(spec);
         if let Some(is) = spec["vxlanEnabled"].as_bool() {
-            settings.vxlan = is;
+            settings.vxlan = Some(is);
         }
         let port = spec["vxlanPort"]
             .as_u64()

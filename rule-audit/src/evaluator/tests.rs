@@ -509,6 +509,24 @@ fn of_hosts(more: &Value) -> Value {
 }
 
 #[test]
+fn automatic_host_endpoint_is_one_for_all_interfaces() {
+    let mut store = store();
+    let node = json!({"metadata": {"labels": {"role": "edge"},
+            "annotations": {"cambric.io/host-endpoint": "auto"}},
+        "spec": {"bgp": {"ipv4Address": "10.0.0.11/24"}}});
+    store.insert(format!("{PREFIX}nodes/n1"), node);
+    let tcp = from("192.0.2.1", 6, 80);
+    let decided = |store: &BTreeMap<String, Value>| at_host(store, HostHook::Input, "eth0", tcp);
+    assert_eq!(decided(&store), Outcome::Accept);
+    put(&mut store, "globalnetworkpolicies/p", &of_hosts(&json!({})));
+    assert_eq!(decided(&store), Outcome::Drop);
+    // A stored one of its name has precedence.
+    let spec = json!({"node": "n1", "interfaceName": "kube-ipvs0"});
+    put(&mut store, "hostendpoints/n1-auto-hep", &spec);
+    assert_eq!(decided(&store), Outcome::Accept);
+}
+
+#[test]
 fn policies_of_host_endpoints_decide_at_their_hooks() {
     use HostHook::{Forward, ForwardTo, Input, Output, Untracked, UntrackedOutput, Untranslated};
     let (tcp, udp) = (from("192.0.2.1", 6, 80), from("192.0.2.1", 17, 80));

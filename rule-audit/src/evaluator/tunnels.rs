@@ -31,7 +31,8 @@ impl Tunnels {
             vxlan: None,
             ends: settings.tunnel_sources.clone(),
         };
-        let mut uses_vxlan = settings.vxlan;
+        // Of IPv4, which a setting overrides, and of IPv6.
+        let mut vxlan = [false; 2];
         for (kind, _, value) in resources {
             let spec = &value["spec"];
             let uses = |field: &str| {
@@ -41,12 +42,15 @@ impl Tunnels {
             match kind {
                 "ippools" => {
                     tunnels.ipip |= uses("ipipMode");
-                    uses_vxlan |= uses("vxlanMode");
+                    let cidr = spec["cidr"].as_str().unwrap_or_default();
+                    vxlan[usize::from(cidr.contains(':'))] |= uses("vxlanMode");
                 }
                 "nodes" => tunnels.ends.extend(addresses(spec)),
                 _ => {}
             }
         }
+        let [v4, v6] = vxlan;
+        let uses_vxlan = settings.vxlan.unwrap_or(v4) || v6;
         tunnels.vxlan = uses_vxlan.then_some(settings.vxlan_port.into());
         tunnels
     }
