@@ -302,7 +302,7 @@ impl Calculator {
     }
 
     /// Returns the desired state of this host as of the last [recomputation](Self::recompute).
-    pub(crate) const fn desired(&self) -> &Desired {
+    pub const fn desired(&self) -> &Desired {
         &self.desired
     }
 

@@ -8,6 +8,8 @@ pub(crate) mod common;
 mod mutants;
 #[path = "readback/sample.rs"]
 mod sample;
+#[path = "readback/typed.rs"]
+mod typed;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,6 +26,10 @@ use crate::world::{lab, run};
 const STORES: usize = 12;
 /// Number of generated datastores whose rules are changed.
 const CHANGED: usize = 1;
+/// Number of changes of the computed rules of each datastore.
+const MISTAKES: usize = 220;
+/// Minimum number of them that are found.
+const MISTAKES_MIN: usize = 200;
 
 pub(crate) type Stored = BTreeMap<String, Value>;
 
@@ -43,9 +49,12 @@ pub(crate) fn fabric(stored: &Stored) -> Fabric {
 
 /// Returns generated datastores.
 fn stores(count: usize) -> Vec<Stored> {
-    let mut runner = TestRunner::default();
+    stores_by(&mut TestRunner::default(), count)
+}
+
+fn stores_by(runner: &mut TestRunner, count: usize) -> Vec<Stored> {
     let strategy = common::store();
-    let stores = (0..count).map(|_| strategy.new_tree(&mut runner).unwrap().current());
+    let stores = (0..count).map(|_| strategy.new_tree(runner).unwrap().current());
     stores.collect()
 }
 
@@ -217,5 +226,24 @@ fn changed_rules_are_found_with_a_packet() {
         }
         println!("{found}");
         found.assert_all_found();
+    });
+}
+
+// Promise: as felix rules_read_back_are_equal_to_the_policies
+#[test]
+fn mistakes_in_computed_rules_are_found() {
+    lab("mistakes_in_computed_rules_are_found", || {
+        let mut tally = mutants::Tally::default();
+        let mut stores = vec![small()];
+        // The numbers depend on the rules, so these are the same in each run.
+        stores.extend(stores_by(&mut TestRunner::deterministic(), 1));
+        for (at, mut store) in stores.into_iter().enumerate() {
+            add_hosts(&mut store, host_kinds(at + 3));
+            typed::change(&store, MISTAKES, &mut tally);
+        }
+        println!("{tally}");
+        tally.assert_none_missed();
+        let [found, _] = tally.counts();
+        assert!(found >= MISTAKES_MIN, "{found} mistakes were found");
     });
 }

@@ -57,8 +57,52 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn assert_all_found(&self) {
+    /// Compares a changed table with the policies. If there is no difference, sample packets must be
+    /// treated as before.
+    pub(super) fn compare(
+        &mut self,
+        fabric: &Fabric,
+        [original, changed]: [&Listing; 2],
+        (kind, change): (&'static str, String),
+        rule: Option<&(String, usize)>,
+    ) {
+        let report = audit(fabric, changed);
+        let mut results = report.subjects.values();
+        if results.any(|results| !results.different.is_empty()) {
+            *self.found.entry(kind).or_default() += 1;
+        } else if report.is_equal() {
+            match sample::first_difference(fabric, original, changed) {
+                None => {
+                    let reason = reason(fabric, original, rule);
+                    let list = self.without_effect.entry(kind).or_default();
+                    list.push((reason, change));
+                }
+                Some(packet) => self.missed.push(format!("{kind}: {change}\n{packet}")),
+            }
+        } else {
+            // The rule looks up ports of a protocol without ports, so packets differ by octets that
+            // no field has. The check fails, with this rule.
+            self.unknown.push((kind, change));
+        }
+    }
+
+    /// Adds a change that the kernel rejects.
+    pub(super) fn reject(&mut self, kind: &'static str) {
+        *self.rejected.entry(kind).or_default() += 1;
+    }
+
+    /// Returns the number of changes that were found, and of those without an effect.
+    pub(super) fn counts(&self) -> [usize; 2] {
+        let without_effect = self.without_effect.values().map(Vec::len);
+        [self.found.values().sum(), without_effect.sum()]
+    }
+
+    pub(super) fn assert_none_missed(&self) {
         assert!(self.missed.is_empty(), "{}", self.missed.join("\n\n"));
+    }
+
+    pub(super) fn assert_all_found(&self) {
+        self.assert_none_missed();
         for kind in [
             "verdict", "negation", "port", "state", "set", "order", "removal", "element", "jump",
         ] {
@@ -148,29 +192,7 @@ pub(super) fn change_all(fabric: &Fabric, tally: &mut Tally) {
             *tally.rejected.entry(kind).or_default() += 1;
             continue;
         };
-        let report = audit(fabric, &changed);
-        let different = report
-            .subjects
-            .values()
-            .flat_map(|results| &results.different);
-        let has_packet = different.clone().any(|finding| finding.packet.is_some());
-        let is_frame = different.clone().any(|finding| finding.packet.is_none());
-        if has_packet || is_frame {
-            *tally.found.entry(kind).or_default() += 1;
-        } else if report.is_equal() {
-            match sample::first_difference(fabric, &original, &changed) {
-                None => {
-                    let reason = reason(fabric, &original, rule.as_ref());
-                    let list = tally.without_effect.entry(kind).or_default();
-                    list.push((reason, change));
-                }
-                Some(packet) => tally.missed.push(format!("{kind}: {change}\n{packet}")),
-            }
-        } else {
-            // The rule looks up ports of a protocol without ports, so packets differ by octets that
-            // no field has. The check fails, with this rule.
-            tally.unknown.push((kind, change));
-        }
+        tally.compare(fabric, [&original, &changed], (kind, change), rule.as_ref());
     }
 }
 
@@ -203,11 +225,7 @@ fn mutants(table: &str) -> Vec<Mutant> {
         let mut words = line.split_whitespace();
         match (words.next(), words.next()) {
             (Some("chain"), Some(name)) => {
-                let is_outside = OUTSIDE.iter().any(|own| match own.ends_with('-') {
-                    true => name.starts_with(own),
-                    false => name == *own,
-                });
-                if !is_outside {
+                if !is_outside(name) {
                     (place, rule) = (Place::Chain, Some((name.to_owned(), 0)));
                 }
                 continue;
@@ -260,6 +278,14 @@ fn mutants(table: &str) -> Vec<Mutant> {
     all
 }
 
+/// Returns whether a chain is not compared.
+pub(super) fn is_outside(name: &str) -> bool {
+    OUTSIDE.iter().any(|own| match own.ends_with('-') {
+        true => name.starts_with(own),
+        false => name == *own,
+    })
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Outside,
@@ -268,7 +294,7 @@ enum Place {
 }
 
 /// Returns whether only compared chains use a set.
-fn is_compared(name: &str) -> bool {
+pub(super) fn is_compared(name: &str) -> bool {
     let prefixes = [
         "cali40s-", "cali60s-", "cali40n-", "cali60n-", "nets-", "ports-",
     ];
