@@ -70,6 +70,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             | Command::Rules {}
             | Command::Bfd {}
             | Command::Flows(_)
+            | Command::Preview { .. }
             | Command::Events(_)
             | Command::Log {}
             | Command::SetLog(_)

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     act, addresses, check, decode, etcd_roles, events, flows, guard, key, lab, log, migrate, node,
-    reflector, resources, show, store,
+    policy, reflector, resources, show, store,
 };
 
 /// Cambric: BGP routing for layer-3 fabrics.
@@ -56,6 +56,8 @@ enum Command {
     Log(log::Args),
     /// Show the hosts with their agents, or the BGP sessions of this host
     Node(node::Args),
+    /// Show the effect that a staged policy would have
+    Policy(policy::Args),
     /// Manage the fabric's route reflectors: list, drain, undrain, remove
     Reflector(reflector::Args),
     /// Request the routes of a BGP neighbor again
@@ -91,6 +93,7 @@ impl Cli {
             Command::Key(args) => key::run(&args),
             Command::Lab(args) => lab::run(args),
             Command::Log(args) => block_on(log::run(args)),
+            Command::Policy(args) => block_on(policy::run(args)),
             Command::Reflector(args) => block_on(reflector::run(args)),
             Command::Refresh(args) => block_on(act::refresh(args)),
             Command::Show(args) => block_on(show::run(args)),

@@ -222,7 +222,7 @@ const fn verdict(row: &FlowRow) -> &'static str {
 }
 
 /// Returns protocol and port.
-fn service(row: &FlowRow) -> String {
+pub(crate) fn service(row: &FlowRow) -> String {
     match row.port {
         Some(port) => format!("{} {port}", clean(&row.protocol)),
         None => clean(&row.protocol),
@@ -239,7 +239,7 @@ fn count(row: &FlowRow, count: Option<u64>) -> String {
 }
 
 /// Returns the deciding policy or profile.
-fn cause(by: &RuleOwner) -> String {
+pub(crate) fn cause(by: &RuleOwner) -> String {
     let tier = by.tier.as_ref().map(|tier| format!("tier {tier}"));
     match (&by.list, &by.rule) {
         (Some(list), rule) => {

@@ -24,6 +24,7 @@ mod migrate;
 mod node;
 #[cfg(test)]
 mod pages;
+mod policy;
 mod reflector;
 mod resources;
 mod show;

@@ -9,8 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Number;
 
 use crate::report::{
-    BfdSessions, Cleared, EndpointRules, Endpoints, EventPage, Fib, Flows, Limits, LogState,
-    Malformed, Neighbors, PacketVerdict, Readiness, Refreshed, Reloaded, Routes, Rules, Settings,
+    BfdSessions, Cleared, EndpointRules, Endpoints, EventPage, Fib, Flows, Limits, LogState, Malformed, Neighbors, PacketVerdict, Preview, Readiness, Refreshed, Reloaded, Routes, Rules, Settings,
     Status,
 };
 
@@ -61,6 +60,11 @@ pub enum Command {
     Rules {},
     /// Rows of the flow log.
     Flows(FlowQuery),
+    /// The effect that a staged policy would have.
+    Preview {
+        /// Its name.
+        policy: String,
+    },
     /// The last malformed messages of BGP neighbors.
     Malformed {},
     /// The limits of the daemon.
@@ -206,6 +210,7 @@ impl Command {
             Self::Packet(_) => "packet",
             Self::Rules {} => "rules",
             Self::Flows(_) => "flows",
+            Self::Preview { .. } => "preview",
             Self::Malformed {} => "malformed",
             Self::Limits {} => "limits",
             Self::Config {} => "config",
@@ -244,6 +249,8 @@ pub enum Reply {
     Rules(Rules),
     /// Answers [`Command::Flows`].
     Flows(Flows),
+    /// Answers [`Command::Preview`].
+    Preview(Preview),
     /// Answers [`Command::Malformed`].
     Malformed(Malformed),
     /// Answers [`Command::Limits`].

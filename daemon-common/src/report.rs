@@ -11,6 +11,7 @@ mod figures;
 mod flows;
 mod limits;
 mod log_state;
+mod preview;
 mod privileges;
 mod readiness;
 mod settings;
@@ -31,6 +32,7 @@ pub use figures::{
 pub use flows::{FlowEnd, FlowFigures, FlowRow, Flows};
 pub use limits::{Cleared, Limit, Limits, Malformed, MalformedMessage, Refreshed, Reloaded};
 pub use log_state::LogState;
+pub use preview::{Preview, PreviewRow};
 pub use privileges::{ParentFigures, PrivilegeFigures};
 pub use readiness::Readiness;
 pub use settings::{NeighborSettings, Settings};

@@ -328,6 +328,9 @@ pub const FLOW_LOG_GROUP: u16 = 80;
 /// Rows of the flow log in one reply; the others follow on the next page.
 pub const FLOW_ROWS_PAGE_MAX: usize = 1000;
 
+/// Flows with another verdict in one preview; further ones are counted only.
+pub const PREVIEW_ROWS_MAX: usize = 1000;
+
 /// Octets of a name in the prefix of a report of the flow log; a longer one is replaced by its hash.
 pub const FLOW_NAME_OCTETS_MAX: usize = 96;
 

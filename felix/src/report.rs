@@ -7,7 +7,7 @@ use daemon_common::Reply;
 use daemon_common::command::PacketQuery;
 use daemon_common::report::{
     Endpoint, EndpointFigures, Endpoints, Fact, FelixFigures, Fib, FibHop, FibRoute, FlowFigures,
-    KernelFigures, PacketVerdict, Rule, Rules, Status, StoreFigures, UnclaimedInterface,
+    KernelFigures, PacketVerdict, Preview, Rule, Rules, Status, StoreFigures, UnclaimedInterface,
 };
 use fib_sync::{FibStatus, FibView, Hop, Instant, Route, RouteKey};
 use ipnet::IpNet;
@@ -17,6 +17,7 @@ use crate::apply::LinuxHost;
 use crate::calc::{Placement, Problem};
 use crate::explain;
 use crate::limits::{HOST_ENDPOINTS_SHOWN_MAX, PROBLEMS_SHOWN_MAX};
+use crate::flows::Table;
 use crate::render::{Control, TABLE, rule_text};
 use crate::store::StoreCounts;
 
@@ -75,6 +76,20 @@ pub fn packet(agent: &Agent, query: &PacketQuery) -> Reply {
         Ok(verdict) => Reply::Packet(PacketVerdict {
             in_sync: agent.rules_in_sync(),
             ..verdict
+        }),
+        Err(reason) => Reply::error(reason),
+    }
+}
+
+/// Returns the effect that a staged policy would have on the flows of a table.
+pub(crate) fn preview(agent: &Agent, policy: &str, table: &Table, has_flows: bool) -> Reply {
+    if !agent.is_active() || !agent.is_store_in_sync() {
+        return Reply::error("the datastore is not read yet: `cambric show status` has the reason");
+    }
+    match explain::preview(agent.calculator(), policy, table) {
+        Ok(preview) => Reply::Preview(Preview {
+            has_flows,
+            ..preview
         }),
         Err(reason) => Reply::error(reason),
     }

@@ -177,7 +177,7 @@ pub(super) const TIER: Fields = envelope!(parts(
 
 pub(super) const NETWORK_SET: Fields = envelope!(parts("spec", Object(&[felix("nets", Any)])));
 
-const STAGED: &str = "staged policies are not enforced, and no preview of them is made";
+const STAGED: &str = "staged policies are not enforced; cambric policy preview shows their effect";
 
 pub(super) const STAGED_POLICY: Fields = envelope!(no(
     Some(Felix),

@@ -83,7 +83,8 @@ fn one(what: &What, reply: &Reply) -> String {
             | Reply::Reload(_)
             | Reply::Readiness(_)
             | Reply::Packet(_)
-            | Reply::Flows(_),
+            | Reply::Flows(_)
+            | Reply::Preview(_),
         ) => String::new(),
         (_, Reply::Error { message }) => format!("{message}\n"),
     }

@@ -87,6 +87,8 @@ pub struct Calculator {
     pub(super) users_of_services: BTreeMap<ServiceName, BTreeSet<ListName>>,
     /// The stored settings.
     pub(super) stored: StoredSettings,
+    /// Staged policies as stored, by key.
+    pub(super) staged: BTreeMap<String, Box<[u8]>>,
     /// Rejected values, by key.
     pub(super) refused: BTreeMap<String, Problem>,
     /// The unsupported fields of values in effect, by key.
@@ -157,6 +159,7 @@ impl Calculator {
             services: Arc::default(),
             users_of_services: BTreeMap::new(),
             stored: StoredSettings::default(),
+            staged: BTreeMap::new(),
             refused: BTreeMap::new(),
             unsupported: BTreeMap::new(),
             news: News {
@@ -271,8 +274,11 @@ impl Calculator {
             // None of them has an effect, which is reported.
             Kind::StagedGlobalNetworkPolicy
             | Kind::StagedNetworkPolicy
-            | Kind::StagedKubernetesNetworkPolicy
-            | Kind::LiveMigration => Ok(()),
+            | Kind::StagedKubernetesNetworkPolicy => {
+                self.staged(key, value);
+                Ok(())
+            }
+            Kind::LiveMigration => Ok(()),
             _ => return None,
         };
         if outcome.is_ok() {

@@ -1,7 +1,7 @@
 //! Names of addresses and of chains, for the flow log.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use calico_model::{EndpointName, Key, Kind, ResourceKey};
 
@@ -9,6 +9,18 @@ use super::calculator::Calculator;
 use super::lookup::{ListOwner, RemoteEndpoint, profile_owner};
 use super::policy::Policy;
 use crate::render::token;
+
+/// The gateway of workloads, which is the host itself.
+const GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
+const GATEWAY_IPV6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+
+/// Returns whether an address is one of every host.
+pub(crate) fn is_gateway(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4 == GATEWAY || v4.is_loopback(),
+        IpAddr::V6(v6) => v6 == GATEWAY_IPV6 || v6.is_loopback(),
+    }
+}
 
 impl Calculator {
     /// Returns the name of this host.

@@ -51,6 +51,13 @@ impl Daemon {
                 let calculator = self.agent.calculator();
                 Reply::Flows(self.flows.answer(now, unix_ms(), calculator, query))
             }
+            Command::Preview { policy } => {
+                let now = self.clock.now();
+                let calculator = self.agent.calculator();
+                let has_flows = self.flows.is_wanted();
+                let table = self.flows.table(now, unix_ms(), calculator);
+                report::preview(&self.agent, policy, table, has_flows)
+            }
             Command::Rules {} => Reply::Rules(report::rules(&self.agent, &mut self.host)),
             Command::Fib {} => Reply::Fib(report::fib(&self.agent)),
             Command::Status {} => {

@@ -1,12 +1,8 @@
 //! The ends of a packet: endpoints by name, and addresses.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
-use crate::calc::{Calculator, Endpoint, RemoteEndpoint};
-
-/// The gateway of workloads, which is the host itself.
-const GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
-const GATEWAY_IPV6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+use crate::calc::{Calculator, Endpoint, RemoteEndpoint, is_gateway};
 
 /// An end of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,14 +96,6 @@ impl<'c> Place<'c> {
             Self::Local(endpoint) => Some(endpoint.interface.clone()),
             _ => None,
         }
-    }
-}
-
-/// Returns whether an address is one of every host.
-pub(crate) fn is_gateway(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => v4 == GATEWAY || v4.is_loopback(),
-        IpAddr::V6(v6) => v6 == GATEWAY_IPV6 || v6.is_loopback(),
     }
 }
 

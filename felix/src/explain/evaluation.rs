@@ -52,15 +52,29 @@ pub(super) struct Decision<'r> {
     pub(super) rule: &'r Rule,
 }
 
-/// Returns the decision of the base chains at a hook; `None`: none of their rules decides.
-pub(super) fn at_hook<'r>(
+/// The base chains of a packet filter.
+#[derive(Debug)]
+pub(super) struct Bases<'r> {
     rules: &'r Ruleset,
-    hook: Hook,
-    packet: &mut Packet,
-) -> Option<Decision<'r>> {
-    let chains = rules.chains.iter();
-    let mut of_hook = chains.filter(|(_, chain)| chain.hook == Some(hook));
-    of_hook.find_map(|(name, _)| evaluate(rules, name, packet))
+    /// In the order of their names.
+    chains: Vec<(Hook, &'r str)>,
+}
+
+impl<'r> Bases<'r> {
+    pub(super) fn of(rules: &'r Ruleset) -> Self {
+        let chains = rules.chains.iter();
+        let chains = chains.filter_map(|(name, chain)| Some((chain.hook?, name.as_str())));
+        Self {
+            rules,
+            chains: chains.collect(),
+        }
+    }
+
+    /// Returns the decision of the base chains at a hook; `None`: none of their rules decides.
+    pub(super) fn at_hook(&self, hook: Hook, packet: &mut Packet) -> Option<Decision<'r>> {
+        let mut of_hook = self.chains.iter().filter(|(of, _)| *of == hook);
+        of_hook.find_map(|(_, name)| evaluate(self.rules, name, packet))
+    }
 }
 
 /// Returns the decision of a chain; `None`: it returns.

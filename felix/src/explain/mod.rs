@@ -8,10 +8,14 @@ mod connection;
 mod ends;
 mod evaluation;
 mod packet;
+mod preview;
+#[cfg(test)]
+mod preview_tests;
 #[cfg(test)]
 pub(crate) mod tests;
 mod why;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use calico_model::Protocol;
@@ -21,12 +25,13 @@ use daemon_common::report::{PacketStep, PacketVerdict, RuleOwner};
 pub use connection::Connection;
 pub(crate) use connection::{Class, is_forbidden};
 pub(crate) use ends::is_gateway;
+pub(crate) use preview::preview;
 pub(crate) use why::endpoint;
 
 use self::ends::Place;
-use self::evaluation::{BEFORE_ROUTING, DELIVERED, Decision, FORWARDED, Fate, at_hook};
+use self::evaluation::{BEFORE_ROUTING, Bases, DELIVERED, Decision, FORWARDED, Fate};
 use self::packet::{Changes, Packet, WITH_PORTS};
-use crate::calc::Calculator;
+use crate::calc::{Calculator, ListOwner};
 use crate::render::{Hook, rule_text};
 
 /// The type of an echo request, by IP version.
@@ -191,8 +196,9 @@ fn pass(
     packet: &mut Packet,
     steps: &mut Vec<PacketStep>,
 ) -> Fate {
+    let bases = Bases::of(calculator.desired().rules());
     for hook in hooks {
-        let Some(decision) = at_hook(calculator.desired().rules(), *hook, packet) else {
+        let Some(decision) = bases.at_hook(*hook, packet) else {
             continue;
         };
         if decision.fate != Fate::Accept || is_decisive(*hook) {
@@ -256,16 +262,15 @@ fn step(
         part: part.to_owned(),
         endpoint,
         verdict,
-        by: owner(calculator, decision),
+        by: owner(&calculator.owners(), decision),
         chain: decision.chain.to_owned(),
         rule: rule_text(decision.rule),
     }
 }
 
 /// Returns the policy or profile with the rule of a decision, and the number of the rule.
-fn owner(calculator: &Calculator, decision: &Decision<'_>) -> RuleOwner {
+fn owner(owners: &BTreeMap<&str, ListOwner>, decision: &Decision<'_>) -> RuleOwner {
     let comment = decision.rule.comment.as_deref().unwrap_or_default();
-    let owners = calculator.owners();
     // The chain of a tier contains the rules of policies with `Pass`, and names their chains.
     let (chain, place) = match owners.contains_key(decision.chain) {
         true => (decision.chain, comment),

@@ -24,9 +24,9 @@ pub(crate) fn passes(
     decision.is_some_and(|decision| decision.fate == Fate::Accept)
 }
 
-const PREFIX: &str = "/calico/resources/v3/projectcalico.org/";
+pub(super) const PREFIX: &str = "/calico/resources/v3/projectcalico.org/";
 
-fn endpoint(node: &str, n: u8, spec: Value) -> (String, Value) {
+pub(super) fn endpoint(node: &str, n: u8, spec: Value) -> (String, Value) {
     let name = format!("{node}-k8s-p{n}-eth0");
     let mut value = json!({
         "metadata": {"name": name, "namespace": "ns", "labels": {"n": n.to_string()}},
@@ -42,12 +42,12 @@ fn endpoint(node: &str, n: u8, spec: Value) -> (String, Value) {
     (format!("{PREFIX}workloadendpoints/ns/{name}"), value)
 }
 
-fn policy(name: &str, spec: &Value) -> (String, Value) {
+pub(super) fn policy(name: &str, spec: &Value) -> (String, Value) {
     let key = format!("{PREFIX}globalnetworkpolicies/{name}");
     (key, json!({"metadata": {"name": name}, "spec": spec}))
 }
 
-fn calculator(values: Vec<(String, Value)>) -> Calculator {
+pub(super) fn calculator(values: Vec<(String, Value)>) -> Calculator {
     let mut calculator = Calculator::new("h0", None);
     for (key, value) in values {
         let problem = calculator.change(&key, Some(value.to_string().as_bytes()));
@@ -58,7 +58,7 @@ fn calculator(values: Vec<(String, Value)>) -> Calculator {
 }
 
 /// Two endpoints of this host, one of another, and this policy for the second.
-fn world(ingress: &Value) -> Calculator {
+pub(super) fn world(ingress: &Value) -> Calculator {
     let node = json!({"spec": {"bgp": {"ipv4Address": "192.0.2.1/24"}}});
     calculator(vec![
         endpoint("h0", 1, json!({})),
@@ -88,7 +88,7 @@ fn query(from: &str, to: &str) -> PacketQuery {
     }
 }
 
-fn open() -> Value {
+pub(super) fn open() -> Value {
     json!([{"action": "Allow", "protocol": "TCP", "destination": {"ports": [80]}}])
 }
 

@@ -35,7 +35,13 @@ fn meets(key: &Key, query: &FlowQuery) -> bool {
         && query.allowed.is_none_or(|allowed| allowed == key.allowed)
 }
 
-/// Returns the report of a row.
+impl Key {
+    /// Returns the report of a row.
+    pub(crate) fn report(&self, row: &Row) -> FlowRow {
+        report(self, row)
+    }
+}
+
 fn report(key: &Key, row: &Row) -> FlowRow {
     let is_counted = row.counted > 0;
     FlowRow {

@@ -13,6 +13,23 @@ use crate::calc::Calculator;
 use crate::limits::FLOWS_WAITING_MAX;
 use crate::render::Reported;
 
+/// Returns a table with flows, each with the prefix of the rule that decided.
+#[cfg(test)]
+pub(crate) fn table_of(calculator: &Calculator, flows: &[(&str, Tuple)]) -> Table {
+    let (mut waiting, mut table) = (Waiting::default(), Table::default());
+    for (prefix, tuple) in flows {
+        let record = Record {
+            sequence: None,
+            tuple: *tuple,
+            octets: 60,
+            prefix: (*prefix).to_owned(),
+        };
+        waiting.packet(0, record);
+    }
+    assert_eq!(waiting.enter(calculator, &mut table), 0);
+    table
+}
+
 /// Messages that wait.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {

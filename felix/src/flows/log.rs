@@ -185,6 +185,13 @@ impl FlowLog {
         }
     }
 
+    /// Returns the table, with all messages until now.
+    pub(crate) fn table(&mut self, now: Instant, now_ms: u64, calculator: &Calculator) -> &Table {
+        self.read(now, now_ms, calculator);
+        self.enter(calculator);
+        &self.table
+    }
+
     /// Returns whether the settings enable it.
     pub(crate) const fn is_wanted(&self) -> bool {
         self.wanted.is_some()

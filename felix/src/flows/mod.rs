@@ -17,4 +17,8 @@ mod record;
 mod socket;
 mod table;
 
+#[cfg(test)]
+pub(crate) use entry::table_of;
 pub(crate) use log::FlowLog;
+pub(crate) use packet::Tuple;
+pub(crate) use table::{Key, Table};

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use crate::calc::Calculator;
-use crate::explain::is_gateway;
+use crate::calc::{Calculator, is_gateway};
 
 /// An end of a flow.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -381,3 +381,57 @@ fn other_program(group: u16) -> netlink::Notifications {
     socket.request(NetfilterMessage::new(header, bind)).unwrap();
     socket
 }
+
+// Promise (Felix): The preview of a staged policy has its endpoints and the flows with another verdict, and
+// changes no rule of the kernel.
+#[test]
+fn staged_policy_is_previewed_and_not_loaded() {
+    lab("staged_policy_is_previewed_and_not_loaded", || {
+        let (host, workloads) = world();
+        let [one, two, ..] = &*workloads else {
+            panic!("four workloads");
+        };
+        enable(&host);
+        let _server = two
+            .namespace
+            .within(|| UdpSocket::bind("[::]:8080").unwrap());
+        send(one, "10.65.0.2", 8080, 3, 1);
+        send(one, "10.65.0.2", 53, 2, 1);
+        let flows_until_now = || {
+            let flows = flows(&host, &FlowQuery::default()).flows;
+            flows.iter().map(|row| row.flows).sum::<u64>()
+        };
+        wait_equal(flows_until_now, &10);
+        let before = rules();
+        let denied = json!([{"action": "Deny", "source": {"nets": ["10.65.0.1/32"]}}]);
+        let spec = json!({"order": 1, "selector": "role == 'web'", "ingress": denied});
+        let value = json!({"metadata": {"name": "no"}, "spec": spec});
+        host.put(
+            &format!("{RESOURCES}stagedglobalnetworkpolicies/no"),
+            &value,
+        );
+        let ask = || {
+            let policy = "no".to_owned();
+            host.ask_any(&Command::Preview { policy }).ok()
+        };
+        let previewed = || match ask() {
+            Some(Reply::Preview(preview)) => Some(preview),
+            _ => None,
+        };
+        host.until("the staged policy is read", || previewed().is_some());
+        let preview = previewed().expect("a preview");
+        assert_eq!(preview.endpoints, ["ns/n1-k8s-p2-eth0"]);
+        assert_eq!((preview.flows, preview.newly_denied), (10, 3));
+        assert_eq!((preview.newly_allowed, preview.unknown), (0, 0));
+        let [row] = &*preview.rows else {
+            panic!("{preview:#?}");
+        };
+        assert_eq!(row.then_by.list.as_deref(), Some("GlobalNetworkPolicy no"));
+        assert_eq!(rules(), before);
+        // A packet still passes.
+        let counted = || host.counted("pi-gnp/web", "ingress[0]");
+        let passed = counted();
+        send(one, "10.65.0.2", 8080, 1, 1);
+        wait_equal(counted, &(passed + 1));
+    });
+}

@@ -10,6 +10,7 @@ use calico_store::resources::Resources;
 use calico_store::{LeaseId, Store};
 use cambric_felix::config::Config;
 use cambric_felix::daemon::{Daemon, DaemonError};
+use daemon_common::client::CallError;
 use daemon_common::report::{Endpoint, Endpoints};
 use daemon_common::{Command, Reply};
 use etcd_lite::Local;
@@ -237,9 +238,13 @@ impl Host {
     }
 
     pub(crate) fn ask(&self, command: &Command) -> Reply {
+        self.ask_any(command).unwrap()
+    }
+
+    /// Sends a command to which the daemon may answer with an error.
+    pub(crate) fn ask_any(&self, command: &Command) -> Result<Reply, CallError> {
         self.handle()
             .block_on(daemon_common::client::call(self.socket(), command))
-            .unwrap()
     }
 
     pub(crate) fn endpoints(&self) -> Endpoints {
