@@ -218,7 +218,7 @@ impl Listing {
 
     fn table(&mut self) -> Result<(), Refused> {
         let row = match self.is_arp {
-            true => arp_table(&mut self.requests)?,
+            true => arp_table(&mut self.requests, TABLE)?,
             false => table(&mut self.requests)?,
         };
         for kind in [TABLE_FLAGS, TABLE_HANDLE] {
@@ -240,20 +240,21 @@ pub(super) fn table(requests: &mut Requests) -> Result<Option<Row>, Refused> {
     listing::object(requests, message)
 }
 
-/// Reads the table of the boot; `None` if it does not exist.
+/// Returns whether there is a table of the boot, of any family.
 ///
 /// # Errors
 ///
 /// The kernel did not answer.
-pub(super) fn boot_table(requests: &mut Requests) -> Result<Option<Row>, Refused> {
+pub(super) fn boot_tables(requests: &mut Requests) -> Result<bool, Refused> {
     let attributes = vec![TableAttribute::Name(BOOT_TABLE.into())];
     let message = NfTablesMessage::GetTable(TableMessage { attributes });
-    listing::object(requests, message)
+    let is_inet = listing::object(requests, message)?.is_some();
+    Ok(is_inet || arp_table(requests, BOOT_TABLE)?.is_some())
 }
 
-/// Reads the table of the family `arp`; `None` if it does not exist.
-fn arp_table(requests: &mut Requests) -> Result<Option<Row>, Refused> {
-    let attributes = vec![TableAttribute::Name(TABLE.into())];
+/// Reads a table of the family `arp`; `None` if it does not exist.
+fn arp_table(requests: &mut Requests, name: &str) -> Result<Option<Row>, Refused> {
+    let attributes = vec![TableAttribute::Name(name.into())];
     let message = NfTablesMessage::GetTable(TableMessage { attributes });
     match requests.fetch(arp(message)) {
         Err(cause) if cause.errno == libc::ENOENT => Ok(None),

@@ -11,7 +11,7 @@ use netlink_packet_netfilter::nftables::{NfTablesMessage, RuleAttribute, RuleMes
 
 use super::encode::{Message, arp, boot_removal, messages};
 use super::follow::{Follower, after, is_later};
-use super::listing::{Listing, boot_table, table, table_of};
+use super::listing::{Listing, boot_tables, table, table_of};
 use super::record::{self, Digest, Digester, Record};
 use crate::agent::Checked;
 use crate::limits::{NOTIFICATION_BUFFER_OCTETS, TRANSACTION_ATTEMPTS};
@@ -243,7 +243,7 @@ impl Rules {
     /// Removes the tables of the boot, if they exist, in a transaction of their own.
     fn remove_boot(&mut self) -> Result<(), RulesError> {
         let mut attempts = TRANSACTION_ATTEMPTS;
-        while boot_table(&mut self.requests)?.is_some() {
+        while boot_tables(&mut self.requests)? {
             self.look();
             let generation = self.follower.generation();
             attempts = attempts.saturating_sub(1);

@@ -115,5 +115,14 @@ fn boot_tables_end_if_the_kept_filter_is_complete() {
         assert!(one.namespace.pings("10.65.0.2"));
         let after = run("nft -a list table inet cambric-felix");
         assert_eq!(handle(&before), handle(&after), "the filter was kept");
+        // Another program has removed one of the tables.
+        host.stop();
+        load();
+        run("nft delete table inet cambric-felix-boot");
+        host.start();
+        host.until("the other table is removed", || {
+            !exists("arp cambric-felix-boot")
+        });
+        assert!(one.namespace.pings("10.65.0.2"));
     });
 }
