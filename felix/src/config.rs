@@ -65,6 +65,8 @@ pub struct Config {
     pub bgp_files: BgpFilePaths,
     /// The group of the kernel's packet log (NFLOG) that the flow log uses, if it is enabled.
     pub flow_group: u16,
+    /// The tables of the packet filter belong to Felix: no other program changes them.
+    pub own_tables: bool,
     /// The configuration of the agent.
     pub agent: AgentConfig,
     /// The path of the file.
@@ -102,6 +104,8 @@ struct File {
     cutting: cutting::Table,
     #[serde(default)]
     flow_log: FlowLogTable,
+    #[serde(default)]
+    own_tables: bool,
     #[serde(default)]
     felix_configuration: file_settings::Table,
     datastore: EtcdOptions,
@@ -216,6 +220,7 @@ impl Config {
         Ok(Self {
             control: file.control,
             metrics: file.metrics,
+            own_tables: file.own_tables,
             log: file.log.filter(|_| !has_level).map(Spanned::into_inner),
             log_format: file.log_format,
             datastore: file.datastore,

@@ -164,7 +164,10 @@ impl Daemon {
     /// A requirement is missing; each error is one line.
     pub fn open(config: Config, store: Arc<dyn Store>) -> Result<Self, DaemonError> {
         let claim = Claim::take(Owner(config.agent.route_protocol), DAEMON)?;
-        let host = LinuxHost::open(config.agent.route_protocol)?;
+        let mut host = LinuxHost::open(config.agent.route_protocol)?;
+        if config.own_tables {
+            host.own_tables();
+        }
         let fib = NetlinkFib::open(NetlinkConfig::new(vec![config.agent.table]))?;
         kernel_events::opened(Some(&claim), Owner(config.agent.route_protocol), &fib);
         kernel_events::offer();

@@ -262,6 +262,9 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
     notes.extend(agent.cutting_problem().map(|problem| {
         format!("established connections that policies forbid are not cut: {problem}")
     }));
+    notes.extend(host.unowned().map(|reason| {
+        format!("own_tables has no effect, other programs may change the packet filter: {reason}")
+    }));
     notes.extend(process.bgp_file_problems);
     notes.extend(process.socket_notes);
     notes.extend(process.flows_problem);

@@ -185,6 +185,7 @@ const KEYS: &[(&str, Type)] = &[
     ("on_exit", Text),
     ("origin_validation", Text),
     ("own_as_max", Number),
+    ("own_tables", Flag),
     ("packets_per_second", Number),
     ("passive", Flag),
     ("password_file", Path),

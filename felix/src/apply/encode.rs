@@ -10,7 +10,7 @@ use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE};
 use netlink_packet_netfilter::nftables::{
     ChainMessage, DataAttribute, InetHookNumber, ListAttribute, NfTablesMessage, RuleMessage,
     SetAttribute, SetDescription, SetElementAttribute, SetElementFlags, SetElementMessage,
-    SetFlags, SetMessage,
+    SetFlags, SetMessage, TableAttribute, TableFlags, TableMessage,
 };
 use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterProtoFamily};
 
@@ -43,24 +43,65 @@ pub(super) fn arp(message: NfTablesMessage) -> NetfilterMessage {
     NetfilterMessage::new(header, message)
 }
 
+/// The state of the encoding of a transaction.
+#[derive(Debug)]
+pub(super) struct Encoding {
+    /// The ID of the last new set.
+    set_id: u32,
+    /// New tables are owned by the socket.
+    is_owner: bool,
+    /// The tables were deleted: they are new.
+    is_new: bool,
+}
+
+impl Encoding {
+    /// Begins a transaction. `is_owner`: new tables are owned by the socket, and outlive it.
+    pub(super) const fn new(is_owner: bool) -> Self {
+        Self {
+            set_id: 0,
+            is_owner,
+            is_new: false,
+        }
+    }
+
+    /// Returns the table. Flags are those of a new table only: the kernel rejects others than those of a
+    /// present one.
+    fn table(&self) -> TableMessage {
+        match (self.is_new, self.is_owner) {
+            (true, true) => owned(TABLE),
+            (true, false) => message::table(TABLE),
+            (false, _) => named(TABLE),
+        }
+    }
+}
+
+/// Returns a table by its name alone.
+pub(super) fn named(name: &str) -> TableMessage {
+    let attributes = vec![TableAttribute::Name(name.into())];
+    TableMessage { attributes }
+}
+
+/// Returns a table that the socket owns, and that outlives it.
+pub(super) fn owned(name: &str) -> TableMessage {
+    let mut table = named(name);
+    let flags = TableFlags::Owner | TableFlags::Persisent;
+    table.attributes.push(TableAttribute::Flags(flags));
+    table
+}
+
 /// Returns the messages of one step, each for the table of its object.
-pub(super) fn messages(change: &Change, set_id: &mut u32) -> Vec<Message> {
-    let both = |step: fn() -> (NfTablesMessage, u16)| {
-        let ((one, flags), (other, _)) = (step(), step());
-        vec![(inet(one), flags), (arp(other), flags)]
-    };
+pub(super) fn messages(change: &Change, encoding: &mut Encoding) -> Vec<Message> {
+    let both = |one, other, flags| vec![(inet(one), flags), (arp(other), flags)];
     let name = match change {
         Change::AddTable => {
-            return both(|| {
-                (
-                    NfTablesMessage::NewTable(message::table(TABLE)),
-                    NLM_F_CREATE,
-                )
-            });
+            let table = || NfTablesMessage::NewTable(encoding.table());
+            return both(table(), table(), NLM_F_CREATE);
         }
         Change::RemoveBoot => return boot_removal(),
         Change::DeleteTable => {
-            return both(|| (NfTablesMessage::DeleteTable(message::table(TABLE)), 0));
+            encoding.is_new = true;
+            let table = || NfTablesMessage::DeleteTable(named(TABLE));
+            return both(table(), table(), 0);
         }
         Change::AddChain(name, _)
         | Change::DeleteChain(name)
@@ -73,7 +114,7 @@ pub(super) fn messages(change: &Change, set_id: &mut u32) -> Vec<Message> {
     };
     let local = local_name(name);
     let within = if local == name { inet } else { arp };
-    let steps = of_object(change, local, set_id).into_iter();
+    let steps = of_object(change, local, &mut encoding.set_id).into_iter();
     steps
         .map(|(message, flags)| (within(message), flags))
         .collect()

@@ -36,6 +36,8 @@ use crate::render::{Ruleset, creation};
 #[derive(Debug)]
 pub struct LinuxHost {
     rules: Rules,
+    /// Why the tables do not belong to Felix, although they should.
+    unowned: Option<String>,
     /// `None` if another socket cannot be opened.
     frames: Option<Frames>,
     neighbors: Neighbors,
@@ -89,6 +91,7 @@ impl LinuxHost {
         let sysctl = Sysctl::default();
         Ok(Self {
             rules: Rules::open()?,
+            unowned: None,
             frames: Frames::open().ok(),
             neighbors: Neighbors::open(protocol).map_err(HostError::Neighbors)?,
             tunnels: Tunnels::open().map_err(HostError::Neighbors)?,
@@ -109,6 +112,23 @@ impl LinuxHost {
             notified: None,
             forgetting_at: Instant(0),
         })
+    }
+
+    /// Makes the tables of the packet filter Felix's own, if the kernel supports it. Before the first
+    /// command.
+    pub fn own_tables(&mut self) {
+        if let Err(error) = self.rules.own_tables() {
+            let reason = error.to_string();
+            emit(Event::RulesUnowned {
+                reason: Text::new(&reason),
+            });
+            self.unowned = Some(reason);
+        }
+    }
+
+    /// Returns why the tables of the packet filter are not Felix's own, although they should be.
+    pub fn unowned(&self) -> Option<&str> {
+        self.unowned.as_deref()
     }
 
     /// Returns the packet filter, for display.

@@ -18,6 +18,8 @@ use crate::render::{BOOT_TABLE, TABLE};
 
 /// `NFTA_TABLE_FLAGS`: a dormant table filters nothing.
 const TABLE_FLAGS: u16 = 2;
+/// `NFT_TABLE_F_OWNER`, `NFT_TABLE_F_PERSIST`: the kernel removes the former when the owner ends.
+const OWNERSHIP: u32 = 0x2 | 0x4;
 /// `NFTA_TABLE_HANDLE`.
 const TABLE_HANDLE: u16 = 4;
 /// The attribute of every object that names its table.
@@ -221,10 +223,13 @@ impl Listing {
             true => arp_table(&mut self.requests, TABLE)?,
             false => table(&mut self.requests)?,
         };
-        for kind in [TABLE_FLAGS, TABLE_HANDLE] {
-            let value = row.as_ref().and_then(|row| find(of_netfilter(row), kind));
-            self.digester.add(value.unwrap_or_default());
+        let value = |kind| row.as_ref().and_then(|row| find(of_netfilter(row), kind));
+        let flags = value(TABLE_FLAGS).and_then(|octets| octets.first_chunk());
+        match flags.map(|octets| u32::from_be_bytes(*octets) & !OWNERSHIP) {
+            Some(flags) => self.digester.add(&flags.to_be_bytes()),
+            None => self.digester.add(&[]),
         }
+        self.digester.add(value(TABLE_HANDLE).unwrap_or_default());
         Ok(())
     }
 }

@@ -9,13 +9,15 @@ use netlink::nftables::{self, ERESTART, OpenError, generation, inet};
 use netlink::{Refused, Requests, Row, listing};
 use netlink_packet_netfilter::nftables::{NfTablesMessage, RuleAttribute, RuleMessage};
 
-use super::encode::{Message, arp, boot_removal, messages};
+use super::encode::{Encoding, Message, arp, messages};
 use super::follow::{Follower, after, is_later};
-use super::listing::{Listing, boot_tables, table, table_of};
-use super::record::{self, Digest, Digester, Record};
+use super::listing::{Listing, table, table_of};
+use super::record::{self, Digest, Record};
 use crate::agent::Checked;
 use crate::limits::{NOTIFICATION_BUFFER_OCTETS, TRANSACTION_ATTEMPTS};
 use crate::render::{Change, IN_ARP, TABLE, rule_text};
+
+mod tables;
 
 /// Why the rules are not in effect.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +63,8 @@ pub struct Rules {
     has_record: bool,
     /// The last transaction is to be recorded.
     needs_record: bool,
+    /// The tables belong to the socket: only this run changes them.
+    is_owner: bool,
 }
 
 /// The known state of the table. The ruleset's generation increases with every transaction of any
@@ -114,6 +118,7 @@ impl Rules {
             rows: 0,
             has_record: true,
             needs_record: false,
+            is_owner: false,
         })
     }
 
@@ -223,7 +228,10 @@ impl Rules {
     /// the same messages stays, so that packets meet the same sets all the time.
     fn create(&mut self, steps: &[Change]) -> Result<(), RulesError> {
         // Without an answer it is replaced.
-        if self.transactions == 0 && self.is_in_effect(steps).unwrap_or(false) {
+        if self.transactions == 0
+            && self.is_in_effect(steps).unwrap_or(false)
+            && self.claim().is_ok()
+        {
             return match steps.contains(&Change::RemoveBoot) {
                 true => self.remove_boot(),
                 false => Ok(()),
@@ -240,31 +248,11 @@ impl Rules {
         Ok(())
     }
 
-    /// Removes the tables of the boot, if they exist, in a transaction of their own.
-    fn remove_boot(&mut self) -> Result<(), RulesError> {
-        let mut attempts = TRANSACTION_ATTEMPTS;
-        while boot_tables(&mut self.requests)? {
-            self.look();
-            let generation = self.follower.generation();
-            attempts = attempts.saturating_sub(1);
-            let steps = [boot_removal()];
-            match nftables::transact_families(&mut self.requests, generation, steps) {
-                Ok(()) => self.follower.advance(after(generation)),
-                // Another program's transaction came in between.
-                Err((_, cause)) if cause.errno == ERESTART && attempts > 0 => {
-                    self.pass(generation);
-                }
-                Err((_, cause)) => return Err(cause.into()),
-            }
-        }
-        Ok(())
-    }
-
     /// Returns whether an earlier run has written the table with the same messages, and nothing has
     /// changed it since.
     fn is_in_effect(&mut self, steps: &[Change]) -> Result<bool, Refused> {
         let record = Record::read(&mut self.requests)?;
-        if !record.is_written_by(digest(steps)) {
+        if !record.is_written_by(self.digest(steps)) {
             return Ok(false);
         }
         // Later changes are detected by the next check.
@@ -473,7 +461,7 @@ impl Rules {
     ///
     /// The kernel rejected the record, or did not answer.
     pub fn record_last(&mut self, steps: &[Change]) -> Result<(), RulesError> {
-        let messages = digest(steps);
+        let messages = self.digest(steps);
         let record = Record::read(&mut self.requests)?;
         // A kept table has the record of an earlier run, unless another program has deleted it.
         self.needs_record = match self.known_listing() {
@@ -533,8 +521,8 @@ impl Rules {
     }
 
     fn send(&mut self, steps: &[Change], generation: u32) -> Result<(), RulesError> {
-        let mut set_id = 0;
-        let parts = steps.iter().map(|step| messages(step, &mut set_id));
+        let mut encoding = Encoding::new(self.is_owner);
+        let parts = steps.iter().map(|step| messages(step, &mut encoding));
         let removal = || record::removal().into_iter();
         let removal = || removal().map(|(message, flags)| (inet(message), flags));
         let removal = self.has_record.then(|| removal().collect::<Vec<Message>>());
@@ -586,15 +574,4 @@ fn describe(step: &Change) -> String {
         Change::DeleteSet(name) => format!("remove set {name}"),
         Change::RemoveBoot => "remove the tables of the boot".into(),
     }
-}
-
-/// Returns the digest of the messages that write the tables.
-fn digest(steps: &[Change]) -> Digest {
-    let mut set_id = 0;
-    let mut digester = Digester::default();
-    for step in steps.iter().filter(|step| **step != Change::RemoveBoot) {
-        let messages = messages(step, &mut set_id).into_iter();
-        messages.for_each(|message| digester.add_message(message));
-    }
-    digester.finish()
 }

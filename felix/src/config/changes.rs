@@ -41,7 +41,7 @@ const fn restart(name: &'static str, differs: fn(&Config, &Config) -> bool) -> K
 }
 
 /// Every key of the file.
-const KEYS: [Key; 21] = [
+const KEYS: [Key; 22] = [
     restart("hostname", |a, b| a.agent.hostname != b.agent.hostname),
     restart("control", |a, b| a.control != b.control),
     restart("log", |a, b| a.log != b.log),
@@ -71,6 +71,7 @@ const KEYS: [Key; 21] = [
     applied("budgets", |a, b| a.agent.budgets != b.agent.budgets),
     applied("flow_log", |a, b| a.flow_group != b.flow_group),
     applied("cutting", |a, b| a.agent.cut_mark != b.agent.cut_mark),
+    restart("own_tables", |a, b| a.own_tables != b.own_tables),
     applied("endpoint_status_path_prefix", |a, b| {
         unknown(a, STATUS_FILES) != unknown(b, STATUS_FILES)
     }),
@@ -210,6 +211,7 @@ mod tests {
             "budgets.connections = 7",
             "cutting.enabled = true",
             "flow_log.group = 7",
+            "own_tables = true",
             "endpoint_status_path_prefix = \"/tmp/other\"",
             "datastore_snapshot.file = \"/tmp/other.snapshot\"",
             "felix_configuration.reportingInterval = \"7s\"",

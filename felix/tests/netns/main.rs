@@ -27,6 +27,7 @@ mod named_ports;
 mod network_set;
 mod outgoing;
 mod overlay;
+mod owner;
 mod packets;
 mod policy;
 mod qos;

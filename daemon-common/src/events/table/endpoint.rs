@@ -66,6 +66,10 @@ macro_rules! endpoint_events {
         RulesFailed "rules.failed" WARN "packet filter not changed; trying again" {
             reason: Text,
         }
+        #[doc = "The kernel does not support owners of tables: other programs may change the packet filter. Linux 6.9 and later do."]
+        RulesUnowned "rules.unowned" WARN "the kernel refuses an owner of the packet filter: other programs may change it" {
+            reason: Text,
+        }
         #[doc = "Another program wrote to the packet filter right after this daemon did; the rules were written again."]
         RulesRewritten "rules.rewritten" INFO "packet filter written again: another program wrote at the same time" {
         }
