@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::future::pending;
 use std::net::IpAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use netlink::attributes::{find, iterate, of_netfilter};
 use netlink::nftables::{NETLINK_NETFILTER, number};
@@ -43,11 +43,19 @@ const MARK_MASK: u16 = 21;
 /// A number of a command, and the command.
 type Numbered = (u64, HostCommand);
 
+/// A command in progress.
+#[derive(Debug)]
+struct Task {
+    number: u64,
+    is_listing: bool,
+    thread: JoinHandle<HostEvent>,
+}
+
 /// Carries out the commands about connections one after the other, outside the main loop.
 #[derive(Debug, Default)]
 pub(super) struct Cutter {
     waiting: VecDeque<Numbered>,
-    task: Option<(u64, JoinHandle<HostEvent>)>,
+    task: Option<Task>,
 }
 
 impl Cutter {
@@ -64,14 +72,20 @@ impl Cutter {
 
     /// Waits for the next answer.
     pub(super) async fn next(&mut self) -> (u64, HostEvent) {
-        let Some((number, task)) = &mut self.task else {
+        let Some(task) = &mut self.task else {
             return pending().await;
         };
-        let number = *number;
-        let event = task.await;
+        let (number, is_listing) = (task.number, task.is_listing);
+        let event = (&mut task.thread).await;
         self.task = None;
         self.start();
-        let lost = |_| HostEvent::ConnectionsCut(Err(Failed("the thread has ended".to_owned())));
+        let lost = |_| {
+            let reason = Failed("the thread has ended".to_owned());
+            match is_listing {
+                true => HostEvent::ConnectionsListed(Err(reason), Duration::ZERO),
+                false => HostEvent::ConnectionsCut(Err(reason)),
+            }
+        };
         (number, event.unwrap_or_else(lost))
     }
 
@@ -80,8 +94,13 @@ impl Cutter {
             && let Ok(runtime) = Handle::try_current()
             && let Some((number, command)) = self.waiting.pop_front()
         {
-            let task = runtime.spawn_blocking(move || carry_out(&command));
-            self.task = Some((number, task));
+            let is_listing = matches!(command, HostCommand::ListConnections { .. });
+            let thread = runtime.spawn_blocking(move || carry_out(&command));
+            self.task = Some(Task {
+                number,
+                is_listing,
+                thread,
+            });
         }
     }
 }
