@@ -9,8 +9,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Number;
 
 use crate::report::{
-    BfdSessions, Cleared, EndpointRules, Endpoints, EventPage, Fib, Flows, Limits, LogState, Malformed, Neighbors, PacketVerdict, Preview, Readiness, Refreshed, Reloaded, Routes, Rules, Settings,
-    Status,
+    BfdSessions, Cleared, EndpointRules, Endpoints, EventPage, Fib, Flows, Limits, LogState,
+    Malformed, Neighbors, PacketVerdict, Preview, Readiness, Refreshed, Reloaded, Routes, Rules,
+    Settings, Status,
 };
 
 /// One request: a line of JSON, `{"command":"routes","prefix":"10.65.0.0/26"}`.

@@ -16,8 +16,8 @@ use crate::agent::{Agent, EndpointView, Waiting};
 use crate::apply::LinuxHost;
 use crate::calc::{Placement, Problem};
 use crate::explain;
-use crate::limits::{HOST_ENDPOINTS_SHOWN_MAX, PROBLEMS_SHOWN_MAX};
 use crate::flows::Table;
+use crate::limits::{HOST_ENDPOINTS_SHOWN_MAX, PROBLEMS_SHOWN_MAX};
 use crate::render::{Control, TABLE, rule_text};
 use crate::store::StoreCounts;
 

@@ -7,7 +7,7 @@ use std::fmt::{self, Display, Formatter};
 
 use foldhash::fast::FixedState;
 
-use crate::evaluator::{Fabric, Hook, HostHook, Spec};
+use crate::evaluator::{Fabric, Hook, HostHook, Spec, Translation};
 use crate::limits::PROGRAMS_KEPT;
 use crate::packet::{Family, Packet};
 use crate::ruleset::{Compiler, Listing, Table, View};
@@ -208,6 +208,7 @@ fn tasks(fabric: &Fabric, table: &Table, space: &mut Space, report: &mut Report)
             });
         }
     }
+    translation_tasks((fabric, table), (space, report), &mut compiler, &mut tasks);
     host_tasks(
         (fabric, table),
         (space, report),
@@ -215,6 +216,64 @@ fn tasks(fabric: &Fabric, table: &Table, space: &mut Space, report: &mut Report)
         &mut tasks,
     );
     tasks
+}
+
+/// Adds the comparisons of address translation, of the interfaces that its rules and settings name.
+fn translation_tasks(
+    (fabric, table): (&Fabric, &Table),
+    (space, report): (&mut Space, &mut Report),
+    compiler: &mut Compiler,
+    tasks: &mut Vec<Task>,
+) {
+    let mut unclear = fabric.endpoints.iter().filter(|one| one.fault.is_some());
+    if let Some(endpoint) = unclear.find(|one| one.is_translated()) {
+        let text = format!("{} cannot be evaluated", endpoint.name);
+        report.unknown(Subject::Table, Translation::Destination.chain().0, text);
+        return;
+    }
+    let mut names = named_interfaces(table, Translation::ALL.map(|chain| chain.chain().0));
+    let own = fabric.endpoints.iter();
+    names.extend(own.map(|endpoint| endpoint.interface.clone()));
+    let wanted = fabric.settings.nat_interface.iter();
+    names.extend(wanted.map(|name| without_star(name)));
+    names.insert("~uplink".to_owned());
+    for name in names {
+        let mut endpoints = fabric.endpoints.iter();
+        let endpoint = endpoints.find(|endpoint| endpoint.interface == name);
+        let subject = match endpoint {
+            Some(endpoint) => Subject::Endpoint(endpoint.name.clone(), name.clone()),
+            None => Subject::Interface(name.clone()),
+        };
+        let families = Family::ALL.into_iter();
+        let all = families.flat_map(|family| Translation::ALL.map(|chain| (chain, family)));
+        for (chain, family) in all {
+            let wanted = fabric.translation(space, &name, chain, family);
+            let way = (chain.chain().0, chain.is_inbound());
+            let found = found(compiler, space, table, way, family, &name);
+            tasks.push(Task {
+                subject: subject.clone(),
+                chain: way.0,
+                family,
+                wanted,
+                found,
+            });
+        }
+    }
+}
+
+/// Returns the interfaces that rules of these chains name.
+fn named_interfaces<const N: usize>(table: &Table, chains: [&'static str; N]) -> BTreeSet<String> {
+    let chains = table.reachable(chains);
+    let names = table.interfaces(&chains).into_iter();
+    names.map(|name| without_star(&name)).collect()
+}
+
+/// Returns an interface that a name or a prefix with `*` matches.
+fn without_star(name: &str) -> String {
+    match name.strip_suffix('*') {
+        Some(prefix) => one_of(prefix),
+        None => name.to_owned(),
+    }
 }
 
 /// Adds the comparisons of host endpoints.
@@ -265,12 +324,7 @@ fn host_tasks(
 fn host_interfaces(fabric: &Fabric, table: &Table) -> BTreeSet<String> {
     let own = fabric.hosts.iter().map(|host| host.interface.clone());
     let own = own.filter(|name| name != "*");
-    let chains = table.reachable(HostHook::ALL.map(|hook| hook.chain().0));
-    let in_rules = table.interfaces(&chains).into_iter();
-    let in_rules = in_rules.map(|name| match name.strip_suffix('*') {
-        Some(prefix) => one_of(prefix),
-        None => name,
-    });
+    let in_rules = named_interfaces(table, HostHook::ALL.map(|hook| hook.chain().0));
     let prefixes = fabric.settings.prefixes.iter().map(|prefix| one_of(prefix));
     let others = ["lo".to_owned(), "~uplink".to_owned()];
     own.chain(in_rules).chain(prefixes).chain(others).collect()
@@ -282,8 +336,8 @@ fn all() -> impl Iterator<Item = (Hook, Family)> {
     families.flat_map(|family| Hook::ALL.map(|hook| (hook, family)))
 }
 
-/// Returns the program of a base chain for packets of an interface. A chain for host endpoints may be
-/// missing: then all packets pass.
+/// Returns the program of a base chain for packets of an interface. A chain for host endpoints or of address
+/// translation may be missing: then all packets pass.
 fn found(
     compiler: &mut Compiler,
     space: &mut Space,
@@ -301,8 +355,12 @@ fn found(
         input,
         output,
     };
-    let is_for_hosts = HostHook::ALL.iter().any(|hook| hook.chain().0 == chain);
-    if is_for_hosts && !table.chains.contains_key(chain) {
+    let translations = Translation::ALL.iter().map(|one| one.chain().0);
+    let mut optional = HostHook::ALL
+        .iter()
+        .map(|hook| hook.chain().0)
+        .chain(translations);
+    if optional.any(|own| own == chain) && !table.chains.contains_key(chain) {
         let place = space.place(format!("chain {chain} does not exist"));
         return space.always(Act::Accept, place);
     }
@@ -349,6 +407,7 @@ fn record(report: &mut Report, space: &Space, task: Task, result: Comparison) {
             Outcome::Accept | Outcome::Undecided => "accept",
             Outcome::Marked => "accept and mark",
             Outcome::Untracked => "accept without connection tracking",
+            Outcome::Translated(text) => space.text(text),
             Outcome::Drop => "drop",
             Outcome::Either => "either",
             Outcome::Unknown => "unknown",

@@ -71,12 +71,13 @@ fn listing_is_equal_to_its_datastore() {
     let report = compared(&store(), LISTING);
     assert!(report.is_equal(), "{report:#?}");
     // Three endpoints, an unknown interface of each prefix, an uplink, and the loopback interface; two IP
-    // versions. Six chains of workloads, seven of hosts.
+    // versions. Six chains of workloads, seven of hosts, three of address translation.
     assert_eq!(report.subjects.len(), 7);
     for (subject, results) in &report.subjects {
         let count = match subject {
-            Subject::Endpoint(..) => 12,
+            Subject::Endpoint(..) => 18,
             Subject::Interface(name) if name == "lo" => 14,
+            Subject::Interface(name) if name == "~uplink" => 32,
             _ => 26,
         };
         assert_eq!(results.equal, count, "{subject}");

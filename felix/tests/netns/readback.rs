@@ -168,6 +168,51 @@ fn add_hosts(stored: &mut Stored, kinds: usize) {
     put("felixconfigurations/default", json!({ "spec": spec }));
 }
 
+/// Adds floating addresses, pools, and settings of address translation; `kinds` selects some of them by bits.
+fn add_translation(stored: &mut Stored, kinds: usize) {
+    let is = |bit: usize| kinds >> bit & 1 == 1;
+    let endpoints = stored.values_mut().filter(|value| {
+        value["spec"]["node"] == common::NODE && value["spec"]["ipNetworks"].is_array()
+    });
+    for (n, endpoint) in (1..).zip(endpoints).filter(|(n, _)| is(*n)) {
+        let inside = endpoint["spec"]["ipNetworks"].clone();
+        let inside = |at: usize| {
+            let network = inside[at].as_str().unwrap();
+            network.split('/').next().unwrap().to_owned()
+        };
+        endpoint["spec"]["ipNATs"] = json!([
+            {"externalIP": format!("172.16.0.{}", 100 + n), "internalIP": inside(0)},
+            {"externalIP": format!("172.16.0.{n}"), "internalIP": inside(0)},
+            {"externalIP": format!("fd16::{n}"), "internalIP": inside(1)},
+        ]);
+    }
+    for (name, cidr, outgoing) in [
+        ("two", "10.65.1.0/24", is(0)),
+        ("three", "fd65::/64", is(1)),
+        ("four", "10.66.0.0/16", false),
+    ] {
+        let spec = json!({"cidr": cidr, "natOutgoing": outgoing, "disabled": is(2)});
+        stored.insert(
+            format!("{}ippools/{name}", common::PREFIX),
+            json!({ "spec": spec }),
+        );
+    }
+    let key = format!("{}felixconfigurations/default", common::PREFIX);
+    let spec = &mut stored.get_mut(&key).unwrap()["spec"];
+    spec["floatingIPs"] = if is(3) { "Enabled" } else { "Disabled" }.into();
+    for (bit, field, value) in [
+        (4, "natOutgoingExclusions", "IPPoolsAndHostIPs"),
+        (5, "natPortRange", "32768:65535"),
+        (6, "natOutgoingAddress", "10.0.0.11"),
+        (7, "iptablesNATOutgoingInterfaceFilter", "upl+"),
+        (0, "metadataAddr", "10.0.0.11"),
+    ] {
+        if is(bit) {
+            spec[field] = value.into();
+        }
+    }
+}
+
 /// Returns combinations of all kinds of host endpoints and their policies.
 fn host_kinds(at: usize) -> usize {
     const KINDS: [usize; STORES] = [
@@ -196,11 +241,17 @@ fn rules_read_back_are_equal_to_the_policies() {
         program(&host, &Stored::new(), &old);
         for (at, mut store) in stores(STORES).into_iter().enumerate() {
             add_hosts(&mut store, host_kinds(at));
+            add_translation(&mut store, host_kinds(at + 5));
             program(&host, &old, &store);
             old = store;
         }
         let report = compared(&old);
-        for chain in ["host-input", "host-untranslated", "host-untracked"] {
+        for chain in [
+            "host-input",
+            "host-untracked",
+            "translate",
+            "translate-source",
+        ] {
             let note = format!("chain {chain} is not compared");
             assert!(!report.notes.contains(&note), "{:?}", report.notes);
         }
@@ -239,6 +290,7 @@ fn mistakes_in_computed_rules_are_found() {
         stores.extend(stores_by(&mut TestRunner::deterministic(), 1));
         for (at, mut store) in stores.into_iter().enumerate() {
             add_hosts(&mut store, host_kinds(at + 3));
+            add_translation(&mut store, host_kinds(at + 2));
             typed::change(&store, MISTAKES, &mut tally);
         }
         println!("{tally}");

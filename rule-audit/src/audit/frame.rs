@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Report, Subject, TABLE};
-use crate::evaluator::{Hook, HostHook};
+use crate::evaluator::{Hook, HostHook, Translation};
 use crate::ruleset::{Base, Listing, Table, budget, clears_mark, single};
 
 /// A base chain that is not compared. It accepts nothing that another chain would drop.
@@ -78,15 +78,18 @@ pub(super) fn check(report: &mut Report, listing: &Listing, table: &Table) {
     }
     for hook in Hook::ALL {
         let (name, at, priority) = hook.chain();
-        check_base(report, table, (name, at, priority), true);
+        check_base(report, table, "filter", (name, at, priority), true);
     }
     for hook in HostHook::ALL {
-        check_base(report, table, hook.chain(), false);
+        check_base(report, table, "filter", hook.chain(), false);
+    }
+    for chain in Translation::ALL {
+        check_base(report, table, "nat", chain.chain(), false);
     }
     check_mark(report, table);
     for chain in &SKIPPED {
         let place = (chain.name, chain.hook, chain.priority);
-        let base = check_base(report, table, place, chain.is_required);
+        let base = check_base(report, table, "filter", place, chain.is_required);
         if let Some(base) = base {
             if !base.accepts {
                 let (wanted, found) = ("the policy accept", "the policy drop");
@@ -104,14 +107,13 @@ pub(super) fn check(report: &mut Report, listing: &Listing, table: &Table) {
     let compared = Hook::ALL.map(|hook| hook.chain().0);
     let skipped = SKIPPED.iter().map(|chain| chain.name);
     let hosts = HostHook::ALL.map(|hook| hook.chain().0);
-    let known = compared.into_iter().chain(hosts).chain(skipped);
+    let translations = Translation::ALL.map(|chain| chain.chain().0);
+    let compared = compared.into_iter().chain(hosts).chain(translations);
+    let known = compared.chain(skipped);
     let known: BTreeSet<&str> = known.collect();
     for (name, chain) in &table.chains {
         match &chain.base {
             Some(_) if known.contains(&**name) => {}
-            Some(base) if base.kind == "nat" => {
-                report.notes.push(format!("chain {name} is not compared"));
-            }
             Some(_) => report.unknown(Subject::Table, name, "the base chain is not known"),
             None => {}
         }
@@ -130,19 +132,20 @@ pub(super) fn check(report: &mut Report, listing: &Listing, table: &Table) {
 fn check_base<'t>(
     report: &mut Report,
     table: &'t Table,
+    kind: &str,
     (name, hook, priority): (&str, &str, i64),
     is_required: bool,
 ) -> Option<&'t Base> {
     let chain = table.chains.get(name);
     let base = chain.and_then(|chain| chain.base.as_ref());
-    let wanted = format!("a filter chain at {hook} with priority {priority}");
+    let wanted = format!("a {kind} chain at {hook} with priority {priority}");
     match base {
         None if is_required || chain.is_some() => {
             report.fault(Subject::Table, name, wanted, "no such base chain");
         }
         None => {}
         Some(base) => {
-            let is_right = base.kind == "filter" && base.hook == hook && base.priority == priority;
+            let is_right = base.kind == kind && base.hook == hook && base.priority == priority;
             if !is_right {
                 let found = format!("{} {} {}", base.kind, base.hook, base.priority);
                 report.fault(Subject::Table, name, wanted, found);

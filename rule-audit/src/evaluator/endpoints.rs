@@ -26,8 +26,17 @@ pub struct Endpoint {
     pub(super) labels: BTreeMap<String, String>,
     pub(super) profiles: Vec<String>,
     pub(super) is_openstack: bool,
+    /// Floating addresses, each with the address of the endpoint.
+    pub(super) floating: Vec<(IpAddr, IpAddr)>,
     /// Further source addresses.
     pub(super) spoofed: Vec<(Family, (u128, u128))>,
+}
+
+impl Endpoint {
+    /// Returns whether addresses of its packets are translated for it.
+    pub fn is_translated(&self) -> bool {
+        self.is_openstack || !self.floating.is_empty()
+    }
 }
 
 /// Reads a host endpoint. Its name differs from that of each workload endpoint.
@@ -54,6 +63,7 @@ pub(super) fn host_endpoint(
         labels: effective(labels_of_host(value), &profiles, inherited),
         profiles,
         is_openstack: false,
+        floating: Vec::new(),
         spoofed: Vec::new(),
     }
 }
@@ -84,6 +94,22 @@ pub(super) fn endpoint(
     addresses.dedup();
     let spoofed = texts(&spec["allowSpoofedSourcePrefixes"]);
     let spoofed = spoofed.iter().filter_map(|text| parse_network(text));
+    let is_openstack = text("orchestrator") == "openstack";
+    let mut floating = Vec::new();
+    if is_openstack || settings.floating {
+        for nat in spec["ipNATs"].as_array().into_iter().flatten() {
+            let address = |field: &str| nat[field].as_str()?.parse::<IpAddr>().ok();
+            match (address("externalIP"), address("internalIP")) {
+                (Some(outside), Some(inside)) => {
+                    // Felix translates to addresses of the endpoint only.
+                    if outside.is_ipv4() == inside.is_ipv4() && addresses.contains(&inside) {
+                        floating.push((outside, inside));
+                    }
+                }
+                _ => fault = Some("one of its ipNATs is unreadable".to_owned()),
+            }
+        }
+    }
     let profiles = texts(&spec["profiles"]);
     let interface = text("interfaceName");
     let mut prefixes = settings.prefixes.iter();
@@ -98,7 +124,8 @@ pub(super) fn endpoint(
         namespace: namespace.to_owned(),
         labels: effective(own_labels(namespace, value), &profiles, inherited),
         profiles,
-        is_openstack: text("orchestrator") == "openstack",
+        is_openstack,
+        floating,
         spoofed: spoofed.collect(),
     }
 }

@@ -9,6 +9,7 @@ use super::endpoints::{Endpoint, endpoint, host_endpoint};
 use super::members::{Member, Members, member, set_member};
 use super::nodes;
 use super::policies::{Policy, Tier, policy, tier};
+use super::pools::Pools;
 use super::rules::{Rule, rules};
 use super::settings::Settings;
 use super::tunnels::Tunnels;
@@ -42,6 +43,7 @@ pub struct Fabric {
     pub(super) tiers: BTreeMap<String, Tier>,
     pub(super) profiles: BTreeMap<String, Profile>,
     pub(super) tunnels: Tunnels,
+    pub(super) pools: Pools,
 }
 
 impl Fabric {
@@ -137,6 +139,7 @@ impl Fabric {
                 _ => {}
             }
         }
+        fabric.pools = Pools::read(resources(store));
         fabric.tunnels = Tunnels::read(resources(store), &fabric.settings);
         fabric.members = Members::new(members);
         fabric.find_conflicts();
@@ -149,7 +152,13 @@ impl Fabric {
         let mut users: BTreeMap<String, usize> = BTreeMap::new();
         let claims = |endpoint: &Endpoint| {
             let addresses = endpoint.addresses.iter().map(IpAddr::to_string);
-            let claims = addresses.chain([endpoint.interface.clone()]);
+            let floating = endpoint
+                .floating
+                .iter()
+                .map(|(outside, _)| outside.to_string());
+            let claims = addresses
+                .chain(floating)
+                .chain([endpoint.interface.clone()]);
             claims.collect::<Vec<String>>()
         };
         for claim in self.endpoints.iter().flat_map(claims) {

@@ -12,12 +12,14 @@ mod members;
 mod nodes;
 mod passage;
 mod policies;
+mod pools;
 mod rules;
 mod selector;
 mod services;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod translation;
 mod tunnels;
 mod values;
 
@@ -29,3 +31,4 @@ pub use policies::Direction;
 pub use selector::{Selector, SelectorError};
 pub use services::{Hook, Spec};
 pub use settings::Settings;
+pub use translation::Translation;

@@ -34,6 +34,16 @@ pub struct Settings {
     pub vxlan: Option<bool>,
     /// Interfaces to which no host endpoint applies: names, and patterns between slashes.
     pub excluded: Vec<String>,
+    /// Whether endpoints of all orchestrators have floating addresses.
+    pub floating: bool,
+    /// The IPv4 source address of packets that leave the pools; `None`: that of the interface.
+    pub nat_address: Option<Ipv4Addr>,
+    /// Whether packets to nodes keep their source.
+    pub nat_spares_nodes: bool,
+    /// The only interfaces of packets that get another source: a name, or a prefix with `*`.
+    pub nat_interface: Option<String>,
+    /// The ports of TCP and UDP packets that get another source.
+    pub nat_ports: Option<(u16, u16)>,
     /// Sources of tunnel packets that are not nodes.
     pub tunnel_sources: Vec<(Family, (u128, u128))>,
 }
@@ -52,6 +62,11 @@ impl Default for Settings {
             vxlan_port: 4789,
             vxlan: None,
             excluded: vec!["kube-ipvs0".into()],
+            floating: false,
+            nat_address: None,
+            nat_spares_nodes: false,
+            nat_interface: None,
+            nat_ports: None,
             tunnel_sources: Vec::new(),
         }
     }
@@ -93,6 +108,24 @@ impl Settings {
             .as_u64()
             .and_then(|port| u16::try_from(port).ok());
         settings.vxlan_port = port.unwrap_or(settings.vxlan_port);
+        if let Some(setting) = text("floatingIPs") {
+            settings.floating = setting.eq_ignore_ascii_case("enabled");
+        }
+        if let Some(address) = text("natOutgoingAddress") {
+            settings.nat_address = address.parse().ok();
+        }
+        if let Some(setting) = text("natOutgoingExclusions") {
+            settings.nat_spares_nodes = setting.eq_ignore_ascii_case("ippoolsandhostips");
+        }
+        if let Some(name) = text("iptablesNATOutgoingInterfaceFilter") {
+            let prefix = name.strip_suffix('+').map(|prefix| format!("{prefix}*"));
+            let name = prefix.unwrap_or_else(|| name.to_owned());
+            settings.nat_interface = (!name.is_empty()).then_some(name);
+        }
+        match &spec["natPortRange"] {
+            Value::Null => {}
+            range => settings.nat_ports = ports(range),
+        }
         if spec["externalNodesList"].is_array() {
             let sources = texts(&spec["externalNodesList"]);
             let sources = sources.iter().filter_map(|text| parse_network(text));
@@ -110,4 +143,14 @@ impl Settings {
             settings.metadata = Some((address, port));
         }
     }
+}
+
+/// Reads a range of ports; all ports are no range.
+fn ports(value: &Value) -> Option<(u16, u16)> {
+    let text = match value.as_u64() {
+        Some(number) => number.to_string(),
+        None => value.as_str()?.to_owned(),
+    };
+    let (first, last) = text.split_once(':').unwrap_or((&text, &text));
+    Some((first.parse().ok()?, last.parse().ok()?))
 }

@@ -18,6 +18,7 @@ pub(super) struct Tunnels {
     ipip: bool,
     vxlan: Option<u128>,
     ends: Vec<(Family, (u128, u128))>,
+    nodes: Vec<(Family, (u128, u128))>,
 }
 
 impl Tunnels {
@@ -30,6 +31,7 @@ impl Tunnels {
             ipip: false,
             vxlan: None,
             ends: settings.tunnel_sources.clone(),
+            nodes: Vec::new(),
         };
         // Of IPv4, which a setting overrides, and of IPv6.
         let mut vxlan = [false; 2];
@@ -45,10 +47,11 @@ impl Tunnels {
                     let cidr = spec["cidr"].as_str().unwrap_or_default();
                     vxlan[usize::from(cidr.contains(':'))] |= uses("vxlanMode");
                 }
-                "nodes" => tunnels.ends.extend(addresses(spec)),
+                "nodes" => tunnels.nodes.extend(addresses(spec)),
                 _ => {}
             }
         }
+        tunnels.ends.extend(&tunnels.nodes);
         let [v4, v6] = vxlan;
         let uses_vxlan = settings.vxlan.unwrap_or(v4) || v6;
         tunnels.vxlan = uses_vxlan.then_some(settings.vxlan_port.into());
@@ -73,6 +76,12 @@ impl Tunnels {
     /// Returns the addresses of the ends of tunnels.
     pub(super) fn ends(&self, family: Family) -> Ranges {
         let own = self.ends.iter().filter(|(of, _)| *of == family);
+        Ranges::of(own.map(|(_, range)| *range))
+    }
+
+    /// Returns the addresses of nodes.
+    pub(super) fn nodes(&self, family: Family) -> Ranges {
+        let own = self.nodes.iter().filter(|(of, _)| *of == family);
         Ranges::of(own.map(|(_, range)| *range))
     }
 }

@@ -169,6 +169,10 @@ impl<'a> Unit<'a> {
                     }
                     return;
                 }
+                "dnat" | "snat" | "masquerade" if effect == Effect::Nothing => {
+                    self.translation(kind, body, &conditions, place, steps);
+                    return;
+                }
                 _ => effect.of(self.verdict(kind, body, depth)),
             };
             match (is_over_budget, act) {

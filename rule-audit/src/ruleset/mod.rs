@@ -11,6 +11,7 @@ mod matches;
 mod reach;
 #[cfg(test)]
 mod tests;
+mod translations;
 mod unit;
 
 pub(crate) use budgets::budget;

@@ -9,6 +9,11 @@ use crate::space::{Outcome, Space};
 
 /// Returns the outcome of a chain `c` with these expressions in one rule each, for packets from `cali1`.
 fn outcome(rules: &[Value], sets: &[Value], packet: Packet) -> Outcome {
+    outcome_and_text(rules, sets, packet).0
+}
+
+/// Returns the outcome of a chain `c`, and the text of a translation, with these expressions in one rule each, for packets from `cali1`.
+fn outcome_and_text(rules: &[Value], sets: &[Value], packet: Packet) -> (Outcome, Option<String>) {
     let mut objects = vec![
         json!({"metainfo": {"version": "1.0.6"}}),
         json!({"table": {"family": "inet", "name": "t", "handle": 1}}),
@@ -33,7 +38,12 @@ fn outcome(rules: &[Value], sets: &[Value], packet: Packet) -> Outcome {
     };
     let mut space = Space::new();
     let program = Compiler::default().chain(&mut space, ("t", table), "c", &view);
-    space.run(program, &packet).0
+    let outcome = space.run(program, &packet).0;
+    let text = match outcome {
+        Outcome::Translated(text) => Some(space.text(text).to_owned()),
+        _ => None,
+    };
+    (outcome, text)
 }
 
 fn matched(left: &Value, op: &str, right: &Value) -> Value {
@@ -489,6 +499,60 @@ fn mark_of_accepted_packets_is_a_field() {
         let on = on.with(Field::Translated, 1);
         assert_eq!(outcome(&[rule], &[], on), wanted, "{op} {right}");
     }
+}
+
+#[test]
+fn translation_is_read_with_its_address_and_ports() {
+    use crate::space::translation;
+    let text = |statement: Value, sets: &[Value], on: Packet| {
+        let rule = json!([statement]);
+        let outcome = outcome_and_text(&[rule], sets, on);
+        outcome.1.unwrap_or_else(|| format!("{:?}", outcome.0))
+    };
+    let on = packet("10.0.0.1", 6, 80);
+    let address = Some("10.0.0.9".parse().unwrap());
+    let to = |is_destination, address, ports| translation(is_destination, address, ports);
+    let (ports, range) = (json!(80), json!({"range": [1, 9]}));
+    for (statement, wanted) in [
+        (json!({"masquerade": null}), to(false, None, None)),
+        (
+            json!({"masquerade": {"flags": "fully-random"}}),
+            to(false, None, None),
+        ),
+        (
+            json!({"masquerade": {"port": range}}),
+            to(false, None, Some((1, 9))),
+        ),
+        (
+            json!({"masquerade": {"flags": "persistent"}}),
+            "Unknown".to_owned(),
+        ),
+        (
+            json!({"snat": {"family": "ip", "addr": "10.0.0.9", "port": range}}),
+            to(false, address, Some((1, 9))),
+        ),
+        (
+            json!({"dnat": {"family": "ip", "addr": "10.0.0.9", "port": ports}}),
+            to(true, address, Some((80, 80))),
+        ),
+        (
+            json!({"dnat": {"family": "ip", "addr": "x"}}),
+            "Unknown".to_owned(),
+        ),
+        (
+            json!({"dnat": {"family": "ip6", "addr": "fd00::1"}}),
+            "Accept".to_owned(),
+        ),
+    ] {
+        assert_eq!(text(statement.clone(), &[], on), wanted, "{statement}");
+    }
+    let map = json!({"map": {"family": "inet", "table": "t", "name": "m", "type": "ipv4_addr",
+        "map": "ipv4_addr", "elem": [["10.0.0.1", "10.0.0.9"]]}});
+    let source = payload("ip", "saddr");
+    let mapped = json!({"dnat": {"family": "ip", "addr": {"map": {"key": source, "data": "@m"}}}});
+    let sets = std::slice::from_ref(&map);
+    assert_eq!(text(mapped.clone(), sets, on), to(true, address, None));
+    assert_eq!(text(mapped, sets, packet("10.0.0.2", 6, 80)), "Accept");
 }
 
 #[test]

@@ -13,10 +13,12 @@ mod intern;
 mod program;
 #[cfg(test)]
 mod tests;
+mod translated;
 
 pub use compare::{Comparison, Difference, Side, compare};
 pub use conditions::{Condition, ConditionId, Row, SetId, TableId};
 pub use program::{Act, Outcome, Place, ProgramId, Step};
+pub use translated::translation;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

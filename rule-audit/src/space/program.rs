@@ -22,6 +22,8 @@ pub enum Act {
     Marked,
     /// The packet passes, is marked, and connection tracking leaves it out.
     Untracked,
+    /// An address of the packet is translated; the text has the new one.
+    Translated(Place),
     /// The packet is dropped.
     Drop,
     /// Both are correct.
@@ -56,6 +58,8 @@ pub enum Outcome {
     Marked,
     /// The packet passes, is marked, and connection tracking leaves it out.
     Untracked,
+    /// An address of the packet is translated; the text has the new one.
+    Translated(Place),
     /// The packet is dropped.
     Drop,
     /// Both are correct.
@@ -149,6 +153,7 @@ impl Space {
             Act::Accept => Outcome::Accept,
             Act::Marked => Outcome::Marked,
             Act::Untracked => Outcome::Untracked,
+            Act::Translated(text) => Outcome::Translated(text),
             Act::Drop => Outcome::Drop,
             Act::Either => Outcome::Either,
             Act::Unknown => Outcome::Unknown,
@@ -235,6 +240,7 @@ impl Space {
                 Act::Accept => (Outcome::Accept, step.place),
                 Act::Marked => (Outcome::Marked, step.place),
                 Act::Untracked => (Outcome::Untracked, step.place),
+                Act::Translated(text) => (Outcome::Translated(text), step.place),
                 Act::Drop => (Outcome::Drop, step.place),
                 Act::Either => (Outcome::Either, step.place),
                 Act::Unknown => (Outcome::Unknown, step.place),
@@ -278,6 +284,10 @@ impl Space {
         for step in steps.into_iter().flatten() {
             form.push(u32::try_from(step.conditions.len()).unwrap_or(u32::MAX));
             form.extend(step.conditions.iter().map(|condition| condition.0));
+            if let Act::Translated(text) = step.act {
+                form.extend([9, text.0]);
+                continue;
+            }
             let (number, inner) = match step.act {
                 Act::Accept => (0, None),
                 Act::Drop => (1, None),
@@ -287,7 +297,7 @@ impl Space {
                 Act::Call(inner) => (5, Some(inner)),
                 Act::Tail(inner) => (6, Some(inner)),
                 Act::Marked => (7, None),
-                Act::Untracked => (8, None),
+                Act::Untracked | Act::Translated(_) => (8, None),
             };
             form.push(number);
             if let Some(inner) = inner {
@@ -304,6 +314,7 @@ impl Outcome {
             Self::Accept => Act::Accept,
             Self::Marked => Act::Marked,
             Self::Untracked => Act::Untracked,
+            Self::Translated(text) => Act::Translated(text),
             Self::Drop => Act::Drop,
             Self::Either => Act::Either,
             Self::Undecided => Act::Return,

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::{listing, sample};
 use crate::world::{Namespace, run, try_run};
 
-/// Chains that are not compared: they only drop, or translate addresses.
-const OUTSIDE: [&str; 30] = [
+/// Chains that are not compared: they only drop.
+const OUTSIDE: [&str; 27] = [
     "control-closed",
     "control-destinations",
     "control-host",
@@ -20,9 +20,6 @@ const OUTSIDE: [&str; 30] = [
     "guard",
     "guard-forward",
     "guard-input",
-    "translate",
-    "translate-own",
-    "translate-source",
     "tunnel-to-host",
     "workload-encapsulation",
     "workload-guard",
@@ -293,11 +290,9 @@ enum Place {
     Set,
 }
 
-/// Returns whether only compared chains use a set.
+/// Returns whether compared chains use a set.
 pub(super) fn is_compared(name: &str) -> bool {
-    let prefixes = [
-        "cali40s-", "cali60s-", "cali40n-", "cali60n-", "nets-", "ports-",
-    ];
+    let prefixes = ["cali40", "cali60", "floating-", "nets-", "ports-"];
     let names = [
         "dispatch-from",
         "dispatch-to",

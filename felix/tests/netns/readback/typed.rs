@@ -181,6 +181,10 @@ fn changed_action(action: &Action) -> Option<Action> {
         Action::Lookup(..) => Action::Verdict(Verdict::Return),
         Action::AcceptUntracked => Action::AcceptMarked,
         Action::ClearMark => Action::Verdict(Verdict::Return),
+        Action::DestinationTo(address, port) => Action::DestinationTo(*address, port + 1),
+        Action::DestinationBy(..) | Action::SourceBy(..) => Action::Verdict(Verdict::Accept),
+        Action::Masquerade(Some(_)) | Action::SourceTo(..) => Action::Masquerade(None),
+        Action::Masquerade(None) => Action::Verdict(Verdict::Accept),
         _ => return None,
     })
 }

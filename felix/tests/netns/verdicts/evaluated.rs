@@ -84,7 +84,11 @@ impl<'f> Evaluator<'f> {
                 .steps
                 .push((hook, self.space.text(place).to_owned()));
             match outcome {
-                Outcome::Accept | Outcome::Undecided | Outcome::Marked | Outcome::Untracked => {}
+                Outcome::Accept
+                | Outcome::Undecided
+                | Outcome::Marked
+                | Outcome::Untracked
+                | Outcome::Translated(_) => {}
                 Outcome::Drop => {
                     verdict.passes = Some(false);
                     return verdict;
