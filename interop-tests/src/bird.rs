@@ -53,6 +53,13 @@ fn write(site: &Site, setup: &Setup, own: &[Own]) {
     for table in tables {
         let _ = writeln!(text, "{table}");
     }
+    if setup.bfd.is_some() {
+        let each = "{ interval 300 ms; multiplier 3; }";
+        let _ = writeln!(
+            text,
+            "protocol bfd {{ interface \"*\" {each}; multihop {each}; }}"
+        );
+    }
     for (at, neighbor) in setup.neighbors.iter().enumerate() {
         let internal = neighbor.asn == setup.asn;
         let local: IpAddr = match neighbor.address {
@@ -72,6 +79,9 @@ fn write(site: &Site, setup: &Setup, own: &[Own]) {
         } else {
             " direct;\n"
         });
+        if setup.bfd.is_some() {
+            text.push_str(" bfd on;\n");
+        }
         if neighbor.client {
             text.push_str(" rr client;\n");
         }

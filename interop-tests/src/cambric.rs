@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use netns_lab::{Error, Process, Program};
 
 use crate::{
-    Kind, Route, Setup, Site, programs,
+    Kind, Route, Setup, Site, bfd, programs,
     setup::{Families, Neighbor},
 };
 
@@ -105,6 +105,9 @@ fn config(kind: Kind, site: &Site, setup: &Setup) -> String {
     if let Some(multipath) = setup.multipath {
         let _ = writeln!(text, "multipath = {multipath}");
     }
+    if setup.bfd.is_some() {
+        let _ = writeln!(text, "bfd_socket = \"{}\"", bfd::socket(site).display());
+    }
     let mut families: Vec<_> = ["ipv4-unicast", "ipv6-unicast"].into();
     for name in setup.neighbors.iter().flat_map(Neighbor::family_names) {
         if !families.contains(&name) {
@@ -127,6 +130,9 @@ fn config(kind: Kind, site: &Site, setup: &Setup) -> String {
         );
         if let Some(seconds) = setup.restart_time_s {
             let _ = writeln!(text, "graceful_restart = {seconds}");
+        }
+        if let Some(bfd) = setup.bfd {
+            let _ = writeln!(text, "bfd = {bfd}");
         }
         if let Some(password) = range.password {
             let _ = writeln!(text, "password = \"{password}\"");
@@ -153,6 +159,9 @@ fn section(setup: &Setup, neighbor: &Neighbor) -> String {
     }
     if !setup.graceful_restart {
         text.push_str("graceful_restart = false\n");
+    }
+    if let Some(bfd) = setup.bfd {
+        let _ = writeln!(text, "bfd = {bfd}");
     }
     if *client {
         text.push_str("route_reflector_client = true\n");

@@ -53,6 +53,15 @@ impl Ground {
         links.add_address(SWITCH, own).await
     }
 
+    /// Cuts host `number` off: its port of the switch is down, and its own link is not told of it.
+    ///
+    /// # Errors
+    /// Errors of the kernel.
+    pub async fn cut(&self, number: u8) -> Result<(), Error> {
+        let links = self.lab.root().links()?;
+        links.down(&format!("port{number}")).await
+    }
+
     /// Makes a host that is not on the switch.
     ///
     /// # Errors

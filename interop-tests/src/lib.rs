@@ -9,6 +9,7 @@
 //! The tests run as root with `CAMBRIC_LAB=1`; otherwise each prints one line that it was skipped.
 
 mod arrange;
+mod bfd;
 mod bird;
 pub mod calico;
 mod cambric;
@@ -30,6 +31,7 @@ mod store;
 mod table;
 
 pub use arrange::{as_received, in_ground, shown_external, table};
+pub use bfd::Bfd;
 pub use certificates::Certificates;
 pub use etcd::Etcd;
 pub use ground::Ground;

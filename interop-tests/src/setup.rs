@@ -30,6 +30,8 @@ pub struct Setup {
     pub restart_time_s: Option<u16>,
     /// Whether this start is a graceful restart: BIRD and GoBGP need an option for it.
     pub restarted: bool,
+    /// The value of the key `bfd` of Cambric's neighbors, if all have BFD. BIRD has BFD then, too.
+    pub bfd: Option<&'static str>,
     /// Further configuration in BIRD's syntax; BIRD only.
     pub extra: String,
 }
@@ -140,6 +142,7 @@ impl Setup {
             graceful_restart: true,
             restart_time_s: None,
             restarted: false,
+            bfd: None,
             extra: String::new(),
         }
     }
@@ -252,6 +255,13 @@ impl Setup {
     #[must_use]
     pub const fn without_graceful_restart(mut self) -> Self {
         self.graceful_restart = false;
+        self
+    }
+
+    /// Monitors the paths to all neighbors with BFD.
+    #[must_use]
+    pub const fn monitored(mut self, bfd: &'static str) -> Self {
+        self.bfd = Some(bfd);
         self
     }
 

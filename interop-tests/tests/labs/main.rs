@@ -6,6 +6,7 @@
 mod add_path;
 mod admission;
 mod attributes;
+mod bfd;
 mod classic;
 mod examples;
 mod exchange;
