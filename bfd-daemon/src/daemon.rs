@@ -22,7 +22,9 @@ use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::limits::{CLIENTS_MAX, CONNECTIONS_MAX, SESSIONS_OF_ALL_MAX, STEPS_PER_TURN, STOP_MAX};
+use crate::limits::{
+    ACCEPT_RETRY, CLIENTS_MAX, CONNECTIONS_MAX, SESSIONS_OF_ALL_MAX, STEPS_PER_TURN, STOP_MAX,
+};
 use crate::priority::{self, Precedence};
 use crate::random::SystemRandom;
 use crate::report::{self, DAEMON};
@@ -62,6 +64,8 @@ struct Daemon {
     engine: Engine<SystemRandom>,
     sockets: Sockets,
     listener: Listener,
+    /// When clients are accepted again, after a failure.
+    accept_at: Option<Instant>,
     clients: Clients,
     users: BTreeSet<u32>,
     config: Config,
@@ -107,7 +111,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
         let wake = tokio::select! {
             request = control.next() => Wake::Request(request),
             signal = signals.next() => Wake::Signal(signal),
-            client = daemon.listener.accept() => Wake::Client(client),
+            client = daemon.accept() => Wake::Client(client),
             () = daemon.sockets.ready() => Wake::Work,
             () = daemon.clients.ready() => Wake::Work,
             () = at(&daemon.clock, until) => Wake::Work,
@@ -121,9 +125,12 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
                 let now = daemon.clock.now();
                 daemon.clients.add(now, socket, &daemon.users);
             }
-            Wake::Client(Err(error)) => emit(Event::ListenerControlFailed {
-                reason: Text::new(error),
-            }),
+            Wake::Client(Err(error)) => {
+                daemon.accept_at = Some(daemon.clock.now() + ACCEPT_RETRY);
+                emit(Event::ListenerControlFailed {
+                    reason: Text::new(error),
+                });
+            }
             Wake::Request(request) => daemon.answer(request),
             Wake::Signal(Signal::Reload) => daemon.reload(),
             Wake::Signal(Signal::Terminate | Signal::Interrupt) => break,
@@ -155,6 +162,7 @@ impl Daemon {
             engine: Engine::new(random, config.limits),
             sockets,
             listener,
+            accept_at: None,
             clients: Clients::default(),
             users: config.user_ids(),
             config,
@@ -163,6 +171,12 @@ impl Daemon {
             unsent: BTreeSet::new(),
             clock: Clock::start(),
         })
+    }
+
+    /// Waits for the next client.
+    async fn accept(&self) -> io::Result<bfd_client::Socket> {
+        at_or_now(&self.clock, self.accept_at).await;
+        self.listener.accept().await
     }
 
     /// Performs all work that is due, within a bound. Returns whether there is more.
@@ -359,6 +373,13 @@ impl Daemon {
         }
         let clients = self.engine.clients();
         format!("{up} of {all} sessions up, {clients} clients")
+    }
+}
+
+/// Waits until an instant, if there is one.
+async fn at_or_now(clock: &Clock, until: Option<Instant>) {
+    if let Some(until) = until {
+        sleep_until(clock.tokio(until)).await;
     }
 }
 

@@ -69,3 +69,6 @@ pub const ADDRESSES_MAX: usize = 64;
 
 /// Users in `users`.
 pub const USERS_MAX: usize = 64;
+
+/// Pause after a client could not be accepted: the process or the system has no descriptor left.
+pub const ACCEPT_RETRY: Duration = Duration::from_secs(1);

@@ -70,8 +70,8 @@ impl Bfd {
             wanted.insert(remote, session);
             self.paths.insert(remote, path);
         }
-        for peer in former.values().filter_map(|path| path.peer) {
-            io.handle(Input::Path(peer, PathState::Unknown));
+        for (remote, path) in &former {
+            pass(io, path.peer, *remote, PathState::Unknown);
         }
         if wanted.is_empty() {
             self.problem = None;
@@ -130,11 +130,9 @@ impl Bfd {
 
     /// Without cambric-bfd, all neighbors are as neighbors without BFD.
     fn lost(&mut self, io: &mut Io, reason: String) {
-        for path in self.paths.values_mut() {
+        for (remote, path) in &mut self.paths {
             path.state = None;
-            if let Some(peer) = path.peer {
-                io.handle(Input::Path(peer, PathState::Unknown));
-            }
+            pass(io, path.peer, *remote, PathState::Unknown);
         }
         emit(events::Event::BfdUnavailable {
             reason: Text::new(&reason),
@@ -148,19 +146,17 @@ impl Bfd {
             return;
         };
         let is_first = !std::mem::replace(&mut path.is_known, true);
-        let liveness = state.liveness;
-        if let Some(peer) = path.peer {
-            if state.failures > 0 && !is_first {
-                let failed = PathState::Failed {
-                    control_plane_independent: state.control_plane_independent,
-                };
-                io.handle(Input::Path(peer, failed));
-            }
-            match liveness {
-                Liveness::Alive => io.handle(Input::Path(peer, PathState::Alive)),
-                Liveness::Failed => {}
-                _ => io.handle(Input::Path(peer, PathState::Unknown)),
-            }
+        let (peer, remote) = (path.peer, state.remote);
+        if state.failures > 0 && !is_first {
+            let failed = PathState::Failed {
+                control_plane_independent: state.control_plane_independent,
+            };
+            pass(io, peer, remote, failed);
+        }
+        match state.liveness {
+            Liveness::Alive => pass(io, peer, remote, PathState::Alive),
+            Liveness::Failed => {}
+            _ => pass(io, peer, remote, PathState::Unknown),
         }
         if state.failures > 0 && is_first {
             emit(events::Event::BfdFailedBefore {
@@ -193,6 +189,17 @@ impl Bfd {
             (_, Liveness::DisabledThere) => "disabled by the neighbor".to_owned(),
             _ => "not up yet".to_owned(),
         }
+    }
+}
+
+/// Passes the state of a path to its peer. The number of a removed peer may be that of another one now.
+fn pass(io: &mut Io, peer: Option<PeerId>, remote: IpAddr, state: PathState) {
+    let is_same = |peer: &PeerId| {
+        let config = io.speaker().peer_config(*peer);
+        config.is_some_and(|config| config.remote == remote)
+    };
+    if let Some(peer) = peer.filter(is_same) {
+        io.handle(Input::Path(peer, state));
     }
 }
 
@@ -266,3 +273,6 @@ impl<S: Settings> Driver<S> for Bfd {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! The driver with a socket of cambric-bfd that the test serves.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use bfd_client::{Listener, Notice as Answer, Request, Socket, Welcome, encode};
+use bgp_config::Source;
+use bgp_io::bgp_speaker::PathConsequence;
+use bgp_io::{IoConfig, StopMode};
+use tokio::time::timeout;
+
+use super::*;
+use crate::Config;
+use crate::driver::tests::Plain;
+
+/// A generous bound of every wait.
+const WAIT: Duration = Duration::from_secs(60);
+
+const REMOTE: [u8; 4] = [192, 0, 2, 2];
+
+/// The file of a daemon with one neighbor.
+fn file(keys: &str) -> Config<Plain> {
+    let text = format!(
+        "asn = 64512\nrouter_id = \"192.0.2.1\"\nlisten = []\n[[neighbor]]\naddress = \"192.0.2.2\"\n\
+         asn = 64512\npassive = true\n{keys}\n"
+    );
+    Config::parse(&Source::new("daemon.toml", text)).expect("a valid file")
+}
+
+fn io(config: &Config<Plain>) -> Io {
+    let intent = config.intent().expect("a speaker");
+    let mut speaker = Speaker::new(intent.speaker.clone(), 7);
+    speaker.start(Instant::ZERO);
+    Io::new(speaker, IoConfig::new([])).expect("no socket")
+}
+
+fn turn(bfd: &mut Bfd, io: &mut Io) {
+    let mut round = Round::new(io);
+    Driver::<Plain>::turn(bfd, &mut round).expect("a turn");
+}
+
+async fn request(server: &Socket) -> Request {
+    let mut buffer = Vec::new();
+    let read = async {
+        loop {
+            match server.receive(&mut buffer) {
+                Ok(Some(octets)) => return Request::read(octets).expect("a request"),
+                Ok(None) => panic!("closed"),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => server.ready(false).await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    timeout(WAIT, read).await.expect("a request")
+}
+
+fn send(server: &Socket, answer: &Answer) {
+    server.send(&encode(answer).expect("short")).expect("sent");
+}
+
+fn state(liveness: Liveness, failures: u64) -> Answer {
+    Answer::State(SessionState {
+        remote: REMOTE.into(),
+        state: if liveness == Liveness::Alive {
+            State::Up
+        } else {
+            State::Down
+        },
+        liveness,
+        failures,
+        diagnostic: "control detection time expired".to_owned(),
+        control_plane_independent: true,
+        problem: None,
+    })
+}
+
+/// Returns the consequences of failed paths that the speaker reports.
+async fn consequences(io: &mut Io) -> Vec<PathConsequence> {
+    let mut found = Vec::new();
+    while let Ok(events) = timeout(Duration::from_millis(1), io.next()).await {
+        found.extend(events.iter().filter_map(|event| match event {
+            Event::Speaker(bgp_speaker::Event::PathFailed { consequence, .. }) => {
+                Some(*consequence)
+            }
+            _ => None,
+        }));
+    }
+    found
+}
+
+fn words(bfd: &Bfd, io: &Io) -> Option<String> {
+    let mut neighbors = crate::report::neighbors(io.speaker(), io.clock().now());
+    Driver::<Plain>::annotate(bfd, io.clock().now(), &mut neighbors);
+    neighbors.neighbors[0].bfd.clone()
+}
+
+#[tokio::test]
+async fn states_of_sessions_are_passed_to_the_speaker() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("clients.sock");
+    let listener = Listener::bind(&path).expect("bound");
+    let mut io = io(&file("bfd = { interval_ms = 100, mode = \"multihop\" }"));
+    let mut bfd = Bfd::new::<Plain>(path);
+    turn(&mut bfd, &mut io);
+    let server = listener.accept().await.expect("accepted");
+    assert!(matches!(request(&server).await, Request::Hello { .. }));
+    let Request::Set(wanted) = request(&server).await else {
+        panic!("no session");
+    };
+    assert_eq!((wanted.hops, wanted.interval_ms), (Hops::Multi, 100));
+    assert_eq!((wanted.remote, wanted.multiplier), (REMOTE.into(), 3));
+    assert_eq!(words(&bfd, &io).as_deref(), Some("requested"));
+    send(&server, &Answer::Welcome(Welcome::default()));
+    // A failure of an earlier process does not concern the sessions of this one.
+    send(&server, &state(Liveness::Alive, 1));
+    turn(&mut bfd, &mut io);
+    assert_eq!(words(&bfd, &io).as_deref(), Some("up"));
+    assert_eq!(consequences(&mut io).await, []);
+    send(&server, &state(Liveness::Failed, 1));
+    send(&server, &state(Liveness::Alive, 0));
+    // A failure that was over before the daemon read it.
+    send(&server, &state(Liveness::Alive, 1));
+    send(&server, &state(Liveness::DisabledThere, 0));
+    turn(&mut bfd, &mut io);
+    assert_eq!(consequences(&mut io).await, [PathConsequence::None; 2]);
+    assert_eq!(
+        words(&bfd, &io).as_deref(),
+        Some("disabled by the neighbor")
+    );
+    Driver::<Plain>::stopping(
+        &mut bfd,
+        io.speaker(),
+        Instant::ZERO,
+        StopMode::GracefulRestart,
+    );
+    Driver::<Plain>::stopping(&mut bfd, io.speaker(), Instant::ZERO, StopMode::Permanent);
+    let remote = REMOTE.into();
+    assert_eq!(request(&server).await, Request::Remove { remote });
+}
+
+#[tokio::test]
+async fn daemon_without_cambric_bfd_reports_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("clients.sock");
+    let mut io = io(&file("bfd = true"));
+    let mut bfd = Bfd::new::<Plain>(path);
+    turn(&mut bfd, &mut io);
+    let notes = Driver::<Plain>::notes(&bfd, Instant::ZERO);
+    assert!(notes[0].contains("cambric-bfd does not run"), "{notes:?}");
+    let shown = words(&bfd, &io).expect("a neighbor with BFD");
+    assert!(shown.contains("cambric-bfd does not run"), "{shown}");
+    assert!(
+        Driver::<Plain>::poll_timeout(&bfd).is_some(),
+        "it tries again"
+    );
+}
+
+#[tokio::test]
+async fn daemon_without_such_neighbors_connects_to_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("clients.sock");
+    let mut io = io(&file(""));
+    let mut bfd = Bfd::new::<Plain>(path);
+    turn(&mut bfd, &mut io);
+    assert!(Driver::<Plain>::notes(&bfd, Instant::ZERO).is_empty());
+    assert_eq!(Driver::<Plain>::poll_timeout(&bfd), None);
+    assert_eq!(words(&bfd, &io), None);
+}
