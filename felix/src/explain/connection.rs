@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::evaluation::{Fate, at_hook};
+use super::evaluation::{Bases, Fate};
 use super::packet::{Changes, Packet};
 use crate::calc::Calculator;
 use crate::render::Hook;
@@ -64,6 +64,7 @@ pub(crate) fn is_forbidden(
     has_source_port: bool,
 ) -> Option<bool> {
     let desired = calculator.desired();
+    let bases = Bases::of(desired.rules());
     let interface = |address| desired.routes.get(&address).cloned();
     let is_host = |address: IpAddr| {
         address.is_loopback() || GATEWAYS.contains(&address) || calculator.is_own_address(address)
@@ -101,7 +102,7 @@ pub(crate) fn is_forbidden(
         },
     };
     for hook in hooks {
-        let decision = at_hook(desired.rules(), *hook, &mut packet);
+        let decision = bases.at_hook(*hook, &mut packet);
         match decision.map(|decision| decision.fate) {
             None | Some(Fate::Accept) => {}
             Some(Fate::Drop | Fate::Reject) => return Some(true),

@@ -24,7 +24,6 @@ use daemon_common::report::{PacketStep, PacketVerdict, RuleOwner};
 
 pub use connection::Connection;
 pub(crate) use connection::{Class, is_forbidden};
-pub(crate) use ends::is_gateway;
 pub(crate) use preview::preview;
 pub(crate) use why::endpoint;
 
