@@ -121,6 +121,7 @@ fn sample(field: &str) -> Value {
         "externalNodesList" => json!(["192.0.2.7"]),
         "prometheusMetricsClientAuth" => json!("RequireAndVerifyClientCert"),
         name if name.ends_with("File") => json!("/b.pem"),
+        "flowLogsLocalReporter" => json!("Enabled"),
         "ipForwarding" => json!("Disabled"),
         "programClusterRoutes" => json!("Enabled"),
         "routeSource" => json!("WorkloadIPs"),
