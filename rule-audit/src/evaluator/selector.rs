@@ -214,31 +214,24 @@ impl Reader<'_> {
         if self.takes("!=") {
             return Ok(Selector::IsNot(name, vec![self.string()?]));
         }
-        let mut words = vec![self.word()];
-        if matches!(&*words[0], "not" | "starts" | "ends") {
-            words.push(self.word());
+        if self.takes("in") {
+            return Ok(Selector::Is(name, Test::OneOf(self.values()?)));
         }
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        Ok(match *words {
-            ["in"] => Selector::Is(name, Test::OneOf(self.values()?)),
-            ["not", "in"] => Selector::IsNot(name, self.values()?),
-            ["contains"] => Selector::Is(name, Test::Contains(self.string()?)),
-            ["starts", "with"] => Selector::Is(name, Test::StartsWith(self.string()?)),
-            ["ends", "with"] => Selector::Is(name, Test::EndsWith(self.string()?)),
-            _ => return Err(SelectorError(self.at)),
-        })
-    }
-
-    /// Reads letters, and the blanks behind them.
-    fn word(&mut self) -> String {
-        let rest = self.rest();
-        let end = rest
-            .find(|c: char| !c.is_ascii_alphabetic())
-            .unwrap_or(rest.len());
-        let word = rest.get(..end).unwrap_or_default().to_owned();
-        self.at += end;
-        self.blanks();
-        word
+        if self.takes("contains") {
+            return Ok(Selector::Is(name, Test::Contains(self.string()?)));
+        }
+        // Blanks between two words of an operator may be missing.
+        if self.takes("not") {
+            self.requires("in")?;
+            return Ok(Selector::IsNot(name, self.values()?));
+        }
+        if self.takes("starts") {
+            self.requires("with")?;
+            return Ok(Selector::Is(name, Test::StartsWith(self.string()?)));
+        }
+        self.requires("ends")?;
+        self.requires("with")?;
+        Ok(Selector::Is(name, Test::EndsWith(self.string()?)))
     }
 
     fn name(&mut self) -> Result<String, SelectorError> {
@@ -330,6 +323,9 @@ mod tests {
             ("app not in{'web'}", false),
             ("app contains 'e'", true),
             ("app starts with 'we'", true),
+            ("app startswith'we'", true),
+            ("app ends  with 'eb'", true),
+            ("app notin{'web'}", false),
             ("app ends with 'we'", false),
             ("tier.x/y_z-1 == \"a'b\"", true),
             ("has(other) && has(app) || app == 'web'", true),
@@ -356,7 +352,6 @@ mod tests {
             "&&",
             "a == 'x' &&",
             "a == 'x' has(b)",
-            "a notin {'x'}",
             "all",
             "is(a)",
             "a == 'x\"",
