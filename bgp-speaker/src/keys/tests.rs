@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use rib::{AsPathChecks, Role, SendPaths};
 
 use crate::keys::{Fallback, Given, Invalid, Kind, Place, RANGE_KEYS, Value};
-use crate::{PEER_KEYS, PeerConfig, PeerKey, SpeakerConfig, no_policy};
+use crate::{BfdMode, PEER_KEYS, PeerConfig, PeerKey, SpeakerConfig, no_policy};
 
 fn speaker() -> SpeakerConfig {
     SpeakerConfig::new(Asn(64512), RouterId(Ipv4Addr::new(10, 0, 0, 1)))
@@ -52,6 +52,33 @@ fn every_field_of_a_peer_has_a_key() {
             .collect::<BTreeSet<_>>(),
         expected
     );
+}
+
+#[test]
+fn table_of_bfd_has_known_keys_within_their_ranges() {
+    let bfd = |keys: &[(&str, Value)]| {
+        let (peer, faults) = peer(&[
+            ("address", "10.0.0.9".into()),
+            ("asn", "internal".into()),
+            ("bfd", Value::table(keys.iter().cloned())),
+        ]);
+        let faults: Vec<String> = faults.iter().map(|fault| format!("{fault}")).collect();
+        (peer.bfd, faults)
+    };
+    let (given, faults) = bfd(&[("interval_ms", 50.into()), ("mode", "multihop".into())]);
+    let given = given.expect("a session");
+    assert!(faults.is_empty(), "{faults:?}");
+    assert_eq!((given.interval_ms, given.multiplier), (50, 3));
+    assert_eq!(given.mode, BfdMode::Multihop);
+    for (key, value) in [
+        ("interval", 50.into()),
+        ("interval_ms", 0.into()),
+        ("multiplier", 256.into()),
+        ("mode", "both".into()),
+    ] {
+        let (_, faults) = bfd(&[(key, value)]);
+        assert_eq!(faults.len(), 1, "{key}: {faults:?}");
+    }
 }
 
 #[test]
