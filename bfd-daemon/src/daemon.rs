@@ -265,6 +265,7 @@ impl Daemon {
             | Command::Endpoints {}
             | Command::EndpointRules { .. }
             | Command::Packet(_)
+            | Command::Preview { .. }
             | Command::Rules {}
             | Command::Malformed {}
             | Command::Config {}
