@@ -105,10 +105,10 @@ impl Draw {
             },
             destination_port: self.of(&PORTS),
         };
-        // The guard drops answers of a DHCP server.
-        match (probe.source_port, probe.destination_port) {
-            (67, 68) => self.probe(),
-            _ => (sender, probe),
+        // The guard drops all packets to the port of a DHCP client, also answers.
+        match [probe.source_port, probe.destination_port].contains(&68) {
+            true => self.probe(),
+            false => (sender, probe),
         }
     }
 }
