@@ -127,7 +127,6 @@ fn sample(field: &str) -> Value {
         "routeSource" => json!("WorkloadIPs"),
         "endpointStatusPathPrefix" => json!("/run/files"),
         "logSeverityScreen" => json!("Debug"),
-        "flowLogsLocalReporter" => json!("Enabled"),
         "logActionRateLimit" => json!("7/minute"),
         "ipv6Support" => json!(false),
         "interfacePrefix"
