@@ -64,6 +64,10 @@ pub const MALFORMED_OCTETS_MAX: usize = 4096;
 /// 4724 §4.2 requires a limit).
 pub const STALE_PATHS_MAX: core::time::Duration = core::time::Duration::from_secs(360);
 
+/// How long a dynamic peer with a failed path is kept without a session, so that paths through it stay
+/// excluded. Other speakers have removed them by then, because of their hold and restart times.
+pub const FAILED_PEER_KEPT: core::time::Duration = core::time::Duration::from_secs(360);
+
 /// The longest time from BoRR to EoRR (RFC 7313 §4.1 requires a limit): paths that were not sent
 /// again by then are removed.
 pub const REFRESH_MAX: core::time::Duration = core::time::Duration::from_secs(360);

@@ -2,11 +2,12 @@
 
 use bgp_fsm::Instant;
 use bgp_proto::{Notification, notification::cease};
-use rib::{PeerId, Role};
+use rib::{NextHops, PeerId, Role};
 
 use crate::{
     config::BfdGraceful,
     event::{Event, Output},
+    limits::FAILED_PEER_KEPT,
     path_state::{PathConsequence, PathState},
     peer::Peer,
     speaker::Speaker,
@@ -34,7 +35,11 @@ impl Speaker {
                 self.rearm(peer);
                 self.retire(peer);
             }
-            PathState::Alive | PathState::Unknown => self.path_works(peer),
+            PathState::Alive | PathState::Unknown => {
+                self.path_works(peer);
+                self.rearm(peer);
+                self.retire(peer);
+            }
         }
     }
 
@@ -48,23 +53,27 @@ impl Speaker {
             return PathConsequence::None;
         };
         let graceful = state.config.bfd_graceful;
+        let is_next_hop_of_all = is_next_hop_of_all(state);
         if state.session.established().is_some() {
             // A restarting peer closes its connection, or its kernel does: silence is no restart.
             let is_dead = graceful != BfdGraceful::Always;
+            state.retains = match graceful {
+                BfdGraceful::Auto => !is_next_hop_of_all,
+                BfdGraceful::Always => true,
+                BfdGraceful::Never => false,
+            };
             let why = Notification::cease(cease::BFD_DOWN);
-            // RFC 9384 §3, RFC 8538 §4.
-            let why = match is_dead && has_notification_bit(state) {
+            // RFC 9384 §3, RFC 8538 §4. The peer may retain routes where this speaker does.
+            let why = match !state.retains && has_notification_bit(state) {
                 true => Notification::hard_reset(&why),
                 false => why,
             };
-            state.retains = !is_dead || !is_next_hop_of_all(state);
-            if is_dead {
-                self.fail_next_hop(peer);
-            }
+            let has_excluded = is_dead && self.fail_next_hop(now, peer);
             self.session_input(now, peer, bgp_fsm::Input::Rejected(why));
-            return match is_dead {
-                true => PathConsequence::SessionClosed,
-                false => PathConsequence::SessionClosedForRestart,
+            return match (self.has_stale(peer), has_excluded) {
+                (true, true) => PathConsequence::SessionClosedNextHopFailed,
+                (true, false) => PathConsequence::SessionClosedForRestart,
+                (false, _) => PathConsequence::SessionClosed,
             };
         }
         if state.stale_until.is_none() {
@@ -78,21 +87,52 @@ impl Speaker {
         if is_restart {
             return PathConsequence::Restart;
         }
-        match is_next_hop_of_all(state) {
-            true => self.remove_stale(peer),
-            false => self.fail_next_hop(peer),
+        let has_excluded = self.fail_next_hop(now, peer);
+        if is_next_hop_of_all || graceful == BfdGraceful::Never {
+            self.remove_stale(peer);
+            return PathConsequence::StaleRemoved;
         }
-        PathConsequence::StaleRemoved
+        match has_excluded {
+            true => PathConsequence::NextHopFailed,
+            false => PathConsequence::StaleRetained,
+        }
     }
 
-    /// Excludes all paths with the peer as next hop, whichever peer has sent them, until the peer has a
-    /// session again or its path works.
-    fn fail_next_hop(&mut self, peer: PeerId) {
-        if let Some(state) = self.roster.get_mut(peer) {
-            state.next_hop_failed = true;
-            let next_hop = state.config.remote;
-            self.rib.fail_next_hop(next_hop, true);
+    fn has_stale(&self, peer: PeerId) -> bool {
+        let state = self.roster.get(peer);
+        state.is_some_and(|state| state.stale_until.is_some())
+    }
+
+    /// Excludes all paths with an internal peer as next hop, whichever peer has sent them, until the peer has
+    /// a session again or its path works. Returns whether they are excluded.
+    ///
+    /// Only a speaker that forwards packets excludes them: the path of a route reflector to a host is not
+    /// the path of other hosts.
+    fn fail_next_hop(&mut self, now: Instant, peer: PeerId) -> bool {
+        if self.config.next_hops != NextHops::Track {
+            return false;
         }
+        let Some(state) = self.roster.get_mut(peer) else {
+            return false;
+        };
+        if state.config.role != Role::Internal {
+            return false;
+        }
+        state.next_hop_failed = true;
+        if state.range.is_some() {
+            state.failed_until = Some(now + FAILED_PEER_KEPT);
+        }
+        let next_hop = state.config.remote;
+        self.rib.fail_next_hop(next_hop, true);
+        true
+    }
+
+    /// Ends the time for which a dynamic peer with a failed path is kept.
+    pub(crate) fn expire_failed(&mut self, now: Instant, peer: PeerId) {
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
+        state.failed_until = state.failed_until.filter(|until| *until > now);
     }
 
     /// Accepts paths with the peer as next hop again.
@@ -100,6 +140,7 @@ impl Speaker {
         if let Some(state) = self.roster.get_mut(peer)
             && core::mem::take(&mut state.next_hop_failed)
         {
+            state.failed_until = None;
             let next_hop = state.config.remote;
             self.rib.fail_next_hop(next_hop, false);
         }

@@ -24,14 +24,23 @@ pub enum PathState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathConsequence {
-    /// The session was closed, and routes were removed.
+    /// The session was closed, and its routes were removed.
     SessionClosed,
-    /// The session was closed, and the routes are retained as stale, by the configuration.
+    /// The session was closed, and its routes are retained as stale.
     SessionClosedForRestart,
+    /// The session was closed, all routes with the peer as next hop are excluded, and its other routes
+    /// are retained as stale.
+    SessionClosedNextHopFailed,
     /// The session had ended before, and its stale routes were removed.
     StaleRemoved,
     /// The session had ended before, and its stale routes are retained: the peer restarts.
     Restart,
+    /// The session had ended before. All routes with the peer as next hop are excluded, and its other
+    /// routes remain stale.
+    NextHopFailed,
+    /// The session had ended before, and its stale routes are retained: this speaker does not forward
+    /// packets along them.
+    StaleRetained,
     /// There was neither a session nor a stale route.
     None,
 }
@@ -41,8 +50,15 @@ impl fmt::Display for PathConsequence {
         f.write_str(match self {
             Self::SessionClosed => "session closed, routes removed",
             Self::SessionClosedForRestart => "session closed, routes retained as stale",
+            Self::SessionClosedNextHopFailed => {
+                "session closed, routes through the neighbor excluded, others retained as stale"
+            }
             Self::StaleRemoved => "stale routes removed",
             Self::Restart => "stale routes retained: the neighbor restarts",
+            Self::NextHopFailed => {
+                "routes through the neighbor excluded, its other routes remain stale"
+            }
+            Self::StaleRetained => "stale routes retained",
             Self::None => "no session and no stale routes",
         })
     }

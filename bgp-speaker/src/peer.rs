@@ -40,6 +40,8 @@ pub(crate) struct Peer {
     pub(crate) retains: bool,
     /// Whether paths with this peer as next hop are excluded.
     pub(crate) next_hop_failed: bool,
+    /// Until when a dynamic peer is kept for these excluded paths.
+    pub(crate) failed_until: Option<Instant>,
     /// The families with a refresh in progress, with their deadlines (RFC 7313 §4.1).
     pub(crate) refreshes: Vec<(Family, Instant)>,
     /// The last reported level of each limit.
@@ -83,6 +85,7 @@ impl Peer {
             path: PathState::default(),
             retains: false,
             next_hop_failed: false,
+            failed_until: None,
             refreshes: Vec::new(),
             limit_levels: BTreeMap::new(),
             limited: Vec::new(),
@@ -105,6 +108,7 @@ impl Peer {
         let timers = [
             self.session.poll_timeout(),
             self.stale_until,
+            self.failed_until,
             self.capped,
             self.sent_resume,
             self.targets_until,
@@ -144,6 +148,7 @@ impl Peer {
     pub(crate) fn is_spent(&self) -> bool {
         (self.doomed || self.range.is_some())
             && self.stale_until.is_none()
+            && (self.doomed || self.failed_until.is_none())
             && self.session.idle_hold_until().is_none()
             && (self.session.state() == State::Idle || self.session.is_abandoned())
             && Conn::PLACES

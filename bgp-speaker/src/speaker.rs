@@ -525,6 +525,7 @@ impl Speaker {
                 state.armed = None;
             }
             self.expire_stale(now, peer);
+            self.expire_failed(now, peer);
             self.expire_refreshes(now, peer);
             self.check_capped(now, peer);
             self.check_limited(now, peer);

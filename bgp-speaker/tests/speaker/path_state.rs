@@ -3,10 +3,12 @@
 use bgp_fsm::GracefulRestartConfig;
 use bgp_proto::notification::cease;
 use bgp_proto::{GracefulRestart, Notification};
+use bgp_speaker::limits::FAILED_PEER_KEPT;
 use bgp_speaker::{
-    Bfd, BfdGraceful, Event, Input, PathConsequence, PathState, PeerConfig, SpeakerConfig,
+    Bfd, BfdGraceful, Event, Input, PathConsequence, PathState, PeerConfig, RangeConfig,
+    SpeakerConfig,
 };
-use rib::{PeerId, Role};
+use rib::{NextHops, PeerId, Reach, Role};
 use testkit::fixture::{address, graceful_open, neighbor, open, speaker_config};
 use testkit::{Received, Update};
 
@@ -37,11 +39,48 @@ fn up(
     (wire, peer)
 }
 
+/// Returns the configuration of a speaker that forwards packets: it resolves next hops.
+fn forwards(mut config: SpeakerConfig) -> SpeakerConfig {
+    config.next_hops = NextHops::Track;
+    config
+}
+
+/// Does the same as [`up`] for an internal neighbor of a speaker that forwards packets.
+fn forwarding(
+    graceful: impl FnOnce(&mut GracefulRestart),
+    edit: impl FnOnce(&mut PeerConfig),
+) -> (Wire, PeerId) {
+    let mut wire = Wire::new(forwards(config(Role::Internal, edit)));
+    let peer = wire.connect(2, &graceful_open(2, graceful));
+    announce(&mut wire, peer);
+    (wire, peer)
+}
+
+/// Another peer sends a route by way of 10.0.0.2.
+fn announce_own(wire: &mut Wire, peer: PeerId) {
+    let net: bgp_proto::Ipv4Prefix = OWN.parse().expect("a prefix");
+    wire.send(peer, Update::via(address(2)).announcing(net));
+    resolve(wire);
+    assert_eq!(wire.prefixes(), [OWN]);
+}
+
+/// Reports the next hops as reachable, as the kernel's routes would.
+fn resolve(wire: &mut Wire) {
+    let now = wire.now();
+    for via in [2, 9] {
+        let (next_hop, reach) = (address(via).into(), Reach::Cost(0));
+        let resolved = Input::Resolved { next_hop, reach };
+        wire.speaker_mut().handle(now, resolved);
+    }
+    wire.settle();
+}
+
 fn announce(wire: &mut Wire, peer: PeerId) {
     for (via, net) in [(2, OWN), (9, OF_ANOTHER)] {
         let net: bgp_proto::Ipv4Prefix = net.parse().expect("a prefix");
         wire.send(peer, Update::via(address(via)).announcing(net));
     }
+    resolve(wire);
     assert_eq!(wire.prefixes(), [OWN, OF_ANOTHER]);
 }
 
@@ -104,8 +143,12 @@ fn failed_path_of_a_client_removes_its_routes_at_once() {
 #[test]
 fn failed_reflector_leaves_routes_of_other_hosts_stale() {
     let n_bit = |graceful: &mut GracefulRestart| graceful.notification = true;
-    let (mut wire, peer) = up(Role::Internal, n_bit, |_| {});
-    assert_eq!(fail(&mut wire, peer, true), PathConsequence::SessionClosed);
+    let (mut wire, peer) = forwarding(n_bit, |_| {});
+    let consequence = fail(&mut wire, peer, true);
+    assert_eq!(consequence, PathConsequence::SessionClosedNextHopFailed);
+    // A Hard Reset would make the neighbor remove the routes of this speaker.
+    let sent = notification(&mut wire, peer);
+    assert_eq!(sent, Notification::cease(cease::BFD_DOWN));
     assert_eq!(wire.prefixes(), [OF_ANOTHER]);
     wire.pass(60, &[]);
     assert!(wire.prefixes().is_empty(), "the restart time is over");
@@ -115,7 +158,7 @@ fn failed_reflector_leaves_routes_of_other_hosts_stale() {
 
 #[test]
 fn path_that_works_again_does_not_revive_stale_routes() {
-    let (mut wire, peer) = up(Role::Internal, IGNORE, |_| {});
+    let (mut wire, peer) = forwarding(IGNORE, |_| {});
     fail(&mut wire, peer, true);
     path(&mut wire, peer, PathState::Alive);
     assert_eq!(wire.prefixes(), [OF_ANOTHER]);
@@ -125,16 +168,13 @@ fn path_that_works_again_does_not_revive_stale_routes() {
 
 #[test]
 fn failed_host_is_no_next_hop_of_other_peers_routes() {
-    let mut config = config(Role::Internal, |_| {});
     let mut other = neighbor(1, 3, Role::Internal);
     other.session.passive = true;
-    config = config.with_peer(other);
+    let config = forwards(config(Role::Internal, |_| {}).with_peer(other));
     let mut wire = Wire::new(config);
     let peer = wire.connect(2, &open(2));
     let other = wire.connect(3, &open(3));
-    let net: bgp_proto::Ipv4Prefix = OWN.parse().expect("a prefix");
-    wire.send(other, Update::via(address(2)).announcing(net));
-    assert_eq!(wire.prefixes(), [OWN]);
+    announce_own(&mut wire, other);
     fail(&mut wire, peer, true);
     assert!(wire.prefixes().is_empty());
     // Without stale routes, the path decides as soon as it works again.
@@ -203,15 +243,90 @@ fn bfd_graceful_overrides_the_rule_of_the_c_bit() {
 
 #[test]
 fn removed_peer_restores_its_address_as_next_hop() {
-    let (mut wire, peer) = up(Role::Internal, IGNORE, |_| {});
+    let (mut wire, peer) = forwarding(IGNORE, |_| {});
     fail(&mut wire, peer, true);
     let mut other = neighbor(1, 3, Role::Internal);
     other.session.passive = true;
-    wire.reconfigure(speaker_config(1).with_peer(other))
+    wire.reconfigure(forwards(speaker_config(1).with_peer(other)))
         .expect("applied");
     wire.settle();
     let other = wire.connect(3, &open(3));
-    let net: bgp_proto::Ipv4Prefix = OWN.parse().expect("a prefix");
-    wire.send(other, Update::via(address(2)).announcing(net));
+    announce_own(&mut wire, other);
+}
+
+/// A reflector that cannot reach a host is not on the way of packets to it.
+#[test]
+fn failed_path_of_a_reflector_excludes_no_routes_of_others() {
+    for role in [Role::Client, Role::Internal] {
+        let mut other = neighbor(1, 3, Role::Internal);
+        other.session.passive = true;
+        let mut wire = Wire::new(config(role, |_| {}).with_peer(other));
+        let peer = wire.connect(2, &open(2));
+        let other = wire.connect(3, &open(3));
+        announce_own(&mut wire, other);
+        let consequence = fail(&mut wire, peer, true);
+        assert_eq!(consequence, PathConsequence::SessionClosed);
+        assert_eq!(wire.prefixes(), [OWN]);
+    }
+    let (mut wire, peer) = up(Role::Internal, IGNORE, |_| {});
+    wire.lose(peer);
+    assert_eq!(fail(&mut wire, peer, true), PathConsequence::StaleRetained);
+    assert_eq!(wire.prefixes(), [OWN, OF_ANOTHER]);
+}
+
+#[test]
+fn failed_host_with_stale_routes_is_no_next_hop() {
+    let (mut wire, peer) = forwarding(IGNORE, |_| {});
+    wire.lose(peer);
+    assert_eq!(fail(&mut wire, peer, true), PathConsequence::NextHopFailed);
+    assert_eq!(wire.prefixes(), [OF_ANOTHER]);
+}
+
+#[test]
+fn bfd_graceful_never_removes_all_routes_of_an_internal_peer() {
+    let never = |peer: &mut PeerConfig| peer.bfd_graceful = BfdGraceful::Never;
+    let n_bit = |graceful: &mut GracefulRestart| graceful.notification = true;
+    let (mut wire, peer) = forwarding(n_bit, never);
+    assert_eq!(fail(&mut wire, peer, false), PathConsequence::SessionClosed);
+    let reason = notification(&mut wire, peer);
+    let reason = reason.hard_reset_reason().expect("a Hard Reset");
+    assert_eq!(reason, Notification::cease(cease::BFD_DOWN));
+    assert!(wire.prefixes().is_empty());
+
+    let (mut wire, peer) = forwarding(n_bit, never);
+    wire.lose(peer);
+    assert_eq!(fail(&mut wire, peer, false), PathConsequence::StaleRemoved);
+    assert!(wire.prefixes().is_empty());
+}
+
+/// A peer of a range keeps its address excluded without a session, like a configured peer, but not forever.
+#[test]
+fn failed_dynamic_peer_keeps_its_next_hop_excluded() {
+    let failed = || {
+        let mut template = neighbor(1, 2, Role::Internal);
+        template.session.passive = true;
+        let prefix = "10.0.0.2/32".parse().expect("a prefix");
+        let mut other = neighbor(1, 3, Role::Internal);
+        other.session.passive = true;
+        let config = speaker_config(1).with_peer(other);
+        let range = RangeConfig::new(prefix, 1, template);
+        let mut wire = Wire::new(forwards(config.with_range(range)));
+        let peer = wire.connect(2, &open(2));
+        let other = wire.connect(3, &open(3));
+        announce_own(&mut wire, other);
+        let consequence = fail(&mut wire, peer, true);
+        assert_eq!(consequence, PathConsequence::SessionClosed);
+        assert!(wire.prefixes().is_empty());
+        assert_eq!(wire.peer(2), Some(peer));
+        (wire, peer, other)
+    };
+    let (mut wire, peer, _) = failed();
+    path(&mut wire, peer, PathState::Alive);
     assert_eq!(wire.prefixes(), [OWN]);
+    assert_eq!(wire.peer(2), None);
+
+    let (mut wire, _, other) = failed();
+    wire.pass(FAILED_PEER_KEPT.as_secs(), &[other]);
+    assert_eq!(wire.prefixes(), [OWN]);
+    assert_eq!(wire.peer(2), None);
 }
