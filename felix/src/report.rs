@@ -18,7 +18,7 @@ use crate::calc::{Placement, Problem};
 use crate::explain;
 use crate::flows::Table;
 use crate::limits::{HOST_ENDPOINTS_SHOWN_MAX, PROBLEMS_SHOWN_MAX};
-use crate::render::{Control, TABLE, rule_text};
+use crate::render::{Control, TABLE, UDP, rule_text};
 use crate::store::StoreCounts;
 
 /// The program's name.
@@ -411,7 +411,10 @@ fn control_ports(control: &Control) -> String {
     let ports: Vec<String> = control
         .ports
         .iter()
-        .map(|(_, port)| port.to_string())
+        .map(|(protocol, port)| match *protocol {
+            UDP => format!("UDP {port}"),
+            _ => port.to_string(),
+        })
         .collect();
     let (nodes, services) = (control.nodes.len(), control.services.len());
     let mut text = format!(

@@ -7,7 +7,10 @@ use std::net::{IpAddr, SocketAddr};
 use calico_model::{BGP_PORT, BgpConfigurationSpec, BgpPeerSpec, NodeSpec, Registration};
 use ipnet::IpNet;
 
-use crate::render::{Control, TCP};
+use crate::render::{Control, TCP, UDP};
+
+/// The UDP ports of BFD: for neighbors on a link (RFC 5881 §4), and behind routers (RFC 5883 §5).
+const BFD_PORTS: [u16; 2] = [3784, 4784];
 
 /// The BGP ports in the files of this host's BGP daemons.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -132,8 +135,9 @@ impl Fabric {
         let ports = self.ports.values().copied().chain([BGP_PORT]);
         let reflectors = self.reflectors.values().flatten();
         let peers = self.peers.values().chain(reflectors).copied();
+        let bfd = BFD_PORTS.map(|port| (UDP, port));
         let mut control = Control {
-            ports: ports.map(|port| (TCP, port)).collect(),
+            ports: ports.map(|port| (TCP, port)).chain(bfd).collect(),
             nodes: self.nodes.values().flatten().copied().collect(),
             services: peers.collect(),
             exceptions: self.exceptions.clone(),

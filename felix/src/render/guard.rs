@@ -38,7 +38,7 @@ use crate::limits::{
 };
 
 /// The protocols with control ports, each with the set of these ports.
-const PROTOCOLS: [(u8, &str); 1] = [(TCP, "control-ports-tcp")];
+const PROTOCOLS: [(u8, &str); 2] = [(TCP, "control-ports-tcp"), (UDP, "control-ports-udp")];
 /// TCP ports that are closed on nodes, and open elsewhere.
 const NODE_PORTS: &str = "control-ports-of-nodes";
 /// TCP ports of this host to which workloads open no connection, because the ports of its BGP
@@ -87,7 +87,8 @@ const LINK_LOCAL_SEEN: &str = "link-local-sources";
 pub(super) const WHOLE: [&str; 2] = ["whole-ipv4", "whole-ipv6"];
 /// The protocol number of TCP.
 pub const TCP: u8 = 6;
-const UDP: u8 = 17;
+/// The protocol number of UDP.
+pub const UDP: u8 = 17;
 /// The ports of a DHCP client (RFC 2131 §4.1, RFC 8415 §7.2).
 const DHCP_CLIENTS: [u16; 2] = [68, 546];
 /// The type of a router advertisement (RFC 4861 §4.2).

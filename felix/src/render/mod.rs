@@ -43,7 +43,7 @@ pub(crate) use encapsulation::TO_HOST;
 pub use encapsulation::{Encapsulation, TUNNEL_DEVICES, VXLAN_DEVICES, VXLAN_PORT};
 pub use failsafe::{Failsafe, FailsafePort};
 pub use flows::{Cause, Reported};
-pub use guard::{Budgets, Control, TCP};
+pub use guard::{Budgets, Control, TCP, UDP};
 pub use host::{HostInterface, HostRules, host_part};
 pub use log::LogSettings;
 pub use names::SetId;

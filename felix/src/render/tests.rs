@@ -64,7 +64,14 @@ fn inputs() -> RuleInputs {
         ]
         .into(),
         control: Control {
-            ports: [(TCP, 179), (TCP, 180), (TCP, 1790)].into(),
+            ports: [
+                (TCP, 179),
+                (TCP, 180),
+                (TCP, 1790),
+                (UDP, 3784),
+                (UDP, 4784),
+            ]
+            .into(),
             node_ports: [2379].into(),
             host_is_closed: true,
             nodes: [[10, 0, 0, 11].into(), "fd00::11".parse().unwrap()].into(),
@@ -499,7 +506,7 @@ prop_compose! {
 
 prop_compose! {
     fn any_control()(
-        ports in prop::collection::btree_set(178_u16..183, 0..4),
+        ports in prop::collection::btree_set((any::<bool>(), 178_u16..183), 0..6),
         node_ports in prop::collection::btree_set(2379_u16..2382, 0..3),
         host_is_closed in any::<bool>(),
         nodes in prop::collection::btree_set(0_u8..4, 0..4),
@@ -511,7 +518,10 @@ prop_compose! {
             _ => std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, n.into()).into(),
         };
         Control {
-            ports: ports.into_iter().map(|port| (TCP, port)).collect(),
+            ports: ports
+                .into_iter()
+                .map(|(is_tcp, port)| (if is_tcp { TCP } else { UDP }, port))
+                .collect(),
             node_ports,
             host_is_closed,
             nodes: nodes.into_iter().map(address).collect(),

@@ -2,7 +2,7 @@
 //! `CAMBRIC_LAB=1`.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,6 +103,18 @@ pub(crate) fn connects(from: &Workload, to: &str, patience: Duration) -> bool {
     from.namespace.within(connect)
 }
 
+/// Sends a datagram of one octet from a workload.
+fn send_datagram(from: &Workload, to: &str) {
+    let to = at(to);
+    from.namespace.within(|| {
+        let socket = match to.is_ipv4() {
+            true => UdpSocket::bind("0.0.0.0:0"),
+            false => UdpSocket::bind("[::]:0"),
+        };
+        socket.unwrap().send_to(&[0], to).expect("sent");
+    });
+}
+
 // Promise (Felix): A workload reaches no control port of the fabric, whatever its policies
 // allow.
 #[test]
@@ -127,7 +139,10 @@ fn workload_reaches_no_control_port_of_the_fabric() {
         let _far = ports.map(|port| outside.within(|| listen(port)));
         let _own = ports.map(listen);
         let _workload = two.namespace.within(|| listen(179));
-        count_at(&outside, "tcp dport { 179, 1790, 8179, 2379, 2380 }");
+        count_at(
+            &outside,
+            "meta l4proto { tcp, udp } th dport { 179, 1790, 8179, 2379, 2380, 3784, 4784 }",
+        );
 
         let closed = [
             "10.0.0.2:179",
@@ -153,7 +168,26 @@ fn workload_reaches_no_control_port_of_the_fabric() {
                 "{to}: not by the guard"
             );
         }
+        // BFD, as a packet to any of the ports.
+        for to in [
+            "10.0.0.2:3784",
+            "[fd00::2]:4784",
+            "10.0.0.1:4784",
+            "10.0.0.11:3784",
+        ] {
+            let before = host.counted("control-closed", DROPPED);
+            send_datagram(&one, to);
+            host.until(&format!("a dropped packet to {to}"), || {
+                host.counted("control-closed", DROPPED) > before
+            });
+        }
         assert_eq!(count_of(&outside), 0, "a packet got through");
+        let other = two
+            .namespace
+            .within(|| UdpSocket::bind("0.0.0.0:3784").unwrap());
+        other.set_read_timeout(Some(PATIENCE)).unwrap();
+        send_datagram(&one, "10.65.0.2:3784");
+        assert_eq!(other.recv(&mut [0; 8]).expect("inside a pool"), 1);
 
         for to in [
             "10.0.0.2:80",

@@ -10,7 +10,7 @@ use cambric_felix::render::{
     Allowance, Context, Control, Denial, Direction, Encapsulation, EndpointRules, Failsafe,
     FailsafePort, Family, Frame, HostInterface, HostRules, Key, Limits, LogSettings, Outgoing,
     Owner, Passage, Period, Pools, Qos, Rate, RuleInputs, Ruleset, Selected, Set, SetKind, TCP,
-    Through, Touched, changes, compile, creation, host_part, render, table_text, tier_chain,
+    Through, Touched, UDP, changes, compile, creation, host_part, render, table_text, tier_chain,
     tier_name,
 };
 
@@ -57,7 +57,7 @@ fn ruleset(endpoints: &[(&str, &[&str], bool, bool)]) -> Ruleset {
 fn control() -> Control {
     let address = |text: &str| text.parse().unwrap();
     Control {
-        ports: [(TCP, 179), (TCP, 1790), (TCP, 1791)].into(),
+        ports: [(TCP, 179), (TCP, 1790), (TCP, 1791), (UDP, 3784)].into(),
         node_ports: [2379].into(),
         host_is_closed: true,
         nodes: ["10.0.0.11", "fd00::11"].map(address).into(),

@@ -1,14 +1,15 @@
 //! The addresses and ports of the fabric itself: nodes, BGP ports, BGP peers, the datastore.
 
 use super::*;
-use crate::render::{Control, TCP};
+use crate::render::{Control, TCP, UDP};
 
 fn node(spec: Value) -> Value {
     json!({"kind": "Node", "metadata": {"name": "n"}, "spec": spec})
 }
 
 fn ports(control: &Control) -> Vec<u16> {
-    control.ports.iter().map(|(_, port)| *port).collect()
+    let tcp = control.ports.iter().filter(|(of, _)| *of == TCP);
+    tcp.map(|(_, port)| *port).collect()
 }
 
 #[test]
@@ -50,7 +51,8 @@ fn control_ports_follow_the_store_and_end_with_it() {
     );
     let control = calculator.recomputed().control;
     assert_eq!(ports(&control), [179, 1790, 1791]);
-    assert!(control.ports.iter().all(|(protocol, _)| *protocol == TCP));
+    let udp = control.ports.iter().filter(|(of, _)| *of == UDP);
+    assert_eq!(udp.copied().collect::<Vec<_>>(), [(UDP, 3784), (UDP, 4784)]);
     assert_eq!(control.node_ports, [2380, 2381].into());
     let nodes = [
         "10.0.0.11",
@@ -71,6 +73,7 @@ fn control_ports_follow_the_store_and_end_with_it() {
         keys.collect::<Vec<_>>().join(" ")
     };
     assert_eq!(set("control-ports-tcp"), "179 1790-1791");
+    assert_eq!(set("control-ports-udp"), "3784 4784");
     assert_eq!(set("control-services-ipv6"), "fd00::1 . 8179");
 
     // An unparsable value leaves the previous one in effect.
