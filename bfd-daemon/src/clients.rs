@@ -12,7 +12,7 @@ use bfd_client::{Credentials, MessageError, Notice, Request, Socket, encode};
 use daemon_common::events::{Event, Text, emit};
 
 use crate::engine::{Engine, Identity};
-use crate::limits::{CONNECTIONS_MAX, HELLO_WAIT, REJECTED_USERS_MAX};
+use crate::limits::{CONNECTIONS_MAX, HELLO_WAIT, REJECTED_USERS_MAX, USERS_READ_EVERY};
 use crate::resolve::Addresses;
 
 /// All connections.
@@ -36,6 +36,35 @@ struct Connection {
     waiting: Option<Notice>,
     /// The socket did not take all notices. Nothing is read before it does.
     is_blocked: bool,
+    /// A newer connection of its client has replaced it.
+    is_replaced: bool,
+}
+
+/// The users that may have connections.
+#[derive(Debug)]
+pub(crate) struct Users {
+    ids: BTreeSet<u32>,
+    /// When their names are resolved again, for an unknown user.
+    read_at: Instant,
+}
+
+impl Users {
+    pub(crate) const fn new(ids: BTreeSet<u32>) -> Self {
+        Self {
+            ids,
+            read_at: Instant::ZERO,
+        }
+    }
+
+    /// Returns whether a user may have connections. Before a user is rejected, the names are resolved again:
+    /// the package of its daemon may have been installed later.
+    fn allow(&mut self, now: Instant, uid: u32, read: impl FnOnce() -> BTreeSet<u32>) -> bool {
+        if !self.ids.contains(&uid) && now >= self.read_at {
+            self.read_at = now + USERS_READ_EVERY;
+            self.ids = read();
+        }
+        self.ids.contains(&uid)
+    }
 }
 
 /// The addresses of the host, read once for all requests of a turn.
@@ -75,12 +104,18 @@ impl Clients {
     }
 
     /// Adds a connection, if its user may have one.
-    pub(crate) fn add(&mut self, now: Instant, socket: Socket, users: &BTreeSet<u32>) {
+    pub(crate) fn add(
+        &mut self,
+        now: Instant,
+        socket: Socket,
+        users: &mut Users,
+        read: impl FnOnce() -> BTreeSet<u32>,
+    ) {
         let Ok(credentials) = socket.credentials() else {
             return;
         };
         let uid = credentials.uid;
-        let reason = if !users.contains(&uid) {
+        let reason = if !users.allow(now, uid, read) {
             format!("the user {uid} is not in `users` of cambric-bfd")
         } else if self.connections.len() >= CONNECTIONS_MAX {
             format!("there are already {CONNECTIONS_MAX} connections")
@@ -92,6 +127,7 @@ impl Clients {
                 hello_until: now + HELLO_WAIT,
                 waiting: None,
                 is_blocked: false,
+                is_replaced: false,
             });
             return;
         };
@@ -157,6 +193,10 @@ impl Clients {
             let Some(connection) = self.connections.get_mut(at) else {
                 return Ok(false);
             };
+            // Before a socket that takes nothing ends the turn.
+            if connection.is_replaced {
+                return Err(End::Rejected("a newer connection replaces it".to_owned()));
+            }
             if !connection.flush(engine)? {
                 return Ok(false);
             }
@@ -214,6 +254,7 @@ impl Clients {
             if other != at && connection.identity.as_ref() == Some(&identity) {
                 // Its next turn closes it, without an effect on the sessions.
                 connection.identity = None;
+                connection.is_replaced = true;
                 connection.hello_until = now;
             }
         }
@@ -314,5 +355,68 @@ fn reject(socket: &Socket, reason: String) {
     };
     if let Ok(octets) = encode(&notice) {
         let _ = socket.send(&octets);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bfd::Seeded;
+    use bfd_client::{Listener, decode};
+
+    use super::*;
+    use crate::config::Limits;
+
+    #[test]
+    fn names_of_users_are_resolved_again_before_a_rejection() {
+        let at = Instant::from_secs;
+        let mut users = Users::new([0].into());
+        assert!(!users.allow(at(1), 7, || [0].into()));
+        // Rejections do not make the daemon read the users of the host all the time.
+        assert!(!users.allow(at(1), 7, || panic!("read again")));
+        assert!(users.allow(at(2), 7, || [0, 7].into()));
+        assert!(users.allow(at(2), 7, || panic!("it is known")));
+    }
+
+    #[tokio::test]
+    async fn replaced_connection_that_does_not_read_is_closed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("clients.sock");
+        let listener = Listener::bind(&path).expect("bound");
+        let mut engine = Engine::new(Seeded::new(1), Limits::default());
+        let mut clients = Clients::default();
+        let now = Instant::from_secs(1);
+        let hello = encode(&Request::Hello {
+            version: VERSION,
+            name: "bgp".to_owned(),
+        });
+        let hello = hello.expect("short");
+        let mut ends = Vec::new();
+        for _ in 0..2 {
+            let end = Socket::connect(&path).expect("connected");
+            let socket = listener.accept().await.expect("accepted");
+            let uid = socket.credentials().expect("credentials").uid;
+            let mut users = Users::new([uid].into());
+            clients.add(now, socket, &mut users, || panic!("it is known"));
+            end.send(&hello).expect("sent");
+            ends.push(end);
+            if clients.len() == 1 {
+                clients.serve(now, &mut engine);
+                // The client does not read.
+                let first = &mut clients.connections[0];
+                while first.socket.send(&hello).is_ok() {}
+                first.waiting = Some(Notice::Rejected {
+                    remote: None,
+                    reason: String::new(),
+                });
+            }
+        }
+        clients.serve(now, &mut engine);
+        clients.serve(now, &mut engine);
+        assert_eq!((clients.len(), clients.poll_timeout()), (1, None));
+        assert_eq!(engine.clients(), 1);
+        let mut buffer = Vec::new();
+        let welcome = ends[1].receive(&mut buffer).expect("a message");
+        let welcome = decode(welcome.expect("open")).expect("a notice");
+        assert!(matches!(welcome, Notice::Welcome(_)));
     }
 }

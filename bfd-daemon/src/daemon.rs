@@ -18,7 +18,7 @@ use daemon_common::{Command, Reply};
 use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
-use crate::clients::Clients;
+use crate::clients::{Clients, Users};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::Engine;
@@ -67,7 +67,7 @@ struct Daemon {
     /// When clients are accepted again, after a failure.
     accept_at: Option<Instant>,
     clients: Clients,
-    users: BTreeSet<u32>,
+    users: Users,
     config: Config,
     config_error: Option<String>,
     precedence: Precedence,
@@ -123,7 +123,13 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
             Wake::Work => {}
             Wake::Client(Ok(socket)) => {
                 let now = daemon.clock.now();
-                daemon.clients.add(now, socket, &daemon.users);
+                let Daemon {
+                    clients,
+                    users,
+                    config,
+                    ..
+                } = &mut daemon;
+                clients.add(now, socket, users, || config.user_ids());
             }
             Wake::Client(Err(error)) => {
                 daemon.accept_at = Some(daemon.clock.now() + ACCEPT_RETRY);
@@ -144,8 +150,8 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
 
 impl Daemon {
     fn open(config: Config) -> Result<Self, DaemonError> {
-        let mut random = SystemRandom::open().map_err(DaemonError::Random)?;
-        let sockets = Sockets::open(&config.addresses, &mut random).map_err(DaemonError::Ports)?;
+        let random = SystemRandom::open().map_err(DaemonError::Random)?;
+        let sockets = Sockets::open(&config.addresses).map_err(DaemonError::Ports)?;
         let listener = Listener::bind(&config.socket).map_err(|error| DaemonError::Clients {
             path: config.socket.display().to_string(),
             error,
@@ -164,7 +170,7 @@ impl Daemon {
             listener,
             accept_at: None,
             clients: Clients::default(),
-            users: config.user_ids(),
+            users: Users::new(config.user_ids()),
             config,
             config_error: None,
             precedence,
@@ -194,6 +200,8 @@ impl Daemon {
             engine.resolve_again(now, &Addresses::read());
         }
         more |= !self.steps(now);
+        let (sockets, engine) = (&mut self.sockets, &self.engine);
+        sockets.close_ended(engine.len(), |id| engine.contains(id));
         more | self.clients.serve(now, &mut self.engine)
     }
 
@@ -294,7 +302,7 @@ impl Daemon {
                 return;
             }
         };
-        self.users = new.user_ids();
+        self.users = Users::new(new.user_ids());
         self.engine.set_limits(new.limits);
         let fixed = self.config.start_keys_changed(&new);
         self.config.users = new.users;
@@ -313,6 +321,8 @@ impl Daemon {
         let figures = report::figures(&self.engine);
         let mut notes = self.config.notes();
         notes.extend(self.precedence.note());
+        notes.extend(self.sockets.sharing());
+        notes.extend(self.sockets.short_of_memory(self.packets()));
         let log = daemon_common::log::figures();
         notes.extend(log.note());
         let fact = |name: &str, value: String| Fact {
@@ -340,6 +350,12 @@ impl Daemon {
             bfd: Some(figures.into()),
             ..Status::default()
         }
+    }
+
+    /// Returns the packets that all sessions receive within their detection times.
+    fn packets(&self) -> u64 {
+        let views = self.engine.views();
+        views.map(|view| u64::from(view.wanted.multiplier)).sum()
     }
 
     fn limits(&self) -> Limits {

@@ -18,12 +18,14 @@ use daemon_common::events::{Event, Text, emit};
 pub use self::client::Identity;
 use self::client::{Client, Entry};
 use crate::config::Limits;
-use crate::limits::{CLIENTS_MAX, LEAVING_KEPT, RESOLVE_EVERY, SESSIONS_OF_ALL_MAX};
+use crate::limits::{CLIENTS_MAX, RESOLVE_EVERY, SESSIONS_OF_ALL_MAX};
 use crate::resolve::{Resolve, Way};
 
 /// A packet to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing {
+    /// The local discriminator of its session.
+    pub id: Discriminator,
     /// Its addresses and interface.
     pub way: Way,
     /// The UDP payload.
@@ -57,7 +59,7 @@ pub struct Engine<R> {
     users: BTreeMap<Discriminator, BTreeSet<(Identity, IpAddr)>>,
     ways: BTreeMap<Discriminator, Way>,
     /// The ways of removed sessions, which still send.
-    leaving: BTreeMap<Discriminator, (Way, Instant)>,
+    leaving: BTreeMap<Discriminator, Way>,
     /// The earliest end of a session without its client.
     expires: Option<Instant>,
     /// When paths are looked for again.
@@ -218,9 +220,9 @@ impl<R: Random> Engine<R> {
             match self.sessions.step(now)? {
                 Step::Changed { id, change, .. } => self.changed(id, change),
                 Step::Send { id, packet, .. } => {
-                    let leaving = self.leaving.get(&id).map(|(way, _)| way);
+                    let leaving = self.leaving.get(&id);
                     if let Some(&way) = self.ways.get(&id).or(leaving) {
-                        return Some(Outgoing { way, packet });
+                        return Some(Outgoing { id, way, packet });
                     }
                 }
             }
@@ -243,7 +245,7 @@ impl<R: Random> Engine<R> {
     /// Looks for the paths of the sessions that are not up: an address or a route may be there now.
     pub fn resolve_again(&mut self, now: Instant, resolve: &impl Resolve) {
         self.resolve_at = now + RESOLVE_EVERY;
-        self.leaving.retain(|_, (_, until)| *until > now);
+        self.forget_ended();
         for (identity, remote) in self.entries() {
             let entry = self.entry(&identity, remote);
             let id = entry.and_then(|entry| entry.id);
@@ -325,7 +327,11 @@ impl<R: Random> Engine<R> {
         };
         let id = entry.id;
         let current = id.and_then(|id| self.ways.get(&id)).copied();
-        let placed = match resolve.way(&entry.wanted) {
+        let way = match self.kept(entry, resolve) {
+            Some(way) => Ok(way),
+            None => resolve.way(&entry.wanted),
+        };
+        let placed = match way {
             Ok(way) if current == Some(way) => id.map_or(Ok(()), |id| self.adjust(now, id)),
             Ok(way) => {
                 self.release(now, identity, remote);
@@ -351,6 +357,23 @@ impl<R: Random> Engine<R> {
             }
             client.report(remote);
         }
+    }
+
+    /// Returns the way of a session that is up, if its client names no local address, and the way is right
+    /// but for this address. A client that has just started does not know the address that it named
+    /// before, and another one would be a failure for the remote system.
+    fn kept(&self, entry: &Entry, resolve: &impl Resolve) -> Option<Way> {
+        let id = entry.id?;
+        let current = *self.ways.get(&id)?;
+        let is_up = self.sessions.get(id)?.state() == State::Up;
+        if !is_up || entry.wanted.local.is_some() {
+            return None;
+        }
+        let wanted = Wanted {
+            local: Some(current.local),
+            ..entry.wanted.clone()
+        };
+        resolve.way(&wanted).ok().filter(|way| *way == current)
     }
 
     /// Adds an entry to the session of a path, which is made if it is missing.
@@ -407,8 +430,23 @@ impl<R: Random> Engine<R> {
         self.users.remove(&id);
         self.sessions.remove(now, id);
         if let Some(way) = self.ways.remove(&id) {
-            self.leaving.insert(id, (way, now + LEAVING_KEPT));
+            self.leaving.insert(id, way);
         }
+        if self.leaving.len() > self.sessions.len() {
+            self.forget_ended();
+        }
+    }
+
+    /// Removes the ways of removed sessions that no longer send.
+    fn forget_ended(&mut self) {
+        let sessions = &self.sessions;
+        self.leaving.retain(|id, _| sessions.contains(*id));
+    }
+
+    /// Returns whether there is a session, also a removed one that still sends.
+    #[must_use]
+    pub fn contains(&self, id: Discriminator) -> bool {
+        self.sessions.contains(id)
     }
 
     /// Applies the wishes of all clients of a session: the shortest interval and the least multiplier.

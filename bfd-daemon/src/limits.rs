@@ -39,10 +39,6 @@ pub const GRACE_S_MAX: u32 = 86_400;
 /// Interval at which the path of a session that is not up is looked for again.
 pub const RESOLVE_EVERY: Duration = Duration::from_secs(5);
 
-/// Time for which the addresses of a removed session are kept for its last packets. It is longer than such
-/// packets are sent.
-pub const LEAVING_KEPT: Duration = Duration::from_secs(35);
-
 /// Packets and changes of one turn of the loop; further ones follow in the next turn.
 pub const STEPS_PER_TURN: usize = 1024;
 
@@ -52,8 +48,26 @@ pub const PACKETS_PER_TURN: usize = 4096;
 /// Octets of a received packet that are read: more than any packet of BFD has.
 pub const PAYLOAD_OCTETS_MAX: usize = 256;
 
-/// Octets that wait in each receiving socket. The kernel takes what it allows.
-pub const RECEIVE_OCTETS: usize = 1 << 20;
+/// Octets that are requested for the packets that wait in each receiving socket. The kernel grants at most
+/// `net.core.rmem_max`, and doubles the number for its own structures.
+pub const RECEIVE_OCTETS: usize = 8 << 20;
+
+/// Octets of a socket's buffer that the kernel counts for one packet of BFD, with its structures.
+pub const RECEIVED_PACKET_OCTETS: u64 = 1024;
+
+/// Sessions with a sending socket of their own: those that are present, and as many that are removed and
+/// still send. Further ones share a socket.
+pub const SENDERS_MAX: usize = 2 * SESSIONS_OF_ALL_MAX;
+
+/// Octets that wait in each sending socket, as requested: more than the packets of a session until the kernel
+/// gives a neighbor up that does not answer.
+pub const SEND_OCTETS: usize = 16 << 10;
+
+/// Descriptors of the process that sending sockets leave to clients and requests.
+pub const DESCRIPTORS_RESERVED: usize = 256;
+
+/// Shortest time between two readings of the host's users because of an unknown client.
+pub const USERS_READ_EVERY: Duration = Duration::from_secs(1);
 
 /// Source ports that are tried until a free one is found.
 pub const SOURCE_PORT_TRIES: u32 = 64;

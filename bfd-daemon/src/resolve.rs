@@ -62,7 +62,8 @@ impl Addresses {
         Self(read.map_err(|error| format!("the addresses of the host cannot be read: {error}")))
     }
 
-    /// Returns the subnet with the longest prefix that has both addresses.
+    /// Returns the subnet with the longest prefix that has both addresses: of equal ones that of the
+    /// interface with the local address, then the first one.
     fn link<'s>(subnets: &'s [Subnet], wanted: &Wanted) -> Option<&'s Subnet> {
         let is_source = |subnet: &Subnet, local: IpAddr| {
             subnet.has(local) || subnets.iter().any(|one| one.is_on(subnet, local))
@@ -71,8 +72,15 @@ impl Addresses {
             let local = wanted.local;
             subnet.has(wanted.remote) && local.is_none_or(|local| is_source(subnet, local))
         };
-        let fitting = subnets.iter().filter(fits);
-        fitting.max_by_key(|subnet| subnet.mask.count_ones())
+        let has_local = |subnet: &Subnet| {
+            let mut all = subnets.iter();
+            let local = wanted.local;
+            local.is_some_and(|local| all.any(|one| one.is_on(subnet, local)))
+        };
+        let rank = |subnet: &&Subnet| (subnet.mask.count_ones(), has_local(subnet));
+        // Of equal ones, `max_by_key` returns the last.
+        let fitting = subnets.iter().rev().filter(fits);
+        fitting.max_by_key(rank)
     }
 }
 
@@ -217,6 +225,29 @@ mod tests {
             matches!(way.path, Path::Multihop { ttl_min: 254, .. }),
             "{way:?}"
         );
+    }
+
+    #[test]
+    fn interface_with_the_local_address_is_preferred() {
+        let subnet = |interface: &str, last: u8| Subnet {
+            interface: interface.to_owned(),
+            address: [10, 0, 0, last].into(),
+            mask: u128::MAX << 104,
+        };
+        let subnets = [subnet("eth0", 1), subnet("eth0", 2), subnet("eth1", 3)];
+        for (local, interface, address) in [
+            (None, "eth0", 1),
+            (Some("10.0.0.2"), "eth0", 2),
+            (Some("10.0.0.3"), "eth1", 3),
+            (Some("10.0.0.9"), "eth0", 1),
+        ] {
+            let wanted = wanted("10.0.0.7", local, Hops::Auto);
+            let found = Addresses::link(&subnets, &wanted).expect("a subnet");
+            assert_eq!(found.interface, interface, "{local:?}");
+            if local.is_none() {
+                assert_eq!(found.address, IpAddr::from([10, 0, 0, address]));
+            }
+        }
     }
 
     #[test]

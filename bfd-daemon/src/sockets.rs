@@ -1,5 +1,7 @@
 //! The UDP sockets.
 
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,9 +10,10 @@ use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use bfd::limits::{PORT_MULTIHOP, PORT_SINGLE_HOP, SOURCE_PORTS, TTL_SINGLE_HOP};
-use bfd::{Arrival, Hops, Instant, Random};
+use bfd::{Arrival, Discriminator, Hops, Instant, Random};
 use nix::cmsg_space;
 use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,
     sockopt,
@@ -22,7 +25,11 @@ use tokio::io::unix::AsyncFd;
 
 use crate::clock::arrival;
 use crate::engine::Outgoing;
-use crate::limits::{PACKETS_PER_TURN, PAYLOAD_OCTETS_MAX, RECEIVE_OCTETS, SOURCE_PORT_TRIES};
+use crate::limits::{
+    DESCRIPTORS_RESERVED, PACKETS_PER_TURN, PAYLOAD_OCTETS_MAX, RECEIVE_OCTETS,
+    RECEIVED_PACKET_OCTETS, SEND_OCTETS, SENDERS_MAX, SOURCE_PORT_TRIES,
+};
+use crate::random::SystemRandom;
 
 /// The class of service of sent packets: network control (RFC 2474, CS6).
 const CLASS: i32 = 0xc0;
@@ -31,22 +38,37 @@ const CLASS: i32 = 0xc0;
 #[derive(Debug)]
 pub struct Sockets {
     receivers: Vec<Receiver>,
+    /// The sockets of sessions without one of their own.
     ipv4: Option<Sender>,
     ipv6: Option<Sender>,
+    /// The socket of each session (RFC 5881 §4). The kernel charges packets that wait for the link-layer
+    /// address of a neighbor to their socket. So they defer no packets to other neighbors.
+    senders: BTreeMap<Discriminator, Sender>,
+    senders_max: usize,
+    /// The sessions that share a socket.
+    sharing: BTreeSet<Discriminator>,
+    /// Source ports in use.
+    ports: BTreeSet<u16>,
+    random: SystemRandom,
 }
 
 /// A socket for packets of one port.
 #[derive(Debug)]
 struct Receiver {
     socket: AsyncFd<socket2::Socket>,
+    /// The granted size of its buffer.
+    octets: usize,
     hops: Hops,
     /// When it was last found empty: what is read later arrived later.
     emptied_at: Instant,
 }
 
-/// A socket from which the packets of one IP version are sent.
+/// A socket from which packets of one IP version are sent.
 #[derive(Debug)]
-struct Sender(socket2::Socket);
+struct Sender {
+    socket: socket2::Socket,
+    port: u16,
+}
 
 /// A received packet without its payload.
 #[derive(Debug)]
@@ -65,14 +87,19 @@ impl Sockets {
     /// # Errors
     ///
     /// An address cannot be listened on: another program uses the port, or the address is missing.
-    pub fn open(listen: &[IpAddr], random: &mut impl Random) -> io::Result<Self> {
+    pub fn open(listen: &[IpAddr]) -> io::Result<Self> {
         let mut sockets = Self {
             receivers: Vec::new(),
             ipv4: None,
             ipv6: None,
+            senders: BTreeMap::new(),
+            senders_max: senders_max(),
+            sharing: BTreeSet::new(),
+            ports: BTreeSet::new(),
+            random: SystemRandom::open()?,
         };
         for &address in listen {
-            match sockets.listen(address, random) {
+            match sockets.listen(address) {
                 Err(error) if has_no_ipv6(address, &error) => {}
                 Err(error) => {
                     let text = format!("cannot listen for BFD on {address}: {error}");
@@ -84,7 +111,7 @@ impl Sockets {
         Ok(sockets)
     }
 
-    fn listen(&mut self, address: IpAddr, random: &mut impl Random) -> io::Result<()> {
+    fn listen(&mut self, address: IpAddr) -> io::Result<()> {
         for (hops, port) in [
             (Hops::Single, PORT_SINGLE_HOP),
             (Hops::Multi, PORT_MULTIHOP),
@@ -97,7 +124,8 @@ impl Sockets {
             IpAddr::V6(_) => &mut self.ipv6,
         };
         if sender.is_none() {
-            *sender = Some(Sender::open(address.is_ipv4(), random)?);
+            let (ports, random) = (&mut self.ports, &mut self.random);
+            *sender = Some(Sender::open(address.is_ipv4(), ports, random)?);
         }
         Ok(())
     }
@@ -141,16 +169,90 @@ impl Sockets {
     /// # Errors
     ///
     /// The kernel does not send it: there is no route or no such local address, for example.
-    pub fn send(&self, outgoing: &Outgoing) -> io::Result<()> {
-        let sender = match outgoing.way.remote {
-            IpAddr::V4(_) => &self.ipv4,
-            IpAddr::V6(_) => &self.ipv6,
+    pub fn send(&mut self, outgoing: &Outgoing) -> io::Result<()> {
+        let is_ipv4 = outgoing.way.remote.is_ipv4();
+        let shared = match is_ipv4 {
+            true => &self.ipv4,
+            false => &self.ipv6,
         };
-        match sender {
-            Some(sender) => sender.send(outgoing),
-            None => Err(ErrorKind::Unsupported.into()),
-        }
+        let Some(shared) = shared else {
+            return Err(ErrorKind::Unsupported.into());
+        };
+        let sender = match self.senders.entry(outgoing.id) {
+            Entry::Occupied(own) => own.into_mut(),
+            // A session keeps its source port (RFC 5881 §4).
+            Entry::Vacant(_) if self.sharing.contains(&outgoing.id) => shared,
+            Entry::Vacant(place) => {
+                let has_room = self.senders_max > 0;
+                let (ports, random) = (&mut self.ports, &mut self.random);
+                match has_room.then(|| Sender::open(is_ipv4, ports, random)) {
+                    Some(Ok(own)) => {
+                        self.senders_max -= 1;
+                        place.insert(own)
+                    }
+                    _ => {
+                        self.sharing.insert(outgoing.id);
+                        shared
+                    }
+                }
+            }
+        };
+        sender.send(outgoing)
     }
+
+    /// Closes the sockets of ended sessions, if there are more than sessions.
+    pub fn close_ended(&mut self, sessions: usize, exists: impl Fn(Discriminator) -> bool) {
+        if self.senders.len() + self.sharing.len() <= sessions {
+            return;
+        }
+        let (ports, before) = (&mut self.ports, self.senders.len());
+        self.senders.retain(|id, sender| {
+            let is_kept = exists(*id);
+            if !is_kept {
+                ports.remove(&sender.port);
+            }
+            is_kept
+        });
+        self.senders_max += before - self.senders.len();
+        self.sharing.retain(|id| exists(*id));
+    }
+
+    /// Returns a note if sessions share a socket.
+    #[must_use]
+    pub fn sharing(&self) -> Option<String> {
+        let count = self.sharing.len();
+        (count > 0).then(|| {
+            format!(
+                "{count} sessions share a sending socket: packets to dead neighbors can delay those of these \
+                 sessions; raise the limit of open files (LimitNOFILE) and restart the daemon"
+            )
+        })
+    }
+
+    /// Returns a note if the kernel stores fewer received packets than arrive within one detection time.
+    #[must_use]
+    pub fn short_of_memory(&self, packets: u64) -> Option<String> {
+        let octets = self
+            .receivers
+            .iter()
+            .map(|receiver| receiver.octets)
+            .min()?;
+        let stored = octets as u64 / RECEIVED_PACKET_OCTETS;
+        (stored < packets).then(|| {
+            format!(
+                "a receiving socket stores some {stored} packets, fewer than the {packets} of one detection \
+                 time of all sessions: if the daemon is stopped for longer, sessions fail; raise the sysctl \
+                 net.core.rmem_max, up to {RECEIVE_OCTETS}, and restart the daemon"
+            )
+        })
+    }
+}
+
+/// Returns the number of sending sockets that the limit of open files allows.
+fn senders_max() -> usize {
+    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((0, 0));
+    let soft = usize::try_from(soft).unwrap_or(usize::MAX);
+    soft.saturating_sub(DESCRIPTORS_RESERVED).min(SENDERS_MAX)
 }
 
 /// Returns whether a host without IPv6 rejects the address for all of it.
@@ -186,6 +288,7 @@ impl Receiver {
         socket.set_recv_buffer_size(RECEIVE_OCTETS)?;
         socket.bind(&at.into())?;
         Ok(Self {
+            octets: socket.recv_buffer_size()?,
             socket: bfd_client::register(socket)?,
             hops,
             emptied_at: Instant::ZERO,
@@ -269,10 +372,13 @@ fn read(socket: &socket2::Socket, payload: &mut [u8]) -> io::Result<Received> {
 }
 
 impl Sender {
-    /// Opens a socket with a random source port. All packets of an IP version have the same one: no system
+    /// Opens a socket with a random source port. Sessions may have the same one if all are in use: no system
     /// distinguishes sessions by it.
-    fn open(is_ipv4: bool, random: &mut impl Random) -> io::Result<Self> {
+    fn open(is_ipv4: bool, used: &mut BTreeSet<u16>, random: &mut impl Random) -> io::Result<Self> {
         let socket = socket(is_ipv4)?;
+        // Nothing is read from it: the kernel stores as little as it can.
+        socket.set_recv_buffer_size(0)?;
+        socket.set_send_buffer_size(SEND_OCTETS)?;
         let any: IpAddr = match is_ipv4 {
             true => Ipv4Addr::UNSPECIFIED.into(),
             false => Ipv6Addr::UNSPECIFIED.into(),
@@ -288,13 +394,20 @@ impl Sender {
                 setsockopt(&socket, sockopt::Ipv6TClass, &CLASS)?;
             }
         }
+        socket.set_reuse_address(true)?;
         let count = u64::from(SOURCE_PORTS.end() - SOURCE_PORTS.start()) + 1;
         let mut last = io::Error::from(ErrorKind::AddrInUse);
-        for _ in 0..SOURCE_PORT_TRIES {
+        for attempt in 1..=SOURCE_PORT_TRIES {
             let above = u16::try_from(random.next_u64() % count).unwrap_or_default();
             let port = SOURCE_PORTS.start() + above;
+            if used.contains(&port) && attempt < SOURCE_PORT_TRIES {
+                continue;
+            }
             match socket.bind(&SocketAddr::new(any, port).into()) {
-                Ok(()) => return Ok(Self(socket)),
+                Ok(()) => {
+                    used.insert(port);
+                    return Ok(Self { socket, port });
+                }
                 Err(error) => last = error,
             }
         }
@@ -341,7 +454,7 @@ impl Sender {
         let flags = MsgFlags::MSG_DONTWAIT;
         let attached = std::slice::from_ref(info);
         loop {
-            match sendmsg(self.0.as_raw_fd(), &slices, attached, flags, Some(to)) {
+            match sendmsg(self.socket.as_raw_fd(), &slices, attached, flags, Some(to)) {
                 Err(Errno::EINTR) => {}
                 sent => return Ok(sent.map(drop)?),
             }

@@ -263,3 +263,72 @@ async fn rejected_session_names_the_limit() {
     let mut again = User::of(&one, "again", &other, Hops::Auto);
     again.until(|event| matches!(event, Event::State(_))).await;
 }
+
+/// A neighbor without an answer must not delay the packets of others, so each session has a socket.
+#[tokio::test]
+async fn each_session_sends_from_a_port_of_its_own() {
+    let daemon = Daemon::start([127, 33, 7, 1], "").await;
+    let remotes = [2, 3].map(|last| IpAddr::from([127, 33, 7, last]));
+    let sockets = remotes.map(|remote| std::net::UdpSocket::bind((remote, 3784)).expect("bound"));
+    let mut client = Client::new(daemon.path("clients.sock"), "test");
+    let wanted = remotes.map(|remote| {
+        let wanted = Wanted {
+            remote,
+            local: None,
+            hops: Hops::Single,
+            interval_ms: 50,
+            multiplier: 3,
+            ttl_min: 255,
+        };
+        (remote, wanted)
+    });
+    client.want(BTreeMap::from(wanted));
+    let mut user = User {
+        client,
+        start: std::time::Instant::now(),
+        events: Vec::new(),
+    };
+    user.until(|event| matches!(event, Event::State(_))).await;
+    let ports = sockets.map(|socket| {
+        socket.set_read_timeout(Some(WAIT)).expect("set");
+        let mut ports = [0, 1].map(|_| socket.recv_from(&mut [0; 64]).expect("a packet").1.port());
+        assert_eq!(ports[0], ports[1], "a session keeps its port");
+        assert!((49152..).contains(&ports[0]), "{ports:?}");
+        std::mem::take(&mut ports[0])
+    });
+    assert_ne!(ports[0], ports[1]);
+}
+
+/// A process with few descriptors shares a socket, and reports it.
+#[tokio::test]
+async fn daemon_without_descriptors_shares_a_socket() {
+    let mut daemon = Daemon::start([127, 33, 8, 1], "").await;
+    daemon.child.kill().expect("it runs");
+    daemon.child.wait().expect("it has ended");
+    let directory = daemon.directory.path().display();
+    let start = format!(
+        "ulimit -n 256; exec {} --config {directory}/bfd.toml",
+        env!("CARGO_BIN_EXE_cambric-bfd")
+    );
+    let shell = Command::new("sh").arg("-c").arg(start).spawn();
+    daemon.child = shell.expect("the daemon starts");
+    daemon.answers().await;
+    let other = Daemon::start([127, 33, 8, 2], "").await;
+    let mut users = [
+        User::of(&daemon, "test", &other, Hops::Single),
+        User::of(&other, "test", &daemon, Hops::Single),
+    ];
+    let [first, second] = &mut users;
+    tokio::join!(
+        first.liveness(Liveness::Alive),
+        second.liveness(Liveness::Alive)
+    );
+    let notes = async |daemon: &Daemon| match daemon.ask(Query::Status {}).await {
+        Reply::Status(Status { notes, .. }) => notes.join("\n"),
+        other => panic!("{other:?}"),
+    };
+    let shared = notes(&daemon).await;
+    assert!(shared.contains("1 sessions share"), "{shared}");
+    let own = notes(&other).await;
+    assert!(!own.contains("share"), "{own}");
+}

@@ -414,6 +414,13 @@ impl<R: Random> Sessions<R> {
         Some(&self.member(id)?.session)
     }
 
+    /// Returns whether there is a session with this local discriminator, also a removed one that still
+    /// sends.
+    #[must_use]
+    pub fn contains(&self, id: Discriminator) -> bool {
+        self.members.contains_key(&id)
+    }
+
     /// Returns the path of a session.
     #[must_use]
     pub fn path(&self, id: Discriminator) -> Option<Path> {

@@ -82,6 +82,8 @@ struct Pair {
     engines: [Engine<Seeded>; 2],
     now: Instant,
     cut: bool,
+    /// The addresses that packets reach.
+    at: [IpAddr; 2],
     /// The states that the client `bgp` of each host was sent.
     sent: [Vec<SessionState>; 2],
 }
@@ -102,6 +104,7 @@ impl Pair {
             engines: [engine(1), engine(2)],
             now: Instant::from_secs(1),
             cut: false,
+            at: [LINKS[0].local, LINKS[1].local],
             sent: [Vec::new(), Vec::new()],
         }
     }
@@ -151,7 +154,7 @@ impl Pair {
 
     fn deliver(&mut self, to: usize, outgoing: &Outgoing) {
         let way = &outgoing.way;
-        let is_for = way.remote == LINKS[to].local;
+        let is_for = way.remote == self.at[to];
         if self.cut || !is_for {
             return;
         }
@@ -211,6 +214,68 @@ fn session_survives_a_client_that_returns_within_the_grace() {
         downs.map(|(_, session)| session.stats().downs).sum::<u64>(),
         0
     );
+}
+
+/// A daemon that starts again does not know the local address of the session yet.
+#[test]
+fn returned_client_without_a_local_address_keeps_the_path() {
+    let mut pair = Pair::new();
+    let second = IpAddr::from([10, 0, 0, 11]);
+    for host in 0..2 {
+        pair.attach(host, "bgp");
+    }
+    let with_local = Wanted {
+        local: Some(second),
+        ..wanted(2)
+    };
+    let of_second = Wanted {
+        remote: second,
+        ..wanted(1)
+    };
+    pair.set(0, "bgp", with_local).expect("set");
+    pair.set(1, "bgp", of_second).expect("set");
+    pair.at = [second, address(2)];
+    pair.run(Duration::from_secs(5));
+    assert_eq!(pair.state(0, "bgp"), Some(State::Up));
+
+    pair.engines[0].detach(pair.now, &client("bgp"));
+    pair.attach(0, "bgp");
+    pair.set(0, "bgp", wanted(2)).expect("set");
+    pair.run(Duration::from_secs(5));
+    let local = |pair: &Pair| {
+        let view = pair.engines[0].views().next().expect("one");
+        view.session.expect("a path").0.local
+    };
+    assert_eq!(local(&pair), second);
+    assert_eq!(pair.last(1).liveness, Reported::Alive);
+    assert!(pair.sent.iter().flatten().all(|state| state.failures == 0));
+
+    // Another mode is another path.
+    let multi = Wanted {
+        hops: Hops::Multi,
+        ..wanted(2)
+    };
+    pair.set(0, "bgp", multi).expect("set");
+    assert_eq!(local(&pair), address(1));
+}
+
+#[test]
+fn ways_of_removed_sessions_are_kept_only_while_they_send() {
+    let mut pair = Pair::up();
+    for _ in 0..100 {
+        // A remote system that never answers has no session to end.
+        pair.set(0, "bgp", wanted(3)).expect("set");
+        pair.engines[0].remove(pair.now, &client("bgp"), address(3));
+    }
+    let ended = |pair: &Pair| pair.engines[0].leaving.len();
+    assert!(ended(&pair) <= 1, "{}", ended(&pair));
+    pair.engines[0].remove(pair.now, &client("bgp"), address(2));
+    pair.run(Duration::from_secs(1));
+    assert_eq!(pair.last(1).liveness, Reported::DisabledThere);
+    pair.run(Duration::from_secs(40));
+    let now = pair.now;
+    pair.engines[0].resolve_again(now, &LINKS[0]);
+    assert_eq!((ended(&pair), pair.engines[0].len()), (0, 0));
 }
 
 #[test]
