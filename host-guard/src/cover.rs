@@ -115,6 +115,9 @@ fn some(peers: &[&SocketAddr]) -> String {
     }
 }
 
+/// The user of the packaged `cambric-bfd`.
+const BFD_USER: &str = "cambric-bfd";
+
 /// A user name that does not exist on the host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the host has no user `{0}`")]
@@ -133,6 +136,12 @@ pub fn user_id(user: &str) -> Result<u32, UnknownUser> {
         Ok(Some(found)) => Ok(found.uid.as_raw()),
         Ok(None) | Err(_) => Err(UnknownUser(user.to_owned())),
     }
+}
+
+/// Returns the users that may send BFD: root, and the user of `cambric-bfd` if the host has it.
+pub(crate) fn bfd_users() -> BTreeSet<u32> {
+    let user = user_id(BFD_USER).ok();
+    user.into_iter().chain([0]).collect()
 }
 
 #[cfg(test)]

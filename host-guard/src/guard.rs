@@ -11,9 +11,9 @@ use netlink_packet_netfilter::nftables::{
     TableMessage,
 };
 
-use crate::cover::{Cover, Holder};
+use crate::cover::{Cover, Holder, bfd_users};
 use crate::limits::TRANSACTION_ATTEMPTS;
-use crate::rules::{Family, OUTPUT, VERDICT, peers_of, ports_of, users_of};
+use crate::rules::{BFD_PORTS, BFD_USERS, Family, OUTPUT, VERDICT, peers_of, ports_of, users_of};
 use crate::table::{self, Step, TABLE};
 
 /// Attributes of a table, of a chain, of an element.
@@ -112,7 +112,7 @@ impl Guard {
     ///
     /// Nothing was changed, or the table read back differs.
     pub fn load(&mut self, holder: Holder, cover: &Cover) -> Result<(), GuardError> {
-        self.transact(&table::load(holder, cover))?;
+        self.transact(&table::load(holder, cover, &bfd_users()))?;
         let loaded = self.read()?.unwrap_or_default();
         loaded
             .lacks(holder, cover)
@@ -169,6 +169,9 @@ impl Guard {
             loaded.broken = Some(format!("chain {OUTPUT} is not at the output hook"));
         }
         self.read_rules(&mut loaded)?;
+        if loaded.broken.is_none() {
+            loaded.broken = self.lacks_bfd()?;
+        }
         for holder in Holder::ALL {
             let mut cover = Cover {
                 peers: BTreeSet::new(),
@@ -193,6 +196,17 @@ impl Guard {
         let asked = NfTablesMessage::GetChain(ChainMessage { attributes });
         let row = listing::object(&mut self.requests, asked)?;
         Ok(row.is_some_and(|row| find(of_netfilter(&row), CHAIN_HOOK).is_some()))
+    }
+
+    /// Returns why the table does not guard BFD, or drops that of this host's `cambric-bfd`.
+    fn lacks_bfd(&mut self) -> Result<Option<String>, Refused> {
+        let ports = table::ports(&self.keys(BFD_PORTS.0)?);
+        if let Some(port) = BFD_PORTS.1.iter().find(|port| !ports.contains(port)) {
+            return Ok(Some(format!("it does not cover port {port} of BFD")));
+        }
+        let held = table::users(&self.keys(BFD_USERS)?);
+        let missing = bfd_users().into_iter().find(|user| !held.contains(user));
+        Ok(missing.map(|user| format!("it does not allow user id {user} to send BFD")))
     }
 
     fn read_rules(&mut self, loaded: &mut Loaded) -> Result<(), Refused> {

@@ -3,7 +3,7 @@
 //!
 //! A BGP neighbor is identified by its address alone, and every user of a host can send from the
 //! host's address. The table drops, in the output hook, each TCP segment to or from a BGP port if
-//! its socket belongs to a user that is not allowed. `docs/design/host-guard.md` explains the
+//! its socket belongs to a user that is not allowed, and each UDP packet to a port of BFD. `docs/design/host-guard.md` explains the
 //! design.
 //!
 //! [`Guard`] loads, reads and removes the table; [`record`] is a file that a load writes for a

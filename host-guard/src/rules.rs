@@ -16,6 +16,10 @@ use crate::cover::Holder;
 pub(crate) const OUTPUT: &str = "output";
 /// Chain that decides about them.
 pub(crate) const VERDICT: &str = "judge";
+/// Set of the UDP ports of BFD: for neighbors on a link (RFC 5881 §4), and behind routers (RFC 5883 §5).
+pub(crate) const BFD_PORTS: (&str, [u16; 2]) = ("bfd-ports", [3784, 4784]);
+/// Set of the users that may send BFD, beside those that may use BGP ports.
+pub(crate) const BFD_USERS: &str = "bfd-users";
 /// Sets of connections of other users.
 pub(crate) const REFUSED_IPV4: &str = "refused-ipv4";
 pub(crate) const REFUSED_IPV6: &str = "refused-ipv6";
@@ -23,6 +27,7 @@ pub(crate) const REFUSED_IPV6: &str = "refused-ipv6";
 const NF_DROP: u32 = 0;
 const NF_ACCEPT: u32 = 1;
 const IPPROTO_TCP: u8 = 6;
+const IPPROTO_UDP: u8 = 17;
 const NFPROTO_IPV4: u8 = 2;
 const NFPROTO_IPV6: u8 = 10;
 /// `NFT_PAYLOAD_NETWORK_HEADER` and `NFT_PAYLOAD_TRANSPORT_HEADER`.
@@ -82,6 +87,7 @@ pub(crate) fn all() -> Vec<Rule> {
     // reflector, which has the most neighbors.
     let users = [Holder::RouteReflector, Holder::BgpClient];
     let mut rules: Vec<_> = users.map(pass_users).into();
+    rules.extend(bfd());
     for holder in Holder::ALL {
         for offset in [2, 0] {
             rules.push(to_verdict(&ports_of(holder), offset));
@@ -120,6 +126,29 @@ fn pass_users(holder: Holder) -> Rule {
         expressions,
         comment: "an allowed user",
     }
+}
+
+/// Drops packets of BFD, unless an allowed user sends them. BFD has no connection, so one packet is enough
+/// to act for the host. Only the destination has a fixed port (RFC 5881 §4).
+fn bfd() -> [Rule; 2] {
+    let to_bfd = || {
+        let udp = [meta(MetaKey::L4Proto), equal(&[IPPROTO_UDP])];
+        let port = payload(TRANSPORT, 2, 2, Register::Reg1);
+        udp.into_iter().chain([port, lookup(BFD_PORTS.0, None)])
+    };
+    let user = [meta(MetaKey::SocketUserId), lookup(BFD_USERS, None)];
+    let accept = verdict(Verdict::Other(NF_ACCEPT), None);
+    let allowed = to_bfd().chain(user).chain([accept]);
+    let others = to_bfd().chain(drop_counted());
+    [
+        (allowed.collect(), "BFD of an allowed user"),
+        (others.collect(), "BFD of another user"),
+    ]
+    .map(|(expressions, comment)| Rule {
+        chain: OUTPUT,
+        expressions,
+        comment,
+    })
 }
 
 /// Sends segments to or from the ports of a set to the other chain.

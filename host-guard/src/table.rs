@@ -16,7 +16,8 @@ use netlink_packet_netfilter::nftables::{
 use crate::cover::{Cover, Holder};
 use crate::limits::{ELEMENTS_PER_MESSAGE, REFUSED_CONNECTION_MS, REFUSED_CONNECTIONS_MAX};
 use crate::rules::{
-    self, Family, OUTPUT, REFUSED_IPV4, REFUSED_IPV6, Rule, VERDICT, peers_of, ports_of, users_of,
+    self, BFD_PORTS, BFD_USERS, Family, OUTPUT, REFUSED_IPV4, REFUSED_IPV6, Rule, VERDICT,
+    peers_of, ports_of, users_of,
 };
 
 /// The table, of family `inet`.
@@ -44,8 +45,8 @@ impl Step {
 }
 
 /// Returns the steps that create the table if it is missing, write its rules, and set the entries
-/// of a holder to `cover`. Entries of other holders stay.
-pub(crate) fn load(holder: Holder, cover: &Cover) -> Vec<Step> {
+/// of a holder to `cover`. Entries of other holders stay. The users of BFD are those of the host.
+pub(crate) fn load(holder: Holder, cover: &Cover, bfd_users: &BTreeSet<u32>) -> Vec<Step> {
     let make = |message, what: &str| Step::new(message, NLM_F_CREATE, format!("make {what}"));
     let table = message::table(TABLE);
     let mut steps = vec![make(NfTablesMessage::NewTable(table), "the table")];
@@ -67,6 +68,10 @@ pub(crate) fn load(holder: Holder, cover: &Cover) -> Vec<Step> {
         let message = NfTablesMessage::NewRule(new_rule(rule));
         steps.push(Step::new(message, NLM_F_CREATE | NLM_F_APPEND, what));
     }
+    let ports = BFD_PORTS.1.map(|port| port.to_be_bytes().to_vec());
+    steps.extend(refill(BFD_PORTS.0, ports.into()));
+    let users = bfd_users.iter().map(|user| user.to_ne_bytes().to_vec());
+    steps.extend(refill(BFD_USERS, users.collect()));
     steps.extend(entries(holder, cover));
     steps
 }
@@ -156,6 +161,19 @@ fn sets() -> Vec<Set> {
                 dynamic: false,
             });
         }
+    }
+    let (port, user) = ((TYPE_PORT, 2), (TYPE_USER, 4));
+    for (name, (key_type, octets), note) in [
+        (BFD_PORTS.0, port, NETWORK_ORDER),
+        (BFD_USERS, user, HOST_ORDER),
+    ] {
+        sets.push(Set {
+            name: name.into(),
+            key_type,
+            octets,
+            note,
+            dynamic: false,
+        });
     }
     for (family, name) in [(Family::V4, REFUSED_IPV4), (Family::V6, REFUSED_IPV6)] {
         let one = address_and_port(family);

@@ -2,7 +2,8 @@
 //! shared by two daemons. Root with `CAMBRIC_LAB=1`.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -214,6 +215,76 @@ fn listener_of_another_user_gets_no_connection() {
             let refused = dial(&host, 0, to, IN_VAIN).expect_err("its SYN-ACK is dropped");
             assert_eq!(refused.kind(), ErrorKind::TimedOut, "{refused}");
         }
+    });
+}
+
+/// Returns the result of sending a datagram to a port as a user.
+fn send_as(host: &Host, user: u32, to: IpAddr, port: u16) -> io::Result<usize> {
+    as_user(host, user, || {
+        let any: IpAddr = match to {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        UdpSocket::bind((any, 0))?.send_to(&[user as u8], (to, port))
+    })
+}
+
+// Promise (BGP): Another user of a host cannot send BFD from its addresses.
+#[test]
+fn another_user_cannot_send_bfd() {
+    in_lab("BFD of another user", async |lab: Lab| {
+        let host = host(&lab).await;
+        let allowed = cover(&[PORT], &[0, ALLOWED]);
+        for (to, port) in [
+            (BOTH[0], 3784),
+            (BOTH[1], 3784),
+            (BOTH[0], 4784),
+            (BOTH[1], 4784),
+        ] {
+            let receiver = host.run(|| UdpSocket::bind((to, port)));
+            let receiver = receiver.expect("a thread").expect("bound");
+            receiver.set_read_timeout(Some(PATIENCE)).expect("set");
+            guard(&host, Guard::remove);
+            // The attack works without the table.
+            send_as(&host, STRANGER, to, port).expect("nothing is guarded");
+            receiver.recv(&mut [0]).expect("it arrives");
+
+            guard(&host, |guard| guard.load(Holder::BgpClient, &allowed));
+            let refused = send_as(&host, STRANGER, to, port).expect_err("it is guarded");
+            assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{refused}");
+            assert_eq!(loaded(&host).expect("a table").dropped, 1);
+            send_as(&host, STRANGER, to, DIALED).expect("another port");
+            for user in [0, ALLOWED] {
+                send_as(&host, user, to, port).expect("an allowed user");
+                let mut octet = [0];
+                receiver.recv(&mut octet).expect("it arrives");
+                assert_eq!(octet, [user as u8], "no packet of another user");
+            }
+        }
+    });
+}
+
+#[test]
+fn table_without_the_rules_of_bfd_is_not_in_effect() {
+    in_lab("a table without users of BFD", async |lab: Lab| {
+        let host = host(&lab).await;
+        let wanted = cover(&[PORT], &[0]);
+        guard(&host, |guard| guard.load(Holder::BgpClient, &wanted));
+        assert_eq!(loaded(&host).expect("a table").broken, None);
+        for (set, words) in [
+            ("bfd-users", "user id 0 to send BFD"),
+            ("bfd-ports", "of BFD"),
+        ] {
+            let flush = ["flush", "set", "inet", "cambric-guard", set];
+            let run = host.run(|| Command::new("nft").args(flush).status());
+            assert!(run.expect("a thread").expect("nft").success());
+            let found = loaded(&host).expect("a table");
+            let lacks = found.lacks(Holder::BgpClient, &wanted);
+            assert!(lacks.is_some_and(|lacks| lacks.contains(words)));
+            // As a daemon does that finds it.
+            guard(&host, |guard| guard.load(Holder::BgpClient, &wanted));
+        }
+        assert_eq!(loaded(&host).expect("a table").broken, None);
     });
 }
 
