@@ -17,6 +17,7 @@ use netlink_packet_netfilter::NetfilterProtoFamily;
 use netlink_packet_netfilter::conntrack::ConntrackMessage;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
+use tracing::debug;
 
 use super::conntrack::{ADDRESSES, ORIGINAL, REPLY, ZONE, message, of_octets};
 use super::sockets::Sockets;
@@ -224,8 +225,10 @@ fn cut(connections: &[Connection], mark: u32) -> Result<u64, Refused> {
             Err(cause) if cause.errno == libc::ENOENT => {}
             Err(cause) => return Err(cause),
         }
-        if let Some(sockets) = &mut sockets {
-            sockets.destroy(connection);
+        if let Some(sockets) = &mut sockets
+            && let Err(cause) = sockets.destroy(connection)
+        {
+            debug!(%cause, "socket of a cut connection not destroyed");
         }
     }
     Ok(count)

@@ -354,6 +354,66 @@ fn socket_of_the_host_is_destroyed() {
     });
 }
 
+// Promise: as felix forbidden_connections_end_in_both_directions
+#[test]
+fn listening_sockets_of_the_host_survive_a_cut() {
+    lab("listening_sockets_of_the_host_survive_a_cut", || {
+        let (host, one, two) = pair("cutting.enabled = true");
+        host.configure(&json!({"defaultEndpointToHostAction": "Accept"}));
+        host.until("open to the host", || {
+            run("nft list table inet cambric-felix").contains("endpoint to host: accept")
+        });
+        // Workloads choose the source ports of their connections as well.
+        let v6 = TcpListener::bind(("::", 80)).unwrap();
+        let v4 = TcpListener::bind(("0.0.0.0", 81)).unwrap();
+        let other = TcpListener::bind(("::", 8080)).unwrap();
+        let accepts = |address: &str, listener: &TcpListener| {
+            let port = listener.local_addr().unwrap().port();
+            let connect = || TcpStream::connect_timeout(&at(address, port), PATIENCE).unwrap();
+            let client = one.namespace.within(connect);
+            let (server, _) = listener.accept().unwrap();
+            client.set_read_timeout(Some(PATIENCE)).unwrap();
+            server.set_read_timeout(Some(PATIENCE)).unwrap();
+            Both(client, server)
+        };
+        let (from, to) = (&one.namespace, &two.namespace);
+        let forwarded = [
+            tcp(from, to, "10.65.0.2", 80),
+            tcp(from, to, "10.65.0.2", 81),
+            tcp(from, to, "fd65::2", 80),
+        ];
+        // The host has closed its sockets of these connections; their entries remain.
+        let closed = [
+            accepts("10.0.0.11", &v6),
+            accepts("fd00::11", &v6),
+            accepts("10.0.0.11", &v4),
+        ];
+        let open = accepts("10.0.0.11", &other);
+        for connection in forwarded.iter().chain([&open]).chain(&closed) {
+            assert!(connection.passes(true) && connection.passes(false));
+        }
+        sysctl("netfilter/nf_conntrack_tcp_timeout_close", "1000");
+        run("ss --kill state established sport = :80 or sport = :81");
+        let denied = json!([
+            {"action": "Deny", "protocol": "TCP", "destination": {"ports": ["80:81", 8080]}},
+            {"action": "Allow"},
+        ]);
+        policy(&host, 1, &everything(), &denied);
+        host.until("all are cut", || cut(&host) == 7);
+        let error = (&open.1).read(&mut [0]).expect_err("no octet");
+        assert_eq!(error.kind(), ErrorKind::ConnectionAborted, "{error}");
+        policy(&host, 1, &everything(), &everything());
+        for (address, listener) in [("10.0.0.11", &v6), ("fd00::11", &v6), ("10.0.0.11", &v4)] {
+            host.until("open to the host again", || {
+                let port = listener.local_addr().unwrap().port();
+                let connect = || TcpStream::connect_timeout(&at(address, port), SILENCE);
+                from.within(connect).is_ok()
+            });
+            assert!(listener.accept().is_ok());
+        }
+    });
+}
+
 #[test]
 fn connections_are_kept_without_the_key() {
     lab("connections_are_kept_without_the_key", || {
