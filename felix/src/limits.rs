@@ -60,6 +60,9 @@ pub const CUT_SHARE: u32 = 10;
 /// where thousands of rules apply.
 pub const CUT_EVALUATIONS_PER_TURN: usize = 16;
 
+/// Connections with a known or a new verdict that are handled before other work is done.
+pub const CUT_CONNECTIONS_PER_TURN: usize = 4096;
+
 /// Tracked connections of the workloads of one host that are evaluated; with more, none is cut, which is
 /// reported.
 pub const CUT_CONNECTIONS_MAX: usize = 1 << 20;

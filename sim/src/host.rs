@@ -149,7 +149,7 @@ impl SimHost {
             HostCommand::ListConnections { .. } => {
                 HostEvent::ConnectionsListed(Ok(Vec::new()), Duration::ZERO)
             }
-            HostCommand::CutConnections { .. } => HostEvent::ConnectionsCut(Ok(0)),
+            HostCommand::CutConnections { .. } => HostEvent::ConnectionsCut(0, Ok(())),
             HostCommand::Forget(addresses) => HostEvent::Forgotten(addresses),
         }
     }

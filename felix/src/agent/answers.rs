@@ -34,7 +34,9 @@ impl Agent {
             HostEvent::ConnectionsListed(found, took) => {
                 self.connections_listed(now, command, found, took);
             }
-            HostEvent::ConnectionsCut(count) => self.connections_cut(count),
+            HostEvent::ConnectionsCut(count, outcome) => {
+                self.connections_cut(command, count, outcome);
+            }
             HostEvent::HostConfigured(outcome) => self.router.answer(now, command, outcome),
             HostEvent::InterfaceConfigured(index, outcome) => {
                 if let Some(link) = self.links.at(index) {

@@ -2,7 +2,7 @@
 //! tracked connections of the workloads are listed and evaluated by the calculated rules. Forbidden
 //! ones get a mark, by which the packet filter drops their packets in both directions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use daemon_common::events::{Event, Text, emit};
 use fib_sync::Instant;
 
 use super::core::Agent;
-use super::cutting::{Cutting, Step};
+use super::cutting::{Cutting, Round, Step};
 use super::host::{Failed, HostCommand};
-use crate::explain::{Connection, is_forbidden};
-use crate::limits::{CUT_EVALUATIONS_PER_TURN, CUT_GAP, CUT_SHARE};
+use crate::explain::{Connection, Evaluator};
+use crate::limits::{CUT_CONNECTIONS_PER_TURN, CUT_EVALUATIONS_PER_TURN, CUT_GAP, CUT_SHARE};
 
 impl Agent {
     /// Lists the connections if the packet filter has changed, and continues their evaluation.
@@ -25,18 +25,19 @@ impl Agent {
             };
             return;
         };
-        self.evaluate_connections(mark);
+        self.evaluate_connections(now, mark);
         let commits = self.rules.commits();
         let cutting = &mut self.cutting;
-        let is_free = !cutting.is_evaluating() && !cutting.listing.is_under_way();
         let may_begin = cutting.not_before.is_none_or(|at| at <= now);
-        let is_again = cutting.listing.timeout().is_some_and(|at| at <= now);
-        if is_free && may_begin && (commits != cutting.listed_at || is_again) {
+        let is_again = cutting.again_at().is_some_and(|at| at <= now);
+        if cutting.is_at_rest() && may_begin && (commits != cutting.listed_at || is_again) {
             cutting.listed_at = commits;
             let routes = &self.calculator.desired().routes;
             let addresses: BTreeSet<IpAddr> = routes.keys().copied().collect();
             let command = HostCommand::ListConnections { addresses, mark };
-            cutting.listing.order(self.orders.push(command));
+            let number = self.orders.push(command);
+            cutting.listing.order(number);
+            cutting.marking.order(number);
         }
     }
 
@@ -47,10 +48,14 @@ impl Agent {
         if cutting.is_evaluating() {
             return Some(Instant(0));
         }
-        let is_due = self.rules.commits() != cutting.listed_at;
-        let at = is_due.then(|| cutting.not_before.unwrap_or(Instant(0)));
-        at.or_else(|| cutting.listing.timeout())
-            .filter(|_| !cutting.listing.is_under_way())
+        if !cutting.is_at_rest() {
+            return None;
+        }
+        let not_before = cutting.not_before.unwrap_or(Instant(0));
+        match self.rules.commits() != cutting.listed_at {
+            true => Some(not_before),
+            false => cutting.again_at().map(|at| at.max(not_before)),
+        }
     }
 
     /// Handles the list of connections.
@@ -66,74 +71,94 @@ impl Agent {
             return;
         }
         cutting.not_before = Some(now + CUT_GAP.max(took * CUT_SHARE));
-        let mut left = Vec::new();
-        let outcome = listed.map(|found| left = found);
+        let outcome = listed.map(|left| {
+            cutting.step = Step::Evaluate(Round {
+                left,
+                known_at: self.rules.commits(),
+                ..Round::default()
+            });
+        });
         if let Some(reason) = cutting.listing.note(now, outcome) {
             let reason = Text::new(reason);
             emit(Event::ConnectionsNotCut { reason });
         }
-        if !left.is_empty() {
-            cutting.step = Step::Evaluate {
-                left,
-                known: BTreeMap::new(),
-                forbidden: Vec::new(),
-            };
+    }
+
+    /// Handles the number of connections that got the mark, and a failure.
+    pub(super) fn connections_cut(
+        &mut self,
+        command: u64,
+        count: u64,
+        outcome: Result<(), Failed>,
+    ) {
+        if count > 0 {
+            self.cutting.cut += count;
+            emit(Event::ConnectionsCut { count });
+        }
+        if let Step::Evaluate(round) = &mut self.cutting.step
+            && round.ordered == Some(command)
+        {
+            round.ordered = None;
+            round.failed = round.failed.take().or(outcome.err());
         }
     }
 
-    /// Handles the number of connections that got the mark.
-    pub(super) fn connections_cut(&mut self, count: Result<u64, Failed>) {
-        match count {
-            Ok(0) => {}
-            Ok(count) => {
-                self.cutting.cut += count;
-                emit(Event::ConnectionsCut { count });
-            }
-            Err(reason) => {
+    /// Evaluates some connections, and orders the forbidden ones to be cut.
+    fn evaluate_connections(&mut self, now: Instant, mark: u32) {
+        let Step::Evaluate(round) = &mut self.cutting.step else {
+            return;
+        };
+        round.follow(self.rules.commits());
+        if !round.can_continue() {
+            return;
+        }
+        let evaluator = Evaluator::of(&self.calculator);
+        evaluate(round, &evaluator);
+        if round.ordered.is_some() {
+            return;
+        }
+        if !round.forbidden.is_empty() {
+            let forbidden = std::mem::take(&mut round.forbidden).into_iter();
+            let (of_host, connections) = forbidden.partition(|one| evaluator.ends_at_host(one));
+            let command = HostCommand::CutConnections {
+                connections,
+                of_host,
+                mark,
+            };
+            round.ordered = Some(self.orders.push(command));
+        } else if round.left.is_empty() {
+            let outcome = round.failed.take().map_or(Ok(()), Err);
+            self.cutting.step = Step::Rest;
+            if let Some(reason) = self.cutting.marking.note(now, outcome) {
                 let reason = Text::new(reason);
                 emit(Event::ConnectionsNotCut { reason });
             }
         }
     }
+}
 
-    /// Evaluates some connections, and orders the forbidden ones to be cut after the last.
-    fn evaluate_connections(&mut self, mark: u32) {
-        let Step::Evaluate {
-            left,
-            known,
-            forbidden,
-        } = &mut self.cutting.step
-        else {
+/// Evaluates the next connections of a round.
+fn evaluate(round: &mut Round, evaluator: &Evaluator<'_>) {
+    let known = &mut round.known;
+    let mut evaluations = CUT_EVALUATIONS_PER_TURN;
+    for _ in 0..CUT_CONNECTIONS_PER_TURN {
+        if evaluations == 0 {
+            return;
+        }
+        let Some(connection) = round.left.pop() else {
             return;
         };
-        let mut evaluations = CUT_EVALUATIONS_PER_TURN;
-        while let Some(connection) = left.pop() {
-            let class = connection.class();
-            let of_class = match known.get(&class) {
-                Some(verdict) => *verdict,
-                None => {
-                    evaluations = evaluations.saturating_sub(1);
-                    let verdict = is_forbidden(&self.calculator, &connection, false);
-                    known.insert(class, verdict);
-                    verdict
-                }
-            };
-            let verdict = of_class.or_else(|| {
-                evaluations = evaluations.saturating_sub(1);
-                is_forbidden(&self.calculator, &connection, true)
-            });
-            if verdict == Some(true) {
-                forbidden.push(connection);
-            }
-            if evaluations == 0 {
-                return;
-            }
-        }
-        let connections = std::mem::take(forbidden);
-        self.cutting.step = Step::Rest;
-        if !connections.is_empty() {
-            self.orders
-                .push(HostCommand::CutConnections { connections, mark });
+        let class = connection.class();
+        let of_class = *known.entry(class).or_insert_with(|| {
+            evaluations = evaluations.saturating_sub(1);
+            evaluator.is_forbidden(&connection, false)
+        });
+        let verdict = of_class.or_else(|| {
+            evaluations = evaluations.saturating_sub(1);
+            evaluator.is_forbidden(&connection, true)
+        });
+        if verdict == Some(true) {
+            round.forbidden.push(connection);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use fib_sync::Instant;
 
+use super::host::Failed;
 use super::retry::Retry;
 use crate::explain::{Class, Connection};
 
@@ -16,6 +17,9 @@ pub(super) struct Cutting {
     pub(super) not_before: Option<Instant>,
     /// The listing, and its failures.
     pub(super) listing: Retry,
+    /// The marking of all forbidden connections of a listing, and its failures: after one, they are
+    /// listed again.
+    pub(super) marking: Retry,
     pub(super) step: Step,
     /// Connections that were cut.
     pub(super) cut: u64,
@@ -26,12 +30,39 @@ pub(super) struct Cutting {
 pub(super) enum Step {
     #[default]
     Rest,
-    /// Connections that are to be evaluated, verdicts on classes of them, and forbidden ones.
-    Evaluate {
-        left: Vec<Connection>,
-        known: BTreeMap<Class, Option<bool>>,
-        forbidden: Vec<Connection>,
-    },
+    Evaluate(Round),
+}
+
+/// Listed connections.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    /// Connections that are to be evaluated, the next one last.
+    pub(super) left: Vec<Connection>,
+    /// Verdicts on classes of them by the rules after this number of transactions.
+    pub(super) known: BTreeMap<Class, Option<bool>>,
+    pub(super) known_at: u64,
+    /// Forbidden ones that are not ordered to be cut yet, because others are being cut.
+    pub(super) forbidden: Vec<Connection>,
+    /// The command that cuts others.
+    pub(super) ordered: Option<u64>,
+    /// The first failure.
+    pub(super) failed: Option<Failed>,
+}
+
+impl Round {
+    /// Returns whether the next turn can continue it.
+    pub(super) const fn can_continue(&self) -> bool {
+        !self.left.is_empty() || self.ordered.is_none()
+    }
+
+    /// Discards verdicts by rules before this number of transactions.
+    pub(super) fn follow(&mut self, commits: u64) {
+        if self.known_at != commits {
+            self.known_at = commits;
+            self.known.clear();
+            self.left.append(&mut self.forbidden);
+        }
+    }
 }
 
 impl Cutting {
@@ -42,11 +73,22 @@ impl Cutting {
 
     /// Returns why connections cannot be cut.
     pub(super) fn problem(&self) -> Option<&str> {
-        self.listing.reason()
+        self.listing.reason().or_else(|| self.marking.reason())
     }
 
     /// Returns whether the next turn continues the evaluation.
     pub(super) const fn is_evaluating(&self) -> bool {
-        matches!(self.step, Step::Evaluate { .. })
+        matches!(&self.step, Step::Evaluate(round) if round.can_continue())
+    }
+
+    /// Returns whether connections may be listed.
+    pub(super) const fn is_at_rest(&self) -> bool {
+        matches!(self.step, Step::Rest) && !self.listing.is_under_way()
+    }
+
+    /// Returns when connections are listed again after a failure.
+    pub(super) fn again_at(&self) -> Option<Instant> {
+        let both = [self.listing.timeout(), self.marking.timeout()];
+        both.into_iter().flatten().min()
     }
 }

@@ -159,11 +159,12 @@ pub enum HostCommand {
         /// The bit.
         mark: u32,
     },
-    /// Set this bit in the marks of connections, and destroy their TCP sockets on this host:
-    /// [`HostEvent::ConnectionsCut`].
+    /// Set this bit in the marks of connections: [`HostEvent::ConnectionsCut`].
     CutConnections {
-        /// The connections.
+        /// Connections through this host.
         connections: Vec<Connection>,
+        /// Connections of which an end is this host. Their TCP sockets are destroyed.
+        of_host: Vec<Connection>,
         /// The bit.
         mark: u32,
     },
@@ -205,8 +206,8 @@ pub enum HostEvent {
     TunnelEntryDeleted(TunnelEntry, Result<(), Failed>),
     /// The tracked connections, and the time to list them.
     ConnectionsListed(Result<Vec<Connection>, Failed>, Duration),
-    /// The number of connections that got the mark; others had ended.
-    ConnectionsCut(Result<u64, Failed>),
+    /// The number of connections that got the mark, and the first failure; others had ended.
+    ConnectionsCut(u64, Result<(), Failed>),
     /// The connections of these addresses were deleted. An address that was requested again since
     /// is reported for the later request only.
     Forgotten(BTreeSet<IpAddr>),
@@ -217,7 +218,7 @@ impl HostEvent {
     pub(super) const fn is_late(&self) -> bool {
         matches!(
             self,
-            Self::Forgotten(_) | Self::ConnectionsListed(..) | Self::ConnectionsCut(_)
+            Self::Forgotten(_) | Self::ConnectionsListed(..) | Self::ConnectionsCut(..)
         )
     }
 }

@@ -4,6 +4,7 @@
 //! An entry that is only deleted would not cut a connection: with `nf_conntrack_tcp_loose`, the next
 //! segment of the far end makes a new one, in the other direction.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
 use std::future::pending;
 use std::net::IpAddr;
@@ -17,7 +18,6 @@ use netlink_packet_netfilter::NetfilterProtoFamily;
 use netlink_packet_netfilter::conntrack::ConntrackMessage;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
-use tracing::debug;
 
 use super::conntrack::{ADDRESSES, ORIGINAL, REPLY, ZONE, message, of_octets};
 use super::sockets::Sockets;
@@ -84,7 +84,7 @@ impl Cutter {
             let reason = Failed("the thread has ended".to_owned());
             match is_listing {
                 true => HostEvent::ConnectionsListed(Err(reason), Duration::ZERO),
-                false => HostEvent::ConnectionsCut(Err(reason)),
+                false => HostEvent::ConnectionsCut(0, Err(reason)),
             }
         };
         (number, event.unwrap_or_else(lost))
@@ -107,18 +107,29 @@ impl Cutter {
 }
 
 fn carry_out(command: &HostCommand) -> HostEvent {
-    let failed = |cause: Refused| Failed(format!("connections: {cause}"));
     match command {
-        HostCommand::CutConnections { connections, mark } => {
-            HostEvent::ConnectionsCut(cut(connections, *mark).map_err(failed))
+        HostCommand::CutConnections {
+            connections,
+            of_host,
+            mark,
+        } => {
+            let (count, outcome) = cut(connections, of_host, *mark);
+            HostEvent::ConnectionsCut(count, outcome)
         }
         HostCommand::ListConnections { addresses, mark } => {
             let begun = Instant::now();
-            let listed = list(addresses, *mark).map_err(failed);
+            let listed = list(addresses, *mark).map_err(|cause| failed(&cause));
             HostEvent::ConnectionsListed(listed, begun.elapsed())
         }
-        _ => HostEvent::ConnectionsCut(Err(Failed("not a command about connections".to_owned()))),
+        _ => {
+            let reason = Failed("not a command about connections".to_owned());
+            HostEvent::ConnectionsCut(0, Err(reason))
+        }
     }
+}
+
+fn failed(cause: &Refused) -> Failed {
+    Failed(format!("connections: {cause}"))
 }
 
 /// Returns the connections from or to the addresses without the bit.
@@ -149,7 +160,32 @@ fn list(addresses: &BTreeSet<IpAddr>, mark: u32) -> Result<Vec<Connection>, Refu
             }
         }
     }
-    Ok(connections)
+    Ok(in_turns(connections, addresses))
+}
+
+/// Orders connections so that workloads take turns: the evaluation begins at the end, and the connections
+/// of one workload, however many, do not delay the first ones of another. The source counts as the
+/// workload of a connection, or else the destination. Connections of one class have one turn.
+fn in_turns(mut connections: Vec<Connection>, addresses: &BTreeSet<IpAddr>) -> Vec<Connection> {
+    let workload = |one: &Connection| match addresses.contains(&one.source) {
+        true => one.source,
+        false => one.destination,
+    };
+    connections.sort_by_key(|one| (workload(one), one.class()));
+    let (mut turn, mut before) = (0, None);
+    let mut numbered: Vec<(usize, Connection)> = Vec::with_capacity(connections.len());
+    for connection in connections {
+        let of = (workload(&connection), connection.class());
+        turn = match &before {
+            Some((workload, _)) if *workload != of.0 => 0,
+            Some((_, class)) if *class != of.1 => turn + 1,
+            _ => turn,
+        };
+        before = Some(of);
+        numbered.push((turn, connection));
+    }
+    numbered.sort_by_key(|(turn, _)| Reverse(*turn));
+    numbered.into_iter().map(|(_, one)| one).collect()
 }
 
 /// Parses the attributes of an entry; `None` if it has the bit, or is no connection between addresses.
@@ -198,40 +234,61 @@ fn address(tuple: &[u8], kinds: [u16; 2]) -> Option<IpAddr> {
     of_octets(octets)
 }
 
-/// Sets the bit in the marks of connections. Returns their number; some may have ended.
-fn cut(connections: &[Connection], mark: u32) -> Result<u64, Refused> {
-    let mut requests = Requests::open(NETLINK_NETFILTER)?;
-    let mut sockets = Sockets::open().ok();
+/// Sets the bit in the marks of connections, and destroys the sockets of those with an end at this host.
+/// Returns their number, and the first failure; some may have ended. The others are cut after a failure.
+fn cut(connections: &[Connection], of_host: &[Connection], mark: u32) -> (u64, Result<(), Failed>) {
+    let mut requests = match Requests::open(NETLINK_NETFILTER) {
+        Ok(requests) => requests,
+        Err(error) => return (0, Err(failed(&error.into()))),
+    };
+    let mut sockets = None;
+    let mut outcome = Ok(());
+    if !of_host.is_empty() {
+        let opened = Sockets::open().map_err(|error| not_destroyed(&error.into()));
+        sockets = opened.map_err(|reason| outcome = Err(reason)).ok();
+    }
     let mut count = 0;
-    for connection in connections {
-        let family = match connection.source {
-            IpAddr::V4(_) => NetfilterProtoFamily::IPv4,
-            IpAddr::V6(_) => NetfilterProtoFamily::IPv6,
-        };
-        let zone = connection.zone.iter().cloned();
-        let zone = zone.map(|zone| DefaultNla::new(ZONE, zone));
-        let mut attributes = vec![DefaultNla::new(
-            ORIGINAL | NLA_F_NESTED,
-            connection.tuple.clone(),
-        )];
-        attributes.extend(zone);
-        attributes.extend([number(MARK, mark), number(MARK_MASK, mark)]);
-        let change = ConntrackMessage::Other {
-            message_type: CHANGE,
-            attributes,
-        };
-        match requests.execute(message(family, change), 0) {
+    let through = connections.iter().map(|one| (one, false));
+    for (connection, is_of_host) in through.chain(of_host.iter().map(|one| (one, true))) {
+        match put_mark(&mut requests, connection, mark) {
             Ok(()) => count += 1,
             Err(cause) if cause.errno == libc::ENOENT => {}
-            Err(cause) => return Err(cause),
+            // No answer: each further one would take as long.
+            Err(cause) if cause.errno == libc::EAGAIN => return (count, Err(failed(&cause))),
+            Err(cause) => outcome = outcome.and(Err(failed(&cause))),
         }
-        if let Some(sockets) = &mut sockets
+        if let Some(sockets) = sockets.as_mut().filter(|_| is_of_host)
             && let Err(cause) = sockets.destroy(connection)
         {
-            debug!(%cause, "socket of a cut connection not destroyed");
+            outcome = outcome.and(Err(not_destroyed(&cause)));
         }
     }
-    Ok(count)
+    (count, outcome)
+}
+
+fn not_destroyed(cause: &Refused) -> Failed {
+    Failed(format!("sockets of cut connections: {cause}"))
+}
+
+/// Sets the bit in the mark of a connection.
+fn put_mark(requests: &mut Requests, connection: &Connection, mark: u32) -> Result<(), Refused> {
+    let family = match connection.source {
+        IpAddr::V4(_) => NetfilterProtoFamily::IPv4,
+        IpAddr::V6(_) => NetfilterProtoFamily::IPv6,
+    };
+    let zone = connection.zone.iter().cloned();
+    let zone = zone.map(|zone| DefaultNla::new(ZONE, zone));
+    let mut attributes = vec![DefaultNla::new(
+        ORIGINAL | NLA_F_NESTED,
+        connection.tuple.clone(),
+    )];
+    attributes.extend(zone);
+    attributes.extend([number(MARK, mark), number(MARK_MASK, mark)]);
+    let change = ConntrackMessage::Other {
+        message_type: CHANGE,
+        attributes,
+    };
+    requests.execute(message(family, change), 0)
 }
 
 #[cfg(test)]
@@ -285,5 +342,31 @@ mod tests {
         for end in 0..both[0].len() {
             assert_eq!(connection(&all[..end], 4), None);
         }
+    }
+
+    #[test]
+    fn connections_of_many_classes_do_not_delay_other_workloads() {
+        let address = |n: u8| IpAddr::from([10, 65, 0, n]);
+        let of = |from: u8, ports| Connection {
+            source: address(from),
+            destination: address(9),
+            protocol: 6,
+            ports: Some(ports),
+            icmp: None,
+            is_translated: false,
+            tuple: Vec::new(),
+            zone: None,
+        };
+        let flood = (1..1000).map(|port| of(1, (4000, port)));
+        let others = (1..100).map(|port| of(2, (port, 80)));
+        let outside = [of(77, (4000, 80)), of(78, (4000, 80))];
+        let all: Vec<_> = flood.chain(others).chain(outside).collect();
+        let addresses = [1, 2, 9].map(address).into();
+        let ordered = in_turns(all.clone(), &addresses);
+        assert_eq!(ordered.len(), all.len());
+        let flood = |all: &[Connection]| all.iter().filter(|one| one.source == address(1)).count();
+        let last = &ordered[ordered.len() - 103..];
+        assert!(flood(last) <= 2, "{}", flood(last));
+        assert_eq!(flood(&ordered), 999);
     }
 }

@@ -1,5 +1,6 @@
 //! The verdict of the calculated rules on a tracked connection, as if its first packet arrived now.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::evaluation::{Bases, Fate};
@@ -56,58 +57,88 @@ impl Connection {
     }
 }
 
-/// Returns whether policies of workloads forbid a connection. `has_source_port`: whether its source port
-/// is a part of it; `None`: the verdict depends on a part that the connection does not have.
-pub(crate) fn is_forbidden(
-    calculator: &Calculator,
-    connection: &Connection,
-    has_source_port: bool,
-) -> Option<bool> {
-    let desired = calculator.desired();
-    let bases = Bases::of(desired.rules());
-    let interface = |address| desired.routes.get(&address).cloned();
-    let is_host = |address: IpAddr| {
-        address.is_loopback() || GATEWAYS.contains(&address) || calculator.is_own_address(address)
-    };
-    let (input, output) = (
-        interface(connection.source),
-        interface(connection.destination),
-    );
-    let hooks: &[Hook] = match (&input, &output) {
-        (None, None) => return Some(false),
-        // The host reaches its own workloads, unless a key polices it.
-        (None, Some(_)) if is_host(connection.source) => match calculator.polices_host() {
-            true => &FROM_HOST,
-            false => return Some(false),
-        },
-        (Some(_), None) if is_host(connection.destination) => &TO_HOST,
-        _ => &FORWARDED,
-    };
-    let has_ports = connection.ports.is_some();
-    let mut packet = Packet {
-        input,
-        output,
-        source: connection.source,
-        destination: connection.destination,
-        protocol: connection.protocol,
-        source_port: connection
-            .ports
-            .map(|(source, _)| source)
-            .filter(|_| has_source_port),
-        port: connection.ports.map(|(_, port)| port),
-        icmp: connection.icmp.filter(|_| !has_ports),
-        changes: Changes {
-            is_translated: connection.is_translated,
-            ..Changes::default()
-        },
-    };
-    for hook in hooks {
-        let decision = bases.at_hook(*hook, &mut packet);
-        match decision.map(|decision| decision.fate) {
-            None | Some(Fate::Accept) => {}
-            Some(Fate::Drop | Fate::Reject) => return Some(true),
-            Some(Fate::DependsOn(_)) => return None,
+/// The calculated rules, for the evaluation of several connections.
+#[derive(Debug)]
+pub(crate) struct Evaluator<'c> {
+    calculator: &'c Calculator,
+    bases: Bases<'c>,
+    own_addresses: BTreeSet<IpAddr>,
+}
+
+impl<'c> Evaluator<'c> {
+    pub(crate) fn of(calculator: &'c Calculator) -> Self {
+        Self {
+            calculator,
+            bases: Bases::of(calculator.desired().rules()),
+            own_addresses: calculator.all_own_addresses(),
         }
     }
-    Some(false)
+
+    fn interface(&self, address: IpAddr) -> Option<&'c String> {
+        self.calculator.desired().routes.get(&address)
+    }
+
+    fn is_host(&self, address: IpAddr) -> bool {
+        address.is_loopback()
+            || GATEWAYS.contains(&address)
+            || self.own_addresses.contains(&address)
+    }
+
+    /// Returns whether an end of a connection is this host.
+    pub(crate) fn ends_at_host(&self, connection: &Connection) -> bool {
+        let mut ends = [connection.source, connection.destination].into_iter();
+        ends.any(|end| self.interface(end).is_none() && self.is_host(end))
+    }
+
+    /// Returns whether policies of workloads forbid a connection. `has_source_port`: whether its source
+    /// port is a part of it; `None`: the verdict depends on a part that the connection does not have.
+    pub(crate) fn is_forbidden(
+        &self,
+        connection: &Connection,
+        has_source_port: bool,
+    ) -> Option<bool> {
+        let (input, output) = (
+            self.interface(connection.source).cloned(),
+            self.interface(connection.destination).cloned(),
+        );
+        let hooks: &[Hook] = match (&input, &output) {
+            (None, None) => return Some(false),
+            // The host reaches its own workloads, unless a key polices it.
+            (None, Some(_)) if self.is_host(connection.source) => {
+                match self.calculator.polices_host() {
+                    true => &FROM_HOST,
+                    false => return Some(false),
+                }
+            }
+            (Some(_), None) if self.is_host(connection.destination) => &TO_HOST,
+            _ => &FORWARDED,
+        };
+        let has_ports = connection.ports.is_some();
+        let mut packet = Packet {
+            input,
+            output,
+            source: connection.source,
+            destination: connection.destination,
+            protocol: connection.protocol,
+            source_port: connection
+                .ports
+                .map(|(source, _)| source)
+                .filter(|_| has_source_port),
+            port: connection.ports.map(|(_, port)| port),
+            icmp: connection.icmp.filter(|_| !has_ports),
+            changes: Changes {
+                is_translated: connection.is_translated,
+                ..Changes::default()
+            },
+        };
+        for hook in hooks {
+            let decision = self.bases.at_hook(*hook, &mut packet);
+            match decision.map(|decision| decision.fate) {
+                None | Some(Fate::Accept) => {}
+                Some(Fate::Drop | Fate::Reject) => return Some(true),
+                Some(Fate::DependsOn(_)) => return None,
+            }
+        }
+        Some(false)
+    }
 }

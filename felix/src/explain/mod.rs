@@ -23,7 +23,7 @@ use daemon_common::command::PacketQuery;
 use daemon_common::report::{PacketStep, PacketVerdict, RuleOwner};
 
 pub use connection::Connection;
-pub(crate) use connection::{Class, is_forbidden};
+pub(crate) use connection::{Class, Evaluator};
 pub(crate) use preview::preview;
 pub(crate) use why::endpoint;
 

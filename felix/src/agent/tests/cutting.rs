@@ -135,3 +135,67 @@ fn frequent_changes_are_listed_at_intervals() {
     let made = world.host.connection_listings - listings;
     assert!((2..=5).contains(&made), "{made}");
 }
+
+#[test]
+fn refused_mark_is_reported_and_others_are_cut() {
+    let mut world = world();
+    let all: Vec<Connection> = (4000..4004)
+        .map(|port| connection("10.65.0.1", "10.65.0.2", (port, 80)))
+        .collect();
+    world.host.connections = all;
+    world.host.refuse_cut_of = Some(4001);
+    policy(&mut world, &json!([]));
+    world.in_sync();
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.host.cut.len(), 3);
+    assert_eq!(world.agent.connections_cut_so_far(), 3);
+    assert_eq!(world.agent.cutting_problem(), Some("the mark is refused"));
+    // It is listed again at growing intervals.
+    let listings = world.host.connection_listings;
+    world.pass(RETRY_MAX);
+    let made = world.host.connection_listings - listings;
+    assert!((1..=20).contains(&made), "{made}");
+    world.host.refuse_cut_of = None;
+    world.pass(RETRY_MAX);
+    assert_eq!(
+        (world.agent.cutting_problem(), world.host.cut.len()),
+        (None, 4)
+    );
+    let listings = world.host.connection_listings;
+    world.pass(RETRY_MAX);
+    assert_eq!(world.host.connection_listings, listings);
+}
+
+#[test]
+fn forbidden_connections_are_cut_before_the_last_evaluation() {
+    let mut world = world();
+    world.in_sync();
+    world.host.connections = (1..=200)
+        .map(|port| connection("10.65.0.1", "10.65.0.2", (4000, port)))
+        .collect();
+    policy(&mut world, &json!([]));
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.host.cut.len(), 200);
+    assert!(world.host.cut_commands > 1, "in parts");
+}
+
+#[test]
+fn only_connections_of_this_host_have_their_sockets_destroyed() {
+    let mut world = world();
+    let node = json!({"spec": {"bgp": {"ipv4Address": "10.0.0.11/24"}}}).to_string();
+    let key = format!("/calico/resources/v3/projectcalico.org/nodes/{HOST}");
+    world.agent.change(&key, Some(node.as_bytes()));
+    let all = [
+        connection("10.65.0.1", "10.65.0.2", (4000, 22)),
+        connection("10.65.0.1", "192.0.2.1", (4000, 22)),
+        connection("10.65.0.1", "10.0.0.11", (4000, 22)),
+    ];
+    world.host.connections = all.to_vec();
+    let policy = json!({"spec": {"types": ["Egress"]}}).to_string();
+    let key = "/calico/resources/v3/projectcalico.org/globalnetworkpolicies/p";
+    world.agent.change(key, Some(policy.as_bytes()));
+    world.in_sync();
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.host.cut.len(), 3);
+    assert_eq!(world.host.cut_of_host, all[2..]);
+}

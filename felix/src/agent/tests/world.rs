@@ -63,6 +63,11 @@ pub(super) struct Fake {
     /// Tracked connections, those that were cut, and how often they were listed.
     pub(super) connections: Vec<Connection>,
     pub(super) cut: Vec<Connection>,
+    /// Those with an end at this host, and commands to cut.
+    pub(super) cut_of_host: Vec<Connection>,
+    pub(super) cut_commands: u32,
+    /// The source port of connections that cannot be cut.
+    pub(super) refuse_cut_of: Option<u16>,
     pub(super) connection_listings: usize,
     pub(super) refuse_connections: bool,
     kernel: Option<Rc<RefCell<Kernel>>>,
@@ -230,10 +235,24 @@ impl Fake {
                 };
                 HostEvent::ConnectionsListed(listed, Duration::from_millis(1))
             }
-            HostCommand::CutConnections { connections, .. } => {
-                let count = connections.len() as u64;
-                self.cut.extend(connections);
-                HostEvent::ConnectionsCut(Ok(count))
+            HostCommand::CutConnections {
+                connections,
+                of_host,
+                ..
+            } => {
+                self.cut_commands += 1;
+                self.cut_of_host.extend(of_host.iter().cloned());
+                let all = connections.into_iter().chain(of_host);
+                let refused_port = self.refuse_cut_of;
+                let is_cut = |one: &Connection| one.ports.map(|(port, _)| port) != refused_port;
+                let (cut, left): (Vec<_>, Vec<_>) = all.partition(is_cut);
+                let outcome = match left.is_empty() {
+                    true => Ok(()),
+                    false => Err(refused("the mark is refused")),
+                };
+                let count = cut.len() as u64;
+                self.cut.extend(cut);
+                HostEvent::ConnectionsCut(count, outcome)
             }
             HostCommand::Forget(_) => unreachable!("it is never queued"),
         }
