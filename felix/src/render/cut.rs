@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! cut-forward (filter - 2)   the bit; TCP of a new connection that does not begin with SYN
-//! cut-input, cut-output      the bit
+//! cut-input                  the same, from workloads
+//! cut-output                 the same, to workloads
 //! ```
 //!
 //! The kernel tracks a TCP connection also from its middle on. So after the entry of a cut connection has
@@ -24,12 +25,14 @@ pub(super) fn chains(frame: &Frame) -> BTreeMap<String, Chain> {
         return BTreeMap::new();
     };
     let cut = || counted(vec![Match::ConnectionMark(mark)], Verdict::Drop, CUT);
-    let mut forward = vec![cut()];
-    forward.extend(Side::BOTH.into_iter().flat_map(|side| middles(frame, side)));
+    let rules = |sides: &[Side]| {
+        let middles = sides.iter().flat_map(|side| middles(frame, *side));
+        std::iter::once(cut()).chain(middles).collect()
+    };
     [
-        base("cut-forward", Hook::CutForward, forward),
-        base("cut-input", Hook::CutInput, vec![cut()]),
-        base("cut-output", Hook::CutOutput, vec![cut()]),
+        base("cut-forward", Hook::CutForward, rules(&Side::BOTH)),
+        base("cut-input", Hook::CutInput, rules(&[Side::Input])),
+        base("cut-output", Hook::CutOutput, rules(&[Side::Output])),
     ]
     .into()
 }

@@ -414,6 +414,41 @@ fn listening_sockets_of_the_host_survive_a_cut() {
     });
 }
 
+// Promise: as felix ended_entry_of_a_cut_connection_revives_nothing
+#[test]
+fn middle_of_a_connection_of_the_host_opens_no_new_one() {
+    lab(
+        "middle_of_a_connection_of_the_host_opens_no_new_one",
+        || {
+            let (host, one, _two) = pair("cutting.enabled = true");
+            host.configure(&json!({"defaultEndpointToHostAction": "Accept"}));
+            host.until("open to the host", || {
+                run("nft list table inet cambric-felix").contains("endpoint to host: accept")
+            });
+            for address in ["10.0.0.11", "fd00::11"] {
+                let listener = TcpListener::bind(("::", 8080)).unwrap();
+                let connect = || TcpStream::connect_timeout(&at(address, 8080), PATIENCE).unwrap();
+                let client = one.namespace.within(connect);
+                let (server, _) = listener.accept().unwrap();
+                let both = Both(client, server);
+                both.wait_at_most(PATIENCE);
+                assert!(both.passes(true) && both.passes(false));
+                for from_client in [true, false] {
+                    let _ = try_run("conntrack -D -p tcp --dport 8080");
+                    let _ = try_run("conntrack -D -p tcp --sport 8080");
+                    both.wait_at_most(SILENCE);
+                    let dropped = dropped_as(&host, MIDDLE);
+                    host.until("segments are dropped", || {
+                        both.send(from_client);
+                        dropped_as(&host, MIDDLE) >= dropped + 2
+                    });
+                    assert!(!both.receives(!from_client), "{address} {from_client}");
+                }
+            }
+        },
+    );
+}
+
 #[test]
 fn connections_are_kept_without_the_key() {
     lab("connections_are_kept_without_the_key", || {
