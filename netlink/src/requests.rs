@@ -8,8 +8,8 @@ use std::io;
 use std::os::fd::AsFd;
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer,
-    NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_ECHO, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR,
+    NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
 };
 use netlink_sys::{Socket, SocketAddr};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -245,6 +245,22 @@ impl Requests {
         Ok(self
             .rows(sequence)?
             .and_then(|rows| rows.into_iter().next()))
+    }
+
+    /// Sends one request that creates or changes an object, and returns the kernel's notifications of the
+    /// change (`NLM_F_ECHO`).
+    ///
+    /// # Errors
+    ///
+    /// The kernel rejected it, or did not answer.
+    pub fn change<M>(&mut self, message: M, flags: u16) -> Result<Vec<Row>, Refused>
+    where
+        M: NetlinkSerializable,
+    {
+        let mut batch = self.batch();
+        let sequence = batch.push(message, flags | NLM_F_ACK | NLM_F_ECHO);
+        batch.send()?;
+        Ok(self.rows(sequence)?.unwrap_or_default())
     }
 
     /// Returns the rows of an answer; `None` if the kernel reports that they may be inconsistent.

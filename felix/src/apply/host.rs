@@ -375,6 +375,8 @@ impl LinuxHost {
 
     /// Returns the next answer.
     pub fn poll_event(&mut self) -> Option<(u64, HostEvent)> {
+        // All commands of a turn are carried out before the first answer is taken.
+        self.shaper.end_round();
         self.answers.pop_front()
     }
 

@@ -54,6 +54,9 @@ pub(super) struct Shaper {
     marked: Option<BTreeSet<u32>>,
     /// The buckets that this run has written, by the index of the device.
     written: BTreeMap<u32, Written>,
+    /// The qdiscs, by the index of the device, with the changes of Felix since they were listed: the kernel
+    /// lists only those of all devices at once.
+    listed: Option<BTreeMap<u32, Vec<Object>>>,
 }
 
 /// A bucket in the kernel.
@@ -76,7 +79,7 @@ struct Device {
 }
 
 /// A queueing discipline or a filter.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Object {
     index: u32,
     handle: u32,
@@ -130,7 +133,13 @@ impl Shaper {
             requests: Requests::open(NETLINK_ROUTE)?,
             marked: None,
             written: BTreeMap::new(),
+            listed: None,
         })
+    }
+
+    /// Lists the qdiscs again before the next limit: other programs may have changed them.
+    pub(super) fn end_round(&mut self) {
+        self.listed = None;
     }
 
     /// Limits the bandwidth of an interface, and removes other limits of Felix.
@@ -143,7 +152,10 @@ impl Shaper {
                 .remove(shaper)
                 .map_err(|cause| failed("remove", &name, &cause));
         };
-        if wanted.is_unlimited() && shaper.is_none() && !self.is_marked(link.index) {
+        let is_marked = self
+            .is_marked(link.index)
+            .map_err(|cause| failed("list the qdisc of", interface, &cause))?;
+        if wanted.is_unlimited() && shaper.is_none() && !is_marked {
             return Ok(());
         }
         let outcomes = [
@@ -159,7 +171,10 @@ impl Shaper {
         let reasons: Vec<String> = reasons.map(|Failed(reason)| reason).collect();
         match reasons.is_empty() {
             true => Ok(()),
-            false => Err(Failed(reasons.join("; "))),
+            false => {
+                self.listed = None;
+                Err(Failed(reasons.join("; ")))
+            }
         }
     }
 
@@ -179,19 +194,17 @@ impl Shaper {
         Ok(())
     }
 
-    /// Returns whether an interface may have limits. If queueing disciplines cannot be listed, there are
-    /// none.
-    fn is_marked(&mut self, index: u32) -> bool {
-        if self.marked.is_none() {
-            let all = self.qdiscs(None).unwrap_or_default();
-            let own = all
-                .iter()
-                .filter(|one| one.parent == INGRESS || one.is_own_bucket());
-            self.marked = Some(own.map(|one| one.index).collect());
+    /// Returns whether an interface may have limits.
+    fn is_marked(&mut self, index: u32) -> Result<bool, Refused> {
+        if let Some(marked) = &self.marked {
+            return Ok(marked.contains(&index));
         }
-        self.marked
-            .as_ref()
-            .is_some_and(|marked| marked.contains(&index))
+        let all = self.qdiscs()?.values().flatten();
+        let own = all.filter(|one| one.parent == INGRESS || one.is_own_bucket());
+        let marked: BTreeSet<u32> = own.map(|one| one.index).collect();
+        let is_marked = marked.contains(&index);
+        self.marked = Some(marked);
+        Ok(is_marked)
     }
 
     fn limit_ingress(&mut self, link: &Device, wanted: Option<Bucket>) -> Result<(), Failed> {
@@ -254,7 +267,7 @@ impl Shaper {
         wanted: Option<Bucket>,
     ) -> Result<(), Failed> {
         let unread = |cause| failed("read the qdisc of", &device.name, &cause);
-        let mut present = self.root(device.index).map_err(unread)?;
+        let mut present = self.qdisc(device.index, ROOT).map_err(unread)?;
         let Some(bucket) = wanted else {
             self.written.remove(&device.index);
             return match present.is_some_and(|root| root.is_own_bucket()) {
@@ -262,7 +275,9 @@ impl Shaper {
                     let message = messages::qdisc(device.index, ROOT, OWN_HANDLE);
                     let message = RouteNetlinkMessage::DelQueueDiscipline(message);
                     let outcome = self.requests.execute(message, 0);
-                    outcome.map_err(|cause| failed("remove the qdisc of", &device.name, &cause))
+                    outcome.map_err(|cause| failed("remove the qdisc of", &device.name, &cause))?;
+                    self.note_removed(device.index, ROOT);
+                    Ok(())
                 }
                 false => Ok(()),
             };
@@ -286,9 +301,9 @@ impl Shaper {
         // Without `NLM_F_REPLACE`, the kernel keeps a qdisc that another program has just made.
         let message = messages::bucket(device.index, bucket, mtu);
         let message = RouteNetlinkMessage::NewQueueDiscipline(message);
-        let outcome = self.requests.execute(message, NLM_F_CREATE);
+        let outcome = self.put_qdisc(message, NLM_F_CREATE);
         outcome.map_err(|cause| failed("add the qdisc tbf to", &device.name, &cause))?;
-        let options = self.root(device.index).map_err(unread)?;
+        let options = self.qdisc(device.index, ROOT).map_err(unread)?;
         let options = options.map(|root| root.options).unwrap_or_default();
         let written = Written {
             bucket,
@@ -303,7 +318,7 @@ impl Shaper {
     fn check_ingress(&mut self, link: &Device) -> Result<(), Failed> {
         let name = &link.name;
         let unread = |cause| failed("read the ingress qdisc of", name, &cause);
-        let Some(present) = self.ingress(link.index).map_err(unread)? else {
+        let Some(present) = self.qdisc(link.index, INGRESS).map_err(unread)? else {
             return Ok(());
         };
         if present.kind != "ingress" {
@@ -325,9 +340,9 @@ impl Shaper {
 
     /// Redirects all packets that an interface receives to a device.
     fn redirect(&mut self, link: &Device, to: u32) -> Result<(), Refused> {
-        if self.ingress(link.index)?.is_none() {
+        if self.qdisc(link.index, INGRESS)?.is_none() {
             let message = RouteNetlinkMessage::NewQueueDiscipline(messages::ingress(link.index));
-            self.requests.execute(message, NLM_F_CREATE | NLM_F_EXCL)?;
+            self.put_qdisc(message, NLM_F_CREATE | NLM_F_EXCL)?;
         }
         let filters = self.filters(link.index)?;
         let own = || filters.iter().filter(|filter| filter.is_own_filter());
@@ -345,7 +360,7 @@ impl Shaper {
 
     /// Removes that redirection, and the qdisc unless another program has filters there.
     fn unredirect(&mut self, link: &Device) -> Result<(), Refused> {
-        let present = self.ingress(link.index)?;
+        let present = self.qdisc(link.index, INGRESS)?;
         if present.is_none_or(|one| one.kind != "ingress") {
             return Ok(());
         }
@@ -359,7 +374,9 @@ impl Shaper {
             return Ok(());
         }
         let message = RouteNetlinkMessage::DelQueueDiscipline(messages::ingress(link.index));
-        self.requests.execute(message, 0)
+        self.requests.execute(message, 0)?;
+        self.note_removed(link.index, INGRESS);
+        Ok(())
     }
 
     fn create(&mut self, link: &Device, name: &str) -> Result<Device, Refused> {
@@ -374,6 +391,9 @@ impl Shaper {
             return Ok(());
         };
         self.written.remove(&device.index);
+        if let Some(listed) = &mut self.listed {
+            listed.remove(&device.index);
+        }
         let mut message = LinkMessage::default();
         message.header.index = device.index;
         let outcome = self
@@ -401,29 +421,49 @@ impl Shaper {
         Ok(rows.iter().filter_map(device).collect())
     }
 
-    /// Returns the root qdisc of a device.
-    fn root(&mut self, index: u32) -> Result<Option<Object>, Refused> {
-        let all = self.qdiscs(Some(index))?;
-        Ok(all.into_iter().find(|one| one.parent == ROOT))
+    /// Returns the qdisc of a device with this parent: [`ROOT`], or [`INGRESS`] for the packets that it
+    /// receives.
+    fn qdisc(&mut self, index: u32, parent: u32) -> Result<Option<Object>, Refused> {
+        let of_device = self.qdiscs()?.get(&index);
+        let mut all = of_device.into_iter().flatten();
+        Ok(all.find(|one| one.parent == parent).cloned())
     }
 
-    /// Returns the qdisc of the packets that a device receives.
-    fn ingress(&mut self, index: u32) -> Result<Option<Object>, Refused> {
-        let all = self.qdiscs(Some(index))?;
-        Ok(all.into_iter().find(|one| one.parent == INGRESS))
+    /// Returns the qdiscs of all devices, by the index of the device.
+    fn qdiscs(&mut self) -> Result<&BTreeMap<u32, Vec<Object>>, Refused> {
+        if self.listed.is_none() {
+            let message = RouteNetlinkMessage::GetQueueDiscipline(messages::qdisc(0, 0, 0));
+            let rows = self.requests.dump(message)?;
+            let mut listed: BTreeMap<u32, Vec<Object>> = BTreeMap::new();
+            for object in rows.iter().filter_map(qdisc) {
+                listed.entry(object.index).or_default().push(object);
+            }
+            self.listed = Some(listed);
+        }
+        Ok(self.listed.get_or_insert_default())
     }
 
-    /// Returns the qdiscs of a device, or of all.
-    fn qdiscs(&mut self, index: Option<u32>) -> Result<Vec<Object>, Refused> {
-        let message = messages::qdisc(index.unwrap_or_default(), 0, 0);
-        let message = RouteNetlinkMessage::GetQueueDiscipline(message);
-        let rows = self.requests.dump(message)?;
-        let objects = rows.iter().filter(|row| row.kind == NEW_QDISC);
-        let objects = objects.filter_map(Object::of);
-        // The kernel lists those of all devices.
-        Ok(objects
-            .filter(|one| index.is_none_or(|index| one.index == index))
-            .collect())
+    /// Writes a qdisc, and notes it as the kernel reports it.
+    fn put_qdisc(&mut self, message: RouteNetlinkMessage, flags: u16) -> Result<(), Refused> {
+        // A replaced qdisc is reported first, as removed.
+        let rows = self.requests.change(message, flags)?;
+        match rows.iter().filter_map(qdisc).next_back() {
+            Some(written) => {
+                self.note_removed(written.index, written.parent);
+                if let Some(listed) = &mut self.listed {
+                    listed.entry(written.index).or_default().push(written);
+                }
+            }
+            None => self.listed = None,
+        }
+        Ok(())
+    }
+
+    fn note_removed(&mut self, index: u32, parent: u32) {
+        let listed = self.listed.as_mut();
+        if let Some(of_device) = listed.and_then(|listed| listed.get_mut(&index)) {
+            of_device.retain(|one| one.parent != parent);
+        }
     }
 
     /// Returns the filters of the packets that a device receives.
@@ -433,6 +473,10 @@ impl Shaper {
         let filters = rows.iter().filter(|row| row.kind == NEW_FILTER);
         Ok(filters.filter_map(Object::of).collect())
     }
+}
+
+fn qdisc(row: &Row) -> Option<Object> {
+    (row.kind == NEW_QDISC).then(|| Object::of(row)).flatten()
 }
 
 fn failed(what: &str, device: &str, cause: &Refused) -> Failed {
@@ -460,4 +504,32 @@ fn device(row: &Row) -> Option<Device> {
         }
     }
     Some(device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_listing_serves_all_limits_of_a_round() {
+        let index = u32::MAX >> 1;
+        let of = |parent| Object {
+            index,
+            handle: OWN_HANDLE,
+            parent,
+            info: 0,
+            kind: "tbf".into(),
+            options: Vec::new(),
+        };
+        let mut shaper = Shaper::open().expect("a socket");
+        shaper.listed = Some([(index, vec![of(ROOT), of(INGRESS)])].into());
+        let found = |shaper: &mut Shaper, parent| shaper.qdisc(index, parent).unwrap().is_some();
+        assert!(found(&mut shaper, ROOT) && found(&mut shaper, INGRESS));
+        assert!(shaper.is_marked(index).unwrap());
+        shaper.note_removed(index, ROOT);
+        assert!(!found(&mut shaper, ROOT) && found(&mut shaper, INGRESS));
+        // The kernel has no interface of this index.
+        shaper.end_round();
+        assert!(!found(&mut shaper, INGRESS));
+    }
 }
