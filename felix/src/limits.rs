@@ -74,6 +74,10 @@ pub const CUT_MARK: u32 = 1 << 30;
 /// whole machine, however few addresses were released.
 pub const FORGET_GAP: Duration = Duration::from_millis(200);
 
+/// Minimum time between two rounds of comparing limits of bandwidth with those of the kernel: each round
+/// lists the queueing disciplines of all devices.
+pub const BANDWIDTH_CHECK_GAP: Duration = Duration::from_secs(1);
+
 /// Maximum number of unanswered commands for the host before further interfaces have to wait; the
 /// commands of one interface may exceed it.
 pub const HOST_COMMANDS_MAX: usize = 4096;

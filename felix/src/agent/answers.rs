@@ -43,7 +43,7 @@ impl Agent {
                     let endpoint = self.calculator.desired().interfaces.get(&link.name);
                     let id = endpoint.map(|endpoint| &endpoint.id);
                     if outcome.is_ok() {
-                        self.bandwidth.check(&link.name);
+                        self.bandwidth.check(now, &link.name);
                     }
                     self.interfaces.answer(now, command, link, id, outcome);
                     self.agenda.add(&link.name);

@@ -10,11 +10,14 @@ use fib_sync::Instant;
 use super::host::{Failed, HostCommand, Orders};
 use super::retry::Retry;
 use crate::calc::{Bandwidth, shaper_name};
+use crate::limits::BANDWIDTH_CHECK_GAP;
 
 /// The limits of all workload interfaces, by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Limits {
     entries: BTreeMap<String, Entry>,
+    /// The time of the next round of comparisons: all that are scheduled before it have this time.
+    next_round: Option<Instant>,
 }
 
 /// The limits that an interface has or is to get.
@@ -24,6 +27,8 @@ struct Entry {
     index: u32,
     wanted: Bandwidth,
     written: Retry,
+    /// When they are compared with those of the kernel.
+    check_at: Option<Instant>,
 }
 
 impl Limits {
@@ -41,16 +46,21 @@ impl Limits {
             index,
             wanted,
             written: Retry::default(),
+            check_at: None,
         };
         let entry = self.entries.entry(interface.into()).or_insert_with(new);
         if (entry.index, entry.wanted) != (index, wanted) {
             *entry = new();
         }
+        if entry.check_at.take_if(|at| *at <= now).is_some() {
+            entry.written.again();
+        }
         if entry.written.is_due(now) {
             let command = command(interface, wanted);
             entry.written.order(orders.push(command));
         }
-        entry.written.timeout()
+        let both = [entry.written.timeout(), entry.check_at];
+        both.into_iter().flatten().min()
     }
 
     /// Handles the answer to a command, if it is the awaited one. Returns whether it was.
@@ -83,12 +93,16 @@ impl Limits {
         }
     }
 
-    /// Schedules a comparison of an interface's limits with those of the kernel.
-    pub(super) fn check(&mut self, interface: &str) {
+    /// Schedules a comparison of an interface's limits with those of the kernel, together with the others
+    /// of [`BANDWIDTH_CHECK_GAP`].
+    pub(super) fn check(&mut self, now: Instant, interface: &str) {
         if let Some(entry) = self.entries.get_mut(interface)
             && !entry.wanted.is_unlimited()
         {
-            entry.written.again();
+            if self.next_round.is_none_or(|at| at <= now) {
+                self.next_round = Some(now + BANDWIDTH_CHECK_GAP);
+            }
+            entry.check_at = entry.check_at.or(self.next_round);
         }
     }
 

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::calc::shaper_name;
+use crate::limits::BANDWIDTH_CHECK_GAP;
 
 /// Writes an endpoint with these limits.
 fn limited(world: &mut World, controls: &Value) {
@@ -78,11 +79,37 @@ fn interface_without_limits_is_cleaned_once_only() {
     limited(&mut world, &json!({"egressBandwidth": 8000}));
     world.settle();
     assert_eq!(world.host.limit_writes, 2);
-    world.pass(INTERFACE_REFRESH * 2);
+    world.pass(INTERFACE_REFRESH * 2 + BANDWIDTH_CHECK_GAP);
     assert_eq!(
         world.host.limit_writes, 4,
         "compared with each check of the interface"
     );
+}
+
+#[test]
+fn limits_of_several_interfaces_are_compared_together() {
+    let mut world = World::new();
+    world.in_sync();
+    for n in 1..=2 {
+        let spec = json!({"spec": {
+            "orchestrator": "k8s", "node": HOST, "pod": n.to_string(), "endpoint": "eth0",
+            "interfaceName": format!("cali{n}"), "ipNetworks": [format!("10.65.0.{n}/32")],
+            "qosControls": {"egressBandwidth": 8000},
+            "profiles": ["projectcalico-default-allow"],
+        }});
+        world.link(&format!("cali{n}"));
+        let octets = spec.to_string();
+        world
+            .agent
+            .change(&key(&n.to_string()), Some(octets.as_bytes()));
+        world.pass(BANDWIDTH_CHECK_GAP / 2);
+    }
+    assert_eq!(world.host.limit_writes, 2);
+    // Their checks are half a gap apart; the comparisons have one time.
+    world.pass(INTERFACE_REFRESH - BANDWIDTH_CHECK_GAP / 4);
+    assert_eq!(world.host.limit_writes, 2);
+    world.pass(BANDWIDTH_CHECK_GAP / 2);
+    assert_eq!(world.host.limit_writes, 4);
 }
 
 #[test]
