@@ -288,7 +288,9 @@ impl Daemon {
         let group = self.flows.follow(now, unix_ms(), group);
         self.agent.set_flows(group);
         self.agent_turns(now);
-        self.flows.turn(now, unix_ms(), self.agent.calculator());
+        let clock = self.clock;
+        self.flows
+            .turn(|| clock.now(), unix_ms(), self.agent.calculator());
         self.host.go_on(now);
         let transactions = self.host.rules().transactions();
         self.events.at_revision(self.revision());

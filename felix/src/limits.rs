@@ -290,23 +290,29 @@ pub const FLOWS_DENIED_MAX: usize = 16_384;
 /// A later packet of the same ends after this time without one is a new flow.
 pub const FLOW_REPEATED: Duration = Duration::from_secs(60);
 
-/// Messages of the kernel that wait for the names of their ends. When they are as many after a read, they
-/// are entered at once.
+/// Messages of the kernel that wait for their entry. When they are as many, no further one is read before
+/// all of them are entered; the kernel discards records that do not fit into its receive buffer.
 pub const FLOWS_WAITING_MAX: usize = 16_384;
 
-/// The longest time for which they wait.
+/// Time that they wait before the entry begins, and the longest use of names that were looked up.
 pub const FLOW_NAMES_GAP: Duration = Duration::from_secs(1);
 
-/// Minimum time between two reads of the kernel's messages: a flood of flows costs this many turns of the
-/// main loop, whatever its rate is.
+/// Minimum time between the end of a read or entry of the kernel's messages and the begin of the next:
+/// the main loop has this time for everything else.
 pub const FLOW_READ_GAP: Duration = Duration::from_millis(20);
 
-/// Parts of messages that are read at once from each socket. A part of the packet log has at most
-/// [`FLOW_BATCH_RECORDS`].
-pub const FLOW_PARTS_PER_READ: usize = 64;
+/// Time for reading and entering the kernel's messages in a turn of the main loop.
+pub const FLOW_TIME_PER_TURN: Duration = Duration::from_millis(5);
 
-/// Such reads in a turn of the main loop.
-pub const FLOW_READS_PER_TURN: usize = 8;
+/// The same before an answer. With more messages, the answer lacks the last ones.
+pub const FLOW_TIME_PER_ANSWER: Duration = Duration::from_millis(200);
+
+/// Parts of messages of the packet log between two looks at the time. A part has at most
+/// [`FLOW_BATCH_RECORDS`].
+pub const FLOW_PARTS_PER_READ: usize = 4;
+
+/// The same for ends of connections: a part has one.
+pub const FLOW_ENDS_PER_READ: usize = 64;
 
 /// Receive buffer for the records of the packet log. Records that do not fit are lost and counted.
 pub const FLOW_BUFFER_OCTETS: usize = 8 * 1024 * 1024;

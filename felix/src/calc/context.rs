@@ -17,6 +17,7 @@ impl Calculator {
     pub(crate) fn set_flows(&mut self, group: Option<u16>) {
         self.news.settings |= self.flows != group;
         self.flows = group;
+        self.index.locate(group.is_some());
     }
 
     /// Returns whether the settings enable the flow log, also those that are not recomputed yet.

@@ -38,48 +38,29 @@ impl Calculator {
         self.own_addresses().chain(held).collect()
     }
 
-    /// Returns the endpoints of other hosts with one of these addresses.
-    pub(crate) fn remote_endpoints_at(
-        &self,
-        addresses: &BTreeSet<IpAddr>,
-    ) -> impl Iterator<Item = RemoteEndpoint> {
-        let remote = self.index.remote(Kind::WorkloadEndpoint.prefix());
-        let held = remote.filter(|(_, own)| own.iter().any(|net| addresses.contains(&net.addr())));
-        held.filter_map(|(key, addresses)| RemoteEndpoint::of(key, addresses))
+    /// Returns the endpoint of another host with an address, while the flow log is on.
+    pub(crate) fn remote_endpoint_at(&self, address: IpAddr) -> Option<RemoteEndpoint> {
+        let key = self.index.located()?.endpoint(address)?;
+        let (key, addresses) = self.index.remote_endpoint(key)?;
+        RemoteEndpoint::of(key, addresses)
     }
 
-    /// Returns those of these addresses that belong to a Node, with its name.
-    pub(crate) fn nodes_at(
-        &self,
-        addresses: &BTreeSet<IpAddr>,
-    ) -> impl Iterator<Item = (IpAddr, String)> {
-        self.fabric.nodes().flat_map(|(key, own)| {
+    /// Returns the addresses of Nodes, each with the name of the first one in the order of their keys.
+    pub(crate) fn node_addresses(&self) -> BTreeMap<IpAddr, String> {
+        let mut found = BTreeMap::new();
+        for (key, own) in self.fabric.nodes() {
             let name = key.rsplit('/').next().unwrap_or_default();
-            let own = own.iter().filter(|own| addresses.contains(own));
-            own.map(|address| (*address, name.to_owned()))
-        })
-    }
-
-    /// Returns those of these addresses that a network set contains, with kind and name of the set with
-    /// the most specific network.
-    pub(crate) fn network_sets_at(&self, addresses: &BTreeSet<IpAddr>) -> BTreeMap<IpAddr, String> {
-        let mut found: BTreeMap<IpAddr, (u8, String)> = BTreeMap::new();
-        for kind in [Kind::NetworkSet, Kind::GlobalNetworkSet] {
-            for (key, nets) in self.index.remote(kind.prefix()) {
-                let name = || format!("{} {}", kind.name(), key.trim_start_matches(&kind.prefix()));
-                for net in nets {
-                    let within = addresses.range(net.network()..=net.broadcast());
-                    for address in within {
-                        let held = found.get(address).map(|(length, _)| *length);
-                        if held.is_none_or(|held| held < net.prefix_len()) {
-                            found.insert(*address, (net.prefix_len(), name()));
-                        }
-                    }
-                }
+            for address in own {
+                found.entry(*address).or_insert_with(|| name.to_owned());
             }
         }
-        let names = found.into_iter();
-        names.map(|(address, (_, name))| (address, name)).collect()
+        found
+    }
+
+    /// Returns kind and name of the network set with the most specific network around an address,
+    /// while the flow log is on.
+    pub(crate) fn network_set_at(&self, address: IpAddr) -> Option<String> {
+        self.index.located()?.set(address)
     }
 
     /// Returns the policy or profile of a chain, by its [`token`].

@@ -3,6 +3,7 @@ mod denial;
 mod fabric;
 mod history;
 mod hosts;
+mod located;
 mod logs;
 mod network_sets;
 mod pools;

@@ -47,12 +47,12 @@ impl Daemon {
             Command::EndpointRules { endpoint } => report::endpoint_rules(&self.agent, endpoint),
             Command::Packet(query) => report::packet(&self.agent, query),
             Command::Flows(query) => {
-                let now = self.clock.now();
+                let now = || self.clock.now();
                 let calculator = self.agent.calculator();
                 Reply::Flows(self.flows.answer(now, unix_ms(), calculator, query))
             }
             Command::Preview { policy } => {
-                let now = self.clock.now();
+                let now = || self.clock.now();
                 let calculator = self.agent.calculator();
                 let has_flows = self.flows.is_wanted();
                 let table = self.flows.table(now, unix_ms(), calculator);

@@ -14,7 +14,9 @@ use super::socket::{Received, Sockets};
 use super::table::Table;
 use crate::calc::Calculator;
 use crate::clock::Clock;
-use crate::limits::{FLOW_LOG_RETRY, FLOW_NAMES_GAP, FLOW_READ_GAP, FLOW_READS_PER_TURN};
+use crate::limits::{
+    FLOW_LOG_RETRY, FLOW_NAMES_GAP, FLOW_READ_GAP, FLOW_TIME_PER_ANSWER, FLOW_TIME_PER_TURN,
+};
 
 /// Where the kernel has the setting by which it counts the packets of connections.
 const ACCOUNTING: &str = "/proc/sys/net/netfilter/nf_conntrack_acct";
@@ -107,40 +109,49 @@ impl FlowLog {
         wanted.filter(|_| self.sockets.is_some())
     }
 
-    /// Reads the kernel's messages if they are due, and enters them into the table if they have waited.
-    pub(crate) fn turn(&mut self, now: Instant, now_ms: u64, calculator: &Calculator) {
-        if self.read_at <= now {
-            self.read(now, now_ms, calculator);
+    /// Enters waiting messages and reads the kernel's, if they are due, for a limited time.
+    pub(crate) fn turn(
+        &mut self,
+        now: impl Fn() -> Instant + Copy,
+        now_ms: u64,
+        calculator: &Calculator,
+    ) {
+        let began = now();
+        let until = began + FLOW_TIME_PER_TURN;
+        if self.enter_at.is_some_and(|at| at <= began) {
+            self.enter(now, until, calculator);
         }
-        if self.enter_at.is_some_and(|at| at <= now) {
-            self.enter(calculator);
+        if self.read_at <= began {
+            self.read(now, until, now_ms);
         }
     }
 
-    /// Reads queued messages, a limited number of them.
-    fn read(&mut self, now: Instant, now_ms: u64, calculator: &Calculator) {
+    /// Reads queued messages until a time, while they have room.
+    fn read(&mut self, now: impl Fn() -> Instant, until: Instant, now_ms: u64) {
         let Some(mut sockets) = self.sockets.take() else {
             return;
         };
-        for _ in 0..FLOW_READS_PER_TURN {
-            let mut found = false;
+        let mut found = false;
+        while !self.waiting.is_full() && now() < until {
             let more = sockets.read(|message| {
                 found = true;
                 self.take(now_ms, message);
             });
-            if found {
-                self.read_at = now + FLOW_READ_GAP;
-            }
-            if self.waiting.is_full() {
-                self.enter(calculator);
-            }
             if !more {
                 break;
             }
         }
         self.sockets = Some(sockets);
-        if !self.waiting.is_empty() && self.enter_at.is_none() {
-            self.enter_at = Some(now + FLOW_NAMES_GAP);
+        let end = now();
+        let is_full = self.waiting.is_full();
+        if found || is_full || end >= until {
+            self.read_at = end + FLOW_READ_GAP;
+        }
+        if is_full {
+            let soon = end + FLOW_READ_GAP;
+            self.enter_at = Some(self.enter_at.map_or(soon, |at| at.min(soon)));
+        } else if !self.waiting.is_empty() && self.enter_at.is_none() {
+            self.enter_at = Some(end + FLOW_NAMES_GAP);
         }
     }
 
@@ -161,21 +172,36 @@ impl FlowLog {
         }
     }
 
-    fn enter(&mut self, calculator: &Calculator) {
-        self.enter_at = None;
-        self.counts.foreign += self.waiting.enter(calculator, &mut self.table);
+    /// Enters waiting messages until a time. Others are entered after a gap.
+    fn enter(&mut self, now: impl Fn() -> Instant + Copy, until: Instant, calculator: &Calculator) {
+        let entered = self.waiting.enter(calculator, &mut self.table, now, until);
+        self.counts.foreign += entered;
+        let is_left = !self.waiting.is_empty();
+        self.enter_at = is_left.then(|| now() + FLOW_READ_GAP);
+    }
+
+    /// Reads and enters the messages until now, for a limited time.
+    fn catch_up(&mut self, now: impl Fn() -> Instant + Copy, now_ms: u64, calculator: &Calculator) {
+        let until = now() + FLOW_TIME_PER_ANSWER;
+        loop {
+            self.read(now, until, now_ms);
+            let is_full = self.waiting.is_full();
+            self.enter(now, until, calculator);
+            if !is_full || now() >= until {
+                return;
+            }
+        }
     }
 
     /// Returns the requested rows.
     pub(crate) fn answer(
         &mut self,
-        now: Instant,
+        now: impl Fn() -> Instant + Copy,
         now_ms: u64,
         calculator: &Calculator,
         query: &FlowQuery,
     ) -> Flows {
-        self.read(now, now_ms, calculator);
-        self.enter(calculator);
+        self.catch_up(now, now_ms, calculator);
         Flows {
             enabled: self.sockets.is_some(),
             problem: self.problem(),
@@ -185,10 +211,14 @@ impl FlowLog {
         }
     }
 
-    /// Returns the table, with all messages until now.
-    pub(crate) fn table(&mut self, now: Instant, now_ms: u64, calculator: &Calculator) -> &Table {
-        self.read(now, now_ms, calculator);
-        self.enter(calculator);
+    /// Returns the table, with the messages until now.
+    pub(crate) fn table(
+        &mut self,
+        now: impl Fn() -> Instant + Copy,
+        now_ms: u64,
+        calculator: &Calculator,
+    ) -> &Table {
+        self.catch_up(now, now_ms, calculator);
         &self.table
     }
 

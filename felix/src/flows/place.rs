@@ -50,57 +50,62 @@ impl Place {
 /// The name of [`Place::Public`].
 pub(super) const PUBLIC: &str = "public";
 
-/// Returns the places of addresses. The cost grows with the number of stored endpoints, nodes and
-/// networks, not with its product with that of the addresses.
-pub(crate) fn places(
-    calculator: &Calculator,
-    addresses: BTreeSet<IpAddr>,
-) -> BTreeMap<IpAddr, Place> {
-    let mut places = BTreeMap::new();
-    let desired = calculator.desired();
-    let own = calculator.all_own_addresses();
-    let is_own = |address| is_gateway(address) || own.contains(&address);
-    let mut left = addresses;
-    left.retain(|address| {
-        let interface = desired.routes.get(address);
-        let endpoint = interface.and_then(|name| desired.interfaces.get(name));
-        let place = match endpoint {
-            Some(endpoint) => Some(Place::Endpoint {
-                resource: endpoint.resource.clone(),
-                workload: endpoint.id.workload.clone(),
-            }),
-            None => is_own(*address).then(|| Place::Node(calculator.hostname().to_owned())),
-        };
-        let is_left = place.is_none();
-        places.extend(place.map(|place| (*address, place)));
-        is_left
-    });
-    if left.is_empty() {
-        return places;
-    }
-    for endpoint in calculator.remote_endpoints_at(&left) {
-        for address in endpoint.addresses.iter().filter(|own| left.contains(own)) {
-            places.entry(*address).or_insert_with(|| Place::Endpoint {
-                resource: endpoint.resource.clone(),
-                workload: endpoint.workload.clone(),
-            });
+/// The places of addresses at one time.
+#[derive(Debug)]
+pub(super) struct Places {
+    /// The addresses of this host, and of all Nodes.
+    own: BTreeSet<IpAddr>,
+    nodes: BTreeMap<IpAddr, String>,
+    /// The places that were looked up.
+    known: BTreeMap<IpAddr, Place>,
+}
+
+impl Places {
+    pub(super) fn new(calculator: &Calculator) -> Self {
+        Self {
+            own: calculator.all_own_addresses(),
+            nodes: calculator.node_addresses(),
+            known: BTreeMap::new(),
         }
     }
-    for (address, node) in calculator.nodes_at(&left) {
-        places.entry(address).or_insert(Place::Node(node));
+
+    /// Returns the place of an address. The cost does not grow with the number of stored endpoints.
+    pub(super) fn of(&mut self, calculator: &Calculator, address: IpAddr) -> Place {
+        if let Some(place) = self.known.get(&address) {
+            return place.clone();
+        }
+        let place = self.look_up(calculator, address);
+        self.known.insert(address, place.clone());
+        place
     }
-    left.retain(|address| !places.contains_key(address));
-    for (address, set) in calculator.network_sets_at(&left) {
-        places.insert(address, Place::NetworkSet(set));
+
+    fn look_up(&self, calculator: &Calculator, address: IpAddr) -> Place {
+        let desired = calculator.desired();
+        let interface = desired.routes.get(&address);
+        if let Some(endpoint) = interface.and_then(|name| desired.interfaces.get(name)) {
+            return Place::Endpoint {
+                resource: endpoint.resource.clone(),
+                workload: endpoint.id.workload.clone(),
+            };
+        }
+        if is_gateway(address) || self.own.contains(&address) {
+            return Place::Node(calculator.hostname().to_owned());
+        }
+        if let Some(endpoint) = calculator.remote_endpoint_at(address) {
+            return Place::Endpoint {
+                resource: endpoint.resource,
+                workload: endpoint.workload,
+            };
+        }
+        if let Some(node) = self.nodes.get(&address) {
+            return Place::Node(node.clone());
+        }
+        match calculator.network_set_at(address) {
+            Some(set) => Place::NetworkSet(set),
+            None if is_public(address) => Place::Public,
+            None => Place::Address(address),
+        }
     }
-    for address in left {
-        let other = match is_public(address) {
-            true => Place::Public,
-            false => Place::Address(address),
-        };
-        places.entry(address).or_insert(other);
-    }
-    places
 }
 
 /// Returns whether an address is one of the Internet: global unicast (RFC 4291 §2.4), and in IPv4

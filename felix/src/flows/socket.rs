@@ -15,7 +15,7 @@ use tokio::net::UnixDatagram;
 use super::record::{Ended, Record, ended, record};
 use crate::limits::{
     FLOW_BATCH_OCTETS, FLOW_BATCH_RECORDS, FLOW_BATCH_TIME, FLOW_BUFFER_OCTETS,
-    FLOW_ENDS_BUFFER_OCTETS, FLOW_HEADERS_OCTETS, FLOW_PARTS_PER_READ,
+    FLOW_ENDS_BUFFER_OCTETS, FLOW_ENDS_PER_READ, FLOW_HEADERS_OCTETS, FLOW_PARTS_PER_READ,
 };
 
 /// `NFNLGRP_CONNTRACK_DESTROY`.
@@ -100,9 +100,10 @@ impl Sockets {
     pub(super) fn read(&mut self, mut each: impl FnMut(Received)) -> bool {
         let mut more = false;
         let mut all = |socket: &mut Notifications,
+                       parts: usize,
                        decode: &dyn Fn(Notification<'_>) -> Option<Received>,
                        lost: Received| {
-            for _ in 0..FLOW_PARTS_PER_READ {
+            for _ in 0..parts {
                 let read = socket.read(|message| {
                     if let Some(found) = decode(message) {
                         each(found);
@@ -119,9 +120,14 @@ impl Sockets {
             more = true;
         };
         let packet = |message: Notification<'_>| record(message).map(Received::Packet);
-        all(&mut self.packets, &packet, Received::PacketsLost);
+        all(
+            &mut self.packets,
+            FLOW_PARTS_PER_READ,
+            &packet,
+            Received::PacketsLost,
+        );
         let end = |message: Notification<'_>| ended(message).map(Received::Ended);
-        all(&mut self.ends, &end, Received::EndsLost);
+        all(&mut self.ends, FLOW_ENDS_PER_READ, &end, Received::EndsLost);
         more
     }
 

@@ -16,6 +16,7 @@ use ipnet::IpNet;
 use super::super::members::{Item, Items, Networks};
 use super::super::types::NamedPort;
 use super::anchors::{Anchor, Anchors, Labels};
+use super::located::Located;
 use super::member::{Entry, Member, Members, Role};
 use super::pool::Pool;
 use super::services::{News, Services};
@@ -42,6 +43,8 @@ pub(crate) struct List {
 pub(crate) struct Index {
     /// Endpoints of all hosts, by key.
     members: BTreeMap<Arc<str>, Entry>,
+    /// Members of other hosts by their addresses, while they are needed.
+    located: Option<Located>,
     /// The endpoints that name a list, whether it exists or not.
     named_by: BTreeMap<String, BTreeSet<Arc<str>>>,
     /// Labels shared by endpoints, such as those of one deployment, stored once.
@@ -316,6 +319,7 @@ impl Index {
 
     fn replace(&mut self, key: Arc<str>, entry: Option<Entry>) {
         self.exchange_addresses(&key, entry.as_ref());
+        self.relocate(&key, entry.as_ref());
         let mut local = entry.as_ref().is_some_and(|entry| entry.role.is_local());
         let old = match entry {
             Some(entry) => self.members.insert(key.clone(), entry),
@@ -330,6 +334,38 @@ impl Index {
         }
         if local {
             self.due.members.insert(key);
+        }
+    }
+
+    /// Sets whether members of other hosts are found by their addresses.
+    pub(crate) fn locate(&mut self, wanted: bool) {
+        if wanted == self.located.is_some() {
+            return;
+        }
+        self.located = wanted.then(|| {
+            let mut located = Located::default();
+            work::count(self.members.len());
+            for (key, entry) in &self.members {
+                located.add(key, entry.located());
+            }
+            located
+        });
+    }
+
+    /// Returns the members of other hosts by their addresses, while they are needed.
+    pub(crate) const fn located(&self) -> Option<&Located> {
+        self.located.as_ref()
+    }
+
+    fn relocate(&mut self, key: &Arc<str>, entry: Option<&Entry>) {
+        let Some(located) = &mut self.located else {
+            return;
+        };
+        if let Some(old) = self.members.get(key) {
+            located.remove(key, old.located());
+        }
+        if let Some(entry) = entry {
+            located.add(key, entry.located());
         }
     }
 

@@ -58,6 +58,14 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// Returns its addresses if it belongs to another host, or to none.
+    pub(super) fn located(&self) -> &[IpNet] {
+        match self.role {
+            Role::Selected => &self.addresses,
+            Role::Workload | Role::Host => &[],
+        }
+    }
+
     pub(super) fn is_of(&self, member: &Member) -> bool {
         *self.own_labels == member.labels
             && *self.profiles == member.profiles

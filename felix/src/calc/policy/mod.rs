@@ -2,6 +2,7 @@
 
 mod anchors;
 mod index;
+mod located;
 mod member;
 mod order;
 mod pool;
@@ -10,6 +11,7 @@ mod salvage;
 mod services;
 
 pub(super) use index::{Index, List, Touched};
+pub(crate) use located::Located;
 pub(super) use member::{Member, Role};
 pub(super) use order::Tiers;
 pub(super) use read::{Policy, Stage, policy};
