@@ -275,13 +275,14 @@ pub const LOG_PREFIX: &str = "calico-packet";
 /// Octets of such a prefix (`NF_LOG_PREFIXLEN` without its NUL).
 pub const LOG_PREFIX_OCTETS_MAX: usize = 127;
 
-/// Rows of the flow log. Beyond, the row that has not changed for the longest time is removed.
+/// Rows of the flow log. Beyond, the oldest row of the endpoint with the most rows is removed.
 pub const FLOW_ROWS_MAX: usize = 16_384;
 
 /// Octets of all names in the rows of the flow log.
 pub const FLOW_NAMES_OCTETS_MAX: usize = 8 * 1024 * 1024;
 
-/// Allowed flows of which the end is awaited. Beyond, the end of the oldest one is not counted.
+/// Allowed flows of which the end is awaited. Beyond, the end of the oldest one of the endpoint with the
+/// most flows is not counted.
 pub const FLOWS_OPEN_MAX: usize = 65_536;
 
 /// Denied flows that are recognized when they are tried again.

@@ -14,6 +14,7 @@ mod open;
 mod packet;
 mod place;
 mod record;
+mod shares;
 mod socket;
 mod table;
 

@@ -4,15 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::packet::Tuple;
+use super::shares::{Owned, Shares};
 use crate::limits::FLOW_REPEATED;
 
-/// Flows in a limited number. Beyond it, the one that was seen first is forgotten.
+/// Flows in a limited number. Beyond it, the flow of the largest owner that was seen first is forgotten.
 #[derive(Debug)]
 pub(super) struct Known<K> {
     max: usize,
     flows: BTreeMap<Tuple, Flow<K>>,
     /// The flows in the order of their begin.
     order: BTreeMap<u64, Tuple>,
+    /// The flows of each owner of a first row.
+    shares: Shares,
     begun: u64,
 }
 
@@ -33,12 +36,13 @@ pub(super) enum Seen {
 /// Rows of one flow: two directions, and two host endpoints that a packet passes.
 const ROWS_PER_FLOW_MAX: usize = 8;
 
-impl<K: PartialEq> Known<K> {
-    pub(super) const fn new(max: usize) -> Self {
+impl<K: PartialEq + Owned> Known<K> {
+    pub(super) fn new(max: usize) -> Self {
         Self {
             max,
             flows: BTreeMap::new(),
             order: BTreeMap::new(),
+            shares: Shares::default(),
             begun: 0,
         }
     }
@@ -61,12 +65,14 @@ impl<K: PartialEq> Known<K> {
             return Seen::First;
         }
         while self.flows.len() >= self.max
-            && let Some((_, oldest)) = self.order.pop_first()
+            && let Some(number) = self.shares.oldest_of_largest()
+            && let Some(oldest) = self.order.get(&number).copied()
         {
-            self.flows.remove(&oldest);
+            self.remove(&oldest);
         }
         self.begun += 1;
         self.order.insert(self.begun, tuple);
+        self.shares.add(key.owner(), self.begun);
         let flow = Flow {
             number: self.begun,
             seen: vec![(Arc::clone(key), now_ms)],
@@ -81,6 +87,9 @@ impl<K: PartialEq> Known<K> {
             return Vec::new();
         };
         self.order.remove(&flow.number);
+        if let Some((key, _)) = flow.seen.first() {
+            self.shares.remove(key.owner(), flow.number);
+        }
         flow.seen.into_iter().map(|(key, _)| key).collect()
     }
 }
@@ -90,6 +99,12 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
+
+    impl Owned for &str {
+        fn owner(&self) -> &str {
+            self
+        }
+    }
 
     #[test]
     fn oldest_flow_is_forgotten() {

@@ -7,6 +7,7 @@ use super::cause::By;
 use super::open::{Known, Seen};
 use super::packet::Tuple;
 use super::place::Place;
+use super::shares::{Owned, Shares};
 use crate::limits::{FLOW_NAMES_OCTETS_MAX, FLOW_ROWS_MAX, FLOWS_DENIED_MAX, FLOWS_OPEN_MAX};
 use crate::render::Direction;
 
@@ -27,6 +28,18 @@ pub(crate) struct Key {
 impl Key {
     fn octets(&self) -> usize {
         self.source.octets() + self.destination.octets() + self.by.octets()
+    }
+}
+
+impl Owned for Key {
+    /// Returns the endpoint of the row: the source, else the destination.
+    fn owner(&self) -> &str {
+        match (&self.source, &self.destination) {
+            (Place::Endpoint { resource, .. }, _) | (_, Place::Endpoint { resource, .. }) => {
+                resource
+            }
+            _ => "",
+        }
     }
 }
 
@@ -54,6 +67,8 @@ pub(crate) struct Table {
     rows: BTreeMap<Arc<Key>, Row>,
     /// The rows in the order of their last change.
     order: BTreeMap<u64, Arc<Key>>,
+    /// The last changes of the rows of each endpoint.
+    shares: Shares,
     octets: usize,
     changes: u64,
     /// Allowed flows of which the end is awaited, and denied ones that may be tried again.
@@ -68,6 +83,7 @@ impl Default for Table {
         Self {
             rows: BTreeMap::new(),
             order: BTreeMap::new(),
+            shares: Shares::default(),
             octets: 0,
             changes: 0,
             open: Known::new(FLOWS_OPEN_MAX),
@@ -126,10 +142,14 @@ impl Table {
         self.changes += 1;
         let changed = self.changes;
         match self.rows.get(key) {
-            Some(row) => drop(self.order.remove(&row.changed)),
+            Some(row) => {
+                self.order.remove(&row.changed);
+                self.shares.renumber(key.owner(), row.changed, changed);
+            }
             None => {
                 self.octets += key.octets();
                 self.make_room();
+                self.shares.add(key.owner(), changed);
             }
         }
         self.order.insert(changed, Arc::clone(key));
@@ -147,12 +167,16 @@ impl Table {
         row
     }
 
-    /// Removes rows until another one with the octets that are already added has room.
+    /// Removes rows until another one with the octets that are already added has room: the oldest rows
+    /// of the endpoint with the most rows.
     fn make_room(&mut self) {
         while self.rows.len() >= FLOW_ROWS_MAX || self.octets > FLOW_NAMES_OCTETS_MAX {
-            let Some((_, oldest)) = self.order.pop_first() else {
+            let number = self.shares.oldest_of_largest();
+            let oldest = number.and_then(|number| Some((number, self.order.remove(&number)?)));
+            let Some((number, oldest)) = oldest else {
                 return;
             };
+            self.shares.remove(oldest.owner(), number);
             self.rows.remove(&oldest);
             self.octets = self.octets.saturating_sub(oldest.octets());
             self.removed += 1;
@@ -271,6 +295,38 @@ mod tests {
             (table.rows(), table.changes()),
             (FLOW_ROWS_MAX, u64::from(rows) + 5)
         );
+    }
+
+    #[test]
+    fn scan_of_one_endpoint_removes_no_rows_of_others() {
+        let mut table = Table::default();
+        let endpoint = |name: &str| Place::Endpoint {
+            resource: format!("prod/{name}"),
+            workload: name.to_owned(),
+        };
+        let row = |from: Place, to: Place, port: u16| Key {
+            source: from,
+            destination: to,
+            port: Some(port),
+            ..key(false, Direction::Ingress)
+        };
+        table.packet(0, row(endpoint("a"), Place::Public, 1), tuple(1), 60);
+        table.packet(0, row(Place::Public, endpoint("b"), 2), tuple(2), 60);
+        let rows = u16::try_from(FLOW_ROWS_MAX).unwrap();
+        for port in 0..rows + 500 {
+            let key = row(endpoint("scanner"), endpoint("b"), port);
+            table.packet(1, key, tuple(port), 60);
+        }
+        assert_eq!(table.rows(), FLOW_ROWS_MAX);
+        let others = table
+            .rows
+            .keys()
+            .filter(|key| key.owner() != "prod/scanner");
+        assert_eq!(others.count(), 2);
+        // The denied flow of another endpoint is recognized: it is tried again, and is no new flow.
+        table.packet(2, row(endpoint("a"), Place::Public, 1), tuple(1), 60);
+        let row = &table.rows[&row(endpoint("a"), Place::Public, 1)];
+        assert_eq!((row.flows, row.packets), (1, 2));
     }
 
     #[test]

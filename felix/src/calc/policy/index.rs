@@ -353,7 +353,7 @@ impl Index {
     }
 
     /// Returns the members of other hosts by their addresses, while they are needed.
-    pub(crate) const fn located(&self) -> Option<&Located> {
+    pub(in crate::calc) const fn located(&self) -> Option<&Located> {
         self.located.as_ref()
     }
 

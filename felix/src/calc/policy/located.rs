@@ -13,7 +13,7 @@ use ipnet::IpNet;
 const SETS: [Kind; 2] = [Kind::NetworkSet, Kind::GlobalNetworkSet];
 
 #[derive(Clone, Debug)]
-pub(crate) struct Located {
+pub(in crate::calc) struct Located {
     workloads: String,
     /// The prefixes of the keys of sets.
     sets: [String; 2],
@@ -68,14 +68,14 @@ impl Located {
     }
 
     /// Returns the key of the endpoint with an address, the first one of several.
-    pub(crate) fn endpoint(&self, address: IpAddr) -> Option<&str> {
+    pub(in crate::calc) fn endpoint(&self, address: IpAddr) -> Option<&str> {
         let from = (address, Arc::from(""));
         let (found, key) = self.endpoints.range(from..).next()?;
         (*found == address).then_some(&**key)
     }
 
     /// Returns kind and name of the network set with the most specific network around an address.
-    pub(crate) fn set(&self, address: IpAddr) -> Option<String> {
+    pub(in crate::calc) fn set(&self, address: IpAddr) -> Option<String> {
         let is_v6 = address.is_ipv6();
         let lengths = self.lengths.range((is_v6, 0)..=(is_v6, u8::MAX));
         lengths.rev().find_map(|((_, length), _)| {

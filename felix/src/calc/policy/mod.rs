@@ -11,7 +11,6 @@ mod salvage;
 mod services;
 
 pub(super) use index::{Index, List, Touched};
-pub(crate) use located::Located;
 pub(super) use member::{Member, Role};
 pub(super) use order::Tiers;
 pub(super) use read::{Policy, Stage, policy};
