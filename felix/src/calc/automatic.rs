@@ -37,7 +37,7 @@ pub(super) fn key_of(node: &str) -> String {
     format!("{}{node}{SUFFIX}", Kind::HostEndpoint.prefix())
 }
 
-/// Returns whether a Node requests an automatic host endpoint.
+/// Returns whether a Node requests an automatic host endpoint, or an invalid value.
 pub(super) fn is_requested(key: &str, metadata: &Metadata) -> Result<bool, Problem> {
     match metadata.annotations.get(ANNOTATION).map(String::as_str) {
         None => Ok(false),
@@ -47,7 +47,7 @@ pub(super) fn is_requested(key: &str, metadata: &Metadata) -> Result<bool, Probl
             Err(Problem::new(
                 key,
                 field,
-                format!("'{other}' is not '{AUTO}'"),
+                format!("'{other}' is not '{AUTO}': the host endpoint exists as with '{AUTO}'"),
             ))
         }
     }

@@ -457,7 +457,8 @@ impl Calculator {
                 let changed = fabric.node(key, spec.as_ref());
                 self.news.fabric |= changed;
                 let requested = is_requested(key, &metadata);
-                let automatic = matches!(requested, Ok(true)).then(|| {
+                // An invalid value never opens the host: it counts as a request, and is reported.
+                let automatic = matches!(requested, Ok(true) | Err(_)).then(|| {
                     let is_own = resource.name() == self.hostname;
                     Automatic::of(&metadata.labels, fabric.addresses_of(key), is_own)
                 });

@@ -14,7 +14,8 @@ pub(super) fn host_endpoints<'v>(
 ) -> BTreeMap<String, Value> {
     let requested = nodes.filter(|(_, node)| {
         let annotations = &node["metadata"]["annotations"];
-        annotations["cambric.io/host-endpoint"] == "auto"
+        // An invalid value counts as a request.
+        annotations["cambric.io/host-endpoint"].is_string()
     });
     requested
         .map(|(name, node)| (format!("{name}-auto-hep"), host_endpoint(name, node)))
@@ -83,8 +84,12 @@ mod tests {
                 "addresses": [{"address": "192.0.2.1", "type": "InternalIP"}],
                 "interfaces": [{"name": "eth0", "addresses": ["192.0.2.2"]}]}});
         let plain = json!({"spec": {"bgp": {"ipv4Address": "10.0.0.2/24"}}});
-        let found = host_endpoints([("n1", &node), ("n2", &plain)].into_iter());
-        assert_eq!(found.len(), 1);
+        let mut invalid = plain.clone();
+        invalid["metadata"]["annotations"] = json!({"cambric.io/host-endpoint": "Auto"});
+        let all = [("n1", &node), ("n2", &plain), ("n3", &invalid)];
+        let found = host_endpoints(all.into_iter());
+        let names: Vec<&String> = found.keys().collect();
+        assert_eq!(names, ["n1-auto-hep", "n3-auto-hep"]);
         let made = &found["n1-auto-hep"];
         let addresses = ["10.0.0.1", "fd65::1", "192.0.2.1", "192.0.2.2"];
         assert_eq!(made["spec"]["expectedIPs"], json!(addresses));

@@ -126,15 +126,24 @@ fn rules_select_the_addresses_of_annotated_nodes() {
 }
 
 #[test]
-fn unknown_value_of_the_annotation_is_reported() {
+fn invalid_value_of_the_annotation_keeps_the_host_closed() {
     let own = key("nodes", HOST);
-    let mut calculator = Calculator::new(HOST, None);
-    let node = node("10.0.0.1/24", "edge", Some("yes"));
-    let problem = change(&mut calculator, &own, Some(&node)).unwrap();
-    assert_eq!(
-        problem.field,
-        "metadata.annotations.cambric.io/host-endpoint"
-    );
-    assert_eq!(problem.reason, "'yes' is not 'auto'");
-    assert_eq!(names(&calculator), []);
+    let name = format!("{HOST}-auto-hep");
+    for first in [Some("auto"), None] {
+        let mut calculator = Calculator::new(HOST, None);
+        if first.is_some() {
+            let valid = node("10.0.0.1/24", "edge", first);
+            assert_eq!(change(&mut calculator, &own, Some(&valid)), None);
+        }
+        let invalid = node("10.0.0.1/24", "edge", Some("Auto"));
+        let problem = change(&mut calculator, &own, Some(&invalid)).unwrap();
+        let field = "metadata.annotations.cambric.io/host-endpoint";
+        assert_eq!(problem.field, field);
+        let reason = "'Auto' is not 'auto': the host endpoint exists as with 'auto'";
+        assert_eq!(problem.reason, reason);
+        assert_eq!(names(&calculator), [(name.clone(), true)]);
+        let gone = node("10.0.0.1/24", "edge", None);
+        assert_eq!(change(&mut calculator, &own, Some(&gone)), None);
+        assert_eq!(names(&calculator), []);
+    }
 }
