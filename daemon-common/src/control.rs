@@ -44,7 +44,7 @@ use crate::health::{self, HealthServer, Liveness, Pulse};
 use crate::limits::{CONNECTIONS_MAX, IDLE, REQUEST_OCTETS_MAX, REQUESTS_QUEUED_MAX, WRITE};
 pub use crate::request::Request;
 use crate::request::ask;
-use crate::scrape_tls::ScrapeTls;
+use crate::scrape_tls::{Acceptor, ScrapeTls};
 use crate::{Reply, metrics};
 
 /// The bound socket. Dropping it closes the socket and removes its file.
@@ -77,7 +77,7 @@ enum Listener {
     /// BIRD's language.
     Bird(UnixListener, View),
     /// HTTP of scrapers.
-    Metrics(TcpListener, Option<Arc<ScrapeTls>>),
+    Metrics(TcpListener, Option<Arc<Acceptor>>),
     /// HTTP of probes.
     Health(TcpListener, Liveness),
 }
@@ -87,7 +87,7 @@ enum Listener {
 enum Client {
     Ours(UnixStream),
     Bird(UnixStream, View),
-    Metrics(TcpStream, Option<Arc<ScrapeTls>>),
+    Metrics(TcpStream, Option<Arc<Acceptor>>),
     Health(TcpStream, Liveness),
 }
 
@@ -167,9 +167,8 @@ impl Control {
         address: SocketAddr,
         tls: Option<ScrapeTls>,
     ) -> Result<(Scrapes, SocketAddr), BindError> {
-        if let Some(Err(reason)) = tls.as_ref().map(ScrapeTls::acceptor) {
-            return Err(BindError::ScrapeTls(reason));
-        }
+        let tls = tls.map(Acceptor::open).transpose();
+        let tls = tls.map_err(BindError::ScrapeTls)?;
         let bind = || {
             let (listener, bound) = bind_tcp(address)?;
             Ok((TcpListener::from_std(listener)?, bound))

@@ -48,6 +48,9 @@ pub const METRICS_HEAD_OCTETS_MAX: usize = 8 * 1024;
 /// A scraper that has not sent its request for this long is closed.
 pub const METRICS_READ: Duration = Duration::from_secs(5);
 
+/// Minimum time between two checks for changed files of certificates and keys.
+pub const TLS_FILES_CHECK: Duration = Duration::from_secs(1);
+
 /// Octets of a file with certificates or a key.
 pub const TLS_FILE_OCTETS_MAX: u64 = 1024 * 1024;
 

@@ -21,7 +21,7 @@ use crate::http::{self, answer, refusal, reject_writes};
 use crate::limits::METRICS_READ;
 use crate::report::Neighbors;
 use crate::request::{self, Request as Ask};
-use crate::scrape_tls::ScrapeTls;
+use crate::scrape_tls::Acceptor;
 use crate::{Command, Reply, events};
 
 /// The content type (OpenMetrics 1.0).
@@ -38,7 +38,7 @@ pub struct MetricsSection {
 /// Answers one scraper.
 pub(crate) async fn serve(
     stream: TcpStream,
-    tls: Option<Arc<ScrapeTls>>,
+    tls: Option<Arc<Acceptor>>,
     requests: mpsc::Sender<Ask>,
 ) {
     let requests = &requests;

@@ -161,3 +161,47 @@ async fn unusable_files_are_reported_with_their_names() {
         assert!(error.to_string().contains(words), "{error}");
     }
 }
+
+#[test]
+fn changed_files_are_read_again_after_a_gap() {
+    let directory = tempfile::tempdir().unwrap();
+    let own = |name: &str| directory.path().join(name);
+    let copy = |from: &str, to: &str| {
+        let (made, target) = (own("new"), own(to));
+        std::fs::copy(file(from), &made).unwrap();
+        std::fs::rename(made, target).unwrap();
+    };
+    copy("server.pem", "cert");
+    copy("server.key", "key");
+    let acceptor = Acceptor::open(ScrapeTls {
+        cert_file: own("cert"),
+        key_file: own("key"),
+        clients: ScrapeClients::Unknown,
+    });
+    let acceptor = acceptor.unwrap();
+    let start = acceptor.held.lock().unwrap().checked;
+    let at = |gaps: u32| acceptor.at(start + TLS_FILES_CHECK * gaps);
+    let is_same =
+        |one: &TlsAcceptor, other: &TlsAcceptor| Arc::ptr_eq(one.config(), other.config());
+    let first = at(0).unwrap();
+    assert!(is_same(&first, &at(1).unwrap()), "no file has changed");
+    copy("client.pem", "cert");
+    assert!(is_same(&first, &at(1).unwrap()), "no check is due");
+    // Certificate and key belong to each other again after the second change only.
+    assert!(at(2).map(drop).unwrap_err().contains("cert: "));
+    copy("client.key", "key");
+    assert!(!is_same(&first, &at(3).unwrap()));
+    std::fs::remove_file(own("key")).unwrap();
+    assert!(at(4).map(drop).unwrap_err().contains("key: "));
+}
+
+#[test]
+fn named_pipe_is_rejected_without_a_wait() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for special in [pipe, PathBuf::from("/dev/zero")] {
+        let reason = read(&special).unwrap_err();
+        assert!(reason.ends_with(": not a regular file"), "{reason}");
+    }
+}
