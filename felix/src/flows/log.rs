@@ -18,8 +18,17 @@ use crate::limits::{
     FLOW_LOG_RETRY, FLOW_NAMES_GAP, FLOW_READ_GAP, FLOW_TIME_PER_ANSWER, FLOW_TIME_PER_TURN,
 };
 
-/// Where the kernel has the setting by which it counts the packets of connections.
-const ACCOUNTING: &str = "/proc/sys/net/netfilter/nf_conntrack_acct";
+/// Settings of the kernel that counts of allowed flows need, each with the problem without it.
+const COUNTING: [(&str, &str); 2] = [
+    (
+        "nf_conntrack_acct",
+        "the kernel does not count packets of connections (net.netfilter.nf_conntrack_acct)",
+    ),
+    (
+        "nf_conntrack_events",
+        "the kernel does not report the ends of connections (net.netfilter.nf_conntrack_events)",
+    ),
+];
 
 /// The flow log.
 #[derive(Debug)]
@@ -247,13 +256,7 @@ impl FlowLog {
             Some(problem) => Some(format!("no flow log: {problem}")),
             None if self.wanted.is_none() => None,
             None => {
-                let is_on = fs::read_to_string(ACCOUNTING).is_ok_and(|text| text.trim() == "1");
-                (!is_on).then(|| {
-                    "the kernel does not count packets of connections \
-                     (net.netfilter.nf_conntrack_acct): packets and bytes of allowed flows are \
-                     unknown"
-                        .to_owned()
-                })
+                uncounted(|name| fs::read_to_string(format!("/proc/sys/net/netfilter/{name}")).ok())
             }
         }
     }
@@ -271,6 +274,43 @@ impl FlowLog {
                 sockets.readable().await;
             }
             None => pending().await,
+        }
+    }
+}
+
+/// Returns why packets of allowed flows are not counted. `read` returns the value of a setting of the
+/// kernel.
+fn uncounted(read: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let is_off = |name: &str| read(name).is_none_or(|value| value.trim() == "0");
+    let off = COUNTING.iter().find(|(name, _)| is_off(name))?;
+    Some(format!(
+        "{}: packets and bytes of allowed flows are unknown",
+        off.1
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_counts_are_reported_with_the_setting_to_change() {
+        let with = |accounts: Option<&str>, events: Option<&str>| {
+            let (accounts, events) = (accounts.map(str::to_owned), events.map(str::to_owned));
+            uncounted(|name| match name {
+                "nf_conntrack_acct" => accounts.clone(),
+                _ => events.clone(),
+            })
+        };
+        assert_eq!(with(Some("1\n"), Some("1\n")), None);
+        assert_eq!(with(Some("1\n"), Some("2\n")), None);
+        for (accounts, events, setting) in [
+            (Some("0\n"), Some("2\n"), "nf_conntrack_acct"),
+            (Some("1\n"), Some("0\n"), "nf_conntrack_events"),
+            (Some("1\n"), None, "nf_conntrack_events"),
+        ] {
+            let problem = with(accounts, events).unwrap();
+            assert!(problem.contains(setting), "{problem}");
         }
     }
 }

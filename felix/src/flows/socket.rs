@@ -1,5 +1,6 @@
 //! The sockets of the flow log: a group of the kernel's packet log, and the ends of connections.
 
+use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 
@@ -18,6 +19,9 @@ use crate::limits::{
     FLOW_ENDS_BUFFER_OCTETS, FLOW_ENDS_PER_READ, FLOW_HEADERS_OCTETS, FLOW_PARTS_PER_READ,
 };
 
+/// Where the kernel lists the groups of its packet log that programs receive, in the network namespace of
+/// the calling thread.
+const GROUPS: &str = "/proc/thread-self/net/netfilter/nfnetlink_log";
 /// `NFNLGRP_CONNTRACK_DESTROY`.
 const CONNECTIONS_END: u32 = 3;
 /// The unit of the time for which the kernel collects records.
@@ -69,12 +73,15 @@ pub(super) enum Received {
 impl Sockets {
     /// Binds a group of the packet log, in the network namespace of the calling thread.
     pub(super) fn open(group: u16) -> Result<Self, OpenError> {
-        let refused = |cause| match cause {
-            Refused {
-                errno: libc::EBUSY | libc::EPERM,
-                ..
-            } => OpenError::Taken(group),
-            other => OpenError::Refused(group, other),
+        // The kernel returns EPERM both for a group of another program and without CAP_NET_ADMIN.
+        let is_taken = || {
+            let listed = fs::read_to_string(GROUPS).unwrap_or_default();
+            is_listed(&listed, group)
+        };
+        let refused = |cause: Refused| match cause.errno {
+            libc::EBUSY => OpenError::Taken(group),
+            libc::EPERM if is_taken() => OpenError::Taken(group),
+            _ => OpenError::Refused(group, cause),
         };
         let opened = Notifications::open(NETLINK_NETFILTER, FLOW_BUFFER_OCTETS);
         let mut packets = opened.map_err(|error| refused(error.into()))?;
@@ -151,6 +158,14 @@ impl Sockets {
     }
 }
 
+/// Returns whether the kernel's list has a group: the first column of a line.
+fn is_listed(list: &str, group: u16) -> bool {
+    let groups = list
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    groups.map(str::parse).any(|listed| listed == Ok(group))
+}
+
 /// Waits until a socket is readable; later messages are reported again.
 async fn queued(socket: &UnixDatagram) {
     if socket.readable().await.is_ok() {
@@ -178,4 +193,18 @@ fn binding(group: u16) -> NetfilterMessage {
     ];
     let header = NetfilterHeader::new(NetfilterProtoFamily::Unspec, 0, group);
     NetfilterMessage::new(header, ULogMessage::Config(attributes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn received_group_is_in_the_list_of_the_kernel() {
+        let list = "    7 4194  0 2 65535  1  1\n   80 812345 0 2   128 10  1\n";
+        for (group, listed) in [(7, true), (80, true), (8, false), (4194, false), (0, false)] {
+            assert_eq!(is_listed(list, group), listed, "{group}");
+        }
+        assert!(!is_listed("", 80));
+    }
 }

@@ -368,6 +368,14 @@ fn group_of_another_program_is_reported_and_not_used() {
             run("nft list table inet cambric-felix").contains("group 81")
         });
         assert!(!noted());
+
+        sysctl("netfilter/nf_conntrack_events", "0");
+        host.until("missing events are reported", || {
+            let notes = status(&host).notes;
+            notes
+                .iter()
+                .any(|note| note.contains("nf_conntrack_events"))
+        });
     });
 }
 
