@@ -240,8 +240,8 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
     let foreign = agent.route_summary().foreign;
     if let Some((key, route)) = agent.foreign_routes().next() {
         notes.push(format!(
-            "foreign kernel routes with Felix's protocol {}: {foreign}, such as {key}; they are left \
-             alone",
+            "foreign kernel routes with Felix's protocol {}: {foreign}, such as {key}; Felix does not \
+             change them: if their metric is that of a former setting, delete them",
             route.owner()
         ));
     }
