@@ -93,7 +93,7 @@ impl Calculator {
             Some(addresses) => interfaces.insert(name.to_owned(), addresses),
             None => interfaces.remove(name),
         };
-        let may_have_one = self.desired.settings.takes_host_endpoint(name);
+        let may_have_one = !self.desired.settings.is_workload_interface(name);
         self.news.hosts |= !self.hosts.endpoints.is_empty() && may_have_one;
     }
 
@@ -135,10 +135,22 @@ impl Calculator {
             sets.extend(passages.part.sets);
             problems.extend(passages.problems);
         }
-        let mut part = host_part(&self.frame(), &settings.failsafe, &all);
+        let excluded = self.excluded_interfaces();
+        let mut part = host_part(&self.frame(), &settings.failsafe, &all, &excluded);
         part.chains.extend(chains);
         part.sets.extend(sets);
         (part, problems)
+    }
+
+    /// Returns the interfaces that `interfaceExclude` names, and those that it matches.
+    fn excluded_interfaces(&self) -> BTreeSet<String> {
+        let settings = &self.desired.settings;
+        let named = settings.excluded.names();
+        let held = self.hosts.interfaces.keys().map(String::as_str);
+        let held = held.filter(|name| settings.excluded.has(name));
+        let all = named.chain(held);
+        let all = all.filter(|name| !settings.is_workload_interface(name));
+        all.map(str::to_owned).collect()
     }
 
     /// Returns the host endpoint of each interface, and the problems of the others. Of several for

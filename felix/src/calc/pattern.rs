@@ -9,7 +9,9 @@ use calico_model::FelixConfigurationSpec;
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::fields::field;
-use crate::limits::{PATTERN_OCTETS_MAX, PATTERN_PROGRAM_OCTETS_MAX, PATTERNS_MAX};
+use crate::limits::{
+    INTERFACE_NAME_OCTETS_MAX, PATTERN_OCTETS_MAX, PATTERN_PROGRAM_OCTETS_MAX, PATTERNS_MAX,
+};
 
 /// A regular expression over names of interfaces, compared by its text.
 #[derive(Clone, Debug)]
@@ -104,6 +106,12 @@ impl Default for Excluded {
 }
 
 impl Excluded {
+    /// Returns the names that the kernel permits for interfaces.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let names = self.names.iter().map(String::as_str);
+        names.filter(|name| name.len() <= INTERFACE_NAME_OCTETS_MAX)
+    }
+
     /// Returns whether an interface is excluded.
     pub fn has(&self, interface: &str) -> bool {
         self.names.iter().any(|name| name == interface)

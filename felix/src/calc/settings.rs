@@ -152,11 +152,6 @@ impl Settings {
         }
     }
 
-    /// Returns whether a host endpoint may apply to an interface.
-    pub(crate) fn takes_host_endpoint(&self, name: &str) -> bool {
-        !self.is_workload_interface(name) && !self.excluded.has(name)
-    }
-
     /// Returns whether an interface is a workload interface.
     pub(crate) fn is_workload_interface(&self, name: &str) -> bool {
         self.interface_prefixes

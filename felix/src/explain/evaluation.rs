@@ -31,6 +31,9 @@ pub(super) const DELIVERED: [Hook; 3] = [Hook::GuardInput, Hook::Input, Hook::In
 /// The beginning of the names of chains of host endpoints.
 const HOST_CHAINS: &str = "host-";
 
+/// The element of an interface to which no host endpoint applies.
+const EXCLUDED: Option<Value> = Some(Value::Verdict(Verdict::Return));
+
 /// The part that a packet without a workload interface at an end lacks.
 const OUTSIDE: &str = "the interface to the other end, which has a host endpoint or not";
 
@@ -101,7 +104,10 @@ pub(super) fn evaluate<'r>(
                 };
                 let key = packet.interface(*side).cloned().map(Key::Interface);
                 let is_outside = key.is_none() && chain.starts_with(HOST_CHAINS);
-                if is_outside && !map.elements.is_empty() {
+                // The other end is assumed not to be behind an interface of interfaceExclude.
+                let mut verdicts = map.elements.values();
+                let has_own = verdicts.any(|verdict| *verdict != EXCLUDED);
+                if is_outside && has_own {
                     return decided(Fate::DependsOn(OUTSIDE));
                 }
                 match key.and_then(|key| map.elements.get(&key)?.as_ref()) {

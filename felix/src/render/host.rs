@@ -17,7 +17,7 @@
 //! there is one. These chains exist only while the host has a host endpoint. They evaluate no packet
 //! between the host and its workloads, whatever the failsafe ports are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::assembly::Part;
@@ -146,12 +146,25 @@ const UNTRACKED_OUTPUT: Place = Place {
     prefix: "host-untracked-out",
 };
 
-/// Returns the part of all host endpoints, without the chains that their passages use.
+/// The host endpoints by their interfaces.
+struct Endpoints<'p> {
+    rules: &'p BTreeMap<HostInterface, HostRules>,
+    /// The interfaces to which no host endpoint applies.
+    excluded: &'p BTreeSet<String>,
+}
+
+/// Returns the part of all host endpoints, without the chains that their passages use. To `excluded`
+/// interfaces, the host endpoint for all interfaces does not apply.
 pub fn host_part(
     frame: &Frame,
     failsafe: &Failsafe,
     endpoints: &BTreeMap<HostInterface, HostRules>,
+    excluded: &BTreeSet<String>,
 ) -> Part {
+    let endpoints = &Endpoints {
+        rules: endpoints,
+        excluded,
+    };
     let mut part = Part::default();
     let mut with_discovery = |name: &str, rules: Vec<Rule>| {
         let mut all = Vec::from(failsafe::discovery());
@@ -173,7 +186,7 @@ pub fn host_part(
         flows::of_end(rules.flows, Direction::Egress, all)
     });
     let have_policies = |of: fn(&HostRules) -> [&Passage; 2]| {
-        let mut passages = endpoints.values().flat_map(of);
+        let mut passages = endpoints.rules.values().flat_map(of);
         passages.any(Passage::asks)
     };
     if have_policies(|rules| [&rules.forward_in, &rules.forward_out]) {
@@ -249,7 +262,7 @@ fn add(
     part: &mut Part,
     place: Place,
     first: Vec<Rule>,
-    endpoints: &BTreeMap<HostInterface, HostRules>,
+    endpoints: &Endpoints<'_>,
     rules_of: impl Fn(&HostRules) -> Vec<Rule>,
 ) {
     let mut rules = first;
@@ -259,7 +272,7 @@ fn add(
     });
     let map = Set::of(SetKind::InterfaceVerdict, []);
     part.sets.insert(place.map.into(), Arc::new(map));
-    for (interface, endpoint) in endpoints {
+    for (interface, endpoint) in endpoints.rules {
         let name = match interface {
             HostInterface::Named(name) => format!("{}-{name}", place.prefix),
             // No interface has a slash in its name.
@@ -273,6 +286,10 @@ fn add(
                 part.elements.push((place.map, key, goto));
             }
             HostInterface::All => {
+                let keys = endpoints.excluded.iter().cloned().map(Key::Interface);
+                let pass = || Some(Value::Verdict(Verdict::Return));
+                let passes = keys.map(|key| (place.map, key, pass()));
+                part.elements.extend(passes);
                 let loopback = Match::Interface(place.side, LOOPBACK_INTERFACE.into());
                 rules.push(rule(vec![loopback], Verdict::Return));
                 rules.push(rule(Vec::new(), goto));

@@ -109,7 +109,12 @@ fn hosts(frame: &Frame) -> Part {
         (HostInterface::Named("eth0".into()), rules(&["pi-gnp/p"])),
         (HostInterface::All, rules(&[])),
     ];
-    let mut part = host_part(frame, &Failsafe::default(), &endpoints.into());
+    let mut part = host_part(
+        frame,
+        &Failsafe::default(),
+        &endpoints.into(),
+        &["kube-ipvs0".to_owned()].into(),
+    );
     let accept = Rule {
         matches: Vec::new(),
         counter: true,

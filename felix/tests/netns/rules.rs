@@ -239,7 +239,8 @@ fn with_hosts() -> Ruleset {
     let endpoints = endpoints
         .map(|interface| (interface, rules.clone()))
         .collect();
-    let mut part = host_part(&frame, &failsafe, &endpoints);
+    let excluded = ["kube-ipvs0".to_owned()].into();
+    let mut part = host_part(&frame, &failsafe, &endpoints, &excluded);
     let rules = serde_json::json!([{"action": "Allow", "protocol": "TCP"}]);
     let rules: Vec<calico_model::Rule> = serde_json::from_value(rules).unwrap();
     for (id, allowance) in [

@@ -109,7 +109,7 @@ impl Fabric {
             if excluded.contains(&read.interface) {
                 continue;
             }
-            if read.interface != "*" && excluded.iter().any(|part| part.starts_with('/')) {
+            if excluded.iter().any(|part| part.starts_with('/')) {
                 let fault = "patterns of interfaceExclude are not evaluated";
                 read.fault.get_or_insert_with(|| fault.to_owned());
             }

@@ -89,7 +89,8 @@ impl Fabric {
     /// Returns the host endpoint that applies to an interface.
     fn host_endpoint(&self, interface: &str) -> Option<&Endpoint> {
         let named = |name: &str| self.hosts.iter().find(|host| host.interface == name);
-        let all = named(ALL).filter(|_| interface != LOOPBACK);
+        let is_excluded = self.settings.excluded.iter().any(|name| name == interface);
+        let all = named(ALL).filter(|_| interface != LOOPBACK && !is_excluded);
         named(interface).or(all)
     }
 

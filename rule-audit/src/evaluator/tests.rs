@@ -520,6 +520,9 @@ fn automatic_host_endpoint_is_one_for_all_interfaces() {
     assert_eq!(decided(&store), Outcome::Accept);
     put(&mut store, "globalnetworkpolicies/p", &of_hosts(&json!({})));
     assert_eq!(decided(&store), Outcome::Drop);
+    // It does not apply to an interface of interfaceExclude.
+    let excluded = at_host(&store, HostHook::Input, "kube-ipvs0", tcp);
+    assert_eq!(excluded, Outcome::Accept);
     // A stored one of its name has precedence.
     let spec = json!({"node": "n1", "interfaceName": "kube-ipvs0"});
     put(&mut store, "hostendpoints/n1-auto-hep", &spec);

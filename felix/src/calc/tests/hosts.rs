@@ -83,6 +83,34 @@ fn excluded_interfaces_have_no_host_endpoint() {
 }
 
 #[test]
+fn excluded_interfaces_pass_the_host_endpoint_for_all() {
+    let mut calculator = calculator_of(&[(hep("all"), named("*"))]);
+    let name = key("felixconfigurations", "default");
+    let names = "/^veth/,lan0,a-name-that-is-too-long,cali0";
+    let value = json!({"spec": {"interfaceExclude": names}});
+    assert_eq!(change(&mut calculator, &name, Some(&value)), None);
+    calculator.recompute();
+    let passing = |calculator: &Calculator| {
+        let part = &calculator.desired().rules();
+        ["host-endpoints-in", "host-endpoints-out"].map(|map| {
+            let elements = part.sets[map].elements.iter();
+            let values = elements.map(|(key, value)| format!("{key}: {value:?}"));
+            values.collect::<Vec<_>>()
+        })
+    };
+    let pass = |name: &str| format!("\"{name}\": Some(Verdict(Return))");
+    let lists =
+        |names: &[&str]| [(); 2].map(|()| names.iter().map(|name| pass(name)).collect::<Vec<_>>());
+    assert_eq!(passing(&calculator), lists(&["lan0"]));
+    with_interfaces(&mut calculator, &[("veth9", &[]), ("eth0", &[])]);
+    calculator.recompute();
+    assert_eq!(passing(&calculator), lists(&["lan0", "veth9"]));
+    calculator.host_interface("veth9", None);
+    calculator.recompute();
+    assert_eq!(passing(&calculator), lists(&["lan0"]));
+}
+
+#[test]
 fn host_endpoint_evaluates_policies_that_select_it() {
     let web = policy(&json!({"ingress": [
         {"action": "Allow", "protocol": "TCP", "destination": {"ports": [80]}}]}));
@@ -283,7 +311,8 @@ fn wildcard_applies_to_interfaces_without_own_endpoint() {
             "goto host-in/all",
         ]
     );
-    assert_eq!(elements(&calculator, "host-endpoints-in"), ["\"eth0\""]);
+    let interfaces = elements(&calculator, "host-endpoints-in");
+    assert_eq!(interfaces, ["\"eth0\"", "\"kube-ipvs0\""]);
     assert!(!texts(&calculator, "host-in/all").is_empty());
     let output = texts(&calculator, "host-output");
     assert_eq!(
