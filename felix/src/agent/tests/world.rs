@@ -63,7 +63,7 @@ pub(super) struct Fake {
     /// Tracked connections, those that were cut, and how often they were listed.
     pub(super) connections: Vec<Connection>,
     pub(super) cut: Vec<Connection>,
-    /// Those with an end at this host, and commands to cut.
+    /// Cut connections with an end at this host, and commands to cut.
     pub(super) cut_of_host: Vec<Connection>,
     pub(super) cut_commands: u32,
     /// The source port of connections that cannot be cut.
