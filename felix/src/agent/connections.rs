@@ -99,7 +99,7 @@ impl Agent {
             && round.ordered == Some(command)
         {
             round.ordered = None;
-            round.failed = round.failed.take().or(outcome.err());
+            round.failed = round.failed.take().or_else(|| outcome.err());
         }
     }
 

@@ -244,8 +244,10 @@ fn cut(connections: &[Connection], of_host: &[Connection], mark: u32) -> (u64, R
     let mut sockets = None;
     let mut outcome = Ok(());
     if !of_host.is_empty() {
-        let opened = Sockets::open().map_err(|error| not_destroyed(&error.into()));
-        sockets = opened.map_err(|reason| outcome = Err(reason)).ok();
+        match Sockets::open() {
+            Ok(opened) => sockets = Some(opened),
+            Err(error) => outcome = Err(not_destroyed(&error.into())),
+        }
     }
     let mut count = 0;
     let through = connections.iter().map(|one| (one, false));
@@ -255,12 +257,12 @@ fn cut(connections: &[Connection], of_host: &[Connection], mark: u32) -> (u64, R
             Err(cause) if cause.errno == libc::ENOENT => {}
             // No answer: each further one would take as long.
             Err(cause) if cause.errno == libc::EAGAIN => return (count, Err(failed(&cause))),
-            Err(cause) => outcome = outcome.and(Err(failed(&cause))),
+            Err(cause) => outcome = outcome.and_then(|()| Err(failed(&cause))),
         }
         if let Some(sockets) = sockets.as_mut().filter(|_| is_of_host)
             && let Err(cause) = sockets.destroy(connection)
         {
-            outcome = outcome.and(Err(not_destroyed(&cause)));
+            outcome = outcome.and_then(|()| Err(not_destroyed(&cause)));
         }
     }
     (count, outcome)
