@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn entry_stops_at_its_time_and_goes_on_later() {
+    fn entry_stops_at_its_time_and_continues_later() {
         let mut calculator = Calculator::new("n1", None);
         calculator.set_flows(Some(80));
         let (mut waiting, mut table) = (Waiting::default(), Table::default());

@@ -42,9 +42,9 @@ pub(crate) struct List {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
     /// Endpoints of all hosts, by key.
-    members: BTreeMap<Arc<str>, Entry>,
+    pub(super) members: BTreeMap<Arc<str>, Entry>,
     /// Members of other hosts by their addresses, while they are needed.
-    located: Option<Located>,
+    pub(super) located: Option<Located>,
     /// The endpoints that name a list, whether it exists or not.
     named_by: BTreeMap<String, BTreeSet<Arc<str>>>,
     /// Labels shared by endpoints, such as those of one deployment, stored once.
@@ -334,38 +334,6 @@ impl Index {
         }
         if local {
             self.due.members.insert(key);
-        }
-    }
-
-    /// Sets whether members of other hosts are found by their addresses.
-    pub(crate) fn locate(&mut self, wanted: bool) {
-        if wanted == self.located.is_some() {
-            return;
-        }
-        self.located = wanted.then(|| {
-            let mut located = Located::default();
-            work::count(self.members.len());
-            for (key, entry) in &self.members {
-                located.add(key, entry.located());
-            }
-            located
-        });
-    }
-
-    /// Returns the members of other hosts by their addresses, while they are needed.
-    pub(in crate::calc) const fn located(&self) -> Option<&Located> {
-        self.located.as_ref()
-    }
-
-    fn relocate(&mut self, key: &Arc<str>, entry: Option<&Entry>) {
-        let Some(located) = &mut self.located else {
-            return;
-        };
-        if let Some(old) = self.members.get(key) {
-            located.remove(key, old.located());
-        }
-        if let Some(entry) = entry {
-            located.add(key, entry.located());
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod anchors;
 mod index;
+mod locate;
 mod located;
 mod member;
 mod order;
