@@ -92,3 +92,37 @@ impl Cutting {
         both.into_iter().flatten().min()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_of_older_rules_are_discarded() {
+        let address = [10, 65, 0, 1].into();
+        let connection = Connection {
+            source: address,
+            destination: address,
+            protocol: 6,
+            ports: Some((4000, 80)),
+            icmp: None,
+            is_translated: false,
+            tuple: Vec::new(),
+            zone: None,
+        };
+        let mut round = Round {
+            known: [(connection.class(), Some(true))].into(),
+            known_at: 1,
+            forbidden: vec![connection.clone()],
+            ordered: Some(7),
+            ..Round::default()
+        };
+        round.follow(1);
+        assert_eq!((round.known.len(), round.forbidden.len()), (1, 1));
+        assert!(!round.can_continue(), "it waits for the command");
+        round.follow(2);
+        assert_eq!((round.known.len(), round.forbidden.len()), (0, 0));
+        assert_eq!(round.left, [connection]);
+        assert!(round.can_continue());
+    }
+}
