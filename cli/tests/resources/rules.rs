@@ -40,12 +40,12 @@ pub(crate) async fn rules_of_a_listing_are_compared(tool: &Tool) {
     let check = ["check", "rules", "--node", "n1", "--listing", &listing];
     let output = tool.done(&check);
     assert!(
-        output.ends_with("6 equal, 0 different, 0 unknown\n"),
+        output.ends_with("7 equal, 0 different, 0 unknown\n"),
         "{output}"
     );
     let output = tool.done(&[&check[..], &["--all"]].concat());
     assert!(
-        output.contains("endpoint prod/n1-k8s-p1-eth0 (cali1): equal (12"),
+        output.contains("endpoint prod/n1-k8s-p1-eth0 (cali1): equal (18"),
         "{output}"
     );
 
@@ -57,7 +57,7 @@ pub(crate) async fn rules_of_a_listing_are_compared(tool: &Tool) {
         "  different: chain forward-to: IPv4 protocol 0 0.0.0.0 > 0.0.0.0, new\n",
         "    datastore: drop: no policy or profile allows it\n",
         "    kernel:    accept: chain to-cali1 handle ",
-        "5 equal, 1 different, 0 unknown\n",
+        "6 equal, 1 different, 0 unknown\n",
     ] {
         assert!(output.contains(part), "{part}: {output}");
     }

@@ -182,7 +182,7 @@ fn daemon_with_too_many_packages_is_found() {
     let found = tree::count("felix", &format!("{most}p0 v2.0.0 []\n")).expect("found");
     assert_eq!(
         found.to_string(),
-        "felix/Cargo.toml: it is built from 151 packages, of at most 150"
+        "felix/Cargo.toml: it is built from 152 packages, of at most 151"
     );
 }
 
