@@ -240,10 +240,7 @@ fn translation_tasks(
     for name in names {
         let mut endpoints = fabric.endpoints.iter();
         let endpoint = endpoints.find(|endpoint| endpoint.interface == name);
-        let subject = match endpoint {
-            Some(endpoint) => Subject::Endpoint(endpoint.name.clone(), name.clone()),
-            None => Subject::Interface(name.clone()),
-        };
+        let subject = subject(endpoint.map(|endpoint| &endpoint.name), &name);
         let families = Family::ALL.into_iter();
         let all = families.flat_map(|family| Translation::ALL.map(|chain| (chain, family)));
         for (chain, family) in all {
@@ -298,10 +295,7 @@ fn host_tasks(
     }
     for name in host_interfaces(fabric, table) {
         let own = fabric.hosts.iter().find(|host| host.interface == name);
-        let subject = match own {
-            Some(host) => Subject::Endpoint(host.name.clone(), name.clone()),
-            None => Subject::Interface(name.clone()),
-        };
+        let subject = subject(own.map(|host| &host.name), &name);
         let families = Family::ALL.into_iter();
         let all = families.flat_map(|family| HostHook::ALL.map(|hook| (hook, family)));
         for (hook, family) in all {
@@ -429,5 +423,13 @@ fn record(report: &mut Report, space: &Space, task: Task, result: Comparison) {
             let text = "the comparison has too many classes of packets";
             report.unknown(task.subject, chain, text);
         }
+    }
+}
+
+/// Returns the endpoint of an interface, or the interface if it has none.
+fn subject(endpoint: Option<&String>, interface: &str) -> Subject {
+    match endpoint {
+        Some(endpoint) => Subject::Endpoint(endpoint.clone(), interface.to_owned()),
+        None => Subject::Interface(interface.to_owned()),
     }
 }
