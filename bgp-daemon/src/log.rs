@@ -67,6 +67,8 @@ enum Kind {
     Held,
     /// The path to a neighbor failed.
     Path,
+    /// The routes of a neighbor are stale beyond its restart time.
+    LongLivedStale,
     Malformed,
     PrefixLimit(Family),
     PrefixLimitCleared(Family),
@@ -266,6 +268,7 @@ fn of_session(event: &bgp_speaker::Event) -> Option<(PeerId, Kind)> {
             Some((*peer, Kind::Session))
         }
         Event::HeldEnded { peer, .. } => Some((*peer, Kind::Held)),
+        Event::LongLivedStale { peer, .. } => Some((*peer, Kind::LongLivedStale)),
         Event::PathFailed { peer, .. } => Some((*peer, Kind::Path)),
         Event::Malformed { peer, .. } => Some((*peer, Kind::Malformed)),
         Event::EndOfRib { peer, family, .. } => Some((*peer, Kind::EndOfRib(*family))),

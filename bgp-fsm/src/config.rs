@@ -1,8 +1,8 @@
 //! The configuration of one session by the operator.
 
-use alloc::string::String;
+use alloc::{collections::BTreeMap, string::String};
 
-use bgp_proto::{Asn, FamilySet, RouterId};
+use bgp_proto::{Asn, Family, FamilySet, RouterId};
 
 use crate::limits::HANDSHAKE_S;
 
@@ -74,6 +74,12 @@ pub struct SessionConfig {
     pub add_path_send: FamilySet,
     /// The offered graceful restart capability (RFC 4724), if any.
     pub graceful_restart: Option<GracefulRestartConfig>,
+    /// Whether the N bit of that capability is set: graceful restart applies after a NOTIFICATION, too
+    /// (RFC 8538). Effective if both sides set it.
+    pub graceful_notification: bool,
+    /// The families with long-lived graceful restart (RFC 9494), and the offered long-lived stale time
+    /// of each in seconds. Not offered without [`Self::graceful_restart`].
+    pub long_lived_stale_time_s: BTreeMap<Family, u32>,
     /// Whether messages of up to 65,535 octets are offered (RFC 8654).
     pub extended_messages: bool,
     /// Whether IPv4 routes with IPv6 next hops are offered (RFC 8950).
@@ -120,6 +126,8 @@ impl Default for SessionConfig {
             add_path_receive: FamilySet::default(),
             add_path_send: FamilySet::default(),
             graceful_restart: None,
+            graceful_notification: true,
+            long_lived_stale_time_s: BTreeMap::new(),
             extended_messages: false,
             extended_next_hop: false,
             hostname: None,

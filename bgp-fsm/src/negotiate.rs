@@ -6,8 +6,8 @@ use alloc::{string::String, vec::Vec};
 use bgp_proto::notification::open;
 use bgp_proto::open::ExtendedNextHopEntry;
 use bgp_proto::{
-    AddPathMode, Asn, Capability, Family, FamilySet, GracefulRestart, Notification, Open, PeerKind,
-    SessionParams,
+    AddPathMode, Asn, Capability, Family, FamilySet, GracefulRestart, LongLivedEntry, Notification,
+    Open, PeerKind, SessionParams,
 };
 use bytes::Bytes;
 
@@ -31,6 +31,10 @@ pub fn open_of(config: &SessionConfig) -> Open {
     }
     if let Some(graceful) = graceful_restart(config) {
         capabilities.push(Capability::GracefulRestart(graceful));
+        let long_lived = long_lived(config);
+        if !long_lived.is_empty() {
+            capabilities.push(Capability::LongLivedGracefulRestart(long_lived));
+        }
     }
     capabilities.push(Capability::FourOctetAsn(config.local_asn));
     let add_path = add_path_offer(config);
@@ -93,7 +97,8 @@ pub fn negotiate(config: &SessionConfig, theirs: &Open) -> Result<SessionParams,
         enhanced_route_refresh: has(&Capability::EnhancedRouteRefresh),
         v4_mapped_next_hop: false,
         extended_next_hop: config.extended_next_hop && takes_extended_next_hop(theirs),
-        peer_graceful: peer_graceful(theirs, families),
+        peer_graceful: peer_graceful(config, theirs, families),
+        peer_long_lived: peer_long_lived(theirs, families),
     })
 }
 
@@ -213,7 +218,7 @@ fn graceful_restart(config: &SessionConfig) -> Option<GracefulRestart> {
     let families = config.families;
     Some(GracefulRestart {
         restart_state: graceful.restarting,
-        notification: true,
+        notification: config.graceful_notification,
         time_s: graceful.time_s.min(GracefulRestart::TIME_S_MAX),
         families: families
             .iter()
@@ -222,8 +227,13 @@ fn graceful_restart(config: &SessionConfig) -> Option<GracefulRestart> {
     })
 }
 
-/// Returns the peer's graceful restart capability, restricted to the families of the session.
-fn peer_graceful(theirs: &Open, families: FamilySet) -> Option<GracefulRestart> {
+/// Returns the peer's graceful restart capability, restricted to the families of the session. Its N bit
+/// is set if both sides set it (RFC 8538 §2).
+fn peer_graceful(
+    config: &SessionConfig,
+    theirs: &Open,
+    families: FamilySet,
+) -> Option<GracefulRestart> {
     // RFC 4724 §3: of several, only the last counts.
     let graceful = theirs
         .capabilities
@@ -234,10 +244,45 @@ fn peer_graceful(theirs: &Open, families: FamilySet) -> Option<GracefulRestart> 
             _ => None,
         })?;
     let mut graceful = graceful.clone();
+    graceful.notification &= config.graceful_notification;
     graceful
         .families
         .retain(|(family, _)| families.contains(*family));
     Some(graceful)
+}
+
+/// Returns the local long-lived graceful restart capability. RFC 9494 §3.1
+fn long_lived(config: &SessionConfig) -> Vec<LongLivedEntry> {
+    let Some(graceful) = &config.graceful_restart else {
+        return Vec::new(); // RFC 9494 §4.1
+    };
+    let times = config.long_lived_stale_time_s.iter();
+    let offered = times.filter(|(family, _)| config.families.contains(**family));
+    let entry = |(&family, &time_s): (&Family, &u32)| LongLivedEntry {
+        family,
+        forwarding: graceful.families_forwarding.contains(family),
+        stale_time_s: time_s.min(LongLivedEntry::STALE_TIME_S_MAX),
+    };
+    offered.map(entry).collect()
+}
+
+/// Returns the peer's long-lived graceful restart capability, restricted to the families of the
+/// session. RFC 9494 §4.5: it is ignored without the graceful restart capability.
+fn peer_long_lived(theirs: &Open, families: FamilySet) -> Option<Vec<LongLivedEntry>> {
+    let is_graceful = |of: &Capability| matches!(of, Capability::GracefulRestart(_));
+    if !theirs.capabilities.iter().any(is_graceful) {
+        return None;
+    }
+    let last = theirs.capabilities.iter().rev().find_map(|of| match of {
+        Capability::LongLivedGracefulRestart(entries) => Some(entries),
+        _ => None,
+    })?;
+    let mut entries: Vec<LongLivedEntry> = Vec::new();
+    for entry in last.iter().filter(|entry| families.contains(entry.family)) {
+        entries.retain(|other| other.family != entry.family);
+        entries.push(*entry);
+    }
+    Some(entries)
 }
 
 #[cfg(test)]
@@ -411,6 +456,65 @@ mod tests {
             Ok(&open),
             "what is sent can be read"
         );
+    }
+
+    /// RFC 8538 §2
+    #[test]
+    fn both_sides_set_the_n_bit() {
+        let side = |graceful_notification, last| SessionConfig {
+            graceful_restart: Some(GracefulRestartConfig::default()),
+            graceful_notification,
+            ..config(64512, last)
+        };
+        for (ours, theirs) in [(true, true), (true, false), (false, true), (false, false)] {
+            let params = meet(&side(ours, 1), &side(theirs, 2)).unwrap();
+            let graceful = params.peer_graceful.expect("both have the capability");
+            assert_eq!(graceful.notification, ours && theirs);
+        }
+    }
+
+    /// RFC 9494 §3.1, §4.1, §4.5
+    #[test]
+    fn long_lived_restart_needs_graceful_restart() {
+        let long_lived = |graceful: Option<u16>| SessionConfig {
+            graceful_restart: graceful.map(|time_s| {
+                GracefulRestartConfig::new(time_s).with_forwarding(FamilySet::UNICAST)
+            }),
+            long_lived_stale_time_s: [
+                (Family::IPV4_UNICAST, u32::MAX),
+                (Family::IPV4_VPN, 60), // not a family of the session
+            ]
+            .into(),
+            ..config(64513, 2)
+        };
+        let ours = config(64512, 1);
+        let params = meet(&ours, &long_lived(Some(0))).unwrap();
+        let entry = LongLivedEntry {
+            family: Family::IPV4_UNICAST,
+            forwarding: true,
+            stale_time_s: LongLivedEntry::STALE_TIME_S_MAX,
+        };
+        assert_eq!(params.peer_long_lived, Some(vec![entry]));
+        let plain = meet(&ours, &config(64513, 2)).unwrap();
+        assert_eq!(plain.peer_long_lived, None);
+        let none = open_of(&long_lived(None));
+        let is_offered = |of: &Capability| matches!(of, Capability::LongLivedGracefulRestart(_));
+        assert!(!none.capabilities.iter().any(is_offered));
+
+        let mut open = open_of(&long_lived(None));
+        let repeated = [7, 9].map(|stale_time_s| LongLivedEntry {
+            stale_time_s,
+            ..entry
+        });
+        let capability = Capability::LongLivedGracefulRestart(repeated.to_vec());
+        open.capabilities.push(capability);
+        assert_eq!(negotiate(&ours, &open).unwrap().peer_long_lived, None);
+        let graceful = open_of(&long_lived(Some(120))).capabilities;
+        open.capabilities.extend(graceful);
+        open.capabilities
+            .push(Capability::LongLivedGracefulRestart(repeated.to_vec()));
+        let params = negotiate(&ours, &open).unwrap();
+        assert_eq!(params.peer_long_lived, Some(vec![repeated[1]]));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! The parameters that the two OPENs of a session negotiated.
 
+use alloc::vec::Vec;
+
 use crate::asn::Asn;
 use crate::family::FamilySet;
 use crate::header::{MESSAGE_OCTETS_MAX, MESSAGE_OCTETS_MAX_EXTENDED};
 use crate::id::RouterId;
-use crate::open::GracefulRestart;
+use crate::open::{GracefulRestart, LongLivedEntry};
 
 /// Whether the peer is in another AS or in the same one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,8 +57,12 @@ pub struct SessionParams {
     /// Whether an IPv4-mapped IPv6 next hop of an IPv6 unicast route is accepted. Off unless
     /// configured: the kernel cannot forward to such an address.
     pub v4_mapped_next_hop: bool,
-    /// The peer's graceful restart capability, if it sent one (RFC 4724).
+    /// The peer's graceful restart capability, if it sent one (RFC 4724). Its N bit is set if both sides
+    /// set it (RFC 8538 §2).
     pub peer_graceful: Option<GracefulRestart>,
+    /// The peer's long-lived graceful restart capability (RFC 9494 §3), restricted to the families of
+    /// the session, of each family the last entry. `None` without a graceful restart capability, too.
+    pub peer_long_lived: Option<Vec<LongLivedEntry>>,
 }
 
 impl SessionParams {

@@ -8,7 +8,9 @@ use core::{
 
 use bgp_fsm::{Conn, DownReason, HeldEnd, State};
 use bgp_proto::notification::cease;
-use bgp_proto::{Attributes, Family, Fault, Net, Notification, Prefix, Remedy, SessionParams};
+use bgp_proto::{
+    Attributes, Family, FamilySet, Fault, Net, Notification, Prefix, Remedy, SessionParams,
+};
 use bytes::Bytes;
 use rib::{InterfaceName, PeerId, PrefixRange, Reach, Track};
 
@@ -148,6 +150,16 @@ pub enum Event {
         name: String,
         /// The reason.
         reason: DownReason,
+    },
+    /// The restart time of a peer has expired. Its stale paths in these families are retained as the
+    /// least preferred ones (RFC 9494 §4.2).
+    LongLivedStale {
+        /// The peer.
+        peer: PeerId,
+        /// Its name: the peer may be removed before this is read.
+        name: String,
+        /// The families.
+        families: FamilySet,
     },
     /// BFD has found the path to a peer failed.
     PathFailed {

@@ -60,9 +60,12 @@ pub const MALFORMED_KEPT: usize = 32;
 /// Recorded octets of each malformed message.
 pub const MALFORMED_OCTETS_MAX: usize = 4096;
 
-/// How long stale paths of a re-established peer are retained without its End-of-RIB marker (RFC
-/// 4724 §4.2 requires a limit).
-pub const STALE_PATHS_MAX: core::time::Duration = core::time::Duration::from_secs(360);
+/// How long stale paths of a re-established peer are retained without its End-of-RIB marker (RFC 4724
+/// §4.2), in seconds, unless its configuration has another value.
+pub const STALE_TIME_S: u32 = 360;
+
+/// The longest such time, in seconds.
+pub const STALE_TIME_S_MAX: u32 = 86_400;
 
 /// How long a dynamic peer with a failed path is kept without a session, so that paths through it stay
 /// excluded. Other speakers have removed them by then, because of their hold and restart times.

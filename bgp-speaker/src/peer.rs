@@ -30,10 +30,17 @@ pub(crate) struct Peer {
     pub(crate) local: Option<IpAddr>,
     /// The update group of an established session.
     pub(crate) group: Option<usize>,
-    /// Until when the paths of an ended session are retained as stale (RFC 4724 §4.2).
+    /// Until when the paths of an ended session are retained as stale (RFC 4724 §4.2), at least in one
+    /// family.
     pub(crate) stale_until: Option<Instant>,
     /// The families whose paths are stale.
     pub(crate) stale: FamilySet,
+    /// The long-lived stale time of the ended session by family, in seconds (RFC 9494 §3.1).
+    pub(crate) long_lived_s: BTreeMap<Family, u32>,
+    /// The families whose restart time has expired, and until when their stale paths are retained.
+    /// An instant stays until the peer has sent its routes again, however many sessions that takes
+    /// (RFC 9494 §4.2).
+    pub(crate) long_lived_until: BTreeMap<Family, Instant>,
     /// The path to the peer, as BFD sees it.
     pub(crate) path: PathState,
     /// Whether the paths of a session that BFD ends are retained, although a NOTIFICATION ends it.
@@ -82,6 +89,8 @@ impl Peer {
             group: None,
             stale_until: None,
             stale: FamilySet::default(),
+            long_lived_s: BTreeMap::new(),
+            long_lived_until: BTreeMap::new(),
             path: PathState::default(),
             retains: false,
             next_hop_failed: false,
@@ -176,6 +185,7 @@ impl Peer {
             params: self.params.as_ref(),
             local: self.local,
             stale_until: self.stale_until,
+            long_lived_until: &self.long_lived_until,
             families: families
                 .iter()
                 .map(|family| (family, rib.counters(id, family)))
@@ -206,6 +216,9 @@ pub struct PeerView<'a> {
     pub local: Option<IpAddr>,
     /// Until when its paths are retained as stale, if they are.
     pub stale_until: Option<Instant>,
+    /// The families with paths that are stale beyond the restart time, and until when these are
+    /// retained (RFC 9494 §4.2).
+    pub long_lived_until: &'a BTreeMap<Family, Instant>,
     /// The counters of the tables, by family of the session.
     pub families: Vec<(Family, PeerCounters)>,
     /// The highest number of paths, in families with a limit.

@@ -407,6 +407,7 @@ impl Speaker {
     pub fn stop(&mut self, now: Instant, id: PeerId, why: Notification) {
         self.parted.retain(|parted| *parted != id);
         self.session_input(now, id, bgp_fsm::Input::Stop(why));
-        self.expire_stale(Instant(u64::MAX), id);
+        self.remove_stale(id);
+        self.path_works(id);
     }
 }

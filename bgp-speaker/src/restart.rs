@@ -1,5 +1,5 @@
-//! Start and end of sessions, and the paths that are retained over their end (RFC 4724, helper
-//! side).
+//! Start and end of sessions, and the paths that are retained over their end (RFC 4724 and RFC 9494,
+//! helper side).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use rib::{DownMode, GroupId, GroupRules, PeerId, PeerInfo, SendPaths};
 
 use crate::{
     event::{Event, Output},
-    limits::{STALE_PATHS_MAX, TARGETS_WAIT_MAX},
+    limits::TARGETS_WAIT_MAX,
     outgroup::{GroupKey, OutGroup},
     peer::Peer,
     speaker::Speaker,
@@ -54,10 +54,11 @@ impl Speaker {
             return;
         };
         state.targets_until = (!selected(&params).is_empty()).then(|| now + TARGETS_WAIT_MAX);
-        let lost = state.stale.difference(forwarding(&params));
+        let lost = state.stale.difference(forwarding(state, &params));
         if state.stale_until.is_some() {
             // RFC 4724 §4.2: from now on the timer limits the wait for the End-of-RIB markers.
-            state.stale_until = Some(now + STALE_PATHS_MAX);
+            let time_s = state.config.stale_time_s.into();
+            state.stale_until = Some(now + Duration::from_secs(time_s));
         }
         let families = params.families;
         // RFC 4724 §3: however this session ends, this process has not restarted since.
@@ -154,28 +155,36 @@ impl Speaker {
         state.sent_resume = None;
         state.targets_until = None;
         let group = state.group.take();
-        let kept = params
-            .as_ref()
-            .map_or_else(FamilySet::default, |p| kept(state, p, &reason));
+        let retained = (params.as_ref()).and_then(|params| retained(state, params, &reason));
+        let Retained {
+            kept,
+            time_s,
+            long_lived_s,
+        } = retained.unwrap_or_default();
+        // RFC 9494 §4.2: what was stale before this session stays until its time has expired.
+        (state.long_lived_until)
+            .retain(|family, until| long_lived_s.contains_key(family) && *until > now);
+        let expired = |family: &Family| {
+            state.stale.contains(*family) && !state.long_lived_until.contains_key(family)
+        };
+        let long_lived = long_lived_s.keys().copied();
+        let long_lived = long_lived.filter(|family| !expired(family)).collect();
         state.retains = false;
         state.stale = kept;
-        state.stale_until = match params.as_ref().and_then(|p| p.peer_graceful.as_ref()) {
-            Some(graceful) if !kept.is_empty() => {
-                Some(now + Duration::from_secs(u64::from(graceful.time_s)))
-            }
-            _ => None,
-        };
+        state.stale_until = (!kept.is_empty()).then(|| now + Duration::from_secs(time_s.into()));
+        state.long_lived_s = long_lived_s;
         self.rib.peer_down(
             peer,
             if kept.is_empty() {
                 DownMode::Flush
             } else {
-                DownMode::Stale(kept)
+                DownMode::Stale { kept, long_lived }
             },
         );
         if let Some(group) = group {
             self.leave(peer, group);
         }
+        self.expire_stale(now, peer);
         self.marker_lost(remote, &reason);
         self.monitor_down(peer, &reason, kept);
         let name = self.peer_name(peer).into();
@@ -197,7 +206,7 @@ impl Speaker {
         }
     }
 
-    /// Removes stale paths when their time has expired.
+    /// Removes stale paths when their time has expired, or begins their long-lived stale time.
     pub(crate) fn expire_stale(&mut self, now: Instant, peer: PeerId) {
         let Some(state) = self.roster.get_mut(peer) else {
             return;
@@ -205,8 +214,47 @@ impl Speaker {
         if state.stale_until.is_none_or(|until| until > now) {
             return;
         }
-        self.remove_stale(peer);
+        if state.params.is_some() {
+            self.remove_stale(peer); // The End-of-RIB markers did not come.
+        } else {
+            self.begin_long_lived(now, peer);
+        }
         self.path_works(peer);
+    }
+
+    /// Handles stale paths of an ended session by family: those with time left are the least
+    /// preferred ones from now on, and the others are removed (RFC 9494 §4.2).
+    fn begin_long_lived(&mut self, now: Instant, peer: PeerId) {
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
+        let mut begun = FamilySet::EMPTY;
+        for family in state.stale.iter() {
+            if let Some(&time_s) = state.long_lived_s.get(&family) {
+                state.long_lived_until.entry(family).or_insert_with(|| {
+                    begun.insert(family);
+                    now + Duration::from_secs(time_s.into())
+                });
+            }
+            let until = state.long_lived_until.get(&family);
+            if until.is_some_and(|until| *until > now) {
+                self.rib.begin_long_lived(peer, family);
+            } else {
+                self.rib.end_of_rib(peer, family);
+                state.stale.remove(family);
+                state.long_lived_until.remove(&family);
+            }
+        }
+        state.stale_until = state.long_lived_until.values().min().copied();
+        if !begun.is_empty() {
+            let name = self.peer_name(peer).into();
+            let families = begun;
+            self.outputs.push_back(Output::Event(Event::LongLivedStale {
+                peer,
+                name,
+                families,
+            }));
+        }
     }
 
     /// Removes all stale paths of a peer.
@@ -214,6 +262,7 @@ impl Speaker {
         if let Some(state) = self.roster.get_mut(peer) {
             state.stale_until = None;
             state.stale = FamilySet::default();
+            state.long_lived_until.clear();
             self.rib.stale_expired(peer);
         }
     }
@@ -224,6 +273,7 @@ impl Speaker {
             return;
         };
         state.stale.remove(family);
+        state.long_lived_until.remove(&family);
         if state.stale.is_empty() {
             state.stale_until = None;
         }
@@ -265,6 +315,7 @@ impl Speaker {
                 cluster_id: (state.config.cluster_id).unwrap_or_else(|| self.config.cluster_id()),
                 domain: state.config.domain(),
                 extended_next_hop: params.extended_next_hop,
+                long_lived: params.peer_long_lived.is_some(),
                 export: state.config.export.clone(),
                 add_path: send_paths(state, params),
             },
@@ -306,29 +357,49 @@ fn send_paths(state: &Peer, params: &SessionParams) -> BTreeMap<Family, SendPath
 }
 
 /// Returns the families in which a restarted peer has preserved its forwarding state (RFC 4724 §3).
-fn forwarding(params: &SessionParams) -> FamilySet {
-    let families = params
-        .peer_graceful
-        .iter()
-        .flat_map(|graceful| &graceful.families);
-    families
-        .filter(|(_, kept)| *kept)
-        .map(|&(family, _)| family)
-        .collect()
+/// For paths that are stale beyond the restart time its other capability decides (RFC 9494 §4.2).
+fn forwarding(state: &Peer, params: &SessionParams) -> FamilySet {
+    let graceful = params.peer_graceful.iter().flat_map(|of| &of.families);
+    let graceful = graceful.map(|&(family, kept)| (family, kept));
+    let graceful = graceful.filter(|(family, _)| !state.long_lived_until.contains_key(family));
+    let long_lived = params.peer_long_lived.iter().flatten();
+    let long_lived = long_lived.map(|entry| (entry.family, entry.forwarding));
+    let long_lived = long_lived.filter(|(family, _)| state.long_lived_until.contains_key(family));
+    let preserved = graceful.chain(long_lived).filter(|(_, kept)| *kept);
+    preserved.map(|(family, _)| family).collect()
 }
 
-/// Returns the families with paths that are retained over the end of a session (RFC 4724 §4.2, RFC
-/// 8538 §3).
-fn kept(state: &Peer, params: &SessionParams, reason: &DownReason) -> FamilySet {
-    let Some(theirs) = &params.peer_graceful else {
-        return FamilySet::default();
-    };
-    if state.config.session.graceful_restart.is_none() {
-        return FamilySet::default(); // graceful restart was not offered
+/// The paths that are retained over the end of a session.
+#[derive(Default)]
+struct Retained {
+    kept: FamilySet,
+    /// The restart time, in seconds.
+    time_s: u16,
+    /// The long-lived stale time by family, in seconds; none of them is 0.
+    long_lived_s: BTreeMap<Family, u32>,
+}
+
+/// Returns the paths that are retained over the end of a session (RFC 4724 §4.2, RFC 8538 §3, RFC
+/// 9494 §4.2); `None` if there are none.
+fn retained(state: &Peer, params: &SessionParams, reason: &DownReason) -> Option<Retained> {
+    let theirs = params.peer_graceful.as_ref()?;
+    state.config.session.graceful_restart.as_ref()?; // Else graceful restart was not offered.
+    if !(state.retains || reason.is_graceful(theirs.notification)) {
+        return None;
     }
-    if theirs.time_s == 0 || !(state.retains || reason.is_graceful(theirs.notification)) {
-        return FamilySet::default();
-    }
-    let listed: FamilySet = theirs.families.iter().map(|&(family, _)| family).collect();
-    listed.intersection(params.families)
+    let ours = &state.config.session.long_lived_stale_time_s;
+    let long_lived = params.peer_long_lived.iter().flatten().filter_map(|entry| {
+        // RFC 9494 §4.2: a local value may reduce that of the peer.
+        let time_s = entry.stale_time_s.min(*ours.get(&entry.family)?);
+        (time_s > 0).then_some((entry.family, time_s))
+    });
+    let long_lived_s: BTreeMap<_, _> = long_lived.collect();
+    let listed = theirs.families.iter().map(|&(family, _)| family);
+    let graceful = listed.filter(|_| theirs.time_s > 0);
+    let kept: FamilySet = graceful.chain(long_lived_s.keys().copied()).collect();
+    Some(Retained {
+        kept: kept.intersection(params.families),
+        time_s: theirs.time_s,
+        long_lived_s,
+    })
 }

@@ -102,9 +102,19 @@ fn written(kind: Kind, text: &str) -> At<Value> {
             Ok(flag) => Value::Flag(flag),
             Err(_) => text.parse().map_or_else(|_| text.into(), Value::Number),
         },
+        Kind::FamilyTimes(_) => family_times(text).unwrap_or_else(|| text.into()),
         _ => text.into(),
     };
     value.into()
+}
+
+/// Returns the table of a text like `ipv4-unicast=3600 ipv6-unicast=60`.
+fn family_times(text: &str) -> Option<Value> {
+    let entries = text.split_whitespace().map(|entry| {
+        let (family, seconds) = entry.split_once('=')?;
+        Some((family, Value::Number(seconds.parse().ok()?)))
+    });
+    Some(Value::table(entries.collect::<Option<Vec<_>>>()?))
 }
 
 /// Returns a restart time in seconds, limited to its twelve bits (RFC 4724 §3).

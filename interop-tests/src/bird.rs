@@ -100,6 +100,12 @@ fn write(site: &Site, setup: &Setup, own: &[Own]) {
                 " graceful restart on; graceful restart time {seconds};"
             );
         }
+        if let Some(seconds) = setup.long_lived_s {
+            let _ = writeln!(
+                text,
+                " long lived graceful restart on; long lived stale time {seconds};"
+            );
+        }
         if let Some(password) = neighbor.password {
             let _ = writeln!(text, " password \"{password}\";");
         }

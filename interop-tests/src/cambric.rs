@@ -131,6 +131,9 @@ fn config(kind: Kind, site: &Site, setup: &Setup) -> String {
         if let Some(seconds) = setup.restart_time_s {
             let _ = writeln!(text, "graceful_restart = {seconds}");
         }
+        if let Some(seconds) = setup.long_lived_s {
+            text.push_str(&long_lived(seconds));
+        }
         if let Some(bfd) = setup.bfd {
             let _ = writeln!(text, "bfd = {bfd}");
         }
@@ -139,6 +142,10 @@ fn config(kind: Kind, site: &Site, setup: &Setup) -> String {
         }
     }
     text
+}
+
+fn long_lived(seconds: u32) -> String {
+    format!("long_lived_stale_time = {{ ipv4-unicast = {seconds} }}\n")
 }
 
 fn section(setup: &Setup, neighbor: &Neighbor) -> String {
@@ -156,6 +163,9 @@ fn section(setup: &Setup, neighbor: &Neighbor) -> String {
     }
     if let Some(seconds) = setup.restart_time_s {
         let _ = writeln!(text, "graceful_restart = {seconds}");
+    }
+    if let Some(seconds) = setup.long_lived_s {
+        text.push_str(&long_lived(seconds));
     }
     if !setup.graceful_restart {
         text.push_str("graceful_restart = false\n");

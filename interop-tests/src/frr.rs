@@ -78,6 +78,12 @@ fn config(site: &Site, setup: &Setup) -> String {
              \x20bgp graceful-restart preserve-fw-state\n"
         );
     }
+    if let Some(seconds) = setup.long_lived_s {
+        let _ = writeln!(
+            text,
+            " bgp long-lived-graceful-restart stale-time {seconds}"
+        );
+    }
     if let Some(cluster) = setup.cluster_id {
         let _ = writeln!(text, " bgp cluster-id {cluster}");
     }

@@ -28,6 +28,9 @@ pub struct Setup {
     /// The restart time in seconds for which its neighbors are to retain its routes, if it is to
     /// restart gracefully (RFC 4724): Cambric's programs, BIRD, GoBGP and FRR.
     pub restart_time_s: Option<u16>,
+    /// The long-lived stale time of IPv4 in seconds, if it has long-lived graceful restart (RFC 9494):
+    /// Cambric's programs, BIRD and FRR.
+    pub long_lived_s: Option<u32>,
     /// Whether this start is a graceful restart: BIRD and GoBGP need an option for it.
     pub restarted: bool,
     /// The value of the key `bfd` of Cambric's neighbors, if all have BFD. BIRD has BFD then, too.
@@ -141,6 +144,7 @@ impl Setup {
             multipath: None,
             graceful_restart: true,
             restart_time_s: None,
+            long_lived_s: None,
             restarted: false,
             bfd: None,
             extra: String::new(),
@@ -248,6 +252,13 @@ impl Setup {
     #[must_use]
     pub const fn restarting_within(mut self, seconds: u16) -> Self {
         self.restart_time_s = Some(seconds);
+        self
+    }
+
+    /// Sets the long-lived stale time of IPv4.
+    #[must_use]
+    pub const fn stale_within(mut self, seconds: u32) -> Self {
+        self.long_lived_s = Some(seconds);
         self
     }
 

@@ -122,18 +122,21 @@ impl AdjRibsIn {
         has_paths
     }
 
-    /// Marks all paths of a peer in one step. Returns whether some are removed and wait for the
+    /// Marks all paths of a peer in one step. Returns whether some wait for the
     /// sweep, which is done with them by the end of round `met_by`.
     pub(crate) fn mark(&mut self, peer: PeerId, how: Mark, met_by: u64) -> bool {
         let marks = self.of_mut(peer);
         marks.mark(how);
+        if how == Mark::LongLived && marks.counters.paths > 0 {
+            marks.reevaluate = marks.reevaluate.max(Some(Reevaluate::Changed));
+        }
         if how != Mark::BeginRefresh {
             marks.met_by = met_by;
         }
         if marks.counters.paths == 0 {
             marks.swept();
         }
-        marks.has_dead()
+        marks.has_dead() || marks.reevaluate.is_some()
     }
 
     /// Records the number of finished rounds of the sweep.

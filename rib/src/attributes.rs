@@ -58,8 +58,8 @@ pub(crate) struct Ranks {
     pub(crate) own_as: u8,
     /// Whether LOCAL_PREF is present.
     pub(crate) has_local_pref: bool,
-    /// Whether the route has GRACEFUL_SHUTDOWN (RFC 8326).
-    pub(crate) shuts_down: bool,
+    /// Other well-known communities.
+    pub(crate) well_known: WellKnown,
     /// Whether it has attributes that are restricted to one administrative domain.
     pub(crate) has_domain: bool,
 }
@@ -100,6 +100,43 @@ pub(crate) enum Scope {
     NoPeer,
 }
 
+/// The well-known communities that change the treatment of a route, as bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WellKnown(u8);
+
+impl WellKnown {
+    const SHUTS_DOWN: u8 = 1;
+    const LLGR_STALE: u8 = 1 << 1;
+    const NO_LLGR: u8 = 1 << 2;
+
+    fn of(communities: &[Community]) -> Self {
+        let bit = |community: &Community| match *community {
+            Community::GRACEFUL_SHUTDOWN => Self::SHUTS_DOWN,
+            Community::LLGR_STALE => Self::LLGR_STALE,
+            Community::NO_LLGR => Self::NO_LLGR,
+            _ => 0,
+        };
+        Self(communities.iter().map(bit).fold(0, |bits, bit| bits | bit))
+    }
+
+    /// Returns whether the route has GRACEFUL_SHUTDOWN (RFC 8326).
+    pub(crate) const fn shuts_down(self) -> bool {
+        self.0 & Self::SHUTS_DOWN != 0
+    }
+
+    /// Returns whether the route has LLGR_STALE: some speaker has retained it beyond the restart time
+    /// of its source (RFC 9494 §3.2).
+    pub(crate) const fn is_llgr_stale(self) -> bool {
+        self.0 & Self::LLGR_STALE != 0
+    }
+
+    /// Returns whether the route has NO_LLGR: it is not retained beyond the restart time (RFC 9494
+    /// §3.3).
+    pub(crate) const fn refuses_llgr(self) -> bool {
+        self.0 & Self::NO_LLGR != 0
+    }
+}
+
 impl Ranks {
     pub(crate) fn new(attributes: &Attributes, local_asn: Asn, next_hop: u32) -> Self {
         let as_path = &attributes.as_path;
@@ -123,9 +160,7 @@ impl Ranks {
             has_as_set: as_path.has_set(),
             own_as: times(as_path, local_asn),
             has_local_pref: attributes.local_pref.is_some(),
-            shuts_down: attributes
-                .communities
-                .contains(&Community::GRACEFUL_SHUTDOWN),
+            well_known: WellKnown::of(&attributes.communities),
             has_domain: attributes.of_domain() != AttrCodes::NONE,
         }
     }

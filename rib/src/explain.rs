@@ -75,14 +75,19 @@ pub(crate) fn evaluation<K: Key>(
     prefixes: &Prefixes<K>,
     shared: &Shared,
     at: u32,
-    path: &Path,
+    (path, is_long_lived): (&Path, bool),
 ) -> Option<Evaluation> {
     let info = shared.peer(path.peer())?;
     let Policy::Rules(rules) = &info.import else {
         return None;
     };
     let mut attributes = shared.interner.get(path.received());
-    if let Some(arrival) = Arrival::of(shared, (info, prefixes.row()), path.received()) {
+    if let Some(arrival) = Arrival::of(
+        shared,
+        (info, prefixes.row()),
+        path.received(),
+        is_long_lived,
+    ) {
         arrival.apply(&mut attributes);
     }
     let route = RouteContext {
@@ -137,12 +142,13 @@ pub(crate) fn view<'a, K: Key>(
         .enumerate()
         .map(|(index, (path, lost))| {
             let marks = received.of(path.peer());
+            let is_long_lived = marks.is_some_and(|marks| marks.is_long_lived(path));
             PathView {
                 peer: path.peer(),
                 path_id: path.path_id(),
                 received: shared.interner.get(path.received()),
                 accepted: path.accepted().map(|id| shared.interner.get(id)),
-                evaluation: evaluation(prefixes, shared, at, path),
+                evaluation: evaluation(prefixes, shared, at, (path, is_long_lived)),
                 ineligible: shared.ineligible(path, marks),
                 lost,
                 best: selection.best == Some(index),

@@ -182,7 +182,8 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
         self.unreach_all(shared, peer, batch.unreach.clone(), &mut done);
         match received {
             Some(received) => {
-                let import = Import::new(shared, (peer, &info), self.prefixes.row(), received);
+                let import =
+                    Import::new(shared, (peer, &info), self.prefixes.row(), received, false);
                 let reach = batch.reach.clone();
                 self.reach_all(shared, (peer, &info.import), &import, reach, &mut done);
                 import.release(shared);

@@ -70,7 +70,12 @@ pub enum DownMode {
     Flush,
     /// Paths of these families are retained and marked stale until the peer has sent them again
     /// (RFC 4724 §4.2); paths that are already stale, and those of all other families, are removed.
-    Stale(FamilySet),
+    Stale {
+        /// These families.
+        kept: FamilySet,
+        /// Those of them in which paths that are already stale are retained, too (RFC 9494 §4.2).
+        long_lived: FamilySet,
+    },
 }
 
 /// The maximum number of paths of a peer in a family.

@@ -194,7 +194,9 @@ impl Rib {
     pub fn peer_down(&mut self, peer: PeerId, mode: DownMode) {
         for family in FAMILIES.iter().map(|row| row.family) {
             let how = match mode {
-                DownMode::Stale(kept) if kept.contains(family) => Mark::Restart,
+                DownMode::Stale { kept, long_lived } if kept.contains(family) => Mark::Restart {
+                    keeps_stale: long_lived.contains(family),
+                },
                 _ => Mark::Flush,
             };
             self.mark(peer, family, how);
@@ -202,6 +204,13 @@ impl Rib {
                 recorder.flush(peer, family);
             }
         }
+    }
+
+    /// Handles the end of a peer's restart time in a family with long-lived graceful restart: its
+    /// stale paths get LLGR_STALE, which makes them the least preferred ones, and those with NO_LLGR
+    /// are removed (RFC 9494 §4.2). [`Rib::decide`] does so in steps.
+    pub fn begin_long_lived(&mut self, peer: PeerId, family: Family) {
+        self.mark(peer, family, Mark::LongLived);
     }
 
     /// Handles an End-of-RIB marker: paths that are still stale are removed (RFC 4724 §4.2).

@@ -167,6 +167,7 @@ impl Shared {
         };
         Candidate {
             eligible: is_usable && marks.is_none_or(|marks| !marks.is_dead(path)),
+            long_lived_stale: ranks.well_known.is_llgr_stale(),
             local: path.peer() == PeerId::LOCAL,
             local_pref: ranks.local_pref,
             as_path_length: u32::from(ranks.as_path_length),

@@ -2,9 +2,10 @@
 //!
 //! Every path stores the epoch of its peer and family in which it was last announced. Marking all
 //! paths of a peer as stale is then one step, not a pass over the table: the epoch advances, and
-//! paths are distinguished by their age in epochs. Three thresholds define the meaning of an age:
-//! removed (RFC 4271 §8.2.2), stale since a restart (RFC 4724 §4.2), or not sent again in a refresh
-//! in progress (RFC 7313 §4). A second restart removes the paths that were already stale.
+//! paths are distinguished by their age in epochs. Four thresholds define the meaning of an age:
+//! removed (RFC 4271 §8.2.2), stale since a restart (RFC 4724 §4.2), stale for a long time (RFC 9494
+//! §4.2), or not sent again in a refresh in progress (RFC 7313 §4). A second restart removes the paths
+//! that were already stale, except in families with long-lived graceful restart.
 
 use crate::limits::EPOCHS_MAX;
 use crate::path::Path;
@@ -18,6 +19,8 @@ pub(crate) struct Marks {
     dead: u8,
     /// From this age on a path is stale since a restart; 0 for none.
     stale: u8,
+    /// From this age on a path is stale beyond the restart time; 0 for none. Never below `stale`.
+    long_lived: u8,
     /// From this age on a path has not been sent again in a refresh; 0 for none.
     refresh: u8,
     /// The greatest possible age of a path.
@@ -44,7 +47,11 @@ pub(crate) enum Reevaluate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     Flush,
-    Restart,
+    /// A restart. `keeps_stale` states whether paths that are already stale are retained.
+    Restart {
+        keeps_stale: bool,
+    },
+    LongLived,
     EndRestart,
     BeginRefresh,
     EndRefresh,
@@ -54,7 +61,8 @@ impl Marks {
     pub(crate) fn mark(&mut self, how: Mark) {
         match how {
             Mark::Flush => self.flush(),
-            Mark::Restart => self.restart(),
+            Mark::Restart { keeps_stale } => self.restart(keeps_stale),
+            Mark::LongLived => self.long_lived = self.stale,
             Mark::EndRestart => {
                 self.end_restart();
             }
@@ -85,6 +93,11 @@ impl Marks {
         reached(self.age(path), self.stale)
     }
 
+    /// Returns whether the path is stale beyond the restart time (RFC 9494 §4.2).
+    pub(crate) const fn is_long_lived(&self, path: &Path) -> bool {
+        reached(self.age(path), self.long_lived)
+    }
+
     /// Returns whether the path has not been sent again in the refresh in progress (RFC 7313 §4).
     pub(crate) const fn awaits_refresh(&self, path: &Path) -> bool {
         reached(self.age(path), self.refresh)
@@ -105,6 +118,7 @@ impl Marks {
         self.oldest += 1;
         self.dead += (self.dead != 0) as u8;
         self.stale += (self.stale != 0) as u8;
+        self.long_lived += (self.long_lived != 0) as u8;
         self.refresh += (self.refresh != 0) as u8;
     }
 
@@ -113,14 +127,19 @@ impl Marks {
         self.next_epoch();
         self.dead = 1;
         self.stale = 0;
+        self.long_lived = 0;
         self.refresh = 0;
     }
 
-    /// Marks all paths of the peer stale; removes those that were already stale: a peer that
-    /// restarts twice has not sent them again (RFC 4724 §4.2).
-    fn restart(&mut self) {
+    /// Marks all paths of the peer stale. Removes those that were already stale, because a peer that
+    /// restarts twice has not sent them again (RFC 4724 §4.2), unless they are retained until the
+    /// long-lived stale time has expired (RFC 9494 §4.2).
+    fn restart(&mut self, keeps_stale: bool) {
         self.next_epoch();
-        self.dead = earlier(self.dead, self.stale);
+        if !keeps_stale {
+            self.dead = earlier(self.dead, self.stale);
+            self.long_lived = 0;
+        }
         self.stale = 1;
         self.refresh = 0;
     }
@@ -128,6 +147,7 @@ impl Marks {
     /// Removes the paths that are still stale. Returns whether any were.
     fn end_restart(&mut self) -> bool {
         let stale = core::mem::take(&mut self.stale);
+        self.long_lived = 0;
         self.dead = earlier(self.dead, stale);
         stale != 0
     }
@@ -160,8 +180,9 @@ impl Marks {
         let mut new = *self;
         new.dead = 0;
         new.stale = self.class(self.stale);
+        new.long_lived = self.class(self.long_lived);
         new.refresh = self.class(self.refresh);
-        new.oldest = new.stale.max(new.refresh);
+        new.oldest = new.stale.max(new.long_lived).max(new.refresh);
         new
     }
 
@@ -175,8 +196,11 @@ impl Marks {
         if age == 0 {
             return 0;
         }
-        let both = self.stale != self.refresh;
-        reached(age, self.stale) as u8 + (both && reached(age, self.refresh)) as u8
+        let differs = self.long_lived != self.stale;
+        let refresh_differs = self.refresh != self.stale && self.refresh != self.long_lived;
+        reached(age, self.stale) as u8
+            + (differs && reached(age, self.long_lived)) as u8
+            + (refresh_differs && reached(age, self.refresh)) as u8
     }
 }
 
@@ -219,11 +243,11 @@ mod tests {
     fn a_second_restart_drops_what_is_still_stale() {
         let mut marks = Marks::default();
         let first = announced(&marks);
-        marks.restart();
+        marks.restart(false);
         let second = announced(&marks);
         assert!(marks.is_stale(&first) && !marks.is_dead(&first));
         assert!(!marks.is_stale(&second));
-        marks.restart();
+        marks.restart(false);
         assert!(marks.is_dead(&first));
         assert!(marks.is_stale(&second) && !marks.is_dead(&second));
         assert!(marks.end_restart());
@@ -232,10 +256,30 @@ mod tests {
     }
 
     #[test]
+    fn long_lived_paths_survive_a_second_restart() {
+        let mut marks = Marks::default();
+        let first = announced(&marks);
+        marks.restart(true);
+        assert!(marks.is_stale(&first) && !marks.is_long_lived(&first));
+        marks.mark(Mark::LongLived);
+        let second = announced(&marks);
+        assert!(marks.is_long_lived(&first) && !marks.is_long_lived(&second));
+        marks.restart(true);
+        assert!(marks.is_long_lived(&first) && !marks.is_dead(&first));
+        assert!(marks.is_stale(&second) && !marks.is_long_lived(&second));
+        marks.mark(Mark::LongLived);
+        assert!(marks.is_long_lived(&second));
+        let third = announced(&marks);
+        assert!(marks.end_restart());
+        assert!(marks.is_dead(&first) && marks.is_dead(&second) && !marks.is_dead(&third));
+        assert!(!marks.is_long_lived(&first));
+    }
+
+    #[test]
     fn restart_and_refresh_are_marked_apart() {
         let mut marks = Marks::default();
         let one = announced(&marks);
-        marks.restart();
+        marks.restart(false);
         let two = announced(&marks);
         marks.begin_refresh();
         let three = announced(&marks);
@@ -253,7 +297,7 @@ mod tests {
         let mut marks = Marks::default();
         let one = announced(&marks);
         marks.begin_refresh();
-        marks.restart();
+        marks.restart(false);
         assert!(marks.is_stale(&one) && !marks.is_dead(&one) && !marks.awaits_refresh(&one));
         assert!(!marks.end_refresh());
         marks.flush();
@@ -267,7 +311,12 @@ mod tests {
         for round in 0..EPOCHS_MAX {
             match round % 3 {
                 0 => marks.begin_refresh(),
-                1 if round == 100 => marks.restart(),
+                1 if round == 100 => marks.restart(false),
+                1 if round == 103 => {
+                    marks.mark(Mark::LongLived);
+                    marks.begin_refresh();
+                }
+                1 if round == 154 => marks.restart(true),
                 _ => marks.begin_refresh(),
             }
             paths.push(announced(&marks));
@@ -279,12 +328,18 @@ mod tests {
             let before = (
                 marks.is_dead(&path),
                 marks.is_stale(&path),
+                marks.is_long_lived(&path),
                 marks.awaits_refresh(&path),
             );
             path.set_epoch(marks.renewed(&path));
             assert_eq!(
                 before,
-                (false, new.is_stale(&path), new.awaits_refresh(&path))
+                (
+                    false,
+                    new.is_stale(&path),
+                    new.is_long_lived(&path),
+                    new.awaits_refresh(&path)
+                )
             );
         }
     }

@@ -177,6 +177,7 @@ fn held(size: Size) -> usize {
         own_next_hop_v4: None,
         own_next_hop_v6: None,
         extended_next_hop: false,
+        long_lived: false,
         cluster_id: Default::default(),
         domain: Default::default(),
         export: Policy::AcceptAll,

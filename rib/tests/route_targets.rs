@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use bgp_proto::{
-    AsPath, Asn, Attributes, ClusterId, EncodeParams, ExtendedCommunity, Family, Net, NextHop,
-    Nlri, PeerKind, RouteTargetMembership, RouterId, SessionParams, UpdateView, UpdateWriter,
+    AsPath, Asn, Attributes, ClusterId, EncodeParams, ExtendedCommunity, Family, FamilySet, Net,
+    NextHop, Nlri, PeerKind, RouteTargetMembership, RouterId, SessionParams, UpdateView,
+    UpdateWriter,
 };
 use bytes::BytesMut;
 use rib::{
@@ -166,6 +167,7 @@ fn rules(role: Role) -> GroupRules {
         own_next_hop_v4: Some(OWN),
         own_next_hop_v6: None,
         extended_next_hop: false,
+        long_lived: false,
         cluster_id: CLUSTER,
         domain: Default::default(),
         export: Policy::AcceptAll,
@@ -311,7 +313,13 @@ fn wanted_targets_follow_the_adj_rib_in() {
     assert_eq!((wants(&rib, 1), changes(&mut rib)), (true, vec![PeerId(1)]));
 
     // A restart, and the paths that are not sent again after it.
-    rib.peer_down(PeerId(1), DownMode::Stale(FAMILY.into()));
+    rib.peer_down(
+        PeerId(1),
+        DownMode::Stale {
+            kept: FAMILY.into(),
+            long_lived: FamilySet::EMPTY,
+        },
+    );
     up(&mut rib, 1, Policy::AcceptAll);
     while rib.decide(Budget(1)) != Progress::Done {}
     assert!(wants(&rib, 1), "stale");

@@ -8,7 +8,7 @@ use sim::{Options, Weather, converge};
 
 const NODES: [u16; 4] = [2, 5, 10, 20];
 const LOSS: [u64; 4] = [0, 10, 50, 200];
-const SEEDS: u64 = 3;
+const SEEDS: u64 = 9;
 
 fn median(mut times: Vec<Duration>) -> u128 {
     times.sort();
@@ -16,8 +16,8 @@ fn median(mut times: Vec<Duration>) -> u128 {
 }
 
 fn table() -> String {
-    let mut text = String::from(
-        "Virtual milliseconds, median of 3 seeds: from the start of all daemons until every kernel\n\
+    let mut text = format!(
+        "Virtual milliseconds, median of {SEEDS} seeds: from the start of all daemons until every kernel\n\
          agrees with the store and every session is up / from the deletion of an endpoint until it\n\
          has left every kernel. Two reflectors, two workloads a node; loss in thousandths of segments.\n\n",
     );

@@ -81,6 +81,19 @@ pub fn event(speaker: &Speaker, event: &Event) -> Option<Emitted> {
                 reason: ended.reason,
             }
         }
+        Event::LongLivedStale {
+            peer,
+            name,
+            families,
+        } => {
+            let families: Vec<String> = families.iter().map(|f| f.to_string()).collect();
+            let Neighbor { name, address } = of(peer, name);
+            Emitted::SessionLongLivedStale {
+                neighbor: name,
+                address,
+                families: Text::new(families.join(" ")),
+            }
+        }
         Event::PathFailed {
             peer,
             name,

@@ -98,8 +98,8 @@ pub fn limits(speaker: &Speaker) -> Vec<Limit> {
             "the rest is not kept",
         ),
         Limit::new(
-            "seconds that stale paths of a neighbor wait for its End-of-RIB",
-            limits::STALE_PATHS_MAX.as_secs(),
+            "seconds that stale paths of a neighbor without `stale_time` wait for its End-of-RIB",
+            limits::STALE_TIME_S.into(),
             "they are removed",
         ),
         Limit::new(

@@ -222,6 +222,7 @@ pub struct ExtendedNextHopEntry {
 
 /// Long-lived graceful restart for one family (RFC 9494 §3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LongLivedEntry {
     /// The family.
     pub family: Family,
@@ -229,6 +230,11 @@ pub struct LongLivedEntry {
     pub forwarding: bool,
     /// How long stale routes may be kept, in seconds; 24 bits.
     pub stale_time_s: u32,
+}
+
+impl LongLivedEntry {
+    /// The longest stale time, in seconds: 24 bits.
+    pub const STALE_TIME_S_MAX: u32 = 0x00ff_ffff;
 }
 
 /// Route filters for one family (RFC 5291 §5).

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::capability::Capability;
+use super::capability::{Capability, LongLivedEntry};
 use crate::family::Family;
 
 impl Capability {
@@ -70,7 +70,10 @@ impl Capability {
                 for entry in entries {
                     put_family(entry.family, out);
                     out.push(u8::from(entry.forwarding) << 7);
-                    let [_, time_s @ ..] = entry.stale_time_s.min(0x00ff_ffff).to_be_bytes();
+                    let [_, time_s @ ..] = entry
+                        .stale_time_s
+                        .min(LongLivedEntry::STALE_TIME_S_MAX)
+                        .to_be_bytes();
                     out.extend_from_slice(&time_s);
                 }
             }

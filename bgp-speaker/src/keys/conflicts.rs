@@ -18,6 +18,8 @@ pub(super) fn check(given: &Given, peer: &mut PeerConfig, faults: &mut Vec<Inval
         cluster(given, peer),
         paths(given, peer),
         second_key(given, peer),
+        graceful(given, peer),
+        long_lived(given, peer),
     ];
     faults.extend(found.into_iter().flatten());
     if !peer.is_internal() {
@@ -96,6 +98,36 @@ fn second_key(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
     let message = "second_password is for the change of a password, but there is no password";
     let invalid = Invalid::at(place, message).help("set password to the key in use");
     peer.password.is_none().then_some(invalid)
+}
+
+/// Reports a key of graceful restart without graceful restart. RFC 9494 §4.1: the capability of
+/// long-lived graceful restart is never without the other.
+fn graceful(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
+    const NEED: [&str; 3] = [
+        "graceful_notification",
+        "stale_time",
+        "long_lived_stale_time",
+    ];
+    let mut found = NEED
+        .iter()
+        .filter_map(|key| Some((key, given.place_of(key)?)));
+    let (key, place) = found
+        .next()
+        .filter(|_| peer.session.graceful_restart.is_none())?;
+    let message = format!("{key} needs graceful_restart, which is false");
+    let invalid = Invalid::at(place, message).help("graceful_restart = true");
+    Some(invalid.related(given.place_of("graceful_restart"), "it is here"))
+}
+
+/// Reports a family with a long-lived stale time that the session does not have.
+fn long_lived(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
+    let place = given.place_of("long_lived_stale_time")?;
+    let session = &peer.session;
+    let mut named = session.long_lived_stale_time_s.keys();
+    let absent = named.find(|family| !session.families.contains(**family))?;
+    let message = format!("the session has no routes of {absent}");
+    let invalid = Invalid::at(place, message).help("add it to `families` of the neighbor");
+    Some(invalid.related(given.place_of("families"), "its families are here"))
 }
 
 impl PeerConfig {

@@ -1,6 +1,7 @@
 //! Conversion between fields of a configuration and values of keys.
 
 use alloc::{
+    collections::BTreeMap,
     string::{String, ToString},
     vec::Vec,
 };
@@ -197,6 +198,19 @@ impl Field for PrefixLimitsOut {
             true => self.max().into(),
             false => Value::list(limits),
         })
+    }
+}
+
+impl Field for BTreeMap<Family, u32> {
+    fn of(value: &Value) -> Option<Self> {
+        by_family(value, u32::of)
+    }
+
+    fn value(&self) -> Option<Value> {
+        let entries = self
+            .iter()
+            .map(|(family, number)| (family, (*number).into()));
+        (!self.is_empty()).then(|| Value::table(entries))
     }
 }
 

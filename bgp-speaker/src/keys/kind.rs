@@ -51,6 +51,8 @@ pub enum Kind {
     Families,
     /// The paths that are sent with ADD-PATH (RFC 7911).
     Paths,
+    /// A table of families with a number of seconds each, from 1 to this many.
+    FamilyTimes(u32),
     /// A limit of paths in every family, 0 for none; or a list of limits by family.
     PathLimits,
     /// The same for the paths that are sent, without an action.
@@ -111,6 +113,9 @@ impl fmt::Display for Kind {
                  families with one of these each",
                 rib::limits::BEST_PATHS_MAX
             ),
+            Self::FamilyTimes(most) => {
+                write!(f, "a table of families with 1 to {most} seconds each")
+            }
             Self::PathLimits | Self::SentLimits => f.write_str("a number of paths, 0 for no limit, or a list of tables"),
             Self::Bfd => f.write_str("true or false, or a table with interval_ms, multiplier and mode"),
             Self::InCode => f.write_str("not set in a file"),

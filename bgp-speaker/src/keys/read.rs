@@ -87,23 +87,32 @@ pub(super) fn paths(reader: &mut Reader<'_>, value: &Value, given: &At<Value>) -
         let families = reader.families.iter();
         return Some(Value::table(families.map(|family| (family, limit.clone()))));
     };
+    Some(each_family(reader, entries, path_limit))
+}
+
+/// Returns a table of families with a value that `of` reads for each.
+fn each_family(
+    reader: &mut Reader<'_>,
+    entries: &[(At<String>, At<Value>)],
+    of: impl Fn(&mut Reader<'_>, &At<Value>) -> Option<Value>,
+) -> Value {
     let mut read = BTreeMap::new();
-    for (name, limit) in entries {
+    for (name, given) in entries {
         let family = family(
             &name.value,
             &name.place,
             Some(reader.families),
             reader.faults,
         );
-        let limit = family.and_then(|family| Some((family, path_limit(reader, limit)?)));
-        if let Some((family, limit)) = limit
-            && read.insert(family, limit).is_some()
+        let value = family.and_then(|family| Some((family, of(reader, given)?)));
+        if let Some((family, value)) = value
+            && read.insert(family, value).is_some()
         {
             let message = format!("a second entry for {family}");
             reader.faults.push(Invalid::at(&name.place, message));
         }
     }
-    Some(Value::table(read))
+    Value::table(read)
 }
 
 fn path_limit(reader: &mut Reader<'_>, given: &At<Value>) -> Option<Value> {
@@ -368,6 +377,11 @@ impl Reader<'_> {
             (Kind::Bfd, Value::Flag(_)) => Some(given.value.clone()),
             (Kind::Bfd, Value::Table(keys)) => return bfd(self, keys),
             (Kind::Paths, value) => return paths(self, value, given),
+            (Kind::FamilyTimes(most), Value::Table(entries)) => {
+                let seconds = from_one(most, "seconds");
+                let read = |reader: &mut Reader<'_>, given: &At<Value>| reader.read(seconds, given);
+                return Some(each_family(self, entries, read));
+            }
             (Kind::PathLimits | Kind::SentLimits, Value::Number(max)) => {
                 number_in(*max, true, 1, u32::MAX)
             }

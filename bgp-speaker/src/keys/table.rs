@@ -11,7 +11,7 @@ use alloc::{collections::BTreeMap, string::String};
 use core::net::{IpAddr, Ipv4Addr};
 
 use bgp_fsm::{GracefulRestartConfig, PeerAs, SessionConfig, limits::HANDSHAKE_S_MAX};
-use bgp_proto::{ClusterId, Family, FamilySet};
+use bgp_proto::{ClusterId, Family, FamilySet, LongLivedEntry};
 use rib::{AsPathChecks, NextHopMode, OriginMode, Policy, Role, SendPaths};
 
 use super::{
@@ -25,7 +25,7 @@ use crate::{
     config::{Bfd, BfdGraceful, Password, PrefixLimits, PrefixLimitsOut},
     limits::{
         BGP_PORT, DESCRIPTION_OCTETS_MAX, NAME_OCTETS_MAX, PASSWORD_OCTETS_MAX, RESTART_TIME_S,
-        RESTART_TIME_S_MAX, TTL_SECURITY_HOPS_MAX,
+        RESTART_TIME_S_MAX, STALE_TIME_S, STALE_TIME_S_MAX, TTL_SECURITY_HOPS_MAX,
     },
 };
 
@@ -289,6 +289,43 @@ peer_keys! {
             let families_forwarding = peer.session.families;
             peer.session.graceful_restart = u16::of(value)
                 .map(|time_s| GracefulRestartConfig::new(time_s).with_forwarding(families_forwarding));
+        };
+
+    "graceful_notification": [session.graceful_notification],
+        "whether `graceful_restart` applies after a NOTIFICATION of either side, too (RFC 8538, the N \
+         bit). Both sides need it",
+        Key {
+            effect: Effect::NextSession,
+            store: Store::Annotation,
+            example: || false.into(),
+            ..BOTH
+        };
+
+    "stale_time": [stale_time_s]: u32 = STALE_TIME_S,
+        "how long stale routes of a neighbor that has returned are retained without its End-of-RIB \
+         marker",
+        Key {
+            kind: from_one(STALE_TIME_S_MAX, "seconds"),
+            effect: Effect::NextSession,
+            store: Store::Annotation,
+            example: || 60.into(),
+            ..BOTH
+        };
+
+    "long_lived_stale_time": [session.long_lived_stale_time_s],
+        "the families with long-lived graceful restart (RFC 9494), each with a time in seconds: \
+         after the restart time, each side retains the other's stale routes for this time as the least \
+         preferred ones. The smaller value of the two sides applies. It needs `graceful_restart`; see \
+         [Long-lived graceful restart](route-reflector.md#long-lived-graceful-restart)",
+        Key {
+            kind: Kind::FamilyTimes(LongLivedEntry::STALE_TIME_S_MAX),
+            default: Fallback::Words("none"),
+            effect: Effect::NextSession,
+            note: "the time for which the neighbor's routes are retained is applied at once",
+            store: Store::Annotation,
+            help: "`long_lived_stale_time = { ipv4-unicast = 3600 }`",
+            example: || Value::table([("ipv4-unicast", 3600.into())]),
+            ..BOTH
         };
 
     "ttl_security": [ttl_security_hops]: Option<u8> = None,

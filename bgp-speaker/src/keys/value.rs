@@ -69,7 +69,8 @@ impl Value {
         Self::Table(entries.collect())
     }
 
-    /// Returns the value for reports: texts without quotation marks, lists without brackets.
+    /// Returns the value for reports: texts without quotation marks, lists without brackets,
+    /// tables as `key=value`.
     #[must_use]
     pub fn plain(&self) -> String {
         match self {
@@ -77,6 +78,12 @@ impl Value {
             Self::List(values) => {
                 let values: Vec<String> = values.iter().map(|of| of.value.plain()).collect();
                 values.join(" ")
+            }
+            Self::Table(entries) => {
+                let entry = |(key, value): &(At<String>, At<Self>)| {
+                    alloc::format!("{}={}", key.value, value.value.plain())
+                };
+                entries.iter().map(entry).collect::<Vec<_>>().join(" ")
             }
             _ => self.to_string(),
         }

@@ -2,7 +2,7 @@
 
 use bgp_fsm::GracefulRestartConfig;
 use bgp_proto::{Family, GracefulRestart, Notification, RefreshSubtype, RouteRefresh};
-use bgp_speaker::limits::{REFRESH_MAX, STALE_PATHS_MAX};
+use bgp_speaker::limits::{REFRESH_MAX, STALE_TIME_S};
 use bgp_speaker::{LimitAction, PrefixLimit, SpeakerConfig};
 use proptest::prelude::*;
 use rib::PeerId;
@@ -128,7 +128,7 @@ proptest! {
             let over = wire.speaker().peers().filter(|peer| peer.dynamic).count();
             prop_assert!(over <= 3, "the limit of the range");
         }
-        let longest = STALE_PATHS_MAX.max(REFRESH_MAX).as_secs().max(u64::from(REST_S));
+        let longest = u64::from(STALE_TIME_S).max(REFRESH_MAX.as_secs()).max(u64::from(REST_S));
         // The longest wait is that for a missing OPEN.
         wire.pass(bgp_fsm::limits::OPEN_HOLD.as_secs() + 90 + longest + 60, &[]);
         let left: Vec<PeerId> = wire.speaker().peers().map(|peer| peer.id).collect();

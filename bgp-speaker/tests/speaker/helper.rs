@@ -3,7 +3,7 @@
 use bgp_fsm::GracefulRestartConfig;
 use bgp_proto::notification::cease;
 use bgp_proto::{Family, GracefulRestart, Notification};
-use bgp_speaker::{Refusal, SpeakerConfig, limits::STALE_PATHS_MAX};
+use bgp_speaker::{Refusal, SpeakerConfig, limits::STALE_TIME_S};
 use rib::PeerId;
 use testkit::fixture::{clients, graceful_open, open, speaker_config};
 use testkit::{EndOfRib, Received, Update};
@@ -83,7 +83,7 @@ fn stale_paths_are_removed_without_an_end_of_rib() {
     wire.lose(client);
     let client = back(&mut wire);
     wire.send(client, Update::reach(&BOTH[..1]));
-    wire.pass(STALE_PATHS_MAX.as_secs() - 1, &[client]);
+    wire.pass(u64::from(STALE_TIME_S) - 1, &[client]);
     assert_eq!(wire.prefixes(), BOTH);
     wire.pass(1, &[client]);
     assert_eq!(wire.prefixes(), BOTH[..1]);

@@ -13,6 +13,7 @@ mod give_way;
 mod handshake;
 mod helper;
 mod identity;
+mod long_lived;
 mod memory;
 mod monitor;
 mod one_peer;

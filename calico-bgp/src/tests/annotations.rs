@@ -47,10 +47,7 @@ fn every_annotation_takes_the_example_of_its_key() {
         .filter(|key| key.store == Store::Annotation)
     {
         let (name, example) = (key.annotation().expect("a name"), (key.example)());
-        assert!(
-            !matches!(example, Value::List(_) | Value::Table(_)),
-            "{name}"
-        );
+        assert!(!matches!(example, Value::List(_)), "{name}");
         let (peer, faults) = annotated(&[(&name, &example.plain())]);
         assert!(faults.is_empty(), "{faults:?}");
         assert!(key.differs(&plain, &peer), "{name}");
@@ -67,6 +64,13 @@ fn annotation_that_is_refused_is_a_fault() {
         ("prefix-limit", "-1", "0 for no limit"),
         ("prefix-limit", "true", "0 for no limit"),
         ("hold-tiem", "30", "no key of a BGPPeer"),
+        ("long-lived-stale-time", "3600", "a table of families"),
+        (
+            "long-lived-stale-time",
+            "ipv4-unicast=0",
+            "from 1 to 16777215",
+        ),
+        ("long-lived-stale-time", "ipv5=60", "unknown family"),
         ("password", "x", "no key of a BGPPeer"),
     ] {
         let (peer, faults) = annotated(&[(&format!("cambric.io/{name}"), value)]);

@@ -13,6 +13,7 @@ mod exchange;
 mod foreign_keys;
 mod full_table;
 mod host_guard;
+mod long_lived;
 mod malformed;
 mod metrics;
 mod migrate;

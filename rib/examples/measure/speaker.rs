@@ -146,6 +146,7 @@ impl Bench {
             own_next_hop_v4: Some(own),
             own_next_hop_v6: None,
             extended_next_hop: false,
+            long_lived: false,
             cluster_id: ClusterId(own),
             domain: Default::default(),
             export: Policy::AcceptAll,

@@ -27,6 +27,8 @@ impl DecisionRules {
 pub struct Candidate {
     /// Whether the path may be used at all (RFC 4271 §9.1.2).
     pub eligible: bool,
+    /// Whether it has LLGR_STALE, and is less preferred than any path without it (RFC 9494 §4.3).
+    pub long_lived_stale: bool,
     /// Whether it is locally originated.
     pub local: bool,
     /// Degree of preference: LOCAL_PREF, or its substitute (RFC 4271 §9.1.1).
@@ -61,6 +63,8 @@ pub struct Candidate {
 pub enum Step {
     /// It could not be used at all.
     Ineligible,
+    /// It has LLGR_STALE, and another path does not (RFC 9494 §4.3).
+    LongLivedStale,
     /// There is a locally originated route.
     Local,
     /// Lower LOCAL_PREF (RFC 4271 §9.1.1).
@@ -87,8 +91,9 @@ pub enum Step {
 
 impl Step {
     /// Every step, in the order in which they are taken.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Ineligible,
+        Self::LongLivedStale,
         Self::Local,
         Self::LocalPref,
         Self::AsPathLength,
@@ -107,6 +112,7 @@ impl Step {
     pub const fn text(self) -> &'static str {
         match self {
             Self::Ineligible => "not eligible",
+            Self::LongLivedStale => "long-lived stale",
             Self::Local => "own route preferred",
             Self::LocalPref => "lower LOCAL_PREF",
             Self::AsPathLength => "longer AS_PATH",
@@ -126,6 +132,7 @@ impl Step {
     pub(super) fn key(self, path: &Candidate) -> u128 {
         match self {
             Self::Ineligible => u128::from(!path.eligible),
+            Self::LongLivedStale => u128::from(path.long_lived_stale),
             Self::Local => u128::from(!path.local),
             Self::LocalPref => u128::from(!path.local_pref),
             Self::AsPathLength => u128::from(path.as_path_length),

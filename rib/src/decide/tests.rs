@@ -11,6 +11,7 @@ use super::{compare, select};
 fn plain(peer: u8) -> Candidate {
     Candidate {
         eligible: true,
+        long_lived_stale: false,
         local: false,
         local_pref: 100,
         as_path_length: 3,
@@ -40,6 +41,7 @@ fn worse_in(step: Step) -> Candidate {
     let mut path = plain(1);
     match step {
         Step::Ineligible => path.eligible = false,
+        Step::LongLivedStale => path.long_lived_stale = true,
         Step::Local => {}
         Step::LocalPref => path.local_pref = 99,
         Step::AsPathLength => path.as_path_length = 4,
@@ -71,7 +73,9 @@ fn every_step_decides_and_is_reported() {
 
 #[test]
 fn earlier_steps_outweigh_all_later_ones() {
-    for (at, &step) in Step::ALL.iter().enumerate().skip(2) {
+    let skipped = [Step::Ineligible, Step::Local];
+    let steps = Step::ALL.iter().enumerate();
+    for (at, &step) in steps.filter(|(_, step)| !skipped.contains(step)) {
         // Worse in this step alone, compared with one that is worse in every later step.
         let mut other = plain(1);
         for &later in &Step::ALL[at + 1..] {
@@ -84,6 +88,7 @@ fn earlier_steps_outweigh_all_later_ones() {
             for (field, value) in pairs {
                 *field = (*field).max(value);
             }
+            other.local_pref = other.local_pref.min(worse.local_pref);
             other.origin = other.origin.max(worse.origin);
             other.med = other.med.max(worse.med);
             other.external &= worse.external;
@@ -160,11 +165,19 @@ fn candidate() -> impl Strategy<Value = Candidate> {
         0..3u32,
         0..3u32,
     );
-    let tail = (any::<bool>(), 0..2u32, 1..3u8, 0..2u32, 0..3u32);
+    let tail = (
+        any::<bool>(),
+        0..2u32,
+        1..3u8,
+        0..2u32,
+        0..3u32,
+        prop::bool::weighted(0.3),
+    );
     (head, tail).prop_map(|((eligible, pref, length, origin, asn, med), tail)| {
-        let (external, igp_cost, id, cluster_list_length, next_hop) = tail;
+        let (external, igp_cost, id, cluster_list_length, next_hop, long_lived_stale) = tail;
         Candidate {
             eligible,
+            long_lived_stale,
             local_pref: 100 + pref,
             as_path_length: length,
             origin,

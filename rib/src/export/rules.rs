@@ -6,13 +6,13 @@ use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use bgp_proto::{
-    Asn, AttrCodes, Attributes, ClusterId, Family, FamilyRow, Framing, NextHop, NextHopForm,
-    RouterId,
+    Asn, AttrCodes, Attributes, ClusterId, Community, Family, FamilyRow, Framing, NextHop,
+    NextHopForm, RouterId,
 };
 
 use crate::attributes::{HopForm, LOCAL_PREF_DEFAULT, Scope};
 use crate::peer::PeerInfo;
-use crate::policy::Policy;
+use crate::policy::{Policy, insert};
 use crate::role::Role;
 
 /// The number of an update group.
@@ -74,6 +74,9 @@ pub struct GroupRules {
     pub own_next_hop_v6: Option<Ipv6Addr>,
     /// Whether the members support IPv4 routes with an IPv6 next hop (RFC 8950).
     pub extended_next_hop: bool,
+    /// Whether the members support long-lived graceful restart (RFC 9494). Other members are not sent
+    /// routes with LLGR_STALE, except internal peers.
+    pub long_lived: bool,
     /// The cluster of the members, if they are clients (RFC 4456 §7).
     pub cluster_id: ClusterId,
     /// The attributes restricted to an administrative domain that members in another AS receive.
@@ -92,7 +95,11 @@ impl GroupRules {
     }
 
     /// Returns whether routes of this source and scope may be advertised to the members at all.
-    pub(crate) fn passes(&self, source: Role, scope: Scope) -> bool {
+    /// `is_llgr_stale` states whether they have LLGR_STALE.
+    pub(crate) fn passes(&self, source: Role, scope: Scope, is_llgr_stale: bool) -> bool {
+        if is_llgr_stale && !self.long_lived && !self.role.is_internal() {
+            return false; // RFC 9494 §4.3
+        }
         // RFC 1997: NO_ADVERTISE; NO_EXPORT and NO_EXPORT_SUBCONFED.
         match scope {
             Scope::Everywhere => {}
@@ -223,6 +230,11 @@ pub(crate) fn rewrite(
             for id in origin.cluster.into_iter().chain(entered) {
                 attributes.cluster_list.insert(0, id);
             }
+        }
+        if !rules.long_lived && attributes.communities.contains(&Community::LLGR_STALE) {
+            // RFC 9494 §4.6: least preferred, and not beyond the local AS.
+            attributes.local_pref = Some(0);
+            insert(&mut attributes.communities, Community::NO_EXPORT);
         }
     }
     attributes

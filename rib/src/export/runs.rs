@@ -238,7 +238,8 @@ fn passes(
     (source, accepted): (Role, AttrId),
 ) -> bool {
     let ranks = shared.interner.ranks(accepted);
-    rules.passes(source, ranks.scope) && rules::has_next_hop(ranks.next_hop_form, rules, row)
+    rules.passes(source, ranks.scope, ranks.well_known.is_llgr_stale())
+        && rules::has_next_hop(ranks.next_hop_form, rules, row)
 }
 
 /// Records for watchers that the export policy of a group rejected a path.

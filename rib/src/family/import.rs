@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::cell::LazyCell;
 
-use bgp_proto::{AttrCodes, Attributes, FamilyRow, Fault, Net, Nlri, NlriIter, Remedy};
+use bgp_proto::{AttrCodes, Attributes, Community, FamilyRow, Fault, Net, Nlri, NlriIter, Remedy};
 use smallvec::SmallVec;
 
 use super::{FamilyTable, eligible};
@@ -14,7 +14,7 @@ use crate::limits::{CHUNK, PATHS_PER_PEER_MAX, PATHS_PER_PREFIX_MAX};
 use crate::membership::is_counted;
 use crate::path::Path;
 use crate::peer::{PeerId, PeerInfo};
-use crate::policy::{InterfaceName, Policy, RouteContext, Verdict};
+use crate::policy::{InterfaceName, Policy, RouteContext, Verdict, insert};
 use crate::role::Role;
 use crate::shared::Shared;
 use crate::stale::Reevaluate;
@@ -70,20 +70,24 @@ pub(crate) struct Arrival {
     local_pref: Option<Option<u32>>,
     /// The attributes of an administrative domain that stay, if others may have to be removed.
     domain: Option<AttrCodes>,
+    /// Whether LLGR_STALE is added.
+    is_long_lived: bool,
 }
 
 impl Arrival {
-    /// Returns the changes of a set that a peer has sent; `None` if there are none.
+    /// Returns the changes of a set that a peer has sent; `None` if there are none. `is_long_lived`
+    /// states whether the route is stale beyond the restart time of the peer.
     pub(crate) fn of(
         shared: &Shared,
         (info, row): (&PeerInfo, &FamilyRow),
         received: AttrId,
+        is_long_lived: bool,
     ) -> Option<Self> {
         let ranks = shared.interner.ranks(received);
         let is_external = info.role == Role::External;
         let local_pref = if row.is_membership() {
             preference_of_membership(info.role, ranks)
-        } else if ranks.shuts_down {
+        } else if ranks.well_known.shuts_down() {
             Some(Some(0)) // RFC 8326 §4.1: below all other routes.
         } else if is_external && ranks.has_local_pref {
             Some(None) // RFC 4271 §5.1.5: the preference of another AS is ignored.
@@ -91,7 +95,12 @@ impl Arrival {
             None
         };
         let domain = (is_external && ranks.has_domain).then_some(info.domain);
-        (local_pref.is_some() || domain.is_some()).then_some(Self { local_pref, domain })
+        let is_long_lived = is_long_lived && !ranks.well_known.is_llgr_stale();
+        (local_pref.is_some() || domain.is_some() || is_long_lived).then_some(Self {
+            local_pref,
+            domain,
+            is_long_lived,
+        })
     }
 
     pub(crate) fn apply(self, attributes: &mut Attributes) {
@@ -100,6 +109,9 @@ impl Arrival {
         }
         if let Some(domain) = self.domain {
             attributes.enter_as(domain);
+        }
+        if self.is_long_lived {
+            insert(&mut attributes.communities, Community::LLGR_STALE); // RFC 9494 §4.2
         }
     }
 }
@@ -134,9 +146,10 @@ impl Import {
         (peer, info): (PeerId, &PeerInfo),
         row: &FamilyRow,
         received: AttrId,
+        is_long_lived: bool,
     ) -> Self {
         let reason = eligible::evaluate(shared, received, info);
-        let arrival = Arrival::of(shared, (info, row), received);
+        let arrival = Arrival::of(shared, (info, row), received, is_long_lived);
         let accepted = match (&info.import, arrival) {
             (Policy::RejectAll, _) => None,
             (_, Some(arrival)) => {
@@ -329,7 +342,9 @@ impl<K: Key> FamilyTable<K> {
         };
         shared.interner.acquire(old.received(), 1);
         let row = self.prefixes.row();
-        let import = Import::new(shared, (peer, &info), row, old.received());
+        let marks = self.received.of(peer);
+        let is_long_lived = marks.is_some_and(|marks| marks.is_long_lived(&old));
+        let import = Import::new(shared, (peer, &info), row, old.received(), is_long_lived);
         let evaluated = if Import::depends_on_destination(shared, &info.import) {
             let net = self.prefixes.path_net(at, peer, old.path_id());
             let path_id = old.path_id();

@@ -32,7 +32,9 @@ impl<K: Key> FamilyTable<K> {
             return;
         };
         if rejections.wants(net) {
-            let evaluation = evaluation(&self.prefixes, shared, at, path);
+            let marks = self.received.of(peer);
+            let is_long_lived = marks.is_some_and(|marks| marks.is_long_lived(path));
+            let evaluation = evaluation(&self.prefixes, shared, at, (path, is_long_lived));
             let of = (peer, None, self.prefixes.family());
             rejections.push(of, Nlri { path_id, net }, evaluation);
         }

@@ -196,7 +196,14 @@ impl<K: Key> FamilyTable<K> {
             let Some(marks) = self.received.of(path.peer()) else {
                 continue;
             };
-            if marks.is_dead(&path) {
+            let refuses_llgr = || {
+                shared
+                    .interner
+                    .ranks(path.received())
+                    .well_known
+                    .refuses_llgr()
+            };
+            if marks.is_dead(&path) || marks.is_long_lived(&path) && refuses_llgr() {
                 self.remove_path(shared, at, index);
             } else if let Some(how) = how.max(marks.reevaluate) {
                 self.reevaluate_path(shared, at, index, how);

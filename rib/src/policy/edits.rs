@@ -38,7 +38,7 @@ impl Edit {
 }
 
 /// Inserts an element in order, unless it is present.
-fn insert<T: Ord>(sorted: &mut alloc::vec::Vec<T>, element: T) {
+pub(crate) fn insert<T: Ord>(sorted: &mut alloc::vec::Vec<T>, element: T) {
     if let Err(at) = sorted.binary_search(&element) {
         sorted.insert(at, element);
     }

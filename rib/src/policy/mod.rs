@@ -21,6 +21,7 @@ use bgp_proto::{Attributes, Family, Net};
 use crate::role::Role;
 
 pub use edits::Edit;
+pub(crate) use edits::insert;
 pub use evaluation::Evaluation;
 pub use interface::{InterfaceGlob, InterfaceName, InterfaceNameError};
 pub use matches::{Match, Source};

@@ -502,6 +502,7 @@ fn without_host_2(role: Role, add_path: Option<SendPaths>) -> GroupRules {
         own_next_hop_v4: None,
         own_next_hop_v6: None,
         extended_next_hop: false,
+        long_lived: false,
         cluster_id: ClusterId::default(),
         domain: Default::default(),
         export: export.into(),

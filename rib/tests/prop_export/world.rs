@@ -500,7 +500,13 @@ impl World {
         }
         if stale {
             let kept = FamilySet::EMPTY.with(self.setup.family);
-            self.rib.peer_down(PeerId(peer), DownMode::Stale(kept));
+            self.rib.peer_down(
+                PeerId(peer),
+                DownMode::Stale {
+                    kept,
+                    long_lived: FamilySet::EMPTY,
+                },
+            );
             self.drop_paths(peer, |path| path.stale);
             self.each_path(peer, |path| {
                 path.stale = true;

@@ -322,7 +322,13 @@ fn meaningless_request_changes_nothing() {
     rib.peer_down(PeerId::LOCAL, DownMode::Flush);
     rib.peer_up(PeerId::LOCAL, info(1));
     rib.peer_up(PeerId(u16::MAX), info(1));
-    rib.peer_down(PeerId(77), DownMode::Stale(FamilySet::UNICAST));
+    rib.peer_down(
+        PeerId(77),
+        DownMode::Stale {
+            kept: FamilySet::UNICAST,
+            long_lived: FamilySet::EMPTY,
+        },
+    );
     let done = announce(&mut rib, 1, &attributes(1, 1), [(1, 0)].into_iter());
     assert_eq!(done.reach, 1);
     let mut cursor = Cursor::initial();
@@ -431,7 +437,13 @@ fn peers_that_are_the_only_source_of_a_prefix_are_found() {
         assert!(!depends(&rib, &[], step));
     }
     // The paths of an ended session do not count as usable, retained ones do.
-    rib.peer_down(PeerId(2), DownMode::Stale(FamilySet::UNICAST));
+    rib.peer_down(
+        PeerId(2),
+        DownMode::Stale {
+            kept: FamilySet::UNICAST,
+            long_lived: FamilySet::EMPTY,
+        },
+    );
     assert!(!depends(&rib, &[1], 7));
     rib.stale_expired(PeerId(2));
     assert!(depends(&rib, &[1], 7));

@@ -67,7 +67,13 @@ fn end_of_a_session_is_not_recorded_route_by_route() {
 fn retained_paths_of_another_peer_are_recorded_as_withdrawn() {
     let mut rib = recording();
     announce_all(&mut rib, 100);
-    rib.peer_down(PEER, DownMode::Stale(FamilySet::UNICAST));
+    rib.peer_down(
+        PEER,
+        DownMode::Stale {
+            kept: FamilySet::UNICAST,
+            long_lived: FamilySet::EMPTY,
+        },
+    );
     settle(&mut rib);
     assert_eq!(take(&mut rib), (100, 0, 0));
     let other = PeerInfo {

@@ -49,6 +49,7 @@ fn interleaved(sets: u32, communities: u32) -> (Rib, GroupId) {
         own_next_hop_v4: None,
         own_next_hop_v6: None,
         extended_next_hop: false,
+        long_lived: false,
         cluster_id: Default::default(),
         domain: Default::default(),
         export: Policy::AcceptAll,

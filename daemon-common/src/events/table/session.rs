@@ -34,6 +34,10 @@ macro_rules! session_events {
         SessionEndOfRib "session.end_of_rib" INFO "all routes received" {
             neighbor: Text, address: Option<IpAddr>, family: Text,
         }
+        #[doc = "The neighbor did not return within its restart time. Its stale routes of these families are retained as the least preferred ones for the long-lived stale time (RFC 9494)."]
+        SessionLongLivedStale "session.long_lived_stale" WARN "neighbor still away: its routes are the least preferred ones" {
+            neighbor: Text, address: Option<IpAddr>, families: Text,
+        }
         #[doc = "The neighbor has sent a family again; its routes that were not sent again are removed (RFC 7313)."]
         SessionRefreshed "session.refreshed" INFO "all routes received again" {
             neighbor: Text, address: Option<IpAddr>, family: Text,

@@ -26,6 +26,7 @@ fn to(role: Role) -> GroupRules {
         own_next_hop_v4: Some(OWN_V4),
         own_next_hop_v6: Some(OWN_V6),
         extended_next_hop: false,
+        long_lived: false,
         cluster_id: CLUSTER,
         domain: Default::default(),
         export: Policy::AcceptAll,
@@ -67,14 +68,43 @@ fn advertisement_depends_on_source_and_receiver() {
     for source in all {
         for receiver in [External, Internal, Client] {
             let expected = !(source == Internal && receiver == Internal);
-            assert_eq!(to(receiver).passes(source, Scope::Everywhere), expected);
-            assert!(!to(receiver).passes(source, Scope::NoPeer), "NO_ADVERTISE");
             assert_eq!(
-                to(receiver).passes(source, Scope::OwnAs),
+                to(receiver).passes(source, Scope::Everywhere, false),
+                expected
+            );
+            assert!(
+                !to(receiver).passes(source, Scope::NoPeer, false),
+                "NO_ADVERTISE"
+            );
+            assert_eq!(
+                to(receiver).passes(source, Scope::OwnAs, false),
                 expected && receiver != External,
                 "NO_EXPORT"
             );
         }
+    }
+}
+
+/// RFC 9494 §4.3, §4.6
+#[test]
+fn llgr_stale_routes_are_for_peers_with_the_capability() {
+    let mut stale = route();
+    stale.communities = vec![Community::LLGR_STALE];
+    for receiver in [Role::External, Role::Internal, Role::Client] {
+        let mut rules = to(receiver);
+        let passes = |rules: &GroupRules| rules.passes(Role::Client, Scope::Everywhere, true);
+        assert_eq!(passes(&rules), receiver != Role::External);
+        let limited = exported(&stale, Role::Client, &rules);
+        if receiver != Role::External {
+            assert_eq!(limited.local_pref, Some(0));
+            let both = [Community::LLGR_STALE, Community::NO_EXPORT];
+            assert_eq!(limited.communities, both);
+        }
+        rules.long_lived = true;
+        assert!(passes(&rules));
+        let whole = exported(&stale, Role::Client, &rules);
+        assert_eq!(whole.communities, [Community::LLGR_STALE]);
+        assert_ne!(whole.local_pref, Some(0));
     }
 }
 
