@@ -50,6 +50,7 @@ pub const TABLE: &[Row] = &[
     ),
     row("etcd-lite", 3, &["calico-store", "calico-manifests"]),
     row("calico-ipam", 3, &["calico-model", "calico-store"]),
+    row("calico-kubernetes", 3, &["calico-model"]),
     row("bgp-io", 3, &["bgp-proto", "bgp-fsm", "rib", "bgp-speaker"]),
     row("testkit", 3, &["bgp-proto", "bgp-speaker"]),
     row("daemon-common", 3, &[]),

@@ -1,0 +1,16 @@
+//! Every limit of the conversion.
+
+/// Maximum number of reports about one object; the last one has the number of further ones.
+pub const REPORTS_MAX: usize = 64;
+
+/// Maximum length of a value that a report quotes, in octets.
+pub const QUOTED_OCTETS_MAX: usize = 80;
+
+/// Longest name of a port, in octets (RFC 6335 §5.1).
+pub const PORT_NAME_OCTETS_MAX: usize = 15;
+
+/// Maximum number of values in the list of an annotation.
+pub const ANNOTATION_VALUES_MAX: usize = 256;
+
+/// Highest priority number of a ClusterNetworkPolicy.
+pub const PRIORITY_MAX: u64 = 1000;

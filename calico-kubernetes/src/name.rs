@@ -1,0 +1,86 @@
+//! Names of resources: a prefix, which marks the owner, and the name of the object.
+
+use calico_model::NAME_OCTETS_MAX;
+use sha2::{Digest, Sha256};
+
+/// The prefix of profiles of namespaces.
+pub const NAMESPACE_PREFIX: &str = "kns.";
+
+/// The prefix of profiles of service accounts.
+pub const ACCOUNT_PREFIX: &str = "ksa.";
+
+/// The prefix of policies of NetworkPolicies.
+pub const POLICY_PREFIX: &str = "knp.default.";
+
+/// The prefix of policies of ClusterNetworkPolicies in the tier of administrators.
+pub const ADMIN_PREFIX: &str = "kcnp.kube-admin.";
+
+/// The prefix of policies of ClusterNetworkPolicies in the baseline tier.
+pub const BASELINE_PREFIX: &str = "kcnp.kube-baseline.";
+
+/// The end of a prefix before a digest instead of a name. No name of an object gives such a name.
+const DIGEST: &str = "-sha256.";
+
+/// Returns the name of a resource. If it is longer than the datastore permits, the digest of the
+/// object's name is in its place, so that two objects never have one resource.
+pub(crate) fn prefixed(prefix: &str, name: &str) -> String {
+    let whole = format!("{prefix}{name}");
+    if whole.len() <= NAME_OCTETS_MAX {
+        return whole;
+    }
+    let digest = Sha256::digest(name);
+    let digest: String = digest.iter().map(|octet| format!("{octet:02x}")).collect();
+    format!("{}{DIGEST}{digest}", prefix.trim_end_matches('.'))
+}
+
+/// Returns whether a name is one that the conversion gives for this prefix: the mark of the owner.
+pub fn is_owned(prefix: &str, name: &str) -> bool {
+    let digest = format!("{}{DIGEST}", prefix.trim_end_matches('.'));
+    name.starts_with(prefix) || name.starts_with(&digest)
+}
+
+/// Returns the name of the profile of a namespace.
+pub fn namespace_profile(namespace: &str) -> String {
+    prefixed(NAMESPACE_PREFIX, namespace)
+}
+
+/// Returns the name of the profile of a service account.
+pub fn account_profile(namespace: &str, account: &str) -> String {
+    let namespace = match namespace {
+        "" => "default",
+        namespace => namespace,
+    };
+    prefixed(ACCOUNT_PREFIX, &format!("{namespace}.{account}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use calico_model::is_resource_name;
+
+    use super::*;
+
+    #[test]
+    fn long_names_are_replaced_by_digests() {
+        let longest = "x".repeat(241);
+        let stored = prefixed(POLICY_PREFIX, &longest);
+        assert_eq!(stored, format!("knp.default.{longest}"));
+        let names = ["x", "y"].map(|last| prefixed(POLICY_PREFIX, &format!("{longest}{last}")));
+        assert_ne!(names[0], names[1]);
+        for name in &names {
+            assert!(is_resource_name(name), "{name}");
+            assert!(name.starts_with("knp.default-sha256."));
+            assert!(is_owned(POLICY_PREFIX, name) && !is_owned(ADMIN_PREFIX, name));
+        }
+        assert!(is_owned(POLICY_PREFIX, &stored));
+        assert!(!is_owned(POLICY_PREFIX, "knp.other.x"));
+    }
+
+    #[test]
+    fn profiles_are_named_as_calico_names_them() {
+        assert_eq!(namespace_profile("prod"), "kns.prod");
+        assert_eq!(account_profile("prod", "web"), "ksa.prod.web");
+        assert_eq!(account_profile("", "web"), "ksa.default.web");
+        let long = account_profile("prod", &"x".repeat(253));
+        assert!(is_resource_name(&long) && is_owned(ACCOUNT_PREFIX, &long));
+    }
+}
