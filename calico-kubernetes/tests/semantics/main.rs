@@ -56,6 +56,25 @@ proptest! {
         let difference = difference(&cluster, &verdicts, None);
         prop_assert!(difference.is_none(), "{}", difference.unwrap_or_default());
     }
+
+    #[test]
+    fn unreadable_part_of_a_policy_opens_nothing(
+        cluster in world::clusters(),
+        place in any::<prop::sample::Index>(),
+        part in world::unreadable(),
+    ) {
+        let damaged = world::damaged(&cluster, place, &part);
+        let (before, after) = (stored(&cluster, None), stored(&damaged, None));
+        let (before, after) = (Verdicts::new(&before), Verdicts::new(&after));
+        for (subject, direction, probe) in world::probes(&cluster) {
+            let [before, after] = [&before, &after].map(|of| of.allow(subject, direction, probe));
+            let is_closed = after == Some(false) || before == Some(true);
+            prop_assert!(
+                is_closed && after.is_some(),
+                "{direction:?} of pod-{subject}, {probe:?}: {damaged:#?}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use proptest::sample::{select, subsequence};
+use proptest::sample::{Index, select, subsequence};
 use serde_json::{Map, Value, json};
 
 use crate::direct::{Cluster, Direction, Probe, addresses, is_networked};
@@ -88,6 +88,45 @@ pub(crate) fn probes(cluster: &Cluster) -> Vec<(usize, Direction, Probe)> {
         }
     }
     all
+}
+
+/// Returns parts that are valid nowhere in a policy.
+pub(crate) fn unreadable() -> impl Strategy<Value = Value> {
+    select(vec![json!(7.5), json!({"unknown": 7}), json!([7.5])])
+}
+
+/// Replaces a part of one policy by an unreadable one.
+pub(crate) fn damaged(cluster: &Cluster, place: Index, part: &Value) -> Cluster {
+    let mut damaged = cluster.clone();
+    let policies = damaged.policies.iter_mut();
+    let all: Vec<&mut Value> = policies.chain(&mut damaged.cluster_policies).collect();
+    let mut places: Vec<(usize, String)> = Vec::new();
+    for (at, policy) in all.iter().enumerate() {
+        let mut paths = Vec::new();
+        paths_below(&policy["spec"], "/spec", &mut paths);
+        places.extend(paths.into_iter().map(|path| (at, path)));
+    }
+    if !places.is_empty() {
+        let (policy, path) = place.get(&places);
+        for (_, policy) in all.into_iter().enumerate().filter(|(at, _)| at == policy) {
+            if let Some(found) = policy.pointer_mut(path) {
+                *found = part.clone();
+            }
+        }
+    }
+    damaged
+}
+
+fn paths_below(value: &Value, path: &str, paths: &mut Vec<String>) {
+    let fields = value.as_object().into_iter().flatten();
+    let fields = fields.map(|(name, inner)| (name.replace('/', "~1"), inner));
+    let list = value.as_array().into_iter().flatten().enumerate();
+    let list = list.map(|(at, inner)| (at.to_string(), inner));
+    for (name, inner) in fields.chain(list) {
+        let path = format!("{path}/{name}");
+        paths_below(inner, &path, paths);
+        paths.push(path);
+    }
 }
 
 fn named(mut all: Vec<Value>, prefix: &str) -> Vec<Value> {
