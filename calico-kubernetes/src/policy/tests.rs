@@ -120,7 +120,7 @@ fn invalid_directions_and_subjects_isolate() {
 }
 
 #[test]
-fn invalid_peers_allow_nobody() {
+fn invalid_peers_allow_nothing() {
     for (peer, field) in [
         (json!({}), ""),
         (json!(null), ""),

@@ -108,7 +108,7 @@ pub(crate) const MISTAKES: &[(&str, Mistake)] = &[
         Policies(|spec| spec["selector"] = PODS.into()),
     ),
     ("only the first rule is written", Policies(first_rule)),
-    ("no peers mean nobody", Objects(no_peers_are_nobody)),
+    ("no peers match nothing", Objects(no_peers_are_none)),
     ("priorities are inverted", Policies(invert_order)),
     ("the tiers are exchanged", Policies(exchange_tiers)),
     ("Pass accepts", Rules(pass_accepts)),
@@ -163,7 +163,7 @@ impl Mistake {
     fn change_policy(&self, spec: &mut Value) {
         match self {
             Policies(change) => change(spec),
-            Rules(change) => each_rule(spec, |rule| change(rule)),
+            Rules(change) => each_rule(spec, change),
             Ends(change) => each_end(spec, |end| {
                 if end.is_object() {
                     change(end);
@@ -427,7 +427,7 @@ fn first_rule(spec: &mut Value) {
     }
 }
 
-fn no_peers_are_nobody(object: &mut Value) {
+fn no_peers_are_none(object: &mut Value) {
     each_object_rule(object, |rule, peers| {
         if rule[peers].as_array().is_none_or(Vec::is_empty) {
             rule[peers] = json!([{"ipBlock": {"cidr": "203.0.113.99/32"}}]);
