@@ -6,6 +6,7 @@
 mod bfd;
 mod bfd_sessions;
 mod codec;
+mod kubernetes;
 mod octets;
 mod operations;
 mod parent;
@@ -16,6 +17,7 @@ mod stored;
 pub use bfd::{bfd_packet, bfd_session};
 pub use bfd_sessions::bfd_sessions;
 pub use codec::{attributes, message};
+pub use kubernetes::kubernetes;
 pub use operations::session;
 pub use parent::parent;
 pub use peering::speaker;

@@ -53,6 +53,11 @@ fn stored() {
 }
 
 #[test]
+fn kubernetes() {
+    replay("kubernetes", fuzz::kubernetes);
+}
+
+#[test]
 fn recorded() {
     replay("recorded", fuzz::recorded);
 }

@@ -18,7 +18,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     Target {
         name: "message",
         inputs: 3_000_000,
@@ -38,6 +38,10 @@ pub const TARGETS: [Target; 10] = [
     Target {
         name: "stored",
         inputs: 700_000,
+    },
+    Target {
+        name: "kubernetes",
+        inputs: 400_000,
     },
     Target {
         name: "recorded",

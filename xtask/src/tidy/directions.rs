@@ -231,6 +231,7 @@ pub const TABLE: &[Row] = &[
             "bgp-speaker",
             "fib-sync",
             "bgp-daemon",
+            "calico-kubernetes",
             "calico-model",
             "testkit",
         ],
