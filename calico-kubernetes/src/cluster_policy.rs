@@ -15,7 +15,7 @@ use crate::object::{begin, list, not, object};
 use crate::policy::annotate;
 use crate::port::{ByProtocol, Match, PROTOCOLS, Ports, is_name, number};
 use crate::report::{Converted, Fault, Outcome, Reports};
-use crate::rule::{fields, rules, whole};
+use crate::rule::{RuleList, fields, too_long, whole};
 use crate::selector::{PODS, terms};
 
 /// The tier of administrators, in front of NetworkPolicies.
@@ -215,25 +215,40 @@ fn direction(spec: &Value, direction: PolicyType, reports: &mut Reports) -> Vec<
             return vec![Rule::every(Action::Deny)];
         }
     };
-    let mut all = Vec::new();
+    let denial = || Rule::every(Action::Deny);
+    let mut all = RuleList::default();
     for (at, rule) in found.iter().enumerate() {
         let path = format!("{path}[{at}]");
-        match convert(rule, &path, direction) {
-            Ok(rules) => all.extend(rules),
+        let has_room = match convert(rule, &path, direction, &mut all) {
+            Ok(has_room) => has_room,
             Err(fault) if rule["action"] == "Accept" => {
                 reports.fault(fault, "the rule is left out");
+                continue;
             }
             Err(fault) => {
                 reports.fault(fault, "all traffic that reaches the rule is denied");
-                all.push(Rule::every(Action::Deny));
+                all.push(denial())
             }
+        };
+        if !has_room {
+            reports.fault(
+                (path, too_long()),
+                "all traffic that reaches the rule is denied",
+            );
+            all.close(denial());
+            break;
         }
     }
-    all
+    all.into_rules()
 }
 
-/// Converts a rule. Its name is an annotation of the rules.
-fn convert(value: &Value, path: &str, direction: PolicyType) -> Result<Vec<Rule>, Fault> {
+/// Converts a rule, with its name as an annotation. Returns whether there is room for it.
+fn convert(
+    value: &Value,
+    path: &str,
+    direction: PolicyType,
+    all: &mut RuleList,
+) -> Result<bool, Fault> {
     let (_, name) = fields(direction);
     object(value, path, &["name", "action", name, "protocols"])?;
     let action = match value["action"].as_str() {
@@ -252,13 +267,11 @@ fn convert(value: &Value, path: &str, direction: PolicyType) -> Result<Vec<Rule>
         direction,
         has_names,
     )?;
-    let mut rules = rules(action, &ports, &peers, direction);
+    let mut base = Rule::every(action);
     if let Some(text) = value["name"].as_str().filter(|text| !text.is_empty()) {
-        for rule in &mut rules {
-            rule.metadata = Some(json!({"annotations": {"name": text}}));
-        }
+        base.metadata = Some(json!({"annotations": {"name": text}}));
     }
-    Ok(rules)
+    Ok(all.add(&base, &ports, &peers, direction))
 }
 
 /// Converts peers, of which at least one is required.

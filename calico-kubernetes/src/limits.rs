@@ -14,3 +14,10 @@ pub const ANNOTATION_VALUES_MAX: usize = 256;
 
 /// Highest priority number of a ClusterNetworkPolicy.
 pub const PRIORITY_MAX: u64 = 1000;
+
+/// Maximum length of the rules of one direction of a policy as JSON, in octets. etcd accepts requests of
+/// 1.5 MiB, and a policy that is not stored leaves its pods open.
+pub const RULES_OCTETS_MAX: usize = 640 << 10;
+
+/// Maximum length of a selector, in octets.
+pub const SELECTOR_OCTETS_MAX: usize = 64 << 10;

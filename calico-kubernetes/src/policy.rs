@@ -10,7 +10,7 @@ use crate::network::network;
 use crate::object::{begin, list, not, object};
 use crate::port::{ByProtocol, Match, Ports, is_name, number, protocol};
 use crate::report::{Converted, Fault, Outcome, Reports};
-use crate::rule::{fields, rules, whole};
+use crate::rule::{RuleList, fields, too_long, whole};
 use crate::selector::{PODS, terms};
 
 /// The order of these policies in their tier.
@@ -123,28 +123,34 @@ fn direction(spec: &Value, direction: PolicyType, reports: &mut Reports) -> Vec<
             return Vec::new();
         }
     };
-    let mut all = Vec::new();
+    let mut all = RuleList::default();
     for (at, rule) in found.iter().enumerate() {
-        match convert(rule, &format!("{path}[{at}]"), direction, reports) {
-            Ok(rules) => all.extend(rules),
+        let path = format!("{path}[{at}]");
+        match convert(rule, &path, direction, &mut all, reports) {
+            Ok(true) => {}
+            Ok(false) => {
+                reports.fault((path, too_long()), "further rules are left out");
+                break;
+            }
             Err(fault) => reports.fault(fault, "the rule is left out"),
         }
     }
-    all
+    all.into_rules()
 }
 
-/// Converts a rule.
+/// Converts a rule. Returns whether there is room for it.
 fn convert(
     value: &Value,
     path: &str,
     direction: PolicyType,
+    all: &mut RuleList,
     reports: &mut Reports,
-) -> Result<Vec<Rule>, Fault> {
+) -> Result<bool, Fault> {
     let (_, name) = fields(direction);
     object(value, path, &[name, "ports"])?;
     let peers = peers(&value[name], &format!("{path}.{name}"), reports)?;
     let ports = ports(&value["ports"], &format!("{path}.ports"), reports)?;
-    Ok(rules(Action::Allow, &ports, &peers, direction))
+    Ok(all.add(&Rule::every(Action::Allow), &ports, &peers, direction))
 }
 
 /// Converts peers. Without any, all traffic is meant; if all of them are invalid, none.

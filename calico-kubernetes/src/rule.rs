@@ -1,31 +1,57 @@
 //! Rules of Calico from the parts of a rule of Kubernetes.
 
-use calico_model::{Action, EntityRule, PolicyType, Protocol, Rule};
+use calico_model::{EntityRule, PolicyType, Protocol, Rule};
 
+use crate::limits::RULES_OCTETS_MAX;
 use crate::port::Ports;
 use crate::report::Fault;
 
-/// Returns one rule for each protocol and each peer, in this order.
-pub(crate) fn rules(
-    action: Action,
-    ports: &[Ports],
-    peers: &[EntityRule],
-    direction: PolicyType,
-) -> Vec<Rule> {
-    let all = ports
-        .iter()
-        .flat_map(|ports| peers.iter().map(move |peer| (ports, peer)));
-    all.map(|(ports, peer)| rule(action, ports, peer, direction))
-        .collect()
+/// The rules of a direction, of limited length.
+#[derive(Debug, Default)]
+pub(crate) struct RuleList {
+    rules: Vec<Rule>,
+    octets: usize,
 }
 
-fn rule(
-    action: Action,
-    (protocol, ports): &Ports,
-    peer: &EntityRule,
-    direction: PolicyType,
-) -> Rule {
-    let mut rule = Rule::every(action);
+impl RuleList {
+    /// Adds one rule for each protocol and each peer, in this order, with the action of `base`.
+    /// Returns whether there is room for all of them; the first one without room is the end.
+    pub(crate) fn add(
+        &mut self,
+        base: &Rule,
+        ports: &[Ports],
+        peers: &[EntityRule],
+        direction: PolicyType,
+    ) -> bool {
+        let mut all = ports
+            .iter()
+            .flat_map(|ports| peers.iter().map(move |peer| (ports, peer)));
+        all.all(|(ports, peer)| self.push(rule(base, ports, peer, direction)))
+    }
+
+    /// Adds a rule. Returns whether there is room for it.
+    pub(crate) fn push(&mut self, rule: Rule) -> bool {
+        let length = serde_json::to_vec(&rule).map_or(usize::MAX, |octets| octets.len());
+        self.octets = self.octets.saturating_add(length).saturating_add(1);
+        let has_room = self.octets <= RULES_OCTETS_MAX;
+        if has_room {
+            self.rules.push(rule);
+        }
+        has_room
+    }
+
+    /// Adds a rule for which there is always room.
+    pub(crate) fn close(&mut self, rule: Rule) {
+        self.rules.push(rule);
+    }
+
+    pub(crate) fn into_rules(self) -> Vec<Rule> {
+        self.rules
+    }
+}
+
+fn rule(base: &Rule, (protocol, ports): &Ports, peer: &EntityRule, direction: PolicyType) -> Rule {
+    let mut rule = base.clone();
     rule.protocol = protocol.map(|name| Protocol::Name(name.to_owned()));
     match direction {
         PolicyType::Ingress => rule.source = peer.clone(),
@@ -34,6 +60,11 @@ fn rule(
     // The port of an ingress rule is one of the policy's subject.
     rule.destination.ports.clone_from(ports);
     rule
+}
+
+/// Returns the reason for rules without room.
+pub(crate) fn too_long() -> String {
+    format!("the rules have more than {RULES_OCTETS_MAX} octets")
 }
 
 /// Returns the name of the list of rules of a direction, and that of its peers.

@@ -3,6 +3,7 @@
 use calico_model::Selector;
 use serde_json::Value;
 
+use crate::limits::SELECTOR_OCTETS_MAX;
 use crate::object::{is_label_key, is_label_value, list, not, object, texts_of};
 use crate::report::{Fault, quoted};
 
@@ -15,7 +16,9 @@ const ALL: &str = "all()";
 /// A label selector: its readable terms, and the first invalid part.
 #[derive(Debug, Default)]
 pub(crate) struct Terms {
+    path: String,
     terms: Vec<String>,
+    octets: usize,
     pub(crate) fault: Option<Fault>,
 }
 
@@ -39,7 +42,7 @@ impl Terms {
     }
 
     fn add(&mut self, term: Result<String, Fault>) {
-        match term {
+        match term.and_then(|term| self.fits(term)) {
             Ok(term) => self.terms.push(term),
             Err(fault) => {
                 self.fault.get_or_insert(fault);
@@ -48,9 +51,29 @@ impl Terms {
     }
 }
 
+impl Terms {
+    /// Returns the term if there is room for it.
+    fn fits(&mut self, term: String) -> Result<String, Fault> {
+        self.octets = self
+            .octets
+            .saturating_add(term.len())
+            .saturating_add(" && ".len());
+        match self.octets <= SELECTOR_OCTETS_MAX {
+            true => Ok(term),
+            false => {
+                let reason = format!("the selector has more than {SELECTOR_OCTETS_MAX} octets");
+                Err((self.path.clone(), reason))
+            }
+        }
+    }
+}
+
 /// Reads a label selector; a missing one selects everything.
 pub(crate) fn terms(value: &Value, field: &str) -> Terms {
-    let mut found = Terms::default();
+    let mut found = Terms {
+        path: field.to_owned(),
+        ..Terms::default()
+    };
     if value.is_null() {
         return found;
     }

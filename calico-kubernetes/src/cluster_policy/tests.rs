@@ -173,6 +173,15 @@ fn unreadable_rules_fail_closed() {
 }
 
 #[test]
+fn rules_without_room_deny() {
+    let networks = (0..60_000).map(|at| format!("10.{}.{}.0/24", at / 256, at % 256));
+    let networks: Vec<String> = networks.collect();
+    let (rules, fields) = egress(json!({"action": "Accept", "to": [{ "networks": networks }]}));
+    assert_eq!(rules, json!([{"action": "Deny"}]));
+    assert_eq!(fields, ["spec.egress[0]"]);
+}
+
+#[test]
 fn policy_with_an_unreadable_place_keeps_its_denials() {
     let valid = json!({"tier": "Baseline", "priority": 9,
         "subject": {"pods": {"podSelector": {"matchLabels": {"app": "web"}}}},

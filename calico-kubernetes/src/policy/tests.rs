@@ -17,7 +17,11 @@ fn converted(spec: Value) -> (Value, Vec<(String, String)>) {
 
 /// Returns the rules of an ingress rule, and the fields of the reports.
 fn ingress(rule: Value) -> (Value, Vec<String>) {
-    let (mut spec, reports) = converted(json!({"ingress": [rule]}));
+    ingress_of(json!([rule]))
+}
+
+fn ingress_of(rules: Value) -> (Value, Vec<String>) {
+    let (mut spec, reports) = converted(json!({ "ingress": rules }));
     let fields = reports.into_iter().map(|(field, _)| field);
     (spec["ingress"].take(), fields.collect())
 }
@@ -242,6 +246,26 @@ fn ports_without_a_number_mean_the_whole_protocol() {
     assert_eq!(rules, wanted);
     let (rules, _) = ingress(json!({"ports": [{}]}));
     assert_eq!(rules, json!([{"action": "Allow", "protocol": "TCP"}]));
+}
+
+#[test]
+fn rules_without_room_are_left_out() {
+    // There would be 20,000 rules with 20,000 ports each.
+    let ports = (1..20_000).map(|at| json!({"port": 2 * at}));
+    let peers = vec![json!({"podSelector": {}}); 20_000];
+    let rule = json!({"from": peers, "ports": ports.collect::<Vec<_>>()});
+    let open = json!({"ports": [{"port": 443}]});
+    let (rules, fields) = ingress_of(json!([open, rule, open]));
+    assert_eq!(fields, ["spec.ingress[1]"]);
+    assert!(rules.to_string().len() <= crate::limits::RULES_OCTETS_MAX);
+    assert_eq!(rules[0]["destination"]["ports"], json!([443]));
+    assert!(rules.as_array().unwrap().len() > 2);
+    let values = vec!["x".repeat(63); 2000];
+    let expression = json!({"key": "a", "operator": "In", "values": values});
+    let selector = json!({"matchExpressions": [expression]});
+    let (rules, fields) = ingress(json!({"from": [{ "podSelector": selector }]}));
+    assert_eq!(rules, Value::Null);
+    assert_eq!(fields, ["spec.ingress[0].from[0].podSelector"]);
 }
 
 #[test]
