@@ -2,15 +2,16 @@
 
 use calico_model::{
     EndpointName, EndpointNameError, EndpointPort, Network, Resource, WorkloadEndpointSpec,
+    is_resource_name,
 };
 use serde_json::Value;
 
 use crate::name::{account_profile, namespace_profile};
 use crate::network::is_mapped;
 use crate::object::{Labels, annotations, begin, labels, list, not};
-use crate::port::{number, protocol};
+use crate::port::{is_name, number, protocol};
 use crate::profile::{ACCOUNT_LABELS, NAMESPACE_LABELS};
-use crate::report::{Converted, Outcome, Reports, quoted};
+use crate::report::{Converted, Fault, Outcome, Reports, quoted};
 
 /// The orchestrator of pods.
 const ORCHESTRATOR: &str = "k8s";
@@ -68,19 +69,22 @@ pub fn pod(value: &Value) -> Converted<PodEndpoint> {
         return reports.unreadable();
     }
     let spec = &value["spec"];
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let node = text(&spec["nodeName"]);
-    if spec["hostNetwork"] == true || node.is_empty() {
-        return reports.done(Outcome::Absent);
-    }
-    let (own, annotations) = match (labels(value), annotations(value)) {
-        (Ok(labels), Ok(annotations)) => (labels, annotations),
-        (Err(fault), _) | (_, Err(fault)) => {
+    let parts = match parts(value, spec) {
+        Ok(parts) => parts,
+        Err(fault) => {
             reports.fault(fault, "the endpoint stays as it is");
             return reports.unreadable();
         }
     };
-    let account = text(&spec["serviceAccountName"]);
+    let Some(Parts {
+        own,
+        annotations,
+        node,
+        account,
+    }) = parts
+    else {
+        return reports.done(Outcome::Absent);
+    };
     let namespace = reports.object.namespace.clone();
     let mut profiles = vec![namespace_profile(&namespace)];
     if !account.is_empty() {
@@ -91,7 +95,7 @@ pub fn pod(value: &Value) -> Converted<PodEndpoint> {
         pod: reports.object.name.clone(),
         node,
         labels: own_labels(own, &namespace, &account, &mut reports),
-        generate_name: text(&value["metadata"]["generateName"]),
+        generate_name: text(&value["metadata"]["generateName"]).to_owned(),
         service_account: account,
         profiles,
         ports: ports(spec, &mut reports),
@@ -104,6 +108,46 @@ pub fn pod(value: &Value) -> Converted<PodEndpoint> {
         namespace,
     };
     reports.done(Outcome::Resource(endpoint))
+}
+
+/// The parts of a pod without which nothing is certain.
+struct Parts {
+    own: Labels,
+    annotations: Labels,
+    node: String,
+    account: String,
+}
+
+/// Reads these parts; `None` for a pod without an endpoint.
+fn parts(value: &Value, spec: &Value) -> Result<Option<Parts>, Fault> {
+    let is_on_host = match &spec["hostNetwork"] {
+        Value::Null => false,
+        Value::Bool(is_on_host) => *is_on_host,
+        other => return Err(("spec.hostNetwork".to_owned(), not(other, "true or false"))),
+    };
+    let node = name_in(spec, "nodeName")?;
+    if is_on_host || node.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Parts {
+        own: labels(value)?,
+        annotations: annotations(value)?,
+        node,
+        account: name_in(spec, "serviceAccountName")?,
+    }))
+}
+
+/// Reads the name of an object; empty if it is missing.
+fn name_in(spec: &Value, field: &str) -> Result<String, Fault> {
+    match &spec[field] {
+        Value::Null => Ok(String::new()),
+        Value::String(name) if name.is_empty() || is_resource_name(name) => Ok(name.clone()),
+        other => Err((format!("spec.{field}"), not(other, "a name"))),
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
 impl PodEndpoint {
@@ -211,13 +255,17 @@ fn elements<'v>(
 
 /// Reads a port of a container; `None` for one that rules cannot refer to.
 fn port(value: &Value) -> Result<Option<EndpointPort>, String> {
-    let text = |field: &str| value[field].as_str().unwrap_or_default();
+    let name = match &value["name"] {
+        Value::Null => "",
+        Value::String(name) if name.is_empty() || is_name(name) => name,
+        other => return Err(not(other, "the name of a port")),
+    };
     let host_port = match &value["hostPort"] {
         Value::Null => 0,
         zero if zero.as_u64() == Some(0) => 0,
         other => number(other).ok_or_else(|| not(other, "a port of the host"))?,
     };
-    if text("name").is_empty() && host_port == 0 {
+    if name.is_empty() && host_port == 0 {
         return Ok(None);
     }
     let number = match &value["containerPort"] {
@@ -230,11 +278,11 @@ fn port(value: &Value) -> Result<Option<EndpointPort>, String> {
         name => protocol(name).ok_or_else(|| not(name, "TCP, UDP or SCTP"))?,
     };
     Ok(Some(EndpointPort {
-        name: text("name").to_owned(),
+        name: name.to_owned(),
         protocol: protocol.into(),
         port: number,
         host_port,
-        host_ip: text("hostIP").to_owned(),
+        host_ip: text(&value["hostIP"]).to_owned(),
         ..EndpointPort::default()
     }))
 }
@@ -251,7 +299,7 @@ fn is_finished(value: &Value, annotations: &Labels) -> bool {
 
 /// Returns the addresses: those of the status, or of the first annotation that has some.
 fn addresses(status: &Value, annotations: &Labels, reports: &mut Reports) -> Vec<Network> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let text = |value: &Value| text(value).to_owned();
     let of_status = status["podIPs"].as_array().into_iter().flatten();
     let of_status: Vec<String> = of_status.map(|entry| text(&entry["ip"])).collect();
     let one = vec![text(&status["podIP"])];
@@ -266,6 +314,7 @@ fn addresses(status: &Value, annotations: &Labels, reports: &mut Reports) -> Vec
     for text in given.unwrap_or_default() {
         let address = text.parse::<Network>().ok();
         match address.filter(|found| found.is_host() && !is_mapped(found.address())) {
+            Some(address) if all.contains(&address) => {}
             Some(address) => all.push(address),
             None => {
                 let found = quoted(&text.into());

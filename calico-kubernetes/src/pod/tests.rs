@@ -126,15 +126,26 @@ fn invalid_parts_of_a_pod_are_reported() {
     let mut value = web();
     value["spec"]["containers"][0]["ports"] = json!([
         {"name": "a", "containerPort": 70000}, {"name": "b", "containerPort": 7, "protocol": "DCCP"},
-        {"name": "c", "containerPort": 7, "hostPort": -1}, {"name": "d", "containerPort": 7}]);
+        {"name": "c", "containerPort": 7, "hostPort": -1}, {"name": "d", "containerPort": 7},
+        {"name": "D", "containerPort": 7}, {"name": 7, "containerPort": 7}]);
     value["status"]["podIPs"] = json!([{"ip": "x"}, {"ip": "10.0.0.0/8"}, {"ip": "10.0.0.1"},
         {"ip": "::ffff:10.0.0.1"}]);
     let found = pod(&value);
-    assert_eq!(found.reports.len(), 6);
+    assert_eq!(found.reports.len(), 8);
     let endpoint = found.resource().unwrap();
     assert_eq!((endpoint.ports.len(), endpoint.addresses.len()), (2, 1));
+    for (path, part) in [
+        ("/metadata/labels/app", json!(7)),
+        ("/metadata/annotations", json!([])),
+        ("/spec/nodeName", json!(7)),
+        ("/spec/serviceAccountName", json!("it's")),
+    ] {
+        let mut value = web();
+        *value.pointer_mut(path).unwrap() = part;
+        assert_eq!(pod(&value).outcome, Outcome::Unreadable, "{path}");
+    }
     let mut value = web();
-    value["metadata"]["labels"]["app"] = json!(7);
+    value["spec"]["hostNetwork"] = "yes".into();
     assert_eq!(pod(&value).outcome, Outcome::Unreadable);
 }
 
