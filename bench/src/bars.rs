@@ -1,9 +1,11 @@
 //! The goals of Cambric's reflector, relative to other daemons in the same run.
 
+mod felix;
+
 use crate::daemons::Kind::{self, Bird, FrrFast, Relay};
 use crate::work::Work::{
-    self, Churn, Cni, Felix, Fib, Floods, Ipam, Keep, Live, Many, Path, Rack, Records, S1, S2, S3,
-    S3b, Stall, Storm, Watch,
+    self, Churn, Cni, Fib, Floods, Ipam, Keep, Live, Many, Path, Rack, Records, S1, S2, S3, S3b,
+    Stall, Storm, Watch,
 };
 
 /// One measure of one workload, and its limit.
@@ -47,8 +49,13 @@ const fn free(work: Work, measure: &'static str, title: &'static str) -> Bar {
     bar(work, measure, title, f64::INFINITY, &[])
 }
 
-/// All bars, in the order of the report.
-pub const BARS: &[Bar] = &[
+/// Returns all bars, in the order of the report.
+pub fn all() -> impl Iterator<Item = &'static Bar> {
+    BARS.iter().chain(felix::BARS)
+}
+
+/// The bars of all workloads without policies.
+const BARS: &[Bar] = &[
     bar(S1, "conv_s", "until the monitor holds all, s", 0.5, &[Bird]),
     bar(
         S1,
@@ -448,60 +455,6 @@ pub const BARS: &[Bar] = &[
         Records,
         "records_resident_octets",
         "resident memory for a record and its key",
-    ),
-    bar(
-        Felix,
-        "felix_programmed_s",
-        "Felix started until all rules are written, s",
-        1.0,
-        &[],
-    ),
-    free(Felix, "felix_programmed_cpu_s", "CPU of Felix for it, s"),
-    free(Felix, "felix_nft_s", "the same rules by nft -f, s"),
-    bar(
-        Felix,
-        "felix_resident_mb",
-        "resident memory then, MB",
-        250.0,
-        &[],
-    ),
-    bar(
-        Felix,
-        "felix_idle_percent",
-        "idle: percent of a core",
-        0.1,
-        &[],
-    ),
-    bar(
-        Felix,
-        "felix_endpoint_p50_ms",
-        "an endpoint with 30 policies: put to kernel p50, ms",
-        3.0,
-        &[],
-    ),
-    bar(
-        Felix,
-        "felix_endpoint_p99_ms",
-        "an endpoint with 30 policies: put to kernel p99, ms",
-        15.0,
-        &[],
-    ),
-    bar(
-        Felix,
-        "felix_endpoint_cpu_ms",
-        "CPU of Felix for one, checks included, ms",
-        10.0,
-        &[],
-    ),
-    free(
-        Felix,
-        "felix_kernel_jump_ms",
-        "the kernel's transaction of one new jump p50, ms",
-    ),
-    free(
-        Felix,
-        "felix_member_cpu_ms",
-        "CPU of Felix for a member's change, ms",
     ),
     free(
         Live,

@@ -6,7 +6,7 @@ use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
 use serde_json::{Value, json};
 
-use crate::bars::{BARS, Bar};
+use crate::bars::{self, Bar};
 use crate::daemons::Kind;
 use crate::stage::Measures;
 use crate::work::Work;
@@ -90,9 +90,8 @@ impl Report {
     }
 
     fn lines(&self) -> Vec<Line<'static>> {
-        let measured = BARS
-            .iter()
-            .filter(|bar| self.runs.keys().any(|(work, _)| *work == bar.work));
+        let measured =
+            bars::all().filter(|bar| self.runs.keys().any(|(work, _)| *work == bar.work));
         measured
             .map(|bar| Line {
                 bar,
@@ -216,18 +215,14 @@ mod tests {
             let peer = if peer < 2.0 { lost() } else { run(peer) };
             report.enter(Work::S3, Kind::FrrFast, peer);
         }
-        let bar = BARS
-            .iter()
-            .find(|bar| bar.work == Work::S3 && bar.measure == "conv_s");
+        let bar = bars::all().find(|bar| bar.work == Work::S3 && bar.measure == "conv_s");
         assert_eq!(report.ratio(bar.expect("a bar")), Some(0.9));
         assert_eq!(report.failures(), ["s3 frr-fast: lost"]);
-        let storm = BARS
-            .iter()
+        let storm = bars::all()
             .find(|bar| bar.measure == "storm_s")
             .expect("a bar");
         // Each with Cambric's run right before it; the ratio is that to the better of the two.
-        let rack = BARS
-            .iter()
+        let rack = bars::all()
             .find(|bar| bar.measure == "rack_s")
             .expect("a bar");
         let raced = |seconds| Ok(Measures::from([("rack_s", seconds)]));
