@@ -56,11 +56,9 @@ pub fn felix(plan: &Plan, node: Place) -> String {
     let Some(own) = plan.nodes.get(node) else {
         return String::new();
     };
-    let own = named(
-        own,
-        "felix",
-        "interface_prefix = [\"cali\", \"tap\"]\nendpoint_status_path_prefix = \"/run/cambric\"\n",
-    );
+    let keys =
+        "interface_prefix = [\"cali\", \"tap\"]\nendpoint_status_path_prefix = \"/run/cambric\"\n";
+    let own = named(own, "felix", &format!("{keys}{}", plan.felix_keys));
     format!("{own}{}", datastore(plan))
 }
 
@@ -177,8 +175,13 @@ mod tests {
             text.contains("endpoints = [\"http://10.0.0.254:2379\"]"),
             "{text}"
         );
-        let three = plan(false).with_store_members(3).unwrap();
+        let mut three = plan(false).with_store_members(3).unwrap();
+        three.felix_keys = "cutting.enabled = true\n".to_owned();
         let text = felix(&three, 2);
+        assert!(
+            text.contains("cutting.enabled = true\n\n[datastore]"),
+            "{text}"
+        );
         assert!(text.contains(", \"http://10.0.0.252:2379\"]"), "{text}");
     }
 }
