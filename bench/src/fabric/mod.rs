@@ -1,6 +1,7 @@
 //! A whole fabric under measurement: etcd, nodes with Felix and the BGP client, reflectors, and
 //! listeners to the nodes' kernels.
 
+mod agent;
 mod neighbor;
 mod notifications;
 mod origins;
@@ -18,6 +19,7 @@ use calico_store::resources::Resources;
 use netns_lab::fabric::{Fabric, Plan, Programs, Shape};
 use netns_lab::{Lab, VethEnd};
 
+pub use agent::{fill, put};
 pub use neighbor::{Neighbor, Picture};
 pub use notifications::{News, Notifications};
 pub use origins::{Origins, figures};

@@ -9,6 +9,7 @@ use calico_model::{
 };
 use calico_store::{LeaseId, Store};
 use ipnet::IpNet;
+use serde_json::Value;
 
 /// An endpoint of a node, by its number.
 #[derive(Clone, Debug)]
@@ -36,11 +37,29 @@ impl Endpoint {
         super::address(self.number)
     }
 
+    /// Returns the MAC address of its workload.
+    pub const fn mac(&self) -> [u8; 6] {
+        let [_, a, b, c] = self.number.to_be_bytes();
+        [2, 0x65, 0, a, b, c]
+    }
+
+    /// Returns its key and value with labels.
+    pub fn labeled(&self, labels: &Value) -> Result<(String, Vec<u8>)> {
+        self.changed(|value| value["metadata"]["labels"] = labels.clone())
+    }
+
+    /// Returns its key and value after a change of the value.
+    pub fn changed(&self, change: impl FnOnce(&mut Value)) -> Result<(String, Vec<u8>)> {
+        let (key, value) = self.encode(self.address())?;
+        let mut value = serde_json::from_slice(&value)?;
+        change(&mut value);
+        Ok((key, value.to_string().into_bytes()))
+    }
+
     /// Returns its key and value with this address.
     pub fn encode(&self, address: Ipv4Addr) -> Result<(String, Vec<u8>)> {
         let workload = format!("w{}", self.number);
         let name = EndpointName::new(&self.node, "k8s", &workload, "eth0")?;
-        let [_, a, b, c] = self.number.to_be_bytes();
         let spec = WorkloadEndpointSpec {
             orchestrator: "k8s".to_owned(),
             node: self.node.clone(),
@@ -49,7 +68,7 @@ impl Endpoint {
             ip_networks: vec![Network(IpNet::from(std::net::IpAddr::V4(address)))],
             profiles: vec![DEFAULT_ALLOW_PROFILE.to_owned()],
             interface_name: self.interface(),
-            mac: Some(Mac([2, 0x65, 0, a, b, c])),
+            mac: Some(Mac(self.mac())),
             ..WorkloadEndpointSpec::default()
         };
         let resource = Resource::namespaced("bench", &name.to_string(), spec);

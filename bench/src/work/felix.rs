@@ -3,23 +3,21 @@
 use std::process;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use calico_model::RESOURCES_PREFIX;
-use calico_store::{Op, Put, Store, Txn};
 use daemon_common::report::EndpointFigures;
-use daemon_common::{Command, Reply, client};
 use netns_lab::fabric::Machine;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::ruleset_copy;
 use crate::fabric::{self, Endpoint, Ground, milliseconds};
-use crate::limits::{FABRIC_WITHIN, RECORDS_OF_TXN, SETTLED, STARTED_WITHIN};
+use crate::limits::{FABRIC_WITHIN, SETTLED};
 use crate::stage::{Measures, Options, Policies, quantiles};
 
 /// The only node with a Felix; remote endpoints are at another one that does not exist.
 const NODE: usize = 0;
-const REMOTE: &str = "other";
+pub(super) const REMOTE: &str = "other";
 
 /// Policies of each endpoint, and members of each selector of a policy.
 const POLICIES_OF_ENDPOINT: u32 = 30;
@@ -63,23 +61,22 @@ async fn measure(ground: &mut Ground, options: &Options) -> Result<Measures> {
     let remote: Vec<Endpoint> = remote.map(|at| Endpoint::new(at, REMOTE)).collect();
     let mut puts = vec![];
     for number in 0..size.policies {
-        let key = format!("{RESOURCES_PREFIX}globalnetworkpolicies/p{number}");
-        puts.push((key, policy(number).to_string().into_bytes()));
+        puts.push(policy(number));
     }
     for (number, endpoint) in (0..).zip(&local) {
-        puts.push(labeled(endpoint, &local_labels(number, size.policies))?);
+        puts.push(endpoint.labeled(&local_labels(number, size.policies))?);
     }
     for (number, endpoint) in (0..).zip(&remote) {
-        puts.push(labeled(endpoint, &remote_labels(number, size))?);
+        puts.push(endpoint.labeled(&remote_labels(number, size))?);
     }
-    fill(&*ground.etcd.store, puts).await?;
+    fabric::fill(&*ground.etcd.store, puts).await?;
 
     let mut measures = Measures::new();
     let began = Instant::now();
     ground
         .fabric
         .start_felix(NODE, &fabric::program("cambric-felix")?)?;
-    programmed(ground, size.local).await?;
+    ground.programmed(NODE, size.local).await?;
     measures.insert("felix_programmed_s", began.elapsed().as_secs_f64());
     measures.insert("felix_programmed_cpu_s", ground.cpu("felix").as_secs_f64());
     let resident = ground.resident(NODE, "felix")?;
@@ -103,9 +100,7 @@ async fn measure(ground: &mut Ground, options: &Options) -> Result<Measures> {
     endpoints(ground, &more, size, &mut measures).await?;
     members(ground, &remote, changes, size, &mut measures).await?;
     ground.fabric.check()?;
-    let edits = figures(ground.fabric.node(NODE)?)
-        .await?
-        .rules_foreign_edits;
+    let edits = ground.figures(NODE).await?.rules_foreign_edits;
     ensure!(
         edits == 0,
         "own changes were taken for {edits} foreign ones"
@@ -114,7 +109,7 @@ async fn measure(ground: &mut Ground, options: &Options) -> Result<Measures> {
 }
 
 /// Returns the rules of Felix's table, as nft prints them.
-fn listed(node: &Machine) -> Result<Vec<u8>> {
+pub(super) fn listed(node: &Machine) -> Result<Vec<u8>> {
     let list = ["--stateless", "list", "table", "inet", "cambric-felix"];
     let listed = node
         .host
@@ -136,9 +131,9 @@ async fn endpoints(
     for (number, endpoint) in (0..).zip(more) {
         sleep(GAP).await;
         let labels = local_labels(number, size.policies);
-        let (key, value) = labeled(endpoint, &labels)?;
+        let (key, value) = endpoint.labeled(&labels)?;
         let began = Instant::now();
-        put(&*ground.etcd.store, key, value).await?;
+        fabric::put(&*ground.etcd.store, key, value).await?;
         let news = notifications
             .until(endpoint.address(), FABRIC_WITHIN)
             .await?;
@@ -167,10 +162,9 @@ async fn members(
     size: Policies,
     measures: &mut Measures,
 ) -> Result<()> {
-    let node = ground.fabric.node(NODE)?;
     let before = ground.cpu("felix");
     for number in 0..changes {
-        let written = figures(node).await?.rules_transactions;
+        let written = ground.figures(NODE).await?.rules_transactions;
         let at = number % size.remote;
         let endpoint = remote.get(at as usize).context("a remote endpoint")?;
         let is_removed = (number / size.remote).is_multiple_of(2);
@@ -178,12 +172,11 @@ async fn members(
             true => json!({}),
             false => remote_labels(at, size),
         };
-        let (key, value) = labeled(endpoint, &labels)?;
-        put(&*ground.etcd.store, key, value).await?;
-        until(node, "a change of a set", |now| {
-            now.rules_transactions > written && now.rules_in_sync
-        })
-        .await?;
+        let (key, value) = endpoint.labeled(&labels)?;
+        fabric::put(&*ground.etcd.store, key, value).await?;
+        let is_written =
+            |now: &EndpointFigures| now.rules_transactions > written && now.rules_in_sync;
+        ground.until(NODE, "a change of a set", is_written).await?;
     }
     sleep(SETTLED).await;
     let used = ground.cpu("felix").saturating_sub(before);
@@ -194,45 +187,19 @@ async fn members(
     Ok(())
 }
 
-/// Waits until all local endpoints are up with their rules.
-async fn programmed(ground: &Ground, local: u32) -> Result<()> {
-    let node = ground.fabric.node(NODE)?;
-    let socket = node.control("felix");
-    let there = async || anyhow::Ok(socket.exists().then_some(()).ok_or(String::new()));
-    netns_lab::until(STARTED_WITHIN, "Felix has started", there).await?;
-    until(node, "all endpoints are up", |now| {
-        now.up == u64::from(local) && now.rules_in_sync
-    })
-    .await
-}
-
-async fn until(node: &Machine, what: &str, is: impl Fn(&EndpointFigures) -> bool) -> Result<()> {
-    netns_lab::until(FABRIC_WITHIN, what, async || {
-        let now = figures(node).await?;
-        anyhow::Ok(is(&now).then_some(()).ok_or_else(|| format!("{now:?}")))
-    })
-    .await?;
-    Ok(())
-}
-
-async fn figures(node: &Machine) -> Result<EndpointFigures> {
-    match client::call(node.control("felix"), &Command::Status {}).await? {
-        Reply::Status(status) => Ok(*status.endpoints.context("a status of Felix")?),
-        other => bail!("not a status: {other:?}"),
-    }
-}
-
 /// Returns a policy for the endpoints with its label, which allows a selected set of remote ones.
-fn policy(number: u32) -> Value {
-    json!({"metadata": {"name": format!("p{number}")}, "spec": {
+pub(super) fn policy(number: u32) -> (String, Vec<u8>) {
+    let policy = json!({"metadata": {"name": format!("p{number}")}, "spec": {
         "order": number, "selector": format!("has(p{number})"), "types": ["Ingress"],
         "ingress": [{"action": "Allow", "protocol": "TCP",
             "source": {"selector": format!("has(m{number})")},
-            "destination": {"ports": [8080]}}]}})
+            "destination": {"ports": [8080]}}]}});
+    let key = format!("{RESOURCES_PREFIX}globalnetworkpolicies/p{number}");
+    (key, policy.to_string().into_bytes())
 }
 
 /// Returns the labels of a local endpoint: so many policies apply to it.
-fn local_labels(number: u32, policies: u32) -> Value {
+pub(super) fn local_labels(number: u32, policies: u32) -> Value {
     let of = (0..POLICIES_OF_ENDPOINT.min(policies))
         .map(|at| (number * POLICIES_OF_ENDPOINT + at) % policies)
         .map(|policy| (format!("p{policy}"), json!("")));
@@ -240,37 +207,11 @@ fn local_labels(number: u32, policies: u32) -> Value {
 }
 
 /// Returns the labels of a remote endpoint, so that each selector has so many members.
-fn remote_labels(number: u32, size: Policies) -> Value {
+pub(super) fn remote_labels(number: u32, size: Policies) -> Value {
     let members = MEMBERS.min(size.remote);
     let of_endpoint = (size.policies * members).div_ceil(size.remote).max(1);
     let of = (0..of_endpoint.min(size.policies))
         .map(|at| (number * of_endpoint + at) % size.policies)
         .map(|policy| (format!("m{policy}"), json!("")));
     Value::Object(of.collect())
-}
-
-fn labeled(endpoint: &Endpoint, labels: &Value) -> Result<(String, Vec<u8>)> {
-    let (key, value) = endpoint.encode(endpoint.address())?;
-    let mut value: Value = serde_json::from_slice(&value)?;
-    let metadata = value.get_mut("metadata").context("metadata")?;
-    let metadata = metadata.as_object_mut().context("metadata")?;
-    metadata.insert("labels".to_owned(), labels.clone());
-    Ok((key, value.to_string().into_bytes()))
-}
-
-async fn put(store: &dyn Store, key: String, value: Vec<u8>) -> Result<()> {
-    fill(store, vec![(key, value)]).await
-}
-
-async fn fill(store: &dyn Store, puts: Vec<(String, Vec<u8>)>) -> Result<()> {
-    for puts in puts.chunks(RECORDS_OF_TXN) {
-        let puts = puts.iter().cloned();
-        let then = puts.map(|(key, value)| Op::Put(Put::new(key, value)));
-        let txn = Txn {
-            then: then.collect(),
-            ..Txn::default()
-        };
-        store.txn(txn).await?;
-    }
-    Ok(())
 }
