@@ -76,6 +76,16 @@ pub enum Part {
         /// The AS number
         asn: u32,
     },
+    /// Accept and read connections (started by the benchmark itself)
+    #[command(hide = true)]
+    Sink {
+        /// The listening address
+        address: Ipv4Addr,
+        /// The first port
+        first: u16,
+        /// The number of ports
+        count: u16,
+    },
 }
 
 /// Runs all rounds, prints the table, and returns whether every run was correct.

@@ -25,5 +25,6 @@ pub mod session;
 mod socket_queue;
 pub mod speed;
 pub mod stage;
+pub mod traffic;
 pub mod wire;
 pub mod work;

@@ -93,3 +93,21 @@ pub const NEWS_MAX: usize = 1 << 16;
 
 /// Records that one transaction writes: etcd's default limit of operations.
 pub const RECORDS_OF_TXN: usize = 128;
+
+/// Receive buffer of a capture: the packets of some seconds.
+pub const CAPTURE_OCTETS: usize = 256 << 20;
+
+/// How long a capture waits for a packet before it looks whether it is to end.
+pub const CAPTURE_TURN: Duration = Duration::from_millis(50);
+
+/// Pause of a sender of flows between two bursts.
+pub const SENDER_TURN: Duration = Duration::from_micros(200);
+
+/// How long the opening of one flow may take.
+pub const FLOW_OPENED_WITHIN: Duration = Duration::from_secs(30);
+
+/// Pause between two new flows of an opener.
+pub const OPENER_TURN: Duration = Duration::from_millis(1);
+
+/// Pause before flows are forbidden.
+pub const CUT_QUIET: Duration = Duration::from_secs(1);

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use bench::cli::{Arguments, Part, compare};
+use bench::traffic::sink;
 use bench::{relay, speed};
 use clap::Parser;
 
@@ -10,6 +11,11 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.part {
         Some(Part::Relay { address, asn }) => relay::run(address, asn).map(|()| true),
+        Some(Part::Sink {
+            address,
+            first,
+            count,
+        }) => sink::run(address, first, count).map(|()| true),
         Some(Part::Speed) => speed::run(arguments.seed).map(|()| true),
         None => compare(&arguments),
     };

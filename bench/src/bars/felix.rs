@@ -1,7 +1,7 @@
 //! The goals of Felix.
 
 use super::{Bar, bar, free};
-use crate::work::Work::Felix;
+use crate::work::Work::{Cutting, Felix};
 
 /// The bars of workloads with policies, in the order of the report.
 pub(super) const BARS: &[Bar] = &[
@@ -59,4 +59,47 @@ pub(super) const BARS: &[Bar] = &[
         "felix_member_cpu_ms",
         "CPU of Felix for a member's change, ms",
     ),
+    bar(
+        Cutting,
+        "cut_tcp_1_ms",
+        "etcd's answer to the last packet: one flow, TCP, ms",
+        100.0,
+        &[],
+    ),
+    bar(
+        Cutting,
+        "cut_udp_1_ms",
+        "etcd's answer to the last packet: one flow, UDP, ms",
+        100.0,
+        &[],
+    ),
+    bar(
+        Cutting,
+        "cut_tcp_100_ms",
+        "etcd's answer to the last packet: 100 flows, TCP, ms",
+        100.0,
+        &[],
+    ),
+    bar(
+        Cutting,
+        "cut_udp_100_ms",
+        "etcd's answer to the last packet: 100 flows, UDP, ms",
+        100.0,
+        &[],
+    ),
+    bar(
+        Cutting,
+        "cut_tcp_10000_ms",
+        "etcd's answer to the last packet: 10,000 flows, TCP, ms",
+        100.0,
+        &[],
+    ),
+    bar(
+        Cutting,
+        "cut_udp_10000_ms",
+        "etcd's answer to the last packet: 10,000 flows, UDP, ms",
+        100.0,
+        &[],
+    ),
+    free(Cutting, "cut_new_ms", "the same: new flows, ms"),
 ];

@@ -7,6 +7,7 @@ mod notifications;
 mod origins;
 mod records;
 mod store;
+mod workloads;
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ pub use notifications::{News, Notifications};
 pub use origins::{Origins, figures};
 pub use records::{Endpoint, write};
 pub use store::Etcd;
+pub use workloads::Workload;
 
 use crate::limits::{FABRIC_WITHIN, STARTED_WITHIN};
 use crate::stage::Measures;

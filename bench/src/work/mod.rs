@@ -4,6 +4,7 @@
 mod addresses;
 mod churn;
 mod containers;
+mod cutting;
 pub mod fanout;
 mod felix;
 mod fib;
@@ -64,6 +65,8 @@ pub enum Work {
     Records,
     /// Policies on a host, from etcd to the kernel's packet filter
     Felix,
+    /// Established flows that a policy forbids, until their last packet
+    Cutting,
     /// etcd restarts under 200 watchers
     Watch,
     /// Addresses: 1,000 for one host, and 10 for each of 100 hosts that start at once
@@ -92,6 +95,7 @@ impl Work {
             Self::Many => "many",
             Self::Records => "records",
             Self::Felix => "felix",
+            Self::Cutting => "cutting",
             Self::Watch => "watch",
             Self::Ipam => "ipam",
             Self::Cni => "cni",
@@ -124,6 +128,7 @@ impl Work {
             | Self::Many
             | Self::Records
             | Self::Felix
+            | Self::Cutting
             | Self::Watch
             | Self::Ipam
             | Self::Cni => 3,
@@ -150,6 +155,7 @@ impl Work {
             Self::Many => many::many(options),
             Self::Records => records::records(options),
             Self::Felix => felix::felix(options),
+            Self::Cutting => cutting::cutting(options),
             Self::Watch => watch::watch(options),
             Self::Ipam => addresses::addresses(options),
             Self::Cni => containers::containers(options),

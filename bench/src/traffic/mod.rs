@@ -1,0 +1,10 @@
+//! Packets of workloads: flows that send all the time, the packets that arrive, rates, and floods.
+
+mod capture;
+mod flows;
+mod opener;
+pub mod sink;
+
+pub use capture::{Capture, Seen};
+pub use flows::{Flows, Protocol, Sender};
+pub use opener::Opener;
