@@ -109,5 +109,8 @@ pub const FLOW_OPENED_WITHIN: Duration = Duration::from_secs(30);
 /// Pause between two new flows of an opener.
 pub const OPENER_TURN: Duration = Duration::from_millis(1);
 
+/// Octets of one write or read of a stream.
+pub const STREAM_OCTETS: usize = 128 << 10;
+
 /// Pause before flows are forbidden.
 pub const CUT_QUIET: Duration = Duration::from_secs(1);

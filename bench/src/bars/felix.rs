@@ -1,7 +1,7 @@
 //! The goals of Felix.
 
 use super::{Bar, bar, free};
-use crate::work::Work::{Cutting, Felix};
+use crate::work::Work::{Cutting, Felix, Forwarding};
 
 /// The bars of workloads with policies, in the order of the report.
 pub(super) const BARS: &[Bar] = &[
@@ -102,4 +102,67 @@ pub(super) const BARS: &[Bar] = &[
         &[],
     ),
     free(Cutting, "cut_new_ms", "the same: new flows, ms"),
+    bar(
+        Forwarding,
+        "forward_stream_ratio",
+        "throughput without policies to that with 1,000",
+        1.0 / 0.95,
+        &[],
+    ),
+    bar(
+        Forwarding,
+        "forward_p99_ratio",
+        "round trip p99 with 1,000 policies to that without",
+        1.1,
+        &[],
+    ),
+    bar(
+        Forwarding,
+        "forward_new_few_ratio",
+        "new flows/s without policies to those with 10 of 1,000",
+        1.0 / 0.9,
+        &[],
+    ),
+    bar(
+        Forwarding,
+        "forward_new_all_ratio",
+        "new flows/s of plain rules to those with 1,000 policies",
+        1.0,
+        &[],
+    ),
+    bar(
+        Forwarding,
+        "forward_log_stream_ratio",
+        "throughput without the flow log to that with it",
+        1.0 / 0.9,
+        &[],
+    ),
+    bar(
+        Forwarding,
+        "forward_log_new_ratio",
+        "new flows/s without the flow log to those with it",
+        1.0 / 0.9,
+        &[],
+    ),
+    free(
+        Forwarding,
+        "forward_stream_gb",
+        "throughput without policies, GB/s",
+    ),
+    free(
+        Forwarding,
+        "forward_p99_ms",
+        "round trip without policies, p99, ms",
+    ),
+    free(Forwarding, "forward_new", "new flows/s without policies"),
+    free(
+        Forwarding,
+        "forward_new_all",
+        "new flows/s with 1,000 policies",
+    ),
+    free(
+        Forwarding,
+        "forward_new_plain",
+        "new flows/s with the same as plain rules",
+    ),
 ];

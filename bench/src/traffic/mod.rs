@@ -3,6 +3,8 @@
 mod capture;
 mod flows;
 mod opener;
+mod pace;
+pub mod rates;
 pub mod sink;
 
 pub use capture::{Capture, Seen};

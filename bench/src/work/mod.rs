@@ -9,6 +9,7 @@ pub mod fanout;
 mod felix;
 mod fib;
 mod floods;
+mod forwarding;
 pub mod internet;
 mod keep;
 pub mod latency;
@@ -67,6 +68,8 @@ pub enum Work {
     Felix,
     /// Established flows that a policy forbids, until their last packet
     Cutting,
+    /// Packets that pass, with and without policies and the flow log
+    Forwarding,
     /// etcd restarts under 200 watchers
     Watch,
     /// Addresses: 1,000 for one host, and 10 for each of 100 hosts that start at once
@@ -96,6 +99,7 @@ impl Work {
             Self::Records => "records",
             Self::Felix => "felix",
             Self::Cutting => "cutting",
+            Self::Forwarding => "forwarding",
             Self::Watch => "watch",
             Self::Ipam => "ipam",
             Self::Cni => "cni",
@@ -129,6 +133,7 @@ impl Work {
             | Self::Records
             | Self::Felix
             | Self::Cutting
+            | Self::Forwarding
             | Self::Watch
             | Self::Ipam
             | Self::Cni => 3,
@@ -156,6 +161,7 @@ impl Work {
             Self::Records => records::records(options),
             Self::Felix => felix::felix(options),
             Self::Cutting => cutting::cutting(options),
+            Self::Forwarding => forwarding::forwarding(options),
             Self::Watch => watch::watch(options),
             Self::Ipam => addresses::addresses(options),
             Self::Cni => containers::containers(options),
