@@ -112,5 +112,17 @@ pub const OPENER_TURN: Duration = Duration::from_millis(1);
 /// Octets of one write or read of a stream.
 pub const STREAM_OCTETS: usize = 128 << 10;
 
+/// Octets of one stream that a proxy of lists has received and not passed on.
+pub const PROXY_STREAM_OCTETS: u32 = 4 << 20;
+
+/// The same for all streams of a connection.
+pub const PROXY_CONNECTION_OCTETS: u32 = 64 << 20;
+
+/// Octets of a range request.
+pub const RANGE_OCTETS_MAX: usize = 64 << 10;
+
+/// Octets of one page of a list.
+pub const PAGE_OCTETS_MAX: usize = 64 << 20;
+
 /// Pause before flows are forbidden.
 pub const CUT_QUIET: Duration = Duration::from_secs(1);

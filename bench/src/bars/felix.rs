@@ -1,7 +1,7 @@
 //! The goals of Felix.
 
 use super::{Bar, bar, free};
-use crate::work::Work::{Cutting, Felix, Forwarding};
+use crate::work::Work::{Cutting, Felix, Forwarding, Order};
 
 /// The bars of workloads with policies, in the order of the report.
 pub(super) const BARS: &[Bar] = &[
@@ -165,4 +165,14 @@ pub(super) const BARS: &[Bar] = &[
         "forward_new_plain",
         "new flows/s with the same as plain rules",
     ),
+    bar(
+        Order,
+        "order_ratio",
+        "start of Felix: slowest order of lists to the fastest",
+        1.2,
+        &[],
+    ),
+    free(Order, "order_policies_s", "policies before endpoints, s"),
+    free(Order, "order_endpoints_s", "endpoints before policies, s"),
+    free(Order, "order_mixed_s", "pages in turn, s"),
 ];

@@ -2,6 +2,7 @@
 //! listeners to the nodes' kernels.
 
 mod agent;
+mod lists;
 mod neighbor;
 mod notifications;
 mod origins;
@@ -21,6 +22,7 @@ use netns_lab::fabric::{Fabric, Plan, Programs, Shape};
 use netns_lab::{Lab, VethEnd};
 
 pub use agent::{fill, put};
+pub use lists::{Lists, Order};
 pub use neighbor::{Neighbor, Picture};
 pub use notifications::{News, Notifications};
 pub use origins::{Origins, figures};

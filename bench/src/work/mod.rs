@@ -15,6 +15,7 @@ mod keep;
 pub mod latency;
 mod live;
 mod many;
+mod order;
 mod path;
 mod rack;
 mod records;
@@ -70,6 +71,8 @@ pub enum Work {
     Cutting,
     /// Packets that pass, with and without policies and the flow log
     Forwarding,
+    /// The start of Felix with lists of the datastore in different orders
+    Order,
     /// etcd restarts under 200 watchers
     Watch,
     /// Addresses: 1,000 for one host, and 10 for each of 100 hosts that start at once
@@ -100,6 +103,7 @@ impl Work {
             Self::Felix => "felix",
             Self::Cutting => "cutting",
             Self::Forwarding => "forwarding",
+            Self::Order => "order",
             Self::Watch => "watch",
             Self::Ipam => "ipam",
             Self::Cni => "cni",
@@ -134,6 +138,7 @@ impl Work {
             | Self::Felix
             | Self::Cutting
             | Self::Forwarding
+            | Self::Order
             | Self::Watch
             | Self::Ipam
             | Self::Cni => 3,
@@ -162,6 +167,7 @@ impl Work {
             Self::Felix => felix::felix(options),
             Self::Cutting => cutting::cutting(options),
             Self::Forwarding => forwarding::forwarding(options),
+            Self::Order => order::order(options),
             Self::Watch => watch::watch(options),
             Self::Ipam => addresses::addresses(options),
             Self::Cni => containers::containers(options),
