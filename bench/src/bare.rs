@@ -34,7 +34,8 @@ const NLM_F_CREATE: u16 = 0x400;
 const RTA_DST: u16 = 1;
 const RTA_GATEWAY: u16 = 5;
 const RTA_PRIORITY: u16 = 6;
-const RTMGRP_IPV4_ROUTE: u32 = 0x40;
+/// The group of IPv4 routes.
+pub const RTMGRP_IPV4_ROUTE: u32 = 0x40;
 
 /// The operation on routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +53,8 @@ pub fn run(verb: Verb, prefixes: &[Ipv4Addr], gateway: Ipv4Addr, metric: u32) ->
         .chunks(BATCH)
         .map(|prefixes| encode(verb, prefixes, gateway, metric))
         .collect();
-    let listener = Listener::start(|_, _| {})?;
-    let requests = open(0)?;
+    let listener = Listener::start(SockProtocol::NetlinkRoute, RTMGRP_IPV4_ROUTE, |_, _| {})?;
+    let requests = open(SockProtocol::NetlinkRoute, 0)?;
     let mut answer = vec![0; READ_OCTETS];
     let began = Instant::now();
     for batch in &batches {
@@ -105,18 +106,18 @@ fn check(answer: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn open(groups: u32) -> Result<OwnedFd> {
+fn open(protocol: SockProtocol, groups: u32) -> Result<OwnedFd> {
     let fd = socket(
         AddressFamily::Netlink,
         SockType::Raw,
         SockFlag::SOCK_CLOEXEC,
-        SockProtocol::NetlinkRoute,
+        protocol,
     )?;
     bind(fd.as_raw_fd(), &NetlinkAddr::new(0, groups))?;
     Ok(fd)
 }
 
-/// A thread that reads all route notifications; it ends when this is dropped.
+/// A thread that reads all notifications of a group; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Listener {
     thread: Option<JoinHandle<()>>,
@@ -126,8 +127,12 @@ pub struct Listener {
 impl Listener {
     /// Starts to listen in the namespace of the calling thread, and passes on each datagram with
     /// the instant of its reading.
-    pub fn start(mut on_message: impl FnMut(&[u8], Instant) + Send + 'static) -> Result<Self> {
-        let fd = open(RTMGRP_IPV4_ROUTE)?;
+    pub fn start(
+        protocol: SockProtocol,
+        groups: u32,
+        mut on_message: impl FnMut(&[u8], Instant) + Send + 'static,
+    ) -> Result<Self> {
+        let fd = open(protocol, groups)?;
         // Without the privilege the buffer may overrun, as a daemon's may.
         let _ = setsockopt(&fd, sockopt::RcvBufForce, &LISTEN_OCTETS);
         setsockopt(&fd, sockopt::ReceiveTimeout, &TimeVal::new(0, 50_000))?;

@@ -1,7 +1,7 @@
 //! The goals of Felix.
 
 use super::{Bar, bar, free};
-use crate::work::Work::{Cutting, Felix, Forwarding, Order};
+use crate::work::Work::{Cutting, Felix, Forwarding, Members, Order};
 
 /// The bars of workloads with policies, in the order of the report.
 pub(super) const BARS: &[Bar] = &[
@@ -164,6 +164,33 @@ pub(super) const BARS: &[Bar] = &[
         Forwarding,
         "forward_new_plain",
         "new flows/s with the same as plain rules",
+    ),
+    bar(
+        Members,
+        "member_large_cpu_ms",
+        "CPU of Felix for a member of a set of 10,000, ms",
+        1.0,
+        &[],
+    ),
+    free(
+        Members,
+        "member_large_p50_ms",
+        "etcd's answer to the kernel, p50, ms",
+    ),
+    free(Members, "member_large_p99_ms", "the same, p99, ms"),
+    bar(
+        Members,
+        "member_many_p50_ms",
+        "with 2,000 sets and chains: etcd's answer to the kernel, p50, ms",
+        1.0,
+        &[],
+    ),
+    free(Members, "member_many_p99_ms", "the same, p99, ms"),
+    free(Members, "member_many_cpu_ms", "CPU of Felix for it, ms"),
+    free(
+        Members,
+        "member_put_p50_ms",
+        "etcd's answer to the write alone, p50, ms",
     ),
     bar(
         Order,

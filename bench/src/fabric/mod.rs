@@ -7,6 +7,7 @@ mod neighbor;
 mod notifications;
 mod origins;
 mod records;
+mod set_changes;
 mod store;
 mod workloads;
 
@@ -27,6 +28,7 @@ pub use neighbor::{Neighbor, Picture};
 pub use notifications::{News, Notifications};
 pub use origins::{Origins, figures};
 pub use records::{Endpoint, write};
+pub use set_changes::SetChanges;
 pub use store::Etcd;
 pub use workloads::Workload;
 

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use netns_lab::Host;
+use nix::sys::socket::SockProtocol;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::timeout;
 
-use crate::bare::Listener;
+use crate::bare::{Listener, RTMGRP_IPV4_ROUTE};
 use crate::limits::NEWS_MAX;
 
 /// One host route that was added to a kernel.
@@ -33,12 +34,16 @@ impl Notifications {
     pub fn listen(host: &Host) -> Result<Self> {
         let (sender, news) = channel(NEWS_MAX);
         let listener = host.run(|| {
-            Listener::start(move |octets, at| {
-                for address in new_host_routes(octets) {
-                    // The receiver is dropped only when no more notifications are wanted.
-                    let _ = sender.blocking_send(News { address, at });
-                }
-            })
+            Listener::start(
+                SockProtocol::NetlinkRoute,
+                RTMGRP_IPV4_ROUTE,
+                move |octets, at| {
+                    for address in new_host_routes(octets) {
+                        // The receiver is dropped only when no more notifications are wanted.
+                        let _ = sender.blocking_send(News { address, at });
+                    }
+                },
+            )
         })??;
         Ok(Self {
             news,

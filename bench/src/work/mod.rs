@@ -15,6 +15,7 @@ mod keep;
 pub mod latency;
 mod live;
 mod many;
+mod members;
 mod order;
 mod path;
 mod rack;
@@ -71,6 +72,8 @@ pub enum Work {
     Cutting,
     /// Packets that pass, with and without policies and the flow log
     Forwarding,
+    /// One member of a set changes, in a large set and among many sets
+    Members,
     /// The start of Felix with lists of the datastore in different orders
     Order,
     /// etcd restarts under 200 watchers
@@ -103,6 +106,7 @@ impl Work {
             Self::Felix => "felix",
             Self::Cutting => "cutting",
             Self::Forwarding => "forwarding",
+            Self::Members => "members",
             Self::Order => "order",
             Self::Watch => "watch",
             Self::Ipam => "ipam",
@@ -138,6 +142,7 @@ impl Work {
             | Self::Felix
             | Self::Cutting
             | Self::Forwarding
+            | Self::Members
             | Self::Order
             | Self::Watch
             | Self::Ipam
@@ -167,6 +172,7 @@ impl Work {
             Self::Felix => felix::felix(options),
             Self::Cutting => cutting::cutting(options),
             Self::Forwarding => forwarding::forwarding(options),
+            Self::Members => members::members(options),
             Self::Order => order::order(options),
             Self::Watch => watch::watch(options),
             Self::Ipam => addresses::addresses(options),
