@@ -1,7 +1,7 @@
 //! The goals of Felix.
 
 use super::{Bar, bar, free};
-use crate::work::Work::{Cutting, Felix, Forwarding, Members, Order};
+use crate::work::Work::{Crowded, Cutting, Felix, Forwarding, Members, Order};
 
 /// The bars of workloads with policies, in the order of the report.
 pub(super) const BARS: &[Bar] = &[
@@ -192,6 +192,25 @@ pub(super) const BARS: &[Bar] = &[
         "member_put_p50_ms",
         "etcd's answer to the write alone, p50, ms",
     ),
+    bar(
+        Crowded,
+        "crowded_s",
+        "Felix started until 1,500 endpoints are up, s",
+        3.0,
+        &[],
+    ),
+    free(Crowded, "crowded_cpu_s", "CPU of Felix for it, s"),
+    free(Crowded, "crowded_nft_s", "the rules of it by nft -f, s"),
+    bar(
+        Crowded,
+        "crowded_add_p99_ms",
+        "ADD among them, ten at a time, p99, ms",
+        100.0,
+        &[],
+    ),
+    free(Crowded, "crowded_add_p50_ms", "the same, p50, ms"),
+    free(Crowded, "crowded_ptp_p99_ms", "the same of ptp, p99, ms"),
+    free(Crowded, "crowded_ptp_p50_ms", "the same of ptp, p50, ms"),
     bar(
         Order,
         "order_ratio",

@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use calico_store::resources::Resources;
 use netns_lab::fabric::Machine;
-use netns_lab::{Lab, Program};
+use netns_lab::{Host, Lab, Program};
 use serde_json::{Value, json};
 
 use crate::fabric::{self, Ground};
@@ -35,25 +35,14 @@ pub(super) fn containers(options: &Options) -> Result<Measures> {
 
 async fn measure(ground: &Ground, count: usize) -> Result<Measures> {
     let node = ground.fabric.node(0)?;
-    let resources = Resources::new(ground.etcd.connect().await?);
-    for (kind, name, spec) in [
-        ("Node", node.plan.name.as_str(), json!({})),
-        ("IPPool", "pool", json!({"cidr": "10.77.0.0/16"})),
-    ] {
-        let resource = json!({
-            "kind": kind, "apiVersion": "projectcalico.org/v3", "metadata": {"name": name}, "spec": spec,
-        });
-        resources.create(resource).await?;
-    }
-    // Plugins in Go look up their own process ID, which is that of the lab's pid namespace.
-    run(node, "mount", &["-t", "proc", "proc", "/proc"]).await?;
+    record(ground, node).await?;
     let plugins = [ours(ground, node)?, reference(node)?];
     let mut taken = [vec![], vec![], vec![], vec![]];
     for number in 0..count {
         for (nth, plugin) in plugins.iter().enumerate() {
             let container = format!("container{number}-{nth}");
             run(node, "ip", &["netns", "add", &container]).await?;
-            let call = async |command| plugin.call(node, command, &container).await;
+            let call = async |command| plugin.call(&node.host, command, &container).await;
             let (add, del) = (call("ADD").await?, call("DEL").await?);
             run(node, "ip", &["netns", "delete", &container]).await?;
             // The first call differs: it assigns a block and reads files.
@@ -77,13 +66,30 @@ async fn measure(ground: &Ground, count: usize) -> Result<Measures> {
     ]))
 }
 
+/// Prepares a node and the datastore for plugins.
+pub(super) async fn record(ground: &Ground, node: &Machine) -> Result<()> {
+    let resources = Resources::new(ground.etcd.connect().await?);
+    for (kind, name, spec) in [
+        ("Node", node.plan.name.as_str(), json!({})),
+        ("IPPool", "pool", json!({"cidr": "10.77.0.0/16"})),
+    ] {
+        let resource = json!({
+            "kind": kind, "apiVersion": "projectcalico.org/v3", "metadata": {"name": name}, "spec": spec,
+        });
+        resources.create(resource).await?;
+    }
+    // Plugins in Go look up their own process ID, which is that of the lab's pid namespace.
+    run(node, "mount", &["-t", "proc", "proc", "/proc"]).await
+}
+
 /// A plugin, and the file with its configuration.
-struct Plugin {
+#[derive(Clone)]
+pub(super) struct Plugin {
     program: PathBuf,
     config: PathBuf,
 }
 
-fn ours(ground: &Ground, node: &Machine) -> Result<Plugin> {
+pub(super) fn ours(ground: &Ground, node: &Machine) -> Result<Plugin> {
     let program = std::env::current_exe()?.with_file_name("cambric-cni");
     ensure!(
         program.is_file(),
@@ -99,7 +105,7 @@ fn ours(ground: &Ground, node: &Machine) -> Result<Plugin> {
     Plugin::new(program, node, &config)
 }
 
-fn reference(node: &Machine) -> Result<Plugin> {
+pub(super) fn reference(node: &Machine) -> Result<Plugin> {
     let config = json!({
         "cniVersion": "1.0.0", "name": "theirs", "type": "ptp",
         "ipam": {"type": "host-local", "subnet": "10.78.0.0/16", "dataDir": node.host.directory().join("ipam")},
@@ -121,8 +127,13 @@ impl Plugin {
         })
     }
 
+    /// Returns the name of its program.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.program.file_name()?.to_str()
+    }
+
     /// Returns the milliseconds of a call.
-    async fn call(&self, node: &Machine, command: &str, container: &str) -> Result<f64> {
+    pub(super) async fn call(&self, host: &Host, command: &str, container: &str) -> Result<f64> {
         let program = Program::new("/bin/sh")
             .args(["-c", "exec \"$0\" <\"$1\""])
             .arg(&self.program)
@@ -133,7 +144,7 @@ impl Plugin {
             .env("CNI_IFNAME", "eth0")
             .env("CNI_PATH", REFERENCE);
         let began = Instant::now();
-        let (status, output) = node.host.output(&program).await?;
+        let (status, output) = host.output(&program).await?;
         let took = began.elapsed();
         let text = String::from_utf8_lossy(&output);
         ensure!(
@@ -146,7 +157,7 @@ impl Plugin {
 }
 
 /// Runs a program of the system on the node.
-async fn run(node: &Machine, program: &str, arguments: &[&str]) -> Result<()> {
+pub(super) async fn run(node: &Machine, program: &str, arguments: &[&str]) -> Result<()> {
     let program = Program::new(program).args(arguments.iter().copied());
     let (status, _) = node.host.output(&program).await?;
     ensure!(status.success(), "{program:?}: {status}");

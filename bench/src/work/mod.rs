@@ -4,6 +4,7 @@
 mod addresses;
 mod churn;
 mod containers;
+mod crowded;
 mod cutting;
 pub mod fanout;
 mod felix;
@@ -74,6 +75,8 @@ pub enum Work {
     Forwarding,
     /// One member of a set changes, in a large set and among many sets
     Members,
+    /// 1,500 endpoints on one host, and containers connected ten at a time among them
+    Crowded,
     /// The start of Felix with lists of the datastore in different orders
     Order,
     /// etcd restarts under 200 watchers
@@ -107,6 +110,7 @@ impl Work {
             Self::Cutting => "cutting",
             Self::Forwarding => "forwarding",
             Self::Members => "members",
+            Self::Crowded => "crowded",
             Self::Order => "order",
             Self::Watch => "watch",
             Self::Ipam => "ipam",
@@ -143,6 +147,7 @@ impl Work {
             | Self::Cutting
             | Self::Forwarding
             | Self::Members
+            | Self::Crowded
             | Self::Order
             | Self::Watch
             | Self::Ipam
@@ -173,6 +178,7 @@ impl Work {
             Self::Cutting => cutting::cutting(options),
             Self::Forwarding => forwarding::forwarding(options),
             Self::Members => members::members(options),
+            Self::Crowded => crowded::crowded(options),
             Self::Order => order::order(options),
             Self::Watch => watch::watch(options),
             Self::Ipam => addresses::addresses(options),
