@@ -112,6 +112,9 @@ pub const OPENER_TURN: Duration = Duration::from_millis(1);
 /// Octets of one write or read of a stream.
 pub const STREAM_OCTETS: usize = 128 << 10;
 
+/// Pause between two probes.
+pub const PROBE_TURN: Duration = Duration::from_millis(1);
+
 /// Octets of one stream that a proxy of lists has received and not passed on.
 pub const PROXY_STREAM_OCTETS: u32 = 4 << 20;
 

@@ -1,7 +1,7 @@
 //! The goals of Felix.
 
 use super::{Bar, bar, free};
-use crate::work::Work::{Crowded, Cutting, Felix, Forwarding, Members, Order};
+use crate::work::Work::{Crowded, Cutting, Felix, Forwarding, Labels, Members, Order};
 
 /// The bars of workloads with policies, in the order of the report.
 pub(super) const BARS: &[Bar] = &[
@@ -211,6 +211,24 @@ pub(super) const BARS: &[Bar] = &[
     free(Crowded, "crowded_add_p50_ms", "the same, p50, ms"),
     free(Crowded, "crowded_ptp_p99_ms", "the same of ptp, p99, ms"),
     free(Crowded, "crowded_ptp_p50_ms", "the same of ptp, p50, ms"),
+    bar(
+        Labels,
+        "labels_blocked_ms",
+        "a profile's label of 50,000 endpoints: longest answer to a probe, ms",
+        20.0,
+        &[],
+    ),
+    free(
+        Labels,
+        "labels_idle_ms",
+        "the same while nothing changes, ms",
+    ),
+    free(
+        Labels,
+        "labels_s",
+        "etcd's answer to the last change in the kernel, s",
+    ),
+    free(Labels, "labels_cpu_s", "CPU of Felix for it, s"),
     bar(
         Order,
         "order_ratio",

@@ -4,9 +4,11 @@ mod capture;
 mod flows;
 mod opener;
 mod pace;
+pub mod probes;
 pub mod rates;
 pub mod sink;
 
 pub use capture::{Capture, Seen};
 pub use flows::{Flows, Protocol, Sender};
 pub use opener::Opener;
+pub use probes::Probes;

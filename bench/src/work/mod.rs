@@ -13,6 +13,7 @@ mod floods;
 mod forwarding;
 pub mod internet;
 mod keep;
+mod labels;
 pub mod latency;
 mod live;
 mod many;
@@ -77,6 +78,8 @@ pub enum Work {
     Members,
     /// 1,500 endpoints on one host, and containers connected ten at a time among them
     Crowded,
+    /// A label of a profile changes for 50,000 endpoints
+    Labels,
     /// The start of Felix with lists of the datastore in different orders
     Order,
     /// etcd restarts under 200 watchers
@@ -111,6 +114,7 @@ impl Work {
             Self::Forwarding => "forwarding",
             Self::Members => "members",
             Self::Crowded => "crowded",
+            Self::Labels => "labels",
             Self::Order => "order",
             Self::Watch => "watch",
             Self::Ipam => "ipam",
@@ -148,6 +152,7 @@ impl Work {
             | Self::Forwarding
             | Self::Members
             | Self::Crowded
+            | Self::Labels
             | Self::Order
             | Self::Watch
             | Self::Ipam
@@ -179,6 +184,7 @@ impl Work {
             Self::Forwarding => forwarding::forwarding(options),
             Self::Members => members::members(options),
             Self::Crowded => crowded::crowded(options),
+            Self::Labels => labels::labels(options),
             Self::Order => order::order(options),
             Self::Watch => watch::watch(options),
             Self::Ipam => addresses::addresses(options),
