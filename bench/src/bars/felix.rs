@@ -1,7 +1,7 @@
 //! The goals of Felix.
 
 use super::{Bar, bar, free};
-use crate::work::Work::{Crowded, Cutting, Felix, Forwarding, Labels, Members, Order};
+use crate::work::Work::{Crowded, Cutting, Felix, Forwarding, Idle, Labels, Members, Order};
 
 /// The bars of workloads with policies, in the order of the report.
 pub(super) const BARS: &[Bar] = &[
@@ -229,6 +229,13 @@ pub(super) const BARS: &[Bar] = &[
         "etcd's answer to the last change in the kernel, s",
     ),
     free(Labels, "labels_cpu_s", "CPU of Felix for it, s"),
+    bar(
+        Idle,
+        "idle_percent",
+        "200 endpoints and 1,000 policies, idle: percent of a core",
+        0.1,
+        &[],
+    ),
     bar(
         Order,
         "order_ratio",

@@ -11,6 +11,7 @@ mod felix;
 mod fib;
 mod floods;
 mod forwarding;
+mod idle;
 pub mod internet;
 mod keep;
 mod labels;
@@ -80,6 +81,8 @@ pub enum Work {
     Crowded,
     /// A label of a profile changes for 50,000 endpoints
     Labels,
+    /// A host with 200 endpoints and 1,000 policies that do not change
+    Idle,
     /// The start of Felix with lists of the datastore in different orders
     Order,
     /// etcd restarts under 200 watchers
@@ -115,6 +118,7 @@ impl Work {
             Self::Members => "members",
             Self::Crowded => "crowded",
             Self::Labels => "labels",
+            Self::Idle => "idle",
             Self::Order => "order",
             Self::Watch => "watch",
             Self::Ipam => "ipam",
@@ -153,6 +157,7 @@ impl Work {
             | Self::Members
             | Self::Crowded
             | Self::Labels
+            | Self::Idle
             | Self::Order
             | Self::Watch
             | Self::Ipam
@@ -185,6 +190,7 @@ impl Work {
             Self::Members => members::members(options),
             Self::Crowded => crowded::crowded(options),
             Self::Labels => labels::labels(options),
+            Self::Idle => idle::idle(options),
             Self::Order => order::order(options),
             Self::Watch => watch::watch(options),
             Self::Ipam => addresses::addresses(options),
