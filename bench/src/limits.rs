@@ -115,6 +115,12 @@ pub const STREAM_OCTETS: usize = 128 << 10;
 /// Pause between two probes.
 pub const PROBE_TURN: Duration = Duration::from_millis(1);
 
+/// Packets of a flood of a workload in each turn of its sender.
+pub const NOISY_BURST: u32 = 2;
+
+/// Pause before each round trip beside a flood.
+pub const NOISY_GAP: Duration = Duration::from_millis(1);
+
 /// Octets of one stream that a proxy of lists has received and not passed on.
 pub const PROXY_STREAM_OCTETS: u32 = 4 << 20;
 

@@ -1,7 +1,7 @@
 //! The goals of Felix.
 
 use super::{Bar, bar, free};
-use crate::work::Work::{Crowded, Cutting, Felix, Forwarding, Idle, Labels, Members, Order};
+use crate::work::Work::{Crowded, Cutting, Felix, Forwarding, Idle, Labels, Members, Noisy, Order};
 
 /// The bars of workloads with policies, in the order of the report.
 pub(super) const BARS: &[Bar] = &[
@@ -235,6 +235,50 @@ pub(super) const BARS: &[Bar] = &[
         "200 endpoints and 1,000 policies, idle: percent of a core",
         0.1,
         &[],
+    ),
+    bar(
+        Noisy,
+        "noisy_neighbors_ratio",
+        "p99 to undisturbed: a flood of new neighbors",
+        1.5,
+        &[],
+    ),
+    free(
+        Noisy,
+        "noisy_neighbors_beside_ratio",
+        "p99 to that with as many ordinary packets",
+    ),
+    free(Noisy, "noisy_neighbors_p99_ms", "p99, ms"),
+    bar(
+        Noisy,
+        "noisy_connections_ratio",
+        "p99 to undisturbed: a flood of connections",
+        1.5,
+        &[],
+    ),
+    free(
+        Noisy,
+        "noisy_connections_beside_ratio",
+        "p99 to that with as many ordinary packets",
+    ),
+    free(Noisy, "noisy_connections_p99_ms", "p99, ms"),
+    bar(
+        Noisy,
+        "noisy_fragments_ratio",
+        "p99 to undisturbed: a flood of fragments",
+        1.5,
+        &[],
+    ),
+    free(
+        Noisy,
+        "noisy_fragments_beside_ratio",
+        "p99 to that with as many ordinary packets",
+    ),
+    free(Noisy, "noisy_fragments_p99_ms", "p99, ms"),
+    free(
+        Noisy,
+        "noisy_rate",
+        "packets of the floods in a second, least",
     ),
     bar(
         Order,

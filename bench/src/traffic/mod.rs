@@ -1,5 +1,6 @@
 //! Packets of workloads: flows that send all the time, the packets that arrive, rates, and floods.
 
+mod attack;
 mod capture;
 mod flows;
 mod opener;
@@ -8,6 +9,7 @@ pub mod probes;
 pub mod rates;
 pub mod sink;
 
+pub use attack::{Attack, Flooding};
 pub use capture::{Capture, Seen};
 pub use flows::{Flows, Protocol, Sender};
 pub use opener::Opener;

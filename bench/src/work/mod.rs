@@ -19,6 +19,7 @@ pub mod latency;
 mod live;
 mod many;
 mod members;
+mod noisy;
 mod order;
 mod path;
 mod rack;
@@ -83,6 +84,8 @@ pub enum Work {
     Labels,
     /// A host with 200 endpoints and 1,000 policies that do not change
     Idle,
+    /// Two workloads while another one of their node floods
+    Noisy,
     /// The start of Felix with lists of the datastore in different orders
     Order,
     /// etcd restarts under 200 watchers
@@ -119,6 +122,7 @@ impl Work {
             Self::Crowded => "crowded",
             Self::Labels => "labels",
             Self::Idle => "idle",
+            Self::Noisy => "noisy",
             Self::Order => "order",
             Self::Watch => "watch",
             Self::Ipam => "ipam",
@@ -158,6 +162,7 @@ impl Work {
             | Self::Crowded
             | Self::Labels
             | Self::Idle
+            | Self::Noisy
             | Self::Order
             | Self::Watch
             | Self::Ipam
@@ -191,6 +196,7 @@ impl Work {
             Self::Crowded => crowded::crowded(options),
             Self::Labels => labels::labels(options),
             Self::Idle => idle::idle(options),
+            Self::Noisy => noisy::noisy(options),
             Self::Order => order::order(options),
             Self::Watch => watch::watch(options),
             Self::Ipam => addresses::addresses(options),
