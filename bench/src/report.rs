@@ -119,10 +119,11 @@ impl Report {
             let names: Vec<_> = bar.peers.iter().map(|kind| kind.name()).collect();
             row.push(ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")));
             let names = names.join("|");
+            let factor = (bar.factor * 1e3).round() / 1e3;
             row.push(if names.is_empty() {
-                format!("{}", bar.factor)
+                factor.to_string()
             } else if bar.factor.is_finite() {
-                format!("{} x {names}", bar.factor)
+                format!("{factor} x {names}")
             } else {
                 format!("({names})")
             });
