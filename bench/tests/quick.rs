@@ -136,3 +136,45 @@ fn a_fabric_is_measured_from_its_store_to_its_kernels() {
         assert!(has_verdict(&output, title), "{title}:\n{output}");
     }
 }
+
+#[test]
+fn felix_is_measured_with_packets_and_with_crowds() {
+    let name = "felix_is_measured_with_packets_and_with_crowds";
+    if !netns_lab::allowed(name) {
+        return;
+    }
+    if !bench::fabric::can_run() {
+        println!("skipped: there is no etcd, or our daemons are not built (make build)");
+        return;
+    }
+    let works = [
+        "cutting",
+        "forwarding",
+        "order",
+        "members",
+        "crowded",
+        "labels",
+        "idle",
+        "noisy",
+    ];
+    let output = bench(&["--work", &works.join(",")]);
+    for title in [
+        "the last packet: one flow, TCP",
+        "the last packet: 10,000 flows, UDP",
+        "throughput without policies to that with 1,000",
+        "new flows/s of plain rules to those with 1,000 policies",
+        "new flows/s without the flow log to those with it",
+        "start of Felix: slowest order of lists to the fastest",
+        "CPU of Felix for a member of a set of 10,000",
+        "with 2,000 sets and chains",
+        "until 1,500 endpoints are up",
+        "ADD among them, ten at a time, p99",
+        "longest answer to a probe",
+        "200 endpoints and 1,000 policies, idle",
+        "a flood of new neighbors",
+        "a flood of connections",
+        "a flood of fragments",
+    ] {
+        assert!(has_verdict(&output, title), "{title}:\n{output}");
+    }
+}
