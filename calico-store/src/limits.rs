@@ -91,6 +91,10 @@ pub const SNAPSHOT_RANGES_MAX: usize = 1024;
 /// Updates that a mirror returns at once.
 pub const UPDATES_MAX: usize = 1000;
 
+/// Changes that a consumer has not taken, beyond which a mirror requests no further page of a list. Each
+/// of its ranges may add one page to them.
+pub const READ_AHEAD_MAX: usize = 2 * UPDATES_MAX;
+
 /// Resources that one transaction writes: etcd's default limit of operations.
 pub const APPLY_OPERATIONS_MAX: usize = 128;
 

@@ -9,7 +9,8 @@
 //! - A key's changes arrive in the order of their revisions; an older state never follows a newer
 //!   one, whichever member or proxy answers.
 //! - A slow consumer gets each key's latest state, once. Memory is bounded by the keys, not by
-//!   their changes.
+//!   their changes. While the consumer has many changes to take, no further page is read, so that
+//!   the values of a large range are not all in memory at once.
 //! - An unreachable store or an outdated answer never causes a deletion. A key is deleted only
 //!   after a deletion event, or after a list newer than the known state without the key.
 //! - [`Status::InSync`] follows every change that was known by then, and means that every range was
@@ -36,6 +37,7 @@ use bytes::Bytes;
 
 use crate::error::Error;
 use crate::kv::{Batch, Header, KeyRange, KeyValue, Listing, Query, Revision};
+use crate::limits::READ_AHEAD_MAX;
 use crate::port::WatchRequest;
 use feed::{Feed, Listed};
 use gate::Gate;
@@ -278,6 +280,7 @@ impl Mirror {
             self.settle_wait(now, feed);
         }
         self.await_all(now, feed);
+        self.next_pages(now);
     }
 
     /// Handles the result of opening a watch.
@@ -296,6 +299,18 @@ impl Mirror {
             self.doubt(now, feed);
         }
         self.await_all(now, feed);
+        self.next_pages(now);
+    }
+
+    /// Requests the next pages of lists, unless the consumer must take changes first. A consumer that
+    /// gets no changes now is not waited for.
+    fn next_pages(&mut self, now: Duration) {
+        if self.state.undelivered() > READ_AHEAD_MAX && !self.is_held() {
+            return;
+        }
+        for (at, feed) in self.feeds.iter_mut().enumerate() {
+            feed.next_page(now, FeedId(at), &mut self.outputs);
+        }
     }
 
     /// Handles every expired deadline; the first call starts the mirror.
@@ -306,6 +321,7 @@ impl Mirror {
         for (at, feed) in self.feeds.iter_mut().enumerate() {
             feed.handle_timeout(now, FeedId(at), &mut self.outputs);
         }
+        self.next_pages(now);
     }
 
     /// Returns when [`Self::handle_timeout`] is next due, or [`Self::take`] may have a new status.
@@ -351,6 +367,7 @@ impl Mirror {
         if !self.is_held() {
             updates.extend(self.state.take(max).map(Update::Change));
         }
+        self.next_pages(now);
         if self.state.is_reported() && status.is_picture() {
             self.report(status, &mut updates);
         }

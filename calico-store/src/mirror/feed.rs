@@ -62,6 +62,8 @@ enum Phase {
     Listing {
         at: Option<Revision>,
         query: Query,
+        /// The consumer must take changes before the page is requested.
+        waits: bool,
         until: Duration,
     },
     /// The confirmation of a watch.
@@ -235,6 +237,9 @@ impl Feed {
                 outputs.push_back(Output::Cancel { feed: id });
                 self.failed(now, Retry::Newer);
             }
+            Phase::Listing {
+                waits: true, until, ..
+            } => *until = now + ANSWER_MAX,
             Phase::Listing { .. } => {
                 outputs.push_back(Output::Cancel { feed: id });
                 self.failed(now, Retry::List);
@@ -276,8 +281,10 @@ impl Feed {
         state: &mut State,
         outputs: &mut VecDeque<Output>,
     ) -> Listed {
-        let (at, query, until) = match &mut self.phase {
-            Phase::Listing { at, query, until } => (at, query, until),
+        let (at, query, waits) = match &mut self.phase {
+            Phase::Listing {
+                at, query, waits, ..
+            } => (at, query, waits),
             Phase::Asking { .. } => {
                 self.listed_newer(now, id, page, state, outputs);
                 return Listed::InPart;
@@ -328,11 +335,7 @@ impl Feed {
         if let Some(after) = after {
             query.range = after;
             query.at = Some(revision);
-            *until = now + ANSWER_MAX;
-            outputs.push_back(Output::List {
-                feed: id,
-                query: query.clone(),
-            });
+            *waits = true;
             return Listed::InPart;
         }
         let gone = std::mem::take(&mut self.missing);
@@ -354,6 +357,23 @@ impl Feed {
         self.confirm_later(now);
         self.open(now, id, outputs);
         Listed::InWhole { lacks: gone > 0 }
+    }
+
+    /// Requests the next page of a list, if there is one.
+    pub(super) fn next_page(&mut self, now: Duration, id: FeedId, outputs: &mut VecDeque<Output>) {
+        if let Phase::Listing {
+            query,
+            waits: waits @ true,
+            until,
+            ..
+        } = &mut self.phase
+        {
+            (*waits, *until) = (false, now + ANSWER_MAX);
+            outputs.push_back(Output::List {
+                feed: id,
+                query: query.clone(),
+            });
+        }
     }
 
     pub(super) fn opened(
@@ -477,6 +497,7 @@ impl Feed {
         self.phase = Phase::Listing {
             at: None,
             query,
+            waits: false,
             until: now + ANSWER_MAX,
         };
     }

@@ -141,6 +141,11 @@ impl State {
         self.unreported.is_empty()
     }
 
+    /// Returns the number of keys with a change that the consumer has not taken.
+    pub(super) fn undelivered(&self) -> usize {
+        self.unreported.len()
+    }
+
     /// Takes changes for the consumer, in the order of the keys.
     pub(super) fn take(&mut self, max: usize) -> impl Iterator<Item = Change> {
         let mut changes = Vec::with_capacity(max.min(self.unreported.len()));

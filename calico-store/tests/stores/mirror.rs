@@ -10,7 +10,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use bytes::Bytes;
-use calico_store::limits::{CONFIRM_MAX, LOST_AFTER, PROBE_TIMEOUT, QUIET_MAX, RETRY_MAX};
+use calico_store::limits::{
+    ANSWER_MAX, CONFIRM_MAX, LOST_AFTER, PROBE_TIMEOUT, QUIET_MAX, READ_AHEAD_MAX, RETRY_MAX,
+};
 use calico_store::mirror::*;
 use calico_store::*;
 use etcd_lite::core::{Core, CoreConfig, Faults};
@@ -380,6 +382,48 @@ fn in_sync_is_reported_after_all_known_values() {
         );
     }
     world.check_in_sync();
+}
+
+#[test]
+fn list_waits_for_a_consumer_that_takes_nothing() {
+    let mut world = World::new();
+    let keys = 2 * READ_AHEAD_MAX;
+    for nth in 0..keys {
+        world.put(&format!("/a/{nth:05}"), "x");
+    }
+    // The store answers pages of two keys.
+    while world.answer() || world.bring() {}
+    while world.now < ANSWER_MAX {
+        world.pass();
+        assert!(!world.answer(), "a request while {READ_AHEAD_MAX} wait");
+    }
+    let begun = lists(&world);
+    world.settle();
+    world.check_in_sync();
+    assert_eq!(world.consumer.puts, keys);
+    assert_eq!(lists(&world), begun, "no list is begun again");
+}
+
+#[test]
+fn read_ahead_of_a_list_is_bounded() {
+    let mut world = World::new();
+    for nth in 0..2 * READ_AHEAD_MAX {
+        world.put(&format!("/a/{nth:05}"), "x");
+    }
+    while world.answer() || world.bring() {}
+    let mut taken = 0;
+    while world.consume(1) {
+        taken += 1;
+        if taken > 100 {
+            break;
+        }
+    }
+    // A status, and the changes of a hundred keys: as many are requested.
+    let mut pages = 0;
+    while world.answer() {
+        pages += 1;
+    }
+    assert_eq!(pages, 50);
 }
 
 #[test]
