@@ -266,7 +266,7 @@ impl RuleSync {
         };
         let touched = std::mem::take(&mut self.unwritten);
         let steps = changes(held, wanted, &touched);
-        held.follow(wanted, &touched);
+        held.follow(wanted, &touched, later);
         (steps, Work::Write(touched))
     }
 

@@ -361,7 +361,7 @@ fn key_octets(key: &Key) -> Vec<u8> {
     match key {
         Key::Interface(name) => name_octets(name).into(),
         Key::InterfaceIpv4(name, address) => pair(name, (*address).into()),
-        Key::InterfaceIpv6(name, address) => pair(name, (*address).into()),
+        Key::InterfaceIpv6(of) => pair(&of.0, of.1.into()),
         Key::Icmpv6Type(code) => vec![*code],
         Key::Address(address) => address_octets(*address),
         Key::Net(net) => address_octets(net.network()),
@@ -374,9 +374,7 @@ fn key_octets(key: &Key) -> Vec<u8> {
             let rest = [*protocol, 0, 0, 0, high, low, 0, 0];
             [&*address_octets(*address), &rest].concat()
         }
-        Key::AddressPair(source, destination) => {
-            [address_octets(*source), address_octets(*destination)].concat()
-        }
+        Key::AddressPair(of) => [address_octets(of.0), address_octets(of.1)].concat(),
     }
 }
 

@@ -14,9 +14,10 @@ use serde_json::{Value, json};
 
 use super::tests::Recomputed as _;
 use super::{Calculator, Desired};
+use crate::render::tests::copy;
 use crate::render::{
-    Action, ConnectionStates, End, Family, Is, Key, Match, Ruleset, Value as Element, Verdict,
-    rule_text,
+    Action, ConnectionStates, End, Family, Is, Key, Match, Ruleset, Value as Element,
+    Verdict, rule_text,
 };
 
 const PREFIX: &str = "/calico/resources/v3/projectcalico.org/";
@@ -194,7 +195,7 @@ proptest! {
             let desired = calculator.desired().clone();
             prop_assert_eq!(&desired, &calculator_of(&stored).recomputed());
             // Every difference is among the touched parts.
-            held.follow(desired.rules(), &touched);
+            copy(&mut held, desired.rules(), &touched);
             prop_assert_eq!(&held, desired.rules());
             // Without a reported change nothing differs.
             if !news {

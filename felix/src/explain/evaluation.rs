@@ -102,7 +102,7 @@ pub(super) fn evaluate<'r>(
                 let Some(map) = rules.sets.get(map) else {
                     continue;
                 };
-                let key = packet.interface(*side).cloned().map(Key::Interface);
+                let key = packet.interface(*side).map(|name| Key::interface(name));
                 let is_outside = key.is_none() && chain.starts_with(HOST_CHAINS);
                 // The other end is assumed not to be behind an interface of interfaceExclude.
                 let mut verdicts = map.elements.values();

@@ -140,17 +140,17 @@ impl Packet {
             Match::Interface(side, wanted) => (self.interface(*side) == Some(wanted)).into(),
             Match::InterfaceIn(side, set) => {
                 let name = self.interface(*side);
-                let is_in = |name: &String| has(set, Key::Interface(name.clone()));
+                let is_in = |name: &String| has(set, Key::interface(name));
                 name.is_some_and(is_in).into()
             }
             Match::SourceIpv4In(set) | Match::SourceIpv6In(set) => {
                 let wants_v4 = matches!(condition, Match::SourceIpv4In(_));
-                let Some(name) = self.input.clone() else {
+                let Some(name) = self.input.as_deref() else {
                     return Truth::No;
                 };
                 let key = match self.source {
-                    IpAddr::V4(v4) => Key::InterfaceIpv4(name, v4),
-                    IpAddr::V6(v6) => Key::InterfaceIpv6(name, v6),
+                    IpAddr::V4(v4) => Key::InterfaceIpv4(name.into(), v4),
+                    IpAddr::V6(v6) => Key::InterfaceIpv6(Box::new((name.into(), v6))),
                 };
                 (wants_v4 == self.source.is_ipv4() && has(set, key)).into()
             }

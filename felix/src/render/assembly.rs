@@ -315,7 +315,7 @@ impl Assembly {
     pub(crate) fn remove_set(&mut self, name: &str) {
         if let Some(set) = self.ruleset.sets.remove(name) {
             // Before this is written, another set may replace it.
-            self.touched.set(name).extend(set.elements.into_keys());
+            self.touched.set(name).extend(set.elements.keys().cloned());
         }
     }
 

@@ -224,7 +224,7 @@ pub fn render(inputs: &RuleInputs) -> Ruleset {
 pub fn endpoint_part(interface: &str, endpoint: &EndpointRules) -> Part {
     let (from, to, limits) = (&endpoint.from, &endpoint.to, endpoint.qos);
     let (from_name, to_name) = (from_chain(interface), to_chain(interface));
-    let key = || Key::Interface(interface.to_owned());
+    let key = || Key::interface(interface);
     let chain = |direction, own, other, limits| {
         let takes_invalid = endpoint.takes_invalid;
         let denial = endpoint.denial;
@@ -287,17 +287,17 @@ fn spoofed(interface: &str, prefixes: &[IpNet], part: &mut Part) {
         .insert(name, Arc::new(Chain { hook: None, rules }));
     let map = Set::of(SetKind::InterfaceVerdict, []);
     part.sets.insert(SPOOFED.into(), Arc::new(map));
-    let key = || Key::Interface(interface.to_owned());
+    let key = || Key::interface(interface);
     part.elements.push((SPOOFED, key(), goto));
     part.elements.push((guard::ARP_SPOOFING, key(), None));
 }
 
 /// Returns the set and element that permit an address as the source of packets from an interface.
 pub fn source(interface: &str, address: IpAddr) -> (&'static str, Key) {
-    let name = interface.to_owned();
+    let name = interface.into();
     match address {
         IpAddr::V4(v4) => (SOURCES_IPV4, Key::InterfaceIpv4(name, v4)),
-        IpAddr::V6(v6) => (SOURCES_IPV6, Key::InterfaceIpv6(name, v6)),
+        IpAddr::V6(v6) => (SOURCES_IPV6, Key::InterfaceIpv6(Box::new((name, v6)))),
     }
 }
 

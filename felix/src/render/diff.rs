@@ -128,7 +128,7 @@ pub fn prepare(
 ) -> Option<Vec<Change>> {
     let part = preparation(held, wanted, differences, limit)?;
     let steps = changes(held, wanted, &part);
-    held.follow(wanted, &part);
+    held.follow(wanted, &part, &Touched::default());
     differences.remove(&part);
     Some(steps)
 }
@@ -188,9 +188,9 @@ impl<'r> SetPair<'r> {
         };
         work::count(self.keys.len());
         let touched = self.keys.iter();
-        let touched = touched.filter_map(|key| one.elements.get_key_value(key));
+        let touched = touched.filter_map(|key| Some((key, one.elements.get(key)?)));
         touched
-            .filter(|(key, value)| other.elements.get(*key) != Some(*value))
+            .filter(|(key, value)| other.elements.get(key) != Some(*value))
             .collect()
     }
 }

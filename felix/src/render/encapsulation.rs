@@ -110,7 +110,7 @@ impl Default for Encapsulation {
 /// Returns the elements of the set of kinds.
 pub(super) fn kinds() -> impl Iterator<Item = Key> {
     let kinds = ALL_KINDS.into_iter();
-    kinds.map(|kind| Key::Interface(kind.to_owned()))
+    kinds.map(Key::interface)
 }
 
 /// Returns the tunnel devices of the fabric among those of the host, by name: [`to_host`] accepts
@@ -129,7 +129,7 @@ pub(super) fn of_fabric(
     let own = devices
         .iter()
         .filter(|(name, tunnel)| is_own(name, **tunnel));
-    own.map(|(name, _)| Key::Interface(name.clone())).collect()
+    own.map(|(name, _)| Key::interface(name)).collect()
 }
 
 /// Returns the rule for packets through the host.
@@ -319,7 +319,7 @@ pub(super) fn endpoint(interface: &str, endpoint: &EndpointRules, part: &mut Par
     let words = "encapsulation that no rule names";
     rules.push(counted(Vec::new(), Verdict::Drop, words));
     let goto = Value::Verdict(Verdict::Goto(name.clone()));
-    let key = Key::Interface(interface.to_owned());
+    let key = Key::interface(interface);
     part.elements.push((ALLOWED, key, Some(goto)));
     part.chains
         .insert(name, Arc::new(Chain { hook: None, rules }));
@@ -370,7 +370,7 @@ mod tests {
             let devices = devices.iter().map(|(name, kind)| ((*name).into(), *kind));
             let keys = of_fabric(settings, &devices.collect());
             let names = keys.into_iter().map(|key| match key {
-                Key::Interface(name) => name,
+                Key::Interface(name) => String::from(name),
                 other => panic!("{other:?}"),
             });
             names.collect::<Vec<_>>()

@@ -281,12 +281,12 @@ fn add(
         let goto = Verdict::Goto(name.clone());
         match interface {
             HostInterface::Named(name) => {
-                let key = Key::Interface(name.clone());
+                let key = Key::interface(name);
                 let goto = Some(Value::Verdict(goto));
                 part.elements.push((place.map, key, goto));
             }
             HostInterface::All => {
-                let keys = endpoints.excluded.iter().cloned().map(Key::Interface);
+                let keys = endpoints.excluded.iter().map(|name| Key::interface(name));
                 let pass = || Some(Value::Verdict(Verdict::Return));
                 let passes = keys.map(|key| (place.map, key, pass()));
                 part.elements.extend(passes);

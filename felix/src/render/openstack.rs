@@ -146,6 +146,6 @@ pub(super) fn loopback_service(openstack: OpenStack) -> Vec<Rule> {
 pub(super) fn endpoint(interface: &str, part: &mut Part) {
     let set = Arc::new(Set::of(SetKind::Interface, []));
     part.sets.insert(INTERFACES.into(), set);
-    let key = Key::Interface(interface.to_owned());
+    let key = Key::interface(interface);
     part.elements.push((INTERFACES, key, None));
 }

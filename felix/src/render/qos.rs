@@ -83,8 +83,7 @@ pub(super) fn endpoint(interface: &str, qos: Qos, part: &mut Part) {
     part.chains.insert(name, Arc::new(chain));
     let map = Set::of(SetKind::InterfaceVerdict, []);
     part.sets.insert(DSCP.into(), Arc::new(map));
-    part.elements
-        .push((DSCP, Key::Interface(interface.to_owned()), goto));
+    part.elements.push((DSCP, Key::interface(interface), goto));
 }
 
 /// Returns the rules of the base chain: they find the chain of the input interface.

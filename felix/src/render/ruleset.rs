@@ -8,7 +8,9 @@ use ipnet::IpNet;
 
 use super::assembly::Touched;
 use super::decision::{Denial, Report};
+use super::elements::Elements;
 pub use super::hook::Hook;
+use crate::work;
 
 /// The bit of a packet's mark by which a host endpoint recognizes packets that a policy accepted before
 /// address translation. Calico uses bits from the same upper half of the mark.
@@ -34,27 +36,33 @@ pub struct Ruleset {
 }
 
 impl Ruleset {
-    /// Copies the touched parts from `wanted`, after which both are equal.
-    pub fn follow(&mut self, wanted: &Self, touched: &Touched) {
+    /// Takes the touched parts from `wanted`, after which both are equal, and share their elements. The
+    /// elements of `later` stay as they are.
+    pub fn follow(&mut self, wanted: &Self, touched: &Touched, later: &Touched) {
         for name in &touched.chains {
             match wanted.chains.get(name) {
                 Some(chain) => self.chains.insert(name.clone(), Arc::clone(chain)),
                 None => self.chains.remove(name),
             };
         }
-        for (name, keys) in &touched.sets {
+        for name in touched.sets.keys() {
             let Some(set) = wanted.sets.get(name) else {
                 self.sets.remove(name);
                 continue;
             };
-            let Some(held) = self.sets.get_mut(name).filter(|held| held.kind == set.kind) else {
-                self.sets.insert(name.clone(), set.clone());
+            work::count(1);
+            let old = self.sets.insert(name.clone(), set.clone());
+            let old = old.filter(|old| old.kind == set.kind);
+            let (Some(later), Some(old)) = (later.sets.get(name), old) else {
                 continue;
             };
-            for key in keys {
-                match set.elements.get(key) {
-                    Some(value) => held.elements.insert(key.clone(), value.clone()).map(drop),
-                    None => held.elements.remove(key).map(drop),
+            let Some(set) = self.sets.get_mut(name) else {
+                continue;
+            };
+            for key in later {
+                match old.elements.get(key) {
+                    Some(value) => set.elements.insert(key.clone(), value.clone()),
+                    None => set.elements.remove(key),
                 };
             }
         }
@@ -405,7 +413,7 @@ pub struct Set {
     /// The types of its keys and values.
     pub kind: SetKind,
     /// Its elements; the value is present in maps only.
-    pub elements: BTreeMap<Key, Option<Value>>,
+    pub elements: Elements<Key, Value>,
 }
 
 impl Set {
@@ -474,14 +482,16 @@ impl SetKind {
 }
 
 /// A key of a set.
+///
+/// There may be a million of them, so rare ones are boxed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// An interface name.
-    Interface(String),
+    Interface(Box<str>),
     /// An interface name and an IPv4 address.
-    InterfaceIpv4(String, Ipv4Addr),
+    InterfaceIpv4(Box<str>, Ipv4Addr),
     /// An interface name and an IPv6 address.
-    InterfaceIpv6(String, Ipv6Addr),
+    InterfaceIpv6(Box<(Box<str>, Ipv6Addr)>),
     /// An ICMPv6 type.
     Icmpv6Type(u8),
     /// An address.
@@ -495,7 +505,14 @@ pub enum Key {
     /// An address with a protocol and a port.
     EndpointPort(IpAddr, u8, u16),
     /// A source and a destination address, of one family.
-    AddressPair(IpAddr, IpAddr),
+    AddressPair(Box<(IpAddr, IpAddr)>),
+}
+
+impl Key {
+    /// Returns an interface name.
+    pub fn interface(name: &str) -> Self {
+        Self::Interface(name.into())
+    }
 }
 
 impl Denial {

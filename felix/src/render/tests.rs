@@ -383,9 +383,35 @@ fn new_set_of_ranges_is_written_before_its_rules() {
     let part = preparation(&held, &wanted, &Touched::between(&old, &wanted), 1000).unwrap();
     assert!(part.chains.is_empty());
     assert!(part.sets.keys().eq(["ports-x"]), "{part:?}");
-    held.follow(&wanted, &part);
+    held.follow(&wanted, &part, &Touched::default());
     let rest = Touched::between(&held, &wanted);
     assert_eq!(preparation(&held, &wanted, &rest, 1000), None);
+}
+
+/// Copies the touched parts of `wanted` key by key: a difference that is not among them stays.
+pub(crate) fn copy(held: &mut Ruleset, wanted: &Ruleset, touched: &Touched) {
+    for name in &touched.chains {
+        match wanted.chains.get(name) {
+            Some(chain) => held.chains.insert(name.clone(), Arc::clone(chain)),
+            None => held.chains.remove(name),
+        };
+    }
+    for (name, keys) in &touched.sets {
+        let Some(set) = wanted.sets.get(name) else {
+            held.sets.remove(name);
+            continue;
+        };
+        let Some(held) = held.sets.get_mut(name).filter(|held| held.kind == set.kind) else {
+            held.sets.insert(name.clone(), set.clone());
+            continue;
+        };
+        for key in keys {
+            match set.elements.get(key) {
+                Some(value) => held.elements.insert(key.clone(), value.clone()),
+                None => held.elements.remove(key),
+            };
+        }
+    }
 }
 
 fn between(old: &Ruleset, new: &Ruleset) -> Vec<Change> {

@@ -396,7 +396,7 @@ impl Display for Key {
         match self {
             Self::Interface(name) => write!(f, "\"{name}\""),
             Self::InterfaceIpv4(name, address) => write!(f, "\"{name}\" . {address}"),
-            Self::InterfaceIpv6(name, address) => write!(f, "\"{name}\" . {address}"),
+            Self::InterfaceIpv6(of) => write!(f, "\"{}\" . {}", of.0, of.1),
             Self::Address(address) => address.fmt(f),
             Self::Net(net) if net.prefix_len() == net.max_prefix_len() => net.addr().fmt(f),
             Self::Net(net) => net.fmt(f),
@@ -406,7 +406,7 @@ impl Display for Key {
                 Some(name) => write!(f, "{address} . {name} . {port}"),
                 None => write!(f, "{address} . {protocol} . {port}"),
             },
-            Self::AddressPair(source, destination) => write!(f, "{source} . {destination}"),
+            Self::AddressPair(of) => write!(f, "{} . {}", of.0, of.1),
             Self::Icmpv6Type(code) => match icmpv6_name(*code) {
                 Some(name) => f.write_str(name),
                 None => write!(f, "{code}"),

@@ -74,7 +74,7 @@ pub(super) fn endpoint(floating: &[(IpAddr, IpAddr)], part: &mut Part) {
     }
     part.elements
         .extend(itself.into_iter().map(|(inside, outside)| {
-            let key = Key::AddressPair(inside, inside);
+            let key = Key::AddressPair(Box::new((inside, inside)));
             (
                 by_family(TO_ITSELF, inside),
                 key,

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use super::{PREFIX, change};
 use crate::calc::{Calculator, Desired};
-use crate::render::{Action, Change, Match, Rule, Touched, Verdict, changes, preparation, prepare};
+use crate::render::{
+    Action, Change, Elements, Match, Rule, Touched, Verdict, changes, preparation, prepare,
+};
 use crate::work;
 
 /// Values by key, one list for each kind.
@@ -189,14 +191,14 @@ fn large_filter_is_prepared_out_of_reach_of_packets() {
                 other => panic!("{other:?}"),
             }
         }
-        held.follow(wanted, &part);
+        held.follow(wanted, &part, &Touched::default());
         (parts, prepared) = (parts + 1, prepared + steps.len());
     }
     assert!(parts > 4, "{parts}");
     // Nothing is done twice.
     let rest = changes(&held, wanted, &touched).len();
     assert_eq!(prepared + rest, changes(&before, wanted, &touched).len());
-    held.follow(wanted, &touched);
+    held.follow(wanted, &touched, &Touched::default());
     assert!(held == *wanted);
     // A small difference is written at once.
     assert_eq!(preparation(&before, wanted, &touched, usize::MAX), None);
@@ -214,7 +216,7 @@ fn changes_of_what_is_there_need_no_preparation() {
     // Everything may differ, but nothing is missing.
     let mut changed = wanted.clone();
     for set in changed.sets.values_mut() {
-        set.elements.clear();
+        set.elements = Elements::default();
     }
     assert_eq!(preparation(&changed, wanted, &touched, LIMIT), None);
     // Everything is removed.

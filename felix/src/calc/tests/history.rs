@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::render::Ruleset;
+use crate::render::tests::copy;
 
 fn any_value(nth: usize) -> impl Strategy<Value = Option<Value>> {
     let networks = prop::sample::subsequence(
@@ -253,7 +254,7 @@ fn followed(changes: &[(String, Option<Value>)]) -> Desired {
         let before = calculator.desired().clone();
         let recomputed = calculator.recompute();
         let after = calculator.desired();
-        rules.follow(after.rules(), &recomputed.rules);
+        copy(&mut rules, after.rules(), &recomputed.rules);
         assert_eq!(rules, *after.rules(), "not touched");
         let interfaces = different(&before.interfaces, &after.interfaces);
         assert!(interfaces.is_subset(&recomputed.interfaces));
