@@ -51,13 +51,29 @@ impl Items {
             _ => false,
         }
     }
+}
 
-    /// Returns all of them.
-    pub(super) fn into_items(self) -> Vec<Item> {
-        match self {
-            Self::Nets(nets) => nets.into_nets().map(Item::Net).collect(),
-            Self::Ports(ports) => ports.into_keys().collect(),
+/// The changes of a set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changed {
+    /// The set is new: all of its members are. There may have been another one of its name.
+    pub(super) is_new: bool,
+    /// Otherwise, the added or removed members.
+    pub(super) items: BTreeSet<Item>,
+}
+
+impl Changed {
+    /// Adds members.
+    pub(super) fn extend(&mut self, items: impl IntoIterator<Item = Item>) {
+        if !self.is_new {
+            self.items.extend(items);
         }
+    }
+
+    /// Records that the set is another one.
+    pub(super) fn renew(&mut self) {
+        self.is_new = true;
+        self.items.clear();
     }
 }
 
@@ -68,7 +84,7 @@ pub(super) fn exchange(
     name: &str,
     family: Family,
     members: Option<&Items>,
-    changed: &BTreeSet<Item>,
+    changed: &Changed,
 ) {
     let ports = match members {
         None => {
@@ -76,31 +92,33 @@ pub(super) fn exchange(
             return;
         }
         Some(Items::Nets(nets)) => {
-            let changed = changed.iter().filter_map(|item| match item {
-                Item::Net(net) => Some(*net),
-                Item::Port(..) => None,
-            });
-            exchange_nets(rules, name, family, nets, &changed.collect());
+            exchange_nets(rules, name, family, nets, changed);
             return;
         }
         Some(Items::Ports(ports)) => ports,
     };
     let kind = SetKind::EndpointPort(family);
-    let held = rules.ruleset().sets.get(name).map(|set| set.kind);
-    let mut due: BTreeSet<&Item> = changed.iter().collect();
-    if held != Some(kind) {
-        rules.remove_members(name);
-        rules.put_members(name, kind);
-        due.extend(ports.keys());
+    let key_of = |item: &Item| match *item {
+        Item::Port(address, protocol, port) if Family::of(address) == family => {
+            Some(Key::EndpointPort(address, protocol, port))
+        }
+        _ => None,
+    };
+    if is_to_be_filled(rules, name, kind, changed) {
+        rules.replace_members(name, kind, ports.keys().filter_map(key_of));
+        return;
     }
-    for item in due {
-        if let Item::Port(address, protocol, port) = *item
-            && Family::of(address) == family
-        {
-            let key = Key::EndpointPort(address, protocol, port);
+    for item in &changed.items {
+        if let Some(key) = key_of(item) {
             rules.put_element(name, &key, ports.contains_key(item).then_some(None));
         }
     }
+}
+
+/// Returns whether a set is new, or has another kind now.
+fn is_to_be_filled(rules: &Assembly, name: &str, kind: SetKind, changed: &Changed) -> bool {
+    let held = rules.ruleset().sets.get(name).map(|set| set.kind);
+    changed.is_new || held != Some(kind)
 }
 
 /// Addresses and networks, each with the number of resources that contribute it.
@@ -132,11 +150,6 @@ impl Networks {
         is_last
     }
 
-    /// Returns all of them.
-    pub(super) fn into_nets(self) -> impl Iterator<Item = IpNet> {
-        self.nets.into_keys()
-    }
-
     fn kind(&self, family: Family) -> SetKind {
         let mut lengths = self.lengths.range((family, 0)..=(family, u8::MAX));
         match lengths.next() {
@@ -147,13 +160,18 @@ impl Networks {
 
     /// Returns whether it is a member and not inside a larger one.
     fn shows(&self, net: &IpNet) -> bool {
+        self.nets.contains_key(net) && !self.is_covered(net)
+    }
+
+    /// Returns whether it is inside a larger one.
+    fn is_covered(&self, net: &IpNet) -> bool {
         let family = Family::of(net.addr());
         let mut larger = self.lengths.range((family, 0)..(family, net.prefix_len()));
         let covers = |((_, length), _): (&(Family, u8), &usize)| {
             let larger = IpNet::new(net.addr(), *length);
             larger.is_ok_and(|larger| self.nets.contains_key(&larger.trunc()))
         };
-        self.nets.contains_key(net) && !larger.any(covers)
+        larger.any(covers)
     }
 
     /// Returns the members inside a network, including itself. They follow its first address
@@ -170,29 +188,33 @@ fn exchange_nets(
     name: &str,
     family: Family,
     members: &Networks,
-    changed: &BTreeSet<IpNet>,
+    changed: &Changed,
 ) {
     let kind = members.kind(family);
-    let held = rules.ruleset().sets.get(name).map(|set| set.kind);
     let is_of_family = |net: &IpNet| Family::of(net.addr()) == family;
-    let mut due: BTreeSet<IpNet> = BTreeSet::new();
-    if held != Some(kind) {
-        rules.remove_members(name);
-        rules.put_members(name, kind);
-        due.extend(members.nets.keys().filter(|net| is_of_family(net)));
+    let key_of = |net: &IpNet| match kind {
+        SetKind::Nets(_) => Key::Net(*net),
+        _ => Key::Address(net.addr()),
+    };
+    if is_to_be_filled(rules, name, kind, changed) {
+        let nets = members.nets.keys().filter(|net| is_of_family(net));
+        let shown = nets.filter(|net| !members.is_covered(net));
+        rules.replace_members(name, kind, shown.map(key_of));
+        return;
     }
-    for net in changed.iter().filter(|net| is_of_family(net)) {
+    let mut due: BTreeSet<IpNet> = BTreeSet::new();
+    let changed = changed.items.iter().filter_map(|item| match item {
+        Item::Net(net) => Some(net),
+        Item::Port(..) => None,
+    });
+    for net in changed.filter(|net| is_of_family(net)) {
         due.insert(*net);
         if is_wide(net) {
             due.extend(members.inside(*net));
         }
     }
     for net in due {
-        let key = match kind {
-            SetKind::Nets(_) => Key::Net(net),
-            _ => Key::Address(net.addr()),
-        };
-        rules.put_element(name, &key, members.shows(&net).then_some(None));
+        rules.put_element(name, &key_of(&net), members.shows(&net).then_some(None));
     }
 }
 
@@ -242,9 +264,9 @@ mod tests {
             come.iter().map(|one| net(one)),
             gone.iter().map(|one| net(one)),
         );
-        let mut changed: BTreeSet<IpNet> = BTreeSet::new();
-        changed.extend(come.filter(|one| members.add(*one)));
-        changed.extend(gone.filter(|one| members.remove(one)));
+        let mut changed = Changed::default();
+        changed.extend(come.filter(|one| members.add(*one)).map(Item::Net));
+        changed.extend(gone.filter(|one| members.remove(one)).map(Item::Net));
         exchange_nets(rules, NAME, Family::V4, members, &changed);
     }
 
@@ -283,7 +305,8 @@ mod tests {
             let (mut rules, mut members) = (Assembly::default(), Networks::default());
             for (net, comes) in steps {
                 let is_other = if comes { members.add(net) } else { members.remove(&net) };
-                let changed = is_other.then_some(net).into_iter().collect();
+                let mut changed = Changed::default();
+                changed.extend(is_other.then_some(Item::Net(net)));
                 exchange_nets(&mut rules, NAME, Family::V4, &members, &changed);
                 let set = &rules.ruleset().sets[NAME];
                 for last in 0..16 {

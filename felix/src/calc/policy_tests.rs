@@ -16,8 +16,8 @@ use super::tests::Recomputed as _;
 use super::{Calculator, Desired};
 use crate::render::tests::copy;
 use crate::render::{
-    Action, ConnectionStates, End, Family, Is, Key, Match, Ruleset, Value as Element,
-    Verdict, rule_text,
+    Action, ConnectionStates, End, Family, Is, Key, Match, Ruleset, Value as Element, Verdict,
+    rule_text,
 };
 
 const PREFIX: &str = "/calico/resources/v3/projectcalico.org/";

@@ -262,7 +262,7 @@ impl Calculator {
     fn exchange_members(&mut self, touched: Touched) {
         for (id, changed) in touched.sets {
             let members = self.index.items(&id);
-            work::count(changed.len());
+            work::count(changed.items.len());
             for family in Family::ALL {
                 let name = id.set_name(family);
                 members::exchange(&mut self.desired.rules, &name, family, members, &changed);

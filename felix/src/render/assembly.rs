@@ -39,6 +39,8 @@ pub struct Touched {
     /// Sets, each with the keys of elements. An added or removed set stands for all of its
     /// elements.
     pub sets: BTreeMap<String, BTreeSet<Key>>,
+    /// Sets that were created: all of their elements may differ, and none has a key above.
+    pub created: BTreeSet<String>,
 }
 
 impl Touched {
@@ -62,6 +64,7 @@ impl Touched {
         }
         for name in part.sets.keys() {
             self.sets.remove(name);
+            self.created.remove(name);
         }
     }
 
@@ -72,7 +75,8 @@ impl Touched {
 
     /// Returns whether it contains an element.
     pub(crate) fn has_element(&self, set: &str, key: &Key) -> bool {
-        self.sets.get(set).is_some_and(|keys| keys.contains(key))
+        let has_key = self.sets.get(set).is_some_and(|keys| keys.contains(key));
+        has_key || self.created.contains(set)
     }
 
     /// Removes elements, and returns them.
@@ -90,7 +94,7 @@ impl Touched {
     /// Returns whether it contains anything besides sets that `taken` was removed from.
     pub(crate) fn is_more_than(&self, taken: &Self) -> bool {
         let more = |(name, keys): (&String, &BTreeSet<Key>)| {
-            !keys.is_empty() || !taken.sets.contains_key(name)
+            !keys.is_empty() || !taken.sets.contains_key(name) || self.created.contains(name)
         };
         !self.chains.is_empty() || self.sets.iter().any(more)
     }
@@ -104,6 +108,26 @@ impl Touched {
         self.chains.extend(other.chains);
         for (name, keys) in other.sets {
             self.sets.entry(name).or_default().extend(keys);
+        }
+        for name in other.created {
+            self.create(&name);
+        }
+    }
+
+    /// Adds all elements of a set.
+    fn create(&mut self, name: &str) {
+        self.set(name).clear();
+        self.created.insert(name.to_owned());
+    }
+
+    /// Adds an element.
+    fn element(&mut self, set: &str, key: &Key) {
+        if self.created.contains(set) {
+            return;
+        }
+        match self.sets.get_mut(set) {
+            Some(keys) => drop(keys.insert(key.clone())),
+            None => drop(self.set(set).insert(key.clone())),
         }
     }
 
@@ -262,7 +286,7 @@ impl Assembly {
             *count += 1;
             if *count == 1 {
                 self.ruleset.sets.insert(name.clone(), Set::clone(set));
-                self.touched.set(name);
+                self.touched.create(name);
             }
         }
         for (name, key, value) in &part.elements {
@@ -290,10 +314,19 @@ impl Assembly {
         }
     }
 
-    /// Creates a set of members, if it does not exist. The kernel gets it only while it is not empty or
-    /// a rule requires that packets are outside.
-    pub(crate) fn put_members(&mut self, name: &str, kind: SetKind) {
-        self.put_set(name, kind);
+    /// Puts a set of members in the place of a former one of this name, if there is one. The kernel gets
+    /// it only while it is not empty or a rule requires that packets are outside.
+    pub(crate) fn replace_members(
+        &mut self,
+        name: &str,
+        kind: SetKind,
+        keys: impl Iterator<Item = Key>,
+    ) {
+        self.remove_set(name);
+        let set = Set::of(kind, keys);
+        work::count(set.elements.len());
+        self.ruleset.sets.insert(name.to_owned(), set);
+        self.touched.create(name);
         self.dormant.put_set(name, Some(kind));
     }
 
@@ -307,15 +340,15 @@ impl Assembly {
     pub(crate) fn put_set(&mut self, name: &str, kind: SetKind) {
         if !self.ruleset.sets.contains_key(name) {
             self.ruleset.sets.insert(name.into(), Set::of(kind, []));
-            self.touched.set(name);
+            self.touched.create(name);
         }
     }
 
     /// Removes such a set.
     pub(crate) fn remove_set(&mut self, name: &str) {
-        if let Some(set) = self.ruleset.sets.remove(name) {
+        if self.ruleset.sets.remove(name).is_some() {
             // Before this is written, another set may replace it.
-            self.touched.set(name).extend(set.elements.keys().cloned());
+            self.touched.create(name);
         }
     }
 
@@ -333,7 +366,7 @@ impl Assembly {
         if was_empty != elements.is_empty() {
             self.dormant.filled(set);
         }
-        self.touched.set(set).insert(key.clone());
+        self.touched.element(set, key);
     }
 
     /// Updates the frame for the parts. Must be called after all parts were added and removed.

@@ -168,7 +168,8 @@ struct Pairs<'r> {
 
 struct SetPair<'r> {
     name: &'r String,
-    keys: &'r BTreeSet<Key>,
+    /// The keys that may differ; if `None`, all of them.
+    keys: Option<&'r BTreeSet<Key>>,
     old: Option<&'r Set>,
     new: Option<&'r Set>,
 }
@@ -186,12 +187,16 @@ impl<'r> SetPair<'r> {
         let Some(other) = other else {
             return one.elements.iter().collect();
         };
-        work::count(self.keys.len());
-        let touched = self.keys.iter();
+        let differs =
+            |(key, value): &(&Key, &Option<Value>)| other.elements.get(key) != Some(*value);
+        let Some(keys) = self.keys else {
+            work::count(one.elements.len());
+            return one.elements.iter().filter(differs).collect();
+        };
+        work::count(keys.len());
+        let touched = keys.iter();
         let touched = touched.filter_map(|key| Some((key, one.elements.get(key)?)));
-        touched
-            .filter(|(key, value)| other.elements.get(key) != Some(*value))
-            .collect()
+        touched.filter(differs).collect()
     }
 }
 
@@ -208,7 +213,7 @@ impl<'r> Pairs<'r> {
             sets: sets
                 .map(|(name, keys)| SetPair {
                     name,
-                    keys,
+                    keys: (!touched.created.contains(name)).then_some(keys),
                     old: held.sets.get(name),
                     new: wanted.sets.get(name),
                 })

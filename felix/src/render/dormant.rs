@@ -238,7 +238,7 @@ mod tests {
             let mut assembly = Assembly::default();
             let mut members: [BTreeSet<u8>; 3] = Default::default();
             for name in SETS {
-                assembly.put_members(name, SetKind::Address(Family::V4));
+                assembly.replace_members(name, SetKind::Address(Family::V4), [].into_iter());
             }
             let mut held: Option<Part> = None;
             let mut current: &[(usize, bool)] = &[];
@@ -254,7 +254,8 @@ mod tests {
                 }
                 // As `calc::members` does: a set that the ruleset lacks is filled again.
                 if !assembly.ruleset().sets.contains_key(SETS[set]) {
-                    assembly.put_members(SETS[set], SetKind::Address(Family::V4));
+                    let kind = SetKind::Address(Family::V4);
+                    assembly.replace_members(SETS[set], kind, [].into_iter());
                     for last in &members[set] {
                         assembly.put_element(SETS[set], &key(*last), Some(None));
                     }

@@ -401,7 +401,10 @@ pub(crate) fn copy(held: &mut Ruleset, wanted: &Ruleset, touched: &Touched) {
             held.sets.remove(name);
             continue;
         };
-        let Some(held) = held.sets.get_mut(name).filter(|held| held.kind == set.kind) else {
+        let is_created = touched.created.contains(name);
+        let held_set = held.sets.get_mut(name);
+        let held_set = held_set.filter(|held| held.kind == set.kind && !is_created);
+        let Some(held) = held_set else {
             held.sets.insert(name.clone(), set.clone());
             continue;
         };

@@ -130,11 +130,6 @@ impl<K: Ord + Clone> Anchors<K> {
         found
     }
 
-    /// Returns whether no selector is stored.
-    pub(super) fn is_empty(&self) -> bool {
-        self.rest.is_empty() && self.by_label.is_empty()
-    }
-
     /// Returns the number of selectors that are evaluated if this condition holds.
     fn load(&self, label: &str, value: Option<&str>) -> usize {
         let Some(bucket) = self.by_label.get(label) else {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use calico_model::{Selector, ServiceName};
 use ipnet::IpNet;
 
-use super::super::members::{Item, Items, Networks};
+use super::super::members::{Changed, Items, Networks};
 use super::super::types::NamedPort;
 use super::anchors::{Anchor, Anchors, Labels};
 use super::located::Located;
@@ -95,7 +95,7 @@ pub(crate) struct Touched {
     /// Keys of local endpoints that use other lists now, or changed lists.
     pub(crate) endpoints: BTreeSet<String>,
     /// Sets, with the added or removed members.
-    pub(crate) sets: BTreeMap<SetId, BTreeSet<Item>>,
+    pub(crate) sets: BTreeMap<SetId, Changed>,
 }
 
 impl Touched {
@@ -507,39 +507,40 @@ impl Index {
     /// Fills the new sets with one iteration over the endpoints for all of them, in which equal
     /// labels are evaluated once.
     fn fill(&mut self) {
-        let due = std::mem::take(&mut self.due.sets);
+        // Outside the map, a set is found by its place instead of its name.
+        let mut due: Vec<(SetId, Members)> = Vec::new();
         let mut asked = Anchors::default();
-        for id in due {
-            self.touched.sets.entry(id.clone()).or_default();
-            if let Some(set) = self.sets.get(&id) {
-                asked.insert(&id, &set.selector);
+        for id in std::mem::take(&mut self.due.sets) {
+            self.touched.sets.entry(id.clone()).or_default().renew();
+            if let Some((id, set)) = self.sets.remove_entry(&id) {
+                asked.insert(&due.len(), &set.selector);
+                due.push((id, set));
             }
         }
-        if asked.is_empty() {
+        if due.is_empty() {
             return;
         }
-        let mut known: HashMap<*const Labels, Vec<&SetId>> = HashMap::new();
+        let mut known: HashMap<*const Labels, Vec<usize>> = HashMap::new();
         work::count(self.members.len());
         for entry in self.members.values() {
-            let ids = known.entry(Arc::as_ptr(&entry.labels)).or_insert_with(|| {
-                let mut ids = asked.candidates(&entry.labels);
-                self.checks += ids.len() as u64;
-                ids.retain(|id| {
-                    let set = self.sets.get(*id);
+            let places = known.entry(Arc::as_ptr(&entry.labels)).or_insert_with(|| {
+                let candidates = asked.candidates(&entry.labels);
+                self.checks += candidates.len() as u64;
+                let candidates = candidates.into_iter().copied();
+                let selects = |at: &usize| {
+                    let set = due.get(*at).map(|(_, set)| set);
                     set.is_some_and(|set| set.selector.matches(&entry.labels))
-                });
-                ids
-            });
-            for id in ids {
-                let Some(set) = self.sets.get_mut(*id) else {
-                    continue;
                 };
-                work::count(1);
-                let come = set.exchange(&[], &set.items_of(entry));
-                let touched = self.touched.sets.get_mut(*id);
-                touched.into_iter().for_each(|set| set.extend(&come));
+                candidates.filter(selects).collect()
+            });
+            for at in places {
+                if let Some((_, set)) = due.get_mut(*at) {
+                    work::count(1);
+                    set.enter(entry);
+                }
             }
         }
+        self.sets.extend(due);
     }
 
     fn ask_no_more(&mut self, selected: Option<&BTreeMap<SetId, Selected>>) {
@@ -554,11 +555,7 @@ impl Index {
             {
                 self.asked.remove(id, &gone.anchor);
                 self.due.sets.remove(id);
-                self.touched
-                    .sets
-                    .entry(id.clone())
-                    .or_default()
-                    .extend(gone.items.into_items());
+                self.touched.sets.entry(id.clone()).or_default();
             }
         }
     }

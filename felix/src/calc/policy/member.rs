@@ -96,6 +96,19 @@ impl Members {
         }
     }
 
+    /// Adds the members that a selected endpoint contributes.
+    pub(super) fn enter(&mut self, entry: &Entry) {
+        if self.ports.is_some() {
+            for item in self.items_of(entry) {
+                self.items.add(item);
+            }
+            return;
+        }
+        for net in &entry.addresses {
+            self.items.add(Item::Net(*net));
+        }
+    }
+
     /// Returns the members that a selected endpoint contributes, in order.
     pub(super) fn items_of(&self, entry: &Entry) -> Vec<Item> {
         let Some(wanted) = &self.ports else {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use calico_model::ServiceName;
 use ipnet::IpNet;
 
-use super::super::members::{Item, Items, Networks};
+use super::super::members::{Changed, Item, Items, Networks};
 use crate::render::SetId;
 use crate::work;
 
@@ -56,7 +56,7 @@ pub(super) struct Services {
     sets: BTreeMap<SetId, Members>,
     /// The sets of each service.
     asked: BTreeMap<ServiceName, BTreeSet<SetId>>,
-    touched: BTreeMap<SetId, BTreeSet<Item>>,
+    touched: BTreeMap<SetId, Changed>,
 }
 
 /// The members of a set of a service.
@@ -146,10 +146,10 @@ impl Services {
             },
         };
         // The set itself is new, also without members.
-        let touched = self.touched.entry(id.clone()).or_default();
+        self.touched.entry(id.clone()).or_default().renew();
         let slices = self.slices.get(service).into_iter().flatten();
         for slice in slices.filter_map(|(_, slice)| slice.as_ref()) {
-            touched.extend(set.exchange(None, Some(slice)));
+            set.exchange(None, Some(slice));
         }
         self.sets.insert(id.clone(), set);
         let asked = self.asked.entry(service.clone()).or_default();
@@ -174,8 +174,7 @@ impl Services {
                 self.asked.remove(&gone.service);
             }
         }
-        let touched = self.touched.entry(id.clone()).or_default();
-        touched.extend(gone.items.into_items());
+        self.touched.entry(id.clone()).or_default();
     }
 
     /// Returns the members of a set; `None` if no list in use needs it.
@@ -184,7 +183,7 @@ impl Services {
     }
 
     /// Returns the sets, with the added or removed members, since the last call.
-    pub(super) fn take_touched(&mut self) -> BTreeMap<SetId, BTreeSet<Item>> {
+    pub(super) fn take_touched(&mut self) -> BTreeMap<SetId, Changed> {
         std::mem::take(&mut self.touched)
     }
 
