@@ -357,6 +357,10 @@ pub const PACKET_BURST: u32 = 5;
 /// Default burst of a limit of bandwidth, octets (as in Calico).
 pub const BANDWIDTH_BURST_OCTETS: u32 = 512 * 1024 * 1024;
 
+/// Steps of a turn in which endpoints inherit changed labels of a profile, before other work is done: a
+/// step is an endpoint, or a selector that is evaluated for it. They take less than 20 ms.
+pub const INHERITANCE_STEPS_PER_TURN: u64 = 512;
+
 /// Time that a packet waits at most where bandwidth is limited (as in Calico, but without the burst).
 pub const BANDWIDTH_DELAY: Duration = Duration::from_millis(25);
 

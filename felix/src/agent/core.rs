@@ -304,7 +304,8 @@ impl Agent {
 
     /// Returns the time of the next [`turn`](Self::turn) if no event arrives earlier.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let always = [self.rules.timeout(), self.routes.timeout()];
+        let going_on = self.is_calculating().then_some(Instant(0));
+        let always = [going_on, self.rules.timeout(), self.routes.timeout()];
         let acting = [
             self.neighbors.timeout(),
             self.agenda.next(),
@@ -374,6 +375,10 @@ impl Agent {
         // previous desired state stays in effect, with additions of this host itself.
         let is_news = self.scope == Scope::All || self.calculator.has_news();
         if self.trust.must_apply() || (self.trust.may_apply() && is_news) {
+            // The rest follows in the next turns, after the daemon's other work.
+            if !self.calculator.advance() {
+                return;
+            }
             self.apply();
         } else if self.trust.is_applied()
             && let Some(touched) = self.calculator.recompute_local()

@@ -151,13 +151,19 @@ impl Agent {
 
     /// Returns whether the next turn continues the work of this one: it is due after the daemon's
     /// other work.
-    pub(crate) const fn is_under_way(&self) -> bool {
-        self.rules.is_preparing() || self.cutting.is_evaluating()
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.rules.is_preparing() || self.cutting.is_evaluating() || self.is_calculating()
+    }
+
+    /// Returns whether the next turn continues to calculate the changes of the datastore.
+    pub(super) fn is_calculating(&self) -> bool {
+        let applies = self.trust.must_apply() || self.trust.may_apply();
+        applies && self.calculator.is_advancing()
     }
 
     /// Returns whether the wanted packet filter is in effect.
     pub(crate) fn rules_in_sync(&self) -> bool {
-        self.trust.is_applied() && self.rules.in_sync()
+        self.trust.is_applied() && self.rules.in_sync() && !self.is_calculating()
     }
 
     /// Returns every endpoint of this host.

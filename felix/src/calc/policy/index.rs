@@ -81,6 +81,8 @@ struct Kept {
 /// arrive in any order, and each change alone would be compared with all of the others.
 #[derive(Clone, Debug, Default)]
 struct Due {
+    /// Lists with changed labels, each with the last endpoint that inherits the new ones.
+    relabeled: BTreeMap<Arc<str>, Option<Arc<str>>>,
     /// Present or former local endpoints.
     members: Keys,
     /// Lists with changed subjects.
@@ -163,7 +165,9 @@ impl Index {
             self.ask_no_more(old.as_ref().map(|list| &list.selected));
         }
         let labels = |list: &Option<List>| list.as_ref().map(|list| list.labels.clone());
-        let relabeled = labels(&old).unwrap_or_default() != labels(&list).unwrap_or_default();
+        if labels(&old).unwrap_or_default() != labels(&list).unwrap_or_default() {
+            self.due.relabeled.insert(Arc::clone(&name), None);
+        }
         let subjects = |list: &Option<List>| {
             let list = list.as_ref()?;
             Some((list.subjects.clone()?, list.is_of_hosts))
@@ -177,17 +181,51 @@ impl Index {
             Some(list) => self.lists.insert(name, Kept { list, anchor }),
             None => self.lists.remove(key),
         };
-        if relabeled {
-            let names = self.named_by.get(key).cloned().unwrap_or_default();
-            for name in names {
-                let entry = self.members.get(&name).cloned();
-                let entry = entry.map(|entry| Entry {
-                    labels: self.inherited(&entry.own_labels, &entry.profiles),
-                    ..entry
-                });
-                self.replace(name, entry);
+    }
+
+    /// Lets endpoints inherit the changed labels of lists, about as many as take so many steps: a step
+    /// is an endpoint or an evaluated selector. Returns whether all have inherited them.
+    pub(crate) fn inherit(&mut self, steps: u64) -> bool {
+        let checks = self.checks;
+        let mut endpoints = 0;
+        while let Some((list, last)) = self.due.relabeled.pop_first() {
+            let mut last = last;
+            loop {
+                if endpoints + self.checks - checks >= steps {
+                    self.due.relabeled.insert(list, last);
+                    return false;
+                }
+                let after = last.map_or(Bound::Unbounded, Bound::Excluded);
+                let names = self.named_by.get(&*list);
+                let next = names.and_then(|names| names.range((after, Bound::Unbounded)).next());
+                let Some(name) = next.cloned() else {
+                    break;
+                };
+                self.relabel(&name);
+                endpoints += 1;
+                last = Some(name);
             }
         }
+        true
+    }
+
+    /// Returns whether endpoints are still to inherit changed labels.
+    pub(crate) fn inherits(&self) -> bool {
+        !self.due.relabeled.is_empty()
+    }
+
+    /// Computes the labels of an endpoint again.
+    fn relabel(&mut self, name: &Arc<str>) {
+        work::count(1);
+        let Some(entry) = self.members.get(name).cloned() else {
+            return;
+        };
+        let labels = self.inherited(&entry.own_labels, &entry.profiles);
+        // It was written again since the change.
+        if Arc::ptr_eq(&labels, &entry.labels) {
+            return;
+        }
+        self.replace(Arc::clone(name), Some(Entry { labels, ..entry }));
     }
 
     /// Replaces the subjects of a list.
@@ -268,6 +306,7 @@ impl Index {
 
     /// Processes all changes since the last call. Returns the parts that may have changed.
     pub(crate) fn take_touched(&mut self) -> Touched {
+        self.inherit(u64::MAX);
         let lists = std::mem::take(&mut self.due.lists);
         let members = std::mem::take(&mut self.due.members);
         self.reuse_lists(&lists, &members);
@@ -283,7 +322,7 @@ impl Index {
     pub(crate) fn is_touched(&self) -> bool {
         let due = &self.due;
         let recomputed = due.members.is_empty() && due.lists.is_empty() && due.sets.is_empty();
-        !recomputed || !self.touched.is_empty() || self.services.is_touched()
+        !recomputed || self.inherits() || !self.touched.is_empty() || self.services.is_touched()
     }
 
     fn entry(&mut self, member: Member) -> Entry {
@@ -357,6 +396,7 @@ impl Index {
                 continue;
             };
             self.checks += 2;
+            work::count(2);
             let (gone, come) = (set.of(old), set.of(entry));
             if gone == come {
                 continue;

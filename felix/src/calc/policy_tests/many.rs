@@ -7,8 +7,11 @@ use serde_json::{Value, json};
 
 use super::{PREFIX, calculator_of, change, endpoint, policy};
 use crate::calc::Calculator;
-use crate::render::changes;
+use crate::calc::tests::Recomputed as _;
+use crate::limits::INHERITANCE_STEPS_PER_TURN;
 use crate::render::tests::copy;
+use crate::render::{Ruleset, Touched, changes};
+use crate::work;
 
 const ENDPOINTS: usize = 10_000;
 const GROUPS: usize = 20;
@@ -81,6 +84,100 @@ fn a_change_among_many_is_a_few_steps() {
         let steps = changes(&held, wanted, &recomputed.rules);
         assert!(!steps.is_empty() && steps.len() <= steps_max, "{steps:#?}");
         copy(&mut held, wanted, &recomputed.rules);
+    }
+    assert!(held == *calculator.desired().rules());
+}
+
+/// Returns a profile whose endpoints inherit a label with this value.
+fn profile(value: &str) -> Value {
+    let allow = json!([{"action": "Allow"}]);
+    json!({"spec": {"labelsToApply": {"zone": value}, "ingress": allow, "egress": allow}})
+}
+
+#[test]
+fn label_of_a_profile_reaches_its_endpoints_in_parts() {
+    let endpoints = usize::try_from(INHERITANCE_STEPS_PER_TURN).unwrap();
+    let open = format!("{PREFIX}profiles/open");
+    let mut stored = BTreeMap::from([(open.clone(), profile("a"))]);
+    let remote = |n: usize, label: &str| {
+        let (key, mut value) = endpoint(1, n, &[label], true);
+        let address = format!("10.67.{}.{}/32", n / 250, n % 250);
+        value["spec"]["ipNetworks"] = json!([address]);
+        (key, value)
+    };
+    stored.extend((0..endpoints).map(|n| remote(n, "web")));
+    stored.extend([endpoint(0, 1, &["server"], true)]);
+    for zone in ["a", "b", "c"] {
+        let source = json!({"selector": format!("zone == '{zone}' && has(web)")});
+        let spec = json!({"selector": "has(server)", "ingress": [{"action": "Allow",
+            "source": source}]});
+        stored.extend([policy(zone, &spec)]);
+    }
+    let mut calculator = calculator_of(&stored);
+    calculator.recompute();
+    let mut parts = 0;
+    let mut changes = vec![
+        // During the first change: another one, and one of an endpoint.
+        remote(7, "db"),
+        (open.clone(), profile("c")),
+        (open, profile("b")),
+    ];
+    work::take();
+    while let Some((key, value)) = changes.pop() {
+        change(&mut calculator, &key, Some(&value));
+        stored.insert(key, value);
+        for _ in 0..3 {
+            work::take();
+            let is_done = calculator.advance();
+            // The last endpoint of a part may evaluate several selectors.
+            let steps = work::take();
+            assert!(steps <= INHERITANCE_STEPS_PER_TURN + 8, "{steps}");
+            assert_eq!(is_done, !calculator.is_advancing());
+            parts += usize::from(!is_done);
+        }
+    }
+    while !calculator.advance() {
+        parts += 1;
+    }
+    // Each endpoint evaluates two selectors before and after the change.
+    assert!(parts >= 5, "{parts}");
+    assert!(calculator.has_news());
+    assert_eq!(calculator.recomputed(), calculator_of(&stored).recomputed());
+}
+
+#[test]
+fn member_of_a_set_of_ten_thousand_costs_a_few_steps() {
+    let remote = |n: usize, label: &str| {
+        let (key, mut value) = endpoint(1, n, &[label], false);
+        let address = format!("10.67.{}.{}/32", n / 250, n % 250);
+        value["spec"]["ipNetworks"] = json!([address]);
+        (key, value)
+    };
+    let mut stored: BTreeMap<String, Value> = (0..10_000).map(|n| remote(n, "web")).collect();
+    stored.extend([endpoint(0, 1, &["server"], false)]);
+    let source = json!({"selector": "has(web)"});
+    let spec =
+        json!({"selector": "has(server)", "ingress": [{"action": "Allow", "source": source}]});
+    stored.extend([policy("p", &spec)]);
+    let mut calculator = calculator_of(&stored);
+    calculator.recompute();
+    let mut held = calculator.desired().rules().clone();
+    let elements = |rules: &Ruleset| {
+        let sets = rules.sets.values().map(|set| set.elements.len());
+        sets.max().unwrap_or_default()
+    };
+    assert_eq!(elements(&held), 10_000);
+    for (label, left) in [("db", 9_999), ("web", 10_000)] {
+        let (key, value) = remote(5_000, label);
+        work::take();
+        change(&mut calculator, &key, Some(&value));
+        let touched = calculator.recompute().rules;
+        let wanted = calculator.desired().rules();
+        let steps = changes(&held, wanted, &touched);
+        held.follow(wanted, &touched, &Touched::default());
+        let counted = work::take();
+        assert_eq!((steps.len(), elements(&held)), (1, left));
+        assert!(counted <= 20, "{counted} steps");
     }
     assert!(held == *calculator.desired().rules());
 }
