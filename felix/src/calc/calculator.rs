@@ -606,6 +606,6 @@ fn named<'c>(chains: impl Iterator<Item = &'c Compiled>) -> BTreeSet<ServiceName
     chains.flat_map(Compiled::services).cloned().collect()
 }
 
-fn selected<'c>(chains: impl Iterator<Item = &'c Compiled>) -> BTreeMap<SetId, Selected> {
+fn selected<'c>(chains: impl Iterator<Item = &'c Compiled>) -> BTreeMap<SetId, Arc<Selected>> {
     chains.flat_map(|chain| chain.selected.clone()).collect()
 }

@@ -196,21 +196,21 @@ impl Compiled {
 
     pub(super) fn use_selector(&mut self, selector: Selector) -> SetId {
         let id = SetId::of(&selector);
-        let selected = Selected::Addresses(selector);
+        let selected = Arc::new(Selected::Addresses(selector));
         self.selected.insert(id.clone(), selected);
         id
     }
 
     pub(super) fn use_ports(&mut self, selector: Selector, ports: NamedPorts) -> SetId {
         let id = SetId::of_ports(&selector, ports.protocol, &ports.names);
-        let selected = Selected::Ports(selector, ports);
+        let selected = Arc::new(Selected::Ports(selector, ports));
         self.selected.insert(id.clone(), selected);
         id
     }
 
     pub(super) fn use_service(&mut self, service: ServiceName, has_ports: bool) -> SetId {
         let id = SetId::of_service(&service, has_ports);
-        let selected = Selected::Service(service, has_ports);
+        let selected = Arc::new(Selected::Service(service, has_ports));
         self.selected.insert(id.clone(), selected);
         id
     }

@@ -53,6 +53,17 @@ pub enum Selected {
     Service(ServiceName, bool),
 }
 
+impl Selected {
+    /// Returns the selector of endpoints, with names of their ports; `None` for a service.
+    pub fn endpoints(&self) -> Option<(&Selector, Option<&NamedPorts>)> {
+        match self {
+            Self::Addresses(selector) => Some((selector, None)),
+            Self::Ports(selector, ports) => Some((selector, Some(ports))),
+            Self::Service(..) => None,
+        }
+    }
+}
+
 /// Ports by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedPorts {
@@ -72,7 +83,7 @@ pub struct Compiled {
     /// Whether a rule has the action `Pass`.
     pub passes: bool,
     /// The sets of endpoints in its rules.
-    pub selected: BTreeMap<SetId, Selected>,
+    pub selected: BTreeMap<SetId, Arc<Selected>>,
     /// The sets of ranges in its rules.
     pub sets: BTreeMap<String, Arc<Set>>,
     /// Its rules that explicitly allow a workload to send encapsulated packets.

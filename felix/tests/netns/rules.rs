@@ -374,7 +374,7 @@ fn with_policies() -> Ruleset {
                     let key = Key::EndpointPort(text.parse().unwrap(), protocol, 8080);
                     Set::of(SetKind::EndpointPort(family), [key])
                 };
-                let set = match selected {
+                let set = match &**selected {
                     Selected::Addresses(_) | Selected::Service(_, false) => {
                         Set::of(SetKind::Address(family), [member(text)])
                     }

@@ -34,7 +34,7 @@ pub(crate) struct List {
     /// Of these, it applies to host endpoints only.
     pub(crate) is_of_hosts: bool,
     /// The sets of endpoints and services in its rules.
-    pub(crate) selected: BTreeMap<SetId, Selected>,
+    pub(crate) selected: BTreeMap<SetId, Arc<Selected>>,
     /// Labels inherited by the endpoints that name it.
     pub(crate) labels: BTreeMap<String, String>,
 }
@@ -69,6 +69,9 @@ pub(crate) struct Index {
 }
 
 type Keys = BTreeSet<Arc<str>>;
+
+/// The sets of a list.
+type Sets = BTreeMap<SetId, Arc<Selected>>;
 
 /// A list with the place of its subjects.
 #[derive(Clone, Debug)]
@@ -509,15 +512,15 @@ impl Index {
         }
     }
 
-    fn ask_of(&mut self, list: &str, act: fn(&mut Self, Option<&BTreeMap<SetId, Selected>>)) {
+    fn ask_of(&mut self, list: &str, act: fn(&mut Self, Option<&Sets>)) {
         let kept = self.lists.get(list);
         let selected = kept.map(|kept| kept.list.selected.clone());
         act(self, selected.as_ref());
     }
 
-    fn ask(&mut self, selected: Option<&BTreeMap<SetId, Selected>>) {
+    fn ask(&mut self, selected: Option<&Sets>) {
         for (id, selected) in selected.into_iter().flatten() {
-            let (selector, ports) = match selected {
+            let (selector, ports) = match &**selected {
                 Selected::Service(service, has_ports) => {
                     self.services.ask(id, service, *has_ports);
                     continue;
@@ -530,8 +533,7 @@ impl Index {
                 continue;
             }
             let set = Members {
-                selector: selector.clone(),
-                ports: ports.cloned(),
+                selected: Arc::clone(selected),
                 anchor: self.asked.insert(id, selector),
                 users: 1,
                 items: match ports {
@@ -553,7 +555,9 @@ impl Index {
         for id in std::mem::take(&mut self.due.sets) {
             self.touched.sets.entry(id.clone()).or_default().renew();
             if let Some((id, set)) = self.sets.remove_entry(&id) {
-                asked.insert(&due.len(), &set.selector);
+                if let Some((selector, _)) = set.selected.endpoints() {
+                    asked.insert(&due.len(), selector);
+                }
                 due.push((id, set));
             }
         }
@@ -569,7 +573,7 @@ impl Index {
                 let candidates = candidates.into_iter().copied();
                 let selects = |at: &usize| {
                     let set = due.get(*at).map(|(_, set)| set);
-                    set.is_some_and(|set| set.selector.matches(&entry.labels))
+                    set.is_some_and(|set| set.selects(entry))
                 };
                 candidates.filter(selects).collect()
             });
@@ -583,7 +587,7 @@ impl Index {
         self.sets.extend(due);
     }
 
-    fn ask_no_more(&mut self, selected: Option<&BTreeMap<SetId, Selected>>) {
+    fn ask_no_more(&mut self, selected: Option<&Sets>) {
         for id in selected.into_iter().flat_map(BTreeMap::keys) {
             let Some(set) = self.sets.get_mut(id) else {
                 self.services.ask_no_more(id);

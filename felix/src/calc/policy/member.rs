@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use calico_model::Selector;
 use ipnet::IpNet;
 
 use super::super::members::{Item, Items};
 use super::super::types::NamedPort;
 use super::anchors::{Anchor, Labels};
-use crate::render::NamedPorts;
+use crate::render::{NamedPorts, Selected};
 
 /// A workload endpoint of any host, a host endpoint or a network set, in the form that rules need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,9 +77,8 @@ impl Entry {
 /// The addresses or ports of the endpoints that a selector selects.
 #[derive(Clone, Debug)]
 pub(super) struct Members {
-    pub(super) selector: Selector,
-    /// The names of ports; `None`: their addresses.
-    pub(super) ports: Option<NamedPorts>,
+    /// The selector, and the names of ports; without them, the set has addresses.
+    pub(super) selected: Arc<Selected>,
     pub(super) anchor: Anchor,
     /// Number of lists in use that need it.
     pub(super) users: usize,
@@ -91,14 +89,24 @@ impl Members {
     /// Returns the members that an endpoint contributes.
     pub(super) fn of(&self, entry: Option<&Entry>) -> Vec<Item> {
         match entry {
-            Some(entry) if self.selector.matches(&entry.labels) => self.items_of(entry),
+            Some(entry) if self.selects(entry) => self.items_of(entry),
             _ => Vec::new(),
         }
     }
 
+    /// Returns whether it selects an endpoint.
+    pub(super) fn selects(&self, entry: &Entry) -> bool {
+        let selected = self.selected.endpoints();
+        selected.is_some_and(|(selector, _)| selector.matches(&entry.labels))
+    }
+
+    fn ports(&self) -> Option<&NamedPorts> {
+        self.selected.endpoints()?.1
+    }
+
     /// Adds the members that a selected endpoint contributes.
     pub(super) fn enter(&mut self, entry: &Entry) {
-        if self.ports.is_some() {
+        if self.ports().is_some() {
             for item in self.items_of(entry) {
                 self.items.add(item);
             }
@@ -111,7 +119,7 @@ impl Members {
 
     /// Returns the members that a selected endpoint contributes, in order.
     pub(super) fn items_of(&self, entry: &Entry) -> Vec<Item> {
-        let Some(wanted) = &self.ports else {
+        let Some(wanted) = self.ports() else {
             return entry.addresses.iter().copied().map(Item::Net).collect();
         };
         let ports = entry
