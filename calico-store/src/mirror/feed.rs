@@ -41,7 +41,7 @@ pub(super) struct Feed {
     /// Whether the range was ever read completely.
     listed_once: bool,
     /// Number of lists; each key stores the last list that contained it.
-    lists: u64,
+    lists: u32,
     /// Known keys that the pages of the list did not contain.
     missing: Vec<Bytes>,
     /// Failures since contact was last stable.
@@ -484,7 +484,7 @@ impl Feed {
     }
 
     fn list(&mut self, now: Duration, id: FeedId, outputs: &mut VecDeque<Output>) {
-        self.lists += 1;
+        self.lists = self.lists.wrapping_add(1);
         self.missing.clear();
         let query = Query {
             limit: LIST_PAGE_KEYS,

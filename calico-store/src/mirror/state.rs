@@ -1,7 +1,8 @@
 //! The known state of each key, and the part of it not yet delivered to the consumer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
+use std::ops::Bound;
 
 use bytes::Bytes;
 
@@ -12,41 +13,30 @@ use crate::kv::{KeyRange, KeyValue, Revision};
 /// Every key of the mirrored ranges.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    keys: BTreeMap<Bytes, Known>,
-    /// Keys with an undelivered change.
-    unreported: BTreeSet<Bytes>,
+    keys: BTreeMap<Box<[u8]>, Known>,
+    /// The changes that are not delivered yet.
+    unreported: BTreeMap<Bytes, Pending>,
     /// Receives every change.
     pub(super) gate: Option<Gate>,
 }
 
-/// The known state of a key.
+/// The known state of a key. There may be a hundred thousand, so a pending change is elsewhere.
 #[derive(Debug, Default)]
 struct Known {
     /// The revision of the last known write.
     revision: Revision,
-    /// Whether the consumer has the key, in any state.
-    delivered: bool,
-    pending: Option<Pending>,
-    /// The last list that contained it.
-    seen: u64,
     /// Checksum of the value.
     sum: u64,
-}
-
-impl Known {
-    /// Returns whether the key exists in the store, as far as known.
-    const fn is_there(&self) -> bool {
-        match self.pending {
-            Some(Pending::Put(_)) => true,
-            Some(Pending::Delete) => false,
-            None => self.delivered,
-        }
-    }
+    /// The last list that contained it.
+    seen: u32,
+    /// Whether the consumer has the key, in any state.
+    delivered: bool,
+    /// Whether the key exists in the store, as far as known.
+    is_there: bool,
 }
 
 #[derive(Debug)]
 enum Pending {
-    /// Boxed: most keys have no pending change.
     Put(Box<KeyValue>),
     Delete,
 }
@@ -57,8 +47,8 @@ impl State {
     /// restored backup of the history, compared with an earlier run's snapshot.
     ///
     /// Returns whether the key did not exist before.
-    pub(super) fn listed(&mut self, item: KeyValue, list: u64, other_history: bool) -> bool {
-        let known = self.keys.get(&item.key);
+    pub(super) fn listed(&mut self, item: KeyValue, list: u32, other_history: bool) -> bool {
+        let known = self.keys.get(&*item.key);
         let known = known.map(|known| (known.revision, known.sum));
         if known != Some((item.mod_revision, sum(&item.value))) || other_history {
             if let (true, Some(gate)) = (other_history, &mut self.gate) {
@@ -66,30 +56,34 @@ impl State {
             }
             return self.put(item, list);
         }
-        if let Some(known) = self.keys.get_mut(&item.key) {
+        if let Some(known) = self.keys.get_mut(&*item.key) {
             known.seen = list;
         }
         false
     }
 
     /// Records a written key. Returns whether it did not exist before.
-    pub(super) fn put(&mut self, item: KeyValue, list: u64) -> bool {
+    pub(super) fn put(&mut self, item: KeyValue, list: u32) -> bool {
         if let Some(gate) = &mut self.gate {
             gate.note(&item.key, Some(&item.value), item.mod_revision);
         }
-        let known = self.keys.entry(item.key.clone()).or_default();
-        let is_new = !known.is_there();
-        known.seen = list;
-        known.revision = item.mod_revision;
-        known.sum = sum(&item.value);
-        self.unreported.insert(item.key.clone());
-        known.pending = Some(Pending::Put(Box::new(item)));
+        let known = self.keys.entry((&*item.key).into()).or_default();
+        let is_new = !known.is_there;
+        *known = Known {
+            revision: item.mod_revision,
+            sum: sum(&item.value),
+            seen: list,
+            is_there: true,
+            delivered: known.delivered,
+        };
+        let key = item.key.clone();
+        self.unreported.insert(key, Pending::Put(Box::new(item)));
         is_new
     }
 
     /// Returns whether the key exists in the store, as far as known.
     pub(super) fn has(&self, key: &Bytes) -> bool {
-        self.keys.get(key).is_some_and(Known::is_there)
+        self.keys.get(&**key).is_some_and(|known| known.is_there)
     }
 
     /// Records a deleted key. A key that the consumer never got is dropped without an update.
@@ -98,16 +92,15 @@ impl State {
         if let Some(gate) = &mut self.gate {
             gate.note(key, None, revision);
         }
-        let Some(known) = self.keys.get_mut(key) else {
+        let Some(known) = self.keys.get_mut(&**key) else {
             return false;
         };
-        let was_there = known.is_there();
+        let was_there = known.is_there;
         if known.delivered {
-            known.revision = revision;
-            known.pending = Some(Pending::Delete);
-            self.unreported.insert(key.clone());
+            (known.revision, known.is_there) = (revision, false);
+            self.unreported.insert(key.clone(), Pending::Delete);
         } else {
-            self.keys.remove(key);
+            self.keys.remove(&**key);
             self.unreported.remove(key);
         }
         was_there
@@ -119,20 +112,21 @@ impl State {
         &self,
         range: &KeyRange,
         end: Option<&Bytes>,
-        list: u64,
+        list: u32,
         missing: &mut Vec<Bytes>,
     ) {
-        let keys = self.keys.range(range.start.clone()..);
+        let from = (Bound::Included(&*range.start), Bound::Unbounded);
+        let keys = self.keys.range::<[u8], _>(from);
         let keys = keys
-            .take_while(|(key, _)| range.contains(key) && end.is_none_or(|end| *key < end))
-            .filter(|(_, known)| known.seen != list && known.is_there());
-        missing.extend(keys.map(|(key, _)| key.clone()));
+            .take_while(|(key, _)| range.contains(key) && end.is_none_or(|end| ***key < **end))
+            .filter(|(_, known)| known.seen != list && known.is_there);
+        missing.extend(keys.map(|(key, _)| Bytes::copy_from_slice(key)));
     }
 
     /// Returns the number of existing keys in the range.
     pub(super) fn count(&self, range: &KeyRange) -> usize {
         let keys = self.keys.iter();
-        keys.filter(|(key, known)| range.contains(key) && known.is_there())
+        keys.filter(|(key, known)| range.contains(key) && known.is_there)
             .count()
     }
 
@@ -150,21 +144,19 @@ impl State {
     pub(super) fn take(&mut self, max: usize) -> impl Iterator<Item = Change> {
         let mut changes = Vec::with_capacity(max.min(self.unreported.len()));
         while changes.len() < max
-            && let Some(key) = self.unreported.pop_first()
+            && let Some((key, pending)) = self.unreported.pop_first()
         {
-            let Some(known) = self.keys.get_mut(&key) else {
-                continue;
-            };
-            match known.pending.take() {
-                Some(Pending::Put(item)) => {
-                    known.delivered = true;
+            match pending {
+                Pending::Put(item) => {
+                    if let Some(known) = self.keys.get_mut(&*key) {
+                        known.delivered = true;
+                    }
                     changes.push(Change::Put(*item));
                 }
-                Some(Pending::Delete) => {
-                    self.keys.remove(&key);
+                Pending::Delete => {
+                    self.keys.remove(&*key);
                     changes.push(Change::Delete(key));
                 }
-                None => {}
             }
         }
         changes.into_iter()
