@@ -25,7 +25,6 @@ use super::read::{self, Read, profile_key};
 use super::stored_settings::StoredSettings;
 use super::types::{Endpoint, ListName, Problem};
 use super::unsupported::unsupported;
-use crate::limits::INHERITANCE_STEPS_PER_TURN;
 use crate::render::{Budgets, Compiled, Control, Selected, SetId};
 
 /// The kinds of resource that Felix reads. The datastore is watched for no others, except for the
@@ -300,17 +299,6 @@ impl Calculator {
     /// Returns whether any relevant change was recorded since it was [recomputed](Self::recompute).
     pub(crate) fn has_news(&self) -> bool {
         !self.news.is_empty() || self.index.is_touched() || self.overlay.has_news()
-    }
-
-    /// Does a part of the work of the next [recomputation](Self::recompute) that may be too much for
-    /// one turn. Returns whether the rest is not.
-    pub(crate) fn advance(&mut self) -> bool {
-        self.index.inherit(INHERITANCE_STEPS_PER_TURN)
-    }
-
-    /// Returns whether there is more of this work.
-    pub(crate) fn is_advancing(&self) -> bool {
-        self.index.inherits()
     }
 
     /// Returns how often a selector was evaluated on labels, which measures the cost of policies.

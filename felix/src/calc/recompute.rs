@@ -12,10 +12,22 @@ use super::overlay::{Around, OverlayTouched};
 use super::policy::Touched;
 use super::read::local_id;
 use super::types::{Endpoint, EndpointId, Problem};
+use crate::limits::INHERITANCE_STEPS_PER_TURN;
 use crate::render::{self, Encapsulation, Family, Frame};
 use crate::work;
 
 impl Calculator {
+    /// Does a part of the work of the next [recomputation](Self::recompute) that may be too much for
+    /// one turn. Returns whether the rest is not.
+    pub(crate) fn advance(&mut self) -> bool {
+        self.index.inherit(INHERITANCE_STEPS_PER_TURN)
+    }
+
+    /// Returns whether there is more of this work.
+    pub(crate) fn is_advancing(&self) -> bool {
+        self.index.inherits()
+    }
+
     /// Updates `desired` with all recorded changes. The result equals that of a
     /// new calculator with the same values.
     pub fn recompute(&mut self) -> Recomputed {

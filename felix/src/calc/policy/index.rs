@@ -10,21 +10,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use calico_model::{Selector, ServiceName};
+use calico_model::{DEFAULT_ALLOW_PROFILE, Selector, ServiceName};
 use ipnet::IpNet;
 
 use super::super::members::{Changed, Items, Networks};
 use super::super::types::NamedPort;
 use super::anchors::{Anchor, Anchors, Labels};
+use super::counts::{Counts, WORKLOADS};
 use super::located::Located;
 use super::member::{Entry, Member, Members, Role};
 use super::pool::Pool;
 use super::services::{News, Services};
 use crate::render::{Selected, SetId};
 use crate::work;
-
-/// Part of the keys of workload endpoints.
-const WORKLOADS: &str = "/workloadendpoints/";
 
 /// The data of a list of rules that the index needs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,15 +41,16 @@ pub(crate) struct List {
 pub(crate) struct Index {
     /// Endpoints of all hosts, by key.
     pub(super) members: BTreeMap<Arc<str>, Entry>,
+    pub(super) counts: Counts,
     /// Members of other hosts by their addresses, while they are needed.
     pub(super) located: Option<Located>,
     /// The endpoints that name a list, whether it exists or not.
-    named_by: BTreeMap<String, BTreeSet<Arc<str>>>,
+    pub(super) named_by: BTreeMap<String, BTreeSet<Arc<str>>>,
     /// Labels shared by endpoints, such as those of one deployment, stored once.
-    labels: Pool<Labels>,
+    pub(super) labels: Pool<Labels>,
     profiles: Pool<Vec<String>>,
     ports: Pool<Vec<NamedPort>>,
-    lists: BTreeMap<Arc<str>, Kept>,
+    pub(super) lists: BTreeMap<Arc<str>, Kept>,
     /// The subjects of lists.
     subjects: Anchors<Arc<str>>,
     /// Keys of the lists that a local endpoint uses.
@@ -63,9 +62,9 @@ pub(crate) struct Index {
     services: Services,
     /// The selectors of sets.
     asked: Anchors<SetId>,
-    due: Due,
+    pub(super) due: Due,
     touched: Touched,
-    checks: u64,
+    pub(super) checks: u64,
 }
 
 type Keys = BTreeSet<Arc<str>>;
@@ -75,17 +74,17 @@ type Sets = BTreeMap<SetId, Arc<Selected>>;
 
 /// A list with the place of its subjects.
 #[derive(Clone, Debug)]
-struct Kept {
-    list: List,
+pub(super) struct Kept {
+    pub(super) list: List,
     anchor: Option<Anchor>,
 }
 
 /// Changes that are not processed yet. They are processed together, because lists and endpoints
 /// arrive in any order, and each change alone would be compared with all of the others.
 #[derive(Clone, Debug, Default)]
-struct Due {
+pub(super) struct Due {
     /// Lists with changed labels, each with the last endpoint that inherits the new ones.
-    relabeled: BTreeMap<Arc<str>, Option<Arc<str>>>,
+    pub(super) relabeled: BTreeMap<Arc<str>, Option<Arc<str>>>,
     /// Present or former local endpoints.
     members: Keys,
     /// Lists with changed subjects.
@@ -127,7 +126,9 @@ impl Index {
             for list in old.iter().flat_map(|lists| lists.iter()) {
                 drop_pair(&mut self.named_by, list, key);
             }
-            for list in new.into_iter().flatten() {
+            // The built-in profile has no labels that could change.
+            let new = new.into_iter().flatten();
+            for list in new.filter(|list| list.rsplit('/').next() != Some(DEFAULT_ALLOW_PROFILE)) {
                 let names = self.named_by.entry(list.clone()).or_default();
                 names.insert(name.clone());
             }
@@ -186,51 +187,6 @@ impl Index {
         };
     }
 
-    /// Lets endpoints inherit the changed labels of lists, about as many as take so many steps: a step
-    /// is an endpoint or an evaluated selector. Returns whether all have inherited them.
-    pub(crate) fn inherit(&mut self, steps: u64) -> bool {
-        let checks = self.checks;
-        let mut endpoints = 0;
-        while let Some((list, last)) = self.due.relabeled.pop_first() {
-            let mut last = last;
-            loop {
-                if endpoints + self.checks - checks >= steps {
-                    self.due.relabeled.insert(list, last);
-                    return false;
-                }
-                let after = last.map_or(Bound::Unbounded, Bound::Excluded);
-                let names = self.named_by.get(&*list);
-                let next = names.and_then(|names| names.range((after, Bound::Unbounded)).next());
-                let Some(name) = next.cloned() else {
-                    break;
-                };
-                self.relabel(&name);
-                endpoints += 1;
-                last = Some(name);
-            }
-        }
-        true
-    }
-
-    /// Returns whether endpoints are still to inherit changed labels.
-    pub(crate) fn inherits(&self) -> bool {
-        !self.due.relabeled.is_empty()
-    }
-
-    /// Computes the labels of an endpoint again.
-    fn relabel(&mut self, name: &Arc<str>) {
-        work::count(1);
-        let Some(entry) = self.members.get(name).cloned() else {
-            return;
-        };
-        let labels = self.inherited(&entry.own_labels, &entry.profiles);
-        // It was written again since the change.
-        if Arc::ptr_eq(&labels, &entry.labels) {
-            return;
-        }
-        self.replace(Arc::clone(name), Some(Entry { labels, ..entry }));
-    }
-
     /// Replaces the subjects of a list.
     fn resubject(
         &mut self,
@@ -260,19 +216,18 @@ impl Index {
         used.map(|key| &**key)
     }
 
-    /// Returns the number of members with this prefix of their keys.
-    pub(crate) fn members_below(&self, prefix: &str) -> usize {
-        let members = self
-            .members
-            .range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
-        members
-            .take_while(|(key, _)| key.starts_with(prefix))
-            .count()
+    /// Returns the numbers of members.
+    pub(crate) const fn counts(&self) -> Counts {
+        self.counts
     }
 
-    /// Returns the keys of the lists that any local endpoint uses.
-    pub(crate) fn lists_in_use(&self) -> impl Iterator<Item = &str> {
-        self.users.keys().map(|key| &**key)
+    /// Returns the number of lists that any local endpoint uses, without those with this prefix of their
+    /// keys.
+    pub(crate) fn lists_in_use_except(&self, prefix: &str) -> usize {
+        let from = (Bound::Included(prefix), Bound::Unbounded);
+        let others = self.users.range::<str, _>(from);
+        let others = others.take_while(|(key, _)| key.starts_with(prefix));
+        self.users.len() - others.count()
     }
 
     /// Returns the number of selectors of which the members are known.
@@ -342,31 +297,20 @@ impl Index {
         }
     }
 
-    /// Returns labels together with those that profiles add.
-    fn inherited(&mut self, own: &Arc<Labels>, profiles: &[String]) -> Arc<Labels> {
-        let lists = profiles
-            .iter()
-            .filter_map(|profile| Some(&self.lists.get(profile.as_str())?.list));
-        let lists: Vec<&List> = lists.filter(|list| !list.labels.is_empty()).collect();
-        if lists.is_empty() {
-            return own.clone();
-        }
-        let mut labels = Labels::clone(own);
-        for (label, value) in lists.iter().flat_map(|list| &list.labels) {
-            let own = labels.entry(label.clone());
-            own.or_insert_with(|| value.clone());
-        }
-        self.labels.share(labels)
-    }
-
-    fn replace(&mut self, key: Arc<str>, entry: Option<Entry>) {
+    pub(super) fn replace(&mut self, key: Arc<str>, entry: Option<Entry>) {
         self.exchange_addresses(&key, entry.as_ref());
         self.relocate(&key, entry.as_ref());
         let mut local = entry.as_ref().is_some_and(|entry| entry.role.is_local());
+        let is_there = entry.is_some();
         let old = match entry {
             Some(entry) => self.members.insert(key.clone(), entry),
             None => self.members.remove(&key),
         };
+        if is_there != old.is_some()
+            && let Some(count) = self.counts.of(&key)
+        {
+            *count = if is_there { *count + 1 } else { *count - 1 };
+        }
         if let Some(old) = old {
             local |= old.role.is_local();
             self.profiles.give_back(old.profiles);
@@ -381,6 +325,10 @@ impl Index {
 
     /// Replaces the members that an endpoint contributes to the sets by those of `entry`.
     fn exchange_addresses(&mut self, key: &str, entry: Option<&Entry>) {
+        // In the first read of the datastore, no set is known.
+        if self.sets.is_empty() {
+            return;
+        }
         let old = self.members.get(key);
         let mut ids = Vec::new();
         let both = [old, entry].into_iter().flatten();

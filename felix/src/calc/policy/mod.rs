@@ -1,7 +1,9 @@
 //! Policies: parses them, matches them with endpoints, and sorts them.
 
 mod anchors;
+mod counts;
 mod index;
+mod inherit;
 mod locate;
 mod located;
 mod member;
