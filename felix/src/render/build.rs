@@ -535,6 +535,12 @@ pub(super) const fn answers() -> Match {
     Match::Connection(ConnectionStates::EstablishedOrRelated)
 }
 
+/// Returns the rule for packets that are part of no connection, and begin none.
+pub(super) fn no_connection() -> Rule {
+    let invalid = vec![Match::Connection(ConnectionStates::Invalid)];
+    counted(invalid, Verdict::Drop, "part of no connection")
+}
+
 /// Returns the chain of one direction. Replies pass if any traffic can pass, in this direction or
 /// the other: rules decide about new connections, and an accepted connection is not cut off when
 /// they change. If no traffic can pass at all, earlier connections are cut off too.
@@ -551,9 +557,8 @@ fn endpoint_chain(
     if !own.through.is_empty() || (!own.allowed && other.is_open()) || connections.is_some() {
         rules.push(counted(vec![answers()], Verdict::Accept, "answers"));
     }
-    if !own.through.is_empty() && !takes_invalid {
-        let invalid = vec![Match::Connection(ConnectionStates::Invalid)];
-        rules.push(counted(invalid, Verdict::Drop, "part of no connection"));
+    if own.is_open() && !takes_invalid {
+        rules.push(no_connection());
     }
     rules.extend(connections);
     let through = own.through.iter();

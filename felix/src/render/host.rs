@@ -21,7 +21,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::assembly::Part;
-use super::build::{Frame, Passage, answers, base, chain, counted, dispatch_prefixes, rule};
+use super::build::{
+    Frame, Passage, answers, base, chain, counted, dispatch_prefixes, no_connection, rule,
+};
 use super::decision::Denial;
 use super::encapsulation;
 use super::failsafe::{self, Failsafe};
@@ -29,8 +31,7 @@ use super::flows;
 use super::guard::committed;
 use super::owner::Direction;
 use super::ruleset::{
-    Action, Chain, ConnectionStates, End, Hook, Key, Match, Rule, Set, SetKind, Side, Value,
-    Verdict,
+    Action, Chain, End, Hook, Key, Match, Rule, Set, SetKind, Side, Value, Verdict,
 };
 
 const FAILSAFE_IN: &str = "host-failsafe-in";
@@ -318,6 +319,9 @@ fn local(passage: &Passage, failsafe: &str, marks: bool, endpoint: &HostRules) -
     let mut rules = vec![counted(vec![answers()], Verdict::Accept, "answers")];
     rules.extend(marks.then(marked));
     rules.push(rule(Vec::new(), Verdict::Jump(failsafe.into())));
+    if passage.allowed && !passage.asks() && !endpoint.takes_invalid {
+        rules.push(no_connection());
+    }
     rules.extend(decision(passage, endpoint));
     rules
 }
@@ -368,8 +372,7 @@ fn decision(passage: &Passage, endpoint: &HostRules) -> Vec<Rule> {
     let mut rules = Vec::new();
     if passage.asks() {
         if !endpoint.takes_invalid {
-            let invalid = vec![Match::Connection(ConnectionStates::Invalid)];
-            rules.push(counted(invalid, Verdict::Drop, "part of no connection"));
+            rules.push(no_connection());
         }
         rules.extend(committed());
     }

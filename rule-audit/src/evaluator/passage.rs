@@ -104,11 +104,7 @@ fn decisions(fabric: &Fabric, space: &mut Space, own: Parts) -> Vec<Step> {
     if !fabric.settings.takes_invalid {
         steps.push(Step {
             conditions: vec![space.is(Field::State, state::INVALID)],
-            // Profiles that allow everything need no rule about connections.
-            act: match own.tiers.is_empty() && own.profiles.is_open {
-                true => Act::Either,
-                false => Act::Drop,
-            },
+            act: Act::Drop,
             place: invalid,
         });
     }

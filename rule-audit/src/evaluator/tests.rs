@@ -364,7 +364,7 @@ fn states_of_connections_precede_the_rules() {
     let packet = from("10.65.0.2", 6, 80);
     let with = |state| packet.with(Field::State, state);
     let mut store = store();
-    assert_eq!(outcome(&store, &with(state::INVALID)), Outcome::Either);
+    assert_eq!(outcome(&store, &with(state::INVALID)), Outcome::Drop);
     let deny = json!({"ingress": [{"action": "Deny"}]});
     put(&mut store, "networkpolicies/prod/p", &deny);
     assert_eq!(outcome(&store, &with(state::ESTABLISHED)), Outcome::Accept);
@@ -380,7 +380,7 @@ fn states_of_connections_precede_the_rules() {
 }
 
 #[test]
-fn invalid_packet_is_dropped_unless_a_profile_allows_all() {
+fn invalid_packet_is_dropped_whatever_a_profile_allows() {
     let packet = from("10.65.0.2", 6, 80).with(Field::State, state::INVALID);
     let allow = |rule: Value| {
         let mut store = store();
@@ -388,7 +388,7 @@ fn invalid_packet_is_dropped_unless_a_profile_allows_all() {
         put(&mut store, "profiles/kns.prod", &spec);
         outcome(&store, &packet)
     };
-    assert_eq!(allow(json!({"action": "Allow"})), Outcome::Either);
+    assert_eq!(allow(json!({"action": "Allow"})), Outcome::Drop);
     assert_eq!(allow(json!({"action": "Deny"})), Outcome::Drop);
     let tcp = json!({"action": "Allow", "protocol": "TCP"});
     assert_eq!(allow(tcp), Outcome::Drop);

@@ -700,7 +700,7 @@ fn unreadable_policy_of_hosts_closes_hosts_only() {
         assert!(early.iter().any(|rule| rule.starts_with("jump ti-")));
         assert!(texts(&calculator, "pi-gnp/x")[0].starts_with("counter drop"));
         assert!(last_rule(&desired, "to-cali1").contains("accept"));
-        assert_eq!(texts(&calculator, "to-cali1").len(), 1);
+        assert_eq!(texts(&calculator, "to-cali1").len(), 2);
     }
 }
 

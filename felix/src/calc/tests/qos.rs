@@ -19,27 +19,30 @@ fn rules(desired: &Desired, chain: &str) -> Vec<String> {
     rules.map(rule_text).collect()
 }
 
+const INVALID: &str = "ct state invalid counter drop comment \"part of no connection\"";
 const OPEN: &str = "counter accept comment \"profile projectcalico-default-allow\"";
 
 #[test]
 fn each_limit_has_its_rule() {
     for (controls, to, from, dscp) in [
-        (json!({}), vec![OPEN], vec![OPEN], vec![]),
+        (json!({}), vec![INVALID, OPEN], vec![INVALID, OPEN], vec![]),
         (
             json!({"ingressPacketRate": 100}),
             vec![
                 "limit rate over 100/second counter drop comment \"over the packet rate\"",
+                INVALID,
                 OPEN,
             ],
-            vec![OPEN],
+            vec![INVALID, OPEN],
             vec![],
         ),
         (
             json!({"egressPacketRate": 10000, "egressPacketBurst": 20}),
-            vec![OPEN],
+            vec![INVALID, OPEN],
             vec![
                 "limit rate over 10000/second burst 20 packets counter drop comment \"over the \
                  packet rate\"",
+                INVALID,
                 OPEN,
             ],
             vec![],
@@ -48,12 +51,14 @@ fn each_limit_has_its_rule() {
             json!({"ingressMaxConnections": 4_294_967_295_u32, "egressMaxConnections": 1}),
             vec![
                 "ct state established,related counter accept comment \"answers\"",
+                INVALID,
                 "meta l4proto tcp ct state new ct count over 4294967295 counter reject with tcp \
                  reset comment \"over the number of connections\"",
                 OPEN,
             ],
             vec![
                 "ct state established,related counter accept comment \"answers\"",
+                INVALID,
                 "meta l4proto tcp ct state new ct count over 1 counter reject with tcp reset \
                  comment \"over the number of connections\"",
                 OPEN,
@@ -62,8 +67,8 @@ fn each_limit_has_its_rule() {
         ),
         (
             json!({"dscp": "AF41"}),
-            vec![OPEN],
-            vec![OPEN],
+            vec![INVALID, OPEN],
+            vec![INVALID, OPEN],
             vec![
                 "ip daddr != @cali40all-ipam-pools ip daddr != @nodes-ipv4 counter ip dscp set \
                  af41 comment \"leaves the cluster\"",
@@ -153,7 +158,7 @@ fn limits_without_effect_are_reported() {
             "spec.qosControls.ingressPacketBurst: a burst has no effect without a packet rate",
         ]
     );
-    assert_eq!(rules(&desired, "to-cali1"), [OPEN]);
+    assert_eq!(rules(&desired, "to-cali1"), [INVALID, OPEN]);
 }
 
 #[test]
