@@ -547,7 +547,7 @@ fn a_change_leaves_the_other_endpoints_counters_alone() {
         let one: (&str, &[&str], bool, bool) = ("cali1", &["10.65.0.1", "fd65::1"], true, true);
         apply(&mut rules, &ruleset(&[one]));
         assert_eq!(handles(), before);
-        assert_eq!(rules.rules.packets().unwrap()["from-cali1"], [Some(0)]);
+        assert_eq!(rules.rules.packets().unwrap()["from-cali1"], [Some(0); 2]);
     });
 }
 
