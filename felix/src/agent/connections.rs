@@ -1,9 +1,7 @@
 //! Cuts connections that a changed policy forbids: after each transaction of the packet filter, the
-//! tracked connections of the workloads are listed and evaluated by the calculated rules. Forbidden
+//! tracked connections of workloads and host endpoints are listed and evaluated by the calculated rules. Forbidden
 //! ones get a mark, by which the packet filter drops their packets in both directions.
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use daemon_common::events::{Event, Text, emit};
@@ -12,7 +10,7 @@ use fib_sync::Instant;
 use super::core::Agent;
 use super::cutting::{Cutting, Round, Step};
 use super::host::{Failed, HostCommand};
-use crate::explain::{Connection, Evaluator};
+use crate::explain::{Connection, Evaluator, wanted};
 use crate::limits::{CUT_CONNECTIONS_PER_TURN, CUT_EVALUATIONS_PER_TURN, CUT_GAP, CUT_SHARE};
 
 impl Agent {
@@ -32,9 +30,8 @@ impl Agent {
         let is_again = cutting.again_at().is_some_and(|at| at <= now);
         if cutting.is_at_rest() && may_begin && (commits != cutting.listed_at || is_again) {
             cutting.listed_at = commits;
-            let routes = &self.calculator.desired().routes;
-            let addresses: BTreeSet<IpAddr> = routes.keys().copied().collect();
-            let command = HostCommand::ListConnections { addresses, mark };
+            let wanted = wanted(&self.calculator);
+            let command = HostCommand::ListConnections { wanted, mark };
             let number = self.orders.push(command);
             cutting.listing.order(number);
             cutting.marking.order(number);

@@ -107,6 +107,8 @@ mod tests {
             ports: Some((4000, 80)),
             icmp: None,
             is_translated: false,
+            requested: (address, Some(80)),
+            interfaces: [None, None],
             tuple: Vec::new(),
             zone: None,
         };

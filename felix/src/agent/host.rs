@@ -9,7 +9,7 @@ use calico_model::Mac;
 use fib_sync::Link;
 
 use crate::calc::{Bandwidth, TunnelDevice};
-use crate::explain::Connection;
+use crate::explain::{Connection, Wanted};
 use crate::limits::HOST_COMMANDS_MAX;
 use crate::render::Change;
 
@@ -151,11 +151,11 @@ pub enum HostCommand {
     PutTunnelEntry(TunnelEntry),
     /// Remove an entry of a VXLAN device: [`HostEvent::TunnelEntryDeleted`].
     DeleteTunnelEntry(TunnelEntry),
-    /// List the tracked connections from or to these addresses without this bit in their mark:
+    /// List the wanted tracked connections without this bit in their mark:
     /// [`HostEvent::ConnectionsListed`].
     ListConnections {
-        /// The addresses of workloads.
-        addresses: BTreeSet<IpAddr>,
+        /// The wanted ones.
+        wanted: Wanted,
         /// The bit.
         mark: u32,
     },

@@ -32,7 +32,7 @@ mod tests;
 mod trust;
 mod view;
 
-pub use crate::explain::Connection;
+pub use crate::explain::{Connection, Wanted};
 pub use config::AgentConfig;
 pub use core::Agent;
 pub use host::{

@@ -21,7 +21,8 @@ use tokio::task::JoinHandle;
 
 use super::conntrack::{ADDRESSES, ORIGINAL, REPLY, ZONE, message, of_octets};
 use super::sockets::Sockets;
-use crate::agent::{Connection, Failed, HostCommand, HostEvent};
+use super::ways::Ways;
+use crate::agent::{Connection, Failed, HostCommand, HostEvent, Wanted};
 use crate::limits::CUT_CONNECTIONS_MAX;
 
 /// `IPCTNL_MSG_CT_NEW`, which changes an entry that exists.
@@ -116,9 +117,9 @@ fn carry_out(command: &HostCommand) -> HostEvent {
             let (count, outcome) = cut(connections, of_host, *mark);
             HostEvent::ConnectionsCut(count, outcome)
         }
-        HostCommand::ListConnections { addresses, mark } => {
+        HostCommand::ListConnections { wanted, mark } => {
             let begun = Instant::now();
-            let listed = list(addresses, *mark).map_err(|cause| failed(&cause));
+            let listed = list(wanted, *mark).map_err(|cause| failed(&cause));
             HostEvent::ConnectionsListed(listed, begun.elapsed())
         }
         _ => {
@@ -132,15 +133,15 @@ fn failed(cause: &Refused) -> Failed {
     Failed(format!("connections: {cause}"))
 }
 
-/// Returns the connections from or to the addresses without the bit.
-fn list(addresses: &BTreeSet<IpAddr>, mark: u32) -> Result<Vec<Connection>, Refused> {
+/// Returns the wanted connections without the bit.
+fn list(wanted: &Wanted, mark: u32) -> Result<Vec<Connection>, Refused> {
     let mut requests = Requests::open(NETLINK_NETFILTER)?;
     let mut connections = Vec::new();
     for (family, is_v4) in [
         (NetfilterProtoFamily::IPv4, true),
         (NetfilterProtoFamily::IPv6, false),
     ] {
-        if !addresses.iter().any(|one| one.is_ipv4() == is_v4) {
+        if !wanted.has_version(is_v4) {
             continue;
         }
         let mut dump = requests.begin_dump(message(family, ConntrackMessage::Get(Vec::new())))?;
@@ -148,19 +149,38 @@ fn list(addresses: &BTreeSet<IpAddr>, mark: u32) -> Result<Vec<Connection>, Refu
         while !is_last {
             is_last = requests.dump_part(&mut dump, |row| {
                 let found = connection(of_netfilter(&row), mark);
-                let is_of = |one: &Connection| {
-                    addresses.contains(&one.source) || addresses.contains(&one.destination)
-                };
-                connections.extend(found.filter(is_of));
+                connections.extend(found.filter(|one| wanted.has(one)));
             })?;
             if connections.len() > CUT_CONNECTIONS_MAX {
                 let mut refused = Refused::of(libc::E2BIG);
-                refused.text = Some(format!("workloads have more than {CUT_CONNECTIONS_MAX}"));
+                refused.text = Some(format!("there are more than {CUT_CONNECTIONS_MAX}"));
                 return Err(refused);
             }
         }
     }
-    Ok(in_turns(connections, addresses))
+    if wanted.needs_interfaces() {
+        find_interfaces(&mut connections, &wanted.addresses)?;
+    }
+    Ok(in_turns(connections, &wanted.addresses))
+}
+
+/// Looks up the interfaces of the routes to ends that are no addresses of workloads.
+fn find_interfaces(
+    connections: &mut [Connection],
+    workloads: &BTreeSet<IpAddr>,
+) -> Result<(), Refused> {
+    let mut ways = Ways::open()?;
+    for connection in connections {
+        let ends = [connection.source, connection.destination];
+        for (end, interface) in ends.into_iter().zip(&mut connection.interfaces) {
+            // A link-local address may be at any interface.
+            let is_of_link = matches!(end, IpAddr::V6(v6) if v6.is_unicast_link_local());
+            if !is_of_link && !workloads.contains(&end) {
+                *interface = ways.interface(end)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Orders connections so that workloads take turns: the evaluation begins at the end, and the connections
@@ -206,6 +226,11 @@ fn connection(attributes: &[u8], mark: u32) -> Option<Connection> {
         let octets = find(find(tuple, PROTOCOL)?, kind)?.first_chunk()?;
         Some(u16::from_be_bytes(*octets))
     };
+    let requested = master.unwrap_or(original);
+    let requested = (
+        address(requested, DESTINATIONS)?,
+        port(requested, DESTINATION_PORT),
+    );
     let (destination, last_port) = match master {
         Some(master) => (
             address(master, DESTINATIONS)?,
@@ -222,6 +247,8 @@ fn connection(attributes: &[u8], mark: u32) -> Option<Connection> {
             .into_iter()
             .find_map(|kind| find(protocol, kind)?.first().copied()),
         is_translated: address(original, DESTINATIONS) != address(reply, SOURCES),
+        requested,
+        interfaces: [None, None],
         tuple: original.into(),
         zone,
     })
@@ -334,6 +361,7 @@ mod tests {
             "after its translation"
         );
         assert_eq!(found.ports, Some((4000, 8080)));
+        assert_eq!(found.requested, (service.into(), Some(80)));
         assert!(found.is_translated && found.zone.is_none());
         assert_eq!(connection(&marked(5), 4), None, "it is cut");
         // One that another connection has announced.
@@ -356,6 +384,8 @@ mod tests {
             ports: Some(ports),
             icmp: None,
             is_translated: false,
+            requested: (address(9), Some(ports.1)),
+            interfaces: [None, None],
             tuple: Vec::new(),
             zone: None,
         };

@@ -20,6 +20,7 @@ mod statement;
 pub mod sysctl;
 mod tracked;
 mod tunnels;
+mod ways;
 
 pub use host::{HostError, LinuxHost};
 pub use neighbors::Neighbors;

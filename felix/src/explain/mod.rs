@@ -22,8 +22,8 @@ use calico_model::Protocol;
 use daemon_common::command::PacketQuery;
 use daemon_common::report::{PacketStep, PacketVerdict, RuleOwner};
 
-pub use connection::Connection;
-pub(crate) use connection::{Class, Evaluator};
+pub(crate) use connection::{Class, Evaluator, wanted};
+pub use connection::{Connection, Wanted};
 pub(crate) use preview::preview;
 pub(crate) use why::endpoint;
 

@@ -24,6 +24,7 @@ use super::assembly::Part;
 use super::build::{
     Frame, Passage, answers, base, chain, counted, dispatch_prefixes, no_connection, rule,
 };
+use super::cut;
 use super::decision::Denial;
 use super::encapsulation;
 use super::failsafe::{self, Failsafe};
@@ -38,6 +39,8 @@ const FAILSAFE_IN: &str = "host-failsafe-in";
 const FAILSAFE_OUT: &str = "host-failsafe-out";
 const FAILSAFE_IN_UNTRACKED: &str = "host-failsafe-in-untracked";
 const FAILSAFE_OUT_UNTRACKED: &str = "host-failsafe-out-untracked";
+/// The chains of failsafe ports, in and out.
+pub(crate) const FAILSAFE_CHAINS: [&str; 2] = [FAILSAFE_IN, FAILSAFE_OUT];
 const LOOPBACK_INTERFACE: &str = "lo";
 
 /// The interface of a host endpoint.
@@ -203,6 +206,23 @@ pub fn host_part(
         action: Action::ClearMark,
         ..rule(Vec::new(), Verdict::Return)
     };
+    let decides = |rules: &HostRules| {
+        let mut passages = [&rules.forward_in, &rules.forward_out, &rules.untranslated].into_iter();
+        passages.any(Passage::asks)
+    };
+    let deciding = endpoints.rules.iter().filter(|(_, rules)| decides(rules));
+    let named = deciding
+        .clone()
+        .filter_map(|(interface, _)| match interface {
+            HostInterface::Named(name) => Some(name),
+            HostInterface::All => None,
+        });
+    let all = deciding
+        .clone()
+        .any(|(interface, _)| *interface == HostInterface::All);
+    if let Some(chain) = cut::of_hosts(frame, named, all, excluded) {
+        put(&mut part, chain);
+    }
     let has_untracked = have_policies(|rules| rules.untracked.each_ref());
     if have_policies(|rules| [&rules.untranslated; 2]) {
         // Before connection tracking, the mark is cleared and set.

@@ -46,6 +46,7 @@ pub use encapsulation::{Encapsulation, TUNNEL_DEVICES, VXLAN_DEVICES, VXLAN_PORT
 pub use failsafe::{Failsafe, FailsafePort};
 pub use flows::{Cause, Reported};
 pub use guard::{Budgets, Control, TCP, UDP};
+pub(crate) use host::FAILSAFE_CHAINS;
 pub use host::{HostInterface, HostRules, host_part};
 pub use log::LogSettings;
 pub use names::SetId;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::encapsulation::dropped_as;
 use crate::outgoing::outside;
-use crate::world::host::{Host, PATIENCE, RESOURCES, workload};
+use crate::world::host::{Host, OPEN, PATIENCE, RESOURCES, workload};
 use crate::world::{Namespace, Workload, lab, run, sysctl, try_run};
 
 const CUT: &str = "cut connection";
@@ -447,6 +447,219 @@ fn middle_of_a_connection_of_the_host_opens_no_new_one() {
             }
         },
     );
+}
+
+/// Opens a TCP connection between a peer and the host itself.
+fn of_host(peer: &Namespace, to: &str, port: u16, from_peer: bool) -> Both<TcpStream> {
+    let listen = || TcpListener::bind(("::", port)).unwrap();
+    let connect = || TcpStream::connect_timeout(&at(to, port), PATIENCE).unwrap();
+    let (listener, client) = match from_peer {
+        true => {
+            let listener = listen();
+            (listener, peer.within(connect))
+        }
+        false => (peer.within(listen), connect()),
+    };
+    let (server, _) = listener.accept().unwrap();
+    let both = Both(client, server);
+    both.wait_at_most(PATIENCE);
+    both
+}
+
+/// Creates a peer behind another interface of the host.
+fn second_outside(peer: &Namespace) -> Namespace {
+    let second = Namespace::new();
+    run("ip link add second type veth peer name far-second");
+    second.take("far-second", "eth0");
+    run("ip address add 10.1.0.11/24 dev second");
+    run("ip link set second up");
+    second.run("ip link set eth0 up");
+    second.run("ip address add 10.1.0.1/24 dev eth0");
+    second.run("ip route add default via 10.1.0.11");
+    peer.run("ip route add 10.1.0.0/24 via 10.0.0.11");
+    second
+}
+
+/// Writes a policy of host endpoints.
+fn host_policy(host: &Host, name: &str, spec: &Value) {
+    let mut policy = json!({"metadata": {"name": name}, "spec": {"selector": "role == 'host'"}});
+    for (field, value) in spec.as_object().unwrap() {
+        policy["spec"][field] = value.clone();
+    }
+    host.put(&format!("{RESOURCES}globalnetworkpolicies/{name}"), &policy);
+}
+
+/// Writes an open host endpoint for the uplink.
+fn open_uplink(host: &Host) {
+    let endpoint = json!({
+        "metadata": {"name": "uplink", "labels": {"role": "host"}},
+        "spec": {"node": "n1", "interfaceName": "uplink", "profiles": OPEN},
+    });
+    host.put(&format!("{RESOURCES}hostendpoints/uplink"), &endpoint);
+    host.until("the host endpoint", || {
+        run("nft list table inet cambric-felix").contains("chain host-in-uplink")
+    });
+}
+
+// Promise (Felix): With `cutting.enabled`, established connections of the host that a changed policy of a host
+// endpoint forbids end, except for those of failsafe ports.
+#[test]
+fn connections_forbidden_by_host_policies_end() {
+    lab("connections_forbidden_by_host_policies_end", || {
+        let (host, _one, _two) = pair("cutting.enabled = true");
+        let peer = crate::guard::outside();
+        open_uplink(&host);
+        let forbidden = [
+            (of_host(&peer, "10.0.0.11", 8080, true), false),
+            (of_host(&peer, "fd00::11", 8081, true), false),
+            (of_host(&peer, "10.0.0.1", 8080, false), true),
+            (of_host(&peer, "fd00::1", 8081, false), true),
+        ];
+        let kept = [
+            of_host(&peer, "10.0.0.11", 8082, true),
+            of_host(&peer, "10.0.0.1", 8082, false),
+            // Failsafe ports.
+            of_host(&peer, "10.0.0.11", 22, true),
+            of_host(&peer, "fd00::1", 179, false),
+        ];
+        for connection in forbidden.iter().map(|(one, _)| one).chain(&kept) {
+            assert!(connection.passes(true) && connection.passes(false));
+        }
+        let denied = json!([
+            {"action": "Deny", "protocol": "TCP",
+                "destination": {"ports": ["8080:8081", 22, 179]}},
+            {"action": "Allow"},
+        ]);
+        let both = json!({"ingress": denied, "egress": denied, "types": ["Ingress", "Egress"]});
+        host_policy(&host, "h", &both);
+        host.until("four are cut", || cut(&host) == 4);
+        for (connection, client_is_own) in &forbidden {
+            let mut own = match client_is_own {
+                true => &connection.0,
+                false => &connection.1,
+            };
+            let error = own.read(&mut [0]).expect_err("no octet");
+            assert_eq!(error.kind(), ErrorKind::ConnectionAborted, "{error}");
+        }
+        for connection in &kept {
+            assert!(connection.passes(true) && connection.passes(false));
+        }
+        assert_eq!(cut(&host), 4);
+    });
+}
+
+// Promise: as felix connections_forbidden_by_host_policies_end
+#[test]
+fn forwarded_connections_forbidden_by_host_policies_end() {
+    lab(
+        "forwarded_connections_forbidden_by_host_policies_end",
+        || {
+            let (host, one, two) = pair("cutting.enabled = true");
+            host.configure(&json!({"floatingIPs": "Enabled"}));
+            let peer = crate::guard::outside();
+            peer.run("ip route add 172.16.0.0/16 via 10.0.0.11");
+            let nat = json!([{"internalIP": "10.65.0.2", "externalIP": "172.16.0.2"}]);
+            host.endpoint_with(2, &json!({"n": "2"}), &json!({ "ipNATs": nat }));
+            open_uplink(&host);
+            host.until("a floating address", || {
+                peer.within(|| crate::world::ping("-w 1 172.16.0.2"))
+            });
+            let inward = tcp(&peer, &one.namespace, "10.65.0.1", 80);
+            let outward = tcp(&one.namespace, &peer, "fd00::1", 80);
+            let second = second_outside(&peer);
+            let transit = tcp(&peer, &second, "10.1.0.1", 80);
+            let translated = tcp(&peer, &two.namespace, "172.16.0.2", 80);
+            // Another way to the same workload, and between workloads.
+            let kept = [
+                tcp(&peer, &two.namespace, "10.65.0.2", 81),
+                tcp(&one.namespace, &two.namespace, "10.65.0.2", 80),
+            ];
+            let all = [&inward, &outward, &transit, &translated];
+            for connection in all.into_iter().chain(&kept) {
+                assert!(connection.passes(true) && connection.passes(false));
+            }
+            let deny = |destination: &str| {
+                json!({"preDNAT": true, "applyOnForward": true, "types": ["Ingress"],
+                    "ingress": [{"action": "Deny", "protocol": "TCP",
+                        "destination": {"nets": [destination], "ports": [80]}}]})
+            };
+            host_policy(&host, "d", &deny("172.16.0.2/32"));
+            host.until("the translated one is cut", || cut(&host) == 1);
+            is_dead(&host, &translated, &[true, false]);
+            let forward = |ingress: &Value, egress: &Value| {
+                json!({"applyOnForward": true, "ingress": ingress, "egress": egress,
+                    "types": ["Ingress", "Egress"]})
+            };
+            host_policy(&host, "f", &forward(&all_but(80), &everything()));
+            host.until("two more are cut", || cut(&host) == 3);
+            is_dead(&host, &inward, &[true, false]);
+            is_dead(&host, &transit, &[true, false]);
+            assert!(outward.passes(true) && outward.passes(false));
+            host_policy(&host, "f", &forward(&all_but(80), &all_but(80)));
+            host.until("the outward one is cut", || cut(&host) == 4);
+            is_dead(&host, &outward, &[false, true]);
+            for connection in &kept {
+                assert!(connection.passes(true) && connection.passes(false));
+            }
+            // Without its entry, it is no new connection in the other direction.
+            host_policy(&host, "f", &forward(&all_but(80), &everything()));
+            let before = host.counted("cut-host-forward", MIDDLE);
+            run("conntrack -D -p tcp --dport 80 -d 10.1.0.1");
+            host.until("the middle is dropped", || {
+                transit.send(false);
+                dropped_as(&host, MIDDLE) > before
+            });
+            assert!(!transit.receives(true));
+            assert_eq!(cut(&host), 4);
+        },
+    );
+}
+
+// Promise (Felix): With `cutting.enabled`, forbidden connections of a workload to other hosts end, also from
+// sources of `allowSpoofedSourcePrefixes`.
+#[test]
+fn forbidden_connections_of_spoofed_sources_end() {
+    lab("forbidden_connections_of_spoofed_sources_end", || {
+        let (host, one, _two) = pair("cutting.enabled = true");
+        host.configure(&json!({"workloadSourceSpoofing": "Any"}));
+        let peer = crate::guard::outside();
+        peer.run("ip route add 192.0.2.0/24 via 10.0.0.11");
+        let prefixes = json!({"allowSpoofedSourcePrefixes": ["192.0.2.0/25"]});
+        host.endpoint_with(1, &json!({"n": "1"}), &prefixes);
+        host.until("the prefix", || {
+            run("nft list table inet cambric-felix").contains("192.0.2.0/25")
+        });
+        // One address that is routed to the workload, and one that is routed nowhere.
+        for command in [
+            "ip address add 192.0.2.1/32 dev eth0",
+            "ip address add 192.0.2.3/32 dev eth0",
+            "ip route add 10.0.0.1/32 via 169.254.1.1 dev eth0 src 192.0.2.1",
+        ] {
+            one.namespace.run(command);
+        }
+        run("ip route add 192.0.2.1/32 dev cali1");
+        let routed = tcp(&one.namespace, &peer, "10.0.0.1", 80);
+        let kept = tcp(&one.namespace, &peer, "10.0.0.1", 443);
+        for connection in [&routed, &kept] {
+            assert!(connection.passes(true) && connection.passes(false));
+            let source = connection.0.local_addr().unwrap().ip();
+            assert_eq!(source, IpAddr::from([192, 0, 2, 1]));
+        }
+        let server = peer.within(|| UdpSocket::bind(("10.0.0.1", 80)).unwrap());
+        let client = one
+            .namespace
+            .within(|| UdpSocket::bind(("192.0.2.3", 0)).unwrap());
+        client.connect(("10.0.0.1", 80)).unwrap();
+        let unrouted = Both(client, server);
+        unrouted.wait_at_most(PATIENCE);
+        assert!(unrouted.passes(true));
+        policy(&host, 1, &everything(), &all_but(80));
+        host.until("both are cut", || cut(&host) == 2);
+        is_dead(&host, &routed, &[true, false]);
+        is_dead(&host, &unrouted, &[true]);
+        assert!(kept.passes(true) && kept.passes(false));
+        assert_eq!(cut(&host), 2);
+    });
 }
 
 #[test]

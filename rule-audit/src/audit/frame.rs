@@ -56,11 +56,12 @@ impl Skipped {
 }
 
 /// The guard, cut connections, the budgets, the loops of services, and the DSCP.
-const SKIPPED: [Skipped; 11] = [
+const SKIPPED: [Skipped; 12] = [
     Skipped::guard("guard", "prerouting", -299),
     Skipped::guard("guard-forward", "forward", -1),
     Skipped::guard("guard-input", "input", -1),
     Skipped::of("cut-forward", "forward", -2),
+    Skipped::of("cut-host-forward", "forward", -2),
     Skipped::of("cut-input", "input", -2),
     Skipped::of("cut-output", "output", -2),
     Skipped::of("fragments", "prerouting", -450),

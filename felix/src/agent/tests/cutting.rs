@@ -30,6 +30,8 @@ fn connection(from: &str, to: &str, ports: (u16, u16)) -> Connection {
         ports: Some(ports),
         icmp: None,
         is_translated: false,
+        requested: (to.parse().unwrap(), Some(ports.1)),
+        interfaces: [None, None],
         tuple: Vec::new(),
         zone: None,
     }

@@ -216,13 +216,9 @@ impl Fake {
                 self.tunnel_entries.remove(&entry);
                 HostEvent::TunnelEntryDeleted(entry, Ok(()))
             }
-            HostCommand::ListConnections { addresses, mark } => {
+            HostCommand::ListConnections { wanted, mark } => {
                 self.connection_listings += 1;
-                let is_of = |one: &&Connection| {
-                    [one.source, one.destination]
-                        .iter()
-                        .any(|end| addresses.contains(end))
-                };
+                let is_of = |one: &&Connection| wanted.has(one);
                 let left = self
                     .connections
                     .iter()
