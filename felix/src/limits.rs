@@ -67,6 +67,20 @@ pub const CUT_CONNECTIONS_PER_TURN: usize = 4096;
 /// reported.
 pub const CUT_CONNECTIONS_MAX: usize = 1 << 20;
 
+/// Limits of bandwidth that are written in one turn of the main loop; further ones follow in later turns.
+pub const BANDWIDTH_COMMANDS_PER_TURN: usize = 64;
+
+/// Stored values of other hosts and policies with which a staged policy is previewed: the preview copies
+/// them in the main loop.
+pub const PREVIEW_VALUES_MAX: usize = 100_000;
+
+/// Interfaces between which connections are offloaded: the kernel supports no more in a flowtable
+/// (`NFT_NETDEVICE_MAX`).
+pub const OFFLOAD_INTERFACES_MAX: usize = 256;
+
+/// Minimum time between two transactions of the table of offloaded connections.
+pub const OFFLOAD_GAP: Duration = Duration::from_millis(50);
+
 /// Default bit of the connection mark of cut connections.
 pub const CUT_MARK: u32 = 1 << 30;
 

@@ -262,6 +262,11 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
     notes.extend(agent.cutting_problem().map(|problem| {
         format!("established connections that policies forbid are not cut: {problem}")
     }));
+    notes.extend(
+        agent
+            .offload_problem()
+            .map(|problem| format!("nftablesFlowTableOffload is not in effect: {problem}")),
+    );
     notes.extend(host.unowned().map(|reason| {
         format!("own_tables has no effect, other programs may change the packet filter: {reason}")
     }));

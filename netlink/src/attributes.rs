@@ -1,5 +1,7 @@
 //! Parses netlink attributes in place.
 
+use std::net::IpAddr;
+
 use netlink_packet_core::NLA_TYPE_MASK;
 
 use crate::Row;
@@ -25,6 +27,30 @@ pub fn find(octets: &[u8], kind: u16) -> Option<&[u8]> {
         .map(|(_, value)| value)
 }
 
+/// Returns the first octets of a value as a number in network byte order.
+pub fn number_16(octets: &[u8]) -> Option<u16> {
+    Some(u16::from_be_bytes(*octets.first_chunk()?))
+}
+
+/// Returns the first octets of a value as a number in network byte order.
+pub fn number_32(octets: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(*octets.first_chunk()?))
+}
+
+/// Returns the first octets of a value as a number in network byte order.
+pub fn number_64(octets: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(*octets.first_chunk()?))
+}
+
+/// Returns the IP address that a value is; `None` if it has neither 4 nor 16 octets.
+pub fn address(octets: &[u8]) -> Option<IpAddr> {
+    match octets.len() {
+        4 => Some(IpAddr::from(*octets.first_chunk::<4>()?)),
+        16 => Some(IpAddr::from(*octets.first_chunk::<16>()?)),
+        _ => None,
+    }
+}
+
 /// Returns the attributes of a netfilter message, which follow a header of four octets.
 pub fn of_netfilter(row: &Row) -> &[u8] {
     row.payload.get(HEADER_OCTETS..).unwrap_or_default()
@@ -47,6 +73,20 @@ fn header(octets: &[u8]) -> Option<(usize, u16)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn value_of_another_length_is_neither_number_nor_address() {
+        let octets = [1, 2, 3, 4, 5, 6, 7, 8];
+        assert_eq!(number_16(&octets), Some(0x0102));
+        assert_eq!(number_32(&octets), Some(0x0102_0304));
+        assert_eq!(number_64(&octets), Some(0x0102_0304_0506_0708));
+        assert_eq!(number_16(&octets[..1]), None);
+        assert_eq!(number_32(&octets[..3]), None);
+        assert_eq!(number_64(&octets[..7]), None);
+        assert_eq!(address(&octets[..4]), Some([1, 2, 3, 4].into()));
+        assert_eq!(address(&[0; 16]), Some([0_u8; 16].into()));
+        assert_eq!(address(&octets), None);
+    }
 
     #[test]
     fn iteration_over_any_octets_ends() {

@@ -149,6 +149,8 @@ impl SimHost {
             HostCommand::ListConnections { .. } => {
                 HostEvent::ConnectionsListed(Ok(Vec::new()), Duration::ZERO)
             }
+            // Its packets pass no packet filter.
+            HostCommand::Offload(_) => HostEvent::Offloaded(self.luck()),
             HostCommand::CutConnections { .. } => HostEvent::ConnectionsCut(0, Ok(())),
             HostCommand::Forget(addresses) => HostEvent::Forgotten(addresses),
         }

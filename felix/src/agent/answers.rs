@@ -76,6 +76,7 @@ impl Agent {
                     emit(Reported::InterfaceNeighborStays { address, reason });
                 }
             }
+            HostEvent::Offloaded(outcome) => self.offload.answer(now, command, outcome),
             HostEvent::TunnelConfigured(name, outcome) => {
                 self.overlay.configured(now, command, name, outcome);
             }

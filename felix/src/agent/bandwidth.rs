@@ -10,7 +10,7 @@ use fib_sync::Instant;
 use super::host::{Failed, HostCommand, Orders};
 use super::retry::Retry;
 use crate::calc::{Bandwidth, shaper_name};
-use crate::limits::BANDWIDTH_CHECK_GAP;
+use crate::limits::{BANDWIDTH_CHECK_GAP, BANDWIDTH_COMMANDS_PER_TURN};
 
 /// The limits of all workload interfaces, by name.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +18,8 @@ pub(super) struct Limits {
     entries: BTreeMap<String, Entry>,
     /// The time of the next round of comparisons: all that are scheduled before it have this time.
     next_round: Option<Instant>,
+    /// Commands that were issued in this turn.
+    issued: usize,
 }
 
 /// The limits that an interface has or is to get.
@@ -32,6 +34,11 @@ struct Entry {
 }
 
 impl Limits {
+    /// Begins a turn.
+    pub(super) const fn begin_turn(&mut self) {
+        self.issued = 0;
+    }
+
     /// Issues the command that is due for an endpoint's interface. Returns the time of the next attempt.
     /// An interface without limits gets a command once: an earlier run may have left some.
     pub(super) fn put(
@@ -56,6 +63,10 @@ impl Limits {
             entry.written.again();
         }
         if entry.written.is_due(now) {
+            if self.issued >= BANDWIDTH_COMMANDS_PER_TURN {
+                return Some(now);
+            }
+            self.issued += 1;
             let command = command(interface, wanted);
             entry.written.order(orders.push(command));
         }
@@ -84,13 +95,19 @@ impl Limits {
         true
     }
 
-    /// Removes the limits of an interface that has no endpoint any more, or does not exist any more.
-    pub(super) fn remove(&mut self, interface: &str, orders: &mut Orders) {
-        if let Some(entry) = self.entries.remove(interface)
-            && !entry.wanted.is_unlimited()
-        {
+    /// Removes the limits of an interface that has no endpoint any more, or does not exist any more. Returns
+    /// false if this turn issues no further command.
+    pub(super) fn remove(&mut self, interface: &str, orders: &mut Orders) -> bool {
+        let entry = self.entries.get(interface);
+        if entry.is_some_and(|entry| !entry.wanted.is_unlimited()) {
+            if self.issued >= BANDWIDTH_COMMANDS_PER_TURN {
+                return false;
+            }
+            self.issued += 1;
             orders.push(command(interface, Bandwidth::default()));
         }
+        self.entries.remove(interface);
+        true
     }
 
     /// Schedules a comparison of an interface's limits with those of the kernel, together with the others

@@ -17,6 +17,7 @@ use super::host::{Forwarding, GATEWAY_IPV4, GATEWAY_IPV6, HostCommand, Orders};
 use super::interfaces::Interfaces;
 use super::links::{Links, is_up};
 use super::neighbors::Neighbors;
+use super::offload::OffloadSync;
 use super::overlay::{Around, OverlaySync};
 use super::router::Router;
 use super::routes::RouteSync;
@@ -56,6 +57,7 @@ pub struct Agent {
     pub(super) router: Router,
     pub(super) overlay: OverlaySync,
     pub(super) cutting: Cutting,
+    pub(super) offload: OffloadSync,
     pub(super) orders: Orders,
 }
 
@@ -93,6 +95,7 @@ impl Agent {
             router: Router::new(now),
             overlay: OverlaySync::default(),
             cutting: Cutting::default(),
+            offload: OffloadSync::default(),
             orders: Orders::default(),
             calculator,
             config,
@@ -245,6 +248,7 @@ impl Agent {
             return;
         }
         self.neighbors.adopt(now, &mut self.orders);
+        self.bandwidth.begin_turn();
         let due = self.agenda.take(now);
         for name in &due {
             self.withdraw(name);
@@ -266,6 +270,7 @@ impl Agent {
         self.overlay.add_again(self.routes.follow(now, &routing));
         self.turn_overlay(now);
         self.turn_cutting(now);
+        self.turn_offload(now);
         for name in &due {
             match self.orders.is_full() {
                 true => self.agenda.add(name),
@@ -311,6 +316,7 @@ impl Agent {
             self.agenda.next(),
             self.overlay.timeout(),
             self.cutting_timeout(),
+            self.offload_timeout(),
             self.router
                 .timeout(self.calculator.desired().settings.interface_refresh),
         ];
@@ -436,7 +442,10 @@ impl Agent {
         self.interfaces
             .keep_only(name, index.filter(|_| endpoint.is_some()));
         if index.is_none() || (endpoint.is_none() && !self.trust.is_provisional()) {
-            self.bandwidth.remove(name, &mut self.orders);
+            let is_removed = self.bandwidth.remove(name, &mut self.orders);
+            if !is_removed {
+                self.agenda.add(name);
+            }
         }
         // Objects of an earlier run are not removed before the datastore has been read.
         let Some(index) = index.filter(|_| !self.trust.is_provisional()) else {

@@ -168,6 +168,9 @@ pub enum HostCommand {
         /// The bit.
         mark: u32,
     },
+    /// Replace the table of offloaded connections by one for connections between these interfaces, or
+    /// remove it: [`HostEvent::Offloaded`].
+    Offload(BTreeSet<String>),
     /// Delete the tracked connections of addresses after all other pending commands, at best
     /// effort: [`HostEvent::Forgotten`].
     Forget(BTreeSet<IpAddr>),
@@ -208,6 +211,8 @@ pub enum HostEvent {
     ConnectionsListed(Result<Vec<Connection>, Failed>, Duration),
     /// The number of connections that got the mark, and the first failure; others had ended.
     ConnectionsCut(u64, Result<(), Failed>),
+    /// The table of offloaded connections was replaced, or none exists because the kernel rejected it.
+    Offloaded(Result<(), Failed>),
     /// The connections of these addresses were deleted. An address that was requested again since
     /// is reported for the later request only.
     Forgotten(BTreeSet<IpAddr>),

@@ -22,6 +22,7 @@ mod host;
 mod interfaces;
 mod links;
 mod neighbors;
+mod offload;
 mod overlay;
 pub(crate) mod retry;
 mod router;

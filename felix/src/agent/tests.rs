@@ -5,6 +5,7 @@ mod feedback;
 mod history;
 mod interfaces;
 mod late;
+mod offload;
 mod overlay;
 mod reload;
 mod settings;

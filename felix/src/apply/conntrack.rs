@@ -2,9 +2,9 @@
 //! address does not inherit them.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
-use netlink::attributes::{find, iterate, of_netfilter};
+use netlink::attributes::{address, find, iterate, of_netfilter};
 use netlink::nftables::NETLINK_NETFILTER;
 use netlink::{Refused, Requests, Row};
 use netlink_packet_core::{DefaultNla, NLA_F_NESTED};
@@ -76,16 +76,6 @@ fn concerns(row: &Row, addresses: &BTreeSet<IpAddr>) -> bool {
         .filter(|(kind, _)| matches!(*kind, ORIGINAL | REPLY))
         .filter_map(|(_, tuple)| find(tuple, ADDRESSES))
         .flat_map(iterate)
-        .filter_map(|(_, address)| of_octets(address))
+        .filter_map(|(_, octets)| address(octets))
         .any(|address| addresses.contains(&address))
-}
-
-/// Returns the address of these octets.
-pub(super) fn of_octets(octets: &[u8]) -> Option<IpAddr> {
-    if let Ok(octets) = <[u8; 4]>::try_from(octets) {
-        return Some(Ipv4Addr::from(octets).into());
-    }
-    <[u8; 16]>::try_from(octets)
-        .ok()
-        .map(|octets| Ipv6Addr::from(octets).into())
 }

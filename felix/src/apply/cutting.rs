@@ -10,7 +10,7 @@ use std::future::pending;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use netlink::attributes::{find, iterate, of_netfilter};
+use netlink::attributes::{self, find, iterate, number_16, number_32, of_netfilter};
 use netlink::nftables::{NETLINK_NETFILTER, number};
 use netlink::{Refused, Requests};
 use netlink_packet_core::{DefaultNla, NLA_F_NESTED};
@@ -19,7 +19,7 @@ use netlink_packet_netfilter::conntrack::ConntrackMessage;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::conntrack::{ADDRESSES, ORIGINAL, REPLY, ZONE, message, of_octets};
+use super::conntrack::{ADDRESSES, ORIGINAL, REPLY, ZONE, message};
 use super::sockets::Sockets;
 use super::ways::Ways;
 use crate::agent::{Connection, Failed, HostCommand, HostEvent, Wanted};
@@ -210,8 +210,9 @@ fn in_turns(mut connections: Vec<Connection>, addresses: &BTreeSet<IpAddr>) -> V
 
 /// Parses the attributes of an entry; `None` if it has the bit, or is no connection between addresses.
 fn connection(attributes: &[u8], mark: u32) -> Option<Connection> {
-    let marked = find(attributes, MARK).and_then(|octets| octets.first_chunk());
-    let marked = marked.map_or(0, |octets| u32::from_be_bytes(*octets));
+    let marked = find(attributes, MARK)
+        .and_then(number_32)
+        .unwrap_or_default();
     if marked & mark != 0 {
         return None;
     }
@@ -222,10 +223,7 @@ fn connection(attributes: &[u8], mark: u32) -> Option<Connection> {
     let master = find(attributes, MASTER);
     let first = master.unwrap_or(original);
     let protocol = find(first, PROTOCOL)?;
-    let port = |tuple: &[u8], kind| {
-        let octets = find(find(tuple, PROTOCOL)?, kind)?.first_chunk()?;
-        Some(u16::from_be_bytes(*octets))
-    };
+    let port = |tuple: &[u8], kind| number_16(find(find(tuple, PROTOCOL)?, kind)?);
     let requested = master.unwrap_or(original);
     let requested = (
         address(requested, DESTINATIONS)?,
@@ -258,7 +256,7 @@ fn address(tuple: &[u8], kinds: [u16; 2]) -> Option<IpAddr> {
     let addresses = find(tuple, ADDRESSES)?;
     let mut all = iterate(addresses);
     let (_, octets) = all.find(|(kind, _)| kinds.contains(kind))?;
-    of_octets(octets)
+    attributes::address(octets)
 }
 
 /// Sets the bit in the marks of connections, and destroys the sockets of those with an end at this host.

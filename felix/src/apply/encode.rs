@@ -25,11 +25,11 @@ use crate::render::{
 /// nft's numbers of data types, so that `nft list` prints keys in their proper form.
 const TYPE_PROTOCOL: u32 = 12;
 const TYPE_ICMPV6: u32 = 29;
-const TYPE_INTERFACE: u32 = 41;
+pub(super) const TYPE_INTERFACE: u32 = 41;
 /// `NFT_DATA_VERDICT`.
 const TYPE_VERDICT: u32 = 0xffff_ff00;
 /// Octets of an interface name in a key, NULs included.
-const NAME_OCTETS: usize = INTERFACE_NAME_OCTETS_MAX + 1;
+pub(super) const NAME_OCTETS: usize = INTERFACE_NAME_OCTETS_MAX + 1;
 
 /// A message of a transaction, with its netlink flags.
 pub(super) type Message = (NetfilterMessage, u16);
@@ -391,7 +391,7 @@ fn pair(name: &str, address: IpAddr) -> Vec<u8> {
     octets
 }
 
-fn name_octets(name: &str) -> [u8; NAME_OCTETS] {
+pub(super) fn name_octets(name: &str) -> [u8; NAME_OCTETS] {
     let mut octets = [0; NAME_OCTETS];
     for (place, octet) in octets
         .iter_mut()

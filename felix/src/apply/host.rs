@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use daemon_common::events::{Event, Text, emit};
 use fib_sync::{Instant, Link};
+use netlink::nftables::NETLINK_NETFILTER;
+use netlink::{Refused, Requests};
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 use tokio::runtime::Handle;
@@ -19,6 +21,7 @@ use super::conntrack;
 use super::cutting::Cutter;
 use super::frames::Frames;
 use super::neighbors::Neighbors;
+use super::offload;
 use super::rules::{Rules, RulesError};
 use super::shaper::Shaper;
 use super::sysctl::{
@@ -43,6 +46,8 @@ pub struct LinuxHost {
     neighbors: Neighbors,
     tunnels: Tunnels,
     shaper: Shaper,
+    /// Why devices of removed interfaces are left.
+    shapers_left: Option<String>,
     sysctl: Sysctl,
     has_ipv6: bool,
     rp_filter: String,
@@ -81,6 +86,18 @@ pub enum HostError {
     Neighbors(#[source] io::Error),
 }
 
+/// Returns why connections are not offloaded. The kernel reports a missing module as a missing object.
+fn unsupported(cause: Refused) -> Failed {
+    let missing = [libc::ENOENT, libc::EOPNOTSUPP].contains(&cause.errno);
+    let hint = match missing {
+        true => {
+            "; the kernel needs CONFIG_NF_FLOW_TABLE, CONFIG_NF_FLOW_TABLE_INET and CONFIG_NFT_FLOW_OFFLOAD"
+        }
+        false => "",
+    };
+    Failed(format!("the kernel refuses the flowtable: {cause}{hint}"))
+}
+
 impl LinuxHost {
     /// Opens all parts of the host. `protocol` marks neighbor entries as Felix's.
     ///
@@ -96,6 +113,7 @@ impl LinuxHost {
             neighbors: Neighbors::open(protocol).map_err(HostError::Neighbors)?,
             tunnels: Tunnels::open().map_err(HostError::Neighbors)?,
             shaper: Shaper::open().map_err(HostError::Neighbors)?,
+            shapers_left: None,
             has_ipv6: sysctl.has_ipv6(),
             rp_filter: sysctl.default_rp_filter(),
             sysctl,
@@ -368,6 +386,11 @@ impl LinuxHost {
                 self.answers.extend(self.cutter.submit((number, command)));
                 return;
             }
+            HostCommand::Offload(interfaces) => {
+                let outcome = Requests::open(NETLINK_NETFILTER).map_err(Refused::from);
+                let outcome = outcome.and_then(|mut one| offload::replace(&mut one, &interfaces));
+                HostEvent::Offloaded(outcome.map_err(unsupported))
+            }
             HostCommand::Forget(addresses) => return self.forgetting.extend(addresses),
         };
         self.answers.push_back((number, event));
@@ -394,9 +417,14 @@ impl LinuxHost {
         if let Some(Err(error)) = self.frames.as_mut().map(Frames::clean) {
             debug!(%error, "chains of removed interfaces are left");
         }
-        if let Err(error) = self.shaper.clean() {
-            debug!(%error, "devices of removed interfaces are left");
+        let left = self.shaper.clean().err().map(|Failed(reason)| reason);
+        if left != self.shapers_left
+            && let Some(reason) = &left
+        {
+            let reason = Text::new(reason);
+            emit(Event::InterfaceShaperStays { reason });
         }
+        self.shapers_left = left;
         if !self.sysctl.answers_arp_for_any_address() {
             // Then proxy ARP answers, given a route that covers the gateway's address.
             return Ok(());

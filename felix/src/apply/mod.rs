@@ -10,6 +10,7 @@ mod frames;
 mod host;
 mod listing;
 mod neighbors;
+mod offload;
 mod record;
 mod rules;
 mod shaper;

@@ -178,9 +178,11 @@ impl Shaper {
         }
     }
 
-    /// Removes the devices of interfaces that do not exist any more.
-    pub(super) fn clean(&mut self) -> Result<(), Refused> {
-        let links = self.links()?;
+    /// Removes the devices of interfaces that do not exist any more. Returns the first failure, after all
+    /// others were tried.
+    pub(super) fn clean(&mut self) -> Result<(), Failed> {
+        let unread = |cause: Refused| Failed(format!("links cannot be read: {cause}"));
+        let links = self.links().map_err(unread)?;
         let own = |link: &&Device| link.is_ifb && link.name.starts_with(SHAPERS);
         if !links.iter().any(|link| own(&link)) {
             return Ok(());
@@ -188,10 +190,11 @@ impl Shaper {
         let names = links.iter().map(|link| shaper_name(&link.name));
         let used: BTreeSet<String> = names.collect();
         let left = links.iter().filter(own);
-        for link in left.filter(|link| !used.contains(&link.name)) {
-            self.remove(Some(link.clone()))?;
-        }
-        Ok(())
+        let left = left.filter(|link| !used.contains(&link.name));
+        left.fold(Ok(()), |outcome, link| {
+            let removed = self.remove(Some(link.clone()));
+            outcome.and(removed.map_err(|cause| failed("remove", &link.name, &cause)))
+        })
     }
 
     /// Returns whether an interface may have limits.

@@ -7,6 +7,7 @@
 use std::io;
 use std::net::IpAddr;
 
+use netlink::attributes::{address, number_16};
 use netlink::{Refused, Requests};
 use netlink_packet_core::NetlinkSerializable;
 
@@ -154,11 +155,9 @@ fn unless_missing(outcome: Result<(), Refused>) -> Result<(), Refused> {
 /// Returns the cookie of a socket if it is connected, and has exactly these ends.
 fn connected(found: &[u8], own: End, other: End) -> Option<Cookie> {
     let end = |address_at: usize, port_at: usize, is_v4: bool| {
-        let port = u16::from_be_bytes(*found.get(port_at..)?.first_chunk()?);
-        let address = match is_v4 {
-            true => IpAddr::from(*found.get(address_at..)?.first_chunk::<4>()?),
-            false => IpAddr::from(*found.get(address_at..)?.first_chunk::<16>()?),
-        };
+        let port = number_16(found.get(port_at..)?)?;
+        let octets = if is_v4 { 4 } else { 16 };
+        let address = address(found.get(address_at..address_at + octets)?)?;
         Some((address.to_canonical(), port))
     };
     let [v4, _] = FAMILIES;

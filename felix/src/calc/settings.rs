@@ -15,6 +15,8 @@ use serde_json::Value;
 use super::failsafe::failsafe;
 use super::fields::{at, choice, field};
 use super::listening::{Listening, listening};
+use super::mark::{MARK_MASK, mark_mask};
+use super::offload::{Offload, offload};
 use super::pattern::{Excluded, Pattern, excluded, uplinks};
 use super::read::interface_prefixes;
 use super::routing::{Routing, routing};
@@ -102,6 +104,10 @@ pub struct Settings {
     pub endpoint_files: Option<PathBuf>,
     /// The level of the log, if one is set.
     pub log_level: Option<String>,
+    /// The bits of the mark of packets that Felix may use.
+    pub mark_mask: u32,
+    /// The connections that are offloaded to the kernel; `None`: none.
+    pub offload: Option<Offload>,
     /// Whether the first packets of connections are collected.
     pub flow_log: bool,
 }
@@ -148,6 +154,8 @@ impl Settings {
             rules_check: rules_check(spec).unwrap_or(Some(RULES_CHECK)),
             endpoint_files: endpoint_files(spec).unwrap_or_default(),
             log_level: log_level(spec).unwrap_or_default(),
+            mark_mask: mark_mask(spec).unwrap_or(MARK_MASK),
+            offload: offload(spec).unwrap_or_default(),
             flow_log: flow_log(spec).unwrap_or_default(),
         }
     }
@@ -267,6 +275,12 @@ pub(crate) fn fault(spec: &FelixConfigurationSpec) -> Option<(&'static str, Stri
         return Some(("spec.serviceLoopPrevention", reason));
     }
     if let Err(found) = failsafe(spec) {
+        return Some(found);
+    }
+    if let Err(found) = mark_mask(spec) {
+        return Some(found);
+    }
+    if let Err(found) = offload(spec) {
         return Some(found);
     }
     if let Err(reason) = takes_invalid(spec) {

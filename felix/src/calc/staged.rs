@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::calculator::Calculator;
 use super::kubernetes;
 use super::types::Problem;
+use crate::limits::PREVIEW_VALUES_MAX;
 
 /// The effect that a staged policy would have.
 #[derive(Clone, Debug)]
@@ -65,6 +66,13 @@ impl Calculator {
         let enforced =
             enforced(resource, &mut value).map_err(|reason| format!("{name}: {reason}"))?;
         let key = enforced.to_string();
+        let copied = self.index.members_below("") + self.policies.len() + self.profiles.len();
+        if copied > PREVIEW_VALUES_MAX {
+            return Err(format!(
+                "the preview would copy {copied} stored values, more than {PREVIEW_VALUES_MAX}: ask a host \
+                 of a smaller cluster, or stage the policy there"
+            ));
+        }
         let exists = self.policies.contains_key(&key);
         let mut calculator = self.clone();
         let octets = value.to_string();

@@ -27,6 +27,8 @@ enum Form {
     Bool,
     /// A number of things.
     Count,
+    /// Bits, as a decimal or, after `0x`, a hexadecimal number.
+    Mask,
     /// Seconds, possibly with a fraction.
     Seconds,
     /// Comma-separated texts.
@@ -168,6 +170,16 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     row("MetadataAddr", "metadataAddr", Form::Verbatim),
     row("MetadataPort", "metadataPort", Form::Port),
     row("MTUIfacePattern", "mtuIfacePattern", Form::Text),
+    row(
+        "NFTablesFlowTableDataIfacePattern",
+        "nftablesFlowTableDataIfacePattern",
+        Form::Text,
+    ),
+    row(
+        "NFTablesFlowTableOffload",
+        "nftablesFlowTableOffload",
+        Form::Word(&["Disabled", "All"]),
+    ),
     row("NATOutgoingAddress", "natOutgoingAddress", Form::Text),
     row(
         "NATOutgoingExclusions",
@@ -175,6 +187,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         Form::Word(&["IPPoolsOnly", "IPPoolsAndHostIPs"]),
     ),
     row("NATPortRange", "natPortRange", Form::Text),
+    row("NftablesMarkMask", "nftablesMarkMask", Form::Mask),
     row(
         "NftablesFilterDenyAction",
         "nftablesFilterDenyAction",
@@ -277,6 +290,7 @@ impl Parameter {
             Form::Ports => text.split(',').map(|one| port(one.trim())).collect(),
             Form::Timeouts if none || text.is_empty() => Ok(Value::Array(Vec::new())),
             Form::Timeouts => text.split(',').map(timeout).collect(),
+            Form::Mask => mask(text).map(Value::from),
             Form::Seconds => seconds(text).map(|seconds| format!("{seconds}s").into()),
             Form::Word(words) => words
                 .iter()
@@ -304,6 +318,16 @@ fn port(text: &str) -> Result<Value, String> {
         None => net,
     };
     Ok(json!({"protocol": protocol, "net": net, "port": port}))
+}
+
+/// Parses bits.
+fn mask(text: &str) -> Result<u32, String> {
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    let bits = match digits {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    bits.map_err(|_| format!("'{text}' is not a mask of 32 bits such as 0xffff0000"))
 }
 
 /// Parses a boolean in the words that Calico accepts.

@@ -1,9 +1,9 @@
 //! Decodes the messages of the kernel: packets of the packet log, and connections that end.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use netlink::Notification;
-use netlink::attributes::{find, text};
+use netlink::attributes::{address, find, number_16, number_32, number_64, text};
 
 use super::packet::{self, Tuple};
 
@@ -59,7 +59,7 @@ pub(super) fn record(message: Notification<'_>) -> Option<Record> {
     let attributes = attributes(message, PACKET)?;
     let (tuple, octets) = packet::parse(find(attributes, PAYLOAD)?)?;
     Some(Record {
-        sequence: find(attributes, SEQUENCE).and_then(number),
+        sequence: find(attributes, SEQUENCE).and_then(number_32),
         tuple,
         octets,
         prefix: find(attributes, PREFIX).map(text).unwrap_or_default(),
@@ -83,7 +83,7 @@ pub(super) fn ended(message: Notification<'_>) -> Option<Ended> {
     };
     let of = |kind| {
         let counters = find(attributes, kind)?;
-        let read = |kind| Some(u64::from_be_bytes(*find(counters, kind)?.first_chunk()?));
+        let read = |kind| number_64(find(counters, kind)?);
         Some((read(PACKETS)?, read(OCTETS)?))
     };
     let [there, back] = COUNTERS.map(of);
@@ -99,29 +99,19 @@ fn attributes(message: Notification<'_>, kind: u16) -> Option<&[u8]> {
     (message.kind == kind).then_some(payload)
 }
 
-fn number(octets: &[u8]) -> Option<u32> {
-    Some(u32::from_be_bytes(*octets.first_chunk()?))
-}
-
 fn source(tuple: &[u8]) -> Option<IpAddr> {
     let addresses = find(tuple, TUPLE_ADDRESSES)?;
-    let v4 = find(addresses, IPV4_SOURCE).and_then(<[u8]>::first_chunk);
-    let v6 = || find(addresses, IPV6_SOURCE).and_then(<[u8]>::first_chunk);
-    match v4 {
-        Some(octets) => Some(Ipv4Addr::from(*octets).into()),
-        None => v6().map(|octets: &[u8; 16]| Ipv6Addr::from(*octets).into()),
-    }
+    let mut found = [IPV4_SOURCE, IPV6_SOURCE].into_iter();
+    found.find_map(|kind| address(find(addresses, kind)?))
 }
 
 /// Returns the protocol of a tuple, and its source port or the identifier of an echo.
 fn protocol(tuple: &[u8]) -> Option<(u8, u16)> {
     let protocol = find(tuple, TUPLE_PROTOCOL)?;
     let kinds = [SOURCE_PORT].into_iter().chain(IDENTIFIERS);
-    let port = kinds
-        .filter_map(|kind| find(protocol, kind)?.first_chunk())
-        .next();
+    let mut ports = kinds.filter_map(|kind| number_16(find(protocol, kind)?));
     let number = *find(protocol, NUMBER)?.first()?;
-    Some((number, port.map_or(0, |octets| u16::from_be_bytes(*octets))))
+    Some((number, ports.next().unwrap_or_default()))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod hook;
 mod host;
 mod log;
 mod names;
+mod offload;
 mod openstack;
 mod outgoing;
 mod owner;
@@ -51,6 +52,10 @@ pub use host::{HostInterface, HostRules, host_part};
 pub use log::LogSettings;
 pub use names::SetId;
 pub(crate) use names::token;
+pub use offload::{
+    OFFLOAD_CHAIN, OFFLOAD_INTERFACES, OFFLOAD_PRIORITY, OFFLOAD_TABLE, OFFLOADED, offload_rules,
+    offload_text,
+};
 pub use outgoing::{Outgoing, Pools, Through};
 pub use owner::{Direction, Owner};
 pub use policy::{compile, tier_chain, tier_name};

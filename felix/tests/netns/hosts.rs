@@ -478,3 +478,41 @@ fn annotated_node_is_open_until_a_policy_selects_it() {
         });
     });
 }
+
+// Promise (Felix): No host endpoint applies to an interface of `interfaceExclude`.
+#[test]
+fn excluded_interface_has_no_host_endpoint() {
+    lab("excluded_interface_has_no_host_endpoint", || {
+        let host = Host::new();
+        let peer = Workload {
+            namespace: outside(),
+        };
+        let _service = listen(8080);
+        host_endpoint(&host, "all", &json!({"interfaceName": "*"}));
+        policy(&host, "deny", &json!({"types": ["Ingress"]}));
+        let is_closed = |why: &str| {
+            for to in at(HOST, 8080) {
+                host.until(&format!("closed: {why}"), || !connects(&peer, &to, NEVER));
+            }
+        };
+        let is_open = |why: &str| {
+            for to in at(HOST, 8080) {
+                host.until(&format!("open: {why}"), || connects(&peer, &to, NEVER));
+            }
+        };
+        is_closed("the policy");
+        for excluded in ["uplink", "kube-ipvs0,/^up/"] {
+            host.configure(&json!({"interfaceExclude": excluded}));
+            is_open(excluded);
+            host.configure(&json!({"interfaceExclude": "/^other/"}));
+            is_closed("another interface");
+        }
+        // The same for a host endpoint that names the interface.
+        host.delete(&format!("{RESOURCES}hostendpoints/all"));
+        is_open("no host endpoint");
+        host_endpoint(&host, "uplink", &json!({"interfaceName": "uplink"}));
+        is_closed("the named interface");
+        host.configure(&json!({"interfaceExclude": "uplink"}));
+        is_open("the named interface is excluded");
+    });
+}

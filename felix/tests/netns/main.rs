@@ -25,6 +25,7 @@ mod logs;
 mod metrics;
 mod named_ports;
 mod network_set;
+mod offload;
 mod outgoing;
 mod overlay;
 mod owner;

@@ -260,3 +260,67 @@ fn changed_tunnel_address_keeps_routes_and_entries() {
         drop(one);
     });
 }
+
+/// Returns whether an address behind the far node does not answer.
+fn is_cut_off(one: &Workload, address: &str) -> bool {
+    one.namespace.is_cut_off(address)
+}
+
+// Promise (Felix): `routeSource: WorkloadIPs` leads the routes of an overlay to single workloads: other addresses
+// of a remote block are unreachable.
+#[test]
+fn route_source_leads_to_workloads_or_to_blocks() {
+    lab("route_source_leads_to_workloads_or_to_blocks", || {
+        let (host, one, far) = hosts();
+        far.run("ip address add 10.65.2.8/32 dev lo");
+        let remote = json!({
+            "kind": "WorkloadEndpoint", "apiVersion": "projectcalico.org/v3",
+            "metadata": {"name": "n2-k8s-w2-eth0", "namespace": "ns"},
+            "spec": {"orchestrator": "k8s", "node": "n2", "pod": "w2", "endpoint": "eth0",
+                "interfaceName": "cali9", "ipNetworks": ["10.65.2.7/32"], "profiles": OPEN},
+        });
+        let key = format!("{RESOURCES}workloadendpoints/ns/n2-k8s-w2-eth0");
+        host.put(&key, &remote);
+        assert!(one.namespace.pings("10.65.2.7") && one.namespace.pings("10.65.2.8"));
+        let block = || shown("ip route show 10.65.2.0/26");
+        let single = || shown("ip route show 10.65.2.7");
+        host.configure(&json!({"routeSource": "WorkloadIPs"}));
+        host.until("a route to the workload only", || {
+            block().is_empty() && single().contains("via 10.65.2.0 dev vxlan.calico")
+        });
+        assert!(one.namespace.pings("10.65.2.7"));
+        assert!(
+            is_cut_off(&one, "10.65.2.8"),
+            "no endpoint has this address"
+        );
+        host.configure(&json!({}));
+        host.until("a route to the block only", || {
+            single().is_empty() && block().contains("via 10.65.2.0 dev vxlan.calico")
+        });
+        assert!(one.namespace.pings("10.65.2.7") && one.namespace.pings("10.65.2.8"));
+    });
+}
+
+// Promise (Felix): `vxlanEnabled` decides about VXLAN for IPv4, whatever the pools are.
+#[test]
+fn vxlan_enabled_overrides_the_pools() {
+    lab("vxlan_enabled_overrides_the_pools", || {
+        let (host, one, _far) = hosts();
+        let has_device = |name: &str| !shown(&format!("ip link show dev {name}")).is_empty();
+        assert!(one.namespace.pings("10.65.2.7") && one.namespace.pings("fd65::2:7"));
+        host.configure(&json!({"vxlanEnabled": false}));
+        host.until("no device for IPv4", || !has_device("vxlan.calico"));
+        assert!(is_cut_off(&one, "10.65.2.7"), "no tunnel");
+        assert!(one.namespace.pings("fd65::2:7"), "IPv6 follows the pools");
+        host.configure(&json!({}));
+        host.until("the overlay is set up", is_set_up);
+        assert!(one.namespace.pings("10.65.2.7"));
+        fabric(&host, "Never");
+        host.until("no pool has VXLAN", || {
+            !has_device("vxlan.calico") && !has_device("vxlan-v6.calico")
+        });
+        host.configure(&json!({"vxlanEnabled": true}));
+        host.until("a device for IPv4", || has_device("vxlan.calico"));
+        assert!(!has_device("vxlan-v6.calico"));
+    });
+}

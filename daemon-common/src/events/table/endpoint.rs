@@ -35,6 +35,10 @@ macro_rules! endpoint_events {
         InterfaceLimitFailed "interface.limit_failed" WARN "bandwidth not limited; trying again" {
             interface: Text, reason: Text,
         }
+        #[doc = "The device that limits the bandwidth of a removed interface cannot be removed. It limits nothing; it is tried again with each check of the host's settings."]
+        InterfaceShaperStays "interface.shaper_stays" WARN "bandwidth device of a removed interface not removed" {
+            reason: Text,
+        }
         #[doc = "A VXLAN device had other parameters, and was replaced. If another program makes it again, only one of both may use the name."]
         InterfaceReplaced "interface.replaced" WARN "VXLAN device with other parameters replaced" {
             interface: Text,
@@ -83,6 +87,10 @@ macro_rules! endpoint_events {
         }
         #[doc = "Established connections cannot be evaluated or cut: they continue to pass. It is tried again, at the latest after the next change of the packet filter."]
         ConnectionsNotCut "connections.not_cut" WARN "established connections not cut" {
+            reason: Text,
+        }
+        #[doc = "Established connections are not offloaded, although `nftablesFlowTableOffload` is `All`: the kernel refuses the flowtable. Their packets pass the packet filter. It is tried again."]
+        OffloadFailed "offload.failed" WARN "connections not offloaded; trying again" {
             reason: Text,
         }
         #[doc = "The flow log collects the records of a group of the kernel's packet log (NFLOG)."]

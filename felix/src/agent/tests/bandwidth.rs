@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::calc::shaper_name;
-use crate::limits::BANDWIDTH_CHECK_GAP;
+use crate::limits::{BANDWIDTH_CHECK_GAP, BANDWIDTH_COMMANDS_PER_TURN};
 
 /// Writes an endpoint with these limits.
 fn limited(world: &mut World, controls: &Value) {
@@ -84,6 +84,38 @@ fn interface_without_limits_is_cleaned_once_only() {
         world.host.limit_writes, 4,
         "compared with each check of the interface"
     );
+}
+
+#[test]
+fn limits_of_many_interfaces_are_written_in_several_turns() {
+    let mut world = World::new();
+    world.in_sync();
+    let count = BANDWIDTH_COMMANDS_PER_TURN * 2 + 1;
+    for n in 1..=count {
+        world.link(&format!("cali{n}"));
+        let spec = json!({"spec": {
+            "orchestrator": "k8s", "node": HOST, "pod": n.to_string(), "endpoint": "eth0",
+            "interfaceName": format!("cali{n}"),
+            "ipNetworks": [format!("10.65.{}.{}/32", n / 256, n % 256)],
+            "qosControls": {"egressBandwidth": 8000},
+        }});
+        let octets = spec.to_string();
+        world
+            .agent
+            .change(&key(&n.to_string()), Some(octets.as_bytes()));
+    }
+    world.settle();
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.host.limits.len(), count);
+    let most = std::mem::take(&mut world.host.limits_in_turn_max);
+    assert_eq!(most, BANDWIDTH_COMMANDS_PER_TURN);
+    for n in 1..=count {
+        world.agent.change(&key(&n.to_string()), None);
+    }
+    world.settle();
+    world.pass(Duration::from_secs(1));
+    assert!(world.host.limits.is_empty());
+    assert_eq!(world.host.limits_in_turn_max, BANDWIDTH_COMMANDS_PER_TURN);
 }
 
 #[test]

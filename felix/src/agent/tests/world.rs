@@ -70,6 +70,13 @@ pub(super) struct Fake {
     pub(super) refuse_cut_of: Option<u16>,
     pub(super) connection_listings: usize,
     pub(super) refuse_connections: bool,
+    /// The interfaces of offloaded connections, and the number of writes.
+    pub(super) offloaded: BTreeSet<String>,
+    pub(super) offloads: u32,
+    pub(super) refuse_offload: bool,
+    /// Commands about bandwidth in this turn, and the most in one.
+    pub(super) limits_in_turn: usize,
+    pub(super) limits_in_turn_max: usize,
     kernel: Option<Rc<RefCell<Kernel>>>,
     queue: VecDeque<(u64, HostCommand)>,
 }
@@ -86,6 +93,8 @@ impl Fake {
     }
 
     pub(super) fn submit(&mut self, number: u64, command: HostCommand) {
+        self.limits_in_turn += usize::from(matches!(command, HostCommand::LimitBandwidth { .. }));
+        self.limits_in_turn_max = self.limits_in_turn_max.max(self.limits_in_turn);
         match command {
             HostCommand::Forget(addresses) => {
                 self.forgotten.extend(&addresses);
@@ -230,6 +239,15 @@ impl Fake {
                     false => Ok(listed),
                 };
                 HostEvent::ConnectionsListed(listed, Duration::from_millis(1))
+            }
+            HostCommand::Offload(interfaces) => {
+                self.offloads += 1;
+                self.offloaded = interfaces;
+                let outcome = match self.refuse_offload && !self.offloaded.is_empty() {
+                    true => Err(refused("no flowtables")),
+                    false => Ok(()),
+                };
+                HostEvent::Offloaded(outcome)
             }
             HostCommand::CutConnections {
                 connections,
@@ -389,6 +407,7 @@ impl World {
 
     /// Performs one turn of the agent and of its host. Returns whether anything happened.
     pub(super) fn turn(&mut self) -> bool {
+        self.host.limits_in_turn = 0;
         self.agent.turn(self.now);
         let mut busy = false;
         while let Some((number, command)) = self.agent.poll_host_command() {

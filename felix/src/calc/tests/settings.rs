@@ -103,6 +103,26 @@ fn invalid_selector_of_nodes_is_rejected() {
     }
 }
 
+#[test]
+fn mask_without_the_bit_of_felix_is_refused_by_name() {
+    let name = key("felixconfigurations", "default");
+    let mut calculator = calculator_of(&[]);
+    for (mask, is_valid) in [
+        (json!(0xffff_0000_u32), true),
+        (json!(0x0001_0000), true),
+        (json!(0xfffe_0000_u32), false),
+        (json!(0), false),
+        (json!(-1), false),
+        (json!(0x1_0000_0000_u64), false),
+    ] {
+        let value = json!({"spec": {"nftablesMarkMask": mask}});
+        let refused = change(&mut calculator, &name, Some(&value));
+        let field = refused.map(|problem| problem.field);
+        let wanted = (!is_valid).then(|| "spec.nftablesMarkMask".to_owned());
+        assert_eq!(field, wanted, "{value}");
+    }
+}
+
 /// Returns a value of a field that differs from the built-in one.
 fn sample(field: &str) -> Value {
     match field {
@@ -112,6 +132,8 @@ fn sample(field: &str) -> Value {
         "natOutgoingExclusions" => json!("IPPoolsAndHostIPs"),
         "natPortRange" => json!("1024:2048"),
         "workloadSourceSpoofing" => json!("Any"),
+        "nftablesFlowTableOffload" => json!("All"),
+        "nftablesMarkMask" => json!(0x1_0000),
         "floatingIPs" => json!("Enabled"),
         "serviceLoopPrevention" | "nftablesFilterDenyAction" => json!("Reject"),
         "failsafeInboundHostPorts" | "failsafeOutboundHostPorts" => json!([]),
@@ -134,6 +156,7 @@ fn sample(field: &str) -> Value {
         | "logPrefix"
         | "interfaceExclude"
         | "mtuIfacePattern"
+        | "nftablesFlowTableDataIfacePattern"
         | "iptablesNATOutgoingInterfaceFilter" => json!("seven"),
         name if name.ends_with("Host") => json!("192.0.2.7"),
         name if name.ends_with("MTU") || name.ends_with("V6") => json!(1400),
@@ -160,7 +183,8 @@ fn every_supported_setting_changes_the_settings() {
     let mut around = json!({"prometheusMetricsEnabled": true, "healthEnabled": true,
         "logActionRateLimit": "7/minute", "prometheusMetricsCertFile": "/a.pem",
         "prometheusMetricsKeyFile": "/a.key", "prometheusMetricsCAFile": "/ca.pem",
-        "prometheusMetricsClientAuth": "VerifyClientCertIfGiven"});
+        "prometheusMetricsClientAuth": "VerifyClientCertIfGiven",
+        "nftablesFlowTableOffload": "All"});
     let mut count = 0;
     for one in declared(Kind::FelixConfiguration) {
         let field = one.path.trim_start_matches("spec.");

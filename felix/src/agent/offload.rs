@@ -1,0 +1,154 @@
+//! The offload of connections: the interfaces between which the kernel forwards the packets of
+//! established connections without the packet filter.
+//!
+//! Offloaded connections return to the packet filter after each of its changes, because the table is
+//! written again. So a change that closes an endpoint also ends its offloaded connections.
+
+use std::collections::BTreeSet;
+
+use daemon_common::events::{Event, Text, emit};
+use fib_sync::Instant;
+
+use super::core::Agent;
+use super::host::{Failed, HostCommand, Orders};
+use super::retry::Retry;
+use crate::calc::Endpoint;
+use crate::limits::{OFFLOAD_GAP, OFFLOAD_INTERFACES_MAX};
+
+/// The table of offloaded connections.
+#[derive(Debug, Default)]
+pub(super) struct OffloadSync {
+    wanted: Wanted,
+    written: Retry,
+    /// When it may be written again after a change.
+    not_before: Option<Instant>,
+    /// Why nothing, or not everything, is offloaded although it is requested.
+    refused: Option<String>,
+}
+
+/// The content of the table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Wanted {
+    interfaces: BTreeSet<String>,
+    /// Transactions of the packet filter.
+    commits: u64,
+}
+
+impl OffloadSync {
+    fn turn(&mut self, now: Instant, wanted: Wanted, orders: &mut Orders) {
+        let is_other = self.wanted.interfaces != wanted.interfaces;
+        // Without a table, no connection is offloaded.
+        let has_table = self.written.reason().is_none();
+        if is_other || (has_table && self.wanted != wanted) {
+            self.written.doubt();
+        }
+        self.wanted = wanted;
+        let may_begin = self.not_before.is_none_or(|at| at <= now);
+        if may_begin && self.written.is_due(now) {
+            self.not_before = Some(now + OFFLOAD_GAP);
+            let interfaces = self.wanted.interfaces.clone();
+            self.written
+                .order(orders.push(HostCommand::Offload(interfaces)));
+        }
+    }
+
+    /// Handles the answer to a command, if it is the awaited one.
+    pub(super) fn answer(&mut self, now: Instant, command: u64, outcome: Result<(), Failed>) {
+        if self.written.awaits(command)
+            && let Some(reason) = self.written.note(now, outcome)
+        {
+            let reason = Text::new(reason);
+            emit(Event::OffloadFailed { reason });
+        }
+    }
+
+    /// Returns why nothing, or not everything, is offloaded although it is requested.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.refused.as_deref().or_else(|| self.written.reason())
+    }
+
+    /// Returns when the next action is due without an event.
+    pub(super) fn timeout(&self, now_due: bool) -> Option<Instant> {
+        match now_due {
+            true => Some(self.not_before.unwrap_or(Instant(0))),
+            false => self.written.timeout(),
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        !self.written.is_under_way()
+            && !self.written.is_settled()
+            && self.written.timeout().is_none()
+    }
+}
+
+impl Agent {
+    /// Brings the table of offloaded connections towards its desired state.
+    pub(super) fn turn_offload(&mut self, now: Instant) {
+        let (mut interfaces, refused) = self.offload_interfaces();
+        // Without any interface, changes of the packet filter write nothing.
+        let commits = match interfaces.is_empty() {
+            true => 0,
+            false => self.rules.commits(),
+        };
+        let too_many = interfaces.len().saturating_sub(OFFLOAD_INTERFACES_MAX);
+        let refused = refused.or_else(|| {
+            (too_many > 0).then(|| {
+                format!(
+                    "the kernel supports {OFFLOAD_INTERFACES_MAX} interfaces: {too_many} others are not \
+                     offloaded"
+                )
+            })
+        });
+        while interfaces.len() > OFFLOAD_INTERFACES_MAX {
+            interfaces.pop_last();
+        }
+        self.offload.refused = refused;
+        let wanted = Wanted {
+            interfaces,
+            commits,
+        };
+        self.offload.turn(now, wanted, &mut self.orders);
+    }
+
+    /// Returns the interfaces, and why the request is refused.
+    fn offload_interfaces(&self) -> (BTreeSet<String>, Option<String>) {
+        let desired = self.calculator.desired();
+        let Some(offload) = &desired.settings.offload else {
+            return (BTreeSet::new(), None);
+        };
+        if self.config.cut_mark.is_some() {
+            let reason =
+                "cutting.enabled is true: packets of offloaded connections cannot be dropped";
+            return (BTreeSet::new(), Some(reason.to_owned()));
+        }
+        let own = desired.interfaces.values();
+        let own = own.filter(|endpoint| is_unlimited(endpoint));
+        let own = own.map(|endpoint| endpoint.interface.as_str());
+        let is_workload = |name: &str| desired.settings.is_workload_interface(name);
+        let uplinks = self.links.names().filter(|name| {
+            let pattern = offload.uplinks.as_ref();
+            pattern.is_some_and(|pattern| pattern.matches(name)) && !is_workload(name)
+        });
+        let all = own.chain(uplinks);
+        let up = all.filter(|name| self.links.up(name).is_some());
+        (up.map(str::to_owned).collect(), None)
+    }
+
+    /// Returns why connections are not offloaded although it is requested.
+    pub(crate) fn offload_problem(&self) -> Option<&str> {
+        self.offload.problem()
+    }
+
+    /// Returns when the offload is written next without an event.
+    pub(super) fn offload_timeout(&self) -> Option<Instant> {
+        let is_due = self.offload.is_due();
+        self.offload.timeout(is_due)
+    }
+}
+
+/// Returns whether no packet of an endpoint's established connections needs the packet filter: none is
+/// counted by a rate, and none gets a DSCP. Endpoints with other limits are treated alike.
+fn is_unlimited(endpoint: &Endpoint) -> bool {
+    endpoint.qos == Default::default() && endpoint.bandwidth.is_unlimited()
+}

@@ -1,0 +1,117 @@
+//! The interfaces between which connections are offloaded.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::limits::OFFLOAD_INTERFACES_MAX;
+
+fn configure(world: &mut World, spec: &Value) {
+    let key = "/calico/resources/v3/projectcalico.org/felixconfigurations/default";
+    let value = json!({ "spec": spec }).to_string();
+    world.agent.change(key, Some(value.as_bytes()));
+    world.pass(Duration::from_secs(1));
+}
+
+fn world() -> World {
+    let mut world = World::new();
+    for name in ["cali1", "cali2", "eth0", "eth1", "other"] {
+        world.link(name);
+    }
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.endpoint("b", "cali2", &["10.65.0.2/32"]);
+    world.in_sync();
+    world
+}
+
+fn offloaded(world: &World) -> Vec<&str> {
+    world.host.offloaded.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn interfaces_follow_the_settings_and_the_limits() {
+    let mut world = world();
+    assert_eq!(offloaded(&world), <[&str; 0]>::default());
+    configure(&mut world, &json!({"nftablesFlowTableOffload": "All"}));
+    assert_eq!(offloaded(&world), ["cali1", "cali2"]);
+    let with = |pattern: &str| json!({"nftablesFlowTableOffload": "All", "nftablesFlowTableDataIfacePattern": pattern});
+    configure(&mut world, &with("^(eth|cali)"));
+    assert_eq!(offloaded(&world), ["cali1", "cali2", "eth0", "eth1"]);
+    // The last valid value stays in effect.
+    configure(&mut world, &with("("));
+    assert_eq!(offloaded(&world), ["cali1", "cali2", "eth0", "eth1"]);
+    configure(
+        &mut world,
+        &json!({"nftablesFlowTableOffload": "Workloads"}),
+    );
+    assert_eq!(offloaded(&world), ["cali1", "cali2", "eth0", "eth1"]);
+    configure(&mut world, &with("^eth0"));
+    let limited = json!({
+        "metadata": {"name": "x", "namespace": "ns"},
+        "spec": {"orchestrator": "k8s", "node": HOST, "pod": "c", "endpoint": "eth0",
+            "interfaceName": "cali2", "ipNetworks": ["10.65.0.3/32"],
+            "qosControls": {"egressPacketRate": 10}},
+    });
+    let index = world.kernel.borrow().link("cali1").unwrap().index;
+    world.kernel.borrow_mut().remove_link(index);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(offloaded(&world), ["cali2", "eth0"]);
+    world.agent.change(&key("b"), None);
+    world
+        .agent
+        .change(&key("c"), Some(limited.to_string().as_bytes()));
+    world.pass(Duration::from_secs(1));
+    assert_eq!(offloaded(&world), ["eth0"]);
+    configure(&mut world, &json!({}));
+    assert_eq!(offloaded(&world), <[&str; 0]>::default());
+}
+
+#[test]
+fn offloaded_connections_return_after_a_change_of_rules() {
+    let mut world = world();
+    configure(&mut world, &json!({"nftablesFlowTableOffload": "All"}));
+    let before = world.host.offloads;
+    world.pass(Duration::from_secs(60));
+    assert_eq!(world.host.offloads, before, "nothing has changed");
+    let policy = json!({"spec": {"ingress": [{"action": "Allow"}]}}).to_string();
+    let key = "/calico/resources/v3/projectcalico.org/globalnetworkpolicies/p";
+    world.agent.change(key, Some(policy.as_bytes()));
+    world.pass(Duration::from_secs(1));
+    assert!(world.host.offloads > before);
+}
+
+#[test]
+fn refused_flowtable_is_reported_and_tried_again() {
+    let mut world = world();
+    world.host.refuse_offload = true;
+    configure(&mut world, &json!({"nftablesFlowTableOffload": "All"}));
+    assert_eq!(world.agent.offload_problem(), Some("no flowtables"));
+    world.host.refuse_offload = false;
+    world.pass(RETRY_MAX);
+    assert_eq!(world.agent.offload_problem(), None);
+    assert_eq!(offloaded(&world), ["cali1", "cali2"]);
+}
+
+#[test]
+fn offload_is_refused_with_cutting_and_bounded() {
+    let mut world = world();
+    let config = AgentConfig {
+        cut_mark: Some(4),
+        ..AgentConfig::new(HOST)
+    };
+    world.agent.reconfigure(&config);
+    configure(&mut world, &json!({"nftablesFlowTableOffload": "All"}));
+    let problem = world.agent.offload_problem().unwrap();
+    assert!(problem.contains("cutting.enabled"), "{problem}");
+    assert_eq!(offloaded(&world), <[&str; 0]>::default());
+    world.agent.reconfigure(&AgentConfig::new(HOST));
+    for n in 0..OFFLOAD_INTERFACES_MAX {
+        world.link(&format!("eth0.{n}"));
+    }
+    let spec = json!({
+        "nftablesFlowTableOffload": "All", "nftablesFlowTableDataIfacePattern": "^eth",
+    });
+    configure(&mut world, &spec);
+    assert_eq!(world.host.offloaded.len(), OFFLOAD_INTERFACES_MAX);
+    let problem = world.agent.offload_problem().unwrap();
+    assert!(problem.contains("4 others are not offloaded"), "{problem}");
+}
