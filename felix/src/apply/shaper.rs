@@ -191,10 +191,15 @@ impl Shaper {
         let used: BTreeSet<String> = names.collect();
         let left = links.iter().filter(own);
         let left = left.filter(|link| !used.contains(&link.name));
-        left.fold(Ok(()), |outcome, link| {
-            let removed = self.remove(Some(link.clone()));
-            outcome.and(removed.map_err(|cause| failed("remove", &link.name, &cause)))
-        })
+        let mut outcome = Ok(());
+        for link in left {
+            if let Err(cause) = self.remove(Some(link.clone()))
+                && outcome.is_ok()
+            {
+                outcome = Err(failed("remove", &link.name, &cause));
+            }
+        }
+        outcome
     }
 
     /// Returns whether an interface may have limits.
