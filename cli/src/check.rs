@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use calico_store::{KeyRange, Store};
 use rule_audit::{Fabric, Finding, Listing, Report, Results, audit};
-use serde_json::Value;
 
 use crate::resources::Connection;
 use crate::show::clean;
@@ -123,13 +122,12 @@ async fn compare(args: &Rules, store: &impl Store, node: &str) -> Result<Report>
     Ok(audit(&fabric, &listing))
 }
 
-/// Reads all resources. A value that is not JSON is null.
-async fn stored(store: &impl Store) -> Result<BTreeMap<String, Value>> {
+/// Reads all resources.
+async fn stored(store: &impl Store) -> Result<BTreeMap<String, Vec<u8>>> {
     let listed = store.list(KeyRange::prefix(RESOURCES)).await?;
-    let pairs = listed.items.iter().filter_map(|item| {
+    let pairs = listed.items.into_iter().filter_map(|item| {
         let key = std::str::from_utf8(&item.key).ok()?;
-        let value = serde_json::from_slice(&item.value).unwrap_or_default();
-        Some((key.to_owned(), value))
+        Some((key.to_owned(), item.value.to_vec()))
     });
     Ok(pairs.collect())
 }

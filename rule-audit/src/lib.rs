@@ -18,5 +18,5 @@ pub mod ruleset;
 pub mod space;
 
 pub use audit::{Finding, Report, Results, Subject, audit};
-pub use evaluator::{Fabric, Settings};
+pub use evaluator::{Fabric, Settings, Stored};
 pub use ruleset::{Listing, ListingError};

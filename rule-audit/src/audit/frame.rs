@@ -182,7 +182,8 @@ fn check_rules(report: &mut Report, table: &Table, chains: &BTreeSet<&str>, chan
     for name in chains {
         let rules = table.chains.get(*name).map(|chain| &chain.rules);
         for rule in rules.into_iter().flatten() {
-            let unknown = rule.expressions.iter().find(|one| !is_known(one, change));
+            let expressions = rule.expressions.list();
+            let unknown = expressions.iter().find(|one| !is_known(one, change));
             if let Some(expression) = unknown {
                 let kind = single(expression).map_or("an expression", |(kind, _)| kind);
                 let text = format!("handle {}: {kind} is not known here", rule.handle);

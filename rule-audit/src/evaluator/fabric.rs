@@ -1,5 +1,6 @@
 //! The resources of the datastore that policies depend on.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -12,11 +13,12 @@ use super::policies::{Policy, Tier, policy, tier};
 use super::pools::Pools;
 use super::rules::{Rule, rules};
 use super::settings::Settings;
+use super::stored::Stored;
 use super::tunnels::Tunnels;
 use super::values::{Labels, labels};
 
-/// The prefix of the keys of resources.
-const PREFIX: &str = "/calico/resources/v3/projectcalico.org/";
+/// Names and values of resources.
+type Values<'s> = Vec<(&'s str, Cow<'s, Value>)>;
 
 /// A profile.
 #[derive(Clone, Debug, Default)]
@@ -49,63 +51,102 @@ pub struct Fabric {
 impl Fabric {
     /// Reads the stored keys and values, with the endpoints of one host. Keys of other programs are
     /// ignored. `adjust` changes the settings of the datastore to those that Felix has from its file.
-    pub fn read(
-        store: &BTreeMap<String, Value>,
-        host: &str,
-        adjust: impl FnOnce(&mut Settings),
-    ) -> Self {
+    pub fn read(store: &impl Stored, host: &str, adjust: impl FnOnce(&mut Settings)) -> Self {
         let mut fabric = Self::default();
         let mut inherited: BTreeMap<String, Labels> = BTreeMap::new();
-        for (kind, name, value) in resources(store) {
-            match (kind, name.split_once('/')) {
-                ("profiles", None) => {
-                    let own = labels(&value["spec"]["labelsToApply"]);
-                    inherited.insert(name.to_owned(), own);
-                    fabric
-                        .profiles
-                        .insert(name.to_owned(), profile(name, value));
-                }
-                ("tiers", None) => {
-                    fabric.tiers.insert(name.to_owned(), tier(value));
-                }
-                ("felixconfigurations", None) if name == "default" => {
-                    fabric.settings.apply(value);
-                }
-                _ => {}
-            }
+        for (name, value) in global(store, "profiles") {
+            let own = labels(&value["spec"]["labelsToApply"]);
+            inherited.insert(name.to_owned(), own);
+            let read = profile(name, &value);
+            fabric.profiles.insert(name.to_owned(), read);
         }
-        let of_kind = |kind: &'static str| {
-            let all = resources(store).filter(move |(other, _, _)| *other == kind);
-            all.map(|(_, name, value)| (name, value))
-        };
-        let node = of_kind("nodes").find(|(name, _)| *name == host);
-        let node = node.map_or(&Value::Null, |(_, value)| value);
-        if let Some(value) = nodes::settings(node, of_kind("felixconfigurations")) {
-            fabric.settings.apply(value);
+        for (name, value) in global(store, "tiers") {
+            fabric.tiers.insert(name.to_owned(), tier(&value));
         }
-        let own = format!("node.{host}");
-        for (kind, name, value) in resources(store) {
-            if kind == "felixconfigurations" && name == own {
-                fabric.settings.apply(value);
-            }
-        }
+        let nodes: Values<'_> = store.of_kind("nodes").collect();
+        fabric.read_settings(store, &nodes, host);
         adjust(&mut fabric.settings);
         let mut members: Vec<Member> = Vec::new();
-        let mut host_endpoints = nodes::host_endpoints(of_kind("nodes"));
+        fabric.read_hosts(store, &nodes, (host, &inherited), &mut members);
+        for (name, value) in store.of_kind("workloadendpoints") {
+            let Some((namespace, _)) = name.split_once('/') else {
+                continue;
+            };
+            members.push(member(namespace, &value, &inherited));
+            if value["spec"]["node"] == host {
+                let read = endpoint(name, namespace, &value, &fabric.settings, &inherited);
+                fabric.endpoints.push(read);
+            }
+        }
+        for (name, value) in store.of_kind("networksets") {
+            if let Some((namespace, _)) = name.split_once('/') {
+                members.push(set_member(Some(namespace), &value, "nets", &inherited));
+            }
+        }
+        for (_, value) in global(store, "globalnetworksets") {
+            members.push(set_member(None, &value, "nets", &inherited));
+        }
+        for (name, value) in store.of_kind("networkpolicies") {
+            if let Some((namespace, stored)) = name.split_once('/') {
+                let read = policy(Some(namespace), stored, &value);
+                fabric.policies.push(read);
+            }
+        }
+        for (name, value) in global(store, "globalnetworkpolicies") {
+            fabric.policies.push(policy(None, name, &value));
+        }
+        let pools: Values<'_> = store.of_kind("ippools").collect();
+        let pools = || pools.iter().map(|(_, value)| &**value);
+        let nodes = nodes.iter().map(|(_, value)| &**value);
+        fabric.pools = Pools::read(pools());
+        fabric.tunnels = Tunnels::read(pools(), nodes, &fabric.settings);
+        fabric.members = Members::new(members);
+        fabric.find_conflicts();
+        fabric
+    }
+
+    /// Reads the settings of a host: those of the default, of its labels, and of its name.
+    fn read_settings(&mut self, store: &impl Stored, nodes: &Values<'_>, host: &str) {
+        let all: Values<'_> = store.of_kind("felixconfigurations").collect();
+        let all = || all.iter().map(|(name, value)| (*name, &**value));
+        if let Some((_, value)) = all().find(|(name, _)| *name == "default") {
+            self.settings.apply(value);
+        }
+        let node = nodes.iter().find(|(name, _)| *name == host);
+        let node = node.map_or(&Value::Null, |(_, value)| &**value);
+        if let Some(value) = nodes::settings(node, all()) {
+            self.settings.apply(value);
+        }
+        let own = format!("node.{host}");
+        if let Some((_, value)) = all().find(|(name, _)| **name == *own) {
+            self.settings.apply(value);
+        }
+    }
+
+    /// Reads the host endpoints: all are members, and those of the host apply to its interfaces.
+    fn read_hosts(
+        &mut self,
+        store: &impl Stored,
+        nodes: &Values<'_>,
+        (host, inherited): (&str, &BTreeMap<String, Labels>),
+        members: &mut Vec<Member>,
+    ) {
+        let nodes = nodes.iter().map(|(name, value)| (*name, &**value));
+        let mut all = nodes::host_endpoints(nodes);
         // A stored one has precedence.
-        let stored = of_kind("hostendpoints");
-        host_endpoints.extend(stored.map(|(name, value)| (name.to_owned(), value.clone())));
-        for (name, value) in &host_endpoints {
-            members.push(set_member(None, value, "expectedIPs", &inherited));
+        let stored = store.of_kind("hostendpoints");
+        all.extend(stored.map(|(name, value)| (name.to_owned(), value.into_owned())));
+        for (name, value) in &all {
+            members.push(set_member(None, value, "expectedIPs", inherited));
             if value["spec"]["node"] != host {
                 continue;
             }
-            let mut read = host_endpoint(name, value, &inherited);
+            let mut read = host_endpoint(name, value, inherited);
             // No host endpoint applies to a workload interface.
-            if fabric.is_workload(&read.interface) {
+            if self.is_workload(&read.interface) {
                 continue;
             }
-            let excluded = &fabric.settings.excluded;
+            let excluded = &self.settings.excluded;
             if excluded.contains(&read.interface) {
                 continue;
             }
@@ -113,37 +154,8 @@ impl Fabric {
                 let fault = "patterns of interfaceExclude are not evaluated";
                 read.fault.get_or_insert_with(|| fault.to_owned());
             }
-            fabric.hosts.push(read);
+            self.hosts.push(read);
         }
-        for (kind, name, value) in resources(store) {
-            match (kind, name.split_once('/')) {
-                ("workloadendpoints", Some((namespace, _))) => {
-                    members.push(member(namespace, value, &inherited));
-                    if value["spec"]["node"] == host {
-                        let read = endpoint(name, namespace, value, &fabric.settings, &inherited);
-                        fabric.endpoints.push(read);
-                    }
-                }
-                ("networksets", Some((namespace, _))) => {
-                    members.push(set_member(Some(namespace), value, "nets", &inherited));
-                }
-                ("globalnetworksets", None) => {
-                    members.push(set_member(None, value, "nets", &inherited));
-                }
-                ("networkpolicies", Some((namespace, stored))) => {
-                    fabric.policies.push(policy(Some(namespace), stored, value));
-                }
-                ("globalnetworkpolicies", None) => {
-                    fabric.policies.push(policy(None, name, value));
-                }
-                _ => {}
-            }
-        }
-        fabric.pools = Pools::read(resources(store));
-        fabric.tunnels = Tunnels::read(resources(store), &fabric.settings);
-        fabric.members = Members::new(members);
-        fabric.find_conflicts();
-        fabric
     }
 
     /// Marks endpoints that claim an interface or address of another endpoint: only Felix decides which
@@ -175,12 +187,13 @@ impl Fabric {
     }
 }
 
-/// Returns kind, name and value of each resource.
-fn resources(store: &BTreeMap<String, Value>) -> impl Iterator<Item = (&str, &str, &Value)> {
-    store.iter().filter_map(|(key, value)| {
-        let (kind, name) = key.strip_prefix(PREFIX)?.split_once('/')?;
-        Some((kind, name, value))
-    })
+/// Returns the resources of a kind without namespaces.
+fn global<'s>(
+    store: &'s impl Stored,
+    kind: &str,
+) -> impl Iterator<Item = (&'s str, Cow<'s, Value>)> {
+    let all = store.of_kind(kind);
+    all.filter(|(name, _)| !name.contains('/'))
 }
 
 fn profile(name: &str, value: &Value) -> Profile {

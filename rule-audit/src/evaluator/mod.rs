@@ -17,6 +17,7 @@ mod rules;
 mod selector;
 mod services;
 mod settings;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod translation;
@@ -31,4 +32,5 @@ pub use policies::Direction;
 pub use selector::{Selector, SelectorError};
 pub use services::{Hook, Spec};
 pub use settings::Settings;
+pub use stored::Stored;
 pub use translation::Translation;

@@ -13,9 +13,9 @@ pub(super) struct Pools {
 }
 
 impl Pools {
-    pub(super) fn read<'s>(resources: impl Iterator<Item = (&'s str, &'s str, &'s Value)>) -> Self {
+    pub(super) fn read<'s>(stored: impl Iterator<Item = &'s Value>) -> Self {
         let mut pools = Self::default();
-        for (_, _, value) in resources.filter(|(kind, _, _)| *kind == "ippools") {
+        for value in stored {
             let spec = &value["spec"];
             let net = spec["cidr"].as_str().and_then(parse_network);
             pools.all.extend(net);

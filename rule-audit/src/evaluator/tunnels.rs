@@ -24,7 +24,8 @@ pub(super) struct Tunnels {
 impl Tunnels {
     /// Reads pools and nodes.
     pub(super) fn read<'s>(
-        resources: impl Iterator<Item = (&'s str, &'s str, &'s Value)>,
+        pools: impl Iterator<Item = &'s Value>,
+        nodes: impl Iterator<Item = &'s Value>,
         settings: &Settings,
     ) -> Self {
         let mut tunnels = Self {
@@ -35,21 +36,18 @@ impl Tunnels {
         };
         // Of IPv4, which a setting overrides, and of IPv6.
         let mut vxlan = [false; 2];
-        for (kind, _, value) in resources {
+        for value in pools {
             let spec = &value["spec"];
             let uses = |field: &str| {
                 let mode = spec[field].as_str().unwrap_or_default();
                 !mode.is_empty() && mode != "Never"
             };
-            match kind {
-                "ippools" => {
-                    tunnels.ipip |= uses("ipipMode");
-                    let cidr = spec["cidr"].as_str().unwrap_or_default();
-                    vxlan[usize::from(cidr.contains(':'))] |= uses("vxlanMode");
-                }
-                "nodes" => tunnels.nodes.extend(addresses(spec)),
-                _ => {}
-            }
+            tunnels.ipip |= uses("ipipMode");
+            let cidr = spec["cidr"].as_str().unwrap_or_default();
+            vxlan[usize::from(cidr.contains(':'))] |= uses("vxlanMode");
+        }
+        for value in nodes {
+            tunnels.nodes.extend(addresses(&value["spec"]));
         }
         tunnels.ends.extend(&tunnels.nodes);
         let [v4, v6] = vxlan;

@@ -97,7 +97,8 @@ impl<'a> Unit<'a> {
         let mut conditions: Vec<ConditionId> = Vec::new();
         let mut is_over_budget = false;
         let mut effect = Effect::Nothing;
-        let mut rest = rule.expressions.iter();
+        let expressions = rule.expressions.list();
+        let mut rest = expressions.iter();
         while let Some(expression) = rest.next() {
             let Some((kind, body)) = single(expression) else {
                 conditions.clear();
@@ -367,7 +368,7 @@ fn mark(body: &Value) -> Option<Mark> {
 
 /// Returns whether a rule only clears the bit of accepted packets.
 pub(crate) fn clears_mark(rule: &Rule) -> bool {
-    let [statement] = rule.expressions.as_slice() else {
+    let [statement] = &*rule.expressions.list() else {
         return false;
     };
     let mangle = statement.get("mangle");

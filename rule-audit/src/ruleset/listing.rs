@@ -1,8 +1,10 @@
 //! Reads the listing into tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Formatter};
 use std::sync::Arc;
 
+use serde::de::{self, Deserializer as _, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use super::budgets::set_of;
@@ -73,7 +75,36 @@ pub struct Rule {
     /// Its comment.
     pub comment: String,
     /// Its expressions.
-    pub expressions: Vec<Value>,
+    pub expressions: Expressions,
+}
+
+/// The expressions of a rule as text. Parsed, they take 20 times as much memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expressions(Box<str>);
+
+impl Expressions {
+    fn of(list: Vec<Value>) -> Self {
+        Self(Value::Array(list).to_string().into())
+    }
+
+    /// Returns the expressions, in order.
+    pub fn list(&self) -> Vec<Value> {
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
+
+    /// Adds an expression.
+    pub fn push(&mut self, expression: Value) {
+        let mut list = self.list();
+        list.push(expression);
+        *self = Self::of(list);
+    }
+
+    /// Removes the expressions without a property.
+    pub fn retain(&mut self, has: impl FnMut(&Value) -> bool) {
+        let mut list = self.list();
+        list.retain(has);
+        *self = Self::of(list);
+    }
 }
 
 impl Listing {
@@ -82,21 +113,21 @@ impl Listing {
         if text.len() > LISTING_OCTETS_MAX {
             return Err(ListingError::TooLong);
         }
-        let mut value: Value = serde_json::from_str(text)?;
-        let Some(Value::Array(objects)) = value.get_mut("nftables").map(Value::take) else {
-            return Err(ListingError::Form("nftables"));
-        };
-        let mut listing = Self::default();
-        for object in objects {
-            let Value::Object(object) = object else {
-                return Err(ListingError::Form("an entry is no object"));
-            };
-            for (kind, value) in object {
-                listing.add(&kind, value)?;
-            }
+        let mut reader = Reader::default();
+        let mut json = serde_json::Deserializer::from_str(text);
+        let read = (&mut json).deserialize_map(&mut reader);
+        if let Some(error) = reader.error {
+            return Err(error);
         }
-        for table in listing.tables.values_mut() {
-            table.mark_changing_sets();
+        read.and_then(|()| json.end())?;
+        if !reader.has_list {
+            return Err(ListingError::Form("nftables"));
+        }
+        let mut listing = reader.listing;
+        for (table, set) in reader.changing {
+            if let Some(table) = listing.tables.get_mut(&table) {
+                table.mark_changing(&set);
+            }
         }
         Ok(listing)
     }
@@ -126,7 +157,7 @@ impl Listing {
                 let rule = Rule {
                     handle: value["handle"].as_u64().unwrap_or_default(),
                     comment: text(&value, "comment").unwrap_or_default(),
-                    expressions,
+                    expressions: Expressions::of(expressions),
                 };
                 table.chains.entry(name).or_default().rules.push(rule);
             }
@@ -140,17 +171,99 @@ impl Listing {
 }
 
 impl Table {
-    /// Marks the sets that rules add elements to. Older versions of `nft` do not list their flag.
-    fn mark_changing_sets(&mut self) {
-        let rules = self.chains.values().flat_map(|chain| &chain.rules);
-        let statements = rules.flat_map(|rule| &rule.expressions);
+    /// Marks a set that rules add elements to. Older versions of `nft` do not list its flag.
+    fn mark_changing(&mut self, name: &str) {
+        if let Some(set) = self.sets.get_mut(name) {
+            let reason = "rules change its elements".to_owned();
+            Arc::make_mut(set).fault.get_or_insert(reason);
+        }
+    }
+}
+
+/// Reads the objects of a listing one at a time: parsed, all of them would take ten times as much memory
+/// as the text.
+#[derive(Default)]
+struct Reader {
+    listing: Listing,
+    /// Whether the list of objects was there.
+    has_list: bool,
+    /// The sets that rules add elements to, with their tables.
+    changing: BTreeSet<((String, String), String)>,
+    /// The error of an object with another form.
+    error: Option<ListingError>,
+}
+
+impl Reader {
+    fn read(&mut self, object: Value) -> Result<(), ListingError> {
+        let Value::Object(object) = object else {
+            return Err(ListingError::Form("an entry is no object"));
+        };
+        for (kind, value) in object {
+            if kind == "rule" {
+                self.note_changes(&value);
+            }
+            self.listing.add(&kind, value)?;
+        }
+        Ok(())
+    }
+
+    fn note_changes(&mut self, rule: &Value) {
+        let (family, table) = (text(rule, "family"), text(rule, "table"));
+        let table = (family.unwrap_or_default(), table.unwrap_or_default());
+        let statements = rule["expr"].as_array().into_iter().flatten();
         let bodies = statements.filter_map(|one| one.get("set").or_else(|| one.get("map")));
-        for name in bodies.filter_map(set_of) {
-            if let Some(set) = self.sets.get_mut(name) {
-                let reason = "rules change its elements".to_owned();
-                Arc::make_mut(set).fault.get_or_insert(reason);
+        for set in bodies.filter_map(set_of) {
+            self.changing.insert((table.clone(), set.to_owned()));
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Reader {
+    type Value = ();
+
+    fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with a list `nftables`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(field) = fields.next_key::<String>()? {
+            match &*field {
+                "nftables" => fields.next_value_seed(Objects(self))?,
+                _ => drop(fields.next_value::<de::IgnoredAny>()?),
             }
         }
+        Ok(())
+    }
+}
+
+/// The list of objects.
+struct Objects<'r>(&'r mut Reader);
+
+impl<'de> de::DeserializeSeed<'de> for Objects<'_> {
+    type Value = ();
+
+    fn deserialize<D: de::Deserializer<'de>>(self, list: D) -> Result<(), D::Error> {
+        list.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Objects<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        self.0.has_list = true;
+        while let Some(object) = list.next_element()? {
+            if let Err(error) = self.0.read(object) {
+                let text = error.to_string();
+                self.0.error = Some(error);
+                return Err(de::Error::custom(text));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -16,6 +16,6 @@ mod unit;
 
 pub(crate) use budgets::budget;
 pub(crate) use expressions::clears_mark;
-pub use listing::{Base, Chain, Listing, ListingError, Rule, Table};
+pub use listing::{Base, Chain, Expressions, Listing, ListingError, Rule, Table};
 pub(crate) use unit::single;
 pub use unit::{Compiler, View};

@@ -13,15 +13,18 @@ impl Table {
         &'t self,
         roots: impl IntoIterator<Item = &'t str>,
     ) -> BTreeSet<&'t str> {
-        let mut open: Vec<&str> = roots.into_iter().collect();
+        let mut open: Vec<&str> = Vec::new();
+        let chain = |name: &str| Some(&**self.chains.get_key_value(name)?.0);
+        open.extend(roots.into_iter().filter_map(chain));
         let (mut found, mut maps) = (BTreeSet::new(), BTreeSet::new());
         while let Some(name) = open.pop() {
-            let Some((name, chain)) = self.chains.get_key_value(name) else {
+            if !found.insert(name) {
                 continue;
-            };
-            if found.insert(&**name) {
-                for expression in chain.rules.iter().flat_map(|rule| &rule.expressions) {
-                    self.add_targets(expression, &mut open, &mut maps);
+            }
+            let rules = self.chains.get(name).map(|chain| &chain.rules);
+            for rule in rules.into_iter().flatten() {
+                for expression in rule.expressions.list() {
+                    self.add_targets(&expression, &mut open, &mut maps);
                 }
             }
         }
@@ -32,7 +35,7 @@ impl Table {
     /// the maps that were read.
     fn add_targets<'t>(
         &'t self,
-        value: &'t Value,
+        value: &Value,
         open: &mut Vec<&'t str>,
         maps: &mut BTreeSet<&'t str>,
     ) {
@@ -40,7 +43,10 @@ impl Table {
             Value::Object(fields) => {
                 for (name, body) in fields {
                     match (name.as_str(), body.get("target").and_then(Value::as_str)) {
-                        ("jump" | "goto", Some(target)) => open.push(target),
+                        ("jump" | "goto", Some(target)) => {
+                            let chain = self.chains.get_key_value(target);
+                            open.extend(chain.map(|(name, _)| &**name));
+                        }
                         _ => self.add_targets(body, open, maps),
                     }
                 }
@@ -52,9 +58,9 @@ impl Table {
             }
             Value::String(text) => {
                 let name = text.strip_prefix('@');
-                let named = name.and_then(|name| self.sets.get(name));
-                if let (Some(name), Some(map)) = (name, named)
-                    && maps.insert(name)
+                let named = name.and_then(|name| self.sets.get_key_value(name));
+                if let Some((name, map)) = named
+                    && maps.insert(&**name)
                 {
                     for value in map.rows.iter().filter_map(|row| row.value.as_ref()) {
                         self.add_targets(value, open, maps);
@@ -71,7 +77,7 @@ impl Table {
         let mut found = BTreeSet::new();
         let chains = chains.iter().filter_map(|name| self.chains.get(*name));
         let rules = chains.flat_map(|chain| &chain.rules);
-        for expression in rules.flat_map(|rule| &rule.expressions) {
+        for expression in rules.flat_map(|rule| rule.expressions.list()) {
             if let Some(body) = expression.get("match") {
                 self.add_interfaces(&body["left"], &body["right"], &mut found);
             }
