@@ -162,33 +162,66 @@ pub fn audit(fabric: &Fabric, listing: &Listing) -> Report {
     report
 }
 
+/// The comparisons, with the programs of the kernel.
+struct Tasks<'t> {
+    table: &'t Table,
+    compiler: Compiler,
+    all: Vec<Task>,
+}
+
+/// A base chain, and whether its packets are known by the interface on which they arrive.
+type Way = (&'static str, bool);
+
+impl Tasks<'_> {
+    /// Adds the comparisons of an interface at some hooks, for both IP versions.
+    fn add<H: Copy>(
+        &mut self,
+        space: &mut Space,
+        (subject, interface): (&Subject, &str),
+        hooks: &[(H, Way)],
+        mut wanted: impl FnMut(&mut Space, H, Family) -> ProgramId,
+    ) {
+        for family in Family::ALL {
+            for (hook, way) in hooks {
+                let wanted = wanted(space, *hook, family);
+                let compiler = &mut self.compiler;
+                let found = found(compiler, space, self.table, *way, family, interface);
+                self.all.push(Task {
+                    subject: subject.clone(),
+                    chain: way.0,
+                    family,
+                    wanted,
+                    found,
+                });
+            }
+        }
+    }
+}
+
 /// Returns all comparisons, with their programs.
 fn tasks(fabric: &Fabric, table: &Table, space: &mut Space, report: &mut Report) -> Vec<Task> {
     let mut spec = Spec::new(fabric);
-    let mut compiler = Compiler::default();
-    let mut tasks = Vec::new();
+    let mut tasks = Tasks {
+        table,
+        compiler: Compiler::default(),
+        all: Vec::new(),
+    };
+    let hooks = Hook::ALL.map(|hook| (hook, (hook.chain().0, hook.is_from_workload())));
     for endpoint in &fabric.endpoints {
         let subject = Subject::Endpoint(endpoint.name.clone(), endpoint.interface.clone());
-        if let Some(fault) = &endpoint.fault {
-            report.unknown(subject, "", fault.clone());
-            continue;
-        }
-        for (hook, family) in all() {
-            let wanted = spec.program(space, endpoint, hook, family);
-            let way = (hook.chain().0, hook.is_from_workload());
-            let interface = &endpoint.interface;
-            let found = found(&mut compiler, space, table, way, family, interface);
-            tasks.push(Task {
-                subject: subject.clone(),
-                chain: way.0,
-                family,
-                wanted,
-                found,
-            });
+        match &endpoint.fault {
+            Some(fault) => report.unknown(subject, "", fault.clone()),
+            None => tasks.add(
+                space,
+                (&subject, &endpoint.interface),
+                &hooks,
+                |space, hook, family| spec.program(space, endpoint, hook, family),
+            ),
         }
     }
     for (name, is_workload) in others(fabric, table) {
-        for (hook, family) in all() {
+        let subject = Subject::Interface(name.clone());
+        tasks.add(space, (&subject, &name), &hooks, |space, hook, _| {
             let (act, text) = match (is_workload, hook) {
                 // The chain before it drops all packets.
                 (true, Hook::InputToHost) => (Act::Either, "interface without endpoint"),
@@ -196,34 +229,19 @@ fn tasks(fabric: &Fabric, table: &Table, space: &mut Space, report: &mut Report)
                 (false, _) => (Act::Accept, "no workload interface"),
             };
             let at = space.place(text.to_owned());
-            let wanted = space.always(act, at);
-            let way = (hook.chain().0, hook.is_from_workload());
-            let found = found(&mut compiler, space, table, way, family, &name);
-            tasks.push(Task {
-                subject: Subject::Interface(name.clone()),
-                chain: way.0,
-                family,
-                wanted,
-                found,
-            });
-        }
+            space.always(act, at)
+        });
     }
-    translation_tasks((fabric, table), (space, report), &mut compiler, &mut tasks);
-    host_tasks(
-        (fabric, table),
-        (space, report),
-        (&mut spec, &mut compiler),
-        &mut tasks,
-    );
-    tasks
+    translation_tasks((fabric, table), (space, report), &mut tasks);
+    host_tasks((fabric, table), (space, report), &mut spec, &mut tasks);
+    tasks.all
 }
 
 /// Adds the comparisons of address translation, of the interfaces that its rules and settings name.
 fn translation_tasks(
     (fabric, table): (&Fabric, &Table),
     (space, report): (&mut Space, &mut Report),
-    compiler: &mut Compiler,
-    tasks: &mut Vec<Task>,
+    tasks: &mut Tasks<'_>,
 ) {
     let mut unclear = fabric.endpoints.iter().filter(|one| one.fault.is_some());
     if let Some(endpoint) = unclear.find(|one| one.is_translated()) {
@@ -237,24 +255,14 @@ fn translation_tasks(
     let wanted = fabric.settings.nat_interface.iter();
     names.extend(wanted.map(|name| without_star(name)));
     names.insert("~uplink".to_owned());
+    let hooks = Translation::ALL.map(|chain| (chain, (chain.chain().0, chain.is_inbound())));
     for name in names {
         let mut endpoints = fabric.endpoints.iter();
         let endpoint = endpoints.find(|endpoint| endpoint.interface == name);
         let subject = subject(endpoint.map(|endpoint| &endpoint.name), &name);
-        let families = Family::ALL.into_iter();
-        let all = families.flat_map(|family| Translation::ALL.map(|chain| (chain, family)));
-        for (chain, family) in all {
-            let wanted = fabric.translation(space, &name, chain, family);
-            let way = (chain.chain().0, chain.is_inbound());
-            let found = found(compiler, space, table, way, family, &name);
-            tasks.push(Task {
-                subject: subject.clone(),
-                chain: way.0,
-                family,
-                wanted,
-                found,
-            });
-        }
+        tasks.add(space, (&subject, &name), &hooks, |space, chain, family| {
+            fabric.translation(space, &name, chain, family)
+        });
     }
 }
 
@@ -277,8 +285,8 @@ fn without_star(name: &str) -> String {
 fn host_tasks(
     (fabric, table): (&Fabric, &Table),
     (space, report): (&mut Space, &mut Report),
-    (spec, compiler): (&mut Spec<'_>, &mut Compiler),
-    tasks: &mut Vec<Task>,
+    spec: &mut Spec<'_>,
+    tasks: &mut Tasks<'_>,
 ) {
     let mut is_known = true;
     for host in &fabric.hosts {
@@ -293,23 +301,13 @@ fn host_tasks(
         report.notes.push(text.to_owned());
         return;
     }
+    let hooks = HostHook::ALL.map(|hook| (hook, (hook.chain().0, hook.is_inbound())));
     for name in host_interfaces(fabric, table) {
         let own = fabric.hosts.iter().find(|host| host.interface == name);
         let subject = subject(own.map(|host| &host.name), &name);
-        let families = Family::ALL.into_iter();
-        let all = families.flat_map(|family| HostHook::ALL.map(|hook| (hook, family)));
-        for (hook, family) in all {
-            let wanted = spec.host_program(space, &name, hook, family);
-            let way = (hook.chain().0, hook.is_inbound());
-            let found = found(compiler, space, table, way, family, &name);
-            tasks.push(Task {
-                subject: subject.clone(),
-                chain: way.0,
-                family,
-                wanted,
-                found,
-            });
-        }
+        tasks.add(space, (&subject, &name), &hooks, |space, hook, family| {
+            spec.host_program(space, &name, hook, family)
+        });
     }
 }
 
@@ -324,19 +322,13 @@ fn host_interfaces(fabric: &Fabric, table: &Table) -> BTreeSet<String> {
     own.chain(in_rules).chain(prefixes).chain(others).collect()
 }
 
-/// Returns all hooks, those with the same policies one after the other.
-fn all() -> impl Iterator<Item = (Hook, Family)> {
-    let families = Family::ALL.into_iter();
-    families.flat_map(|family| Hook::ALL.map(|hook| (hook, family)))
-}
-
 /// Returns the program of a base chain for packets of an interface. A chain for host endpoints or of address
 /// translation may be missing: then all packets pass.
 fn found(
     compiler: &mut Compiler,
     space: &mut Space,
     table: &Table,
-    (chain, is_inbound): (&'static str, bool),
+    (chain, is_inbound): Way,
     family: Family,
     interface: &str,
 ) -> ProgramId {
