@@ -1,7 +1,7 @@
 # Begin with `make demo` and `make test`. `make help` lists all targets.
 
 CARGO ?= cargo
-DEMO = -p cambric-cli -p cambric-bfd-daemon -p cambric-bgp-client -p cambric-cni -p cambric-felix -p cambric-route-reflector
+DEMO = -p cambric-cli -p cambric-bfd-daemon -p cambric-bgp-client -p cambric-cli -p cambric-cni -p cambric-felix -p cambric-route-reflector
 XTASK = $(CARGO) run -q --locked --profile quick -p xtask --
 
 .PHONY: help build deb demo docs lint check test soak bench packages release-check
@@ -54,7 +54,7 @@ soak:
 
 # The reflector beside its peers, and fabrics on a store, as root: docs/design/bench.md. BENCH='--work s3 --pairs 3'.
 bench: packages
-	$(CARGO) build --release --locked -p cambric-bench -p cambric-bfd-daemon -p cambric-bgp-client -p cambric-cni -p cambric-felix -p cambric-route-reflector
+	$(CARGO) build --release --locked -p cambric-bench -p cambric-bfd-daemon -p cambric-bgp-client -p cambric-cli -p cambric-cni -p cambric-felix -p cambric-route-reflector
 	target/release/bench $(BENCH)
 
 # Checks of a release beside `make test`: RELEASING.md. RELEASE='--without cargo-deny --since v0.1.0'.

@@ -4,8 +4,8 @@ mod felix;
 
 use crate::daemons::Kind::{self, Bird, FrrFast, Relay};
 use crate::work::Work::{
-    self, Churn, Cni, Fib, Floods, Ipam, Keep, Live, Many, Path, Rack, Records, S1, S2, S3, S3b,
-    Stall, Storm, Watch,
+    self, Churn, Cni, Fib, Floods, Ipam, Keep, Live, Many, Path, Rack, Records, Rules, S1, S2, S3,
+    S3b, Stall, Storm, Watch,
 };
 
 /// One measure of one workload, and its limit.
@@ -456,6 +456,28 @@ const BARS: &[Bar] = &[
         "records_resident_octets",
         "resident memory for a record and its key",
     ),
+    bar(
+        Rules,
+        "rules_check_cpu_s",
+        "a listing compared with the policies: CPU, s",
+        5.0,
+        &[],
+    ),
+    bar(
+        Rules,
+        "rules_check_mb",
+        "peak memory for it, MB",
+        200.0,
+        &[],
+    ),
+    free(
+        Rules,
+        "rules_whole_cpu_s",
+        "the same with the listing: CPU, s",
+    ),
+    free(Rules, "rules_nft_cpu_s", "CPU of nft for the listing, s"),
+    free(Rules, "rules_nft_mb", "peak memory of nft, MB"),
+    free(Rules, "rules_listing_mb", "length of the listing, MB"),
     free(
         Live,
         "live_p50_ms",

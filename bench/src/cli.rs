@@ -1,5 +1,6 @@
 //! The command line: workloads, daemons and rounds.
 
+use std::ffi::OsString;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use crate::daemons::Kind;
 use crate::fabric::Origins;
 use crate::limits::{CHURN, CHURN_QUICK, PATIENCE, PATIENCE_QUICK};
 use crate::report::Report;
-use crate::stage::{Options, Policies};
+use crate::stage::{Options, Sizes};
 use crate::work::Work;
 
 /// Compares the route reflector with other daemons: time, CPU and memory, with every route checked
@@ -46,13 +47,13 @@ pub struct Arguments {
     /// mode
     #[arg(long, value_name = "MODE")]
     origins: Option<Origins>,
-    /// Policies of felix [default: 2000, with --quick 40]
+    /// Policies of felix and rules [default: 2000 and 1000, with --quick 40]
     #[arg(long, value_name = "NUMBER")]
     policies: Option<u32>,
-    /// Endpoints of other nodes of felix [default: 2000, with --quick 40]
+    /// Endpoints of other nodes of felix and rules [default: 2000 and 10000, with --quick 40]
     #[arg(long, value_name = "NUMBER")]
     remote: Option<u32>,
-    /// Endpoints of the measured node of felix [default: 200, with --quick 4]
+    /// Endpoints of the measured node of felix and rules [default: 200, with --quick 4]
     #[arg(long, value_name = "NUMBER")]
     local: Option<u32>,
     /// Seed of the random routes
@@ -68,6 +69,15 @@ pub struct Arguments {
 pub enum Part {
     /// Measure the load generator itself, without sockets
     Speed,
+    /// Run a program, and print its CPU time and memory (started by the benchmark itself)
+    #[command(hide = true)]
+    Measured {
+        /// The file for its output
+        output: PathBuf,
+        /// The program and its arguments
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
     /// Run the relay without tables (started by the benchmark itself)
     #[command(hide = true)]
     Relay {
@@ -133,17 +143,10 @@ async fn rounds(arguments: &Arguments) -> Result<Report> {
             None => CHURN,
         },
         origins: arguments.origins,
-        policies: {
-            let sizes = if arguments.quick {
-                Policies::QUICK
-            } else {
-                Policies::FULL
-            };
-            Policies {
-                policies: arguments.policies.unwrap_or(sizes.policies),
-                remote: arguments.remote.unwrap_or(sizes.remote),
-                local: arguments.local.unwrap_or(sizes.local),
-            }
+        policies: Sizes {
+            policies: arguments.policies,
+            remote: arguments.remote,
+            local: arguments.local,
         },
         patience: if arguments.quick {
             PATIENCE_QUICK

@@ -16,6 +16,7 @@ pub mod generator;
 pub mod intake;
 pub mod ledger;
 pub mod limits;
+pub mod measured;
 pub mod meter;
 pub mod outbox;
 pub mod relay;

@@ -4,18 +4,19 @@ use std::process::ExitCode;
 
 use bench::cli::{Arguments, Part, compare};
 use bench::traffic::sink;
-use bench::{relay, speed};
+use bench::{measured, relay, speed};
 use clap::Parser;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let done = match arguments.part {
-        Some(Part::Relay { address, asn }) => relay::run(address, asn).map(|()| true),
+    let done = match &arguments.part {
+        Some(Part::Measured { output, command }) => measured::run(output, command).map(|()| true),
+        Some(Part::Relay { address, asn }) => relay::run(*address, *asn).map(|()| true),
         Some(Part::Sink {
             address,
             first,
             count,
-        }) => sink::run(address, first, count).map(|()| true),
+        }) => sink::run(*address, *first, *count).map(|()| true),
         Some(Part::Speed) => speed::run(arguments.seed).map(|()| true),
         None => compare(&arguments),
     };

@@ -39,13 +39,35 @@ pub struct Options {
     pub churn: Duration,
     /// The mode of origin validation of path.
     pub origins: Option<Origins>,
-    /// The sizes of felix.
-    pub policies: Policies,
+    /// The sizes of felix and rules.
+    pub policies: Sizes,
     /// How long one phase of a run may take.
     pub patience: Duration,
 }
 
-/// The numbers of policies and endpoints of felix.
+/// The given sizes of felix and rules; those that are missing have a default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sizes {
+    /// Policies.
+    pub policies: Option<u32>,
+    /// Endpoints of other nodes.
+    pub remote: Option<u32>,
+    /// Endpoints of the measured node.
+    pub local: Option<u32>,
+}
+
+impl Sizes {
+    /// Returns the given sizes, with these for the missing ones.
+    pub fn or(self, default: Policies) -> Policies {
+        Policies {
+            policies: self.policies.unwrap_or(default.policies),
+            remote: self.remote.unwrap_or(default.remote),
+            local: self.local.unwrap_or(default.local),
+        }
+    }
+}
+
+/// The numbers of policies and endpoints of felix and rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Policies {
     /// Policies.
@@ -57,10 +79,17 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// The default sizes.
+    /// The default sizes of felix.
     pub const FULL: Self = Self {
         policies: 2_000,
         remote: 2_000,
+        local: 200,
+    };
+
+    /// The default sizes of rules.
+    pub const RULES: Self = Self {
+        policies: 1_000,
+        remote: 10_000,
         local: 200,
     };
 

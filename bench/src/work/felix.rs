@@ -46,7 +46,10 @@ pub(super) fn felix(options: &Options) -> Result<Measures> {
 }
 
 async fn measure(ground: &mut Ground, options: &Options) -> Result<Measures> {
-    let size = options.policies;
+    let size = options.policies.or(match options.quick {
+        true => Policies::QUICK,
+        false => Policies::FULL,
+    });
     let changes = match options.quick {
         true => CHANGES_QUICK,
         false => CHANGES,

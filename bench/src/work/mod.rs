@@ -24,6 +24,7 @@ mod order;
 mod path;
 mod rack;
 mod records;
+mod rules;
 mod ruleset_copy;
 mod s3;
 mod scheduling;
@@ -88,6 +89,8 @@ pub enum Work {
     Noisy,
     /// The start of Felix with lists of the datastore in different orders
     Order,
+    /// The rules of the kernel compared with the policies: `cambric check rules`
+    Rules,
     /// etcd restarts under 200 watchers
     Watch,
     /// Addresses: 1,000 for one host, and 10 for each of 100 hosts that start at once
@@ -124,6 +127,7 @@ impl Work {
             Self::Idle => "idle",
             Self::Noisy => "noisy",
             Self::Order => "order",
+            Self::Rules => "rules",
             Self::Watch => "watch",
             Self::Ipam => "ipam",
             Self::Cni => "cni",
@@ -164,6 +168,7 @@ impl Work {
             | Self::Idle
             | Self::Noisy
             | Self::Order
+            | Self::Rules
             | Self::Watch
             | Self::Ipam
             | Self::Cni => 3,
@@ -198,6 +203,7 @@ impl Work {
             Self::Idle => idle::idle(options),
             Self::Noisy => noisy::noisy(options),
             Self::Order => order::order(options),
+            Self::Rules => rules::rules(options),
             Self::Watch => watch::watch(options),
             Self::Ipam => addresses::addresses(options),
             Self::Cni => containers::containers(options),
