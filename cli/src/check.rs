@@ -1,12 +1,14 @@
 //! `cambric check`: compares the state of this host with the datastore, or evaluates its rules.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use calico_store::{KeyRange, Store};
+use rule_audit::evaluator::Control;
 use rule_audit::{Fabric, Finding, Listing, Report, Results, audit};
 
 use crate::resources::Connection;
@@ -57,6 +59,15 @@ struct Rules {
     /// Prefixes of workload interfaces, if Felix's file sets them; separate them by commas
     #[arg(long, value_name = "PREFIXES", value_delimiter = ',')]
     interface_prefix: Vec<String>,
+    /// Sources that may reach control ports: `control_port_exceptions` of Felix's file
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
+    control_port_exceptions: Vec<IpAddr>,
+    /// More TCP ports of BGP, if files of the BGP daemons have some; separate them by commas
+    #[arg(long, value_name = "PORTS", value_delimiter = ',')]
+    control_ports: Vec<u16>,
+    /// More services of the fabric, such as the endpoints of the datastore
+    #[arg(long, value_name = "ADDRESS:PORT", value_delimiter = ',')]
+    control_services: Vec<SocketAddr>,
     /// Print every endpoint, not only those with a difference
     #[arg(long)]
     all: bool,
@@ -118,6 +129,11 @@ async fn compare(args: &Rules, store: &impl Store, node: &str) -> Result<Report>
         if !args.interface_prefix.is_empty() {
             settings.prefixes.clone_from(&args.interface_prefix);
         }
+        settings.control = Control {
+            ports: args.control_ports.clone(),
+            services: args.control_services.clone(),
+            exceptions: args.control_port_exceptions.clone(),
+        };
     });
     Ok(audit(&fabric, &listing))
 }

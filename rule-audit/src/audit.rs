@@ -7,7 +7,7 @@ use std::fmt::{self, Display, Formatter};
 
 use foldhash::fast::FixedState;
 
-use crate::evaluator::{Fabric, Hook, HostHook, Spec, Translation};
+use crate::evaluator::{Fabric, Guard, Hook, HostHook, Spec, Translation};
 use crate::limits::PROGRAMS_KEPT;
 use crate::packet::{Family, Packet};
 use crate::ruleset::{Compiler, Listing, Table, View};
@@ -232,9 +232,30 @@ fn tasks(fabric: &Fabric, table: &Table, space: &mut Space, report: &mut Report)
             space.always(act, at)
         });
     }
+    guard_tasks((fabric, table), space, &mut tasks);
     translation_tasks((fabric, table), (space, report), &mut tasks);
     host_tasks((fabric, table), (space, report), &mut spec, &mut tasks);
     tasks.all
+}
+
+/// Adds the comparisons of the guard, for all workload interfaces.
+fn guard_tasks((fabric, table): (&Fabric, &Table), space: &mut Space, tasks: &mut Tasks<'_>) {
+    let hooks = Guard::ALL.map(|chain| (chain, (chain.chain().0, true)));
+    let own = fabric.endpoints.iter();
+    let own = own.map(|endpoint| endpoint.interface.clone());
+    let others = others(fabric, table).into_iter();
+    let others = others.filter(|(_, is_workload)| *is_workload);
+    let mut names = named_interfaces(table, Guard::ALL.map(|chain| chain.chain().0));
+    names.retain(|name| fabric.is_workload(name));
+    names.extend(own.chain(others.map(|(name, _)| name)));
+    for name in names {
+        let mut endpoints = fabric.endpoints.iter();
+        let endpoint = endpoints.find(|endpoint| endpoint.interface == name);
+        let subject = subject(endpoint.map(|endpoint| &endpoint.name), &name);
+        tasks.add(space, (&subject, &name), &hooks, |space, chain, family| {
+            fabric.guard(space, chain, family)
+        });
+    }
 }
 
 /// Adds the comparisons of address translation, of the interfaces that its rules and settings name.

@@ -5,7 +5,7 @@
 //! result is equal, or a packet about which they decide differently, with the rule on each side. A
 //! field or expression that is not known makes the result "unknown", never equal.
 //!
-//! Not compared: the guard, which only drops; budgets; loops of services; the DSCP; fragments, which the kernel reassembles before; ICMP in IPv6 packets and ICMPv6 in IPv4
+//! Not compared: the guard except for control ports; budgets; loops of services; the DSCP; fragments, which the kernel reassembles before; ICMP in IPv6 packets and ICMPv6 in IPv4
 //! packets, if rules distinguish protocols.
 
 pub mod audit;

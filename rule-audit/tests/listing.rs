@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use rule_audit::evaluator::Control;
 use rule_audit::{Fabric, Listing, Report, Subject, audit};
 use serde_json::{Value, json};
 
@@ -44,7 +45,16 @@ fn store() -> BTreeMap<String, Value> {
 }
 
 fn compared(store: &BTreeMap<String, Value>, listing: &str) -> Report {
-    let fabric = Fabric::read(store, "n1", |_| {});
+    compared_with(store, listing, &Control::default())
+}
+
+/// The same with control ports of files, besides the exception of the listing.
+fn compared_with(store: &BTreeMap<String, Value>, listing: &str, control: &Control) -> Report {
+    let fabric = Fabric::read(store, "n1", |settings| {
+        settings.control = control.clone();
+        let exceptions = &mut settings.control.exceptions;
+        exceptions.push("10.65.0.1".parse().unwrap());
+    });
     audit(&fabric, &Listing::parse(listing).unwrap())
 }
 
@@ -71,14 +81,14 @@ fn listing_is_equal_to_its_datastore() {
     let report = compared(&store(), LISTING);
     assert!(report.is_equal(), "{report:#?}");
     // Three endpoints, an unknown interface of each prefix, an uplink, and the loopback interface; two IP
-    // versions. Six chains of workloads, seven of hosts, three of address translation.
+    // versions. Six chains of workloads, three of the guard, seven of hosts, three of address translation.
     assert_eq!(report.subjects.len(), 7);
     for (subject, results) in &report.subjects {
         let count = match subject {
-            Subject::Endpoint(..) => 18,
+            Subject::Endpoint(..) => 24,
             Subject::Interface(name) if name == "lo" => 14,
             Subject::Interface(name) if name == "~uplink" => 32,
-            _ => 26,
+            _ => 32,
         };
         assert_eq!(results.equal, count, "{subject}");
     }
@@ -273,13 +283,93 @@ fn interface_that_only_rules_name_is_compared() {
         });
         assert!(is_found, "{rule} {report:#?}");
     }
-    // A chain of the guard is not compared, so its interfaces are no subjects.
+    // The guard is compared for workload interfaces, so others in it are no subjects.
     let report = compared(&store(), LISTING);
     assert!(
         !report
             .subjects
             .contains_key(&Subject::Interface("tunl0".into()))
     );
+}
+
+#[test]
+fn guard_with_an_open_control_port_is_different() {
+    let peer = |address: &str| {
+        let key = format!("{PREFIX}bgppeers/p");
+        (key, json!({"spec": {"peerIP": address}}))
+    };
+    let configured = |port: u16| {
+        let key = format!("{PREFIX}bgpconfigurations/node.n2");
+        (key, json!({"spec": {"listenPort": port}}))
+    };
+    let node = || {
+        let key = format!("{PREFIX}nodes/n1");
+        let bgp = json!({"ipv4Address": "10.0.0.11/24", "ipv6Address": "fd00::11/64"});
+        (key, json!({"spec": {"bgp": bgp}}))
+    };
+    let at = |text: &str| Control {
+        services: vec![text.parse().unwrap()],
+        ..Control::default()
+    };
+    let ports = |port: u16| Control {
+        ports: vec![port],
+        ..Control::default()
+    };
+    let none = Control::default;
+    let same = ("tests", "tests");
+    let all = ["guard", "guard-forward", "guard-input"];
+    let cases = [
+        (same, node(), none(), vec![]),
+        (same, peer("10.0.0.1:1179"), none(), vec![]),
+        (same, peer("10.0.0.1"), none(), vec![]),
+        (same, peer("10.0.0.2:1179"), none(), all.to_vec()),
+        (same, peer("[fd00::2]:1179"), none(), all.to_vec()),
+        (same, configured(1790), none(), vec![]),
+        (same, configured(1791), none(), all.to_vec()),
+        (same, node(), ports(180), vec![]),
+        (same, node(), ports(181), all.to_vec()),
+        (same, node(), at("127.0.0.1:2379"), vec![]),
+        (same, node(), at("127.0.0.1:2380"), all.to_vec()),
+        (same, node(), at("10.0.0.11:2380"), all.to_vec()),
+        // A port, a port of BFD, an exception, a destination, and loopback addresses.
+        (
+            (r#"{"range": [179, 180]}"#, r#"{"range": [180, 181]}"#),
+            node(),
+            none(),
+            all.to_vec(),
+        ),
+        (("[3784, 4784]", "[3784]"), node(), none(), all.to_vec()),
+        (
+            (r#""elem": ["10.65.0.1"]"#, r#""elem": ["10.65.0.2"]"#),
+            node(),
+            none(),
+            all.to_vec(),
+        ),
+        (
+            (r#""right": "@control-ports-of-nodes""#, r#""right": 2381"#),
+            node(),
+            at("127.0.0.1:2379"),
+            all.to_vec(),
+        ),
+        (
+            (
+                r#"{"prefix": {"addr": "127.0.0.0", "len": 8}}"#,
+                r#"{"prefix": {"addr": "127.0.0.0", "len": 9}}"#,
+            ),
+            node(),
+            none(),
+            vec!["guard", "guard-input"],
+        ),
+    ];
+    for ((old, new), (key, value), control, wanted) in cases {
+        assert!(old == "tests" || LISTING.contains(old), "{old}");
+        let mut store = store();
+        store.insert(key, value);
+        let report = compared_with(&store, &LISTING.replace(old, new), &control);
+        let (found, _) = chains(&report);
+        assert_eq!(found, wanted, "{new} {control:?} {report:#?}");
+        assert_eq!(report.is_equal(), wanted.is_empty(), "{new} {control:?}");
+    }
 }
 
 #[test]

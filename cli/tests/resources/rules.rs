@@ -37,7 +37,8 @@ spec: {orchestrator: k8s, node: n1, pod: p3, endpoint: eth0, interfaceName: tap3
 pub(crate) async fn rules_of_a_listing_are_compared(tool: &Tool) {
     tool.apply("endpoints.yaml", MANIFEST);
     let listing = tool.file("listing.json", LISTING);
-    let check = ["check", "rules", "--node", "n1", "--listing", &listing];
+    let file = ["check", "rules", "--node", "n1", "--listing", &listing];
+    let check = [&file[..], &["--control-port-exceptions", "10.65.0.1"]].concat();
     let output = tool.done(&check);
     assert!(
         output.ends_with("7 equal, 0 different, 0 unknown\n"),
@@ -45,10 +46,18 @@ pub(crate) async fn rules_of_a_listing_are_compared(tool: &Tool) {
     );
     let output = tool.done(&[&check[..], &["--all"]].concat());
     assert!(
-        output.contains("endpoint prod/n1-k8s-p1-eth0 (cali1): equal (18"),
+        output.contains("endpoint prod/n1-k8s-p1-eth0 (cali1): equal (24"),
         "{output}"
     );
 
+    // The exception of the listing is in no file, and a port is open.
+    let (output, _) = tool.failed(&file);
+    assert!(
+        output.contains("chain guard-input: IPv4 TCP 10.65.0.1"),
+        "{output}"
+    );
+    let (output, _) = tool.failed(&[&check[..], &["--control-ports", "181"]].concat());
+    assert!(output.contains("port 181, new"), "{output}");
     let closed = MANIFEST.replace("{ingress: [{action: Allow}], egress", "{egress");
     tool.apply("closed.yaml", &closed);
     let (output, _) = tool.failed(&check);

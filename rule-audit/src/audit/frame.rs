@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Report, Subject, TABLE};
-use crate::evaluator::{Hook, HostHook, Translation};
+use crate::evaluator::{Guard, Hook, HostHook, Translation};
 use crate::ruleset::{Base, Listing, Table, budget, clears_mark, single};
 
-/// A base chain that is not compared. It accepts nothing that another chain would drop.
+/// A base chain that is not compared, or not as a whole. It accepts nothing that another chain would drop.
 struct Skipped {
     name: &'static str,
     hook: &'static str,
@@ -47,7 +47,9 @@ impl Skipped {
         Self { change, ..self }
     }
 
-    const fn guard(name: &'static str, hook: &'static str, priority: i64) -> Self {
+    /// Returns a chain of the guard: only its control ports are compared.
+    const fn guard(chain: Guard) -> Self {
+        let (name, hook, priority) = chain.chain();
         Self {
             is_required: true,
             ..Self::of(name, hook, priority)
@@ -57,9 +59,9 @@ impl Skipped {
 
 /// The guard, cut connections, the budgets, the loops of services, and the DSCP.
 const SKIPPED: [Skipped; 12] = [
-    Skipped::guard("guard", "prerouting", -299),
-    Skipped::guard("guard-forward", "forward", -1),
-    Skipped::guard("guard-input", "input", -1),
+    Skipped::guard(Guard::Untranslated),
+    Skipped::guard(Guard::Forward),
+    Skipped::guard(Guard::Input),
     Skipped::of("cut-forward", "forward", -2),
     Skipped::of("cut-host-forward", "forward", -2),
     Skipped::of("cut-input", "input", -2),
@@ -96,7 +98,10 @@ pub(super) fn check(report: &mut Report, listing: &Listing, table: &Table) {
                 let (wanted, found) = ("the policy accept", "the policy drop");
                 report.fault(Subject::Table, chain.name, wanted, found);
             }
-            let text = format!("chain {} is not compared", chain.name);
+            let text = match chain.is_required {
+                true => format!("of chain {}, only control ports are compared", chain.name),
+                false => format!("chain {} is not compared", chain.name),
+            };
             report.notes.push(text);
         }
     }

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::endpoints::{Endpoint, endpoint, host_endpoint};
+use super::guard::Control;
 use super::members::{Member, Members, member, set_member};
 use super::nodes;
 use super::policies::{Policy, Tier, policy, tier};
@@ -46,6 +47,7 @@ pub struct Fabric {
     pub(super) profiles: BTreeMap<String, Profile>,
     pub(super) tunnels: Tunnels,
     pub(super) pools: Pools,
+    pub(super) control: Control,
 }
 
 impl Fabric {
@@ -100,6 +102,11 @@ impl Fabric {
         let nodes = nodes.iter().map(|(_, value)| &**value);
         fabric.pools = Pools::read(pools());
         fabric.tunnels = Tunnels::read(pools(), nodes, &fabric.settings);
+        let configurations: Values<'_> = global(store, "bgpconfigurations").collect();
+        let peers: Values<'_> = global(store, "bgppeers").collect();
+        let peers = peers.iter().map(|(_, value)| &**value);
+        fabric.control = Control::read(configurations.iter().map(|(_, value)| &**value), peers);
+        fabric.control.extend(&fabric.settings.control);
         fabric.members = Members::new(members);
         fabric.find_conflicts();
         fabric

@@ -94,7 +94,8 @@ impl Fabric {
         named(interface).or(all)
     }
 
-    pub(super) fn is_workload(&self, interface: &str) -> bool {
+    /// Returns whether a name is that of a workload interface.
+    pub(crate) fn is_workload(&self, interface: &str) -> bool {
         let mut prefixes = self.settings.prefixes.iter();
         prefixes.any(|prefix| interface.starts_with(&**prefix))
     }

@@ -7,6 +7,7 @@
 mod endpoints;
 mod fabric;
 mod failsafe;
+mod guard;
 mod hosts;
 mod members;
 mod nodes;
@@ -27,6 +28,7 @@ mod values;
 pub use endpoints::Endpoint;
 pub use fabric::Fabric;
 pub use failsafe::{Failsafe, FailsafePort};
+pub use guard::{Control, Guard};
 pub use hosts::HostHook;
 pub use policies::Direction;
 pub use selector::{Selector, SelectorError};

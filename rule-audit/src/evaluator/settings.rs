@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use serde_json::Value;
 
 use super::failsafe::Failsafe;
+use super::guard::Control;
 use super::values::texts;
 use crate::packet::Family;
 use crate::ranges::parse_network;
@@ -46,6 +47,8 @@ pub struct Settings {
     pub nat_ports: Option<(u16, u16)>,
     /// Sources of tunnel packets that are not nodes.
     pub tunnel_sources: Vec<(Family, (u128, u128))>,
+    /// The control ports in the files of the daemons.
+    pub control: Control,
 }
 
 impl Default for Settings {
@@ -68,6 +71,7 @@ impl Default for Settings {
             nat_interface: None,
             nat_ports: None,
             tunnel_sources: Vec::new(),
+            control: Control::default(),
         }
     }
 }
