@@ -59,6 +59,9 @@ struct Rules {
     /// Prefixes of workload interfaces, if Felix's file sets them; separate them by commas
     #[arg(long, value_name = "PREFIXES", value_delimiter = ',')]
     interface_prefix: Vec<String>,
+    /// Felix cuts connections: `cutting.enabled` of Felix's file
+    #[arg(long)]
+    cutting: bool,
     /// Sources that may reach control ports: `control_port_exceptions` of Felix's file
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
     control_port_exceptions: Vec<IpAddr>,
@@ -126,6 +129,7 @@ async fn compare(args: &Rules, store: &impl Store, node: &str) -> Result<Report>
     let listing = Listing::parse(&listing(args)?)?;
     let fabric = Fabric::read(&stored, node, |settings| {
         settings.police_host |= args.police_host_traffic;
+        settings.cuts |= args.cutting;
         if !args.interface_prefix.is_empty() {
             settings.prefixes.clone_from(&args.interface_prefix);
         }

@@ -7,7 +7,7 @@ use std::fmt::{self, Display, Formatter};
 
 use foldhash::fast::FixedState;
 
-use crate::evaluator::{Fabric, Guard, Hook, HostHook, Spec, Translation};
+use crate::evaluator::{Cut, Fabric, Guard, Hook, HostHook, Spec, Translation};
 use crate::limits::PROGRAMS_KEPT;
 use crate::packet::{Family, Packet};
 use crate::ruleset::{Compiler, Listing, Table, View};
@@ -135,7 +135,7 @@ pub fn audit(fabric: &Fabric, listing: &Listing) -> Report {
         report.fault(Subject::Table, "", "the table exists", "no such table");
         return report;
     };
-    frame::check(&mut report, listing, table);
+    frame::check(&mut report, fabric, listing, table);
     for fault in &fabric.faults {
         report.unknown(Subject::Table, "", fault.clone());
     }
@@ -233,6 +233,9 @@ fn tasks(fabric: &Fabric, table: &Table, space: &mut Space, report: &mut Report)
         });
     }
     guard_tasks((fabric, table), space, &mut tasks);
+    if frame::cuts(fabric, table) {
+        cut_tasks((fabric, table), space, &mut tasks);
+    }
     translation_tasks((fabric, table), (space, report), &mut tasks);
     host_tasks((fabric, table), (space, report), &mut spec, &mut tasks);
     tasks.all
@@ -254,6 +257,24 @@ fn guard_tasks((fabric, table): (&Fabric, &Table), space: &mut Space, tasks: &mu
         let subject = subject(endpoint.map(|endpoint| &endpoint.name), &name);
         tasks.add(space, (&subject, &name), &hooks, |space, chain, family| {
             fabric.guard(space, chain, family)
+        });
+    }
+}
+
+/// Adds the comparisons of the chains of cut connections, for all workload interfaces and an uplink.
+fn cut_tasks((fabric, table): (&Fabric, &Table), space: &mut Space, tasks: &mut Tasks<'_>) {
+    let hooks = Cut::ENDS.map(|(chain, is_inbound)| (chain, (chain.chain().0, is_inbound)));
+    let own = fabric.endpoints.iter();
+    let own = own.map(|endpoint| endpoint.interface.clone());
+    let others = others(fabric, table).into_keys();
+    let mut names = named_interfaces(table, Cut::ALL.map(|chain| chain.chain().0));
+    names.extend(own.chain(others));
+    for name in names {
+        let mut endpoints = fabric.endpoints.iter();
+        let endpoint = endpoints.find(|endpoint| endpoint.interface == name);
+        let subject = subject(endpoint.map(|endpoint| &endpoint.name), &name);
+        tasks.add(space, (&subject, &name), &hooks, |space, chain, _| {
+            fabric.cut(space, chain, &name)
         });
     }
 }

@@ -18,6 +18,8 @@ pub enum Field {
     Marked,
     /// Whether its destination was translated.
     Translated,
+    /// Whether its connection was cut: the bit [`CUT`] of the mark of the connection.
+    Cut,
     /// The source address.
     Source,
     /// The destination address.
@@ -40,12 +42,13 @@ pub enum Field {
 
 impl Field {
     /// All fields, in the order of a comparison.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::State,
         Self::Direction,
         Self::SourceLocal,
         Self::Marked,
         Self::Translated,
+        Self::Cut,
         Self::Source,
         Self::Destination,
         Self::OriginalSource,
@@ -74,7 +77,7 @@ impl Field {
     pub const fn last(self, family: Family) -> u128 {
         match self {
             Self::State => STATES.len() as u128 - 1,
-            Self::Direction | Self::SourceLocal | Self::Marked | Self::Translated => 1,
+            Self::Direction | Self::SourceLocal | Self::Marked | Self::Translated | Self::Cut => 1,
             Self::Source | Self::Destination | Self::OriginalSource | Self::ReplySource => {
                 family.last()
             }
@@ -86,6 +89,9 @@ impl Field {
 
 /// The bit of the mark of a packet that a policy accepted at an earlier hook.
 pub const ACCEPTED: u64 = 0x1_0000;
+
+/// The bit of the mark of a connection that was cut.
+pub const CUT: u64 = 0x4000_0000;
 
 /// The states of a connection, with the kernel's bit. A packet has one of them.
 pub const STATES: [(&str, u64); 5] = [
@@ -202,6 +208,7 @@ impl Display for Packet {
             (Field::SourceLocal, ", source is the host"),
             (Field::Marked, ", accepted before"),
             (Field::Translated, ", translated destination"),
+            (Field::Cut, ", cut connection"),
         ] {
             if self.get(field) == 1 {
                 f.write_str(text)?;

@@ -373,6 +373,89 @@ fn guard_with_an_open_control_port_is_different() {
 }
 
 #[test]
+fn cut_connections_must_be_dropped_and_no_others() {
+    let mark = |right: u64| {
+        json!({"match": {"op": "==", "left": {"&": [{"ct": {"key": "mark"}}, 0x4000_0000]},
+            "right": right}})
+    };
+    let (drop, accept) = (json!({"drop": null}), json!({"accept": null}));
+    let is_cut = mark(0x4000_0000);
+    let interface = |key: &str| json!({"match": {"op": "==", "left": {"meta": {"key": key}}, "right": "cali*"}});
+    let flags = json!({"match": {"op": "!=", "right": 2, "left": {"&": [
+        {"payload": {"protocol": "tcp", "field": "flags"}}, 23]}}});
+    let new = json!({"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": 8}});
+    let chains = |rules: &dyn Fn(&str) -> Vec<Value>| -> Vec<Value> {
+        let chains = [
+            ("cut-forward", "forward"),
+            ("cut-input", "input"),
+            ("cut-output", "output"),
+        ];
+        let objects = chains.map(|(name, hook)| {
+            let rules = rules(name).into_iter().map(|list| rule(name, &list));
+            std::iter::once(base(name, hook, -2, "accept"))
+                .chain(rules)
+                .collect::<Vec<Value>>()
+        });
+        objects.concat()
+    };
+    let middles = |name: &str| -> Vec<Value> {
+        let keys: &[&str] = match name {
+            "cut-forward" => &["iifname", "oifname"],
+            "cut-input" => &["iifname"],
+            _ => &["oifname"],
+        };
+        let rules = keys
+            .iter()
+            .map(|key| json!([interface(key), new, flags, drop]));
+        rules.collect()
+    };
+    let good = chains(&|name| [vec![json!([is_cut, drop])], middles(name)].concat());
+    let report = compared(&store(), &with(&good));
+    assert!(report.is_equal(), "{report:#?}");
+    assert_eq!(
+        report.subjects[&Subject::Interface("~uplink".into())].equal,
+        40
+    );
+    for (objects, wanted) in [
+        // No rule, another bit, all connections, established ones, a verdict before, and a chain less.
+        (chains(&|name| middles(name)), 3),
+        (chains(&|_| vec![json!([mark(0), drop])]), 3),
+        (chains(&|_| vec![json!([drop])]), 3),
+        (
+            chains(&|name| {
+                let established = json!({"match": {"op": "in",
+                    "left": {"ct": {"key": "state"}}, "right": 2}});
+                let cut = json!([is_cut, drop]);
+                [vec![cut, json!([established, flags, drop])], middles(name)].concat()
+            }),
+            0,
+        ),
+        (
+            chains(&|_| vec![json!([new, accept]), json!([is_cut, drop])]),
+            3,
+        ),
+        (good[..4].to_vec(), 2),
+    ] {
+        let report = compared(&store(), &with(&objects));
+        assert!(!report.is_equal(), "{objects:?}");
+        assert_eq!(chains_of(&report), wanted, "{objects:?} {report:#?}");
+    }
+    // The option requires the chains.
+    let fabric = Fabric::read(&store(), "n1", |settings| settings.cuts = true);
+    let report = audit(&fabric, &Listing::parse(LISTING).unwrap());
+    assert_eq!(chains_of(&report), 3, "{report:#?}");
+}
+
+/// Returns the number of chains of cut connections with differences.
+fn chains_of(report: &Report) -> usize {
+    let (chains, _) = chains(report);
+    chains
+        .iter()
+        .filter(|chain| chain.starts_with("cut-"))
+        .count()
+}
+
+#[test]
 fn base_chain_that_is_not_compared_is_checked() {
     let queue = json!([{"queue": {"num": 0}}]);
     let dscp = json!([{"mangle": {"key": {"payload": {"protocol": "ip", "field": "dscp"}},

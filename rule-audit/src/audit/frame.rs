@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Report, Subject, TABLE};
-use crate::evaluator::{Guard, Hook, HostHook, Translation};
+use crate::evaluator::{Cut, Fabric, Guard, Hook, HostHook, Translation};
 use crate::ruleset::{Base, Listing, Table, budget, clears_mark, single};
 
 /// A base chain that is not compared, or not as a whole. It accepts nothing that another chain would drop.
@@ -57,15 +57,12 @@ impl Skipped {
     }
 }
 
-/// The guard, cut connections, the budgets, the loops of services, and the DSCP.
-const SKIPPED: [Skipped; 12] = [
+/// The guard, connections cut at host endpoints, the budgets, the loops of services, and the DSCP.
+const SKIPPED: [Skipped; 9] = [
     Skipped::guard(Guard::Untranslated),
     Skipped::guard(Guard::Forward),
     Skipped::guard(Guard::Input),
-    Skipped::of("cut-forward", "forward", -2),
     Skipped::of("cut-host-forward", "forward", -2),
-    Skipped::of("cut-input", "input", -2),
-    Skipped::of("cut-output", "output", -2),
     Skipped::of("fragments", "prerouting", -450),
     Skipped::of("budget-forward", "forward", 2),
     Skipped::of("budget-input", "input", 2),
@@ -74,7 +71,7 @@ const SKIPPED: [Skipped; 12] = [
 ];
 
 /// Checks the base chains, and the rules of those that are not compared.
-pub(super) fn check(report: &mut Report, listing: &Listing, table: &Table) {
+pub(super) fn check(report: &mut Report, fabric: &Fabric, listing: &Listing, table: &Table) {
     if table.is_dormant {
         let (wanted, found) = ("the table is active", "the table is dormant");
         report.fault(Subject::Table, "", wanted, found);
@@ -88,6 +85,9 @@ pub(super) fn check(report: &mut Report, listing: &Listing, table: &Table) {
     }
     for chain in Translation::ALL {
         check_base(report, table, "nat", chain.chain(), false);
+    }
+    for chain in Cut::ALL {
+        check_base(report, table, "filter", chain.chain(), cuts(fabric, table));
     }
     check_mark(report, table);
     for chain in &SKIPPED {
@@ -114,7 +114,9 @@ pub(super) fn check(report: &mut Report, listing: &Listing, table: &Table) {
     let skipped = SKIPPED.iter().map(|chain| chain.name);
     let hosts = HostHook::ALL.map(|hook| hook.chain().0);
     let translations = Translation::ALL.map(|chain| chain.chain().0);
+    let cut = Cut::ALL.map(|chain| chain.chain().0);
     let compared = compared.into_iter().chain(hosts).chain(translations);
+    let compared = compared.chain(cut);
     let known = compared.chain(skipped);
     let known: BTreeSet<&str> = known.collect();
     for (name, chain) in &table.chains {
@@ -132,6 +134,12 @@ pub(super) fn check(report: &mut Report, listing: &Listing, table: &Table) {
             ));
         }
     }
+}
+
+/// Returns whether connections are cut: one of the chains is enough, as the others must be there then.
+pub(super) fn cuts(fabric: &Fabric, table: &Table) -> bool {
+    let mut chains = Cut::ALL.iter().map(|chain| chain.chain().0);
+    fabric.settings.cuts || chains.any(|name| table.chains.contains_key(name))
 }
 
 /// Checks kind, hook and priority of a base chain. Returns the chain if it exists.

@@ -4,6 +4,7 @@
 //! The semantics are those of Calico's documentation, and of the operators' page of Felix where the
 //! two differ. A field without a known meaning makes the outcome unknown.
 
+mod cut;
 mod endpoints;
 mod fabric;
 mod failsafe;
@@ -25,6 +26,7 @@ mod translation;
 mod tunnels;
 mod values;
 
+pub use cut::Cut;
 pub use endpoints::Endpoint;
 pub use fabric::Fabric;
 pub use failsafe::{Failsafe, FailsafePort};

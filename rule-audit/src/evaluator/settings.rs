@@ -49,6 +49,8 @@ pub struct Settings {
     pub tunnel_sources: Vec<(Family, (u128, u128))>,
     /// The control ports in the files of the daemons.
     pub control: Control,
+    /// Whether Felix cuts connections that policies forbid.
+    pub cuts: bool,
 }
 
 impl Default for Settings {
@@ -72,6 +74,7 @@ impl Default for Settings {
             nat_ports: None,
             tunnel_sources: Vec::new(),
             control: Control::default(),
+            cuts: false,
         }
     }
 }

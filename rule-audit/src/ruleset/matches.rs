@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::elements::{Cell, Elements, Type, plain, read_cell};
 use super::unit::{Key, Matched, Unit, single};
-use crate::packet::{ACCEPTED, Family, Field, STATES, protocol};
+use crate::packet::{ACCEPTED, CUT, Family, Field, STATES, protocol};
 use crate::ranges::Ranges;
 use crate::space::{Condition, Row, SetId};
 
@@ -15,6 +15,11 @@ impl Unit<'_> {
     /// Returns the conditions of a match.
     pub(super) fn matched(&mut self, body: &Value) -> Matched {
         let (left, right) = (&body["left"], &body["right"]);
+        if is_flags(left) || is_flags(&left["&"][0]) {
+            // Flags are no field, but only TCP has them.
+            let number = self.space.is(Field::Protocol, protocol::TCP);
+            return Matched::All(vec![number, self.space.unknown()]);
+        }
         let is = match body["op"].as_str() {
             Some("==" | "in") => true,
             Some("!=") => false,
@@ -236,18 +241,24 @@ impl Unit<'_> {
         Matched::All(vec![condition])
     }
 
-    /// Returns the condition on the bit of the mark of packets that were accepted before.
+    /// Returns the condition on the bit of the mark of packets that were accepted before, or of
+    /// connections that were cut.
     fn masked(&mut self, left: &Value, right: &Value, is_whole: bool, is: bool) -> Matched {
-        let is_bit = is_meta(&left[0], "mark") && left[1].as_u64() == Some(ACCEPTED);
+        let is_cut = left[0].get("ct").is_some_and(|ct| ct["key"] == "mark");
+        let (field, bit) = match is_cut {
+            true => (Field::Cut, CUT),
+            false if is_meta(&left[0], "mark") => (Field::Marked, ACCEPTED),
+            false => return Matched::Unknown,
+        };
         let value = match right.as_u64() {
             Some(0) => 0,
-            Some(ACCEPTED) => 1,
+            Some(value) if value == bit => 1,
             _ => return Matched::Unknown,
         };
-        if !is_bit || !is_whole || left[2] != Value::Null {
+        if left[1].as_u64() != Some(bit) || !is_whole || left[2] != Value::Null {
             return Matched::Unknown;
         }
-        let condition = self.space.is_in(Field::Marked, Ranges::one(value), is);
+        let condition = self.space.is_in(field, Ranges::one(value), is);
         Matched::All(vec![condition])
     }
 
@@ -414,6 +425,12 @@ const fn constant(holds: bool) -> Matched {
 
 fn is_meta(left: &Value, key: &str) -> bool {
     left.get("meta").is_some_and(|meta| meta["key"] == key)
+}
+
+/// Returns whether an expression is the flags of a TCP segment.
+fn is_flags(left: &Value) -> bool {
+    let payload = &left["payload"];
+    payload["protocol"] == "tcp" && payload["field"] == "flags"
 }
 
 /// Returns whether the name of an interface matches a name or a prefix with `*`.
