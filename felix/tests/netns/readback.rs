@@ -299,3 +299,53 @@ fn mistakes_in_computed_rules_are_found() {
         assert!(found >= MISTAKES_MIN, "{found} mistakes were found");
     });
 }
+
+#[test]
+fn rules_of_cut_connections_are_read_back() {
+    lab("rules_of_cut_connections_are_read_back", || {
+        let mut host = Host::new();
+        host.stop();
+        host.settings = "cutting.enabled = true".into();
+        host.start();
+        let mut store = small();
+        add_hosts(&mut store, host_kinds(1));
+        program(&host, &Stored::new(), &store);
+        let fabric = Fabric::read(&store, common::NODE, |settings| settings.cuts = true);
+        let read = || audit(&fabric, &listing());
+        let report = read();
+        assert!(report.is_equal(), "{report:#?}");
+        for chain in ["cut-forward", "cut-input", "cut-output"] {
+            let note = format!("chain {chain} is not compared");
+            assert!(!report.notes.contains(&note), "{:?}", report.notes);
+            assert!(listed(chain).contains("0x40000000"), "{chain}");
+        }
+        // Felix would revert a change of its table.
+        host.stop();
+        for chain in ["cut-forward", "cut-input", "cut-output"] {
+            let before = listed(chain);
+            run(&format!(
+                "nft insert rule inet cambric-felix {chain} ct state established accept"
+            ));
+            let report = read();
+            assert!(report.is_different(), "{chain} {report:#?}");
+            run(&format!("nft flush chain inet cambric-felix {chain}"));
+            assert!(read().is_different(), "{chain}");
+            restore(&before);
+            assert!(read().is_equal(), "{chain}");
+        }
+    });
+}
+
+/// Returns a chain of Felix's table as `nft` reads it.
+fn listed(chain: &str) -> String {
+    run(&format!(
+        "nft --numeric --stateless list chain inet cambric-felix {chain}"
+    ))
+}
+
+/// Replaces the rules of a chain that is empty.
+fn restore(listed: &str) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), listed).unwrap();
+    run(&format!("nft -f {}", file.path().display()));
+}
