@@ -106,10 +106,11 @@ fn a_fabric_is_measured_from_its_store_to_its_kernels() {
         println!("skipped: there is no etcd, or our daemons are not built (make build)");
         return;
     }
-    let output = bench(&["--work", "path,live,many,records,felix,watch,ipam"]);
+    let output = bench(&["--work", "path,live,many,records,felix,rules,watch,ipam"]);
     for title in [
         "of it for 10,000 endpoints",
         "lists that etcd served again",
+        "a listing compared with the policies",
         "sent to each of them then",
     ] {
         assert!(is_met(&output, title), "{title}:\n{output}");

@@ -14,6 +14,7 @@ use rule_audit::{Fabric, Finding, Listing, Report, Results, audit};
 use crate::resources::Connection;
 use crate::show::clean;
 
+mod monitor;
 mod packet;
 
 /// The prefix of the keys of resources.
@@ -71,6 +72,9 @@ struct Rules {
     /// More services of the fabric, such as the endpoints of the datastore
     #[arg(long, value_name = "ADDRESS:PORT", value_delimiter = ',')]
     control_services: Vec<SocketAddr>,
+    /// Continue, and compare the changed part after each commit of nftables
+    #[arg(short, long, conflicts_with = "listing")]
+    monitor: bool,
     /// Print every endpoint, not only those with a difference
     #[arg(long)]
     all: bool,
@@ -102,6 +106,9 @@ async fn rules(args: Rules) -> Result<ExitCode> {
         Some(node) => node.clone(),
         None => own_name()?,
     };
+    if args.monitor {
+        return monitor::run(&args, &store, &node).await;
+    }
     let mut report = compare(&args, &store, &node).await?;
     for _ in 1..ATTEMPTS {
         // A result that is not known would be the same again, and so would a listing from a file.
@@ -125,6 +132,12 @@ fn status(report: &Report) -> ExitCode {
 }
 
 async fn compare(args: &Rules, store: &impl Store, node: &str) -> Result<Report> {
+    let (fabric, listing) = read(args, store, node).await?;
+    Ok(audit(&fabric, &listing))
+}
+
+/// Reads the policies and the rules.
+async fn read(args: &Rules, store: &impl Store, node: &str) -> Result<(Fabric, Listing)> {
     let stored = stored(store).await?;
     let listing = Listing::parse(&listing(args)?)?;
     let fabric = Fabric::read(&stored, node, |settings| {
@@ -139,7 +152,7 @@ async fn compare(args: &Rules, store: &impl Store, node: &str) -> Result<Report>
             exceptions: args.control_port_exceptions.clone(),
         };
     });
-    Ok(audit(&fabric, &listing))
+    Ok((fabric, listing))
 }
 
 /// Reads all resources.
@@ -177,6 +190,17 @@ fn text(report: &Report, node: &str, all: bool) -> String {
     for note in &report.notes {
         text.push_str(&format!("  note: {}\n", clean(note)));
     }
+    text.push_str(&findings(report, all));
+    let (equal, different, unknown) = counts(report);
+    text.push_str(&format!(
+        "{equal} equal, {different} different, {unknown} unknown\n"
+    ));
+    text
+}
+
+/// Returns the differences and the unknown parts, by subject; with `all` also the equal subjects.
+fn findings(report: &Report, all: bool) -> String {
+    let mut text = String::new();
     for (subject, results) in &report.subjects {
         let Results {
             equal,
@@ -199,6 +223,11 @@ fn text(report: &Report, node: &str, all: bool) -> String {
             .iter()
             .for_each(|one| add(&mut text, "unknown", one));
     }
+    text
+}
+
+/// Returns the number of equal, different and unknown subjects.
+fn counts(report: &Report) -> (usize, usize, usize) {
     let count = |test: &dyn Fn(&Results) -> bool| {
         report
             .subjects
@@ -209,10 +238,7 @@ fn text(report: &Report, node: &str, all: bool) -> String {
     let different = count(&|results| !results.different.is_empty());
     let unknown = count(&|results| results.different.is_empty() && !results.unknown.is_empty());
     let equal = report.subjects.len() - different - unknown;
-    text.push_str(&format!(
-        "{equal} equal, {different} different, {unknown} unknown\n"
-    ));
-    text
+    (equal, different, unknown)
 }
 
 fn add(text: &mut String, word: &str, finding: &Finding) {

@@ -17,6 +17,6 @@ pub mod ranges;
 pub mod ruleset;
 pub mod space;
 
-pub use audit::{Finding, Report, Results, Subject, audit};
+pub use audit::{Finding, Report, Results, Subject, audit, audit_touched};
 pub use evaluator::{Fabric, Settings, Stored};
-pub use ruleset::{Listing, ListingError};
+pub use ruleset::{Listing, ListingError, Touched};

@@ -3,6 +3,9 @@
 /// Maximum length of a listing of the kernel's rules, in octets.
 pub const LISTING_OCTETS_MAX: usize = 256 << 20;
 
+/// Maximum number of names of changed objects: beyond it, everything is compared.
+pub const TOUCHED_MAX: usize = 4096;
+
 /// Maximum nesting of chains. The kernel rejects more than 16 jumps.
 pub const JUMPS_MAX: usize = 16;
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use rule_audit::evaluator::Control;
-use rule_audit::{Fabric, Listing, Report, Subject, audit};
+use rule_audit::{Fabric, Listing, Report, Subject, Touched, audit, audit_touched};
 use serde_json::{Value, json};
 
 const LISTING: &str = include_str!("listing.json");
@@ -453,6 +453,47 @@ fn chains_of(report: &Report) -> usize {
         .iter()
         .filter(|chain| chain.starts_with("cut-"))
         .count()
+}
+
+#[test]
+fn only_interfaces_of_touched_objects_are_compared() {
+    let fabric = Fabric::read(&store(), "n1", |settings| {
+        settings.control.exceptions = vec!["10.65.0.1".parse().unwrap()];
+    });
+    let listing = Listing::parse(LISTING).unwrap();
+    let subjects = |touch: &dyn Fn(&mut Touched)| -> Vec<String> {
+        let mut touched = Touched::default();
+        touch(&mut touched);
+        let report = audit_touched(&fabric, &listing, &touched);
+        assert!(report.is_equal(), "{report:#?}");
+        report.subjects.keys().map(Subject::to_string).collect()
+    };
+    let chain = |name: &'static str| move |touched: &mut Touched| touched.add_chain(name.into());
+    let element = |interface: &'static str| {
+        move |touched: &mut Touched| {
+            touched.add_element("dispatch-from".into(), Some(interface.into()));
+        }
+    };
+    let (one, three) = (
+        "endpoint prod/n1-k8s-p1-eth0 (cali1)",
+        "endpoint prod/n1-k8s-p3-eth0 (tap3)",
+    );
+    assert_eq!(subjects(&chain("to-tap3")), [three]);
+    assert_eq!(subjects(&chain("from-cali1")), [one]);
+    assert_eq!(subjects(&chain("gone")), [""; 0]);
+    assert_eq!(subjects(&element("cali1")), [one]);
+    assert_eq!(subjects(&element("cali7")), [""; 0]);
+    assert_eq!(subjects(&|_| {}), [""; 0]);
+    // The guard of all workload interfaces; a map and a set without their elements; a base chain.
+    assert_eq!(subjects(&chain("control-closed")).len(), 5);
+    for set in ["dispatch-from", "sources-ipv4"] {
+        let all = subjects(&|touched| touched.add_set(set.into()));
+        assert_eq!(all.len(), 6, "{set} {all:?}");
+    }
+    assert_eq!(subjects(&chain("forward")).len(), 6);
+    let all = audit_touched(&fabric, &listing, &Touched::everything());
+    assert_eq!(all, audit(&fabric, &listing));
+    assert_eq!(all.subjects.len(), 7);
 }
 
 #[test]

@@ -240,7 +240,7 @@ impl Ground {
 
 /// Returns whether all programs that a fabric needs are installed.
 pub fn can_run() -> bool {
-    programs().is_ok() && store::is_installed()
+    programs().is_ok() && program("cambric").is_ok() && store::is_installed()
 }
 
 /// Returns Cambric's programs of a fabric.

@@ -11,11 +11,15 @@ mod matches;
 mod reach;
 #[cfg(test)]
 mod tests;
+mod touched;
 mod translations;
 mod unit;
+mod uses;
 
 pub(crate) use budgets::budget;
 pub(crate) use expressions::clears_mark;
 pub use listing::{Base, Chain, Expressions, Listing, ListingError, Rule, Table};
+pub use touched::Touched;
 pub(crate) use unit::single;
 pub use unit::{Compiler, View};
+pub(crate) use uses::Uses;

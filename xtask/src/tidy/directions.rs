@@ -189,6 +189,7 @@ pub const TABLE: &[Row] = &[
             "calico-ipam",
             "bgp-config",
             "host-guard",
+            "netlink",
             "daemon-common",
             "netns-lab",
             "rule-audit",
